@@ -1,0 +1,110 @@
+package host
+
+import (
+	"fmt"
+	"net/netip"
+)
+
+// Verdict is what happens to a packet that no rule matched.
+type Verdict string
+
+const (
+	// VerdictAccept lets it in.
+	VerdictAccept Verdict = "accept"
+	// VerdictDrop drops it.
+	VerdictDrop Verdict = "drop"
+)
+
+// FirewallPolicy is what our own nftables table is to hold. Loopback, established traffic, what IPv6 and DHCP
+// need, and the controllers are always allowed, whatever else the policy says.
+type FirewallPolicy struct {
+	// Generation names this version of the policy. 0 is not a generation.
+	Generation        uint64      `json:"generation"`
+	InputDefault      Verdict     `json:"input_default"`
+	Allow             []AllowRule `json:"allow,omitempty"`
+	RateLimits        []RateLimit `json:"rate_limits,omitempty"`
+	SMTPEgressAllowed bool        `json:"smtp_egress_allowed"`
+	// Controllers are the addresses that the agent must never lose.
+	Controllers []netip.AddrPort `json:"controllers,omitempty"`
+	// OverwriteDrift replaces the table even if somebody else has changed it. It is not part of the digest.
+	OverwriteDrift bool `json:"overwrite_drift,omitempty"`
+}
+
+// AllowRule lets new connections in. An invalid (zero) Source means from anywhere.
+type AllowRule struct {
+	Protocol string       `json:"protocol"` // tcp or udp
+	FromPort uint16       `json:"from_port"`
+	ToPort   uint16       `json:"to_port,omitempty"` // 0: the same as FromPort
+	Source   netip.Prefix `json:"source,omitzero"`
+}
+
+// RateLimit drops new connections (for udp: flows) to a port range above a rate, counted over all sources.
+type RateLimit struct {
+	Protocol  string `json:"protocol"`
+	FromPort  uint16 `json:"from_port"`
+	ToPort    uint16 `json:"to_port,omitempty"`
+	PerSecond uint64 `json:"per_second"`
+	Burst     uint32 `json:"burst,omitempty"` // 0: the kernel tools' default of 5
+}
+
+// FirewallState is our table as read from the kernel.
+type FirewallState struct {
+	Present    bool   `json:"present"`
+	Generation uint64 `json:"generation"`
+	// Digest is measured over the chains and rules that the kernel holds now.
+	Digest string `json:"digest"`
+	// Recorded is the digest that was written down in the table when it was applied. If it differs from
+	// Digest, somebody else has changed the table since.
+	Recorded string `json:"recorded"`
+}
+
+// Drifted says whether the table was changed since it was applied.
+func (s FirewallState) Drifted() bool { return s.Present && s.Digest != s.Recorded }
+
+// Holds says whether the kernel holds exactly this policy.
+func (s FirewallState) Holds(p FirewallPolicy) bool {
+	return s.Present && s.Generation == p.Generation && s.Digest == p.Digest() && !s.Drifted()
+}
+
+// Validate reports the first thing that is wrong with the policy, as ErrInvalid.
+func (p FirewallPolicy) Validate() error {
+	if p.Generation == 0 {
+		return refuse(ErrInvalid, ReasonInvalid, "generation is 0")
+	}
+	if p.InputDefault != VerdictAccept && p.InputDefault != VerdictDrop {
+		return refuse(ErrInvalid, ReasonInvalid, "input_default is %q, not accept or drop", p.InputDefault)
+	}
+	for i, a := range p.Allow {
+		if err := validPorts(fmt.Sprintf("allow[%d]", i), a.Protocol, a.FromPort, a.ToPort); err != nil {
+			return err
+		}
+	}
+	for i, l := range p.RateLimits {
+		what := fmt.Sprintf("rate_limits[%d]", i)
+		if err := validPorts(what, l.Protocol, l.FromPort, l.ToPort); err != nil {
+			return err
+		}
+		if l.PerSecond == 0 {
+			return refuse(ErrInvalid, ReasonInvalid, "%s: per_second is 0", what)
+		}
+	}
+	for i, c := range p.Controllers {
+		if !c.IsValid() || c.Port() == 0 {
+			return refuse(ErrInvalid, ReasonInvalid, "controllers[%d] has no address or port", i)
+		}
+	}
+	return nil
+}
+
+func validPorts(what, protocol string, from, to uint16) error {
+	if protocol != "tcp" && protocol != "udp" {
+		return refuse(ErrInvalid, ReasonInvalid, "%s: protocol is %q, not tcp or udp", what, protocol)
+	}
+	if from == 0 {
+		return refuse(ErrInvalid, ReasonInvalid, "%s: from_port is 0", what)
+	}
+	if to != 0 && to < from {
+		return refuse(ErrInvalid, ReasonInvalid, "%s: ports %d-%d run backwards", what, from, to)
+	}
+	return nil
+}
