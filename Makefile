@@ -1,0 +1,108 @@
+# Ingot. `make` alone prints this help.
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-builtin-rules
+SHELL := /bin/bash
+
+MODULE  := github.com/ingot-metal/ingot
+VERSION ?= $(shell git describe --tags --match 'v*' --dirty 2>/dev/null | sed 's/^v//' | grep . || echo 0.1.0-dev)
+LDFLAGS := -s -w -buildid= -X $(MODULE)/internal/version.Version=$(VERSION)
+GOBUILD := CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)'
+
+BINARIES := ingot ingot-controller ingot-agent
+TOOLS    := buf protoc-gen-go protoc-gen-go-grpc sqlc golangci-lint gotestsum
+
+# Packages under test; `make test PKG=./controller/...` narrows it.
+PKG          ?= ./...
+TEST_TIMEOUT ?= 14m
+TEST_FLAGS   ?=
+TESTPG       := go run ./internal/testkit/cmd/testpg run --
+GOTESTSUM    := bin/tools/gotestsum --format $(if $(CI),pkgname,pkgname-and-test-fails) --hide-summary=skipped
+
+.PHONY: help
+help: ## Print this help
+	@awk -F ':.*## ' '/^[a-zA-Z0-9_\/-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## Build the three static binaries into bin/
+	@mkdir -p bin
+	@for b in $(BINARIES); do echo "build bin/$$b" && $(GOBUILD) -o bin/$$b ./cmd/$$b || exit 1; done
+
+# A tool is rebuilt when its pin changes. Each has a module of its own: together they don't resolve.
+TOOL_BINARIES := $(addprefix bin/tools/,$(TOOLS))
+
+.PHONY: tools
+tools: $(TOOL_BINARIES) ## Build the pinned tools into bin/tools
+
+.SECONDEXPANSION:
+$(TOOL_BINARIES): bin/tools/%: tools/$$*/go.mod tools/$$*/go.sum
+	@mkdir -p bin/tools
+	@echo "build $@"
+	@cd tools/$* && CGO_ENABLED=0 go build -trimpath -buildvcs=false -o ../../$@ tool
+	@touch $@
+
+GENERATORS := bin/tools/buf bin/tools/protoc-gen-go bin/tools/protoc-gen-go-grpc bin/tools/sqlc
+
+.PHONY: generate
+generate: $(GENERATORS) ## Regenerate the Go of api/ and of the SQL queries
+	scripts/generate .
+
+.PHONY: generate-check
+generate-check: $(GENERATORS) ## Prove that the generated code in the tree is up to date
+	scripts/generate-check
+
+.PHONY: lint
+lint: bin/tools/golangci-lint bin/tools/buf ## Run golangci-lint, buf lint, buf breaking and shellcheck
+	scripts/install-deps lint
+	bin/tools/golangci-lint run
+	cd api && ../bin/tools/buf lint
+	scripts/buf-breaking
+	scripts/list-shell | xargs shellcheck
+
+.PHONY: deps
+deps: ## Install the Debian packages that tests need (root), or say which
+	scripts/install-deps test
+
+.PHONY: test
+test: deps bin/tools/gotestsum ## Run every test with the race detector on a private Postgres
+	$(TESTPG) $(GOTESTSUM) -- -race -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) $(PKG)
+
+.PHONY: test-short
+test-short: deps bin/tools/gotestsum ## Run the quick tests, without the race detector
+	$(TESTPG) $(GOTESTSUM) -- -short -timeout 5m $(TEST_FLAGS) $(PKG)
+
+.PHONY: cover
+cover: deps bin/tools/gotestsum ## Measure test coverage into dist/coverage.html
+	@mkdir -p dist
+	$(TESTPG) $(GOTESTSUM) -- -timeout $(TEST_TIMEOUT) -coverprofile=dist/coverage.txt -coverpkg=./... $(PKG)
+	go tool cover -html=dist/coverage.txt -o dist/coverage.html
+	@go tool cover -func=dist/coverage.txt | tail -1
+
+.PHONY: bench
+bench: deps ## Print throughput, latency, memory and sizes of this tree on this machine
+	go run ./lab/bench
+
+.PHONY: demo
+demo: ## Start a controller, a QEMU machine and simulated hosts, and reboot for real
+	scripts/demo.sh up
+
+.PHONY: demo-down
+demo-down: ## Stop the demo and remove everything that it made
+	scripts/demo.sh down
+
+.PHONY: smoke
+smoke: build ## Run every smoke test against controllers of their own
+	scripts/smoke/all
+
+.PHONY: deb
+deb: build ## Build the Debian packages into dist/
+	VERSION='$(VERSION)' deploy/build-deb dist
+
+.PHONY: test-units
+test-units: deb ## Boot a Debian tree with the packages and try the systemd units (root)
+	scripts/install-deps units
+	scripts/test-units
+
+.PHONY: clean
+clean: ## Remove what make has built
+	rm -rf bin dist
