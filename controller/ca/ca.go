@@ -1,0 +1,176 @@
+package ca
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"sync/atomic"
+	"time"
+
+	"github.com/smallstep/certificates/authority"
+	"github.com/smallstep/certificates/authority/provisioner"
+
+	"github.com/ingot-metal/ingot/internal/clock"
+	"github.com/ingot-metal/ingot/internal/pki"
+)
+
+const (
+	// Backdate is how far NotBefore lies before the moment of signing, so that an agent whose clock is behind can
+	// use its certificate at once.
+	Backdate = 2 * time.Hour
+
+	// DefaultAgentLifetime is counted from the moment of signing.
+	DefaultAgentLifetime = 7 * 24 * time.Hour
+
+	// DefaultServerLifetime is counted from the moment of signing. A third of it is left when a certificate is
+	// replaced, so an agent's clock may be ten days ahead.
+	DefaultServerLifetime = 30 * 24 * time.Hour
+)
+
+// ErrIssuerExpired says that the intermediate can sign nothing any more.
+var ErrIssuerExpired = errors.New("intermediate certificate has expired")
+
+// Issuer is what the controller needs of a certificate authority.
+type Issuer interface {
+	// SignAgent issues a client certificate for the request's public key in the name of agentID. lifetime
+	// counts from now; 0 means DefaultAgentLifetime.
+	SignAgent(ctx context.Context, csr *x509.CertificateRequest, agentID string, lifetime time.Duration, now time.Time) (*Issued, error)
+	// ServerCert makes a key and a server certificate, with the intermediate and the root in its chain.
+	ServerCert(ctx context.Context, dnsNames []string, ips []net.IP) (tls.Certificate, error)
+	// Roots is the pool that agents' certificates verify against.
+	Roots() *x509.CertPool
+	// RootPEM is the root in PEM, for agents to store.
+	RootPEM() []byte
+	// RootHash is the SHA-256 of the root in DER, as bootstrap tokens pin it.
+	RootHash() [sha256.Size]byte
+	// GrantKey signs grants; its public half goes to every agent.
+	GrantKey() ed25519.PrivateKey
+	// Signatures counts the agent certificates signed since the start.
+	Signatures() uint64
+}
+
+// Issued is a certificate of an agent.
+type Issued struct {
+	LeafDER     []byte
+	ChainPEM    []byte // leaf, then intermediate; not the root
+	Fingerprint string // SHA-256 of LeafDER, lower-case hex
+	Serial      string // decimal
+	NotBefore   time.Time
+	NotAfter    time.Time
+}
+
+// Config says where the keys are.
+type Config struct {
+	// Dir is made if it is absent; its parent must exist. Required.
+	Dir string
+	// Clock times the controller's own certificates. Nil means the real one.
+	Clock clock.Clock
+	// ServerLifetime of the listeners' certificates; 0 means DefaultServerLifetime.
+	ServerLifetime time.Duration
+}
+
+// Authority is the Issuer with its keys on local disk. It is safe for concurrent use.
+type Authority struct {
+	keys           *keyring
+	step           *authority.Authority
+	clock          clock.Clock
+	serverLifetime time.Duration
+	signed         atomic.Uint64
+	signedServer   atomic.Uint64
+}
+
+var _ Issuer = (*Authority)(nil)
+
+// New opens the directory, making its keys at the first start, and starts the authority. It needs nothing to
+// be closed.
+func New(cfg Config) (*Authority, error) {
+	if cfg.Dir == "" {
+		return nil, errors.New("open CA: no directory configured")
+	}
+	if cfg.Clock == nil {
+		cfg.Clock = clock.Real()
+	}
+	if cfg.ServerLifetime == 0 {
+		cfg.ServerLifetime = DefaultServerLifetime
+	}
+	keys, err := openKeyring(cfg.Dir, cfg.Clock.Now())
+	if err != nil {
+		return nil, fmt.Errorf("open CA: %w", err)
+	}
+	step, err := authority.NewEmbedded(
+		authority.WithX509RootCerts(keys.root),
+		authority.WithX509Signer(keys.intermediate, keys.signer),
+		authority.WithDatabase(refusingDB{}),
+		authority.WithQuietInit(),
+	)
+	if err != nil {
+		return nil, fmt.Errorf("start CA: %w", err)
+	}
+	return &Authority{keys: keys, step: step, clock: cfg.Clock, serverLifetime: cfg.ServerLifetime}, nil
+}
+
+// Roots implements Issuer.
+func (a *Authority) Roots() *x509.CertPool {
+	pool := x509.NewCertPool()
+	pool.AddCert(a.keys.root)
+	return pool
+}
+
+// RootPEM implements Issuer.
+func (a *Authority) RootPEM() []byte { return pki.EncodeCerts(a.keys.root) }
+
+// RootHash implements Issuer.
+func (a *Authority) RootHash() [sha256.Size]byte { return sha256.Sum256(a.keys.root.Raw) }
+
+// GrantKey implements Issuer.
+func (a *Authority) GrantKey() ed25519.PrivateKey { return a.keys.grant }
+
+// Signatures implements Issuer.
+func (a *Authority) Signatures() uint64 { return a.signed.Load() }
+
+// ServerSignatures counts the server certificates signed since the start.
+func (a *Authority) ServerSignatures() uint64 { return a.signedServer.Load() }
+
+// ExpiresAt is when the intermediate expires, and with it the last leaf.
+func (a *Authority) ExpiresAt() time.Time { return a.keys.intermediate.NotAfter }
+
+// sign lets the authority sign want for the request's public key.
+func (a *Authority) sign(ctx context.Context, csr *x509.CertificateRequest, want *x509.Certificate) (*x509.Certificate, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if err := clampTimes(want, a.keys.intermediate); err != nil {
+		return nil, err
+	}
+	// An enforcer is the last to touch the template, so nothing that the request asked for is left.
+	replace := provisioner.CertificateEnforcerFunc(func(leaf *x509.Certificate) error {
+		want.PublicKey, want.PublicKeyAlgorithm = leaf.PublicKey, leaf.PublicKeyAlgorithm
+		*leaf = *want
+		return nil
+	})
+	chain, err := a.step.SignWithContext(ctx, csr, provisioner.SignOptions{}, replace)
+	if err != nil {
+		return nil, err
+	}
+	return chain[0], nil
+}
+
+// clampTimes keeps a leaf inside the life of its issuer, at both ends: a chain with a wider leaf verifies no
+// longer than its issuer anyway, and would hide from the agent when to renew.
+func clampTimes(leaf, issuer *x509.Certificate) error {
+	if leaf.NotAfter.After(issuer.NotAfter) {
+		leaf.NotAfter = issuer.NotAfter
+	}
+	if leaf.NotBefore.Before(issuer.NotBefore) {
+		leaf.NotBefore = issuer.NotBefore
+	}
+	if !leaf.NotBefore.Add(Backdate).Before(leaf.NotAfter) {
+		return fmt.Errorf("%w: at %s", ErrIssuerExpired, issuer.NotAfter.Format(time.RFC3339))
+	}
+	return nil
+}

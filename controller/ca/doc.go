@@ -1,0 +1,42 @@
+// Package ca issues the certificates of agents and of the controller's listeners, and keeps the key that signs
+// grants.
+//
+// # Overview
+//
+// New opens a directory of keys, making it at the first start, and runs the authority of
+// github.com/smallstep/certificates in this process behind the Issuer interface. No network listener, no provisioner
+// and no database of that project is used: who may have a certificate is decided before SignAgent is called.
+//
+// # What is authoritative
+//
+// The directory holds the root, the intermediate that signs, and the grant key. The list of valid
+// certificates is not here: a certificate whose fingerprint the controller's database does not know opens no
+// session, whoever signed it, and revocation is a mark in that database that the listeners check at every handshake.
+// The authority itself would look at revocations at renewal only, and would renew any certificate that carries no
+// provisioner extension, as ours don't. So its own renewal is shut off (refusingDB), and every new certificate goes
+// through SignAgent. Several controllers of one fleet use copies of one directory.
+//
+// A certificate request gives its public key and nothing else. Subject, names, usages and times are set here.
+//
+// # State model
+//
+//	DIR/.lock               held while the directory is opened or made
+//	DIR/.making-*           keys being made; worth nothing, removed at the next start
+//	DIR/v1/root.{crt,key}
+//	DIR/v1/intermediate.{crt,key}
+//	DIR/v1/grant.key
+//
+// All five files are written and synced under a temporary name that one rename turns into v1. So v1 is whole or
+// absent unless somebody changed it. The root key is needed only to make another intermediate; it may be moved away
+// from the machine, and New then works without it.
+//
+// # Failure handling
+//
+// A crash while the directory is made leaves a .making-* directory that no certificate was ever signed with.
+// New removes it and starts again. A v1 that lacks a file, has keys that don't match their certificates, or
+// keys that others can read is refused with an error that names the file: making new keys would lock every agent out.
+// Leaves never outlast the intermediate; when it has less than a requested lifetime left they are cut short, and when
+// it has expired signing fails.
+//
+// An external step-ca is not supported here; it would be another Issuer.
+package ca

@@ -1,0 +1,123 @@
+package ca
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/ingot-metal/ingot/internal/pki"
+)
+
+// ServerCert implements Issuer. The key lives in memory only. The root is part of the chain because an agent
+// that enrols knows no more than its hash.
+func (a *Authority) ServerCert(ctx context.Context, dnsNames []string, ips []net.IP) (tls.Certificate, error) {
+	if len(dnsNames)+len(ips) == 0 {
+		return tls.Certificate{}, errors.New("sign server certificate: no name and no address to sign for")
+	}
+	key, err := pki.NewKey()
+	if err != nil {
+		return tls.Certificate{}, fmt.Errorf("sign server certificate: %w", err)
+	}
+	der, err := pki.NewCSR(key, "")
+	if err != nil {
+		return tls.Certificate{}, fmt.Errorf("sign server certificate: %w", err)
+	}
+	csr, err := pki.ParseCSR(der)
+	if err != nil {
+		return tls.Certificate{}, fmt.Errorf("sign server certificate: %w", err)
+	}
+	leaf, err := a.sign(ctx, csr, serverTemplate(dnsNames, ips, a.serverLifetime, a.clock.Now()))
+	if err != nil {
+		return tls.Certificate{}, fmt.Errorf("sign server certificate: %w", err)
+	}
+	a.signedServer.Add(1)
+	return tls.Certificate{
+		Certificate: [][]byte{leaf.Raw, a.keys.intermediate.Raw, a.keys.root.Raw},
+		PrivateKey:  key,
+		Leaf:        leaf,
+	}, nil
+}
+
+func serverTemplate(dnsNames []string, ips []net.IP, lifetime time.Duration, now time.Time) *x509.Certificate {
+	return &x509.Certificate{
+		Subject:     pkix.Name{CommonName: "ingot-controller"},
+		DNSNames:    dnsNames,
+		IPAddresses: ips,
+		NotBefore:   now.Add(-Backdate).UTC().Truncate(time.Second),
+		NotAfter:    now.Add(lifetime).UTC().Truncate(time.Second),
+		KeyUsage:    x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+
+		BasicConstraintsValid: true,
+	}
+}
+
+// ServerCerts keeps one server certificate fresh for any number of listeners.
+type ServerCerts struct {
+	ca       *Authority
+	dnsNames []string
+	ips      []net.IP
+
+	renewing sync.Mutex // held by the one handshake that renews
+
+	mu   sync.RWMutex
+	cert *tls.Certificate
+}
+
+// NewServerCerts signs the first certificate, so that bad names fail at the start and not at the first handshake.
+func NewServerCerts(ctx context.Context, ca *Authority, dnsNames []string, ips []net.IP) (*ServerCerts, error) {
+	s := &ServerCerts{ca: ca, dnsNames: dnsNames, ips: ips}
+	if err := s.renew(ctx); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// GetCertificate is for tls.Config. It replaces the certificate when two thirds of its life are over. The
+// handshake that finds it so pays for the signature; others are served the old one meanwhile.
+func (s *ServerCerts) GetCertificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+	cert, now := s.current(), s.ca.clock.Now()
+	if now.Before(renewAt(cert.Leaf)) || !s.renewing.TryLock() {
+		return cert, nil
+	}
+	defer s.renewing.Unlock()
+	if cert = s.current(); now.Before(renewAt(cert.Leaf)) {
+		return cert, nil
+	}
+	// A client that hangs up must not undo what serves all others.
+	if err := s.renew(context.WithoutCancel(hello.Context())); err != nil {
+		// The old one is good for another third of its life, and every handshake tries again.
+		slog.Error("cannot renew the server certificate", "not_after", cert.Leaf.NotAfter, "error", err)
+	}
+	return s.current(), nil
+}
+
+func (s *ServerCerts) renew(ctx context.Context) error {
+	cert, err := s.ca.ServerCert(ctx, s.dnsNames, s.ips)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cert = &cert
+	return nil
+}
+
+func (s *ServerCerts) current() *tls.Certificate {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.cert
+}
+
+// renewAt counts the two thirds from the moment of signing, not from the backdated NotBefore.
+func renewAt(leaf *x509.Certificate) time.Time {
+	signed := leaf.NotBefore.Add(Backdate)
+	return signed.Add(leaf.NotAfter.Sub(signed) * 2 / 3)
+}
