@@ -1,0 +1,126 @@
+package view
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
+)
+
+// Role names an agent's role without its prefix.
+func Role(r pb.AgentRole) string { return trimEnum(r.String(), "AGENT_ROLE_") }
+
+// Agents is the table of `ingot agent list`.
+func (s Style) Agents(agents []*pb.Agent, wide bool, now time.Time) *Table {
+	t := &Table{Header: []string{"AGENT_ID", "ROLE", "MACHINE_ID", "SITE", "CONNECTED", "HEARTBEAT", "VERSION", "LOCKED"}}
+	if wide {
+		t.Header = append(t.Header, "EPOCH", "CONTROLLER", "SIMULATED", "CAPABILITIES", "STATE_ID", "BOOT_ID")
+	}
+	for _, a := range agents {
+		row := []string{a.GetAgentId(), Role(a.GetRole()), a.GetMachineId(), a.GetSite(), Mark(a.GetConnected()),
+			Age(a.GetLastHeartbeatAt(), now), a.GetVersion(), Clean(a.GetLockedReason())}
+		if wide {
+			row = append(row, strconv.FormatInt(a.GetEpoch(), 10), a.GetControllerId(), Mark(a.GetSimulated()),
+				strings.Join(a.GetCapabilities(), ","), a.GetStateId(), a.GetBootId())
+		}
+		t.Add(row...)
+	}
+	return t
+}
+
+// Agent is the sheet of `ingot agent get`, certificates included.
+func (s Style) Agent(a *pb.Agent, now time.Time) string {
+	f := &Fields{}
+	f.Add("Agent", a.GetAgentId())
+	f.Add("Role", Role(a.GetRole()))
+	f.Add("Machine", a.GetMachineId())
+	f.Add("Site", a.GetSite())
+	f.Add("Version", a.GetVersion())
+	f.Add("Simulated", Mark(a.GetSimulated()))
+	f.Add("Connected", yesNo(a.GetConnected()))
+	f.Add("Controller", a.GetControllerId())
+	f.Add("Epoch", strconv.FormatInt(a.GetEpoch(), 10))
+	f.Add("SessionStarted", Time(a.GetSessionStartedAt()))
+	f.Add("LastHeartbeat", Age(a.GetLastHeartbeatAt(), now))
+	f.Add("BootId", a.GetBootId())
+	f.Add("StateId", a.GetStateId())
+	f.Add("Capabilities", strings.Join(a.GetCapabilities(), ", "))
+	f.Add("Locked", s.Warn(Clean(a.GetLockedReason())))
+	f.Add("Created", Time(a.GetCreatedAt()))
+	if len(a.GetCerts()) == 0 {
+		return f.String()
+	}
+	t := &Table{Header: []string{"FINGERPRINT", "NOT_AFTER", "FIRST_USED", "REVOKED", "REASON"}}
+	for _, c := range a.GetCerts() {
+		t.Add(c.GetFingerprint(), Time(c.GetNotAfter()), Time(c.GetFirstUsedAt()), Time(c.GetRevokedAt()), Clean(c.GetRevokedReason()))
+	}
+	return f.String() + "\n" + t.String()
+}
+
+// Tokens is the table of `ingot token list`.
+func (s Style) Tokens(tokens []*pb.BootstrapToken, now time.Time) *Table {
+	t := &Table{Header: []string{"TOKEN_ID", "ROLE", "MACHINE_ID", "SITE", "STATE", "EXPIRES", "USED_BY"}}
+	for _, tok := range tokens {
+		t.Add(tok.GetTokenId(), Role(tok.GetRole()), tok.GetMachineId(), tok.GetSite(), tokenState(tok, now),
+			Time(tok.GetExpiresAt()), tok.GetUsedByAgentId())
+	}
+	return t
+}
+
+func tokenState(t *pb.BootstrapToken, now time.Time) string {
+	switch {
+	case t.GetRevokedAt() != nil:
+		return "revoked"
+	case t.GetUsedAt() != nil:
+		return "used"
+	case t.GetExpiresAt() != nil && now.After(t.GetExpiresAt().AsTime()):
+		return "expired"
+	}
+	return "open"
+}
+
+// Commands is the table of `ingot commands`.
+func (s Style) Commands(commands []*pb.Command, wide bool) *Table {
+	t := &Table{Header: []string{"COMMAND_ID", "STEP", "ATTEMPT", "KIND", "STATE", "OUTCOME", "EXECUTOR", "GRANTED", "FINISHED", "MESSAGE"}}
+	if wide {
+		t.Header = append(t.Header, "MACHINE_ID", "OPERATION_ID", "DEADLINE", "SETTLED_BY", "EVIDENCE")
+	}
+	for _, c := range commands {
+		row := []string{c.GetCommandId(), c.GetStep(), strconv.Itoa(int(c.GetAttempt())), c.GetKind(), c.GetState(),
+			c.GetOutcome(), c.GetExecutorAgentId(), Time(c.GetGrantedAt()), Time(c.GetFinishedAt()), Clean(c.GetMessage())}
+		if wide {
+			row = append(row, c.GetMachineId(), c.GetOperationId(), Time(c.GetDeadline()), c.GetSettledBy(), Pairs(c.GetEvidence()))
+		}
+		t.Add(row...)
+	}
+	return t
+}
+
+// Audit is the table of `ingot audit`.
+func (s Style) Audit(entries []*pb.AuditEntry, wide bool) *Table {
+	t := &Table{Header: []string{"TIME", "ACTOR", "VERB", "TARGET", "OPERATION_ID"}}
+	if wide {
+		t.Header = append(t.Header, "AUDIT_ID", "REQUEST_ID", "DATA")
+	}
+	for _, e := range entries {
+		row := []string{Time(e.GetTs()), Clean(e.GetActor()), e.GetVerb(), e.GetTargetId(), e.GetOperationId()}
+		if wide {
+			row = append(row, strconv.FormatInt(e.GetAuditId(), 10), Clean(e.GetRequestId()), Clean(string(e.GetEventData())))
+		}
+		t.Add(row...)
+	}
+	return t
+}
+
+// Server is the sheet of `ingot server info`.
+func (s Style) Server(i *pb.ServerInfo) string {
+	f := &Fields{}
+	f.Add("Version", i.GetVersion())
+	f.Add("Controller", i.GetControllerId())
+	f.Add("ServerTime", Time(i.GetServerTime()))
+	f.Add("CAHash", i.GetCaHash())
+	f.Add("SchemaVersion", strconv.Itoa(int(i.GetSchemaVersion())))
+	f.Add("NotWired", strings.Join(i.GetNotWired(), ", "))
+	return f.String()
+}

@@ -1,0 +1,166 @@
+package view
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protorange"
+	"google.golang.org/protobuf/reflect/protopath"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"gopkg.in/yaml.v3"
+
+	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
+)
+
+// marshal keeps false, zero and empty lists, so that a script finds the same fields in every answer.
+var marshal = protojson.MarshalOptions{UseProtoNames: true, EmitDefaultValues: true}
+
+// Line is the message as JSON on one line without its newline.
+func Line(m proto.Message) ([]byte, error) {
+	raw, err := marshal.Marshal(markMaintenance(m))
+	if err != nil {
+		return nil, fmt.Errorf("write JSON: %w", err)
+	}
+	var b bytes.Buffer
+	// protojson varies its white space on purpose.
+	if err := json.Compact(&b, raw); err != nil {
+		return nil, fmt.Errorf("compact JSON: %w", err)
+	}
+	return unmarkMaintenance(b.Bytes()), nil
+}
+
+// JSON is the message as indented JSON with a newline: protojson with the names of the .proto files and
+// RFC 3339 times. The effective state MAINTENANCE_IDLE is written MAINTENANCE. Bytes that are documented as
+// JSON (an inventory, an audit row) or text (a log chunk) are written as what they are, not as base64.
+func JSON(m proto.Message) ([]byte, error) {
+	line, err := Decoded(m)
+	if err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	if err := json.Indent(&b, line, "", "  "); err != nil {
+		return nil, fmt.Errorf("indent JSON: %w", err)
+	}
+	b.WriteByte('\n')
+	return b.Bytes(), nil
+}
+
+// YAML is the same document as JSON gives, in YAML.
+func YAML(m proto.Message) ([]byte, error) {
+	line, err := Decoded(m)
+	if err != nil {
+		return nil, err
+	}
+	// JSON is YAML; going through nodes keeps the order of the fields.
+	var node yaml.Node
+	if err := yaml.Unmarshal(line, &node); err != nil {
+		return nil, fmt.Errorf("read back JSON: %w", err)
+	}
+	blockStyle(&node)
+	out, err := yaml.Marshal(&node)
+	if err != nil {
+		return nil, fmt.Errorf("write YAML: %w", err)
+	}
+	return out, nil
+}
+
+func blockStyle(n *yaml.Node) {
+	n.Style = 0
+	for _, child := range n.Content {
+		blockStyle(child)
+	}
+}
+
+// maintenanceMark stands in for MAINTENANCE_IDLE until the text is written. As a number it cannot be taken for
+// a label that happens to be called effective_state.
+const maintenanceMark = 90_000_004
+
+func markMaintenance(m proto.Message) proto.Message {
+	m = proto.Clone(m)
+	// The walk only fails when the callback does, and it never does.
+	_ = protorange.Range(m.ProtoReflect(), func(p protopath.Values) error {
+		if status, ok := p.Index(-1).Value.Interface().(protoreflect.Message); ok {
+			if s, ok := status.Interface().(*pb.MachineStatus); ok && s.EffectiveState == pb.MachineStatus_MAINTENANCE_IDLE {
+				s.EffectiveState = maintenanceMark
+			}
+		}
+		return nil
+	})
+	return m
+}
+
+func unmarkMaintenance(line []byte) []byte {
+	return bytes.ReplaceAll(line, []byte(`"effective_state":`+strconv.Itoa(maintenanceMark)), []byte(`"effective_state":"MAINTENANCE"`))
+}
+
+// Decoded is Line with JSON and text that the message carries as bytes written out.
+func Decoded(m proto.Message) ([]byte, error) {
+	line, err := Line(m)
+	if err != nil {
+		return nil, err
+	}
+	var field string
+	switch m.(type) {
+	case *pb.Inventory:
+		field = "document"
+	case *pb.ListAuditLogResponse, *pb.AuditEntry:
+		field = "event_data"
+	case *pb.LogChunk:
+		field = "data"
+	default:
+		return line, nil
+	}
+	return decodeBytes(line, field)
+}
+
+func decodeBytes(line []byte, field string) ([]byte, error) {
+	var tree any
+	dec := json.NewDecoder(bytes.NewReader(line))
+	dec.UseNumber()
+	if err := dec.Decode(&tree); err != nil {
+		return nil, fmt.Errorf("read back JSON: %w", err)
+	}
+	out, err := json.Marshal(replaceBytes(tree, field))
+	if err != nil {
+		return nil, fmt.Errorf("write JSON: %w", err)
+	}
+	return out, nil
+}
+
+func replaceBytes(tree any, field string) any {
+	switch t := tree.(type) {
+	case []any:
+		for i := range t {
+			t[i] = replaceBytes(t[i], field)
+		}
+	case map[string]any:
+		for k, v := range t {
+			text, isText := v.(string)
+			if k == field && isText {
+				t[k] = plain(text)
+			} else {
+				t[k] = replaceBytes(v, field)
+			}
+		}
+	}
+	return tree
+}
+
+// plain gives the JSON value that the base64 text holds, or its text when it isn't JSON.
+func plain(text string) any {
+	raw, err := base64.StdEncoding.DecodeString(text)
+	if err != nil {
+		return text
+	}
+	first := bytes.TrimLeft(raw, " \t\r\n")
+	if len(first) > 0 && slices.Contains([]byte("{["), first[0]) && json.Valid(raw) {
+		return json.RawMessage(raw)
+	}
+	return string(raw)
+}

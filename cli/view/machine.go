@@ -1,0 +1,133 @@
+package view
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
+)
+
+// Effective names an effective state for people: MAINTENANCE_IDLE is MAINTENANCE.
+func Effective(e pb.MachineStatus_EffectiveState) string {
+	if e == pb.MachineStatus_MAINTENANCE_IDLE {
+		return "MAINTENANCE"
+	}
+	return trimEnum(e.String(), "EFFECTIVE_STATE_")
+}
+
+// NodeState names a node state without its prefix.
+func NodeState(n pb.NodeState) string { return trimEnum(n.String(), "NODE_STATE_") }
+
+// Phase names a machine's phase.
+func Phase(p pb.MachineStatus_Phase) string { return trimEnum(p.String(), "PHASE_") }
+
+func (s Style) effective(e pb.MachineStatus_EffectiveState) string {
+	name := Effective(e)
+	switch e {
+	case pb.MachineStatus_IDLE:
+		return s.paint(green, name)
+	case pb.MachineStatus_BUSY:
+		return s.paint(blue, name)
+	case pb.MachineStatus_MAINTENANCE_IDLE:
+		return s.paint(yellow, name)
+	case pb.MachineStatus_ATTENTION:
+		return s.paint(orange, "⚠"+name)
+	case pb.MachineStatus_BLOCKED:
+		return s.paint(red, "⛔"+name)
+	}
+	return s.paint(grey, name)
+}
+
+// Holds says whether the machine has the condition and it is true.
+func Holds(m *pb.Machine, condition string) bool {
+	return slices.ContainsFunc(m.GetStatus().GetConditions(), func(c *pb.Condition) bool {
+		return c.GetType() == condition && c.GetStatus()
+	})
+}
+
+// Machines is the table of `ingot list`; wide adds what does not fit on 100 columns.
+func (s Style) Machines(machines []*pb.Machine, wide bool, now time.Time) *Table {
+	t := &Table{Header: []string{"MACHINE_ID", "PHASE", "EFFECTIVE", "REACHABLE", "PROVISIONED", "ACTIVE_OP"}}
+	if wide {
+		t.Header = append(t.Header, "NODE_STATE", "PROVIDER", "SITE", "CONDITIONS", "SIMULATED", "LABELS", "AGE")
+	}
+	for _, m := range machines {
+		st := m.GetStatus()
+		row := []string{
+			m.GetMachineId(), Phase(st.GetPhase()), s.effective(st.GetEffectiveState()),
+			Mark(Holds(m, "Reachable")), Mark(Holds(m, "Provisioned")), st.GetActiveOperationId(),
+		}
+		if wide {
+			row = append(row, NodeState(st.GetNodeState()), m.GetSpec().GetProvider(), m.GetSpec().GetSite(),
+				Conditions(m), Mark(st.GetSimulated()), Pairs(m.GetLabels()), Age(m.GetCreatedAt(), now))
+		}
+		t.Add(row...)
+	}
+	return t
+}
+
+// Conditions lists the conditions that hold, such as "Provisioned=✓, Reachable=✓".
+func Conditions(m *pb.Machine) string {
+	var out []string
+	for _, c := range m.GetStatus().GetConditions() {
+		if c.GetStatus() {
+			out = append(out, c.GetType()+"=✓")
+		}
+	}
+	return strings.Join(out, ", ")
+}
+
+// Machine is the sheet of `ingot machine get`.
+func (s Style) Machine(m *pb.Machine, now time.Time) string {
+	f, st, sp := &Fields{}, m.GetStatus(), m.GetSpec()
+	f.Add("Machine", m.GetMachineId())
+	f.Add("Phase", Phase(st.GetPhase()))
+	f.Add("EffectiveState", s.effective(st.GetEffectiveState()))
+	f.Add("NodeState", NodeState(st.GetNodeState()))
+	f.Add("ActiveOperationId", st.GetActiveOperationId())
+	f.Add("UnresolvedCommandId", s.Bad(st.GetUnresolvedCommandId()))
+	f.Add("Schedulable", yesNo(st.GetSchedulable()))
+	if st.GetSimulated() {
+		f.Add("Simulated", s.Warn("yes, this is not a real machine"))
+	}
+	addSpec(f, sp)
+	f.Add("Labels", Pairs(m.GetLabels()))
+	f.Add("Agent", st.GetAgentId())
+	f.Add("BootId", st.GetBootId())
+	f.Add("PowerState", st.GetPowerState())
+	f.Add("ImageDigest", st.GetOsImageDigest())
+	f.Add("LastHeartbeat", Age(st.GetLastHeartbeatAt(), now))
+	f.Add("LastInstallError", Clean(st.GetLastInstallError()))
+	f.Add("Created", Time(m.GetCreatedAt()))
+	f.Add("Updated", Time(m.GetUpdatedAt()))
+	return f.String() + s.conditionTable(m, now)
+}
+
+func addSpec(f *Fields, sp *pb.MachineSpec) {
+	f.Add("Provider", sp.GetProvider())
+	f.Add("Site", sp.GetSite())
+	f.Add("Region", sp.GetRegion())
+	f.Add("Rack", sp.GetRack())
+	f.Add("Location", sp.GetLocation())
+	f.Add("Group", sp.GetGroup())
+	f.Add("Serial", sp.GetSerial())
+	f.Add("ExternalId", sp.GetExternalId())
+	f.Add("CustomerId", sp.GetCustomerId())
+	f.Add("MACs", strings.Join(sp.GetMacAddresses(), ", "))
+	f.Add("SSH", sp.GetSshEndpoint())
+	f.Add("BMC", sp.GetBmcEndpoint())
+	f.Add("Cluster", sp.GetTargetClusterRef())
+	f.Add("DefaultImage", sp.GetDefaultImageRef())
+}
+
+func (s Style) conditionTable(m *pb.Machine, now time.Time) string {
+	if len(m.GetStatus().GetConditions()) == 0 {
+		return ""
+	}
+	t := &Table{Header: []string{"CONDITION", "STATUS", "SINCE", "REASON", "MESSAGE"}}
+	for _, c := range m.GetStatus().GetConditions() {
+		t.Add(c.GetType(), Mark(c.GetStatus()), Age(c.GetLastTransition(), now), c.GetReason(), Clean(c.GetMessage()))
+	}
+	return "\n" + t.String()
+}

@@ -1,0 +1,116 @@
+package view
+
+import (
+	"strings"
+
+	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
+)
+
+// Result is the last word on an operation.
+func (l *Live) Result(op *pb.Operation) string {
+	lines := []string{l.verdict(op)}
+	if d := Between(op.GetCreatedAt(), op.GetFinishedAt()); d != "" {
+		lines = append(lines, "Duration: "+d)
+	}
+	if e := op.GetError(); e != nil {
+		lines = append(lines, errorLines(e)...)
+	}
+	if ev := Pairs(op.GetEvidence()); ev != "" && op.GetPhase() == pb.Operation_SUCCEEDED {
+		lines = append(lines, "Evidence: "+ev)
+	}
+	if l.cfg.Boxed {
+		return box(lines)
+	}
+	return strings.Join(lines, "\n") + "\n"
+}
+
+func (l *Live) verdict(op *pb.Operation) string {
+	s := l.cfg.Style
+	switch op.GetPhase() {
+	case pb.Operation_SUCCEEDED:
+		return s.Good("✓ SUCCEEDED")
+	case pb.Operation_FAILED:
+		return s.Bad("✗ FAILED")
+	case pb.Operation_CANCELED:
+		return s.Warn("■ CANCELED")
+	}
+	return trimEnum(op.GetPhase().String(), "PHASE_")
+}
+
+func errorLines(e *pb.ErrorStatus) []string {
+	lines := []string{"Error: " + Clean(e.GetMessage()) + " (" + e.GetCode() + ")"}
+	if d := Pairs(e.GetDetails()); d != "" {
+		lines = append(lines, "Details: "+d)
+	}
+	if e.GetRetryable() {
+		lines = append(lines, "Retryable: yes, a new operation may succeed")
+	}
+	return lines
+}
+
+// After shows the machine once the operation is over and what has changed since before. Either may be nil.
+func (l *Live) After(before, after *pb.Machine) string {
+	if after == nil {
+		return ""
+	}
+	lines := []string{
+		"Phase: " + phaseChange(before, after),
+		"EffectiveState: " + l.effectiveChange(before, after),
+		"Conditions: " + dash(conditionChange(before, after)),
+		"ActiveOperationId: " + activeChange(after),
+	}
+	if id := after.GetStatus().GetUnresolvedCommandId(); id != "" {
+		lines = append(lines, l.cfg.Style.Bad("UnresolvedCommandId: "+id))
+	}
+	if l.cfg.Boxed {
+		return "\nMachine state after operation:\n" + box(lines)
+	}
+	return "Machine state after operation:\n  " + strings.Join(lines, "\n  ") + "\n"
+}
+
+func phaseChange(before, after *pb.Machine) string {
+	now := Phase(after.GetStatus().GetPhase())
+	if before == nil {
+		return now
+	}
+	was := Phase(before.GetStatus().GetPhase())
+	if was == now {
+		return now + " (unchanged)"
+	}
+	return now + " (was " + was + ")"
+}
+
+func (l *Live) effectiveChange(before, after *pb.Machine) string {
+	now := after.GetStatus().GetEffectiveState()
+	text := l.cfg.Style.effective(now)
+	if before == nil {
+		return text
+	}
+	if was := during(&pb.Operation{}, before); was != now {
+		return text + " (was " + Effective(was) + ")"
+	}
+	return text + " (unchanged)"
+}
+
+func conditionChange(before, after *pb.Machine) string {
+	var out []string
+	for _, c := range after.GetStatus().GetConditions() {
+		had := Holds(before, c.GetType())
+		switch {
+		case c.GetStatus() && !had && before != nil:
+			out = append(out, c.GetType()+"=✓ (newly set)")
+		case c.GetStatus():
+			out = append(out, c.GetType()+"=✓")
+		case had:
+			out = append(out, c.GetType()+"=- (cleared)")
+		}
+	}
+	return strings.Join(out, ", ")
+}
+
+func activeChange(after *pb.Machine) string {
+	if id := after.GetStatus().GetActiveOperationId(); id != "" {
+		return id + " (a later operation)"
+	}
+	return "(cleared)"
+}

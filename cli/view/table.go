@@ -1,0 +1,78 @@
+package view
+
+import "strings"
+
+// Table is a header and rows of cells.
+type Table struct {
+	Header []string
+	Rows   [][]string
+}
+
+// Add appends a row.
+func (t *Table) Add(cells ...string) { t.Rows = append(t.Rows, cells) }
+
+// String aligns the columns with two spaces between them and ends each line with a newline. Empty cells are
+// shown as "-".
+func (t *Table) String() string {
+	widths := t.widths()
+	var b strings.Builder
+	writeRow(&b, t.Header, widths)
+	for _, row := range t.Rows {
+		writeRow(&b, row, widths)
+	}
+	return b.String()
+}
+
+func (t *Table) widths() []int {
+	widths := make([]int, len(t.Header))
+	for i, cell := range t.Header {
+		widths[i] = Width(cell)
+	}
+	for _, row := range t.Rows {
+		for i, cell := range row {
+			widths[i] = max(widths[i], Width(dash(cell)))
+		}
+	}
+	return widths
+}
+
+func writeRow(b *strings.Builder, row []string, widths []int) {
+	for i, cell := range row {
+		cell = dash(cell)
+		b.WriteString(cell)
+		if i < len(row)-1 {
+			b.WriteString(strings.Repeat(" ", widths[i]-Width(cell)+2))
+		}
+	}
+	b.WriteByte('\n')
+}
+
+func dash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+// Fields is a two-column sheet for one thing: names on the left, values on the right; empty values are left out.
+type Fields struct{ rows [][2]string }
+
+// Add appends a line unless value is empty.
+func (f *Fields) Add(name, value string) {
+	if value != "" {
+		f.rows = append(f.rows, [2]string{name + ":", value})
+	}
+}
+
+// String aligns the values.
+func (f *Fields) String() string {
+	width := 0
+	for _, r := range f.rows {
+		width = max(width, Width(r[0]))
+	}
+	var b strings.Builder
+	for _, r := range f.rows {
+		b.WriteString(r[0] + strings.Repeat(" ", width-Width(r[0])+2) + r[1] + "\n")
+	}
+	return b.String()
+}
