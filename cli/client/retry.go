@@ -1,0 +1,118 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/internal/clock"
+)
+
+// once holds the methods that may not be sent twice: a repeat would make a second token or meet a state that
+// the first has already changed. Every other unary method is a read, carries a request id, or sets a value.
+var once = map[string]bool{
+	pb.AdminService_IssueBootstrapToken_FullMethodName: true,
+	pb.AdminService_SettleCommand_FullMethodName:       true,
+	pb.AdminService_CreateWebhook_FullMethodName:       true,
+	pb.AdminService_RedeliverWebhook_FullMethodName:    true,
+}
+
+// Repeatable says whether a call of the method may be sent again when its answer was lost.
+func Repeatable(method string) bool { return !once[method] }
+
+// Transient says whether an error speaks of the connection or the moment rather than of the request.
+func Transient(err error) bool {
+	if errors.Is(err, io.EOF) {
+		return true
+	}
+	st, ok := status.FromError(err)
+	if !ok {
+		return false
+	}
+	switch st.Code() {
+	case codes.Unavailable:
+		// A certificate that does not verify now will not verify in a second either.
+		return !strings.Contains(st.Message(), "authentication handshake failed")
+	case codes.ResourceExhausted, codes.Aborted:
+		return true
+	case codes.Internal, codes.Unknown:
+		return strings.Contains(st.Message(), "RST_STREAM") || strings.Contains(st.Message(), "unexpected EOF")
+	}
+	return false
+}
+
+// Backoff grows from a quarter of a second to five, with jitter.
+type Backoff struct{ tries int }
+
+// Next is how long to wait before the next try.
+func (b *Backoff) Next() time.Duration {
+	d := min(250*time.Millisecond<<min(b.tries, 5), 5*time.Second)
+	b.tries++
+	return d/2 + rand.N(d/2)
+}
+
+// Reset starts from the beginning, after a try that worked.
+func (b *Backoff) Reset() { b.tries = 0 }
+
+// RetryConfig says how lost unary calls are repeated.
+type RetryConfig struct {
+	Clock clock.Clock
+	// For is how long a call is repeated; then its last error stands.
+	For time.Duration
+	// Attempt bounds one try, so that an answer that never comes counts as lost; 0 is no bound.
+	Attempt time.Duration
+	// OnRetry is told once per call, before the first repetition.
+	OnRetry func(error)
+}
+
+// Retry is an interceptor that repeats calls which may be repeated, with the same body and so with the same
+// request id.
+func Retry(cfg RetryConfig) grpc.UnaryClientInterceptor {
+	return func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+		var back Backoff
+		start, told := cfg.Clock.Now(), false
+		for {
+			err := attempt(ctx, cfg.Attempt, func(ctx context.Context) error {
+				return invoke(ctx, method, req, reply, cc, opts...)
+			})
+			if err == nil || ctx.Err() != nil || !Transient(err) || !Repeatable(method) {
+				return err
+			}
+			wait := back.Next()
+			if cfg.Clock.Now().Sub(start)+wait > cfg.For {
+				return err
+			}
+			if !told {
+				cfg.OnRetry(err)
+				told = true
+			}
+			select {
+			case <-ctx.Done():
+				return err
+			case <-cfg.Clock.After(wait):
+			}
+		}
+	}
+}
+
+// attempt turns the end of one try's time into UNAVAILABLE, since the caller's own time is not over.
+func attempt(ctx context.Context, limit time.Duration, call func(context.Context) error) error {
+	if limit <= 0 {
+		return call(ctx)
+	}
+	try, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	err := call(try)
+	if status.Code(err) == codes.DeadlineExceeded && ctx.Err() == nil {
+		return status.Errorf(codes.Unavailable, "no answer within %s", limit)
+	}
+	return err
+}
