@@ -66,6 +66,24 @@ func (s FirewallState) Holds(p FirewallPolicy) bool {
 	return s.Present && s.Generation == p.Generation && s.Digest == p.Digest() && !s.Drifted()
 }
 
+// Admits decides what applying p to a host in this state means: true is to replace the table, false that the
+// policy is there already. A table that somebody else changed is refused with ErrDrift unless the policy says
+// to overwrite it, and one generation with two contents with ErrInvalid.
+func (s FirewallState) Admits(p FirewallPolicy) (apply bool, err error) {
+	want := p.Digest()
+	switch {
+	case !s.Present:
+		return true, nil
+	case s.Drifted() && !p.OverwriteDrift:
+		return false, refuse(ErrDrift, ReasonFirewallDrift, "table holds digest %s, generation %d was applied with %s", s.Digest, s.Generation, s.Recorded)
+	case s.Drifted() || s.Generation != p.Generation:
+		return true, nil
+	case s.Digest != want:
+		return false, refuse(ErrInvalid, ReasonGenerationReused, "generation %d is applied with digest %s, not %s", s.Generation, s.Digest, want)
+	}
+	return false, nil
+}
+
 // Validate reports the first thing that is wrong with the policy, as ErrInvalid.
 func (p FirewallPolicy) Validate() error {
 	if p.Generation == 0 {
