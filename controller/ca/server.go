@@ -82,7 +82,7 @@ func NewServerCerts(ctx context.Context, ca *Authority, dnsNames []string, ips [
 
 // GetCertificate is for tls.Config. It replaces the certificate when two thirds of its life are over. The
 // handshake that finds it so pays for the signature; others are served the old one meanwhile.
-func (s *ServerCerts) GetCertificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+func (s *ServerCerts) GetCertificate(_ *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	cert, now := s.current(), s.ca.clock.Now()
 	if now.Before(renewAt(cert.Leaf)) || !s.renewing.TryLock() {
 		return cert, nil
@@ -91,8 +91,8 @@ func (s *ServerCerts) GetCertificate(hello *tls.ClientHelloInfo) (*tls.Certifica
 	if cert = s.current(); now.Before(renewAt(cert.Leaf)) {
 		return cert, nil
 	}
-	// A client that hangs up must not undo what serves all others.
-	if err := s.renew(context.WithoutCancel(hello.Context())); err != nil {
+	// Not the handshake's context: a client that hangs up must not undo what serves all others.
+	if err := s.renew(context.Background()); err != nil {
 		// The old one is good for another third of its life, and every handshake tries again.
 		slog.Error("cannot renew the server certificate", "not_after", cert.Leaf.NotAfter, "error", err)
 	}
