@@ -1,0 +1,107 @@
+// Package provider is how a site agent acts on machines that have no agent of their own.
+//
+// A provider implements those of the small interfaces below that it can honour, and Base. What it doesn't
+// implement it cannot do; nothing here falls back to something else. AsHost makes one machine of a provider
+// look like a host.Host, so that the executors of commands are the same on both roads.
+package provider
+
+import (
+	"context"
+
+	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/agent/inventory"
+)
+
+// Target is a machine as a provider needs to know it.
+type Target struct {
+	MachineID   string
+	BMCEndpoint string
+	MACs        []string
+}
+
+// Base is what every provider has.
+type Base interface {
+	// Name is that of spec.provider.
+	Name() string
+	// Simulated says that its machines are made up.
+	Simulated() bool
+}
+
+// PowerState is whether a machine is on.
+type PowerState string
+
+// Power states.
+const (
+	PowerOn      PowerState = "on"
+	PowerOff     PowerState = "off"
+	PowerUnknown PowerState = "unknown"
+)
+
+// Power switches machines. Returning without an error is a claim; PowerState reads back.
+type Power interface {
+	PowerState(ctx context.Context, t Target) (PowerState, error)
+	// SetPower wants on or off. A machine that is already so is left alone.
+	SetPower(ctx context.Context, t Target, e host.Effect, want PowerState) error
+}
+
+// Reboot restarts machines. It returns once the reboot was accepted; proof is another boot id.
+type Reboot interface {
+	Reboot(ctx context.Context, t Target, e host.Effect, mode host.RebootMode) error
+}
+
+// Netboot chooses what a machine boots next, once.
+type Netboot interface {
+	BootNext(ctx context.Context, t Target) (host.BootNextState, error)
+	SetBootNext(ctx context.Context, t Target, e host.Effect, b host.BootTarget) (host.BootNextChange, error)
+	ClearBootNext(ctx context.Context, t Target, e host.Effect) error
+}
+
+// Imaging writes disks and reads them back.
+type Imaging interface {
+	DiskImage(ctx context.Context, t Target) (host.DiskImage, error)
+	Repave(ctx context.Context, t Target, e host.Effect, r host.RepaveRequest, progress func(host.RepaveProgress)) (host.RepaveEvidence, error)
+}
+
+// Configure changes the configuration of the running system.
+type Configure interface {
+	Hostname(ctx context.Context, t Target) (string, error)
+	SetHostname(ctx context.Context, t Target, e host.Effect, name string) error
+	Firewall(ctx context.Context, t Target) (host.FirewallState, error)
+	ApplyFirewall(ctx context.Context, t Target, e host.Effect, p host.FirewallPolicy) error
+	RemoveFirewall(ctx context.Context, t Target, e host.Effect) error
+}
+
+// Inspect reads what a machine is. Identity fails on a machine whose system isn't running.
+type Inspect interface {
+	Identity(ctx context.Context, t Target) (host.Identity, error)
+	Inventory(ctx context.Context, t Target) (inventory.Document, error)
+}
+
+// Capabilities of a provider beside those of a host.
+const (
+	CapPower   = "power"
+	CapInspect = "inspect"
+)
+
+// Capabilities says what p can do, sorted, in the words of host.Cap* and those above.
+func Capabilities(p Base) []string {
+	caps := []string{} // in alphabetical order
+	add := func(has bool, name string) {
+		if has {
+			caps = append(caps, name)
+		}
+	}
+	_, inspect := p.(Inspect)
+	_, netboot := p.(Netboot)
+	_, power := p.(Power)
+	_, reboot := p.(Reboot)
+	_, configure := p.(Configure)
+	_, imaging := p.(Imaging)
+	add(inspect, CapInspect)
+	add(netboot, host.CapNetboot)
+	add(power, CapPower)
+	add(reboot, host.CapReboot)
+	add(configure, host.CapReconfig)
+	add(imaging, host.CapRepave)
+	return caps
+}
