@@ -20,6 +20,7 @@ var (
 	two      = failpoint.Register("test.two")
 	three    = failpoint.Register("test.three")
 	scoped   = failpoint.Register("test.scoped")
+	both     = failpoint.Register("test.both")
 	fromEnv  = failpoint.Register("test.env")
 	childRun = "INGOT_TEST_FAILPOINT_CHILD"
 )
@@ -167,9 +168,8 @@ func TestScopesDoNotMeet(t *testing.T) {
 
 func TestScopedCodeObeysTheProcessToo(t *testing.T) {
 	t.Parallel()
-	p := failpoint.Register("test.both")
 	defer failpoint.Set("test.both", failpoint.Error())()
-	if err := p.HitCtx(failpoint.With(t.Context(), failpoint.NewScope())); !errors.Is(err, failpoint.ErrInjected) {
+	if err := both.HitCtx(failpoint.With(t.Context(), failpoint.NewScope())); !errors.Is(err, failpoint.ErrInjected) {
 		t.Fatalf("got %v", err)
 	}
 }
