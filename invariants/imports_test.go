@@ -1,0 +1,189 @@
+package invariants
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// listedPackage is what go list says about a package.
+type listedPackage struct {
+	ImportPath string
+	Imports    []string
+	Deps       []string
+	Module     *struct{ Main bool }
+}
+
+// importRule is one line of imports.txt.
+type importRule struct {
+	verb      string
+	importers []string
+	patterns  []string
+}
+
+func TestImports(t *testing.T) {
+	packages := listPackages(t)
+	for _, rule := range importRules(t) {
+		for _, pkg := range packages {
+			if !rule.covers(short(pkg.ImportPath)) {
+				continue
+			}
+			for _, bad := range violations(rule, pkg, packages) {
+				t.Errorf("%s imports %s: against \"%s %s\" of imports.txt", short(pkg.ImportPath), bad, rule.verb,
+					strings.Join(rule.importers, " "))
+			}
+		}
+	}
+}
+
+func TestImportRulesNameWhatExists(t *testing.T) {
+	packages := listPackages(t)
+	for _, rule := range importRules(t) {
+		for _, pattern := range rule.importers {
+			pattern = strings.TrimPrefix(pattern, "!")
+			found := false
+			for _, pkg := range packages {
+				found = found || matches(pattern, short(pkg.ImportPath))
+			}
+			if !found {
+				t.Errorf("imports.txt: no package matches %q: the rule holds nothing", pattern)
+			}
+		}
+	}
+}
+
+func TestImportRulesBite(t *testing.T) {
+	packages := map[string]listedPackage{
+		module + "/a": {ImportPath: module + "/a", Imports: []string{module + "/b", "os"}, Deps: []string{"os", "net", module + "/b"}},
+		module + "/b": {ImportPath: module + "/b", Imports: []string{"net"}, Deps: []string{"net"}},
+	}
+	for _, c := range []struct {
+		verb, pattern, want string
+	}{
+		{"direct", "os", "os"},
+		{"direct", "net", ""},
+		{"never", "net", "net (through b)"},
+		{"never", "net/...", "net (through b)"},
+		{"never", "network", ""},
+		{"only", "c/...", "b"},
+		{"only", "b", ""},
+		{"binary", "net", "net"},
+	} {
+		rule := importRule{verb: c.verb, importers: []string{"a"}, patterns: []string{c.pattern}}
+		if got := strings.Join(violations(rule, packages[module+"/a"], packages), " "); got != c.want {
+			t.Errorf("%s a : %s found %q, want %q", c.verb, c.pattern, got, c.want)
+		}
+	}
+}
+
+func (r importRule) covers(path string) bool {
+	excepted := func(p string) bool { return strings.HasPrefix(p, "!") && matches(p[1:], path) }
+	return matchesAny(r.importers, path) && !slices.ContainsFunc(r.importers, excepted)
+}
+
+func TestImportRuleExceptions(t *testing.T) {
+	rule := importRule{importers: []string{"agent/...", "!agent/state"}}
+	for path, want := range map[string]bool{"agent": true, "agent/session": true, "agent/state": false, "agents": false} {
+		if got := rule.covers(path); got != want {
+			t.Errorf("covers(%q) = %t, want %t", path, got, want)
+		}
+	}
+}
+
+func violations(rule importRule, pkg listedPackage, all map[string]listedPackage) []string {
+	switch rule.verb {
+	case "direct":
+		return matching(rule.patterns, pkg.Imports, "")
+	case "binary":
+		return matching(rule.patterns, pkg.Deps, "")
+	case "only":
+		return strangers(rule.patterns, pkg.Imports)
+	}
+	bad := matching(rule.patterns, pkg.Imports, "")
+	for _, dep := range pkg.Deps {
+		if p, ours := all[dep]; ours {
+			bad = append(bad, matching(rule.patterns, p.Imports, " (through "+short(dep)+")")...)
+		}
+	}
+	return bad
+}
+
+func matching(patterns, imports []string, suffix string) []string {
+	var bad []string
+	for _, path := range imports {
+		if matchesAny(patterns, short(path)) {
+			bad = append(bad, short(path)+suffix)
+		}
+	}
+	return bad
+}
+
+// strangers gives the imports of this module that no pattern allows.
+func strangers(patterns, imports []string) []string {
+	var bad []string
+	for _, path := range imports {
+		if strings.HasPrefix(path, module+"/") && !matchesAny(patterns, short(path)) {
+			bad = append(bad, short(path))
+		}
+	}
+	return bad
+}
+
+func matchesAny(patterns []string, path string) bool {
+	return slices.ContainsFunc(patterns, func(p string) bool { return matches(p, path) })
+}
+
+func matches(pattern, path string) bool {
+	if parent, ok := strings.CutSuffix(pattern, "/..."); ok {
+		return within(path, parent)
+	}
+	return pattern == path
+}
+
+// short cuts this module's path off.
+func short(path string) string {
+	return strings.TrimPrefix(path, module+"/")
+}
+
+func importRules(t *testing.T) []importRule {
+	t.Helper()
+	var rules []importRule
+	for _, line := range readLines(t, "imports.txt") {
+		left, right, ok := strings.Cut(line, " : ")
+		words := strings.Fields(left)
+		if !ok || len(words) < 2 || !slices.Contains([]string{"never", "direct", "only", "binary"}, words[0]) {
+			t.Fatalf("imports.txt: malformed line %q", line)
+		}
+		rules = append(rules, importRule{verb: words[0], importers: words[1:], patterns: strings.Fields(right)})
+	}
+	return rules
+}
+
+// listPackages gives this module's packages by import path.
+func listPackages(t *testing.T) map[string]listedPackage {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", "list", "-deps", "-json=ImportPath,Imports,Deps,Module", "./...")
+	cmd.Dir = root
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list: %v\n%s", err, stderr.String())
+	}
+	packages := map[string]listedPackage{}
+	for dec := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p listedPackage
+		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
+			return packages
+		} else if err != nil {
+			t.Fatalf("read go list: %v", err)
+		}
+		if p.Module != nil && p.Module.Main {
+			packages[p.ImportPath] = p
+		}
+	}
+}

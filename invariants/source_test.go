@@ -1,0 +1,125 @@
+package invariants
+
+import (
+	"go/ast"
+	"go/token"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestEveryPackageHasAComment(t *testing.T) {
+	documented := map[string]bool{}
+	for _, f := range goFiles(t) {
+		if f.test {
+			continue
+		}
+		documented[f.dir] = documented[f.dir] || f.generated || opensWithPackage(f.syntax)
+	}
+	for _, dir := range slices.Sorted(maps.Keys(documented)) {
+		if !documented[dir] {
+			t.Errorf("%s: no package comment that starts with \"Package %s\" (or \"Command\" in a main package)", dir, dir)
+		}
+	}
+}
+
+// opensWithPackage tells whether the file carries the package's comment, in the form that go doc expects.
+func opensWithPackage(f *ast.File) bool {
+	if f.Doc == nil {
+		return false
+	}
+	text := f.Doc.Text()
+	if f.Name.Name == "main" {
+		return len(text) > 20
+	}
+	return strings.HasPrefix(text, "Package "+f.Name.Name+" ")
+}
+
+// A goroutine that nobody waits for outlives shutdown, and a panic in it ends the process: internal/task has neither.
+func TestGoStatementsOnlyInTask(t *testing.T) {
+	for _, f := range goFiles(t) {
+		if f.test || f.generated || f.dir == "internal/task" {
+			continue
+		}
+		ast.Inspect(f.syntax, func(n ast.Node) bool {
+			if g, ok := n.(*ast.GoStmt); ok {
+				t.Errorf("%s: go statement outside internal/task", position(g))
+			}
+			return true
+		})
+	}
+}
+
+func TestNoSleepInTests(t *testing.T) {
+	for _, f := range goFiles(t) {
+		if !f.test {
+			continue
+		}
+		ast.Inspect(f.syntax, func(n ast.Node) bool {
+			if isSelector(n, "time", "Sleep") {
+				t.Errorf("%s: time.Sleep in a test: wait on a signal or a condition", position(n))
+			}
+			return true
+		})
+	}
+}
+
+func isSelector(n ast.Node, pkg, name string) bool {
+	s, ok := n.(*ast.SelectorExpr)
+	if !ok || s.Sel.Name != name {
+		return false
+	}
+	x, ok := s.X.(*ast.Ident)
+	return ok && x.Name == pkg
+}
+
+// sqlHomes may hold SQL: the two stores, and the test helper that makes and drops databases.
+var sqlHomes = []string{"controller/store", "agent/state", "internal/testkit"}
+
+// looksLikeSQL matches statements as people write them, with capitals or at the start of a string.
+var looksLikeSQL = regexp.MustCompile(`(?s)^\s*(` +
+	`SELECT\s.+\sFROM\s|INSERT\s+INTO\s|UPDATE\s+\w+\s+SET\s|DELETE\s+FROM\s|(CREATE|ALTER|DROP)\s+(TABLE|INDEX|DATABASE|ROLE|SCHEMA)\s|` +
+	`WITH\s+\w+\s+AS\s|TRUNCATE\s|LOCK\s+TABLE\s|LISTEN\s+\w|NOTIFY\s+\w|` +
+	`select\s.+\sfrom\s|insert\s+into\s|update\s+\w+\s+set\s|delete\s+from\s|(create|alter|drop)\s+(table|index|database|role|schema)\s)`)
+
+func TestSQLOnlyInTheStores(t *testing.T) {
+	for _, f := range handWritten(t) {
+		if slices.ContainsFunc(sqlHomes, func(home string) bool { return within(f.dir, home) }) {
+			continue
+		}
+		ast.Inspect(f.syntax, func(n ast.Node) bool {
+			if lit, ok := n.(*ast.BasicLit); ok && lit.Kind == token.STRING && looksLikeSQL.MatchString(unquote(lit)) {
+				t.Errorf("%s: SQL outside %s", position(lit), strings.Join(sqlHomes, ", "))
+			}
+			return true
+		})
+	}
+}
+
+func TestLooksLikeSQL(t *testing.T) {
+	for text, want := range map[string]bool{
+		"SELECT id FROM machines WHERE id = $1":       true,
+		"\n\t\tINSERT INTO machines (id) VALUES ($1)": true,
+		"update machines set phase = $1":              true,
+		"DROP DATABASE x":                             true,
+		"select a machine from the list":              true, // Better one sentence rewritten than one query missed.
+		"update the machine":                          false,
+		"delete the token":                            false,
+		"create a table of transitions":               false,
+	} {
+		if got := looksLikeSQL.MatchString(text); got != want {
+			t.Errorf("looksLikeSQL(%q) = %t, want %t", text, got, want)
+		}
+	}
+}
+
+// within tells whether a directory is the other or below it.
+func within(dir, parent string) bool {
+	return dir == parent || strings.HasPrefix(dir, parent+"/")
+}
+
+func unquote(lit *ast.BasicLit) string {
+	return strings.Trim(lit.Value, "`\"")
+}
