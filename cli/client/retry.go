@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
@@ -28,6 +29,15 @@ var once = map[string]bool{
 // Repeatable says whether a call of the method may be sent again when its answer was lost.
 func Repeatable(method string) bool { return !once[method] }
 
+// passing are the reasons that a moment cures.
+var passing = map[pb.Reason]bool{
+	pb.Reason_RATE_LIMITED:          true,
+	pb.Reason_SLOW_READER:           true,
+	pb.Reason_DATABASE_UNAVAILABLE:  true,
+	pb.Reason_CONTROLLER_DRAINING:   true,
+	pb.Reason_CONTROLLER_LEASE_LOST: true,
+}
+
 // Transient says whether an error speaks of the connection or the moment rather than of the request.
 func Transient(err error) bool {
 	if errors.Is(err, io.EOF) {
@@ -42,7 +52,8 @@ func Transient(err error) bool {
 		// A certificate that does not verify now will not verify in a second either.
 		return !strings.Contains(st.Message(), "authentication handshake failed")
 	case codes.ResourceExhausted, codes.Aborted:
-		return true
+		// gRPC uses RESOURCE_EXHAUSTED for oversized messages too, which stay oversized.
+		return passing[Reason(err)]
 	case codes.Internal, codes.Unknown:
 		return strings.Contains(st.Message(), "RST_STREAM") || strings.Contains(st.Message(), "unexpected EOF")
 	}
@@ -78,12 +89,12 @@ type RetryConfig struct {
 func Retry(cfg RetryConfig) grpc.UnaryClientInterceptor {
 	return func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 		var back Backoff
-		start, told := cfg.Clock.Now(), false
+		start, told, final := cfg.Clock.Now(), false, isOnce(opts) || !Repeatable(method)
 		for {
 			err := attempt(ctx, cfg.Attempt, func(ctx context.Context) error {
 				return invoke(ctx, method, req, reply, cc, opts...)
 			})
-			if err == nil || ctx.Err() != nil || !Transient(err) || !Repeatable(method) {
+			if err == nil || ctx.Err() != nil || !Transient(err) || final {
 				return err
 			}
 			wait := back.Next()
@@ -101,6 +112,19 @@ func Retry(cfg RetryConfig) grpc.UnaryClientInterceptor {
 			}
 		}
 	}
+}
+
+// onceOption marks a call that its caller repeats by itself.
+type onceOption struct{ grpc.EmptyCallOption }
+
+// Once keeps Retry from repeating a call.
+func Once() grpc.CallOption { return onceOption{} }
+
+func isOnce(opts []grpc.CallOption) bool {
+	return slices.ContainsFunc(opts, func(o grpc.CallOption) bool {
+		_, ok := o.(onceOption)
+		return ok
+	})
 }
 
 // attempt turns the end of one try's time into UNAVAILABLE, since the caller's own time is not over.
