@@ -1,0 +1,30 @@
+// Package pid1 lets a static binary be the whole userland of a machine: process 1 of an initramfs that holds
+// nothing else.
+//
+// # Overview
+//
+// The binary runs twice. Process 1 mounts the kernel's file systems, inserts the modules that the image lists,
+// mounts the state disk and brings up the network (Setup); then it starts itself again as a child that does
+// the real work, and does nothing but wait, reap orphans and answer the power button (Supervise). The kernel
+// panics when process 1 ends, and a Go program can end in ways that recover doesn't see: a panic in any
+// goroutine, a concurrent map write, the out-of-memory killer. In the child each of these costs a restart.
+//
+//	if pid1.IsInit() {
+//		return pid1.Run(ctx, log, func(sys *pid1.System) error { return serve(ctx, sys.StateDir()) })
+//	}
+//
+// # What is authoritative
+//
+// The file system labelled StateLabel, mounted at StateDir, is all that lasts over a reboot. The rest of the
+// root is memory. Its file NetworkFile, when present, gives the machine's name and address. Its directory etc
+// is mounted on /etc, so that a host name that was set later and the machine-id last as on any other system.
+//
+// # Failure handling
+//
+//   - The child ends with an error or a signal: it is started again after a delay, for ever.
+//   - The child returns nil: the machine is powered off, or rebooted if that was asked for.
+//   - Setup fails, for instance because no disk has the label: Run says so on the console and reboots.
+//   - A module that has no device (ENODEV) or is there already (EEXIST) is no failure.
+//   - Before a reboot the state disk is made read-only, or frozen when files on it are open for writing, so
+//     that what was acknowledged is on the disk.
+package pid1

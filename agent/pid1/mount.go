@@ -1,0 +1,92 @@
+package pid1
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+type mount struct {
+	source, target, kind string
+	flags                uintptr
+	data                 string
+}
+
+// kernelMounts follow what systemd mounts at its own start, without cgroups.
+func kernelMounts() []mount {
+	const quiet = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
+	return []mount{
+		{"proc", "/proc", "proc", quiet, ""},
+		{"sysfs", "/sys", "sysfs", quiet, ""},
+		{"devtmpfs", "/dev", "devtmpfs", unix.MS_NOSUID, "mode=0755"},
+		{"tmpfs", "/run", "tmpfs", unix.MS_NOSUID | unix.MS_NODEV, "mode=0755"},
+		{"tmpfs", "/tmp", "tmpfs", unix.MS_NOSUID | unix.MS_NODEV, "mode=1777"},
+	}
+}
+
+func mountKernel() error {
+	for _, m := range kernelMounts() {
+		if err := m.do(); err != nil {
+			return err
+		}
+	}
+	// Without this, Ctrl-Alt-Del resets the machine at once, and the state disk with it.
+	if err := unix.Reboot(unix.LINUX_REBOOT_CMD_CAD_OFF); err != nil {
+		return fmt.Errorf("turn off the kernel's Ctrl-Alt-Del: %w", err)
+	}
+	return nil
+}
+
+// do mounts, and takes a mount that is there already for done.
+func (m mount) do() error {
+	if err := os.MkdirAll(m.target, 0o755); err != nil {
+		return fmt.Errorf("make mount point: %w", err)
+	}
+	err := unix.Mount(m.source, m.target, m.kind, m.flags, m.data)
+	if err != nil && !errors.Is(err, unix.EBUSY) {
+		return fmt.Errorf("mount %s: %w", m.target, err)
+	}
+	return nil
+}
+
+// mountFirmwareVariables mounts efivarfs where the firmware is UEFI
+// (https://docs.kernel.org/filesystems/efivarfs.html).
+func mountFirmwareVariables() error {
+	const dir = "/sys/firmware/efi/efivars"
+	if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	return mount{"efivarfs", dir, "efivarfs", unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC, ""}.do()
+}
+
+// loadModules inserts the modules listed in the file.
+func loadModules(list string) error {
+	text, err := os.ReadFile(list)
+	if err != nil {
+		return fmt.Errorf("read module list: %w", err)
+	}
+	for _, path := range strings.Fields(string(text)) {
+		if err := insertModule(path); err != nil && !harmless(err) {
+			return fmt.Errorf("insert module %s: %w", path, err)
+		}
+	}
+	return nil
+}
+
+func insertModule(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	// Opened for reading only: closing it loses nothing.
+	defer f.Close()
+	return unix.FinitModule(int(f.Fd()), "", 0)
+}
+
+// harmless errors of finit_module(2): no such device, as efivarfs says under a BIOS, or loaded already.
+func harmless(err error) bool {
+	return errors.Is(err, unix.ENODEV) || errors.Is(err, unix.EEXIST)
+}

@@ -1,0 +1,96 @@
+package pid1
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+)
+
+const (
+	// ModuleList is the file in the image that lists kernel modules: one absolute path a line, in the order in
+	// which they are inserted. Its presence also marks a root file system as an image made for this package.
+	ModuleList = "/lib/modules/load-order"
+	// StateLabel is the label of the file system that holds the state.
+	StateLabel = "INGOT-STATE"
+	// StateDir is where that file system is mounted.
+	StateDir = "/var/lib/ingot"
+	// NetworkFile, in StateDir, is a JSON Network. Without it DefaultNetwork is used.
+	NetworkFile = "network.json"
+
+	// childEnv marks the process that process 1 starts for the real work.
+	childEnv = "INGOT_PID1_CHILD"
+
+	diskTimeout    = 20 * time.Second
+	networkTimeout = 10 * time.Second
+	pollInterval   = 20 * time.Millisecond
+	restartDelay   = 3 * time.Second
+	// stopGrace is how long the child may take to end by itself after the power button.
+	stopGrace = 10 * time.Second
+)
+
+// System is a machine whose userland is this binary.
+type System struct {
+	stateDir string
+}
+
+// IsInit says whether this process is process 1 of an image made for this package, or the child that does its
+// work. It is false for process 1 of a container.
+func IsInit() bool {
+	if os.Getpid() == 1 {
+		_, err := os.Stat(ModuleList)
+		return err == nil
+	}
+	return isChild()
+}
+
+func isChild() bool {
+	return os.Getenv(childEnv) != "" && os.Getppid() == 1
+}
+
+// Setup makes the machine usable; doc.go says how. In the child there is nothing left to do. It fails when
+// ctx ends, and when the disk or the network interface doesn't appear in time.
+func Setup(ctx context.Context, log *slog.Logger) (*System, error) {
+	sys := &System{stateDir: StateDir}
+	if isChild() {
+		return sys, nil
+	}
+	if err := mountKernel(); err != nil {
+		return nil, err
+	}
+	if err := loadModules(ModuleList); err != nil {
+		return nil, err
+	}
+	if err := mountFirmwareVariables(); err != nil {
+		return nil, err
+	}
+	device, err := mountState(ctx, sys.stateDir)
+	if err != nil {
+		return nil, err
+	}
+	if err := persistEtc(sys.stateDir, "/etc"); err != nil {
+		return nil, err
+	}
+	name, address, err := setupNetwork(ctx, sys.stateDir, "/etc")
+	if err != nil {
+		return nil, fmt.Errorf("set up network: %w", err)
+	}
+	log.Info("machine is up", "state_device", device, "hostname", name, "address", address)
+	return sys, nil
+}
+
+// StateDir is the directory that lasts over reboots.
+func (s *System) StateDir() string { return s.stateDir }
+
+// Run is Setup and then Supervise with fn. In process 1 it doesn't return: when Setup fails, it waits a little,
+// so that the console can be read, and reboots.
+func Run(ctx context.Context, log *slog.Logger, fn func(*System) error) error {
+	sys, err := Setup(ctx, log)
+	if err != nil {
+		log.Error("machine cannot start; rebooting", "error", err)
+		pause(restartDelay)
+		return (&System{stateDir: StateDir}).Reboot()
+	}
+	return Supervise(func() error { return fn(sys) })
+}

@@ -1,0 +1,202 @@
+package image
+
+import (
+	"bytes"
+	"compress/gzip"
+	"debug/elf"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/ingot-metal/ingot/agent/pid1"
+)
+
+func build(t *testing.T, change func(*Config)) ([]byte, error) {
+	t.Helper()
+	dir := t.TempDir()
+	cfg := Config{
+		Init:   writeFile(t, dir, "init", object(t, "", elf.PT_LOAD)),
+		Kernel: testKernel(t), Modules: []string{"top"}, Out: filepath.Join(dir, "initrd"),
+	}
+	if change != nil {
+		change(&cfg)
+	}
+	if err := Build(cfg); err != nil {
+		return nil, err
+	}
+	return os.ReadFile(cfg.Out)
+}
+
+func TestBuildPutsEverythingInPlace(t *testing.T) {
+	t.Parallel()
+	archive, err := build(t, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	byName := map[string]unpacked{}
+	inodes := map[uint64]bool{}
+	for _, f := range unpack(t, archive) {
+		parent := filepath.Dir(f.name)
+		if _, ok := byName[parent]; parent != "." && !ok {
+			t.Errorf("%s comes before its directory", f.name)
+		}
+		if f.mtime != 0 || inodes[f.inode] {
+			t.Errorf("%s: time %d, inode %d", f.name, f.mtime, f.inode)
+		}
+		byName[f.name], inodes[f.inode] = f, true
+	}
+	if got := byName["init"]; got.mode != 0o100755 || got.data != string(object(t, "", elf.PT_LOAD)) {
+		t.Errorf("init: mode %o, %d bytes", got.mode, len(got.data))
+	}
+	if got := byName["dev/console"]; got.mode != 0o020600 || got.major != 5 || got.minor != 1 {
+		t.Errorf("dev/console: %+v", got)
+	}
+	list := byName[strings.TrimPrefix(pid1.ModuleList, "/")].data
+	for _, path := range strings.Fields(list) {
+		if byName[strings.TrimPrefix(path, "/")].data == "" {
+			t.Errorf("%s is listed and not there", path)
+		}
+	}
+	names := strings.Fields(strings.NewReplacer("/lib/modules/", "", ".ko", "").Replace(list))
+	if got := strings.Join(names, " "); got != "base left_one right top" {
+		t.Errorf("load order %q", got)
+	}
+}
+
+func TestBuildIsReproducible(t *testing.T) {
+	t.Parallel()
+	for _, c := range []Compression{None, Gzip} {
+		choose := func(cfg *Config) { cfg.Compression = c }
+		first, err := build(t, choose)
+		if err != nil {
+			t.Fatal(err)
+		}
+		second, err := build(t, choose)
+		if err != nil || !bytes.Equal(first, second) {
+			t.Errorf("%s: two builds differ (%v)", c, err)
+		}
+	}
+}
+
+func TestGzipHoldsTheSameArchive(t *testing.T) {
+	t.Parallel()
+	plain, err := build(t, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	packed, err := build(t, func(cfg *Config) { cfg.Compression = Gzip })
+	if err != nil {
+		t.Fatal(err)
+	}
+	z, err := gzip.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := io.ReadAll(z); err != nil || !bytes.Equal(got, plain) {
+		t.Errorf("unpacked image differs (%v)", err)
+	}
+}
+
+func TestBuildRefuses(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change func(*Config)
+		says   string
+	}{
+		"unknown module":      {func(c *Config) { c.Modules = []string{"nothing"} }, "no module nothing"},
+		"missing dependency":  {func(c *Config) { c.Modules = []string{"broken"} }, "for module broken: no module absent"},
+		"unknown compression": {func(c *Config) { c.Compression = "lha" }, `"lha"`},
+		"no kernel":           {func(c *Config) { c.Kernel.ModulesDir = "/nowhere" }, "modules.builtin"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if _, err := build(t, c.change); err == nil || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("error %v, want one with %q", err, c.says)
+			}
+		})
+	}
+}
+
+func TestBuildRefusesDynamicBinary(t *testing.T) {
+	t.Parallel()
+	_, err := build(t, func(c *Config) { c.Init = writeFile(t, t.TempDir(), "init", object(t, "", elf.PT_INTERP)) })
+	if !errors.Is(err, ErrNotStatic) {
+		t.Errorf("error %v, want ErrNotStatic", err)
+	}
+}
+
+func TestFailedBuildLeavesTheOldImage(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	out := writeFile(t, dir, "initrd", []byte("old"))
+	if _, err := build(t, func(c *Config) { c.Out, c.Compression = out, "lha" }); err == nil {
+		t.Fatal("no error")
+	}
+	files, err := os.ReadDir(dir)
+	if data, readErr := os.ReadFile(out); string(data) != "old" || len(files) != 1 {
+		t.Errorf("%d files, content %q (%v, %v)", len(files), data, err, readErr)
+	}
+}
+
+func TestParseDepends(t *testing.T) {
+	t.Parallel()
+	got, err := parseDepends("linux-image-cloud-amd64\n  PreDepends: x\n  Depends: linux-image-6.1.0-56-cloud-amd64\n")
+	if got != "linux-image-6.1.0-56-cloud-amd64" || err != nil {
+		t.Errorf("%q, %v", got, err)
+	}
+	if _, err := parseDepends("linux-image-cloud-amd64\n"); err == nil {
+		t.Error("no error without a dependency")
+	}
+}
+
+func TestKernelUnderTakesTheLastThatIsWhole(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	for _, release := range []string{"6.1.0-1-cloud-amd64", "6.1.0-2-cloud-amd64", "6.1.0-3-cloud-amd64"} {
+		writeFile(t, root, "boot/vmlinuz-"+release, nil)
+	}
+	if _, ok := kernelUnder(root); ok {
+		t.Error("took a kernel without modules")
+	}
+	for _, release := range []string{"6.1.0-1-cloud-amd64", "6.1.0-2-cloud-amd64"} {
+		writeFile(t, root, "lib/modules/"+release+"/modules.builtin", nil)
+	}
+	if k, ok := kernelUnder(root); !ok || k.Release != "6.1.0-2-cloud-amd64" {
+		t.Errorf("took %+v, %t", k, ok)
+	}
+}
+
+func TestStateDisk(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "state.img")
+	files := map[string][]byte{TokenFile: []byte("secret"), "deep/er/file": []byte("x")}
+	if err := StateDisk(path, files); err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(path)
+	if err != nil || info.Size() != 64<<20 || info.Mode().Perm() != 0o600 {
+		t.Errorf("disk: %+v, %v", info, err)
+	}
+	// debugfs comes with mke2fs.
+	out, err := exec.Command("/usr/sbin/debugfs", "-R", "stat /"+TokenFile, path).CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "Mode:  0600") {
+		t.Errorf("token on the disk: %s (%v)", out, err)
+	}
+	out, err = exec.Command("/usr/sbin/debugfs", "-R", "cat /deep/er/file", path).Output()
+	if err != nil || string(out) != "x" {
+		t.Errorf("file on the disk: %q (%v)", out, err)
+	}
+	if err := StateDisk(path, files); !errors.Is(err, ErrExists) {
+		t.Errorf("second time: %v, want ErrExists", err)
+	}
+	if err := StateDisk(path+"2", map[string][]byte{"../out": nil}); err == nil {
+		t.Error("a file outside of the disk was accepted")
+	}
+	if left, err := os.ReadDir(filepath.Dir(path)); len(left) != 1 || err != nil {
+		t.Errorf("left behind: %v (%v)", left, err)
+	}
+}
