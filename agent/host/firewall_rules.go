@@ -24,10 +24,11 @@ type fwRule struct {
 
 // fwChain is one base chain of ours.
 type fwChain struct {
-	name   string
-	hook   uint32
-	policy nftables.ChainPolicy
-	rules  []fwRule
+	name     string
+	hook     uint32
+	priority int32
+	policy   nftables.ChainPolicy
+	rules    []fwRule
 }
 
 // Digest names the content of the policy's table: equal digests mean equal rules in equal order. The
@@ -222,7 +223,7 @@ func digestChains(chains []fwChain, extra []string) string {
 
 func (c fwChain) canonical() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "chain %s hook %d policy %d\n", c.name, c.hook, c.policy)
+	fmt.Fprintf(&b, "chain %s hook %d priority %d policy %d\n", c.name, c.hook, c.priority, c.policy)
 	for _, r := range c.rules {
 		fmt.Fprintf(&b, "%q", r.comment)
 		for _, e := range r.exprs {

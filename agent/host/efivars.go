@@ -1,0 +1,243 @@
+package host
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// efiGlobal is EFI_GLOBAL_VARIABLE (UEFI specification 2.10, section 3.3), the suffix of the files in efivarfs.
+const efiGlobal = "-8be4df61-93ca-11d2-aa0d-00e098032b8c"
+
+// efiAttributes: non-volatile, and accessible to boot services and at run time.
+const efiAttributes = 7
+
+// fsImmutable is FS_IMMUTABLE_FL of linux/fs.h.
+const fsImmutable = 0x10
+
+var bootVariable = regexp.MustCompile(`^Boot([0-9A-Fa-f]{4})` + efiGlobal + `$`)
+
+// BootNext reads the variable and the entry that it names.
+func (l *Linux) BootNext(ctx context.Context) (BootNextState, error) {
+	if err := ctx.Err(); err != nil {
+		return BootNextState{}, err
+	}
+	if err := l.needEFI(); err != nil {
+		return BootNextState{}, err
+	}
+	b, err := l.readVariable("BootNext")
+	if errors.Is(err, fs.ErrNotExist) {
+		return BootNextState{}, nil
+	}
+	if err != nil {
+		return BootNextState{}, err
+	}
+	numbers, err := parseBootOrder(b)
+	if err != nil || len(numbers) != 1 {
+		return BootNextState{}, fmt.Errorf("read BootNext of %d bytes: %w", len(b), errEFI)
+	}
+	return l.describe(numbers[0]), nil
+}
+
+// describe says what is known of an entry; one that cannot be read has its name only.
+func (l *Linux) describe(number uint16) BootNextState {
+	s := BootNextState{Set: true, Entry: entryName(number)}
+	b, err := l.readVariable(s.Entry)
+	if err != nil {
+		return s
+	}
+	o, err := parseLoadOption(b)
+	if err != nil {
+		return s
+	}
+	s.Description, s.Target = o.description, o.target()
+	return s
+}
+
+// SetBootNext finds the entry by its device path, writes the variable and reads it back.
+func (l *Linux) SetBootNext(ctx context.Context, _ Effect, t BootTarget) (BootNextChange, error) {
+	old, err := l.BootNext(ctx)
+	if err != nil {
+		return BootNextChange{}, err
+	}
+	if err := t.validate(); err != nil {
+		return BootNextChange{}, err
+	}
+	entries, order, err := l.bootEntries()
+	if err != nil {
+		return BootNextChange{}, err
+	}
+	entry, ok := findEntry(entries, order, t)
+	if !ok {
+		return BootNextChange{}, refuse(ErrUnsupported, ReasonNoBootEntry, "no boot entry of %d is %s over IPv4 %s", len(entries), t.Method, t.MAC)
+	}
+	if old.Entry != entry.name() {
+		if err := l.writeVariable("BootNext", binary.LittleEndian.AppendUint16(nil, entry.number)); err != nil {
+			return BootNextChange{}, err
+		}
+	}
+	now, err := l.BootNext(ctx)
+	if err == nil && now.Entry != entry.name() {
+		err = fmt.Errorf("set BootNext to %s: firmware holds %q: %w", entry.name(), now.Entry, ErrReadBack)
+	}
+	return BootNextChange{Old: old, New: now}, err
+}
+
+func (t BootTarget) validate() error {
+	if t.Method != BootPXE && t.Method != BootHTTP {
+		return refuse(ErrInvalid, ReasonInvalid, "boot method %q, want pxe or http", t.Method)
+	}
+	if t.MAC == "" {
+		return nil
+	}
+	if _, err := net.ParseMAC(t.MAC); err != nil {
+		return refuse(ErrInvalid, ReasonInvalid, "boot from MAC %q: %v", t.MAC, err)
+	}
+	return nil
+}
+
+// ClearBootNext removes the variable and makes sure that it is gone.
+func (l *Linux) ClearBootNext(ctx context.Context, _ Effect) error {
+	now, err := l.BootNext(ctx)
+	if err != nil || !now.Set {
+		return err
+	}
+	path := l.variablePath("BootNext")
+	if err := mutable(path); err != nil {
+		return err
+	}
+	if err := os.Remove(path); err != nil {
+		return varErr("remove BootNext", err)
+	}
+	now, err = l.BootNext(ctx)
+	if err == nil && now.Set {
+		err = fmt.Errorf("remove BootNext: firmware still holds %s: %w", now.Entry, ErrReadBack)
+	}
+	return err
+}
+
+// needEFI refuses where there are no variables, and says why.
+func (l *Linux) needEFI() error {
+	if _, err := os.Stat(filepath.Dir(l.cfg.EFIVars)); err != nil {
+		return refuse(ErrUnsupported, ReasonNoUEFI, "the machine was not booted by UEFI firmware")
+	}
+	files, err := os.ReadDir(l.cfg.EFIVars)
+	if err != nil || len(files) == 0 {
+		return refuse(ErrUnsupported, ReasonNoEFIVars, "efivarfs is not mounted at %s", l.cfg.EFIVars)
+	}
+	return nil
+}
+
+// bootEntries reads every Boot#### variable that makes sense, and BootOrder, which may be missing.
+func (l *Linux) bootEntries() (entries []bootEntry, order []uint16, err error) {
+	files, err := os.ReadDir(l.cfg.EFIVars)
+	if err != nil {
+		return nil, nil, fmt.Errorf("list EFI variables: %w", err)
+	}
+	for _, f := range files {
+		m := bootVariable.FindStringSubmatch(f.Name())
+		if m == nil {
+			continue
+		}
+		if e, err := l.readEntry(m[1]); err == nil {
+			entries = append(entries, e) // firmware ships broken entries; the others still count
+		}
+	}
+	b, err := l.readVariable("BootOrder")
+	if errors.Is(err, fs.ErrNotExist) {
+		return entries, nil, nil
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	order, err = parseBootOrder(b)
+	return entries, order, err
+}
+
+func (l *Linux) readEntry(digits string) (bootEntry, error) {
+	n, err := strconv.ParseUint(digits, 16, 16)
+	if err != nil {
+		return bootEntry{}, fmt.Errorf("read number of Boot%s: %w", digits, err)
+	}
+	b, err := l.readVariable("Boot" + digits)
+	if err != nil {
+		return bootEntry{}, err
+	}
+	o, err := parseLoadOption(b)
+	return bootEntry{number: uint16(n), option: o}, err
+}
+
+func (l *Linux) variablePath(name string) string { return filepath.Join(l.cfg.EFIVars, name+efiGlobal) }
+
+// readVariable returns the content without the four bytes of attributes that efivarfs puts before it (kernel,
+// Documentation/filesystems/efivarfs.rst).
+func (l *Linux) readVariable(name string) ([]byte, error) {
+	b, err := os.ReadFile(l.variablePath(name))
+	if err != nil {
+		return nil, fmt.Errorf("read EFI variable %s: %w", name, err)
+	}
+	if len(b) < 4 {
+		return nil, fmt.Errorf("read EFI variable %s of %d bytes: %w", name, len(b), errEFI)
+	}
+	return b[4:], nil
+}
+
+// writeVariable writes attributes and content in one write(2), as efivarfs wants.
+func (l *Linux) writeVariable(name string, content []byte) error {
+	path := l.variablePath(name)
+	if err := mutable(path); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o644)
+	if err != nil {
+		return varErr("open "+name, err)
+	}
+	_, err = f.Write(append(binary.LittleEndian.AppendUint32(nil, efiAttributes), content...))
+	if err := errors.Join(err, f.Close()); err != nil {
+		return varErr("write "+name, err)
+	}
+	return nil
+}
+
+// mutable takes away the immutable flag that the kernel gives to variables which it doesn't know to be
+// harmless. A file that isn't there, and a file system without flags, have none.
+func mutable(path string) error {
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("open EFI variable: %w", err)
+	}
+	defer func() { _ = f.Close() }() // only read from
+	flags, err := unix.IoctlGetUint32(int(f.Fd()), unix.FS_IOC_GETFLAGS)
+	if errors.Is(err, unix.ENOTTY) || errors.Is(err, unix.EOPNOTSUPP) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read flags of EFI variable: %w", err)
+	}
+	if flags&fsImmutable == 0 {
+		return nil
+	}
+	if err := unix.IoctlSetPointerInt(int(f.Fd()), unix.FS_IOC_SETFLAGS, int(flags&^fsImmutable)); err != nil {
+		return varErr("make EFI variable mutable", err)
+	}
+	return nil
+}
+
+func varErr(doing string, err error) error {
+	if errors.Is(err, fs.ErrPermission) || errors.Is(err, unix.EROFS) {
+		return refuse(ErrUnsupported, ReasonNoPrivilege, "%s: %v", doing, err)
+	}
+	return fmt.Errorf("%s: %w", doing, err)
+}

@@ -1,0 +1,42 @@
+package host
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"strings"
+
+	"github.com/ingot-metal/ingot/agent/inventory"
+)
+
+// Identity reads the boot id, the machine-id and what the hardware fingerprint is made of.
+func (l *Linux) Identity(ctx context.Context) (Identity, error) {
+	if err := ctx.Err(); err != nil {
+		return Identity{}, err
+	}
+	boot := l.read("proc/sys/kernel/random/boot_id")
+	if boot == "" {
+		return Identity{}, fmt.Errorf("read boot id from %s: nothing there", l.path("proc/sys/kernel/random/boot_id"))
+	}
+	return Identity{
+		BootID: boot, MachineID: l.read("etc/machine-id"), Hostname: l.read("proc/sys/kernel/hostname"),
+		HardwareFingerprint: hardwareFingerprint(inventory.ReadSystem(l.cfg.Root), inventory.PermanentMACs(l.cfg.Root)),
+	}, nil
+}
+
+// hardwareFingerprint hashes what stays with the hardware. macs are sorted. The serials can be read by root
+// only, so an agent must always run with the same privileges to keep its fingerprint. A machine that shows
+// nothing at all has none (""), rather than one that it shares with others.
+func hardwareFingerprint(s inventory.System, macs []string) string {
+	if s.UUID+s.BoardSerial+s.ChassisSerial == "" && len(macs) == 0 {
+		return ""
+	}
+	h := sha256.New()
+	// Every part ends with a newline, which none of them holds: no two lists of parts hash the same text.
+	fmt.Fprintf(h, "ingot hardware 1\nuuid %s\nboard %s\nchassis %s\n", strings.ToLower(s.UUID), s.BoardSerial, s.ChassisSerial)
+	for _, m := range macs {
+		fmt.Fprintf(h, "mac %s\n", m)
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}

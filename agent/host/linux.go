@@ -1,0 +1,158 @@
+package host
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ingot-metal/ingot/agent/inventory"
+)
+
+// Config says how to reach the operating system. The zero value is right for an agent under systemd.
+type Config struct {
+	// Root is where /etc, /proc, /run and /sys are. "": the root directory.
+	Root string
+	// EFIVars is the mount point of efivarfs. "": its usual place under Root.
+	EFIVars string
+	// Rebooter restarts the machine where the agent is init. nil: systemd, or reboot(2) where there is none.
+	Rebooter Rebooter
+	// Now is the time of collection of an inventory. nil: time.Now.
+	Now func() time.Time
+}
+
+// Linux is the machine that this process runs on.
+type Linux struct {
+	cfg      Config
+	kernel   kernel
+	firewall sync.Mutex // from reading our table to having replaced it
+}
+
+var _ Host = (*Linux)(nil)
+
+// kernel holds the calls that a test must not make for real.
+type kernel struct {
+	sync        func()
+	reboot      func(cmd int) error
+	sethostname func([]byte) error
+	run         func(ctx context.Context, name string, args ...string) ([]byte, error)
+	euid        func() int
+}
+
+// New makes the real host. It touches nothing.
+func New(cfg Config) *Linux {
+	if cfg.Root == "" {
+		cfg.Root = "/"
+	}
+	if cfg.EFIVars == "" {
+		cfg.EFIVars = filepath.Join(cfg.Root, "sys/firmware/efi/efivars")
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	return &Linux{cfg: cfg, kernel: kernel{
+		sync: unix.Sync, reboot: unix.Reboot, sethostname: unix.Sethostname, euid: os.Geteuid,
+		run: func(ctx context.Context, name string, args ...string) ([]byte, error) {
+			return exec.CommandContext(ctx, name, args...).CombinedOutput()
+		},
+	}}
+}
+
+// Capabilities asks the machine each time, because a mount or a privilege may have changed.
+func (l *Linux) Capabilities() []string {
+	var caps []string
+	if l.canReboot() {
+		caps = append(caps, CapReboot)
+	}
+	if l.canNetboot() {
+		caps = append(caps, CapNetboot)
+	}
+	if l.canReconfig() {
+		caps = append(caps, CapReconfig)
+	}
+	slices.Sort(caps)
+	return caps
+}
+
+func (l *Linux) canReboot() bool {
+	if l.cfg.Rebooter != nil || l.has(unix.CAP_SYS_BOOT) {
+		return true
+	}
+	return l.systemd() && l.kernel.euid() == 0
+}
+
+func (l *Linux) canNetboot() bool {
+	if unix.Access(l.cfg.EFIVars, unix.W_OK) != nil {
+		return false
+	}
+	entries, order, err := l.bootEntries()
+	if err != nil {
+		return false
+	}
+	_, ok := findEntry(entries, order, BootTarget{Method: BootPXE})
+	return ok
+}
+
+func (l *Linux) canReconfig() bool {
+	if !l.has(unix.CAP_NET_ADMIN) || !l.has(unix.CAP_SYS_ADMIN) {
+		return false
+	}
+	_, err := l.Firewall(context.Background())
+	return err == nil
+}
+
+// has reads this process's effective capabilities (proc_pid_status(5), CapEff).
+func (l *Linux) has(capability int) bool {
+	for line := range strings.SplitSeq(l.read("proc/self/status"), "\n") {
+		if hex, ok := strings.CutPrefix(line, "CapEff:"); ok {
+			set, err := strconv.ParseUint(strings.TrimSpace(hex), 16, 64)
+			return err == nil && set&(1<<capability) != 0
+		}
+	}
+	return false
+}
+
+// systemd says whether systemd is init (sd_booted(3)).
+func (l *Linux) systemd() bool {
+	fi, err := os.Stat(l.path("run/systemd/system"))
+	return err == nil && fi.IsDir()
+}
+
+// Inventory collects with what this process may read.
+func (l *Linux) Inventory(ctx context.Context) (inventory.Document, error) {
+	if err := ctx.Err(); err != nil {
+		return inventory.Document{}, err
+	}
+	return inventory.Collect(inventory.Config{Root: l.cfg.Root, Now: l.cfg.Now}), nil
+}
+
+// DiskImage is not read back in this version: a running system cannot vouch for the disk under it.
+func (l *Linux) DiskImage(context.Context) (DiskImage, error) { return DiskImage{}, repaveNotWired() }
+
+// Repave refuses in this version: a running system cannot overwrite the disk it runs from, and the installer
+// that does is not built yet.
+func (l *Linux) Repave(context.Context, Effect, RepaveRequest, func(RepaveProgress)) (RepaveEvidence, error) {
+	return RepaveEvidence{}, repaveNotWired()
+}
+
+func repaveNotWired() error {
+	return refuse(ErrNotWired, ReasonRepaveNotWired, "writing disks needs the installer, which this version does not have")
+}
+
+func (l *Linux) path(rel string) string { return filepath.Join(l.cfg.Root, rel) }
+
+// read returns a file's text without surrounding space, "" if it cannot be read.
+func (l *Linux) read(rel string) string {
+	b, err := os.ReadFile(l.path(rel))
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(b))
+}

@@ -1,0 +1,248 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
+	"github.com/google/nftables/userdata"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// fwTableName is our table, of family inet. No other table is ever touched.
+	fwTableName = "ingot"
+	// fwMetaChain hooks nowhere. The comment of its one rule holds generation and digest.
+	fwMetaChain = "meta"
+)
+
+// Firewall reads our table from the kernel.
+func (l *Linux) Firewall(ctx context.Context) (FirewallState, error) {
+	if err := ctx.Err(); err != nil {
+		return FirewallState{}, err
+	}
+	conn, err := nftables.New()
+	if err != nil {
+		return FirewallState{}, nftErr("open nftables", err)
+	}
+	return readFirewall(conn)
+}
+
+// ApplyFirewall replaces our table in one transaction and reads it back.
+func (l *Linux) ApplyFirewall(ctx context.Context, _ Effect, p FirewallPolicy) error {
+	if err := p.Validate(); err != nil {
+		return err
+	}
+	l.firewall.Lock()
+	defer l.firewall.Unlock()
+	now, err := l.Firewall(ctx)
+	if err != nil {
+		return err
+	}
+	if apply, err := now.Admits(p); err != nil || !apply {
+		return err
+	}
+	if err := replaceTable(p); err != nil {
+		return err
+	}
+	after, err := l.Firewall(ctx)
+	if err != nil {
+		return fmt.Errorf("read the firewall back: %w", err)
+	}
+	if !after.Holds(p) {
+		return fmt.Errorf("apply firewall generation %d: kernel holds generation %d with digest %s: %w",
+			p.Generation, after.Generation, after.Digest, ErrReadBack)
+	}
+	return nil
+}
+
+// RemoveFirewall removes our table.
+func (l *Linux) RemoveFirewall(ctx context.Context, _ Effect) error {
+	l.firewall.Lock()
+	defer l.firewall.Unlock()
+	now, err := l.Firewall(ctx)
+	if err != nil || !now.Present {
+		return err
+	}
+	conn, err := nftables.New()
+	if err != nil {
+		return nftErr("open nftables", err)
+	}
+	conn.DelTable(ourTable())
+	if err := conn.Flush(); err != nil {
+		return nftErr("remove our nftables table", err)
+	}
+	return nil
+}
+
+func ourTable() *nftables.Table {
+	return &nftables.Table{Name: fwTableName, Family: nftables.TableFamilyINet}
+}
+
+// replaceTable sends everything as one batch, which the kernel takes or leaves as a whole: there is no moment
+// without a table, and an error leaves the old one.
+func replaceTable(p FirewallPolicy) error {
+	conn, err := nftables.New()
+	if err != nil {
+		return nftErr("open nftables", err)
+	}
+	table := ourTable()
+	conn.AddTable(table) // so that there is one to delete
+	conn.DelTable(table)
+	conn.AddTable(table)
+	meta := conn.AddChain(&nftables.Chain{Name: fwMetaChain, Table: table})
+	conn.AddRule(&nftables.Rule{Table: table, Chain: meta, UserData: commentData(metaComment(p)), Exprs: []expr.Any{&expr.Verdict{Kind: expr.VerdictReturn}}})
+	for _, c := range p.chains() {
+		chain := conn.AddChain(&nftables.Chain{
+			Name: c.name, Table: table, Type: nftables.ChainTypeFilter,
+			Hooknum: nftables.ChainHookRef(nftables.ChainHook(c.hook)), Priority: nftables.ChainPriorityRef(nftables.ChainPriority(c.priority)), Policy: &c.policy,
+		})
+		for _, r := range c.rules {
+			conn.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: r.exprs, UserData: commentData(r.comment)})
+		}
+	}
+	if err := conn.Flush(); err != nil {
+		return nftErr("replace our nftables table", err)
+	}
+	return nil
+}
+
+func readFirewall(conn *nftables.Conn) (FirewallState, error) {
+	table, err := findTable(conn)
+	if err != nil || table == nil {
+		return FirewallState{}, err
+	}
+	all, err := conn.ListChainsOfTableFamily(nftables.TableFamilyINet)
+	if err != nil {
+		return FirewallState{}, nftErr("list nftables chains", err)
+	}
+	state := FirewallState{Present: true}
+	var chains []fwChain
+	for _, c := range all {
+		if c.Table.Name != fwTableName {
+			continue
+		}
+		chain, err := readChain(conn, table, c)
+		if err != nil {
+			return FirewallState{}, err
+		}
+		if c.Name == fwMetaChain {
+			state.Generation, state.Recorded = parseMeta(chain)
+			continue
+		}
+		chains = append(chains, chain)
+	}
+	extra, err := foreignObjects(conn, table)
+	if err != nil {
+		return FirewallState{}, err
+	}
+	state.Digest = digestChains(chains, extra)
+	return state, nil
+}
+
+func findTable(conn *nftables.Conn) (*nftables.Table, error) {
+	tables, err := conn.ListTablesOfFamily(nftables.TableFamilyINet)
+	if err != nil {
+		return nil, nftErr("list nftables tables", err)
+	}
+	i := slices.IndexFunc(tables, func(t *nftables.Table) bool { return t.Name == fwTableName })
+	if i < 0 {
+		return nil, nil
+	}
+	return tables[i], nil
+}
+
+func readChain(conn *nftables.Conn, table *nftables.Table, c *nftables.Chain) (fwChain, error) {
+	chain := fwChain{name: c.Name}
+	if c.Hooknum != nil {
+		chain.hook = uint32(*c.Hooknum)
+	}
+	if c.Priority != nil {
+		chain.priority = int32(*c.Priority)
+	}
+	if c.Policy != nil {
+		chain.policy = *c.Policy
+	}
+	rules, err := conn.GetRules(table, c)
+	if err != nil {
+		return chain, nftErr("list nftables rules of "+c.Name, err)
+	}
+	for _, r := range rules {
+		chain.rules = append(chain.rules, fwRule{comment: commentOf(r.UserData), exprs: r.Exprs})
+	}
+	return chain, nil
+}
+
+// foreignObjects names what somebody else put into our table beside chains; we make no sets.
+func foreignObjects(conn *nftables.Conn, table *nftables.Table) ([]string, error) {
+	sets, err := conn.GetSets(table)
+	if err != nil {
+		return nil, nftErr("list nftables sets", err)
+	}
+	var names []string
+	for _, s := range sets {
+		names = append(names, "set "+s.Name)
+	}
+	return names, nil
+}
+
+func metaComment(p FirewallPolicy) string {
+	return fmt.Sprintf("ingot generation=%d digest=%s", p.Generation, p.Digest())
+}
+
+// parseMeta reads what metaComment wrote. Anything else gives no generation, and so a drifted state.
+func parseMeta(c fwChain) (generation uint64, digest string) {
+	if len(c.rules) != 1 {
+		return 0, ""
+	}
+	for field := range strings.FieldsSeq(c.rules[0].comment) {
+		key, value, _ := strings.Cut(field, "=")
+		switch key {
+		case "generation":
+			n, err := strconv.ParseUint(value, 10, 64)
+			if err != nil {
+				return 0, ""
+			}
+			generation = n
+		case "digest":
+			digest = value
+		}
+	}
+	return generation, digest
+}
+
+// commentData packs a comment the way that nft shows it: type 0, length, text with its NUL (libnftnl, udata.h).
+func commentData(comment string) []byte {
+	return userdata.AppendString(nil, userdata.TypeComment, comment)
+}
+
+// commentOf is the first comment in the user data. The data may be anybody's, so every length is checked.
+func commentOf(data []byte) string {
+	for len(data) >= 2 {
+		end := 2 + int(data[1])
+		if end > len(data) {
+			return ""
+		}
+		if userdata.Type(data[0]) == userdata.TypeComment {
+			return strings.TrimRight(string(data[2:end]), "\x00")
+		}
+		data = data[end:]
+	}
+	return ""
+}
+
+// nftErr tells a kernel that cannot do it from one that did not want to.
+func nftErr(doing string, err error) error {
+	switch {
+	case errors.Is(err, unix.EPERM):
+		return refuse(ErrUnsupported, ReasonNoPrivilege, "%s: %v (CAP_NET_ADMIN is needed)", doing, err)
+	case errors.Is(err, unix.EPROTONOSUPPORT), errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.EAFNOSUPPORT):
+		return refuse(ErrUnsupported, ReasonNoNftables, "%s: %v", doing, err)
+	}
+	return fmt.Errorf("%s: %w", doing, err)
+}
