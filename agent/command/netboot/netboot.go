@@ -1,0 +1,150 @@
+// Package netboot makes a machine's next boot, and only that, come from the network. It is done when the
+// one-shot boot entry reads back as it was set.
+package netboot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
+
+	"github.com/ingot-metal/ingot/agent/command"
+	"github.com/ingot-metal/ingot/agent/host"
+)
+
+// Executor is the netboot executor.
+type Executor struct{ host host.Host }
+
+var _ command.Executor = (*Executor)(nil)
+
+// New makes the executor for one machine.
+func New(h host.Host) *Executor { return &Executor{host: h} }
+
+// intent. An empty Method clears the entry: boot from disk.
+type intent struct {
+	BootID string             `json:"boot_id"`
+	Method host.BootMethod    `json:"method"`
+	Before host.BootNextState `json:"before"`
+}
+
+// Prepare reads what is set now.
+func (e *Executor) Prepare(ctx context.Context, spec *fleetv1.CommandSpec) (any, *command.Result, error) {
+	method, refused := methodOf(spec.GetNetboot().GetMode())
+	if refused != nil {
+		return nil, refused, nil
+	}
+	before, err := e.host.BootNext(ctx)
+	if r, ok := command.FromRefusal(err, baremetalv1.Reason_NETBOOT_UNSUPPORTED); ok {
+		return nil, &r, nil
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("read one-shot boot entry: %w", err)
+	}
+	return intent{BootID: e.bootID(ctx), Method: method, Before: before}, nil, nil
+}
+
+func methodOf(mode string) (host.BootMethod, *command.Result) {
+	switch mode {
+	case "", "PXE":
+		return host.BootPXE, nil
+	case "HTTP":
+		return host.BootHTTP, nil
+	case "DISK":
+		return "", nil
+	}
+	r := command.Refused(baremetalv1.Reason_INVALID_FIELD, "boot from %q", mode)
+	return "", &r
+}
+
+// bootID is empty on a machine whose system isn't running: its firmware can be set all the same.
+func (e *Executor) bootID(ctx context.Context) string {
+	id, err := e.host.Identity(ctx)
+	if err != nil {
+		return ""
+	}
+	return id.BootID
+}
+
+// Execute sets the entry and reads it back.
+func (e *Executor) Execute(ctx context.Context, job command.Job) (command.Result, error) {
+	var in intent
+	if err := job.DecodeIntent(&in); err != nil {
+		return command.Result{}, err
+	}
+	if errors.Is(context.Cause(ctx), command.ErrCanceled) {
+		return command.Canceled("canceled before the boot entry was set"), nil
+	}
+	set := e.set(ctx, job.Effect(), in.Method)
+	if r, ok := command.FromRefusal(set, baremetalv1.Reason_NETBOOT_UNSUPPORTED); ok {
+		return r, nil
+	}
+	if err := command.AfterEffect.HitCtx(ctx); err != nil {
+		return command.Result{}, err
+	}
+	got, err := e.host.BootNext(job.Hard)
+	if err != nil {
+		return command.Result{}, fmt.Errorf("read back one-shot boot entry: %w", errors.Join(err, set))
+	}
+	if in.holds(got) {
+		job.Logf("next boot: %s %s (read back)", got.Entry, got.Target)
+		return done(got), nil
+	}
+	if set != nil {
+		return command.Failed(baremetalv1.Reason_EXECUTION_FAILED, "set one-shot boot entry: %v", set).AndRetry(), nil
+	}
+	// It was said to be done and the firmware says otherwise: it may still come.
+	r := command.Unknown("the entry reads back as %q", got.Target)
+	r.Reason = baremetalv1.Reason_EVIDENCE_MISSING
+	return r, nil
+}
+
+func (e *Executor) set(ctx context.Context, effect host.Effect, method host.BootMethod) error {
+	if method == "" {
+		return e.host.ClearBootNext(ctx, effect)
+	}
+	_, err := e.host.SetBootNext(ctx, effect, host.BootTarget{Method: method})
+	return err
+}
+
+// Resume reads the entry again. In the same boot it tells all. After another boot it has been consumed, and
+// only clearing can still be confirmed.
+func (e *Executor) Resume(ctx context.Context, job command.Job) (command.Verdict, error) {
+	var in intent
+	if err := job.DecodeIntent(&in); err != nil {
+		return command.Verdict{}, err
+	}
+	got, err := e.host.BootNext(ctx)
+	if err != nil {
+		return command.Verdict{}, fmt.Errorf("read one-shot boot entry: %w", err)
+	}
+	return in.verdict(got, e.bootID(ctx)), nil
+}
+
+func (in intent) verdict(got host.BootNextState, bootID string) command.Verdict {
+	switch {
+	case in.holds(got):
+		return command.Settle(done(got))
+	case bootID != in.BootID:
+		return command.Settle(command.Unknown("the machine has booted since, which consumes the entry"))
+	case got == in.Before:
+		return command.GoOn()
+	}
+	return command.Settle(command.Failed(baremetalv1.Reason_EXECUTION_FAILED,
+		"interrupted, and the entry now reads %q", got.Target).AndRetry())
+}
+
+// holds says whether the firmware shows what was intended.
+func (in intent) holds(s host.BootNextState) bool {
+	if in.Method == "" {
+		return !s.Set
+	}
+	return s.Set && len(s.Target) >= len(in.Method) && s.Target[:len(in.Method)] == string(in.Method)
+}
+
+func done(s host.BootNextState) command.Result {
+	return command.Succeeded(map[string]string{
+		"boot_next_entry": s.Entry, "boot_next_target": s.Target, "boot_next_description": s.Description,
+	})
+}

@@ -1,0 +1,159 @@
+// Package reboot executes a reboot, of the own machine or of one behind a provider. It is done when the machine
+// shows another boot id, and not before.
+package reboot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
+
+	"github.com/ingot-metal/ingot/agent/command"
+	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/internal/clock"
+)
+
+// Config is what the executor needs.
+type Config struct {
+	Host  host.Host
+	Clock clock.Clock
+	// Settle is how long the machine may go on under its old boot id, after an error or a restart of the agent,
+	// before nobody can know any more whether a reboot is still to come. 0 means DefaultSettle.
+	Settle time.Duration
+	// Poll is how often the boot id is read; 0 means 250 ms.
+	Poll time.Duration
+}
+
+// DefaultSettle is more than systemd's default time for stopping a unit, 90 s (systemd-system.conf(5)).
+const DefaultSettle = 2 * time.Minute
+
+// Executor is the reboot executor.
+type Executor struct{ cfg Config }
+
+var _ command.Executor = (*Executor)(nil)
+
+// New makes the executor.
+func New(cfg Config) *Executor {
+	if cfg.Settle == 0 {
+		cfg.Settle = DefaultSettle
+	}
+	if cfg.Poll == 0 {
+		cfg.Poll = 250 * time.Millisecond
+	}
+	return &Executor{cfg: cfg}
+}
+
+type intent struct {
+	BootIDBefore string          `json:"boot_id_before"`
+	Mode         host.RebootMode `json:"mode"`
+}
+
+// Prepare reads the boot id that must change.
+func (e *Executor) Prepare(ctx context.Context, spec *fleetv1.CommandSpec) (any, *command.Result, error) {
+	mode, refused := modeOf(spec.GetReboot().GetMode())
+	if refused != nil {
+		return nil, refused, nil
+	}
+	id, err := e.cfg.Host.Identity(ctx)
+	if err != nil {
+		return nil, nil, fmt.Errorf("read boot id: %w", err)
+	}
+	return intent{BootIDBefore: id.BootID, Mode: mode}, nil, nil
+}
+
+func modeOf(mode string) (host.RebootMode, *command.Result) {
+	switch mode {
+	case "", "graceful":
+		return host.RebootGraceful, nil
+	case "force":
+		return host.RebootForced, nil
+	case "bmc":
+		r := command.Refused(baremetalv1.Reason_CAPABILITY_MISSING, "this agent has no way to the machine's BMC")
+		return "", &r
+	}
+	r := command.Refused(baremetalv1.Reason_INVALID_FIELD, "reboot in mode %q", mode)
+	return "", &r
+}
+
+// Execute asks for the reboot once and then waits for another boot id. On the machine's own agent it ends by
+// being killed.
+func (e *Executor) Execute(ctx context.Context, job command.Job) (command.Result, error) {
+	var in intent
+	if err := job.DecodeIntent(&in); err != nil {
+		return command.Result{}, err
+	}
+	if errors.Is(context.Cause(ctx), command.ErrCanceled) {
+		return command.Canceled("canceled before the reboot was asked for"), nil
+	}
+	job.Logf("rebooting (%s), boot id before: %s", in.Mode, in.BootIDBefore)
+	asked := e.cfg.Host.Reboot(ctx, job.Effect(), in.Mode)
+	if r, ok := command.FromRefusal(asked, baremetalv1.Reason_CAPABILITY_MISSING); ok {
+		return r, nil
+	}
+	if err := command.AfterEffect.HitCtx(ctx); err != nil {
+		return command.Result{}, err
+	}
+	limit := time.Duration(0)
+	if asked != nil {
+		job.Logf("asking for the reboot failed: %v", asked)
+		limit = e.cfg.Settle
+	}
+	// From here on a cancel comes too late: an accepted reboot cannot be taken back.
+	return e.await(job.Hard, in, limit, asked)
+}
+
+// Resume never reboots. Another boot id is proof. Under the old one a reboot may still be on its way, for
+// Settle; after that nobody can know.
+func (e *Executor) Resume(_ context.Context, job command.Job) (command.Verdict, error) {
+	var in intent
+	if err := job.DecodeIntent(&in); err != nil {
+		return command.Verdict{}, err
+	}
+	r, err := e.await(job.Hard, in, e.cfg.Settle, nil)
+	if err != nil {
+		return command.Verdict{}, err
+	}
+	return command.Settle(r), nil
+}
+
+// await reads the boot id until it has changed, until the machine has answered with the old one for limit (0:
+// no such limit), or until ctx ends.
+func (e *Executor) await(ctx context.Context, in intent, limit time.Duration, asked error) (command.Result, error) {
+	var unchangedSince time.Time
+	for {
+		id, err := e.cfg.Host.Identity(ctx)
+		now := e.cfg.Clock.Now()
+		switch {
+		case err == nil && id.BootID != in.BootIDBefore:
+			return command.Succeeded(map[string]string{
+				"boot_id_before": in.BootIDBefore, "boot_id_after": id.BootID,
+			}), nil
+		case err != nil:
+			unchangedSince = time.Time{} // down, or on its way up
+		case unchangedSince.IsZero():
+			unchangedSince = now
+		}
+		if limit > 0 && !unchangedSince.IsZero() && now.Sub(unchangedSince) >= limit {
+			return unknown(in, fmt.Sprintf("the boot id has not changed for %s", limit), asked), nil
+		}
+		select {
+		case <-ctx.Done():
+			if command.Interrupted(ctx) {
+				return command.Result{}, command.ErrInterrupted
+			}
+			return unknown(in, "no other boot id in time", asked), nil
+		case <-e.cfg.Clock.After(e.cfg.Poll):
+		}
+	}
+}
+
+func unknown(in intent, what string, asked error) command.Result {
+	r := command.Unknown("%s; a reboot may still come", what)
+	if asked != nil {
+		r = command.Unknown("%s, and asking for it had failed: %v", what, asked)
+	}
+	return r.WithEvidence(map[string]string{"boot_id_before": in.BootIDBefore})
+}

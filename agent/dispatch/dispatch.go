@@ -1,0 +1,234 @@
+package dispatch
+
+import (
+	"context"
+	"crypto/ed25519"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
+
+	"github.com/ingot-metal/ingot/agent/command"
+	"github.com/ingot-metal/ingot/agent/state"
+	"github.com/ingot-metal/ingot/internal/clock"
+	"github.com/ingot-metal/ingot/internal/failpoint"
+	"github.com/ingot-metal/ingot/internal/pki"
+	"github.com/ingot-metal/ingot/internal/task"
+)
+
+// The moments worth dying at. A failpoint that returns an error ends the dispatcher, as a crash would.
+var (
+	afterReceived      = failpoint.Register("agent.after-received")
+	beforeAck          = failpoint.Register("agent.before-ack")
+	beforeGrantRequest = failpoint.Register("agent.before-grant-request")
+	afterGrant         = failpoint.Register("agent.after-grant")
+	afterIntent        = failpoint.Register("agent.after-intent")
+	beforeResultStored = failpoint.Register("agent.before-result-stored")
+	afterResultStored  = failpoint.Register("agent.after-result-stored")
+	beforeResultSent   = failpoint.Register("agent.before-result-sent")
+	afterResultAck     = failpoint.Register("agent.after-result-ack")
+)
+
+// ErrRolledBack says that the controller knows more of this memory than the memory itself.
+var ErrRolledBack = errors.New("the agent's memory is an old copy of itself")
+
+// Resolver finds the executor of a command, or says why there is none.
+type Resolver func(spec *fleetv1.CommandSpec) (command.Executor, *command.Result)
+
+// Config is what a Dispatcher needs.
+type Config struct {
+	Store     *state.Store
+	Resolve   Resolver
+	AgentID   string
+	BootID    string
+	Simulated bool
+	Log       *slog.Logger
+	Clock     clock.Clock
+	// Boottime is the clock of the grant window; clock.Boottime outside tests.
+	Boottime func() time.Duration
+
+	// ResendEvery is how often an unacknowledged result is sent again; 0 means 5 s.
+	ResendEvery time.Duration
+	// GrantWait is how long an ask waits before the next one; 0 means 10 s.
+	GrantWait time.Duration
+	// StopGrace is how long an executor may take to end after its time is up; 0 means 10 s.
+	StopGrace time.Duration
+	// Quiet leaves out log lines of commands. For benchmarks.
+	Quiet bool
+}
+
+// Link is a session as the dispatcher sees it. Send queues and never blocks; what doesn't arrive is sent again.
+type Link interface {
+	Send(m *fleetv1.AgentMessage)
+}
+
+// Dispatcher executes commands. Run must be running for anything to happen.
+type Dispatcher struct {
+	cfg     Config
+	lanes   *lanes
+	stateID string
+	group   *task.Group
+	ready   chan struct{} // closed when Run has taken over what the store holds
+
+	mu       sync.Mutex
+	link     Link
+	keys     []ed25519.PublicKey
+	attached chan struct{} // closed while there is a link
+	detached chan struct{} // closed while there is none
+	// Controller time at Welcome and the boot-time clock then.
+	controllerTime time.Time
+	controllerAt   time.Duration
+	jobs           map[string]*job
+	unacked        map[string]*unacked
+	parked         map[string]*fleetv1.Command // not durable for want of space
+}
+
+// New makes a Dispatcher.
+func New(cfg Config) *Dispatcher {
+	cfg.ResendEvery = orDefault(cfg.ResendEvery, 5*time.Second)
+	cfg.GrantWait = orDefault(cfg.GrantWait, 10*time.Second)
+	cfg.StopGrace = orDefault(cfg.StopGrace, 10*time.Second)
+	d := &Dispatcher{
+		cfg: cfg, lanes: newLanes(), ready: make(chan struct{}),
+		attached: make(chan struct{}), detached: make(chan struct{}),
+		jobs: map[string]*job{}, unacked: map[string]*unacked{}, parked: map[string]*fleetv1.Command{},
+	}
+	close(d.detached)
+	return d
+}
+
+func orDefault(d, fallback time.Duration) time.Duration {
+	if d == 0 {
+		return fallback
+	}
+	return d
+}
+
+// Run takes over what the store holds and works until ctx ends, when it returns nil, or until an error that
+// the agent must not live on with.
+func (d *Dispatcher) Run(ctx context.Context) error {
+	group, ctx := task.New(ctx)
+	d.group = group
+	group.Go("recover", func(ctx context.Context) error {
+		if err := d.recover(ctx); err != nil {
+			return err
+		}
+		close(d.ready)
+		return nil
+	})
+	group.Go("upkeep", d.upkeep)
+	<-ctx.Done()
+	return group.Wait()
+}
+
+// Ready is closed when the dispatcher has taken over what the store holds and can handle messages.
+func (d *Dispatcher) Ready() <-chan struct{} { return d.ready }
+
+// Attach gives the dispatcher a session. All results that are not settled are sent through it.
+func (d *Dispatcher) Attach(link Link, w *fleetv1.Welcome) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.link = link
+	d.keys = nil
+	for _, k := range w.GetGrantKeys() {
+		d.keys = append(d.keys, ed25519.PublicKey(k))
+	}
+	if w.GetControllerTime() != nil {
+		d.controllerTime, d.controllerAt = w.GetControllerTime().AsTime(), d.cfg.Boottime()
+	}
+	close(d.attached)
+	d.detached = make(chan struct{})
+	for _, u := range d.unacked {
+		u.quiet = false
+		link.Send(resultMessage(u.result))
+	}
+}
+
+// Detach takes the session away.
+func (d *Dispatcher) Detach() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.link == nil {
+		return
+	}
+	d.link = nil
+	d.attached = make(chan struct{})
+	close(d.detached)
+}
+
+// Handle takes one message of the session. An error ends the agent.
+func (d *Dispatcher) Handle(ctx context.Context, m *fleetv1.ControllerMessage) error {
+	switch m := m.GetMessage().(type) {
+	case *fleetv1.ControllerMessage_Command:
+		return d.receive(ctx, m.Command)
+	case *fleetv1.ControllerMessage_Grant:
+		d.answer(m.Grant.GetCommandId(), grantAnswer{grant: m.Grant})
+	case *fleetv1.ControllerMessage_GrantRefused:
+		d.answer(m.GrantRefused.GetCommandId(), grantAnswer{refused: m.GrantRefused})
+	case *fleetv1.ControllerMessage_Cancel:
+		d.cancel(m.Cancel.GetCommandId())
+	case *fleetv1.ControllerMessage_ResultAck:
+		return d.resultAck(ctx, m.ResultAck)
+	}
+	return nil
+}
+
+func (d *Dispatcher) answer(id string, a grantAnswer) {
+	if j := d.job(id); j != nil {
+		select {
+		case j.answers <- a:
+		default: // a flood of answers: the ask is repeated
+		}
+	}
+}
+
+// cancel of a command that is not known here is not answered: this memory may be younger than the command.
+func (d *Dispatcher) cancel(id string) {
+	j := d.job(id)
+	if j == nil {
+		d.cfg.Log.Info("cancel of a command that is not open here", "command_id", id)
+		return
+	}
+	j.cancel()
+}
+
+func (d *Dispatcher) job(id string) *job {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.jobs[id]
+}
+
+func (d *Dispatcher) send(m *fleetv1.AgentMessage) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.link != nil {
+		d.link.Send(m)
+	}
+}
+
+// linkState gives what waits for a change of the session need.
+func (d *Dispatcher) linkState() (attached, detached <-chan struct{}) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.attached, d.detached
+}
+
+func (d *Dispatcher) grantKeys() []ed25519.PublicKey {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.keys
+}
+
+// controllerNow is the controller's time, counted on from the last Welcome by a clock that nobody can set.
+func (d *Dispatcher) controllerNow(ctx context.Context) (time.Time, error) {
+	d.mu.Lock()
+	at, since := d.controllerTime, d.controllerAt
+	d.mu.Unlock()
+	if !at.IsZero() {
+		return at.Add(d.cfg.Boottime() - since), nil
+	}
+	meta, err := d.cfg.Store.Meta(ctx)
+	return pki.EffectiveNow(d.cfg.Clock.Now(), meta.ControllerTime), err
+}

@@ -1,0 +1,179 @@
+package dispatch
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"time"
+
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
+
+	"github.com/ingot-metal/ingot/agent/command"
+	"github.com/ingot-metal/ingot/agent/state"
+	"github.com/ingot-metal/ingot/internal/pki"
+)
+
+type grantAnswer struct {
+	grant   *fleetv1.Grant
+	refused *fleetv1.GrantRefused
+}
+
+func (a grantAnswer) nonce() []byte {
+	if a.grant != nil {
+		return a.grant.GetNonce()
+	}
+	return a.refused.GetNonce()
+}
+
+// errAskAgain: this ask has come to nothing, the next may.
+var errAskAgain = errors.New("ask again")
+
+// obtainLeave returns when the command may be started, with the ask that was granted, or must not be (a Result).
+func (d *Dispatcher) obtainLeave(ctx context.Context, j *job) (ask, *command.Result, error) {
+	for {
+		if r, err := d.admission(ctx, j); r != nil || err != nil {
+			return ask{}, r, err
+		}
+		if !needsGrant(j.spec) {
+			return ask{asked: d.cfg.Boottime()}, nil, nil
+		}
+		if r, err := d.awaitLink(ctx, j); r != nil || err != nil {
+			return ask{}, r, err
+		}
+		a, r, err := d.askOnce(ctx, j)
+		if errors.Is(err, errAskAgain) {
+			continue
+		}
+		if r != nil || err != nil {
+			return ask{}, r, err
+		}
+		if err := afterGrant.HitCtx(ctx); err != nil {
+			return ask{}, nil, err
+		}
+		// Things may have changed while the answer was on its way.
+		r, err = d.admission(ctx, j)
+		return a, r, err
+	}
+}
+
+func (d *Dispatcher) admission(ctx context.Context, j *job) (*command.Result, error) {
+	now, err := d.controllerNow(ctx)
+	if err != nil {
+		return nil, err
+	}
+	meta, err := d.cfg.Store.Meta(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return admit(j.spec, circumstances{now: now, locked: meta.LockedReason, canceled: j.isCanceled()}), nil
+}
+
+// awaitLink waits for a session. A command that expires meanwhile is refused.
+func (d *Dispatcher) awaitLink(ctx context.Context, j *job) (*command.Result, error) {
+	for {
+		attached, _ := d.linkState()
+		select {
+		case <-attached:
+			return nil, nil
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-j.canceled:
+			return d.admission(ctx, j)
+		case <-d.cfg.Clock.After(expiryCheck):
+			if r, err := d.admission(ctx, j); r != nil || err != nil {
+				return r, err
+			}
+		}
+	}
+}
+
+const expiryCheck = 10 * time.Second
+
+// askOnce asks and waits for the answer to exactly this ask.
+func (d *Dispatcher) askOnce(ctx context.Context, j *job) (ask, *command.Result, error) {
+	_, detached := d.linkState()
+	a, err := d.newAsk(ctx, j)
+	if errors.Is(err, state.ErrStorageFull) {
+		return ask{}, nil, errors.Join(errAskAgain, d.pause(ctx, storageRetry))
+	}
+	if err != nil {
+		return ask{}, nil, err
+	}
+	if err := beforeGrantRequest.HitCtx(ctx); err != nil {
+		return ask{}, nil, err
+	}
+	d.send(&fleetv1.AgentMessage{Message: &fleetv1.AgentMessage_GrantRequest{GrantRequest: &fleetv1.GrantRequest{
+		CommandId: j.id, StateId: d.stateID, Seq: a.claims.Seq, Nonce: a.claims.Nonce, BootId: d.cfg.BootID,
+		Digest: j.stored.Digest,
+	}}})
+	patience := d.cfg.Clock.After(d.cfg.GrantWait)
+	for {
+		select {
+		case got := <-j.answers:
+			if !bytes.Equal(got.nonce(), a.claims.Nonce) {
+				d.cfg.Log.Info("answer to another ask ignored", "command_id", j.id)
+				continue
+			}
+			if ok, r, err := d.judge(ctx, j, a, got); ok || r != nil || err != nil {
+				return a, r, err
+			}
+		case <-detached:
+			return ask{}, nil, errAskAgain
+		case <-patience:
+			return ask{}, nil, errAskAgain
+		case <-j.canceled:
+			return ask{}, nil, errAskAgain // admission makes the result
+		case <-ctx.Done():
+			return ask{}, nil, context.Cause(ctx)
+		}
+	}
+}
+
+// newAsk takes the time first, so that the window never opens late, and makes the number durable.
+func (d *Dispatcher) newAsk(ctx context.Context, j *job) (ask, error) {
+	a := ask{asked: d.cfg.Boottime(), claims: pki.GrantClaims{
+		CommandID: j.id, TargetID: j.spec.GetTargetId(), AgentID: d.cfg.AgentID, StateID: d.stateID,
+		Digest: j.stored.Digest, Nonce: make([]byte, nonceSize),
+	}}
+	_, _ = rand.Read(a.claims.Nonce) // since Go 1.24 it never fails: it ends the program instead
+	var err error
+	a.claims.Seq, err = d.cfg.Store.NextGrantSeq(ctx)
+	return a, err
+}
+
+// judge says what an answer to the ask means. Nothing at all means that it is worthless and the wait goes on.
+func (d *Dispatcher) judge(ctx context.Context, j *job, a ask, got grantAnswer) (ok bool, r *command.Result, err error) {
+	if got.refused != nil {
+		r, err := d.refused(ctx, j, got.refused)
+		return false, r, err
+	}
+	if err := a.verify(got.grant, d.grantKeys()); err != nil {
+		d.cfg.Log.Error("worthless grant ignored", "command_id", j.id, "error", err)
+		return false, nil, nil
+	}
+	if !a.fresh(d.cfg.Boottime()) {
+		d.cfg.Log.Warn("grant came too late; asking again", "command_id", j.id)
+		return false, nil, errAskAgain
+	}
+	return true, nil, nil
+}
+
+func (d *Dispatcher) refused(ctx context.Context, j *job, g *fleetv1.GrantRefused) (*command.Result, error) {
+	if g.GetReason() == baremetalv1.Reason_AGENT_STATE_ROLLED_BACK.String() {
+		return nil, ErrRolledBack
+	}
+	if g.GetFinal() {
+		r := command.Refused(baremetalv1.Reason_GRANT_REFUSED, "%s: %s", g.GetReason(), g.GetMessage())
+		return &r, nil
+	}
+	wait := time.Duration(g.GetRetryAfterMs()) * time.Millisecond
+	select {
+	case <-d.cfg.Clock.After(min(max(wait, 100*time.Millisecond), time.Minute)):
+	case <-j.canceled:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	return nil, errAskAgain
+}

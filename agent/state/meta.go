@@ -1,0 +1,236 @@
+package state
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/ingot-metal/ingot/internal/ids"
+)
+
+const (
+	keyStateID        = "state_id"
+	keyGrantSeq       = "grant_seq"
+	keyEventSeq       = "event_seq"
+	keyControllerTime = "controller_time"
+	keyLocked         = "locked"
+	keyInventory      = "inventory_hash"
+)
+
+// Meta is the agent's small change, read in one go.
+type Meta struct {
+	StateID      string
+	LastGrantSeq uint64
+	LastEventSeq uint64
+	// ControllerTime is the latest controller time seen; zero when none was.
+	ControllerTime time.Time
+	// LockedReason is empty when the agent is not locked.
+	LockedReason string
+}
+
+// Meta reads all of it.
+func (s *Store) Meta(ctx context.Context) (Meta, error) {
+	var m Meta
+	err := s.read(ctx, "read meta", func() error {
+		values, err := allMeta(ctx, s.db)
+		if err != nil {
+			return err
+		}
+		m, err = metaOf(values)
+		return err
+	})
+	return m, err
+}
+
+func metaOf(values map[string][]byte) (Meta, error) {
+	m := Meta{StateID: string(values[keyStateID]), LockedReason: string(values[keyLocked])}
+	var errs [3]error
+	m.LastGrantSeq, errs[0] = number(values[keyGrantSeq])
+	m.LastEventSeq, errs[1] = number(values[keyEventSeq])
+	var ms uint64
+	ms, errs[2] = number(values[keyControllerTime])
+	if ms > 0 {
+		m.ControllerTime = time.UnixMilli(int64(ms)).UTC()
+	}
+	return m, errors.Join(errs[:]...)
+}
+
+// StateID names this memory.
+func (s *Store) StateID(ctx context.Context) (string, error) {
+	m, err := s.Meta(ctx)
+	return m.StateID, err
+}
+
+// NextGrantSeq gives the number of the next ask for a grant; it is durable when it returns.
+func (s *Store) NextGrantSeq(ctx context.Context) (seq uint64, err error) {
+	err = s.write(ctx, "number ask for grant", func(tx *sql.Tx) error {
+		seq, err = bump(tx, keyGrantSeq)
+		return err
+	})
+	return seq, err
+}
+
+// SawControllerTime remembers t if it is later than what is remembered.
+func (s *Store) SawControllerTime(ctx context.Context, t time.Time) error {
+	return s.write(ctx, "remember controller time", func(tx *sql.Tx) error {
+		old, err := getNumber(tx, keyControllerTime)
+		if err != nil || t.UnixMilli() <= int64(old) {
+			return err
+		}
+		return setNumber(tx, keyControllerTime, uint64(t.UnixMilli()))
+	})
+}
+
+// Lock makes the agent refuse commands that need a grant, with the reason. An empty reason unlocks.
+func (s *Store) Lock(ctx context.Context, reason string) error {
+	return s.write(ctx, "set lock", func(tx *sql.Tx) error {
+		return setMeta(tx, keyLocked, []byte(reason))
+	})
+}
+
+// InventoryHash is the hash of the last inventory that was put into the event buffer.
+func (s *Store) InventoryHash(ctx context.Context) (hash string, err error) {
+	err = s.read(ctx, "read inventory hash", func() error {
+		v, err := getMeta(s.db, keyInventory)
+		hash = string(v)
+		return err
+	})
+	return hash, err
+}
+
+// NewStateID gives up a memory that has turned out to be an old copy: it takes a new state_id, forgets which
+// inventory was reported, and ends every command that is not done with the result that lost makes for it. Stored results stay.
+func (s *Store) NewStateID(ctx context.Context, now time.Time, lost func(Command) ([]byte, error)) (id string, err error) {
+	id = ids.New(ids.State)
+	err = s.write(ctx, "take new state id", func(tx *sql.Tx) error {
+		open, err := queryCommands(tx, "state <> 'DONE'")
+		if err != nil {
+			return err
+		}
+		for _, c := range open {
+			result, err := lost(c)
+			if err != nil {
+				return err
+			}
+			if err := markDone(tx, c.ID, result, now); err != nil {
+				return err
+			}
+		}
+		if err := setMeta(tx, keyInventory, nil); err != nil {
+			return err
+		}
+		return setMeta(tx, keyStateID, []byte(id))
+	})
+	return id, err
+}
+
+// PutJSON stores a small document under a key of the caller's, durably. A nil value removes it.
+func (s *Store) PutJSON(ctx context.Context, key string, value any) error {
+	return s.write(ctx, "store "+key, func(tx *sql.Tx) error {
+		if value == nil {
+			_, err := tx.Exec("DELETE FROM meta WHERE key = ?", "doc."+key)
+			return err
+		}
+		b, err := json.Marshal(value)
+		if err != nil {
+			return err
+		}
+		return setMeta(tx, "doc."+key, b)
+	})
+}
+
+// GetJSON reads what PutJSON stored; found is false when there is nothing.
+func (s *Store) GetJSON(ctx context.Context, key string, into any) (found bool, err error) {
+	err = s.read(ctx, "read "+key, func() error {
+		b, err := getMeta(s.db, "doc."+key)
+		if err != nil || b == nil {
+			return err
+		}
+		found = true
+		return json.Unmarshal(b, into)
+	})
+	return found, err
+}
+
+type querier interface {
+	QueryRow(query string, args ...any) *sql.Row
+	Query(query string, args ...any) (*sql.Rows, error)
+}
+
+func ensureStateID(tx *sql.Tx) error {
+	id, err := getMeta(tx, keyStateID)
+	if err != nil || len(id) > 0 {
+		return err
+	}
+	return setMeta(tx, keyStateID, []byte(ids.New(ids.State)))
+}
+
+func allMeta(_ context.Context, q querier) (_ map[string][]byte, err error) {
+	rows, err := q.Query("SELECT key, value FROM meta")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	out := map[string][]byte{}
+	for rows.Next() {
+		var k string
+		var v []byte
+		if err := rows.Scan(&k, &v); err != nil {
+			return nil, err
+		}
+		out[k] = v
+	}
+	return out, rows.Err()
+}
+
+func getMeta(q querier, key string) ([]byte, error) {
+	var v []byte
+	err := q.QueryRow("SELECT value FROM meta WHERE key = ?", key).Scan(&v)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
+	}
+	return v, err
+}
+
+func setMeta(tx *sql.Tx, key string, value []byte) error {
+	if value == nil {
+		value = []byte{}
+	}
+	_, err := tx.Exec("INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value", key, value)
+	return err
+}
+
+func number(b []byte) (uint64, error) {
+	if len(b) == 0 {
+		return 0, nil
+	}
+	n, err := strconv.ParseUint(string(b), 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("stored number is damaged: %w", err)
+	}
+	return n, nil
+}
+
+func getNumber(q querier, key string) (uint64, error) {
+	b, err := getMeta(q, key)
+	if err != nil {
+		return 0, err
+	}
+	return number(b)
+}
+
+func setNumber(tx *sql.Tx, key string, n uint64) error {
+	return setMeta(tx, key, []byte(strconv.FormatUint(n, 10)))
+}
+
+func bump(tx *sql.Tx, key string) (uint64, error) {
+	n, err := getNumber(tx, key)
+	if err != nil {
+		return 0, err
+	}
+	return n + 1, setNumber(tx, key, n+1)
+}
