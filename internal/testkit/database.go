@@ -1,0 +1,81 @@
+package testkit
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// EnvDatabaseURL names a server on which tests may make and drop databases.
+const EnvDatabaseURL = "INGOT_TEST_DATABASE_URL"
+
+// databaseNumber makes names unique within the process; the pid does among processes.
+var databaseNumber atomic.Int64
+
+// Database gives the test a database of its own, made from a template to which the registered migrations have been
+// applied, and drops it at the end. It gives the URL.
+func Database(t testing.TB) string {
+	t.Helper()
+	admin := server(t)
+	template, err := migratedTemplate(t.Context(), admin)
+	if err != nil {
+		t.Fatalf("testkit: %v", err)
+	}
+	return create(t, admin, template)
+}
+
+// EmptyDatabase gives the test a database with nothing in it: for testing migrations.
+func EmptyDatabase(t testing.TB) string {
+	t.Helper()
+	return create(t, server(t), "template0")
+}
+
+func create(t testing.TB, admin, template string) string {
+	t.Helper()
+	name := fmt.Sprintf("t_%d_%d", os.Getpid(), databaseNumber.Add(1))
+	if err := exec(t.Context(), admin, fmt.Sprintf("CREATE DATABASE %s TEMPLATE %s", name, template)); err != nil {
+		t.Fatalf("testkit: %v", err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		if err := exec(ctx, admin, "DROP DATABASE "+name+" WITH (FORCE)"); err != nil {
+			t.Errorf("testkit: %v", err)
+		}
+	})
+	u, err := withDatabase(admin, name)
+	if err != nil {
+		t.Fatalf("testkit: %v", err)
+	}
+	return u
+}
+
+func withDatabase(rawURL, name string) (string, error) {
+	u, err := url.Parse(rawURL)
+	if err != nil || !strings.HasPrefix(u.Scheme, "postgres") {
+		return "", fmt.Errorf("%s must be a postgres:// URL", EnvDatabaseURL)
+	}
+	u.Path = "/" + name
+	return u.String(), nil
+}
+
+// exec runs statements on a connection of its own.
+func exec(ctx context.Context, url, sql string) error {
+	conn, err := pgconn.Connect(ctx, url)
+	if err != nil {
+		return err
+	}
+	_, err = conn.Exec(ctx, sql).ReadAll()
+	closeErr := conn.Close(ctx)
+	if err != nil {
+		return fmt.Errorf("%s: %w", sql, err)
+	}
+	return closeErr
+}

@@ -1,0 +1,85 @@
+package testkit
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ingot-metal/ingot/internal/localpg"
+)
+
+// ServerSettings are for many small databases and many pools. fsync stays on: tests are about durability.
+func ServerSettings() map[string]string {
+	return map[string]string{
+		"max_connections": "500", "shared_buffers": "64MB", "wal_level": "minimal", "max_wal_senders": "0",
+		"checkpoint_timeout": "30min", "max_wal_size": "1GB", "max_prepared_transactions": "0",
+	}
+}
+
+// own is the private server of this process.
+var own struct {
+	sync.Mutex
+	cluster *localpg.Cluster
+	err     error
+}
+
+// server gives the URL of a server on which databases may be made.
+func server(t testing.TB) string {
+	t.Helper()
+	if u := os.Getenv(EnvDatabaseURL); u != "" {
+		return u
+	}
+	own.Lock()
+	defer own.Unlock()
+	if own.cluster == nil && own.err == nil {
+		own.cluster, own.err = StartServer()
+	}
+	if own.err != nil {
+		t.Fatalf("testkit: %v", own.err)
+	}
+	return own.cluster.URL(localpg.Database)
+}
+
+// StartServer starts a private server that ends with this process at the latest.
+func StartServer() (*localpg.Cluster, error) {
+	dir, err := os.MkdirTemp("", "ingot-testpg-")
+	if err != nil {
+		return nil, err
+	}
+	c, err := localpg.Open(context.Background(), localpg.Config{
+		Dir: dir, Settings: ServerSettings(), Ephemeral: true, Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		_ = os.RemoveAll(dir) // the error that matters is the other one
+		return nil, err
+	}
+	return c, nil
+}
+
+// Main runs the tests and then stops the private server, if one was started, in peace. TestMain may call it; without
+// it the server ends all the same, just after the process.
+func Main(m *testing.M) {
+	code := m.Run()
+	if err := stopOwn(); err != nil {
+		fmt.Fprintln(os.Stderr, "testkit:", err)
+		code = max(code, 1)
+	}
+	os.Exit(code)
+}
+
+func stopOwn() error {
+	own.Lock()
+	defer own.Unlock()
+	if own.cluster == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	c := own.cluster
+	own.cluster = nil
+	return c.Stop(ctx)
+}

@@ -1,0 +1,29 @@
+package testkit
+
+import (
+	"fmt"
+	"testing"
+	"time"
+)
+
+// Eventually polls cond until it is true, and fails the test at the deadline. It is for what cannot be waited for by a
+// channel or a callback. msg and args say what did not happen.
+func Eventually(t testing.TB, timeout time.Duration, cond func() bool, msg string, args ...any) {
+	t.Helper()
+	if !poll(timeout, cond) {
+		t.Fatalf("after %v: %s", timeout, fmt.Sprintf(msg, args...))
+	}
+}
+
+// poll asks at once, then at growing intervals, and once more at the end.
+func poll(timeout time.Duration, cond func() bool) bool {
+	deadline := time.Now().Add(timeout)
+	for pause := time.Millisecond; !cond(); pause = min(2*pause, 50*time.Millisecond) {
+		left := time.Until(deadline)
+		if left <= 0 {
+			return false
+		}
+		<-time.After(min(pause, left))
+	}
+	return true
+}
