@@ -47,7 +47,7 @@ func (l *Linux) ApplyFirewall(ctx context.Context, _ Effect, p FirewallPolicy) e
 	if apply, err := now.Admits(p); err != nil || !apply {
 		return err
 	}
-	if err := replaceTable(p); err != nil {
+	if err := replaceTable(metaComment(p), p.chains()); err != nil {
 		return err
 	}
 	after, err := l.Firewall(ctx)
@@ -86,7 +86,7 @@ func ourTable() *nftables.Table {
 
 // replaceTable sends everything as one batch, which the kernel takes or leaves as a whole: there is no moment
 // without a table, and an error leaves the old one.
-func replaceTable(p FirewallPolicy) error {
+func replaceTable(comment string, chains []fwChain) error {
 	conn, err := nftables.New()
 	if err != nil {
 		return nftErr("open nftables", err)
@@ -96,8 +96,8 @@ func replaceTable(p FirewallPolicy) error {
 	conn.DelTable(table)
 	conn.AddTable(table)
 	meta := conn.AddChain(&nftables.Chain{Name: fwMetaChain, Table: table})
-	conn.AddRule(&nftables.Rule{Table: table, Chain: meta, UserData: commentData(metaComment(p)), Exprs: []expr.Any{&expr.Verdict{Kind: expr.VerdictReturn}}})
-	for _, c := range p.chains() {
+	conn.AddRule(&nftables.Rule{Table: table, Chain: meta, UserData: commentData(comment), Exprs: []expr.Any{&expr.Verdict{Kind: expr.VerdictReturn}}})
+	for _, c := range chains {
 		chain := conn.AddChain(&nftables.Chain{
 			Name: c.name, Table: table, Type: nftables.ChainTypeFilter,
 			Hooknum: nftables.ChainHookRef(nftables.ChainHook(c.hook)), Priority: nftables.ChainPriorityRef(nftables.ChainPriority(c.priority)), Policy: &c.policy,

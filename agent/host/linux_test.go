@@ -1,0 +1,226 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ingot-metal/ingot/agent/inventory"
+)
+
+// fakeRoot is a host below a directory, whose kernel writes down what it was asked and does nothing.
+func fakeRoot(t *testing.T, files map[string]string) (*Linux, *[]string) {
+	t.Helper()
+	root := t.TempDir()
+	for name, content := range files {
+		writeFile(t, filepath.Join(root, name), content)
+	}
+	h := New(Config{Root: root})
+	calls := &[]string{}
+	note := func(s string) { *calls = append(*calls, s) }
+	h.kernel = kernel{
+		sync: func() { note("sync") },
+		reboot: func(cmd int) error {
+			if cmd != unix.LINUX_REBOOT_CMD_RESTART {
+				return errors.New("not a restart")
+			}
+			note("restart")
+			return nil
+		},
+		sethostname: func(name []byte) error {
+			note("sethostname")
+			return os.WriteFile(filepath.Join(root, "proc/sys/kernel/hostname"), append(name, '\n'), 0o644)
+		},
+		run: func(_ context.Context, name string, args ...string) ([]byte, error) {
+			note(name + " " + strings.Join(args, " "))
+			return nil, nil
+		},
+		euid: func() int { return 0 },
+	}
+	return h, calls
+}
+
+func writeFile(t *testing.T, path, content string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+const (
+	allCaps = "Name:\tx\nCapEff:\t000001ffffffffff\n"
+	noCaps  = "Name:\tx\nCapEff:\t0000000000000000\n"
+)
+
+func TestRebootTakesTheRightRoad(t *testing.T) {
+	t.Parallel()
+	systemd := map[string]string{"run/systemd/system/x": "", "proc/self/status": allCaps}
+	bare := map[string]string{"proc/self/status": allCaps}
+	const ask = "systemctl --no-block --no-ask-password --no-wall reboot"
+	for _, tc := range []struct {
+		name  string
+		files map[string]string
+		mode  RebootMode
+		want  []string
+	}{
+		{"graceful under systemd", systemd, RebootGraceful, []string{ask}},
+		{"forced under systemd", systemd, RebootForced, []string{"sync", "restart"}},
+		{"graceful without systemd", bare, RebootGraceful, []string{"sync", "restart"}},
+		{"forced without systemd", bare, RebootForced, []string{"sync", "restart"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			h, calls := fakeRoot(t, tc.files)
+			if err := h.Reboot(t.Context(), Effect{}, tc.mode); err != nil {
+				t.Fatal(err)
+			}
+			if !slices.Equal(*calls, tc.want) {
+				t.Errorf("asked %q, want %q", *calls, tc.want)
+			}
+		})
+	}
+}
+
+func TestRebootThroughTheHook(t *testing.T) {
+	t.Parallel()
+	h, calls := fakeRoot(t, map[string]string{"run/systemd/system/x": ""})
+	var got RebootMode
+	h.cfg.Rebooter = func(_ context.Context, mode RebootMode) error { got = mode; return nil }
+	if err := h.Reboot(t.Context(), Effect{}, RebootForced); err != nil || got != RebootForced || len(*calls) != 0 {
+		t.Fatalf("hook got %q, kernel was asked %q, error %v", got, *calls, err)
+	}
+	if !slices.Contains(h.Capabilities(), CapReboot) {
+		t.Error("a host with a hook cannot reboot")
+	}
+}
+
+func TestRebootRefusals(t *testing.T) {
+	t.Parallel()
+	h, calls := fakeRoot(t, map[string]string{"proc/self/status": noCaps})
+	if err := h.Reboot(t.Context(), Effect{}, RebootGraceful); !errors.Is(err, ErrUnsupported) {
+		t.Errorf("without privileges: %v", err)
+	}
+	if err := h.Reboot(t.Context(), Effect{}, "soon"); !errors.Is(err, ErrInvalid) {
+		t.Errorf("unknown mode: %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	h.cfg.Rebooter = func(context.Context, RebootMode) error { t.Error("rebooted after cancel"); return nil }
+	if err := h.Reboot(ctx, Effect{}, RebootGraceful); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: %v", err)
+	}
+	if len(*calls) != 0 {
+		t.Errorf("a refused reboot asked %q", *calls)
+	}
+	if slices.Contains(h.Capabilities(), CapReboot) != (h.cfg.Rebooter != nil) {
+		t.Error("capabilities disagree")
+	}
+}
+
+func TestSetHostname(t *testing.T) {
+	t.Parallel()
+	h, calls := fakeRoot(t, map[string]string{"etc/hostname": "old\n", "proc/sys/kernel/hostname": "old\n"})
+	for range 2 {
+		if err := h.SetHostname(t.Context(), Effect{}, "rack7-n12.example"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	file, err := os.ReadFile(h.path("etc/hostname"))
+	if err != nil || string(file) != "rack7-n12.example\n" {
+		t.Errorf("file holds %q, %v", file, err)
+	}
+	if name, err := h.Hostname(t.Context()); err != nil || name != "rack7-n12.example" {
+		t.Errorf("Hostname = %q, %v", name, err)
+	}
+	if len(*calls) != 1 {
+		t.Errorf("the same name twice asked %q", *calls)
+	}
+	if left, err := filepath.Glob(h.path("etc/.ingot-*")); err != nil || len(left) != 0 {
+		t.Errorf("left behind %q, %v", left, err)
+	}
+}
+
+func TestSetHostnameReadsBack(t *testing.T) {
+	t.Parallel()
+	h, _ := fakeRoot(t, map[string]string{"etc/hostname": "old\n", "proc/sys/kernel/hostname": "old\n"})
+	h.kernel.sethostname = func([]byte) error { return nil } // claims, and does nothing
+	if err := h.SetHostname(t.Context(), Effect{}, "new"); !errors.Is(err, ErrReadBack) {
+		t.Errorf("a kernel that keeps the old name: %v", err)
+	}
+}
+
+func TestValidateHostname(t *testing.T) {
+	t.Parallel()
+	for name, ok := range map[string]bool{
+		"a": true, "rack-7": true, "R2D2.example.org": true, "0a": true, strings.Repeat("a", 63): true,
+		"": false, "-a": false, "a-": false, "a..b": false, "a.": false, "a_b": false, "a b": false, "ä": false,
+		"a\nb": false, strings.Repeat("a", 64): false, strings.Repeat("a.", 32) + "aa": false,
+	} {
+		if err := ValidateHostname(name); (err == nil) != ok {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+}
+
+func TestRepaveIsRefusedWithItsReason(t *testing.T) {
+	t.Parallel()
+	h, _ := fakeRoot(t, nil)
+	_, err := h.Repave(t.Context(), Effect{}, RepaveRequest{}, nil)
+	if !errors.Is(err, ErrNotWired) || ReasonOf(err) != ReasonRepaveNotWired {
+		t.Errorf("Repave: %v", err)
+	}
+	if slices.Contains(h.Capabilities(), CapRepave) {
+		t.Error("claims to repave")
+	}
+}
+
+func TestIdentity(t *testing.T) {
+	t.Parallel()
+	h, _ := fakeRoot(t, map[string]string{
+		"proc/sys/kernel/random/boot_id": "b-1\n", "proc/sys/kernel/hostname": "n1\n", "etc/machine-id": "m-1\n",
+		"sys/class/dmi/id/product_uuid": "AAAA\n",
+	})
+	id, err := h.Identity(t.Context())
+	if err != nil || id.BootID != "b-1" || id.Hostname != "n1" || id.MachineID != "m-1" || id.Simulated {
+		t.Fatalf("Identity = %+v, %v", id, err)
+	}
+	empty, _ := fakeRoot(t, nil)
+	if _, err := empty.Identity(t.Context()); err == nil {
+		t.Error("an identity without a boot id is no error")
+	}
+}
+
+func TestHardwareFingerprint(t *testing.T) {
+	t.Parallel()
+	base := inventory.System{UUID: "AAAA", BoardSerial: "b", ChassisSerial: "c", Vendor: "v"}
+	macs := []string{"02:00:00:00:00:01", "02:00:00:00:00:02"}
+	want := hardwareFingerprint(base, macs)
+	same := base
+	same.UUID, same.Vendor = "aaaa", "another name after a BIOS update"
+	if hardwareFingerprint(same, macs) != want {
+		t.Error("depends on more than the hardware")
+	}
+	for name, other := range map[string]string{
+		"uuid":         hardwareFingerprint(inventory.System{UUID: "AAAB", BoardSerial: "b", ChassisSerial: "c"}, macs),
+		"board":        hardwareFingerprint(inventory.System{UUID: "AAAA", BoardSerial: "x", ChassisSerial: "c"}, macs),
+		"chassis":      hardwareFingerprint(inventory.System{UUID: "AAAA", BoardSerial: "b", ChassisSerial: "x"}, macs),
+		"mac":          hardwareFingerprint(base, macs[:1]),
+		"moved serial": hardwareFingerprint(inventory.System{UUID: "AAAA", BoardSerial: "c", ChassisSerial: "b"}, macs),
+	} {
+		if other == want {
+			t.Errorf("does not depend on %s", name)
+		}
+	}
+	if hardwareFingerprint(inventory.System{}, nil) != "" {
+		t.Error("a machine that shows nothing has a fingerprint")
+	}
+}
