@@ -92,7 +92,7 @@ func listen(path string) (*os.File, error) {
 }
 
 // Close ends the connection; the machine goes on.
-func (m *Monitor) Close() error { return m.conn.Close() }
+func (m *Monitor) Close() error { return ignoreClosed(m.conn.Close()) }
 
 // read delivers answers and events until the connection ends, which is how it always ends.
 func (m *Monitor) read() error {

@@ -34,12 +34,13 @@ const (
 // VM is a running machine. Its methods may be called from several goroutines.
 type VM struct {
 	*Monitor
-	cfg    Config
-	cmd    *exec.Cmd
-	stop   context.CancelFunc
-	group  *task.Group
-	exited chan struct{}
-	err    error // of the process; valid once exited is closed
+	cfg     Config
+	cmd     *exec.Cmd
+	stop    context.CancelFunc
+	group   *task.Group
+	sockets []string // made by this machine, and so its to remove
+	exited  chan struct{}
+	err     error // of the process; valid once exited is closed
 }
 
 // Start powers a machine on. It runs until it powers itself off, Stop is called, or ctx ends; it survives its
@@ -99,6 +100,7 @@ func (v *VM) launch(ctx context.Context) error {
 			return err
 		}
 		files = append(files, f)
+		v.sockets = append(v.sockets, v.path(name))
 	}
 	log, err := os.Create(v.path(stderrFile))
 	if err != nil {
@@ -140,13 +142,16 @@ func (v *VM) Stop() error {
 	if v.group != nil {
 		err = v.group.Wait()
 	}
-	for _, name := range []string{qmpSocket, ctlSocket} {
-		if rmErr := os.Remove(v.path(name)); !errors.Is(rmErr, os.ErrNotExist) {
+	for _, path := range v.sockets {
+		if rmErr := os.Remove(path); !errors.Is(rmErr, os.ErrNotExist) {
 			err = errors.Join(err, rmErr)
 		}
 	}
 	return err
 }
+
+// Config is what the machine was started with, defaults filled in.
+func (v *VM) Config() Config { return v.cfg }
 
 // PID is QEMU's process id.
 func (v *VM) PID() int { return v.cmd.Process.Pid }

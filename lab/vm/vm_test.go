@@ -240,6 +240,9 @@ func TestVMOutsideControl(t *testing.T) {
 	if status, err := v.QueryStatus(ctx); err != nil || status != "running" {
 		t.Errorf("status %q, %v", status, err)
 	}
+	if again, err := vm.Start(ctx, v.Config()); err == nil || again != nil {
+		t.Error("a second machine was started in the same directory")
+	}
 	if err := v.SystemReset(ctx); err != nil {
 		t.Fatal(err)
 	}
