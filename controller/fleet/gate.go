@@ -1,0 +1,116 @@
+package fleet
+
+// OperationType names a kind of work, as in the API.
+type OperationType string
+
+// The operation types.
+const (
+	Reboot           OperationType = "REBOOT"
+	Reimage          OperationType = "REIMAGE"
+	EnterMaintenance OperationType = "ENTER_MAINTENANCE"
+	ExitMaintenance  OperationType = "EXIT_MAINTENANCE"
+	Netboot          OperationType = "NETBOOT"
+	Reconfigure      OperationType = "RECONFIGURE"
+	RunPlan          OperationType = "RUN_PLAN"
+	JoinCluster      OperationType = "JOIN_CLUSTER"
+	Upgrade          OperationType = "UPGRADE"
+	RMAType          OperationType = "RMA"
+	Onboard          OperationType = "ONBOARD"
+	Decommission     OperationType = "DECOMMISSION"
+)
+
+// typeRule is one row of the table of operation types.
+type typeRule struct {
+	// phases in which the operation may be started.
+	phases []Phase
+	// plan that runs when the request names none; empty where the type needs one.
+	plan string
+	// wired is false where the surface is published and the work behind it is not built.
+	wired bool
+	// housekeeping changes intent only: it touches no machine and proves nothing about it.
+	housekeeping bool
+}
+
+var typeRules = map[OperationType]typeRule{
+	Reboot:           {phases: []Phase{Ready, Maintenance}, plan: "reboot", wired: true},
+	Reconfigure:      {phases: []Phase{Ready, Maintenance}, plan: "net-reconfig", wired: true},
+	Netboot:          {phases: []Phase{Maintenance}, plan: "netboot", wired: true},
+	Reimage:          {phases: []Phase{Maintenance}, plan: "repave", wired: true},
+	RunPlan:          {phases: []Phase{Ready, Maintenance}, wired: true},
+	EnterMaintenance: {phases: []Phase{FactoryReady, Ready, Maintenance}, plan: "enter-maintenance", wired: true, housekeeping: true},
+	ExitMaintenance:  {phases: []Phase{Maintenance}, plan: "exit-maintenance", wired: true, housekeeping: true},
+	JoinCluster:      {phases: []Phase{Maintenance}, plan: "repave-join"},
+	Upgrade:          {phases: []Phase{Maintenance}, plan: "upgrade"},
+	RMAType:          {phases: []Phase{Maintenance}, plan: "rma"},
+	Onboard:          {phases: []Phase{Maintenance}},
+	Decommission:     {phases: []Phase{Maintenance}},
+}
+
+// OperationTypes lists every type, wired or not.
+func OperationTypes() []OperationType {
+	out := make([]OperationType, 0, len(typeRules))
+	for t := range typeRules {
+		out = append(out, t)
+	}
+	return out
+}
+
+// Known says whether the type exists at all.
+func Known(t OperationType) bool { _, ok := typeRules[t]; return ok }
+
+// Wired says whether the work behind the type is built.
+func Wired(t OperationType) bool { return typeRules[t].wired }
+
+// DefaultPlan names the plan that runs when a request names none.
+func DefaultPlan(t OperationType) string { return typeRules[t].plan }
+
+// Housekeeping says that the type changes intent only.
+func Housekeeping(t OperationType) bool { return typeRules[t].housekeeping }
+
+// Refusal says why an operation may not start. Reason is one of the API's closed set.
+type Refusal struct {
+	Reason  string
+	Message string
+}
+
+// Admit decides whether an operation may start on a machine. planDestructive says that its plan loses data, which is
+// gated like a reimage whatever the type. It returns nil when it may.
+func Admit(f Facts, t OperationType, planDestructive bool) *Refusal {
+	switch {
+	case f.Deleted:
+		return &Refusal{"MACHINE_DELETED", "the machine has been deleted; register it again as a new record"}
+	case f.Conditions[RetiredFlag] || f.Conditions[RMA]:
+		return &Refusal{"MACHINE_BLOCKED", "the machine is flagged RMA or Retired; an admin must clear the flag first"}
+	case f.ActiveOperation:
+		return &Refusal{"MACHINE_BUSY", "another operation is active on the machine; wait for it or cancel it"}
+	case !phaseAllows(f.Phase, t, planDestructive):
+		return &Refusal{"WRONG_PHASE", wrongPhaseMessage(f.Phase, t, planDestructive)}
+	case Housekeeping(t):
+		return nil
+	case f.NodeState == Quarantined:
+		return &Refusal{"MACHINE_QUARANTINED", "the machine is quarantined; find out why and clear it first"}
+	case f.UnresolvedCommand != "":
+		return &Refusal{"COMMAND_UNRESOLVED", "command " + f.UnresolvedCommand +
+			" may still be acting on the machine; wait for its result or settle it"}
+	}
+	return nil
+}
+
+func phaseAllows(p Phase, t OperationType, planDestructive bool) bool {
+	if planDestructive && p != Maintenance {
+		return false
+	}
+	for _, ok := range typeRules[t].phases {
+		if p == ok {
+			return true
+		}
+	}
+	return false
+}
+
+func wrongPhaseMessage(p Phase, t OperationType, planDestructive bool) string {
+	if phaseAllows(Maintenance, t, planDestructive) && p != Maintenance {
+		return string(t) + " needs phase MAINTENANCE or another than " + string(p) + "; enter maintenance first"
+	}
+	return string(t) + " is not allowed in phase " + string(p)
+}

@@ -1,0 +1,103 @@
+// Package fleet holds the domain nouns of the controller and the small pure rules over them: phases, conditions,
+// effective state, what may be asked of a machine when, and which agent executes a step.
+//
+// It imports no I/O. Stored enumerations are strings that equal the names in api/baremetal/v1.
+package fleet
+
+import "time"
+
+// Phase is the operator's intent for a machine. Only ENTER_MAINTENANCE and EXIT_MAINTENANCE change it.
+type Phase string
+
+// The phases, as stored and as named in the API.
+const (
+	FactoryReady Phase = "FACTORY_READY"
+	Ready        Phase = "READY"
+	Maintenance  Phase = "MAINTENANCE"
+)
+
+// NodeState is the inventory record's coarse place in its life.
+type NodeState string
+
+// The node states that this version moves between by itself.
+const (
+	Discovered      NodeState = "discovered"
+	BootstrapIssued NodeState = "bootstrap_issued"
+	Enrolling       NodeState = "enrolling"
+	Active          NodeState = "active"
+	Quarantined     NodeState = "quarantined"
+	Retired         NodeState = "retired"
+	Deleted         NodeState = "deleted"
+)
+
+// ConditionType names one observed or derived boolean of a machine.
+type ConditionType string
+
+// The conditions of a machine.
+const (
+	Reachable         ConditionType = "Reachable"
+	BMCReachable      ConditionType = "BMCReachable"
+	Provisioned       ConditionType = "Provisioned"
+	InCustomerCluster ConditionType = "InCustomerCluster"
+	Drained           ConditionType = "Drained"
+	Degraded          ConditionType = "Degraded"
+	NeedsIntervention ConditionType = "NeedsIntervention"
+	OperationCanceled ConditionType = "OperationCanceled"
+	RMA               ConditionType = "RMA"
+	RetiredFlag       ConditionType = "Retired"
+)
+
+// Condition is the value of one condition.
+type Condition struct {
+	Type           ConditionType
+	Status         bool
+	Reason         string
+	Message        string
+	LastTransition time.Time
+}
+
+// Facts is what the rules of this package look at in a machine.
+type Facts struct {
+	Phase             Phase
+	NodeState         NodeState
+	Conditions        map[ConditionType]bool
+	ActiveOperation   bool
+	UnresolvedCommand string
+	Deleted           bool
+}
+
+// EffectiveState is one word for a screen.
+type EffectiveState string
+
+// The effective states, as named in the API.
+const (
+	StateNew             EffectiveState = "NEW"
+	StateIdle            EffectiveState = "IDLE"
+	StateBusy            EffectiveState = "BUSY"
+	StateMaintenanceIdle EffectiveState = "MAINTENANCE_IDLE"
+	StateAttention       EffectiveState = "ATTENTION"
+	StateBlocked         EffectiveState = "BLOCKED"
+)
+
+// Effective computes the effective state; the first match wins.
+func Effective(f Facts) EffectiveState {
+	switch {
+	case f.Conditions[RetiredFlag] || f.Conditions[RMA]:
+		return StateBlocked
+	case f.Conditions[NeedsIntervention]:
+		return StateAttention
+	case f.ActiveOperation:
+		return StateBusy
+	case f.Phase == Maintenance:
+		return StateMaintenanceIdle
+	case f.Phase == FactoryReady:
+		return StateNew
+	default:
+		return StateIdle
+	}
+}
+
+// Schedulable says whether a machine may carry workloads right now.
+func Schedulable(f Facts) bool {
+	return f.NodeState == Active && f.Phase == Ready && Effective(f) == StateIdle
+}

@@ -1,0 +1,67 @@
+package fleet
+
+import (
+	"slices"
+	"time"
+)
+
+// Candidate is an agent that might execute a step on a machine.
+type Candidate struct {
+	AgentID      string
+	Role         string // host, site, installer
+	StateID      string
+	Capabilities []string
+	Simulated    bool
+	// Live says that a session is open now.
+	Live bool
+	// LastSeen is the last heartbeat, or the zero time for an agent that never had a session.
+	LastSeen time.Time
+}
+
+// HandOverAfter is how long a host agent may be silent before the site agent takes its steps.
+const HandOverAfter = 30 * time.Second
+
+// Route picks the executor of a step: the machine's own agent if it is up or has not been silent for long, else the
+// agent of its site. Out-of-band work goes to the site agent at once. Capability is what the step needs in-band;
+// provider is the machine's adapter, which the site agent must have. It returns nil while nobody can take the step.
+func Route(candidates []Candidate, capability, provider string, outOfBand bool, now time.Time) *Candidate {
+	host := newestHost(candidates)
+	site := siteFor(candidates, provider)
+	switch {
+	case outOfBand:
+		return site
+	case host != nil && host.Live:
+		return host
+	case host != nil && site != nil && now.Sub(host.LastSeen) >= HandOverAfter:
+		return site
+	case host != nil:
+		return nil
+	}
+	return site
+}
+
+// CanDo says whether the candidate has the capability; a site agent has those of its provider adapter.
+func (c *Candidate) CanDo(capability string) bool {
+	return c.Role == "site" || slices.Contains(c.Capabilities, capability)
+}
+
+func newestHost(candidates []Candidate) *Candidate {
+	var best *Candidate
+	for i := range candidates {
+		c := &candidates[i]
+		if c.Role == "host" && (best == nil || c.LastSeen.After(best.LastSeen)) {
+			best = c
+		}
+	}
+	return best
+}
+
+func siteFor(candidates []Candidate, provider string) *Candidate {
+	for i := range candidates {
+		c := &candidates[i]
+		if c.Role == "site" && c.Live && slices.Contains(c.Capabilities, "provider:"+provider) {
+			return c
+		}
+	}
+	return nil
+}

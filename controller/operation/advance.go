@@ -1,0 +1,227 @@
+package operation
+
+import (
+	"fmt"
+	"maps"
+
+	"github.com/ingot-metal/ingot/controller/fleet"
+	"github.com/ingot-metal/ingot/internal/evidence"
+)
+
+// capabilityOf names what an agent must be able to do for a step of this kind.
+func capabilityOf(k Kind) string {
+	switch k {
+	case KindReconfig:
+		return "reconfig"
+	default:
+		return string(k)
+	}
+}
+
+// advance starts the current step, or its next attempt, and goes on through steps that end at once.
+func (d *decider) advance() {
+	for !IsTerminal(d.op.Phase) {
+		s := d.step()
+		d.op.CurrentStage = s.Name
+		if s.State == StepWaiting {
+			d.setStep(StepRunning)
+			s.StartedAt = d.now
+			d.note("step_started", "")
+		}
+		if s.RetryAt.After(d.now) {
+			d.wait(WaitRetry, s.RetryAt)
+			return
+		}
+		if !d.attempt(s) {
+			return
+		}
+	}
+}
+
+// attempt tries the current step once; it returns true if the step has ended and the next one may start.
+func (d *decider) attempt(s *Step) bool {
+	switch s.Kind {
+	case KindSetPhase:
+		d.out.Machine.SetPhase = fleet.Phase(s.Mode)
+		d.stepDone(map[string]string{"phase": s.Mode})
+		return true
+	case KindWaitForAgent:
+		return d.attemptWaitForAgent(s)
+	default:
+		return d.dispatch(s)
+	}
+}
+
+func (d *decider) attemptWaitForAgent(s *Step) bool {
+	limit := s.StartedAt.Add(s.Timeout)
+	switch {
+	case d.w.TargetAgentLive:
+		d.stepDone(map[string]string{"agent_id": d.w.TargetAgentID, "boot_id": d.w.TargetBootID})
+		return true
+	case !d.now.Before(limit):
+		d.fail("AGENT_UNAVAILABLE", "the machine's agent did not come up in time", true)
+	default:
+		d.wait(WaitAgent, limit)
+	}
+	return false
+}
+
+// dispatch makes the command of the next attempt, if somebody can take it.
+func (d *decider) dispatch(s *Step) bool {
+	from := s.StartedAt
+	if s.RetryAt.After(from) {
+		from = s.RetryAt
+	}
+	limit := from.Add(s.Timeout)
+	next := d.route()
+	switch {
+	case next == nil && !d.now.Before(limit):
+		d.fail("AGENT_UNAVAILABLE", "no agent could take the step before its deadline; nothing was started", true)
+	case next == nil:
+		d.wait(WaitAgent, earliest(limit, d.now.Add(LookAgain)))
+	case !next.CanDo(capabilityOf(s.Kind)):
+		d.fail(missingCapability(s.Kind), fmt.Sprintf("agent %s cannot %s on this machine", next.AgentID, capabilityOf(s.Kind)), false)
+	default:
+		d.makeCommand(s, next)
+	}
+	return false
+}
+
+func missingCapability(k Kind) string {
+	switch k {
+	case KindRepave:
+		return "REPAVE_NOT_WIRED"
+	case KindNetboot:
+		return "NETBOOT_UNSUPPORTED"
+	default:
+		return "CAPABILITY_MISSING"
+	}
+}
+
+func (d *decider) makeCommand(s *Step, executor *fleet.Candidate) {
+	attempt := 1
+	if d.cmd != nil && d.cmd.StepIdx == d.op.CurrentStep {
+		attempt = d.cmd.Attempt + 1
+	}
+	if d.cmdChanged {
+		d.retired = d.cmd
+	}
+	d.cmd = &Command{
+		ID: d.w.NewCommandID, StepIdx: d.op.CurrentStep, Attempt: attempt, Kind: s.Kind, State: Queued,
+		ExecutorID: executor.AgentID, ExecutorRole: executor.Role, Deadline: d.now.Add(s.Timeout),
+	}
+	d.cmdChanged, d.cmdNew = true, true
+	d.opChanged = true
+	reason := WaitResult
+	if executor.Live {
+		// The store commits SENT and the executor's memory before the first byte leaves.
+		d.setCommand(Sent)
+		d.cmd.SentAt = d.now
+		d.cmd.ExecutorStateID = executor.StateID
+	} else {
+		reason = WaitAgent
+	}
+	d.wait(reason, earliest(d.cmd.Deadline, d.now.Add(LookAgain)))
+}
+
+// stepDone ends the current step well and moves to the next, or ends the operation.
+func (d *decider) stepDone(proof map[string]string) {
+	s := d.step()
+	d.setStep(StepSucceeded)
+	s.FinishedAt = d.now
+	s.Evidence = proof
+	if d.op.Evidence == nil {
+		d.op.Evidence = map[string]string{}
+	}
+	maps.Copy(d.op.Evidence, proof)
+	d.op.WaitReason = ""
+	d.note("step_succeeded", "")
+	switch {
+	case d.op.CurrentStep == len(d.op.Steps)-1:
+		d.finishSucceeded()
+	case !d.op.CancelRequested.IsZero():
+		d.finishCanceled("canceled between two steps")
+	default:
+		d.op.CurrentStep++
+	}
+}
+
+// fail ends the current step and the operation.
+func (d *decider) fail(code, message string, retryable bool) {
+	s := d.step()
+	if s.State == StepWaiting {
+		d.setStep(StepRunning)
+		s.StartedAt = d.now
+	}
+	d.setStep(StepFailed)
+	s.FinishedAt = d.now
+	s.Message = message
+	d.op.CurrentStage = s.Name
+	d.note("step_failed", message)
+	if d.op.Phase == Pending {
+		d.setPhase(Running)
+		d.op.StartedAt = d.now
+	}
+	d.op.Error = &Error{Code: code, Message: message, Retryable: retryable, Details: d.details()}
+	d.condition(fleet.NeedsIntervention, true, code, message)
+	d.finish(Failed, "failed", message)
+}
+
+func (d *decider) details() map[string]string {
+	out := map[string]string{"step": d.step().Name}
+	if d.cmd != nil && d.cmd.StepIdx == d.op.CurrentStep {
+		out["command_id"] = d.cmd.ID
+		out["executor"] = d.cmd.ExecutorID
+	}
+	return out
+}
+
+// unknown ends the operation over a granted command that may have acted, and fences the machine.
+func (d *decider) unknown(code, message string) {
+	d.setCommand(Unknown)
+	d.cmd.Outcome = OutcomeUnknown
+	if d.cmd.Reason == "" {
+		d.cmd.Reason = code
+	}
+	d.out.Machine.Fence = d.cmd.ID
+	d.fail(code, message, false)
+}
+
+func (d *decider) finishSucceeded() {
+	if !fleet.Housekeeping(d.op.Type) {
+		d.condition(fleet.NeedsIntervention, false, "OperationSucceeded", "")
+	}
+	d.condition(fleet.OperationCanceled, false, "OperationSucceeded", "")
+	if d.op.Type == fleet.ExitMaintenance {
+		d.condition(fleet.Drained, false, "ExitMaintenance", "")
+	}
+	if digest := d.op.Evidence[evidence.ImageDigest]; digest != "" {
+		d.out.Machine.ImageDigest = digest
+		d.condition(fleet.Provisioned, true, "ImageVerified", digest)
+		d.condition(fleet.InCustomerCluster, false, "Reimaged", "")
+	}
+	d.finish(Succeeded, "succeeded", "")
+}
+
+func (d *decider) finishCanceled(message string) {
+	if s := d.step(); s.State == StepRunning {
+		d.setStep(StepFailed)
+		s.FinishedAt, s.Message = d.now, message
+	}
+	d.op.Error = &Error{Code: "CANCELED_BY_REQUEST", Message: message}
+	d.condition(fleet.OperationCanceled, true, "CANCELED_BY_REQUEST", "")
+	d.finish(Canceled, "canceled", message)
+}
+
+func (d *decider) finish(p Phase, note, message string) {
+	d.setPhase(p)
+	d.op.FinishedAt = d.now
+	d.op.WaitReason = ""
+	d.note(note, message)
+	d.op.WakeAt = zeroTime
+	d.out.Machine.ClearCurrent = true
+}
+
+func (d *decider) condition(t fleet.ConditionType, status bool, reason, message string) {
+	d.out.Machine.Conditions = append(d.out.Machine.Conditions, ConditionChange{t, status, reason, message})
+}

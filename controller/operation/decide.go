@@ -1,0 +1,322 @@
+package operation
+
+import (
+	"bytes"
+	"time"
+
+	"github.com/ingot-metal/ingot/controller/fleet"
+)
+
+// Decide answers one event. It changes nothing in the snapshot.
+func Decide(s Snapshot, e Event, now time.Time) Decision {
+	d := &decider{now: now, w: s.World, op: s.Op.clone(), cmd: s.Command.clone()}
+	switch e := e.(type) {
+	case Look:
+		d.look()
+	case AckedByAgent:
+		d.acked(e)
+	case GrantAsked:
+		d.grantAsked(e)
+	case Resulted:
+		d.resulted(e)
+	case SessionOpened:
+		d.sessionOpened(e)
+	case CancelAsked:
+		d.cancelAsked(e)
+	case Quarantine:
+		d.stop(e.Reason, e.Message)
+	}
+	return d.answer(s)
+}
+
+// decider carries one decision while it is being made.
+type decider struct {
+	now time.Time
+	w   World
+	op  Operation
+	cmd *Command
+
+	opChanged  bool
+	cmdChanged bool
+	cmdNew     bool
+	retired    *Command // the attempt that a new command of this same decision replaces
+	out        Decision
+}
+
+func (d *decider) answer(s Snapshot) Decision {
+	out := d.out
+	out.Op = d.op
+	out.OpChanged = d.opChanged
+	out.Changed = d.opChanged || d.cmdChanged || d.retired != nil
+	if d.retired != nil {
+		out.Commands = append(out.Commands, d.retired)
+	}
+	if d.cmdChanged && d.cmd != nil {
+		out.Commands = append(out.Commands, d.cmd)
+	}
+	if d.cmdNew {
+		out.NewCommand = d.cmd
+	}
+	if !d.opChanged {
+		out.Op = s.Op
+	}
+	return out
+}
+
+func (d *decider) step() *Step { return &d.op.Steps[d.op.CurrentStep] }
+
+func (d *decider) note(kind, message string) {
+	d.opChanged = true
+	d.out.Notes = append(d.out.Notes, Note{Kind: kind, Step: d.op.CurrentStage, Message: message})
+}
+
+func (d *decider) setPhase(p Phase) {
+	mayMove(PhaseTable, d.op.Phase, p)
+	d.op.Phase = p
+	d.opChanged = true
+}
+
+func (d *decider) setStep(st StepState) {
+	s := d.step()
+	mayMove(StepTable, s.State, st)
+	s.State = st
+	d.opChanged = true
+}
+
+func (d *decider) setCommand(cs CommandState) {
+	mayMove(CommandTable, d.cmd.State, cs)
+	d.cmd.State = cs
+	d.cmdChanged = true
+	if IsFinalCommand(cs) && d.cmd.FinishedAt.IsZero() {
+		d.cmd.FinishedAt = d.now
+	}
+}
+
+// wait stores why nothing moves and when to look again.
+func (d *decider) wait(reason string, until time.Time) {
+	if d.op.WaitReason != reason && reason != "" && reason != WaitResult {
+		d.note("waiting", reason)
+	}
+	if d.op.WaitReason != reason || !d.op.WakeAt.Equal(until) {
+		d.opChanged = true
+	}
+	d.op.WaitReason, d.op.WakeAt = reason, until
+}
+
+// look sees whether anything is due.
+func (d *decider) look() {
+	switch d.op.Phase {
+	case Pending:
+		d.setPhase(Running)
+		d.op.StartedAt = d.now
+		d.note("started", "")
+		d.advance()
+	case Running:
+		d.lookRunning()
+	}
+}
+
+func (d *decider) lookRunning() {
+	switch {
+	case d.cmd == nil || d.cmd.StepIdx != d.op.CurrentStep || d.cmd.Settled():
+		d.advance()
+	case d.cmd.State == Granted:
+		d.lookGranted()
+	case !d.now.Before(d.cmd.Deadline):
+		d.setCommand(Expired)
+		d.fail("AGENT_UNAVAILABLE", "no agent took the command before the step's deadline; nothing was started", true)
+	case d.shouldHandOver():
+		d.replaceCommand("handed over: the executor is silent and was never granted the command")
+	default:
+		d.waitForTaker()
+	}
+}
+
+// waitForTaker waits for the executor to ask for its grant.
+func (d *decider) waitForTaker() {
+	reason := WaitResult
+	if !d.w.ExecutorLive {
+		reason = WaitAgent
+	}
+	d.wait(reason, earliest(d.cmd.Deadline, d.now.Add(LookAgain)))
+}
+
+func (d *decider) lookGranted() {
+	switch {
+	case d.rebootSeen() && (!d.cmd.ClaimedAt.IsZero() || d.due()):
+		d.confirmReboot("new_boot")
+	case !d.op.CancelRequested.IsZero() && d.due():
+		d.unknown("OUTCOME_UNKNOWN", "the executor did not answer the cancel in time; the command may still act")
+	case !d.now.Before(d.cmd.Deadline) && !d.cmd.ClaimedAt.IsZero():
+		d.unknown("EVIDENCE_MISSING", "the executor says that it is done, and the machine shows no new boot")
+	case !d.now.Before(d.cmd.Deadline):
+		d.unknown("OUTCOME_UNKNOWN", "the command was granted and no result came before the deadline; it may have acted")
+	default:
+		d.wait(d.op.WaitReason, d.grantedWake())
+	}
+}
+
+func (d *decider) due() bool { return !d.now.Before(d.grantedWake()) }
+
+// grantedWake is when a granted command is given up on.
+func (d *decider) grantedWake() time.Time {
+	if d.op.CancelRequested.IsZero() {
+		return d.cmd.Deadline
+	}
+	return earliest(d.cmd.Deadline, d.op.CancelRequested.Add(CancelPatience))
+}
+
+// shouldHandOver says that another agent should take the step: the executor is silent, was never granted the command,
+// and no answer that it may still hold can be in its window any more.
+func (d *decider) shouldHandOver() bool {
+	if d.w.ExecutorLive || d.now.Sub(d.w.ExecutorLastSeen) < fleet.HandOverAfter {
+		return false
+	}
+	next := d.route()
+	return next != nil && next.AgentID != d.cmd.ExecutorID && next.CanDo(capabilityOf(d.step().Kind))
+}
+
+func (d *decider) route() *fleet.Candidate {
+	s := d.step()
+	return fleet.Route(d.w.Candidates, capabilityOf(s.Kind), d.w.Provider, s.Mode == "bmc", d.now)
+}
+
+// replaceCommand gives up a command that was never granted, and so never acted, for a new attempt.
+func (d *decider) replaceCommand(why string) {
+	d.setCommand(CommandCanceled)
+	d.cmd.Message = why
+	d.note("step_retrying", why)
+	d.advance()
+}
+
+// acked records that the executor holds the command.
+func (d *decider) acked(e AckedByAgent) {
+	if d.cmd == nil || d.cmd.ID != e.CommandID || d.cmd.ExecutorID != e.AgentID || d.cmd.State != Sent {
+		return
+	}
+	d.setCommand(Acked)
+	d.cmd.AckedAt = d.now
+}
+
+// cancelAsked stops what can be stopped.
+func (d *decider) cancelAsked(e CancelAsked) {
+	switch {
+	case IsTerminal(d.op.Phase):
+		d.out.Refusal = &fleet.Refusal{Reason: "OPERATION_FINISHED",
+			Message: "the operation is already " + string(d.op.Phase)}
+	case d.cmd != nil && d.cmd.State == Granted:
+		d.cancelGranted(e)
+	default:
+		d.dropCommand("canceled by request")
+		d.finishCanceled("canceled by " + e.Actor)
+	}
+}
+
+func (d *decider) cancelGranted(e CancelAsked) {
+	d.out.CancelOnAgent = d.cmd.ID
+	if !d.op.CancelRequested.IsZero() {
+		return
+	}
+	d.op.CancelRequested = d.now
+	d.note("cancel_requested", "by "+e.Actor)
+	d.wait(WaitCancelling, d.grantedWake())
+}
+
+// dropCommand cancels a command that was never granted. The executor is told, so that it forgets it early.
+func (d *decider) dropCommand(why string) {
+	if d.cmd.Settled() {
+		return
+	}
+	d.out.CancelOnAgent = d.cmd.ID
+	d.setCommand(CommandCanceled)
+	d.cmd.Message = why
+}
+
+// stop ends the operation because the machine must not be acted upon.
+func (d *decider) stop(reason, message string) {
+	if IsTerminal(d.op.Phase) {
+		return
+	}
+	if d.cmd != nil && d.cmd.State == Granted {
+		d.unknown(reason, message)
+		return
+	}
+	d.dropCommand(message)
+	d.fail(reason, message, false)
+}
+
+// grantAsked decides whether an executor may start.
+func (d *decider) grantAsked(e GrantAsked) {
+	if e.Seq <= d.w.LastGrantSeq {
+		d.out.FlagRollback = true
+		d.refuseGrant("AGENT_STATE_ROLLED_BACK", "the grant number was used before: the agent's memory is an older copy")
+		if d.live(e.CommandID, e.AgentID) {
+			d.stop("AGENT_STATE_ROLLED_BACK", "the agent's memory was rolled back to an older copy")
+		}
+		return
+	}
+	if reason, message := d.whyNoGrant(e); reason != "" {
+		d.refuseGrant(reason, message)
+		return
+	}
+	d.out.Grant = true
+	first := d.cmd.State != Granted
+	if first {
+		d.setCommand(Granted)
+		d.cmd.GrantedAt = d.now
+		d.cmd.Deadline = d.now.Add(d.step().Timeout)
+	}
+	d.cmdChanged = true
+	d.cmd.GrantSeq = e.Seq
+	d.cmd.BootIDBefore = d.bootBefore(e)
+	d.wait(WaitResult, d.cmd.Deadline)
+}
+
+func (d *decider) refuseGrant(reason, message string) {
+	d.out.Refusal = &fleet.Refusal{Reason: reason, Message: message}
+}
+
+// live says that the named command is the one that the operation waits for.
+func (d *decider) live(commandID, agentID string) bool {
+	return d.cmd != nil && d.cmd.ID == commandID && d.cmd.ExecutorID == agentID && !d.cmd.Settled() &&
+		!IsTerminal(d.op.Phase)
+}
+
+func (d *decider) whyNoGrant(e GrantAsked) (reason, message string) {
+	switch {
+	case !d.live(e.CommandID, e.AgentID):
+		return "GRANT_REFUSED", "the command is settled or superseded"
+	case d.cmd.State == Queued:
+		return "GRANT_REFUSED", "the command has not been sent"
+	case d.cmd.ExecutorStateID != e.StateID:
+		return "AGENT_MEMORY_LOST", "the command was sent to another memory of this agent"
+	case !bytes.Equal(d.cmd.Digest, e.Digest):
+		return "GRANT_REFUSED", "the digest of the command differs"
+	case !d.op.CancelRequested.IsZero():
+		return "CANCELED_BY_REQUEST", "the operation is being cancelled"
+	case !d.now.Before(d.cmd.Deadline):
+		return "COMMAND_EXPIRED", "the step's deadline has passed"
+	case d.w.Machine.NodeState == fleet.Quarantined:
+		return "MACHINE_QUARANTINED", "the machine is quarantined"
+	case d.w.Machine.Conditions[fleet.RMA] || d.w.Machine.Conditions[fleet.RetiredFlag]:
+		return "MACHINE_BLOCKED", "the machine has been blocked since"
+	case !d.cmd.ClaimedAt.IsZero():
+		return "GRANT_REFUSED", "the command has a result already"
+	}
+	return "", ""
+}
+
+// bootBefore is the boot that must be gone for a reboot to count.
+func (d *decider) bootBefore(e GrantAsked) string {
+	if d.cmd.ExecutorRole == "host" {
+		return e.BootID
+	}
+	return d.w.TargetBootID
+}
+
+func earliest(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}

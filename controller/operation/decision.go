@@ -1,0 +1,80 @@
+package operation
+
+import (
+	"time"
+
+	"github.com/ingot-metal/ingot/controller/fleet"
+)
+
+// Decision is what to store next and whom to tell.
+type Decision struct {
+	// Changed is false when the event changes nothing; then only Refusal, Grant and Ack may be set.
+	Changed bool
+	// OpChanged says that Op differs from what is stored; a finished operation never does.
+	OpChanged bool
+	Op        Operation
+	// Commands that are new or have changed, in order.
+	Commands []*Command
+	// NewCommand points to the one of Commands that is to be inserted, nil for none.
+	NewCommand *Command
+	Notes      []Note
+	Machine    MachineChange
+	// Refusal is the typed answer to an event that may not happen (a cancel of a finished operation, a grant that is
+	// not given).
+	Refusal *fleet.Refusal
+	// Grant says that the asking executor may start.
+	Grant bool
+	// FlagRollback says that the asking agent has been rolled back to a copy of its memory.
+	FlagRollback bool
+	// Ack says that the result is stored, or was before, and need not be sent again.
+	Ack bool
+	// CancelOnAgent names a command whose executor should be told to stop.
+	CancelOnAgent string
+}
+
+// Note is one event of the operation, for watchers.
+type Note struct{ Kind, Step, Message string }
+
+// MachineChange is what the decision does to the machine's row.
+type MachineChange struct {
+	SetPhase     fleet.Phase // empty: unchanged
+	ClearCurrent bool
+	// Fence sets unresolved_command_id.
+	Fence string
+	// Unfence clears unresolved_command_id if it holds this command.
+	Unfence    string
+	Conditions []ConditionChange
+	// ImageDigest is the verified digest of the image that the machine now runs.
+	ImageDigest string
+}
+
+// ConditionChange sets one condition.
+type ConditionChange struct {
+	Type            fleet.ConditionType
+	Status          bool
+	Reason, Message string
+}
+
+// The waits of the engine.
+const (
+	// LookAgain bounds how long an operation that waits for an event sleeps before it looks by itself.
+	LookAgain = 30 * time.Second
+	// CancelPatience is how long a cancel waits for the executor's answer.
+	CancelPatience = 30 * time.Second
+	// GrantWindow is how long after asking an agent may still start on the answer (rule of the fleet channel).
+	GrantWindow = 30 * time.Second
+	// GrantSlack is added to the window before a command that was never granted counts as dead.
+	GrantSlack = 5 * time.Second
+
+	retryBase = 500 * time.Millisecond
+	retryMax  = 30 * time.Second
+)
+
+// Backoff is the wait before the given retry, counted from 1: exponential, bounded.
+func Backoff(retry int) time.Duration {
+	d := retryBase
+	for i := 1; i < retry && d < retryMax; i++ {
+		d *= 2
+	}
+	return min(d, retryMax)
+}

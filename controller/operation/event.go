@@ -1,0 +1,51 @@
+package operation
+
+// Event is something that happened, or a wish to look.
+type Event interface{ event() }
+
+// Look asks the engine to see whether anything is due: a start, a deadline, a retry, a free executor.
+type Look struct{}
+
+// AckedByAgent says that the executor has made the command durable.
+type AckedByAgent struct{ CommandID, AgentID string }
+
+// GrantAsked is an executor's request for leave to start.
+type GrantAsked struct {
+	CommandID, AgentID, StateID, BootID string
+	Seq                                 uint64
+	Digest                              []byte
+}
+
+// Resulted is an executor's result.
+type Resulted struct {
+	CommandID, AgentID, StateID string
+	Outcome                     Outcome
+	Reason, Message             string
+	Evidence                    map[string]string
+	Retryable                   bool
+	// SessionBootID is the boot id of the session that carried the result.
+	SessionBootID string
+}
+
+// SessionOpened says that an agent has opened a session with this memory and this boot.
+type SessionOpened struct {
+	AgentID, StateID, BootID string
+	// OfTarget says that it is the agent of the operation's own machine.
+	OfTarget bool
+	// RolledBack says that the agent came back with an older copy of its memory.
+	RolledBack bool
+}
+
+// CancelAsked is a client's wish to stop.
+type CancelAsked struct{ Actor string }
+
+// Quarantine says that the machine has been found to be unsafe to act on.
+type Quarantine struct{ Reason, Message string }
+
+func (Look) event()          {}
+func (AckedByAgent) event()  {}
+func (GrantAsked) event()    {}
+func (Resulted) event()      {}
+func (SessionOpened) event() {}
+func (CancelAsked) event()   {}
+func (Quarantine) event()    {}

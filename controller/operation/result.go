@@ -1,0 +1,228 @@
+package operation
+
+import (
+	"time"
+
+	"github.com/ingot-metal/ingot/internal/evidence"
+)
+
+var zeroTime time.Time
+
+// resulted takes an executor's result. The first one counts, whatever session carries it; it must come from the
+// executor that the command was sent to.
+func (d *decider) resulted(e Resulted) {
+	if d.cmd == nil || d.cmd.ID != e.CommandID || d.cmd.ExecutorID != e.AgentID {
+		d.refuseGrant("GRANT_REFUSED", "the command was not given to this agent")
+		d.out.Ack = true
+		return
+	}
+	d.out.Ack = true
+	switch {
+	case d.cmd.State == Unknown:
+		d.lateResult(e)
+	case d.cmd.Settled() || IsTerminal(d.op.Phase):
+		// Seen before, or settled without it.
+	case d.cmd.State == Queued:
+		d.refuseGrant("GRANT_REFUSED", "the command was never sent")
+	default:
+		d.liveResult(e)
+	}
+}
+
+// lateResult settles a command that had ended as unknown. The operation is finished and stays as it is.
+func (d *decider) lateResult(e Resulted) {
+	if e.Outcome == OutcomeUnknown {
+		return
+	}
+	d.store(e)
+	d.settle("late_result")
+}
+
+func (d *decider) settle(by string) {
+	d.setCommand(Done)
+	d.cmd.SettledBy = by
+	d.out.Machine.Unfence = d.cmd.ID
+}
+
+// store copies what the executor says into the command.
+func (d *decider) store(e Resulted) {
+	d.cmdChanged = true
+	d.cmd.Outcome, d.cmd.Reason, d.cmd.Message, d.cmd.Evidence = e.Outcome, e.Reason, e.Message, e.Evidence
+}
+
+func (d *decider) liveResult(e Resulted) {
+	granted := d.cmd.State == Granted
+	d.store(e)
+	switch {
+	case e.Outcome == OutcomeSucceeded && granted:
+		d.succeeded(e)
+	case e.Outcome == OutcomeUnknown && granted && d.rebootSeen():
+		d.confirmReboot("new_boot")
+	case (e.Outcome == OutcomeUnknown || e.Outcome == OutcomeSucceeded) && !granted:
+		// Nothing may start without a grant: an executor that says otherwise is not to be believed.
+		d.cmd.Message = "result without a grant: " + e.Message
+		d.setCommand(Unknown)
+		d.out.Machine.Fence = d.cmd.ID
+		d.fail("OUTCOME_UNKNOWN", d.cmd.Message, false)
+	case e.Outcome == OutcomeUnknown:
+		d.unknown(orElse(e.Reason, "OUTCOME_UNKNOWN"), orElse(e.Message, "the executor cannot know whether the command acted"))
+	default:
+		d.setCommand(Done)
+		d.notDone(e)
+	}
+}
+
+// notDone handles a result that says that the step was not done, and that nothing acts any more.
+func (d *decider) notDone(e Resulted) {
+	s := d.step()
+	code := orElse(e.Reason, "EXECUTION_FAILED")
+	message := orElse(e.Message, "the executor gave no message")
+	switch {
+	case !d.op.CancelRequested.IsZero():
+		d.finishCanceled("canceled by request: " + message)
+	case e.Outcome == OutcomeCanceled:
+		d.fail("EXECUTION_FAILED", "the executor stopped by itself: "+message, true)
+	case e.Retryable && s.RetryCount < s.MaxRetries:
+		d.retry(s, message)
+	default:
+		d.fail(code, message, e.Retryable)
+	}
+}
+
+func (d *decider) retry(s *Step, message string) {
+	s.RetryCount++
+	s.RetryAt = d.now.Add(Backoff(s.RetryCount))
+	s.Message = message
+	d.note("step_retrying", message)
+	d.wait(WaitRetry, s.RetryAt)
+}
+
+// succeeded takes a claim of success: it counts when the evidence stands.
+func (d *decider) succeeded(e Resulted) {
+	if d.cmd.Kind == KindReboot {
+		d.rebootClaimed(e)
+		return
+	}
+	d.setCommand(Done)
+	key := evidenceKey(d.cmd.Kind)
+	if e.Evidence[key] == "" {
+		d.fail("EVIDENCE_MISSING", "the executor claims success without "+key, false)
+		return
+	}
+	d.stepDone(e.Evidence)
+	d.advance()
+}
+
+// evidenceKey names what must be read back for a step of this kind to count as done.
+func evidenceKey(k Kind) string {
+	switch k {
+	case KindNetboot:
+		return evidence.BootNext
+	case KindRepave:
+		return evidence.ImageDigest
+	default:
+		return evidence.ConfigDigest
+	}
+}
+
+// rebootClaimed confirms a reboot by another boot id than the one before the grant; else it waits for one.
+func (d *decider) rebootClaimed(e Resulted) {
+	if d.cmd.ExecutorRole == "host" && e.SessionBootID != "" {
+		d.w.TargetBootID = e.SessionBootID
+	}
+	switch {
+	case d.rebootSeen():
+		d.confirmReboot("")
+	case d.w.TargetAgentID == "" && readBack(e.Evidence):
+		// A machine without an agent: what the site agent has read back is all the evidence there is.
+		d.setCommand(Done)
+		d.stepDone(e.Evidence)
+		d.advance()
+	default:
+		d.cmd.ClaimedAt = d.now
+		d.wait(WaitEvidence, d.grantedWake())
+	}
+}
+
+func readBack(seen map[string]string) bool {
+	before, after := seen[evidence.BootIDBefore], seen[evidence.BootIDAfter]
+	return before != "" && after != "" && before != after
+}
+
+// rebootSeen says that the machine runs another boot than at the grant.
+func (d *decider) rebootSeen() bool {
+	return d.cmd != nil && d.cmd.Kind == KindReboot && d.cmd.State == Granted &&
+		ProvesReboot(d.cmd.BootIDBefore, d.w.TargetBootID)
+}
+
+// ProvesReboot says that a boot id read now proves that the boot before is over.
+func ProvesReboot(before, now string) bool { return before != "" && now != "" && before != now }
+
+func (d *decider) confirmReboot(settledBy string) {
+	d.setCommand(Done)
+	d.cmd.Outcome = OutcomeSucceeded
+	if settledBy != "" {
+		d.cmd.SettledBy = settledBy
+	}
+	d.stepDone(map[string]string{evidence.BootIDBefore: d.cmd.BootIDBefore, evidence.BootIDAfter: d.w.TargetBootID})
+	d.advance()
+}
+
+// sessionOpened looks at what a new session of an agent means for the operation.
+func (d *decider) sessionOpened(e SessionOpened) {
+	if IsTerminal(d.op.Phase) {
+		return
+	}
+	if e.OfTarget {
+		d.w.TargetBootID = e.BootID
+	}
+	ofExecutor := d.cmd != nil && !d.cmd.Settled() && d.cmd.ExecutorID == e.AgentID
+	switch {
+	case ofExecutor && e.RolledBack:
+		d.stop("AGENT_STATE_ROLLED_BACK", "the agent came back with an older copy of its memory")
+	case ofExecutor && d.cmd.State == Queued:
+		d.setCommand(Sent)
+		d.cmd.SentAt, d.cmd.ExecutorStateID = d.now, e.StateID
+		d.wait(WaitResult, earliest(d.cmd.Deadline, d.now.Add(LookAgain)))
+	case ofExecutor && d.cmd.ExecutorStateID != e.StateID:
+		d.memoryLost()
+	case d.cmd != nil && d.cmd.State == Granted && !d.cmd.ClaimedAt.IsZero() && d.rebootSeen():
+		d.confirmReboot("new_boot")
+	case ofExecutor && d.cmd.State != Granted:
+		d.waitForTaker()
+	case d.op.Phase == Running && (d.cmd == nil || d.cmd.Settled()):
+		d.advance()
+	}
+}
+
+// memoryLost handles an executor that has come back with another memory than the one that was sent the command.
+func (d *decider) memoryLost() {
+	switch {
+	case d.cmd.State != Granted:
+		d.replaceCommand("the agent lost its memory before it was granted the command; nothing was started")
+	case d.rebootSeen():
+		d.confirmReboot("new_boot")
+	default:
+		d.unknown("OUTCOME_UNKNOWN", "the agent lost its memory after it was granted the command")
+	}
+}
+
+// ProofSettles says that a new boot of the machine settles a reboot whose outcome was unknown.
+func ProofSettles(c *Command, bootID string) bool {
+	return c != nil && c.State == Unknown && c.Kind == KindReboot && ProvesReboot(c.BootIDBefore, bootID)
+}
+
+// Settle moves an unknown command to done on somebody's word or proof.
+func Settle(c *Command, by string) *Command {
+	out := c.clone()
+	mayMove(CommandTable, out.State, Done)
+	out.State, out.SettledBy = Done, by
+	return out
+}
+
+func orElse(s, fallback string) string {
+	if s == "" {
+		return fallback
+	}
+	return s
+}

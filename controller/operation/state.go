@@ -1,0 +1,201 @@
+package operation
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/ingot-metal/ingot/controller/fleet"
+)
+
+// Phase is the state of an operation.
+type Phase string
+
+// The phases of an operation.
+const (
+	Pending   Phase = "PENDING"
+	Running   Phase = "RUNNING"
+	Succeeded Phase = "SUCCEEDED"
+	Failed    Phase = "FAILED"
+	Canceled  Phase = "CANCELED"
+)
+
+// StepState is the state of a step.
+type StepState string
+
+// The states of a step.
+const (
+	StepWaiting   StepState = "WAITING"
+	StepRunning   StepState = "RUNNING"
+	StepSucceeded StepState = "SUCCEEDED"
+	StepFailed    StepState = "FAILED"
+)
+
+// CommandState is the controller's view of a command.
+type CommandState string
+
+// The states of a command.
+const (
+	Queued          CommandState = "QUEUED"
+	Sent            CommandState = "SENT"
+	Acked           CommandState = "ACKED"
+	Granted         CommandState = "GRANTED"
+	Done            CommandState = "DONE"
+	CommandCanceled CommandState = "CANCELED"
+	Expired         CommandState = "EXPIRED"
+	Unknown         CommandState = "UNKNOWN"
+)
+
+// Outcome is what an executor says about a command.
+type Outcome string
+
+// The outcomes of a command.
+const (
+	OutcomeSucceeded Outcome = "SUCCEEDED"
+	OutcomeFailed    Outcome = "FAILED"
+	OutcomeRefused   Outcome = "REFUSED"
+	OutcomeCanceled  Outcome = "CANCELED"
+	OutcomeUnknown   Outcome = "UNKNOWN"
+)
+
+// Why nothing moves right now.
+const (
+	WaitAgent      = "WAITING_FOR_AGENT"
+	WaitResult     = "WAITING_FOR_RESULT"
+	WaitEvidence   = "WAITING_FOR_EVIDENCE"
+	WaitRetry      = "RETRY_BACKOFF"
+	WaitCancelling = "CANCELLING"
+)
+
+// Kind is the kind of a step, as the oneof field of the API's Step is named.
+type Kind string
+
+// The step kinds that this version can run.
+const (
+	KindReboot       Kind = "reboot"
+	KindNetboot      Kind = "netboot"
+	KindRepave       Kind = "repave"
+	KindReconfig     Kind = "net"
+	KindWaitForAgent Kind = "wait_for_agent"
+	KindSetPhase     Kind = "set_phase"
+)
+
+// Error says why an operation ended without success.
+type Error struct {
+	Code      string            `json:"code"`
+	Message   string            `json:"message"`
+	Retryable bool              `json:"retryable"`
+	Details   map[string]string `json:"details,omitempty"`
+}
+
+// Operation is the stored state of one operation and its steps.
+type Operation struct {
+	ID              string
+	MachineID       string
+	Type            fleet.OperationType
+	Phase           Phase
+	CurrentStep     int
+	CurrentStage    string
+	WaitReason      string
+	WakeAt          time.Time // zero when finished
+	CancelRequested time.Time // zero when not requested
+	Error           *Error
+	Evidence        map[string]string
+	Version         int64
+	CreatedAt       time.Time
+	StartedAt       time.Time
+	FinishedAt      time.Time
+	Steps           []Step
+}
+
+// Step is one unit of the plan.
+type Step struct {
+	Name       string
+	Kind       Kind
+	Timeout    time.Duration
+	MaxRetries int
+	// Mode is the kind's variant: "bmc" of a reboot goes out of band; of set_phase it is the phase.
+	Mode       string
+	State      StepState
+	RetryCount int
+	RetryAt    time.Time
+	Message    string
+	Evidence   map[string]string
+	StartedAt  time.Time
+	FinishedAt time.Time
+}
+
+// Command is the latest attempt of the current step.
+type Command struct {
+	ID              string
+	StepIdx         int
+	Attempt         int
+	Kind            Kind
+	State           CommandState
+	ExecutorID      string
+	ExecutorRole    string
+	ExecutorStateID string
+	Digest          []byte
+	BootIDBefore    string
+	GrantSeq        uint64
+	Deadline        time.Time
+	SentAt          time.Time
+	AckedAt         time.Time
+	GrantedAt       time.Time
+	ClaimedAt       time.Time
+	FinishedAt      time.Time
+	Outcome         Outcome
+	Reason          string
+	Message         string
+	Evidence        map[string]string
+	SettledBy       string
+}
+
+// Settled says that nothing more can come of the command, or that nobody waits for it any more.
+func (c *Command) Settled() bool { return c == nil || IsFinalCommand(c.State) }
+
+// World is what Decide may know besides the operation itself.
+type World struct {
+	Machine fleet.Facts
+	// TargetBootID and TargetAgentID are what the newest session of the machine's own agent said; empty when it never
+	// had one. TargetAgentLive says that the session is open.
+	TargetBootID    string
+	TargetAgentID   string
+	TargetAgentLive bool
+	// ImageDigest is what the machine's own agent says that it runs.
+	Candidates []fleet.Candidate
+	Provider   string
+	// ExecutorLastSeen is the last sign of life of the current command's executor.
+	ExecutorLastSeen time.Time
+	ExecutorLive     bool
+	// LastGrantSeq is the highest grant number seen under the state_id of the asking agent.
+	LastGrantSeq uint64
+	// NewCommandID names the command that this decision may make.
+	NewCommandID string
+}
+
+// Snapshot is all that a decision is made of.
+type Snapshot struct {
+	Op Operation
+	// Command is the latest attempt of the current step, nil before the first.
+	Command *Command
+	World   World
+}
+
+func (o Operation) clone() Operation {
+	o.Steps = slices.Clone(o.Steps)
+	for i := range o.Steps {
+		o.Steps[i].Evidence = maps.Clone(o.Steps[i].Evidence)
+	}
+	o.Evidence = maps.Clone(o.Evidence)
+	return o
+}
+
+func (c *Command) clone() *Command {
+	if c == nil {
+		return nil
+	}
+	d := *c
+	d.Evidence = maps.Clone(c.Evidence)
+	return &d
+}

@@ -1,0 +1,47 @@
+package operation
+
+import "slices"
+
+// PhaseTable says which phase may follow which.
+var PhaseTable = map[Phase][]Phase{
+	Pending:   {Running, Canceled, Failed},
+	Running:   {Succeeded, Failed, Canceled},
+	Succeeded: nil,
+	Failed:    nil,
+	Canceled:  nil,
+}
+
+// StepTable says which step state may follow which.
+var StepTable = map[StepState][]StepState{
+	StepWaiting:   {StepRunning},
+	StepRunning:   {StepSucceeded, StepFailed},
+	StepSucceeded: nil,
+	StepFailed:    nil,
+}
+
+// CommandTable says which command state may follow which. UNKNOWN is the only final state that can still move: a late
+// result, proof or an operator settles it.
+var CommandTable = map[CommandState][]CommandState{
+	Queued:          {Sent, CommandCanceled, Expired},
+	Sent:            {Acked, Granted, Done, CommandCanceled, Expired, Unknown},
+	Acked:           {Granted, Done, CommandCanceled, Expired, Unknown},
+	Granted:         {Done, Unknown},
+	Unknown:         {Done},
+	Done:            nil,
+	CommandCanceled: nil,
+	Expired:         nil,
+}
+
+// IsTerminal says that an operation in this phase never changes again.
+func IsTerminal(p Phase) bool { return len(PhaseTable[p]) == 0 }
+
+// IsFinalCommand says that no event of the operation's life moves the command any more.
+func IsFinalCommand(s CommandState) bool { return s == Unknown || len(CommandTable[s]) == 0 }
+
+// mayMove panics on a transition that its table does not have: such a decision is a bug, and the transaction that it
+// would have been part of must not commit.
+func mayMove[S ~string](table map[S][]S, from, to S) {
+	if from != to && !slices.Contains(table[from], to) {
+		panic("operation: no transition " + string(from) + " → " + string(to))
+	}
+}

@@ -1,0 +1,345 @@
+package store
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"google.golang.org/protobuf/proto"
+
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/fleet"
+	"github.com/ingot-metal/ingot/controller/operation"
+	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
+	"github.com/ingot-metal/ingot/internal/failpoint"
+)
+
+var (
+	fpBeforeApply  = failpoint.Register("store.before-apply")
+	fpBeforeCommit = failpoint.Register("store.before-commit")
+	fpAfterCommit  = failpoint.Register("store.after-commit")
+)
+
+// Outgoing is a command that must be sent now that its transaction has committed.
+type Outgoing struct {
+	CommandID, ExecutorID string
+	Spec, Digest          []byte
+}
+
+// Applied is what a committed decision means for the rest of the controller.
+type Applied struct {
+	Decision    operation.Decision
+	OperationID string
+	MachineID   string
+	Version     int64
+	Phase       operation.Phase
+	Type        fleet.OperationType
+	CreatedAt   time.Time
+	FinishedAt  time.Time
+	// Command is the command that the event was about, as it is now.
+	Command *operation.Command
+	Send    []Outgoing
+	// Cancel names the executor that should be told to stop Decision.CancelOnAgent.
+	CancelExecutor string
+	// StaleVersion says that a look came for a version that is gone; nothing was decided.
+	StaleVersion bool
+}
+
+// Decide loads an operation, lets operation.Decide answer the event, and stores the answer, all in one transaction.
+// version, if not 0, must be the operation's or nothing happens.
+func (s *Store) Decide(ctx context.Context, operationID string, version int64, e operation.Event, now time.Time) (*Applied, error) {
+	var out *Applied
+	err := s.inTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
+		var err error
+		out, err = s.decideIn(ctx, q, operationID, version, e, now)
+		if err != nil {
+			return err
+		}
+		return fpBeforeCommit.HitCtx(ctx)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("decide on operation %s: %w", operationID, err)
+	}
+	return out, fpAfterCommit.HitCtx(ctx)
+}
+
+func (s *Store) decideIn(ctx context.Context, q *dbsqlc.Queries, operationID string, version int64, e operation.Event, now time.Time) (*Applied, error) {
+	l, err := load(ctx, q, operationID, commandOf(e), now)
+	if err != nil {
+		return nil, err
+	}
+	if version != 0 && l.row.Version != version {
+		return &Applied{StaleVersion: true, OperationID: operationID, Phase: l.snap.Op.Phase}, nil
+	}
+	if err := countGrant(ctx, q, &l.snap.World, e); err != nil {
+		return nil, err
+	}
+	d := operation.Decide(l.snap, e, now)
+	if err := fpBeforeApply.HitCtx(ctx); err != nil {
+		return nil, err
+	}
+	return apply(ctx, q, l, d, now)
+}
+
+// commandOf names the command that an event is about.
+func commandOf(e operation.Event) string {
+	switch e := e.(type) {
+	case operation.AckedByAgent:
+		return e.CommandID
+	case operation.GrantAsked:
+		return e.CommandID
+	case operation.Resulted:
+		return e.CommandID
+	default:
+		return ""
+	}
+}
+
+// countGrant takes the asking agent's grant number. A number that is not above the last one leaves the last one as it is
+// and tells Decide so.
+func countGrant(ctx context.Context, q *dbsqlc.Queries, w *operation.World, e operation.Event) error {
+	g, ok := e.(operation.GrantAsked)
+	if !ok {
+		return nil
+	}
+	n, err := q.AdvanceGrantSeq(ctx, dbsqlc.AdvanceGrantSeqParams{AgentID: g.AgentID, StateID: g.StateID, Seq: int64(g.Seq)})
+	if err != nil {
+		return fmt.Errorf("count grant: %w", err)
+	}
+	if n == 0 {
+		w.LastGrantSeq = g.Seq
+	}
+	return nil
+}
+
+// apply writes a decision. It is the only code that writes the state of operations, steps and commands.
+func apply(ctx context.Context, q *dbsqlc.Queries, l *loaded, d operation.Decision, now time.Time) (*Applied, error) {
+	out := &Applied{
+		Decision: d, OperationID: l.row.OperationID, MachineID: l.row.TargetID, Version: l.row.Version,
+		Phase: d.Op.Phase, Type: d.Op.Type, CreatedAt: d.Op.CreatedAt, FinishedAt: d.Op.FinishedAt, Command: l.snap.Command,
+	}
+	if d.CancelOnAgent != "" && l.snap.Command != nil {
+		out.CancelExecutor = l.snap.Command.ExecutorID
+	}
+	if d.FlagRollback {
+		d.Machine.Conditions = append(d.Machine.Conditions, operation.ConditionChange{
+			Type: fleet.NeedsIntervention, Status: true, Reason: "AGENT_STATE_ROLLED_BACK",
+			Message: "the agent asked for a grant with a number that was used before",
+		})
+	}
+	if err := applyMachine(ctx, q, l.row.TargetID, d.Machine, now); err != nil {
+		return nil, err
+	}
+	if !d.Changed {
+		return out, nil
+	}
+	for _, c := range d.Commands {
+		sent, err := applyCommand(ctx, q, l, d, c, now)
+		if err != nil {
+			return nil, err
+		}
+		out.Command = c
+		if sent != nil {
+			out.Send = append(out.Send, *sent)
+		}
+	}
+	if !d.OpChanged {
+		return out, nil
+	}
+	out.Version++
+	return out, applyOperation(ctx, q, l, d, now)
+}
+
+func applyOperation(ctx context.Context, q *dbsqlc.Queries, l *loaded, d operation.Decision, now time.Time) error {
+	op := d.Op
+	for i, s := range op.Steps {
+		if reflect.DeepEqual(s, l.snap.Op.Steps[i]) {
+			continue
+		}
+		if err := applyStep(ctx, q, op.ID, i, s); err != nil {
+			return err
+		}
+	}
+	errJSON, evidence, err := errorAndEvidence(op)
+	if err != nil {
+		return err
+	}
+	n, err := q.UpdateOperation(ctx, dbsqlc.UpdateOperationParams{
+		OperationID: op.ID, Version: l.row.Version, Phase: string(op.Phase), CurrentStep: int32(op.CurrentStep),
+		CurrentStage: op.CurrentStage, WaitReason: op.WaitReason, WakeAt: timePtr(op.WakeAt),
+		CancelRequestedAt: timePtr(op.CancelRequested), Error: errJSON, Evidence: evidence,
+		StartedAt: timePtr(op.StartedAt), FinishedAt: timePtr(op.FinishedAt), Now: now,
+		EventSeq: l.row.EventSeq + int64(len(d.Notes)),
+	})
+	if err != nil {
+		return fmt.Errorf("update operation: %w", err)
+	}
+	if n != 1 {
+		return errLostVersion
+	}
+	return insertNotes(ctx, q, l, d, now)
+}
+
+func errorAndEvidence(op operation.Operation) (errJSON, evidence []byte, err error) {
+	if op.Error != nil {
+		if errJSON, err = json.Marshal(op.Error); err != nil {
+			return nil, nil, fmt.Errorf("serialize error: %w", err)
+		}
+	}
+	evidence, err = jsonMap(op.Evidence)
+	return errJSON, evidence, err
+}
+
+func jsonMap(m map[string]string) ([]byte, error) {
+	if m == nil {
+		return []byte("{}"), nil
+	}
+	b, err := json.Marshal(m)
+	if err != nil {
+		return nil, fmt.Errorf("serialize: %w", err)
+	}
+	return b, nil
+}
+
+func applyStep(ctx context.Context, q *dbsqlc.Queries, operationID string, idx int, s operation.Step) error {
+	evidence, err := jsonMap(s.Evidence)
+	if err != nil {
+		return err
+	}
+	err = q.UpdateStep(ctx, dbsqlc.UpdateStepParams{
+		OperationID: operationID, Idx: int32(idx), State: string(s.State), RetryCount: int32(s.RetryCount),
+		RetryAt: timePtr(s.RetryAt), Message: s.Message, Evidence: evidence,
+		StartedAt: timePtr(s.StartedAt), FinishedAt: timePtr(s.FinishedAt),
+	})
+	if err != nil {
+		return fmt.Errorf("update step: %w", err)
+	}
+	return nil
+}
+
+// insertNotes stores the events of a decision, numbered under the operation's row lock. All carry the operation as it is
+// after the whole decision.
+func insertNotes(ctx context.Context, q *dbsqlc.Queries, l *loaded, d operation.Decision, now time.Time) error {
+	if len(d.Notes) == 0 {
+		return nil
+	}
+	p := dbsqlc.InsertEventsParams{OperationID: d.Op.ID, TargetID: d.Op.MachineID, Ts: now}
+	row := l.row
+	row.Version++
+	row.UpdatedAt = now
+	snapshot, err := proto.Marshal(operationMessage(row, d.Op))
+	if err != nil {
+		return fmt.Errorf("serialize operation: %w", err)
+	}
+	for i, n := range d.Notes {
+		p.Seqs = append(p.Seqs, l.row.EventSeq+int64(i)+1)
+		p.Kinds = append(p.Kinds, n.Kind)
+		p.Steps = append(p.Steps, n.Step)
+		p.Messages = append(p.Messages, n.Message)
+		p.Snapshots = append(p.Snapshots, snapshot)
+	}
+	if err := q.InsertEvents(ctx, p); err != nil {
+		return fmt.Errorf("insert events: %w", err)
+	}
+	return nil
+}
+
+func applyCommand(ctx context.Context, q *dbsqlc.Queries, l *loaded, d operation.Decision, c *operation.Command, now time.Time) (*Outgoing, error) {
+	if c == d.NewCommand {
+		return insertCommand(ctx, q, l, d, c, now)
+	}
+	evidence, err := jsonMap(c.Evidence)
+	if err != nil {
+		return nil, err
+	}
+	n, err := q.UpdateCommand(ctx, dbsqlc.UpdateCommandParams{
+		CommandID: c.ID, OldState: string(l.snap.Command.State), State: string(c.State), ExecutorStateID: c.ExecutorStateID,
+		Outcome: string(c.Outcome), Reason: c.Reason, Message: c.Message, Evidence: evidence, BootIDBefore: c.BootIDBefore,
+		GrantSeq: int64(c.GrantSeq), Deadline: c.Deadline, SentAt: timePtr(c.SentAt), AckedAt: timePtr(c.AckedAt),
+		GrantedAt: timePtr(c.GrantedAt), ClaimedAt: timePtr(c.ClaimedAt), FinishedAt: timePtr(c.FinishedAt),
+		SettledBy: c.SettledBy,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("update command: %w", err)
+	}
+	if n != 1 {
+		return nil, errLostVersion
+	}
+	if c.State == operation.Sent && l.snap.Command.State == operation.Queued {
+		return &Outgoing{c.ID, c.ExecutorID, l.command.Spec, l.command.Digest}, nil
+	}
+	return nil, nil
+}
+
+func insertCommand(ctx context.Context, q *dbsqlc.Queries, l *loaded, d operation.Decision, c *operation.Command, now time.Time) (*Outgoing, error) {
+	step := &baremetalv1.Step{}
+	if err := proto.Unmarshal(l.steps[c.StepIdx].Spec, step); err != nil {
+		return nil, fmt.Errorf("parse stored step: %w", err)
+	}
+	generation := int64(0)
+	if c.Kind == operation.KindReconfig {
+		var err error
+		if generation, err = q.NextConfigGeneration(ctx, l.machine.MachineID); err != nil {
+			return nil, fmt.Errorf("number the configuration: %w", err)
+		}
+	}
+	spec, err := proto.MarshalOptions{Deterministic: true}.Marshal(commandSpec(l, d, c, step, generation))
+	if err != nil {
+		return nil, fmt.Errorf("serialize command: %w", err)
+	}
+	sum := sha256.Sum256(spec)
+	c.Digest = sum[:]
+	err = q.InsertCommand(ctx, dbsqlc.InsertCommandParams{
+		CommandID: c.ID, OperationID: d.Op.ID, TargetID: d.Op.MachineID, StepIdx: int32(c.StepIdx),
+		StepName: d.Op.Steps[c.StepIdx].Name, Attempt: int32(c.Attempt), Kind: string(c.Kind), Spec: spec, Digest: c.Digest,
+		ExecutorID: c.ExecutorID, ExecutorStateID: c.ExecutorStateID, State: string(c.State), Deadline: c.Deadline,
+		CreatedAt: now, SentAt: timePtr(c.SentAt),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("insert command: %w", err)
+	}
+	if c.State != operation.Sent {
+		return nil, nil
+	}
+	return &Outgoing{c.ID, c.ExecutorID, spec, c.Digest}, nil
+}
+
+func applyMachine(ctx context.Context, q *dbsqlc.Queries, machineID string, m operation.MachineChange, now time.Time) error {
+	if m.SetPhase != "" || m.ClearCurrent || m.Fence != "" || m.Unfence != "" || m.ImageDigest != "" {
+		err := q.ApplyToMachine(ctx, dbsqlc.ApplyToMachineParams{
+			MachineID: machineID, SetPhase: string(m.SetPhase), ClearCurrent: m.ClearCurrent, Fence: m.Fence,
+			Unfence: m.Unfence, ImageDigest: m.ImageDigest,
+		})
+		if err != nil {
+			return fmt.Errorf("update machine: %w", err)
+		}
+	}
+	for _, c := range m.Conditions {
+		if err := setCondition(ctx, q, machineID, c, now); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// setCondition writes a condition. One that was never true is not written as false: absence says the same.
+func setCondition(ctx context.Context, q *dbsqlc.Queries, machineID string, c operation.ConditionChange, now time.Time) error {
+	var err error
+	if c.Status {
+		err = q.SetCondition(ctx, dbsqlc.SetConditionParams{
+			MachineID: machineID, Type: string(c.Type), Status: true, Reason: c.Reason, Message: c.Message, Now: now,
+		})
+	} else {
+		err = q.ClearConditionIfSet(ctx, dbsqlc.ClearConditionIfSetParams{
+			MachineID: machineID, Type: string(c.Type), Reason: c.Reason, Now: now,
+		})
+	}
+	if err != nil {
+		return fmt.Errorf("set condition %s: %w", c.Type, err)
+	}
+	return nil
+}

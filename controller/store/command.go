@@ -1,0 +1,48 @@
+package store
+
+import (
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
+	"github.com/ingot-metal/ingot/controller/operation"
+)
+
+// commandSpec is what the executor is told to do.
+func commandSpec(l *loaded, d operation.Decision, c *operation.Command, step *baremetalv1.Step, generation int64) *fleetv1.CommandSpec {
+	s := d.Op.Steps[c.StepIdx]
+	spec := &fleetv1.CommandSpec{
+		CommandId: c.ID, OperationId: d.Op.ID, TargetId: d.Op.MachineID, Step: s.Name, Attempt: int32(c.Attempt),
+		NeedsGrant: true, TimeoutMs: int32(executorTimeout(s.Timeout).Milliseconds()),
+		ExpiresAt: timestamppb.New(c.Deadline), Provider: l.machine.Provider, BmcEndpoint: l.spec.GetBmcEndpoint(),
+	}
+	switch c.Kind {
+	case operation.KindReboot:
+		spec.Action = &fleetv1.CommandSpec_Reboot{Reboot: &fleetv1.RebootAction{Mode: step.GetReboot().GetMode()}}
+	case operation.KindNetboot:
+		spec.Action = &fleetv1.CommandSpec_Netboot{Netboot: &fleetv1.NetbootAction{Mode: step.GetNetboot().GetMode()}}
+	case operation.KindRepave:
+		spec.Action = &fleetv1.CommandSpec_Repave{Repave: &fleetv1.RepaveAction{ImageRef: step.GetRepave().GetImage()}}
+	case operation.KindReconfig:
+		spec.Action = &fleetv1.CommandSpec_Reconfig{Reconfig: reconfigAction(step.GetNet(), s.Timeout, generation)}
+	}
+	return spec
+}
+
+func reconfigAction(n *baremetalv1.NetReconfig, timeout time.Duration, generation int64) *fleetv1.ReconfigAction {
+	confirm := time.Duration(n.GetConfirmTimeoutSeconds()) * time.Second
+	if confirm == 0 {
+		confirm = min(60*time.Second, timeout/2)
+	}
+	// Marshalling a message that was just parsed cannot fail; an empty one configures nothing.
+	config, _ := proto.MarshalOptions{Deterministic: true}.Marshal(n)
+	return &fleetv1.ReconfigAction{Config: config, ConfirmTimeoutMs: int32(confirm.Milliseconds()), Generation: generation}
+}
+
+// executorTimeout leaves the executor's own verdict time to arrive before the controller's deadline.
+func executorTimeout(step time.Duration) time.Duration {
+	return step - min(step/10, 5*time.Second)
+}

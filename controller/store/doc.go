@@ -1,0 +1,19 @@
+// Package store holds all SQL of the controller.
+//
+// # What is authoritative
+//
+// Postgres. One function, apply, writes the state of operations, steps and commands, in one transaction, guarded by
+// the operation's version and the command's state. The machine's row is always locked first.
+//
+// # State model
+//
+// The schema is in migrations/; its constraints hold the rules that no code may break: one active operation and one
+// unsettled command per machine, finished operations never change, active ones always have a wake_at.
+//
+// # Failure handling
+//
+// A method returns when its transaction has committed, or an error and nothing has changed. Serialization conflicts
+// and lost versions are retried inside; a database that is away is failure.Unavailable with DATABASE_UNAVAILABLE.
+package store
+
+//go:generate sqlc generate -f ../../sqlc.yaml

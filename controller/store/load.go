@@ -1,0 +1,207 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"google.golang.org/protobuf/proto"
+
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/fleet"
+	"github.com/ingot-metal/ingot/controller/operation"
+	"github.com/ingot-metal/ingot/controller/plan"
+	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
+	"github.com/ingot-metal/ingot/internal/failure"
+	"github.com/ingot-metal/ingot/internal/ids"
+)
+
+// loaded is an operation with all that a decision needs, its machine and itself locked.
+type loaded struct {
+	machine dbsqlc.Machine
+	row     dbsqlc.Operation
+	steps   []dbsqlc.OperationStep
+	command *commandRow
+	spec    *baremetalv1.MachineSpec
+	snap    operation.Snapshot
+}
+
+// commandRow is a command together with its executor's role.
+type commandRow = dbsqlc.GetCommandRow
+
+// load locks the machine, then the operation, and reads the rest. commandID names the command that the event is about;
+// empty means the latest attempt.
+func load(ctx context.Context, q *dbsqlc.Queries, operationID, commandID string, now time.Time) (*loaded, error) {
+	m, err := q.LockMachineOfOperation(ctx, operationID)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, operationNotFound(operationID)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("lock machine: %w", err)
+	}
+	l := &loaded{machine: m}
+	if l.row, err = q.LockOperation(ctx, operationID); err != nil {
+		return nil, fmt.Errorf("lock operation: %w", err)
+	}
+	if l.steps, err = q.StepsOf(ctx, operationID); err != nil {
+		return nil, fmt.Errorf("read steps: %w", err)
+	}
+	if l.command, err = loadCommand(ctx, q, operationID, commandID); err != nil {
+		return nil, err
+	}
+	if l.snap.Op, err = operationFromRow(l.row, l.steps); err != nil {
+		return nil, err
+	}
+	l.snap.Command = commandFromRow(l.command)
+	l.spec, err = specFromJSON(m.Spec)
+	if err != nil {
+		return nil, err
+	}
+	l.snap.World, err = l.world(ctx, q, now)
+	return l, err
+}
+
+func operationNotFound(id string) error {
+	return failure.NotFound("OPERATION_NOT_FOUND", "there is no operation %q", id).WithField("operation_id", "unknown")
+}
+
+func loadCommand(ctx context.Context, q *dbsqlc.Queries, operationID, commandID string) (*commandRow, error) {
+	var row commandRow
+	var err error
+	if commandID != "" {
+		row, err = q.GetCommand(ctx, commandID)
+	} else {
+		var latest dbsqlc.LatestCommandOfRow
+		latest, err = q.LatestCommandOf(ctx, operationID)
+		row = commandRow(latest)
+	}
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read command: %w", err)
+	}
+	return &row, nil
+}
+
+func (l *loaded) world(ctx context.Context, q *dbsqlc.Queries, now time.Time) (operation.World, error) {
+	conds, err := q.ConditionsOf(ctx, []string{l.machine.MachineID})
+	if err != nil {
+		return operation.World{}, fmt.Errorf("read conditions: %w", err)
+	}
+	rows, err := q.CandidatesFor(ctx, dbsqlc.CandidatesForParams{
+		MachineID: &l.machine.MachineID, Site: l.machine.Site, Now: now,
+	})
+	if err != nil {
+		return operation.World{}, fmt.Errorf("read executors: %w", err)
+	}
+	w := operation.World{
+		Machine: factsOf(l.machine, conds), Provider: l.machine.Provider,
+		TargetBootID: l.machine.BootID, TargetAgentID: strVal(l.machine.AgentID),
+		NewCommandID: ids.New(ids.Command),
+	}
+	for _, r := range rows {
+		c := fleet.Candidate{
+			AgentID: r.AgentID, Role: r.Role, StateID: r.StateID, Capabilities: r.Capabilities, Simulated: r.Simulated,
+			Live: r.Live, LastSeen: timeVal(r.LastHeartbeatAt),
+		}
+		w.Candidates = append(w.Candidates, c)
+		if r.AgentID == w.TargetAgentID {
+			w.TargetAgentLive = r.Live
+		}
+		if l.command != nil && r.AgentID == l.command.ExecutorID {
+			w.ExecutorLive, w.ExecutorLastSeen = c.Live, c.LastSeen
+		}
+	}
+	return w, nil
+}
+
+func factsOf(m dbsqlc.Machine, conds []dbsqlc.MachineCondition) fleet.Facts {
+	f := fleet.Facts{
+		Phase: fleet.Phase(m.Phase), NodeState: fleet.NodeState(m.NodeState), Conditions: map[fleet.ConditionType]bool{},
+		ActiveOperation: m.CurrentOperationID != nil, UnresolvedCommand: strVal(m.UnresolvedCommandID),
+		Deleted: m.DeletedAt != nil,
+	}
+	for _, c := range conds {
+		if c.MachineID == m.MachineID {
+			f.Conditions[fleet.ConditionType(c.Type)] = c.Status
+		}
+	}
+	return f
+}
+
+func operationFromRow(r dbsqlc.Operation, steps []dbsqlc.OperationStep) (operation.Operation, error) {
+	op := operation.Operation{
+		ID: r.OperationID, MachineID: r.TargetID, Type: fleet.OperationType(r.Type), Phase: operation.Phase(r.Phase),
+		CurrentStep: int(r.CurrentStep), CurrentStage: r.CurrentStage, WaitReason: r.WaitReason,
+		WakeAt: timeVal(r.WakeAt), CancelRequested: timeVal(r.CancelRequestedAt), Version: r.Version,
+		CreatedAt: r.CreatedAt, StartedAt: timeVal(r.StartedAt), FinishedAt: timeVal(r.FinishedAt),
+	}
+	if len(r.Error) > 0 {
+		op.Error = &operation.Error{}
+		if err := json.Unmarshal(r.Error, op.Error); err != nil {
+			return op, fmt.Errorf("parse stored error: %w", err)
+		}
+	}
+	if err := json.Unmarshal(r.Evidence, &op.Evidence); err != nil {
+		return op, fmt.Errorf("parse stored evidence: %w", err)
+	}
+	for _, s := range steps {
+		step, err := stepFromRow(s)
+		if err != nil {
+			return op, err
+		}
+		op.Steps = append(op.Steps, step)
+	}
+	return op, nil
+}
+
+func stepFromRow(r dbsqlc.OperationStep) (operation.Step, error) {
+	s := operation.Step{
+		Name: r.Name, Kind: operation.Kind(r.Kind), Timeout: time.Duration(r.TimeoutMs) * time.Millisecond,
+		MaxRetries: int(r.MaxRetries), State: operation.StepState(r.State), RetryCount: int(r.RetryCount),
+		RetryAt: timeVal(r.RetryAt), Message: r.Message, StartedAt: timeVal(r.StartedAt), FinishedAt: timeVal(r.FinishedAt),
+	}
+	if err := json.Unmarshal(r.Evidence, &s.Evidence); err != nil {
+		return s, fmt.Errorf("parse stored evidence: %w", err)
+	}
+	spec := &baremetalv1.Step{}
+	if err := proto.Unmarshal(r.Spec, spec); err != nil {
+		return s, fmt.Errorf("parse stored step: %w", err)
+	}
+	s.Mode = modeOf(spec)
+	return s, nil
+}
+
+func modeOf(s *baremetalv1.Step) string {
+	switch plan.KindOf(s) {
+	case "reboot":
+		return s.GetReboot().GetMode()
+	case "netboot":
+		return s.GetNetboot().GetMode()
+	case "set_phase":
+		return s.GetSetPhase().GetPhase()
+	default:
+		return ""
+	}
+}
+
+func commandFromRow(r *commandRow) *operation.Command {
+	if r == nil {
+		return nil
+	}
+	c := &operation.Command{
+		ID: r.CommandID, StepIdx: int(r.StepIdx), Attempt: int(r.Attempt), Kind: operation.Kind(r.Kind),
+		State: operation.CommandState(r.State), ExecutorID: r.ExecutorID, ExecutorRole: r.ExecutorRole,
+		ExecutorStateID: r.ExecutorStateID, Digest: r.Digest, BootIDBefore: r.BootIDBefore, GrantSeq: uint64(r.GrantSeq),
+		Deadline: r.Deadline, SentAt: timeVal(r.SentAt), AckedAt: timeVal(r.AckedAt), GrantedAt: timeVal(r.GrantedAt),
+		ClaimedAt: timeVal(r.ClaimedAt), FinishedAt: timeVal(r.FinishedAt), Outcome: operation.Outcome(r.Outcome),
+		Reason: r.Reason, Message: r.Message, SettledBy: r.SettledBy,
+	}
+	// Evidence was checked when it was written; an unreadable one counts as none.
+	_ = json.Unmarshal(r.Evidence, &c.Evidence)
+	return c
+}

@@ -1,0 +1,407 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"google.golang.org/protobuf/proto"
+
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/fleet"
+	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
+	"github.com/ingot-metal/ingot/internal/failure"
+	"github.com/ingot-metal/ingot/internal/ids"
+)
+
+// Register adds a machine, or updates spec and labels of a known one. MAC addresses must be normalized.
+func (s *Store) Register(ctx context.Context, m *baremetalv1.Machine, actor string, now time.Time) (*baremetalv1.Machine, error) {
+	m = proto.Clone(m).(*baremetalv1.Machine)
+	if m.GetMachineId() == "" {
+		m.MachineId = ids.New(ids.Machine)
+	}
+	err := s.inTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
+		old, err := q.LockMachine(ctx, m.GetMachineId())
+		if errors.Is(err, pgx.ErrNoRows) {
+			return s.insertMachine(ctx, q, m, actor, now)
+		}
+		if err != nil {
+			return fmt.Errorf("lock machine: %w", err)
+		}
+		return updateMachine(ctx, q, old, m, actor, now)
+	})
+	if uniqueViolation(err, "machines_pkey") {
+		// Two first registrations at once: the other one won, this one is an update.
+		return s.Register(ctx, m, actor, now)
+	}
+	if err := conflictOf(err, m); err != nil {
+		return nil, fmt.Errorf("register machine: %w", err)
+	}
+	return s.GetMachine(ctx, m.GetMachineId(), "")
+}
+
+func conflictOf(err error, m *baremetalv1.Machine) error {
+	switch {
+	case uniqueViolation(err, "machines_external_id_key"):
+		return failure.AlreadyExists("EXTERNAL_ID_IN_USE", "external_id %q belongs to another machine",
+			m.GetSpec().GetExternalId()).WithField("machine.spec.external_id", "taken by another machine")
+	case uniqueViolation(err, "machine_macs_pkey"):
+		return failure.AlreadyExists("MAC_ADDRESS_IN_USE", "a MAC address belongs to another machine").
+			WithField("machine.spec.mac_addresses", "taken by another machine")
+	}
+	return err
+}
+
+func (s *Store) insertMachine(ctx context.Context, q *dbsqlc.Queries, m *baremetalv1.Machine, actor string, now time.Time) error {
+	labels, spec, err := machineDocs(m)
+	if err != nil {
+		return err
+	}
+	err = q.InsertMachine(ctx, dbsqlc.InsertMachineParams{
+		MachineID: m.GetMachineId(), ExternalID: strPtr(m.GetSpec().GetExternalId()), Labels: labels, Spec: spec, Now: now,
+	})
+	if err != nil {
+		return fmt.Errorf("insert machine: %w", err)
+	}
+	if err := q.InsertSite(ctx, m.GetSpec().GetSite()); err != nil {
+		return fmt.Errorf("insert site: %w", err)
+	}
+	if err := setMacs(ctx, q, m); err != nil {
+		return err
+	}
+	return audit(ctx, q, auditEntry{actor: actor, verb: "REGISTER", target: m.GetMachineId()}, now)
+}
+
+// machineDocs fills the spec's defaults and serializes what a client says.
+func machineDocs(m *baremetalv1.Machine) (labels, spec []byte, err error) {
+	if m.GetSpec() == nil {
+		m.Spec = &baremetalv1.MachineSpec{}
+	}
+	if m.GetSpec().GetProvider() == "" {
+		m.Spec.Provider = "agent"
+	}
+	if m.GetSpec().GetSite() == "" {
+		m.Spec.Site = "default"
+	}
+	if labels, err = jsonMap(m.GetLabels()); err != nil {
+		return nil, nil, err
+	}
+	spec, err = specToJSON(m.GetSpec())
+	return labels, spec, err
+}
+
+// setMacs makes the machine's MAC addresses those of its spec; one that another machine has is refused and named.
+func setMacs(ctx context.Context, q *dbsqlc.Queries, m *baremetalv1.Machine) error {
+	macs := m.GetSpec().GetMacAddresses()
+	if err := q.DeleteMachineMacs(ctx, dbsqlc.DeleteMachineMacsParams{MachineID: m.GetMachineId(), Keep: nonNil(macs)}); err != nil {
+		return fmt.Errorf("remove MAC addresses: %w", err)
+	}
+	if len(macs) == 0 {
+		return nil
+	}
+	have, err := q.MacsInUse(ctx, macs)
+	if err != nil {
+		return fmt.Errorf("look up MAC addresses: %w", err)
+	}
+	known := map[string]bool{}
+	for _, h := range have {
+		if h.MachineID != m.GetMachineId() {
+			return failure.AlreadyExists("MAC_ADDRESS_IN_USE", "MAC address %s belongs to machine %s", h.Mac, h.MachineID).
+				WithField("machine.spec.mac_addresses", h.Mac+" is taken by another machine")
+		}
+		known[h.Mac] = true
+	}
+	var add []string
+	for _, mac := range macs {
+		if !known[mac] {
+			add = append(add, mac)
+		}
+	}
+	if len(add) == 0 {
+		return nil
+	}
+	if err := q.InsertMachineMacs(ctx, dbsqlc.InsertMachineMacsParams{Macs: add, MachineID: m.GetMachineId()}); err != nil {
+		return fmt.Errorf("insert MAC addresses: %w", err)
+	}
+	return nil
+}
+
+func nonNil(s []string) []string {
+	if s == nil {
+		return []string{}
+	}
+	return s
+}
+
+// Update replaces spec and labels. A non-zero version must be the current one.
+func (s *Store) Update(ctx context.Context, m *baremetalv1.Machine, actor string, now time.Time) (*baremetalv1.Machine, error) {
+	m = proto.Clone(m).(*baremetalv1.Machine)
+	err := s.inTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
+		old, err := q.LockMachine(ctx, m.GetMachineId())
+		if errors.Is(err, pgx.ErrNoRows) {
+			return machineNotFound(m.GetMachineId())
+		}
+		if err != nil {
+			return fmt.Errorf("lock machine: %w", err)
+		}
+		if m.GetVersion() != 0 && m.GetVersion() != old.Version {
+			return failure.Precondition("VERSION_CONFLICT", "the machine is at version %d, the update is of version %d; read it again",
+				old.Version, m.GetVersion()).WithField("machine.version", "not the current version")
+		}
+		return updateMachine(ctx, q, old, m, actor, now)
+	})
+	if err := conflictOf(err, m); err != nil {
+		return nil, fmt.Errorf("update machine: %w", err)
+	}
+	return s.GetMachine(ctx, m.GetMachineId(), "")
+}
+
+func updateMachine(ctx context.Context, q *dbsqlc.Queries, old dbsqlc.Machine, m *baremetalv1.Machine, actor string, now time.Time) error {
+	if old.DeletedAt != nil {
+		return failure.Precondition("MACHINE_DELETED", "machine %s has been deleted; its identity is not used again", old.MachineID)
+	}
+	external := m.GetSpec().GetExternalId()
+	if had := strVal(old.ExternalID); had != "" && external != had {
+		if external != "" {
+			return failure.Precondition("EXTERNAL_ID_IMMUTABLE", "external_id is %q and cannot change", had).
+				WithField("machine.spec.external_id", "immutable once set")
+		}
+		if m.GetSpec() == nil {
+			m.Spec = &baremetalv1.MachineSpec{}
+		}
+		m.Spec.ExternalId = had
+	}
+	labels, spec, err := machineDocs(m)
+	if err != nil {
+		return err
+	}
+	err = q.UpdateMachineSpec(ctx, dbsqlc.UpdateMachineSpecParams{
+		MachineID: old.MachineID, ExternalID: strPtr(m.GetSpec().GetExternalId()), Labels: labels, Spec: spec,
+	})
+	if err != nil {
+		return fmt.Errorf("update machine: %w", err)
+	}
+	if err := q.InsertSite(ctx, m.GetSpec().GetSite()); err != nil {
+		return fmt.Errorf("insert site: %w", err)
+	}
+	if err := setMacs(ctx, q, m); err != nil {
+		return err
+	}
+	return audit(ctx, q, auditEntry{actor: actor, verb: "UPDATE", target: old.MachineID}, now)
+}
+
+// Delete makes a tombstone of an idle machine. Deleting a deleted one changes nothing.
+func (s *Store) Delete(ctx context.Context, id, actor string, now time.Time) (*baremetalv1.Machine, error) {
+	err := s.inTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
+		m, err := q.LockMachine(ctx, id)
+		switch {
+		case errors.Is(err, pgx.ErrNoRows):
+			return machineNotFound(id)
+		case err != nil:
+			return fmt.Errorf("lock machine: %w", err)
+		case m.DeletedAt != nil:
+			return nil
+		case m.CurrentOperationID != nil:
+			return failure.Precondition("MACHINE_BUSY", "operation %s is active; cancel it first", *m.CurrentOperationID)
+		case m.UnresolvedCommandID != nil:
+			return failure.Precondition("COMMAND_UNRESOLVED", "command %s may still be acting; settle it first", *m.UnresolvedCommandID)
+		}
+		if err := q.DeleteMachineMacs(ctx, dbsqlc.DeleteMachineMacsParams{MachineID: id, Keep: []string{}}); err != nil {
+			return fmt.Errorf("free MAC addresses: %w", err)
+		}
+		if err := logNodeState(ctx, q, m, fleet.Deleted, "admin", actor, "", now); err != nil {
+			return err
+		}
+		if err := q.TombstoneMachine(ctx, dbsqlc.TombstoneMachineParams{MachineID: id, Now: &now}); err != nil {
+			return fmt.Errorf("delete machine: %w", err)
+		}
+		if m.AgentID != nil {
+			if _, err := q.RevokeCerts(ctx, dbsqlc.RevokeCertsParams{AgentID: *m.AgentID, Now: &now}); err != nil {
+				return fmt.Errorf("revoke certificates: %w", err)
+			}
+		}
+		return audit(ctx, q, auditEntry{actor: actor, verb: "DELETE", target: id}, now)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("delete machine: %w", err)
+	}
+	return s.GetMachine(ctx, id, "")
+}
+
+// logNodeState writes a node_state_log row; free text goes to the audit log.
+func logNodeState(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, to fleet.NodeState, by, user, comment string, now time.Time) error {
+	if m.NodeState == string(to) {
+		return nil
+	}
+	p := dbsqlc.InsertNodeStateLogParams{
+		MachineID: m.MachineID, FromState: m.NodeState, ToState: string(to), TriggeredBy: by, UserID: user, Metadata: []byte("{}"), Now: now,
+	}
+	if comment != "" {
+		id, err := auditID(ctx, q, auditEntry{actor: user, verb: "NODE_STATE", target: m.MachineID, comment: comment}, now)
+		if err != nil {
+			return err
+		}
+		p.AuditID = &id
+	}
+	if err := q.InsertNodeStateLog(ctx, p); err != nil {
+		return fmt.Errorf("log node state: %w", err)
+	}
+	return nil
+}
+
+// moveNode changes the node state and logs it.
+func moveNode(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, to fleet.NodeState, by, user, comment string, now time.Time) error {
+	if m.NodeState == string(to) {
+		return nil
+	}
+	if err := logNodeState(ctx, q, m, to, by, user, comment, now); err != nil {
+		return err
+	}
+	if err := q.SetNodeState(ctx, dbsqlc.SetNodeStateParams{MachineID: m.MachineID, NodeState: string(to), Now: now}); err != nil {
+		return fmt.Errorf("set node state: %w", err)
+	}
+	return nil
+}
+
+// GetMachine finds a machine by id, or by external id when id is empty. Tombstones are found by id.
+func (s *Store) GetMachine(ctx context.Context, id, externalID string) (*baremetalv1.Machine, error) {
+	var row dbsqlc.Machine
+	var err error
+	if id != "" {
+		row, err = s.q.GetMachine(ctx, id)
+	} else {
+		row, err = s.q.GetMachineByExternalID(ctx, &externalID)
+	}
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, machineNotFound(id + externalID)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read machine: %w", err)
+	}
+	all, err := s.machineMessages(ctx, []dbsqlc.Machine{row})
+	if err != nil {
+		return nil, err
+	}
+	return all[0], nil
+}
+
+func (s *Store) machineMessages(ctx context.Context, rows []dbsqlc.Machine) ([]*baremetalv1.Machine, error) {
+	idList := make([]string, 0, len(rows))
+	for _, r := range rows {
+		idList = append(idList, r.MachineID)
+	}
+	conds, err := s.q.ConditionsOf(ctx, idList)
+	if err != nil {
+		return nil, fmt.Errorf("read conditions: %w", err)
+	}
+	byMachine := map[string][]dbsqlc.MachineCondition{}
+	for _, c := range conds {
+		byMachine[c.MachineID] = append(byMachine[c.MachineID], c)
+	}
+	beats, err := s.q.HeartbeatsOf(ctx, idList)
+	if err != nil {
+		return nil, fmt.Errorf("read heartbeats: %w", err)
+	}
+	beat := map[string]*time.Time{}
+	for _, b := range beats {
+		beat[b.MachineID] = &b.LastHeartbeatAt
+	}
+	out := make([]*baremetalv1.Machine, 0, len(rows))
+	for _, r := range rows {
+		m, err := machineMessage(r, byMachine[r.MachineID], beat[r.MachineID])
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, m)
+	}
+	return out, nil
+}
+
+// MachineFilter narrows a walk. Empty fields match everything.
+type MachineFilter struct {
+	MachineID, Phase, NodeState, Provider, Site, Region string
+	Labels                                              map[string]string
+	// Spec matches fields of the spec by proto name, such as rack or group.
+	Spec map[string]string
+	// Busy is "true", "false" or empty.
+	Busy string
+	// With and Without are conditions that must be true, or must not.
+	With, Without []string
+	AfterID       string
+	Limit         int32
+}
+
+// WalkMachines reads machines by id, tombstones left out.
+func (s *Store) WalkMachines(ctx context.Context, f MachineFilter) ([]*baremetalv1.Machine, error) {
+	labels, err := jsonMap(f.Labels)
+	if err != nil {
+		return nil, err
+	}
+	spec, err := jsonMap(f.Spec)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := s.q.WalkMachines(ctx, dbsqlc.WalkMachinesParams{
+		AfterID: f.AfterID, MachineID: f.MachineID, Phase: f.Phase, NodeState: f.NodeState, Provider: f.Provider, Site: f.Site,
+		Region: f.Region, Labels: labels, Spec: spec, Busy: f.Busy, WithConditions: nonNil(f.With),
+		WithoutConditions: nonNil(f.Without), PageSize: f.Limit,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("walk machines: %w", err)
+	}
+	return s.machineMessages(ctx, rows)
+}
+
+// GetInventory reads the newest inventory of a machine.
+func (s *Store) GetInventory(ctx context.Context, machineID string) (*baremetalv1.Inventory, error) {
+	if _, err := s.GetMachine(ctx, machineID, ""); err != nil {
+		return nil, err
+	}
+	r, err := s.q.LatestInventory(ctx, machineID)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, failure.NotFound("INVENTORY_NOT_FOUND", "no agent has reported an inventory of machine %s yet", machineID)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read inventory: %w", err)
+	}
+	return &baremetalv1.Inventory{
+		MachineId: r.MachineID, Document: r.Document, Hash: r.Hash, ReportedAt: stamp(r.ReportedAt), Simulated: r.Simulated,
+	}, nil
+}
+
+// SaveInventory keeps an inventory if it differs from the newest one. An empty document says nothing and is not kept.
+func (s *Store) SaveInventory(ctx context.Context, machineID, agentID, hash string, document []byte, simulated bool, now time.Time) error {
+	if len(document) == 0 || !json.Valid(document) {
+		return nil
+	}
+	err := s.q.InsertInventory(ctx, dbsqlc.InsertInventoryParams{
+		MachineID: machineID, ReportedAt: now, AgentID: agentID, Hash: hash, Document: document, Simulated: simulated,
+	})
+	if err != nil {
+		return fmt.Errorf("save inventory: %w", err)
+	}
+	return nil
+}
+
+// NodeHistory reads the changes of a machine's node state, newest first, and how many there are.
+func (s *Store) NodeHistory(ctx context.Context, machineID string, limit, offset int32) ([]*baremetalv1.NodeStateLog, int32, error) {
+	rows, err := s.q.NodeHistory(ctx, dbsqlc.NodeHistoryParams{MachineID: machineID, PageSize: limit, Skip: offset})
+	if err != nil {
+		return nil, 0, fmt.Errorf("read node history: %w", err)
+	}
+	total, err := s.q.CountNodeHistory(ctx, machineID)
+	if err != nil {
+		return nil, 0, fmt.Errorf("count node history: %w", err)
+	}
+	out := make([]*baremetalv1.NodeStateLog, 0, len(rows))
+	for _, r := range rows {
+		out = append(out, &baremetalv1.NodeStateLog{
+			Id: fmt.Sprint(r.ID), FromState: nodeStateMessage(r.FromState), ToState: nodeStateMessage(r.ToState),
+			TriggeredBy: r.TriggeredBy, UserId: r.UserID, Comment: r.Remark, Metadata: jsonToMap(r.Metadata), CreatedAt: stamp(r.CreatedAt),
+		})
+	}
+	return out, int32(total), nil
+}

@@ -1,0 +1,348 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"google.golang.org/protobuf/proto"
+
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/operation"
+	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
+)
+
+// GetOperation reads an operation.
+func (s *Store) GetOperation(ctx context.Context, id string) (*baremetalv1.Operation, error) {
+	row, err := s.q.GetOperation(ctx, id)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, operationNotFound(id)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read operation: %w", err)
+	}
+	return s.operationOf(ctx, s.q, row)
+}
+
+func (s *Store) operationOf(ctx context.Context, q *dbsqlc.Queries, row dbsqlc.Operation) (*baremetalv1.Operation, error) {
+	all, err := withProgress(ctx, q, []dbsqlc.Operation{row})
+	if err != nil {
+		return nil, err
+	}
+	return all[0], nil
+}
+
+func withProgress(ctx context.Context, q *dbsqlc.Queries, rows []dbsqlc.Operation) ([]*baremetalv1.Operation, error) {
+	var active []string
+	for _, r := range rows {
+		if r.FinishedAt == nil {
+			active = append(active, r.OperationID)
+		}
+	}
+	percent := map[string]int32{}
+	if len(active) > 0 {
+		progress, err := q.ProgressOf(ctx, active)
+		if err != nil {
+			return nil, fmt.Errorf("read progress: %w", err)
+		}
+		for _, p := range progress {
+			percent[fmt.Sprint(p.OperationID, p.Idx)] = p.Percent
+		}
+	}
+	out := make([]*baremetalv1.Operation, 0, len(rows))
+	for _, r := range rows {
+		op, err := operationFromRow(r, nil)
+		if err != nil {
+			return nil, err
+		}
+		m := operationMessage(r, op)
+		m.ProgressPercent = percent[fmt.Sprint(r.OperationID, r.CurrentStep)]
+		out = append(out, m)
+	}
+	return out, nil
+}
+
+// OperationFilter narrows a list. Empty fields match everything.
+type OperationFilter struct {
+	MachineID, OperationID, RequestID, Type, Phase string
+	CreatedAfter, CreatedBefore                    time.Time
+	// BeforeTime and BeforeID are the position of the last row of the page before.
+	BeforeTime time.Time
+	BeforeID   string
+	Limit      int32
+}
+
+// ListOperations reads operations, newest first.
+func (s *Store) ListOperations(ctx context.Context, f OperationFilter) ([]*baremetalv1.Operation, error) {
+	rows, err := s.operationRows(ctx, f)
+	if err != nil {
+		return nil, err
+	}
+	return withProgress(ctx, s.q, rows)
+}
+
+func (s *Store) operationRows(ctx context.Context, f OperationFilter) ([]dbsqlc.Operation, error) {
+	rows, err := s.q.ListOperations(ctx, dbsqlc.ListOperationsParams{
+		MachineID: f.MachineID, OperationID: f.OperationID, RequestID: f.RequestID, Type: f.Type, Phase: f.Phase,
+		CreatedAfter: timePtr(f.CreatedAfter), CreatedBefore: timePtr(f.CreatedBefore), BeforeTime: f.BeforeTime,
+		BeforeID: f.BeforeID, PageSize: f.Limit,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list operations: %w", err)
+	}
+	return rows, nil
+}
+
+// ListRuns reads runs, newest first.
+func (s *Store) ListRuns(ctx context.Context, f OperationFilter) ([]*baremetalv1.Run, error) {
+	rows, err := s.operationRows(ctx, f)
+	if err != nil {
+		return nil, err
+	}
+	return s.runsOf(ctx, rows)
+}
+
+// GetRun reads the step-level view of an operation.
+func (s *Store) GetRun(ctx context.Context, id string) (*baremetalv1.Run, error) {
+	row, err := s.q.GetOperation(ctx, id)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, operationNotFound(id)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read operation: %w", err)
+	}
+	runs, err := s.runsOf(ctx, []dbsqlc.Operation{row})
+	if err != nil {
+		return nil, err
+	}
+	return runs[0], nil
+}
+
+func (s *Store) runsOf(ctx context.Context, rows []dbsqlc.Operation) ([]*baremetalv1.Run, error) {
+	idList := make([]string, 0, len(rows))
+	for _, r := range rows {
+		idList = append(idList, r.OperationID)
+	}
+	steps, latest, progress, err := s.runParts(ctx, idList)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]*baremetalv1.Run, 0, len(rows))
+	for _, r := range rows {
+		op, err := operationFromRow(r, steps[r.OperationID])
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, runMessage(operationMessage(r, op), op, latest[r.OperationID], progress[r.OperationID]))
+	}
+	return out, nil
+}
+
+type (
+	latestByStep   = map[int]dbsqlc.LatestCommandsOfManyRow
+	progressByStep = map[int]int32
+)
+
+func (s *Store) runParts(ctx context.Context, idList []string) (map[string][]dbsqlc.OperationStep, map[string]latestByStep, map[string]progressByStep, error) {
+	stepRows, err := s.q.StepsOfMany(ctx, idList)
+	if err != nil {
+		return nil, nil, nil, fmt.Errorf("read steps: %w", err)
+	}
+	commandRows, err := s.q.LatestCommandsOfMany(ctx, idList)
+	if err != nil {
+		return nil, nil, nil, fmt.Errorf("read commands: %w", err)
+	}
+	progressRows, err := s.q.ProgressOf(ctx, idList)
+	if err != nil {
+		return nil, nil, nil, fmt.Errorf("read progress: %w", err)
+	}
+	steps, latest, progress := map[string][]dbsqlc.OperationStep{}, map[string]latestByStep{}, map[string]progressByStep{}
+	for _, r := range stepRows {
+		steps[r.OperationID] = append(steps[r.OperationID], r)
+	}
+	for _, r := range commandRows {
+		if latest[r.OperationID] == nil {
+			latest[r.OperationID] = latestByStep{}
+		}
+		latest[r.OperationID][int(r.StepIdx)] = r
+	}
+	for _, r := range progressRows {
+		if progress[r.OperationID] == nil {
+			progress[r.OperationID] = progressByStep{}
+		}
+		progress[r.OperationID][int(r.Idx)] = r.Percent
+	}
+	return steps, latest, progress, nil
+}
+
+// Cancel asks an active operation to stop and writes who asked.
+func (s *Store) Cancel(ctx context.Context, operationID, actor string, now time.Time) (*Applied, error) {
+	var out *Applied
+	err := s.inTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
+		var err error
+		if out, err = s.decideIn(ctx, q, operationID, 0, operation.CancelAsked{Actor: actor}, now); err != nil {
+			return err
+		}
+		return audit(ctx, q, auditEntry{actor: actor, verb: "CANCEL", target: out.MachineID, operation: operationID}, now)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("cancel operation: %w", err)
+	}
+	return out, nil
+}
+
+// ListCommands shows the commands of an operation or a machine, newest first.
+func (s *Store) ListCommands(ctx context.Context, operationID, machineID string) ([]*baremetalv1.Command, error) {
+	rows, err := s.q.ListCommands(ctx, dbsqlc.ListCommandsParams{OperationID: operationID, MachineID: machineID})
+	if err != nil {
+		return nil, fmt.Errorf("list commands: %w", err)
+	}
+	out := make([]*baremetalv1.Command, 0, len(rows))
+	for _, r := range rows {
+		out = append(out, &baremetalv1.Command{
+			CommandId: r.CommandID, OperationId: r.OperationID, MachineId: r.TargetID, Step: r.StepName, Attempt: r.Attempt,
+			Kind: r.Kind, State: r.State, ExecutorAgentId: r.ExecutorID, CreatedAt: stamp(r.CreatedAt), SentAt: stampPtr(r.SentAt),
+			AckedAt: stampPtr(r.AckedAt), GrantedAt: stampPtr(r.GrantedAt), FinishedAt: stampPtr(r.FinishedAt),
+			Deadline: stamp(r.Deadline), Outcome: r.Outcome, Message: r.Message, Evidence: jsonToMap(r.Evidence),
+			SettledBy: r.SettledBy,
+		})
+	}
+	return out, nil
+}
+
+// Due names an operation that somebody must look at.
+type Due struct {
+	OperationID string
+	Version     int64
+}
+
+// ClaimDue takes operations whose time has come. A claimed one becomes due again after claimFor, in case that whoever
+// claimed it dies.
+func (s *Store) ClaimDue(ctx context.Context, now time.Time, limit int32) ([]Due, error) {
+	rows, err := s.q.ClaimDueOperations(ctx, dbsqlc.ClaimDueOperationsParams{Now: &now, PushTo: timePtr(now.Add(claimFor)), MaxRows: limit})
+	if err != nil {
+		return nil, fmt.Errorf("claim due operations: %w", err)
+	}
+	out := make([]Due, 0, len(rows))
+	for _, r := range rows {
+		out = append(out, Due{r.OperationID, r.Version})
+	}
+	return out, nil
+}
+
+const claimFor = 3 * time.Second
+
+// CountUnwakeable counts active operations that nobody has looked at for long after their time. Its normal value is 0.
+func (s *Store) CountUnwakeable(ctx context.Context, now time.Time) (int64, error) {
+	n, err := s.q.CountUnwakeable(ctx, timePtr(now.Add(-30*time.Second)))
+	if err != nil {
+		return 0, fmt.Errorf("count overdue operations: %w", err)
+	}
+	return n, nil
+}
+
+// Event is one stored event of an operation, and where it stands in the feed.
+type Event struct {
+	Snapshot            *baremetalv1.Operation
+	Kind, Step, Message string
+	TS                  time.Time
+	Seq                 int64
+	Pos                 FeedPos
+}
+
+// FeedPos is a place in the feed of all operations' events.
+type FeedPos struct {
+	Xid       string
+	Operation string
+	Seq       int64
+}
+
+// FeedHead is the place from which a follower sees everything that commits from now on.
+func (s *Store) FeedHead(ctx context.Context) (FeedPos, error) {
+	xid, err := s.q.FeedHead(ctx)
+	if err != nil {
+		return FeedPos{}, fmt.Errorf("read the feed's head: %w", err)
+	}
+	return FeedPos{Xid: xid}, nil
+}
+
+// Feed reads events of all operations after a place, in feed order.
+func (s *Store) Feed(ctx context.Context, after FeedPos, limit int32) ([]Event, error) {
+	if after.Xid == "" {
+		after.Xid = "0"
+	}
+	rows, err := s.q.EventFeed(ctx, dbsqlc.EventFeedParams{AfterXid: after.Xid, AfterOperation: after.Operation, AfterSeq: after.Seq, PageSize: limit})
+	if err != nil {
+		return nil, fmt.Errorf("read events: %w", err)
+	}
+	return eventsFromRows(rows)
+}
+
+// EventsOf reads the events of one operation after a number.
+func (s *Store) EventsOf(ctx context.Context, operationID string, after int64, limit int32) ([]Event, error) {
+	rows, err := s.q.EventsOf(ctx, dbsqlc.EventsOfParams{OperationID: operationID, AfterSeq: after, PageSize: limit})
+	if err != nil {
+		return nil, fmt.Errorf("read events: %w", err)
+	}
+	return eventsFromRows(rows)
+}
+
+func eventsFromRows(rows []dbsqlc.OperationEvent) ([]Event, error) {
+	out := make([]Event, 0, len(rows))
+	for _, r := range rows {
+		m := &baremetalv1.Operation{}
+		if err := proto.Unmarshal(r.Snapshot, m); err != nil {
+			return nil, fmt.Errorf("parse stored event: %w", err)
+		}
+		out = append(out, Event{
+			Snapshot: m, Kind: r.Kind, Step: r.Step, Message: r.Message, TS: r.Ts, Seq: r.Seq,
+			Pos: FeedPos{Xid: fmt.Sprint(r.ChangeXid), Operation: r.OperationID, Seq: r.Seq},
+		})
+	}
+	return out, nil
+}
+
+// AppendLog adds a piece to an operation's log and returns its number.
+func (s *Store) AppendLog(ctx context.Context, operationID, stream, step string, data []byte, now time.Time) (int64, error) {
+	var seq int64
+	err := s.inTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
+		if err := q.LockOperationForLog(ctx, operationID); err != nil {
+			return fmt.Errorf("lock operation: %w", err)
+		}
+		var err error
+		seq, err = q.AppendLog(ctx, dbsqlc.AppendLogParams{OperationID: operationID, Ts: now, Stream: stream, Step: step, Data: data})
+		return err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("append log: %w", err)
+	}
+	return seq, nil
+}
+
+// LogsOf reads an operation's log after a number.
+func (s *Store) LogsOf(ctx context.Context, operationID string, after int64, limit int32) ([]*baremetalv1.LogChunk, error) {
+	rows, err := s.q.LogsOf(ctx, dbsqlc.LogsOfParams{OperationID: operationID, AfterSeq: after, PageSize: limit})
+	if err != nil {
+		return nil, fmt.Errorf("read log: %w", err)
+	}
+	out := make([]*baremetalv1.LogChunk, 0, len(rows))
+	for _, r := range rows {
+		out = append(out, &baremetalv1.LogChunk{
+			Ts: stamp(r.Ts), RunId: r.OperationID, OperationId: r.OperationID, Stream: r.Stream, Step: r.Step, Seq: r.Seq, Data: r.Data,
+		})
+	}
+	return out, nil
+}
+
+// RecordProgress stores how far a granted command has got. Others are ignored.
+func (s *Store) RecordProgress(ctx context.Context, agentID, commandID string, percent int32, message string, now time.Time) error {
+	err := s.q.RecordProgress(ctx, dbsqlc.RecordProgressParams{
+		CommandID: commandID, ExecutorID: agentID, Percent: percent, Message: message, Now: now,
+	})
+	if err != nil {
+		return fmt.Errorf("record progress: %w", err)
+	}
+	return nil
+}

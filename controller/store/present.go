@@ -1,0 +1,133 @@
+package store
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/fleet"
+	"github.com/ingot-metal/ingot/controller/operation"
+	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
+)
+
+var (
+	specOut = protojson.MarshalOptions{UseProtoNames: true}
+	specIn  = protojson.UnmarshalOptions{DiscardUnknown: true}
+)
+
+func specToJSON(s *baremetalv1.MachineSpec) ([]byte, error) {
+	b, err := specOut.Marshal(s)
+	if err != nil {
+		return nil, fmt.Errorf("serialize spec: %w", err)
+	}
+	return b, nil
+}
+
+func specFromJSON(b []byte) (*baremetalv1.MachineSpec, error) {
+	s := &baremetalv1.MachineSpec{}
+	if err := specIn.Unmarshal(b, s); err != nil {
+		return nil, fmt.Errorf("parse stored spec: %w", err)
+	}
+	return s, nil
+}
+
+func stamp(t time.Time) *timestamppb.Timestamp {
+	if t.IsZero() {
+		return nil
+	}
+	return timestamppb.New(t)
+}
+
+func stampPtr(t *time.Time) *timestamppb.Timestamp { return stamp(timeVal(t)) }
+
+// operationMessage is an operation as clients see it. The row gives what never changes, op what does.
+func operationMessage(r dbsqlc.Operation, op operation.Operation) *baremetalv1.Operation {
+	m := &baremetalv1.Operation{
+		OperationId: r.OperationID, MachineId: r.TargetID, RequestId: r.RequestID,
+		Type:  baremetalv1.Operation_OperationType(baremetalv1.Operation_OperationType_value[r.Type]),
+		Phase: baremetalv1.Operation_Phase(baremetalv1.Operation_Phase_value[string(op.Phase)]),
+		// Params were written by us as a flat object.
+		Params: jsonToMap(r.Params), CreatedAt: stamp(r.CreatedAt), StartedAt: stamp(op.StartedAt),
+		FinishedAt: stamp(op.FinishedAt), CurrentStage: op.CurrentStage, PlanId: r.PlanID, WaitReason: op.WaitReason,
+		NextLookAt: stamp(op.WakeAt), Version: r.Version, Evidence: op.Evidence, UpdatedAt: stamp(r.UpdatedAt),
+	}
+	if op.Error != nil {
+		m.Error = &baremetalv1.ErrorStatus{
+			Code: op.Error.Code, Message: op.Error.Message, Retryable: op.Error.Retryable, Details: op.Error.Details,
+		}
+	}
+	return m
+}
+
+func jsonToMap(b []byte) map[string]string {
+	out := map[string]string{}
+	if json.Unmarshal(b, &out) != nil || len(out) == 0 {
+		return nil
+	}
+	return out
+}
+
+// runTypeNames are the run-level names of operation types.
+var runTypeNames = map[fleet.OperationType]string{fleet.Reimage: "REPAVE", fleet.Reconfigure: "NET_RECONFIG"}
+
+func runMessage(m *baremetalv1.Operation, op operation.Operation, latest map[int]dbsqlc.LatestCommandsOfManyRow, progress map[int]int32) *baremetalv1.Run {
+	run := &baremetalv1.Run{
+		RunId: m.GetOperationId(), MachineId: m.GetMachineId(), RequestId: m.GetRequestId(), Type: runType(op.Type),
+		PlanId: m.GetPlanId(), Phase: baremetalv1.Run_Phase(m.GetPhase()), CurrentStep: m.GetCurrentStage(),
+		CreatedAt: m.GetCreatedAt(), StartedAt: m.GetStartedAt(), FinishedAt: m.GetFinishedAt(), Error: m.GetError(),
+		WaitReason: m.GetWaitReason(), Params: m.GetParams(),
+	}
+	for i, s := range op.Steps {
+		run.Steps = append(run.Steps, &baremetalv1.StepStatus{
+			Name: s.Name, State: baremetalv1.StepStatus_State(baremetalv1.StepStatus_State_value[string(s.State)]),
+			RetryCount: int32(s.RetryCount), StartedAt: stamp(s.StartedAt), FinishedAt: stamp(s.FinishedAt),
+			Message: s.Message, Kind: string(s.Kind), CommandId: latest[i].CommandID,
+			ExecutorAgentId: latest[i].ExecutorID, ProgressPercent: progress[i], Evidence: s.Evidence,
+		})
+	}
+	return run
+}
+
+func runType(t fleet.OperationType) string {
+	if name, ok := runTypeNames[t]; ok {
+		return name
+	}
+	return string(t)
+}
+
+// machineMessage is a machine as clients see it.
+func machineMessage(r dbsqlc.Machine, conds []dbsqlc.MachineCondition, heartbeat *time.Time) (*baremetalv1.Machine, error) {
+	spec, err := specFromJSON(r.Spec)
+	if err != nil {
+		return nil, err
+	}
+	f := factsOf(r, conds)
+	st := &baremetalv1.MachineStatus{
+		Phase:             baremetalv1.MachineStatus_Phase(baremetalv1.MachineStatus_Phase_value[r.Phase]),
+		EffectiveState:    baremetalv1.MachineStatus_EffectiveState(baremetalv1.MachineStatus_EffectiveState_value[string(fleet.Effective(f))]),
+		ActiveOperationId: strVal(r.CurrentOperationID), ActiveRunId: strVal(r.CurrentOperationID),
+		UnresolvedCommandId: strVal(r.UnresolvedCommandID), NodeState: nodeStateMessage(r.NodeState),
+		NodeStateChangedAt: stamp(r.NodeStateChangedAt), Schedulable: fleet.Schedulable(f), BootId: r.BootID,
+		AgentId: strVal(r.AgentID), LastHeartbeatAt: stampPtr(heartbeat), Simulated: r.Simulated, OsImageDigest: r.OsImageDigest,
+	}
+	for _, c := range conds {
+		if c.MachineID == r.MachineID {
+			st.Conditions = append(st.Conditions, &baremetalv1.Condition{
+				Type: c.Type, Status: c.Status, Reason: c.Reason, Message: c.Message, LastTransition: stamp(c.LastTransition),
+			})
+		}
+	}
+	return &baremetalv1.Machine{
+		MachineId: r.MachineID, Labels: jsonToMap(r.Labels), Spec: spec, Status: st, CreatedAt: stamp(r.CreatedAt),
+		UpdatedAt: stamp(r.UpdatedAt), DeletedAt: stampPtr(r.DeletedAt), Version: r.Version,
+	}, nil
+}
+
+func nodeStateMessage(s string) baremetalv1.NodeState {
+	return baremetalv1.NodeState(baremetalv1.NodeState_value["NODE_STATE_"+strings.ToUpper(s)])
+}

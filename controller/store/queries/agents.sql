@@ -1,0 +1,177 @@
+-- name: InsertToken :exec
+INSERT INTO bootstrap_tokens (token_id, secret_hash, role, machine_id, site, bound_region, bound_provider, bound_mac,
+                              bound_serial, created_at, expires_at)
+VALUES (@token_id, @secret_hash, @role, @machine_id, @site, @bound_region, @bound_provider,
+        CAST(sqlc.narg(bound_mac)::text AS macaddr), @bound_serial, @created_at, @expires_at);
+
+-- name: GetToken :one
+SELECT token_id, secret_hash, role, machine_id, site, bound_region, bound_provider, coalesce(bound_mac::text, '')::text AS bound_mac,
+       bound_serial, created_at, expires_at, used_at, used_public_key_digest, used_fingerprint, used_by_agent_id, revoked_at
+FROM bootstrap_tokens WHERE token_id = @token_id;
+
+-- name: LockToken :one
+SELECT token_id, secret_hash, role, machine_id, site, bound_region, bound_provider, coalesce(bound_mac::text, '')::text AS bound_mac,
+       bound_serial, created_at, expires_at, used_at, used_public_key_digest, used_fingerprint, used_by_agent_id, revoked_at
+FROM bootstrap_tokens WHERE token_id = @token_id FOR UPDATE;
+
+-- name: UseToken :execrows
+UPDATE bootstrap_tokens SET used_at = @now, used_public_key_digest = @public_key_digest, used_fingerprint = @fingerprint,
+    used_by_agent_id = @agent_id
+WHERE token_id = @token_id AND used_at IS NULL AND revoked_at IS NULL;
+
+-- name: RevokeToken :execrows
+UPDATE bootstrap_tokens SET revoked_at = @now WHERE token_id = @token_id AND used_at IS NULL AND revoked_at IS NULL;
+
+-- name: ListTokens :many
+SELECT token_id, role, coalesce(machine_id, '')::text AS machine_id, site, bound_region, bound_provider, created_at,
+       expires_at, used_at, coalesce(used_by_agent_id, '')::text AS used_by_agent_id, revoked_at
+FROM bootstrap_tokens
+WHERE (@before_id::text = '' OR (created_at, token_id) < (@before_time::timestamptz, @before_id::text))
+ORDER BY created_at DESC, token_id DESC LIMIT @page_size;
+
+-- name: InsertAgent :exec
+INSERT INTO agents (agent_id, role, machine_id, site, created_at) VALUES (@agent_id, @role, @machine_id, @site, @now);
+
+-- name: InsertSite :exec
+INSERT INTO sites (site) VALUES (@site) ON CONFLICT DO NOTHING;
+
+-- name: InsertCert :execrows
+INSERT INTO agent_certs (fingerprint, agent_id, serial_number, public_key_digest, chain_pem, not_before, not_after, issued_at)
+VALUES (@fingerprint, @agent_id, @serial_number, @public_key_digest, @chain_pem, @not_before, @not_after, @issued_at)
+ON CONFLICT (fingerprint) DO NOTHING;
+
+-- name: GetCert :one
+SELECT * FROM agent_certs WHERE fingerprint = @fingerprint;
+
+-- name: CertsOf :many
+SELECT * FROM agent_certs WHERE agent_id = ANY(@agent_ids::text[]) ORDER BY agent_id, issued_at DESC;
+
+-- name: MarkCertUsed :exec
+UPDATE agent_certs SET first_used_at = @now WHERE fingerprint = @fingerprint AND first_used_at IS NULL;
+
+-- name: ReplaceOlderCerts :exec
+UPDATE agent_certs SET replaced_at = @now
+WHERE agent_id = @agent_id AND replaced_at IS NULL AND fingerprint <> @fingerprint AND issued_at < @issued_before;
+
+-- name: RevokeCerts :many
+UPDATE agent_certs SET revoked_at = @now
+WHERE agent_id = @agent_id AND (@fingerprint::text = '' OR fingerprint = @fingerprint) AND revoked_at IS NULL
+RETURNING fingerprint;
+
+-- name: RevokedSince :many
+SELECT fingerprint FROM agent_certs WHERE revoked_at IS NOT NULL AND fingerprint = ANY(@fingerprints::text[]);
+
+-- name: LockAgent :one
+SELECT * FROM agents WHERE agent_id = @agent_id FOR UPDATE;
+
+-- name: GetAgent :one
+SELECT * FROM agents WHERE agent_id = @agent_id;
+
+-- name: UpdateAgentAtHello :one
+UPDATE agents SET version = @version, capabilities = @capabilities, simulated = @simulated, locked = @locked,
+    state_id = @state_id, boot_id = @boot_id, hardware_fingerprint = @hardware_fingerprint, epoch = epoch + 1
+WHERE agent_id = @agent_id RETURNING epoch;
+
+-- name: SetAgentLocked :exec
+UPDATE agents SET locked = @locked WHERE agent_id = @agent_id AND locked <> @locked;
+
+-- name: AgentState :one
+SELECT * FROM agent_states WHERE agent_id = @agent_id AND state_id = @state_id;
+
+-- name: InsertAgentState :exec
+INSERT INTO agent_states (agent_id, state_id, first_seen_at) VALUES (@agent_id, @state_id, @now) ON CONFLICT DO NOTHING;
+
+-- name: AdvanceGrantSeq :execrows
+UPDATE agent_states SET last_grant_seq = @seq WHERE agent_id = @agent_id AND state_id = @state_id AND last_grant_seq < @seq;
+
+-- name: AdvanceEventSeq :exec
+UPDATE agent_states SET last_event_seq = @seq WHERE agent_id = @agent_id AND state_id = @state_id AND last_event_seq < @seq;
+
+-- name: InsertAgentBoot :exec
+INSERT INTO agent_boots (agent_id, boot_id, boot_number, first_seen_at)
+SELECT @agent_id, @boot_id, (SELECT coalesce(max(b.boot_number), 0) + 1 FROM agent_boots b WHERE b.agent_id = @agent_id), @now
+ON CONFLICT DO NOTHING;
+
+-- name: BootIsOld :one
+SELECT EXISTS (SELECT 1 FROM agent_boots b WHERE b.agent_id = @agent_id AND b.boot_id = @boot_id
+    AND b.boot_number < (SELECT max(c.boot_number) FROM agent_boots c WHERE c.agent_id = @agent_id)) AS old;
+
+-- name: StartSession :exec
+INSERT INTO agent_sessions (agent_id, session_id, epoch, controller_id, fingerprint, state_id, boot_id, started_at, last_heartbeat_at)
+VALUES (@agent_id, @session_id, @epoch, @controller_id, @fingerprint, @state_id, @boot_id, @now, @now)
+ON CONFLICT (agent_id) DO UPDATE SET session_id = excluded.session_id, epoch = excluded.epoch,
+    controller_id = excluded.controller_id, fingerprint = excluded.fingerprint, state_id = excluded.state_id,
+    boot_id = excluded.boot_id, started_at = excluded.started_at, last_heartbeat_at = excluded.last_heartbeat_at, ended_at = NULL
+WHERE agent_sessions.epoch < excluded.epoch;
+
+-- name: EndSession :execrows
+UPDATE agent_sessions SET ended_at = @now WHERE agent_id = @agent_id AND session_id = @session_id AND ended_at IS NULL;
+
+-- name: EndSessionsOfController :exec
+UPDATE agent_sessions SET ended_at = @now WHERE controller_id = @controller_id AND ended_at IS NULL;
+
+-- name: FlushHeartbeats :exec
+UPDATE agent_sessions s SET last_heartbeat_at = b.at
+FROM (SELECT unnest(@session_ids::text[]) AS session_id, unnest(@ats::timestamptz[]) AS at) b
+WHERE s.session_id = b.session_id AND s.last_heartbeat_at < b.at;
+
+-- name: SilentHosts :many
+-- Machines whose agent has missed its heartbeats and that still count as reachable.
+SELECT m.machine_id FROM machines m
+JOIN machine_conditions c ON c.machine_id = m.machine_id AND c.type = 'Reachable' AND c.status
+LEFT JOIN agent_sessions s ON s.agent_id = m.agent_id
+WHERE s.agent_id IS NULL OR s.last_heartbeat_at < @silent_since
+ORDER BY m.machine_id LIMIT 1000;
+
+-- name: SpeakingHosts :many
+-- Machines whose agent speaks and that do not count as reachable.
+SELECT m.machine_id FROM machines m
+JOIN agent_sessions s ON s.agent_id = m.agent_id AND s.ended_at IS NULL AND s.last_heartbeat_at >= @silent_since
+LEFT JOIN machine_conditions c ON c.machine_id = m.machine_id AND c.type = 'Reachable'
+WHERE c.status IS NOT TRUE ORDER BY m.machine_id LIMIT 1000;
+
+-- name: CandidatesFor :many
+SELECT a.agent_id, a.role, a.capabilities, a.simulated, a.state_id, a.boot_id,
+       (s.agent_id IS NOT NULL AND s.ended_at IS NULL AND k.lease_until > @now)::boolean AS live,
+       s.last_heartbeat_at
+FROM agents a
+LEFT JOIN agent_sessions s ON s.agent_id = a.agent_id
+LEFT JOIN controllers k ON k.controller_id = s.controller_id
+WHERE a.machine_id = @machine_id OR (a.role = 'site' AND a.site = @site)
+ORDER BY a.created_at;
+
+-- name: ListAgents :many
+SELECT a.*, s.session_id, s.controller_id, s.started_at AS session_started_at, s.last_heartbeat_at, s.ended_at
+FROM agents a LEFT JOIN agent_sessions s ON s.agent_id = a.agent_id
+WHERE (@agent_id::text = '' OR a.agent_id = @agent_id)
+  AND (@machine_id::text = '' OR a.machine_id = @machine_id)
+  AND (@site::text = '' OR a.site = @site)
+  AND (@role::text = '' OR a.role = @role)
+  AND (@connected::text = '' OR (s.session_id IS NOT NULL AND s.ended_at IS NULL) = (@connected::text = 'true'))
+  AND a.agent_id > @after_id
+ORDER BY a.agent_id LIMIT @page_size;
+
+-- name: RenewLease :exec
+INSERT INTO controllers (controller_id, version, started_at, lease_until)
+VALUES (@controller_id, @version, @now, @lease_until)
+ON CONFLICT (controller_id) DO UPDATE SET lease_until = excluded.lease_until;
+
+-- name: EndLostSessions :many
+-- Sessions of controllers whose lease has run out.
+UPDATE agent_sessions s SET ended_at = @now
+FROM controllers k
+WHERE s.controller_id = k.controller_id AND s.ended_at IS NULL AND k.lease_until < @now
+RETURNING s.agent_id;
+
+-- name: InsertAudit :one
+INSERT INTO audit_log (ts, actor, verb, target_id, request_id, operation_id, event_data)
+VALUES (@ts, @actor, @verb, @target_id, @request_id, @operation_id, @event_data)
+RETURNING audit_id;
+
+-- name: ListAudit :many
+SELECT * FROM audit_log
+WHERE (@target_id::text = '' OR target_id = @target_id) AND (@before_id::bigint = 0 OR audit_id < @before_id)
+ORDER BY audit_id DESC LIMIT @page_size;
+
+-- name: ScrubAudit :execrows
+UPDATE audit_log SET event_data = '{}' WHERE target_id = @target_id AND event_data <> '{}';

@@ -1,0 +1,123 @@
+-- name: InsertMachine :exec
+INSERT INTO machines (machine_id, external_id, labels, spec, phase, node_state, node_state_changed_at, created_at)
+VALUES (@machine_id, @external_id, @labels, @spec, 'FACTORY_READY', 'discovered', @now, @now);
+
+-- name: UpdateMachineSpec :exec
+UPDATE machines SET external_id = @external_id, labels = @labels, spec = @spec WHERE machine_id = @machine_id;
+
+-- name: InsertMachineMacs :exec
+INSERT INTO machine_macs (mac, machine_id) SELECT unnest(@macs::text[])::macaddr, @machine_id;
+
+-- name: DeleteMachineMacs :exec
+DELETE FROM machine_macs WHERE machine_id = @machine_id AND NOT (mac::text = ANY(@keep::text[]));
+
+-- name: MacsInUse :many
+SELECT mac::text AS mac, machine_id FROM machine_macs WHERE mac = ANY(CAST(@macs::text[] AS macaddr[]));
+
+-- name: GetMachine :one
+SELECT * FROM machines WHERE machine_id = @machine_id;
+
+-- name: GetMachineByExternalID :one
+SELECT * FROM machines WHERE external_id = @external_id;
+
+-- name: LockMachine :one
+SELECT * FROM machines WHERE machine_id = @machine_id FOR UPDATE;
+
+-- name: LockMachineOfOperation :one
+SELECT m.* FROM machines m JOIN operations o ON o.target_id = m.machine_id
+WHERE o.operation_id = @operation_id FOR UPDATE OF m;
+
+-- name: ConditionsOf :many
+SELECT * FROM machine_conditions WHERE machine_id = ANY(@machine_ids::text[]) ORDER BY machine_id, type;
+
+-- name: HeartbeatsOf :many
+SELECT m.machine_id, s.last_heartbeat_at FROM machines m JOIN agent_sessions s ON s.agent_id = m.agent_id
+WHERE m.machine_id = ANY(@machine_ids::text[]);
+
+-- name: TombstoneMachine :exec
+UPDATE machines SET deleted_at = @now, node_state = 'deleted', node_state_changed_at = @now, external_id = NULL
+WHERE machine_id = @machine_id;
+
+-- name: WalkMachines :many
+SELECT m.* FROM machines m
+WHERE m.deleted_at IS NULL AND m.machine_id > @after_id
+  AND (@machine_id::text = '' OR m.machine_id = @machine_id)
+  AND (@phase::text = '' OR m.phase = @phase)
+  AND (@node_state::text = '' OR m.node_state = @node_state)
+  AND (@provider::text = '' OR m.provider = @provider)
+  AND (@site::text = '' OR m.site = @site)
+  AND (@region::text = '' OR m.region = @region)
+  AND m.labels @> @labels::jsonb
+  AND m.spec @> @spec::jsonb
+  AND (@busy::text = '' OR (m.current_operation_id IS NOT NULL) = (@busy::text = 'true'))
+  AND NOT EXISTS (
+      SELECT 1 FROM unnest(@with_conditions::text[]) AS want(type)
+      WHERE NOT EXISTS (SELECT 1 FROM machine_conditions c
+                        WHERE c.machine_id = m.machine_id AND c.type = want.type AND c.status))
+  AND NOT EXISTS (
+      SELECT 1 FROM machine_conditions c
+      WHERE c.machine_id = m.machine_id AND c.status AND c.type = ANY(@without_conditions::text[]))
+ORDER BY m.machine_id LIMIT @page_size;
+
+-- name: ChangedMachines :many
+-- Rows and their bound come from one statement: nothing at or above the oldest open transaction is handed out.
+SELECT m.*, pg_snapshot_xmin(pg_current_snapshot())::text AS xmin FROM machines m
+WHERE (m.change_xid, m.machine_id) > (CAST(@after_xid::text AS xid8), @after_id::text)
+  AND m.change_xid < pg_snapshot_xmin(pg_current_snapshot())
+  AND (sqlc.narg(since)::timestamptz IS NULL OR m.updated_at >= sqlc.narg(since))
+ORDER BY m.change_xid, m.machine_id LIMIT @page_size;
+
+-- name: ReconcileBounds :one
+-- Where a reader that has seen everything visible stands. The safe time is bounded by the oldest open transaction of
+-- this database: what it writes may carry any time since it began.
+SELECT pg_snapshot_xmin(pg_current_snapshot())::text AS xmin,
+       oldest_open_transaction()::timestamptz AS safe_time;
+
+-- name: ClusterIdentity :one
+SELECT incarnation, (SELECT system_identifier::text FROM pg_control_system()) AS system_id,
+       (SELECT timeline_id::text FROM pg_control_checkpoint()) AS timeline
+FROM cluster_state;
+
+-- name: SetNodeState :exec
+UPDATE machines SET node_state = @node_state, node_state_changed_at = @now WHERE machine_id = @machine_id;
+
+-- name: InsertNodeStateLog :exec
+INSERT INTO node_state_log (machine_id, from_state, to_state, triggered_by, user_id, audit_id, metadata, created_at)
+VALUES (@machine_id, @from_state, @to_state, @triggered_by, @user_id, @audit_id, @metadata, @now);
+
+-- name: NodeHistory :many
+SELECT l.*, coalesce(a.event_data ->> 'comment', '')::text AS remark FROM node_state_log l
+LEFT JOIN audit_log a ON a.audit_id = l.audit_id
+WHERE l.machine_id = @machine_id ORDER BY l.id DESC LIMIT @page_size OFFSET @skip;
+
+-- name: CountNodeHistory :one
+SELECT count(*) FROM node_state_log WHERE machine_id = @machine_id;
+
+-- name: SetMachineAgent :exec
+UPDATE machines SET agent_id = @agent_id, boot_id = @boot_id, simulated = @simulated
+WHERE machine_id = @machine_id;
+
+-- name: ClearFence :exec
+UPDATE machines SET unresolved_command_id = NULL
+WHERE machine_id = @machine_id AND unresolved_command_id = @command_id;
+
+-- name: InsertInventory :exec
+INSERT INTO inventories (machine_id, reported_at, agent_id, hash, document, simulated)
+SELECT @machine_id, @reported_at, @agent_id, @hash, @document, @simulated
+WHERE NOT EXISTS (
+    SELECT 1 FROM (SELECT hash FROM inventories WHERE machine_id = @machine_id ORDER BY reported_at DESC LIMIT 1) last
+    WHERE last.hash = @hash)
+ON CONFLICT DO NOTHING;
+
+-- name: LatestInventory :one
+SELECT * FROM inventories WHERE machine_id = @machine_id ORDER BY reported_at DESC LIMIT 1;
+
+-- name: MachineCounts :many
+SELECT m.phase, m.node_state, m.region, m.site,
+       CASE WHEN bool_or(c.type IN ('RMA', 'Retired')) THEN 'BLOCKED'
+            WHEN bool_or(c.type = 'NeedsIntervention') THEN 'ATTENTION'
+            WHEN m.current_operation_id IS NOT NULL THEN 'BUSY'
+            WHEN m.phase = 'MAINTENANCE' THEN 'MAINTENANCE'
+            WHEN m.phase = 'FACTORY_READY' THEN 'NEW' ELSE 'IDLE' END::text AS effective_state
+FROM machines m LEFT JOIN machine_conditions c ON c.machine_id = m.machine_id AND c.status
+WHERE m.deleted_at IS NULL GROUP BY m.machine_id;

@@ -1,0 +1,96 @@
+-- name: GetOperation :one
+SELECT * FROM operations WHERE operation_id = @operation_id;
+
+-- name: LockOperation :one
+SELECT * FROM operations WHERE operation_id = @operation_id FOR UPDATE;
+
+-- name: GetOperationByRequest :one
+SELECT * FROM operations WHERE target_id = @target_id AND request_id = @request_id;
+
+-- name: StepsOf :many
+SELECT * FROM operation_steps WHERE operation_id = @operation_id ORDER BY idx;
+
+-- name: StepsOfMany :many
+SELECT * FROM operation_steps WHERE operation_id = ANY(@operation_ids::text[]) ORDER BY operation_id, idx;
+
+-- name: ProgressOf :many
+SELECT * FROM step_progress WHERE operation_id = ANY(@operation_ids::text[]);
+
+-- name: RecordProgress :exec
+INSERT INTO step_progress (operation_id, idx, percent, message, updated_at)
+SELECT c.operation_id, c.step_idx, @percent, @message, @now FROM commands c
+WHERE c.command_id = @command_id AND c.executor_id = @executor_id AND c.state = 'GRANTED'
+ON CONFLICT (operation_id, idx) DO UPDATE
+SET percent = excluded.percent, message = excluded.message, updated_at = excluded.updated_at;
+
+-- name: ListOperations :many
+SELECT * FROM operations
+WHERE (@machine_id::text = '' OR target_id = @machine_id)
+  AND (@operation_id::text = '' OR operation_id = @operation_id)
+  AND (@request_id::text = '' OR request_id = @request_id)
+  AND (@type::text = '' OR type = @type)
+  AND (@phase::text = '' OR phase = @phase)
+  AND (sqlc.narg(created_after)::timestamptz IS NULL OR created_at > sqlc.narg(created_after))
+  AND (sqlc.narg(created_before)::timestamptz IS NULL OR created_at < sqlc.narg(created_before))
+  AND (@before_id::text = '' OR (created_at, operation_id) < (@before_time::timestamptz, @before_id::text))
+ORDER BY created_at DESC, operation_id DESC
+LIMIT @page_size;
+
+-- name: GetCommand :one
+SELECT c.*, a.role AS executor_role FROM commands c JOIN agents a ON a.agent_id = c.executor_id
+WHERE c.command_id = @command_id;
+
+-- name: LatestCommandOf :one
+SELECT c.*, a.role AS executor_role FROM commands c JOIN agents a ON a.agent_id = c.executor_id
+WHERE c.operation_id = @operation_id ORDER BY c.step_idx DESC, c.attempt DESC LIMIT 1;
+
+-- name: LatestCommandsOfMany :many
+SELECT DISTINCT ON (operation_id, step_idx) operation_id, step_idx, command_id, executor_id FROM commands
+WHERE operation_id = ANY(@operation_ids::text[]) ORDER BY operation_id, step_idx, attempt DESC;
+
+-- name: ListCommands :many
+SELECT * FROM commands
+WHERE (@operation_id::text = '' OR operation_id = @operation_id) AND (@machine_id::text = '' OR target_id = @machine_id)
+ORDER BY created_at DESC, command_id DESC LIMIT 500;
+
+-- name: UnsettledCommandsOfExecutor :many
+SELECT * FROM commands
+WHERE executor_id = @executor_id AND state IN ('QUEUED', 'SENT', 'ACKED', 'GRANTED') ORDER BY created_at;
+
+-- name: CountUnwakeable :one
+SELECT count(*) FROM operations WHERE phase IN ('PENDING', 'RUNNING') AND wake_at < @overdue;
+
+-- name: OperationsTouchedByAgent :many
+SELECT o.operation_id, o.target_id FROM operations o JOIN machines m ON m.machine_id = o.target_id
+WHERE o.phase IN ('PENDING', 'RUNNING')
+  AND (m.agent_id = @agent_id
+       OR EXISTS (SELECT 1 FROM commands c WHERE c.operation_id = o.operation_id AND c.executor_id = @agent_id
+                  AND c.state IN ('QUEUED', 'SENT', 'ACKED', 'GRANTED'))
+       OR (@site::text <> '' AND m.site = @site AND o.wait_reason = 'WAITING_FOR_AGENT'))
+ORDER BY o.created_at LIMIT 20000;
+
+-- name: EventsOf :many
+SELECT * FROM operation_events WHERE operation_id = @operation_id AND seq > @after_seq ORDER BY seq LIMIT @page_size;
+
+-- name: EventFeed :many
+-- In one statement: rows and their bound. An event whose transaction might still be followed by a smaller one waits.
+SELECT * FROM operation_events
+WHERE (change_xid, operation_id, seq) > (CAST(@after_xid::text AS xid8), @after_operation::text, @after_seq::bigint)
+  AND change_xid < pg_snapshot_xmin(pg_current_snapshot())
+ORDER BY change_xid, operation_id, seq LIMIT @page_size;
+
+-- name: FeedHead :one
+SELECT pg_snapshot_xmin(pg_current_snapshot())::text AS xmin;
+
+-- name: AppendLog :one
+INSERT INTO operation_logs (operation_id, seq, ts, stream, step, data)
+SELECT o.operation_id, (SELECT coalesce(max(l.seq), 0) + 1 FROM operation_logs l WHERE l.operation_id = o.operation_id),
+       @ts, @stream, @step, @data
+FROM operations o WHERE o.operation_id = @operation_id
+RETURNING seq;
+
+-- name: LockOperationForLog :exec
+SELECT 1 FROM operations WHERE operation_id = @operation_id FOR NO KEY UPDATE;
+
+-- name: LogsOf :many
+SELECT * FROM operation_logs WHERE operation_id = @operation_id AND seq > @after_seq ORDER BY seq LIMIT @page_size;

@@ -1,0 +1,153 @@
+package store
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
+	"github.com/ingot-metal/ingot/internal/failure"
+)
+
+// cursor is a place in the order of changes. Transaction ids mean nothing in another cluster, so it names its own.
+type cursor struct {
+	Version     int    `json:"v"`
+	System      string `json:"s"`
+	Timeline    string `json:"t"`
+	Incarnation string `json:"i"`
+	Xid         string `json:"x"`
+	Machine     string `json:"m,omitempty"`
+}
+
+func (c cursor) String() string {
+	// A struct of strings always serializes.
+	b, _ := json.Marshal(c)
+	return base64.RawURLEncoding.EncodeToString(b)
+}
+
+func parseCursor(s string) (cursor, error) {
+	var c cursor
+	b, err := base64.RawURLEncoding.DecodeString(s)
+	if err == nil {
+		err = json.Unmarshal(b, &c)
+	}
+	if err != nil || c.Version != 1 || c.Xid == "" || !digits(c.Xid) {
+		return c, failure.Invalid("INVALID_CURSOR", "the cursor is not one of ours").WithField("cursor", "malformed")
+	}
+	return c, nil
+}
+
+func digits(s string) bool {
+	for _, r := range s {
+		if r < '0' || r > '9' {
+			return false
+		}
+	}
+	return len(s) <= 20
+}
+
+// Changes is a page of machines that have changed.
+type Changes struct {
+	Machines []*baremetalv1.Machine
+	// Next is where to go on; it is always set.
+	Next string
+	// SafeSince may be sent as updated_since and misses nothing.
+	SafeSince time.Time
+	// More says that there is more to read right now.
+	More bool
+}
+
+// Reconcile reads what has changed after a cursor, or since a time when the cursor is empty. It never misses a change
+// and may repeat one: rows are ordered by the transaction that changed them, and nothing at or above the oldest open
+// transaction is handed out, so whatever commits later sorts after the cursor.
+func (s *Store) Reconcile(ctx context.Context, from string, since time.Time, limit int32) (*Changes, error) {
+	here, bounds, err := s.here(ctx)
+	if err != nil {
+		return nil, err
+	}
+	at := cursor{Xid: "0"}
+	if from != "" {
+		if at, err = parseCursor(from); err != nil {
+			return nil, err
+		}
+		if at.System != here.System || at.Timeline != here.Timeline || at.Incarnation != here.Incarnation {
+			return nil, failure.Precondition("CURSOR_EXPIRED", "the cursor is of another incarnation of this database; walk the fleet again")
+		}
+	}
+	rows, err := s.q.ChangedMachines(ctx, dbsqlc.ChangedMachinesParams{
+		AfterXid: at.Xid, AfterID: at.Machine, Since: timePtr(since), PageSize: limit,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read changes: %w", err)
+	}
+	out := &Changes{SafeSince: bounds.SafeTime, More: len(rows) == int(limit)}
+	out.Next = s.nextCursor(here, at, from == "", bounds.Xmin, rows)
+	machines := make([]dbsqlc.Machine, 0, len(rows))
+	for _, r := range rows {
+		machines = append(machines, machineOfChange(r))
+	}
+	out.Machines, err = s.machineMessages(ctx, machines)
+	return out, err
+}
+
+// nextCursor is the place after the last row of the page. With no rows it stays where it was; a first read by time that
+// found nothing stands just below the oldest transaction that was open before it looked.
+func (s *Store) nextCursor(here, at cursor, byTime bool, xmin string, rows []dbsqlc.ChangedMachinesRow) string {
+	next := here
+	switch {
+	case len(rows) > 0:
+		last := rows[len(rows)-1]
+		next.Xid, next.Machine = fmt.Sprint(last.ChangeXid), last.MachineID
+	case byTime:
+		next.Xid = xmin
+	default:
+		next.Xid, next.Machine = at.Xid, at.Machine
+	}
+	return next.String()
+}
+
+// here names this cluster and reads the bounds of what a reader may rely on. It must run before the page is read.
+func (s *Store) here(ctx context.Context) (cursor, dbsqlc.ReconcileBoundsRow, error) {
+	var bounds dbsqlc.ReconcileBoundsRow
+	id, err := s.q.ClusterIdentity(ctx)
+	if err != nil {
+		return cursor{}, bounds, fmt.Errorf("read cluster identity: %w", err)
+	}
+	if bounds, err = s.q.ReconcileBounds(ctx); err != nil {
+		return cursor{}, bounds, fmt.Errorf("read bounds: %w", err)
+	}
+	return cursor{Version: 1, System: id.SystemID, Timeline: id.Timeline, Incarnation: id.Incarnation}, bounds, nil
+}
+
+// HeadCursor is where a reader stands who begins a full walk now: whatever changes during the walk comes after it.
+func (s *Store) HeadCursor(ctx context.Context) (next string, safeSince time.Time, err error) {
+	here, bounds, err := s.here(ctx)
+	if err != nil {
+		return "", time.Time{}, err
+	}
+	here.Xid = bounds.Xmin
+	return here.String(), bounds.SafeTime, nil
+}
+
+// Restored gives the database a new incarnation: cursors of before are refused.
+func (s *Store) Restored(ctx context.Context) error {
+	return s.inTx(ctx, func(tx pgx.Tx, _ *dbsqlc.Queries) error {
+		_, err := tx.Exec(ctx, "UPDATE cluster_state SET incarnation = replace(gen_random_uuid()::text, '-', '')")
+		return err
+	})
+}
+
+func machineOfChange(r dbsqlc.ChangedMachinesRow) dbsqlc.Machine {
+	return dbsqlc.Machine{
+		MachineID: r.MachineID, ExternalID: r.ExternalID, Labels: r.Labels, Spec: r.Spec, Provider: r.Provider, Site: r.Site,
+		Region: r.Region, Phase: r.Phase, NodeState: r.NodeState, NodeStateChangedAt: r.NodeStateChangedAt,
+		CurrentOperationID: r.CurrentOperationID, UnresolvedCommandID: r.UnresolvedCommandID, AgentID: r.AgentID,
+		BootID: r.BootID, Simulated: r.Simulated, OsImageDigest: r.OsImageDigest, ConfigGeneration: r.ConfigGeneration,
+		Version: r.Version, ChangeXid: r.ChangeXid, CreatedAt: r.CreatedAt, UpdatedAt: r.UpdatedAt, DeletedAt: r.DeletedAt,
+	}
+}

@@ -1,0 +1,289 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"google.golang.org/protobuf/proto"
+
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/fleet"
+	"github.com/ingot-metal/ingot/controller/operation"
+	"github.com/ingot-metal/ingot/controller/plan"
+	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
+	"github.com/ingot-metal/ingot/internal/failure"
+	"github.com/ingot-metal/ingot/internal/ids"
+)
+
+// StartRequest asks for one piece of work on one machine.
+type StartRequest struct {
+	MachineID string
+	RequestID string
+	Type      fleet.OperationType
+	// PlanID overrides the type's default plan.
+	PlanID string
+	// Params are what the client asked for, by field name. They are stored, shown, and compared on a repeat.
+	Params map[string]string
+	Inputs plan.Inputs
+	// Actor is the caller's opaque name; Comment is free text and is stored in the audit log only.
+	Actor   string
+	Comment string
+}
+
+// body is what makes two requests the same.
+func (r StartRequest) body() map[string]string {
+	b := map[string]string{"type": string(r.Type), "plan_id": r.PlanID}
+	for k, v := range r.Params {
+		if v != "" {
+			b[k] = v
+		}
+	}
+	if r.Inputs.Config != nil {
+		// A message from the wire always serializes.
+		raw, _ := proto.MarshalOptions{Deterministic: true}.Marshal(r.Inputs.Config)
+		b["config"] = fmt.Sprintf("%x", raw)
+	}
+	return b
+}
+
+// Start creates an operation, or returns the one that the same request has made before. created says which.
+func (s *Store) Start(ctx context.Context, r StartRequest, now time.Time) (op *baremetalv1.Operation, created bool, err error) {
+	if op, err = s.replay(ctx, s.q, r); op != nil || err != nil {
+		return op, false, err
+	}
+	err = s.inTx(ctx, func(tx pgx.Tx, q *dbsqlc.Queries) error {
+		m, err := q.LockMachine(ctx, r.MachineID)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return machineNotFound(r.MachineID)
+		}
+		if err != nil {
+			return fmt.Errorf("lock machine: %w", err)
+		}
+		if op, err = s.replay(ctx, q, r); op != nil || err != nil {
+			return err
+		}
+		op, err = s.create(ctx, tx, q, m, r, now)
+		created = err == nil
+		return err
+	})
+	if err != nil {
+		return nil, false, fmt.Errorf("start operation: %w", err)
+	}
+	return op, created, nil
+}
+
+func machineNotFound(id string) error {
+	return failure.NotFound("MACHINE_NOT_FOUND", "there is no machine %q", id).WithField("machine_id", "unknown")
+}
+
+// replay returns the operation of a repeated request, nil if there is none.
+func (s *Store) replay(ctx context.Context, q *dbsqlc.Queries, r StartRequest) (*baremetalv1.Operation, error) {
+	row, err := q.GetOperationByRequest(ctx, dbsqlc.GetOperationByRequestParams{TargetID: r.MachineID, RequestID: r.RequestID})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("look for the request: %w", err)
+	}
+	if diff := differing(jsonToMap(row.RequestBody), r.body()); len(diff) > 0 {
+		e := failure.AlreadyExists("REQUEST_ID_REUSED", "request_id %q was used on this machine with another %s (operation %s)",
+			r.RequestID, strings.Join(diff, ", "), row.OperationID).WithMeta("operation_id", row.OperationID)
+		for _, f := range diff {
+			e = e.WithField(f, "differs from the first request")
+		}
+		return nil, e
+	}
+	return s.operationOf(ctx, q, row)
+}
+
+func differing(a, b map[string]string) []string {
+	var out []string
+	for k, v := range a {
+		if b[k] != v {
+			out = append(out, k)
+		}
+	}
+	for k, v := range b {
+		if _, ok := a[k]; !ok && v != "" {
+			out = append(out, k)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+func (s *Store) create(ctx context.Context, tx pgx.Tx, q *dbsqlc.Queries, m dbsqlc.Machine, r StartRequest, now time.Time) (*baremetalv1.Operation, error) {
+	planID := r.PlanID
+	if planID == "" {
+		planID = fleet.DefaultPlan(r.Type)
+	}
+	p, err := getPlan(ctx, q, planID)
+	if err != nil {
+		return nil, err
+	}
+	if err := admit(ctx, q, m, r.Type, p); err != nil {
+		return nil, err
+	}
+	steps, err := s.fill(p, m, r.Inputs)
+	if err != nil {
+		return nil, err
+	}
+	op, row, err := s.insertOperation(ctx, q, m, r, p, steps, now)
+	if err != nil {
+		return nil, err
+	}
+	if err := audit(ctx, q, auditEntry{
+		actor: r.Actor, verb: string(r.Type), target: r.MachineID, request: r.RequestID, operation: op.ID, comment: r.Comment,
+	}, now); err != nil {
+		return nil, err
+	}
+	if s.enqueue != nil {
+		if err := s.enqueue(ctx, tx, op.ID, 1); err != nil {
+			return nil, fmt.Errorf("enqueue the first look: %w", err)
+		}
+	}
+	return operationMessage(row, op), nil
+}
+
+func admit(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, t fleet.OperationType, p *baremetalv1.Plan) error {
+	conds, err := q.ConditionsOf(ctx, []string{m.MachineID})
+	if err != nil {
+		return fmt.Errorf("read conditions: %w", err)
+	}
+	if r := fleet.Admit(factsOf(m, conds), t, plan.Destructive(p)); r != nil {
+		e := failure.Precondition(r.Reason, "%s", r.Message).WithMeta("machine_id", m.MachineID).WithMeta("phase", m.Phase)
+		if m.CurrentOperationID != nil {
+			e = e.WithMeta("active_operation_id", *m.CurrentOperationID)
+		}
+		if m.UnresolvedCommandID != nil {
+			e = e.WithMeta("unresolved_command_id", *m.UnresolvedCommandID)
+		}
+		return e
+	}
+	if s := plan.NotWired(p); s != nil {
+		return failure.Unimplemented("STEP_KIND_NOT_WIRED", "step %s of plan %s is of kind %s, which this version cannot run",
+			s.GetName(), p.GetPlanId(), plan.KindOf(s))
+	}
+	return nil
+}
+
+func (s *Store) fill(p *baremetalv1.Plan, m dbsqlc.Machine, in plan.Inputs) ([]plan.Filled, error) {
+	if in.ImageRef == "" {
+		spec, err := specFromJSON(m.Spec)
+		if err != nil {
+			return nil, err
+		}
+		in.ImageRef = spec.GetDefaultImageRef()
+	}
+	if in.ImageRef == "" {
+		in.ImageRef = s.image
+	}
+	return plan.Fill(p, in, s.defaults)
+}
+
+func (s *Store) insertOperation(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r StartRequest, p *baremetalv1.Plan, steps []plan.Filled, now time.Time) (operation.Operation, dbsqlc.Operation, error) {
+	op := operation.Operation{
+		ID: ids.New(ids.Operation), MachineID: m.MachineID, Type: r.Type, Phase: operation.Pending, WakeAt: now,
+		CurrentStage: steps[0].Step.GetName(), Version: 1, CreatedAt: now,
+	}
+	params, err := jsonMap(r.Params)
+	if err != nil {
+		return op, dbsqlc.Operation{}, err
+	}
+	body, err := json.Marshal(r.body())
+	if err != nil {
+		return op, dbsqlc.Operation{}, fmt.Errorf("serialize request: %w", err)
+	}
+	row := dbsqlc.Operation{
+		OperationID: op.ID, TargetID: m.MachineID, RequestID: r.RequestID, RequestBody: body, Type: string(r.Type),
+		Phase: string(op.Phase), Params: params, PlanID: p.GetPlanId(), CurrentStage: op.CurrentStage, WakeAt: &now,
+		Version: 0, CreatedAt: now, UpdatedAt: now,
+	}
+	err = q.InsertOperation(ctx, dbsqlc.InsertOperationParams{
+		OperationID: op.ID, TargetID: m.MachineID, RequestID: r.RequestID, RequestBody: body, Type: row.Type,
+		Phase: row.Phase, Params: params, PlanID: row.PlanID, CurrentStage: row.CurrentStage, WakeAt: timePtr(now.Add(startGrace)),
+		EventSeq: 1, CreatedAt: now,
+	})
+	if err != nil {
+		return op, row, fmt.Errorf("insert operation: %w", err)
+	}
+	if err := insertSteps(ctx, q, op.ID, steps); err != nil {
+		return op, row, err
+	}
+	if err := q.SetCurrentOperation(ctx, dbsqlc.SetCurrentOperationParams{OperationID: &op.ID, MachineID: m.MachineID}); err != nil {
+		return op, row, fmt.Errorf("point the machine to its operation: %w", err)
+	}
+	if err := q.MarkPlanUsed(ctx, dbsqlc.MarkPlanUsedParams{PlanID: row.PlanID, Now: &now}); err != nil {
+		return op, row, fmt.Errorf("mark plan as used: %w", err)
+	}
+	l := &loaded{row: row}
+	created := operation.Decision{Op: op, Notes: []operation.Note{{Kind: "created", Step: ""}}}
+	if err := insertNotes(ctx, q, l, created, now); err != nil {
+		return op, row, err
+	}
+	row.Version = 1
+	return op, row, nil
+}
+
+// startGrace is how long the job that was enqueued with the operation has before the sweeper looks as well.
+const startGrace = 2 * time.Second
+
+func insertSteps(ctx context.Context, q *dbsqlc.Queries, operationID string, steps []plan.Filled) error {
+	p := dbsqlc.InsertStepsParams{OperationID: operationID}
+	for i, f := range steps {
+		spec, err := proto.MarshalOptions{Deterministic: true}.Marshal(f.Step)
+		if err != nil {
+			return fmt.Errorf("serialize step: %w", err)
+		}
+		p.Idxs = append(p.Idxs, int32(i))
+		p.Names = append(p.Names, f.Step.GetName())
+		p.Kinds = append(p.Kinds, f.Kind)
+		p.Specs = append(p.Specs, spec)
+		p.Timeouts = append(p.Timeouts, f.Timeout.Milliseconds())
+		p.Retries = append(p.Retries, int32(f.Retries))
+	}
+	if err := q.InsertSteps(ctx, p); err != nil {
+		return fmt.Errorf("insert steps: %w", err)
+	}
+	return nil
+}
+
+// auditEntry says who did what.
+type auditEntry struct {
+	actor, verb, target, request, operation string
+	// comment is free text of a person and goes into event_data.
+	comment string
+	data    map[string]string
+}
+
+func audit(ctx context.Context, q *dbsqlc.Queries, e auditEntry, now time.Time) error {
+	_, err := auditID(ctx, q, e, now)
+	return err
+}
+
+func auditID(ctx context.Context, q *dbsqlc.Queries, e auditEntry, now time.Time) (int64, error) {
+	data := map[string]string{}
+	for k, v := range e.data {
+		data[k] = v
+	}
+	if e.comment != "" {
+		data["comment"] = e.comment
+	}
+	raw, err := jsonMap(data)
+	if err != nil {
+		return 0, err
+	}
+	id, err := q.InsertAudit(ctx, dbsqlc.InsertAuditParams{
+		Ts: now, Actor: e.actor, Verb: e.verb, TargetID: e.target, RequestID: e.request, OperationID: e.operation, EventData: raw,
+	})
+	if err != nil {
+		return 0, fmt.Errorf("write audit log: %w", err)
+	}
+	return id, nil
+}

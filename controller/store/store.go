@@ -1,0 +1,148 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
+	_ "github.com/ingot-metal/ingot/internal/failure/pgfailure" // database errors become typed failures
+)
+
+// Config says how to reach the database.
+type Config struct {
+	// URL is a libpq connection string.
+	URL string
+	// PoolSize bounds the connections; 0 means 16.
+	PoolSize int32
+	// StepDefaults fill what a plan leaves open.
+	StepDefaults StepDefaults
+	// DefaultImage is used where neither a request nor the machine names an image.
+	DefaultImage string
+	Logger       *slog.Logger
+}
+
+// Enqueue puts a job that looks at an operation into the running transaction.
+type Enqueue func(ctx context.Context, tx pgx.Tx, operationID string, version int64) error
+
+// Store is the controller's database. It is safe for concurrent use.
+type Store struct {
+	pool     *pgxpool.Pool
+	q        *dbsqlc.Queries
+	defaults StepDefaults
+	image    string
+	log      *slog.Logger
+	enqueue  Enqueue
+}
+
+// New connects. It does not migrate.
+func New(ctx context.Context, c Config) (*Store, error) {
+	pc, err := pgxpool.ParseConfig(c.URL)
+	if err != nil {
+		return nil, fmt.Errorf("parse database url: %w", err)
+	}
+	pc.MaxConns = c.PoolSize
+	if pc.MaxConns == 0 {
+		pc.MaxConns = 16
+	}
+	// Transactions that stay open hold back every reader of the reconcile cursor: bound them.
+	setDefault(pc.ConnConfig.RuntimeParams, "idle_in_transaction_session_timeout", "10000")
+	setDefault(pc.ConnConfig.RuntimeParams, "statement_timeout", "30000")
+	setDefault(pc.ConnConfig.RuntimeParams, "application_name", "ingot-controller")
+	pool, err := pgxpool.NewWithConfig(ctx, pc)
+	if err != nil {
+		return nil, fmt.Errorf("open database pool: %w", err)
+	}
+	log := c.Logger
+	if log == nil {
+		log = slog.Default()
+	}
+	return &Store{pool: pool, q: dbsqlc.New(pool), defaults: orBuiltIn(c.StepDefaults), image: c.DefaultImage, log: log}, nil
+}
+
+func setDefault(params map[string]string, key, value string) {
+	if _, ok := params[key]; !ok {
+		params[key] = value
+	}
+}
+
+// OnStart sets the function that schedules the first look at a new operation, inside its transaction.
+func (s *Store) OnStart(e Enqueue) { s.enqueue = e }
+
+// Pool gives River the same connections.
+func (s *Store) Pool() *pgxpool.Pool { return s.pool }
+
+// Close ends all connections.
+func (s *Store) Close() { s.pool.Close() }
+
+// Ping says whether the database answers.
+func (s *Store) Ping(ctx context.Context) error {
+	if err := s.pool.Ping(ctx); err != nil {
+		return fmt.Errorf("reach the database: %w", err)
+	}
+	return nil
+}
+
+const maxTries = 5
+
+// inTx runs fn in a transaction and commits. Conflicts that a repeat can solve are repeated.
+func (s *Store) inTx(ctx context.Context, fn func(tx pgx.Tx, q *dbsqlc.Queries) error) error {
+	var err error
+	for range maxTries {
+		err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error { return fn(tx, s.q.WithTx(tx)) })
+		if !repeatable(err) {
+			return err
+		}
+	}
+	return err
+}
+
+var errLostVersion = errors.New("the operation has changed meanwhile")
+
+func repeatable(err error) bool {
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) {
+		return pg.Code == "40001" || pg.Code == "40P01"
+	}
+	return errors.Is(err, errLostVersion)
+}
+
+// uniqueViolation says whether err broke the named constraint.
+func uniqueViolation(err error, constraint string) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && pg.Code == "23505" && pg.ConstraintName == constraint
+}
+
+func timePtr(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
+}
+
+func timeVal(t *time.Time) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return *t
+}
+
+func strVal(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}
+
+func strPtr(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}

@@ -1,0 +1,16 @@
+// Package evidence names the keys of what is read back from the world before a step counts as done. Agents write them,
+// the controller decides by them, and operators read them.
+package evidence
+
+// The keys.
+const (
+	// BootIDBefore and BootIDAfter are kernel boot ids (/proc/sys/kernel/random/boot_id) around a reboot.
+	BootIDBefore = "boot_id_before"
+	BootIDAfter  = "boot_id_after"
+	// BootNext is the one-shot boot entry as the firmware holds it.
+	BootNext = "boot_next"
+	// ImageDigest is "sha256:<hex>" of the raw bytes as read back from the disk.
+	ImageDigest = "image_digest"
+	// ConfigDigest is the digest of the host configuration as read back.
+	ConfigDigest = "config_digest"
+)
