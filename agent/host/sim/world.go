@@ -67,6 +67,9 @@ func killSelf() {
 	select {}
 }
 
+// Dir is the world's directory, for ReadJournal.
+func (w *World) Dir() string { return w.cfg.Dir }
+
 // State returns the machine as it is now, after everything that is due.
 func (w *World) State(machineID string) (MachineState, error) {
 	return w.update(machineID, func(*MachineState, time.Time) error { return nil })

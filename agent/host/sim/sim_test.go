@@ -1,0 +1,540 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/internal/clock"
+	"github.com/ingot-metal/ingot/internal/task"
+)
+
+func TestMain(m *testing.M) {
+	if os.Getenv(childVariable) != "" {
+		os.Exit(child())
+	}
+	goleak.VerifyTestMain(m)
+}
+
+var start = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+
+type fixture struct {
+	*testing.T
+	dir   string
+	clock *clock.Fake
+	cfg   Config
+}
+
+func newFixture(t *testing.T, script string) fixture {
+	f := fixture{T: t, dir: t.TempDir(), clock: clock.NewFake(start)}
+	f.cfg = Config{Dir: f.dir, MachineID: "m-1", Script: script, Clock: f.clock, Crash: func() {}}
+	return f
+}
+
+func (f fixture) host() *Host {
+	f.Helper()
+	h, err := New(f.cfg)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Cleanup(func() { _ = h.Close() })
+	return h
+}
+
+func (f fixture) world() *World {
+	f.Helper()
+	w, err := OpenWorld(WorldConfig{Dir: f.dir, Clock: f.clock, Script: f.cfg.Script, Crash: f.cfg.Crash})
+	if err != nil {
+		f.Fatal(err)
+	}
+	return w
+}
+
+func (f fixture) bootID() string {
+	f.Helper()
+	st, err := f.world().State("m-1")
+	if err != nil {
+		f.Fatal(err)
+	}
+	return st.BootID
+}
+
+// count is how often command c had an effect.
+func (f fixture) count() int {
+	f.Helper()
+	records, err := ReadJournal(f.dir)
+	if err != nil {
+		f.Fatal(err)
+	}
+	return CountByCommand(records)["c"]
+}
+
+var effect = host.Effect{CommandID: "c", OperationID: "o", MachineID: "m-1", Attempt: 1}
+
+const digestA = "sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+
+func somePolicy(generation uint64) host.FirewallPolicy {
+	return host.FirewallPolicy{Generation: generation, InputDefault: host.VerdictAccept, Controllers: []netip.AddrPort{netip.MustParseAddrPort("192.0.2.1:1")}}
+}
+
+// kinds are all effects that a host can be asked for, how to ask, and whether it has happened.
+var kinds = map[Kind]struct {
+	prepare func(context.Context, *Host) error
+	ask     func(context.Context, *Host) error
+	done    func(before, now MachineState) bool
+}{
+	KindReboot: {
+		ask:  func(ctx context.Context, h *Host) error { return h.Reboot(ctx, effect, host.RebootGraceful) },
+		done: func(before, now MachineState) bool { return before.BootID != now.BootID },
+	},
+	KindBootNext: {
+		ask: func(ctx context.Context, h *Host) error {
+			_, err := h.SetBootNext(ctx, effect, host.BootTarget{Method: host.BootPXE})
+			return err
+		},
+		done: func(_, now MachineState) bool { return now.BootNext.Set },
+	},
+	KindBootNextClear: {
+		prepare: func(ctx context.Context, h *Host) error {
+			_, err := h.SetBootNext(ctx, host.Effect{CommandID: "p"}, host.BootTarget{Method: host.BootPXE})
+			return err
+		},
+		ask:  func(ctx context.Context, h *Host) error { return h.ClearBootNext(ctx, effect) },
+		done: func(_, now MachineState) bool { return !now.BootNext.Set },
+	},
+	KindHostname: {
+		ask:  func(ctx context.Context, h *Host) error { return h.SetHostname(ctx, effect, "new") },
+		done: func(_, now MachineState) bool { return now.Hostname == "new" },
+	},
+	KindFirewall: {
+		ask:  func(ctx context.Context, h *Host) error { return h.ApplyFirewall(ctx, effect, somePolicy(7)) },
+		done: func(_, now MachineState) bool { return now.Firewall.Holds(somePolicy(7)) },
+	},
+	KindFirewallRemove: {
+		prepare: func(ctx context.Context, h *Host) error {
+			return h.ApplyFirewall(ctx, host.Effect{CommandID: "p"}, somePolicy(7))
+		},
+		ask:  func(ctx context.Context, h *Host) error { return h.RemoveFirewall(ctx, effect) },
+		done: func(_, now MachineState) bool { return !now.Firewall.Present },
+	},
+	KindRepave: {
+		ask: func(ctx context.Context, h *Host) error {
+			_, err := h.Repave(ctx, effect, host.RepaveRequest{Digest: digestA}, nil)
+			return err
+		},
+		done: func(_, now MachineState) bool { return now.Disk.Digest == digestA },
+	},
+	KindPowerOff: {
+		ask:  func(ctx context.Context, h *Host) error { return h.SetPower(ctx, effect, false) },
+		done: func(_, now MachineState) bool { return !now.On },
+	},
+}
+
+func TestEveryFaultOfEveryKind(t *testing.T) {
+	t.Parallel()
+	for kind, k := range kinds {
+		for _, tc := range []struct {
+			mode    string
+			asked   bool // an error is answered
+			effects int
+			later   bool // only after the time of late
+		}{
+			{"", false, 1, false},
+			{"fail-before", true, 0, false},
+			{"fail-after", true, 1, false},
+			{"crash-before", true, 0, false},
+			{"crash-after", true, 1, false},
+			{"late=5s", false, 1, true},
+			{"never", false, 0, false},
+			{"lie", false, 0, false},
+		} {
+			t.Run(string(kind)+":"+tc.mode, func(t *testing.T) {
+				t.Parallel()
+				script := string(kind) + ":" + tc.mode
+				if tc.mode == "" {
+					script = ""
+				}
+				f := newFixture(t, script)
+				h := f.host()
+				if k.prepare != nil {
+					if err := k.prepare(t.Context(), h); err != nil {
+						t.Fatal(err)
+					}
+				}
+				before, err := f.world().State("m-1")
+				if err != nil {
+					t.Fatal(err)
+				}
+				err = ask(t, k.ask, h, kind == KindRepave && tc.mode == "never")
+				if (err != nil) != tc.asked || (tc.asked && !errors.Is(err, ErrInjected)) {
+					t.Errorf("answered %v, want an error: %v", err, tc.asked)
+				}
+				if tc.later {
+					f.check(before, k.done, 0)
+					f.clock.Advance(5 * time.Second)
+				}
+				f.check(before, k.done, tc.effects)
+			})
+		}
+	}
+}
+
+// ask calls for the effect. A repave that never ends is cut off, which is the only answer it has.
+func ask(t *testing.T, fn func(context.Context, *Host) error, h *Host, endless bool) error {
+	t.Helper()
+	if !endless {
+		return fn(t.Context(), h)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	if err := fn(ctx, h); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a repave that never ends answered %v", err)
+	}
+	return nil
+}
+
+func (f fixture) check(before MachineState, done func(before, now MachineState) bool, effects int) {
+	f.Helper()
+	now, err := f.world().State("m-1")
+	if err != nil {
+		f.Fatal(err)
+	}
+	if done(before, now) != (effects > 0) {
+		f.Errorf("done: %v, want %v; machine %+v", done(before, now), effects > 0, now)
+	}
+	if got := f.count(); got != effects {
+		f.Errorf("journal counts %d effects, want %d", got, effects)
+	}
+}
+
+func TestFaultsCountAcrossProcesses(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, "hostname:fail-before@2")
+	for i, fails := range []bool{false, true, false} {
+		h := f.host() // a new one each time, as after a restart of the agent
+		err := h.SetHostname(t.Context(), effect, strings.Repeat("n", i+1))
+		if (err != nil) != fails {
+			t.Errorf("call %d: %v", i+1, err)
+		}
+	}
+	if f.count() != 2 {
+		t.Errorf("%d effects, want 2", f.count())
+	}
+}
+
+func TestTheSameAgainIsNoEffect(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, "")
+	h := f.host()
+	for range 2 {
+		if err := h.SetHostname(t.Context(), effect, "new"); err != nil {
+			t.Fatal(err)
+		}
+		if err := h.ApplyFirewall(t.Context(), effect, somePolicy(1)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := h.SetBootNext(t.Context(), effect, host.BootTarget{Method: host.BootPXE}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if f.count() != 3 {
+		t.Errorf("%d effects, want 3", f.count())
+	}
+}
+
+func TestRebootTakesItsTimeAndTellsOnce(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, "")
+	var told atomic.Int32
+	f.cfg.Delay, f.cfg.Rebooted = time.Minute, func() { told.Add(1) }
+	h := f.host()
+	before := f.bootID()
+	if err := h.Reboot(t.Context(), effect, host.RebootForced); err != nil {
+		t.Fatal(err)
+	}
+	if id, err := h.Identity(t.Context()); err != nil || id.BootID != before || f.count() != 0 {
+		t.Fatalf("while going down: %+v, %v, %d effects", id, err, f.count())
+	}
+	if err := f.clock.BlockUntil(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	f.clock.Advance(time.Minute)
+	<-h.Down()
+	if after := f.bootID(); after == before || f.count() != 1 {
+		t.Errorf("boot id %s → %s, %d effects", before, after, f.count())
+	}
+	if _, err := h.Identity(t.Context()); !errors.Is(err, ErrDown) {
+		t.Errorf("a process from before the reboot: %v", err)
+	}
+	if err := h.SetHostname(t.Context(), effect, "ghost"); !errors.Is(err, ErrDown) || f.count() != 1 {
+		t.Errorf("a process from before the reboot changed something: %v", err)
+	}
+	if id, err := f.host().Identity(t.Context()); err != nil || id.BootID != f.bootID() || !id.Simulated {
+		t.Errorf("after: %+v, %v", id, err)
+	}
+	if !eventually(func() bool { return told.Load() == 1 }) {
+		t.Errorf("told %d times", told.Load())
+	}
+}
+
+// eventually waits for a goroutine that gives no other signal.
+func eventually(ok func() bool) bool {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-tick.C:
+		}
+	}
+	return true
+}
+
+func TestLyingRebootRestartsTheAgentOnly(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, "reboot:lie")
+	h := f.host()
+	before := f.bootID()
+	if err := h.Reboot(t.Context(), effect, host.RebootGraceful); err != nil {
+		t.Fatal(err)
+	}
+	<-h.Down()
+	id, err := f.host().Identity(t.Context())
+	if err != nil || id.BootID != before {
+		t.Errorf("after the lie: %+v, %v, boot id before %s", id, err, before)
+	}
+}
+
+func TestLyingClaims(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, "bootnext:lie,repave:lie,power-off:lie")
+	h, m := f.host(), f.world().Machine("m-1")
+	change, err := h.SetBootNext(t.Context(), effect, host.BootTarget{Method: host.BootPXE})
+	if err != nil || !change.New.Set {
+		t.Errorf("boot entry is not claimed: %+v, %v", change, err)
+	}
+	if s, err := h.BootNext(t.Context()); err != nil || s.Set {
+		t.Errorf("boot entry reads back as set: %+v, %v", s, err)
+	}
+	ev, err := h.Repave(t.Context(), effect, host.RepaveRequest{Digest: digestA}, nil)
+	if err != nil || ev.Image.Digest != digestA {
+		t.Errorf("repave is not claimed: %+v, %v", ev, err)
+	}
+	if image, err := h.DiskImage(t.Context()); err != nil || image.Digest != "" {
+		t.Errorf("disk reads back as written: %+v, %v", image, err)
+	}
+	if err := m.SetPower(t.Context(), effect, false); err != nil {
+		t.Fatal(err)
+	}
+	if on, err := m.Power(t.Context()); err != nil || on {
+		t.Errorf("power shows on: %v, %v", on, err)
+	}
+	if _, err := h.Identity(t.Context()); err != nil {
+		t.Errorf("a machine whose BMC only claims to have switched it off: %v", err)
+	}
+}
+
+func TestBootConsumesTheEntryAndLosesTheFirewall(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, "")
+	h := f.host()
+	if _, err := h.SetBootNext(t.Context(), effect, host.BootTarget{Method: host.BootPXE, MAC: "52:54:00:00:00:01"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.ApplyFirewall(t.Context(), effect, somePolicy(1)); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Reboot(t.Context(), effect, host.RebootGraceful); err != nil {
+		t.Fatal(err)
+	}
+	st, err := f.world().State("m-1")
+	if err != nil || st.BootNext.Set || st.BootedFrom != "pxe 52:54:00:00:00:01" || st.Firewall.Present {
+		t.Errorf("after one boot: %+v, %v", st, err)
+	}
+	if err := f.host().Reboot(t.Context(), effect, host.RebootGraceful); err != nil {
+		t.Fatal(err)
+	}
+	if st, err = f.world().State("m-1"); err != nil || st.BootedFrom != "disk" {
+		t.Errorf("after two: %+v, %v", st, err)
+	}
+}
+
+func TestRepaveReportsProgressAndGivesANewSystem(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, "")
+	h := f.host()
+	old, err := h.Identity(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var seen []host.RepaveProgress
+	req := host.RepaveRequest{Digest: digestA, Bytes: 1000, Nonce: "n"}
+	ev, err := h.Repave(t.Context(), effect, req, func(p host.RepaveProgress) { seen = append(seen, p) })
+	if err != nil || !ev.Simulated || ev.Image.Digest != digestA || ev.Image.Nonce != "n" {
+		t.Fatalf("evidence %+v, %v", ev, err)
+	}
+	if last := seen[len(seen)-1]; last.Percent != 100 || last.Bytes != 1000 || seen[0].Stage != "zero" || last.Stage != "verify" {
+		t.Errorf("progress from %+v to %+v", seen[0], last)
+	}
+	if err := h.Reboot(t.Context(), effect, host.RebootGraceful); err != nil {
+		t.Fatal(err)
+	}
+	now, err := f.host().Identity(t.Context())
+	if err != nil || now.MachineID == old.MachineID || now.HardwareFingerprint != old.HardwareFingerprint {
+		t.Errorf("system before %+v, after %+v, %v", old, now, err)
+	}
+}
+
+func TestRepaveCutShortLeavesNoImage(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, "")
+	f.cfg.RepaveTime = time.Hour
+	h := f.host()
+	ctx, cancel := context.WithCancel(t.Context())
+	g, _ := task.New(t.Context())
+	g.Go("cancel", func(ctx context.Context) error {
+		defer cancel()
+		return f.clock.BlockUntil(ctx, 1)
+	})
+	_, err := h.Repave(ctx, effect, host.RepaveRequest{Digest: digestA}, nil)
+	if !errors.Is(err, context.Canceled) || g.Wait() != nil {
+		t.Fatalf("Repave: %v", err)
+	}
+	if image, err := h.DiskImage(t.Context()); err != nil || image.Digest != "" || f.count() != 1 {
+		t.Errorf("disk holds %+v, %v, %d effects", image, err, f.count())
+	}
+}
+
+func TestRefusalsAreNotAsked(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, "")
+	h := f.host()
+	for name, err := range map[string]error{
+		"reboot":   h.Reboot(t.Context(), effect, "soon"),
+		"hostname": h.SetHostname(t.Context(), effect, "no spaces please"),
+		"firewall": h.ApplyFirewall(t.Context(), effect, host.FirewallPolicy{}),
+		"digest":   second(h.Repave(t.Context(), effect, host.RepaveRequest{Digest: "md5:1"}, nil)),
+		"disk":     second(h.Repave(t.Context(), effect, host.RepaveRequest{Digest: digestA, DiskRule: "serial=other"}, nil)),
+		"boot":     second(h.SetBootNext(t.Context(), effect, host.BootTarget{Method: "floppy"})),
+	} {
+		if !errors.Is(err, host.ErrInvalid) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if records, err := ReadJournal(f.dir); err != nil || len(records) != 0 {
+		t.Errorf("journal has %+v, %v", records, err)
+	}
+}
+
+func second[T any](_ T, err error) error { return err }
+
+func TestPowerFromOutside(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, "")
+	h, m := f.host(), f.world().Machine("m-1")
+	before := f.bootID()
+	for _, on := range []bool{false, false, true, true} {
+		if err := m.SetPower(t.Context(), effect, on); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := m.Power(t.Context()); err != nil || got != on {
+			t.Fatalf("power %v, %v", got, err)
+		}
+		_, err := m.Identity(t.Context())
+		if errors.Is(err, ErrDown) == on {
+			t.Errorf("identity while on=%v: %v", on, err)
+		}
+		if _, err := New(f.cfg); errors.Is(err, ErrDown) == on {
+			t.Errorf("an agent on a machine with on=%v: %v", on, err)
+		}
+	}
+	if f.bootID() == before || f.count() != 2 {
+		t.Errorf("boot id %s → %s, %d effects", before, f.bootID(), f.count())
+	}
+	if _, err := h.Identity(t.Context()); !errors.Is(err, ErrDown) {
+		t.Errorf("the agent from before: %v", err)
+	}
+}
+
+func TestRebootOfAMachineThatIsOffByThenIsDropped(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, "")
+	f.cfg.Delay = time.Second
+	if err := f.host().Reboot(t.Context(), effect, host.RebootGraceful); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.world().Machine("m-1").SetPower(t.Context(), host.Effect{CommandID: "off"}, false); err != nil {
+		t.Fatal(err)
+	}
+	f.clock.Advance(time.Second)
+	if st, err := f.world().State("m-1"); err != nil || st.On || f.count() != 0 {
+		t.Errorf("machine %+v, %v, %d effects", st, err, f.count())
+	}
+}
+
+func TestInventorySaysThatItIsSimulated(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, "")
+	h := f.host()
+	doc, err := h.Inventory(t.Context())
+	if err != nil || !doc.Simulated || doc.System.Vendor != Vendor || len(doc.NICs) == 0 {
+		t.Fatalf("%+v, %v", doc, err)
+	}
+	if err := h.Reboot(t.Context(), effect, host.RebootGraceful); err != nil {
+		t.Fatal(err)
+	}
+	again, err := f.host().Inventory(t.Context())
+	if err != nil || again.Hash() != doc.Hash() || again.OS.BootID == doc.OS.BootID {
+		t.Errorf("after a reboot: %+v, %v", again, err)
+	}
+}
+
+func TestSettleAndForeignNames(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, "reboot:late=1h")
+	for _, id := range []string{"m-1", "rack/../7", "ü x"} {
+		if err := f.world().Machine(id).Reboot(t.Context(), effect, host.RebootForced); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if left, err := filepath.Glob(filepath.Join(f.dir, "machines", "*.json")); err != nil || len(left) != 3 {
+		t.Fatalf("state files %q, %v", left, err)
+	}
+	f.clock.Advance(time.Hour)
+	if f.count() != 0 {
+		t.Error("reading the journal made effects happen")
+	}
+	if err := f.world().Settle(); err != nil || f.count() != 3 {
+		t.Errorf("%d effects, want 3; %v", f.count(), err)
+	}
+}
+
+func TestBadWorlds(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, "reboot:maybe")
+	if _, err := New(f.cfg); err == nil {
+		t.Error("a bad script is accepted")
+	}
+	f.cfg.Script, f.cfg.MachineID = "", ""
+	if _, err := New(f.cfg); !errors.Is(err, host.ErrInvalid) {
+		t.Errorf("no machine id: %v", err)
+	}
+	if err := os.WriteFile(filepath.Join(f.dir, JournalName), []byte(`{"seq":1`), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ReadJournal(f.dir); err == nil {
+		t.Error("a torn journal is read as if it were whole")
+	}
+}
