@@ -66,7 +66,7 @@ func TestParseNetwork(t *testing.T) {
 		n.Gateway != netip.MustParseAddr("192.0.2.1") || string(resolvConf(n.DNS)) != "nameserver 192.0.2.53\n" {
 		t.Errorf("%+v, %v", n, err)
 	}
-	for _, bad := range []string{`{}`, `{"address":"192.0.2.7"}`, `{"address":"192.0.2.7/24","adress":""}`, ``} {
+	for _, bad := range []string{`{}`, `{"address":"192.0.2.7"}`, `{"address":"192.0.2.7/24","adr":""}`, ``} {
 		if _, err := parseNetwork([]byte(bad)); err == nil {
 			t.Errorf("accepted %q", bad)
 		}
@@ -139,7 +139,7 @@ func TestMachineIDIsMadeOnce(t *testing.T) {
 	if len(ids[0]) != 33 || ids[0] != ids[1] || strings.Trim(ids[0], "0123456789abcdef") != "\n" {
 		t.Errorf("machine-ids %q", ids)
 	}
-	if newMachineID() == newMachineID() {
+	if a, b := newMachineID(), newMachineID(); a == b {
 		t.Error("two machines get the same id")
 	}
 }

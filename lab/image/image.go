@@ -137,11 +137,15 @@ func packGzip(w io.Writer, entries []entry) error {
 }
 
 func checkStatic(path string) error {
-	f, err := elf.Open(path)
+	file, err := os.Open(path)
 	if err != nil {
 		return err
 	}
-	defer f.Close()
+	defer file.Close()
+	f, err := elf.NewFile(file)
+	if err != nil {
+		return err
+	}
 	for _, p := range f.Progs {
 		if p.Type == elf.PT_INTERP {
 			return ErrNotStatic

@@ -53,8 +53,12 @@ func DefaultCacheDir() (string, error) {
 // FindKernel gives the host's own cloud kernel if it has one, else the one unpacked in cacheDir, else it
 // downloads Debian's package and unpacks it there. It installs nothing. Several processes may call it at once.
 func FindKernel(ctx context.Context, cacheDir string) (Kernel, error) {
-	if k, ok := kernelUnder("/"); ok {
-		return k, nil
+	root := filepath.Join(cacheDir, "kernel")
+	// Looked for without the lock first: the cache may be another user's.
+	for _, place := range []string{"/", root} {
+		if k, ok := kernelUnder(place); ok {
+			return k, nil
+		}
 	}
 	if err := os.MkdirAll(cacheDir, 0o755); err != nil {
 		return Kernel{}, fmt.Errorf("make cache directory: %w", err)
@@ -64,7 +68,6 @@ func FindKernel(ctx context.Context, cacheDir string) (Kernel, error) {
 		return Kernel{}, err
 	}
 	defer unlock()
-	root := filepath.Join(cacheDir, "kernel")
 	if k, ok := kernelUnder(root); ok {
 		return k, nil
 	}

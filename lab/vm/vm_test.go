@@ -106,7 +106,7 @@ type said map[string]string
 var field = regexp.MustCompile(`(\w+)=(\S+)`)
 
 // announcements waits until the guest has started n times.
-func announcements(t *testing.T, ctx context.Context, v *vm.VM, n int) []said {
+func announcements(ctx context.Context, t *testing.T, v *vm.VM, n int) []said {
 	t.Helper()
 	text, err := v.WaitSerial(ctx, func(s string) bool { return len(parse(s)) >= n })
 	if err != nil {
@@ -144,9 +144,9 @@ func TestVMReboots(t *testing.T) {
 		t.Fatal(err)
 	}
 	began := v.Events()[0].Time() // the processor starts
-	first := announcements(t, ctx, v, 1)[0]
+	first := announcements(ctx, t, v, 1)[0]
 	t.Logf("power-on to init's own work: %v (kernel says %s s)", time.Since(began).Round(time.Millisecond), first["uptime"])
-	both := announcements(t, ctx, v, 2)
+	both := announcements(ctx, t, v, 2)
 	t.Logf("and a whole reboot later: %v", time.Since(began).Round(time.Millisecond))
 
 	if a, b := both[0]["boot_id"], both[1]["boot_id"]; a == b || len(a) != 36 || len(b) != 36 {
@@ -233,7 +233,7 @@ func TestVMOutsideControl(t *testing.T) {
 	defer cancel()
 	v := start(t, vm.Direct, map[string][]byte{"script": []byte("crash wait wait")})
 
-	got := announcements(t, ctx, v, 2)
+	got := announcements(ctx, t, v, 2)
 	if got[0]["boot_id"] != got[1]["boot_id"] || v.Reboots() != 0 {
 		t.Errorf("a crash of the program cost a reboot: %v", got)
 	}
@@ -246,7 +246,7 @@ func TestVMOutsideControl(t *testing.T) {
 	if err := v.SystemReset(ctx); err != nil {
 		t.Fatal(err)
 	}
-	got = announcements(t, ctx, v, 3)
+	got = announcements(ctx, t, v, 3)
 	if got[2]["boot_id"] == got[1]["boot_id"] {
 		t.Error("reset did not change the boot id")
 	}
@@ -256,7 +256,7 @@ func TestVMOutsideControl(t *testing.T) {
 	if a, b := got[0]["machine_id"], got[2]["machine_id"]; a != b {
 		t.Errorf("machine-id %q became %q in a reset", a, b)
 	}
-	pressPowerButton(t, ctx, v)
+	pressPowerButton(ctx, t, v)
 	console, err := v.Serial()
 	if err != nil || !strings.Contains(console, "GUEST was asked to end") {
 		t.Errorf("program was not asked to end (%v)", err)
@@ -268,7 +268,7 @@ func TestVMOutsideControl(t *testing.T) {
 
 // pressPowerButton uses the second connection, as a script would. The press is repeated, as an impatient person
 // would: the guest may not have found its button yet.
-func pressPowerButton(t *testing.T, ctx context.Context, v *vm.VM) {
+func pressPowerButton(ctx context.Context, t *testing.T, v *vm.VM) {
 	t.Helper()
 	mon, err := vm.Dial(ctx, filepath.Dir(v.SerialPath()))
 	if err != nil {
@@ -299,7 +299,7 @@ func TestVMPowersOffWhenProgramReturns(t *testing.T) {
 	if err := v.Wait(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if got := announcements(t, ctx, v, 1)[0]; got["hostname"] != "named" {
+	if got := announcements(ctx, t, v, 1)[0]; got["hostname"] != "named" {
 		t.Errorf("host name %q", got["hostname"])
 	}
 }
@@ -309,7 +309,7 @@ func TestVMWithUEFIKeepsVariables(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), bootTimeout)
 	defer cancel()
 	v := start(t, vm.UEFI, map[string][]byte{"script": []byte("boot-next wait")})
-	got := announcements(t, ctx, v, 2)
+	got := announcements(ctx, t, v, 2)
 	t.Logf("UEFI: kernel says %s s at init", got[0]["uptime"])
 	if got[0]["efi"] != "true" || got[1]["efi"] != "true" {
 		t.Errorf("no efivarfs: %v", got)
