@@ -104,7 +104,7 @@ func fitted(bios *smbios.SMBIOS) []DIMM {
 		}
 		dimms = append(dimms, DIMM{
 			Locator: dev.DeviceLocator, Bank: dev.BankLocator, SizeBytes: size, SpeedMTs: dimmSpeed(s.Formatted),
-			Type: dev.MemoryType.String(), Manufacturer: dmiValue(dev.Manufacturer),
+			Type: dimmType(s.Formatted, dev.MemoryType.String()), Manufacturer: dmiValue(dev.Manufacturer),
 			PartNumber: dmiValue(dev.PartNumber), Serial: dmiValue(dev.SerialNumber),
 		})
 	}
@@ -139,4 +139,13 @@ func dimmSpeed(formatted []byte) int {
 		return 0
 	}
 	return int(speed)
+}
+
+// dimmType reads Memory Type (offset 12h, table of section 7.18.2), of which the decoder knows the older ones.
+func dimmType(formatted []byte, decoded string) string {
+	newer := map[byte]string{0x20: "HBM", 0x21: "HBM2", 0x22: "DDR5", 0x23: "LPDDR5", 0x24: "HBM3"}
+	if len(formatted) > 0x12-4 && newer[formatted[0x12-4]] != "" {
+		return newer[formatted[0x12-4]]
+	}
+	return decoded
 }
