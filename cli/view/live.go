@@ -209,3 +209,8 @@ func fallback(text, other string) string {
 	}
 	return text
 }
+
+// NoLog says that the log cannot be shown.
+func (l *Live) NoLog(why string) string {
+	return l.cfg.Style.Warn("! log not available: "+Clean(why)) + "\n"
+}

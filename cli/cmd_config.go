@@ -1,0 +1,211 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+	"gopkg.in/yaml.v3"
+
+	"github.com/ingot-metal/ingot/cli/client"
+	"github.com/ingot-metal/ingot/cli/view"
+)
+
+func (a *app) configCmd() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "config",
+		Short: "Manage contexts: which controller to talk to, and how",
+		Long: `Contexts live in ~/.config/ingot/config.yaml, or in the file that INGOT_CONFIG or --config names. Flags win over the
+environment (INGOT_SERVER, INGOT_CA_FILE, INGOT_CA_HASH, INGOT_TOKEN, INGOT_TOKEN_FILE), which wins over the
+context.`,
+		Example: "  ingot config set-context lab --server 10.0.0.5:50051 --ca-file ca.pem --token-file token\n  ingot config use-context lab",
+	}
+	cmd.AddCommand(a.setContextCmd(), a.useContextCmd(), a.getContextsCmd(), a.currentContextCmd(), a.viewConfigCmd())
+	return cmd
+}
+
+// editConfig loads the file, lets edit change it, and stores it.
+func (a *app) editConfig(edit func(*client.File) error) error {
+	file, err := client.Load(a.configPath())
+	if err != nil {
+		return err
+	}
+	if err := edit(file); err != nil {
+		return err
+	}
+	return file.Save(a.configPath())
+}
+
+func (a *app) setContextCmd() *cobra.Command {
+	var token string
+	cmd := &cobra.Command{
+		Use:   "set-context NAME",
+		Short: "Make or change a context",
+		Long: `Make a context, or change what is given of one that exists. The first context becomes the current one. A token file
+is better than a token: the configuration then holds no secret.`,
+		Example:           "  ingot config set-context lab --server 10.0.0.5:50051 --ca-file ca.pem --token-file token",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: completeAt(a.completeContexts),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			err := a.editConfig(func(f *client.File) error {
+				c, err := a.changedContext(f.Contexts[args[0]], token)
+				if err != nil {
+					return err
+				}
+				f.Contexts[args[0]] = c
+				if f.CurrentContext == "" {
+					f.CurrentContext = args[0]
+				}
+				return nil
+			})
+			if err != nil {
+				return err
+			}
+			return a.write("Context " + args[0] + " stored in " + a.configPath() + "\n")
+		},
+	}
+	cmd.Flags().StringVar(&token, "token", "", "the bearer token itself")
+	return cmd
+}
+
+// changedContext lays the connection flags over a context. A CA or token of one kind replaces the other kind.
+func (a *app) changedContext(c client.Context, token string) (client.Context, error) {
+	fl := a.flags.Flags
+	if (fl.CAFile != "" && fl.CAHash != "") || (fl.TokenFile != "" && token != "") {
+		return c, usagef("give a CA as a file or as a hash, and a token as a file or as itself, not both")
+	}
+	if fl.Server != "" {
+		c.Server = fl.Server
+	}
+	if fl.CAFile != "" || fl.CAHash != "" {
+		c.CAFile, c.CAHash = absolute(fl.CAFile), fl.CAHash
+	}
+	if fl.TokenFile != "" || token != "" {
+		c.TokenFile, c.Token = absolute(fl.TokenFile), token
+	}
+	if c.Server == "" {
+		return c, usagef("a context needs --server")
+	}
+	return c, nil
+}
+
+// absolute keeps a path good when the command is run from another folder.
+func absolute(path string) string {
+	if path == "" {
+		return ""
+	}
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return path // there is no working folder to be relative to
+	}
+	return abs
+}
+
+func (a *app) useContextCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:               "use-context NAME",
+		Short:             "Make a context the current one",
+		Long:              `Make a context the one that commands use when --context is not given.`,
+		Example:           "  ingot config use-context lab",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: completeAt(a.completeContexts),
+		RunE: func(_ *cobra.Command, args []string) error {
+			err := a.editConfig(func(f *client.File) error {
+				if _, ok := f.Contexts[args[0]]; !ok {
+					return &exitError{code: exitNotFound, err: fmt.Errorf("no context %q; there are: %v", args[0], f.Names())}
+				}
+				f.CurrentContext = args[0]
+				return nil
+			})
+			if err != nil {
+				return err
+			}
+			return a.write("Using context " + args[0] + "\n")
+		},
+	}
+}
+
+func (a *app) getContextsCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:     "get-contexts",
+		Short:   "List contexts",
+		Long:    `List contexts; ✓ marks the current one.`,
+		Example: "  ingot config get-contexts",
+		Args:    cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			file, err := client.Load(a.configPath())
+			if err != nil {
+				return err
+			}
+			if a.document() && a.flags.output != "name" {
+				return a.printFile(file)
+			}
+			t := &view.Table{Header: []string{"CURRENT", "NAME", "SERVER"}}
+			names := ""
+			for _, n := range file.Names() {
+				t.Add(view.Mark(n == file.CurrentContext), n, file.Contexts[n].Server)
+				names += n + "\n"
+			}
+			if a.flags.output == "name" {
+				return a.write(names)
+			}
+			return a.write(t.String())
+		},
+	}
+}
+
+func (a *app) currentContextCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:     "current-context",
+		Short:   "Print the name of the current context",
+		Long:    `Print the name of the current context. Exit code 3 when there is none.`,
+		Example: "  ingot config current-context",
+		Args:    cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			file, err := client.Load(a.configPath())
+			if err != nil {
+				return err
+			}
+			if file.CurrentContext == "" {
+				return &exitError{code: exitNotFound, err: client.ErrNoServer}
+			}
+			return a.write(file.CurrentContext + "\n")
+		},
+	}
+}
+
+func (a *app) viewConfigCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:     "view",
+		Short:   "Print the configuration without its secrets",
+		Long:    `Print the configuration as YAML, or as JSON with -o json. Tokens are left out.`,
+		Example: "  ingot config view",
+		Args:    cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			file, err := client.Load(a.configPath())
+			if err != nil {
+				return err
+			}
+			return a.printFile(file)
+		},
+	}
+}
+
+func (a *app) printFile(file *client.File) error {
+	raw, err := yaml.Marshal(file.Redacted())
+	if err != nil {
+		return fmt.Errorf("write YAML: %w", err)
+	}
+	if a.flags.output == "json" {
+		var tree any
+		if err := yaml.Unmarshal(raw, &tree); err != nil {
+			return fmt.Errorf("read back YAML: %w", err)
+		}
+		if raw, err = json.MarshalIndent(tree, "", "  "); err != nil {
+			return fmt.Errorf("write JSON: %w", err)
+		}
+		raw = append(raw, '\n')
+	}
+	return a.write(string(raw))
+}

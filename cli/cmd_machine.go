@@ -1,0 +1,206 @@
+package cli
+
+import (
+	"github.com/spf13/cobra"
+
+	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
+)
+
+func (a *app) listCmd() *cobra.Command {
+	var filter string
+	var limit int
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List machines with phase, effective state and conditions",
+		Long: `List machines. PHASE is what the operator intends, EFFECTIVE is what the machine is doing right now. -o wide adds
+node state, provider, site, conditions and labels.
+
+Filter terms, all of which must hold: phase, effective_state, node_state, provider, site, region, rack, group,
+machine_id, labels.KEY, conditions.TYPE.`,
+		Example: `  ingot list
+  ingot list --filter phase=MAINTENANCE,labels.env=prod
+  ingot list -o json | jq -r '.machines[] | select(.status.effective_state == "ATTENTION").machine_id'`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.listMachines(cmd, filter, limit) },
+	}
+	cmd.Flags().StringVar(&filter, "filter", "", "terms such as phase=READY,labels.env=prod")
+	cmd.Flags().IntVar(&limit, "limit", 0, "at most so many; 0 is all")
+	return cmd
+}
+
+func (a *app) listMachines(cmd *cobra.Command, filter string, limit int) error {
+	svc, err := a.services()
+	if err != nil {
+		return err
+	}
+	machines, err := pages(limit, func(size int32, token string) ([]*pb.Machine, string, error) {
+		r, err := svc.machines.ListMachines(cmd.Context(), &pb.ListMachinesRequest{Filter: filter, PageSize: size, PageToken: token})
+		return r.GetMachines(), r.GetNextPageToken(), err
+	})
+	if err != nil {
+		return err
+	}
+	names := make([]string, len(machines))
+	for i, m := range machines {
+		names[i] = m.GetMachineId()
+	}
+	return a.print(&pb.ListMachinesResponse{Machines: machines}, func() string {
+		return a.style().Machines(machines, a.wide(), a.now()).String()
+	}, names...)
+}
+
+func (a *app) machineCmd() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "machine",
+		Short:   "Register, show, change and delete machines",
+		Long:    `Register, show, change and delete machines of the inventory.`,
+		Example: `  ingot machine get m-1`,
+	}
+	cmd.AddCommand(a.machineRegisterCmd(), a.machineGetCmd(), a.machineUpdateCmd(), a.machineDeleteCmd(), a.machineInventoryCmd())
+	return cmd
+}
+
+func (a *app) printMachine(m *pb.Machine) error {
+	return a.print(m, func() string { return a.style().Machine(m, a.now()) }, m.GetMachineId())
+}
+
+func (a *app) machineRegisterCmd() *cobra.Command {
+	var s specFlags
+	cmd := &cobra.Command{
+		Use:   "register MACHINE",
+		Short: "Register a machine, or update a known one",
+		Long: `Register a machine under an id of your choice: 1 to 63 characters of a-z, 0-9, dot and hyphen. A known id has its
+spec and labels replaced. Next, give it an agent: ingot token issue MACHINE.`,
+		Example: `  ingot machine register m-1 --mac-addresses 52:54:00:12:34:56 --rack r42 --label env=prod`,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			a.subject.machine = args[0]
+			m := &pb.Machine{MachineId: args[0]}
+			if err := s.apply(cmd, m); err != nil {
+				return err
+			}
+			svc, err := a.services()
+			if err != nil {
+				return err
+			}
+			got, err := svc.machines.RegisterMachine(cmd.Context(), &pb.RegisterMachineRequest{Machine: m})
+			if err != nil {
+				return err
+			}
+			return a.printMachine(got)
+		},
+	}
+	s.register(cmd)
+	return cmd
+}
+
+func (a *app) machineGetCmd() *cobra.Command {
+	var external bool
+	cmd := &cobra.Command{
+		Use:               "get MACHINE",
+		Short:             "Show one machine",
+		Long:              `Show one machine: state, spec, labels and every condition.`,
+		Example:           "  ingot machine get m-1\n  ingot machine get --external-id srv-4711 -o json",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: completeAt(a.completeMachines()),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			a.subject.machine = args[0]
+			svc, err := a.services()
+			if err != nil {
+				return err
+			}
+			req := &pb.GetMachineRequest{MachineId: args[0]}
+			if external {
+				req = &pb.GetMachineRequest{ExternalId: args[0]}
+			}
+			m, err := svc.machines.GetMachine(cmd.Context(), req)
+			if err != nil {
+				return err
+			}
+			return a.printMachine(m)
+		},
+	}
+	cmd.Flags().BoolVar(&external, "external-id", false, "MACHINE is the upstream's identifier")
+	return cmd
+}
+
+func (a *app) machineUpdateCmd() *cobra.Command {
+	var s specFlags
+	cmd := &cobra.Command{
+		Use:   "update MACHINE",
+		Short: "Change fields of a machine's spec, and labels",
+		Long: `Change the fields that are given and leave the others. If somebody else changes the machine at the same moment the
+update is refused instead of overwriting it.`,
+		Example:           "  ingot machine update m-1 --rack r43 --label env=staging --label old-",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: completeAt(a.completeMachines()),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			a.subject.machine = args[0]
+			svc, err := a.services()
+			if err != nil {
+				return err
+			}
+			m, err := svc.machines.GetMachine(cmd.Context(), &pb.GetMachineRequest{MachineId: args[0]})
+			if err != nil {
+				return err
+			}
+			if err := s.apply(cmd, m); err != nil {
+				return err
+			}
+			got, err := svc.machines.UpdateMachine(cmd.Context(), &pb.UpdateMachineRequest{Machine: m})
+			if err != nil {
+				return err
+			}
+			return a.printMachine(got)
+		},
+	}
+	s.register(cmd)
+	return cmd
+}
+
+func (a *app) machineDeleteCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "delete MACHINE",
+		Short: "Remove an idle machine from the inventory",
+		Long: `Remove a machine that has no active operation from the inventory. Its id is never used again. Nothing is done to
+the machine itself.`,
+		Example:           "  ingot machine delete m-1",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: completeAt(a.completeMachines()),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			a.subject.machine = args[0]
+			svc, err := a.services()
+			if err != nil {
+				return err
+			}
+			m, err := svc.machines.DeleteMachine(cmd.Context(), &pb.DeleteMachineRequest{MachineId: args[0]})
+			if err != nil {
+				return err
+			}
+			return a.print(m, func() string { return "Deleted " + args[0] + "\n" }, args[0])
+		},
+	}
+}
+
+func (a *app) machineInventoryCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:               "inventory MACHINE",
+		Short:             "Show the hardware that the machine's agent found",
+		Long:              `Show the last hardware inventory that an agent reported for the machine.`,
+		Example:           "  ingot machine inventory m-1 -o json | jq .document.cpu",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: completeAt(a.completeMachines()),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			a.subject.machine = args[0]
+			svc, err := a.services()
+			if err != nil {
+				return err
+			}
+			inv, err := svc.machines.GetInventory(cmd.Context(), &pb.GetInventoryRequest{MachineId: args[0]})
+			if err != nil {
+				return err
+			}
+			return a.print(inv, func() string { return a.style().Inventory(inv) }, inv.GetMachineId())
+		},
+	}
+}

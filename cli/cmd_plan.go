@@ -1,0 +1,106 @@
+package cli
+
+import (
+	"github.com/spf13/cobra"
+
+	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/internal/ids"
+)
+
+func (a *app) planCmd() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "plan",
+		Short:   "List, show and create plans",
+		Long:    `A plan is an ordered list of steps. Once a run has used it, it never changes.`,
+		Example: "  ingot plan list",
+	}
+	cmd.AddCommand(a.planListCmd(), a.planGetCmd(), a.planCreateCmd())
+	return cmd
+}
+
+func (a *app) planListCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:     "list",
+		Short:   "List plans",
+		Long:    `List the built-in plans and your own.`,
+		Example: "  ingot plan list -o yaml",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			svc, err := a.services()
+			if err != nil {
+				return err
+			}
+			r, err := svc.plans.ListPlans(cmd.Context(), &pb.ListPlansRequest{})
+			if err != nil {
+				return err
+			}
+			var names []string
+			for _, p := range r.GetPlans() {
+				names = append(names, p.GetPlanId())
+			}
+			return a.print(r, func() string { return a.style().Plans(r.GetPlans()).String() }, names...)
+		},
+	}
+}
+
+func (a *app) planGetCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:               "get PLAN",
+		Short:             "Show one plan",
+		Long:              `Show one plan with its steps.`,
+		Example:           "  ingot plan get reboot",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: completeAt(a.completePlans()),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			svc, err := a.services()
+			if err != nil {
+				return err
+			}
+			p, err := svc.plans.GetPlan(cmd.Context(), &pb.GetPlanRequest{PlanId: args[0]})
+			if err != nil {
+				return err
+			}
+			return a.print(p, func() string { return a.style().Plan(p) }, p.GetPlanId())
+		},
+	}
+}
+
+func (a *app) planCreateCmd() *cobra.Command {
+	var file string
+	cmd := &cobra.Command{
+		Use:   "create -f FILE",
+		Short: "Store a plan",
+		Long: `Store a plan from a YAML or JSON file with the fields of Plan. Without a plan_id in the file one is made. The same
+plan under the same id may be stored again; another one under a used id is refused.`,
+		Example: `  ingot plan create -f plan.yaml
+
+  # plan.yaml
+  plan_id: reboot-twice
+  display_name: Reboot twice
+  steps:
+    - {name: first, reboot: {mode: graceful}, timeout_seconds: 600}
+    - {name: second, reboot: {}}`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			plan := &pb.Plan{}
+			if err := a.readMessage(file, plan); err != nil {
+				return err
+			}
+			if plan.GetPlanId() == "" {
+				plan.PlanId = ids.New(ids.Plan) // made here, so that a repeated call stores one plan
+			}
+			svc, err := a.services()
+			if err != nil {
+				return err
+			}
+			got, err := svc.plans.CreatePlan(cmd.Context(), &pb.CreatePlanRequest{Plan: plan})
+			if err != nil {
+				return err
+			}
+			return a.print(got, func() string { return a.style().Plan(got) }, got.GetPlanId())
+		},
+	}
+	cmd.Flags().StringVarP(&file, "file", "f", "", "YAML or JSON file; - is standard input")
+	a.must(cmd.MarkFlagRequired("file"))
+	return cmd
+}

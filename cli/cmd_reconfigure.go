@@ -1,0 +1,144 @@
+package cli
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
+)
+
+type reconfigFlags struct {
+	file, hostname, defaultInput string
+	allow                        []string
+	smtp                         bool
+	confirm                      time.Duration
+}
+
+func (a *app) reconfigureCmd() *cobra.Command {
+	var w workFlags
+	var r reconfigFlags
+	cmd := &cobra.Command{
+		Use:   "reconfigure MACHINE",
+		Short: "Set hostname and firewall; rolled back if the machine is cut off",
+		Long: `Apply host configuration to a machine in phase READY or MAINTENANCE. The agent rolls it back by itself when it
+cannot reach the controller with it.
+
+Give it as a file with the fields of NetReconfig, or with flags; a flag wins over the file. A firewall policy is
+the whole content of Ingot's own table: rules that are not named are gone. --allow takes
+PROTOCOL[:PORT[-PORT]][@CIDR][%RATE], where RATE is new connections a second.` + waitHelp,
+		Example: `  ingot reconfigure m-1 --hostname web-7
+  ingot reconfigure m-1 --default-input drop --allow tcp:22@10.0.0.0/8 --allow tcp:443 --allow icmp
+  ingot reconfigure m-1 -f host.yaml
+
+  # host.yaml
+  hostname: web-7
+  firewall:
+    default_input: drop
+    allow:
+      - {protocol: tcp, port_from: 22, source_cidr: 10.0.0.0/8}`,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: completeAt(a.completeMachines()),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			config, err := a.netReconfig(cmd, &r)
+			if err != nil {
+				return err
+			}
+			return a.work(cmd, args[0], &w, func(ctx context.Context, svc *services, id string, secs int32) (*pb.Operation, error) {
+				return svc.machines.ReconfigureMachine(ctx, &pb.ReconfigureMachineRequest{
+					MachineId: args[0], RequestId: id, Config: config, TimeoutSeconds: secs,
+				})
+			})
+		},
+	}
+	w.register(cmd)
+	f := cmd.Flags()
+	f.StringVarP(&r.file, "file", "f", "", "YAML or JSON file with a NetReconfig; - is standard input")
+	f.StringVar(&r.hostname, "hostname", "", "new hostname")
+	f.StringVar(&r.defaultInput, "default-input", "", "accept or drop: what happens to input that no rule allows")
+	f.StringArrayVar(&r.allow, "allow", nil, "rule such as tcp:22@10.0.0.0/8; may be given several times")
+	f.BoolVar(&r.smtp, "smtp-egress", false, "let the machine send mail (TCP ports 25, 465 and 587)")
+	f.DurationVar(&r.confirm, "confirm-timeout", 0, "time to prove that the controller is still reached (default 60s)")
+	fixed(cmd, "default-input", "accept", "drop")
+	return cmd
+}
+
+// netReconfig reads the file, if any, and lays the flags over it.
+func (a *app) netReconfig(cmd *cobra.Command, r *reconfigFlags) (*pb.NetReconfig, error) {
+	config := &pb.NetReconfig{}
+	if r.file != "" {
+		if err := a.readMessage(r.file, config); err != nil {
+			return nil, err
+		}
+	}
+	given := cmd.Flags().Changed
+	if given("hostname") {
+		config.Hostname = r.hostname
+	}
+	if given("confirm-timeout") {
+		config.ConfirmTimeoutSeconds = int32(r.confirm / time.Second)
+	}
+	if given("default-input") || given("allow") || given("smtp-egress") {
+		if err := r.firewall(config, given); err != nil {
+			return nil, err
+		}
+	}
+	if config.GetHostname() == "" && config.GetFirewall() == nil && len(config.GetInterfaces()) == 0 {
+		return nil, usagef("nothing to configure: give -f, --hostname, --default-input, --allow or --smtp-egress")
+	}
+	return config, nil
+}
+
+func (r *reconfigFlags) firewall(config *pb.NetReconfig, given func(string) bool) error {
+	if config.Firewall == nil {
+		config.Firewall = &pb.FirewallPolicy{}
+	}
+	if given("default-input") {
+		config.Firewall.DefaultInput = r.defaultInput
+	}
+	if given("smtp-egress") {
+		config.Firewall.SmtpEgressAllowed = r.smtp
+	}
+	if !given("allow") {
+		return nil
+	}
+	config.Firewall.Allow = nil
+	for _, text := range r.allow {
+		rule, err := parseRule(text)
+		if err != nil {
+			return err
+		}
+		config.Firewall.Allow = append(config.Firewall.Allow, rule)
+	}
+	return nil
+}
+
+// parseRule reads PROTOCOL[:PORT[-PORT]][@CIDR][%RATE]. What the parts may be is the server's to judge.
+func parseRule(text string) (*pb.FirewallRule, error) {
+	rest, rate, hasRate := strings.Cut(text, "%")
+	rest, cidr, _ := strings.Cut(rest, "@")
+	proto, ports, hasPorts := strings.Cut(rest, ":")
+	rule := &pb.FirewallRule{Protocol: proto, SourceCidr: cidr}
+	var err error
+	if hasRate {
+		rule.RatePerSecond, err = number(rate)
+	}
+	if err == nil && hasPorts {
+		from, to, isRange := strings.Cut(ports, "-")
+		if rule.PortFrom, err = number(from); err == nil && isRange {
+			rule.PortTo, err = number(to)
+		}
+	}
+	if err != nil || proto == "" {
+		return nil, invalidf("--allow %q: want PROTOCOL[:PORT[-PORT]][@CIDR][%%RATE], such as tcp:22@10.0.0.0/8", text)
+	}
+	return rule, nil
+}
+
+func number(s string) (uint32, error) {
+	n, err := strconv.ParseUint(s, 10, 32)
+	return uint32(n), err
+}

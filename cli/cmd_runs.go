@@ -1,0 +1,151 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/cli/follow"
+	"github.com/ingot-metal/ingot/cli/view"
+)
+
+func (a *app) runListCmd() *cobra.Command {
+	var f filterFlags
+	cmd := &cobra.Command{
+		Use:     "list",
+		Short:   "List runs, newest first",
+		Long:    `List runs, newest first.`,
+		Example: "  ingot run list --machine m-1",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			svc, err := a.services()
+			if err != nil {
+				return err
+			}
+			runs, err := pages(f.limit, func(size int32, token string) ([]*pb.Run, string, error) {
+				r, err := svc.runs.ListRuns(cmd.Context(), &pb.ListRunsRequest{Filter: f.String(), PageSize: size, PageToken: token})
+				return r.GetRuns(), r.GetNextPageToken(), err
+			})
+			if err != nil {
+				return err
+			}
+			names := make([]string, len(runs))
+			for i, r := range runs {
+				names[i] = r.GetRunId()
+			}
+			return a.print(&pb.ListRunsResponse{Runs: runs}, func() string { return a.style().Runs(runs, a.now()).String() }, names...)
+		},
+	}
+	f.register(a, cmd, 100)
+	return cmd
+}
+
+func (a *app) runCancelCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:               "cancel RUN",
+		Short:             "Ask a run to stop",
+		Long:              `Ask a run to stop at its next safe point. What has been done stays done.`,
+		Example:           "  ingot run cancel op-01k",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: completeAt(a.completeOperations()),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			a.subject.operation = args[0]
+			svc, err := a.services()
+			if err != nil {
+				return err
+			}
+			run, err := svc.runs.CancelRun(cmd.Context(), &pb.CancelRunRequest{RunId: args[0]})
+			if err != nil {
+				return err
+			}
+			return a.printRun(run)
+		},
+	}
+}
+
+func (a *app) runWatchCmd() *cobra.Command {
+	var beginning bool
+	cmd := &cobra.Command{
+		Use:   "watch [MACHINE | RUN]",
+		Short: "Stream the events of runs",
+		Long: `Stream the events of all runs, of one machine's, or of one run (op-…), until interrupted, or until that one run has
+ended.`,
+		Example:           "  ingot run watch m-1",
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: completeAt(a.completeMachines()),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.watchRuns(cmd.Context(), strings.Join(args, ""), beginning)
+		},
+	}
+	cmd.Flags().BoolVar(&beginning, "from-beginning", false, "replay all stored events first")
+	return cmd
+}
+
+// errRunOver ends the watch of one run.
+var errRunOver = errors.New("the run is over")
+
+func (a *app) watchRuns(ctx context.Context, subject string, beginning bool) error {
+	filter := joinFilter("machine_id", subject)
+	one := strings.HasPrefix(subject, "op-")
+	if one {
+		filter = joinFilter("run_id", subject)
+	}
+	svc, err := a.services()
+	if err != nil {
+		return err
+	}
+	if _, err := svc.runs.ListRuns(ctx, &pb.ListRunsRequest{Filter: filter, PageSize: 1}); err != nil {
+		return err
+	}
+	var last *pb.Run
+	err = follow.Watch(ctx, follow.WatchConfig[*pb.RunEvent]{
+		Source: follow.RunEvents(svc.runs, filter, beginning),
+		Clock:  a.cfg.Clock,
+		Lost:   func() { a.note("! connection lost, retrying…") },
+	}, func(ev *pb.RunEvent) error {
+		if err := a.stream(ev, func() string { return a.style().RunLine(ev) }, ev.GetSnapshot().GetRunId()); err != nil {
+			return err
+		}
+		if one && view.RunFinished(ev.GetSnapshot()) {
+			last = ev.GetSnapshot()
+			return errRunOver
+		}
+		return nil
+	})
+	if last != nil {
+		return exitByPhase(pb.Operation_Phase(last.GetPhase()))
+	}
+	return err
+}
+
+func (a *app) runLogsCmd() *cobra.Command {
+	var noFollow, raw bool
+	cmd := &cobra.Command{
+		Use:               "logs RUN",
+		Short:             "Print a run's log and follow it",
+		Long:              `Print the log of a run and follow it until the run ends.`,
+		Example:           "  ingot run logs op-01k",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: completeAt(a.completeOperations()),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			a.subject.operation = args[0]
+			svc, err := a.services()
+			if err != nil {
+				return err
+			}
+			return a.printLog(cmd.Context(), raw, follow.LogConfig{
+				Open: follow.RunLog(svc.runs, args[0], noFollow),
+				Complete: func(ctx context.Context) (bool, error) {
+					run, err := svc.runs.GetRun(ctx, &pb.GetRunRequest{RunId: args[0]})
+					return noFollow || view.RunFinished(run), err
+				},
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&noFollow, "no-follow", false, "stop after what is stored")
+	cmd.Flags().BoolVar(&raw, "raw", false, "the bytes as they are")
+	return cmd
+}

@@ -1,0 +1,133 @@
+package cli
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
+)
+
+func (a *app) rebootCmd() *cobra.Command {
+	var w workFlags
+	var mode, plan string
+	cmd := &cobra.Command{
+		Use:   "reboot MACHINE",
+		Short: "Reboot a machine",
+		Long: `Reboot a machine in phase READY or MAINTENANCE. It counts as done when the machine has come back with another
+boot id, not when it was told to reboot.` + waitHelp,
+		Example: `  ingot reboot m-1
+  ingot reboot m-1 --mode force --request-id fix-1234`,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: completeAt(a.completeMachines()),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.work(cmd, args[0], &w, func(ctx context.Context, svc *services, id string, secs int32) (*pb.Operation, error) {
+				return svc.machines.RebootMachine(ctx, &pb.RebootMachineRequest{
+					MachineId: args[0], RequestId: id, Mode: mode, PlanId: plan, TimeoutSeconds: secs,
+				})
+			})
+		},
+	}
+	w.register(cmd)
+	cmd.Flags().StringVar(&mode, "mode", "", "graceful (default) or force")
+	cmd.Flags().StringVar(&plan, "plan", "", "plan to run instead of the default one")
+	fixed(cmd, "mode", "graceful", "force")
+	a.must(cmd.RegisterFlagCompletionFunc("plan", a.completePlans()))
+	return cmd
+}
+
+func (a *app) reimageCmd() *cobra.Command {
+	var w workFlags
+	var image, plan string
+	cmd := &cobra.Command{
+		Use:   "reimage MACHINE",
+		Short: "Write an OS image; all data on the target disk is lost",
+		Long: `Write an OS image to a machine. All data on its target disk is lost, so the machine must be in maintenance:
+ingot enter-maintenance MACHINE.` + waitHelp,
+		Example: `  ingot reimage m-1 --image ubuntu-2204
+  ingot reimage m-1 --image ubuntu-2204 --request-id deploy-v2.1 --no-wait`,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: completeAt(a.completeMachines()),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.work(cmd, args[0], &w, func(ctx context.Context, svc *services, id string, secs int32) (*pb.Operation, error) {
+				return svc.machines.ReimageMachine(ctx, &pb.ReimageMachineRequest{
+					MachineId: args[0], RequestId: id, ImageRef: image, PlanId: plan, TimeoutSeconds: secs,
+				})
+			})
+		},
+	}
+	w.register(cmd)
+	cmd.Flags().StringVar(&image, "image", "", "image to write (default: the machine's or the server's)")
+	cmd.Flags().StringVar(&plan, "plan", "", "plan to run instead of the default one")
+	a.must(cmd.RegisterFlagCompletionFunc("plan", a.completePlans()))
+	return cmd
+}
+
+func (a *app) netbootCmd() *cobra.Command {
+	var w workFlags
+	var mode string
+	var reboot bool
+	cmd := &cobra.Command{
+		Use:               "netboot MACHINE",
+		Short:             "Boot a machine from the network next time",
+		Long:              `Set the next boot of a machine in maintenance to the network, and with --reboot boot it now.` + waitHelp,
+		Example:           `  ingot netboot m-1 --mode HTTP --reboot`,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: completeAt(a.completeMachines()),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.work(cmd, args[0], &w, func(ctx context.Context, svc *services, id string, secs int32) (*pb.Operation, error) {
+				return svc.machines.NetbootMachine(ctx, &pb.NetbootMachineRequest{
+					MachineId: args[0], RequestId: id, Mode: mode, Reboot: reboot, TimeoutSeconds: secs,
+				})
+			})
+		},
+	}
+	w.register(cmd)
+	cmd.Flags().StringVar(&mode, "mode", "", "PXE (default) or HTTP")
+	cmd.Flags().BoolVar(&reboot, "reboot", false, "reboot at once")
+	fixed(cmd, "mode", "PXE", "HTTP")
+	return cmd
+}
+
+func (a *app) enterCmd() *cobra.Command {
+	var w workFlags
+	var comment string
+	cmd := &cobra.Command{
+		Use:   "enter-maintenance MACHINE",
+		Short: "Take a machine out of service",
+		Long: `Move a machine to phase MAINTENANCE. Nothing is drained: move your workloads away first. Only this command and
+exit-maintenance change the phase.` + waitHelp,
+		Example:           `  ingot enter-maintenance m-1 --comment "swap DIMM 3"`,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: completeAt(a.completeMachines()),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.work(cmd, args[0], &w, func(ctx context.Context, svc *services, id string, _ int32) (*pb.Operation, error) {
+				return svc.machines.EnterMaintenance(ctx, &pb.EnterMaintenanceRequest{MachineId: args[0], RequestId: id, Comment: comment})
+			})
+		},
+	}
+	w.register(cmd)
+	cmd.Flags().StringVar(&comment, "comment", "", "why; kept in the audit log")
+	return cmd
+}
+
+func (a *app) exitCmd() *cobra.Command {
+	var w workFlags
+	var comment string
+	cmd := &cobra.Command{
+		Use:               "exit-maintenance MACHINE",
+		Short:             "Put a machine back into service",
+		Long:              `Move a machine from phase MAINTENANCE to READY.` + waitHelp,
+		Example:           `  ingot exit-maintenance m-1`,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: completeAt(a.completeMachines()),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.work(cmd, args[0], &w, func(ctx context.Context, svc *services, id string, _ int32) (*pb.Operation, error) {
+				return svc.machines.ExitMaintenance(ctx, &pb.ExitMaintenanceRequest{MachineId: args[0], RequestId: id, Comment: comment})
+			})
+		},
+	}
+	w.register(cmd)
+	cmd.Flags().StringVar(&comment, "comment", "", "why; kept in the audit log")
+	return cmd
+}

@@ -1,0 +1,71 @@
+package cli
+
+import (
+	"google.golang.org/grpc/codes"
+
+	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
+)
+
+// hints says for a reason what a person can do next. {machine}, {operation} and {command} are filled in.
+var hints = map[pb.Reason]string{
+	pb.Reason_MACHINE_NOT_FOUND:   "ingot list shows the machines that there are",
+	pb.Reason_OPERATION_NOT_FOUND: "ingot ops shows the operations that there are",
+	pb.Reason_PLAN_NOT_FOUND:      "ingot plan list shows the plans that there are",
+	pb.Reason_AGENT_NOT_FOUND:     "ingot agent list shows the agents that there are",
+	pb.Reason_TOKEN_NOT_FOUND:     "ingot token list shows the tokens that there are",
+	pb.Reason_COMMAND_NOT_FOUND:   "ingot commands --machine {machine} shows the machine's commands",
+	pb.Reason_INVENTORY_NOT_FOUND: "an inventory comes with the machine's agent: ingot token issue {machine}",
+
+	pb.Reason_REQUEST_ID_REUSED:  "that request id belongs to other work; leave --request-id out to get a new one",
+	pb.Reason_MAC_ADDRESS_IN_USE: "another machine has that MAC address; ingot list -o json | grep for it",
+	pb.Reason_EXTERNAL_ID_IN_USE: "another machine has that external id",
+	pb.Reason_PLAN_IMMUTABLE:     "a plan that was used stays as it is: create it under another plan_id",
+	pb.Reason_CURSOR_EXPIRED:     "start again without the cursor",
+	pb.Reason_VERSION_CONFLICT:   "somebody else changed it meanwhile: read it again and repeat the change",
+	pb.Reason_MACHINE_DELETED:    "an identity that was deleted stays deleted: register under another machine id",
+
+	pb.Reason_WRONG_PHASE:         "ingot enter-maintenance {machine}, then try again; ingot machine get {machine} shows the phase",
+	pb.Reason_MACHINE_BUSY:        "ingot watch {operation} to wait for it, ingot cancel {operation} to stop it",
+	pb.Reason_OPERATION_FINISHED:  "ingot ops get {operation} shows how it ended",
+	pb.Reason_COMMAND_UNRESOLVED:  "look at the machine, then: ingot settle {machine} {command} --verdict happened|did-not-happen",
+	pb.Reason_MACHINE_BLOCKED:     "ingot flag {machine} RMA --off (or Retired --off) if it is back in service",
+	pb.Reason_MACHINE_QUARANTINED: "find out why with ingot machine get {machine}, then: ingot clear {machine}",
+	pb.Reason_NOTHING_TO_SETTLE:   "ingot machine get {machine} shows the unresolved command, if there is one",
+	pb.Reason_MACHINE_HAS_NO_IMAGE: "name one with --image, or give the machine a default: " +
+		"ingot machine update {machine} --default-image-ref IMAGE",
+	pb.Reason_TOKEN_NOT_REVOCABLE: "the token was used; revoke its agent: ingot agent list, ingot agent revoke AGENT",
+
+	pb.Reason_BEARER_MISSING: "give a token: --token-file, INGOT_TOKEN_FILE, INGOT_TOKEN, or a context",
+	pb.Reason_BEARER_INVALID: "the server does not know this token; ingot config current-context shows what is used",
+	pb.Reason_SCOPE_TOO_SMALL: "this token may not do that; use one with the scope that the message names " +
+		"(ingot config use-context)",
+
+	pb.Reason_DATABASE_UNAVAILABLE: "the controller has lost its database; try again when it is back",
+	pb.Reason_CONTROLLER_DRAINING:  "the controller is stopping; try again in a moment",
+	pb.Reason_RATE_LIMITED:         "slow down and try again",
+
+	pb.Reason_OPERATION_TYPE_NOT_WIRED:   "this server cannot run that yet; ingot server info lists what it cannot do",
+	pb.Reason_STEP_KIND_NOT_WIRED:        "this server cannot run that step yet; ingot server info lists what it cannot do",
+	pb.Reason_EXPLAIN_NOT_WIRED:          "until it can: ingot machine get {machine} and ingot ops --machine {machine}",
+	pb.Reason_TIMELINE_NOT_WIRED:         "until it can: ingot ops --machine {machine} and ingot audit {machine}",
+	pb.Reason_NETWORK_RECONFIG_NOT_WIRED: "hostname and firewall can be set already; leave interfaces out",
+
+	pb.Reason_OUTCOME_UNKNOWN: "nobody knows whether it happened: ingot commands {operation}, look at the machine, then: " +
+		"ingot settle {machine} {command} --verdict happened|did-not-happen",
+	pb.Reason_EVIDENCE_MISSING:   "the agent claims success and nothing confirms it: ingot logs {operation}",
+	pb.Reason_AGENT_UNAVAILABLE:  "no agent was there to do it: ingot agent list, then try again",
+	pb.Reason_CAPABILITY_MISSING: "no agent can do this for the machine: ingot agent list -o wide shows capabilities",
+	pb.Reason_AGENT_LOCKED:       "somebody at the machine locked its agent: ingot agent list shows the reason",
+	pb.Reason_REPAVE_NOT_WIRED:   "this agent cannot write images yet",
+	pb.Reason_CONFIG_ROLLED_BACK: "the machine could not reach the controller with it and went back: ingot logs {operation}",
+	pb.Reason_EXECUTION_FAILED:   "ingot logs {operation} shows why",
+	pb.Reason_STEP_TIMEOUT:       "ingot logs {operation} shows how far it got",
+	pb.Reason_CLONE_DETECTED:     "two machines speak with one identity: find the copy before you go on",
+}
+
+// hintsByCode helps where the error carries no reason, as errors of the connection do.
+var hintsByCode = map[codes.Code]string{
+	codes.Unavailable:     "check --server and --ca-file, and that the controller runs; ingot config view shows what is configured",
+	codes.Unauthenticated: "give a token: --token-file, INGOT_TOKEN_FILE, INGOT_TOKEN, or a context",
+	codes.Unimplemented:   "the server is older than this command line, or it is not an Ingot controller",
+}

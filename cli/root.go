@@ -1,0 +1,93 @@
+package cli
+
+import (
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+const (
+	groupWork      = "work"
+	groupInventory = "inventory"
+	groupAdmin     = "admin"
+	groupSetup     = "setup"
+)
+
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "ingot",
+		Short: "Run a fleet of bare-metal machines",
+		Long: `ingot talks to an Ingot controller: it lists machines, starts operations on them and shows what happens.
+
+Work on a machine is an operation. A command that starts one shows it live until it ends; with --no-wait it
+returns at once. The request id that it prints makes a repetition safe: the same id never does the work twice.
+
+Put the machine into maintenance before work that destroys data:
+
+    ingot enter-maintenance m-1
+    ingot reimage m-1 --image ubuntu-2204
+    ingot exit-maintenance m-1`,
+		Example: `  ingot list
+  ingot reboot m-1
+  ingot watch`,
+		SilenceErrors:     true,
+		SilenceUsage:      true,
+		PersistentPreRunE: a.prepare,
+	}
+	a.globalFlags(root)
+	root.AddGroup(
+		&cobra.Group{ID: groupWork, Title: "Work on machines:"},
+		&cobra.Group{ID: groupInventory, Title: "Inventory, plans and runs:"},
+		&cobra.Group{ID: groupAdmin, Title: "Running Ingot:"},
+		&cobra.Group{ID: groupSetup, Title: "Setup:"},
+	)
+	root.SetHelpCommandGroupID(groupSetup)
+	root.SetCompletionCommandGroupID(groupSetup)
+	add(root, groupWork, a.rebootCmd(), a.reimageCmd(), a.netbootCmd(), a.reconfigureCmd(), a.enterCmd(), a.exitCmd(),
+		a.opsCmd(), a.watchCmd(), a.logsCmd(), a.cancelCmd(), a.whyCmd(), a.timelineCmd())
+	add(root, groupInventory, a.importCmd(), a.listCmd(), a.machineCmd(), a.planCmd(), a.runCmd())
+	add(root, groupAdmin, a.tokenCmd(), a.agentCmd(), a.settleCmd(), a.clearCmd(), a.flagCmd(), a.commandsCmd(),
+		a.auditCmd(), a.serverCmd())
+	add(root, groupSetup, a.configCmd(), a.versionCmd())
+	root.AddCommand(&cobra.Command{Use: "exit-codes", Short: "What the exit codes mean", Long: exitCodesHelp})
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usagef("%w\nsee: %s --help", err, cmd.CommandPath())
+	})
+	return root
+}
+
+func add(parent *cobra.Command, group string, children ...*cobra.Command) {
+	for _, c := range children {
+		c.GroupID = group
+		parent.AddCommand(c)
+	}
+}
+
+func (a *app) globalFlags(root *cobra.Command) {
+	f := root.PersistentFlags()
+	f.StringVar(&a.flags.Context, "context", "", "context of the configuration file to use")
+	f.StringVar(&a.flags.Server, "server", "", "controller's API as host:port (INGOT_SERVER)")
+	f.StringVar(&a.flags.CAFile, "ca-file", "", "PEM file with the controller's root certificate (INGOT_CA_FILE)")
+	f.StringVar(&a.flags.CAHash, "ca-hash", "", "SHA-256 of that root instead of a file (INGOT_CA_HASH)")
+	f.StringVar(&a.flags.TokenFile, "token-file", "", "file with the bearer token (INGOT_TOKEN_FILE, or INGOT_TOKEN itself)")
+	f.StringVar(&a.flags.configPath, "config", "", "configuration file (INGOT_CONFIG; default ~/.config/ingot/config.yaml)")
+	f.StringVarP(&a.flags.output, "output", "o", "table", "table, wide, json, yaml or name")
+	f.DurationVar(&a.flags.timeout, "timeout", 0, "give up after this time, exit code 9 (default: never)")
+	f.DurationVar(&a.flags.retryFor, "retry-for", 15*time.Second, "how long to repeat a call while the server cannot be reached")
+	f.BoolVar(&a.flags.noColor, "no-color", false, "no colours (NO_COLOR does the same)")
+	fixed(root, "output", "table", "wide", "json", "yaml", "name")
+	a.must(root.RegisterFlagCompletionFunc("context", a.completeContexts))
+}
+
+// must is for mistakes in the making of the commands, which every test run would hit.
+func (a *app) must(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
+func fixed(cmd *cobra.Command, flag string, values ...string) {
+	if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+		panic(err)
+	}
+}

@@ -1,0 +1,93 @@
+package cli
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
+)
+
+// specHelp says what each field of MachineSpec is; every field has a flag of its name.
+var specHelp = map[protoreflect.Name]string{
+	"ssh_endpoint":        "host:port of the SSH server",
+	"bmc_endpoint":        "host or host:port of the management controller",
+	"target_cluster_ref":  "cluster that the machine is meant for",
+	"mac_addresses":       "MAC addresses, separated by commas",
+	"provider":            "adapter that drives the machine: agent or fake",
+	"serial":              "chassis serial number",
+	"rack":                "rack",
+	"location":            "location",
+	"region":              "region",
+	"customer_id":         "customer's id",
+	"external_id":         "the upstream's own identifier",
+	"group":               "group whose policies apply",
+	"site":                "site whose agent serves the machine",
+	"default_image_ref":   "image used where a reimage names none",
+	"bmc_credentials_ref": "reference to the BMC's credentials, never the credentials",
+}
+
+// specFlags are flags for every field of MachineSpec, and labels.
+type specFlags struct {
+	text   map[protoreflect.Name]*string
+	macs   []string
+	labels []string
+}
+
+func specFields() protoreflect.FieldDescriptors {
+	return (&pb.MachineSpec{}).ProtoReflect().Descriptor().Fields()
+}
+
+func flagName(field protoreflect.Name) string { return strings.ReplaceAll(string(field), "_", "-") }
+
+func (s *specFlags) register(cmd *cobra.Command) {
+	s.text = map[protoreflect.Name]*string{}
+	for i := range specFields().Len() {
+		name := specFields().Get(i).Name()
+		if name == "mac_addresses" {
+			cmd.Flags().StringSliceVar(&s.macs, flagName(name), nil, specHelp[name])
+			continue
+		}
+		s.text[name] = cmd.Flags().String(flagName(name), "", specHelp[name])
+	}
+	cmd.Flags().StringArrayVar(&s.labels, "label", nil, "label as key=value; key- removes it; may be given several times")
+}
+
+// apply lays the flags that were given over the machine.
+func (s *specFlags) apply(cmd *cobra.Command, m *pb.Machine) error {
+	if m.Spec == nil {
+		m.Spec = &pb.MachineSpec{}
+	}
+	spec := m.Spec.ProtoReflect()
+	for i := range specFields().Len() {
+		field := specFields().Get(i)
+		switch {
+		case !cmd.Flags().Changed(flagName(field.Name())):
+		case field.IsList():
+			m.Spec.MacAddresses = s.macs
+		default:
+			spec.Set(field, protoreflect.ValueOfString(*s.text[field.Name()]))
+		}
+	}
+	return applyLabels(m, s.labels)
+}
+
+func applyLabels(m *pb.Machine, labels []string) error {
+	for _, l := range labels {
+		if m.Labels == nil {
+			m.Labels = map[string]string{}
+		}
+		key, value, ok := strings.Cut(l, "=")
+		gone, remove := strings.CutSuffix(l, "-")
+		switch {
+		case ok && key != "":
+			m.Labels[key] = value
+		case !ok && remove && gone != "":
+			delete(m.Labels, gone)
+		default:
+			return usagef("--label %q: want key=value, or key- to remove it", l)
+		}
+	}
+	return nil
+}

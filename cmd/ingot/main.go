@@ -1,0 +1,47 @@
+// Command ingot is the command line of Ingot; package cli has everything in it.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"syscall"
+
+	"golang.org/x/term"
+
+	"github.com/ingot-metal/ingot/cli"
+	"github.com/ingot-metal/ingot/cli/client"
+	"github.com/ingot-metal/ingot/internal/clock"
+)
+
+// version is set when a release is built.
+var version string
+
+func main() { os.Exit(run()) }
+
+func run() int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	// A second interrupt ends the program at once.
+	context.AfterFunc(ctx, stop)
+	return cli.Run(ctx, cli.Config{
+		Args: os.Args[1:], In: os.Stdin, Out: os.Stdout, Err: os.Stderr,
+		OutTerminal: term.IsTerminal(int(os.Stdout.Fd())),
+		ErrTerminal: term.IsTerminal(int(os.Stderr.Fd())),
+		Getenv:      os.Getenv,
+		Clock:       clock.Real(),
+		Connect:     client.Dial,
+		Version:     buildVersion(),
+	})
+}
+
+func buildVersion() string {
+	if version != "" {
+		return version
+	}
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "unknown"
+}
