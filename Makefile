@@ -4,9 +4,8 @@
 MAKEFLAGS += --no-builtin-rules
 SHELL := /bin/bash
 
-MODULE  := github.com/ingot-metal/ingot
 VERSION ?= $(shell git describe --tags --match 'v*' --dirty 2>/dev/null | sed 's/^v//' | grep . || echo 0.1.0-dev)
-LDFLAGS := -s -w -buildid= -X $(MODULE)/internal/version.Version=$(VERSION)
+LDFLAGS := -s -w -buildid= -X main.version=$(VERSION)
 GOBUILD := CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)'
 
 BINARIES := ingot ingot-controller ingot-agent
