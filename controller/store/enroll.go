@@ -1,0 +1,382 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/fleet"
+	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
+	"github.com/ingot-metal/ingot/internal/failpoint"
+	"github.com/ingot-metal/ingot/internal/failure"
+	"github.com/ingot-metal/ingot/internal/ids"
+)
+
+// NewToken describes a bootstrap token to be issued.
+type NewToken struct {
+	TokenID, Secret, Role, MachineID, Site string
+	Region, Provider, MAC, Serial          string
+	ExpiresAt                              time.Time
+	Actor                                  string
+}
+
+// HashSecret is how a token's secret is stored.
+func HashSecret(secret string) []byte {
+	sum := sha256.Sum256([]byte(secret))
+	return sum[:]
+}
+
+// IssueToken stores a token by the hash of its secret. For a host it moves a discovered machine to bootstrap_issued.
+func (s *Store) IssueToken(ctx context.Context, t NewToken, now time.Time) (*baremetalv1.BootstrapToken, error) {
+	err := s.inTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
+		if t.MachineID != "" {
+			if err := readyForToken(ctx, q, t, now); err != nil {
+				return err
+			}
+		}
+		err := q.InsertToken(ctx, dbsqlc.InsertTokenParams{
+			TokenID: t.TokenID, SecretHash: HashSecret(t.Secret), Role: t.Role, MachineID: strPtr(t.MachineID), Site: t.Site,
+			BoundRegion: t.Region, BoundProvider: t.Provider, BoundMac: strPtr(t.MAC), BoundSerial: t.Serial,
+			CreatedAt: now, ExpiresAt: t.ExpiresAt,
+		})
+		if err != nil {
+			return fmt.Errorf("insert token: %w", err)
+		}
+		return audit(ctx, q, auditEntry{
+			actor: t.Actor, verb: "ISSUE_TOKEN", target: t.MachineID, data: map[string]string{"token_id": t.TokenID, "role": t.Role},
+		}, now)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("issue token: %w", err)
+	}
+	row, err := s.q.GetToken(ctx, t.TokenID)
+	if err != nil {
+		return nil, fmt.Errorf("read token: %w", err)
+	}
+	return tokenMessage(dbsqlc.ListTokensRow{
+		TokenID: row.TokenID, Role: row.Role, MachineID: strVal(row.MachineID), Site: row.Site, BoundRegion: row.BoundRegion,
+		BoundProvider: row.BoundProvider, CreatedAt: row.CreatedAt, ExpiresAt: row.ExpiresAt,
+	}), nil
+}
+
+func readyForToken(ctx context.Context, q *dbsqlc.Queries, t NewToken, now time.Time) error {
+	m, err := q.LockMachine(ctx, t.MachineID)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return machineNotFound(t.MachineID)
+	}
+	if err != nil {
+		return fmt.Errorf("lock machine: %w", err)
+	}
+	if m.DeletedAt != nil {
+		return failure.Precondition("MACHINE_DELETED", "machine %s has been deleted; register it as a new record", t.MachineID)
+	}
+	if m.NodeState != string(fleet.Discovered) {
+		return nil
+	}
+	return moveNode(ctx, q, m, fleet.BootstrapIssued, "admin", t.Actor, "", now)
+}
+
+// EnrollRequest is what an agent that is not enrolled yet says.
+type EnrollRequest struct {
+	TokenID, Secret  string
+	PublicKeyDigest  []byte
+	Region, Provider string
+	MACs             []string
+	Serial           string
+}
+
+// Signed is a certificate that has been made and not yet recorded.
+type Signed struct {
+	Fingerprint, Serial string
+	ChainPEM            []byte
+	NotBefore, NotAfter time.Time
+}
+
+// Enrolled is an agent's identity and certificate.
+type Enrolled struct {
+	AgentID, MachineID, Site, Role string
+	ChainPEM                       []byte
+	// Again says that the same token and key had been enrolled before.
+	Again bool
+}
+
+// errToken is the one answer to a token that is unknown, wrong, used, expired or revoked.
+func errToken() error {
+	return failure.Unauthenticated("BOOTSTRAP_TOKEN_INVALID", "the bootstrap token is not valid; ask for a new one")
+}
+
+var (
+	fpEnrollSigned = failpoint.Register("enroll.after-sign")
+	fpEnrollCommit = failpoint.Register("enroll.after-commit")
+)
+
+// Enroll uses a token up. It locks the token, signs, and records certificate, agent and use in one transaction, so that
+// of any number of callers one gets a certificate, and the same key gets the same one again.
+func (s *Store) Enroll(ctx context.Context, r EnrollRequest, sign func(ctx context.Context, agentID string) (*Signed, error), now time.Time) (*Enrolled, error) {
+	var out *Enrolled
+	var refusal error
+	err := s.inTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
+		t, err := q.LockToken(ctx, r.TokenID)
+		if errors.Is(err, pgx.ErrNoRows) {
+			refusal = errToken()
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("lock token: %w", err)
+		}
+		if subtle.ConstantTimeCompare(t.SecretHash, HashSecret(r.Secret)) != 1 || t.RevokedAt != nil || !now.Before(t.ExpiresAt) {
+			refusal = errToken()
+			return auditRefusal(ctx, q, t, "wrong, expired or revoked", now)
+		}
+		if t.UsedAt != nil {
+			out, err = again(ctx, q, t, r)
+			if err != nil {
+				refusal = err
+				return auditRefusal(ctx, q, t, "used with another key, or its certificate is revoked", now)
+			}
+			return nil
+		}
+		if refusal = bindings(t, r); refusal != nil {
+			return auditRefusal(ctx, q, t, "bound to another machine", now)
+		}
+		out, err = s.enrollNew(ctx, q, t, r, sign, now)
+		return err
+	})
+	if err == nil {
+		err = refusal
+	}
+	if err != nil {
+		return nil, fmt.Errorf("enrol: %w", err)
+	}
+	return out, fpEnrollCommit.HitCtx(ctx)
+}
+
+func auditRefusal(ctx context.Context, q *dbsqlc.Queries, t dbsqlc.LockTokenRow, why string, now time.Time) error {
+	return audit(ctx, q, auditEntry{
+		actor: "enrolment", verb: "ENROLL_REFUSED", target: strVal(t.MachineID), data: map[string]string{"token_id": t.TokenID, "why": why},
+	}, now)
+}
+
+// bindings refuses an agent that is not where or what the token says. Nothing is used up.
+func bindings(t dbsqlc.LockTokenRow, r EnrollRequest) error {
+	switch {
+	case t.BoundRegion != "" && t.BoundRegion != r.Region:
+		return failure.Precondition("REGION_PROVIDER_MISMATCH", "the token is for region %q, the agent says %q", t.BoundRegion, r.Region)
+	case t.BoundProvider != "" && t.BoundProvider != r.Provider:
+		return failure.Precondition("REGION_PROVIDER_MISMATCH", "the token is for provider %q, the agent says %q", t.BoundProvider, r.Provider)
+	case t.BoundMac != "" && !slices.ContainsFunc(r.MACs, func(m string) bool { return strings.EqualFold(m, t.BoundMac) }):
+		return failure.Precondition("HARDWARE_MISMATCH", "the token is for MAC address %s, which the agent does not have", t.BoundMac)
+	case t.BoundSerial != "" && t.BoundSerial != r.Serial:
+		return failure.Precondition("HARDWARE_MISMATCH", "the token is for another serial number than the agent's")
+	}
+	return nil
+}
+
+// again returns what the same token and key got before.
+func again(ctx context.Context, q *dbsqlc.Queries, t dbsqlc.LockTokenRow, r EnrollRequest) (*Enrolled, error) {
+	if !bytes.Equal(t.UsedPublicKeyDigest, r.PublicKeyDigest) {
+		return nil, errToken()
+	}
+	cert, err := q.GetCert(ctx, strVal(t.UsedFingerprint))
+	if err != nil || cert.RevokedAt != nil {
+		return nil, errToken()
+	}
+	return &Enrolled{
+		AgentID: cert.AgentID, MachineID: strVal(t.MachineID), Site: t.Site, Role: t.Role, ChainPEM: cert.ChainPem, Again: true,
+	}, nil
+}
+
+func (s *Store) enrollNew(ctx context.Context, q *dbsqlc.Queries, t dbsqlc.LockTokenRow, r EnrollRequest, sign func(context.Context, string) (*Signed, error), now time.Time) (*Enrolled, error) {
+	out := &Enrolled{AgentID: ids.New(ids.Agent), MachineID: strVal(t.MachineID), Site: t.Site, Role: t.Role}
+	if out.MachineID != "" {
+		if err := enrollMachine(ctx, q, out, now); err != nil {
+			return nil, err
+		}
+	}
+	signed, err := sign(ctx, out.AgentID)
+	if err != nil {
+		return nil, fmt.Errorf("sign certificate: %w", err)
+	}
+	if err := fpEnrollSigned.HitCtx(ctx); err != nil {
+		return nil, err
+	}
+	out.ChainPEM = signed.ChainPEM
+	err = q.InsertAgent(ctx, dbsqlc.InsertAgentParams{AgentID: out.AgentID, Role: t.Role, MachineID: t.MachineID, Site: t.Site, Now: now})
+	if err != nil {
+		return nil, fmt.Errorf("insert agent: %w", err)
+	}
+	if t.Site != "" {
+		if err := q.InsertSite(ctx, t.Site); err != nil {
+			return nil, fmt.Errorf("insert site: %w", err)
+		}
+	}
+	if err := insertCert(ctx, q, out.AgentID, signed, r.PublicKeyDigest, now); err != nil {
+		return nil, err
+	}
+	n, err := q.UseToken(ctx, dbsqlc.UseTokenParams{
+		TokenID: t.TokenID, PublicKeyDigest: r.PublicKeyDigest, Fingerprint: &signed.Fingerprint, AgentID: &out.AgentID, Now: &now,
+	})
+	if err != nil || n != 1 {
+		return nil, fmt.Errorf("use token (%d rows): %w", n, errors.Join(err, errToken()))
+	}
+	return out, audit(ctx, q, auditEntry{
+		actor: out.AgentID, verb: "ENROLL", target: out.MachineID, data: map[string]string{"token_id": t.TokenID, "fingerprint": signed.Fingerprint},
+	}, now)
+}
+
+// enrollMachine moves a new machine to enrolling; a deleted or retired one is refused like a bad token.
+func enrollMachine(ctx context.Context, q *dbsqlc.Queries, e *Enrolled, now time.Time) error {
+	m, err := q.LockMachine(ctx, e.MachineID)
+	if err != nil {
+		return fmt.Errorf("lock machine: %w", err)
+	}
+	if m.DeletedAt != nil || m.NodeState == string(fleet.Retired) {
+		return errToken()
+	}
+	if m.NodeState == string(fleet.BootstrapIssued) || m.NodeState == string(fleet.Discovered) {
+		return moveNode(ctx, q, m, fleet.Enrolling, "system", e.AgentID, "", now)
+	}
+	return nil
+}
+
+func insertCert(ctx context.Context, q *dbsqlc.Queries, agentID string, c *Signed, keyDigest []byte, now time.Time) error {
+	_, err := q.InsertCert(ctx, dbsqlc.InsertCertParams{
+		Fingerprint: c.Fingerprint, AgentID: agentID, SerialNumber: c.Serial, PublicKeyDigest: keyDigest, ChainPem: c.ChainPEM,
+		NotBefore: c.NotBefore, NotAfter: c.NotAfter, IssuedAt: now,
+	})
+	if err != nil {
+		return fmt.Errorf("record certificate: %w", err)
+	}
+	return nil
+}
+
+// Rotate records a further certificate of an enrolled agent. The same key again returns the certificate that it has.
+func (s *Store) Rotate(ctx context.Context, agentID string, keyDigest []byte, sign func(ctx context.Context, agentID string) (*Signed, error), verb string, now time.Time) (*Enrolled, error) {
+	out := &Enrolled{AgentID: agentID}
+	err := s.inTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
+		a, err := q.LockAgent(ctx, agentID)
+		if err != nil {
+			return fmt.Errorf("lock agent: %w", err)
+		}
+		if err := refuseGone(ctx, q, a); err != nil {
+			return err
+		}
+		certs, err := q.CertsOf(ctx, []string{agentID})
+		if err != nil {
+			return fmt.Errorf("read certificates: %w", err)
+		}
+		for _, c := range certs {
+			if bytes.Equal(c.PublicKeyDigest, keyDigest) && c.RevokedAt == nil && now.Before(c.NotAfter) {
+				out.ChainPEM, out.Again = c.ChainPem, true
+				return nil
+			}
+		}
+		signed, err := sign(ctx, agentID)
+		if err != nil {
+			return fmt.Errorf("sign certificate: %w", err)
+		}
+		out.ChainPEM = signed.ChainPEM
+		if err := insertCert(ctx, q, agentID, signed, keyDigest, now); err != nil {
+			return err
+		}
+		return audit(ctx, q, auditEntry{
+			actor: agentID, verb: verb, target: strVal(a.MachineID), data: map[string]string{"fingerprint": signed.Fingerprint},
+		}, now)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("rotate certificate: %w", err)
+	}
+	return out, nil
+}
+
+// refuseGone refuses an agent whose machine may not come back.
+func refuseGone(ctx context.Context, q *dbsqlc.Queries, a dbsqlc.Agent) error {
+	if a.MachineID == nil {
+		return nil
+	}
+	m, err := q.GetMachine(ctx, *a.MachineID)
+	if err != nil {
+		return fmt.Errorf("read machine: %w", err)
+	}
+	if m.DeletedAt != nil || m.NodeState == string(fleet.Retired) || m.NodeState == string(fleet.Quarantined) {
+		return failure.Precondition("REENROLL_REFUSED", "machine %s is %s; its agent gets no certificate", m.MachineID, m.NodeState)
+	}
+	return nil
+}
+
+// Cert is a recorded certificate.
+type Cert struct {
+	Fingerprint, AgentID string
+	PublicKeyDigest      []byte
+	NotAfter             time.Time
+	Revoked, Replaced    bool
+	Newest               bool
+}
+
+// GetCert reads a certificate by its fingerprint; nil if it is not recorded.
+func (s *Store) GetCert(ctx context.Context, fingerprint string) (*Cert, error) {
+	c, err := s.q.GetCert(ctx, fingerprint)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read certificate: %w", err)
+	}
+	all, err := s.q.CertsOf(ctx, []string{c.AgentID})
+	if err != nil {
+		return nil, fmt.Errorf("read certificates: %w", err)
+	}
+	return &Cert{
+		Fingerprint: c.Fingerprint, AgentID: c.AgentID, PublicKeyDigest: c.PublicKeyDigest, NotAfter: c.NotAfter,
+		Revoked: c.RevokedAt != nil, Replaced: c.ReplacedAt != nil, Newest: len(all) > 0 && all[0].Fingerprint == c.Fingerprint,
+	}, nil
+}
+
+// RevokedAmong says which of these certificates have been revoked.
+func (s *Store) RevokedAmong(ctx context.Context, fingerprints []string) ([]string, error) {
+	out, err := s.q.RevokedSince(ctx, fingerprints)
+	if err != nil {
+		return nil, fmt.Errorf("read revocations: %w", err)
+	}
+	return out, nil
+}
+
+// RevokeAgent revokes one certificate of an agent, or all, and returns what it revoked.
+func (s *Store) RevokeAgent(ctx context.Context, agentID, fingerprint, actor, why string, now time.Time) ([]string, error) {
+	var out []string
+	err := s.inTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
+		a, err := q.LockAgent(ctx, agentID)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return failure.NotFound("AGENT_NOT_FOUND", "there is no agent %q", agentID).WithField("agent_id", "unknown")
+		}
+		if err != nil {
+			return fmt.Errorf("lock agent: %w", err)
+		}
+		out, err = q.RevokeCerts(ctx, dbsqlc.RevokeCertsParams{AgentID: agentID, Fingerprint: fingerprint, Now: &now})
+		if err != nil {
+			return fmt.Errorf("revoke certificates: %w", err)
+		}
+		return audit(ctx, q, auditEntry{actor: actor, verb: "REVOKE_AGENT", target: orText(strVal(a.MachineID), agentID), comment: why,
+			data: map[string]string{"agent_id": agentID}}, now)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("revoke agent: %w", err)
+	}
+	return out, nil
+}
+
+func orText(a, b string) string {
+	if a != "" {
+		return a
+	}
+	return b
+}

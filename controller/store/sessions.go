@@ -1,0 +1,401 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/ingot-metal/ingot/controller/fleet"
+	"github.com/ingot-metal/ingot/controller/operation"
+	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
+	"github.com/ingot-metal/ingot/internal/failure"
+)
+
+// Hello is what an agent says at the start of a session, together with what its certificate proves.
+type Hello struct {
+	AgentID, Fingerprint, SessionID, ControllerID     string
+	Version                                           string
+	Capabilities                                      []string
+	Simulated                                         bool
+	BootID, HardwareFingerprint, StateID, ImageDigest string
+	LockedReason                                      string
+	LastGrantSeq, LastEventSeq                        uint64
+}
+
+// Opened is a session that has been recorded.
+type Opened struct {
+	Epoch     int64
+	Role      string
+	MachineID string
+	Site      string
+	// PreviousHardware and PreviousBoot are what the session before had said.
+	PreviousHardware string
+	// RolledBack says that the agent's memory is an older copy of one that has been seen.
+	RolledBack bool
+	// Cloned says that an old boot of this identity has come back after a newer one.
+	Cloned bool
+	// LastEventSeq is the highest event number seen under this memory.
+	LastEventSeq uint64
+	// Operations that the new session may concern.
+	Operations []string
+}
+
+// OpenSession records a new session under the next epoch. The newest session of an identity wins.
+func (s *Store) OpenSession(ctx context.Context, h Hello, now time.Time) (*Opened, error) {
+	var out *Opened
+	err := s.inTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
+		var err error
+		out, err = openSession(ctx, q, h, now)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("open session: %w", err)
+	}
+	return out, nil
+}
+
+func openSession(ctx context.Context, q *dbsqlc.Queries, h Hello, now time.Time) (*Opened, error) {
+	known, err := q.GetAgent(ctx, h.AgentID)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, failure.Unauthenticated("CERTIFICATE_UNKNOWN", "the agent is not known")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read agent: %w", err)
+	}
+	var machine *dbsqlc.Machine
+	if known.MachineID != nil {
+		// The machine's row is locked before anything that belongs to it.
+		m, err := q.LockMachine(ctx, *known.MachineID)
+		if err != nil {
+			return nil, fmt.Errorf("lock machine: %w", err)
+		}
+		machine = &m
+	}
+	before, err := q.LockAgent(ctx, h.AgentID)
+	if err != nil {
+		return nil, fmt.Errorf("lock agent: %w", err)
+	}
+	if err := checkCert(ctx, q, h, now); err != nil {
+		return nil, err
+	}
+	out := &Opened{Role: before.Role, MachineID: strVal(before.MachineID), Site: before.Site, PreviousHardware: before.HardwareFingerprint}
+	if err := compareMemory(ctx, q, h, out, now); err != nil {
+		return nil, err
+	}
+	if out.Epoch, err = recordHello(ctx, q, h, now); err != nil {
+		return nil, err
+	}
+	if machine != nil {
+		if err := machineSeen(ctx, q, *machine, h, out, now); err != nil {
+			return nil, err
+		}
+	}
+	site := ""
+	if before.Role == "site" {
+		site = before.Site
+	}
+	touched, err := q.OperationsTouchedByAgent(ctx, dbsqlc.OperationsTouchedByAgentParams{AgentID: &h.AgentID, Site: site})
+	if err != nil {
+		return nil, fmt.Errorf("read operations of the agent: %w", err)
+	}
+	for _, t := range touched {
+		out.Operations = append(out.Operations, t.OperationID)
+	}
+	return out, nil
+}
+
+// checkCert looks at the certificate in the session's own transaction, so that a revocation that has committed counts.
+func checkCert(ctx context.Context, q *dbsqlc.Queries, h Hello, now time.Time) error {
+	cert, err := q.GetCert(ctx, h.Fingerprint)
+	if errors.Is(err, pgx.ErrNoRows) || (err == nil && cert.AgentID != h.AgentID) {
+		return failure.Unauthenticated("CERTIFICATE_UNKNOWN", "the certificate is not recorded")
+	}
+	if err != nil {
+		return fmt.Errorf("read certificate: %w", err)
+	}
+	if cert.RevokedAt != nil || cert.ReplacedAt != nil {
+		return failure.Unauthenticated("CERTIFICATE_REVOKED", "the certificate has been revoked or replaced")
+	}
+	if cert.FirstUsedAt != nil {
+		return nil
+	}
+	if err := q.MarkCertUsed(ctx, dbsqlc.MarkCertUsedParams{Fingerprint: h.Fingerprint, Now: &now}); err != nil {
+		return fmt.Errorf("mark certificate as used: %w", err)
+	}
+	err = q.ReplaceOlderCerts(ctx, dbsqlc.ReplaceOlderCertsParams{
+		AgentID: h.AgentID, Fingerprint: h.Fingerprint, IssuedBefore: cert.IssuedAt, Now: &now,
+	})
+	if err != nil {
+		return fmt.Errorf("replace older certificates: %w", err)
+	}
+	return nil
+}
+
+// compareMemory holds what the agent says of its memory and boot against what has been seen before.
+func compareMemory(ctx context.Context, q *dbsqlc.Queries, h Hello, out *Opened, now time.Time) error {
+	if err := q.InsertAgentState(ctx, dbsqlc.InsertAgentStateParams{AgentID: h.AgentID, StateID: h.StateID, Now: now}); err != nil {
+		return fmt.Errorf("record memory: %w", err)
+	}
+	st, err := q.AgentState(ctx, dbsqlc.AgentStateParams{AgentID: h.AgentID, StateID: h.StateID})
+	if err != nil {
+		return fmt.Errorf("read memory: %w", err)
+	}
+	out.LastEventSeq = uint64(st.LastEventSeq)
+	out.RolledBack = int64(h.LastGrantSeq) < st.LastGrantSeq || int64(h.LastEventSeq) < st.LastEventSeq
+	if err := q.InsertAgentBoot(ctx, dbsqlc.InsertAgentBootParams{AgentID: h.AgentID, BootID: h.BootID, Now: now}); err != nil {
+		return fmt.Errorf("record boot: %w", err)
+	}
+	out.Cloned, err = q.BootIsOld(ctx, dbsqlc.BootIsOldParams{AgentID: h.AgentID, BootID: h.BootID})
+	if err != nil {
+		return fmt.Errorf("compare boots: %w", err)
+	}
+	return nil
+}
+
+func recordHello(ctx context.Context, q *dbsqlc.Queries, h Hello, now time.Time) (int64, error) {
+	epoch, err := q.UpdateAgentAtHello(ctx, dbsqlc.UpdateAgentAtHelloParams{
+		AgentID: h.AgentID, Version: h.Version, Capabilities: nonNil(h.Capabilities), Simulated: h.Simulated,
+		Locked: h.LockedReason != "", StateID: h.StateID, BootID: h.BootID, HardwareFingerprint: h.HardwareFingerprint,
+	})
+	if err != nil {
+		return 0, fmt.Errorf("update agent: %w", err)
+	}
+	err = q.StartSession(ctx, dbsqlc.StartSessionParams{
+		AgentID: h.AgentID, SessionID: h.SessionID, Epoch: epoch, ControllerID: h.ControllerID, Fingerprint: h.Fingerprint,
+		StateID: h.StateID, BootID: h.BootID, Now: now,
+	})
+	if err != nil {
+		return 0, fmt.Errorf("start session: %w", err)
+	}
+	return epoch, nil
+}
+
+// machineSeen updates the machine of a host agent: boot, reachability, coarse state, and proof for a fence.
+func machineSeen(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, h Hello, out *Opened, now time.Time) error {
+	if out.Role != "host" {
+		return nil
+	}
+	if out.Cloned {
+		return quarantine(ctx, q, m, "CLONE_DETECTED", "an older boot of this machine's identity came back after a newer one", now)
+	}
+	err := q.SetMachineAgent(ctx, dbsqlc.SetMachineAgentParams{
+		MachineID: m.MachineID, AgentID: &h.AgentID, BootID: h.BootID, Simulated: h.Simulated,
+	})
+	if err != nil {
+		return fmt.Errorf("record the machine's boot: %w", err)
+	}
+	if err := settleByProof(ctx, q, m, h.BootID, now); err != nil {
+		return err
+	}
+	state := fleet.NodeState(m.NodeState)
+	if state == fleet.Discovered || state == fleet.BootstrapIssued || state == fleet.Enrolling {
+		if err := moveNode(ctx, q, m, fleet.Active, "system", h.AgentID, "", now); err != nil {
+			return err
+		}
+	}
+	if out.RolledBack {
+		err := setCondition(ctx, q, m.MachineID, operation.ConditionChange{
+			Type: fleet.NeedsIntervention, Status: true, Reason: "AGENT_STATE_ROLLED_BACK",
+			Message: "the agent came back with an older copy of its memory",
+		}, now)
+		if err != nil {
+			return err
+		}
+	}
+	return setCondition(ctx, q, m.MachineID, operation.ConditionChange{Type: fleet.Reachable, Status: true, Reason: "SessionOpen"}, now)
+}
+
+// settleByProof lifts a fence that a new boot has proven to be over.
+func settleByProof(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, bootID string, now time.Time) error {
+	if m.UnresolvedCommandID == nil {
+		return nil
+	}
+	row, err := q.GetCommand(ctx, *m.UnresolvedCommandID)
+	if err != nil {
+		return fmt.Errorf("read unresolved command: %w", err)
+	}
+	c := commandFromRow(&row)
+	if !operation.ProofSettles(c, bootID) {
+		return nil
+	}
+	return settleCommand(ctx, q, m.MachineID, c, "new_boot", now)
+}
+
+// settleCommand moves an unknown command to done and lifts its fence.
+func settleCommand(ctx context.Context, q *dbsqlc.Queries, machineID string, c *operation.Command, by string, now time.Time) error {
+	l := &loaded{snap: operation.Snapshot{Command: c}}
+	settled := operation.Settle(c, by)
+	if _, err := applyCommand(ctx, q, l, operation.Decision{}, settled, now); err != nil {
+		return err
+	}
+	if err := q.ClearFence(ctx, dbsqlc.ClearFenceParams{MachineID: machineID, CommandID: &c.ID}); err != nil {
+		return fmt.Errorf("lift fence: %w", err)
+	}
+	return nil
+}
+
+// quarantine takes a machine out of all work and says why.
+func quarantine(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, reason, message string, now time.Time) error {
+	if m.NodeState != string(fleet.Deleted) && m.NodeState != string(fleet.Retired) {
+		if err := moveNode(ctx, q, m, fleet.Quarantined, "system", "", "", now); err != nil {
+			return err
+		}
+	}
+	return setCondition(ctx, q, m.MachineID, operation.ConditionChange{
+		Type: fleet.NeedsIntervention, Status: true, Reason: reason, Message: message,
+	}, now)
+}
+
+// Quarantine takes a machine out of all work, and returns its active operation, if any, to be ended.
+func (s *Store) Quarantine(ctx context.Context, machineID, reason, message string, now time.Time) (operationID string, err error) {
+	err = s.inTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
+		m, err := q.LockMachine(ctx, machineID)
+		if err != nil {
+			return fmt.Errorf("lock machine: %w", err)
+		}
+		operationID = strVal(m.CurrentOperationID)
+		if err := quarantine(ctx, q, m, reason, message, now); err != nil {
+			return err
+		}
+		return audit(ctx, q, auditEntry{actor: "system", verb: "QUARANTINE", target: machineID, data: map[string]string{"reason": reason}}, now)
+	})
+	if err != nil {
+		return "", fmt.Errorf("quarantine machine: %w", err)
+	}
+	return operationID, nil
+}
+
+// EndSession records that a session is over, unless a newer one has taken its place.
+func (s *Store) EndSession(ctx context.Context, agentID, sessionID string, now time.Time) error {
+	if _, err := s.q.EndSession(ctx, dbsqlc.EndSessionParams{AgentID: agentID, SessionID: sessionID, Now: &now}); err != nil {
+		return fmt.Errorf("end session: %w", err)
+	}
+	return nil
+}
+
+// FlushHeartbeats stores the last sign of life of many sessions in one statement.
+func (s *Store) FlushHeartbeats(ctx context.Context, at map[string]time.Time) error {
+	p := dbsqlc.FlushHeartbeatsParams{}
+	for id, t := range at {
+		p.SessionIds = append(p.SessionIds, id)
+		p.Ats = append(p.Ats, t)
+	}
+	if err := s.q.FlushHeartbeats(ctx, p); err != nil {
+		return fmt.Errorf("flush heartbeats: %w", err)
+	}
+	return nil
+}
+
+// UpdateReachable sets and clears the condition Reachable by the heartbeats that have been stored.
+func (s *Store) UpdateReachable(ctx context.Context, silentSince, now time.Time) error {
+	silent, err := s.q.SilentHosts(ctx, silentSince)
+	if err != nil {
+		return fmt.Errorf("read silent hosts: %w", err)
+	}
+	for _, id := range silent {
+		if err := s.setReachable(ctx, id, false, "MissedHeartbeats", now); err != nil {
+			return err
+		}
+	}
+	speaking, err := s.q.SpeakingHosts(ctx, silentSince)
+	if err != nil {
+		return fmt.Errorf("read speaking hosts: %w", err)
+	}
+	for _, id := range speaking {
+		if err := s.setReachable(ctx, id, true, "Heartbeat", now); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Store) setReachable(ctx context.Context, machineID string, status bool, reason string, now time.Time) error {
+	return s.inTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
+		if _, err := q.LockMachine(ctx, machineID); err != nil {
+			return fmt.Errorf("lock machine: %w", err)
+		}
+		return setCondition(ctx, q, machineID, operation.ConditionChange{Type: fleet.Reachable, Status: status, Reason: reason}, now)
+	})
+}
+
+// Unsettled reads the commands that an executor may still be working on, oldest first.
+func (s *Store) Unsettled(ctx context.Context, agentID string) ([]Outgoing, error) {
+	rows, err := s.q.UnsettledCommandsOfExecutor(ctx, agentID)
+	if err != nil {
+		return nil, fmt.Errorf("read unsettled commands: %w", err)
+	}
+	out := make([]Outgoing, 0, len(rows))
+	for _, r := range rows {
+		if r.State != string(operation.Queued) {
+			out = append(out, Outgoing{r.CommandID, r.ExecutorID, r.Spec, r.Digest})
+		}
+	}
+	return out, nil
+}
+
+// CommandOperation finds the operation of a command; empty if there is none.
+func (s *Store) CommandOperation(ctx context.Context, commandID string) (string, error) {
+	row, err := s.q.GetCommand(ctx, commandID)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("read command: %w", err)
+	}
+	return row.OperationID, nil
+}
+
+// CommandPlace finds the operation, step and executor of a command, for its log.
+func (s *Store) CommandPlace(ctx context.Context, commandID string) (operationID, step, executorID string, err error) {
+	row, err := s.q.GetCommand(ctx, commandID)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return "", "", "", nil
+	}
+	if err != nil {
+		return "", "", "", fmt.Errorf("read command: %w", err)
+	}
+	return row.OperationID, row.StepName, row.ExecutorID, nil
+}
+
+// AdvanceEvents records that all events up to seq are stored.
+func (s *Store) AdvanceEvents(ctx context.Context, agentID, stateID string, seq uint64) error {
+	err := s.q.AdvanceEventSeq(ctx, dbsqlc.AdvanceEventSeqParams{AgentID: agentID, StateID: stateID, Seq: int64(seq)})
+	if err != nil {
+		return fmt.Errorf("record event number: %w", err)
+	}
+	return nil
+}
+
+// SetAgentLocked records whether the agent's local operator has locked it.
+func (s *Store) SetAgentLocked(ctx context.Context, agentID string, locked bool) error {
+	if err := s.q.SetAgentLocked(ctx, dbsqlc.SetAgentLockedParams{AgentID: agentID, Locked: locked}); err != nil {
+		return fmt.Errorf("record lock: %w", err)
+	}
+	return nil
+}
+
+// RenewLease says that a controller is alive until a time.
+func (s *Store) RenewLease(ctx context.Context, controllerID, version string, until, now time.Time) error {
+	err := s.q.RenewLease(ctx, dbsqlc.RenewLeaseParams{ControllerID: controllerID, Version: version, LeaseUntil: until, Now: now})
+	if err != nil {
+		return fmt.Errorf("renew lease: %w", err)
+	}
+	return nil
+}
+
+// EndSessionsOf ends the sessions of a controller that stops, or of all whose lease has run out when id is empty.
+func (s *Store) EndSessionsOf(ctx context.Context, controllerID string, now time.Time) error {
+	if controllerID != "" {
+		if err := s.q.EndSessionsOfController(ctx, dbsqlc.EndSessionsOfControllerParams{ControllerID: controllerID, Now: &now}); err != nil {
+			return fmt.Errorf("end sessions: %w", err)
+		}
+		return nil
+	}
+	if _, err := s.q.EndLostSessions(ctx, &now); err != nil {
+		return fmt.Errorf("end lost sessions: %w", err)
+	}
+	return nil
+}
