@@ -61,3 +61,12 @@ func Key(name string) bool {
 	}
 	return false
 }
+
+// Bytes is String for a line of log: it gives p itself where there is nothing to mask.
+func Bytes(p []byte) []byte {
+	s := string(p)
+	if masked := String(s); masked != s {
+		return []byte(masked)
+	}
+	return p
+}

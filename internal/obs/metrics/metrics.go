@@ -1,0 +1,142 @@
+// Package metrics holds the controller's Prometheus metrics. docs/metrics.md describes them; a test compares the two.
+package metrics
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"google.golang.org/grpc/codes"
+)
+
+// Stages of a command's life that CommandLatency measures, each from the moment the command was decided.
+const (
+	// StageDispatch ends when the executor has acknowledged the command.
+	StageDispatch = "dispatch"
+	// StageDone ends when its result has been stored.
+	StageDone = "done"
+)
+
+// Metrics are the controller's own metrics, registered. Labels stand in the order in which they are to be given.
+type Metrics struct {
+	machines *machineCounts
+
+	// Operations counts finished operations by type and outcome (SUCCEEDED, FAILED, CANCELED).
+	Operations *prometheus.CounterVec
+	// OperationSeconds is the time from an operation's creation to its end, by type and outcome.
+	OperationSeconds *prometheus.HistogramVec
+	// CommandLatency is the time to a stage of a command, by kind and stage.
+	CommandLatency *prometheus.HistogramVec
+	// Sessions is the number of agents connected to this controller, by role.
+	Sessions *prometheus.GaugeVec
+	// EventLag is the age of agents' events when they are stored, by the agent's clock.
+	EventLag prometheus.Histogram
+	// OperationsRescued counts operations that were moved by the sweep instead of by their job.
+	OperationsRescued prometheus.Counter
+	// OperationsUnwakeable is the number of active operations that nothing would ever wake; anything but 0 is a bug.
+	OperationsUnwakeable prometheus.Gauge
+	// CursorLag is how far the end of the reconcile cursor lies behind now.
+	CursorLag prometheus.Gauge
+	// RPCSeconds is the duration of calls, by full method and code.
+	RPCSeconds *prometheus.HistogramVec
+}
+
+var (
+	slowBuckets = []float64{.01, .05, .1, .5, 1, 5, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200}
+	fastBuckets = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300}
+)
+
+// NewRegistry makes a registry with the metrics of the Go runtime and of the process.
+func NewRegistry() *prometheus.Registry {
+	r := prometheus.NewRegistry()
+	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return r
+}
+
+// New makes the metrics and registers them. It panics if they are registered there already.
+func New(r prometheus.Registerer) *Metrics {
+	m := &Metrics{
+		machines:         &machineCounts{},
+		Operations:       counterVec("operations_total", "Finished operations.", "type", "outcome"),
+		OperationSeconds: histogramVec("operation_seconds", "Time from creation to end of an operation.", slowBuckets, "type", "outcome"),
+		CommandLatency:   histogramVec("command_latency_seconds", "Time from the decision for a command to a stage of it.", fastBuckets, "kind", "stage"),
+		Sessions: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Namespace: namespace, Name: "sessions", Help: "Agents connected to this controller.",
+		}, []string{"role"}),
+		EventLag: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Namespace: namespace, Name: "event_lag_seconds", Buckets: fastBuckets, Help: "Age of agents' events when they are stored.",
+		}),
+		OperationsRescued: prometheus.NewCounter(prometheus.CounterOpts{
+			Namespace: namespace, Name: "operations_rescued_total", Help: "Operations moved by the sweep instead of by their job.",
+		}),
+		OperationsUnwakeable: gauge("operations_unwakeable", "Active operations that nothing would wake. Not 0 is a bug."),
+		CursorLag:            gauge("cursor_lag_seconds", "How far the end of the reconcile cursor lies behind now."),
+		RPCSeconds:           histogramVec("rpc_seconds", "Duration of gRPC calls.", fastBuckets, "method", "code"),
+	}
+	r.MustRegister(m.collectors()...)
+	return m
+}
+
+func (m *Metrics) collectors() []prometheus.Collector {
+	return []prometheus.Collector{
+		m.machines, m.Operations, m.OperationSeconds, m.CommandLatency, m.Sessions, m.EventLag,
+		m.OperationsRescued, m.OperationsUnwakeable, m.CursorLag, m.RPCSeconds,
+	}
+}
+
+// ObserveCall fits obs.CallLog.Observe.
+func (m *Metrics) ObserveCall(method string, code codes.Code, took time.Duration) {
+	m.RPCSeconds.WithLabelValues(method, code.String()).Observe(took.Seconds())
+}
+
+const namespace = "ingot"
+
+func counterVec(name, help string, labels ...string) *prometheus.CounterVec {
+	return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}, labels)
+}
+
+func histogramVec(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
+	return prometheus.NewHistogramVec(
+		prometheus.HistogramOpts{Namespace: namespace, Name: name, Help: help, Buckets: buckets}, labels)
+}
+
+func gauge(name, help string) prometheus.Gauge {
+	return prometheus.NewGauge(prometheus.GaugeOpts{Namespace: namespace, Name: name, Help: help})
+}
+
+// MachineCount is the number of machines that have these five things in common.
+type MachineCount struct {
+	Phase, EffectiveState, NodeState, Region, Site string
+	Count                                          int64
+}
+
+// SetMachines replaces all machine counts at once: a scrape sees the old ones or the new ones.
+func (m *Metrics) SetMachines(counts []MachineCount) { m.machines.set(counts) }
+
+var machinesDesc = prometheus.NewDesc(namespace+"_machines_total", "Machines, refreshed every 30 s.",
+	[]string{"phase", "effective_state", "node_state", "region", "site"}, nil)
+
+// machineCounts is a collector because a GaugeVec could only be emptied and filled under the eyes of a scrape.
+type machineCounts struct {
+	current atomic.Pointer[[]prometheus.Metric]
+}
+
+func (c *machineCounts) set(counts []MachineCount) {
+	out := make([]prometheus.Metric, 0, len(counts))
+	for _, n := range counts {
+		out = append(out, prometheus.MustNewConstMetric(machinesDesc, prometheus.GaugeValue, float64(n.Count),
+			n.Phase, n.EffectiveState, n.NodeState, n.Region, n.Site))
+	}
+	c.current.Store(&out)
+}
+
+func (c *machineCounts) Describe(ch chan<- *prometheus.Desc) { ch <- machinesDesc }
+
+func (c *machineCounts) Collect(ch chan<- prometheus.Metric) {
+	if current := c.current.Load(); current != nil {
+		for _, m := range *current {
+			ch <- m
+		}
+	}
+}
