@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
@@ -70,8 +71,13 @@ func YAML(m proto.Message) ([]byte, error) {
 	return out, nil
 }
 
+// oldBooleans are the words that YAML 1.1 readers take for booleans; as strings they stay quoted.
+var oldBooleans = []string{"y", "n", "yes", "no", "on", "off"}
+
 func blockStyle(n *yaml.Node) {
-	n.Style = 0
+	if n.Kind != yaml.ScalarNode || !slices.Contains(oldBooleans, strings.ToLower(n.Value)) {
+		n.Style = 0
+	}
 	for _, child := range n.Content {
 		blockStyle(child)
 	}

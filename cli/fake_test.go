@@ -1,0 +1,273 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/test/bufconn"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/protoadapt"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/cli/client"
+	"github.com/ingot-metal/ingot/internal/clock"
+	"github.com/ingot-metal/ingot/internal/task"
+)
+
+// fakeServer answers from scripts. A start is answered like a controller does: one operation per request id.
+type fakeServer struct {
+	pb.UnimplementedMachineServiceServer
+	pb.UnimplementedOperationServiceServer
+	pb.UnimplementedAdminServiceServer
+	pb.UnimplementedRunServiceServer
+
+	mu       sync.Mutex
+	machines []*pb.Machine
+	// op is what a start returns and GetOperation gives; after is what the machine looks like once it was watched.
+	op    *pb.Operation
+	after *pb.Machine
+	// startErrs are returned by the next starts, after the start has taken effect.
+	startErrs []error
+	starts    []string // request ids as they came in
+	made      map[string]bool
+	// watches and logs are the scripts of the streams, one for each time one is opened; the last is repeated.
+	watches    []func(*pb.WatchOperationsRequest, pb.OperationService_WatchOperationsServer) error
+	watchReqs  []*pb.WatchOperationsRequest
+	logs       []func(*pb.StreamOperationLogsRequest, pb.OperationService_StreamOperationLogsServer) error
+	logReqs    []*pb.StreamOperationLogsRequest
+	registered []*pb.RegisterMachineRequest
+	settled    []*pb.SettleCommandRequest
+	// fail makes every call of the method fail.
+	fail map[string]error
+}
+
+func (f *fakeServer) intercept(ctx context.Context, req any, info *grpc.UnaryServerInfo, h grpc.UnaryHandler) (any, error) {
+	_, method, _ := strings.Cut(strings.TrimPrefix(info.FullMethod, "/"), "/")
+	if err := f.fail[method]; err != nil {
+		return nil, err
+	}
+	return h(ctx, req)
+}
+
+func (f *fakeServer) find(id string) (*pb.Machine, error) {
+	for _, m := range f.machines {
+		if m.GetMachineId() == id {
+			return m, nil
+		}
+	}
+	return nil, refuse(codes.NotFound, pb.Reason_MACHINE_NOT_FOUND, "machine "+id+" not found", nil)
+}
+
+func (f *fakeServer) GetMachine(_ context.Context, r *pb.GetMachineRequest) (*pb.Machine, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.after != nil && len(f.watchReqs) > 0 {
+		return f.after, nil
+	}
+	return f.find(r.GetMachineId())
+}
+
+// ListMachines gives one machine a page, so that every list walks.
+func (f *fakeServer) ListMachines(_ context.Context, r *pb.ListMachinesRequest) (*pb.ListMachinesResponse, error) {
+	for i, m := range f.machines {
+		if r.GetPageToken() == "" || m.GetMachineId() == r.GetPageToken() {
+			resp := &pb.ListMachinesResponse{Machines: []*pb.Machine{m}}
+			if i+1 < len(f.machines) {
+				resp.NextPageToken = f.machines[i+1].GetMachineId()
+			}
+			return resp, nil
+		}
+	}
+	return &pb.ListMachinesResponse{}, nil
+}
+
+func (f *fakeServer) RegisterMachine(_ context.Context, r *pb.RegisterMachineRequest) (*pb.Machine, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.registered = append(f.registered, r)
+	return r.GetMachine(), nil
+}
+
+func (f *fakeServer) start(machine, requestID string) (*pb.Operation, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if _, err := f.find(machine); err != nil {
+		return nil, err
+	}
+	if f.made == nil {
+		f.made = map[string]bool{}
+	}
+	f.starts, f.made[requestID] = append(f.starts, requestID), true
+	if len(f.startErrs) > 0 {
+		err := f.startErrs[0]
+		f.startErrs = f.startErrs[1:]
+		return nil, err
+	}
+	op := proto.CloneOf(f.op)
+	op.RequestId = requestID
+	return op, nil
+}
+
+func (f *fakeServer) RebootMachine(_ context.Context, r *pb.RebootMachineRequest) (*pb.Operation, error) {
+	return f.start(r.GetMachineId(), r.GetRequestId())
+}
+
+func (f *fakeServer) ReimageMachine(_ context.Context, r *pb.ReimageMachineRequest) (*pb.Operation, error) {
+	return f.start(r.GetMachineId(), r.GetRequestId())
+}
+
+func (f *fakeServer) GetOperation(context.Context, *pb.GetOperationRequest) (*pb.Operation, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.op, nil
+}
+
+func (f *fakeServer) ListOperations(context.Context, *pb.ListOperationsRequest) (*pb.ListOperationsResponse, error) {
+	return &pb.ListOperationsResponse{Operations: []*pb.Operation{f.op}}, nil
+}
+
+func (f *fakeServer) CancelOperation(context.Context, *pb.CancelOperationRequest) (*pb.Operation, error) {
+	return f.op, nil
+}
+
+func (f *fakeServer) SettleCommand(_ context.Context, r *pb.SettleCommandRequest) (*pb.Machine, error) {
+	f.settled = append(f.settled, r)
+	return f.find(r.GetMachineId())
+}
+
+func (f *fakeServer) WatchOperations(r *pb.WatchOperationsRequest, s pb.OperationService_WatchOperationsServer) error {
+	f.mu.Lock()
+	f.watchReqs = append(f.watchReqs, r)
+	script := f.watches[min(len(f.watchReqs), len(f.watches))-1]
+	f.mu.Unlock()
+	return script(r, s)
+}
+
+func (f *fakeServer) StreamOperationLogs(r *pb.StreamOperationLogsRequest, s pb.OperationService_StreamOperationLogsServer) error {
+	f.mu.Lock()
+	f.logReqs = append(f.logReqs, r)
+	n := len(f.logReqs)
+	f.mu.Unlock()
+	if len(f.logs) == 0 {
+		return nil
+	}
+	return f.logs[min(n, len(f.logs))-1](r, s)
+}
+
+// events sends what has a number above the cursor and ends with err.
+func events(err error, evs ...*pb.OperationEvent) func(*pb.WatchOperationsRequest, pb.OperationService_WatchOperationsServer) error {
+	return func(_ *pb.WatchOperationsRequest, s pb.OperationService_WatchOperationsServer) error {
+		for _, ev := range evs {
+			if err := s.Send(ev); err != nil {
+				return err
+			}
+		}
+		if err == errHang {
+			<-s.Context().Done()
+			return s.Context().Err()
+		}
+		return err
+	}
+}
+
+// chunks sends the chunks after the one that the reader names, and ends with err.
+func chunks(err error, all ...*pb.LogChunk) func(*pb.StreamOperationLogsRequest, pb.OperationService_StreamOperationLogsServer) error {
+	return func(r *pb.StreamOperationLogsRequest, s pb.OperationService_StreamOperationLogsServer) error {
+		for _, c := range all {
+			if c.GetSeq() <= r.GetAfterSeq() {
+				continue
+			}
+			if err := s.Send(c); err != nil {
+				return err
+			}
+		}
+		return err
+	}
+}
+
+// errHang keeps a stream open until its reader leaves.
+var errHang = status.Error(codes.Internal, "hang")
+
+var lostConnection = status.Error(codes.Unavailable, "connection reset")
+
+func refuse(code codes.Code, reason pb.Reason, msg string, metadata map[string]string, more ...protoadapt.MessageV1) error {
+	details := append([]protoadapt.MessageV1{&errdetails.ErrorInfo{Reason: reason.String(), Domain: "ingot.dev", Metadata: metadata}}, more...)
+	st, err := status.New(code, msg).WithDetails(details...)
+	if err != nil {
+		panic(err)
+	}
+	return st.Err()
+}
+
+// at is the time that the tests' operations live in, s seconds on.
+func at(s int) *timestamppb.Timestamp {
+	return timestamppb.New(time.Date(2026, 3, 1, 12, 0, s, 0, time.UTC))
+}
+
+// quickClock lets short waits pass at once and long ones, which are limits and polls, never.
+type quickClock struct{ clock.Clock }
+
+func (quickClock) After(d time.Duration) <-chan time.Time {
+	c := make(chan time.Time, 1)
+	if d < 2*time.Second {
+		c <- time.Time{}
+	}
+	return c
+}
+
+type result struct {
+	code     int
+	out, err string
+}
+
+func (f *fakeServer) run(t *testing.T, args ...string) result {
+	t.Helper()
+	return f.runWith(t, func(*Config) {}, args...)
+}
+
+// runWith runs one command line against the server over an in-memory connection.
+func (f *fakeServer) runWith(t *testing.T, change func(*Config), args ...string) result {
+	t.Helper()
+	listener := bufconn.Listen(1 << 16)
+	srv := grpc.NewServer(grpc.UnaryInterceptor(f.intercept))
+	pb.RegisterMachineServiceServer(srv, f)
+	pb.RegisterOperationServiceServer(srv, f)
+	pb.RegisterAdminServiceServer(srv, f)
+	pb.RegisterRunServiceServer(srv, f)
+	g, _ := task.New(t.Context())
+	g.Go("serve", func(context.Context) error { return srv.Serve(listener) })
+	defer func() {
+		srv.Stop()
+		// A server that is stopped before it has begun to serve says so.
+		if err := g.Wait(); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
+			t.Errorf("fake server: %v", err)
+		}
+	}()
+	home := t.TempDir()
+	env := map[string]string{"HOME": home, "INGOT_SERVER": "controller:50051"}
+	var out, errOut bytes.Buffer
+	cfg := Config{
+		Args: args, In: strings.NewReader(""), Out: &out, Err: &errOut,
+		Getenv: func(k string) string { return env[k] }, Clock: quickClock{clock.Real()}, Version: "test",
+		Connect: func(_ client.Target, opts ...grpc.DialOption) (*grpc.ClientConn, error) {
+			dial := func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }
+			opts = append(opts, grpc.WithContextDialer(dial), grpc.WithTransportCredentials(insecure.NewCredentials()))
+			return grpc.NewClient("passthrough:///fake", opts...)
+		},
+	}
+	change(&cfg)
+	code := Run(t.Context(), cfg)
+	return result{code, out.String(), errOut.String()}
+}

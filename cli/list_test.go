@@ -1,0 +1,116 @@
+package cli
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
+)
+
+func machine(id string, phase pb.MachineStatus_Phase, eff pb.MachineStatus_EffectiveState, op string, conditions ...string) *pb.Machine {
+	m := &pb.Machine{MachineId: id, CreatedAt: at(0), Status: &pb.MachineStatus{Phase: phase, EffectiveState: eff, ActiveOperationId: op}}
+	for _, c := range conditions {
+		m.Status.Conditions = append(m.Status.Conditions, &pb.Condition{Type: c, Status: true})
+	}
+	return m
+}
+
+func fleet() *fakeServer {
+	return &fakeServer{machines: []*pb.Machine{
+		machine("machine-1", pb.MachineStatus_READY, pb.MachineStatus_IDLE, "", "Reachable", "Provisioned"),
+		machine("machine-2", pb.MachineStatus_MAINTENANCE, pb.MachineStatus_BUSY, "op-abc", "Reachable", "Provisioned"),
+		machine("machine-3", pb.MachineStatus_READY, pb.MachineStatus_ATTENTION, "", "Reachable", "Provisioned", "NeedsIntervention"),
+		machine("machine-4", pb.MachineStatus_READY, pb.MachineStatus_BLOCKED, "", "RMA"),
+		machine("machine-5", pb.MachineStatus_MAINTENANCE, pb.MachineStatus_MAINTENANCE_IDLE, ""),
+	}}
+}
+
+func TestListTable(t *testing.T) {
+	want := `MACHINE_ID  PHASE        EFFECTIVE    REACHABLE  PROVISIONED  ACTIVE_OP
+machine-1   READY        IDLE         ✓          ✓            -
+machine-2   MAINTENANCE  BUSY         ✓          ✓            op-abc
+machine-3   READY        ⚠ATTENTION   ✓          ✓            -
+machine-4   READY        ⛔BLOCKED    -          -            -
+machine-5   MAINTENANCE  MAINTENANCE  -          -            -
+`
+	if got := fleet().run(t, "list"); got.out != want || got.code != 0 {
+		t.Errorf("exit code %d, stderr %q, table:\n%s\nwant:\n%s", got.code, got.err, got.out, want)
+	}
+}
+
+func TestListJSON(t *testing.T) {
+	f := fleet()
+	f.machines[4].Labels = map[string]string{"effective_state": "MAINTENANCE_IDLE"}
+	got := f.run(t, "list", "-o", "json")
+	var doc struct {
+		Machines []struct {
+			MachineID string `json:"machine_id"`
+			CreatedAt string `json:"created_at"`
+			Labels    map[string]string
+			Status    struct {
+				EffectiveState string `json:"effective_state"`
+				Schedulable    *bool
+			}
+		}
+	}
+	if err := json.Unmarshal([]byte(got.out), &doc); err != nil {
+		t.Fatalf("read JSON: %v\n%s", err, got.out)
+	}
+	if len(doc.Machines) != 5 {
+		t.Fatalf("%d machines, want all 5 pages", len(doc.Machines))
+	}
+	last := doc.Machines[4]
+	if last.Status.EffectiveState != "MAINTENANCE" {
+		t.Errorf("effective_state %q, want MAINTENANCE", last.Status.EffectiveState)
+	}
+	if last.Labels["effective_state"] != "MAINTENANCE_IDLE" {
+		t.Errorf("a label was rewritten: %v", last.Labels)
+	}
+	if last.CreatedAt != "2026-03-01T12:00:00Z" {
+		t.Errorf("created_at %q", last.CreatedAt)
+	}
+	if last.Status.Schedulable == nil {
+		t.Error("a false field is missing from JSON")
+	}
+}
+
+func TestListOtherOutputs(t *testing.T) {
+	f := fleet()
+	if got := f.run(t, "list", "-o", "name", "--limit", "2"); got.out != "machine-1\nmachine-2\n" {
+		t.Errorf("names: %q", got.out)
+	}
+	if got := f.run(t, "list", "-o", "yaml"); !strings.Contains(got.out, "  - machine_id: machine-1\n") ||
+		!strings.Contains(got.out, "effective_state: MAINTENANCE\n") {
+		t.Errorf("YAML:\n%s", got.out)
+	}
+	if got := f.run(t, "list", "-o", "wide"); !strings.Contains(got.out, "Reachable=✓, Provisioned=✓") {
+		t.Errorf("wide:\n%s", got.out)
+	}
+	if got := f.run(t, "list", "-o", "xml"); got.code != 1 || !strings.Contains(got.err, "--output") {
+		t.Errorf("unknown output: %+v", got)
+	}
+}
+
+func TestColoursOnlyOnATerminal(t *testing.T) {
+	f := fleet()
+	terminal := func(c *Config) { c.OutTerminal = true }
+	if got := f.runWith(t, terminal, "list"); !strings.Contains(got.out, "\x1b[32mIDLE\x1b[0m") {
+		t.Errorf("no colours on a terminal: %q", got.out)
+	}
+	noColor := func(c *Config) {
+		terminal(c)
+		env := c.Getenv
+		c.Getenv = func(k string) string {
+			if k == "NO_COLOR" {
+				return "1"
+			}
+			return env(k)
+		}
+	}
+	for _, got := range []result{f.run(t, "list"), f.runWith(t, terminal, "list", "--no-color"), f.runWith(t, noColor, "list")} {
+		if strings.Contains(got.out, "\x1b") {
+			t.Errorf("colours where there must be none: %q", got.out)
+		}
+	}
+}

@@ -1,0 +1,78 @@
+package view
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
+)
+
+func TestDuration(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		-time.Second: "0s", 850 * time.Millisecond: "850ms", 12 * time.Second: "12s", 272 * time.Second: "4m 32s",
+		65 * time.Minute: "1h 05m", 76 * time.Hour: "3d 4h",
+	} {
+		if got := Duration(d); got != want {
+			t.Errorf("%v: got %q, want %q", d, got, want)
+		}
+	}
+}
+
+func TestWidth(t *testing.T) {
+	for text, want := range map[string]int{"abc": 3, "✓": 1, "⚠ATTENTION": 10, "⛔BLOCKED": 9, "\x1b[31mred\x1b[0m": 3, "e\u0301": 1} {
+		if got := Width(text); got != want {
+			t.Errorf("%q: got %d, want %d", text, got, want)
+		}
+	}
+}
+
+func TestCleanTakesControlOut(t *testing.T) {
+	if got := Clean("a\x1b[2Jb\rc\x07\u202ed\u009b1m\tü✓"); got != "a[2Jbcd1m ü✓" {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestTableAlignsColouredCells(t *testing.T) {
+	table := &Table{Header: []string{"A", "B"}}
+	table.Add(Style{Colour: true}.Good("ok"), "x")
+	table.Add("", "y")
+	if got, want := table.String(), "A   B\n\x1b[32mok\x1b[0m  x\n-   y\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestInventoryDocumentIsJSON(t *testing.T) {
+	raw, err := JSON(&pb.Inventory{MachineId: "m-1", Document: []byte(`{"cpu":{"cores":8}}`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var doc struct {
+		MachineID string `json:"machine_id"`
+		Document  struct{ CPU struct{ Cores int } }
+	}
+	if err := json.Unmarshal(raw, &doc); err != nil || doc.Document.CPU.Cores != 8 || doc.MachineID != "m-1" {
+		t.Errorf("%v: %s", err, raw)
+	}
+}
+
+func TestYAMLKeepsStringsStrings(t *testing.T) {
+	raw, err := YAML(&pb.MachineSpec{Rack: "42", Serial: "yes", MacAddresses: []string{"52:54:00:12:34:56"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{`rack: "42"`, `serial: "yes"`, "  - 52:54:00:12:34:56"} {
+		if !strings.Contains(string(raw), line) {
+			t.Errorf("%s is missing in:\n%s", line, raw)
+		}
+	}
+}
+
+func TestBar(t *testing.T) {
+	for percent, want := range map[int]string{-5: "[░░░░]", 50: "[██░░]", 250: "[████]"} {
+		if got := Bar(percent, 4); got != want {
+			t.Errorf("%d: got %s, want %s", percent, got, want)
+		}
+	}
+}
