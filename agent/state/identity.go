@@ -115,8 +115,11 @@ func (d Dir) SaveEnrolled(id Identity, c Credentials, trust []byte) error {
 	if err := d.SaveIdentity(id); err != nil {
 		return err
 	}
-	return d.remove(fileEnrollKey)
+	return d.DropEnrollKey()
 }
+
+// DropEnrollKey forgets the key of an enrolment that is complete.
+func (d Dir) DropEnrollKey() error { return d.remove(fileEnrollKey) }
 
 // Credentials reads the ones in use.
 func (d Dir) Credentials() (Credentials, error) { return d.loadCredentials(fileCredentials) }

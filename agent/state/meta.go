@@ -104,15 +104,19 @@ func (s *Store) InventoryHash(ctx context.Context) (hash string, err error) {
 
 // NewStateID gives up a memory that has turned out to be an old copy: it takes a new state_id, forgets which
 // inventory was reported, and ends every command that is not done with the result that lost makes for it. Stored results stay.
-func (s *Store) NewStateID(ctx context.Context, now time.Time, lost func(Command) ([]byte, error)) (id string, err error) {
+func (s *Store) NewStateID(ctx context.Context, now time.Time, lost func(c Command, oldID string) ([]byte, error)) (id string, err error) {
 	id = ids.New(ids.State)
 	err = s.write(ctx, "take new state id", func(tx *sql.Tx) error {
+		old, err := getMeta(tx, keyStateID)
+		if err != nil {
+			return err
+		}
 		open, err := queryCommands(tx, "state <> 'DONE'")
 		if err != nil {
 			return err
 		}
 		for _, c := range open {
-			result, err := lost(c)
+			result, err := lost(c, string(old))
 			if err != nil {
 				return err
 			}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/ingot-metal/ingot/agent/command"
 	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/internal/evidence"
 )
 
 // Executor is the netboot executor.
@@ -144,7 +145,11 @@ func (in intent) holds(s host.BootNextState) bool {
 }
 
 func done(s host.BootNextState) command.Result {
+	next := s.Target
+	if !s.Set {
+		next = "disk"
+	}
 	return command.Succeeded(map[string]string{
-		"boot_next_entry": s.Entry, "boot_next_target": s.Target, "boot_next_description": s.Description,
+		evidence.BootNext: next, "boot_next_entry": s.Entry, "boot_next_description": s.Description,
 	})
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/ingot-metal/ingot/agent/command"
 	"github.com/ingot-metal/ingot/agent/host"
 	"github.com/ingot-metal/ingot/internal/clock"
+	"github.com/ingot-metal/ingot/internal/evidence"
 )
 
 // Config is what the executor needs.
@@ -129,7 +130,7 @@ func (e *Executor) await(ctx context.Context, in intent, limit time.Duration, as
 		switch {
 		case err == nil && id.BootID != in.BootIDBefore:
 			return command.Succeeded(map[string]string{
-				"boot_id_before": in.BootIDBefore, "boot_id_after": id.BootID,
+				evidence.BootIDBefore: in.BootIDBefore, evidence.BootIDAfter: id.BootID,
 			}), nil
 		case err != nil:
 			unchangedSince = time.Time{} // down, or on its way up
@@ -155,5 +156,5 @@ func unknown(in intent, what string, asked error) command.Result {
 	if asked != nil {
 		r = command.Unknown("%s, and asking for it had failed: %v", what, asked)
 	}
-	return r.WithEvidence(map[string]string{"boot_id_before": in.BootIDBefore})
+	return r.WithEvidence(map[string]string{evidence.BootIDBefore: in.BootIDBefore})
 }

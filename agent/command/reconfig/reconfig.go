@@ -13,6 +13,7 @@ import (
 	"github.com/ingot-metal/ingot/agent/command"
 	"github.com/ingot-metal/ingot/agent/host"
 	"github.com/ingot-metal/ingot/internal/clock"
+	keys "github.com/ingot-metal/ingot/internal/evidence"
 	"github.com/ingot-metal/ingot/internal/failpoint"
 )
 
@@ -108,7 +109,7 @@ func (e *Executor) repeat(ctx context.Context, now committed, digest string) (*c
 		return &r, nil
 	}
 	evidence["no_op"] = "true"
-	evidence["config_digest"] = digest
+	evidence[keys.ConfigDigest] = digest
 	r := command.Succeeded(evidence)
 	return &r, nil
 }
@@ -242,7 +243,7 @@ func (e *Executor) succeeded(ctx context.Context, in intent) (command.Result, er
 	if err != nil {
 		return command.Result{}, err
 	}
-	evidence["config_digest"] = in.Digest
+	evidence[keys.ConfigDigest] = in.Digest
 	evidence["generation"] = fmt.Sprint(in.Generation)
 	if diff != "" {
 		return command.Failed(baremetalv1.Reason_EVIDENCE_MISSING, "committed, and then changed: %s", diff).WithEvidence(evidence), nil

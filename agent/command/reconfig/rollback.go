@@ -51,20 +51,9 @@ func (e *Executor) restoreFirewall(ctx context.Context, effect host.Effect, p *h
 	if p == nil {
 		return e.cfg.Host.RemoveFirewall(ctx, effect)
 	}
-	now, err := e.cfg.Host.Firewall(ctx)
-	if err != nil {
-		return err
-	}
-	if now.Holds(*p) {
-		return nil
-	}
-	// A host refuses to go back to an older generation, so the newer table goes first.
-	if now.Present {
-		if err := e.cfg.Host.RemoveFirewall(ctx, effect); err != nil {
-			return err
-		}
-	}
-	return e.cfg.Host.ApplyFirewall(ctx, effect, *p)
+	before := *p
+	before.OverwriteDrift = true
+	return e.cfg.Host.ApplyFirewall(ctx, effect, before)
 }
 
 // Resume: a committed generation is done; anything else is rolled back.

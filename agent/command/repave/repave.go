@@ -15,6 +15,7 @@ import (
 
 	"github.com/ingot-metal/ingot/agent/command"
 	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/internal/evidence"
 )
 
 // Executor is the repave executor.
@@ -101,7 +102,7 @@ func (e *Executor) Execute(ctx context.Context, job command.Job) (command.Result
 	r := in.judge(got, wrote, last)
 	if errors.Is(context.Cause(ctx), command.ErrCanceled) && r.Outcome != fleetv1.CommandResult_SUCCEEDED {
 		return command.Canceled("stopped at %d%% (%s); the disk holds no image", last.Percent, last.Stage).
-			WithEvidence(evidence(got)), nil
+			WithEvidence(readBack(got)), nil
 	}
 	return r, nil
 }
@@ -110,13 +111,13 @@ func (e *Executor) Execute(ctx context.Context, job command.Job) (command.Result
 func (in intent) judge(got host.DiskImage, wrote error, last host.RepaveProgress) command.Result {
 	switch {
 	case in.on(got):
-		return command.Succeeded(evidence(got))
+		return command.Succeeded(readBack(got))
 	case wrote != nil:
 		return command.Failed(baremetalv1.Reason_EXECUTION_FAILED, "write image, at %d%% (%s): %v", last.Percent, last.Stage, wrote).
-			AndRetry().WithEvidence(evidence(got))
+			AndRetry().WithEvidence(readBack(got))
 	}
 	// It was said to be done and the disk says otherwise: something may still be writing.
-	r := command.Unknown("the disk reads back as %q, ordered was %q", got.Digest, in.Digest).WithEvidence(evidence(got))
+	r := command.Unknown("the disk reads back as %q, ordered was %q", got.Digest, in.Digest).WithEvidence(readBack(got))
 	r.Reason = baremetalv1.Reason_EVIDENCE_MISSING
 	return r
 }
@@ -132,15 +133,15 @@ func (e *Executor) Resume(ctx context.Context, job command.Job) (command.Verdict
 		return command.Verdict{}, fmt.Errorf("read disk: %w", err)
 	}
 	if in.on(got) {
-		return command.Settle(command.Succeeded(evidence(got))), nil
+		return command.Settle(command.Succeeded(readBack(got))), nil
 	}
 	return command.Settle(command.Failed(baremetalv1.Reason_EXECUTION_FAILED,
-		"the agent was restarted during the write; the disk holds %q", got.Digest).AndRetry().WithEvidence(evidence(got))), nil
+		"the agent was restarted during the write; the disk holds %q", got.Digest).AndRetry().WithEvidence(readBack(got))), nil
 }
 
 // on says whether the disk holds what this very command wrote.
 func (in intent) on(d host.DiskImage) bool { return d.Digest == in.Digest && d.Nonce == in.Nonce }
 
-func evidence(d host.DiskImage) map[string]string {
-	return map[string]string{"image_digest": d.Digest, "disk": d.Disk}
+func readBack(d host.DiskImage) map[string]string {
+	return map[string]string{evidence.ImageDigest: d.Digest, "disk": d.Disk}
 }

@@ -1,0 +1,222 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
+
+	"github.com/ingot-metal/ingot/agent/dispatch"
+	"github.com/ingot-metal/ingot/agent/state"
+	"github.com/ingot-metal/ingot/agent/transport"
+	"github.com/ingot-metal/ingot/internal/clock"
+	"github.com/ingot-metal/ingot/internal/failure"
+	"github.com/ingot-metal/ingot/internal/pki"
+)
+
+// ErrSuperseded says that a newer process uses this identity. This one must not come back by itself.
+var ErrSuperseded = errors.New("a newer process uses this agent's identity")
+
+var (
+	errDrained = errors.New("the controller asked to reconnect")
+	errRotated = errors.New("the certificate was rotated")
+)
+
+// Dispatcher is what a session drives.
+type Dispatcher interface {
+	Ready() <-chan struct{}
+	Attach(dispatch.Link, *fleetv1.Welcome)
+	Detach()
+	Handle(context.Context, *fleetv1.ControllerMessage) error
+}
+
+// Config is what a Runner needs.
+type Config struct {
+	Store      *state.Store
+	Dir        state.Dir
+	Dispatcher Dispatcher
+	// Addresses gives host:port of the fleet listeners.
+	Addresses func() ([]string, error)
+	Dial      transport.Dialer
+	// Hello describes the agent; the runner fills in what the store knows.
+	Hello func(ctx context.Context) (*fleetv1.Hello, error)
+	// Heartbeat describes the process; the runner fills in the rest.
+	Heartbeat func() *fleetv1.Heartbeat
+	// Reenroll replaces an expired certificate.
+	Reenroll func(ctx context.Context) error
+	// Welcomed is called after every Welcome; it may be nil.
+	Welcomed func(*fleetv1.Welcome)
+	// BuildTime is a moment known to have passed.
+	BuildTime time.Time
+	Clock     clock.Clock
+	Log       *slog.Logger
+}
+
+// Runner keeps a session open.
+type Runner struct {
+	cfg Config
+	// heartbeat is the interval of the last Welcome, in nanoseconds.
+	heartbeat atomic.Int64
+	connected atomic.Bool
+	tryNext   bool
+	turn      int
+}
+
+// New makes a Runner.
+func New(cfg Config) *Runner {
+	return &Runner{cfg: cfg, tryNext: true}
+}
+
+// Connected says whether a session is open now.
+func (r *Runner) Connected() bool { return r.connected.Load() }
+
+// Run returns nil when ctx ends, and otherwise only with ErrSuperseded, dispatch.ErrRolledBack or an error of
+// the agent itself.
+func (r *Runner) Run(ctx context.Context) error {
+	select {
+	case <-r.cfg.Dispatcher.Ready():
+	case <-ctx.Done():
+		return nil
+	}
+	for attempt := 1; ; attempt++ {
+		welcomed, err := r.attempt(ctx)
+		if ctx.Err() != nil && !isFinal(err) {
+			return nil
+		}
+		if isFinal(err) {
+			return err
+		}
+		if welcomed {
+			attempt = 1
+		}
+		if err := r.wait(ctx, attempt, err); err != nil {
+			return nil
+		}
+	}
+}
+
+// fatal marks an error of the agent itself, not of the connection.
+type fatal struct{ error }
+
+func (f fatal) Unwrap() error { return f.error }
+
+func isFinal(err error) bool {
+	var f fatal
+	return errors.Is(err, ErrSuperseded) || errors.Is(err, dispatch.ErrRolledBack) || errors.As(err, &f)
+}
+
+func (r *Runner) wait(ctx context.Context, attempt int, err error) error {
+	d := delay(attempt, err)
+	if err != nil && !errors.Is(err, errDrained) && !errors.Is(err, errRotated) {
+		r.cfg.Log.Warn("no session", "attempt", attempt, "retry_in", d.Round(time.Millisecond).String(), "error", err)
+	}
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-r.cfg.Clock.After(d):
+		return nil
+	}
+}
+
+// delay honours the controller's RetryInfo, with up to a quarter on top.
+func delay(attempt int, err error) time.Duration {
+	if err == nil || errors.Is(err, errDrained) || errors.Is(err, errRotated) {
+		return transport.Jitter(transport.MinBackoff)
+	}
+	if f := failure.From(err); f.RetryAfter > 0 {
+		return f.RetryAfter + transport.Jitter(f.RetryAfter/4)
+	}
+	return transport.Backoff(attempt)
+}
+
+// Now is the latest of the clock and every moment that is known to have passed.
+func (r *Runner) now(ctx context.Context) (time.Time, error) {
+	meta, err := r.cfg.Store.Meta(ctx)
+	if err != nil {
+		return time.Time{}, fatal{err}
+	}
+	return pki.EffectiveNow(r.cfg.Clock.Now(), r.cfg.BuildTime, meta.ControllerTime), nil
+}
+
+// attempt opens one session and stays in it to its end.
+func (r *Runner) attempt(ctx context.Context) (welcomed bool, err error) {
+	now, err := r.now(ctx)
+	if err != nil {
+		return false, err
+	}
+	creds, isNext, err := r.credentials(now)
+	if err != nil {
+		return false, fatal{err}
+	}
+	if errors.Is(pki.CheckTimes(creds.Leaf(), now), pki.ErrExpired) {
+		r.cfg.Log.Warn("certificate has expired; enrolling again", "expired_at", creds.Leaf().NotAfter)
+		return false, r.cfg.Reenroll(ctx)
+	}
+	address, err := r.address()
+	if err != nil {
+		return false, err
+	}
+	conn, err := r.dial(address, creds, now)
+	if err != nil {
+		return false, err
+	}
+	s := &session{r: r, conn: conn, creds: creds, isNext: isNext, link: newLink()}
+	err = s.run(ctx)
+	if cerr := conn.Close(); cerr != nil {
+		err = errors.Join(err, cerr)
+	}
+	return s.welcome != nil, err
+}
+
+// credentials takes the next ones, if there are any, in turns with those in use.
+func (r *Runner) credentials(now time.Time) (c state.Credentials, isNext bool, err error) {
+	next, found, err := r.cfg.Dir.Next()
+	if err != nil {
+		return c, false, err
+	}
+	current, err := r.cfg.Dir.Credentials()
+	if err != nil {
+		return c, false, err
+	}
+	expired := pki.CheckTimes(current.Leaf(), now) != nil
+	if found && (r.tryNext || expired) {
+		r.tryNext = false
+		return next, true, nil
+	}
+	r.tryNext = true
+	return current, false, nil
+}
+
+func (r *Runner) address() (string, error) {
+	list, err := r.cfg.Addresses()
+	if err != nil {
+		return "", err
+	}
+	if len(list) == 0 {
+		return "", errors.New("no controller address is known")
+	}
+	r.turn++
+	return list[(r.turn-1)%len(list)], nil
+}
+
+func (r *Runner) dial(address string, creds state.Credentials, now time.Time) (*transport.Conn, error) {
+	roots, err := r.cfg.Dir.Trust()
+	if err != nil {
+		return nil, fatal{err}
+	}
+	cfg, err := transport.Mutual(creds.TLS(), roots, address, func() time.Time {
+		return pki.EffectiveNow(now, r.cfg.Clock.Now())
+	})
+	if err != nil {
+		return nil, err
+	}
+	conn, err := transport.Dial(address, cfg, r.cfg.Dial)
+	if err != nil {
+		return nil, fmt.Errorf("connect to controller: %w", err)
+	}
+	return conn, nil
+}

@@ -1,0 +1,211 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"google.golang.org/grpc"
+
+	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
+
+	"github.com/ingot-metal/ingot/agent/dispatch"
+	"github.com/ingot-metal/ingot/agent/state"
+	"github.com/ingot-metal/ingot/agent/transport"
+	"github.com/ingot-metal/ingot/internal/task"
+)
+
+const (
+	welcomeWait      = 30 * time.Second
+	supersededWait   = 2 * time.Second
+	defaultHeartbeat = 10 * time.Second
+)
+
+// session is one session on one connection.
+type session struct {
+	r       *Runner
+	conn    *transport.Conn
+	creds   state.Credentials
+	isNext  bool
+	link    *link
+	welcome *fleetv1.Welcome
+	hello   *fleetv1.Hello
+}
+
+type commandStream = grpc.BidiStreamingClient[fleetv1.AgentMessage, fleetv1.ControllerMessage]
+
+// run opens the session and stays in it until it ends.
+func (s *session) run(ctx context.Context) error {
+	group, ctx := task.New(ctx)
+	client := fleetv1.NewAgentServiceClient(s.conn)
+	stream, err := s.open(ctx, client)
+	if err == nil {
+		err = s.accept(ctx)
+	}
+	if err != nil {
+		group.Go("end", func(context.Context) error { return err })
+		return group.Wait()
+	}
+	s.r.connected.Store(true)
+	defer s.r.connected.Store(false)
+	s.r.cfg.Dispatcher.Attach(s.link, s.welcome)
+	defer s.r.cfg.Dispatcher.Detach()
+	group.Go("send", func(ctx context.Context) error { return s.link.pump(ctx, stream.Send) })
+	group.Go("receive", func(ctx context.Context) error { return s.receive(ctx, group, stream) })
+	group.Go("events", func(ctx context.Context) error { return s.events(ctx, group, client) })
+	group.Go("rotate", func(ctx context.Context) error { return s.rotate(ctx, client) })
+	return group.Wait()
+}
+
+// open says Hello and waits for Welcome.
+func (s *session) open(ctx context.Context, client fleetv1.AgentServiceClient) (commandStream, error) {
+	hello, err := s.makeHello(ctx)
+	if err != nil {
+		return nil, fatal{err}
+	}
+	s.hello = hello
+	stream, err := client.Commands(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("open command stream: %w", err)
+	}
+	if err := stream.Send(&fleetv1.AgentMessage{Message: &fleetv1.AgentMessage_Hello{Hello: hello}}); err != nil && !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("say hello: %w", err)
+	}
+	first, err := s.firstMessage(ctx, stream)
+	if err != nil {
+		return nil, fmt.Errorf("wait for welcome: %w", err)
+	}
+	if s.welcome = first.GetWelcome(); s.welcome == nil {
+		return nil, fmt.Errorf("wait for welcome: got %T", first.GetMessage())
+	}
+	return stream, nil
+}
+
+// firstMessage bounds the wait by closing the connection, since a Recv has no deadline of its own.
+func (s *session) firstMessage(ctx context.Context, stream commandStream) (*fleetv1.ControllerMessage, error) {
+	timer := time.AfterFunc(welcomeWait, func() {
+		_ = s.conn.Close() // the error that Recv returns says it all
+	})
+	defer timer.Stop()
+	return stream.Recv()
+}
+
+func (s *session) makeHello(ctx context.Context) (*fleetv1.Hello, error) {
+	hello, err := s.r.cfg.Hello(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("describe the agent: %w", err)
+	}
+	meta, err := s.r.cfg.Store.Meta(ctx)
+	if err != nil {
+		return nil, err
+	}
+	held, err := s.r.cfg.Store.Unsettled(ctx)
+	if err != nil {
+		return nil, err
+	}
+	hello.StateId, hello.LockedReason = meta.StateID, meta.LockedReason
+	hello.LastGrantSeq, hello.LastEventSeq = meta.LastGrantSeq, meta.LastEventSeq
+	for _, c := range held {
+		hello.Held = append(hello.Held, &fleetv1.HeldCommand{CommandId: c.ID, State: c.State})
+	}
+	return hello, nil
+}
+
+// accept takes over what the Welcome says. Each part is durable before it is relied on.
+func (s *session) accept(ctx context.Context) error {
+	w := s.welcome
+	if w.GetStateRolledBack() {
+		return dispatch.ErrRolledBack
+	}
+	if s.isNext {
+		if err := s.r.cfg.Dir.Promote(); err != nil {
+			return fatal{err}
+		}
+		s.r.cfg.Log.Info("the next certificate is in use now", "expires_at", s.creds.Leaf().NotAfter)
+	}
+	if len(w.GetTrustBundle()) > 0 {
+		if err := s.r.cfg.Dir.SaveTrust(w.GetTrustBundle()); err != nil {
+			s.r.cfg.Log.Error("trust bundle not taken over", "error", err)
+		}
+	}
+	if w.GetControllerTime() != nil {
+		err := s.r.cfg.Store.SawControllerTime(ctx, w.GetControllerTime().AsTime())
+		if err != nil && !errors.Is(err, state.ErrStorageFull) {
+			return fatal{err}
+		}
+	}
+	s.r.heartbeat.Store(int64(interval(w)))
+	if s.r.cfg.Welcomed != nil {
+		s.r.cfg.Welcomed(w)
+	}
+	s.r.cfg.Log.Info("session open", "session_id", w.GetSessionId(), "epoch", w.GetEpoch(),
+		"controller_id", w.GetControllerId(), "agent_id", w.GetAgentId(), "machine_id", w.GetMachineId())
+	return nil
+}
+
+func interval(w *fleetv1.Welcome) time.Duration {
+	if ms := w.GetHeartbeatIntervalMs(); ms > 0 {
+		return time.Duration(ms) * time.Millisecond
+	}
+	return defaultHeartbeat
+}
+
+func (s *session) receive(ctx context.Context, group *task.Group, stream commandStream) error {
+	for {
+		m, err := stream.Recv()
+		if err != nil {
+			return fmt.Errorf("command stream: %w", err)
+		}
+		switch b := m.GetMessage().(type) {
+		case *fleetv1.ControllerMessage_Superseded:
+			if b.Superseded.GetByEpoch() > s.welcome.GetEpoch() {
+				return s.superseded(ctx, stream)
+			}
+		case *fleetv1.ControllerMessage_Drain:
+			s.drain(group, b.Drain)
+		default:
+			if err := s.r.cfg.Dispatcher.Handle(ctx, m); err != nil {
+				return fatal{err}
+			}
+		}
+	}
+}
+
+// superseded confirms, and gives the confirmation a moment to arrive.
+func (s *session) superseded(ctx context.Context, stream commandStream) error {
+	s.link.Send(&fleetv1.AgentMessage{Message: &fleetv1.AgentMessage_SupersededAck{SupersededAck: &fleetv1.SupersededAck{
+		BootId: s.hello.GetBootId(), HardwareFingerprint: s.hello.GetHardwareFingerprint(),
+	}}})
+	ctx, cancel := context.WithTimeout(ctx, supersededWait)
+	defer cancel()
+	gone := make(chan struct{})
+	task.Background("await end of superseded session", func() {
+		defer close(gone)
+		for {
+			if _, err := stream.Recv(); err != nil {
+				return
+			}
+		}
+	})
+	select {
+	case <-gone:
+	case <-ctx.Done():
+	}
+	return ErrSuperseded
+}
+
+// drain goes on for a random part of the time, so that the fleet doesn't come back all at once.
+func (s *session) drain(group *task.Group, d *fleetv1.Drain) {
+	wait := transport.Jitter(time.Duration(d.GetSpreadMs()) * time.Millisecond)
+	s.r.cfg.Log.Info("controller drains", "reconnect_in", wait.String())
+	group.Go("drain", func(ctx context.Context) error {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-s.r.cfg.Clock.After(wait):
+			return errDrained
+		}
+	})
+}

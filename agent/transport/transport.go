@@ -1,0 +1,129 @@
+// Package transport connects the agent to its controller: TLS that survives wrong clocks, connections that
+// notice a dead peer, and little memory for each.
+package transport
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"net"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/credentials"
+)
+
+// Dialer opens a connection to host:port. Each call looks the name up anew.
+type Dialer func(ctx context.Context, address string) (net.Conn, error)
+
+// deadPeer is how long sent bytes may stay unacknowledged before the connection counts as broken. Heartbeats are
+// what is sent, so that a controller that has vanished is noticed without its help.
+const deadPeer = 20 * time.Second
+
+// NetDialer is the Dialer for the real network.
+func NetDialer() Dialer {
+	d := net.Dialer{
+		Timeout:         10 * time.Second,
+		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 10 * time.Second, Interval: 5 * time.Second, Count: 3},
+		Control: func(_, _ string, c syscall.RawConn) error {
+			var set error
+			err := c.Control(func(fd uintptr) {
+				// TCP_USER_TIMEOUT, tcp(7), in milliseconds.
+				set = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(deadPeer.Milliseconds()))
+			})
+			if err != nil {
+				return err
+			}
+			return set
+		},
+	}
+	return func(ctx context.Context, address string) (net.Conn, error) { return d.DialContext(ctx, "tcp", address) }
+}
+
+// Mutual is the TLS configuration for the fleet listener.
+func Mutual(own tls.Certificate, roots *x509.CertPool, address string, now func() time.Time) (*tls.Config, error) {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, fmt.Errorf("controller address %q: %w", address, err)
+	}
+	return &tls.Config{
+		MinVersion: tls.VersionTLS13, RootCAs: roots, ServerName: host, Time: now,
+		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &own, nil },
+	}, nil
+}
+
+// Conn is a gRPC connection that knows its TLS handshake.
+type Conn struct {
+	*grpc.ClientConn
+	creds *recorder
+}
+
+// Dial makes a connection; it is established by the first call or by Connect.
+func Dial(address string, cfg *tls.Config, dial Dialer) (*Conn, error) {
+	rec := &recorder{TransportCredentials: credentials.NewTLS(cfg)}
+	c, err := grpc.NewClient("passthrough:///"+address,
+		grpc.WithTransportCredentials(rec),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return dial(ctx, address) }),
+		grpc.WithReadBufferSize(0), // 32 KiB less per idle connection
+		grpc.WithDisableRetry(), grpc.WithDisableServiceConfig(), grpc.WithIdleTimeout(0),
+	)
+	if err != nil {
+		return nil, fmt.Errorf("dial %s: %w", address, err)
+	}
+	return &Conn{ClientConn: c, creds: rec}, nil
+}
+
+// Connect waits until the connection is established and gives its TLS state. When the handshake failed, its
+// own error is returned, which gRPC would have turned into a string.
+func (c *Conn) Connect(ctx context.Context) (tls.ConnectionState, error) {
+	for {
+		c.ClientConn.Connect()
+		s := c.GetState()
+		switch s {
+		case connectivity.Ready:
+			return c.creds.last()
+		case connectivity.TransientFailure, connectivity.Shutdown:
+			if _, err := c.creds.last(); err != nil {
+				return tls.ConnectionState{}, err
+			}
+			return tls.ConnectionState{}, fmt.Errorf("connect to %s: connection failed", c.Target())
+		}
+		if !c.WaitForStateChange(ctx, s) {
+			return tls.ConnectionState{}, fmt.Errorf("connect to %s: %w", c.Target(), ctx.Err())
+		}
+	}
+}
+
+// recorder remembers how the last handshake went.
+type recorder struct {
+	credentials.TransportCredentials
+	mu    sync.Mutex
+	state tls.ConnectionState
+	err   error
+}
+
+// ClientHandshake implements credentials.TransportCredentials.
+func (r *recorder) ClientHandshake(ctx context.Context, authority string, raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	conn, info, err := r.TransportCredentials.ClientHandshake(ctx, authority, raw)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.err = err
+	if t, ok := info.(credentials.TLSInfo); ok {
+		r.state = t.State
+	}
+	return conn, info, err
+}
+
+// Clone implements credentials.TransportCredentials; the copy keeps reporting here.
+func (r *recorder) Clone() credentials.TransportCredentials { return r }
+
+func (r *recorder) last() (tls.ConnectionState, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.state, r.err
+}
