@@ -1,0 +1,46 @@
+package auth
+
+import (
+	"context"
+	"crypto/x509"
+)
+
+// Caller is who holds the bearer token of a call. Name is the actor in the audit log.
+type Caller struct {
+	Name  string
+	Scope Scope
+}
+
+// Agent is who holds the client certificate of a call.
+type Agent struct {
+	// ID is the agent_id in the certificate's URI.
+	ID   string
+	Cert *x509.Certificate
+}
+
+type (
+	callerKey struct{}
+	agentKey  struct{}
+)
+
+// CallerFrom gives the caller that the guard of the frontpage has let in.
+func CallerFrom(ctx context.Context) (Caller, bool) {
+	c, ok := ctx.Value(callerKey{}).(Caller)
+	return c, ok
+}
+
+// WithCaller is for tests of handlers and for work that the controller does on its own account.
+func WithCaller(ctx context.Context, c Caller) context.Context {
+	return context.WithValue(ctx, callerKey{}, c)
+}
+
+// AgentFrom gives the agent that the guard of the fleet listener has let in.
+func AgentFrom(ctx context.Context) (Agent, bool) {
+	a, ok := ctx.Value(agentKey{}).(Agent)
+	return a, ok
+}
+
+// WithAgent is for tests of handlers.
+func WithAgent(ctx context.Context, a Agent) context.Context {
+	return context.WithValue(ctx, agentKey{}, a)
+}

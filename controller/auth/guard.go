@@ -1,0 +1,185 @@
+package auth
+
+import (
+	"context"
+	"crypto/x509"
+	"log/slog"
+	"strings"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+
+	"github.com/ingot-metal/ingot/internal/failure"
+	"github.com/ingot-metal/ingot/internal/obs"
+	"github.com/ingot-metal/ingot/internal/pki"
+)
+
+// GuardConfig says which listener is guarded, and with what.
+type GuardConfig struct {
+	Listener Listener
+	// Tokens are needed on the frontpage.
+	Tokens *Tokens
+	// CheckAgent, if set, has the last word on a verified client certificate: whether it is known and not revoked.
+	CheckAgent func(ctx context.Context, agentID string, cert *x509.Certificate) error
+}
+
+// Guard lets calls in or refuses them, by Table. Put it behind failure.Interceptor, which turns its errors into
+// statuses.
+type Guard struct {
+	cfg   GuardConfig
+	table map[string]Rule
+}
+
+// NewGuard makes the guard of one listener.
+func NewGuard(cfg GuardConfig) *Guard { return &Guard{cfg: cfg, table: Table()} }
+
+// Unary guards unary calls.
+func (g *Guard) Unary() grpc.UnaryServerInterceptor {
+	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+		need, err := g.need(info.FullMethod)
+		if err != nil {
+			return nil, err
+		}
+		who, err := g.identify(ctx, need)
+		if err != nil {
+			return nil, err
+		}
+		if scope := need.Scope(); scope != 0 {
+			caller, err := g.cfg.Tokens.authenticate(who.secret, scope)
+			if err != nil {
+				return nil, err
+			}
+			ctx = withCaller(ctx, caller)
+		}
+		return next(who.enter(ctx), req)
+	}
+}
+
+// Stream guards streams. One that was let in by a bearer token ends when a reload takes the token away.
+func (g *Guard) Stream() grpc.StreamServerInterceptor {
+	return func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
+		ctx := ss.Context()
+		need, err := g.need(info.FullMethod)
+		if err != nil {
+			return err
+		}
+		who, err := g.identify(ctx, need)
+		if err != nil {
+			return err
+		}
+		scope := need.Scope()
+		if scope == 0 {
+			return next(srv, &guardedStream{ServerStream: ss, ctx: who.enter(ctx)})
+		}
+		ctx, caller, done, err := g.cfg.Tokens.admit(ctx, who.secret, scope)
+		if err != nil {
+			return err
+		}
+		defer done()
+		ctx = who.enter(withCaller(ctx, caller))
+		return serveUntilCut(ctx, info.FullMethod, func() error {
+			return next(srv, &guardedStream{ServerStream: ss, ctx: ctx})
+		})
+	}
+}
+
+// need looks the method up. One of another listener does not exist here.
+func (g *Guard) need(method string) (Need, error) {
+	rule, ok := g.table[method]
+	if !ok {
+		return 0, failure.Denied(ReasonScopeTooSmall, "no scope opens %s", method)
+	}
+	if rule.Listener != g.cfg.Listener {
+		return 0, failure.Unimplemented("", "unknown method %s", method)
+	}
+	return rule.Need, nil
+}
+
+// identity is what a caller has shown, not yet compared with the tokens.
+type identity struct {
+	secret string
+	agent  *Agent
+}
+
+func (g *Guard) identify(ctx context.Context, need Need) (identity, error) {
+	switch {
+	case need.Scope() != 0:
+		secret, err := bearer(ctx)
+		return identity{secret: secret}, err
+	case need == NeedAgentCert:
+		agent, err := g.agent(ctx)
+		return identity{agent: agent}, err
+	case need == NeedNothing || need == NeedProof:
+		return identity{}, nil
+	}
+	return identity{}, failure.Denied(ReasonScopeTooSmall, "no scope opens this")
+}
+
+// enter gives the context for the handler: without the authorization metadata, with the agent.
+func (i identity) enter(ctx context.Context) context.Context {
+	if md, ok := metadata.FromIncomingContext(ctx); ok { // a copy
+		md.Delete(authorization)
+		ctx = metadata.NewIncomingContext(ctx, md)
+	}
+	if i.agent != nil {
+		obs.Annotate(ctx, slog.String("agent_id", i.agent.ID))
+		ctx = WithAgent(ctx, *i.agent)
+	}
+	return ctx
+}
+
+func withCaller(ctx context.Context, c Caller) context.Context {
+	obs.Annotate(ctx, slog.String("caller", c.Name))
+	return WithCaller(ctx, c)
+}
+
+const authorization = "authorization"
+
+// bearer reads "authorization: Bearer <token>" (RFC 6750, section 2.1; the scheme's case does not matter).
+func bearer(ctx context.Context) (string, error) {
+	values := metadata.ValueFromIncomingContext(ctx, authorization)
+	if len(values) == 0 {
+		return "", failure.Unauthenticated(ReasonBearerMissing, "send the metadata authorization: Bearer <token>")
+	}
+	if len(values) > 1 {
+		return "", failure.Unauthenticated(ReasonBearerInvalid, "the authorization metadata was sent %d times", len(values))
+	}
+	scheme, secret, _ := strings.Cut(values[0], " ")
+	if !strings.EqualFold(scheme, "bearer") {
+		return "", failure.Unauthenticated(ReasonBearerMissing, "the authorization metadata is not of the form Bearer <token>")
+	}
+	return strings.TrimSpace(secret), nil
+}
+
+// agent reads the identity out of the verified client certificate.
+func (g *Guard) agent(ctx context.Context) (*Agent, error) {
+	cert := clientCert(ctx)
+	if cert == nil {
+		return nil, failure.Unauthenticated(ReasonCertificateRequired, "a client certificate is required")
+	}
+	id, err := pki.AgentID(cert)
+	if err != nil {
+		return nil, failure.Unauthenticated(ReasonCertificateRequired, "the client certificate names no agent").Wrap(err)
+	}
+	if g.cfg.CheckAgent != nil {
+		if err := g.cfg.CheckAgent(ctx, id, cert); err != nil {
+			return nil, err
+		}
+	}
+	return &Agent{ID: id, Cert: cert}, nil
+}
+
+// clientCert gives the leaf of a chain that the handshake has verified, and nothing else.
+func clientCert(ctx context.Context) *x509.Certificate {
+	p, ok := peer.FromContext(ctx)
+	if !ok {
+		return nil
+	}
+	info, ok := p.AuthInfo.(credentials.TLSInfo)
+	if !ok || len(info.State.VerifiedChains) == 0 || len(info.State.VerifiedChains[0]) == 0 {
+		return nil
+	}
+	return info.State.VerifiedChains[0][0]
+}

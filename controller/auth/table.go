@@ -1,0 +1,148 @@
+package auth
+
+import (
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	enrollv1 "github.com/ingot-metal/ingot/api/enroll/v1"
+	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
+)
+
+// Listener is one of the three gRPC listeners.
+type Listener string
+
+// The listeners.
+const (
+	Frontpage Listener = "frontpage"
+	Fleet     Listener = "fleet"
+	Enrolment Listener = "enrolment"
+)
+
+// Need is what a caller must show.
+type Need uint8
+
+// The needs. The zero value is met by nobody.
+const (
+	_ Need = iota
+	// NeedNothing: anybody who can connect.
+	NeedNothing
+	// NeedRead, NeedOperate and NeedAdmin: a bearer token of that scope or a larger one.
+	NeedRead
+	NeedOperate
+	NeedAdmin
+	// NeedAgentCert: a client certificate of our CA that names an agent.
+	NeedAgentCert
+	// NeedProof: the request itself carries a bootstrap token or a signature, which its handler checks.
+	NeedProof
+)
+
+// Scope is the scope that a bearer token must cover; 0 where no token is asked for.
+func (n Need) Scope() Scope {
+	return map[Need]Scope{NeedRead: ScopeRead, NeedOperate: ScopeOperate, NeedAdmin: ScopeAdmin}[n]
+}
+
+// Rule says where a method is served and what it needs.
+type Rule struct {
+	Listener Listener
+	Need     Need
+}
+
+// The methods of gRPC's own services; their packages export no constants for them.
+const (
+	healthCheck   = "/grpc.health.v1.Health/Check"
+	healthWatch   = "/grpc.health.v1.Health/Watch"
+	healthList    = "/grpc.health.v1.Health/List"
+	reflectionV1  = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"
+	reflectionV1a = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
+)
+
+// Table is every method of every listener, by its full name. Reflection is in it whether or not it is served.
+func Table() map[string]Rule {
+	t := map[string]Rule{}
+	add := func(l Listener, n Need, methods ...string) {
+		for _, m := range methods {
+			t[m] = Rule{Listener: l, Need: n}
+		}
+	}
+	add(Frontpage, NeedNothing, healthCheck, healthWatch, healthList)
+	add(Frontpage, NeedRead, reflectionV1, reflectionV1a)
+	add(Frontpage, NeedRead, readMethods...)
+	add(Frontpage, NeedOperate, operateMethods...)
+	add(Frontpage, NeedAdmin, adminMethods...)
+	add(Fleet, NeedAgentCert,
+		fleetv1.AgentService_Commands_FullMethodName,
+		fleetv1.AgentService_Events_FullMethodName,
+		fleetv1.AgentService_RotateAgentCert_FullMethodName,
+	)
+	add(Enrolment, NeedProof,
+		enrollv1.EnrollmentService_Enroll_FullMethodName,
+		enrollv1.EnrollmentService_Reenroll_FullMethodName,
+	)
+	return t
+}
+
+var readMethods = []string{
+	baremetalv1.MachineService_GetMachine_FullMethodName,
+	baremetalv1.MachineService_ListMachines_FullMethodName,
+	baremetalv1.MachineService_ExplainMachine_FullMethodName,
+	baremetalv1.MachineService_GetMachineTimeline_FullMethodName,
+	baremetalv1.MachineService_GetInventory_FullMethodName,
+	baremetalv1.OperationService_GetOperation_FullMethodName,
+	baremetalv1.OperationService_ListOperations_FullMethodName,
+	baremetalv1.OperationService_WatchOperations_FullMethodName,
+	baremetalv1.OperationService_StreamOperationLogs_FullMethodName,
+	baremetalv1.PlanService_GetPlan_FullMethodName,
+	baremetalv1.PlanService_ListPlans_FullMethodName,
+	baremetalv1.RunService_GetRun_FullMethodName,
+	baremetalv1.RunService_ListRuns_FullMethodName,
+	baremetalv1.RunService_WatchRuns_FullMethodName,
+	baremetalv1.RunService_StreamRunLogs_FullMethodName,
+	baremetalv1.NodeService_ListNodes_FullMethodName,
+	baremetalv1.NodeService_GetNode_FullMethodName,
+	baremetalv1.NodeService_GetNodeHistory_FullMethodName,
+	baremetalv1.WorkflowService_GetWorkflow_FullMethodName,
+	baremetalv1.WorkflowService_ListWorkflows_FullMethodName,
+	baremetalv1.AdminService_GetServerInfo_FullMethodName,
+	baremetalv1.AdminService_ListAgents_FullMethodName,
+	baremetalv1.AdminService_GetAgent_FullMethodName,
+	baremetalv1.AdminService_ListCommands_FullMethodName,
+}
+
+var operateMethods = []string{
+	baremetalv1.MachineService_RegisterMachine_FullMethodName,
+	baremetalv1.MachineService_UpdateMachine_FullMethodName,
+	baremetalv1.MachineService_DeleteMachine_FullMethodName,
+	baremetalv1.MachineService_RebootMachine_FullMethodName,
+	baremetalv1.MachineService_NetbootMachine_FullMethodName,
+	baremetalv1.MachineService_ReimageMachine_FullMethodName,
+	baremetalv1.MachineService_ReconfigureMachine_FullMethodName,
+	baremetalv1.MachineService_EnterMaintenance_FullMethodName,
+	baremetalv1.MachineService_ExitMaintenance_FullMethodName,
+	baremetalv1.MachineService_CancelOperation_FullMethodName,
+	baremetalv1.PlanService_CreatePlan_FullMethodName,
+	baremetalv1.RunService_StartRun_FullMethodName,
+	baremetalv1.RunService_CancelRun_FullMethodName,
+	baremetalv1.NodeService_UpdateNode_FullMethodName,
+	baremetalv1.NodeService_TransitionNode_FullMethodName,
+	baremetalv1.NodeService_ReportNode_FullMethodName,
+	baremetalv1.WorkflowService_StartWorkflow_FullMethodName,
+	baremetalv1.WorkflowService_ActOnWorkflow_FullMethodName,
+}
+
+var adminMethods = []string{
+	baremetalv1.AdminService_IssueBootstrapToken_FullMethodName,
+	baremetalv1.AdminService_ListBootstrapTokens_FullMethodName,
+	baremetalv1.AdminService_RevokeBootstrapToken_FullMethodName,
+	baremetalv1.AdminService_RevokeAgent_FullMethodName,
+	baremetalv1.AdminService_SettleCommand_FullMethodName,
+	baremetalv1.AdminService_ClearIntervention_FullMethodName,
+	baremetalv1.AdminService_SetMachineFlag_FullMethodName,
+	baremetalv1.AdminService_ListAuditLog_FullMethodName,
+	baremetalv1.AdminService_ScrubAuditEventData_FullMethodName,
+	baremetalv1.AdminService_AddImage_FullMethodName,
+	baremetalv1.AdminService_ListImages_FullMethodName,
+	baremetalv1.AdminService_RemoveImage_FullMethodName,
+	baremetalv1.AdminService_CreateWebhook_FullMethodName,
+	baremetalv1.AdminService_ListWebhooks_FullMethodName,
+	baremetalv1.AdminService_DeleteWebhook_FullMethodName,
+	baremetalv1.AdminService_RedeliverWebhook_FullMethodName,
+	baremetalv1.AdminService_ListSiteLeases_FullMethodName,
+}

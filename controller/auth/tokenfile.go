@@ -1,0 +1,145 @@
+package auth
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+
+	"github.com/ingot-metal/ingot/internal/ids"
+	"github.com/ingot-metal/ingot/internal/pki"
+)
+
+// TokenPrefix starts every token that NewToken makes, so that it can be recognised (and masked) wherever it turns up.
+const TokenPrefix = "ingotb_"
+
+type tokenHash [sha256.Size]byte
+
+// token is one line of the file.
+type token struct {
+	name  string
+	scope Scope
+	hash  tokenHash
+}
+
+// NewToken makes a token of 256 random bits and the hash that goes into the file.
+func NewToken() (secret, hash string) {
+	secret = TokenPrefix + ids.Secret(sha256.Size)
+	return secret, HashToken(secret)
+}
+
+// HashToken gives the lower-case hexadecimal SHA-256 of a token.
+func HashToken(secret string) string {
+	h := sha256.Sum256([]byte(secret))
+	return hex.EncodeToString(h[:])
+}
+
+// tokenSet is the content of a file. It is never changed.
+type tokenSet []token
+
+// find compares with every token in constant time each, found or not.
+func (s tokenSet) find(h tokenHash) (token, bool) {
+	at := -1
+	for i := range s {
+		if subtle.ConstantTimeCompare(s[i].hash[:], h[:]) == 1 {
+			at = i
+		}
+	}
+	if at < 0 {
+		return token{}, false
+	}
+	return s[at], true
+}
+
+// namePattern keeps names usable as an opaque actor in the audit log.
+var namePattern = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,62}$`)
+
+// parseTokens reads the whole file and reports all faults, each with its line. It never repeats a hash or what stands
+// in its place: somebody may have put a token there.
+func parseTokens(file []byte) (tokenSet, error) {
+	var set tokenSet
+	var faults []error
+	scanner := bufio.NewScanner(bytes.NewReader(file))
+	for n := 1; scanner.Scan(); n++ {
+		text, _, _ := strings.Cut(scanner.Text(), "#")
+		fields := strings.Fields(text)
+		if len(fields) == 0 {
+			continue
+		}
+		t, err := parseToken(fields)
+		if err == nil {
+			err = set.clash(t)
+		}
+		if err != nil {
+			faults = append(faults, fmt.Errorf("line %d: %w", n, err))
+			continue
+		}
+		set = append(set, t)
+	}
+	if err := scanner.Err(); err != nil {
+		faults = append(faults, err)
+	}
+	if len(set) == 0 && len(faults) == 0 {
+		faults = append(faults, errors.New("there is no token in it"))
+	}
+	return set, errors.Join(faults...)
+}
+
+func parseToken(fields []string) (token, error) {
+	if len(fields) != 3 {
+		return token{}, fmt.Errorf("has %d fields, want 3: name scope sha256", len(fields))
+	}
+	if !namePattern.MatchString(fields[0]) {
+		return token{}, fmt.Errorf("the name must match %s", namePattern)
+	}
+	scope, err := ParseScope(fields[1])
+	if err != nil {
+		return token{}, errors.New("the scope is none of read, operate, admin")
+	}
+	t := token{name: fields[0], scope: scope}
+	hash, err := hex.DecodeString(fields[2])
+	if err != nil || len(hash) != len(t.hash) || fields[2] != strings.ToLower(fields[2]) {
+		return token{}, errors.New("the third field is not a SHA-256 in 64 lower-case hexadecimal digits")
+	}
+	copy(t.hash[:], hash)
+	return t, nil
+}
+
+func (s tokenSet) clash(t token) error {
+	for _, other := range s {
+		if other.name == t.name {
+			return fmt.Errorf("the name %s is there already", t.name)
+		}
+		if other.hash == t.hash {
+			return fmt.Errorf("it has the same token as %s", other.name)
+		}
+	}
+	return nil
+}
+
+// AddToken makes a token, appends its line to the file (which is made if it is missing, with mode 0600) and gives the
+// token, which is written down nowhere. A file with faults is left alone.
+func AddToken(path, name string, scope Scope) (secret string, err error) {
+	file, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return "", fmt.Errorf("read tokens: %w", err)
+	}
+	if len(file) > 0 && file[len(file)-1] != '\n' {
+		file = append(file, '\n')
+	}
+	if len(file) == 0 {
+		file = []byte("# name scope sha256-of-the-token\n")
+	}
+	secret, hash := NewToken()
+	file = fmt.Appendf(file, "%s %s %s\n", name, scope, hash)
+	if _, err := parseTokens(file); err != nil {
+		return "", fmt.Errorf("add token to %s: %w", path, err)
+	}
+	return secret, pki.WriteFile(path, file, 0o600)
+}

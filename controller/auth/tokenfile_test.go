@@ -1,0 +1,163 @@
+package auth
+
+import (
+	"bytes"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestScopeOrder(t *testing.T) {
+	all := []Scope{ScopeRead, ScopeOperate, ScopeAdmin}
+	for i, have := range all {
+		for j, need := range all {
+			if have.Covers(need) != (i >= j) {
+				t.Errorf("%s covers %s: %v", have, need, have.Covers(need))
+			}
+		}
+		if back, err := ParseScope(have.String()); err != nil || back != have {
+			t.Errorf("%s came back as %s, %v", have, back, err)
+		}
+		if Scope(0).Covers(have) {
+			t.Errorf("no scope covers %s", have)
+		}
+	}
+	if Scope(0).Covers(0) {
+		t.Error("no scope covers no scope")
+	}
+}
+
+func TestParseTokens(t *testing.T) {
+	h1, h2 := HashToken("one"), HashToken("two")
+	set, err := parseTokens([]byte("# tokens\n\nplatform operate " + h1 + " # since May\n\talice.b  admin\t" + h2 + "\n"))
+	if err != nil || len(set) != 2 || set[0].name != "platform" || set[1].scope != ScopeAdmin {
+		t.Fatalf("%+v, %v", set, err)
+	}
+}
+
+func TestFaultsNameTheirLinesAndNotTheSecrets(t *testing.T) {
+	secret, hash := NewToken()
+	file := strings.Join([]string{
+		"good read " + hash,
+		"two fields",
+		"Bad!name read " + HashToken("x"),
+		"scope emperor " + HashToken("y"),
+		"short read abcdef",
+		"plain read " + secret, // the token itself where its hash belongs
+		secret + " read " + HashToken("w"),
+		"upper read " + strings.ToUpper(HashToken("z")),
+		"good read " + HashToken("v"), // the name again
+		"other read " + hash,          // the token again
+	}, "\n")
+	_, err := parseTokens([]byte(file))
+	if err == nil {
+		t.Fatal("no fault found")
+	}
+	lines := strings.Split(err.Error(), "\n")
+	if len(lines) != 9 {
+		t.Errorf("%d faults, want 9:\n%v", len(lines), err)
+	}
+	for i, line := range lines {
+		if want := "line " + string(rune('2'+i)); i < 8 && !strings.HasPrefix(line, want) {
+			t.Errorf("%q does not start with %q", line, want)
+		}
+	}
+	if strings.Contains(err.Error(), secret) || strings.Contains(err.Error(), hash) {
+		t.Errorf("a secret is in %v", err)
+	}
+}
+
+func TestEmptyFileIsAFault(t *testing.T) {
+	for _, file := range []string{"", "# nothing\n\n"} {
+		if _, err := parseTokens([]byte(file)); err == nil {
+			t.Errorf("%q passed", file)
+		}
+	}
+}
+
+func TestNewTokens(t *testing.T) {
+	a, hash := NewToken()
+	b, _ := NewToken()
+	if a == b || !strings.HasPrefix(a, TokenPrefix) || len(a) != len(TokenPrefix)+43 || hash != HashToken(a) {
+		t.Errorf("%q %q %q", a, b, hash)
+	}
+}
+
+func TestAddToken(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tokens")
+	one, err := AddToken(path, "one", ScopeRead)
+	if err != nil {
+		t.Fatal(err)
+	}
+	two, err := AddToken(path, "two", ScopeAdmin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := AddToken(path, "two", ScopeRead); err == nil {
+		t.Error("a name was given twice")
+	}
+	if _, err := AddToken(path, "Not A Name", ScopeRead); err == nil {
+		t.Error("a bad name was written")
+	}
+	tokens, err := OpenTokens(path, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c, err := tokens.authenticate(one, ScopeRead); err != nil || c.Name != "one" {
+		t.Errorf("%+v, %v", c, err)
+	}
+	if c, err := tokens.authenticate(two, ScopeAdmin); err != nil || c.Name != "two" {
+		t.Errorf("%+v, %v", c, err)
+	}
+	info, err := os.Stat(path)
+	if err != nil || info.Mode() != 0o600 {
+		t.Errorf("mode %v, %v", info.Mode(), err)
+	}
+	file, err := os.ReadFile(path)
+	if err != nil || bytes.Contains(file, []byte(one)) {
+		t.Errorf("the file holds the token itself, or: %v", err)
+	}
+}
+
+func TestBrokenFileKeepsTheOldTokens(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tokens")
+	secret, err := AddToken(path, "one", ScopeRead)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log bytes.Buffer
+	tokens, err := OpenTokens(path, slog.New(slog.NewTextHandler(&log, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, broken := range []string{"", "nonsense\n"} {
+		log.Reset()
+		if err := os.WriteFile(path, []byte(broken), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := tokens.Reload(); err == nil {
+			t.Errorf("%q was loaded", broken)
+		}
+		if !strings.Contains(log.String(), "the old ones stay in force") || !strings.Contains(log.String(), "error=") {
+			t.Errorf("log: %s", log.String())
+		}
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if err := tokens.Reload(); err == nil {
+		t.Error("a missing file was loaded")
+	}
+	if _, err := tokens.authenticate(secret, ScopeRead); err != nil {
+		t.Errorf("the old token: %v", err)
+	}
+}
+
+func TestOpenNeedsAGoodFile(t *testing.T) {
+	dir := t.TempDir()
+	if _, err := OpenTokens(filepath.Join(dir, "missing"), slog.Default()); err == nil {
+		t.Error("a missing file was opened")
+	}
+}
