@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -370,20 +369,6 @@ func (s *Store) GetInventory(ctx context.Context, machineID string) (*baremetalv
 	return &baremetalv1.Inventory{
 		MachineId: r.MachineID, Document: r.Document, Hash: r.Hash, ReportedAt: stamp(r.ReportedAt), Simulated: r.Simulated,
 	}, nil
-}
-
-// SaveInventory keeps an inventory if it differs from the newest one. An empty document says nothing and is not kept.
-func (s *Store) SaveInventory(ctx context.Context, machineID, agentID, hash string, document []byte, simulated bool, now time.Time) error {
-	if len(document) == 0 || !json.Valid(document) {
-		return nil
-	}
-	err := s.q.InsertInventory(ctx, dbsqlc.InsertInventoryParams{
-		MachineID: machineID, ReportedAt: now, AgentID: agentID, Hash: hash, Document: document, Simulated: simulated,
-	})
-	if err != nil {
-		return fmt.Errorf("save inventory: %w", err)
-	}
-	return nil
 }
 
 // NodeHistory reads the changes of a machine's node state, newest first, and how many there are.

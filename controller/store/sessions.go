@@ -360,15 +360,6 @@ func (s *Store) CommandPlace(ctx context.Context, commandID string) (operationID
 	return row.OperationID, row.StepName, row.ExecutorID, nil
 }
 
-// AdvanceEvents records that all events up to seq are stored.
-func (s *Store) AdvanceEvents(ctx context.Context, agentID, stateID string, seq uint64) error {
-	err := s.q.AdvanceEventSeq(ctx, dbsqlc.AdvanceEventSeqParams{AgentID: agentID, StateID: stateID, Seq: int64(seq)})
-	if err != nil {
-		return fmt.Errorf("record event number: %w", err)
-	}
-	return nil
-}
-
 // SetAgentLocked records whether the agent's local operator has locked it.
 func (s *Store) SetAgentLocked(ctx context.Context, agentID string, locked bool) error {
 	if err := s.q.SetAgentLocked(ctx, dbsqlc.SetAgentLockedParams{AgentID: agentID, Locked: locked}); err != nil {

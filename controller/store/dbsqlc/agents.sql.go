@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-const advanceEventSeq = `-- name: AdvanceEventSeq :exec
+const advanceEventSeq = `-- name: AdvanceEventSeq :execrows
 UPDATE agent_states SET last_event_seq = $1 WHERE agent_id = $2 AND state_id = $3 AND last_event_seq < $1
 `
 
@@ -20,9 +20,12 @@ type AdvanceEventSeqParams struct {
 	StateID string
 }
 
-func (q *Queries) AdvanceEventSeq(ctx context.Context, arg AdvanceEventSeqParams) error {
-	_, err := q.db.Exec(ctx, advanceEventSeq, arg.Seq, arg.AgentID, arg.StateID)
-	return err
+func (q *Queries) AdvanceEventSeq(ctx context.Context, arg AdvanceEventSeqParams) (int64, error) {
+	result, err := q.db.Exec(ctx, advanceEventSeq, arg.Seq, arg.AgentID, arg.StateID)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const advanceGrantSeq = `-- name: AdvanceGrantSeq :execrows

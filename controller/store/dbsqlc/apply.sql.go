@@ -44,7 +44,7 @@ func (q *Queries) ApplyToMachine(ctx context.Context, arg ApplyToMachineParams) 
 }
 
 const claimDueOperations = `-- name: ClaimDueOperations :many
-UPDATE operations SET wake_at = $1
+UPDATE operations SET wake_at = $1, version = version + 1
 WHERE operation_id IN (
     SELECT o.operation_id FROM operations o
     WHERE o.phase IN ('PENDING', 'RUNNING') AND o.wake_at <= $2
@@ -63,7 +63,8 @@ type ClaimDueOperationsRow struct {
 	Version     int64
 }
 
-// Rows that nobody else is claiming, pushed away a little so that the claim does not repeat while the job runs.
+// Rows that nobody else is claiming, pushed away a little so that the claim does not repeat while the job runs. The new
+// version gives the job a key of its own: one that a dead controller left running does not swallow it.
 func (q *Queries) ClaimDueOperations(ctx context.Context, arg ClaimDueOperationsParams) ([]ClaimDueOperationsRow, error) {
 	rows, err := q.db.Query(ctx, claimDueOperations, arg.PushTo, arg.Now, arg.MaxRows)
 	if err != nil {

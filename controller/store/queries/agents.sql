@@ -84,7 +84,7 @@ INSERT INTO agent_states (agent_id, state_id, first_seen_at) VALUES (@agent_id, 
 -- name: AdvanceGrantSeq :execrows
 UPDATE agent_states SET last_grant_seq = @seq WHERE agent_id = @agent_id AND state_id = @state_id AND last_grant_seq < @seq;
 
--- name: AdvanceEventSeq :exec
+-- name: AdvanceEventSeq :execrows
 UPDATE agent_states SET last_event_seq = @seq WHERE agent_id = @agent_id AND state_id = @state_id AND last_event_seq < @seq;
 
 -- name: InsertAgentBoot :exec

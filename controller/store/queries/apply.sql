@@ -80,8 +80,9 @@ UPDATE machines SET config_generation = config_generation + 1 WHERE machine_id =
 RETURNING config_generation;
 
 -- name: ClaimDueOperations :many
--- Rows that nobody else is claiming, pushed away a little so that the claim does not repeat while the job runs.
-UPDATE operations SET wake_at = @push_to
+-- Rows that nobody else is claiming, pushed away a little so that the claim does not repeat while the job runs. The new
+-- version gives the job a key of its own: one that a dead controller left running does not swallow it.
+UPDATE operations SET wake_at = @push_to, version = version + 1
 WHERE operation_id IN (
     SELECT o.operation_id FROM operations o
     WHERE o.phase IN ('PENDING', 'RUNNING') AND o.wake_at <= @now

@@ -1,0 +1,224 @@
+package engine
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/ingot-metal/ingot/controller/fleet"
+	"github.com/ingot-metal/ingot/controller/operation"
+	"github.com/ingot-metal/ingot/controller/session"
+	"github.com/ingot-metal/ingot/controller/store"
+	"github.com/ingot-metal/ingot/internal/failpoint"
+	"github.com/ingot-metal/ingot/internal/failure"
+
+	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
+	"github.com/ingot-metal/ingot/internal/pki"
+)
+
+var (
+	fpBeforeGrant  = failpoint.Register("engine.before-grant")
+	fpAfterGrant   = failpoint.Register("engine.after-grant")
+	fpBeforeResult = failpoint.Register("engine.before-result")
+	fpAfterResult  = failpoint.Register("engine.after-result")
+)
+
+func refused(r *fleet.Refusal) error { return failure.Precondition(r.Reason, "%s", r.Message) }
+
+// SessionOpened brings a new session to every operation that it may concern, then sends what the agent may have missed.
+func (e *Engine) SessionOpened(ctx context.Context, s *session.Session, o *store.Opened) error {
+	for _, id := range o.Operations {
+		_, err := e.Handle(ctx, id, operation.SessionOpened{
+			AgentID: s.AgentID, StateID: s.StateID, BootID: s.BootID,
+			OfTarget: s.Role == "host", RolledBack: o.RolledBack,
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if o.Cloned {
+		return e.quarantine(ctx, s, "an older boot of this machine's identity came back after a newer one")
+	}
+	if o.RolledBack {
+		return nil
+	}
+	waiting, err := e.store.Unsettled(ctx, s.AgentID)
+	if err != nil {
+		return err
+	}
+	for _, w := range waiting {
+		e.SendCommand(w)
+	}
+	e.publish()
+	return nil
+}
+
+// CloneProven quarantines the machine of a session whose identity is in use by two machines at once.
+func (e *Engine) CloneProven(ctx context.Context, s *session.Session) error {
+	return e.quarantine(ctx, s, "two machines with different hardware use this machine's identity at the same time")
+}
+
+func (e *Engine) quarantine(ctx context.Context, s *session.Session, message string) error {
+	if s.MachineID == "" {
+		return nil
+	}
+	e.log.Warn("machine quarantined", "machine_id", s.MachineID, "agent_id", s.AgentID, "reason", "CLONE_DETECTED")
+	operationID, err := e.store.Quarantine(ctx, s.MachineID, "CLONE_DETECTED", message, e.clock.Now())
+	if err != nil || operationID == "" {
+		return err
+	}
+	_, err = e.Handle(ctx, operationID, operation.Quarantine{Reason: "CLONE_DETECTED", Message: message})
+	return err
+}
+
+// Grant answers an executor's request for leave to start.
+func (e *Engine) Grant(ctx context.Context, s *session.Session, r *fleetv1.GrantRequest) *fleetv1.ControllerMessage {
+	e.acks.drop(r.GetCommandId())
+	refuse := func(reason, message string, final bool) *fleetv1.ControllerMessage {
+		return &fleetv1.ControllerMessage{Message: &fleetv1.ControllerMessage_GrantRefused{GrantRefused: &fleetv1.GrantRefused{
+			CommandId: r.GetCommandId(), Nonce: r.GetNonce(), Reason: reason, Message: message, Final: final, RetryAfterMs: 1000,
+		}}}
+	}
+	if !e.lease.Sound() {
+		return refuse("CONTROLLER_LEASE_LOST", "the controller is cut off from its database", false)
+	}
+	if err := fpBeforeGrant.HitCtx(ctx); err != nil {
+		return refuse("INTERNAL", "try again", false)
+	}
+	a, err := e.grant(ctx, s, r)
+	switch {
+	case err != nil:
+		e.log.Error("grant failed", "command_id", r.GetCommandId(), "agent_id", s.AgentID, "error", err.Error())
+		return refuse("DATABASE_UNAVAILABLE", "the controller could not decide; ask again", false)
+	case a == nil:
+		return refuse("GRANT_REFUSED", "the command is not known", true)
+	case !a.Decision.Grant:
+		rr := a.Decision.Refusal
+		e.log.Warn("grant refused", "command_id", r.GetCommandId(), "operation_id", a.OperationID, "agent_id", s.AgentID, "reason", rr.Reason)
+		return refuse(rr.Reason, rr.Message, true)
+	}
+	e.log.Info("grant given", "command_id", r.GetCommandId(), "operation_id", a.OperationID, "machine_id", a.MachineID, "agent_id", s.AgentID)
+	return e.signGrant(s, r, a)
+}
+
+func (e *Engine) grant(ctx context.Context, s *session.Session, r *fleetv1.GrantRequest) (*store.Applied, error) {
+	operationID, err := e.store.CommandOperation(ctx, r.GetCommandId())
+	if err != nil || operationID == "" {
+		return nil, err
+	}
+	a, err := e.Handle(ctx, operationID, operation.GrantAsked{
+		CommandID: r.GetCommandId(), AgentID: s.AgentID, StateID: r.GetStateId(), BootID: r.GetBootId(),
+		Seq: r.GetSeq(), Digest: r.GetDigest(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return a, fpAfterGrant.HitCtx(ctx)
+}
+
+func (e *Engine) signGrant(s *session.Session, r *fleetv1.GrantRequest, a *store.Applied) *fleetv1.ControllerMessage {
+	at := e.clock.Now().UnixMilli()
+	sig, err := pki.SignGrant(e.cfg.GrantKey, pki.GrantClaims{
+		CommandID: r.GetCommandId(), TargetID: a.MachineID, AgentID: s.AgentID, StateID: r.GetStateId(), Nonce: r.GetNonce(),
+		Digest: r.GetDigest(), Seq: r.GetSeq(), IssuedAtUnixMs: at,
+	})
+	if err != nil {
+		// Only a request with an empty field cannot be signed, and it would not be honoured either.
+		return &fleetv1.ControllerMessage{Message: &fleetv1.ControllerMessage_GrantRefused{GrantRefused: &fleetv1.GrantRefused{
+			CommandId: r.GetCommandId(), Nonce: r.GetNonce(), Reason: "GRANT_REFUSED", Message: err.Error(), RetryAfterMs: 1000,
+		}}}
+	}
+	return &fleetv1.ControllerMessage{Message: &fleetv1.ControllerMessage_Grant{Grant: &fleetv1.Grant{
+		CommandId: r.GetCommandId(), TargetId: a.MachineID, Digest: r.GetDigest(), Nonce: r.GetNonce(), Seq: r.GetSeq(),
+		IssuedAtUnixMs: at, Signature: sig,
+	}}}
+}
+
+// Result takes an executor's result, and returns the acknowledgement once it is stored.
+func (e *Engine) Result(ctx context.Context, s *session.Session, r *fleetv1.CommandResult) (*fleetv1.ControllerMessage, error) {
+	e.acks.drop(r.GetCommandId())
+	ack := &fleetv1.ControllerMessage{Message: &fleetv1.ControllerMessage_ResultAck{
+		ResultAck: &fleetv1.ResultAck{CommandId: r.GetCommandId(), Settled: true},
+	}}
+	if err := fpBeforeResult.HitCtx(ctx); err != nil {
+		return nil, err
+	}
+	operationID, err := e.store.CommandOperation(ctx, r.GetCommandId())
+	if err != nil {
+		return nil, err
+	}
+	if operationID == "" {
+		// A command that this database has never heard of: nobody waits for it.
+		e.log.Warn("result of an unknown command", "command_id", r.GetCommandId(), "agent_id", s.AgentID)
+		return ack, nil
+	}
+	_, err = e.Handle(ctx, operationID, operation.Resulted{
+		CommandID: r.GetCommandId(), AgentID: s.AgentID, StateID: r.GetStateId(),
+		Outcome: operation.Outcome(r.GetOutcome().String()), Reason: r.GetReason(), Message: r.GetMessage(),
+		Evidence: r.GetEvidence(), Retryable: r.GetRetryable(), SessionBootID: s.BootID,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return ack, fpAfterResult.HitCtx(ctx)
+}
+
+// Ack notes that an agent holds a command. It is written a moment later, unless a grant or a result comes first.
+func (e *Engine) Ack(s *session.Session, commandID string) {
+	e.acks.add(commandID, waitingAck{s.AgentID, e.clock.Now()})
+}
+
+// acks are acknowledgements that wait to be written.
+type acks struct {
+	mu      sync.Mutex
+	waiting map[string]waitingAck
+}
+
+type waitingAck struct {
+	agentID string
+	at      time.Time
+}
+
+func (a *acks) add(commandID string, w waitingAck) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.waiting[commandID] = w
+}
+
+func (a *acks) drop(commandID string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.waiting, commandID)
+}
+
+// ackDelay is how long an acknowledgement waits for something better.
+const ackDelay = 300 * time.Millisecond
+
+func (a *acks) due(now time.Time) map[string]string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	out := map[string]string{}
+	for id, w := range a.waiting {
+		if now.Sub(w.at) >= ackDelay {
+			out[id] = w.agentID
+			delete(a.waiting, id)
+		}
+	}
+	return out
+}
+
+func (e *Engine) flushAcks(ctx context.Context) error {
+	for commandID, agentID := range e.acks.due(e.clock.Now()) {
+		operationID, err := e.store.CommandOperation(ctx, commandID)
+		if err != nil {
+			return err
+		}
+		if operationID == "" {
+			continue
+		}
+		if _, err := e.Handle(ctx, operationID, operation.AckedByAgent{CommandID: commandID, AgentID: agentID}); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,195 @@
+package engine
+
+import (
+	"context"
+	"crypto/ed25519"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/riverqueue/river"
+
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
+	"github.com/ingot-metal/ingot/controller/operation"
+	"github.com/ingot-metal/ingot/controller/session"
+	"github.com/ingot-metal/ingot/controller/store"
+	"github.com/ingot-metal/ingot/internal/clock"
+)
+
+// Config is what an engine works with.
+type Config struct {
+	Store        *store.Store
+	Sessions     *session.Registry
+	Clock        clock.Clock
+	Logger       *slog.Logger
+	ControllerID string
+	Version      string
+	GrantKey     ed25519.PrivateKey
+	// Workers bounds the jobs that run at once; 0 means 16.
+	Workers int
+	// Lease is how long the controller counts as alive after a renewal; 0 means 15 s.
+	Lease time.Duration
+	// Heartbeat is the interval that agents are told; 0 means 10 s.
+	Heartbeat time.Duration
+	// Observe is told about operations that have ended. May be nil.
+	Observe func(Ended)
+}
+
+// Ended is an operation that has reached a terminal phase.
+type Ended struct {
+	Type, Outcome string
+	Took          time.Duration
+}
+
+// Engine moves operations. It is safe for concurrent use.
+type Engine struct {
+	cfg   Config
+	store *store.Store
+	log   *slog.Logger
+	clock clock.Clock
+	river *river.Client[pgx.Tx]
+	lease lease
+	acks  acks
+
+	mu      sync.Mutex
+	changed chan struct{}
+}
+
+// New prepares an engine; Run starts it.
+func New(c Config) (*Engine, error) {
+	if c.Workers == 0 {
+		c.Workers = 16
+	}
+	if c.Lease == 0 {
+		c.Lease = 15 * time.Second
+	}
+	if c.Heartbeat == 0 {
+		c.Heartbeat = 10 * time.Second
+	}
+	if c.Observe == nil {
+		c.Observe = func(Ended) {}
+	}
+	e := &Engine{
+		cfg: c, store: c.Store, log: c.Logger, clock: c.Clock, changed: make(chan struct{}),
+		acks: acks{waiting: map[string]waitingAck{}}, lease: lease{length: c.Lease, clock: c.Clock},
+	}
+	var err error
+	if e.river, err = newRiver(e); err != nil {
+		return nil, err
+	}
+	c.Store.OnStart(e.enqueueFirst)
+	return e, nil
+}
+
+// Changed is closed at the next change that this controller commits.
+func (e *Engine) Changed() <-chan struct{} {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.changed
+}
+
+func (e *Engine) publish() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	close(e.changed)
+	e.changed = make(chan struct{})
+}
+
+// Start creates an operation, or returns the one that the same request has made before.
+func (e *Engine) Start(ctx context.Context, r store.StartRequest) (*baremetalv1.Operation, error) {
+	op, created, err := e.store.Start(ctx, r, e.clock.Now())
+	if created {
+		e.log.Info("operation created", "operation_id", op.GetOperationId(), "machine_id", r.MachineID, "type", string(r.Type))
+		e.publish()
+	}
+	return op, err
+}
+
+// Cancel asks an operation to stop, and returns it as it is then.
+func (e *Engine) Cancel(ctx context.Context, operationID, actor string) (*baremetalv1.Operation, error) {
+	a, err := e.store.Cancel(ctx, operationID, actor, e.clock.Now())
+	if err != nil {
+		return nil, err
+	}
+	e.carryOut(a)
+	if r := a.Decision.Refusal; r != nil {
+		return nil, refused(r)
+	}
+	return e.store.GetOperation(ctx, operationID)
+}
+
+// Settle records an operator's word on an unknown outcome.
+func (e *Engine) Settle(ctx context.Context, machineID, commandID, verdict, actor, comment string) (*baremetalv1.Machine, error) {
+	m, err := e.store.Settle(ctx, machineID, commandID, verdict, actor, comment, e.clock.Now())
+	e.publish()
+	return m, err
+}
+
+// RevokeAgent revokes certificates and ends the sessions that use them.
+func (e *Engine) RevokeAgent(ctx context.Context, agentID, fingerprint, actor, why string) error {
+	gone, err := e.store.RevokeAgent(ctx, agentID, fingerprint, actor, why, e.clock.Now())
+	if err != nil {
+		return err
+	}
+	n := e.cfg.Sessions.CloseFingerprints(gone, session.ErrRevoked)
+	e.log.Info("certificates revoked", "agent_id", agentID, "certificates", len(gone), "sessions_ended", n)
+	return nil
+}
+
+// Handle brings an event to an operation and carries out what is decided.
+func (e *Engine) Handle(ctx context.Context, operationID string, ev operation.Event) (*store.Applied, error) {
+	a, err := e.store.Decide(ctx, operationID, 0, ev, e.clock.Now())
+	if err != nil {
+		return nil, err
+	}
+	e.carryOut(a)
+	return a, nil
+}
+
+// carryOut tells agents, watchers and metrics what has been committed.
+func (e *Engine) carryOut(a *store.Applied) {
+	for _, o := range a.Send {
+		e.SendCommand(o)
+	}
+	if id := a.Decision.CancelOnAgent; id != "" && a.CancelExecutor != "" {
+		e.sendTo(a.CancelExecutor, &fleetv1.ControllerMessage{Message: &fleetv1.ControllerMessage_Cancel{
+			Cancel: &fleetv1.CancelCommand{CommandId: id},
+		}})
+	}
+	if !a.Decision.OpChanged {
+		return
+	}
+	e.publish()
+	if operation.IsTerminal(a.Phase) {
+		e.log.Info("operation ended", "operation_id", a.OperationID, "machine_id", a.MachineID, "type", string(a.Type),
+			"phase", string(a.Phase), "stage", a.Decision.Op.CurrentStage, "reason", reasonOf(a.Decision.Op))
+		e.cfg.Observe(Ended{string(a.Type), string(a.Phase), a.FinishedAt.Sub(a.CreatedAt)})
+	}
+}
+
+func reasonOf(op operation.Operation) string {
+	if op.Error == nil {
+		return ""
+	}
+	return op.Error.Code
+}
+
+// SendCommand sends a command that has been committed as sent, if its executor is connected here. If it is not, the
+// executor gets it with its next session.
+func (e *Engine) SendCommand(o store.Outgoing) {
+	e.sendTo(o.ExecutorID, &fleetv1.ControllerMessage{Message: &fleetv1.ControllerMessage_Command{
+		Command: &fleetv1.Command{CommandId: o.CommandID, Spec: o.Spec, Digest: o.Digest},
+	}})
+}
+
+// sendTo sends nothing while the lease is in doubt.
+func (e *Engine) sendTo(agentID string, m *fleetv1.ControllerMessage) {
+	if !e.lease.Sound() {
+		return
+	}
+	if s := e.cfg.Sessions.Get(agentID); s != nil {
+		s.Send(m)
+	}
+}

@@ -1,0 +1,52 @@
+package engine
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/ingot-metal/ingot/internal/clock"
+)
+
+// lease is this controller's life sign in Postgres, judged by the monotonic clock.
+type lease struct {
+	length time.Duration
+	clock  clock.Clock
+
+	mu      sync.Mutex
+	renewed time.Time
+}
+
+// Sound says that commands and grants may be sent: the lease was renewed within half of its length.
+func (l *lease) Sound() bool { return l.age() < l.length/2 }
+
+// Lost says that the lease has run out: others may have taken over.
+func (l *lease) Lost() bool { return l.age() >= l.length }
+
+func (l *lease) age() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.renewed.IsZero() {
+		return l.length
+	}
+	return l.clock.Now().Sub(l.renewed)
+}
+
+func (l *lease) renewedAt(t time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.renewed = t
+}
+
+// RenewLease says in Postgres that this controller is alive. The lease counts from before the statement.
+func (e *Engine) RenewLease(ctx context.Context) error {
+	now := e.clock.Now()
+	if err := e.store.RenewLease(ctx, e.cfg.ControllerID, e.cfg.Version, now.Add(e.cfg.Lease), now); err != nil {
+		return err
+	}
+	e.lease.renewedAt(now)
+	return nil
+}
+
+// LeaseSound says whether this controller may send commands and grants.
+func (e *Engine) LeaseSound() bool { return e.lease.Sound() }

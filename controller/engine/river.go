@@ -1,0 +1,91 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/riverqueue/river"
+	"github.com/riverqueue/river/riverdriver/riverpgxv5"
+
+	"github.com/ingot-metal/ingot/controller/operation"
+	"github.com/ingot-metal/ingot/internal/failpoint"
+)
+
+var fpInJob = failpoint.Register("engine.in-job")
+
+// lookArgs asks somebody to look at an operation at a version. Every decision moves the version, so a stale job ends at
+// once, and no job that a dead controller left running can swallow a newer one.
+type lookArgs struct {
+	OperationID string `json:"operation_id" river:"unique"`
+	Version     int64  `json:"version" river:"unique"`
+}
+
+// Kind names the job.
+func (lookArgs) Kind() string { return "operation_look" }
+
+// InsertOpts makes one job per operation and version.
+func (lookArgs) InsertOpts() river.InsertOpts {
+	return river.InsertOpts{UniqueOpts: river.UniqueOpts{ByArgs: true}, MaxAttempts: 5}
+}
+
+type lookWorker struct {
+	river.WorkerDefaults[lookArgs]
+	e *Engine
+}
+
+// Work looks once.
+func (w *lookWorker) Work(ctx context.Context, job *river.Job[lookArgs]) error {
+	if err := fpInJob.HitCtx(ctx); err != nil {
+		return err
+	}
+	a, err := w.e.store.Decide(ctx, job.Args.OperationID, job.Args.Version, operation.Look{}, w.e.clock.Now())
+	if err != nil {
+		return err
+	}
+	w.e.carryOut(a)
+	return nil
+}
+
+func newRiver(e *Engine) (*river.Client[pgx.Tx], error) {
+	workers := river.NewWorkers()
+	river.AddWorker(workers, &lookWorker{e: e})
+	c, err := river.NewClient(riverpgxv5.New(e.store.Pool()), &river.Config{
+		ID:                          e.cfg.ControllerID,
+		Logger:                      e.log.With("component", "river"),
+		Queues:                      map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: e.cfg.Workers}},
+		Workers:                     workers,
+		JobTimeout:                  10 * time.Second,
+		RescueStuckJobsAfter:        30 * time.Second,
+		FetchCooldown:               5 * time.Millisecond,
+		FetchPollInterval:           500 * time.Millisecond,
+		CompletedJobRetentionPeriod: 10 * time.Minute,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("set up River: %w", err)
+	}
+	return c, nil
+}
+
+// enqueueFirst schedules the first look in the transaction that creates the operation.
+func (e *Engine) enqueueFirst(ctx context.Context, tx pgx.Tx, operationID string, version int64) error {
+	_, err := e.river.InsertTx(ctx, tx, lookArgs{operationID, version}, nil)
+	return err
+}
+
+// sweep finds operations whose time has come and has somebody look at each.
+func (e *Engine) sweep(ctx context.Context) (int, error) {
+	due, err := e.store.ClaimDue(ctx, e.clock.Now(), 500)
+	if err != nil || len(due) == 0 {
+		return 0, err
+	}
+	jobs := make([]river.InsertManyParams, 0, len(due))
+	for _, d := range due {
+		jobs = append(jobs, river.InsertManyParams{Args: lookArgs{d.OperationID, d.Version}})
+	}
+	if _, err := e.river.InsertMany(ctx, jobs); err != nil {
+		return 0, fmt.Errorf("enqueue looks: %w", err)
+	}
+	return len(due), nil
+}

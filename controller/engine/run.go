@@ -1,0 +1,138 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/ingot-metal/ingot/controller/session"
+	"github.com/ingot-metal/ingot/internal/task"
+)
+
+// missedBeats is how many heartbeats an agent may miss before it counts as gone.
+const missedBeats = 3
+
+// Run works until ctx ends, then lets go of everything: what is under way is stored, and another controller goes on.
+func (e *Engine) Run(ctx context.Context) error {
+	if err := e.RenewLease(ctx); err != nil {
+		return fmt.Errorf("take the lease: %w", err)
+	}
+	g, ctx := task.New(ctx)
+	g.Go("river", e.runRiver)
+	g.Go("lease", func(ctx context.Context) error { return e.every(ctx, e.cfg.Lease/6, "renew lease", e.keepLease) })
+	g.Go("sweep", func(ctx context.Context) error { return e.every(ctx, time.Second, "sweep", e.sweepAll) })
+	g.Go("acks", func(ctx context.Context) error { return e.every(ctx, ackDelay, "write acknowledgements", e.flushAcks) })
+	g.Go("heartbeats", func(ctx context.Context) error { return e.every(ctx, time.Second, "heartbeats", e.heartbeats) })
+	g.Go("revocations", func(ctx context.Context) error { return e.every(ctx, time.Second, "revocations", e.revocations) })
+	err := g.Wait()
+	e.cfg.Sessions.CloseAll(session.ErrDraining)
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+	defer cancel()
+	if endErr := e.store.EndSessionsOf(last, e.cfg.ControllerID, e.clock.Now()); endErr != nil {
+		e.log.Warn("sessions not ended in the database; their lease will run out", "error", endErr.Error())
+	}
+	return err
+}
+
+// runRiver starts River and stops it with ctx. A database that is away at the start is waited for.
+func (e *Engine) runRiver(ctx context.Context) error {
+	for {
+		err := e.river.Start(context.WithoutCancel(ctx))
+		if err == nil {
+			break
+		}
+		e.log.Warn("River did not start; trying again", "error", err.Error())
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-e.clock.After(time.Second):
+		}
+	}
+	<-ctx.Done()
+	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	if err := e.river.StopAndCancel(stop); err != nil {
+		e.log.Warn("River did not stop in time; its jobs will be rescued", "error", err.Error())
+	}
+	return nil
+}
+
+// every runs fn again and again. A failure is logged once when it starts and once when it is over.
+func (e *Engine) every(ctx context.Context, d time.Duration, what string, fn func(context.Context) error) error {
+	t := e.clock.NewTicker(d)
+	defer t.Stop()
+	failing := false
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-t.C():
+		}
+		err := fn(ctx)
+		switch {
+		case err != nil && ctx.Err() == nil && !failing:
+			e.log.Error("background work failed; it is tried again", "work", what, "error", err.Error())
+			failing = true
+		case err == nil && failing:
+			e.log.Info("background work goes on", "work", what)
+			failing = false
+		}
+	}
+}
+
+func (e *Engine) keepLease(ctx context.Context) error {
+	limited, cancel := context.WithTimeout(ctx, e.cfg.Lease/3)
+	defer cancel()
+	err := e.RenewLease(limited)
+	if e.lease.Lost() && e.cfg.Sessions.Len() > 0 {
+		e.log.Error("the lease is lost; closing all sessions", "sessions", e.cfg.Sessions.Len())
+		e.cfg.Sessions.CloseAll(session.ErrLeaseLost)
+	}
+	return err
+}
+
+func (e *Engine) sweepAll(ctx context.Context) error {
+	if err := e.store.EndSessionsOf(ctx, "", e.clock.Now()); err != nil {
+		return err
+	}
+	_, err := e.sweep(ctx)
+	return err
+}
+
+// heartbeats stores when each agent was last heard, in one statement, ends sessions that have gone silent, and moves
+// the condition Reachable.
+func (e *Engine) heartbeats(ctx context.Context) error {
+	now := e.clock.Now()
+	silentSince := now.Add(-missedBeats * e.cfg.Heartbeat)
+	at := map[string]time.Time{}
+	for _, s := range e.cfg.Sessions.All() {
+		at[s.SessionID] = s.LastBeat()
+		if s.LastBeat().Before(silentSince) {
+			s.Close(session.ErrSilent)
+		}
+	}
+	if len(at) > 0 {
+		if err := e.store.FlushHeartbeats(ctx, at); err != nil {
+			return err
+		}
+	}
+	return e.store.UpdateReachable(ctx, silentSince, now)
+}
+
+// revocations ends sessions whose certificate another controller has revoked.
+func (e *Engine) revocations(ctx context.Context) error {
+	all := e.cfg.Sessions.All()
+	if len(all) == 0 {
+		return nil
+	}
+	used := make([]string, 0, len(all))
+	for _, s := range all {
+		used = append(used, s.Fingerprint)
+	}
+	gone, err := e.store.RevokedAmong(ctx, used)
+	if err != nil {
+		return err
+	}
+	e.cfg.Sessions.CloseFingerprints(gone, session.ErrRevoked)
+	return nil
+}

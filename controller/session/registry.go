@@ -1,0 +1,174 @@
+// Package session keeps the agents' live sessions of this controller: whom a command can be sent to right now, which
+// certificates are in use, and when each agent was last heard.
+//
+// Nothing here is authoritative: agent_sessions in Postgres is. A session that is lost here is opened again by its agent.
+package session
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
+)
+
+// Why a session ends.
+var (
+	ErrSuperseded = errors.New("a newer session of this agent has taken over")
+	ErrRevoked    = errors.New("the certificate has been revoked")
+	ErrLeaseLost  = errors.New("this controller has lost its lease")
+	ErrDraining   = errors.New("this controller is shutting down")
+	ErrSlow       = errors.New("the agent does not read its messages")
+	ErrSilent     = errors.New("the agent has missed its heartbeats")
+)
+
+// queueLen bounds what waits to be written to one agent.
+const queueLen = 64
+
+// Peer is what a session is with: who, proven by which certificate, and what it said of itself.
+type Peer struct {
+	AgentID, SessionID, MachineID, Role, Fingerprint string
+	StateID, BootID, Hardware                        string
+	Simulated                                        bool
+	Epoch                                            int64
+}
+
+// Session is one live session.
+type Session struct {
+	Peer
+
+	out    chan *fleetv1.ControllerMessage
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	beat   atomic.Int64 // unix nanoseconds of the last sign of life
+	// cloneSuspect is set when a session with other hardware has taken over: if this one still speaks, both live.
+	cloneSuspect atomic.Bool
+}
+
+// New makes a session. Its context ends with parent, or with a cause.
+func New(parent context.Context, p Peer, now time.Time) *Session {
+	s := &Session{Peer: p, out: make(chan *fleetv1.ControllerMessage, queueLen)}
+	s.ctx, s.cancel = context.WithCancelCause(parent)
+	s.beat.Store(now.UnixNano())
+	return s
+}
+
+// Context ends when the session does; its cause says why.
+func (s *Session) Context() context.Context { return s.ctx }
+
+// Out is what the stream's writer sends.
+func (s *Session) Out() <-chan *fleetv1.ControllerMessage { return s.out }
+
+// Close ends the session.
+func (s *Session) Close(why error) { s.cancel(why) }
+
+// Send queues a message. An agent that does not read is cut off rather than buffered for.
+func (s *Session) Send(m *fleetv1.ControllerMessage) bool {
+	select {
+	case <-s.ctx.Done():
+		return false
+	case s.out <- m:
+		return true
+	default:
+		s.Close(ErrSlow)
+		return false
+	}
+}
+
+// Beat records a sign of life.
+func (s *Session) Beat(now time.Time) { s.beat.Store(now.UnixNano()) }
+
+// LastBeat is the last sign of life.
+func (s *Session) LastBeat() time.Time { return time.Unix(0, s.beat.Load()) }
+
+// CloneSuspect says that another machine has taken over this identity.
+func (s *Session) CloneSuspect() bool { return s.cloneSuspect.Load() }
+
+// Registry holds the sessions. It is safe for concurrent use.
+type Registry struct {
+	mu       sync.RWMutex
+	sessions map[string]*Session // by agent id
+}
+
+// NewRegistry returns an empty registry.
+func NewRegistry() *Registry { return &Registry{sessions: map[string]*Session{}} }
+
+// Add makes s the agent's session if no newer one is there. The one that it replaces is told so; on other hardware it
+// stays open for its answer, which would prove a clone, and is the caller's to close.
+func (r *Registry) Add(s *Session) (old *Session, ok bool) {
+	r.mu.Lock()
+	old = r.sessions[s.AgentID]
+	if old != nil && old.Epoch > s.Epoch {
+		r.mu.Unlock()
+		return nil, false
+	}
+	r.sessions[s.AgentID] = s
+	r.mu.Unlock()
+	if old == nil {
+		return nil, true
+	}
+	old.cloneSuspect.Store(old.Hardware != s.Hardware)
+	old.Send(&fleetv1.ControllerMessage{Message: &fleetv1.ControllerMessage_Superseded{
+		Superseded: &fleetv1.Superseded{ByEpoch: s.Epoch},
+	}})
+	return old, true
+}
+
+// Remove forgets a session that has ended.
+func (r *Registry) Remove(s *Session) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.sessions[s.AgentID] == s {
+		delete(r.sessions, s.AgentID)
+	}
+}
+
+// Get finds an agent's session, nil if it has none here.
+func (r *Registry) Get(agentID string) *Session {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.sessions[agentID]
+}
+
+// All returns the sessions of this moment.
+func (r *Registry) All() []*Session {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	out := make([]*Session, 0, len(r.sessions))
+	for _, s := range r.sessions {
+		out = append(out, s)
+	}
+	return out
+}
+
+// Len counts the sessions.
+func (r *Registry) Len() int {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return len(r.sessions)
+}
+
+// CloseAll ends every session.
+func (r *Registry) CloseAll(why error) {
+	for _, s := range r.All() {
+		s.Close(why)
+	}
+}
+
+// CloseFingerprints ends the sessions that use these certificates and says how many there were.
+func (r *Registry) CloseFingerprints(fingerprints []string, why error) int {
+	gone := map[string]bool{}
+	for _, f := range fingerprints {
+		gone[f] = true
+	}
+	n := 0
+	for _, s := range r.All() {
+		if gone[s.Fingerprint] {
+			s.Close(why)
+			n++
+		}
+	}
+	return n
+}
