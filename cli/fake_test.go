@@ -10,15 +10,11 @@ import (
 	"testing"
 	"time"
 
-	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/protoadapt"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/cli/client"
@@ -32,6 +28,7 @@ type fakeServer struct {
 	pb.UnimplementedOperationServiceServer
 	pb.UnimplementedAdminServiceServer
 	pb.UnimplementedRunServiceServer
+	pb.UnimplementedPlanServiceServer
 
 	mu       sync.Mutex
 	machines []*pb.Machine
@@ -49,6 +46,9 @@ type fakeServer struct {
 	logReqs    []*pb.StreamOperationLogsRequest
 	registered []*pb.RegisterMachineRequest
 	settled    []*pb.SettleCommandRequest
+	sent       []proto.Message // requests of the other writing calls
+	// ctx is the command line's, when a script wants to end it.
+	ctx context.Context
 	// fail makes every call of the method fail.
 	fail map[string]error
 }
@@ -166,56 +166,6 @@ func (f *fakeServer) StreamOperationLogs(r *pb.StreamOperationLogsRequest, s pb.
 	return f.logs[min(n, len(f.logs))-1](r, s)
 }
 
-// events sends what has a number above the cursor and ends with err.
-func events(err error, evs ...*pb.OperationEvent) func(*pb.WatchOperationsRequest, pb.OperationService_WatchOperationsServer) error {
-	return func(_ *pb.WatchOperationsRequest, s pb.OperationService_WatchOperationsServer) error {
-		for _, ev := range evs {
-			if err := s.Send(ev); err != nil {
-				return err
-			}
-		}
-		if err == errHang {
-			<-s.Context().Done()
-			return s.Context().Err()
-		}
-		return err
-	}
-}
-
-// chunks sends the chunks after the one that the reader names, and ends with err.
-func chunks(err error, all ...*pb.LogChunk) func(*pb.StreamOperationLogsRequest, pb.OperationService_StreamOperationLogsServer) error {
-	return func(r *pb.StreamOperationLogsRequest, s pb.OperationService_StreamOperationLogsServer) error {
-		for _, c := range all {
-			if c.GetSeq() <= r.GetAfterSeq() {
-				continue
-			}
-			if err := s.Send(c); err != nil {
-				return err
-			}
-		}
-		return err
-	}
-}
-
-// errHang keeps a stream open until its reader leaves.
-var errHang = status.Error(codes.Internal, "hang")
-
-var lostConnection = status.Error(codes.Unavailable, "connection reset")
-
-func refuse(code codes.Code, reason pb.Reason, msg string, metadata map[string]string, more ...protoadapt.MessageV1) error {
-	details := append([]protoadapt.MessageV1{&errdetails.ErrorInfo{Reason: reason.String(), Domain: "ingot.dev", Metadata: metadata}}, more...)
-	st, err := status.New(code, msg).WithDetails(details...)
-	if err != nil {
-		panic(err)
-	}
-	return st.Err()
-}
-
-// at is the time that the tests' operations live in, s seconds on.
-func at(s int) *timestamppb.Timestamp {
-	return timestamppb.New(time.Date(2026, 3, 1, 12, 0, s, 0, time.UTC))
-}
-
 // quickClock lets short waits pass at once and long ones, which are limits and polls, never.
 type quickClock struct{ clock.Clock }
 
@@ -246,6 +196,7 @@ func (f *fakeServer) runWith(t *testing.T, change func(*Config), args ...string)
 	pb.RegisterOperationServiceServer(srv, f)
 	pb.RegisterAdminServiceServer(srv, f)
 	pb.RegisterRunServiceServer(srv, f)
+	pb.RegisterPlanServiceServer(srv, f)
 	g, _ := task.New(t.Context())
 	g.Go("serve", func(context.Context) error { return srv.Serve(listener) })
 	defer func() {
@@ -268,6 +219,10 @@ func (f *fakeServer) runWith(t *testing.T, change func(*Config), args ...string)
 		},
 	}
 	change(&cfg)
-	code := Run(t.Context(), cfg)
+	ctx := t.Context()
+	if f.ctx != nil {
+		ctx = f.ctx
+	}
+	code := Run(ctx, cfg)
 	return result{code, out.String(), errOut.String()}
 }

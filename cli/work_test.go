@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -159,6 +160,21 @@ func TestTimeoutLeavesTheOperation(t *testing.T) {
 	f.watches = append(f.watches[:0], events(errHang))
 	got := f.run(t, "reimage", "machine-1", "--timeout", (300 * time.Millisecond).String())
 	if got.code != 9 || !strings.Contains(got.err, "op-1 goes on") || !strings.Contains(got.err, "ingot watch op-1") {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestInterruptLeavesTheOperation(t *testing.T) {
+	f := reimaging(pb.Operation_SUCCEEDED, nil)
+	ctx, interrupt := context.WithCancel(t.Context())
+	f.ctx = ctx
+	f.watches = append(f.watches[:0], func(_ *pb.WatchOperationsRequest, s pb.OperationService_WatchOperationsServer) error {
+		interrupt()
+		<-s.Context().Done()
+		return s.Context().Err()
+	})
+	got := f.run(t, "reimage", "machine-1")
+	if got.code != 130 || !inOrder(got.err, "op-1 goes on", "ingot cancel op-1", "error: interrupted") {
 		t.Errorf("%+v", got)
 	}
 }

@@ -1,0 +1,119 @@
+package cli
+
+import (
+	"context"
+
+	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
+)
+
+var (
+	someAgent = &pb.Agent{
+		AgentId: "a-1", Role: pb.AgentRole_AGENT_ROLE_SITE, Site: "lab", Connected: true, Version: "v1", LockedReason: "at work",
+		Capabilities: []string{"reboot"}, Certs: []*pb.AgentCert{{Fingerprint: "f00d", NotAfter: at(1), RevokedAt: at(2), RevokedReason: "lost"}},
+	}
+	someToken = &pb.BootstrapToken{TokenId: "t-1", MachineId: "machine-1", Role: pb.AgentRole_AGENT_ROLE_HOST, ExpiresAt: at(9), RevokedAt: at(3)}
+	someRun   = &pb.Run{
+		RunId: "op-1", MachineId: "machine-1", Type: "REPAVE", PlanId: "repave", Phase: pb.Run_RUNNING, CurrentStep: "netboot",
+		Steps: []*pb.StepStatus{{Name: "netboot", Kind: "netboot", State: pb.StepStatus_RUNNING, RetryCount: 2, CommandId: "cmd-1"}},
+	}
+	somePlan = &pb.Plan{PlanId: "twice", DisplayName: "Reboot twice", Steps: []*pb.Step{
+		{Name: "first", Kind: &pb.Step_Reboot{Reboot: &pb.Reboot{}}, TimeoutSeconds: 600}, {Name: "second", MaxRetries: -1},
+	}}
+)
+
+func (f *fakeServer) ListAgents(context.Context, *pb.ListAgentsRequest) (*pb.ListAgentsResponse, error) {
+	return &pb.ListAgentsResponse{Agents: []*pb.Agent{someAgent}}, nil
+}
+
+func (f *fakeServer) GetAgent(context.Context, *pb.GetAgentRequest) (*pb.Agent, error) {
+	return someAgent, nil
+}
+
+func (f *fakeServer) RevokeAgent(_ context.Context, r *pb.RevokeAgentRequest) (*pb.Agent, error) {
+	f.sent = append(f.sent, r)
+	return someAgent, nil
+}
+
+func (f *fakeServer) IssueBootstrapToken(_ context.Context, r *pb.IssueBootstrapTokenRequest) (*pb.IssueBootstrapTokenResponse, error) {
+	f.sent = append(f.sent, r)
+	return &pb.IssueBootstrapTokenResponse{Token: someToken, Bundle: "ingot1.bundle"}, nil
+}
+
+func (f *fakeServer) ListBootstrapTokens(context.Context, *pb.ListBootstrapTokensRequest) (*pb.ListBootstrapTokensResponse, error) {
+	return &pb.ListBootstrapTokensResponse{Tokens: []*pb.BootstrapToken{someToken}}, nil
+}
+
+func (f *fakeServer) SetMachineFlag(_ context.Context, r *pb.SetMachineFlagRequest) (*pb.Machine, error) {
+	f.sent = append(f.sent, r)
+	return f.find(r.GetMachineId())
+}
+
+func (f *fakeServer) ListCommands(context.Context, *pb.ListCommandsRequest) (*pb.ListCommandsResponse, error) {
+	return &pb.ListCommandsResponse{Commands: []*pb.Command{{
+		CommandId: "cmd-1", Step: "boot", Attempt: 1, Kind: "reboot", State: "DONE", Outcome: "SUCCEEDED", ExecutorAgentId: "a-1", GrantedAt: at(5),
+	}}}, nil
+}
+
+func (f *fakeServer) ListAuditLog(context.Context, *pb.ListAuditLogRequest) (*pb.ListAuditLogResponse, error) {
+	return &pb.ListAuditLogResponse{Entries: []*pb.AuditEntry{{
+		AuditId: 7, Ts: at(1), Actor: "op-team", Verb: "EnterMaintenance", TargetId: "machine-1", EventData: []byte(`{"comment":"swap"}`),
+	}}}, nil
+}
+
+func (f *fakeServer) GetServerInfo(context.Context, *pb.GetServerInfoRequest) (*pb.ServerInfo, error) {
+	return &pb.ServerInfo{Version: "v9", ControllerId: "c-1", SchemaVersion: 3, NotWired: []string{"WEBHOOKS_NOT_WIRED"}}, nil
+}
+
+func (f *fakeServer) ListPlans(context.Context, *pb.ListPlansRequest) (*pb.ListPlansResponse, error) {
+	return &pb.ListPlansResponse{Plans: []*pb.Plan{somePlan}}, nil
+}
+
+func (f *fakeServer) GetPlan(context.Context, *pb.GetPlanRequest) (*pb.Plan, error) {
+	return somePlan, nil
+}
+
+func (f *fakeServer) CreatePlan(_ context.Context, r *pb.CreatePlanRequest) (*pb.Plan, error) {
+	f.sent = append(f.sent, r)
+	return r.GetPlan(), nil
+}
+
+func (f *fakeServer) StartRun(_ context.Context, r *pb.StartRunRequest) (*pb.Run, error) {
+	f.sent = append(f.sent, r)
+	return someRun, nil
+}
+
+func (f *fakeServer) GetRun(context.Context, *pb.GetRunRequest) (*pb.Run, error) { return someRun, nil }
+
+func (f *fakeServer) ListRuns(context.Context, *pb.ListRunsRequest) (*pb.ListRunsResponse, error) {
+	return &pb.ListRunsResponse{Runs: []*pb.Run{someRun}}, nil
+}
+
+// WatchRuns breaks once and then tells the end.
+func (f *fakeServer) WatchRuns(r *pb.WatchRunsRequest, s pb.RunService_WatchRunsServer) error {
+	ev := &pb.RunEvent{Ts: at(1), Snapshot: someRun, Cursor: "r1", Seq: 1, Message: "begun"}
+	if r.GetCursor() == "r1" {
+		ev = &pb.RunEvent{Ts: at(2), Snapshot: &pb.Run{RunId: "op-1", MachineId: "machine-1", Phase: pb.Run_FAILED}, Cursor: "r2", Seq: 2, Message: "over"}
+	}
+	if err := s.Send(ev); err != nil {
+		return err
+	}
+	return lostConnection
+}
+
+func (f *fakeServer) StreamRunLogs(_ *pb.StreamRunLogsRequest, s pb.RunService_StreamRunLogsServer) error {
+	return s.Send(chunk(1, "boot", "run log\n"))
+}
+
+func (f *fakeServer) ReconfigureMachine(_ context.Context, r *pb.ReconfigureMachineRequest) (*pb.Operation, error) {
+	f.sent = append(f.sent, r)
+	return f.op, nil
+}
+
+func (f *fakeServer) UpdateMachine(_ context.Context, r *pb.UpdateMachineRequest) (*pb.Machine, error) {
+	f.sent = append(f.sent, r)
+	return r.GetMachine(), nil
+}
+
+func (f *fakeServer) GetInventory(context.Context, *pb.GetInventoryRequest) (*pb.Inventory, error) {
+	return &pb.Inventory{MachineId: "machine-1", Document: []byte(`{"cpu":8}`), Simulated: true}, nil
+}

@@ -1,0 +1,126 @@
+package cli
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
+)
+
+// Each command must show the fields that it is there for.
+func TestWhatReadsShow(t *testing.T) {
+	for line, parts := range map[string][]string{
+		"ops":                                 {"OPERATION_ID", "op-1", "machine-1", "REIMAGE", "PENDING"},
+		"ops get op-1":                        {"Operation:", "op-1", "Created:", "2026-03-01T12:00:00Z"},
+		"machine get machine-1":               {"Phase:", "MAINTENANCE", "CONDITION", "Reachable", "✓"},
+		"machine inventory machine-1":         {"Simulated:", "not real hardware", `"cpu": 8`},
+		"machine inventory machine-1 -o json": {`"document": {`, `"cpu": 8`},
+		"plan list":                           {"twice", "first → second"},
+		"plan get twice":                      {"first", "reboot", "600s", "default", "second", "default", "none"},
+		"run list":                            {"op-1", "REPAVE", "RUNNING", "netboot"},
+		"run get op-1":                        {"Run:", "op-1", "netboot", "RUNNING", "2", "cmd-1"},
+		"run logs op-1 --no-follow":           {"│ [boot] run log"},
+		"agent list":                          {"a-1", "SITE", "lab", "✓", "at work"},
+		"agent list -o wide":                  {"CAPABILITIES", "reboot"},
+		"agent get a-1":                       {"Locked:", "at work", "f00d", "lost"},
+		"token list":                          {"t-1", "HOST", "machine-1", "revoked"},
+		"commands op-1":                       {"cmd-1", "boot", "DONE", "SUCCEEDED", "a-1", "2026-03-01T12:00:05Z"},
+		"audit machine-1":                     {"2026-03-01T12:00:01Z", "op-team", "EnterMaintenance"},
+		"audit -o json":                       {`"event_data": {`, `"comment": "swap"`},
+		"server info":                         {"v9", "c-1", "WEBHOOKS_NOT_WIRED"},
+		"token issue machine-1":               {"Token t-1", "ingot-agent enroll --token ingot1.bundle"},
+		"token issue machine-1 --bare":        {"ingot1.bundle"},
+		"version":                             {"ingot test"},
+		"__complete settle machine-1 ":        {":4"},
+		"__complete agent get ":               {"a-1\tSITE"},
+		"__complete token revoke ":            {"t-1\tmachine-1"},
+		"__complete plan get ":                {"twice\tReboot twice"},
+		"__complete flag machine-1 ":          {"RMA", "Retired"},
+	} {
+		args := strings.Split(line, " ")
+		if got := reimaging(pb.Operation_SUCCEEDED, nil).run(t, args...); got.code != 0 || !inOrder(got.out, parts...) {
+			t.Errorf("%s: want %q in:\n%s%s(exit code %d)", line, parts, got.out, got.err, got.code)
+		}
+	}
+}
+
+// Each command must send what its flags say and nothing else.
+func TestWhatWritesSend(t *testing.T) {
+	current := reimaging(pb.Operation_SUCCEEDED, nil).machines[0]
+	updated := proto.CloneOf(current)
+	updated.Spec = &pb.MachineSpec{Rack: "r2", MacAddresses: []string{"52:54:00:00:00:01"}}
+	updated.Labels = map[string]string{"env": "prod"}
+	for line, want := range map[string]proto.Message{
+		"flag machine-1 rma":            &pb.SetMachineFlagRequest{MachineId: "machine-1", Flag: "RMA", Value: true},
+		"flag machine-1 Retired --off":  &pb.SetMachineFlagRequest{MachineId: "machine-1", Flag: "Retired"},
+		"agent revoke a-1 --reason old": &pb.RevokeAgentRequest{AgentId: "a-1", Reason: "old"},
+		"token issue --role site --site lab --lifetime 1h": &pb.IssueBootstrapTokenRequest{
+			Role: pb.AgentRole_AGENT_ROLE_SITE, Site: "lab", Lifetime: durationpb.New(time.Hour)},
+		"machine update machine-1 --rack r2 --mac-addresses 52:54:00:00:00:01 --label env=prod --label gone-": &pb.UpdateMachineRequest{Machine: updated},
+		"run start machine-1 --type REPAVE --param image_ref=u --request-id r --no-wait": &pb.StartRunRequest{
+			RequestId: "r", MachineId: "machine-1", Type: "REPAVE", Params: map[string]string{"image_ref": "u"}},
+		"reconfigure machine-1 --hostname web --default-input drop --allow tcp:22 --smtp-egress --confirm-timeout 90s --request-id r --no-wait --step-timeout 5m": &pb.ReconfigureMachineRequest{
+			MachineId: "machine-1", RequestId: "r", TimeoutSeconds: 300, Config: &pb.NetReconfig{
+				Hostname: "web", ConfirmTimeoutSeconds: 90, Firewall: &pb.FirewallPolicy{
+					DefaultInput: "drop", SmtpEgressAllowed: true, Allow: []*pb.FirewallRule{{Protocol: "tcp", PortFrom: 22}}}}},
+	} {
+		f := reimaging(pb.Operation_SUCCEEDED, nil)
+		got := f.run(t, strings.Fields(line)...)
+		if got.code != 0 || len(f.sent) != 1 || !proto.Equal(f.sent[0], want) {
+			t.Errorf("%s: sent %v, want %v (%+v)", line, f.sent, want, got)
+		}
+	}
+}
+
+func TestFilesOfMessages(t *testing.T) {
+	file := func(text string) string {
+		path := filepath.Join(t.TempDir(), "f.yaml")
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	f := reimaging(pb.Operation_SUCCEEDED, nil)
+	got := f.run(t, "plan", "create", "-f", file("display_name: x\nsteps:\n  - {name: a, reboot: {mode: force}}\n"), "-o", "name")
+	if got.code != 0 || len(f.sent) != 1 {
+		t.Fatalf("%+v", got)
+	}
+	plan := f.sent[0].(*pb.CreatePlanRequest).GetPlan()
+	if plan.GetSteps()[0].GetReboot().GetMode() != "force" || plan.GetPlanId()+"\n" != got.out || plan.GetPlanId() == "" {
+		t.Errorf("sent %v, printed %q", plan, got.out)
+	}
+	if got := f.run(t, "plan", "create", "-f", file("steps: [{name: a, dance: {}}]")); got.code != 2 || !strings.Contains(got.err, "dance") {
+		t.Errorf("unknown step kind: %+v", got)
+	}
+	f.sent = nil
+	path := file("hostname: a\nfirewall: {allow: [{protocol: icmp}]}\n")
+	if got := f.run(t, "reconfigure", "machine-1", "-f", path, "--hostname", "b", "--no-wait"); got.code != 0 {
+		t.Fatalf("%+v", got)
+	}
+	config := f.sent[0].(*pb.ReconfigureMachineRequest).GetConfig()
+	if config.GetHostname() != "b" || config.GetFirewall().GetAllow()[0].GetProtocol() != "icmp" {
+		t.Errorf("a flag must win over the file and leave the rest: %v", config)
+	}
+}
+
+func TestAttachAndRunStartShowTheOperation(t *testing.T) {
+	for _, line := range []string{"watch op-1", "run start machine-1 --plan twice"} {
+		got := reimaging(pb.Operation_FAILED, &pb.ErrorStatus{Code: "STEP_TIMEOUT", Message: "slow"}).run(t, strings.Fields(line)...)
+		if got.code != 5 || !inOrder(got.out, "→ Setting netboot…", "✗ FAILED") || !strings.Contains(got.err, "hint: ingot logs op-1") {
+			t.Errorf("%s: %+v", line, got)
+		}
+	}
+}
+
+func TestRunWatchEndsWithTheRun(t *testing.T) {
+	got := fleet().run(t, "run", "watch", "op-1")
+	if got.code != 5 || !inOrder(got.out, "begun", "over") || strings.Count(got.err, "connection lost") != 1 {
+		t.Errorf("%+v", got)
+	}
+}
