@@ -58,6 +58,8 @@ type Config struct {
 	Dial     transport.Dialer
 	// Failpoints are armed for this agent alone; nil means the process's.
 	Failpoints *failpoint.Scope
+	// Started is called once, when the state is open and nothing but the network is waited for; it may be nil.
+	Started func()
 	// Connected is called after every Welcome; it may be nil.
 	Connected func()
 
@@ -117,6 +119,9 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, a.store.Close()) }()
+	if a.cfg.Started != nil {
+		a.cfg.Started()
+	}
 	for {
 		again, err := a.next(ctx, a.boot(ctx))
 		if !again || err != nil {

@@ -18,7 +18,7 @@ import (
 
 // Names of the files of an identity, in the state directory.
 const (
-	fileIdentity    = "identity.json"
+	fileIdentity    = "identity"
 	fileCredentials = "credentials.pem" // key and chain in one file, so that they change together
 	fileTrust       = "trust.pem"
 	fileEnrollKey   = "enroll.key"

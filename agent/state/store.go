@@ -19,7 +19,8 @@ const Retention = 7 * 24 * time.Hour
 // MaxEvents is the cap of the event buffer.
 const MaxEvents = 10_000
 
-const fileName = "agent.db"
+// FileName is the database in the state directory.
+const FileName = "agent.db"
 
 const schema = `
 CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
@@ -100,7 +101,7 @@ func dsn(cfg Config) string {
 		return "file::memory:?" + q.Encode()
 	}
 	q["_pragma"] = append(q["_pragma"], "journal_mode(WAL)", "synchronous(FULL)")
-	u := url.URL{Scheme: "file", Opaque: (&url.URL{Path: filepath.Join(cfg.Dir, fileName)}).EscapedPath(), RawQuery: q.Encode()}
+	u := url.URL{Scheme: "file", Opaque: (&url.URL{Path: filepath.Join(cfg.Dir, FileName)}).EscapedPath(), RawQuery: q.Encode()}
 	return u.String()
 }
 

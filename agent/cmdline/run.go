@@ -1,0 +1,164 @@
+package cmdline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/coreos/go-systemd/v22/daemon"
+	"github.com/spf13/cobra"
+
+	"github.com/ingot-metal/ingot/agent"
+	"github.com/ingot-metal/ingot/agent/config"
+	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/agent/host/sim"
+	"github.com/ingot-metal/ingot/agent/pid1"
+	"github.com/ingot-metal/ingot/agent/provider/fake"
+	"github.com/ingot-metal/ingot/agent/site"
+	"github.com/ingot-metal/ingot/internal/clock"
+	"github.com/ingot-metal/ingot/internal/obs"
+	"github.com/ingot-metal/ingot/internal/task"
+)
+
+// simPoll is how often a simulated host looks for a reboot that somebody else caused.
+const simPoll = 500 * time.Millisecond
+
+func (a app) run() *cobra.Command {
+	o := &options{}
+	cmd := &cobra.Command{
+		Use: "run", Short: "Run the agent", Args: cobra.NoArgs,
+		Long: `Run the agent until it is told to stop. With a bootstrap token it enrols first, unless it is enrolled already.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := o.load()
+			if err != nil {
+				return err
+			}
+			bundle, err := o.bundle(c)
+			if err != nil {
+				return err
+			}
+			return a.runAgent(cmd.Context(), c, bundle)
+		},
+	}
+	o.bindState(cmd)
+	o.bindHost(cmd)
+	o.bindToken(cmd)
+	return cmd
+}
+
+func (a app) runAgent(ctx context.Context, c config.Config, bundle string) error {
+	log, err := obs.NewLogger(os.Stderr, c.Log)
+	if err != nil {
+		return fmt.Errorf("%w: %w", errUsage, err)
+	}
+	cfg, err := a.agentConfig(c, bundle, log, host.Config{})
+	if err != nil {
+		return err
+	}
+	// Ready is who can take orders; a controller that cannot be reached is no reason to be killed and restarted.
+	cfg.Started = func() { notify(log, daemon.SdNotifyReady) }
+	cfg.Connected = func() { notify(log, "STATUS=connected to the controller") }
+	return supervised(ctx, log, agent.New(cfg).Run)
+}
+
+// supervised runs fn with systemd's watchdog fed.
+func supervised(ctx context.Context, log *slog.Logger, fn func(context.Context) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	group, groupCtx := task.New(ctx)
+	group.Go("watchdog", func(ctx context.Context) error { return feedWatchdog(ctx, log) })
+	group.Go("agent", func(context.Context) error {
+		defer cancel() // its end ends the watchdog too
+		return fn(groupCtx)
+	})
+	err := group.Wait()
+	notify(log, daemon.SdNotifyStopping)
+	return err
+}
+
+// agentConfig turns the configuration into that of an agent.
+func (a app) agentConfig(c config.Config, bundle string, log *slog.Logger, real host.Config) (agent.Config, error) {
+	if err := os.MkdirAll(c.StateDir, 0o700); err != nil {
+		return agent.Config{}, fmt.Errorf("make state directory: %w", err)
+	}
+	cfg := agent.Config{
+		StateDir: c.StateDir, Role: c.Role, Bundle: bundle, Region: c.Region, Provider: c.Provider, Addresses: c.Addresses,
+		Version: a.version, BuildTime: buildTime(), Log: log,
+	}
+	world := sim.WorldConfig{Dir: c.Sim.Dir, Script: c.Sim.Script, Delay: c.Sim.Delay, RepaveTime: c.Sim.RepaveTime}
+	if c.Role == agent.RoleSite {
+		p, err := fake.New(world)
+		if err != nil {
+			return cfg, err
+		}
+		cfg.Providers = site.Providers{p.Name(): p}
+	}
+	if c.Host != "sim" {
+		cfg.Host = agent.RealHost(real)
+		return cfg, nil
+	}
+	log.Warn("this machine is simulated", "simulated", true, "world", c.Sim.Dir, "sim_machine", c.Sim.MachineID)
+	w, err := sim.OpenWorld(world)
+	cfg.Host = agent.SimulatedHost(w, c.Sim.MachineID, simPoll)
+	return cfg, err
+}
+
+// tokenOnDisk is the file on a state disk that holds the bootstrap token.
+const tokenOnDisk = "bootstrap-token"
+
+// runAsInit runs the agent on what the state disk holds.
+func (a app) runAsInit(ctx context.Context, log *slog.Logger, sys *pid1.System) error {
+	c := config.Default()
+	file := filepath.Join(sys.StateDir(), "agent.yaml")
+	if _, err := os.Stat(file); err == nil {
+		if c, err = config.Load(file); err != nil {
+			return err
+		}
+	}
+	c.StateDir = sys.StateDir()
+	bundle, err := os.ReadFile(filepath.Join(sys.StateDir(), tokenOnDisk))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("read bootstrap token: %w", err)
+	}
+	cfg, err := a.agentConfig(c, string(bundle), log, host.Config{
+		Rebooter: func(context.Context, host.RebootMode) error { return sys.Reboot() },
+	})
+	if err != nil {
+		return err
+	}
+	if err := agent.New(cfg).Run(ctx); err != nil {
+		return err
+	}
+	if ctx.Err() == nil {
+		return errors.New("the agent ended by itself")
+	}
+	return nil
+}
+
+func notify(log *slog.Logger, state string) {
+	if _, err := daemon.SdNotify(false, state); err != nil {
+		log.Warn("systemd not notified", "state", state, "error", err)
+	}
+}
+
+// feedWatchdog tells systemd at half of its interval that the process is alive. It returns at once without one.
+func feedWatchdog(ctx context.Context, log *slog.Logger) error {
+	every, err := daemon.SdWatchdogEnabled(false)
+	if err != nil || every == 0 {
+		return err
+	}
+	tick := clock.Real().NewTicker(every / 2)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C():
+			notify(log, daemon.SdNotifyWatchdog)
+		}
+	}
+}

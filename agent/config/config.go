@@ -1,0 +1,142 @@
+// Package config reads the agent's configuration file. It is strict: an unknown key is an error, and all problems
+// are reported at once.
+package config
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"gopkg.in/yaml.v3"
+
+	"github.com/ingot-metal/ingot/agent/host/sim"
+	"github.com/ingot-metal/ingot/internal/obs"
+)
+
+// DefaultStateDir is where the state lives unless the configuration says otherwise.
+const DefaultStateDir = "/var/lib/ingot"
+
+// Config is the whole file.
+type Config struct {
+	// StateDir holds the agent's memory and identity.
+	StateDir string `yaml:"state_dir"`
+	// Host is real or sim.
+	Host string `yaml:"host"`
+	// Role is host or site; it must be that of the token.
+	Role string `yaml:"role"`
+	// Region and Provider are told at enrolment and must fit the token's bindings.
+	Region   string `yaml:"region"`
+	Provider string `yaml:"provider"`
+	// TokenFile holds a bootstrap token, for an agent that enrols by itself.
+	TokenFile string `yaml:"token_file"`
+	// Addresses, host:port, replace the fleet addresses that enrolment gives.
+	Addresses []string `yaml:"addresses"`
+	// Log says how to log.
+	Log obs.LogConfig `yaml:"log"`
+	// Sim is for host sim, and for the provider fake of role site.
+	Sim Sim `yaml:"sim"`
+}
+
+// Sim describes the simulated world.
+type Sim struct {
+	// Dir is the world's directory; sim in the state directory when empty.
+	Dir string `yaml:"dir"`
+	// MachineID is the machine's name in the world; the state directory's base name when empty.
+	MachineID string `yaml:"machine_id"`
+	// Script of failures; package sim has its form.
+	Script string `yaml:"script"`
+	// Delay of a reboot, RepaveTime of an image write, such as 2s.
+	Delay      time.Duration `yaml:"delay"`
+	RepaveTime time.Duration `yaml:"repave_time"`
+}
+
+// Default is what holds without a file.
+func Default() Config {
+	return Config{
+		StateDir: DefaultStateDir, Host: "real", Role: "host",
+		Sim: Sim{Delay: 2 * time.Second, RepaveTime: 3 * time.Second},
+	}
+}
+
+// Load reads the file over the defaults. The error lists every problem.
+func Load(path string) (Config, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return Config{}, fmt.Errorf("read configuration: %w", err)
+	}
+	c, err := Parse(b)
+	if err != nil {
+		return c, fmt.Errorf("%s: %w", path, err)
+	}
+	return c, nil
+}
+
+// Parse is Load for the content of a file.
+func Parse(b []byte) (Config, error) {
+	c := Default()
+	dec := yaml.NewDecoder(bytes.NewReader(b))
+	dec.KnownFields(true)
+	problems := yamlProblems(dec.Decode(&c))
+	for _, p := range c.problems() {
+		problems = append(problems, errors.New(p))
+	}
+	return c, errors.Join(problems...)
+}
+
+// yamlProblems takes apart what the decoder has collected; it goes on behind a bad field.
+func yamlProblems(err error) []error {
+	var many *yaml.TypeError
+	switch {
+	case err == nil, errors.Is(err, io.EOF):
+		return nil
+	case !errors.As(err, &many):
+		return []error{err}
+	}
+	var out []error
+	for _, line := range many.Errors {
+		out = append(out, errors.New(line))
+	}
+	return out
+}
+
+// Check says what is wrong with the values.
+func (c Config) Check() error {
+	var errs []error
+	for _, p := range c.problems() {
+		errs = append(errs, errors.New(p))
+	}
+	return errors.Join(errs...)
+}
+
+func (c Config) problems() []string {
+	var out []string
+	add := func(bad bool, format string, args ...any) {
+		if bad {
+			out = append(out, fmt.Sprintf(format, args...))
+		}
+	}
+	add(c.StateDir == "", "state_dir is empty")
+	add(!strings.HasPrefix(c.StateDir, "/") && c.StateDir != "", "state_dir %q is not an absolute path", c.StateDir)
+	add(c.Host != "real" && c.Host != "sim", "host is %q, not real or sim", c.Host)
+	add(c.Role != "host" && c.Role != "site", "role is %q, not host or site", c.Role)
+	for i, a := range c.Addresses {
+		h, p, err := net.SplitHostPort(a)
+		add(err != nil || h == "" || p == "", "addresses[%d]: %q is not host:port", i, a)
+	}
+	add(c.Sim.Delay < 0, "sim.delay is negative")
+	add(c.Sim.RepaveTime < 0, "sim.repave_time is negative")
+	_, err := sim.ParseScript(c.Sim.Script)
+	add(err != nil, "sim.script: %v", err)
+	logProblems := c.Log.Check()
+	for _, field := range slices.Sorted(maps.Keys(logProblems)) {
+		add(true, "log.%s: %v", field, logProblems[field])
+	}
+	return out
+}
