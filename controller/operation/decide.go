@@ -247,6 +247,10 @@ func (d *decider) stop(reason, message string) {
 
 // grantAsked decides whether an executor may start.
 func (d *decider) grantAsked(e GrantAsked) {
+	if d.w.StaleEpoch {
+		d.refuseGrant("SESSION_SUPERSEDED", "a newer session of this agent is open")
+		return
+	}
 	if e.Seq <= d.w.LastGrantSeq {
 		d.out.FlagRollback = true
 		d.refuseGrant("AGENT_STATE_ROLLED_BACK", "the grant number was used before: the agent's memory is an older copy")

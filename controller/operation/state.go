@@ -170,6 +170,8 @@ type World struct {
 	ExecutorLive     bool
 	// LastGrantSeq is the highest grant number seen under the state_id of the asking agent.
 	LastGrantSeq uint64
+	// StaleEpoch says that a newer session of the asking agent exists.
+	StaleEpoch bool
 	// NewCommandID names the command that this decision may make.
 	NewCommandID string
 }

@@ -106,6 +106,13 @@ func countGrant(ctx context.Context, q *dbsqlc.Queries, w *operation.World, e op
 	if !ok {
 		return nil
 	}
+	agent, err := q.GetAgent(ctx, g.AgentID)
+	if err != nil {
+		return fmt.Errorf("read agent: %w", err)
+	}
+	if w.StaleEpoch = agent.Epoch != g.Epoch; w.StaleEpoch {
+		return nil
+	}
 	n, err := q.AdvanceGrantSeq(ctx, dbsqlc.AdvanceGrantSeqParams{AgentID: g.AgentID, StateID: g.StateID, Seq: int64(g.Seq)})
 	if err != nil {
 		return fmt.Errorf("count grant: %w", err)

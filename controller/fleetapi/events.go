@@ -1,0 +1,146 @@
+package fleetapi
+
+import (
+	"context"
+	"crypto/ed25519"
+	"errors"
+	"io"
+
+	"google.golang.org/grpc"
+
+	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
+	"github.com/ingot-metal/ingot/controller/auth"
+	"github.com/ingot-metal/ingot/controller/ca"
+	"github.com/ingot-metal/ingot/controller/session"
+	"github.com/ingot-metal/ingot/controller/store"
+	"github.com/ingot-metal/ingot/internal/failure"
+	"github.com/ingot-metal/ingot/internal/pki"
+	"github.com/ingot-metal/ingot/internal/task"
+)
+
+func grantPublicKey(issuer ca.Issuer) []byte {
+	pub, ok := issuer.GrantKey().Public().(ed25519.PublicKey)
+	if !ok {
+		panic("fleetapi: the grant key is not Ed25519")
+	}
+	return pub
+}
+
+// Events takes an agent's numbered reports and heartbeats. It ends with the session that it belongs to.
+func (s *Server) Events(stream grpc.BidiStreamingServer[fleetv1.EventsRequest, fleetv1.EventsResponse]) error {
+	who, ok := auth.AgentFrom(stream.Context())
+	if !ok {
+		return failure.Unauthenticated("CERTIFICATE_REQUIRED", "a client certificate is required")
+	}
+	first, err := stream.Recv()
+	if err != nil {
+		return err
+	}
+	sess, err := s.sessionOf(who, first.GetHello())
+	if err != nil {
+		return err
+	}
+	// Recv cannot be interrupted from here, so the loop runs beside the wait for the session's end.
+	done := make(chan error, 1)
+	task.Background("take events", func() { done <- s.takeEvents(stream, sess) })
+	select {
+	case err := <-done:
+		return err
+	case <-sess.Context().Done():
+		return statusOf(context.Cause(sess.Context()))
+	}
+}
+
+func (s *Server) sessionOf(who auth.Agent, h *fleetv1.EventsHello) (*session.Session, error) {
+	sess := s.cfg.Sessions.Get(who.ID)
+	if h == nil || sess == nil || sess.SessionID != h.GetSessionId() || sess.Epoch != h.GetEpoch() {
+		return nil, failure.Aborted("SESSION_UNKNOWN", "open a session on Commands first, and name it")
+	}
+	return sess, nil
+}
+
+func (s *Server) takeEvents(stream grpc.BidiStreamingServer[fleetv1.EventsRequest, fleetv1.EventsResponse], sess *session.Session) error {
+	for {
+		m, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		sess.Beat(s.cfg.Clock.Now())
+		switch m := m.GetMessage().(type) {
+		case *fleetv1.EventsRequest_Heartbeat:
+			err = s.heartbeat(sess, m.Heartbeat)
+		case *fleetv1.EventsRequest_Event:
+			if err = s.event(sess.Context(), sess, m.Event); err == nil {
+				err = stream.Send(&fleetv1.EventsResponse{AckedSeq: m.Event.GetSeq()})
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func (s *Server) heartbeat(sess *session.Session, h *fleetv1.Heartbeat) error {
+	return s.cfg.Store.SetAgentLocked(sess.Context(), sess.AgentID, h.GetLockedReason() != "")
+}
+
+// event stores one report. A number that has been seen is acknowledged again and does nothing.
+func (s *Server) event(ctx context.Context, sess *session.Session, e *fleetv1.Event) error {
+	k := store.EventKey{AgentID: sess.AgentID, StateID: sess.StateID, Seq: e.GetSeq()}
+	now := s.cfg.Clock.Now()
+	switch b := e.GetBody().(type) {
+	case *fleetv1.Event_Log:
+		at := now
+		if e.GetTs().IsValid() {
+			at = e.GetTs().AsTime()
+		}
+		return s.cfg.Store.LogEvent(ctx, k, b.Log.GetCommandId(), streamName(b.Log.GetStream()), b.Log.GetData(), at)
+	case *fleetv1.Event_Inventory:
+		machine := sess.MachineID
+		if sess.Role == "site" {
+			machine = b.Inventory.GetMachineId()
+		}
+		return s.cfg.Store.InventoryEvent(ctx, k, machine, b.Inventory.GetHash(), b.Inventory.GetDocument(), sess.Simulated, now)
+	case *fleetv1.Event_Progress:
+		if err := s.cfg.Store.RecordProgress(ctx, sess.AgentID, b.Progress.GetCommandId(), b.Progress.GetPercent(), b.Progress.GetMessage(), now); err != nil {
+			return err
+		}
+	case *fleetv1.Event_Report:
+		s.cfg.Logger.Warn("agent reports", "agent_id", sess.AgentID, "machine_id", sess.MachineID, "kind", b.Report.GetKind(), "message", b.Report.GetMessage())
+	case *fleetv1.Event_Dropped:
+		s.cfg.Logger.Warn("agent dropped events over its cap", "agent_id", sess.AgentID, "machine_id", sess.MachineID, "dropped", b.Dropped.GetByPriority())
+	}
+	return s.cfg.Store.SkipEvent(ctx, k)
+}
+
+func streamName(s string) string {
+	if s == "stderr" {
+		return s
+	}
+	return "stdout"
+}
+
+// RotateAgentCert certifies a new key of the calling agent. The old certificate works until the first session on the
+// new one.
+func (s *Server) RotateAgentCert(ctx context.Context, r *fleetv1.RotateAgentCertRequest) (*fleetv1.RotateAgentCertResponse, error) {
+	who, ok := auth.AgentFrom(ctx)
+	if !ok {
+		return nil, failure.Unauthenticated("CERTIFICATE_REQUIRED", "a client certificate is required")
+	}
+	csr, err := pki.ParseCSR(r.GetCsr())
+	if err != nil {
+		return nil, failure.Invalid("INVALID_FIELD", "csr: %v", err).WithField("csr", "not a valid request for a P-256 key")
+	}
+	digest, err := pki.PublicKeyHash(csr.PublicKey)
+	if err != nil {
+		return nil, failure.Invalid("INVALID_FIELD", "csr: %v", err).WithField("csr", "unusable key")
+	}
+	out, err := s.cfg.Store.Rotate(ctx, who.ID, digest[:], Signer(s.cfg.CA, csr, s.cfg.CertLifetime, s.cfg.Clock), "ROTATE_CERT", s.cfg.Clock.Now())
+	if err != nil {
+		return nil, err
+	}
+	return &fleetv1.RotateAgentCertResponse{CertificateChainPem: out.ChainPEM, TrustBundlePem: s.cfg.CA.RootPEM()}, nil
+}
