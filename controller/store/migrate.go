@@ -31,7 +31,7 @@ func (s *Store) MigrateUp(ctx context.Context) error {
 		if err := refusePrepared(ctx, conn); err != nil {
 			return err
 		}
-		if err := riverMigrate(ctx, conn, rivermigrate.DirectionUp); err != nil {
+		if err := s.riverMigrate(ctx, rivermigrate.DirectionUp); err != nil {
 			return err
 		}
 		have, err := schemaVersion(ctx, conn)
@@ -65,7 +65,13 @@ func (s *Store) MigrateDown(ctx context.Context) error {
 				return fmt.Errorf("migrate down from %d: %w", m.version, err)
 			}
 		}
-		return riverMigrate(ctx, conn, rivermigrate.DirectionDown)
+		if err := s.riverMigrate(ctx, rivermigrate.DirectionDown); err != nil {
+			return err
+		}
+		if _, err := conn.Exec(ctx, "DROP TABLE schema_version"); err != nil {
+			return fmt.Errorf("drop schema_version: %w", err)
+		}
+		return nil
 	})
 }
 
@@ -76,6 +82,10 @@ func (s *Store) SchemaVersion(ctx context.Context) (int, error) {
 		return 0, fmt.Errorf("acquire connection: %w", err)
 	}
 	defer conn.Release()
+	var exists bool
+	if err := conn.QueryRow(ctx, "SELECT to_regclass('schema_version') IS NOT NULL").Scan(&exists); err != nil || !exists {
+		return 0, err
+	}
 	return schemaVersion(ctx, conn)
 }
 
@@ -138,21 +148,20 @@ func refusePrepared(ctx context.Context, conn *pgxpool.Conn) error {
 	return nil
 }
 
-func riverMigrate(ctx context.Context, conn *pgxpool.Conn, d rivermigrate.Direction) error {
-	return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
-		m, err := rivermigrate.New(riverpgxv5.New(nil), nil)
-		if err != nil {
-			return fmt.Errorf("prepare River's migrations: %w", err)
-		}
-		opts := &rivermigrate.MigrateOpts{}
-		if d == rivermigrate.DirectionDown {
-			opts.TargetVersion = -1
-		}
-		if _, err := m.MigrateTx(ctx, tx, d, opts); err != nil {
-			return fmt.Errorf("migrate River's tables: %w", err)
-		}
-		return nil
-	})
+// riverMigrate runs each of River's migrations in a transaction of its own: some use what the one before has committed.
+func (s *Store) riverMigrate(ctx context.Context, d rivermigrate.Direction) error {
+	m, err := rivermigrate.New(riverpgxv5.New(s.pool), nil)
+	if err != nil {
+		return fmt.Errorf("prepare River's migrations: %w", err)
+	}
+	opts := &rivermigrate.MigrateOpts{}
+	if d == rivermigrate.DirectionDown {
+		opts.TargetVersion = -1
+	}
+	if _, err := m.Migrate(ctx, d, opts); err != nil {
+		return fmt.Errorf("migrate River's tables: %w", err)
+	}
+	return nil
 }
 
 // loadMigrations pairs NNNN_name.up.sql with its down file, in order, without gaps.
