@@ -43,10 +43,11 @@ func serveUntilCut(ctx context.Context, method string, handler func() error) err
 	grace := time.NewTimer(cutGrace)
 	defer grace.Stop()
 	select {
-	case <-ended:
+	case err := <-ended:
+		return withCause(ctx, err)
 	case <-grace.C:
+		return cutBy(ctx)
 	}
-	return cutBy(ctx)
 }
 
 // withCause lets the reason for which the guard ended the stream stand before what the handler made of it.

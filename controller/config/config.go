@@ -94,7 +94,7 @@ type Step struct {
 
 // Default is the configuration of a controller that was told nothing. It has no database yet.
 func Default() *Config {
-	return &Config{
+	return &Config{ //nolint:gosec // G101 takes the path of the token file for a credential
 		Listen:     Listen{Frontpage: ":50051", Fleet: ":50052", Enrolment: ":50053", HTTP: "127.0.0.1:8080"},
 		DataDir:    "/var/lib/ingot-controller",
 		Database:   Database{PoolSize: 20, Migrate: true},

@@ -71,7 +71,7 @@ func TestOpenAndClose(t *testing.T) {
 func TestSecondControllerIsRefused(t *testing.T) {
 	dir := testkit.TempDir(t)
 	p := open(t, dir, nil)
-	defer p.Close() //nolint:errcheck // the point of this test is the other one
+	defer p.Close()
 	if _, err := devpg.Open(t.Context(), devpg.Config{DataDir: dir}); !errors.Is(err, localpg.ErrInUse) {
 		t.Errorf("the second one got %v", err)
 	}
