@@ -538,3 +538,27 @@ func TestBadWorlds(t *testing.T) {
 		t.Error("a torn journal is read as if it were whole")
 	}
 }
+
+func TestPollNoticesWhatOthersDo(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, "")
+	f.cfg.Poll = time.Second
+	h := f.host()
+	if err := f.clock.BlockUntil(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	f.clock.Advance(time.Second) // nothing has happened yet
+	if err := f.clock.BlockUntil(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.world().Machine("m-1").Reboot(t.Context(), effect, host.RebootForced); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-h.Down():
+		t.Fatal("noticed before it looked")
+	default:
+	}
+	f.clock.Advance(time.Second)
+	<-h.Down()
+}
