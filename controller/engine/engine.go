@@ -33,15 +33,27 @@ type Config struct {
 	Lease time.Duration
 	// Heartbeat is the interval that agents are told; 0 means 10 s.
 	Heartbeat time.Duration
-	// Observe is told about operations that have ended. May be nil.
-	Observe func(Ended)
+	// MissedBeats is how many heartbeats an agent may miss before it counts as gone; 0 means 3.
+	MissedBeats int
+	// Observer is told what happens. May be nil.
+	Observer Observer
 }
 
-// Ended is an operation that has reached a terminal phase.
-type Ended struct {
-	Type, Outcome string
-	Took          time.Duration
+// Observer is told what happens, for metrics. Times count from the creation of the operation or of the command.
+type Observer interface {
+	Ended(operationType, outcome string, took time.Duration)
+	Dispatched(commandKind string, took time.Duration)
+	Done(commandKind string, took time.Duration)
+	// Rescued counts operations that the sweep found.
+	Rescued(n int)
 }
+
+type nobody struct{}
+
+func (nobody) Ended(string, string, time.Duration) {}
+func (nobody) Dispatched(string, time.Duration)    {}
+func (nobody) Done(string, time.Duration)          {}
+func (nobody) Rescued(int)                         {}
 
 // Engine moves operations. It is safe for concurrent use.
 type Engine struct {
@@ -68,8 +80,11 @@ func New(c Config) (*Engine, error) {
 	if c.Heartbeat == 0 {
 		c.Heartbeat = 10 * time.Second
 	}
-	if c.Observe == nil {
-		c.Observe = func(Ended) {}
+	if c.MissedBeats == 0 {
+		c.MissedBeats = 3
+	}
+	if c.Observer == nil {
+		c.Observer = nobody{}
 	}
 	e := &Engine{
 		cfg: c, store: c.Store, log: c.Logger, clock: c.Clock, changed: make(chan struct{}),
@@ -158,6 +173,7 @@ func (e *Engine) carryOut(a *store.Applied) {
 			Cancel: &fleetv1.CancelCommand{CommandId: id},
 		}})
 	}
+	e.observeCommand(a.Command)
 	if !a.Decision.OpChanged {
 		return
 	}
@@ -165,7 +181,18 @@ func (e *Engine) carryOut(a *store.Applied) {
 	if operation.IsTerminal(a.Phase) {
 		e.log.Info("operation ended", "operation_id", a.OperationID, "machine_id", a.MachineID, "type", string(a.Type),
 			"phase", string(a.Phase), "stage", a.Decision.Op.CurrentStage, "reason", reasonOf(a.Decision.Op))
-		e.cfg.Observe(Ended{string(a.Type), string(a.Phase), a.FinishedAt.Sub(a.CreatedAt)})
+		e.cfg.Observer.Ended(string(a.Type), string(a.Phase), a.FinishedAt.Sub(a.CreatedAt))
+	}
+}
+
+// observeCommand measures a command at the decision that moved it.
+func (e *Engine) observeCommand(c *operation.Command) {
+	switch {
+	case c == nil || c.SentAt.IsZero():
+	case c.State == operation.Done && !c.FinishedAt.IsZero():
+		e.cfg.Observer.Done(string(c.Kind), c.FinishedAt.Sub(c.SentAt))
+	case c.State == operation.Acked || (c.State == operation.Granted && c.AckedAt.Equal(c.GrantedAt) && c.ClaimedAt.IsZero()):
+		e.cfg.Observer.Dispatched(string(c.Kind), c.AckedAt.Sub(c.SentAt))
 	}
 }
 

@@ -87,5 +87,6 @@ func (e *Engine) sweep(ctx context.Context) (int, error) {
 	if _, err := e.river.InsertMany(ctx, jobs); err != nil {
 		return 0, fmt.Errorf("enqueue looks: %w", err)
 	}
+	e.cfg.Observer.Rescued(len(due))
 	return len(due), nil
 }

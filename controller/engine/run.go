@@ -9,9 +9,6 @@ import (
 	"github.com/ingot-metal/ingot/internal/task"
 )
 
-// missedBeats is how many heartbeats an agent may miss before it counts as gone.
-const missedBeats = 3
-
 // Run works until ctx ends, then lets go of everything: what is under way is stored, and another controller goes on.
 func (e *Engine) Run(ctx context.Context) error {
 	if err := e.RenewLease(ctx); err != nil {
@@ -103,7 +100,7 @@ func (e *Engine) sweepAll(ctx context.Context) error {
 // the condition Reachable.
 func (e *Engine) heartbeats(ctx context.Context) error {
 	now := e.clock.Now()
-	silentSince := now.Add(-missedBeats * e.cfg.Heartbeat)
+	silentSince := now.Add(-time.Duration(e.cfg.MissedBeats) * e.cfg.Heartbeat)
 	at := map[string]time.Time{}
 	for _, s := range e.cfg.Sessions.All() {
 		at[s.SessionID] = s.LastBeat()

@@ -268,6 +268,9 @@ func (d *decider) grantAsked(e GrantAsked) {
 	if first {
 		d.setCommand(Granted)
 		d.cmd.GrantedAt = d.now
+		if d.cmd.AckedAt.IsZero() {
+			d.cmd.AckedAt = d.now
+		}
 		d.cmd.Deadline = d.now.Add(d.step().Timeout)
 	}
 	d.cmdChanged = true

@@ -151,3 +151,12 @@ func machineOfChange(r dbsqlc.ChangedMachinesRow) dbsqlc.Machine {
 		Version: r.Version, ChangeXid: r.ChangeXid, CreatedAt: r.CreatedAt, UpdatedAt: r.UpdatedAt, DeletedAt: r.DeletedAt,
 	}
 }
+
+// Incarnation names this history of this cluster; it changes with a restore or a failover.
+func (s *Store) Incarnation(ctx context.Context) (string, error) {
+	id, err := s.q.ClusterIdentity(ctx)
+	if err != nil {
+		return "", fmt.Errorf("read cluster identity: %w", err)
+	}
+	return id.SystemID + "/" + id.Timeline + "/" + id.Incarnation, nil
+}

@@ -1,0 +1,243 @@
+package controller
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
+
+	"github.com/ingot-metal/ingot/controller/auth"
+	"github.com/ingot-metal/ingot/controller/ca"
+	"github.com/ingot-metal/ingot/controller/config"
+	"github.com/ingot-metal/ingot/controller/engine"
+	"github.com/ingot-metal/ingot/controller/session"
+	"github.com/ingot-metal/ingot/controller/store"
+	"github.com/ingot-metal/ingot/internal/clock"
+	"github.com/ingot-metal/ingot/internal/ids"
+	"github.com/ingot-metal/ingot/internal/obs/metrics"
+	"github.com/ingot-metal/ingot/internal/pki"
+	"github.com/ingot-metal/ingot/internal/task"
+)
+
+// Options are what the configuration file does not say.
+type Options struct {
+	Logger *slog.Logger
+	Clock  clock.Clock
+	// Version is shown to clients and agents.
+	Version string
+}
+
+// Controller is one controller process.
+type Controller struct {
+	cfg      config.Config
+	log      *slog.Logger
+	clock    clock.Clock
+	version  string
+	id       string
+	store    *store.Store
+	ca       *ca.Authority
+	certs    *ca.ServerCerts
+	tokens   *auth.Tokens
+	sessions *session.Registry
+	engine   *engine.Engine
+	registry *prometheus.Registry
+	metrics  *metrics.Metrics
+
+	listeners listeners
+	servers   []*grpc.Server
+	draining  context.Context
+	drain     context.CancelFunc
+	ready     readiness
+}
+
+// listeners are the four open sockets.
+type listeners struct{ frontpage, fleet, enrolment, http net.Listener }
+
+// New opens the listeners, the keys and the tokens. It does not wait for the database.
+func New(ctx context.Context, cfg config.Config, o Options) (*Controller, error) {
+	c := &Controller{cfg: cfg, log: o.Logger, clock: o.Clock, version: o.Version, id: ids.New(ids.Controller), sessions: session.NewRegistry()}
+	if c.clock == nil {
+		c.clock = clock.Real()
+	}
+	c.draining, c.drain = context.WithCancel(context.Background())
+	steps := []func(context.Context) error{c.openListeners, c.openKeys, c.openTokens, c.openStore, c.openEngine, c.openServers}
+	for _, step := range steps {
+		if err := step(ctx); err != nil {
+			c.closeListeners()
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+func (c *Controller) openListeners(ctx context.Context) error {
+	var lc net.ListenConfig
+	for _, l := range []struct {
+		what    string
+		address *string
+		into    *net.Listener
+	}{
+		{"frontpage", &c.cfg.Listen.Frontpage, &c.listeners.frontpage},
+		{"fleet", &c.cfg.Listen.Fleet, &c.listeners.fleet},
+		{"enrolment", &c.cfg.Listen.Enrolment, &c.listeners.enrolment},
+		{"http", &c.cfg.Listen.HTTP, &c.listeners.http},
+	} {
+		open, err := lc.Listen(ctx, "tcp", *l.address)
+		if err != nil {
+			return fmt.Errorf("open %s listener: %w", l.what, err)
+		}
+		*l.into = open
+		// Port 0 has become a real one; what is advertised follows from it.
+		*l.address = open.Addr().String()
+	}
+	return nil
+}
+
+func (c *Controller) closeListeners() {
+	for _, l := range []net.Listener{c.listeners.frontpage, c.listeners.fleet, c.listeners.enrolment, c.listeners.http} {
+		if l != nil {
+			// Closing a listener twice is harmless, and nobody can be told at this point.
+			_ = l.Close()
+		}
+	}
+}
+
+func (c *Controller) openKeys(ctx context.Context) error {
+	if err := os.MkdirAll(c.cfg.DataDir, 0o700); err != nil {
+		return fmt.Errorf("make data directory: %w", err)
+	}
+	var err error
+	if c.ca, err = ca.New(ca.Config{Dir: filepath.Join(c.cfg.DataDir, "ca"), Clock: c.clock}); err != nil {
+		return fmt.Errorf("open the CA: %w", err)
+	}
+	// For clients that pin our CA by file.
+	if err := pki.WriteFile(filepath.Join(c.cfg.DataDir, "ca.pem"), c.ca.RootPEM(), 0o644); err != nil {
+		return fmt.Errorf("write root certificate: %w", err)
+	}
+	dns, ips := c.cfg.ServerNames()
+	if c.certs, err = ca.NewServerCerts(ctx, c.ca, dns, ips); err != nil {
+		return fmt.Errorf("make server certificate: %w", err)
+	}
+	return nil
+}
+
+func (c *Controller) openTokens(context.Context) (err error) {
+	c.tokens, err = auth.OpenTokens(c.cfg.TokensFile, c.log)
+	return err
+}
+
+func (c *Controller) openStore(ctx context.Context) (err error) {
+	c.store, err = store.New(ctx, store.Config{
+		URL: c.cfg.Database.URL, PoolSize: int32(c.cfg.Database.PoolSize), StepDefaults: c.cfg.StepDefaults(), Logger: c.log,
+	})
+	return err
+}
+
+func (c *Controller) openEngine(context.Context) (err error) {
+	c.registry = metrics.NewRegistry()
+	c.metrics = metrics.New(c.registry)
+	c.engine, err = engine.New(engine.Config{
+		Store: c.store, Sessions: c.sessions, Clock: c.clock, Logger: c.log, ControllerID: c.id, Version: c.version,
+		GrantKey: c.ca.GrantKey(), Workers: c.cfg.Workers, Lease: c.cfg.Lease.Duration,
+		Heartbeat: c.cfg.Agents.HeartbeatInterval.Duration, MissedBeats: c.cfg.Agents.MissedHeartbeats, Observer: observer{c.metrics},
+	})
+	return err
+}
+
+// Addresses are where the listeners are.
+type Addresses struct{ Frontpage, Fleet, Enrolment, HTTP string }
+
+// Addresses says where the listeners are, with the real ports.
+func (c *Controller) Addresses() Addresses {
+	return Addresses{c.cfg.Listen.Frontpage, c.cfg.Listen.Fleet, c.cfg.Listen.Enrolment, c.cfg.Listen.HTTP}
+}
+
+// RootPEM is the certificate that clients should trust.
+func (c *Controller) RootPEM() []byte { return c.ca.RootPEM() }
+
+// CAHash is the SHA-256 of the root certificate's DER, lower hex.
+func (c *Controller) CAHash() string {
+	h := c.ca.RootHash()
+	return hex.EncodeToString(h[:])
+}
+
+// Signatures counts the agent certificates that the CA has signed in this process.
+func (c *Controller) Signatures() uint64 { return c.ca.Signatures() }
+
+// Store is the controller's database, for tests and tools in this process.
+func (c *Controller) Store() *store.Store { return c.store }
+
+// Reload reads the bearer tokens again. Streams stay open.
+func (c *Controller) Reload() error { return c.tokens.Reload() }
+
+// Run serves until ctx ends.
+func (c *Controller) Run(ctx context.Context) error {
+	defer c.store.Close()
+	g, gctx := task.New(ctx)
+	g.Go("http", c.runHTTP)
+	g.Go("frontpage", c.serve(c.servers[0], c.listeners.frontpage))
+	g.Go("fleet", c.serve(c.servers[1], c.listeners.fleet))
+	g.Go("enrolment", c.serve(c.servers[2], c.listeners.enrolment))
+	g.Go("engine", c.runEngine)
+	g.Go("drain", func(context.Context) error {
+		<-gctx.Done()
+		c.ready.set("shutting down")
+		c.drain()
+		return nil
+	})
+	c.log.Info("controller started", "controller_id", c.id, "version", c.version, "frontpage", c.cfg.Listen.Frontpage,
+		"fleet", c.cfg.Listen.Fleet, "enrolment", c.cfg.Listen.Enrolment, "http", c.cfg.Listen.HTTP)
+	err := g.Wait()
+	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
+		err = nil
+	}
+	c.log.Info("controller stopped", "controller_id", c.id)
+	return err
+}
+
+// runEngine waits for the database, brings the schema up to date and runs the engine. A database that goes away later
+// is lived through; one that is away at the start is waited for.
+func (c *Controller) runEngine(ctx context.Context) error {
+	for {
+		err := c.prepareDatabase(ctx)
+		if err == nil {
+			break
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		c.ready.set(err.Error())
+		c.log.Error("the database is not ready; trying again", "error", err.Error())
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-c.clock.After(time.Second):
+		}
+	}
+	c.ready.set("")
+	c.log.Info("controller ready", "controller_id", c.id)
+	return c.engine.Run(ctx)
+}
+
+func (c *Controller) prepareDatabase(ctx context.Context) error {
+	if err := c.store.Ping(ctx); err != nil {
+		return err
+	}
+	if c.cfg.Database.Migrate {
+		if err := c.store.MigrateUp(ctx); err != nil {
+			return err
+		}
+	}
+	if err := c.store.SeedPlans(ctx, c.clock.Now()); err != nil {
+		return err
+	}
+	return c.engine.RenewLease(ctx)
+}

@@ -1,0 +1,157 @@
+package controller
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/health"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/reflection"
+
+	enrollv1 "github.com/ingot-metal/ingot/api/enroll/v1"
+	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
+	"github.com/ingot-metal/ingot/controller/auth"
+	"github.com/ingot-metal/ingot/controller/enrollapi"
+	"github.com/ingot-metal/ingot/controller/fleetapi"
+	"github.com/ingot-metal/ingot/controller/frontpage"
+	"github.com/ingot-metal/ingot/internal/failure"
+	"github.com/ingot-metal/ingot/internal/obs"
+	"github.com/ingot-metal/ingot/internal/pki"
+)
+
+func (c *Controller) openServers(context.Context) error {
+	front, err := c.frontpageTLS()
+	if err != nil {
+		return err
+	}
+	c.servers = []*grpc.Server{
+		c.server(auth.GuardConfig{Listener: auth.Frontpage, Tokens: c.tokens}, front),
+		c.server(auth.GuardConfig{Listener: auth.Fleet, CheckAgent: c.checkAgent}, c.fleetTLS(), grpc.ReadBufferSize(0)),
+		c.server(auth.GuardConfig{Listener: auth.Enrolment}, c.ownTLS()),
+	}
+	c.registerFrontpage(c.servers[0])
+	fleetv1.RegisterAgentServiceServer(c.servers[1], fleetapi.New(fleetapi.Config{
+		Engine: c.engine, Store: c.store, Sessions: c.sessions, CA: c.ca, Clock: c.clock, Logger: c.log, ControllerID: c.id,
+		Heartbeat: c.cfg.Agents.HeartbeatInterval.Duration, CertLifetime: c.cfg.Agents.CertLifetime.Duration,
+		MaxMessage: c.cfg.MaxMessageBytes, Draining: c.draining,
+	}))
+	enrollv1.RegisterEnrollmentServiceServer(c.servers[2], enrollapi.New(enrollapi.Config{
+		Store: c.store, CA: c.ca, Clock: c.clock, CertLifetime: c.cfg.Agents.CertLifetime.Duration,
+		Grace: c.cfg.Agents.ReenrollGrace.Duration, FleetAddresses: c.cfg.FleetAddresses(),
+	}))
+	return nil
+}
+
+func (c *Controller) registerFrontpage(s *grpc.Server) {
+	frontpage.Register(s, frontpage.New(frontpage.Config{
+		Engine: c.engine, Store: c.store, Clock: c.clock, Draining: c.draining,
+		Info:        frontpage.Info{Version: c.version, ControllerID: c.id, CAHash: c.CAHash()},
+		Incarnation: c.store.Incarnation,
+		Bundle: func(tokenID, secret string, issued time.Time) (string, error) {
+			return pki.Bundle{
+				TokenID: tokenID, Secret: secret, CAHash: c.ca.RootHash(), Addresses: c.cfg.EnrolmentAddresses(), IssuedAt: issued,
+			}.Encode()
+		},
+	}))
+	healthv1.RegisterHealthServer(s, health.NewServer())
+	if c.cfg.Reflection {
+		reflection.Register(s)
+	}
+}
+
+// server makes a gRPC server behind the interceptors that every listener has.
+func (c *Controller) server(g auth.GuardConfig, t *tls.Config, more ...grpc.ServerOption) *grpc.Server {
+	guard := auth.NewGuard(g)
+	calls := obs.CallLog{Logger: c.log, Observe: c.metrics.ObserveCall}
+	errs := failure.Interceptor{Logger: c.log}
+	return grpc.NewServer(append([]grpc.ServerOption{
+		grpc.Creds(credentials.NewTLS(t)),
+		grpc.MaxRecvMsgSize(c.cfg.MaxMessageBytes),
+		grpc.ChainUnaryInterceptor(calls.Unary(), errs.Unary(), guard.Unary()),
+		grpc.ChainStreamInterceptor(calls.Stream(), errs.Stream(), guard.Stream()),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 15 * time.Second}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
+	}, more...)...)
+}
+
+// ownTLS serves certificates of our own CA, renewed in time.
+func (c *Controller) ownTLS() *tls.Config {
+	return &tls.Config{
+		MinVersion: tls.VersionTLS13, GetCertificate: c.certs.GetCertificate, NextProtos: []string{"h2"}, Time: c.clock.Now,
+	}
+}
+
+func (c *Controller) frontpageTLS() (*tls.Config, error) {
+	t := c.ownTLS()
+	if c.cfg.TLS.CertFile == "" {
+		return t, nil
+	}
+	cert, err := tls.LoadX509KeyPair(c.cfg.TLS.CertFile, c.cfg.TLS.KeyFile)
+	if err != nil {
+		return nil, fmt.Errorf("load the frontpage's certificate: %w", err)
+	}
+	t.GetCertificate, t.Certificates = nil, []tls.Certificate{cert}
+	return t, nil
+}
+
+// fleetTLS lets in nobody without a certificate of our CA that is recorded and not revoked, and decides it in the
+// handshake, before a message is read.
+func (c *Controller) fleetTLS() *tls.Config {
+	t := c.ownTLS()
+	t.ClientAuth = tls.RequireAndVerifyClientCert
+	t.ClientCAs = c.ca.Roots()
+	// A resumed session would skip what a fresh handshake shows.
+	t.SessionTicketsDisabled = true
+	t.VerifyConnection = func(s tls.ConnectionState) error {
+		if len(s.PeerCertificates) == 0 {
+			return errors.New("a client certificate is required")
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		id, err := pki.AgentID(s.PeerCertificates[0])
+		if err != nil {
+			return err
+		}
+		return c.checkAgent(ctx, id, s.PeerCertificates[0])
+	}
+	return t
+}
+
+// checkAgent refuses a certificate that is not recorded for this agent, revoked, or replaced by a newer one in use.
+func (c *Controller) checkAgent(ctx context.Context, agentID string, cert *x509.Certificate) error {
+	known, err := c.store.GetCert(ctx, pki.Fingerprint(cert.Raw))
+	switch {
+	case err != nil:
+		return err
+	case known == nil || known.AgentID != agentID:
+		return failure.Unauthenticated("CERTIFICATE_UNKNOWN", "the certificate is not recorded")
+	case known.Revoked || known.Replaced:
+		return failure.Unauthenticated("CERTIFICATE_REVOKED", "the certificate has been revoked or replaced")
+	}
+	return nil
+}
+
+// serve runs one gRPC server until ctx ends. Streams end by themselves when the controller drains; what is left is cut.
+func (c *Controller) serve(s *grpc.Server, l net.Listener) func(context.Context) error {
+	return func(ctx context.Context) error {
+		stop := context.AfterFunc(ctx, func() {
+			force := time.AfterFunc(3*time.Second, s.Stop)
+			defer force.Stop()
+			s.GracefulStop()
+		})
+		defer stop()
+		if err := s.Serve(l); err != nil && ctx.Err() == nil {
+			return fmt.Errorf("serve %s: %w", l.Addr(), err)
+		}
+		<-ctx.Done()
+		return nil
+	}
+}

@@ -1,0 +1,73 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
+)
+
+// EventKey numbers an agent's event. Numbers count per agent and memory.
+type EventKey struct {
+	AgentID, StateID string
+	Seq              uint64
+}
+
+// once runs fn in the transaction that takes the event's number; one that has been seen does nothing.
+func (s *Store) once(ctx context.Context, k EventKey, fn func(q *dbsqlc.Queries) error) error {
+	err := s.inTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
+		n, err := q.AdvanceEventSeq(ctx, dbsqlc.AdvanceEventSeqParams{AgentID: k.AgentID, StateID: k.StateID, Seq: int64(k.Seq)})
+		if err != nil {
+			return fmt.Errorf("take event number: %w", err)
+		}
+		if n == 0 {
+			return nil
+		}
+		return fn(q)
+	})
+	if err != nil {
+		return fmt.Errorf("store event %d of agent %s: %w", k.Seq, k.AgentID, err)
+	}
+	return nil
+}
+
+// SkipEvent takes the number of an event that leaves nothing in the database.
+func (s *Store) SkipEvent(ctx context.Context, k EventKey) error {
+	return s.once(ctx, k, func(*dbsqlc.Queries) error { return nil })
+}
+
+// LogEvent appends an agent's log lines to the log of the command's operation. Lines of a command that was not given to
+// this agent are dropped.
+func (s *Store) LogEvent(ctx context.Context, k EventKey, commandID, stream string, data []byte, now time.Time) error {
+	return s.once(ctx, k, func(q *dbsqlc.Queries) error {
+		row, err := q.GetCommand(ctx, commandID)
+		if errors.Is(err, pgx.ErrNoRows) || (err == nil && row.ExecutorID != k.AgentID) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("read command: %w", err)
+		}
+		if err := q.LockOperationForLog(ctx, row.OperationID); err != nil {
+			return fmt.Errorf("lock operation: %w", err)
+		}
+		_, err = q.AppendLog(ctx, dbsqlc.AppendLogParams{OperationID: row.OperationID, Ts: now, Stream: stream, Step: row.StepName, Data: data})
+		return err
+	})
+}
+
+// InventoryEvent keeps an inventory if it differs from the newest one. An empty document says "I don't know yet".
+func (s *Store) InventoryEvent(ctx context.Context, k EventKey, machineID, hash string, document []byte, simulated bool, now time.Time) error {
+	return s.once(ctx, k, func(q *dbsqlc.Queries) error {
+		if len(document) == 0 || machineID == "" || !json.Valid(document) {
+			return nil
+		}
+		return q.InsertInventory(ctx, dbsqlc.InsertInventoryParams{
+			MachineID: machineID, ReportedAt: now, AgentID: k.AgentID, Hash: hash, Document: document, Simulated: simulated,
+		})
+	})
+}
