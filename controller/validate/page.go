@@ -39,6 +39,8 @@ type Page struct {
 	// ID and Time are those of the last row of the page before.
 	ID   string    `json:"i,omitempty"`
 	Time time.Time `json:"t,omitzero"`
+	// Part counts the parts of a list that is read in several; ID may be empty at the start of a later one.
+	Part int `json:"p,omitempty"`
 	// Cursor and Safe are carried from the first page of a walk to all others.
 	Cursor string    `json:"c,omitempty"`
 	Safe   time.Time `json:"s,omitzero"`
@@ -75,7 +77,7 @@ func ParsePage(token, list, filter string) (Page, error) {
 // plausible refuses what no token of ours holds and a database would choke on.
 func plausible(p Page) bool {
 	year := func(t time.Time) bool { return t.IsZero() || t.Year() > 1969 && t.Year() < 10000 }
-	return p.ID != "" && strings.IndexFunc(p.ID+p.Cursor, unicode.IsControl) < 0 && year(p.Time) && year(p.Safe)
+	return (p.ID != "" || p.Part > 0) && p.Part >= 0 && p.Part < 16 && strings.IndexFunc(p.ID+p.Cursor, unicode.IsControl) < 0 && year(p.Time) && year(p.Safe)
 }
 
 // AuditPosition reads Page.ID as the number of an audit row; 0 at the start of the list.

@@ -1,0 +1,78 @@
+package frontpage
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+)
+
+// GetServerInfo implements AdminService.
+func (s *Server) GetServerInfo(ctx context.Context, _ *baremetalv1.GetServerInfoRequest) (*baremetalv1.ServerInfo, error) {
+	schema, err := s.store.SchemaVersion(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &baremetalv1.ServerInfo{
+		Version: s.cfg.Info.Version, ControllerId: s.cfg.Info.ControllerID, ServerTime: stamp(s.clock.Now()),
+		CaHash: s.cfg.Info.CAHash, SchemaVersion: int32(schema), NotWired: unbuilt(),
+	}, nil
+}
+
+// unbuilt lists the reasons for what is published and not built; operations that end with one are none of them.
+func unbuilt() []string {
+	var out []string
+	for name := range baremetalv1.Reason_value {
+		if strings.HasSuffix(name, "_NOT_WIRED") && name != baremetalv1.Reason_REPAVE_NOT_WIRED.String() {
+			out = append(out, name)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+const (
+	noImages   = "IMAGE_CATALOGUE_NOT_WIRED"
+	noWebhooks = "WEBHOOKS_NOT_WIRED"
+)
+
+// AddImage implements AdminService. It is not built.
+func (s *Server) AddImage(context.Context, *baremetalv1.AddImageRequest) (*baremetalv1.Image, error) {
+	return nil, notWired(noImages, "add an image")
+}
+
+// ListImages implements AdminService. It is not built.
+func (s *Server) ListImages(context.Context, *baremetalv1.ListImagesRequest) (*baremetalv1.ListImagesResponse, error) {
+	return nil, notWired(noImages, "list images")
+}
+
+// RemoveImage implements AdminService. It is not built.
+func (s *Server) RemoveImage(context.Context, *baremetalv1.RemoveImageRequest) (*baremetalv1.Image, error) {
+	return nil, notWired(noImages, "remove an image")
+}
+
+// CreateWebhook implements AdminService. It is not built.
+func (s *Server) CreateWebhook(context.Context, *baremetalv1.CreateWebhookRequest) (*baremetalv1.Webhook, error) {
+	return nil, notWired(noWebhooks, "create a webhook")
+}
+
+// ListWebhooks implements AdminService. It is not built.
+func (s *Server) ListWebhooks(context.Context, *baremetalv1.ListWebhooksRequest) (*baremetalv1.ListWebhooksResponse, error) {
+	return nil, notWired(noWebhooks, "list webhooks")
+}
+
+// DeleteWebhook implements AdminService. It is not built.
+func (s *Server) DeleteWebhook(context.Context, *baremetalv1.DeleteWebhookRequest) (*baremetalv1.Webhook, error) {
+	return nil, notWired(noWebhooks, "delete a webhook")
+}
+
+// RedeliverWebhook implements AdminService. It is not built.
+func (s *Server) RedeliverWebhook(context.Context, *baremetalv1.RedeliverWebhookRequest) (*baremetalv1.WebhookDelivery, error) {
+	return nil, notWired(noWebhooks, "send a webhook again")
+}
+
+// ListSiteLeases implements AdminService. It is not built.
+func (s *Server) ListSiteLeases(context.Context, *baremetalv1.ListSiteLeasesRequest) (*baremetalv1.ListSiteLeasesResponse, error) {
+	return nil, notWired("SITE_SERVICES_NOT_WIRED", "list leases")
+}

@@ -1,0 +1,66 @@
+package frontpage
+
+import (
+	"context"
+	"time"
+
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/store"
+)
+
+// Store is what the services read and write; *store.Store is one.
+type Store interface {
+	Machines
+	Operations
+	Plans
+	Admin
+}
+
+var _ Store = (*store.Store)(nil)
+
+// Machines is the inventory.
+type Machines interface {
+	Register(ctx context.Context, m *baremetalv1.Machine, actor string, now time.Time) (*baremetalv1.Machine, error)
+	Update(ctx context.Context, m *baremetalv1.Machine, actor string, now time.Time) (*baremetalv1.Machine, error)
+	Delete(ctx context.Context, id, actor string, now time.Time) (*baremetalv1.Machine, error)
+	GetMachine(ctx context.Context, id, externalID string) (*baremetalv1.Machine, error)
+	WalkMachines(ctx context.Context, f store.MachineFilter) ([]*baremetalv1.Machine, error)
+	Reconcile(ctx context.Context, from string, since time.Time, limit int32) (*store.Changes, error)
+	HeadCursor(ctx context.Context) (next string, safeSince time.Time, err error)
+	GetInventory(ctx context.Context, machineID string) (*baremetalv1.Inventory, error)
+	NodeHistory(ctx context.Context, machineID string, limit, offset int32) ([]*baremetalv1.NodeStateLog, int32, error)
+}
+
+// Operations is the work, as it is and as it was.
+type Operations interface {
+	GetOperation(ctx context.Context, id string) (*baremetalv1.Operation, error)
+	ListOperations(ctx context.Context, f store.OperationFilter) ([]*baremetalv1.Operation, error)
+	GetRun(ctx context.Context, id string) (*baremetalv1.Run, error)
+	ListRuns(ctx context.Context, f store.OperationFilter) ([]*baremetalv1.Run, error)
+	FeedHead(ctx context.Context) (store.FeedPos, error)
+	Feed(ctx context.Context, after store.FeedPos, limit int32) ([]store.Event, error)
+	EventsOf(ctx context.Context, operationID string, after int64, limit int32) ([]store.Event, error)
+	LogsOf(ctx context.Context, operationID string, after int64, limit int32) ([]*baremetalv1.LogChunk, error)
+	ListCommands(ctx context.Context, operationID, machineID string) ([]*baremetalv1.Command, error)
+}
+
+// Plans are the recipes.
+type Plans interface {
+	CreatePlan(ctx context.Context, p *baremetalv1.Plan, now time.Time) (*baremetalv1.Plan, error)
+	GetPlan(ctx context.Context, id string) (*baremetalv1.Plan, error)
+	ListPlans(ctx context.Context) ([]*baremetalv1.Plan, error)
+}
+
+// Admin is tokens, agents, flags and the audit log.
+type Admin interface {
+	IssueToken(ctx context.Context, t store.NewToken, now time.Time) (*baremetalv1.BootstrapToken, error)
+	ListTokens(ctx context.Context, beforeTime time.Time, beforeID string, limit int32) ([]*baremetalv1.BootstrapToken, error)
+	RevokeToken(ctx context.Context, tokenID, actor string, now time.Time) (*baremetalv1.BootstrapToken, error)
+	ListAgents(ctx context.Context, f store.AgentFilter) ([]*baremetalv1.Agent, error)
+	GetAgent(ctx context.Context, id string) (*baremetalv1.Agent, error)
+	ClearIntervention(ctx context.Context, machineID, actor, comment string, now time.Time) (*baremetalv1.Machine, error)
+	SetFlag(ctx context.Context, machineID, flag string, value bool, actor, comment string, now time.Time) (*baremetalv1.Machine, error)
+	ListAudit(ctx context.Context, targetID string, before int64, limit int32) ([]*baremetalv1.AuditEntry, error)
+	ScrubAudit(ctx context.Context, targetID, actor string, now time.Time) (int64, error)
+	SchemaVersion(ctx context.Context) (int, error)
+}
