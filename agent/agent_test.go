@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"os"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -27,6 +28,8 @@ type rig struct {
 	fp    *failpoint.Scope
 	stop  context.CancelFunc
 	ended chan error
+	// blockNew makes new connections fail; open ones go on.
+	blockNew atomic.Bool
 }
 
 func newRig(t *testing.T, hooks agenttest.Hooks, script string) *rig {
@@ -46,7 +49,7 @@ func newRigOn(t *testing.T, c *agenttest.Controller, script string) *rig {
 		StateDir: t.TempDir(), Host: agent.SimulatedHost(r.world, c.MachineID, 20*time.Millisecond), Bundle: c.Bundle(),
 		Version: "test", Failpoints: r.fp, Log: quietLog(),
 		RebootSettle: 300 * time.Millisecond, RebootPoll: 10 * time.Millisecond, ResendEvery: 50 * time.Millisecond,
-		GrantWait: 500 * time.Millisecond,
+		GrantWait: 500 * time.Millisecond, Dial: r.dial,
 	}
 	return r
 }
