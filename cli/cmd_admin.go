@@ -97,7 +97,7 @@ func (a *app) flagCmd() *cobra.Command {
 		Long:              `Set the condition RMA or Retired, or clear it with --off. A flagged machine is BLOCKED: it refuses all work.`,
 		Example:           "  ingot flag m-1 RMA\n  ingot flag m-1 RMA --off",
 		Args:              cobra.ExactArgs(2),
-		ValidArgsFunction: completeAt(a.completeMachines(), completion(cobra.FixedCompletions([]string{"RMA", "Retired"}, cobra.ShellCompDirectiveNoFileComp))),
+		ValidArgsFunction: completeAt(a.completeMachines(), cobra.FixedCompletions([]string{"RMA", "Retired"}, cobra.ShellCompDirectiveNoFileComp)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			a.subject.machine = args[0]
 			name, ok := map[string]string{"rma": "RMA", "retired": "Retired"}[strings.ToLower(args[1])]
