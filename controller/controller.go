@@ -111,7 +111,8 @@ func (c *Controller) closeListeners() {
 }
 
 func (c *Controller) openKeys(ctx context.Context) error {
-	if err := os.MkdirAll(c.cfg.DataDir, 0o700); err != nil {
+	// Others may pass through (the private database runs as another user), and read nothing: what is in it is 0600.
+	if err := os.MkdirAll(c.cfg.DataDir, 0o711); err != nil {
 		return fmt.Errorf("make data directory: %w", err)
 	}
 	var err error

@@ -61,7 +61,7 @@ func devToken(c config.Config, log *slog.Logger) error {
 	if _, err := os.Stat(c.TokensFile); err == nil {
 		return nil
 	}
-	if err := os.MkdirAll(c.DataDir, 0o700); err != nil {
+	if err := os.MkdirAll(c.DataDir, 0o711); err != nil {
 		return fmt.Errorf("make data directory: %w", err)
 	}
 	scope, err := auth.ParseScope("admin")
