@@ -69,8 +69,15 @@ func (r *rig) start() {
 	r.stop, r.ended = stop, make(chan error, 1)
 	ended := r.ended
 	a := agent.New(r.cfg)
-	task.Background("agent under test", func() { ended <- a.Run(ctx) })
-	r.t.Cleanup(stop)
+	gone := make(chan struct{})
+	task.Background("agent under test", func() {
+		defer close(gone)
+		ended <- a.Run(ctx)
+	})
+	r.t.Cleanup(func() {
+		stop()
+		<-gone
+	})
 }
 
 // end waits for the agent to end and gives its error.

@@ -49,6 +49,9 @@ func (a *Agent) newLife(ctx context.Context, h host.Host, store *state.Store) (*
 	if l.who, err = l.enrolled(ctx); err != nil {
 		return nil, err
 	}
+	if err := store.SawControllerTime(ctx, l.who.TokenIssuedAt); err != nil && !errors.Is(err, state.ErrStorageFull) {
+		return nil, err
+	}
 	log := a.cfg.Log.With("agent_id", l.who.AgentID)
 	a.simulated = l.simulated()
 	if a.simulated {

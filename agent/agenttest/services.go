@@ -31,6 +31,15 @@ type Session struct {
 	stream grpc.BidiStreamingServer[fleetv1.AgentMessage, fleetv1.ControllerMessage]
 	kill   chan struct{}
 	once   sync.Once
+
+	confirmed *fleetv1.SupersededAck
+}
+
+// Confirmed is the agent's confirmation that it was superseded; nil before.
+func (s *Session) Confirmed() *fleetv1.SupersededAck {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.confirmed
 }
 
 // Send sends a message; an error means that the session is over, which the test sees elsewhere.
@@ -113,6 +122,11 @@ func (f *fleet) handle(s *Session, m *fleetv1.AgentMessage) *fleetv1.ControllerM
 			return hooks.Result(s, b.Result)
 		}
 		return AckMessage(id, true)
+	case *fleetv1.AgentMessage_SupersededAck:
+		s.mu.Lock()
+		s.confirmed = b.SupersededAck
+		s.mu.Unlock()
+		s.Break()
 	case *fleetv1.AgentMessage_Progress:
 		f.c.update(func() { f.c.progress = append(f.c.progress, b.Progress) })
 	}

@@ -127,7 +127,7 @@ func (c Config) save(a *enrollv1.EnrollResponse, key *ecdsa.PrivateKey, b pki.Bu
 	}
 	identity := state.Identity{
 		AgentID: id, MachineID: a.GetMachineId(), Site: a.GetSite(), Role: a.GetRole(), Region: m.Region, Provider: m.Provider,
-		FleetAddresses: a.GetFleetAddresses(), EnrollAddresses: b.Addresses, GrantKeys: a.GetGrantKeys(), EnrolledAt: c.now(b.IssuedAt),
+		FleetAddresses: a.GetFleetAddresses(), EnrollAddresses: b.Addresses, GrantKeys: a.GetGrantKeys(), TokenIssuedAt: b.IssuedAt,
 	}
 	return identity, c.Dir.SaveEnrolled(identity, creds, a.GetTrustBundlePem())
 }

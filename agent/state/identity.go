@@ -40,8 +40,9 @@ type Identity struct {
 	FleetAddresses  []string `json:"fleet_addresses"`
 	EnrollAddresses []string `json:"enroll_addresses"`
 	// GrantKeys are Ed25519 public keys. The ones in a Welcome replace them.
-	GrantKeys  [][]byte  `json:"grant_keys"`
-	EnrolledAt time.Time `json:"enrolled_at"`
+	GrantKeys [][]byte `json:"grant_keys"`
+	// TokenIssuedAt is a controller time that has passed.
+	TokenIssuedAt time.Time `json:"token_issued_at"`
 }
 
 // Credentials are a key and the chain that certifies it, leaf first.
