@@ -26,7 +26,7 @@ func (d *decider) advance() {
 		if s.State == StepWaiting {
 			d.setStep(StepRunning)
 			s.StartedAt = d.now
-			d.note("step_started", "")
+			d.note("step_started", startedTexts[s.Kind])
 		}
 		if s.RetryAt.After(d.now) {
 			d.wait(WaitRetry, s.RetryAt)
@@ -99,16 +99,20 @@ func missingCapability(k Kind) string {
 }
 
 func (d *decider) makeCommand(s *Step, executor *fleet.Candidate) {
-	attempt := 1
+	attempt, deadline := 1, d.now.Add(s.Timeout)
 	if d.cmd != nil && d.cmd.StepIdx == d.op.CurrentStep {
 		attempt = d.cmd.Attempt + 1
+		if d.cmd.State == CommandCanceled {
+			// A replacement gets no more time than what it replaces: an operation ends, however often agents change.
+			deadline = d.cmd.Deadline
+		}
 	}
 	if d.cmdChanged {
 		d.retired = d.cmd
 	}
 	d.cmd = &Command{
 		ID: d.w.NewCommandID, StepIdx: d.op.CurrentStep, Attempt: attempt, Kind: s.Kind, State: Queued,
-		ExecutorID: executor.AgentID, ExecutorRole: executor.Role, Deadline: d.now.Add(s.Timeout),
+		ExecutorID: executor.AgentID, ExecutorRole: executor.Role, Deadline: deadline,
 	}
 	d.cmdChanged, d.cmdNew = true, true
 	d.opChanged = true
@@ -135,7 +139,7 @@ func (d *decider) stepDone(proof map[string]string) {
 	}
 	maps.Copy(d.op.Evidence, proof)
 	d.op.WaitReason = ""
-	d.note("step_succeeded", "")
+	d.note("step_succeeded", doneTexts[s.Kind])
 	switch {
 	case d.op.CurrentStep == len(d.op.Steps)-1:
 		d.finishSucceeded()
@@ -168,7 +172,7 @@ func (d *decider) fail(code, message string, retryable bool) {
 }
 
 func (d *decider) details() map[string]string {
-	out := map[string]string{"step": d.step().Name}
+	out := map[string]string{"step": d.step().Name, "machine_id": d.op.MachineID}
 	if d.cmd != nil && d.cmd.StepIdx == d.op.CurrentStep {
 		out["command_id"] = d.cmd.ID
 		out["executor"] = d.cmd.ExecutorID

@@ -1,0 +1,13 @@
+package operation
+
+// What a watcher reads when a step starts and when it is done.
+var (
+	startedTexts = map[Kind]string{
+		KindReboot: "Rebooting machine", KindNetboot: "Setting netboot", KindRepave: "Repaving",
+		KindReconfig: "Reconfiguring host", KindWaitForAgent: "Waiting for the machine's agent", KindSetPhase: "Changing phase",
+	}
+	doneTexts = map[Kind]string{
+		KindReboot: "Reboot complete", KindNetboot: "Netboot configured", KindRepave: "Repave complete",
+		KindReconfig: "Host reconfigured", KindWaitForAgent: "Agent is up", KindSetPhase: "Phase changed",
+	}
+)
