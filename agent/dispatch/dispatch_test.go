@@ -1,0 +1,391 @@
+package dispatch_test
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/sha256"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
+
+	"github.com/ingot-metal/ingot/agent/command"
+	"github.com/ingot-metal/ingot/agent/dispatch"
+	"github.com/ingot-metal/ingot/agent/state"
+	"github.com/ingot-metal/ingot/internal/clock"
+	"github.com/ingot-metal/ingot/internal/ids"
+	"github.com/ingot-metal/ingot/internal/pki"
+	"github.com/ingot-metal/ingot/internal/task"
+)
+
+// executor is scripted by its functions; nil ones do the plain thing.
+type executor struct {
+	prepare func() (*command.Result, error)
+	execute func(ctx context.Context, job command.Job) (command.Result, error)
+	resume  func(ctx context.Context, job command.Job) (command.Verdict, error)
+	ran     atomic.Int32
+}
+
+func (e *executor) Prepare(context.Context, *fleetv1.CommandSpec) (any, *command.Result, error) {
+	if e.prepare == nil {
+		return map[string]string{"about": "to"}, nil, nil
+	}
+	r, err := e.prepare()
+	return map[string]string{}, r, err
+}
+
+func (e *executor) Execute(ctx context.Context, job command.Job) (command.Result, error) {
+	e.ran.Add(1)
+	if e.execute == nil {
+		return command.Succeeded(nil), nil
+	}
+	return e.execute(ctx, job)
+}
+
+func (e *executor) Resume(ctx context.Context, job command.Job) (command.Verdict, error) {
+	return e.resume(ctx, job)
+}
+
+// link is a session that grants whatever it is asked for, and keeps what was sent.
+type link struct {
+	key ed25519.PrivateKey
+	d   *dispatch.Dispatcher
+	ctx context.Context
+
+	mu      sync.Mutex
+	sent    []*fleetv1.AgentMessage
+	changed chan struct{}
+}
+
+func (l *link) Send(m *fleetv1.AgentMessage) {
+	l.mu.Lock()
+	l.sent = append(l.sent, m)
+	close(l.changed)
+	l.changed = make(chan struct{})
+	l.mu.Unlock()
+	if g := m.GetGrantRequest(); g != nil {
+		task.Background("grant", func() { l.grant(g) })
+	}
+}
+
+func (l *link) grant(g *fleetv1.GrantRequest) {
+	c := pki.GrantClaims{
+		CommandID: g.GetCommandId(), TargetID: "m", AgentID: "a", StateID: g.GetStateId(), Nonce: g.GetNonce(),
+		Digest: g.GetDigest(), Seq: g.GetSeq(), IssuedAtUnixMs: 1,
+	}
+	sig, err := pki.SignGrant(l.key, c)
+	if err != nil {
+		panic(err)
+	}
+	_ = l.d.Handle(l.ctx, &fleetv1.ControllerMessage{Message: &fleetv1.ControllerMessage_Grant{Grant: &fleetv1.Grant{
+		CommandId: c.CommandID, TargetId: c.TargetID, Digest: c.Digest, Nonce: c.Nonce, Seq: c.Seq, IssuedAtUnixMs: 1, Signature: sig,
+	}}})
+}
+
+// wait returns the first message that pick takes.
+func (l *link) wait(t *testing.T, what string, pick func(*fleetv1.AgentMessage) bool) *fleetv1.AgentMessage {
+	t.Helper()
+	timeout := time.After(30 * time.Second)
+	for {
+		l.mu.Lock()
+		changed := l.changed
+		for _, m := range l.sent {
+			if pick(m) {
+				l.mu.Unlock()
+				return m
+			}
+		}
+		l.mu.Unlock()
+		select {
+		case <-changed:
+		case <-timeout:
+			t.Fatalf("gave up waiting for %s", what)
+		}
+	}
+}
+
+func (l *link) result(t *testing.T, id string) *fleetv1.CommandResult {
+	t.Helper()
+	return l.wait(t, "the result of "+id, func(m *fleetv1.AgentMessage) bool { return m.GetResult().GetCommandId() == id }).GetResult()
+}
+
+func (l *link) asks() (n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, m := range l.sent {
+		if m.GetGrantRequest() != nil {
+			n++
+		}
+	}
+	return n
+}
+
+type rig struct {
+	t     *testing.T
+	store *state.Store
+	d     *dispatch.Dispatcher
+	l     *link
+	stop  context.CancelFunc
+	ended chan struct{}
+}
+
+func start(t *testing.T, store *state.Store, exec command.Executor, edit func(*dispatch.Config)) *rig {
+	t.Helper()
+	cfg := dispatch.Config{
+		Store: store, AgentID: "a", BootID: "b", Log: slog.New(slog.DiscardHandler), Clock: clock.Real(), Boottime: clock.Boottime,
+		Resolve:     func(*fleetv1.CommandSpec) (command.Executor, *command.Result) { return exec, nil },
+		ResendEvery: 20 * time.Millisecond, GrantWait: 200 * time.Millisecond, StopGrace: 50 * time.Millisecond,
+	}
+	if edit != nil {
+		edit(&cfg)
+	}
+	pub, key, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	d := dispatch.New(cfg)
+	r := &rig{t: t, store: store, d: d, stop: stop, ended: make(chan struct{})}
+	task.Background("dispatcher under test", func() {
+		defer close(r.ended)
+		if err := d.Run(ctx); err != nil {
+			t.Errorf("dispatcher: %v", err)
+		}
+	})
+	t.Cleanup(r.end)
+	<-d.Ready()
+	r.l = &link{key: key, d: d, ctx: ctx, changed: make(chan struct{})}
+	d.Attach(r.l, &fleetv1.Welcome{GrantKeys: [][]byte{pub}, ControllerTime: timestamppb.Now()})
+	return r
+}
+
+func (r *rig) end() {
+	r.stop()
+	<-r.ended
+}
+
+func memory(t *testing.T) *state.Store {
+	t.Helper()
+	s, err := state.Open(t.Context(), state.Config{InMemory: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+func (r *rig) order(spec *fleetv1.CommandSpec) string {
+	r.t.Helper()
+	spec.CommandId, spec.TargetId = ids.New(ids.Command), "m"
+	spec.Action = &fleetv1.CommandSpec_Reboot{Reboot: &fleetv1.RebootAction{}}
+	body, err := proto.Marshal(spec)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	sum := sha256.Sum256(body)
+	err = r.d.Handle(r.t.Context(), &fleetv1.ControllerMessage{Message: &fleetv1.ControllerMessage_Command{
+		Command: &fleetv1.Command{CommandId: spec.GetCommandId(), Spec: body, Digest: sum[:]},
+	}})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return spec.GetCommandId()
+}
+
+func want(t *testing.T, r *fleetv1.CommandResult, outcome fleetv1.CommandResult_Outcome, reason string) {
+	t.Helper()
+	if r.GetOutcome() != outcome || r.GetReason() != reason {
+		t.Fatalf("got %v %s (%s), want %v %s", r.GetOutcome(), r.GetReason(), r.GetMessage(), outcome, reason)
+	}
+}
+
+func TestItAlwaysAnswers(t *testing.T) {
+	t.Parallel()
+	boom := errors.New("boom")
+	for name, c := range map[string]struct {
+		exec    *executor
+		outcome fleetv1.CommandResult_Outcome
+		reason  string
+		ran     int32
+	}{
+		"panic before the intent": {&executor{prepare: func() (*command.Result, error) { panic("x") }},
+			fleetv1.CommandResult_FAILED, "EXECUTOR_PANICKED", 0},
+		"error before the intent": {&executor{prepare: func() (*command.Result, error) { return nil, boom }},
+			fleetv1.CommandResult_FAILED, "EXECUTION_FAILED", 0},
+		"panic after the intent": {&executor{execute: func(context.Context, command.Job) (command.Result, error) { panic("x") }},
+			fleetv1.CommandResult_UNKNOWN, "EXECUTOR_PANICKED", 1},
+		"error after the intent": {&executor{execute: func(context.Context, command.Job) (command.Result, error) { return command.Result{}, boom }},
+			fleetv1.CommandResult_UNKNOWN, "OUTCOME_UNKNOWN", 1},
+		"no outcome": {&executor{execute: func(context.Context, command.Job) (command.Result, error) { return command.Result{}, nil }},
+			fleetv1.CommandResult_UNKNOWN, "OUTCOME_UNKNOWN", 1},
+		"time-out": {&executor{execute: func(ctx context.Context, _ command.Job) (command.Result, error) {
+			<-ctx.Done()
+			return command.Unknown("late"), nil
+		}}, fleetv1.CommandResult_UNKNOWN, "OUTCOME_UNKNOWN", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := start(t, memory(t), c.exec, nil)
+			want(t, r.l.result(t, r.order(&fleetv1.CommandSpec{TimeoutMs: 100})), c.outcome, c.reason)
+			if n := c.exec.ran.Load(); n != c.ran {
+				t.Fatalf("executed %d times", n)
+			}
+		})
+	}
+}
+
+func TestAnExecutorThatDoesNotComeBackKeepsItsTargetClosed(t *testing.T) {
+	t.Parallel()
+	free := make(chan struct{})
+	exec := &executor{execute: func(context.Context, command.Job) (command.Result, error) {
+		<-free
+		return command.Succeeded(nil), nil
+	}}
+	r := start(t, memory(t), exec, nil)
+	stuck := r.order(&fleetv1.CommandSpec{TimeoutMs: 30})
+	want(t, r.l.result(t, stuck), fleetv1.CommandResult_UNKNOWN, "OUTCOME_UNKNOWN")
+	next := r.order(&fleetv1.CommandSpec{TimeoutMs: 10000})
+	r.l.wait(t, "an ack", func(m *fleetv1.AgentMessage) bool { return m.GetAck().GetCommandId() == next })
+	if n := r.l.asks(); n != 1 {
+		t.Fatalf("%d asks while the target is closed", n)
+	}
+	close(free)
+	want(t, r.l.result(t, next), fleetv1.CommandResult_SUCCEEDED, "")
+}
+
+func TestACommandThatCannotBeMadeDurableIsNotAcknowledged(t *testing.T) {
+	t.Parallel()
+	store := memory(t)
+	r := start(t, store, &executor{}, nil)
+	if err := store.LimitBytes(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	spec := &fleetv1.CommandSpec{Step: string(make([]byte, 100<<10))}
+	id := r.order(spec)
+	small := r.order(&fleetv1.CommandSpec{})
+	_ = small // it may fit into what is left of a page
+	for _, m := range r.messages() {
+		if m.GetAck().GetCommandId() == id {
+			t.Fatal("acknowledged")
+		}
+	}
+	if err := store.LimitBytes(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	want(t, r.l.result(t, id), fleetv1.CommandResult_SUCCEEDED, "")
+}
+
+func (r *rig) messages() []*fleetv1.AgentMessage {
+	r.l.mu.Lock()
+	defer r.l.mu.Unlock()
+	return append([]*fleetv1.AgentMessage(nil), r.l.sent...)
+}
+
+func TestAResultWaitsForRoomOnTheDisk(t *testing.T) {
+	t.Parallel()
+	store := memory(t)
+	exec := &executor{}
+	full := make(chan struct{})
+	exec.execute = func(context.Context, command.Job) (command.Result, error) {
+		if err := store.LimitBytes(t.Context(), 1); err != nil {
+			return command.Result{}, err
+		}
+		close(full)
+		return command.Succeeded(map[string]string{"big": string(make([]byte, 100<<10))}), nil
+	}
+	r := start(t, store, exec, nil)
+	id := r.order(&fleetv1.CommandSpec{TimeoutMs: 60000})
+	<-full
+	for _, m := range r.messages() {
+		if m.GetResult() != nil {
+			t.Fatal("sent before it was durable")
+		}
+	}
+	if err := store.LimitBytes(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	want(t, r.l.result(t, id), fleetv1.CommandResult_SUCCEEDED, "")
+	if exec.ran.Load() != 1 {
+		t.Fatalf("executed %d times", exec.ran.Load())
+	}
+}
+
+// interrupted leaves a store with one command that is STARTED.
+func interrupted(t *testing.T) (*state.Store, string) {
+	t.Helper()
+	store := memory(t)
+	begun := make(chan struct{})
+	exec := &executor{execute: func(ctx context.Context, _ command.Job) (command.Result, error) {
+		close(begun)
+		<-ctx.Done()
+		return command.Result{}, command.ErrInterrupted
+	}}
+	r := start(t, store, exec, nil)
+	id := r.order(&fleetv1.CommandSpec{TimeoutMs: 60000})
+	<-begun
+	r.end()
+	c, _, err := store.Command(t.Context(), id)
+	if err != nil || c.State != state.Started {
+		t.Fatalf("after a stop the command is %s, %v", c.State, err)
+	}
+	return store, id
+}
+
+func TestWhatResumeSaysCounts(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		resume  func(context.Context, command.Job) (command.Verdict, error)
+		outcome fleetv1.CommandResult_Outcome
+		reason  string
+		ran     int32
+		asks    int
+	}{
+		"done": {func(context.Context, command.Job) (command.Verdict, error) {
+			return command.Settle(command.Succeeded(nil)), nil
+		}, fleetv1.CommandResult_SUCCEEDED, "", 0, 0},
+		"not done, go on": {func(context.Context, command.Job) (command.Verdict, error) { return command.GoOn(), nil },
+			fleetv1.CommandResult_SUCCEEDED, "", 1, 1},
+		"cannot know": {func(context.Context, command.Job) (command.Verdict, error) {
+			return command.Settle(command.Unknown("who knows")), nil
+		}, fleetv1.CommandResult_UNKNOWN, "OUTCOME_UNKNOWN", 0, 0},
+		"no verdict": {func(context.Context, command.Job) (command.Verdict, error) { return command.Verdict{}, nil },
+			fleetv1.CommandResult_UNKNOWN, "OUTCOME_UNKNOWN", 0, 0},
+		"error": {func(context.Context, command.Job) (command.Verdict, error) { return command.Verdict{}, errors.New("x") },
+			fleetv1.CommandResult_UNKNOWN, "OUTCOME_UNKNOWN", 0, 0},
+		"panic": {func(context.Context, command.Job) (command.Verdict, error) { panic("x") },
+			fleetv1.CommandResult_UNKNOWN, "EXECUTOR_PANICKED", 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			store, id := interrupted(t)
+			exec := &executor{resume: c.resume}
+			r := start(t, store, exec, nil)
+			want(t, r.l.result(t, id), c.outcome, c.reason)
+			if exec.ran.Load() != c.ran || r.l.asks() != c.asks {
+				t.Fatalf("executed %d times after %d asks", exec.ran.Load(), r.l.asks())
+			}
+		})
+	}
+}
+
+func TestGoingOnNeedsLeaveLikeABeginning(t *testing.T) {
+	t.Parallel()
+	store, id := interrupted(t)
+	exec := &executor{resume: func(context.Context, command.Job) (command.Verdict, error) { return command.GoOn(), nil }}
+	if err := store.Lock(t.Context(), "hands off"); err != nil {
+		t.Fatal(err)
+	}
+	r := start(t, store, exec, nil)
+	want(t, r.l.result(t, id), fleetv1.CommandResult_FAILED, "AGENT_LOCKED")
+	if exec.ran.Load() != 0 {
+		t.Fatal("executed without leave")
+	}
+}
