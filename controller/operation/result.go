@@ -24,14 +24,25 @@ func (d *decider) resulted(e Resulted) {
 		// Seen before, or settled without it.
 	case d.cmd.State == Queued:
 		d.refuseGrant("GRANT_REFUSED", "the command was never sent")
+	case !d.cmd.ClaimedAt.IsZero():
+		d.resultAfterClaim(e)
 	default:
 		d.liveResult(e)
 	}
 }
 
+// resultAfterClaim takes what an executor says after it has claimed success. The first result counts: another outcome
+// does not take the claim back, or a retry would follow an effect that is still on its way.
+func (d *decider) resultAfterClaim(e Resulted) {
+	if e.Outcome == OutcomeSucceeded {
+		d.rebootClaimed(e)
+	}
+}
+
 // lateResult settles a command that had ended as unknown. The operation is finished and stays as it is.
 func (d *decider) lateResult(e Resulted) {
-	if e.Outcome == OutcomeUnknown {
+	if e.Outcome == OutcomeUnknown || !d.cmd.ClaimedAt.IsZero() {
+		// Nothing new: a claim that nothing confirmed in time is no better for being repeated.
 		return
 	}
 	d.store(e)
@@ -127,7 +138,7 @@ func evidenceKey(k Kind) string {
 
 // rebootClaimed confirms a reboot by another boot id than the one before the grant; else it waits for one.
 func (d *decider) rebootClaimed(e Resulted) {
-	if d.cmd.ExecutorRole == "host" && e.SessionBootID != "" {
+	if d.cmd.ExecutorRole == "host" && e.SessionBootID != "" && !d.rebootSeen() {
 		d.w.TargetBootID = e.SessionBootID
 	}
 	switch {
@@ -139,7 +150,9 @@ func (d *decider) rebootClaimed(e Resulted) {
 		d.stepDone(e.Evidence)
 		d.advance()
 	default:
-		d.cmd.ClaimedAt = d.now
+		if d.cmd.ClaimedAt.IsZero() {
+			d.cmd.ClaimedAt = d.now
+		}
 		d.wait(WaitEvidence, d.grantedWake())
 	}
 }
