@@ -49,7 +49,7 @@ func (c *Controller) runHTTP(ctx context.Context) error {
 			}},
 		},
 	})
-	g, ctx := task.New(ctx)
+	g, _ := task.New(ctx)
 	g.Go("http", func(ctx context.Context) error { return srv.Serve(ctx, c.listeners.http) })
 	g.Go("gauges", c.refreshGauges)
 	return g.Wait()

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -236,7 +235,7 @@ func configCommand(f *flags) *cobra.Command {
 	}, &cobra.Command{
 		Use: "sample", Short: "Print a commented configuration file", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := io.WriteString(cmd.OutOrStdout(), string(config.Sample))
+			_, err := cmd.OutOrStdout().Write(config.Sample)
 			return err
 		},
 	})

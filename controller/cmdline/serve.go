@@ -42,7 +42,7 @@ func serve(ctx context.Context, c config.Config, o controller.Options, addresses
 	if err := announce(ctl, addressesFile); err != nil {
 		return err
 	}
-	g, ctx := task.New(ctx)
+	g, _ := task.New(ctx)
 	g.Go("controller", ctl.Run)
 	g.Go("reload", func(ctx context.Context) error { return reloadOnHangup(ctx, ctl) })
 	g.Go("watchdog", watchdog)
