@@ -164,6 +164,16 @@ func TestDeadlineWithoutGrantLeavesNoFence(t *testing.T) {
 	}
 }
 
+// The time to wait for a grant does not count against the step.
+func TestGrantGivesTheStepItsTime(t *testing.T) {
+	s := started(t, reboot())
+	s.now = t0.Add(4 * time.Minute)
+	s.ask(s.latest(), "boot-1")
+	if want := s.now.Add(stepTimeout); !s.latest().Deadline.Equal(want) || !s.op.WakeAt.Equal(want) {
+		t.Errorf("runs until %v, wakes at %v, want %v", s.latest().Deadline, s.op.WakeAt, want)
+	}
+}
+
 func TestNewBootBeatsTheDeadline(t *testing.T) {
 	s := granted(t, reboot())
 	s.world.TargetBootID = "boot-2"
