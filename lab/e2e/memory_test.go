@@ -1,0 +1,175 @@
+package e2e
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/internal/failpoint"
+	"github.com/ingot-metal/ingot/lab/harness"
+)
+
+// atPoint calls fn the first time that the machine's agent passes the failpoint, then crashes the agent there.
+func atPoint(m *harness.Machine, name string, fn func()) {
+	m.FP.Set(name, failpoint.Call(func(context.Context) error {
+		if fn != nil {
+			fn()
+		}
+		return failpoint.ErrInjected
+	}).At(1))
+}
+
+func TestAnAgentThatLostItsMemoryBeforeTheGrant(t *testing.T) {
+	t.Parallel()
+	c := harness.New(t, harness.Options{})
+	m := c.NewMachine(t, harness.MachineOptions{})
+	m.WaitConnected()
+	maintenance(t, c.Client, m.ID)
+	atPoint(m, "agent.before-grant-request", nil)
+	op := reboot(t, c.Client, m.ID, "r1", 20)
+	if err := m.End(); err == nil {
+		t.Fatal("the agent did not crash")
+	}
+	m.ForgetEverything()
+	m.Start()
+	// It had been sent and never granted, so that nothing can have happened: a new command for the new memory.
+	ended(t, c.Wait(op.GetOperationId(), soon), succeeded, "")
+	h := m.WaitQuiet(soon)
+	clean(t, h)
+	if len(h.Commands) < 2 || h.Commands[len(h.Commands)-2].GetState() != "CANCELED" {
+		t.Errorf("want the first command canceled and a second one: %v", h)
+	}
+}
+
+func TestAnAgentThatLostItsMemoryAfterTheGrant(t *testing.T) {
+	t.Parallel()
+	c := harness.New(t, harness.Options{})
+	for _, at := range []string{"agent.after-grant", "agent.after-intent"} {
+		t.Run(at, func(t *testing.T) {
+			m := c.NewMachine(t, harness.MachineOptions{})
+			m.WaitConnected()
+			maintenance(t, c.Client, m.ID)
+			atPoint(m, at, nil)
+			op := reboot(t, c.Client, m.ID, "r1", 20)
+			if err := m.End(); err == nil {
+				t.Fatal("the agent did not crash")
+			}
+			m.ForgetEverything()
+			m.Start()
+			ended(t, c.Wait(op.GetOperationId(), soon), failed, "OUTCOME_UNKNOWN")
+			h := m.WaitQuiet(soon)
+			clean(t, h)
+			if h.Machine.GetStatus().GetUnresolvedCommandId() == "" || condition(h.Machine, "NeedsIntervention").GetStatus() != true {
+				t.Errorf("want a fenced machine: %v", h)
+			}
+			if n := len(h.Journal); n != 0 {
+				t.Errorf("%d records in the journal: the new memory must not have been sent the command", n)
+			}
+		})
+	}
+}
+
+func TestAnAgentThatWasRolledBackToACopy(t *testing.T) {
+	t.Parallel()
+	c := harness.New(t, harness.Options{})
+	m := c.NewMachine(t, harness.MachineOptions{})
+	m.WaitConnected()
+	maintenance(t, c.Client, m.ID)
+	// The copy knows the command as received, and no grant.
+	atPoint(m, "agent.before-grant-request", nil)
+	first := reboot(t, c.Client, m.ID, "r1", 20)
+	if err := m.End(); err == nil {
+		t.Fatal("the agent did not crash")
+	}
+	copied := m.CopyMemory()
+	m.Start()
+	ended(t, c.Wait(first.GetOperationId(), soon), succeeded, "")
+	done := m.WaitQuiet(soon)
+	m.Restart(func() { m.RollBack(copied) })
+	old := m.Identity()
+	// It takes a new memory and says so; nothing of the old one is done again.
+	second := reboot(t, c.Client, m.ID, "r2", 20)
+	ended(t, c.Wait(second.GetOperationId(), soon), succeeded, "")
+	h := m.WaitQuiet(soon)
+	clean(t, h)
+	for _, p := range done.Changed(h) {
+		t.Error(p)
+	}
+	a := harness.Must(t, c.Admin().GetAgent, &baremetalv1.GetAgentRequest{AgentId: old.AgentID})
+	if a.GetStateId() == "" {
+		t.Errorf("agent %v", a)
+	}
+}
+
+func TestARollBackWhileACommandIsGranted(t *testing.T) {
+	t.Parallel()
+	c := harness.New(t, harness.Options{})
+	m := c.NewMachine(t, harness.MachineOptions{})
+	m.WaitConnected()
+	maintenance(t, c.Client, m.ID)
+	atPoint(m, "agent.before-grant-request", nil)
+	op := reboot(t, c.Client, m.ID, "r1", 30)
+	_ = m.End()
+	copied := m.CopyMemory()
+	atPoint(m, "agent.after-effect", nil)
+	m.Start()
+	_ = m.End() // the reboot has been asked for, and only the memory that is lost now knows
+	m.RollBack(copied)
+	m.Start()
+	got := c.Wait(op.GetOperationId(), soon)
+	h := m.WaitQuiet(soon)
+	clean(t, h)
+	// A new boot may have proved the reboot before the copy was found out; else nobody can know.
+	if got.GetPhase() != succeeded && got.GetError().GetCode() != "AGENT_STATE_ROLLED_BACK" {
+		t.Errorf("operation %v", got)
+	}
+	if flag := condition(h.Machine, "NeedsIntervention"); got.GetPhase() != succeeded && !flag.GetStatus() {
+		t.Errorf("condition %v", flag)
+	}
+}
+
+func TestAMachineThatLiesAboutItsReboot(t *testing.T) {
+	t.Parallel()
+	c := harness.New(t, harness.Options{})
+	for _, script := range []string{"reboot:lie", "reboot:never"} {
+		for _, site := range []bool{false, true} {
+			m := c.NewMachine(t, harness.MachineOptions{Script: script, Site: site})
+			m.WaitConnected()
+			maintenance(t, c.Client, m.ID)
+			op := c.Wait(reboot(t, c.Client, m.ID, "r1", 2).GetOperationId(), soon)
+			if op.GetPhase() != failed {
+				t.Errorf("%s, site %v: operation is %v", script, site, op)
+			}
+			clean(t, m.WaitQuiet(soon))
+		}
+	}
+}
+
+func TestACancelRacesTheResult(t *testing.T) {
+	t.Parallel()
+	c := harness.New(t, harness.Options{})
+	seen := map[baremetalv1.Operation_Phase]int{}
+	for i := range 12 {
+		m := c.NewMachine(t, harness.MachineOptions{Delay: 30 * time.Millisecond})
+		m.WaitConnected()
+		maintenance(t, c.Client, m.ID)
+		op := reboot(t, c.Client, m.ID, "r1", 4)
+		<-time.After(time.Duration(i*8) * time.Millisecond)
+		_, err := harness.Call(t, c.Machines().CancelOperation, &baremetalv1.CancelOperationRequest{OperationId: op.GetOperationId()})
+		got := c.Wait(op.GetOperationId(), soon)
+		if err != nil && !harness.HasReason(err, "OPERATION_FINISHED") {
+			t.Errorf("cancel: %v", err)
+		}
+		if err != nil && got.GetPhase() == canceled {
+			t.Errorf("a refused cancel, and the operation is %v", got)
+		}
+		h := m.WaitQuiet(soon)
+		clean(t, h)
+		if got.GetPhase() == canceled && h.Machine.GetStatus().GetUnresolvedCommandId() == "" && len(h.Journal) != 0 {
+			t.Errorf("canceled, not fenced, and the world was touched: %v", h)
+		}
+		seen[got.GetPhase()]++
+	}
+	t.Logf("outcomes: %v", seen)
+}

@@ -1,0 +1,261 @@
+package harness
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/status"
+
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/internal/failure"
+	"github.com/ingot-metal/ingot/internal/ids"
+	"github.com/ingot-metal/ingot/internal/testkit"
+)
+
+// Client speaks baremetal.v1 to whichever controller is behind an address. Calls that fail because a controller is
+// away, or because a fault was injected, are repeated: that is what request ids are for.
+type Client struct {
+	t       testing.TB
+	address string
+	caFile  string
+	token   string
+
+	mu   sync.Mutex
+	conn *grpc.ClientConn
+}
+
+func newClient(t testing.TB, address, caFile, token string) *Client {
+	c := &Client{t: t, address: address, caFile: caFile, token: token}
+	t.Cleanup(func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.conn != nil {
+			c.conn.Close()
+		}
+	})
+	return c
+}
+
+// WithToken is the same client with another bearer token.
+func (c *Client) WithToken(token string) *Client { return newClient(c.t, c.address, c.caFile, token) }
+
+// Token is the bearer token.
+func (c *Client) Token() string { return c.token }
+
+type bearer string
+
+func (b bearer) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
+	return map[string]string{"authorization": "Bearer " + string(b)}, nil
+}
+
+func (bearer) RequireTransportSecurity() bool { return true }
+
+// Dial opens a connection of its own to the frontpage.
+func (c *Client) Dial() (*grpc.ClientConn, error) {
+	root, err := os.ReadFile(c.caFile)
+	if err != nil {
+		return nil, fmt.Errorf("read CA: %w", err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(root) {
+		return nil, errors.New("the CA file holds no certificate")
+	}
+	return grpc.NewClient("passthrough:///"+c.address,
+		grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS13})),
+		grpc.WithPerRPCCredentials(bearer(c.token)), grpc.WithDisableRetry(),
+		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: 2 * time.Second, Backoff: quick}))
+}
+
+// Conn is the shared connection.
+func (c *Client) Conn() *grpc.ClientConn {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.conn == nil {
+		conn, err := c.Dial()
+		if err != nil {
+			c.t.Errorf("connect: %v", err)
+			return nil
+		}
+		c.conn = conn
+	}
+	return c.conn
+}
+
+// Machines is the service.
+func (c *Client) Machines() baremetalv1.MachineServiceClient {
+	return baremetalv1.NewMachineServiceClient(c.Conn())
+}
+
+// Operations is the service.
+func (c *Client) Operations() baremetalv1.OperationServiceClient {
+	return baremetalv1.NewOperationServiceClient(c.Conn())
+}
+
+// Admin is the service.
+func (c *Client) Admin() baremetalv1.AdminServiceClient {
+	return baremetalv1.NewAdminServiceClient(c.Conn())
+}
+
+// patience is how long a call is repeated.
+const patience = 60 * time.Second
+
+// Call repeats a call while the controller is away or broken by an injected fault, and gives its last answer.
+func Call[A, R any](t testing.TB, call func(context.Context, A, ...grpc.CallOption) (R, error), request A) (R, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	for {
+		once, stop := context.WithTimeout(ctx, 10*time.Second)
+		out, err := call(once, request)
+		stop()
+		switch status.Code(err) {
+		case codes.Unavailable, codes.Internal, codes.Canceled, codes.DeadlineExceeded, codes.Unknown:
+		default:
+			return out, err
+		}
+		select {
+		case <-ctx.Done():
+			return out, err
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// Must is Call with any error fatal.
+func Must[A, R any](t testing.TB, call func(context.Context, A, ...grpc.CallOption) (R, error), request A) R {
+	t.Helper()
+	out, err := Call(t, call, request)
+	if err != nil {
+		t.Fatalf("%T: %v", request, err)
+	}
+	return out
+}
+
+// Register makes a machine's record.
+func (c *Client) Register(m *baremetalv1.Machine) *baremetalv1.Machine {
+	c.t.Helper()
+	if m.GetMachineId() == "" {
+		m.MachineId = ids.New(ids.Machine)
+	}
+	return Must(c.t, c.Machines().RegisterMachine, &baremetalv1.RegisterMachineRequest{Machine: m})
+}
+
+// IssueToken gives a bootstrap token.
+func (c *Client) IssueToken(r *baremetalv1.IssueBootstrapTokenRequest) string {
+	c.t.Helper()
+	return Must(c.t, c.Admin().IssueBootstrapToken, r).GetBundle()
+}
+
+// Machine reads a machine.
+func (c *Client) Machine(id string) *baremetalv1.Machine {
+	c.t.Helper()
+	return Must(c.t, c.Machines().GetMachine, &baremetalv1.GetMachineRequest{MachineId: id})
+}
+
+// Operation reads an operation.
+func (c *Client) Operation(id string) *baremetalv1.Operation {
+	c.t.Helper()
+	return Must(c.t, c.Operations().GetOperation, &baremetalv1.GetOperationRequest{OperationId: id})
+}
+
+// Commands reads all commands of a machine, oldest first.
+func (c *Client) Commands(machineID string) []*baremetalv1.Command {
+	c.t.Helper()
+	return Must(c.t, c.Admin().ListCommands, &baremetalv1.ListCommandsRequest{MachineId: machineID}).GetCommands()
+}
+
+// OperationsOf reads all operations of a machine, newest first.
+func (c *Client) OperationsOf(machineID string) []*baremetalv1.Operation {
+	c.t.Helper()
+	return Must(c.t, c.Operations().ListOperations, &baremetalv1.ListOperationsRequest{
+		Filter: "machine_id=" + machineID, PageSize: 200,
+	}).GetOperations()
+}
+
+// Ended says whether an operation never changes again.
+func Ended(o *baremetalv1.Operation) bool {
+	return o.GetPhase() >= baremetalv1.Operation_SUCCEEDED
+}
+
+// Wait waits for an operation to end.
+func (c *Client) Wait(operationID string, limit time.Duration) *baremetalv1.Operation {
+	c.t.Helper()
+	op := c.Operation(operationID)
+	testkit.Eventually(c.t, limit, func() bool {
+		op = c.Operation(operationID)
+		return Ended(op)
+	}, "operation %s has not ended: %v", operationID, lazy(func() string { return op.String() }))
+	return op
+}
+
+// WaitFor waits until cond holds for an operation.
+func (c *Client) WaitFor(operationID, what string, cond func(*baremetalv1.Operation) bool) *baremetalv1.Operation {
+	c.t.Helper()
+	op := c.Operation(operationID)
+	testkit.Eventually(c.t, time.Minute, func() bool {
+		op = c.Operation(operationID)
+		return cond(op)
+	}, "operation %s: not %s: %v", operationID, what, lazy(func() string { return op.String() }))
+	return op
+}
+
+// WaitCommand waits until the machine has a command for which cond holds, and gives the newest such.
+func (c *Client) WaitCommand(machineID, what string, cond func(*baremetalv1.Command) bool) *baremetalv1.Command {
+	c.t.Helper()
+	var found *baremetalv1.Command
+	var all []*baremetalv1.Command
+	testkit.Eventually(c.t, time.Minute, func() bool {
+		all = c.Commands(machineID)
+		for _, cmd := range all {
+			if cond(cmd) {
+				found = cmd
+			}
+		}
+		return found != nil
+	}, "machine %s has no command that is %s: %v", machineID, what, lazy(func() string { return fmt.Sprint(all) }))
+	return found
+}
+
+// InState is a condition for WaitCommand.
+func InState(states ...string) func(*baremetalv1.Command) bool {
+	return func(c *baremetalv1.Command) bool {
+		for _, s := range states {
+			if c.GetState() == s {
+				return true
+			}
+		}
+		return false
+	}
+}
+
+// readiness asks /readyz of a controller's HTTP listener.
+func readiness(base string) (ready bool, answer string) {
+	client := http.Client{Timeout: 5 * time.Second}
+	resp, err := client.Get(base + "/readyz")
+	if err != nil {
+		return false, err.Error()
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(io.LimitReader(resp.Body, 1<<16))
+	if err != nil {
+		return false, err.Error()
+	}
+	return resp.StatusCode == http.StatusOK, string(b)
+}
+
+// HasReason says whether a call failed for this reason of the API's closed set.
+func HasReason(err error, reason string) bool {
+	return err != nil && failure.From(err).Reason == reason
+}

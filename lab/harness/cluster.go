@@ -1,0 +1,262 @@
+package harness
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/url"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/ingot-metal/ingot/controller"
+	"github.com/ingot-metal/ingot/controller/auth"
+	"github.com/ingot-metal/ingot/controller/config"
+	_ "github.com/ingot-metal/ingot/controller/store/storetest" // registers the migrations of test databases
+	"github.com/ingot-metal/ingot/internal/clock"
+	"github.com/ingot-metal/ingot/internal/task"
+	"github.com/ingot-metal/ingot/internal/testkit"
+)
+
+// Options change a Cluster. The zero value is good.
+type Options struct {
+	// Configure changes the controller's configuration.
+	Configure func(*config.Config)
+	// DatabaseURL is used instead of a database of the test's own.
+	DatabaseURL string
+	// Stopped leaves the controller out; the test starts it.
+	Stopped bool
+	// Clock is the controller's.
+	Clock clock.Clock
+	// Context carries values into the controller, such as a failpoint scope. It does not end it.
+	Context context.Context //nolint:containedctx // handed on at the start
+}
+
+// Cluster is a database, a data directory and the controller on them.
+type Cluster struct {
+	*Client
+	t    testing.TB
+	o    Options
+	log  *slog.Logger
+	dir  string
+	pg   *pgconn.Config
+	Data string // the controller's data directory
+
+	Front, Fleet, Enrolment *Relay
+
+	mu      sync.Mutex
+	current *incarnation
+	count   int
+}
+
+// incarnation is one life of the controller.
+type incarnation struct {
+	ctl      *controller.Controller
+	database *Relay
+	stop     context.CancelFunc
+	done     chan struct{}
+	err      error
+}
+
+// New starts a cluster that ends with the test.
+func New(t testing.TB, o Options) *Cluster {
+	t.Helper()
+	if o.DatabaseURL == "" {
+		o.DatabaseURL = testkit.Database(t)
+	}
+	pg, err := pgconn.ParseConfig(o.DatabaseURL)
+	if err != nil {
+		t.Fatalf("parse database url: %v", err)
+	}
+	dir := t.TempDir()
+	c := &Cluster{
+		t: t, o: o, log: Logger(), dir: dir, pg: pg, Data: filepath.Join(dir, "data"),
+		Front: NewRelay(t, "tcp", ""), Fleet: NewRelay(t, "tcp", ""), Enrolment: NewRelay(t, "tcp", ""),
+	}
+	secret, err := auth.AddToken(c.TokensFile(), "tester", auth.ScopeAdmin)
+	if err != nil {
+		t.Fatalf("make token: %v", err)
+	}
+	c.Client = newClient(t, c.Front.Address(), filepath.Join(c.Data, "ca.pem"), secret)
+	t.Cleanup(c.Stop)
+	if !o.Stopped {
+		c.Start()
+		c.WaitReady()
+	}
+	return c
+}
+
+// Logger discards, unless INGOT_TEST_LOG names a level: debug, info, warn or error.
+func Logger() *slog.Logger {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(os.Getenv("INGOT_TEST_LOG"))); err != nil {
+		return slog.New(slog.DiscardHandler)
+	}
+	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
+}
+
+// TokensFile holds the bearer tokens.
+func (c *Cluster) TokensFile() string { return filepath.Join(c.dir, "tokens") }
+
+func seconds(s float64) config.Duration {
+	return config.Duration{Duration: time.Duration(s * float64(time.Second))}
+}
+
+// short are limits that let a test see deadlines.
+func short() config.Config {
+	c := config.Default()
+	c.Listen = config.Listen{Frontpage: "127.0.0.1:0", Fleet: "127.0.0.1:0", Enrolment: "127.0.0.1:0", HTTP: "127.0.0.1:0"}
+	c.TLS.Names = []string{"127.0.0.1", "localhost"}
+	c.Agents.HeartbeatInterval = seconds(1)
+	c.Lease = seconds(4)
+	c.Workers = 32
+	c.Steps = map[string]config.Step{}
+	none := 1
+	for _, kind := range []string{"reboot", "netboot", "repave", "net", "wait_for_agent"} {
+		d := seconds(3)
+		c.Steps[kind] = config.Step{Timeout: &d, Retries: &none}
+	}
+	return *c
+}
+
+// databaseRelay leads to the database, whether that listens on a socket or on a port.
+func (c *Cluster) databaseRelay() (*Relay, string) {
+	network, address := pgconn.NetworkAddress(c.pg.Host, c.pg.Port)
+	r := NewRelay(c.t, network, address)
+	u := url.URL{Scheme: "postgres", User: url.UserPassword(c.pg.User, c.pg.Password), Host: r.Address(), Path: "/" + c.pg.Database}
+	u.RawQuery = url.Values{"sslmode": {"disable"}, "connect_timeout": {"2"}}.Encode()
+	return r, u.String()
+}
+
+// Start starts a controller where there is none.
+func (c *Cluster) Start() {
+	c.t.Helper()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.current != nil {
+		c.t.Fatal("a controller is running")
+	}
+	in, err := c.start()
+	if err != nil {
+		c.t.Fatalf("start controller: %v", err)
+	}
+	c.current = in
+	c.count++
+	a := in.ctl.Addresses()
+	c.Front.Retarget("tcp", a.Frontpage)
+	c.Fleet.Retarget("tcp", a.Fleet)
+	c.Enrolment.Retarget("tcp", a.Enrolment)
+}
+
+func (c *Cluster) start() (*incarnation, error) {
+	relay, databaseURL := c.databaseRelay()
+	cfg := short()
+	cfg.DataDir, cfg.TokensFile = c.Data, c.TokensFile()
+	cfg.Database.URL = databaseURL
+	cfg.Advertise = config.Advertise{Fleet: []string{c.Fleet.Address()}, Enrolment: []string{c.Enrolment.Address()}}
+	if c.o.Configure != nil {
+		c.o.Configure(&cfg)
+	}
+	ctx := context.Background()
+	if c.o.Context != nil {
+		ctx = context.WithoutCancel(c.o.Context)
+	}
+	ctx, stop := context.WithCancel(ctx)
+	log := c.log.With("incarnation", c.count+1)
+	ctl, err := controller.New(ctx, cfg, controller.Options{Logger: log, Version: "test", Clock: c.o.Clock})
+	if err != nil {
+		stop()
+		return nil, err
+	}
+	in := &incarnation{ctl: ctl, database: relay, stop: stop, done: make(chan struct{})}
+	task.Background("controller under test", func() {
+		defer close(in.done)
+		in.err = ctl.Run(ctx)
+	})
+	return in, nil
+}
+
+// Controller is the one that runs now.
+func (c *Cluster) Controller() *controller.Controller {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.current.ctl
+}
+
+// Database is the way from the controller that runs now to PostgreSQL.
+func (c *Cluster) Database() *Relay {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.current.database
+}
+
+// Stop stops the controller in peace, if there is one.
+func (c *Cluster) Stop() {
+	c.mu.Lock()
+	in := c.current
+	c.current = nil
+	c.mu.Unlock()
+	if in == nil {
+		return
+	}
+	in.stop()
+	c.await(in)
+	if in.err != nil && !errors.Is(in.err, context.Canceled) {
+		c.t.Errorf("the controller ended with %v", in.err)
+	}
+}
+
+func (c *Cluster) await(in *incarnation) {
+	select {
+	case <-in.done:
+	case <-time.After(time.Minute):
+		c.t.Error("the controller does not end")
+	}
+}
+
+// Kill makes the controller vanish: its database goes first, so that nothing that is still under way is stored.
+func (c *Cluster) Kill() {
+	c.mu.Lock()
+	in := c.current
+	c.current = nil
+	c.mu.Unlock()
+	if in == nil {
+		return
+	}
+	in.database.Block()
+	for _, r := range []*Relay{c.Front, c.Fleet, c.Enrolment} {
+		r.Block()
+	}
+	in.stop()
+	c.t.Cleanup(func() { c.await(in) })
+}
+
+// Restart kills the controller and starts another on the same database, keys and addresses.
+func (c *Cluster) Restart() {
+	c.t.Helper()
+	c.Kill()
+	c.Start()
+}
+
+// WaitReady waits until the controller answers calls.
+func (c *Cluster) WaitReady() {
+	c.t.Helper()
+	testkit.Eventually(c.t, 30*time.Second, func() bool {
+		ready, _ := c.Readiness()
+		return ready
+	}, "the controller is not ready: %v", lazy(func() string { _, why := c.Readiness(); return why }))
+}
+
+// lazy is evaluated only when it is printed.
+type lazy func() string
+
+func (l lazy) String() string { return l() }
+
+// Readiness asks /readyz.
+func (c *Cluster) Readiness() (ready bool, answer string) {
+	return readiness("http://" + c.Controller().Addresses().HTTP)
+}
