@@ -94,6 +94,32 @@ func (a *app) serverCmd() *cobra.Command {
 			}
 			return a.print(i, func() string { return a.style().Server(i) }, i.GetControllerId())
 		},
-	})
+	}, a.thawCmd())
+	return cmd
+}
+
+func (a *app) thawCmd() *cobra.Command {
+	var comment string
+	cmd := &cobra.Command{
+		Use:   "thaw",
+		Short: "Lift the freeze after a restore of the database",
+		Long: `Lift the freeze that "ingot-controller after-restore" puts on the fleet. Until then nothing is started on a machine:
+what the backup forgot must not be done again. Look first: ingot server info says how many agents have not been heard
+since, and ingot agent list which.`,
+		Example: `  ingot server thaw --comment "compared with the change log of Tuesday"`,
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			svc, err := a.services()
+			if err != nil {
+				return err
+			}
+			i, err := svc.admin.ThawFleet(cmd.Context(), &pb.ThawFleetRequest{Comment: comment})
+			if err != nil {
+				return err
+			}
+			return a.print(i, func() string { return "The fleet is thawed\n" }, i.GetControllerId())
+		},
+	}
+	cmd.Flags().StringVar(&comment, "comment", "", "why; kept in the audit log only")
 	return cmd
 }

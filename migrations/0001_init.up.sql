@@ -7,6 +7,8 @@ CREATE TABLE cluster_state (
     singleton     boolean PRIMARY KEY DEFAULT true CHECK (singleton),
     -- Changes after a restore or a failover; cursors of another incarnation are refused.
     incarnation   text        NOT NULL,
+    -- Set by a restore: nothing is started or granted until an admin lifts it.
+    frozen_since  timestamptz,
     created_at    timestamptz NOT NULL DEFAULT now()
 );
 INSERT INTO cluster_state (incarnation) VALUES (replace(gen_random_uuid()::text, '-', ''));

@@ -121,6 +121,10 @@ func (s Style) Server(i *pb.ServerInfo) string {
 	f.Add("ServerTime", Time(i.GetServerTime()))
 	f.Add("CAHash", i.GetCaHash())
 	f.Add("SchemaVersion", strconv.Itoa(int(i.GetSchemaVersion())))
+	if i.GetFrozenSince() != nil {
+		f.Add("FrozenSince", Time(i.GetFrozenSince()))
+		f.Add("AgentsNotSeen", strconv.Itoa(int(i.GetAgentsNotSeen())))
+	}
 	f.Add("NotWired", strings.Join(i.GetNotWired(), ", "))
 	return f.String()
 }

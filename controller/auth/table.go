@@ -135,6 +135,7 @@ var adminMethods = []string{
 	baremetalv1.AdminService_SettleCommand_FullMethodName,
 	baremetalv1.AdminService_ClearIntervention_FullMethodName,
 	baremetalv1.AdminService_SetMachineFlag_FullMethodName,
+	baremetalv1.AdminService_ThawFleet_FullMethodName,
 	baremetalv1.AdminService_ListAuditLog_FullMethodName,
 	baremetalv1.AdminService_ScrubAuditEventData_FullMethodName,
 	baremetalv1.AdminService_AddImage_FullMethodName,

@@ -247,10 +247,12 @@ func afterRestoreCommand(f *flags) *cobra.Command {
 		Use:   "after-restore",
 		Short: "Tell the database that it was restored from a backup or failed over",
 		Long: `after-restore gives the database a new incarnation: cursors of ListMachines and WatchOperations from before are
-refused with CURSOR_EXPIRED, so that no client misses what the backup did not hold. Run it before starting a controller.`,
+refused with CURSOR_EXPIRED, so that no client misses what the backup did not hold, and nothing is started on a machine
+until an admin lifts the freeze with "ingot server thaw": what the backup forgot must not be done again. Run it before
+starting a controller.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return withStore(cmd.Context(), f, func(s *store.Store) error { return s.Restored(cmd.Context()) })
+			return withStore(cmd.Context(), f, func(s *store.Store) error { return s.Restored(cmd.Context(), time.Now()) })
 		},
 	}
 }

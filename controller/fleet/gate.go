@@ -87,6 +87,8 @@ func Admit(f Facts, t OperationType, planDestructive bool) *Refusal {
 		return &Refusal{"WRONG_PHASE", wrongPhaseMessage(f.Phase, t, planDestructive)}
 	case Housekeeping(t):
 		return nil
+	case f.Frozen:
+		return &Refusal{"FLEET_FROZEN", "the database was restored from a backup and the fleet is frozen; an admin must look at what agents hold and thaw it"}
 	case f.NodeState == Quarantined:
 		return &Refusal{"MACHINE_QUARANTINED", "the machine is quarantined; find out why and clear it first"}
 	case f.UnresolvedCommand != "":

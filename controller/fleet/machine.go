@@ -64,6 +64,8 @@ type Facts struct {
 	ActiveOperation   bool
 	UnresolvedCommand string
 	Deleted           bool
+	// Frozen says that the database was restored and nobody has lifted the freeze yet.
+	Frozen bool
 }
 
 // EffectiveState is one word for a screen.

@@ -14,10 +14,26 @@ func (s *Server) GetServerInfo(ctx context.Context, _ *baremetalv1.GetServerInfo
 	if err != nil {
 		return nil, err
 	}
-	return &baremetalv1.ServerInfo{
+	frozen, notSeen, err := s.store.Frozen(ctx)
+	if err != nil {
+		return nil, err
+	}
+	info := &baremetalv1.ServerInfo{
 		Version: s.cfg.Info.Version, ControllerId: s.cfg.Info.ControllerID, ServerTime: stamp(s.clock.Now()),
 		CaHash: s.cfg.Info.CAHash, SchemaVersion: int32(schema), NotWired: unbuilt(),
-	}, nil
+	}
+	if !frozen.IsZero() {
+		info.FrozenSince, info.AgentsNotSeen = stamp(frozen), notSeen
+	}
+	return info, nil
+}
+
+// ThawFleet implements AdminService.
+func (s *Server) ThawFleet(ctx context.Context, r *baremetalv1.ThawFleetRequest) (*baremetalv1.ServerInfo, error) {
+	if err := s.store.Thaw(ctx, actor(ctx), r.GetComment(), s.clock.Now()); err != nil {
+		return nil, err
+	}
+	return s.GetServerInfo(ctx, &baremetalv1.GetServerInfoRequest{})
 }
 
 // unbuilt lists the reasons for what is published and not built; operations that end with one are none of them.

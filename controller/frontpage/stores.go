@@ -63,4 +63,6 @@ type Admin interface {
 	ListAudit(ctx context.Context, targetID string, before int64, limit int32) ([]*baremetalv1.AuditEntry, error)
 	ScrubAudit(ctx context.Context, targetID, actor string, now time.Time) (int64, error)
 	SchemaVersion(ctx context.Context) (int, error)
+	Frozen(ctx context.Context) (since time.Time, notSeen int32, err error)
+	Thaw(ctx context.Context, actor, comment string, now time.Time) error
 }

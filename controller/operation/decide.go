@@ -303,6 +303,8 @@ func (d *decider) whyNoGrant(e GrantAsked) (reason, message string) {
 		return "CANCELED_BY_REQUEST", "the operation is being cancelled"
 	case !d.now.Before(d.cmd.Deadline):
 		return "COMMAND_EXPIRED", "the step's deadline has passed"
+	case d.w.Machine.Frozen:
+		return "FLEET_FROZEN", "the fleet is frozen after a restore"
 	case d.w.Machine.NodeState == fleet.Quarantined:
 		return "MACHINE_QUARANTINED", "the machine is quarantined"
 	case d.w.Machine.Conditions[fleet.RMA] || d.w.Machine.Conditions[fleet.RetiredFlag]:

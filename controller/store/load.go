@@ -103,6 +103,11 @@ func (l *loaded) world(ctx context.Context, q *dbsqlc.Queries, now time.Time) (o
 		TargetBootID: l.machine.BootID, TargetAgentID: strVal(l.machine.AgentID),
 		NewCommandID: ids.New(ids.Command),
 	}
+	frozen, err := q.FrozenSince(ctx)
+	if err != nil {
+		return operation.World{}, fmt.Errorf("read freeze: %w", err)
+	}
+	w.Machine.Frozen = frozen != nil
 	for _, r := range rows {
 		c := fleet.Candidate{
 			AgentID: r.AgentID, Role: r.Role, StateID: r.StateID, Capabilities: r.Capabilities, Simulated: r.Simulated,

@@ -134,12 +134,46 @@ func (s *Store) HeadCursor(ctx context.Context) (next string, safeSince time.Tim
 	return here.String(), bounds.SafeTime, nil
 }
 
-// Restored gives the database a new incarnation: cursors of before are refused.
-func (s *Store) Restored(ctx context.Context) error {
-	return s.inTx(ctx, func(tx pgx.Tx, _ *dbsqlc.Queries) error {
-		_, err := tx.Exec(ctx, "UPDATE cluster_state SET incarnation = replace(gen_random_uuid()::text, '-', '')")
-		return err
+// Restored gives the database a new incarnation after a restore or a failover: cursors of before are refused, change ids
+// are made anew, and the fleet is frozen until an admin lifts it.
+func (s *Store) Restored(ctx context.Context, now time.Time) error {
+	err := s.inTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
+		if err := q.RestampMachines(ctx); err != nil {
+			return err
+		}
+		if err := q.RestampEvents(ctx); err != nil {
+			return err
+		}
+		return q.NewIncarnation(ctx, &now)
 	})
+	if err != nil {
+		return fmt.Errorf("start a new incarnation: %w", err)
+	}
+	return nil
+}
+
+// Frozen says since when the fleet is frozen (zero: it is not), and how many agents have not been heard since.
+func (s *Store) Frozen(ctx context.Context) (since time.Time, notSeen int32, err error) {
+	at, err := s.q.FrozenSince(ctx)
+	if err != nil || at == nil {
+		return time.Time{}, 0, err
+	}
+	n, err := s.q.AgentsNotSeenSince(ctx, *at)
+	return *at, int32(n), err
+}
+
+// Thaw lifts the freeze.
+func (s *Store) Thaw(ctx context.Context, actor, comment string, now time.Time) error {
+	err := s.inTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
+		if err := q.Thaw(ctx); err != nil {
+			return err
+		}
+		return audit(ctx, q, auditEntry{actor: actor, verb: "THAW_FLEET", comment: comment}, now)
+	})
+	if err != nil {
+		return fmt.Errorf("thaw the fleet: %w", err)
+	}
+	return nil
 }
 
 func machineOfChange(r dbsqlc.ChangedMachinesRow) dbsqlc.Machine {

@@ -156,7 +156,13 @@ func admit(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, t fleet.Ope
 	if err != nil {
 		return fmt.Errorf("read conditions: %w", err)
 	}
-	if r := fleet.Admit(factsOf(m, conds), t, plan.Destructive(p)); r != nil {
+	frozen, err := q.FrozenSince(ctx)
+	if err != nil {
+		return fmt.Errorf("read freeze: %w", err)
+	}
+	facts := factsOf(m, conds)
+	facts.Frozen = frozen != nil
+	if r := fleet.Admit(facts, t, plan.Destructive(p)); r != nil {
 		e := failure.Precondition(r.Reason, "%s", r.Message).WithMeta("machine_id", m.MachineID).WithMeta("phase", m.Phase)
 		if m.CurrentOperationID != nil {
 			e = e.WithMeta("active_operation_id", *m.CurrentOperationID)

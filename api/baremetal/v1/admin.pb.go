@@ -1802,6 +1802,51 @@ func (*GetServerInfoRequest) Descriptor() ([]byte, []int) {
 	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{23}
 }
 
+type ThawFleetRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Kept in the audit log only.
+	Comment       string `protobuf:"bytes,1,opt,name=comment,proto3" json:"comment,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ThawFleetRequest) Reset() {
+	*x = ThawFleetRequest{}
+	mi := &file_baremetal_v1_admin_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ThawFleetRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ThawFleetRequest) ProtoMessage() {}
+
+func (x *ThawFleetRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_admin_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ThawFleetRequest.ProtoReflect.Descriptor instead.
+func (*ThawFleetRequest) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *ThawFleetRequest) GetComment() string {
+	if x != nil {
+		return x.Comment
+	}
+	return ""
+}
+
 type ServerInfo struct {
 	state        protoimpl.MessageState `protogen:"open.v1"`
 	Version      string                 `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"`
@@ -1811,13 +1856,17 @@ type ServerInfo struct {
 	CaHash        string   `protobuf:"bytes,4,opt,name=ca_hash,json=caHash,proto3" json:"ca_hash,omitempty"`
 	SchemaVersion int32    `protobuf:"varint,5,opt,name=schema_version,json=schemaVersion,proto3" json:"schema_version,omitempty"`
 	NotWired      []string `protobuf:"bytes,6,rep,name=not_wired,json=notWired,proto3" json:"not_wired,omitempty"`
+	// Set while the fleet is frozen after a restore.
+	FrozenSince *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=frozen_since,json=frozenSince,proto3" json:"frozen_since,omitempty"`
+	// Agents that have not had a session since the freeze: they have not said yet which commands they hold.
+	AgentsNotSeen int32 `protobuf:"varint,8,opt,name=agents_not_seen,json=agentsNotSeen,proto3" json:"agents_not_seen,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ServerInfo) Reset() {
 	*x = ServerInfo{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[24]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1829,7 +1878,7 @@ func (x *ServerInfo) String() string {
 func (*ServerInfo) ProtoMessage() {}
 
 func (x *ServerInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[24]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1842,7 +1891,7 @@ func (x *ServerInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServerInfo.ProtoReflect.Descriptor instead.
 func (*ServerInfo) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{24}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ServerInfo) GetVersion() string {
@@ -1887,6 +1936,20 @@ func (x *ServerInfo) GetNotWired() []string {
 	return nil
 }
 
+func (x *ServerInfo) GetFrozenSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.FrozenSince
+	}
+	return nil
+}
+
+func (x *ServerInfo) GetAgentsNotSeen() int32 {
+	if x != nil {
+		return x.AgentsNotSeen
+	}
+	return 0
+}
+
 type Image struct {
 	state            protoimpl.MessageState `protogen:"open.v1"`
 	ImageRef         string                 `protobuf:"bytes,1,opt,name=image_ref,json=imageRef,proto3" json:"image_ref,omitempty"`
@@ -1903,7 +1966,7 @@ type Image struct {
 
 func (x *Image) Reset() {
 	*x = Image{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[25]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1915,7 +1978,7 @@ func (x *Image) String() string {
 func (*Image) ProtoMessage() {}
 
 func (x *Image) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[25]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1928,7 +1991,7 @@ func (x *Image) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Image.ProtoReflect.Descriptor instead.
 func (*Image) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{25}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Image) GetImageRef() string {
@@ -1996,7 +2059,7 @@ type AddImageRequest struct {
 
 func (x *AddImageRequest) Reset() {
 	*x = AddImageRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[26]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2008,7 +2071,7 @@ func (x *AddImageRequest) String() string {
 func (*AddImageRequest) ProtoMessage() {}
 
 func (x *AddImageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[26]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2021,7 +2084,7 @@ func (x *AddImageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddImageRequest.ProtoReflect.Descriptor instead.
 func (*AddImageRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{26}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *AddImageRequest) GetImage() *Image {
@@ -2041,7 +2104,7 @@ type ListImagesRequest struct {
 
 func (x *ListImagesRequest) Reset() {
 	*x = ListImagesRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[27]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2053,7 +2116,7 @@ func (x *ListImagesRequest) String() string {
 func (*ListImagesRequest) ProtoMessage() {}
 
 func (x *ListImagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[27]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2066,7 +2129,7 @@ func (x *ListImagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListImagesRequest.ProtoReflect.Descriptor instead.
 func (*ListImagesRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{27}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ListImagesRequest) GetPageSize() int32 {
@@ -2093,7 +2156,7 @@ type ListImagesResponse struct {
 
 func (x *ListImagesResponse) Reset() {
 	*x = ListImagesResponse{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[28]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2105,7 +2168,7 @@ func (x *ListImagesResponse) String() string {
 func (*ListImagesResponse) ProtoMessage() {}
 
 func (x *ListImagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[28]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2118,7 +2181,7 @@ func (x *ListImagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListImagesResponse.ProtoReflect.Descriptor instead.
 func (*ListImagesResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{28}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ListImagesResponse) GetImages() []*Image {
@@ -2144,7 +2207,7 @@ type RemoveImageRequest struct {
 
 func (x *RemoveImageRequest) Reset() {
 	*x = RemoveImageRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[29]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2156,7 +2219,7 @@ func (x *RemoveImageRequest) String() string {
 func (*RemoveImageRequest) ProtoMessage() {}
 
 func (x *RemoveImageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[29]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2169,7 +2232,7 @@ func (x *RemoveImageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveImageRequest.ProtoReflect.Descriptor instead.
 func (*RemoveImageRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{29}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *RemoveImageRequest) GetImageRef() string {
@@ -2192,7 +2255,7 @@ type Webhook struct {
 
 func (x *Webhook) Reset() {
 	*x = Webhook{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[30]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2204,7 +2267,7 @@ func (x *Webhook) String() string {
 func (*Webhook) ProtoMessage() {}
 
 func (x *Webhook) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[30]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2217,7 +2280,7 @@ func (x *Webhook) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Webhook.ProtoReflect.Descriptor instead.
 func (*Webhook) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{30}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Webhook) GetWebhookId() string {
@@ -2264,7 +2327,7 @@ type CreateWebhookRequest struct {
 
 func (x *CreateWebhookRequest) Reset() {
 	*x = CreateWebhookRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[31]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2276,7 +2339,7 @@ func (x *CreateWebhookRequest) String() string {
 func (*CreateWebhookRequest) ProtoMessage() {}
 
 func (x *CreateWebhookRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[31]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2289,7 +2352,7 @@ func (x *CreateWebhookRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateWebhookRequest.ProtoReflect.Descriptor instead.
 func (*CreateWebhookRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{31}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *CreateWebhookRequest) GetWebhook() *Webhook {
@@ -2309,7 +2372,7 @@ type ListWebhooksRequest struct {
 
 func (x *ListWebhooksRequest) Reset() {
 	*x = ListWebhooksRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[32]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2321,7 +2384,7 @@ func (x *ListWebhooksRequest) String() string {
 func (*ListWebhooksRequest) ProtoMessage() {}
 
 func (x *ListWebhooksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[32]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2334,7 +2397,7 @@ func (x *ListWebhooksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWebhooksRequest.ProtoReflect.Descriptor instead.
 func (*ListWebhooksRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{32}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ListWebhooksRequest) GetPageSize() int32 {
@@ -2361,7 +2424,7 @@ type ListWebhooksResponse struct {
 
 func (x *ListWebhooksResponse) Reset() {
 	*x = ListWebhooksResponse{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[33]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2373,7 +2436,7 @@ func (x *ListWebhooksResponse) String() string {
 func (*ListWebhooksResponse) ProtoMessage() {}
 
 func (x *ListWebhooksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[33]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2386,7 +2449,7 @@ func (x *ListWebhooksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWebhooksResponse.ProtoReflect.Descriptor instead.
 func (*ListWebhooksResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{33}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ListWebhooksResponse) GetWebhooks() []*Webhook {
@@ -2412,7 +2475,7 @@ type DeleteWebhookRequest struct {
 
 func (x *DeleteWebhookRequest) Reset() {
 	*x = DeleteWebhookRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[34]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2424,7 +2487,7 @@ func (x *DeleteWebhookRequest) String() string {
 func (*DeleteWebhookRequest) ProtoMessage() {}
 
 func (x *DeleteWebhookRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[34]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2437,7 +2500,7 @@ func (x *DeleteWebhookRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteWebhookRequest.ProtoReflect.Descriptor instead.
 func (*DeleteWebhookRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{34}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *DeleteWebhookRequest) GetWebhookId() string {
@@ -2456,7 +2519,7 @@ type RedeliverWebhookRequest struct {
 
 func (x *RedeliverWebhookRequest) Reset() {
 	*x = RedeliverWebhookRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[35]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2468,7 +2531,7 @@ func (x *RedeliverWebhookRequest) String() string {
 func (*RedeliverWebhookRequest) ProtoMessage() {}
 
 func (x *RedeliverWebhookRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[35]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2481,7 +2544,7 @@ func (x *RedeliverWebhookRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RedeliverWebhookRequest.ProtoReflect.Descriptor instead.
 func (*RedeliverWebhookRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{35}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *RedeliverWebhookRequest) GetDeliveryId() string {
@@ -2505,7 +2568,7 @@ type WebhookDelivery struct {
 
 func (x *WebhookDelivery) Reset() {
 	*x = WebhookDelivery{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[36]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2517,7 +2580,7 @@ func (x *WebhookDelivery) String() string {
 func (*WebhookDelivery) ProtoMessage() {}
 
 func (x *WebhookDelivery) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[36]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2530,7 +2593,7 @@ func (x *WebhookDelivery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WebhookDelivery.ProtoReflect.Descriptor instead.
 func (*WebhookDelivery) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{36}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *WebhookDelivery) GetDeliveryId() string {
@@ -2589,7 +2652,7 @@ type SiteLease struct {
 
 func (x *SiteLease) Reset() {
 	*x = SiteLease{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[37]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2601,7 +2664,7 @@ func (x *SiteLease) String() string {
 func (*SiteLease) ProtoMessage() {}
 
 func (x *SiteLease) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[37]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2614,7 +2677,7 @@ func (x *SiteLease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SiteLease.ProtoReflect.Descriptor instead.
 func (*SiteLease) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{37}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *SiteLease) GetSite() string {
@@ -2670,7 +2733,7 @@ type ListSiteLeasesRequest struct {
 
 func (x *ListSiteLeasesRequest) Reset() {
 	*x = ListSiteLeasesRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[38]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2682,7 +2745,7 @@ func (x *ListSiteLeasesRequest) String() string {
 func (*ListSiteLeasesRequest) ProtoMessage() {}
 
 func (x *ListSiteLeasesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[38]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2695,7 +2758,7 @@ func (x *ListSiteLeasesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSiteLeasesRequest.ProtoReflect.Descriptor instead.
 func (*ListSiteLeasesRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{38}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ListSiteLeasesRequest) GetSite() string {
@@ -2729,7 +2792,7 @@ type ListSiteLeasesResponse struct {
 
 func (x *ListSiteLeasesResponse) Reset() {
 	*x = ListSiteLeasesResponse{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[39]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2741,7 +2804,7 @@ func (x *ListSiteLeasesResponse) String() string {
 func (*ListSiteLeasesResponse) ProtoMessage() {}
 
 func (x *ListSiteLeasesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[39]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2754,7 +2817,7 @@ func (x *ListSiteLeasesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSiteLeasesResponse.ProtoReflect.Descriptor instead.
 func (*ListSiteLeasesResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{39}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ListSiteLeasesResponse) GetLeases() []*SiteLease {
@@ -2937,7 +3000,9 @@ const file_baremetal_v1_admin_proto_rawDesc = "" +
 	"\ttarget_id\x18\x01 \x01(\tR\btargetId\"B\n" +
 	"\x1bScrubAuditEventDataResponse\x12#\n" +
 	"\rscrubbed_rows\x18\x01 \x01(\x03R\fscrubbedRows\"\x16\n" +
-	"\x14GetServerInfoRequest\"\xe5\x01\n" +
+	"\x14GetServerInfoRequest\",\n" +
+	"\x10ThawFleetRequest\x12\x18\n" +
+	"\acomment\x18\x01 \x01(\tR\acomment\"\xcc\x02\n" +
 	"\n" +
 	"ServerInfo\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12#\n" +
@@ -2946,7 +3011,9 @@ const file_baremetal_v1_admin_proto_rawDesc = "" +
 	"serverTime\x12\x17\n" +
 	"\aca_hash\x18\x04 \x01(\tR\x06caHash\x12%\n" +
 	"\x0eschema_version\x18\x05 \x01(\x05R\rschemaVersion\x12\x1b\n" +
-	"\tnot_wired\x18\x06 \x03(\tR\bnotWired\"\xf7\x01\n" +
+	"\tnot_wired\x18\x06 \x03(\tR\bnotWired\x12=\n" +
+	"\ffrozen_since\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\vfrozenSince\x12&\n" +
+	"\x0fagents_not_seen\x18\b \x01(\x05R\ragentsNotSeen\"\xf7\x01\n" +
 	"\x05Image\x12\x1b\n" +
 	"\timage_ref\x18\x01 \x01(\tR\bimageRef\x12\x10\n" +
 	"\x03url\x18\x02 \x01(\tR\x03url\x12\x16\n" +
@@ -3026,7 +3093,7 @@ const file_baremetal_v1_admin_proto_rawDesc = "" +
 	"\x16AGENT_ROLE_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fAGENT_ROLE_HOST\x10\x01\x12\x18\n" +
 	"\x14AGENT_ROLE_INSTALLER\x10\x02\x12\x13\n" +
-	"\x0fAGENT_ROLE_SITE\x10\x032\xf2\r\n" +
+	"\x0fAGENT_ROLE_SITE\x10\x032\xb9\x0e\n" +
 	"\fAdminService\x12j\n" +
 	"\x13IssueBootstrapToken\x12(.baremetal.v1.IssueBootstrapTokenRequest\x1a).baremetal.v1.IssueBootstrapTokenResponse\x12j\n" +
 	"\x13ListBootstrapTokens\x12(.baremetal.v1.ListBootstrapTokensRequest\x1a).baremetal.v1.ListBootstrapTokensResponse\x12_\n" +
@@ -3041,7 +3108,8 @@ const file_baremetal_v1_admin_proto_rawDesc = "" +
 	"\fListCommands\x12!.baremetal.v1.ListCommandsRequest\x1a\".baremetal.v1.ListCommandsResponse\x12U\n" +
 	"\fListAuditLog\x12!.baremetal.v1.ListAuditLogRequest\x1a\".baremetal.v1.ListAuditLogResponse\x12j\n" +
 	"\x13ScrubAuditEventData\x12(.baremetal.v1.ScrubAuditEventDataRequest\x1a).baremetal.v1.ScrubAuditEventDataResponse\x12M\n" +
-	"\rGetServerInfo\x12\".baremetal.v1.GetServerInfoRequest\x1a\x18.baremetal.v1.ServerInfo\x12>\n" +
+	"\rGetServerInfo\x12\".baremetal.v1.GetServerInfoRequest\x1a\x18.baremetal.v1.ServerInfo\x12E\n" +
+	"\tThawFleet\x12\x1e.baremetal.v1.ThawFleetRequest\x1a\x18.baremetal.v1.ServerInfo\x12>\n" +
 	"\bAddImage\x12\x1d.baremetal.v1.AddImageRequest\x1a\x13.baremetal.v1.Image\x12O\n" +
 	"\n" +
 	"ListImages\x12\x1f.baremetal.v1.ListImagesRequest\x1a .baremetal.v1.ListImagesResponse\x12D\n" +
@@ -3065,7 +3133,7 @@ func file_baremetal_v1_admin_proto_rawDescGZIP() []byte {
 }
 
 var file_baremetal_v1_admin_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_baremetal_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 41)
+var file_baremetal_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
 var file_baremetal_v1_admin_proto_goTypes = []any{
 	(AgentRole)(0),                      // 0: baremetal.v1.AgentRole
 	(*IssueBootstrapTokenRequest)(nil),  // 1: baremetal.v1.IssueBootstrapTokenRequest
@@ -3092,111 +3160,115 @@ var file_baremetal_v1_admin_proto_goTypes = []any{
 	(*ScrubAuditEventDataRequest)(nil),  // 22: baremetal.v1.ScrubAuditEventDataRequest
 	(*ScrubAuditEventDataResponse)(nil), // 23: baremetal.v1.ScrubAuditEventDataResponse
 	(*GetServerInfoRequest)(nil),        // 24: baremetal.v1.GetServerInfoRequest
-	(*ServerInfo)(nil),                  // 25: baremetal.v1.ServerInfo
-	(*Image)(nil),                       // 26: baremetal.v1.Image
-	(*AddImageRequest)(nil),             // 27: baremetal.v1.AddImageRequest
-	(*ListImagesRequest)(nil),           // 28: baremetal.v1.ListImagesRequest
-	(*ListImagesResponse)(nil),          // 29: baremetal.v1.ListImagesResponse
-	(*RemoveImageRequest)(nil),          // 30: baremetal.v1.RemoveImageRequest
-	(*Webhook)(nil),                     // 31: baremetal.v1.Webhook
-	(*CreateWebhookRequest)(nil),        // 32: baremetal.v1.CreateWebhookRequest
-	(*ListWebhooksRequest)(nil),         // 33: baremetal.v1.ListWebhooksRequest
-	(*ListWebhooksResponse)(nil),        // 34: baremetal.v1.ListWebhooksResponse
-	(*DeleteWebhookRequest)(nil),        // 35: baremetal.v1.DeleteWebhookRequest
-	(*RedeliverWebhookRequest)(nil),     // 36: baremetal.v1.RedeliverWebhookRequest
-	(*WebhookDelivery)(nil),             // 37: baremetal.v1.WebhookDelivery
-	(*SiteLease)(nil),                   // 38: baremetal.v1.SiteLease
-	(*ListSiteLeasesRequest)(nil),       // 39: baremetal.v1.ListSiteLeasesRequest
-	(*ListSiteLeasesResponse)(nil),      // 40: baremetal.v1.ListSiteLeasesResponse
-	nil,                                 // 41: baremetal.v1.Command.EvidenceEntry
-	(*durationpb.Duration)(nil),         // 42: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),       // 43: google.protobuf.Timestamp
-	(*Machine)(nil),                     // 44: baremetal.v1.Machine
+	(*ThawFleetRequest)(nil),            // 25: baremetal.v1.ThawFleetRequest
+	(*ServerInfo)(nil),                  // 26: baremetal.v1.ServerInfo
+	(*Image)(nil),                       // 27: baremetal.v1.Image
+	(*AddImageRequest)(nil),             // 28: baremetal.v1.AddImageRequest
+	(*ListImagesRequest)(nil),           // 29: baremetal.v1.ListImagesRequest
+	(*ListImagesResponse)(nil),          // 30: baremetal.v1.ListImagesResponse
+	(*RemoveImageRequest)(nil),          // 31: baremetal.v1.RemoveImageRequest
+	(*Webhook)(nil),                     // 32: baremetal.v1.Webhook
+	(*CreateWebhookRequest)(nil),        // 33: baremetal.v1.CreateWebhookRequest
+	(*ListWebhooksRequest)(nil),         // 34: baremetal.v1.ListWebhooksRequest
+	(*ListWebhooksResponse)(nil),        // 35: baremetal.v1.ListWebhooksResponse
+	(*DeleteWebhookRequest)(nil),        // 36: baremetal.v1.DeleteWebhookRequest
+	(*RedeliverWebhookRequest)(nil),     // 37: baremetal.v1.RedeliverWebhookRequest
+	(*WebhookDelivery)(nil),             // 38: baremetal.v1.WebhookDelivery
+	(*SiteLease)(nil),                   // 39: baremetal.v1.SiteLease
+	(*ListSiteLeasesRequest)(nil),       // 40: baremetal.v1.ListSiteLeasesRequest
+	(*ListSiteLeasesResponse)(nil),      // 41: baremetal.v1.ListSiteLeasesResponse
+	nil,                                 // 42: baremetal.v1.Command.EvidenceEntry
+	(*durationpb.Duration)(nil),         // 43: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),       // 44: google.protobuf.Timestamp
+	(*Machine)(nil),                     // 45: baremetal.v1.Machine
 }
 var file_baremetal_v1_admin_proto_depIdxs = []int32{
 	0,  // 0: baremetal.v1.IssueBootstrapTokenRequest.role:type_name -> baremetal.v1.AgentRole
-	42, // 1: baremetal.v1.IssueBootstrapTokenRequest.lifetime:type_name -> google.protobuf.Duration
+	43, // 1: baremetal.v1.IssueBootstrapTokenRequest.lifetime:type_name -> google.protobuf.Duration
 	3,  // 2: baremetal.v1.IssueBootstrapTokenResponse.token:type_name -> baremetal.v1.BootstrapToken
 	0,  // 3: baremetal.v1.BootstrapToken.role:type_name -> baremetal.v1.AgentRole
-	43, // 4: baremetal.v1.BootstrapToken.created_at:type_name -> google.protobuf.Timestamp
-	43, // 5: baremetal.v1.BootstrapToken.expires_at:type_name -> google.protobuf.Timestamp
-	43, // 6: baremetal.v1.BootstrapToken.used_at:type_name -> google.protobuf.Timestamp
-	43, // 7: baremetal.v1.BootstrapToken.revoked_at:type_name -> google.protobuf.Timestamp
+	44, // 4: baremetal.v1.BootstrapToken.created_at:type_name -> google.protobuf.Timestamp
+	44, // 5: baremetal.v1.BootstrapToken.expires_at:type_name -> google.protobuf.Timestamp
+	44, // 6: baremetal.v1.BootstrapToken.used_at:type_name -> google.protobuf.Timestamp
+	44, // 7: baremetal.v1.BootstrapToken.revoked_at:type_name -> google.protobuf.Timestamp
 	3,  // 8: baremetal.v1.ListBootstrapTokensResponse.tokens:type_name -> baremetal.v1.BootstrapToken
 	0,  // 9: baremetal.v1.Agent.role:type_name -> baremetal.v1.AgentRole
-	43, // 10: baremetal.v1.Agent.last_heartbeat_at:type_name -> google.protobuf.Timestamp
+	44, // 10: baremetal.v1.Agent.last_heartbeat_at:type_name -> google.protobuf.Timestamp
 	8,  // 11: baremetal.v1.Agent.certs:type_name -> baremetal.v1.AgentCert
-	43, // 12: baremetal.v1.Agent.created_at:type_name -> google.protobuf.Timestamp
-	43, // 13: baremetal.v1.Agent.session_started_at:type_name -> google.protobuf.Timestamp
-	43, // 14: baremetal.v1.AgentCert.not_before:type_name -> google.protobuf.Timestamp
-	43, // 15: baremetal.v1.AgentCert.not_after:type_name -> google.protobuf.Timestamp
-	43, // 16: baremetal.v1.AgentCert.revoked_at:type_name -> google.protobuf.Timestamp
-	43, // 17: baremetal.v1.AgentCert.first_used_at:type_name -> google.protobuf.Timestamp
+	44, // 12: baremetal.v1.Agent.created_at:type_name -> google.protobuf.Timestamp
+	44, // 13: baremetal.v1.Agent.session_started_at:type_name -> google.protobuf.Timestamp
+	44, // 14: baremetal.v1.AgentCert.not_before:type_name -> google.protobuf.Timestamp
+	44, // 15: baremetal.v1.AgentCert.not_after:type_name -> google.protobuf.Timestamp
+	44, // 16: baremetal.v1.AgentCert.revoked_at:type_name -> google.protobuf.Timestamp
+	44, // 17: baremetal.v1.AgentCert.first_used_at:type_name -> google.protobuf.Timestamp
 	7,  // 18: baremetal.v1.ListAgentsResponse.agents:type_name -> baremetal.v1.Agent
-	43, // 19: baremetal.v1.Command.created_at:type_name -> google.protobuf.Timestamp
-	43, // 20: baremetal.v1.Command.sent_at:type_name -> google.protobuf.Timestamp
-	43, // 21: baremetal.v1.Command.acked_at:type_name -> google.protobuf.Timestamp
-	43, // 22: baremetal.v1.Command.granted_at:type_name -> google.protobuf.Timestamp
-	43, // 23: baremetal.v1.Command.finished_at:type_name -> google.protobuf.Timestamp
-	43, // 24: baremetal.v1.Command.deadline:type_name -> google.protobuf.Timestamp
-	41, // 25: baremetal.v1.Command.evidence:type_name -> baremetal.v1.Command.EvidenceEntry
+	44, // 19: baremetal.v1.Command.created_at:type_name -> google.protobuf.Timestamp
+	44, // 20: baremetal.v1.Command.sent_at:type_name -> google.protobuf.Timestamp
+	44, // 21: baremetal.v1.Command.acked_at:type_name -> google.protobuf.Timestamp
+	44, // 22: baremetal.v1.Command.granted_at:type_name -> google.protobuf.Timestamp
+	44, // 23: baremetal.v1.Command.finished_at:type_name -> google.protobuf.Timestamp
+	44, // 24: baremetal.v1.Command.deadline:type_name -> google.protobuf.Timestamp
+	42, // 25: baremetal.v1.Command.evidence:type_name -> baremetal.v1.Command.EvidenceEntry
 	16, // 26: baremetal.v1.ListCommandsResponse.commands:type_name -> baremetal.v1.Command
-	43, // 27: baremetal.v1.AuditEntry.ts:type_name -> google.protobuf.Timestamp
+	44, // 27: baremetal.v1.AuditEntry.ts:type_name -> google.protobuf.Timestamp
 	19, // 28: baremetal.v1.ListAuditLogResponse.entries:type_name -> baremetal.v1.AuditEntry
-	43, // 29: baremetal.v1.ServerInfo.server_time:type_name -> google.protobuf.Timestamp
-	26, // 30: baremetal.v1.AddImageRequest.image:type_name -> baremetal.v1.Image
-	26, // 31: baremetal.v1.ListImagesResponse.images:type_name -> baremetal.v1.Image
-	31, // 32: baremetal.v1.CreateWebhookRequest.webhook:type_name -> baremetal.v1.Webhook
-	31, // 33: baremetal.v1.ListWebhooksResponse.webhooks:type_name -> baremetal.v1.Webhook
-	43, // 34: baremetal.v1.SiteLease.expires_at:type_name -> google.protobuf.Timestamp
-	38, // 35: baremetal.v1.ListSiteLeasesResponse.leases:type_name -> baremetal.v1.SiteLease
-	1,  // 36: baremetal.v1.AdminService.IssueBootstrapToken:input_type -> baremetal.v1.IssueBootstrapTokenRequest
-	4,  // 37: baremetal.v1.AdminService.ListBootstrapTokens:input_type -> baremetal.v1.ListBootstrapTokensRequest
-	6,  // 38: baremetal.v1.AdminService.RevokeBootstrapToken:input_type -> baremetal.v1.RevokeBootstrapTokenRequest
-	9,  // 39: baremetal.v1.AdminService.ListAgents:input_type -> baremetal.v1.ListAgentsRequest
-	11, // 40: baremetal.v1.AdminService.GetAgent:input_type -> baremetal.v1.GetAgentRequest
-	12, // 41: baremetal.v1.AdminService.RevokeAgent:input_type -> baremetal.v1.RevokeAgentRequest
-	13, // 42: baremetal.v1.AdminService.SettleCommand:input_type -> baremetal.v1.SettleCommandRequest
-	14, // 43: baremetal.v1.AdminService.ClearIntervention:input_type -> baremetal.v1.ClearInterventionRequest
-	15, // 44: baremetal.v1.AdminService.SetMachineFlag:input_type -> baremetal.v1.SetMachineFlagRequest
-	17, // 45: baremetal.v1.AdminService.ListCommands:input_type -> baremetal.v1.ListCommandsRequest
-	20, // 46: baremetal.v1.AdminService.ListAuditLog:input_type -> baremetal.v1.ListAuditLogRequest
-	22, // 47: baremetal.v1.AdminService.ScrubAuditEventData:input_type -> baremetal.v1.ScrubAuditEventDataRequest
-	24, // 48: baremetal.v1.AdminService.GetServerInfo:input_type -> baremetal.v1.GetServerInfoRequest
-	27, // 49: baremetal.v1.AdminService.AddImage:input_type -> baremetal.v1.AddImageRequest
-	28, // 50: baremetal.v1.AdminService.ListImages:input_type -> baremetal.v1.ListImagesRequest
-	30, // 51: baremetal.v1.AdminService.RemoveImage:input_type -> baremetal.v1.RemoveImageRequest
-	32, // 52: baremetal.v1.AdminService.CreateWebhook:input_type -> baremetal.v1.CreateWebhookRequest
-	33, // 53: baremetal.v1.AdminService.ListWebhooks:input_type -> baremetal.v1.ListWebhooksRequest
-	35, // 54: baremetal.v1.AdminService.DeleteWebhook:input_type -> baremetal.v1.DeleteWebhookRequest
-	36, // 55: baremetal.v1.AdminService.RedeliverWebhook:input_type -> baremetal.v1.RedeliverWebhookRequest
-	39, // 56: baremetal.v1.AdminService.ListSiteLeases:input_type -> baremetal.v1.ListSiteLeasesRequest
-	2,  // 57: baremetal.v1.AdminService.IssueBootstrapToken:output_type -> baremetal.v1.IssueBootstrapTokenResponse
-	5,  // 58: baremetal.v1.AdminService.ListBootstrapTokens:output_type -> baremetal.v1.ListBootstrapTokensResponse
-	3,  // 59: baremetal.v1.AdminService.RevokeBootstrapToken:output_type -> baremetal.v1.BootstrapToken
-	10, // 60: baremetal.v1.AdminService.ListAgents:output_type -> baremetal.v1.ListAgentsResponse
-	7,  // 61: baremetal.v1.AdminService.GetAgent:output_type -> baremetal.v1.Agent
-	7,  // 62: baremetal.v1.AdminService.RevokeAgent:output_type -> baremetal.v1.Agent
-	44, // 63: baremetal.v1.AdminService.SettleCommand:output_type -> baremetal.v1.Machine
-	44, // 64: baremetal.v1.AdminService.ClearIntervention:output_type -> baremetal.v1.Machine
-	44, // 65: baremetal.v1.AdminService.SetMachineFlag:output_type -> baremetal.v1.Machine
-	18, // 66: baremetal.v1.AdminService.ListCommands:output_type -> baremetal.v1.ListCommandsResponse
-	21, // 67: baremetal.v1.AdminService.ListAuditLog:output_type -> baremetal.v1.ListAuditLogResponse
-	23, // 68: baremetal.v1.AdminService.ScrubAuditEventData:output_type -> baremetal.v1.ScrubAuditEventDataResponse
-	25, // 69: baremetal.v1.AdminService.GetServerInfo:output_type -> baremetal.v1.ServerInfo
-	26, // 70: baremetal.v1.AdminService.AddImage:output_type -> baremetal.v1.Image
-	29, // 71: baremetal.v1.AdminService.ListImages:output_type -> baremetal.v1.ListImagesResponse
-	26, // 72: baremetal.v1.AdminService.RemoveImage:output_type -> baremetal.v1.Image
-	31, // 73: baremetal.v1.AdminService.CreateWebhook:output_type -> baremetal.v1.Webhook
-	34, // 74: baremetal.v1.AdminService.ListWebhooks:output_type -> baremetal.v1.ListWebhooksResponse
-	31, // 75: baremetal.v1.AdminService.DeleteWebhook:output_type -> baremetal.v1.Webhook
-	37, // 76: baremetal.v1.AdminService.RedeliverWebhook:output_type -> baremetal.v1.WebhookDelivery
-	40, // 77: baremetal.v1.AdminService.ListSiteLeases:output_type -> baremetal.v1.ListSiteLeasesResponse
-	57, // [57:78] is the sub-list for method output_type
-	36, // [36:57] is the sub-list for method input_type
-	36, // [36:36] is the sub-list for extension type_name
-	36, // [36:36] is the sub-list for extension extendee
-	0,  // [0:36] is the sub-list for field type_name
+	44, // 29: baremetal.v1.ServerInfo.server_time:type_name -> google.protobuf.Timestamp
+	44, // 30: baremetal.v1.ServerInfo.frozen_since:type_name -> google.protobuf.Timestamp
+	27, // 31: baremetal.v1.AddImageRequest.image:type_name -> baremetal.v1.Image
+	27, // 32: baremetal.v1.ListImagesResponse.images:type_name -> baremetal.v1.Image
+	32, // 33: baremetal.v1.CreateWebhookRequest.webhook:type_name -> baremetal.v1.Webhook
+	32, // 34: baremetal.v1.ListWebhooksResponse.webhooks:type_name -> baremetal.v1.Webhook
+	44, // 35: baremetal.v1.SiteLease.expires_at:type_name -> google.protobuf.Timestamp
+	39, // 36: baremetal.v1.ListSiteLeasesResponse.leases:type_name -> baremetal.v1.SiteLease
+	1,  // 37: baremetal.v1.AdminService.IssueBootstrapToken:input_type -> baremetal.v1.IssueBootstrapTokenRequest
+	4,  // 38: baremetal.v1.AdminService.ListBootstrapTokens:input_type -> baremetal.v1.ListBootstrapTokensRequest
+	6,  // 39: baremetal.v1.AdminService.RevokeBootstrapToken:input_type -> baremetal.v1.RevokeBootstrapTokenRequest
+	9,  // 40: baremetal.v1.AdminService.ListAgents:input_type -> baremetal.v1.ListAgentsRequest
+	11, // 41: baremetal.v1.AdminService.GetAgent:input_type -> baremetal.v1.GetAgentRequest
+	12, // 42: baremetal.v1.AdminService.RevokeAgent:input_type -> baremetal.v1.RevokeAgentRequest
+	13, // 43: baremetal.v1.AdminService.SettleCommand:input_type -> baremetal.v1.SettleCommandRequest
+	14, // 44: baremetal.v1.AdminService.ClearIntervention:input_type -> baremetal.v1.ClearInterventionRequest
+	15, // 45: baremetal.v1.AdminService.SetMachineFlag:input_type -> baremetal.v1.SetMachineFlagRequest
+	17, // 46: baremetal.v1.AdminService.ListCommands:input_type -> baremetal.v1.ListCommandsRequest
+	20, // 47: baremetal.v1.AdminService.ListAuditLog:input_type -> baremetal.v1.ListAuditLogRequest
+	22, // 48: baremetal.v1.AdminService.ScrubAuditEventData:input_type -> baremetal.v1.ScrubAuditEventDataRequest
+	24, // 49: baremetal.v1.AdminService.GetServerInfo:input_type -> baremetal.v1.GetServerInfoRequest
+	25, // 50: baremetal.v1.AdminService.ThawFleet:input_type -> baremetal.v1.ThawFleetRequest
+	28, // 51: baremetal.v1.AdminService.AddImage:input_type -> baremetal.v1.AddImageRequest
+	29, // 52: baremetal.v1.AdminService.ListImages:input_type -> baremetal.v1.ListImagesRequest
+	31, // 53: baremetal.v1.AdminService.RemoveImage:input_type -> baremetal.v1.RemoveImageRequest
+	33, // 54: baremetal.v1.AdminService.CreateWebhook:input_type -> baremetal.v1.CreateWebhookRequest
+	34, // 55: baremetal.v1.AdminService.ListWebhooks:input_type -> baremetal.v1.ListWebhooksRequest
+	36, // 56: baremetal.v1.AdminService.DeleteWebhook:input_type -> baremetal.v1.DeleteWebhookRequest
+	37, // 57: baremetal.v1.AdminService.RedeliverWebhook:input_type -> baremetal.v1.RedeliverWebhookRequest
+	40, // 58: baremetal.v1.AdminService.ListSiteLeases:input_type -> baremetal.v1.ListSiteLeasesRequest
+	2,  // 59: baremetal.v1.AdminService.IssueBootstrapToken:output_type -> baremetal.v1.IssueBootstrapTokenResponse
+	5,  // 60: baremetal.v1.AdminService.ListBootstrapTokens:output_type -> baremetal.v1.ListBootstrapTokensResponse
+	3,  // 61: baremetal.v1.AdminService.RevokeBootstrapToken:output_type -> baremetal.v1.BootstrapToken
+	10, // 62: baremetal.v1.AdminService.ListAgents:output_type -> baremetal.v1.ListAgentsResponse
+	7,  // 63: baremetal.v1.AdminService.GetAgent:output_type -> baremetal.v1.Agent
+	7,  // 64: baremetal.v1.AdminService.RevokeAgent:output_type -> baremetal.v1.Agent
+	45, // 65: baremetal.v1.AdminService.SettleCommand:output_type -> baremetal.v1.Machine
+	45, // 66: baremetal.v1.AdminService.ClearIntervention:output_type -> baremetal.v1.Machine
+	45, // 67: baremetal.v1.AdminService.SetMachineFlag:output_type -> baremetal.v1.Machine
+	18, // 68: baremetal.v1.AdminService.ListCommands:output_type -> baremetal.v1.ListCommandsResponse
+	21, // 69: baremetal.v1.AdminService.ListAuditLog:output_type -> baremetal.v1.ListAuditLogResponse
+	23, // 70: baremetal.v1.AdminService.ScrubAuditEventData:output_type -> baremetal.v1.ScrubAuditEventDataResponse
+	26, // 71: baremetal.v1.AdminService.GetServerInfo:output_type -> baremetal.v1.ServerInfo
+	26, // 72: baremetal.v1.AdminService.ThawFleet:output_type -> baremetal.v1.ServerInfo
+	27, // 73: baremetal.v1.AdminService.AddImage:output_type -> baremetal.v1.Image
+	30, // 74: baremetal.v1.AdminService.ListImages:output_type -> baremetal.v1.ListImagesResponse
+	27, // 75: baremetal.v1.AdminService.RemoveImage:output_type -> baremetal.v1.Image
+	32, // 76: baremetal.v1.AdminService.CreateWebhook:output_type -> baremetal.v1.Webhook
+	35, // 77: baremetal.v1.AdminService.ListWebhooks:output_type -> baremetal.v1.ListWebhooksResponse
+	32, // 78: baremetal.v1.AdminService.DeleteWebhook:output_type -> baremetal.v1.Webhook
+	38, // 79: baremetal.v1.AdminService.RedeliverWebhook:output_type -> baremetal.v1.WebhookDelivery
+	41, // 80: baremetal.v1.AdminService.ListSiteLeases:output_type -> baremetal.v1.ListSiteLeasesResponse
+	59, // [59:81] is the sub-list for method output_type
+	37, // [37:59] is the sub-list for method input_type
+	37, // [37:37] is the sub-list for extension type_name
+	37, // [37:37] is the sub-list for extension extendee
+	0,  // [0:37] is the sub-list for field type_name
 }
 
 func init() { file_baremetal_v1_admin_proto_init() }
@@ -3211,7 +3283,7 @@ func file_baremetal_v1_admin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_baremetal_v1_admin_proto_rawDesc), len(file_baremetal_v1_admin_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   41,
+			NumMessages:   42,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -32,6 +32,7 @@ const (
 	AdminService_ListAuditLog_FullMethodName         = "/baremetal.v1.AdminService/ListAuditLog"
 	AdminService_ScrubAuditEventData_FullMethodName  = "/baremetal.v1.AdminService/ScrubAuditEventData"
 	AdminService_GetServerInfo_FullMethodName        = "/baremetal.v1.AdminService/GetServerInfo"
+	AdminService_ThawFleet_FullMethodName            = "/baremetal.v1.AdminService/ThawFleet"
 	AdminService_AddImage_FullMethodName             = "/baremetal.v1.AdminService/AddImage"
 	AdminService_ListImages_FullMethodName           = "/baremetal.v1.AdminService/ListImages"
 	AdminService_RemoveImage_FullMethodName          = "/baremetal.v1.AdminService/RemoveImage"
@@ -70,6 +71,9 @@ type AdminServiceClient interface {
 	ScrubAuditEventData(ctx context.Context, in *ScrubAuditEventDataRequest, opts ...grpc.CallOption) (*ScrubAuditEventDataResponse, error)
 	// GetServerInfo says which controller answers and what it supports.
 	GetServerInfo(ctx context.Context, in *GetServerInfoRequest, opts ...grpc.CallOption) (*ServerInfo, error)
+	// ThawFleet lifts the freeze that follows a restore of the database. Until then nothing is started on a machine:
+	// history that the database forgot must not be done again.
+	ThawFleet(ctx context.Context, in *ThawFleetRequest, opts ...grpc.CallOption) (*ServerInfo, error)
 	// The image catalogue is not built yet: UNIMPLEMENTED with IMAGE_CATALOGUE_NOT_WIRED.
 	AddImage(ctx context.Context, in *AddImageRequest, opts ...grpc.CallOption) (*Image, error)
 	ListImages(ctx context.Context, in *ListImagesRequest, opts ...grpc.CallOption) (*ListImagesResponse, error)
@@ -221,6 +225,16 @@ func (c *adminServiceClient) GetServerInfo(ctx context.Context, in *GetServerInf
 	return out, nil
 }
 
+func (c *adminServiceClient) ThawFleet(ctx context.Context, in *ThawFleetRequest, opts ...grpc.CallOption) (*ServerInfo, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ServerInfo)
+	err := c.cc.Invoke(ctx, AdminService_ThawFleet_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *adminServiceClient) AddImage(ctx context.Context, in *AddImageRequest, opts ...grpc.CallOption) (*Image, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(Image)
@@ -329,6 +343,9 @@ type AdminServiceServer interface {
 	ScrubAuditEventData(context.Context, *ScrubAuditEventDataRequest) (*ScrubAuditEventDataResponse, error)
 	// GetServerInfo says which controller answers and what it supports.
 	GetServerInfo(context.Context, *GetServerInfoRequest) (*ServerInfo, error)
+	// ThawFleet lifts the freeze that follows a restore of the database. Until then nothing is started on a machine:
+	// history that the database forgot must not be done again.
+	ThawFleet(context.Context, *ThawFleetRequest) (*ServerInfo, error)
 	// The image catalogue is not built yet: UNIMPLEMENTED with IMAGE_CATALOGUE_NOT_WIRED.
 	AddImage(context.Context, *AddImageRequest) (*Image, error)
 	ListImages(context.Context, *ListImagesRequest) (*ListImagesResponse, error)
@@ -388,6 +405,9 @@ func (UnimplementedAdminServiceServer) ScrubAuditEventData(context.Context, *Scr
 }
 func (UnimplementedAdminServiceServer) GetServerInfo(context.Context, *GetServerInfoRequest) (*ServerInfo, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetServerInfo not implemented")
+}
+func (UnimplementedAdminServiceServer) ThawFleet(context.Context, *ThawFleetRequest) (*ServerInfo, error) {
+	return nil, status.Error(codes.Unimplemented, "method ThawFleet not implemented")
 }
 func (UnimplementedAdminServiceServer) AddImage(context.Context, *AddImageRequest) (*Image, error) {
 	return nil, status.Error(codes.Unimplemented, "method AddImage not implemented")
@@ -668,6 +688,24 @@ func _AdminService_GetServerInfo_Handler(srv interface{}, ctx context.Context, d
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AdminService_ThawFleet_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ThawFleetRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServiceServer).ThawFleet(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdminService_ThawFleet_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServiceServer).ThawFleet(ctx, req.(*ThawFleetRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _AdminService_AddImage_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(AddImageRequest)
 	if err := dec(in); err != nil {
@@ -870,6 +908,10 @@ var AdminService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "GetServerInfo",
 			Handler:    _AdminService_GetServerInfo_Handler,
+		},
+		{
+			MethodName: "ThawFleet",
+			Handler:    _AdminService_ThawFleet_Handler,
 		},
 		{
 			MethodName: "AddImage",

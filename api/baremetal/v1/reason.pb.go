@@ -71,6 +71,8 @@ const (
 	Reason_CERTIFICATE_STILL_VALID  Reason = 74
 	Reason_REENROLL_REFUSED         Reason = 75
 	Reason_MACHINE_HAS_NO_IMAGE     Reason = 76
+	// The database was restored: destructive work waits until an admin has lifted the freeze.
+	Reason_FLEET_FROZEN Reason = 77
 	// UNAUTHENTICATED and PERMISSION_DENIED.
 	Reason_BEARER_MISSING  Reason = 80
 	Reason_BEARER_INVALID  Reason = 81
@@ -174,6 +176,7 @@ var (
 		74:  "CERTIFICATE_STILL_VALID",
 		75:  "REENROLL_REFUSED",
 		76:  "MACHINE_HAS_NO_IMAGE",
+		77:  "FLEET_FROZEN",
 		80:  "BEARER_MISSING",
 		81:  "BEARER_INVALID",
 		82:  "SCOPE_TOO_SMALL",
@@ -264,6 +267,7 @@ var (
 		"CERTIFICATE_STILL_VALID":        74,
 		"REENROLL_REFUSED":               75,
 		"MACHINE_HAS_NO_IMAGE":           76,
+		"FLEET_FROZEN":                   77,
 		"BEARER_MISSING":                 80,
 		"BEARER_INVALID":                 81,
 		"SCOPE_TOO_SMALL":                82,
@@ -346,7 +350,7 @@ var File_baremetal_v1_reason_proto protoreflect.FileDescriptor
 
 const file_baremetal_v1_reason_proto_rawDesc = "" +
 	"\n" +
-	"\x19baremetal/v1/reason.proto\x12\fbaremetal.v1*\xaf\x10\n" +
+	"\x19baremetal/v1/reason.proto\x12\fbaremetal.v1*\xc1\x10\n" +
 	"\x06Reason\x12\x16\n" +
 	"\x12REASON_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11MACHINE_NOT_FOUND\x10\x01\x12\x17\n" +
@@ -387,7 +391,8 @@ const file_baremetal_v1_reason_proto_rawDesc = "" +
 	"\x13TOKEN_NOT_REVOCABLE\x10I\x12\x1b\n" +
 	"\x17CERTIFICATE_STILL_VALID\x10J\x12\x14\n" +
 	"\x10REENROLL_REFUSED\x10K\x12\x18\n" +
-	"\x14MACHINE_HAS_NO_IMAGE\x10L\x12\x12\n" +
+	"\x14MACHINE_HAS_NO_IMAGE\x10L\x12\x10\n" +
+	"\fFLEET_FROZEN\x10M\x12\x12\n" +
 	"\x0eBEARER_MISSING\x10P\x12\x12\n" +
 	"\x0eBEARER_INVALID\x10Q\x12\x13\n" +
 	"\x0fSCOPE_TOO_SMALL\x10R\x12\x1b\n" +

@@ -107,6 +107,21 @@ func (q *Queries) ClearConditionIfSet(ctx context.Context, arg ClearConditionIfS
 	return err
 }
 
+const clearFence = `-- name: ClearFence :exec
+UPDATE machines SET unresolved_command_id = NULL
+WHERE machine_id = $1 AND unresolved_command_id = $2
+`
+
+type ClearFenceParams struct {
+	MachineID string
+	CommandID *string
+}
+
+func (q *Queries) ClearFence(ctx context.Context, arg ClearFenceParams) error {
+	_, err := q.db.Exec(ctx, clearFence, arg.MachineID, arg.CommandID)
+	return err
+}
+
 const insertCommand = `-- name: InsertCommand :exec
 INSERT INTO commands (command_id, operation_id, target_id, step_idx, step_name, attempt, kind, spec, digest,
                       executor_id, executor_state_id, state, deadline, created_at, sent_at)
@@ -279,6 +294,15 @@ func (q *Queries) NextConfigGeneration(ctx context.Context, machineID string) (i
 	var config_generation int64
 	err := row.Scan(&config_generation)
 	return config_generation, err
+}
+
+const restampEvents = `-- name: RestampEvents :exec
+UPDATE operation_events SET change_xid = pg_current_xact_id()
+`
+
+func (q *Queries) RestampEvents(ctx context.Context) error {
+	_, err := q.db.Exec(ctx, restampEvents)
+	return err
 }
 
 const setCondition = `-- name: SetCondition :exec

@@ -10,6 +10,18 @@ import (
 	"time"
 )
 
+const agentsNotSeenSince = `-- name: AgentsNotSeenSince :one
+SELECT count(*) FROM agents a LEFT JOIN agent_sessions s ON s.agent_id = a.agent_id
+WHERE s.started_at IS NULL OR s.started_at < $1::timestamptz
+`
+
+func (q *Queries) AgentsNotSeenSince(ctx context.Context, since time.Time) (int64, error) {
+	row := q.db.QueryRow(ctx, agentsNotSeenSince, since)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
+}
+
 const changedMachines = `-- name: ChangedMachines :many
 SELECT m.machine_id, m.external_id, m.labels, m.spec, m.provider, m.site, m.region, m.phase, m.node_state, m.node_state_changed_at, m.current_operation_id, m.unresolved_command_id, m.agent_id, m.boot_id, m.simulated, m.os_image_digest, m.config_generation, m.version, m.change_xid, m.created_at, m.updated_at, m.deleted_at, pg_snapshot_xmin(pg_current_snapshot())::text AS xmin FROM machines m
 WHERE (m.change_xid, m.machine_id) > (CAST($1::text AS xid8), $2::text)
@@ -101,21 +113,6 @@ func (q *Queries) ChangedMachines(ctx context.Context, arg ChangedMachinesParams
 	return items, nil
 }
 
-const clearFence = `-- name: ClearFence :exec
-UPDATE machines SET unresolved_command_id = NULL
-WHERE machine_id = $1 AND unresolved_command_id = $2
-`
-
-type ClearFenceParams struct {
-	MachineID string
-	CommandID *string
-}
-
-func (q *Queries) ClearFence(ctx context.Context, arg ClearFenceParams) error {
-	_, err := q.db.Exec(ctx, clearFence, arg.MachineID, arg.CommandID)
-	return err
-}
-
 const clusterIdentity = `-- name: ClusterIdentity :one
 SELECT incarnation, (SELECT system_identifier::text FROM pg_control_system()) AS system_id,
        (SELECT timeline_id::text FROM pg_control_checkpoint()) AS timeline
@@ -189,6 +186,17 @@ type DeleteMachineMacsParams struct {
 func (q *Queries) DeleteMachineMacs(ctx context.Context, arg DeleteMachineMacsParams) error {
 	_, err := q.db.Exec(ctx, deleteMachineMacs, arg.MachineID, arg.Keep)
 	return err
+}
+
+const frozenSince = `-- name: FrozenSince :one
+SELECT frozen_since FROM cluster_state
+`
+
+func (q *Queries) FrozenSince(ctx context.Context) (*time.Time, error) {
+	row := q.db.QueryRow(ctx, frozenSince)
+	var frozen_since *time.Time
+	err := row.Scan(&frozen_since)
+	return frozen_since, err
 }
 
 const getMachine = `-- name: GetMachine :one
@@ -548,6 +556,15 @@ func (q *Queries) MacsInUse(ctx context.Context, macs []string) ([]MacsInUseRow,
 	return items, nil
 }
 
+const newIncarnation = `-- name: NewIncarnation :exec
+UPDATE cluster_state SET incarnation = replace(gen_random_uuid()::text, '-', ''), frozen_since = $1
+`
+
+func (q *Queries) NewIncarnation(ctx context.Context, now *time.Time) error {
+	_, err := q.db.Exec(ctx, newIncarnation, now)
+	return err
+}
+
 const nodeHistory = `-- name: NodeHistory :many
 SELECT l.id, l.machine_id, l.from_state, l.to_state, l.triggered_by, l.user_id, l.audit_id, l.metadata, l.created_at, coalesce(a.event_data ->> 'comment', '')::text AS remark FROM node_state_log l
 LEFT JOIN audit_log a ON a.audit_id = l.audit_id
@@ -606,7 +623,9 @@ func (q *Queries) NodeHistory(ctx context.Context, arg NodeHistoryParams) ([]Nod
 
 const reconcileBounds = `-- name: ReconcileBounds :one
 SELECT pg_snapshot_xmin(pg_current_snapshot())::text AS xmin,
-       oldest_open_transaction()::timestamptz AS safe_time
+       least(oldest_open_transaction(),
+             (SELECT min(m.updated_at) FROM machines m
+              WHERE m.change_xid >= pg_snapshot_xmin(pg_current_snapshot())))::timestamptz AS safe_time
 `
 
 type ReconcileBoundsRow struct {
@@ -615,12 +634,23 @@ type ReconcileBoundsRow struct {
 }
 
 // Where a reader that has seen everything visible stands. The safe time is bounded by the oldest open transaction of
-// this database: what it writes may carry any time since it began.
+// this database: what it writes may carry any time since it began. It is also bounded by what has committed and is not
+// handed out yet, since an open transaction of another database holds that back as well.
 func (q *Queries) ReconcileBounds(ctx context.Context) (ReconcileBoundsRow, error) {
 	row := q.db.QueryRow(ctx, reconcileBounds)
 	var i ReconcileBoundsRow
 	err := row.Scan(&i.Xmin, &i.SafeTime)
 	return i, err
+}
+
+const restampMachines = `-- name: RestampMachines :exec
+UPDATE machines SET change_xid = pg_current_xact_id()
+`
+
+// Change ids of another cluster may lie above every transaction of this one.
+func (q *Queries) RestampMachines(ctx context.Context) error {
+	_, err := q.db.Exec(ctx, restampMachines)
+	return err
 }
 
 const setMachineAgent = `-- name: SetMachineAgent :exec
@@ -657,6 +687,15 @@ type SetNodeStateParams struct {
 
 func (q *Queries) SetNodeState(ctx context.Context, arg SetNodeStateParams) error {
 	_, err := q.db.Exec(ctx, setNodeState, arg.NodeState, arg.Now, arg.MachineID)
+	return err
+}
+
+const thaw = `-- name: Thaw :exec
+UPDATE cluster_state SET frozen_since = NULL
+`
+
+func (q *Queries) Thaw(ctx context.Context) error {
+	_, err := q.db.Exec(ctx, thaw)
 	return err
 }
 

@@ -58,6 +58,10 @@ SET phase = CASE WHEN @set_phase::text = '' THEN phase ELSE @set_phase::text END
     os_image_digest = CASE WHEN @image_digest::text = '' THEN os_image_digest ELSE @image_digest::text END
 WHERE machine_id = @machine_id;
 
+-- name: ClearFence :exec
+UPDATE machines SET unresolved_command_id = NULL
+WHERE machine_id = @machine_id AND unresolved_command_id = @command_id;
+
 -- name: SetCondition :exec
 INSERT INTO machine_conditions (machine_id, type, status, reason, message, last_transition)
 VALUES (@machine_id, @type, @status, @reason, @message, @now)
@@ -88,3 +92,6 @@ WHERE operation_id IN (
     WHERE o.phase IN ('PENDING', 'RUNNING') AND o.wake_at <= @now
     ORDER BY o.wake_at LIMIT @max_rows FOR UPDATE SKIP LOCKED)
 RETURNING operation_id, version;
+
+-- name: RestampEvents :exec
+UPDATE operation_events SET change_xid = pg_current_xact_id();

@@ -69,9 +69,12 @@ ORDER BY m.change_xid, m.machine_id LIMIT @page_size;
 
 -- name: ReconcileBounds :one
 -- Where a reader that has seen everything visible stands. The safe time is bounded by the oldest open transaction of
--- this database: what it writes may carry any time since it began.
+-- this database: what it writes may carry any time since it began. It is also bounded by what has committed and is not
+-- handed out yet, since an open transaction of another database holds that back as well.
 SELECT pg_snapshot_xmin(pg_current_snapshot())::text AS xmin,
-       oldest_open_transaction()::timestamptz AS safe_time;
+       least(oldest_open_transaction(),
+             (SELECT min(m.updated_at) FROM machines m
+              WHERE m.change_xid >= pg_snapshot_xmin(pg_current_snapshot())))::timestamptz AS safe_time;
 
 -- name: ClusterIdentity :one
 SELECT incarnation, (SELECT system_identifier::text FROM pg_control_system()) AS system_id,
@@ -97,10 +100,6 @@ SELECT count(*) FROM node_state_log WHERE machine_id = @machine_id;
 UPDATE machines SET agent_id = @agent_id, boot_id = @boot_id, simulated = @simulated
 WHERE machine_id = @machine_id;
 
--- name: ClearFence :exec
-UPDATE machines SET unresolved_command_id = NULL
-WHERE machine_id = @machine_id AND unresolved_command_id = @command_id;
-
 -- name: InsertInventory :exec
 INSERT INTO inventories (machine_id, reported_at, agent_id, hash, document, simulated)
 SELECT @machine_id, @reported_at, @agent_id, @hash, @document, @simulated
@@ -121,3 +120,20 @@ SELECT m.phase, m.node_state, m.region, m.site,
             WHEN m.phase = 'FACTORY_READY' THEN 'NEW' ELSE 'IDLE' END::text AS effective_state
 FROM machines m LEFT JOIN machine_conditions c ON c.machine_id = m.machine_id AND c.status
 WHERE m.deleted_at IS NULL GROUP BY m.machine_id;
+
+-- name: FrozenSince :one
+SELECT frozen_since FROM cluster_state;
+
+-- name: AgentsNotSeenSince :one
+SELECT count(*) FROM agents a LEFT JOIN agent_sessions s ON s.agent_id = a.agent_id
+WHERE s.started_at IS NULL OR s.started_at < @since::timestamptz;
+
+-- name: Thaw :exec
+UPDATE cluster_state SET frozen_since = NULL;
+
+-- name: NewIncarnation :exec
+UPDATE cluster_state SET incarnation = replace(gen_random_uuid()::text, '-', ''), frozen_since = @now;
+
+-- name: RestampMachines :exec
+-- Change ids of another cluster may lie above every transaction of this one.
+UPDATE machines SET change_xid = pg_current_xact_id();
