@@ -27,9 +27,9 @@ const (
 // errHostDown: the simulated machine under this agent went down.
 var errHostDown = errors.New("the machine went down")
 
-// HostFactory gives the machine for one boot. A simulated one calls down when it goes down under the agent; close
+// HostFactory gives the machine for one boot. A simulated one calls down when it goes down under the agent; release
 // is called when the boot is over.
-type HostFactory func(ctx context.Context, down func()) (h host.Host, close func() error, err error)
+type HostFactory func(ctx context.Context, down func()) (h host.Host, release func() error, err error)
 
 // Config is what an Agent needs. StateDir and Host are required.
 type Config struct {

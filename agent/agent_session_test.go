@@ -24,6 +24,7 @@ import (
 	"github.com/ingot-metal/ingot/agent/state"
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/failpoint"
+	"github.com/ingot-metal/ingot/internal/failure"
 	"github.com/ingot-metal/ingot/internal/ids"
 	"github.com/ingot-metal/ingot/internal/pki"
 )
@@ -213,6 +214,30 @@ func TestASupersededAgentConfirmsAndStops(t *testing.T) {
 	}
 	if r.c.Sessions() != 1 {
 		t.Fatalf("%d sessions", r.c.Sessions())
+	}
+}
+
+func TestAReplacedEventStreamIsNoReasonToComeBack(t *testing.T) {
+	t.Parallel()
+	replaced := failure.Aborted("SESSION_SUPERSEDED", "a newer session of this agent has taken over")
+	for _, told := range []bool{true, false} {
+		t.Run(fmt.Sprintf("told=%v", told), func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, agenttest.Hooks{}, "")
+			r.start()
+			s := r.c.WaitSessions(1)
+			r.c.Wait("the event stream", func() bool { return r.c.Heartbeats() > 0 })
+			s.EndEvents(failure.ToStatus(replaced).Err())
+			if told {
+				s.Send(&fleetv1.ControllerMessage{Message: &fleetv1.ControllerMessage_Superseded{
+					Superseded: &fleetv1.Superseded{ByEpoch: s.Welcome.GetEpoch() + 1},
+				}})
+				r.c.Wait("the confirmation", func() bool { return s.Confirmed() != nil })
+			}
+			if err := r.end(); !errors.Is(err, session.ErrSuperseded) || r.c.Sessions() != 1 {
+				t.Fatalf("ended with %v after %d sessions", err, r.c.Sessions())
+			}
+		})
 	}
 }
 

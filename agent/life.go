@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
@@ -30,12 +31,15 @@ var ErrNoToken = errors.New("not enrolled, and no bootstrap token is given")
 
 // life is what exists for one boot.
 type life struct {
-	a          *Agent
-	store      *state.Store
-	host       host.Host
-	ident      host.Identity
-	who        state.Identity
-	started    time.Duration
+	a           *Agent
+	store       *state.Store
+	host        host.Host
+	ident       host.Identity
+	who         state.Identity
+	started     time.Duration
+	image       sync.Once
+	imageDigest string
+
 	dispatcher *dispatch.Dispatcher
 	runner     *session.Runner
 }
@@ -156,13 +160,27 @@ func (l *life) welcomed(w *fleetv1.Welcome) {
 		"machine_id", w.GetMachineId(), "enrolled_as", l.who.MachineID)
 }
 
-func (l *life) hello(context.Context) (*fleetv1.Hello, error) {
+func (l *life) hello(ctx context.Context) (*fleetv1.Hello, error) {
+	l.image.Do(func() { l.imageDigest = l.readImageDigest(ctx) })
 	h := &fleetv1.Hello{
-		Version: l.a.cfg.Version, Roles: []string{l.who.Role}, Capabilities: l.capabilities(), BootId: l.ident.BootID,
+		OsImageDigest: l.imageDigest,
+		Version:       l.a.cfg.Version, Roles: []string{l.who.Role}, Capabilities: l.capabilities(), BootId: l.ident.BootID,
 		MachineIdOs: l.ident.MachineID, HardwareFingerprint: l.ident.HardwareFingerprint, Simulated: l.simulated(),
 		Region: l.who.Region, Provider: l.who.Provider, Hostname: l.ident.Hostname,
 	}
 	return h, nil
+}
+
+// readImageDigest is what the running system says of the image that it was made from.
+func (l *life) readImageDigest(ctx context.Context) string {
+	if l.isSite() || l.a.cfg.NoInventory {
+		return ""
+	}
+	doc, err := l.host.Inventory(ctx)
+	if err != nil {
+		return "" // the inventory report says what went wrong
+	}
+	return doc.OS.ImageDigest
 }
 
 func (l *life) capabilities() []string {

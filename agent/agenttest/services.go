@@ -33,7 +33,11 @@ type Session struct {
 	once   sync.Once
 
 	confirmed *fleetv1.SupersededAck
+	endEvents chan error
 }
+
+// EndEvents ends the session's event stream, and not its command stream.
+func (s *Session) EndEvents(err error) { s.endEvents <- err }
 
 // Confirmed is the agent's confirmation that it was superseded; nil before.
 func (s *Session) Confirmed() *fleetv1.SupersededAck {
@@ -63,7 +67,7 @@ func (f *fleet) Commands(stream grpc.BidiStreamingServer[fleetv1.AgentMessage, f
 	if err != nil {
 		return err
 	}
-	s := &Session{Hello: first.GetHello(), stream: stream, kill: make(chan struct{}), Leaf: leafOf(stream.Context())}
+	s := &Session{Hello: first.GetHello(), stream: stream, kill: make(chan struct{}), endEvents: make(chan error, 1), Leaf: leafOf(stream.Context())}
 	var open []*fleetv1.Command
 	var epoch int64
 	f.c.update(func() {
@@ -152,6 +156,32 @@ func (f *fleet) ask(s *Session, r *fleetv1.GrantRequest) *fleetv1.ControllerMess
 
 // Events implements the service.
 func (f *fleet) Events(stream grpc.BidiStreamingServer[fleetv1.EventsRequest, fleetv1.EventsResponse]) error {
+	first, err := stream.Recv()
+	if err != nil {
+		return err
+	}
+	var end chan error
+	f.c.Wait("the session of an event stream", func() bool {
+		f.c.mu.Lock()
+		defer f.c.mu.Unlock()
+		for _, s := range f.c.sessions {
+			if s.Welcome.GetSessionId() == first.GetHello().GetSessionId() {
+				end = s.endEvents
+			}
+		}
+		return end != nil || stream.Context().Err() != nil
+	})
+	received := make(chan error, 1)
+	task.Background("receive events", func() { received <- f.receiveEvents(stream) })
+	select {
+	case err := <-received:
+		return err
+	case err := <-end:
+		return err
+	}
+}
+
+func (f *fleet) receiveEvents(stream grpc.BidiStreamingServer[fleetv1.EventsRequest, fleetv1.EventsResponse]) error {
 	for {
 		m, err := stream.Recv()
 		if err != nil {

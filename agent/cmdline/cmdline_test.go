@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"net"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -237,6 +238,39 @@ func TestSupersededExitsWithItsOwnCode(t *testing.T) {
 	<-p.done
 	if code := p.cmd.ProcessState.ExitCode(); code != 4 {
 		t.Fatalf("exit code %d", code)
+	}
+}
+
+func TestSystemdIsTold(t *testing.T) {
+	c := agenttest.New(t, agenttest.Hooks{})
+	socket := filepath.Join(t.TempDir(), "notify")
+	l, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	t.Setenv("NOTIFY_SOCKET", socket)
+	t.Setenv("WATCHDOG_USEC", "100000")
+	p := launch(t, "", "run", "--host", "sim", "--state-dir", t.TempDir(), "--token-file", tokenFile(t, c))
+	if err := l.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	awaiting := map[string]bool{"READY=1": true, "WATCHDOG=1": true, "STATUS=connected to the controller": true}
+	buf := make([]byte, 1024)
+	for len(awaiting) > 0 {
+		n, err := l.Read(buf)
+		if err != nil {
+			t.Fatalf("%v; still awaiting %v", err, awaiting)
+		}
+		delete(awaiting, string(buf[:n]))
+	}
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	for !strings.HasPrefix(string(buf), "STOPPING=1") {
+		if _, err := l.Read(buf); err != nil {
+			t.Fatalf("%v; not told that it stops", err)
+		}
 	}
 }
 

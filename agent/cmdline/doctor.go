@@ -50,7 +50,7 @@ func (a app) doctor() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return print(cmd.OutOrStdout(), diagnose(cmd.Context(), c))
+			return printFindings(cmd.OutOrStdout(), diagnose(cmd.Context(), c))
 		},
 	}
 	o.bindState(cmd)
@@ -58,7 +58,7 @@ func (a app) doctor() *cobra.Command {
 	return cmd
 }
 
-func print(w io.Writer, list []finding) error {
+func printFindings(w io.Writer, list []finding) error {
 	var err error
 	for _, f := range list {
 		_, e := fmt.Fprintf(w, "%-5s %-12s %s\n", f.level, f.check, f.what)

@@ -81,7 +81,7 @@ func supervised(ctx context.Context, log *slog.Logger, fn func(context.Context) 
 }
 
 // agentConfig turns the configuration into that of an agent.
-func (a app) agentConfig(c config.Config, bundle string, log *slog.Logger, real host.Config) (agent.Config, error) {
+func (a app) agentConfig(c config.Config, bundle string, log *slog.Logger, machine host.Config) (agent.Config, error) {
 	if err := os.MkdirAll(c.StateDir, 0o700); err != nil {
 		return agent.Config{}, fmt.Errorf("make state directory: %w", err)
 	}
@@ -98,7 +98,7 @@ func (a app) agentConfig(c config.Config, bundle string, log *slog.Logger, real 
 		cfg.Providers = site.Providers{p.Name(): p}
 	}
 	if c.Host != "sim" {
-		cfg.Host = agent.RealHost(real)
+		cfg.Host = agent.RealHost(machine)
 		return cfg, nil
 	}
 	log.Warn("this machine is simulated", "simulated", true, "world", c.Sim.Dir, "sim_machine", c.Sim.MachineID)

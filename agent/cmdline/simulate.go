@@ -82,7 +82,7 @@ func (a app) runFleet(ctx context.Context, o fleetOptions) error {
 		return fmt.Errorf("%w: %w", errUsage, err)
 	}
 	log.Warn("all of these machines are simulated", "simulated", true, "count", o.count, "world", filepath.Join(o.dir, "world"))
-	group, ctx := task.New(ctx)
+	group, _ := task.New(ctx)
 	for i := 1; i <= o.count; i++ {
 		name := fmt.Sprintf("sim-%04d", i)
 		bundle := ""

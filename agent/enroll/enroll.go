@@ -152,7 +152,7 @@ func (c Config) retry(ctx context.Context, what string, addresses []string, call
 			return fmt.Errorf("%s at %s: %w: %w", what, address, ErrRefused, err)
 		}
 		wait := waitFor(attempt, err)
-		c.Log.Warn(what+" has not worked yet", "address", address, "attempt", attempt, "retry_in", wait.String(), "error", err)
+		c.Log.Warn("enrolment has not worked yet", "address", address, "attempt", attempt, "retry_in", wait.String(), "error", err)
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("%s: %w", what, context.Cause(ctx))

@@ -36,7 +36,7 @@ func (s *session) events(ctx context.Context, group *task.Group, client fleetv1.
 	if err != nil {
 		return fmt.Errorf("say hello on event stream: %w", err)
 	}
-	group.Go("event-acks", func(ctx context.Context) error { return s.acks(ctx, stream) })
+	group.Go("event-acks", func(ctx context.Context) error { return s.ended(ctx, s.acks(ctx, stream)) })
 	if err := s.beat(ctx, stream); err != nil {
 		return err
 	}

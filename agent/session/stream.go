@@ -9,11 +9,13 @@ import (
 
 	"google.golang.org/grpc"
 
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 
 	"github.com/ingot-metal/ingot/agent/dispatch"
 	"github.com/ingot-metal/ingot/agent/state"
 	"github.com/ingot-metal/ingot/agent/transport"
+	"github.com/ingot-metal/ingot/internal/failure"
 	"github.com/ingot-metal/ingot/internal/task"
 )
 
@@ -52,9 +54,9 @@ func (s *session) run(ctx context.Context) error {
 	defer s.r.connected.Store(false)
 	s.r.cfg.Dispatcher.Attach(s.link, s.welcome)
 	defer s.r.cfg.Dispatcher.Detach()
-	group.Go("send", func(ctx context.Context) error { return s.link.pump(ctx, stream.Send) })
+	group.Go("send", func(ctx context.Context) error { return s.ended(ctx, s.link.pump(ctx, stream.Send)) })
 	group.Go("receive", func(ctx context.Context) error { return s.receive(ctx, group, stream) })
-	group.Go("events", func(ctx context.Context) error { return s.events(ctx, group, client) })
+	group.Go("events", func(ctx context.Context) error { return s.ended(ctx, s.events(ctx, group, client)) })
 	group.Go("rotate", func(ctx context.Context) error { return s.rotate(ctx, client) })
 	return group.Wait()
 }
@@ -141,7 +143,7 @@ func (s *session) accept(ctx context.Context) error {
 		s.r.cfg.Welcomed(w)
 	}
 	s.r.cfg.Log.Info("session open", "session_id", w.GetSessionId(), "epoch", w.GetEpoch(),
-		"controller_id", w.GetControllerId(), "agent_id", w.GetAgentId(), "machine_id", w.GetMachineId())
+		"controller_id", w.GetControllerId(), "machine_id", w.GetMachineId())
 	return nil
 }
 
@@ -155,6 +157,9 @@ func interval(w *fleetv1.Welcome) time.Duration {
 func (s *session) receive(ctx context.Context, group *task.Group, stream commandStream) error {
 	for {
 		m, err := stream.Recv()
+		if err != nil && replaced(err) {
+			return ErrSuperseded
+		}
 		if err != nil {
 			return fmt.Errorf("command stream: %w", err)
 		}
@@ -171,6 +176,29 @@ func (s *session) receive(ctx context.Context, group *task.Group, stream command
 			}
 		}
 	}
+}
+
+// replaced says that the controller ended a stream because of a newer session, which can only be another process's.
+func replaced(err error) bool {
+	return failure.ReasonOf(err) == baremetalv1.Reason_SESSION_SUPERSEDED.String()
+}
+
+// ended gives way to a better account of why a stream has ended, for a moment. io.EOF of a Send only says that the
+// receiving side knows more; and a session that was replaced is told so on its command stream, where it confirms.
+func (s *session) ended(ctx context.Context, err error) error {
+	super := err != nil && replaced(err)
+	if !super && !errors.Is(err, io.EOF) {
+		return err
+	}
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(supersededWait):
+	}
+	if super {
+		return ErrSuperseded
+	}
+	return err
 }
 
 // superseded confirms, and gives the confirmation a moment to arrive.
