@@ -1,0 +1,11 @@
+// Command bench measures this tree on this machine and prints one table: what pgbench reaches on the database, how many
+// operations per second the controller takes from the RPC to SUCCEEDED, how long a command needs to its agent, what an
+// idle session costs the controller, what an idle agent costs its machine, and how large the binaries are.
+//
+// Everything runs on loopback, from the binaries in bin/, and ends by itself. The database is a private one with the
+// settings of `ingot-controller --dev`; pgbench and the controller use the same server, one after the other. The
+// controller is a process of its own. The agents of the throughput part are whole agents in this process, with their
+// databases in memory, on simulated machines that reboot at once; those of the memory part only speak the protocol.
+//
+// There are no thresholds: docs/performance.md says how to read the numbers.
+package main

@@ -1,0 +1,195 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/internal/ids"
+	"github.com/ingot-metal/ingot/internal/task"
+)
+
+// driver starts operations as a client does, and hears of their ends by one watch for all of them.
+type driver struct {
+	g        *rig
+	receipts *receipts
+	idle     chan string // machines with nothing to do
+	cancel   context.CancelFunc
+	group    *task.Group
+
+	mu      sync.Mutex
+	waiting map[string]chan baremetalv1.Operation_Phase
+	ended   map[string]baremetalv1.Operation_Phase // ends that came before anybody waited
+}
+
+func newDriver(ctx context.Context, g *rig, f *fleet) (*driver, error) {
+	d := &driver{
+		g: g, receipts: f.receipts, idle: make(chan string, len(f.machines)),
+		waiting: map[string]chan baremetalv1.Operation_Phase{}, ended: map[string]baremetalv1.Operation_Phase{},
+	}
+	for _, m := range f.machines {
+		d.idle <- m
+	}
+	watchCtx, cancel := context.WithCancel(ctx)
+	d.cancel = cancel
+	stream, err := baremetalv1.NewOperationServiceClient(g.conn).WatchOperations(watchCtx, &baremetalv1.WatchOperationsRequest{})
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	d.group, _ = task.New(watchCtx)
+	d.group.Go("watch", func(context.Context) error { return d.watch(stream.Recv) })
+	return d, nil
+}
+
+func (d *driver) stop() {
+	d.cancel()
+	// The watch ends with the cancellation; whatever else it had to say was said to those who waited.
+	_ = d.group.Wait()
+}
+
+func (d *driver) watch(recv func() (*baremetalv1.OperationEvent, error)) error {
+	for {
+		e, err := recv()
+		if err != nil {
+			return err
+		}
+		switch p := e.GetSnapshot().GetPhase(); p {
+		case baremetalv1.Operation_SUCCEEDED, baremetalv1.Operation_FAILED, baremetalv1.Operation_CANCELED:
+			d.end(e.GetSnapshot().GetOperationId(), p)
+		}
+	}
+}
+
+func (d *driver) end(id string, p baremetalv1.Operation_Phase) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if ch, ok := d.waiting[id]; ok {
+		delete(d.waiting, id)
+		ch <- p
+		return
+	}
+	d.ended[id] = p
+}
+
+func (d *driver) await(ctx context.Context, id string) (baremetalv1.Operation_Phase, error) {
+	ch := make(chan baremetalv1.Operation_Phase, 1)
+	d.mu.Lock()
+	if p, ok := d.ended[id]; ok {
+		delete(d.ended, id)
+		ch <- p
+	} else {
+		d.waiting[id] = ch
+	}
+	d.mu.Unlock()
+	select {
+	case p := <-ch:
+		return p, nil
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
+}
+
+// reboot is one operation.
+type reboot struct {
+	total, dispatch time.Duration
+	succeeded       bool
+}
+
+// reboot takes an idle machine and reboots it. Dispatch counts from the time that the controller gave the operation
+// when it admitted the request, before it stored anything.
+func (d *driver) reboot(ctx context.Context) (r reboot, err error) {
+	var machine string
+	select {
+	case machine = <-d.idle:
+	case <-ctx.Done():
+		return r, ctx.Err()
+	}
+	defer func() { d.idle <- machine }()
+	began := time.Now()
+	op, err := d.g.machines().RebootMachine(ctx, &baremetalv1.RebootMachineRequest{MachineId: machine, RequestId: ids.New(ids.Session)})
+	if err != nil {
+		return r, fmt.Errorf("reboot %s: %w", machine, err)
+	}
+	phase, err := d.await(ctx, op.GetOperationId())
+	if err != nil {
+		return r, fmt.Errorf("wait for the reboot of %s: %w", machine, err)
+	}
+	r.total, r.succeeded = time.Since(began), phase == baremetalv1.Operation_SUCCEEDED
+	received, ok := d.receipts.take(op.GetOperationId())
+	if !ok {
+		return r, errors.New("an operation ended whose command no agent has logged as received: has the line changed?")
+	}
+	r.dispatch = received.Sub(op.GetCreatedAt().AsTime())
+	return r, nil
+}
+
+// probe reboots one machine after the other, with nothing else going on.
+func (d *driver) probe(ctx context.Context, n int) (latency, error) {
+	say("idle system: %d reboots, one after the other", n)
+	var all []time.Duration
+	for range n {
+		r, err := d.reboot(ctx)
+		if err != nil {
+			return latency{}, err
+		}
+		all = append(all, r.dispatch)
+		if err := pause(ctx, 50*time.Millisecond); err != nil {
+			return latency{}, err
+		}
+	}
+	return percentiles(all), nil
+}
+
+// loadResult is what the clients saw.
+type loadResult struct {
+	took            time.Duration
+	done, failed    int
+	total, dispatch []time.Duration
+	machines        int
+}
+
+// drive lets clients reboot machines for a time, and waits for what they have started.
+func (d *driver) drive(ctx context.Context, clients int, length time.Duration) (loadResult, error) {
+	l := loadResult{machines: cap(d.idle)}
+	var mu sync.Mutex
+	began := time.Now()
+	group, _ := task.New(ctx)
+	for range clients {
+		group.Go("client", func(ctx context.Context) error {
+			for time.Since(began) < length {
+				r, err := d.reboot(ctx)
+				if err != nil {
+					return err
+				}
+				mu.Lock()
+				l.add(r)
+				mu.Unlock()
+			}
+			return nil
+		})
+	}
+	err := group.Wait()
+	l.took = time.Since(began)
+	return l, err
+}
+
+func (l *loadResult) add(r reboot) {
+	l.done++
+	if !r.succeeded {
+		l.failed++
+	}
+	l.total = append(l.total, r.total)
+	l.dispatch = append(l.dispatch, r.dispatch)
+}
+
+func (l *loadResult) report(tps float64) throughput {
+	perSecond := float64(l.done-l.failed) / l.took.Seconds()
+	return throughput{
+		PerSecond: perSecond, RatioToPgbench: perSecond / tps, Done: l.done, Failed: l.failed, Agents: l.machines,
+		Total: percentiles(l.total),
+	}
+}
