@@ -72,6 +72,10 @@ func openSession(ctx context.Context, q *dbsqlc.Queries, h Hello, now time.Time)
 		if err != nil {
 			return nil, fmt.Errorf("lock machine: %w", err)
 		}
+		if m.DeletedAt != nil {
+			// Deletion revokes the certificates of the agent that the machine knew; one that never called is met here.
+			return nil, failure.Unauthenticated("CERTIFICATE_REVOKED", "the machine of this agent has been deleted")
+		}
 		machine = &m
 	}
 	before, err := q.LockAgent(ctx, h.AgentID)
