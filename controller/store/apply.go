@@ -141,6 +141,9 @@ func apply(ctx context.Context, q *dbsqlc.Queries, l *loaded, d operation.Decisi
 	if err := applyMachine(ctx, q, l.row.TargetID, d.Machine, now); err != nil {
 		return nil, err
 	}
+	if d.Resend && l.command != nil {
+		out.Send = append(out.Send, Outgoing{l.command.CommandID, l.command.ExecutorID, l.command.Spec, l.command.Digest})
+	}
 	if !d.Changed {
 		return out, nil
 	}

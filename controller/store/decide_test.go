@@ -1,0 +1,290 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/ingot-metal/ingot/controller/fleet"
+	"github.com/ingot-metal/ingot/controller/operation"
+	"github.com/ingot-metal/ingot/controller/store"
+	"github.com/ingot-metal/ingot/controller/store/storetest"
+	"github.com/ingot-metal/ingot/internal/failpoint"
+)
+
+// decided are the tables that a decision may write.
+var decided = []string{
+	"operations", "operation_steps", "commands", "operation_events", "machines", "machine_conditions", "agent_states", "audit_log",
+}
+
+// A decision is stored wholly or not at all, wherever its writer dies; what was not stored can be decided again.
+func TestDecisionsAreWhole(t *testing.T) {
+	for _, step := range []string{"look", "grant", "result", "late look", "cancel"} {
+		for _, point := range []string{"store.before-apply", "store.before-commit", "store.after-commit"} {
+			for _, action := range []failpoint.Action{failpoint.Error(), failpoint.Panic()} {
+				t.Run(fmt.Sprintf("%s/%s/%v", step, point, action), func(t *testing.T) { decideAndDie(t, step, point, action) })
+			}
+		}
+	}
+}
+
+func decideAndDie(t *testing.T, step, point string, action failpoint.Action) {
+	s := storetest.New(t)
+	a := live(t, s, "m-1")
+	id := start(t, s, store.StartRequest{MachineID: "m-1", RequestID: "reboot", Type: fleet.Reboot}).GetOperationId()
+	var c *operation.Command
+	if step != "look" {
+		c = decide(t, s, id, operation.Look{}).Command
+	}
+	if step == "result" || step == "late look" {
+		decide(t, s, id, ask(a, c, 1, 1))
+	}
+	var e operation.Event = operation.Look{}
+	at, want := now(), operation.Running
+	switch step {
+	case "grant":
+		e = ask(a, c, 1, 1)
+	case "result":
+		e, want = operation.Resulted{CommandID: c.ID, AgentID: a.id, Outcome: operation.OutcomeSucceeded, SessionBootID: "boot-2"}, operation.Succeeded
+	case "late look":
+		at, want = at.Add(24*time.Hour), operation.Failed
+	case "cancel":
+		e, want = operation.CancelAsked{Actor: "x"}, operation.Canceled
+	}
+	before := everything(t, s, decided...)
+	scope := failpoint.NewScope()
+	scope.Set(point, action)
+	died := dies(func() error {
+		_, err := s.Decide(failpoint.With(t.Context(), scope), id, 0, e, at)
+		return err
+	})
+	if !errors.Is(died, failpoint.ErrInjected) {
+		t.Fatalf("got %v", died)
+	}
+	after := everything(t, s, decided...)
+	committed := point == "store.after-commit"
+	if committed == (after == before) {
+		t.Fatalf("changed %t", after != before)
+	}
+	if !committed {
+		decide2, err := s.Decide(t.Context(), id, 0, e, at)
+		if err != nil {
+			t.Fatalf("once more: %v", err)
+		}
+		if step == "grant" && !decide2.Decision.Grant {
+			t.Fatalf("the number was used up: %+v", decide2.Decision.Refusal)
+		}
+	}
+	whole(t, s, id, want)
+}
+
+// dies turns a panic into an error.
+func dies(fn func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err, _ = p.(error)
+		}
+	}()
+	return fn()
+}
+
+// whole checks that everything about an operation is of one decision.
+func whole(t *testing.T, s *store.Store, id string, want operation.Phase) {
+	t.Helper()
+	op, err := s.GetOperation(t.Context(), id)
+	if err != nil || op.GetPhase().String() != string(want) {
+		t.Fatalf("%v, %v, want %s", op, err, want)
+	}
+	events, err := s.EventsOf(t.Context(), id, 0, 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, e := range events {
+		if e.Seq != int64(i+1) {
+			t.Errorf("event %d has number %d", i, e.Seq)
+		}
+	}
+	last := events[len(events)-1]
+	if last.Snapshot.GetPhase() != op.GetPhase() {
+		t.Errorf("the last event shows %s", last.Snapshot.GetPhase())
+	}
+	over := operation.IsTerminal(want)
+	if m := machine(t, s, "m-1"); (m.GetStatus().GetActiveOperationId() == "") != over {
+		t.Errorf("%s, and the machine points to %q", want, m.GetStatus().GetActiveOperationId())
+	}
+	if n := count(t, s, "SELECT count(*) FROM commands WHERE state IN ('QUEUED', 'SENT', 'ACKED', 'GRANTED')"); (n == 0) != over {
+		t.Errorf("%s with %d commands under way", want, n)
+	}
+}
+
+func TestStaleVersionsDecideNothing(t *testing.T) {
+	s := storetest.New(t)
+	live(t, s, "m-1")
+	id := start(t, s, store.StartRequest{MachineID: "m-1", RequestID: "reboot", Type: fleet.Reboot}).GetOperationId()
+	first, err := s.Decide(t.Context(), id, 1, operation.Look{}, now())
+	if err != nil || first.StaleVersion || first.Version != 2 {
+		t.Fatalf("%+v, %v", first, err)
+	}
+	before := everything(t, s, decided...)
+	again, err := s.Decide(t.Context(), id, 1, operation.Look{}, now())
+	if err != nil || !again.StaleVersion || everything(t, s, decided...) != before {
+		t.Errorf("%+v, %v", again, err)
+	}
+}
+
+// Many events at once are decided one after the other, and their numbers have no gaps.
+func TestConcurrentDecisions(t *testing.T) {
+	s := storetest.New(t)
+	a, id, c := rebooting(t, s, "m-1")
+	for i, err := range together(t, 60, func(ctx context.Context, i int) error {
+		var e operation.Event
+		switch i % 6 {
+		case 0:
+			e = operation.Look{}
+		case 1:
+			e = operation.AckedByAgent{CommandID: c.ID, AgentID: a.id}
+		case 2:
+			e = ask(a, c, uint64(i), 1)
+		case 3:
+			e = operation.CancelAsked{Actor: "x"}
+		case 4:
+			e = operation.Resulted{CommandID: c.ID, AgentID: a.id, Outcome: operation.OutcomeFailed, Retryable: true}
+		default:
+			_, err := s.AppendLog(ctx, id, "stdout", "reboot", []byte("x"), now())
+			return err
+		}
+		_, err := s.Decide(ctx, id, 0, e, now())
+		return err
+	}) {
+		if err != nil {
+			t.Fatalf("event %d: %v", i, err)
+		}
+	}
+	events, err := s.EventsOf(t.Context(), id, 0, 1000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, e := range events {
+		if e.Seq != int64(i+1) {
+			t.Fatalf("event %d has number %d", i, e.Seq)
+		}
+	}
+	logs, err := s.LogsOf(t.Context(), id, 0, 100)
+	if err != nil || len(logs) != 10 || logs[9].GetSeq() != 10 {
+		t.Errorf("%d pieces of log, %v", len(logs), err)
+	}
+	grants := count(t, s, "SELECT count(*) FROM commands WHERE granted_at IS NOT NULL")
+	fences := count(t, s, "SELECT count(*) FROM machines WHERE unresolved_command_id IS NOT NULL")
+	unknown := count(t, s, "SELECT count(*) FROM commands WHERE state = 'UNKNOWN'")
+	if grants > 1 || fences != unknown {
+		t.Errorf("%d grants, %d fences, %d unknown", grants, fences, unknown)
+	}
+}
+
+// The feed over all operations shows every event once and in order, also while others commit.
+func TestFeedMissesNothing(t *testing.T) {
+	s := storetest.New(t)
+	const machines = 24
+	for i := range machines {
+		register(t, s, fmt.Sprintf("m-%d", i))
+	}
+	head, err := s.FeedHead(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]int64{}
+	read := func(ctx context.Context) error {
+		for {
+			events, err := s.Feed(ctx, head, 5)
+			if err != nil || len(events) == 0 {
+				return err
+			}
+			for _, e := range events {
+				if op := e.Snapshot.GetOperationId(); e.Seq != seen[op]+1 {
+					return fmt.Errorf("event %d of %s comes after %d", e.Seq, op, seen[op])
+				}
+				seen[e.Snapshot.GetOperationId()] = e.Seq
+				head = e.Pos
+			}
+		}
+	}
+	for _, err := range together(t, machines+1, func(ctx context.Context, i int) error {
+		if i == machines {
+			for len(seen) < machines/2 {
+				if err := read(ctx); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+		op, _, err := s.Start(ctx, store.StartRequest{MachineID: fmt.Sprintf("m-%d", i), RequestID: "r", Type: fleet.EnterMaintenance}, now())
+		if err == nil {
+			_, err = s.Decide(ctx, op.GetOperationId(), 0, operation.Look{}, now())
+		}
+		return err
+	}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	// Transactions of other tests on the same server may hold the last events back for a moment.
+	total := count(t, s, "SELECT count(*) FROM operation_events")
+	eventually(t, func() bool {
+		if err := read(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		for _, seq := range seen {
+			n += int(seq)
+		}
+		return n == total
+	}, "not all %d events came", total)
+}
+
+func TestAuditAndItsScrub(t *testing.T) {
+	s := storetest.New(t)
+	live(t, s, "m-1")
+	live(t, s, "m-2")
+	for _, id := range []string{"m-1", "m-2"} {
+		op := start(t, s, store.StartRequest{MachineID: id, RequestID: "r", Type: fleet.Reboot, Comment: "asked by Ada"})
+		if _, err := s.Cancel(t.Context(), op.GetOperationId(), "tester", now()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rows, err := s.ListAudit(t.Context(), "m-1", 0, 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	verbs := ""
+	for _, r := range rows {
+		verbs = r.GetVerb() + " " + verbs
+	}
+	if want := "REGISTER ISSUE_TOKEN ENROLL ENTER_MAINTENANCE REBOOT CANCEL "; verbs != want {
+		t.Errorf("verbs %q, want %q", verbs, want)
+	}
+	const ada = "SELECT count(*) FROM audit_log WHERE event_data::text LIKE '%Ada%' AND target_id = $1"
+	if count(t, s, ada, "m-1") != 1 || count(t, s, ada, "m-2") != 1 {
+		t.Fatal("the comment is not in the audit log")
+	}
+	if n, err := s.ScrubAudit(t.Context(), "m-1", "tester", now()); err != nil || n == 0 {
+		t.Errorf("%d rows, %v", n, err)
+	}
+	if count(t, s, ada, "m-1") != 0 || count(t, s, ada, "m-2") != 1 {
+		t.Error("scrubbed the wrong rows")
+	}
+	after, err := s.ListAudit(t.Context(), "m-1", 0, 100)
+	if err != nil || len(after) != len(rows)+1 || after[0].GetVerb() != "SCRUB_AUDIT" {
+		t.Errorf("%d rows before, %d after, %v", len(rows), len(after), err)
+	}
+	for i, r := range rows {
+		if got := after[i+1]; got.GetVerb() != r.GetVerb() || got.GetActor() != r.GetActor() || !got.GetTs().AsTime().Equal(r.GetTs().AsTime()) {
+			t.Errorf("scrubbing changed %v to %v", r, got)
+		}
+	}
+	// Nowhere else is there any trace.
+	if all := everything(t, s, "operations", "operation_events", "machines", "node_state_log", "commands"); containsAny(all, "Ada") {
+		t.Error("the comment is stored outside of the audit log")
+	}
+}

@@ -1,0 +1,283 @@
+package store_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/ingot-metal/ingot/controller/fleet"
+	"github.com/ingot-metal/ingot/controller/operation"
+	"github.com/ingot-metal/ingot/controller/store"
+	"github.com/ingot-metal/ingot/controller/store/storetest"
+)
+
+func TestEpochsGrow(t *testing.T) {
+	s := storetest.New(t)
+	a := live(t, s, "m-1")
+	const n = 30
+	epochs := make([]int64, n)
+	for i, err := range together(t, n, func(ctx context.Context, i int) error {
+		o, err := s.OpenSession(ctx, a.hello("st-1", "boot-1"), now())
+		if err == nil {
+			epochs[i] = o.Epoch
+		}
+		return err
+	}) {
+		if err != nil {
+			t.Fatalf("session %d: %v", i, err)
+		}
+	}
+	slices.Sort(epochs)
+	for i, e := range epochs {
+		if e != int64(i+2) { // live had the first one
+			t.Fatalf("epochs %v", epochs)
+		}
+	}
+	if newest := count(t, s, "SELECT epoch FROM agent_sessions WHERE agent_id = $1", a.id); newest != n+1 {
+		t.Errorf("the stored session has epoch %d", newest)
+	}
+}
+
+func TestOldSessionsEndingChangesNothing(t *testing.T) {
+	s := storetest.New(t)
+	a := live(t, s, "m-1")
+	old := a.hello("st-1", "boot-1")
+	open(t, s, old)
+	open(t, s, a.hello("st-1", "boot-1"))
+	if err := s.EndSession(t.Context(), a.id, old.SessionID, now()); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := s.GetAgent(t.Context(), a.id); err != nil || !got.GetConnected() {
+		t.Errorf("connected %t, %v", got.GetConnected(), err)
+	}
+}
+
+func TestOldEpochIsGrantedNothing(t *testing.T) {
+	s := storetest.New(t)
+	a, id, c := rebooting(t, s, "m-1")
+	open(t, s, a.hello("st-1", "boot-1"))
+	if d := decide(t, s, id, ask(a, c, 1, 1)); d.Decision.Grant || d.Decision.Refusal.Reason != "SESSION_SUPERSEDED" {
+		t.Errorf("%+v", d.Decision)
+	}
+	if d := decide(t, s, id, ask(a, c, 1, 2)); !d.Decision.Grant {
+		t.Errorf("the newest session is refused: %+v", d.Decision.Refusal)
+	}
+	// Its result counts, whatever session carries it.
+	d := decide(t, s, id, operation.Resulted{CommandID: c.ID, AgentID: a.id, Outcome: operation.OutcomeSucceeded, SessionBootID: "boot-2"})
+	if d.Phase != operation.Succeeded {
+		t.Errorf("%s", d.Phase)
+	}
+}
+
+func TestOrdinaryRebootIsNoClone(t *testing.T) {
+	s := storetest.New(t)
+	a := live(t, s, "m-1")
+	for _, boot := range []string{"boot-1", "boot-2", "boot-2", "boot-3"} {
+		if o := open(t, s, a.hello("st-1", boot)); o.Cloned || o.RolledBack {
+			t.Fatalf("%s: %+v", boot, o)
+		}
+	}
+	if m := machine(t, s, "m-1"); m.GetStatus().GetBootId() != "boot-3" || condition(m, fleet.NeedsIntervention) != nil {
+		t.Errorf("%v", m.GetStatus())
+	}
+}
+
+func TestOldBootThatComesBackIsAClone(t *testing.T) {
+	s := storetest.New(t)
+	a := live(t, s, "m-1")
+	open(t, s, a.hello("st-1", "boot-2"))
+	if o := open(t, s, a.hello("st-1", "boot-1")); !o.Cloned {
+		t.Fatalf("%+v", o)
+	}
+	m := machine(t, s, "m-1")
+	if c := condition(m, fleet.NeedsIntervention); m.GetStatus().GetNodeState().String() != "NODE_STATE_QUARANTINED" || c.GetReason() != "CLONE_DETECTED" {
+		t.Fatalf("%v", m.GetStatus())
+	}
+	if m.GetStatus().GetBootId() != "boot-2" {
+		t.Errorf("the clone's boot counts: %s", m.GetStatus().GetBootId())
+	}
+	_, _, err := s.Start(t.Context(), store.StartRequest{MachineID: "m-1", RequestID: "r", Type: fleet.Reboot}, now())
+	wantReason(t, err, "MACHINE_QUARANTINED")
+	if m, err = s.ClearIntervention(t.Context(), "m-1", "tester", "found it", now()); err != nil || m.GetStatus().GetNodeState().String() != "NODE_STATE_ACTIVE" {
+		t.Errorf("%v, %v", m.GetStatus(), err)
+	}
+}
+
+func TestMemoryRolledBack(t *testing.T) {
+	s := storetest.New(t)
+	a, id, c := rebooting(t, s, "m-1")
+	if d := decide(t, s, id, ask(a, c, 7, 1)); !d.Decision.Grant {
+		t.Fatalf("%+v", d.Decision.Refusal)
+	}
+	h := a.hello("st-1", "boot-1")
+	h.LastGrantSeq = 7
+	if o := open(t, s, h); o.RolledBack {
+		t.Error("the newest memory counts as an older one")
+	}
+	h.LastGrantSeq = 6
+	if o := open(t, s, h); !o.RolledBack || !slices.Contains(o.Operations, id) {
+		t.Errorf("%+v", o)
+	}
+	if c := condition(machine(t, s, "m-1"), fleet.NeedsIntervention); c.GetReason() != "AGENT_STATE_ROLLED_BACK" {
+		t.Errorf("condition %v", c)
+	}
+	if d := decide(t, s, id, ask(a, c, 7, 3)); d.Decision.Grant || d.Decision.Refusal.Reason != "AGENT_STATE_ROLLED_BACK" || d.Phase != operation.Failed {
+		t.Errorf("%+v", d.Decision)
+	}
+}
+
+func TestEventNumbersAreTakenOnce(t *testing.T) {
+	s := storetest.New(t)
+	a, id, c := rebooting(t, s, "m-1")
+	key := store.EventKey{AgentID: a.id, StateID: "st-1", Seq: 5}
+	for range 3 {
+		if err := s.LogEvent(t.Context(), key, c.ID, "stdout", []byte("line"), now()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	foreign := key
+	foreign.Seq = 6
+	if err := s.LogEvent(t.Context(), foreign, "cmd-of-somebody-else", "stdout", []byte("line"), now()); err != nil {
+		t.Fatal(err)
+	}
+	if logs, err := s.LogsOf(t.Context(), id, 0, 10); err != nil || len(logs) != 1 {
+		t.Errorf("%d lines, %v", len(logs), err)
+	}
+	if o := open(t, s, a.hello("st-1", "boot-1")); o.LastEventSeq != 6 || !o.RolledBack {
+		t.Errorf("%+v", o) // the Hello says that it knows of none
+	}
+}
+
+// fenced is a machine whose reboot was granted and has no result.
+func fenced(t *testing.T, s *store.Store) (enrolled, string, *operation.Command) {
+	t.Helper()
+	a, id, c := rebooting(t, s, "m-1")
+	decide(t, s, id, ask(a, c, 1, 1))
+	late, err := s.Decide(t.Context(), id, 0, operation.Look{}, now().Add(24*time.Hour))
+	if err != nil || late.Phase != operation.Failed {
+		t.Fatalf("%+v, %v", late, err)
+	}
+	m := machine(t, s, "m-1")
+	if m.GetStatus().GetUnresolvedCommandId() != c.ID || m.GetStatus().GetActiveOperationId() != "" {
+		t.Fatalf("%v", m.GetStatus())
+	}
+	_, _, err = s.Start(t.Context(), store.StartRequest{MachineID: "m-1", RequestID: "next", Type: fleet.Reboot}, now())
+	if f := wantReason(t, err, "COMMAND_UNRESOLVED"); f.Metadata["unresolved_command_id"] != c.ID {
+		t.Errorf("metadata %v", f.Metadata)
+	}
+	return a, id, c
+}
+
+func settled(t *testing.T, s *store.Store, operationID string, c *operation.Command, by string, before string) {
+	t.Helper()
+	if m := machine(t, s, "m-1"); m.GetStatus().GetUnresolvedCommandId() != "" {
+		t.Errorf("still fenced by %s", m.GetStatus().GetUnresolvedCommandId())
+	}
+	commands, err := s.ListCommands(t.Context(), operationID, "")
+	if err != nil || len(commands) != 1 || commands[0].GetState() != "DONE" || commands[0].GetSettledBy() != by || commands[0].GetCommandId() != c.ID {
+		t.Errorf("%v, %v", commands, err)
+	}
+	if after := everything(t, s, "operations"); after != before {
+		t.Error("settling changed the finished operation")
+	}
+	start(t, s, store.StartRequest{MachineID: "m-1", RequestID: "next", Type: fleet.Reboot})
+}
+
+func TestNewBootLiftsTheFence(t *testing.T) {
+	s := storetest.New(t)
+	a, id, c := fenced(t, s)
+	before := everything(t, s, "operations")
+	h := a.hello("st-1", "boot-1")
+	h.LastGrantSeq = 1
+	open(t, s, h)
+	if machine(t, s, "m-1").GetStatus().GetUnresolvedCommandId() == "" {
+		t.Fatal("the same boot lifted the fence")
+	}
+	h.BootID = "boot-2"
+	open(t, s, h)
+	settled(t, s, id, c, "new_boot", before)
+}
+
+func TestLateResultLiftsTheFence(t *testing.T) {
+	s := storetest.New(t)
+	a, id, c := fenced(t, s)
+	before := everything(t, s, "operations")
+	if d := decide(t, s, id, operation.Resulted{CommandID: c.ID, AgentID: a.id, Outcome: operation.OutcomeFailed}); !d.Decision.Ack {
+		t.Error("not acknowledged")
+	}
+	settled(t, s, id, c, "late_result", before)
+}
+
+func TestOperatorLiftsTheFence(t *testing.T) {
+	s := storetest.New(t)
+	_, id, c := fenced(t, s)
+	before := everything(t, s, "operations")
+	_, err := s.Settle(t.Context(), "m-1", "cmd-other", "done", "tester", "", now())
+	wantReason(t, err, "NOTHING_TO_SETTLE")
+	if _, err = s.Settle(t.Context(), "m-1", c.ID, "done", "tester", "I looked at it", now()); err != nil {
+		t.Fatal(err)
+	}
+	settled(t, s, id, c, "operator:done", before)
+	_, err = s.Settle(t.Context(), "m-1", c.ID, "done", "tester", "", now())
+	wantReason(t, err, "NOTHING_TO_SETTLE")
+	if n := count(t, s, "SELECT count(*) FROM audit_log WHERE verb = 'SETTLE' AND event_data ->> 'comment' = 'I looked at it'"); n != 1 {
+		t.Errorf("%d audit rows", n)
+	}
+}
+
+func TestReachableFollowsTheHeartbeats(t *testing.T) {
+	s := storetest.New(t)
+	a := live(t, s, "m-1")
+	h := a.hello("st-1", "boot-1")
+	open(t, s, h)
+	reachable := func(silentSince time.Time) bool {
+		t.Helper()
+		if err := s.UpdateReachable(t.Context(), silentSince, now()); err != nil {
+			t.Fatal(err)
+		}
+		return condition(machine(t, s, "m-1"), fleet.Reachable) != nil
+	}
+	at := now()
+	if !reachable(at.Add(-time.Minute)) || reachable(at.Add(time.Minute)) {
+		t.Error("wrong at first")
+	}
+	if err := s.FlushHeartbeats(t.Context(), map[string]time.Time{h.SessionID: at.Add(2 * time.Minute), "s-unknown": at}); err != nil {
+		t.Fatal(err)
+	}
+	if !reachable(at.Add(time.Minute)) {
+		t.Error("not reachable after a heartbeat")
+	}
+}
+
+// Heartbeats are no change of a machine that a reader of changes would see.
+func TestHeartbeatsStampNoMachine(t *testing.T) {
+	s := storetest.New(t)
+	a := live(t, s, "m-1")
+	h := a.hello("st-1", "boot-1")
+	open(t, s, h)
+	before := everything(t, s, "machines")
+	if err := s.FlushHeartbeats(t.Context(), map[string]time.Time{h.SessionID: now().Add(time.Minute)}); err != nil {
+		t.Fatal(err)
+	}
+	if after := everything(t, s, "machines"); after != before {
+		t.Error("a heartbeat changed the machine's row")
+	}
+}
+
+func TestSessionsOfADeadControllerEnd(t *testing.T) {
+	s := storetest.New(t)
+	a := live(t, s, "m-1")
+	if err := s.EndSessionsOf(t.Context(), "", now()); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := s.GetAgent(t.Context(), a.id); err != nil || !got.GetConnected() {
+		t.Fatalf("ended under a good lease, %v", err)
+	}
+	if err := s.EndSessionsOf(t.Context(), "", now().Add(2*time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := s.GetAgent(t.Context(), a.id); err != nil || got.GetConnected() {
+		t.Errorf("still connected, %v", err)
+	}
+}
