@@ -40,7 +40,12 @@ func (w *lookWorker) Work(ctx context.Context, job *river.Job[lookArgs]) error {
 	if err := fpInJob.HitCtx(ctx); err != nil {
 		return err
 	}
-	a, err := w.e.store.Decide(ctx, job.Args.OperationID, job.Args.Version, operation.Look{}, w.e.clock.Now())
+	version := job.Args.Version
+	if job.Attempt > 1 {
+		// The attempt before may have committed and failed before its commands left: look at whatever there is now.
+		version = 0
+	}
+	a, err := w.e.store.Decide(ctx, job.Args.OperationID, version, operation.Look{}, w.e.clock.Now())
 	if err != nil {
 		return err
 	}

@@ -128,6 +128,8 @@ func (d *decider) lookRunning() {
 	case d.shouldHandOver():
 		d.replaceCommand("handed over: the executor is silent and was never granted the command")
 	default:
+		// Whoever committed SENT may have failed before the command left. The agent knows it by its id if it has it.
+		d.out.Resend = d.cmd.State == Sent && d.w.ExecutorLive
 		d.waitForTaker()
 	}
 }

@@ -28,6 +28,8 @@ type Decision struct {
 	FlagRollback bool
 	// Ack says that the result is stored, or was before, and need not be sent again.
 	Ack bool
+	// Resend says that the latest command has not been acknowledged by an executor that is connected.
+	Resend bool
 	// CancelOnAgent names a command whose executor should be told to stop.
 	CancelOnAgent string
 }
