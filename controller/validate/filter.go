@@ -55,7 +55,7 @@ func term(part string, keys Keys) (Term, error) {
 		return Term{}, badFilter("%q holds a control character", shown(part))
 	}
 	check, arg := keys[key], value
-	if dot := strings.IndexByte(key, '.'); check == nil && dot > 0 && dot < len(key)-1 {
+	if dot := strings.IndexByte(key, '.'); dot > 0 {
 		check, arg = keys[key[:dot+1]], key[dot+1:]+"="+value
 	}
 	if check == nil {

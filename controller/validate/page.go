@@ -106,6 +106,9 @@ func Opaque(token string, v any) error {
 	if len(token) > maxToken {
 		return fmt.Errorf("token of %d bytes", len(token))
 	}
+	if strings.ContainsAny(token, "\r\n") { // the decoder would skip them
+		return fmt.Errorf("decode token: line break")
+	}
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(token)
 	if err != nil {
 		return fmt.Errorf("decode token: %w", err)
