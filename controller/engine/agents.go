@@ -27,6 +27,10 @@ func refused(r *fleet.Refusal) error { return failure.Precondition(r.Reason, "%s
 
 // SessionOpened brings a new session to every operation that it may concern, then sends what the agent may have missed.
 func (e *Engine) SessionOpened(ctx context.Context, s *session.Session, o *store.Opened) error {
+	if o.Cloned {
+		// Before anything else: the boot of a clone differs from the machine's own and would pass for proof of a reboot.
+		return e.quarantine(ctx, s, "an older boot of this machine's identity came back after a newer one")
+	}
 	for _, id := range o.Operations {
 		_, err := e.Handle(ctx, id, operation.SessionOpened{
 			AgentID: s.AgentID, StateID: s.StateID, BootID: s.BootID,
@@ -35,9 +39,6 @@ func (e *Engine) SessionOpened(ctx context.Context, s *session.Session, o *store
 		if err != nil {
 			return err
 		}
-	}
-	if o.Cloned {
-		return e.quarantine(ctx, s, "an older boot of this machine's identity came back after a newer one")
 	}
 	if o.RolledBack {
 		return nil
