@@ -56,7 +56,7 @@ type Changes struct {
 	Machines []*baremetalv1.Machine
 	// Next is where to go on; it is always set.
 	Next string
-	// SafeSince may be sent as updated_since and misses nothing.
+	// SafeSince may be sent as updated_since and misses nothing. While there is more to read it does not move on.
 	SafeSince time.Time
 	// More says that there is more to read right now.
 	More bool
@@ -86,6 +86,10 @@ func (s *Store) Reconcile(ctx context.Context, from string, since time.Time, lim
 		return nil, fmt.Errorf("read changes: %w", err)
 	}
 	out := &Changes{SafeSince: bounds.SafeTime, More: len(rows) == int(limit)}
+	if out.More {
+		// The rows that are left may be older than those of this page.
+		out.SafeSince = since
+	}
 	out.Next = s.nextCursor(here, at, from == "", bounds.Xmin, rows)
 	machines := make([]dbsqlc.Machine, 0, len(rows))
 	for _, r := range rows {
