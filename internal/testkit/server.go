@@ -62,13 +62,16 @@ func StartServer() (*localpg.Cluster, error) {
 
 // Main runs the tests and then stops the private server, if one was started, in peace. TestMain may call it; without
 // it the server ends all the same, just after the process.
-func Main(m *testing.M) {
+func Main(m *testing.M) { os.Exit(Run(m)) }
+
+// Run is Main for a TestMain that has more to do before it exits with the code given.
+func Run(m *testing.M) int {
 	code := m.Run()
 	if err := stopOwn(); err != nil {
 		fmt.Fprintln(os.Stderr, "testkit:", err)
 		code = max(code, 1)
 	}
-	os.Exit(code)
+	return code
 }
 
 func stopOwn() error {

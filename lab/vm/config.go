@@ -55,6 +55,8 @@ type Config struct {
 	Serial, UUID string
 	// Firmware is Direct when empty.
 	Firmware Firmware
+	// Forward are TCP ports of the guest that the host can reach; VM.Forwarded says where.
+	Forward []int
 }
 
 // complete checks cfg and fills in what may be left out.
@@ -115,7 +117,7 @@ func arguments(c Config) []string {
 		"-chardev", "socket,id=qmp,fd=3,server=on,wait=off", "-mon", "chardev=qmp,mode=control",
 		"-chardev", "socket,id=control,fd=4,server=on,wait=off", "-mon", "chardev=control,mode=control",
 		"-device", "virtio-rng-pci",
-		"-netdev", "user,id=net0", "-device", nic(c),
+		"-netdev", "user,id=net0" + forwards(c), "-device", nic(c),
 	}
 	args = append(args, firmwareArguments(c)...)
 	if c.Kernel != "" {

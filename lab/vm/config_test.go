@@ -96,3 +96,17 @@ func TestReadEventsTakesAHalfWrittenLine(t *testing.T) {
 		t.Error("nonsense was accepted")
 	}
 }
+
+func TestFindForward(t *testing.T) {
+	t.Parallel()
+	const table = "Hub -1 (net0):\n" +
+		"  Protocol[State]    FD  Source Address  Port   Dest. Address  Port RecvQ SendQ\n" +
+		"  TCP[ESTABLISHED]   19       127.0.0.1  9999       10.0.2.15    23     0     0\n" +
+		"  TCP[HOST_FORWARD]  13       127.0.0.1 41203       10.0.2.15    22     0     0\n"
+	if port, ok := findForward(table, 22); port != 41203 || !ok {
+		t.Errorf("port %d, %v", port, ok)
+	}
+	if port, ok := findForward(table, 23); ok {
+		t.Errorf("a connection was taken for a forward: %d", port)
+	}
+}

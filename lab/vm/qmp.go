@@ -196,6 +196,13 @@ func (m *Monitor) SystemReset(ctx context.Context) error {
 	return err
 }
 
+// EndOnReset makes the next reset the machine's last act: it switches off instead of starting again, as one does
+// whose power supply fails at the wrong moment. A machine that is started anew starts again after a reset.
+func (m *Monitor) EndOnReset(ctx context.Context) error {
+	_, err := m.execute(ctx, "set-action", map[string]string{"reboot": "shutdown"})
+	return err
+}
+
 // Powerdown presses the power button: the guest is asked to switch itself off.
 func (m *Monitor) Powerdown(ctx context.Context) error {
 	_, err := m.execute(ctx, "system_powerdown", nil)
