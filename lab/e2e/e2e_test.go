@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"flag"
 	"fmt"
 	"testing"
 	"time"
@@ -10,7 +11,14 @@ import (
 	"github.com/ingot-metal/ingot/lab/harness"
 )
 
-func TestMain(m *testing.M) { testkit.Main(m) }
+// TestMain lets many tests wait at once: they wait for deadlines far more than they compute.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if err := flag.Set("test.parallel", "12"); err != nil {
+		panic(err)
+	}
+	testkit.Main(m)
+}
 
 const (
 	succeeded = baremetalv1.Operation_SUCCEEDED

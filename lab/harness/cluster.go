@@ -126,7 +126,7 @@ func short() config.Config {
 // databaseRelay leads to the database, whether that listens on a socket or on a port.
 func (c *Cluster) databaseRelay() (*Relay, string) {
 	network, address := pgconn.NetworkAddress(c.pg.Host, c.pg.Port)
-	r := NewRelay(c.t, network, address)
+	r := openRelay(c.t, network, address)
 	u := url.URL{Scheme: "postgres", User: url.UserPassword(c.pg.User, c.pg.Password), Host: r.Address(), Path: "/" + c.pg.Database}
 	u.RawQuery = url.Values{"sslmode": {"disable"}, "connect_timeout": {"2"}}.Encode()
 	return r, u.String()
@@ -170,12 +170,14 @@ func (c *Cluster) start() (*incarnation, error) {
 	ctl, err := controller.New(ctx, cfg, controller.Options{Logger: log, Version: "test", Clock: c.o.Clock})
 	if err != nil {
 		stop()
+		relay.Close()
 		return nil, err
 	}
 	in := &incarnation{ctl: ctl, database: relay, stop: stop, done: make(chan struct{})}
 	task.Background("controller under test", func() {
 		defer close(in.done)
 		in.err = ctl.Run(ctx)
+		relay.Close()
 	})
 	return in, nil
 }

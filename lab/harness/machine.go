@@ -70,6 +70,8 @@ type Machine struct {
 	done    chan struct{}
 	err     error
 	closed  bool
+	held    bool // somebody else will start it
+	crashed bool // told to crash, not to stop
 	crashes int
 }
 
@@ -252,10 +254,10 @@ func (m *Machine) startLocked() {
 func (m *Machine) ended(done chan struct{}, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	crashed := errors.Is(err, failpoint.ErrInjected) || errors.Is(err, sim.ErrInjected)
+	crashed := errors.Is(err, failpoint.ErrInjected) || errors.Is(err, sim.ErrInjected) || m.crashed
 	if m.done == done {
-		m.stop, m.err = nil, err
-		if m.o.Supervised && crashed && !m.closed {
+		m.stop, m.err, m.crashed = nil, err, false
+		if m.o.Supervised && crashed && !m.closed && !m.held {
 			m.crashes++
 			m.startLocked()
 		}
@@ -315,13 +317,22 @@ func (m *Machine) Crash() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.stop != nil {
+		m.crashed = true
 		m.stop()
 	}
+}
+
+func (m *Machine) hold(held bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.held = held
 }
 
 // Restart crashes the agent and starts it again from its state directory. between may change that meanwhile.
 func (m *Machine) Restart(between func()) {
 	m.t.Helper()
+	m.hold(true)
+	defer m.hold(false)
 	m.Crash()
 	if err := m.End(); err != nil && !errors.Is(err, failpoint.ErrInjected) && !errors.Is(err, context.Canceled) {
 		m.t.Logf("agent of %s ended with %v", m.ID, err)

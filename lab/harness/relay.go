@@ -28,6 +28,13 @@ type pair struct{ client, server net.Conn }
 // NewRelay listens on loopback until the test ends.
 func NewRelay(t testing.TB, network, address string) *Relay {
 	t.Helper()
+	r := openRelay(t, network, address)
+	t.Cleanup(r.Close)
+	return r
+}
+
+func openRelay(t testing.TB, network, address string) *Relay {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatalf("open relay: %v", err)
@@ -36,12 +43,14 @@ func NewRelay(t testing.TB, network, address string) *Relay {
 	close(flowing)
 	r := &Relay{listener: l, network: network, address: address, frozen: flowing, pairs: map[*pair]struct{}{}}
 	task.Background("relay", r.accept)
-	t.Cleanup(func() {
-		l.Close()
-		r.Thaw()
-		r.Cut()
-	})
 	return r
+}
+
+// Close ends the relay and all that goes through it.
+func (r *Relay) Close() {
+	r.listener.Close()
+	r.Thaw()
+	r.Cut()
 }
 
 // Address is where the relay listens.

@@ -1,0 +1,93 @@
+package e2e
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/ingot-metal/ingot/internal/failpoint"
+	"github.com/ingot-metal/ingot/lab/harness"
+)
+
+// elsewhere are failpoints that no operation passes, and the tests that crash there.
+var elsewhere = map[string]string{
+	"agent.after-enroll-key": "TestEnrolmentSurvivesCrashes", "agent.after-enroll-answer": "TestEnrolmentSurvivesCrashes",
+	"agent.rotate-after-key": "TestRotationSurvivesCrashes", "agent.rotate-after-next-durable": "TestRotationSurvivesCrashes",
+	"agent.reenroll-before-save": "agent.TestAMachineThatWasOffPastItsExpiryComesBack",
+	"enroll.after-sign":          "TestEnrolmentSurvivesCrashes", "enroll.after-commit": "TestEnrolmentSurvivesCrashes",
+	"ca.half-made": "TestKill9", "ca.before-rename": "TestKill9", "ca.after-rename": "TestKill9",
+}
+
+func TestEveryFailpointIsTried(t *testing.T) {
+	known := slices.Concat(harness.AgentPoints(), harness.ControllerPoints())
+	for _, name := range failpoint.Names() {
+		if !slices.Contains(known, name) && elsewhere[name] == "" {
+			t.Errorf("no test crashes at failpoint %s", name)
+		}
+	}
+}
+
+// TestACrashAtEveryFailpoint runs every kind of operation, by host agent and by site agent, over one crash at every
+// failpoint that it may pass.
+func TestACrashAtEveryFailpoint(t *testing.T) {
+	faults := harness.ArmControllers(t)
+	c := harness.New(t, harness.Options{})
+	makePlan(t, c.Client)
+	var mu sync.Mutex
+	hit, outcomes, runs := map[string]int{}, map[string]int{}, 0
+	t.Run("runs", func(t *testing.T) {
+		for _, k := range kinds {
+			for _, point := range slices.Concat(harness.AgentPoints(), harness.ControllerPoints()) {
+				for _, site := range []bool{false, true} {
+					if k.housekeeping && (site || strings.HasPrefix(point, "agent.")) {
+						continue
+					}
+					t.Run(fmt.Sprintf("%s/%s/site=%v", k.name, point, site), func(t *testing.T) {
+						t.Parallel()
+						fired, outcome := crashAt(t, c, faults, k, point, site)
+						mu.Lock()
+						defer mu.Unlock()
+						runs++
+						outcomes[outcome]++
+						if fired {
+							hit[point]++
+						}
+					})
+				}
+			}
+		}
+	})
+	for _, point := range slices.Concat(harness.AgentPoints(), harness.ControllerPoints()) {
+		if hit[point]+faults.Struck()[point] == 0 {
+			t.Errorf("nothing ever passed failpoint %s: the crash there is not tried", point)
+		}
+	}
+	t.Logf("%d runs; outcomes %v; crashes of agents %v, failures of controllers %v", runs, outcomes, hit, faults.Struck())
+}
+
+func crashAt(t *testing.T, c *harness.Cluster, faults *harness.ControllerFaults, k kind, point string, site bool) (fired bool, outcome string) {
+	m := c.NewMachine(t, harness.MachineOptions{Site: site, Supervised: true})
+	m.WaitConnected()
+	maintenance(t, c.Client, m.ID)
+	if strings.HasPrefix(point, "agent.") {
+		m.FP.Set(point, failpoint.Error().At(1))
+	} else {
+		faults.Order(point)
+	}
+	op, err := k.start(t, c.Client, m.ID, "work")
+	if err != nil {
+		t.Fatalf("start: %v", err)
+	}
+	got := c.Wait(op.GetOperationId(), endLimit)
+	h := m.WaitQuiet(soon)
+	clean(t, h)
+	if !strings.HasPrefix(point, "agent.") && got.GetPhase() != succeeded {
+		t.Errorf("a controller that fails at %s makes a healthy machine's operation end as %v\n%v", point, got, h)
+	}
+	if !m.Running() {
+		t.Errorf("the agent ended with %v", m.End())
+	}
+	return m.Crashes() > 0, got.GetPhase().String() + " " + got.GetError().GetCode()
+}

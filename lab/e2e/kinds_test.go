@@ -1,0 +1,93 @@
+package e2e
+
+import (
+	"testing"
+	"time"
+
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/internal/ids"
+	"github.com/ingot-metal/ingot/lab/harness"
+)
+
+// kind is one kind of operation, started on a machine in maintenance.
+type kind struct {
+	name string
+	// housekeeping touches no machine.
+	housekeeping bool
+	// start gives the error too: a fenced or quarantined machine refuses.
+	start func(t testing.TB, c *harness.Client, machineID, requestID string) (*baremetalv1.Operation, error)
+}
+
+// stepTime is how long a step may take, in seconds: the shortest that the API takes and that a loaded machine keeps.
+const stepTime = 3
+
+var kinds = []kind{
+	{name: "reboot-graceful", start: rebootIn("graceful")},
+	{name: "reboot-force", start: rebootIn("force")},
+	{name: "netboot", start: netboot(false)},
+	{name: "netboot-now", start: netboot(true)},
+	{name: "reimage", start: func(t testing.TB, c *harness.Client, m, r string) (*baremetalv1.Operation, error) {
+		return harness.Call(t, c.Machines().ReimageMachine, &baremetalv1.ReimageMachineRequest{
+			MachineId: m, RequestId: r, ImageRef: "ubuntu-2204", TimeoutSeconds: stepTime,
+		})
+	}},
+	{name: "reconfigure", start: func(t testing.TB, c *harness.Client, m, r string) (*baremetalv1.Operation, error) {
+		return harness.Call(t, c.Machines().ReconfigureMachine, &baremetalv1.ReconfigureMachineRequest{
+			MachineId: m, RequestId: r, TimeoutSeconds: stepTime, Config: &baremetalv1.NetReconfig{
+				Hostname: "host-" + ids.New("h")[10:20], ConfirmTimeoutSeconds: 1, Firewall: &baremetalv1.FirewallPolicy{
+					DefaultInput: "drop", Allow: []*baremetalv1.FirewallRule{{Protocol: "tcp", PortFrom: 22}},
+				},
+			},
+		})
+	}},
+	{name: "enter-maintenance", housekeeping: true, start: func(t testing.TB, c *harness.Client, m, r string) (*baremetalv1.Operation, error) {
+		return harness.Call(t, c.Machines().EnterMaintenance, &baremetalv1.EnterMaintenanceRequest{MachineId: m, RequestId: r})
+	}},
+	{name: "run-plan", start: func(t testing.TB, c *harness.Client, m, r string) (*baremetalv1.Operation, error) {
+		run, err := harness.Call(t, baremetalv1.NewRunServiceClient(c.Conn()).StartRun, &baremetalv1.StartRunRequest{
+			MachineId: m, RequestId: r, PlanId: testPlan, Params: map[string]string{"image_ref": "ubuntu-2204"},
+		})
+		if err != nil {
+			return nil, err
+		}
+		return c.Operation(run.GetRunId()), nil
+	}},
+}
+
+// housekeeping that must work whatever became of the machine.
+var exitMaintenance = kind{name: "exit-maintenance", housekeeping: true, start: func(t testing.TB, c *harness.Client, m, r string) (*baremetalv1.Operation, error) {
+	return harness.Call(t, c.Machines().ExitMaintenance, &baremetalv1.ExitMaintenanceRequest{MachineId: m, RequestId: r})
+}}
+
+func rebootIn(mode string) func(testing.TB, *harness.Client, string, string) (*baremetalv1.Operation, error) {
+	return func(t testing.TB, c *harness.Client, m, r string) (*baremetalv1.Operation, error) {
+		return harness.Call(t, c.Machines().RebootMachine, &baremetalv1.RebootMachineRequest{
+			MachineId: m, RequestId: r, Mode: mode, TimeoutSeconds: stepTime,
+		})
+	}
+}
+
+func netboot(now bool) func(testing.TB, *harness.Client, string, string) (*baremetalv1.Operation, error) {
+	return func(t testing.TB, c *harness.Client, m, r string) (*baremetalv1.Operation, error) {
+		return harness.Call(t, c.Machines().NetbootMachine, &baremetalv1.NetbootMachineRequest{
+			MachineId: m, RequestId: r, Mode: "PXE", Reboot: now, TimeoutSeconds: stepTime,
+		})
+	}
+}
+
+const testPlan = "test-plan"
+
+// makePlan stores a plan of four steps, with the limits of the server.
+func makePlan(t testing.TB, c *harness.Client) {
+	t.Helper()
+	plan := &baremetalv1.Plan{PlanId: testPlan, DisplayName: "Of several steps", Steps: []*baremetalv1.Step{
+		{Name: "next-boot", Kind: &baremetalv1.Step_Netboot{Netboot: &baremetalv1.SetNetboot{Mode: "HTTP"}}},
+		{Name: "restart", Kind: &baremetalv1.Step_Reboot{Reboot: &baremetalv1.Reboot{}}},
+		{Name: "write", Kind: &baremetalv1.Step_Repave{Repave: &baremetalv1.RepaveImage{Image: "debian-12"}}},
+		{Name: "boot-it", Kind: &baremetalv1.Step_Reboot{Reboot: &baremetalv1.Reboot{Mode: "force"}}},
+	}}
+	harness.Must(t, baremetalv1.NewPlanServiceClient(c.Conn()).CreatePlan, &baremetalv1.CreatePlanRequest{Plan: plan})
+}
+
+// endLimit is when an operation with short steps must have ended, with all its retries, on a loaded machine.
+const endLimit = 60 * time.Second
