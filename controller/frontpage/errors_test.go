@@ -51,7 +51,9 @@ func reconfigure(c *pb.NetReconfig) func(context.Context, *rig) error {
 }
 
 func createPlan(p *pb.Plan) func(context.Context, *rig) error {
-	return func(ctx context.Context, r *rig) error { return only(r.plans.CreatePlan(ctx, &pb.CreatePlanRequest{Plan: p})) }
+	return func(ctx context.Context, r *rig) error {
+		return only(r.plans.CreatePlan(ctx, &pb.CreatePlanRequest{Plan: p}))
+	}
 }
 
 func token(q *pb.IssueBootstrapTokenRequest) func(context.Context, *rig) error {

@@ -206,6 +206,37 @@ func TestWatchBeginsWithWhatIsActive(t *testing.T) {
 	}
 }
 
+// TestWatchDoesNotTellOldNews: an open transaction holds the feed's head back, so that the event which made an operation
+// what it is comes after its state has been sent. It must not be sent again.
+func TestWatchDoesNotTellOldNews(t *testing.T) {
+	r := newRig(t, smallPages)
+	ctx := t.Context()
+	r.register(&pb.Machine{MachineId: "m-1"})
+	open, err := r.store.Pool().Begin(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := open.Exec(ctx, "SELECT pg_current_xact_id()"); err != nil {
+		t.Fatal(err)
+	}
+	op := r.enter("m-1", "q").GetOperationId()
+	var kinds []string
+	err = read(ctx, r, &pb.WatchOperationsRequest{}, func(ev *pb.OperationEvent) error {
+		kinds = append(kinds, ev.GetKind())
+		if ev.GetKind() == "current" {
+			r.look(op)
+			return open.Rollback(ctx)
+		}
+		if ev.GetKind() == "succeeded" {
+			return errStop
+		}
+		return nil
+	})
+	if !errors.Is(err, errStop) || kinds[0] != "current" || slices.Contains(kinds, "created") || !slices.Contains(kinds, "started") {
+		t.Errorf("got %v, %v", kinds, err)
+	}
+}
+
 type tale struct {
 	current int64 // version of the state that came first; 0 for none
 	seqs    []int64

@@ -44,14 +44,12 @@ func printableASCII(s string) bool {
 // Key checks a value by which something is looked up. Any text may be asked for, but not none, and nothing that no
 // identifier can hold.
 func Key(path, id string) error {
-	switch {
-	case id == "":
+	if id == "" {
 		return Fault(path, "required")
-	default:
-		var f faults
-		f.add(path, text(id, maxText))
-		return f.err()
 	}
+	var f faults
+	f.add(path, text(id, maxText))
+	return f.err()
 }
 
 // OptionalKey is Key where empty is allowed.

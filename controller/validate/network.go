@@ -19,7 +19,7 @@ func MAC(s string) (mac string, ok bool) {
 	if len(hw) != 6 {
 		return "", false
 	}
-	mac = net.HardwareAddr(hw).String()
+	mac = hw.String()
 	return mac, mac != "00:00:00:00:00:00" && mac != "ff:ff:ff:ff:ff:ff"
 }
 

@@ -79,7 +79,7 @@ func setImage(path, v string, in *plan.Inputs) error {
 }
 
 func setTimeout(path, v string, in *plan.Inputs) error {
-	n, err := strconv.Atoi(v)
+	n, err := strconv.ParseInt(v, 10, 32)
 	if err != nil || n < 0 || n > maxTimeoutSeconds {
 		return Fault(path, "0 to %d", maxTimeoutSeconds)
 	}
