@@ -14,11 +14,11 @@ import (
 
 // driver starts operations as a client does, and hears of their ends by one watch for all of them.
 type driver struct {
-	g        *rig
-	receipts *receipts
-	idle     chan string // machines with nothing to do
-	cancel   context.CancelFunc
-	group    *task.Group
+	g      *rig
+	fleet  *fleet
+	idle   chan string // machines with nothing to do
+	cancel context.CancelFunc
+	group  *task.Group
 
 	mu      sync.Mutex
 	waiting map[string]chan baremetalv1.Operation_Phase
@@ -27,7 +27,7 @@ type driver struct {
 
 func newDriver(ctx context.Context, g *rig, f *fleet) (*driver, error) {
 	d := &driver{
-		g: g, receipts: f.receipts, idle: make(chan string, len(f.machines)),
+		g: g, fleet: f, idle: make(chan string, len(f.machines)),
 		waiting: map[string]chan baremetalv1.Operation_Phase{}, ended: map[string]baremetalv1.Operation_Phase{},
 	}
 	for _, m := range f.machines {
@@ -88,6 +88,8 @@ func (d *driver) await(ctx context.Context, id string) (baremetalv1.Operation_Ph
 	select {
 	case p := <-ch:
 		return p, nil
+	case <-d.fleet.ctx.Done():
+		return 0, fmt.Errorf("an agent ended: %w", context.Cause(d.fleet.ctx))
 	case <-ctx.Done():
 		return 0, ctx.Err()
 	}
@@ -119,7 +121,7 @@ func (d *driver) reboot(ctx context.Context) (r reboot, err error) {
 		return r, fmt.Errorf("wait for the reboot of %s: %w", machine, err)
 	}
 	r.total, r.succeeded = time.Since(began), phase == baremetalv1.Operation_SUCCEEDED
-	received, ok := d.receipts.take(op.GetOperationId())
+	received, ok := d.fleet.receipts.take(op.GetOperationId())
 	if !ok {
 		return r, errors.New("an operation ended whose command no agent has logged as received: has the line changed?")
 	}

@@ -21,6 +21,7 @@ import (
 type fleet struct {
 	machines []string
 	receipts *receipts
+	ctx      context.Context //nolint:containedctx // ends with the first agent that does
 	cancel   context.CancelFunc
 	group    *task.Group
 }
@@ -39,7 +40,7 @@ func (g *rig) startFleet(ctx context.Context) (*fleet, error) {
 	f := &fleet{receipts: newReceipts()}
 	runCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	f.cancel = cancel
-	f.group, runCtx = task.New(runCtx)
+	f.group, f.ctx = task.New(runCtx)
 	var connected sync.WaitGroup
 	connected.Add(len(bundles))
 	for machine, bundle := range bundles {
@@ -55,7 +56,7 @@ func (g *rig) startFleet(ctx context.Context) (*fleet, error) {
 		})
 		f.group.Go(machine, a.Run)
 	}
-	if err := await(ctx, runCtx, connected.Wait); err != nil {
+	if err := await(ctx, f.ctx, connected.Wait); err != nil {
 		return nil, errors.Join(fmt.Errorf("connect agents: %w", err), f.stop())
 	}
 	return f, g.maintain(ctx, f.machines)

@@ -16,6 +16,7 @@ type options struct {
 	bin      string
 	json     bool
 	keep     bool
+	profile  string
 	clients  int
 	duration time.Duration
 	agents   int
@@ -30,6 +31,7 @@ func main() {
 	flag.StringVar(&o.bin, "bin", "bin", "directory of the binaries")
 	flag.BoolVar(&o.json, "json", false, "print JSON instead of a table")
 	flag.BoolVar(&o.keep, "keep", false, "keep the directory with logs and data")
+	flag.StringVar(&o.profile, "profile", "", "run the controller in this process and write a CPU profile of the load to this file")
 	flag.IntVar(&o.clients, "clients", 8, "concurrent clients, of pgbench and of the controller")
 	flag.DurationVar(&o.duration, "duration", 15*time.Second, "how long each throughput is measured")
 	flag.IntVar(&o.agents, "agents", 200, "simulated machines under load")

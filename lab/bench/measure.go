@@ -40,7 +40,7 @@ func measure(ctx context.Context, o options) (r report, err error) {
 	if err := g.underLoad(ctx, &r); err != nil {
 		return r, err
 	}
-	if o.sessions > 0 {
+	if o.sessions > 0 && o.profile == "" {
 		if r.Sessions, err = g.idleSessions(ctx); err != nil {
 			return r, err
 		}
@@ -93,8 +93,12 @@ func (g *rig) load(ctx context.Context, d *driver, r *report) error {
 	if err != nil {
 		return err
 	}
-	l, err := d.drive(ctx, g.o.clients, g.o.duration)
+	endProfile, err := startProfile(g.o.profile)
 	if err != nil {
+		return err
+	}
+	l, err := d.drive(ctx, g.o.clients, g.o.duration)
+	if err := errors.Join(err, endProfile()); err != nil {
 		return err
 	}
 	after, err := g.cpuTimes()

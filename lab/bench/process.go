@@ -72,6 +72,9 @@ func (p *process) stop() error {
 
 // tail gives the end of the log.
 func (p *process) tail() string {
+	if p.log == nil {
+		return ""
+	}
 	b, err := os.ReadFile(p.log.Name())
 	if err != nil {
 		return err.Error()

@@ -29,7 +29,7 @@ type rig struct {
 	dbPid int
 	token string
 
-	controller *process
+	controller child
 	addresses  controller.Addresses
 	conn       *grpc.ClientConn
 }
@@ -89,8 +89,7 @@ func (g *rig) startController(ctx context.Context) error {
 	if err := os.RemoveAll(file); err != nil {
 		return err
 	}
-	p, err := startProcess(g.dir, "controller", filepath.Join(g.o.bin, "ingot-controller"),
-		"run", "--config", g.path("controller.yaml"), "--addresses-file", file)
+	p, err := g.launch(ctx, file)
 	if err != nil {
 		return err
 	}
@@ -103,6 +102,15 @@ func (g *rig) startController(ctx context.Context) error {
 		return errors.Join(err, p.stop())
 	}
 	return nil
+}
+
+// launch starts the controller's process, or, for a profile, a controller in this one.
+func (g *rig) launch(ctx context.Context, file string) (child, error) {
+	if g.o.profile != "" {
+		return startInProcess(ctx, g.path("controller.yaml"), file)
+	}
+	return startProcess(g.dir, "controller", filepath.Join(g.o.bin, "ingot-controller"),
+		"run", "--config", g.path("controller.yaml"), "--addresses-file", file)
 }
 
 func (g *rig) ready(ctx context.Context, file string) bool {
