@@ -147,6 +147,11 @@ func Destructive(p *baremetalv1.Plan) bool {
 	})
 }
 
+// Housekeeping says that the plan changes the phase and touches no machine.
+func Housekeeping(p *baremetalv1.Plan) bool {
+	return slices.ContainsFunc(p.GetSteps(), func(s *baremetalv1.Step) bool { return KindOf(s) == "set_phase" })
+}
+
 // NotWired names the first step of a kind that this version cannot run, nil if there is none.
 func NotWired(p *baremetalv1.Plan) *baremetalv1.Step {
 	for _, s := range p.GetSteps() {

@@ -127,6 +127,10 @@ func (s *Store) create(ctx context.Context, tx pgx.Tx, q *dbsqlc.Queries, m dbsq
 	if err != nil {
 		return nil, err
 	}
+	if fleet.Housekeeping(r.Type) != plan.Housekeeping(p) {
+		return nil, failure.Invalid("INVALID_FIELD", "plan %s does not fit operation type %s", planID, r.Type).
+			WithField("plan_id", "plans that change the phase belong to ENTER_MAINTENANCE and EXIT_MAINTENANCE, and no others do")
+	}
 	if err := admit(ctx, q, m, r.Type, p); err != nil {
 		return nil, err
 	}

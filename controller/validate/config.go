@@ -56,6 +56,9 @@ func rule(f *faults, path string, r *baremetalv1.FirewallRule) {
 		if r.GetPortFrom() != 0 || r.GetPortTo() != 0 {
 			f.add(path+".port_from", "icmp has no ports")
 		}
+		if r.GetSourceCidr() != "" || r.GetRatePerSecond() != 0 {
+			f.add(path+".protocol", "icmp is always let in, from everywhere: it takes no source and no rate")
+		}
 	default:
 		f.add(path+".protocol", "tcp, udp or icmp")
 	}

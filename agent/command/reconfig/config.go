@@ -74,6 +74,9 @@ func policyOf(f *baremetalv1.FirewallPolicy, generation uint64, controllers []ne
 		p.InputDefault = host.Verdict(f.GetDefaultInput())
 	}
 	for i, r := range f.GetAllow() {
+		if r.GetProtocol() == "icmp" {
+			continue // the table always lets it in
+		}
 		if r.GetPortFrom() > 65535 || r.GetPortTo() > 65535 {
 			return p, fmt.Errorf("allow[%d]: ports %d-%d", i, r.GetPortFrom(), r.GetPortTo())
 		}

@@ -1036,7 +1036,7 @@ func (x *FirewallPolicy) GetSmtpEgressAllowed() bool {
 
 type FirewallRule struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// "tcp", "udp" or "icmp".
+	// "tcp", "udp" or "icmp". ICMP is always let in; such a rule takes no ports, source or rate.
 	Protocol string `protobuf:"bytes,1,opt,name=protocol,proto3" json:"protocol,omitempty"`
 	PortFrom uint32 `protobuf:"varint,2,opt,name=port_from,json=portFrom,proto3" json:"port_from,omitempty"`
 	// 0 means port_from.
