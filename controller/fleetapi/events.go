@@ -5,6 +5,7 @@ import (
 	"crypto/ed25519"
 	"errors"
 	"io"
+	"time"
 
 	"google.golang.org/grpc"
 
@@ -60,6 +61,7 @@ func (s *Server) sessionOf(who auth.Agent, h *fleetv1.EventsHello) (*session.Ses
 }
 
 func (s *Server) takeEvents(stream grpc.BidiStreamingServer[fleetv1.EventsRequest, fleetv1.EventsResponse], sess *session.Session) error {
+	var beats lockWriter
 	for {
 		m, err := stream.Recv()
 		if errors.Is(err, io.EOF) {
@@ -71,9 +73,9 @@ func (s *Server) takeEvents(stream grpc.BidiStreamingServer[fleetv1.EventsReques
 		sess.Beat(s.cfg.Clock.Now())
 		switch m := m.GetMessage().(type) {
 		case *fleetv1.EventsRequest_Heartbeat:
-			err = s.heartbeat(sess, m.Heartbeat)
+			beats.heartbeat(s, sess, m.Heartbeat)
 		case *fleetv1.EventsRequest_Event:
-			if err = s.event(sess.Context(), sess, m.Event); err == nil {
+			if err = s.eventOrWait(sess, m.Event); err == nil {
 				err = stream.Send(&fleetv1.EventsResponse{AckedSeq: m.Event.GetSeq()})
 			}
 		}
@@ -83,8 +85,39 @@ func (s *Server) takeEvents(stream grpc.BidiStreamingServer[fleetv1.EventsReques
 	}
 }
 
-func (s *Server) heartbeat(sess *session.Session, h *fleetv1.Heartbeat) error {
-	return s.cfg.Store.SetAgentLocked(sess.Context(), sess.AgentID, h.GetLockedReason() != "")
+// lockWriter stores an agent's lock when it changes. Heartbeats themselves are written by the engine, many at once.
+type lockWriter struct{ known, locked bool }
+
+// heartbeat does not fail: a database that is away for a moment is no reason to cut off every agent.
+func (w *lockWriter) heartbeat(s *Server, sess *session.Session, h *fleetv1.Heartbeat) {
+	locked := h.GetLockedReason() != ""
+	if w.known && w.locked == locked {
+		return
+	}
+	if err := s.cfg.Store.SetAgentLocked(sess.Context(), sess.AgentID, locked); err != nil {
+		s.cfg.Logger.Warn("lock not recorded; the next heartbeat tells it again", "agent_id", sess.AgentID, "error", err.Error())
+		return
+	}
+	w.known, w.locked = true, locked
+}
+
+// eventRetry is how long an event waits for a database that is away.
+const eventRetry = 500 * time.Millisecond
+
+// eventOrWait stores an event, and waits for the database where that is away: it must not be lost, and the session has
+// an end of its own.
+func (s *Server) eventOrWait(sess *session.Session, e *fleetv1.Event) error {
+	for {
+		err := s.event(sess.Context(), sess, e)
+		if err == nil || failure.From(err).Kind != failure.KindUnavailable {
+			return err
+		}
+		select {
+		case <-sess.Context().Done():
+			return statusOf(context.Cause(sess.Context()))
+		case <-s.cfg.Clock.After(eventRetry):
+		}
+	}
 }
 
 // event stores one report. A number that has been seen is acknowledged again and does nothing.
