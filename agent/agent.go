@@ -9,6 +9,7 @@ import (
 
 	"github.com/ingot-metal/ingot/agent/dispatch"
 	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/agent/host/sim"
 	"github.com/ingot-metal/ingot/agent/session"
 	"github.com/ingot-metal/ingot/agent/site"
 	"github.com/ingot-metal/ingot/agent/state"
@@ -193,7 +194,8 @@ func (a *Agent) boot(ctx context.Context) (err error) {
 
 // cause prefers the machine's end over whatever broke because of it.
 func cause(ctx context.Context, err error) error {
-	if errors.Is(context.Cause(ctx), errHostDown) {
+	// The machine may be found down before its end has been told.
+	if errors.Is(context.Cause(ctx), errHostDown) || errors.Is(err, sim.ErrDown) {
 		return errHostDown
 	}
 	return err
