@@ -189,6 +189,9 @@ func (e *Executor) readBack(ctx context.Context, s settings) (evidence map[strin
 	return evidence, diff, nil
 }
 
+// errNotThere: the change was accepted, and the world does not show it.
+var errNotThere = errors.New("read back differs")
+
 // confirm reads back and then makes new contact, again and again until the time to confirm is up.
 func (e *Executor) confirm(ctx context.Context, job command.Job, in intent) error {
 	_, diff, err := e.readBack(ctx, in.Want)
@@ -196,7 +199,7 @@ func (e *Executor) confirm(ctx context.Context, job command.Job, in intent) erro
 		return err
 	}
 	if diff != "" {
-		return fmt.Errorf("read back differs: %s", diff)
+		return fmt.Errorf("%w: %s", errNotThere, diff)
 	}
 	limit := time.Duration(job.Spec.GetReconfig().GetConfirmTimeoutMs()) * time.Millisecond
 	if limit <= 0 {

@@ -25,6 +25,12 @@ func (e *Executor) undo(ctx context.Context, job command.Job, in intent, why err
 		return command.Canceled("rolled back"), nil
 	}
 	job.Logf("rolled back: %v", why)
+	if errors.Is(why, errNotThere) {
+		// What was rolled back had not happened yet, and may still come.
+		r := command.Unknown("rolled back, but the change was accepted and never showed: %v", why)
+		r.Reason = baremetalv1.Reason_EVIDENCE_MISSING
+		return r, nil
+	}
 	return command.Failed(baremetalv1.Reason_CONFIG_ROLLED_BACK, "%v", why).AndRetry(), nil
 }
 
