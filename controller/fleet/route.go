@@ -49,11 +49,20 @@ func newestHost(candidates []Candidate) *Candidate {
 	var best *Candidate
 	for i := range candidates {
 		c := &candidates[i]
-		if c.Role == "host" && (best == nil || c.LastSeen.After(best.LastSeen)) {
+		if c.Role == "host" && (best == nil || newer(c, best)) {
 			best = c
 		}
 	}
 	return best
+}
+
+// newer says that a is the machine's agent rather than b: one that is there before one that is not, since heartbeats are
+// seconds apart.
+func newer(a, b *Candidate) bool {
+	if a.Live != b.Live {
+		return a.Live
+	}
+	return a.LastSeen.After(b.LastSeen)
 }
 
 func siteFor(candidates []Candidate, provider string) *Candidate {
