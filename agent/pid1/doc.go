@@ -23,6 +23,7 @@
 //
 //   - The child ends with an error or a signal: it is started again after a delay, for ever.
 //   - The child returns nil: the machine is powered off, or rebooted if that was asked for.
+//   - The child asks for a reboot: it is told to end, and after a while the reboot goes on without it.
 //   - Setup fails, for instance because no disk has the label: Run says so on the console and reboots.
 //   - A module that has no device (ENODEV) or is there already (EEXIST) is no failure.
 //   - Before a reboot the state disk is made read-only, or frozen when files on it are open for writing, so

@@ -13,11 +13,29 @@ const (
 	ioctlThaw   = 0xc0045878
 )
 
-// Reboot writes everything out and restarts the machine through its firmware. It returns only when that
-// failed, and then the state disk can be written again.
-func (s *System) Reboot() error { return s.end(unix.LINUX_REBOOT_CMD_RESTART) }
+// Reboot writes everything out and restarts the machine through its firmware. In process 1 it returns only when that
+// failed, and then the state disk can be written again. In the child it asks process 1 and returns; the child is then
+// told to end by SIGTERM.
+//
+// The child must not do it itself. While the disk is frozen, whichever of its threads writes to a mapped file stands
+// still in a page fault, as SQLite's do; Go's scheduler waits for such a thread before it collects garbage, and the
+// thread that wants to reboot waits for the scheduler.
+func (s *System) Reboot() error {
+	if isChild() {
+		return askInit(unix.SIGINT)
+	}
+	return s.end(unix.LINUX_REBOOT_CMD_RESTART)
+}
 
-// PowerOff writes everything out and switches the machine off. It returns only when that failed.
+// askInit sends process 1 a signal that watchSignals knows.
+func askInit(sig unix.Signal) error {
+	if err := unix.Kill(1, sig); err != nil {
+		return fmt.Errorf("ask process 1: %w", err)
+	}
+	return nil
+}
+
+// PowerOff writes everything out and switches the machine off. It is for process 1 and returns only when that failed.
 func (s *System) PowerOff() error { return s.end(unix.LINUX_REBOOT_CMD_POWER_OFF) }
 
 func (s *System) end(how int) error {

@@ -165,7 +165,7 @@ func (s *supervisor) watchSignals() {
 		switch got {
 		case unix.SIGTERM:
 			s.request(powerOff)
-		case unix.SIGINT: // what the kernel sends for Ctrl-Alt-Del
+		case unix.SIGINT: // what the kernel sends for Ctrl-Alt-Del, and the child for a reboot
 			s.request(reboot)
 		}
 	}

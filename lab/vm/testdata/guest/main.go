@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 
@@ -38,7 +39,7 @@ func guest(sys *pid1.System) error {
 	}
 	switch step {
 	case "reboot":
-		return rebootWithOpenFile(sys)
+		return rebootWhileWriting(sys)
 	case "crash":
 		go panic("on purpose, in a goroutine that nobody watches")
 		select {}
@@ -104,8 +105,10 @@ func announce(step string) error {
 
 func word(b []byte) string { return strings.Fields(string(b))[0] }
 
-// rebootWithOpenFile writes without fsync and keeps the file open, as a database might be in the middle of it.
-func rebootWithOpenFile(sys *pid1.System) error {
+// rebootWhileWriting does not end when it is told to. It writes without fsync, keeps the file open, and writes to
+// another one that is mapped, as a database might be in the middle of it.
+func rebootWhileWriting(sys *pid1.System) error {
+	signal.Ignore(syscall.SIGTERM)
 	f, err := os.Create(filepath.Join(sys.StateDir(), "unsynced"))
 	if err != nil {
 		return err
@@ -113,7 +116,28 @@ func rebootWithOpenFile(sys *pid1.System) error {
 	if _, err := f.WriteString("kept\n"); err != nil {
 		return err
 	}
-	return fmt.Errorf("reboot returned: %w", sys.Reboot())
+	page, err := mapped(filepath.Join(sys.StateDir(), "mapped"))
+	if err != nil {
+		return err
+	}
+	if err := sys.Reboot(); err != nil {
+		return err
+	}
+	for {
+		page[0]++
+		runtime.GC() // waits for every thread of this process
+	}
+}
+
+func mapped(path string) ([]byte, error) {
+	f, err := os.Create(path)
+	if err != nil {
+		return nil, err
+	}
+	if err := f.Truncate(4096); err != nil {
+		return nil, err
+	}
+	return syscall.Mmap(int(f.Fd()), 0, 4096, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
 }
 
 // callHome says the content of "unsynced" to the address of the host that is written in "home".
@@ -152,7 +176,10 @@ func setBootNext(sys *pid1.System) error {
 	if err := os.WriteFile(bootNextVariable, []byte{7, 0, 0, 0, 0, 0}, 0o644); err != nil {
 		return err
 	}
-	return fmt.Errorf("reboot returned: %w", sys.Reboot())
+	if err := sys.Reboot(); err != nil {
+		return err
+	}
+	return waitForTerm()
 }
 
 func waitForTerm() error {
