@@ -26,10 +26,9 @@ func (g *rig) cpuTimes() (t cpuTimes, err error) {
 	return t, err
 }
 
-func (t cpuTimes) since(before cpuTimes, operations int) cpuUse {
-	each := func(a, b time.Duration) float64 {
-		return float64((a - b).Milliseconds()) / float64(max(operations, 1))
-	}
+// since divides what was used since before by n.
+func (t cpuTimes) since(before cpuTimes, n float64) cpuUse {
+	each := func(a, b time.Duration) float64 { return float64((a - b).Milliseconds()) / max(n, 1) }
 	return cpuUse{
 		Controller: each(t.controller, before.controller), Postgres: each(t.postgres, before.postgres), Agents: each(t.own, before.own),
 	}

@@ -106,7 +106,7 @@ func (g *rig) load(ctx context.Context, d *driver, r *report) error {
 		return err
 	}
 	r.Operations = l.report(r.Pgbench.TPS)
-	r.Operations.CPU = after.since(before, l.done)
+	r.Operations.CPU = after.since(before, float64(l.done))
 	r.LoadedDispatch = percentiles(l.dispatch)
 	return nil
 }

@@ -41,7 +41,7 @@ type throughput struct {
 	CPU            cpuUse  `json:"cpu_ms_per_operation"`
 }
 
-// cpuUse is processor time per operation, in milliseconds.
+// cpuUse is processor time in milliseconds, per operation or per second.
 type cpuUse struct {
 	Controller float64 `json:"controller"`
 	Postgres   float64 `json:"postgres"`
@@ -61,6 +61,7 @@ type sessionMemory struct {
 	RSSAfter       int64   `json:"rss_after_bytes"`
 	RSSPerSession  float64 `json:"rss_per_session_bytes"`
 	HeapPerSession float64 `json:"heap_and_stack_per_session_bytes"`
+	CPU            cpuUse  `json:"cpu_ms_per_second"`
 }
 
 func newReport(o options) report {
@@ -108,6 +109,7 @@ func (r report) print(out io.Writer) error {
 	row("dispatch latency, under load", "p50 %.1f ms, p99 %.1f ms (%d)", r.LoadedDispatch.P50, r.LoadedDispatch.P99, r.LoadedDispatch.N)
 	if s := r.Sessions; s.Sessions > 0 {
 		row("memory per idle session", "%.1f KiB resident, of it %.1f KiB heap and stacks", s.RSSPerSession/1024, s.HeapPerSession/1024)
+		row("  processor time of all", "%.0f ms controller, %.0f ms Postgres, each second", s.CPU.Controller, s.CPU.Postgres)
 		row("  controller", "%.1f MiB with none, %.1f MiB with %d", float64(s.RSSBefore)/mib, float64(s.RSSAfter)/mib, s.Sessions)
 	}
 	row("agent, idle", "%.1f MiB resident", float64(r.AgentRSSBytes)/mib)

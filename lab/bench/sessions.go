@@ -39,7 +39,19 @@ func (g *rig) idleSessions(ctx context.Context) (m sessionMemory, err error) {
 		return m, err
 	}
 	defer func() { err = errors.Join(err, s.stop()) }()
+	// What the opening took is not what idleness takes.
+	if err := pause(ctx, settle); err != nil {
+		return m, err
+	}
+	cpuBefore, err := g.cpuTimes()
+	if err != nil {
+		return m, err
+	}
 	if err := pause(ctx, g.o.idle); err != nil {
+		return m, err
+	}
+	cpuAfter, err := g.cpuTimes()
+	if err != nil {
 		return m, err
 	}
 	if ended := context.Cause(s.ctx); ended != nil {
@@ -53,6 +65,7 @@ func (g *rig) idleSessions(ctx context.Context) (m sessionMemory, err error) {
 	return sessionMemory{
 		Sessions: len(stubs), RSSBefore: before.rss, RSSAfter: after.rss,
 		RSSPerSession: float64(after.rss-before.rss) / n, HeapPerSession: (after.heap - before.heap) / n,
+		CPU: cpuAfter.since(cpuBefore, g.o.idle.Seconds()),
 	}, nil
 }
 
