@@ -1,7 +1,6 @@
 package operation_test
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
@@ -163,19 +162,22 @@ func claimed(s *stored) {
 // Every event in every phase with every command state under every circumstance: handled or refused, by the rules that
 // stored holds, without a panic.
 func TestEveryEventEverywhere(t *testing.T) {
-	n := 0
+	n, all, circumstances := 0, events(), variants()
 	kinds := []operation.Kind{operation.KindReboot, operation.KindRepave}
 	for _, p := range phases {
 		for _, cs := range append(commandStates, noCommand) {
 			if !possible(p, cs) {
 				continue
 			}
-			for name, variant := range variants() {
+			for name, variant := range circumstances {
 				for _, kind := range kinds {
-					for i, e := range events() {
+					for _, e := range all {
+						if _, result := e.(operation.Resulted); !result && kind != operation.KindReboot {
+							continue // only results are told apart by kind
+						}
 						n++
 						s := at(t, p, cs, kind, variant)
-						s.t = named{t, fmt.Sprintf("%s/%s/%s/%s/event %d", p, cs, name, kind, i)}
+						s.t = named{t, name}
 						s.do(e)
 						s.do(e) // once more: it may come twice
 					}
@@ -183,12 +185,13 @@ func TestEveryEventEverywhere(t *testing.T) {
 			}
 		}
 	}
-	if n < 50_000 {
-		t.Errorf("only %d cases", n)
+	t.Logf("%d cases", n)
+	if n < 30_000 {
+		t.Error("too few")
 	}
 }
 
-// named says which case failed.
+// named says under which circumstance a case failed; the rest is in its message.
 type named struct {
 	*testing.T
 	name string

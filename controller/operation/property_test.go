@@ -306,7 +306,7 @@ func TestAnyHistory(t *testing.T) {
 // manyChecks asks rapid for more than its default, unless somebody has asked for another number.
 func manyChecks(t *testing.T) {
 	if f := flag.Lookup("rapid.checks"); f.Value.String() == f.DefValue {
-		if err := f.Value.Set("3000"); err != nil {
+		if err := f.Value.Set("1000"); err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = f.Value.Set(f.DefValue) }) // it was a valid value before

@@ -21,19 +21,22 @@ var decided = []string{
 
 // A decision is stored wholly or not at all, wherever its writer dies; what was not stored can be decided again.
 func TestDecisionsAreWhole(t *testing.T) {
+	s, n := storetest.New(t), 0
 	for _, step := range []string{"look", "grant", "result", "late look", "cancel"} {
 		for _, point := range []string{"store.before-apply", "store.before-commit", "store.after-commit"} {
 			for _, action := range []failpoint.Action{failpoint.Error(), failpoint.Panic()} {
-				t.Run(fmt.Sprintf("%s/%s/%v", step, point, action), func(t *testing.T) { decideAndDie(t, step, point, action) })
+				n++
+				t.Run(fmt.Sprintf("%s/%s/%v", step, point, action), func(t *testing.T) {
+					decideAndDie(t, s, fmt.Sprintf("m-%d", n), step, point, action)
+				})
 			}
 		}
 	}
 }
 
-func decideAndDie(t *testing.T, step, point string, action failpoint.Action) {
-	s := storetest.New(t)
-	a := live(t, s, "m-1")
-	id := start(t, s, store.StartRequest{MachineID: "m-1", RequestID: "reboot", Type: fleet.Reboot}).GetOperationId()
+func decideAndDie(t *testing.T, s *store.Store, machineID, step, point string, action failpoint.Action) {
+	a := live(t, s, machineID)
+	id := start(t, s, store.StartRequest{MachineID: machineID, RequestID: "reboot", Type: fleet.Reboot}).GetOperationId()
 	var c *operation.Command
 	if step != "look" {
 		c = decide(t, s, id, operation.Look{}).Command
@@ -77,7 +80,7 @@ func decideAndDie(t *testing.T, step, point string, action failpoint.Action) {
 			t.Fatalf("the number was used up: %+v", decide2.Decision.Refusal)
 		}
 	}
-	whole(t, s, id, want)
+	whole(t, s, machineID, id, want)
 }
 
 // dies turns a panic into an error.
@@ -91,7 +94,7 @@ func dies(fn func() error) (err error) {
 }
 
 // whole checks that everything about an operation is of one decision.
-func whole(t *testing.T, s *store.Store, id string, want operation.Phase) {
+func whole(t *testing.T, s *store.Store, machineID, id string, want operation.Phase) {
 	t.Helper()
 	op, err := s.GetOperation(t.Context(), id)
 	if err != nil || op.GetPhase().String() != string(want) {
@@ -111,10 +114,10 @@ func whole(t *testing.T, s *store.Store, id string, want operation.Phase) {
 		t.Errorf("the last event shows %s", last.Snapshot.GetPhase())
 	}
 	over := operation.IsTerminal(want)
-	if m := machine(t, s, "m-1"); (m.GetStatus().GetActiveOperationId() == "") != over {
+	if m := machine(t, s, machineID); (m.GetStatus().GetActiveOperationId() == "") != over {
 		t.Errorf("%s, and the machine points to %q", want, m.GetStatus().GetActiveOperationId())
 	}
-	if n := count(t, s, "SELECT count(*) FROM commands WHERE state IN ('QUEUED', 'SENT', 'ACKED', 'GRANTED')"); (n == 0) != over {
+	if n := count(t, s, "SELECT count(*) FROM commands WHERE operation_id = $1 AND state IN ('QUEUED', 'SENT', 'ACKED', 'GRANTED')", id); (n == 0) != over {
 		t.Errorf("%s with %d commands under way", want, n)
 	}
 }

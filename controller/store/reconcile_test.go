@@ -32,7 +32,7 @@ func (w *writers) change(ctx context.Context, fn func(tx pgx.Tx) ([]string, erro
 	if err != nil {
 		return err
 	}
-	defer tx.Rollback(context.WithoutCancel(ctx)) //nolint:errcheck // committed, or the error that counts is another
+	defer tx.Rollback(context.WithoutCancel(ctx)) // committed, or the error that counts is another
 	touched, err := fn(tx)
 	if err != nil {
 		return err
@@ -334,7 +334,7 @@ func TestSafeTimeBesideOtherDatabases(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer tx.Rollback(context.WithoutCancel(t.Context())) //nolint:errcheck // rolled back below
+	defer tx.Rollback(context.WithoutCancel(t.Context())) // rolled back below
 	if _, err := tx.Exec(t.Context(), "SELECT pg_current_xact_id()"); err != nil {
 		t.Fatal(err)
 	}

@@ -216,7 +216,7 @@ func TestClaimDueSkipsWhatIsLocked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer tx.Rollback(context.Background()) //nolint:errcheck // rolled back below
+	defer tx.Rollback(context.Background()) // rolled back below
 	if _, err := tx.Exec(t.Context(), "SELECT 1 FROM operations WHERE operation_id = $1 FOR UPDATE", id); err != nil {
 		t.Fatal(err)
 	}
