@@ -120,13 +120,20 @@ func rebootWhileWriting(sys *pid1.System) error {
 	if err != nil {
 		return err
 	}
+	go func() {
+		for {
+			page[0]++
+		}
+	}()
+	go func() {
+		for {
+			runtime.GC() // waits for every thread of this process
+		}
+	}()
 	if err := sys.Reboot(); err != nil {
 		return err
 	}
-	for {
-		page[0]++
-		runtime.GC() // waits for every thread of this process
-	}
+	select {}
 }
 
 func mapped(path string) ([]byte, error) {
