@@ -150,7 +150,7 @@ func (s *Server) reconcile(ctx context.Context, r *baremetalv1.ListMachinesReque
 		c.Machines = slices.DeleteFunc(c.Machines, func(m *baremetalv1.Machine) bool { return m.GetMachineId() != only })
 	}
 	return &baremetalv1.ListMachinesResponse{
-		Machines: c.Machines, NextCursor: c.Next, SafeUpdatedSince: timestamppb.New(c.SafeSince), More: c.More,
+		Machines: c.Machines, NextCursor: c.Next, SafeUpdatedSince: stampIfSet(c.SafeSince), More: c.More,
 	}, nil
 }
 

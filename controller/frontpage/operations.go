@@ -13,6 +13,13 @@ import (
 
 func stamp(t time.Time) *timestamppb.Timestamp { return timestamppb.New(t) }
 
+func stampIfSet(t time.Time) *timestamppb.Timestamp {
+	if t.IsZero() {
+		return nil
+	}
+	return timestamppb.New(t)
+}
+
 // GetOperation implements OperationService.
 func (s *Server) GetOperation(ctx context.Context, r *baremetalv1.GetOperationRequest) (*baremetalv1.Operation, error) {
 	if err := validate.Key("operation_id", r.GetOperationId()); err != nil {

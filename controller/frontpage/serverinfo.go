@@ -18,14 +18,11 @@ func (s *Server) GetServerInfo(ctx context.Context, _ *baremetalv1.GetServerInfo
 	if err != nil {
 		return nil, err
 	}
-	info := &baremetalv1.ServerInfo{
+	return &baremetalv1.ServerInfo{
 		Version: s.cfg.Info.Version, ControllerId: s.cfg.Info.ControllerID, ServerTime: stamp(s.clock.Now()),
 		CaHash: s.cfg.Info.CAHash, SchemaVersion: int32(schema), NotWired: unbuilt(),
-	}
-	if !frozen.IsZero() {
-		info.FrozenSince, info.AgentsNotSeen = stamp(frozen), notSeen
-	}
-	return info, nil
+		FrozenSince: stampIfSet(frozen), AgentsNotSeen: notSeen,
+	}, nil
 }
 
 // ThawFleet implements AdminService.

@@ -63,10 +63,6 @@ const (
 	LookAgain = 30 * time.Second
 	// CancelPatience is how long a cancel waits for the executor's answer.
 	CancelPatience = 30 * time.Second
-	// GrantWindow is how long after asking an agent may still start on the answer (rule of the fleet channel).
-	GrantWindow = 30 * time.Second
-	// GrantSlack is added to the window before a command that was never granted counts as dead.
-	GrantSlack = 5 * time.Second
 
 	retryBase = 500 * time.Millisecond
 	retryMax  = 30 * time.Second

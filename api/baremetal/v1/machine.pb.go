@@ -985,7 +985,7 @@ type ListMachinesResponse struct {
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	// Where to go on reconciling. Always set.
 	NextCursor string `protobuf:"bytes,3,opt,name=next_cursor,json=nextCursor,proto3" json:"next_cursor,omitempty"`
-	// A timestamp that is safe to send as updated_since.
+	// A timestamp that is safe to send as updated_since. Unset on a page by cursor that is followed by more.
 	SafeUpdatedSince *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=safe_updated_since,json=safeUpdatedSince,proto3" json:"safe_updated_since,omitempty"`
 	// True when a reconcile has more to read right now.
 	More          bool `protobuf:"varint,5,opt,name=more,proto3" json:"more,omitempty"`
