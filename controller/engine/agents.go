@@ -210,7 +210,8 @@ func (a *acks) due(now time.Time) map[string]string {
 
 func (e *Engine) flushAcks(ctx context.Context) error {
 	for commandID, agentID := range e.acks.due(e.clock.Now()) {
-		operationID, err := e.store.CommandOperation(ctx, commandID)
+		// An agent acknowledges again what a new session has brought again; mostly the grant or the result was first.
+		operationID, err := e.store.UnackedCommand(ctx, commandID)
 		if err != nil {
 			return err
 		}

@@ -130,9 +130,15 @@ func (s *Server) mayComeBack(ctx context.Context, cert *x509.Certificate) (strin
 	if err != nil {
 		return "", err
 	}
+	newest := ""
+	if c != nil {
+		if newest, err = s.cfg.Store.NewestCert(ctx, c.AgentID); err != nil {
+			return "", err
+		}
+	}
 	now := s.cfg.Clock.Now()
 	switch {
-	case c == nil || c.Revoked || !c.Newest || now.After(c.NotAfter.Add(s.cfg.Grace)):
+	case c == nil || c.Revoked || newest != c.Fingerprint || now.After(c.NotAfter.Add(s.cfg.Grace)):
 		return "", failure.Unauthenticated("REENROLL_REFUSED", "the certificate cannot be renewed; enrol with a new token")
 	case now.Before(c.NotAfter):
 		return "", failure.Precondition("CERTIFICATE_STILL_VALID", "the certificate is valid; rotate it over the fleet listener")

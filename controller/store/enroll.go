@@ -319,7 +319,6 @@ type Cert struct {
 	PublicKeyDigest      []byte
 	NotAfter             time.Time
 	Revoked, Replaced    bool
-	Newest               bool
 }
 
 // GetCert reads a certificate by its fingerprint; nil if it is not recorded.
@@ -331,14 +330,22 @@ func (s *Store) GetCert(ctx context.Context, fingerprint string) (*Cert, error) 
 	if err != nil {
 		return nil, fmt.Errorf("read certificate: %w", err)
 	}
-	all, err := s.q.CertsOf(ctx, []string{c.AgentID})
-	if err != nil {
-		return nil, fmt.Errorf("read certificates: %w", err)
-	}
 	return &Cert{
 		Fingerprint: c.Fingerprint, AgentID: c.AgentID, PublicKeyDigest: c.PublicKeyDigest, NotAfter: c.NotAfter,
-		Revoked: c.RevokedAt != nil, Replaced: c.ReplacedAt != nil, Newest: len(all) > 0 && all[0].Fingerprint == c.Fingerprint,
+		Revoked: c.RevokedAt != nil, Replaced: c.ReplacedAt != nil,
 	}, nil
+}
+
+// NewestCert gives the fingerprint of the newest certificate of an agent, empty if it has none.
+func (s *Store) NewestCert(ctx context.Context, agentID string) (string, error) {
+	all, err := s.q.CertsOf(ctx, []string{agentID})
+	if err != nil {
+		return "", fmt.Errorf("read certificates: %w", err)
+	}
+	if len(all) == 0 {
+		return "", nil
+	}
+	return all[0].Fingerprint, nil
 }
 
 // RevokedAmong says which of these certificates have been revoked.

@@ -352,6 +352,18 @@ func (s *Store) CommandOperation(ctx context.Context, commandID string) (string,
 	return row.OperationID, nil
 }
 
+// UnackedCommand finds the operation of a command that has been sent and has not moved since; empty if it has.
+func (s *Store) UnackedCommand(ctx context.Context, commandID string) (string, error) {
+	row, err := s.q.GetCommand(ctx, commandID)
+	if errors.Is(err, pgx.ErrNoRows) || (err == nil && row.State != string(operation.Sent)) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("read command: %w", err)
+	}
+	return row.OperationID, nil
+}
+
 // CommandPlace finds the operation, step and executor of a command, for its log.
 func (s *Store) CommandPlace(ctx context.Context, commandID string) (operationID, step, executorID string, err error) {
 	row, err := s.q.GetCommand(ctx, commandID)
