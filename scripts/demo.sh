@@ -282,6 +282,7 @@ simulated_machines() {
   (umask 077 && for ((i = 1; i <= simulated; i++)); do issue "machine-$i"; done >"$dir/bundles")
   start simulated "$bin/ingot-agent" simulate --count "$simulated" --bundles "$dir/bundles" --dir "$dir/simulated"
   wait_for 60 "the simulated machines do not connect" all_connected "$simulated"
+  rm "$dir/bundles" # used up
   done_step
 }
 
@@ -294,6 +295,7 @@ machine_enrols() {
   step "a QEMU machine boots its own kernel and enrols by itself"
   wait_for 120 "the QEMU machine does not enrol" has_booted
   wait_for 30 "the QEMU machine does not connect" all_connected $((simulated + 1))
+  rm "$dir/$machine.token" # used up
   ingot enter-maintenance "$machine" >/dev/null 2>&1
   ingot exit-maintenance "$machine" >/dev/null 2>&1
   done_step
@@ -348,7 +350,7 @@ ${bold}It keeps running.${plain} In this shell:
 
     ${bold}eval "\$(scripts/demo.sh env)"${plain}
     ingot list
-    ingot why machine-1
+    ingot machine get machine-1
     ingot watch                        # and in another shell:
     ingot reboot machine-3
 END
