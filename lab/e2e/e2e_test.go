@@ -14,7 +14,7 @@ import (
 // TestMain lets many tests wait at once: they wait for deadlines far more than they compute.
 func TestMain(m *testing.M) {
 	flag.Parse()
-	if err := flag.Set("test.parallel", "12"); err != nil {
+	if err := flag.Set("test.parallel", "24"); err != nil {
 		panic(err)
 	}
 	testkit.Main(m)

@@ -30,6 +30,8 @@ type Options struct {
 	DatabaseURL string
 	// Stopped leaves the controller out; the test starts it.
 	Stopped bool
+	// DatabaseDown refuses the controller its database until Database().Unblock().
+	DatabaseDown bool
 	// Clock is the controller's.
 	Clock clock.Clock
 	// Context carries values into the controller, such as a failpoint scope. It does not end it.
@@ -117,7 +119,7 @@ func short() config.Config {
 	c.Steps = map[string]config.Step{}
 	none := 1
 	for _, kind := range []string{"reboot", "netboot", "repave", "net", "wait_for_agent"} {
-		d := seconds(3)
+		d := seconds(4)
 		c.Steps[kind] = config.Step{Timeout: &d, Retries: &none}
 	}
 	return *c
@@ -154,6 +156,9 @@ func (c *Cluster) Start() {
 
 func (c *Cluster) start() (*incarnation, error) {
 	relay, databaseURL := c.databaseRelay()
+	if c.o.DatabaseDown {
+		relay.Block()
+	}
 	cfg := short()
 	cfg.DataDir, cfg.TokensFile = c.Data, c.TokensFile()
 	cfg.Database.URL = databaseURL

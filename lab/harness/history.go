@@ -30,7 +30,12 @@ type History struct {
 // History reads it. A machine whose world is shared sees its own part of the journal only.
 func (m *Machine) History() History {
 	m.t.Helper()
-	h := History{Machine: m.c.Machine(m.ID), Operations: m.c.OperationsOf(m.ID), Commands: m.c.Commands(m.ID)}
+	var h History
+	// The parts are read one after the other; they belong together if the machine has not changed meanwhile.
+	testkit.Eventually(m.t, time.Minute, func() bool {
+		h = History{Machine: m.c.Machine(m.ID), Operations: m.c.OperationsOf(m.ID), Commands: m.c.Commands(m.ID)}
+		return m.c.Machine(m.ID).GetVersion() == h.Machine.GetVersion()
+	}, "machine %s never stands still", m.ID)
 	slices.Reverse(h.Operations)
 	slices.SortStableFunc(h.Commands, func(a, b *baremetalv1.Command) int {
 		return a.GetCreatedAt().AsTime().Compare(b.GetCreatedAt().AsTime())

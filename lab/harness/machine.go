@@ -65,6 +65,7 @@ type Machine struct {
 
 	mu      sync.Mutex
 	conns   map[net.Conn]struct{}
+	dials   int
 	refuse  bool
 	stop    context.CancelFunc
 	done    chan struct{}
@@ -187,6 +188,7 @@ func (c conn) Close() error {
 func (m *Machine) dial(ctx context.Context, address string) (net.Conn, error) {
 	m.mu.Lock()
 	refuse := m.refuse
+	m.dials++
 	m.mu.Unlock()
 	if refuse {
 		return nil, errors.New("the test holds the network")
@@ -209,6 +211,13 @@ func (m *Machine) Cut() {
 	for c := range m.conns {
 		_ = c.Close() // the agent sees it, and nobody else needs to
 	}
+}
+
+// Dials counts the agent's attempts to connect.
+func (m *Machine) Dials() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.dials
 }
 
 // Isolate cuts the agent off until Rejoin.
