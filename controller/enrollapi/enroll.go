@@ -123,22 +123,22 @@ func proven(ctx context.Context, cert *x509.Certificate, csr *x509.CertificateRe
 	return nil
 }
 
-// mayComeBack names the agent of a certificate that is recorded, its agent's newest, not revoked, expired, and not for
-// too long.
+// mayComeBack names the agent of a certificate that is recorded, the newest that its agent has used, not revoked,
+// expired, and not for too long.
 func (s *Server) mayComeBack(ctx context.Context, cert *x509.Certificate) (string, error) {
 	c, err := s.cfg.Store.GetCert(ctx, pki.Fingerprint(cert.Raw))
 	if err != nil {
 		return "", err
 	}
-	newest := ""
+	outdated := false
 	if c != nil {
-		if newest, err = s.cfg.Store.NewestCert(ctx, c.AgentID); err != nil {
+		if outdated, err = s.cfg.Store.Outdated(ctx, c.AgentID, c.Fingerprint); err != nil {
 			return "", err
 		}
 	}
 	now := s.cfg.Clock.Now()
 	switch {
-	case c == nil || c.Revoked || newest != c.Fingerprint || now.After(c.NotAfter.Add(s.cfg.Grace)):
+	case c == nil || c.Revoked || outdated || now.After(c.NotAfter.Add(s.cfg.Grace)):
 		return "", failure.Unauthenticated("REENROLL_REFUSED", "the certificate cannot be renewed; enrol with a new token")
 	case now.Before(c.NotAfter):
 		return "", failure.Precondition("CERTIFICATE_STILL_VALID", "the certificate is valid; rotate it over the fleet listener")

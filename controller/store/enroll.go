@@ -336,16 +336,22 @@ func (s *Store) GetCert(ctx context.Context, fingerprint string) (*Cert, error) 
 	}, nil
 }
 
-// NewestCert gives the fingerprint of the newest certificate of an agent, empty if it has none.
-func (s *Store) NewestCert(ctx context.Context, agentID string) (string, error) {
+// Outdated says that a newer certificate of the agent than this one has opened a session. One that was only signed
+// counts for nothing: its answer may have been lost, and the agent may know this one alone.
+func (s *Store) Outdated(ctx context.Context, agentID, fingerprint string) (bool, error) {
 	all, err := s.q.CertsOf(ctx, []string{agentID})
 	if err != nil {
-		return "", fmt.Errorf("read certificates: %w", err)
+		return false, fmt.Errorf("read certificates: %w", err)
 	}
-	if len(all) == 0 {
-		return "", nil
+	for _, c := range all { // newest first
+		if c.Fingerprint == fingerprint {
+			return false, nil
+		}
+		if c.FirstUsedAt != nil {
+			return true, nil
+		}
 	}
-	return all[0].Fingerprint, nil
+	return true, nil
 }
 
 // RevokedAmong says which of these certificates have been revoked.
