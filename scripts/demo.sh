@@ -5,14 +5,21 @@
 #   scripts/demo.sh down     stop it by process id and remove its directory      (make demo-down)
 #   scripts/demo.sh env      print the exports that let `ingot` talk to it
 #
-# Everything lives in one directory: $INGOT_DEMO_DIR, else .cache/demo, else, where the private Postgres could not get
-# through to that, /var/tmp/ingot-demo-UID. Without root nothing is installed; without QEMU the machine is left out.
+# Everything lives in one directory: $INGOT_DEMO_DIR, else .cache/demo, else, where that cannot be made or the private
+# Postgres could not get through to it, /var/tmp/ingot-demo-UID. Without root nothing is installed; without QEMU the machine is left out.
 set -Eeuo pipefail
 
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 readonly top bin=$top/bin simulated=20 machine=metal-1
 
 # ---------------------------------------------------------------- the directory
+
+# writable PATH: it can be made, as far as that can be seen.
+writable() {
+  local dir=$1
+  while [[ ! -e $dir ]]; do dir=$(dirname "$dir"); done
+  [[ -w $dir ]]
+}
 
 # passable PATH: every folder above it, as far as it exists, can be entered by others. Root's Postgres runs as another user.
 passable() {
@@ -26,10 +33,11 @@ passable() {
 choose_dir() {
   local dir=${INGOT_DEMO_DIR:-$top/.cache/demo}
   # The path of a Unix socket below it must fit into 107 bytes.
-  if [[ -z ${INGOT_DEMO_DIR:-} ]] && { [[ ${#dir} -gt 70 ]] || { [[ $(id -u) -eq 0 ]] && ! passable "$dir"; }; }; then
-    dir=/var/tmp/ingot-demo-$(id -u)
+  if [[ -n ${INGOT_DEMO_DIR:-} ]] || { [[ ${#dir} -le 70 ]] && writable "$dir" && { [[ $(id -u) -ne 0 ]] || passable "$dir"; }; }; then
+    echo "$dir"
+  else
+    echo "/var/tmp/ingot-demo-$(id -u)"
   fi
-  echo "$dir"
 }
 dir=$(choose_dir)
 readonly dir logs=$dir/logs pids=$dir/pids
@@ -78,16 +86,17 @@ run() {
   ingot "$@"
 }
 
+# die [WHY [LINES]]: ends the demo, with the last lines of every log (6).
 die() {
   trap - ERR EXIT
   [[ $step_open == line ]] && printf '%sfailed%s\n' "$red" "$plain"
-  printf '\n%sThe demo failed in step %d: %s%s\n' "$red" "$step_number" "$step_name" "$plain" >&2
+  printf '\n%sThe demo ended in step %d: %s%s\n' "$red" "$step_number" "$step_name" "$plain" >&2
   [[ -z ${1:-} ]] || printf '%s\n' "$1" >&2
-  local log
+  local log lines=${2:-6}
   for log in "$logs"/*.log; do
-    [[ -s $log ]] || continue
+    [[ -s $log && $lines -gt 0 ]] || continue
     printf '%s--- %s%s\n' "$dim" "$log" "$plain" >&2
-    tail -n "${2:-6}" "$log" >&2
+    tail -n "$lines" "$log" >&2
   done
   stop_all
   printf 'Everything is stopped. The logs stay until make demo-down.\n' >&2
@@ -324,7 +333,7 @@ real_reboot() {
 crash() {
   local target=$machine operation at
   if [[ -n $without_machine ]]; then target='machine-2'; fi
-  show_step "Again, and kill -9 the controller in the middle"
+  show_step "Reboot $target, and kill -9 the controller in the middle"
   if [[ -n $without_machine ]]; then ingot enter-maintenance "$target" >/dev/null 2>&1; fi
   operation=$(ingot reboot "$target" --no-wait -o name 2>/dev/null)
   note "${bold}\$ ingot reboot $target --no-wait${plain}"
@@ -352,7 +361,7 @@ ${bold}It keeps running.${plain} In this shell:
     ingot list
     ingot machine get machine-1
     ingot watch                        # and in another shell:
-    ingot reboot machine-3
+    ingot reboot machine-1
 END
   if [[ -z $without_machine ]]; then
     cat <<END
@@ -394,7 +403,7 @@ up() {
   mkdir -m 0711 "$dir"
   mkdir "$logs" "$pids"
   trap '[[ $BASH_SUBSHELL -ne 0 ]] || die' ERR
-  trap 'die "interrupted" 0' INT TERM
+  trap 'die "It was interrupted." 0' INT TERM
   local began
   began=$(now_ms)
   printf '%sIngot demo%s  %sin %s%s\n\n' "$bold" "$plain" "$dim" "$dir" "$plain"
