@@ -1,16 +1,36 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 )
 
 // cpuTimes is the processor time that each party has used so far.
 type cpuTimes struct{ controller, postgres, own time.Duration }
+
+// usage is what has been used so far.
+type usage struct {
+	cpu cpuTimes
+	// commits are the transactions of the controller's database that were committed.
+	commits int64
+}
+
+func (g *rig) usage(ctx context.Context) (u usage, err error) {
+	if u.cpu, err = g.cpuTimes(); err != nil {
+		return u, err
+	}
+	err = g.withDatabase(ctx, func(conn *pgx.Conn) error {
+		return conn.QueryRow(ctx, "SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()").Scan(&u.commits)
+	})
+	return u, err
+}
 
 // clockTick is the unit of the times in proc_pid_stat(5). Linux gives 100 a second to user space everywhere.
 const clockTick = 10 * time.Millisecond

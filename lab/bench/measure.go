@@ -89,7 +89,7 @@ func (g *rig) load(ctx context.Context, d *driver, r *report) error {
 	if _, err := d.drive(ctx, g.o.clients, warmUp); err != nil {
 		return err
 	}
-	before, err := g.cpuTimes()
+	before, err := g.usage(ctx)
 	if err != nil {
 		return err
 	}
@@ -101,12 +101,13 @@ func (g *rig) load(ctx context.Context, d *driver, r *report) error {
 	if err := errors.Join(err, endProfile()); err != nil {
 		return err
 	}
-	after, err := g.cpuTimes()
+	after, err := g.usage(ctx)
 	if err != nil {
 		return err
 	}
 	r.Operations = l.report(r.Pgbench.TPS)
-	r.Operations.CPU = after.since(before, float64(l.done))
+	r.Operations.CPU = after.cpu.since(before.cpu, float64(l.done))
+	r.Operations.Commits = float64(after.commits-before.commits) / float64(max(l.done, 1))
 	r.LoadedDispatch = percentiles(l.dispatch)
 	return nil
 }

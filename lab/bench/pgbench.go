@@ -78,14 +78,21 @@ func parseTPS(out string) (float64, error) {
 }
 
 // sql runs a statement outside any transaction.
-func (g *rig) sql(ctx context.Context, statement string) (err error) {
+func (g *rig) sql(ctx context.Context, statement string) error {
+	return g.withDatabase(ctx, func(conn *pgx.Conn) error {
+		_, err := conn.Exec(ctx, statement)
+		return err
+	})
+}
+
+func (g *rig) withDatabase(ctx context.Context, fn func(*pgx.Conn) error) (err error) {
 	conn, err := pgx.Connect(ctx, g.db.URL())
 	if err != nil {
 		return fmt.Errorf("connect to the database: %w", err)
 	}
 	defer func() { err = errors.Join(err, conn.Close(ctx)) }()
-	if _, err := conn.Exec(ctx, statement); err != nil {
-		return fmt.Errorf("%s: %w", statement, err)
+	if err := fn(conn); err != nil {
+		return fmt.Errorf("ask the database: %w", err)
 	}
 	return nil
 }

@@ -39,6 +39,7 @@ type throughput struct {
 	Agents         int     `json:"agents"`
 	Total          latency `json:"rpc_to_succeeded"`
 	CPU            cpuUse  `json:"cpu_ms_per_operation"`
+	Commits        float64 `json:"commits_per_operation"`
 }
 
 // cpuUse is processor time in milliseconds, per operation or per second.
@@ -105,6 +106,7 @@ func (r report) print(out io.Writer) error {
 	row("  ratio to pgbench", "%.3f", op.RatioToPgbench)
 	row("  time of one under load", "p50 %.1f ms, p99 %.1f ms", op.Total.P50, op.Total.P99)
 	row("  processor time of one", "%.2f ms controller, %.2f ms Postgres, %.2f ms agents and clients", op.CPU.Controller, op.CPU.Postgres, op.CPU.Agents)
+	row("  transactions of one", "%.1f", op.Commits)
 	row("dispatch latency, idle", "p50 %.1f ms, p99 %.1f ms (%d)", r.IdleDispatch.P50, r.IdleDispatch.P99, r.IdleDispatch.N)
 	row("dispatch latency, under load", "p50 %.1f ms, p99 %.1f ms (%d)", r.LoadedDispatch.P50, r.LoadedDispatch.P99, r.LoadedDispatch.N)
 	if s := r.Sessions; s.Sessions > 0 {
