@@ -51,6 +51,27 @@ func vmPowerdown() *cobra.Command {
 	})
 }
 
+func vmEndOnReset() *cobra.Command {
+	return control("end-on-reset", "Make the next reset the machine's last act: it will not come back",
+		func(ctx context.Context, m *vm.Monitor, _ io.Writer) error { return m.EndOnReset(ctx) })
+}
+
+func vmForwarded() *cobra.Command {
+	var port int
+	cmd := control("forwarded", "Print the address on this host that leads to a port of the machine",
+		func(ctx context.Context, m *vm.Monitor, out io.Writer) error {
+			address, err := m.Forwarded(ctx, port)
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintln(out, address)
+			return err
+		})
+	cmd.Flags().IntVar(&port, "port", 0, "port of the machine, given to vm run as --forward")
+	require(cmd, "port")
+	return cmd
+}
+
 func vmQuit() *cobra.Command {
 	return control("quit", "Pull the plug", func(ctx context.Context, m *vm.Monitor, _ io.Writer) error {
 		return m.Quit(ctx)

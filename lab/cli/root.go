@@ -33,7 +33,8 @@ func Root() *cobra.Command {
 	}
 	root.AddCommand(
 		group("image", "Build what machines boot from", imageBuild(), imageKernel()),
-		group("vm", "Run and control machines", vmRun(), vmReboots(), vmStatus(), vmReset(), vmPowerdown(), vmQuit()),
+		group("vm", "Run and control machines", vmRun(), vmReboots(), vmStatus(), vmReset(), vmEndOnReset(),
+			vmForwarded(), vmPowerdown(), vmQuit()),
 	)
 	return root
 }
