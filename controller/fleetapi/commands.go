@@ -234,6 +234,8 @@ func statusOf(cause error) error {
 		return failure.Unavailable("CONTROLLER_DRAINING", "%s", cause.Error())
 	case errors.Is(cause, session.ErrSlow):
 		return failure.Exhausted("SLOW_READER", "%s", cause.Error())
+	case errors.Is(cause, session.ErrSilent):
+		return failure.Aborted("SESSION_UNKNOWN", "%s", cause.Error())
 	default:
 		return cause
 	}
