@@ -3,6 +3,7 @@ package e2e
 import (
 	"flag"
 	"fmt"
+	"os"
 	"testing"
 	"time"
 
@@ -17,7 +18,9 @@ func TestMain(m *testing.M) {
 	if err := flag.Set("test.parallel", "24"); err != nil {
 		panic(err)
 	}
-	testkit.Main(m)
+	code := testkit.Run(m)
+	harness.RemoveBinaries()
+	os.Exit(code)
 }
 
 const (

@@ -3,6 +3,7 @@ package harness
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"path/filepath"
 	"sync"
@@ -382,7 +383,8 @@ func (m *Machine) WaitConnected() {
 		}
 		a, err := Call(m.t, m.c.Admin().GetAgent, &baremetalv1.GetAgentRequest{AgentId: m.Identity().AgentID})
 		return err == nil && a.GetConnected()
-	}, "the agent of %s is not connected", m.ID)
+	}, "the agent of %s is not connected: it runs: %v, %d dials, %d crashes", m.ID, lazy(func() string { return fmt.Sprint(m.Running()) }),
+		m.Dials(), m.Crashes())
 }
 
 // Journal is everything that happened to the world, after everything that is due.

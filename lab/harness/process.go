@@ -1,0 +1,263 @@
+package harness
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ingot-metal/ingot/controller"
+	"github.com/ingot-metal/ingot/controller/auth"
+	"github.com/ingot-metal/ingot/internal/task"
+	"github.com/ingot-metal/ingot/internal/testkit"
+)
+
+// Binaries are the programs of this tree.
+type Binaries struct{ Controller, Agent string }
+
+var built struct {
+	sync.Once
+	Binaries
+	dir string
+	err error
+}
+
+// Build builds the programs, once in this process, without the race detector. Cleanup removes them.
+func Build(t testing.TB) Binaries {
+	t.Helper()
+	built.Do(func() {
+		if built.dir, built.err = os.MkdirTemp("", "ingot-bin-"); built.err != nil {
+			return
+		}
+		cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", built.dir,
+			"./cmd/ingot-controller", "./cmd/ingot-agent") // as the Makefile does it, which saves compiling twice
+		cmd.Dir = filepath.Join("..", "..")
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			built.err = fmt.Errorf("%w: %s", err, out)
+		}
+		built.Binaries = Binaries{filepath.Join(built.dir, "ingot-controller"), filepath.Join(built.dir, "ingot-agent")}
+	})
+	if built.err != nil {
+		t.Fatalf("build: %v", built.err)
+	}
+	return built.Binaries
+}
+
+// RemoveBinaries removes what Build made. TestMain calls it.
+func RemoveBinaries() {
+	if built.dir != "" {
+		_ = os.RemoveAll(built.dir) // temporary files
+	}
+}
+
+// Process is a program under test.
+type Process struct {
+	t      testing.TB
+	cmd    *exec.Cmd
+	output *testkit.Buffer
+	done   chan struct{}
+	err    error
+}
+
+// startProcess runs a program that ends with the test at the latest. failpoints has the form of INGOT_FAILPOINTS.
+func startProcess(t testing.TB, failpoints, path string, args ...string) *Process {
+	t.Helper()
+	p := &Process{t: t, output: &testkit.Buffer{}, done: make(chan struct{})}
+	p.cmd = exec.Command(path, args...)
+	p.cmd.Stdout, p.cmd.Stderr = p.output, p.output
+	p.cmd.Env = append(os.Environ(), "INGOT_FAILPOINTS="+failpoints)
+	// A test that is killed takes its processes with it.
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := p.cmd.Start(); err != nil {
+		t.Fatalf("start %s: %v", filepath.Base(path), err)
+	}
+	task.Background("await "+filepath.Base(path), func() {
+		p.err = p.cmd.Wait()
+		close(p.done)
+	})
+	t.Cleanup(func() {
+		p.Kill()
+		if t.Failed() {
+			t.Logf("%s %s (INGOT_FAILPOINTS=%s):\n%s", filepath.Base(path), strings.Join(args, " "), failpoints, tail(p.output.String()))
+		}
+	})
+	return p
+}
+
+func tail(s string) string {
+	const limit = 6000
+	return s[max(0, len(s)-limit):]
+}
+
+// Kill sends SIGKILL and waits.
+func (p *Process) Kill() {
+	p.signal(syscall.SIGKILL)
+	<-p.done
+}
+
+// Terminate asks the process to end, and waits.
+func (p *Process) Terminate() {
+	p.signal(syscall.SIGTERM)
+	select {
+	case <-p.done:
+	case <-time.After(30 * time.Second):
+		p.t.Errorf("%s does not end", p.cmd.Path)
+		p.Kill()
+	}
+}
+
+// Hangup sends SIGHUP.
+func (p *Process) Hangup() { p.signal(syscall.SIGHUP) }
+
+func (p *Process) signal(s os.Signal) {
+	if err := p.cmd.Process.Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		p.t.Errorf("signal %s: %v", p.cmd.Path, err)
+	}
+}
+
+// Gone is closed when the process has ended.
+func (p *Process) Gone() <-chan struct{} { return p.done }
+
+// Killed says that the process has ended by SIGKILL.
+func (p *Process) Killed() bool {
+	select {
+	case <-p.done:
+	default:
+		return false
+	}
+	status, ok := p.cmd.ProcessState.Sys().(syscall.WaitStatus)
+	return ok && status.Signaled() && status.Signal() == syscall.SIGKILL
+}
+
+// ControllerProcess is a controller that runs as a process of its own.
+type ControllerProcess struct {
+	*Client
+	t   testing.TB
+	dir string
+	bin string
+	url string
+
+	Front, Fleet, Enrolment *Relay
+	http                    string
+	Process                 *Process
+}
+
+// NewControllerProcess prepares one on a database of its own; Start starts it.
+func NewControllerProcess(t testing.TB) *ControllerProcess {
+	t.Helper()
+	c := &ControllerProcess{
+		t: t, dir: t.TempDir(), bin: Build(t).Controller, url: testkit.Database(t),
+		Front: NewRelay(t, "tcp", ""), Fleet: NewRelay(t, "tcp", ""), Enrolment: NewRelay(t, "tcp", ""),
+	}
+	secret, err := auth.AddToken(c.TokensFile(), "tester", auth.ScopeAdmin)
+	if err != nil {
+		t.Fatalf("make token: %v", err)
+	}
+	c.Client = newClient(t, c.Front.Address(), filepath.Join(c.dir, "data", "ca.pem"), secret)
+	file := fmt.Sprintf(`
+listen: {frontpage: "127.0.0.1:0", fleet: "127.0.0.1:0", enrolment: "127.0.0.1:0", http: "127.0.0.1:0"}
+data_dir: %q
+database: {url: %q, pool_size: 10}
+tls: {names: ["127.0.0.1", localhost]}
+advertise: {fleet: [%q], enrolment: [%q]}
+tokens_file: %q
+agents: {heartbeat_interval: 1s}
+lease: 4s
+log: {level: warn}
+`, filepath.Join(c.dir, "data"), c.url, c.Fleet.Address(), c.Enrolment.Address(), c.TokensFile())
+	if err := os.WriteFile(c.configFile(), []byte(file), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func (c *ControllerProcess) configFile() string { return filepath.Join(c.dir, "controller.yaml") }
+
+// TokensFile holds the bearer tokens.
+func (c *ControllerProcess) TokensFile() string { return filepath.Join(c.dir, "tokens") }
+
+// Launch starts the process without waiting for it to serve.
+func (c *ControllerProcess) Launch(failpoints string) {
+	c.t.Helper()
+	if err := os.Remove(c.addressesFile()); err != nil && !errors.Is(err, os.ErrNotExist) {
+		c.t.Fatal(err)
+	}
+	c.Process = startProcess(c.t, failpoints, c.bin, "run", "--config", c.configFile(), "--addresses-file", c.addressesFile())
+}
+
+func (c *ControllerProcess) addressesFile() string { return filepath.Join(c.dir, "addresses") }
+
+// Start starts the process, waits until it is ready, and gives the moment at which it was.
+func (c *ControllerProcess) Start(failpoints string) time.Time {
+	c.t.Helper()
+	c.Launch(failpoints)
+	var a controller.Addresses
+	testkit.Eventually(c.t, 30*time.Second, func() bool {
+		b, err := os.ReadFile(c.addressesFile())
+		return err == nil && json.Unmarshal(bytes.TrimSpace(b), &a) == nil
+	}, "the controller does not say where it listens: %s", lazy(c.output))
+	testkit.Eventually(c.t, 30*time.Second, func() bool {
+		ready, _ := readiness("http://" + a.HTTP)
+		return ready
+	}, "the controller is not ready: %s", lazy(c.output))
+	up := time.Now()
+	c.http = a.HTTP
+	c.Front.Retarget("tcp", a.Frontpage)
+	c.Fleet.Retarget("tcp", a.Fleet)
+	c.Enrolment.Retarget("tcp", a.Enrolment)
+	return up
+}
+
+func (c *ControllerProcess) output() string { return tail(c.Process.output.String()) }
+
+// AgentProcess runs the agent of a machine, made with Stopped, as a process of its own.
+func (m *Machine) AgentProcess(failpoints string) *Process {
+	m.t.Helper()
+	token := filepath.Join(m.StateDir, "token")
+	if err := os.WriteFile(token, []byte(m.Config.Bundle), 0o600); err != nil {
+		m.t.Fatal(err)
+	}
+	args := []string{"run", "--host", "sim", "--state-dir", m.StateDir, "--sim-dir", m.World.Dir(), "--sim-id", m.o.SimID,
+		"--token-file", token, "--sim-delay", m.o.Delay.String(), "--sim-repave-time", "50ms", "--sim-script", m.o.Script, "--log-level", "warn"}
+	if m.o.Site {
+		args = append(args, "--role", "site")
+	}
+	return startProcess(m.t, failpoints, Build(m.t).Agent, args...)
+}
+
+// RunAgentProcess runs the agent and starts it again, without failpoints, once it has been killed by one. It ends with
+// the test. killed is closed when it has been killed.
+func (m *Machine) RunAgentProcess(failpoints string) (killed <-chan struct{}) {
+	m.t.Helper()
+	first := m.AgentProcess(failpoints)
+	was := make(chan struct{})
+	ctx, cancel := context.WithCancel(context.Background())
+	again := make(chan struct{})
+	task.Background("restart agent", func() {
+		defer close(again)
+		select {
+		case <-ctx.Done():
+			return
+		case <-first.Gone():
+		}
+		if first.Killed() && ctx.Err() == nil {
+			m.AgentProcess("")
+			close(was)
+		}
+	})
+	m.t.Cleanup(func() {
+		cancel()
+		<-again
+	})
+	return was
+}
