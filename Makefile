@@ -90,6 +90,7 @@ demo-down: ## Stop the demo and remove everything that it made
 	scripts/demo.sh down
 
 .PHONY: smoke
+smoke: BINARIES += ingot-lab
 smoke: build ## Run every smoke test against controllers of their own
 	scripts/smoke/all
 
