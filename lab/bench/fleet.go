@@ -142,7 +142,7 @@ const width = 16
 // parallel runs fn for 0 to n-1.
 func parallel(ctx context.Context, n int, fn func(ctx context.Context, i int) error) error {
 	next := make(chan int)
-	group, ctx := task.New(ctx)
+	group, _ := task.New(ctx)
 	for range min(width, n) {
 		group.Go("worker", func(ctx context.Context) error {
 			for i := range next {

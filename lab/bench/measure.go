@@ -26,7 +26,7 @@ func measure(ctx context.Context, o options) (r report, err error) {
 		err = errors.Join(err, os.RemoveAll(dir))
 	}()
 	// As root, the database runs as another user who has to get through.
-	if err := os.Chmod(dir, 0o711); err != nil { //nolint:gosec // see above
+	if err := os.Chmod(dir, 0o711); err != nil {
 		return r, err
 	}
 	g, err := newRig(ctx, o, dir)
