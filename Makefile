@@ -78,8 +78,8 @@ cover: deps bin/tools/gotestsum ## Measure test coverage into dist/coverage.html
 	@go tool cover -func=dist/coverage.txt | tail -1
 
 .PHONY: bench
-bench: deps ## Print throughput, latency, memory and sizes of this tree on this machine
-	go run ./lab/bench
+bench: deps build ## Print throughput, latency, memory and sizes of this tree on this machine
+	go run ./lab/bench $(BENCH_FLAGS)
 
 .PHONY: demo
 demo: ## Start a controller, a QEMU machine and simulated hosts, and reboot for real
