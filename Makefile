@@ -90,8 +90,8 @@ demo-down: ## Stop the demo and remove everything that it made
 	scripts/demo.sh down
 
 .PHONY: smoke
-smoke: BINARIES += ingot-lab
 smoke: build ## Run every smoke test against controllers of their own
+	@echo "build bin/ingot-lab" && $(GOBUILD) -o bin/ingot-lab ./cmd/ingot-lab
 	scripts/smoke/all
 
 .PHONY: deb
