@@ -289,7 +289,8 @@ simulated_machines() {
   step "$simulated simulated machines enrol, each with its own agent and key"
   ingot import "$simulated" --label kind=simulated >/dev/null
   (umask 077 && for ((i = 1; i <= simulated; i++)); do issue "machine-$i"; done >"$dir/bundles")
-  start simulated "$bin/ingot-agent" simulate --count "$simulated" --bundles "$dir/bundles" --dir "$dir/simulated"
+  start simulated "$bin/ingot-agent" simulate --count "$simulated" --bundles "$dir/bundles" --dir "$dir/simulated" \
+    --sim-delay 1s --sim-repave-time 2s
   wait_for 60 "the simulated machines do not connect" all_connected "$simulated"
   rm "$dir/bundles" # used up
   done_step
