@@ -56,7 +56,7 @@ lint: bin/tools/golangci-lint bin/tools/buf ## Run golangci-lint, buf lint, buf 
 	bin/tools/golangci-lint run
 	cd api && ../bin/tools/buf lint
 	scripts/buf-breaking
-	scripts/list-shell | xargs shellcheck
+	scripts/list-shell | xargs shellcheck -x
 
 .PHONY: deps
 deps: ## Install the Debian packages that tests need (root), or say which
