@@ -2,7 +2,10 @@ package frontpage
 
 import (
 	"context"
+	"fmt"
 	"slices"
+
+	"google.golang.org/grpc"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/store"
@@ -64,13 +67,22 @@ func (w *watcher) run(ctx context.Context, r watchRequest) error {
 	}
 	switch {
 	case w.filter.OperationID != "":
-		return w.one(ctx, at)
+		return w.standing(ctx, w.one, at)
 	case at.Kind == cursorOne:
 		return badCursor("of a watch on one operation")
 	case r.GetCursor() != "" && at.Kind == cursorFeed || r.GetCursor() == "" && r.GetFromBeginning():
-		return w.follow(ctx, at)
+		return w.standing(ctx, w.follow, at)
 	}
 	return w.activeThenFollow(ctx, at)
+}
+
+// standing sends the stream's header, then goes on: a client that has it misses nothing that happens from then on, even
+// where nothing happens for long.
+func (w *watcher) standing(ctx context.Context, goOn func(context.Context, cursor) error, at cursor) error {
+	if err := grpc.SendHeader(ctx, nil); err != nil {
+		return fmt.Errorf("send header: %w", err)
+	}
+	return goOn(ctx, at)
 }
 
 // follow sends the feed after a place, for ever.
@@ -137,6 +149,11 @@ func (w *watcher) activeThenFollow(ctx context.Context, at cursor) error {
 		}
 		at = cursor{Kind: cursorActive, Incarnation: at.Incarnation, Xid: head.Xid, Phase: activePhases[0]}
 	}
+	return w.standing(ctx, w.activeFrom, at)
+}
+
+// activeFrom goes through the phases from where the cursor stands.
+func (w *watcher) activeFrom(ctx context.Context, at cursor) error {
 	head := store.FeedPos{Xid: at.Xid}
 	for _, phase := range activePhases[activeIndex(at.Phase):] {
 		if at.Phase != phase {

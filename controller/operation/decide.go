@@ -67,7 +67,7 @@ func (d *decider) step() *Step { return &d.op.Steps[d.op.CurrentStep] }
 
 func (d *decider) note(kind, message string) {
 	d.opChanged = true
-	d.out.Notes = append(d.out.Notes, Note{Kind: kind, Step: d.op.CurrentStage, Message: message})
+	d.out.Notes = append(d.out.Notes, Note{Kind: kind, Step: d.op.CurrentStage, Message: message, Phase: d.op.Phase})
 }
 
 func (d *decider) setPhase(p Phase) {

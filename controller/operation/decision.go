@@ -34,8 +34,12 @@ type Decision struct {
 	CancelOnAgent string
 }
 
-// Note is one event of the operation, for watchers.
-type Note struct{ Kind, Step, Message string }
+// Note is one event of the operation, for watchers. Phase is the operation's at that moment: one decision may make
+// several notes on the way from PENDING to its end.
+type Note struct {
+	Kind, Step, Message string
+	Phase               Phase
+}
 
 // MachineChange is what the decision does to the machine's row.
 type MachineChange struct {

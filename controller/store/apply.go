@@ -232,7 +232,8 @@ func applyStep(ctx context.Context, q *dbsqlc.Queries, operationID string, idx i
 }
 
 // insertNotes stores the events of a decision, numbered under the operation's row lock. All carry the operation as it is
-// after the whole decision.
+// after the whole decision, but for the phase: that is the one of the moment, so that a watcher sees RUNNING too of an
+// operation that begins and ends in one decision.
 func insertNotes(ctx context.Context, q *dbsqlc.Queries, l *loaded, d operation.Decision, now time.Time) error {
 	if len(d.Notes) == 0 {
 		return nil
@@ -241,11 +242,12 @@ func insertNotes(ctx context.Context, q *dbsqlc.Queries, l *loaded, d operation.
 	row := l.row
 	row.Version++
 	row.UpdatedAt = now
-	snapshot, err := proto.Marshal(operationMessage(row, d.Op))
-	if err != nil {
-		return fmt.Errorf("serialize operation: %w", err)
-	}
+	snapshots := map[operation.Phase][]byte{}
 	for i, n := range d.Notes {
+		snapshot, err := snapshotAt(snapshots, row, d.Op, n.Phase)
+		if err != nil {
+			return err
+		}
 		p.Seqs = append(p.Seqs, l.row.EventSeq+int64(i)+1)
 		p.Kinds = append(p.Kinds, n.Kind)
 		p.Steps = append(p.Steps, n.Step)
@@ -256,6 +258,21 @@ func insertNotes(ctx context.Context, q *dbsqlc.Queries, l *loaded, d operation.
 		return fmt.Errorf("insert events: %w", err)
 	}
 	return nil
+}
+
+// snapshotAt serializes the operation as it was in a phase, once for each.
+func snapshotAt(made map[operation.Phase][]byte, row dbsqlc.Operation, op operation.Operation, phase operation.Phase) ([]byte, error) {
+	if phase != "" && phase != op.Phase {
+		op.Phase, op.FinishedAt, op.Error = phase, time.Time{}, nil
+	}
+	if made[op.Phase] == nil {
+		b, err := proto.Marshal(operationMessage(row, op))
+		if err != nil {
+			return nil, fmt.Errorf("serialize operation: %w", err)
+		}
+		made[op.Phase] = b
+	}
+	return made[op.Phase], nil
 }
 
 func applyCommand(ctx context.Context, q *dbsqlc.Queries, l *loaded, d operation.Decision, c *operation.Command, now time.Time) (*Outgoing, error) {
