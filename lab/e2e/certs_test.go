@@ -24,8 +24,8 @@ import (
 	"github.com/ingot-metal/ingot/lab/harness"
 )
 
-// credentials of an agent that has enrolled.
-func credentials(t *testing.T, m *harness.Machine) tls.Certificate {
+// agentCert is the certificate of an agent that has enrolled.
+func agentCert(t *testing.T, m *harness.Machine) tls.Certificate {
 	t.Helper()
 	c, err := state.Dir(m.StateDir).Credentials()
 	if err != nil {
@@ -39,7 +39,7 @@ func TestTheFleetListenerRefusesStrangersInTheHandshake(t *testing.T) {
 	c := harness.New(t, harness.Options{})
 	m := c.NewMachine(t, harness.MachineOptions{})
 	m.WaitConnected()
-	own := credentials(t, m)
+	own := agentCert(t, m)
 	if err := c.Handshake(own); err != nil {
 		t.Fatalf("an enrolled agent is refused: %v", err)
 	}
@@ -73,7 +73,7 @@ func TestRevocationEndsALiveSession(t *testing.T) {
 	c := harness.New(t, harness.Options{})
 	m := c.NewMachine(t, harness.MachineOptions{})
 	m.WaitConnected()
-	stream, err := c.FleetClient(credentials(t, m)).Commands(t.Context())
+	stream, err := c.FleetClient(agentCert(t, m)).Commands(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +117,7 @@ func TestTooLargeMessagesAreRefusedAndNothingElse(t *testing.T) {
 	if status.Code(err) != codes.ResourceExhausted {
 		t.Errorf("frontpage: %v", err)
 	}
-	stream, err := c.FleetClient(credentials(t, m)).Commands(ctx)
+	stream, err := c.FleetClient(agentCert(t, m)).Commands(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +150,7 @@ func TestRotationSurvivesCrashes(t *testing.T) {
 			}
 			m.Start()
 			m.WaitConnected()
-			first := credentials(t, m)
+			first := agentCert(t, m)
 			testkit.Eventually(t, soon, func() bool {
 				now, err := state.Dir(m.StateDir).Credentials()
 				return err == nil && !now.Leaf().Equal(first.Leaf)

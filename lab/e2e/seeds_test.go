@@ -153,6 +153,7 @@ func drawHappening(rng *rand.Rand) happening {
 	h := happening{after: time.Duration(rng.IntN(200)) * time.Millisecond}
 	long := time.Duration(50+rng.IntN(1500)) * time.Millisecond
 	nth := uint64(1 + rng.IntN(2))
+	restart := rng.IntN(2) == 0 // which everybody suffers from
 	agentPoints, controllerPoints := harness.AgentPoints(), harness.ControllerPoints()
 	agentPoint, controllerPoint := agentPoints[rng.IntN(len(agentPoints))], controllerPoints[rng.IntN(len(controllerPoints))]
 	switch n := rng.IntN(100); {
@@ -176,9 +177,9 @@ func drawHappening(rng *rand.Rand) happening {
 		h.what, h.do = "copy", func(r *seedRun) { r.m.Restart(func() { r.copied = r.m.CopyMemory() }) }
 	case n < 90:
 		h.what, h.do = "roll back", func(r *seedRun) { r.rollBack() }
-	case n < 96:
+	case n < 97:
 		h.what, h.do = "repeated look", func(r *seedRun) { r.look() }
-	case n < 98:
+	case n < 99 || !restart:
 		h.what, h.do = "cut database", func(r *seedRun) { r.l.cutDatabase() }
 	default:
 		h.what, h.do = "controller restart", func(r *seedRun) { r.l.restart(r.t) }

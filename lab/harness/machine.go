@@ -376,15 +376,21 @@ func (m *Machine) Identity() state.Identity {
 // WaitConnected waits until the controller has a live session of the agent.
 func (m *Machine) WaitConnected() {
 	m.t.Helper()
-	testkit.Eventually(m.t, 30*time.Second, func() bool {
+	testkit.Eventually(m.t, time.Minute, func() bool {
 		enrolled, err := state.Dir(m.StateDir).Enrolled()
 		if err != nil || !enrolled {
 			return false
 		}
 		a, err := Call(m.t, m.c.Admin().GetAgent, &baremetalv1.GetAgentRequest{AgentId: m.Identity().AgentID})
 		return err == nil && a.GetConnected()
-	}, "the agent of %s is not connected: it runs: %v, %d dials, %d crashes", m.ID, lazy(func() string { return fmt.Sprint(m.Running()) }),
-		m.Dials(), m.Crashes())
+	}, "the agent of %s is not connected: %v", m.ID, lazy(m.life))
+}
+
+// life is for the log of a failed test.
+func (m *Machine) life() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return fmt.Sprintf("running %v, ended with %v, %d crashes, %d dials", m.stop != nil, m.err, m.crashes, m.dials)
 }
 
 // Journal is everything that happened to the world, after everything that is due.
