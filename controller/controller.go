@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -56,6 +57,8 @@ type Controller struct {
 	draining  context.Context
 	drain     context.CancelFunc
 	ready     readiness
+	// started is set once the database has answered and its schema is up to date, and stays.
+	started atomic.Bool
 }
 
 // listeners are the four open sockets.
@@ -67,6 +70,7 @@ func New(ctx context.Context, cfg config.Config, o Options) (*Controller, error)
 	if c.clock == nil {
 		c.clock = clock.Real()
 	}
+	c.ready.set("starting")
 	c.draining, c.drain = context.WithCancel(context.Background())
 	steps := []func(context.Context) error{c.openListeners, c.openKeys, c.openTokens, c.openStore, c.openEngine, c.openServers}
 	for _, step := range steps {
@@ -223,6 +227,7 @@ func (c *Controller) runEngine(ctx context.Context) error {
 		case <-c.clock.After(time.Second):
 		}
 	}
+	c.started.Store(true)
 	c.ready.set("")
 	c.log.Info("controller ready", "controller_id", c.id)
 	return c.engine.Run(ctx)

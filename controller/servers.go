@@ -75,11 +75,33 @@ func (c *Controller) server(g auth.GuardConfig, t *tls.Config, more ...grpc.Serv
 	return grpc.NewServer(append([]grpc.ServerOption{
 		grpc.Creds(credentials.NewTLS(t)),
 		grpc.MaxRecvMsgSize(c.cfg.MaxMessageBytes),
-		grpc.ChainUnaryInterceptor(calls.Unary(), errs.Unary(), guard.Unary()),
-		grpc.ChainStreamInterceptor(calls.Stream(), errs.Stream(), guard.Stream()),
+		grpc.ChainUnaryInterceptor(calls.Unary(), errs.Unary(), guard.Unary(), c.gateUnary),
+		grpc.ChainStreamInterceptor(calls.Stream(), errs.Stream(), guard.Stream(), c.gateStream),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 15 * time.Second}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
 	}, more...)...)
+}
+
+// gate refuses calls until the database has answered once and its schema is up to date.
+func (c *Controller) gate() error {
+	if c.started.Load() {
+		return nil
+	}
+	return failure.Unavailable("DATABASE_UNAVAILABLE", "the controller is waiting for its database")
+}
+
+func (c *Controller) gateUnary(ctx context.Context, r any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+	if err := c.gate(); err != nil {
+		return nil, err
+	}
+	return next(ctx, r)
+}
+
+func (c *Controller) gateStream(srv any, s grpc.ServerStream, _ *grpc.StreamServerInfo, next grpc.StreamHandler) error {
+	if err := c.gate(); err != nil {
+		return err
+	}
+	return next(srv, s)
 }
 
 // ownTLS serves certificates of our own CA, renewed in time.

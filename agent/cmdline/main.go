@@ -9,11 +9,14 @@ import (
 	"runtime/debug"
 	"time"
 
+	"google.golang.org/grpc/status"
+
 	"github.com/ingot-metal/ingot/agent/enroll"
 	"github.com/ingot-metal/ingot/agent/pid1"
 	"github.com/ingot-metal/ingot/agent/session"
 	"github.com/ingot-metal/ingot/agent/state"
 	"github.com/ingot-metal/ingot/internal/failpoint"
+	"github.com/ingot-metal/ingot/internal/failure"
 	"github.com/ingot-metal/ingot/internal/obs"
 )
 
@@ -50,7 +53,7 @@ func code(err error) int {
 	if err == nil {
 		return 0
 	}
-	fmt.Fprintln(os.Stderr, "ingot-agent:", err)
+	fmt.Fprintln(os.Stderr, "ingot-agent:", err.Error()+reasonOf(err))
 	switch {
 	case errors.Is(err, errUsage):
 		return exitUsage
@@ -64,6 +67,18 @@ func code(err error) int {
 		return exitInUse
 	}
 	return exitFailed
+}
+
+// reasonOf adds the controller's reason, on which scripts may switch, to an error that carries one.
+func reasonOf(err error) string {
+	var remote interface{ GRPCStatus() *status.Status }
+	if !errors.As(err, &remote) {
+		return ""
+	}
+	if r := failure.ReasonOf(remote.GRPCStatus().Err()); r != "" {
+		return " (" + r + ")"
+	}
+	return ""
 }
 
 // asInit runs the agent as the only program of a machine.

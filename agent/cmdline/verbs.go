@@ -24,12 +24,21 @@ import (
 
 func (a app) enroll() *cobra.Command {
 	o := &options{}
+	var limit time.Duration
 	cmd := &cobra.Command{
 		Use: "enroll", Short: "Trade a bootstrap token for an identity", Args: cobra.NoArgs,
 		Long: `Trade a bootstrap token for an identity. It may be repeated with the same token until it has worked; a machine
-that is enrolled already is left as it is.`,
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.runEnroll(cmd, o) },
+that is enrolled already is left as it is. A controller that cannot be reached is tried again until --timeout.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if limit > 0 {
+				ctx, cancel := context.WithTimeout(cmd.Context(), limit)
+				defer cancel()
+				cmd.SetContext(ctx)
+			}
+			return a.runEnroll(cmd, o)
+		},
 	}
+	cmd.Flags().DurationVar(&limit, "timeout", 0, "give up after this time (default: never)")
 	o.bindState(cmd)
 	o.bindHost(cmd)
 	o.bindToken(cmd)

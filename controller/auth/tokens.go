@@ -91,7 +91,7 @@ func (t *Tokens) authenticate(secret string, need Scope) (Caller, error) {
 func (t *Tokens) check(h tokenHash, need Scope) (Caller, error) {
 	tok, ok := t.set.find(h)
 	if !ok {
-		return Caller{}, failure.Unauthenticated(ReasonBearerInvalid, "the bearer token is not known")
+		return Caller{}, failure.Unauthenticated(ReasonBearerInvalid, "the token is not known")
 	}
 	if !tok.scope.Covers(need) {
 		return Caller{}, failure.Denied(ReasonScopeTooSmall, "this needs scope %s, the token has %s", need, tok.scope).
