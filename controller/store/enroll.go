@@ -125,6 +125,7 @@ func (s *Store) Enroll(ctx context.Context, r EnrollRequest, sign func(ctx conte
 	var out *Enrolled
 	var refusal error
 	err := s.inTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
+		out, refusal = nil, nil // of an attempt that was rolled back
 		t, err := q.LockToken(ctx, r.TokenID)
 		if errors.Is(err, pgx.ErrNoRows) {
 			refusal = errToken()
@@ -139,6 +140,9 @@ func (s *Store) Enroll(ctx context.Context, r EnrollRequest, sign func(ctx conte
 		}
 		if t.UsedAt != nil {
 			out, err = again(ctx, q, t, r)
+			if err != nil && failure.From(err).Kind != failure.KindUnauthenticated {
+				return err
+			}
 			if err != nil {
 				refusal = err
 				return auditRefusal(ctx, q, t, "used with another key, or its certificate is revoked", now)
@@ -187,6 +191,9 @@ func again(ctx context.Context, q *dbsqlc.Queries, t dbsqlc.LockTokenRow, r Enro
 		return nil, errToken()
 	}
 	cert, err := q.GetCert(ctx, strVal(t.UsedFingerprint))
+	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		return nil, fmt.Errorf("read certificate: %w", err)
+	}
 	if err != nil || cert.RevokedAt != nil {
 		return nil, errToken()
 	}
@@ -225,8 +232,12 @@ func (s *Store) enrollNew(ctx context.Context, q *dbsqlc.Queries, t dbsqlc.LockT
 	n, err := q.UseToken(ctx, dbsqlc.UseTokenParams{
 		TokenID: t.TokenID, PublicKeyDigest: r.PublicKeyDigest, Fingerprint: &signed.Fingerprint, AgentID: &out.AgentID, Now: &now,
 	})
-	if err != nil || n != 1 {
-		return nil, fmt.Errorf("use token (%d rows): %w", n, errors.Join(err, errToken()))
+	if err != nil {
+		// Not the token's fault: an agent that is told that it is gives up for good.
+		return nil, fmt.Errorf("use token: %w", err)
+	}
+	if n != 1 {
+		return nil, errToken()
 	}
 	return out, audit(ctx, q, auditEntry{
 		actor: out.AgentID, verb: "ENROLL", target: out.MachineID, data: map[string]string{"token_id": t.TokenID, "fingerprint": signed.Fingerprint},
