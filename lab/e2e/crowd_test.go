@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/ecdsa"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -203,9 +204,6 @@ func TestTokensAreSwappedWithStreamsOpen(t *testing.T) {
 	if _, err := watch.Header(); err != nil { // the stream stands
 		t.Fatal(err)
 	}
-	if err := os.Remove(c.TokensFile()); err != nil {
-		t.Fatal(err)
-	}
 	secret, err := auth.AddToken(c.TokensFile(), "other", auth.ScopeAdmin)
 	if err != nil {
 		t.Fatal(err)
@@ -218,19 +216,25 @@ func TestTokensAreSwappedWithStreamsOpen(t *testing.T) {
 	if err := c.Controller().Reload(); err != nil {
 		t.Fatal(err)
 	}
+	maintenance(t, other, m.ID)
+	watchEnd(t, watch)
+	if m.Dials() != dials {
+		t.Errorf("the agent's session was dropped")
+	}
+	// Without its token a stream ends: that is why it was taken away.
+	removeToken(t, c.TokensFile(), "tester")
+	if err := c.Controller().Reload(); err != nil {
+		t.Fatal(err)
+	}
+	for err = nil; err == nil; {
+		_, err = watch.Recv()
+	}
+	if status.Code(err) != codes.Unauthenticated {
+		t.Errorf("the stream of a removed token: %v", err)
+	}
 	_, err = harness.Call(t, c.Machines().GetMachine, &baremetalv1.GetMachineRequest{MachineId: m.ID})
 	if status.Code(err) != codes.Unauthenticated {
 		t.Errorf("a removed token: %v", err)
-	}
-	maintenance(t, other, m.ID)
-	for {
-		e, err := watch.Recv()
-		if err != nil {
-			t.Fatalf("the stream was dropped: %v", err)
-		}
-		if e.GetSnapshot().GetPhase() == succeeded {
-			break
-		}
 	}
 	if m.Dials() != dials {
 		t.Errorf("the agent's session was dropped")
@@ -244,5 +248,37 @@ func TestTokensAreSwappedWithStreamsOpen(t *testing.T) {
 	}
 	if _, err := harness.Call(t, other.Machines().GetMachine, &baremetalv1.GetMachineRequest{MachineId: m.ID}); err != nil {
 		t.Errorf("after a broken reload: %v", err)
+	}
+}
+
+// watchEnd reads a watch until an operation has succeeded.
+func watchEnd(t *testing.T, watch baremetalv1.OperationService_WatchOperationsClient) {
+	t.Helper()
+	for {
+		e, err := watch.Recv()
+		if err != nil {
+			t.Fatalf("the stream was dropped: %v", err)
+		}
+		if e.GetSnapshot().GetPhase() == succeeded {
+			return
+		}
+	}
+}
+
+// removeToken takes a line out of a token file.
+func removeToken(t *testing.T, path, name string) {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var kept []string
+	for line := range strings.Lines(string(b)) {
+		if !strings.HasPrefix(line, name+" ") {
+			kept = append(kept, line)
+		}
+	}
+	if err := os.WriteFile(path, []byte(strings.Join(kept, "")), 0o600); err != nil {
+		t.Fatal(err)
 	}
 }
