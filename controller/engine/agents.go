@@ -103,7 +103,7 @@ func (e *Engine) Grant(ctx context.Context, s *session.Session, r *fleetv1.Grant
 }
 
 func (e *Engine) grant(ctx context.Context, s *session.Session, r *fleetv1.GrantRequest) (*store.Applied, error) {
-	operationID, err := e.store.CommandOperation(ctx, r.GetCommandId())
+	operationID, _, err := e.store.CommandState(ctx, r.GetCommandId())
 	if err != nil || operationID == "" {
 		return nil, err
 	}
@@ -144,13 +144,16 @@ func (e *Engine) Result(ctx context.Context, s *session.Session, r *fleetv1.Comm
 	if err := fpBeforeResult.HitCtx(ctx); err != nil {
 		return nil, err
 	}
-	operationID, err := e.store.CommandOperation(ctx, r.GetCommandId())
-	if err != nil {
+	operationID, state, err := e.store.CommandState(ctx, r.GetCommandId())
+	switch {
+	case err != nil:
 		return nil, err
-	}
-	if operationID == "" {
+	case operationID == "":
 		// A command that this database has never heard of: nobody waits for it.
 		e.log.Warn("result of an unknown command", "command_id", r.GetCommandId(), "agent_id", s.AgentID)
+		return ack, nil
+	case state == operation.Done:
+		// Seen before: an agent sends a result again whenever a session brings it the command again.
 		return ack, nil
 	}
 	_, err = e.Handle(ctx, operationID, operation.Resulted{
@@ -211,11 +214,11 @@ func (a *acks) due(now time.Time) map[string]string {
 func (e *Engine) flushAcks(ctx context.Context) error {
 	for commandID, agentID := range e.acks.due(e.clock.Now()) {
 		// An agent acknowledges again what a new session has brought again; mostly the grant or the result was first.
-		operationID, err := e.store.UnackedCommand(ctx, commandID)
+		operationID, state, err := e.store.CommandState(ctx, commandID)
 		if err != nil {
 			return err
 		}
-		if operationID == "" {
+		if state != operation.Sent {
 			continue
 		}
 		if _, err := e.Handle(ctx, operationID, operation.AckedByAgent{CommandID: commandID, AgentID: agentID}); err != nil {

@@ -340,28 +340,16 @@ func (s *Store) Unsettled(ctx context.Context, agentID string) ([]Outgoing, erro
 	return out, nil
 }
 
-// CommandOperation finds the operation of a command; empty if there is none.
-func (s *Store) CommandOperation(ctx context.Context, commandID string) (string, error) {
+// CommandState finds the operation of a command and where the command stands; both are empty if there is none.
+func (s *Store) CommandState(ctx context.Context, commandID string) (operationID string, state operation.CommandState, err error) {
 	row, err := s.q.GetCommand(ctx, commandID)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return "", nil
+		return "", "", nil
 	}
 	if err != nil {
-		return "", fmt.Errorf("read command: %w", err)
+		return "", "", fmt.Errorf("read command: %w", err)
 	}
-	return row.OperationID, nil
-}
-
-// UnackedCommand finds the operation of a command that has been sent and has not moved since; empty if it has.
-func (s *Store) UnackedCommand(ctx context.Context, commandID string) (string, error) {
-	row, err := s.q.GetCommand(ctx, commandID)
-	if errors.Is(err, pgx.ErrNoRows) || (err == nil && row.State != string(operation.Sent)) {
-		return "", nil
-	}
-	if err != nil {
-		return "", fmt.Errorf("read command: %w", err)
-	}
-	return row.OperationID, nil
+	return row.OperationID, operation.CommandState(row.State), nil
 }
 
 // CommandPlace finds the operation, step and executor of a command, for its log.
