@@ -17,7 +17,9 @@ func commandSpec(l *loaded, d operation.Decision, c *operation.Command, step *ba
 	spec := &fleetv1.CommandSpec{
 		CommandId: c.ID, OperationId: d.Op.ID, TargetId: d.Op.MachineID, Step: s.Name, Attempt: int32(c.Attempt),
 		NeedsGrant: true, TimeoutMs: int32(executorTimeout(s.Timeout).Milliseconds()),
-		ExpiresAt: timestamppb.New(c.Deadline), Provider: l.machine.Provider, BmcEndpoint: l.spec.GetBmcEndpoint(),
+		// No grant is given after the deadline, and one that was given in time may be used: the executor's own limit lies
+		// behind both.
+		ExpiresAt: timestamppb.New(c.Deadline.Add(s.Timeout)), Provider: l.machine.Provider, BmcEndpoint: l.spec.GetBmcEndpoint(),
 	}
 	switch c.Kind {
 	case operation.KindReboot:
