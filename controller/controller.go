@@ -9,7 +9,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -57,8 +56,8 @@ type Controller struct {
 	draining  context.Context
 	drain     context.CancelFunc
 	ready     readiness
-	// started is set once the database has answered and its schema is up to date, and stays.
-	started atomic.Bool
+	// started is closed once the database has answered and its schema is up to date.
+	started chan struct{}
 }
 
 // listeners are the four open sockets.
@@ -66,7 +65,7 @@ type listeners struct{ frontpage, fleet, enrolment, http net.Listener }
 
 // New opens the listeners, the keys and the tokens. It does not wait for the database.
 func New(ctx context.Context, cfg config.Config, o Options) (*Controller, error) {
-	c := &Controller{cfg: cfg, log: o.Logger, clock: o.Clock, version: o.Version, id: ids.New(ids.Controller), sessions: session.NewRegistry()}
+	c := &Controller{cfg: cfg, log: o.Logger, clock: o.Clock, version: o.Version, id: ids.New(ids.Controller), sessions: session.NewRegistry(), started: make(chan struct{})}
 	if c.clock == nil {
 		c.clock = clock.Real()
 	}
@@ -180,6 +179,9 @@ func (c *Controller) Signatures() uint64 { return c.ca.Signatures() }
 // Store is the controller's database, for tests and tools in this process.
 func (c *Controller) Store() *store.Store { return c.store }
 
+// Started is closed once calls are served: the database has answered and its schema is up to date.
+func (c *Controller) Started() <-chan struct{} { return c.started }
+
 // Reload reads the bearer tokens again. Streams stay open.
 func (c *Controller) Reload() error { return c.tokens.Reload() }
 
@@ -227,7 +229,7 @@ func (c *Controller) runEngine(ctx context.Context) error {
 		case <-c.clock.After(time.Second):
 		}
 	}
-	c.started.Store(true)
+	close(c.started)
 	c.ready.set("")
 	c.log.Info("controller ready", "controller_id", c.id)
 	return c.engine.Run(ctx)

@@ -84,10 +84,12 @@ func (c *Controller) server(g auth.GuardConfig, t *tls.Config, more ...grpc.Serv
 
 // gate refuses calls until the database has answered once and its schema is up to date.
 func (c *Controller) gate() error {
-	if c.started.Load() {
+	select {
+	case <-c.started:
 		return nil
+	default:
+		return failure.Unavailable("DATABASE_UNAVAILABLE", "the controller is waiting for its database")
 	}
-	return failure.Unavailable("DATABASE_UNAVAILABLE", "the controller is waiting for its database")
 }
 
 func (c *Controller) gateUnary(ctx context.Context, r any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {

@@ -136,6 +136,7 @@ func startController(t *testing.T) running {
 			t.Errorf("controller: %v", err)
 		}
 	})
+	<-ctl.Started()
 	return running{ctl.Addresses().Frontpage, token, ctl.RootPEM()}
 }
 

@@ -19,7 +19,7 @@ type kind struct {
 }
 
 // stepTime is how long a step may take, in seconds: the shortest that the API takes and that a loaded machine keeps.
-const stepTime = 4
+const stepTime = 8
 
 var kinds = []kind{
 	{name: "reboot-graceful", start: rebootIn("graceful")},
