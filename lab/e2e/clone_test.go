@@ -61,8 +61,8 @@ func TestAnOldBootThatComesBackIsQuarantined(t *testing.T) {
 		t.Fatal(err)
 	}
 	maintenance(t, c.Client, m.ID)
-	ended(t, c.Wait(reboot(t, c.Client, m.ID, "r", 10).GetOperationId(), soon), succeeded, "")
-	active := reboot(t, c.Client, m.ID, "r2", 30)
+	ended(t, c.Wait(reboot(t, c.Client, m.ID, "r", patientTime).GetOperationId(), soon), succeeded, "")
+	active := reboot(t, c.Client, m.ID, "r2", patientTime)
 	_ = active
 	m.Restart(func() {
 		w, err := sim.OpenWorld(sim.WorldConfig{Dir: snapshot})

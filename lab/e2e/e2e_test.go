@@ -15,7 +15,7 @@ import (
 // TestMain lets many tests wait at once: they wait for deadlines far more than they compute.
 func TestMain(m *testing.M) {
 	flag.Parse()
-	if err := flag.Set("test.parallel", "24"); err != nil {
+	if err := flag.Set("test.parallel", "16"); err != nil {
 		panic(err)
 	}
 	code := testkit.Run(m)
@@ -30,7 +30,7 @@ const (
 )
 
 // soon is more than any short limit of the tests, under load.
-const soon = 40 * time.Second
+const soon = 90 * time.Second
 
 // clean fails the test when the machine's history contradicts itself.
 func clean(t *testing.T, h harness.History) {
@@ -78,7 +78,7 @@ func TestARebootFromEndToEnd(t *testing.T) {
 			m := c.NewMachine(t, harness.MachineOptions{Site: site})
 			m.WaitConnected()
 			maintenance(t, c.Client, m.ID)
-			op := c.Wait(reboot(t, c.Client, m.ID, "r1", 5).GetOperationId(), soon)
+			op := c.Wait(reboot(t, c.Client, m.ID, "r1", patientTime).GetOperationId(), soon)
 			ended(t, op, succeeded, "")
 			if op.GetEvidence()["boot_id_before"] == "" || op.GetEvidence()["boot_id_before"] == op.GetEvidence()["boot_id_after"] {
 				t.Errorf("evidence %v", op.GetEvidence())

@@ -33,7 +33,7 @@ func TestEveryFailpointIsTried(t *testing.T) {
 // failpoint that it may pass.
 func TestACrashAtEveryFailpoint(t *testing.T) {
 	faults := harness.ArmControllers(t)
-	c := harness.New(t, harness.Options{})
+	c := harness.New(t, harness.Options{Configure: patient})
 	makePlan(t, c.Client)
 	var mu sync.Mutex
 	hit, outcomes, runs := map[string]int{}, map[string]int{}, 0
@@ -87,7 +87,7 @@ func crashAt(t *testing.T, c *harness.Cluster, faults *harness.ControllerFaults,
 	} else {
 		faults.Order(point)
 	}
-	op, err := k.start(t, c.Client, m.ID, "work")
+	op, err := k.start(t, c.Client, m.ID, "work", patientTime)
 	if err != nil {
 		t.Fatalf("start: %v", err)
 	}

@@ -56,7 +56,7 @@ func lifted(t *testing.T, c *harness.Cluster, m *harness.Machine, command string
 // works proves that a machine takes work again.
 func works(t *testing.T, c *harness.Cluster, m *harness.Machine) {
 	t.Helper()
-	ended(t, c.Wait(reboot(t, c.Client, m.ID, "works-again", 10).GetOperationId(), soon), succeeded, "")
+	ended(t, c.Wait(reboot(t, c.Client, m.ID, "works-again", patientTime).GetOperationId(), soon), succeeded, "")
 	clean(t, m.WaitQuiet(soon))
 }
 
@@ -64,7 +64,7 @@ func TestADeadlineWithoutAResultFencesUntilALateResult(t *testing.T) {
 	t.Parallel()
 	c := harness.New(t, harness.Options{})
 	m, command := fencedMachine(t, c, func(m *harness.Machine) *baremetalv1.Operation {
-		return harness.Must(t, c.Machines().NetbootMachine, &baremetalv1.NetbootMachineRequest{MachineId: m.ID, RequestId: "r", TimeoutSeconds: 2})
+		return harness.Must(t, c.Machines().NetbootMachine, &baremetalv1.NetbootMachineRequest{MachineId: m.ID, RequestId: "r", TimeoutSeconds: 6})
 	}, harness.MachineOptions{})
 	before := m.History()
 	m.Rejoin()
@@ -81,7 +81,7 @@ func TestADeadlineWithoutAResultFencesUntilANewBoot(t *testing.T) {
 	t.Parallel()
 	c := harness.New(t, harness.Options{})
 	m, command := fencedMachine(t, c, func(m *harness.Machine) *baremetalv1.Operation {
-		return reboot(t, c.Client, m.ID, "r", 2)
+		return reboot(t, c.Client, m.ID, "r", 6)
 	}, harness.MachineOptions{})
 	m.Rejoin()
 	if by := lifted(t, c, m, command); by != "new_boot" && by != "late_result" {
@@ -94,7 +94,7 @@ func TestADeadlineWithoutAResultFencesUntilAnOperatorSettles(t *testing.T) {
 	t.Parallel()
 	c := harness.New(t, harness.Options{})
 	m, command := fencedMachine(t, c, func(m *harness.Machine) *baremetalv1.Operation {
-		return reboot(t, c.Client, m.ID, "r", 2)
+		return reboot(t, c.Client, m.ID, "r", 6)
 	}, harness.MachineOptions{Script: "reboot:never@1"})
 	_, err := harness.Call(t, c.Admin().SettleCommand, &baremetalv1.SettleCommandRequest{MachineId: m.ID, CommandId: "cmd-other", Verdict: "happened"})
 	if !harness.HasReason(err, "NOTHING_TO_SETTLE") {

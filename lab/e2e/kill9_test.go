@@ -39,7 +39,7 @@ func TestKill9OfAgents(t *testing.T) {
 			killed := m.RunAgentProcess(point + "=kill@1")
 			m.WaitConnected()
 			maintenance(t, c.Client, m.ID)
-			op, err := kindFor(point, i).start(t, c.Client, m.ID, "work")
+			op, err := kindFor(point, i).start(t, c.Client, m.ID, "work", patientTime)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -95,7 +95,7 @@ func killController(t *testing.T, k kind, point string, nth int) time.Duration {
 	wg.Add(1)
 	go func() {
 		defer wg.Done()
-		op, err = k.start(t, c.Client, m.ID, "work")
+		op, err = k.start(t, c.Client, m.ID, "work", patientTime)
 	}()
 	select {
 	case <-c.Process.Gone():

@@ -27,7 +27,7 @@ func TestAnAgentThatLostItsMemoryBeforeTheGrant(t *testing.T) {
 	m.WaitConnected()
 	maintenance(t, c.Client, m.ID)
 	atPoint(m, "agent.before-grant-request", nil)
-	op := reboot(t, c.Client, m.ID, "r1", 20)
+	op := reboot(t, c.Client, m.ID, "r1", patientTime)
 	if err := m.End(); err == nil {
 		t.Fatal("the agent did not crash")
 	}
@@ -51,7 +51,7 @@ func TestAnAgentThatLostItsMemoryAfterTheGrant(t *testing.T) {
 			m.WaitConnected()
 			maintenance(t, c.Client, m.ID)
 			atPoint(m, at, nil)
-			op := reboot(t, c.Client, m.ID, "r1", 20)
+			op := reboot(t, c.Client, m.ID, "r1", patientTime)
 			if err := m.End(); err == nil {
 				t.Fatal("the agent did not crash")
 			}
@@ -78,7 +78,7 @@ func TestAnAgentThatWasRolledBackToACopy(t *testing.T) {
 	maintenance(t, c.Client, m.ID)
 	// The copy knows the command as received, and no grant.
 	atPoint(m, "agent.before-grant-request", nil)
-	first := reboot(t, c.Client, m.ID, "r1", 20)
+	first := reboot(t, c.Client, m.ID, "r1", patientTime)
 	if err := m.End(); err == nil {
 		t.Fatal("the agent did not crash")
 	}
@@ -89,7 +89,7 @@ func TestAnAgentThatWasRolledBackToACopy(t *testing.T) {
 	m.Restart(func() { m.RollBack(copied) })
 	old := m.Identity()
 	// It takes a new memory and says so; nothing of the old one is done again.
-	second := reboot(t, c.Client, m.ID, "r2", 20)
+	second := reboot(t, c.Client, m.ID, "r2", patientTime)
 	ended(t, c.Wait(second.GetOperationId(), soon), succeeded, "")
 	h := m.WaitQuiet(soon)
 	clean(t, h)
@@ -109,7 +109,7 @@ func TestARollBackWhileACommandIsGranted(t *testing.T) {
 	m.WaitConnected()
 	maintenance(t, c.Client, m.ID)
 	atPoint(m, "agent.before-grant-request", nil)
-	op := reboot(t, c.Client, m.ID, "r1", 30)
+	op := reboot(t, c.Client, m.ID, "r1", patientTime)
 	_ = m.End()
 	copied := m.CopyMemory()
 	atPoint(m, "agent.after-effect", nil)

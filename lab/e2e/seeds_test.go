@@ -262,7 +262,7 @@ func (r *seedRun) operation(k kind, request string, during []happening) {
 		}
 		rest = append(rest, h)
 	}
-	op, err := k.start(r.t, r.l.c.Client, r.m.ID, request)
+	op, err := k.start(r.t, r.l.c.Client, r.m.ID, request, stepTime)
 	if err != nil {
 		r.refused(k, err)
 		return

@@ -119,7 +119,7 @@ func short() config.Config {
 	c.Steps = map[string]config.Step{}
 	none := 1
 	for _, kind := range []string{"reboot", "netboot", "repave", "net", "wait_for_agent"} {
-		d := seconds(4)
+		d := seconds(6)
 		c.Steps[kind] = config.Step{Timeout: &d, Retries: &none}
 	}
 	return *c
@@ -252,7 +252,7 @@ func (c *Cluster) Restart() {
 // WaitReady waits until the controller answers calls.
 func (c *Cluster) WaitReady() {
 	c.t.Helper()
-	testkit.Eventually(c.t, 30*time.Second, func() bool {
+	testkit.Eventually(c.t, time.Minute, func() bool {
 		ready, _ := c.Readiness()
 		return ready
 	}, "the controller is not ready: %v", lazy(func() string { _, why := c.Readiness(); return why }))

@@ -202,11 +202,11 @@ func (c *ControllerProcess) Start(failpoints string) time.Time {
 	c.t.Helper()
 	c.Launch(failpoints)
 	var a controller.Addresses
-	testkit.Eventually(c.t, 30*time.Second, func() bool {
+	testkit.Eventually(c.t, time.Minute, func() bool {
 		b, err := os.ReadFile(c.addressesFile())
 		return err == nil && json.Unmarshal(bytes.TrimSpace(b), &a) == nil
 	}, "the controller does not say where it listens: %s", lazy(c.output))
-	testkit.Eventually(c.t, 30*time.Second, func() bool {
+	testkit.Eventually(c.t, time.Minute, func() bool {
 		ready, _ := readiness("http://" + a.HTTP)
 		return ready
 	}, "the controller is not ready: %s", lazy(c.output))
