@@ -86,7 +86,13 @@ func TestFilterNeverGuesses(t *testing.T) {
 			refused(t, s, err)
 			return
 		}
-		if back := join(got); back != strings.ReplaceAll(s, "phase=IDLE", "phase=READY") {
+		want := strings.Split(s, ",")
+		for i, part := range want {
+			if part == "phase=IDLE" {
+				want[i] = "phase=READY"
+			}
+		}
+		if back := join(got); s != "" && back != strings.Join(want, ",") {
 			t.Fatalf("%q became %q", s, back)
 		}
 	})
