@@ -128,9 +128,6 @@ func drawScript(rng *rand.Rand) string {
 	var faults []string
 	for _, i := range rng.Perm(len(effects))[:1+rng.IntN(3)] {
 		mode := modes[rng.IntN(len(modes))]
-		if effects[i] == "reconfig" && strings.HasPrefix(mode, "late") {
-			mode = "lie" // a kernel that has answered has done it or never will
-		}
 		faults = append(faults, fmt.Sprintf("%s:%s@%d", effects[i], mode, 1+rng.IntN(2)))
 	}
 	return strings.Join(faults, ",")

@@ -21,16 +21,16 @@ func (e *Executor) undo(ctx context.Context, job command.Job, in intent, why err
 		return command.Result{}, command.ErrInterrupted
 	case err != nil:
 		return command.Unknown("roll back after %v: %v", why, err), nil
+	case errors.Is(why, errNotThere):
+		// What was rolled back had not happened yet, and may still come: no cancel makes that known.
+		job.Logf("rolled back: %v", why)
+		r := command.Unknown("rolled back, but the change may have been accepted and never showed: %v", why)
+		r.Reason = baremetalv1.Reason_EVIDENCE_MISSING
+		return r, nil
 	case errors.Is(context.Cause(ctx), command.ErrCanceled):
 		return command.Canceled("rolled back"), nil
 	}
 	job.Logf("rolled back: %v", why)
-	if errors.Is(why, errNotThere) {
-		// What was rolled back had not happened yet, and may still come.
-		r := command.Unknown("rolled back, but the change was accepted and never showed: %v", why)
-		r.Reason = baremetalv1.Reason_EVIDENCE_MISSING
-		return r, nil
-	}
 	return command.Failed(baremetalv1.Reason_CONFIG_ROLLED_BACK, "%v", why).AndRetry(), nil
 }
 
@@ -76,8 +76,25 @@ func (e *Executor) Resume(ctx context.Context, job command.Job) (command.Verdict
 		r, err := e.succeeded(ctx, in)
 		return command.Settle(r), err
 	}
-	r, err := e.undo(ctx, job, in, errors.New("the agent was restarted before the configuration was confirmed"))
+	r, err := e.undo(ctx, job, in, e.afterRestart(ctx, in))
 	return command.Settle(r), err
+}
+
+// atOnce is a host whose changes are there when the call returns, or never: none can come from a process that is gone.
+type atOnce interface{ ChangesAtOnce() bool }
+
+// afterRestart says why an unconfirmed configuration is rolled back. Where a change may be accepted now and come later,
+// one that does not show may still be on its way.
+func (e *Executor) afterRestart(ctx context.Context, in intent) error {
+	why := errors.New("the agent was restarted before the configuration was confirmed")
+	if h, ok := e.cfg.Host.(atOnce); ok && h.ChangesAtOnce() {
+		return why
+	}
+	_, diff, err := e.readBack(ctx, in.Want)
+	if err != nil || diff != "" {
+		return fmt.Errorf("%w: %w; %s", errNotThere, why, diff)
+	}
+	return why
 }
 
 // Restore puts the committed firewall policy back when the kernel holds none, as after a reboot. It belongs at
