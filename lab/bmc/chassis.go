@@ -1,0 +1,63 @@
+package bmc
+
+import (
+	"context"
+	"io"
+)
+
+// Power is what a chassis' supply does.
+type Power string
+
+// The states of a supply. There is nothing in between here: a machine that is shutting down is on.
+const (
+	On  Power = "on"
+	Off Power = "off"
+)
+
+// Switch is what can be done to the power. A restart is ForceOff followed by PowerOn.
+type Switch string
+
+// The switches. Each leaves a chassis alone that is already so.
+const (
+	PowerOn Switch = "on"
+	// ForceOff cuts the power; when it returns the chassis is off.
+	ForceOff Switch = "off"
+	// SoftOff presses the power button (ACPI): the system may take its time, or ignore it.
+	SoftOff Switch = "softoff"
+)
+
+// Boot is a device to boot from.
+type Boot string
+
+// Devices. BootNone is the machine's own order.
+const (
+	BootNone  Boot = ""
+	BootPXE   Boot = "pxe"
+	BootHTTP  Boot = "http" // UEFI HTTP boot
+	BootDisk  Boot = "disk"
+	BootMedia Boot = "cdrom" // virtual media
+)
+
+// Chassis is a machine as its BMC sees it. Methods may be called from several goroutines.
+type Chassis interface {
+	PowerState(ctx context.Context) (Power, error)
+	SetPower(ctx context.Context, s Switch) error
+	// BootOnce is the device that the next power-on or reset will boot from; that consumes it.
+	BootOnce(ctx context.Context) (Boot, error)
+	// SetBootOnce chooses it, whether the machine is on or off. BootNone takes the choice back.
+	SetBootOnce(ctx context.Context, b Boot) error
+	// Serial attaches to the first serial port. What the machine writes while nobody is attached is not kept.
+	// It works while the machine is off, and stays attached over power cycles.
+	Serial(ctx context.Context) (io.ReadWriteCloser, error)
+	// About says what doesn't change.
+	About() About
+}
+
+// About is what a chassis says of itself.
+type About struct {
+	Name   string
+	UUID   string // RFC 4122, lower case
+	Serial string
+	MACs   []string // lower case with colons, in the order of the slots
+	UEFI   bool
+}
