@@ -1,0 +1,50 @@
+package segment
+
+import (
+	"fmt"
+	"net"
+)
+
+// MAC is the 48-bit address of a network card. It compares with ==; the zero value is no card's.
+type MAC [6]byte
+
+// ParseMAC reads "52:54:00:12:34:56"; dashes and Cisco's dots do as well, in either case.
+func ParseMAC(text string) (MAC, error) {
+	hw, err := net.ParseMAC(text)
+	if err != nil {
+		return MAC{}, fmt.Errorf("parse MAC address: %w", err)
+	}
+	mac, ok := MACOf(hw)
+	if !ok {
+		return MAC{}, fmt.Errorf("parse MAC address %q: it has %d bytes, not 6", text, len(hw))
+	}
+	return mac, nil
+}
+
+// MACOf converts an address of the net package, if it has six bytes that are not all zero.
+func MACOf(hw net.HardwareAddr) (MAC, bool) {
+	if len(hw) != len(MAC{}) {
+		return MAC{}, false
+	}
+	mac := MAC(hw)
+	return mac, mac != MAC{}
+}
+
+// Hardware is the address in the form of the net package.
+func (m MAC) Hardware() net.HardwareAddr { return net.HardwareAddr(m[:]) }
+
+// String is the one form that is used in URLs, logs and documents: lower case with colons.
+func (m MAC) String() string { return m.Hardware().String() }
+
+// MarshalText gives the form of String.
+func (m MAC) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
+
+// UnmarshalText reads what ParseMAC reads.
+func (m *MAC) UnmarshalText(text []byte) error {
+	parsed, err := ParseMAC(string(text))
+	if err != nil {
+		return err
+	}
+	*m = parsed
+	return nil
+}
