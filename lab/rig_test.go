@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 
+	"github.com/ingot-metal/ingot/agent/image"
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller"
 	"github.com/ingot-metal/ingot/controller/auth"
@@ -22,7 +23,6 @@ import (
 	_ "github.com/ingot-metal/ingot/controller/store/storetest" // gives test databases their schema
 	"github.com/ingot-metal/ingot/internal/task"
 	"github.com/ingot-metal/ingot/internal/testkit"
-	"github.com/ingot-metal/ingot/lab/image"
 	"github.com/ingot-metal/ingot/lab/vm"
 )
 

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ingot-metal/ingot/agent/image"
 	"github.com/ingot-metal/ingot/internal/task"
-	"github.com/ingot-metal/ingot/lab/image"
 	"github.com/ingot-metal/ingot/lab/vm"
 )
 

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ingot-metal/ingot/lab/image"
+	"github.com/ingot-metal/ingot/agent/image"
 )
 
 // Main runs the command line and returns the exit code: 0 when all went well, 1 otherwise. SIGINT and SIGTERM

@@ -12,9 +12,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ingot-metal/ingot/agent/image"
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/task"
-	"github.com/ingot-metal/ingot/lab/image"
 	"github.com/ingot-metal/ingot/lab/vm"
 )
 

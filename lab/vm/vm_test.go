@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ingot-metal/ingot/agent/image"
 	"github.com/ingot-metal/ingot/internal/task"
-	"github.com/ingot-metal/ingot/lab/image"
 	"github.com/ingot-metal/ingot/lab/vm"
 )
 
