@@ -32,7 +32,8 @@ const (
 
 // System is a machine whose userland is this binary.
 type System struct {
-	stateDir string
+	stateDir  string
+	installer *Installer
 }
 
 // IsInit says whether this process is process 1 of an image made for this package, or the child that does its
@@ -54,7 +55,9 @@ func isChild() bool {
 func Setup(ctx context.Context, log *slog.Logger) (*System, error) {
 	sys := &System{stateDir: StateDir}
 	if isChild() {
-		return sys, nil
+		var err error
+		sys.installer, err = readInstaller(installerFile)
+		return sys, err
 	}
 	if err := mountKernel(); err != nil {
 		return nil, err

@@ -3,6 +3,8 @@ package pid1
 import (
 	"errors"
 	"fmt"
+	"os"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -12,6 +14,12 @@ const (
 	ioctlFreeze = 0xc0045877
 	ioctlThaw   = 0xc0045878
 )
+
+// kexecLoaded is 1 when a kernel was loaded (https://docs.kernel.org/admin-guide/abi-testing.html, kexec_loaded).
+const kexecLoaded = "/sys/kernel/kexec_loaded"
+
+// ErrNoKernel says that there is no kernel to enter.
+var ErrNoKernel = errors.New("no kernel has been loaded for kexec")
 
 // Reboot writes everything out and restarts the machine through its firmware. In process 1 it returns only when that
 // failed, and then the state disk can be written again. In the child it asks process 1 and returns; the child is then
@@ -27,6 +35,22 @@ func (s *System) Reboot() error {
 	return s.end(unix.LINUX_REBOOT_CMD_RESTART)
 }
 
+// Kexec enters the kernel that was loaded by kexec_file_load(2), as Reboot restarts the machine. ErrNoKernel says that none
+// was loaded.
+func (s *System) Kexec() error {
+	loaded, err := os.ReadFile(kexecLoaded)
+	if err != nil {
+		return fmt.Errorf("ask for a loaded kernel: %w", err)
+	}
+	if strings.TrimSpace(string(loaded)) != "1" {
+		return ErrNoKernel
+	}
+	if isChild() {
+		return askInit(unix.SIGUSR1)
+	}
+	return s.end(unix.LINUX_REBOOT_CMD_KEXEC)
+}
+
 // askInit sends process 1 a signal that watchSignals knows.
 func askInit(sig unix.Signal) error {
 	if err := unix.Kill(1, sig); err != nil {
@@ -35,8 +59,13 @@ func askInit(sig unix.Signal) error {
 	return nil
 }
 
-// PowerOff writes everything out and switches the machine off. It is for process 1 and returns only when that failed.
-func (s *System) PowerOff() error { return s.end(unix.LINUX_REBOOT_CMD_POWER_OFF) }
+// PowerOff writes everything out and switches the machine off, as Reboot restarts it.
+func (s *System) PowerOff() error {
+	if isChild() {
+		return askInit(unix.SIGTERM)
+	}
+	return s.end(unix.LINUX_REBOOT_CMD_POWER_OFF)
+}
 
 func (s *System) end(how int) error {
 	unix.Sync()

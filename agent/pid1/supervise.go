@@ -21,6 +21,7 @@ const (
 	restart verb = iota
 	powerOff
 	reboot
+	kexec
 )
 
 // Supervise runs fn in a child process of process 1; doc.go says what happens when it ends. In process 1 it
@@ -118,10 +119,14 @@ func (s *supervisor) stop(c *child) {
 }
 
 func (s *supervisor) end(want verb) error {
-	if want == reboot {
+	switch want {
+	case reboot:
 		return s.sys.Reboot()
+	case kexec:
+		return s.sys.Kexec()
+	default:
+		return s.sys.PowerOff()
 	}
-	return s.sys.PowerOff()
 }
 
 // startChild starts this program again and reaps whatever process 1 inherits until that child has ended.
@@ -159,13 +164,15 @@ func reapUntil(pid int, wait wait4) unix.WaitStatus {
 // watchSignals turns what would end process 1, and so panic the kernel, into requests.
 func (s *supervisor) watchSignals() {
 	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT)
+	signal.Notify(signals, unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1)
 	for got := range signals {
 		switch got {
 		case unix.SIGTERM:
 			s.request(powerOff)
 		case unix.SIGINT: // what the kernel sends for Ctrl-Alt-Del, and the child for a reboot
 			s.request(reboot)
+		case unix.SIGUSR1:
+			s.request(kexec)
 		}
 	}
 }
