@@ -64,7 +64,7 @@ type Server struct {
 	baremetalv1.UnsafeRunServiceServer
 	baremetalv1.UnsafeNodeServiceServer
 	baremetalv1.UnsafeWorkflowServiceServer
-	baremetalv1.UnsafeAdminServiceServer
+	baremetalv1.UnimplementedAdminServiceServer
 
 	cfg    Config
 	engine Engine

@@ -1951,17 +1951,34 @@ func (x *ServerInfo) GetAgentsNotSeen() int32 {
 }
 
 type Image struct {
-	state            protoimpl.MessageState `protogen:"open.v1"`
-	ImageRef         string                 `protobuf:"bytes,1,opt,name=image_ref,json=imageRef,proto3" json:"image_ref,omitempty"`
-	Url              string                 `protobuf:"bytes,2,opt,name=url,proto3" json:"url,omitempty"`
-	Format           string                 `protobuf:"bytes,3,opt,name=format,proto3" json:"format,omitempty"`
-	Sha256File       string                 `protobuf:"bytes,4,opt,name=sha256_file,json=sha256File,proto3" json:"sha256_file,omitempty"`
-	Sha256Raw        string                 `protobuf:"bytes,5,opt,name=sha256_raw,json=sha256Raw,proto3" json:"sha256_raw,omitempty"`
-	SizeBytes        int64                  `protobuf:"varint,6,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
-	MinimumDiskBytes int64                  `protobuf:"varint,7,opt,name=minimum_disk_bytes,json=minimumDiskBytes,proto3" json:"minimum_disk_bytes,omitempty"`
-	Firmware         []string               `protobuf:"bytes,8,rep,name=firmware,proto3" json:"firmware,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// 1 to 63 characters of [a-z0-9._-].
+	ImageRef string `protobuf:"bytes,1,opt,name=image_ref,json=imageRef,proto3" json:"image_ref,omitempty"`
+	// Where it was fetched from; empty for an upload.
+	Url string `protobuf:"bytes,2,opt,name=url,proto3" json:"url,omitempty"`
+	// "raw", "raw.zst" or "qcow2" as given; a qcow2 is stored as raw.zst.
+	Format string `protobuf:"bytes,3,opt,name=format,proto3" json:"format,omitempty"`
+	// Lower hex, of the file as stored. Verified when given at AddImage.
+	Sha256File string `protobuf:"bytes,4,opt,name=sha256_file,json=sha256File,proto3" json:"sha256_file,omitempty"`
+	// Lower hex, of the raw bytes.
+	Sha256Raw string `protobuf:"bytes,5,opt,name=sha256_raw,json=sha256Raw,proto3" json:"sha256_raw,omitempty"`
+	// Of the raw bytes.
+	SizeBytes int64 `protobuf:"varint,6,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
+	// The raw size and room for the state partition when 0.
+	MinimumDiskBytes int64 `protobuf:"varint,7,opt,name=minimum_disk_bytes,json=minimumDiskBytes,proto3" json:"minimum_disk_bytes,omitempty"`
+	// "bios", "uefi"; empty means both.
+	Firmware []string `protobuf:"bytes,8,rep,name=firmware,proto3" json:"firmware,omitempty"`
+	// "os" (default) or, for the files of an installer, "installer-kernel", "installer-initrd", "installer-uki".
+	Kind string `protobuf:"bytes,9,opt,name=kind,proto3" json:"kind,omitempty"`
+	// "amd64" (default) or "arm64".
+	Arch string `protobuf:"bytes,10,opt,name=arch,proto3" json:"arch,omitempty"`
+	// Of the file as stored.
+	FileSizeBytes int64                  `protobuf:"varint,11,opt,name=file_size_bytes,json=fileSizeBytes,proto3" json:"file_size_bytes,omitempty"`
+	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	// SHA-256 of the file as given, where the stored one differs (qcow2).
+	Sha256Source  string `protobuf:"bytes,13,opt,name=sha256_source,json=sha256Source,proto3" json:"sha256_source,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Image) Reset() {
@@ -2050,6 +2067,168 @@ func (x *Image) GetFirmware() []string {
 	return nil
 }
 
+func (x *Image) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *Image) GetArch() string {
+	if x != nil {
+		return x.Arch
+	}
+	return ""
+}
+
+func (x *Image) GetFileSizeBytes() int64 {
+	if x != nil {
+		return x.FileSizeBytes
+	}
+	return 0
+}
+
+func (x *Image) GetCreatedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CreatedAt
+	}
+	return nil
+}
+
+func (x *Image) GetSha256Source() string {
+	if x != nil {
+		return x.Sha256Source
+	}
+	return ""
+}
+
+type UploadImageRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to Part:
+	//
+	//	*UploadImageRequest_Image
+	//	*UploadImageRequest_Data
+	Part          isUploadImageRequest_Part `protobuf_oneof:"part"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UploadImageRequest) Reset() {
+	*x = UploadImageRequest{}
+	mi := &file_baremetal_v1_admin_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UploadImageRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UploadImageRequest) ProtoMessage() {}
+
+func (x *UploadImageRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_admin_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UploadImageRequest.ProtoReflect.Descriptor instead.
+func (*UploadImageRequest) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *UploadImageRequest) GetPart() isUploadImageRequest_Part {
+	if x != nil {
+		return x.Part
+	}
+	return nil
+}
+
+func (x *UploadImageRequest) GetImage() *Image {
+	if x != nil {
+		if x, ok := x.Part.(*UploadImageRequest_Image); ok {
+			return x.Image
+		}
+	}
+	return nil
+}
+
+func (x *UploadImageRequest) GetData() []byte {
+	if x != nil {
+		if x, ok := x.Part.(*UploadImageRequest_Data); ok {
+			return x.Data
+		}
+	}
+	return nil
+}
+
+type isUploadImageRequest_Part interface {
+	isUploadImageRequest_Part()
+}
+
+type UploadImageRequest_Image struct {
+	// First message only.
+	Image *Image `protobuf:"bytes,1,opt,name=image,proto3,oneof"`
+}
+
+type UploadImageRequest_Data struct {
+	Data []byte `protobuf:"bytes,2,opt,name=data,proto3,oneof"`
+}
+
+func (*UploadImageRequest_Image) isUploadImageRequest_Part() {}
+
+func (*UploadImageRequest_Data) isUploadImageRequest_Part() {}
+
+type GetImageRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	ImageRef      string                 `protobuf:"bytes,1,opt,name=image_ref,json=imageRef,proto3" json:"image_ref,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetImageRequest) Reset() {
+	*x = GetImageRequest{}
+	mi := &file_baremetal_v1_admin_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetImageRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetImageRequest) ProtoMessage() {}
+
+func (x *GetImageRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_admin_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetImageRequest.ProtoReflect.Descriptor instead.
+func (*GetImageRequest) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *GetImageRequest) GetImageRef() string {
+	if x != nil {
+		return x.ImageRef
+	}
+	return ""
+}
+
 type AddImageRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Image         *Image                 `protobuf:"bytes,1,opt,name=image,proto3" json:"image,omitempty"`
@@ -2059,7 +2238,7 @@ type AddImageRequest struct {
 
 func (x *AddImageRequest) Reset() {
 	*x = AddImageRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[27]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2071,7 +2250,7 @@ func (x *AddImageRequest) String() string {
 func (*AddImageRequest) ProtoMessage() {}
 
 func (x *AddImageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[27]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2084,7 +2263,7 @@ func (x *AddImageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddImageRequest.ProtoReflect.Descriptor instead.
 func (*AddImageRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{27}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *AddImageRequest) GetImage() *Image {
@@ -2104,7 +2283,7 @@ type ListImagesRequest struct {
 
 func (x *ListImagesRequest) Reset() {
 	*x = ListImagesRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[28]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2116,7 +2295,7 @@ func (x *ListImagesRequest) String() string {
 func (*ListImagesRequest) ProtoMessage() {}
 
 func (x *ListImagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[28]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2129,7 +2308,7 @@ func (x *ListImagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListImagesRequest.ProtoReflect.Descriptor instead.
 func (*ListImagesRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{28}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ListImagesRequest) GetPageSize() int32 {
@@ -2156,7 +2335,7 @@ type ListImagesResponse struct {
 
 func (x *ListImagesResponse) Reset() {
 	*x = ListImagesResponse{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[29]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2168,7 +2347,7 @@ func (x *ListImagesResponse) String() string {
 func (*ListImagesResponse) ProtoMessage() {}
 
 func (x *ListImagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[29]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2181,7 +2360,7 @@ func (x *ListImagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListImagesResponse.ProtoReflect.Descriptor instead.
 func (*ListImagesResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{29}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ListImagesResponse) GetImages() []*Image {
@@ -2207,7 +2386,7 @@ type RemoveImageRequest struct {
 
 func (x *RemoveImageRequest) Reset() {
 	*x = RemoveImageRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[30]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2219,7 +2398,7 @@ func (x *RemoveImageRequest) String() string {
 func (*RemoveImageRequest) ProtoMessage() {}
 
 func (x *RemoveImageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[30]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2232,7 +2411,7 @@ func (x *RemoveImageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveImageRequest.ProtoReflect.Descriptor instead.
 func (*RemoveImageRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{30}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *RemoveImageRequest) GetImageRef() string {
@@ -2255,7 +2434,7 @@ type Webhook struct {
 
 func (x *Webhook) Reset() {
 	*x = Webhook{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[31]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2267,7 +2446,7 @@ func (x *Webhook) String() string {
 func (*Webhook) ProtoMessage() {}
 
 func (x *Webhook) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[31]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2280,7 +2459,7 @@ func (x *Webhook) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Webhook.ProtoReflect.Descriptor instead.
 func (*Webhook) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{31}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Webhook) GetWebhookId() string {
@@ -2327,7 +2506,7 @@ type CreateWebhookRequest struct {
 
 func (x *CreateWebhookRequest) Reset() {
 	*x = CreateWebhookRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[32]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2339,7 +2518,7 @@ func (x *CreateWebhookRequest) String() string {
 func (*CreateWebhookRequest) ProtoMessage() {}
 
 func (x *CreateWebhookRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[32]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2352,7 +2531,7 @@ func (x *CreateWebhookRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateWebhookRequest.ProtoReflect.Descriptor instead.
 func (*CreateWebhookRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{32}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *CreateWebhookRequest) GetWebhook() *Webhook {
@@ -2372,7 +2551,7 @@ type ListWebhooksRequest struct {
 
 func (x *ListWebhooksRequest) Reset() {
 	*x = ListWebhooksRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[33]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2384,7 +2563,7 @@ func (x *ListWebhooksRequest) String() string {
 func (*ListWebhooksRequest) ProtoMessage() {}
 
 func (x *ListWebhooksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[33]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2397,7 +2576,7 @@ func (x *ListWebhooksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWebhooksRequest.ProtoReflect.Descriptor instead.
 func (*ListWebhooksRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{33}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ListWebhooksRequest) GetPageSize() int32 {
@@ -2424,7 +2603,7 @@ type ListWebhooksResponse struct {
 
 func (x *ListWebhooksResponse) Reset() {
 	*x = ListWebhooksResponse{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[34]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2436,7 +2615,7 @@ func (x *ListWebhooksResponse) String() string {
 func (*ListWebhooksResponse) ProtoMessage() {}
 
 func (x *ListWebhooksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[34]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2449,7 +2628,7 @@ func (x *ListWebhooksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWebhooksResponse.ProtoReflect.Descriptor instead.
 func (*ListWebhooksResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{34}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ListWebhooksResponse) GetWebhooks() []*Webhook {
@@ -2475,7 +2654,7 @@ type DeleteWebhookRequest struct {
 
 func (x *DeleteWebhookRequest) Reset() {
 	*x = DeleteWebhookRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[35]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2487,7 +2666,7 @@ func (x *DeleteWebhookRequest) String() string {
 func (*DeleteWebhookRequest) ProtoMessage() {}
 
 func (x *DeleteWebhookRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[35]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2500,7 +2679,7 @@ func (x *DeleteWebhookRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteWebhookRequest.ProtoReflect.Descriptor instead.
 func (*DeleteWebhookRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{35}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *DeleteWebhookRequest) GetWebhookId() string {
@@ -2519,7 +2698,7 @@ type RedeliverWebhookRequest struct {
 
 func (x *RedeliverWebhookRequest) Reset() {
 	*x = RedeliverWebhookRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[36]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2531,7 +2710,7 @@ func (x *RedeliverWebhookRequest) String() string {
 func (*RedeliverWebhookRequest) ProtoMessage() {}
 
 func (x *RedeliverWebhookRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[36]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2544,7 +2723,7 @@ func (x *RedeliverWebhookRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RedeliverWebhookRequest.ProtoReflect.Descriptor instead.
 func (*RedeliverWebhookRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{36}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *RedeliverWebhookRequest) GetDeliveryId() string {
@@ -2568,7 +2747,7 @@ type WebhookDelivery struct {
 
 func (x *WebhookDelivery) Reset() {
 	*x = WebhookDelivery{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[37]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2580,7 +2759,7 @@ func (x *WebhookDelivery) String() string {
 func (*WebhookDelivery) ProtoMessage() {}
 
 func (x *WebhookDelivery) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[37]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2593,7 +2772,7 @@ func (x *WebhookDelivery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WebhookDelivery.ProtoReflect.Descriptor instead.
 func (*WebhookDelivery) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{37}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *WebhookDelivery) GetDeliveryId() string {
@@ -2646,13 +2825,14 @@ type SiteLease struct {
 	Address       string                 `protobuf:"bytes,4,opt,name=address,proto3" json:"address,omitempty"`
 	ExpiresAt     *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
 	MachineId     string                 `protobuf:"bytes,6,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
+	Hostname      string                 `protobuf:"bytes,7,opt,name=hostname,proto3" json:"hostname,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SiteLease) Reset() {
 	*x = SiteLease{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[38]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2664,7 +2844,7 @@ func (x *SiteLease) String() string {
 func (*SiteLease) ProtoMessage() {}
 
 func (x *SiteLease) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[38]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2677,7 +2857,7 @@ func (x *SiteLease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SiteLease.ProtoReflect.Descriptor instead.
 func (*SiteLease) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{38}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *SiteLease) GetSite() string {
@@ -2722,6 +2902,894 @@ func (x *SiteLease) GetMachineId() string {
 	return ""
 }
 
+func (x *SiteLease) GetHostname() string {
+	if x != nil {
+		return x.Hostname
+	}
+	return ""
+}
+
+// Site is a place with one site agent and its machines.
+type Site struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Site     string                 `protobuf:"bytes,1,opt,name=site,proto3" json:"site,omitempty"`
+	Segments []*Segment             `protobuf:"bytes,2,rep,name=segments,proto3" json:"segments,omitempty"`
+	// Grows with every change that the site agent must know of.
+	Revision int64 `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
+	// The revision that the site agent serves by.
+	AppliedRevision int64                  `protobuf:"varint,4,opt,name=applied_revision,json=appliedRevision,proto3" json:"applied_revision,omitempty"`
+	AppliedAt       *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=applied_at,json=appliedAt,proto3" json:"applied_at,omitempty"`
+	AgentId         string                 `protobuf:"bytes,6,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *Site) Reset() {
+	*x = Site{}
+	mi := &file_baremetal_v1_admin_proto_msgTypes[41]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Site) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Site) ProtoMessage() {}
+
+func (x *Site) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_admin_proto_msgTypes[41]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Site.ProtoReflect.Descriptor instead.
+func (*Site) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{41}
+}
+
+func (x *Site) GetSite() string {
+	if x != nil {
+		return x.Site
+	}
+	return ""
+}
+
+func (x *Site) GetSegments() []*Segment {
+	if x != nil {
+		return x.Segments
+	}
+	return nil
+}
+
+func (x *Site) GetRevision() int64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
+func (x *Site) GetAppliedRevision() int64 {
+	if x != nil {
+		return x.AppliedRevision
+	}
+	return 0
+}
+
+func (x *Site) GetAppliedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.AppliedAt
+	}
+	return nil
+}
+
+func (x *Site) GetAgentId() string {
+	if x != nil {
+		return x.AgentId
+	}
+	return ""
+}
+
+// Segment is one provisioning network.
+type Segment struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// 1 to 63 characters of [a-z0-9-].
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Device of the site agent.
+	Interface string `protobuf:"bytes,2,opt,name=interface,proto3" json:"interface,omitempty"`
+	// The site agent's own address with prefix length, such as 10.20.0.1/24.
+	Address   string `protobuf:"bytes,3,opt,name=address,proto3" json:"address,omitempty"`
+	PoolStart string `protobuf:"bytes,4,opt,name=pool_start,json=poolStart,proto3" json:"pool_start,omitempty"`
+	PoolEnd   string `protobuf:"bytes,5,opt,name=pool_end,json=poolEnd,proto3" json:"pool_end,omitempty"`
+	// Empty means none is told.
+	Router string   `protobuf:"bytes,6,opt,name=router,proto3" json:"router,omitempty"`
+	Dns    []string `protobuf:"bytes,7,rep,name=dns,proto3" json:"dns,omitempty"`
+	// 0 means 3600.
+	LeaseSeconds int32 `protobuf:"varint,8,opt,name=lease_seconds,json=leaseSeconds,proto3" json:"lease_seconds,omitempty"`
+	// "dhcp" (default) or "proxy": another server gives addresses.
+	Mode string `protobuf:"bytes,9,opt,name=mode,proto3" json:"mode,omitempty"`
+	// What an unknown machine gets: "off", "report" (default) or "boot".
+	Discovery string `protobuf:"bytes,10,opt,name=discovery,proto3" json:"discovery,omitempty"`
+	// Relay agents that are answered.
+	Relays []string `protobuf:"bytes,11,rep,name=relays,proto3" json:"relays,omitempty"`
+	// 0 means 8080.
+	HttpPort int32 `protobuf:"varint,12,opt,name=http_port,json=httpPort,proto3" json:"http_port,omitempty"`
+	// As last reported: "up", or why it is not served.
+	State             string `protobuf:"bytes,13,opt,name=state,proto3" json:"state,omitempty"`
+	ForeignDhcpServer string `protobuf:"bytes,14,opt,name=foreign_dhcp_server,json=foreignDhcpServer,proto3" json:"foreign_dhcp_server,omitempty"`
+	PoolSize          int32  `protobuf:"varint,15,opt,name=pool_size,json=poolSize,proto3" json:"pool_size,omitempty"`
+	PoolUsed          int32  `protobuf:"varint,16,opt,name=pool_used,json=poolUsed,proto3" json:"pool_used,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
+}
+
+func (x *Segment) Reset() {
+	*x = Segment{}
+	mi := &file_baremetal_v1_admin_proto_msgTypes[42]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Segment) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Segment) ProtoMessage() {}
+
+func (x *Segment) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_admin_proto_msgTypes[42]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Segment.ProtoReflect.Descriptor instead.
+func (*Segment) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{42}
+}
+
+func (x *Segment) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Segment) GetInterface() string {
+	if x != nil {
+		return x.Interface
+	}
+	return ""
+}
+
+func (x *Segment) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *Segment) GetPoolStart() string {
+	if x != nil {
+		return x.PoolStart
+	}
+	return ""
+}
+
+func (x *Segment) GetPoolEnd() string {
+	if x != nil {
+		return x.PoolEnd
+	}
+	return ""
+}
+
+func (x *Segment) GetRouter() string {
+	if x != nil {
+		return x.Router
+	}
+	return ""
+}
+
+func (x *Segment) GetDns() []string {
+	if x != nil {
+		return x.Dns
+	}
+	return nil
+}
+
+func (x *Segment) GetLeaseSeconds() int32 {
+	if x != nil {
+		return x.LeaseSeconds
+	}
+	return 0
+}
+
+func (x *Segment) GetMode() string {
+	if x != nil {
+		return x.Mode
+	}
+	return ""
+}
+
+func (x *Segment) GetDiscovery() string {
+	if x != nil {
+		return x.Discovery
+	}
+	return ""
+}
+
+func (x *Segment) GetRelays() []string {
+	if x != nil {
+		return x.Relays
+	}
+	return nil
+}
+
+func (x *Segment) GetHttpPort() int32 {
+	if x != nil {
+		return x.HttpPort
+	}
+	return 0
+}
+
+func (x *Segment) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *Segment) GetForeignDhcpServer() string {
+	if x != nil {
+		return x.ForeignDhcpServer
+	}
+	return ""
+}
+
+func (x *Segment) GetPoolSize() int32 {
+	if x != nil {
+		return x.PoolSize
+	}
+	return 0
+}
+
+func (x *Segment) GetPoolUsed() int32 {
+	if x != nil {
+		return x.PoolUsed
+	}
+	return 0
+}
+
+type SetSiteRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Site          string                 `protobuf:"bytes,1,opt,name=site,proto3" json:"site,omitempty"`
+	Segments      []*Segment             `protobuf:"bytes,2,rep,name=segments,proto3" json:"segments,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetSiteRequest) Reset() {
+	*x = SetSiteRequest{}
+	mi := &file_baremetal_v1_admin_proto_msgTypes[43]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetSiteRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetSiteRequest) ProtoMessage() {}
+
+func (x *SetSiteRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_admin_proto_msgTypes[43]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetSiteRequest.ProtoReflect.Descriptor instead.
+func (*SetSiteRequest) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{43}
+}
+
+func (x *SetSiteRequest) GetSite() string {
+	if x != nil {
+		return x.Site
+	}
+	return ""
+}
+
+func (x *SetSiteRequest) GetSegments() []*Segment {
+	if x != nil {
+		return x.Segments
+	}
+	return nil
+}
+
+type GetSiteRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Site          string                 `protobuf:"bytes,1,opt,name=site,proto3" json:"site,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetSiteRequest) Reset() {
+	*x = GetSiteRequest{}
+	mi := &file_baremetal_v1_admin_proto_msgTypes[44]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetSiteRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetSiteRequest) ProtoMessage() {}
+
+func (x *GetSiteRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_admin_proto_msgTypes[44]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetSiteRequest.ProtoReflect.Descriptor instead.
+func (*GetSiteRequest) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{44}
+}
+
+func (x *GetSiteRequest) GetSite() string {
+	if x != nil {
+		return x.Site
+	}
+	return ""
+}
+
+type ListSitesRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListSitesRequest) Reset() {
+	*x = ListSitesRequest{}
+	mi := &file_baremetal_v1_admin_proto_msgTypes[45]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListSitesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListSitesRequest) ProtoMessage() {}
+
+func (x *ListSitesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_admin_proto_msgTypes[45]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListSitesRequest.ProtoReflect.Descriptor instead.
+func (*ListSitesRequest) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{45}
+}
+
+type ListSitesResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Sites         []*Site                `protobuf:"bytes,1,rep,name=sites,proto3" json:"sites,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListSitesResponse) Reset() {
+	*x = ListSitesResponse{}
+	mi := &file_baremetal_v1_admin_proto_msgTypes[46]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListSitesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListSitesResponse) ProtoMessage() {}
+
+func (x *ListSitesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_admin_proto_msgTypes[46]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListSitesResponse.ProtoReflect.Descriptor instead.
+func (*ListSitesResponse) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{46}
+}
+
+func (x *ListSitesResponse) GetSites() []*Site {
+	if x != nil {
+		return x.Sites
+	}
+	return nil
+}
+
+type DiscoveredMachine struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Site          string                 `protobuf:"bytes,1,opt,name=site,proto3" json:"site,omitempty"`
+	Segment       string                 `protobuf:"bytes,2,opt,name=segment,proto3" json:"segment,omitempty"`
+	MacAddress    string                 `protobuf:"bytes,3,opt,name=mac_address,json=macAddress,proto3" json:"mac_address,omitempty"`
+	Address       string                 `protobuf:"bytes,4,opt,name=address,proto3" json:"address,omitempty"`
+	Arch          string                 `protobuf:"bytes,5,opt,name=arch,proto3" json:"arch,omitempty"`
+	Vendor        string                 `protobuf:"bytes,6,opt,name=vendor,proto3" json:"vendor,omitempty"`
+	FirstSeenAt   *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=first_seen_at,json=firstSeenAt,proto3" json:"first_seen_at,omitempty"`
+	LastSeenAt    *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=last_seen_at,json=lastSeenAt,proto3" json:"last_seen_at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DiscoveredMachine) Reset() {
+	*x = DiscoveredMachine{}
+	mi := &file_baremetal_v1_admin_proto_msgTypes[47]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DiscoveredMachine) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DiscoveredMachine) ProtoMessage() {}
+
+func (x *DiscoveredMachine) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_admin_proto_msgTypes[47]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DiscoveredMachine.ProtoReflect.Descriptor instead.
+func (*DiscoveredMachine) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{47}
+}
+
+func (x *DiscoveredMachine) GetSite() string {
+	if x != nil {
+		return x.Site
+	}
+	return ""
+}
+
+func (x *DiscoveredMachine) GetSegment() string {
+	if x != nil {
+		return x.Segment
+	}
+	return ""
+}
+
+func (x *DiscoveredMachine) GetMacAddress() string {
+	if x != nil {
+		return x.MacAddress
+	}
+	return ""
+}
+
+func (x *DiscoveredMachine) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *DiscoveredMachine) GetArch() string {
+	if x != nil {
+		return x.Arch
+	}
+	return ""
+}
+
+func (x *DiscoveredMachine) GetVendor() string {
+	if x != nil {
+		return x.Vendor
+	}
+	return ""
+}
+
+func (x *DiscoveredMachine) GetFirstSeenAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.FirstSeenAt
+	}
+	return nil
+}
+
+func (x *DiscoveredMachine) GetLastSeenAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.LastSeenAt
+	}
+	return nil
+}
+
+type ListDiscoveredRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Empty means every site.
+	Site          string `protobuf:"bytes,1,opt,name=site,proto3" json:"site,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListDiscoveredRequest) Reset() {
+	*x = ListDiscoveredRequest{}
+	mi := &file_baremetal_v1_admin_proto_msgTypes[48]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListDiscoveredRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListDiscoveredRequest) ProtoMessage() {}
+
+func (x *ListDiscoveredRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_admin_proto_msgTypes[48]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListDiscoveredRequest.ProtoReflect.Descriptor instead.
+func (*ListDiscoveredRequest) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{48}
+}
+
+func (x *ListDiscoveredRequest) GetSite() string {
+	if x != nil {
+		return x.Site
+	}
+	return ""
+}
+
+type ListDiscoveredResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Machines      []*DiscoveredMachine   `protobuf:"bytes,1,rep,name=machines,proto3" json:"machines,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListDiscoveredResponse) Reset() {
+	*x = ListDiscoveredResponse{}
+	mi := &file_baremetal_v1_admin_proto_msgTypes[49]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListDiscoveredResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListDiscoveredResponse) ProtoMessage() {}
+
+func (x *ListDiscoveredResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_admin_proto_msgTypes[49]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListDiscoveredResponse.ProtoReflect.Descriptor instead.
+func (*ListDiscoveredResponse) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{49}
+}
+
+func (x *ListDiscoveredResponse) GetMachines() []*DiscoveredMachine {
+	if x != nil {
+		return x.Machines
+	}
+	return nil
+}
+
+type BMCCredentials struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// 1 to 63 characters of [a-z0-9._-].
+	CredentialsRef string                 `protobuf:"bytes,1,opt,name=credentials_ref,json=credentialsRef,proto3" json:"credentials_ref,omitempty"`
+	Username       string                 `protobuf:"bytes,2,opt,name=username,proto3" json:"username,omitempty"`
+	Version        int64                  `protobuf:"varint,3,opt,name=version,proto3" json:"version,omitempty"`
+	UpdatedAt      *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *BMCCredentials) Reset() {
+	*x = BMCCredentials{}
+	mi := &file_baremetal_v1_admin_proto_msgTypes[50]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BMCCredentials) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BMCCredentials) ProtoMessage() {}
+
+func (x *BMCCredentials) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_admin_proto_msgTypes[50]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BMCCredentials.ProtoReflect.Descriptor instead.
+func (*BMCCredentials) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{50}
+}
+
+func (x *BMCCredentials) GetCredentialsRef() string {
+	if x != nil {
+		return x.CredentialsRef
+	}
+	return ""
+}
+
+func (x *BMCCredentials) GetUsername() string {
+	if x != nil {
+		return x.Username
+	}
+	return ""
+}
+
+func (x *BMCCredentials) GetVersion() int64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *BMCCredentials) GetUpdatedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.UpdatedAt
+	}
+	return nil
+}
+
+type SetBMCCredentialsRequest struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	CredentialsRef string                 `protobuf:"bytes,1,opt,name=credentials_ref,json=credentialsRef,proto3" json:"credentials_ref,omitempty"`
+	Username       string                 `protobuf:"bytes,2,opt,name=username,proto3" json:"username,omitempty"`
+	// Stored encrypted, never shown again.
+	Password      string `protobuf:"bytes,3,opt,name=password,proto3" json:"password,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetBMCCredentialsRequest) Reset() {
+	*x = SetBMCCredentialsRequest{}
+	mi := &file_baremetal_v1_admin_proto_msgTypes[51]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetBMCCredentialsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetBMCCredentialsRequest) ProtoMessage() {}
+
+func (x *SetBMCCredentialsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_admin_proto_msgTypes[51]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetBMCCredentialsRequest.ProtoReflect.Descriptor instead.
+func (*SetBMCCredentialsRequest) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{51}
+}
+
+func (x *SetBMCCredentialsRequest) GetCredentialsRef() string {
+	if x != nil {
+		return x.CredentialsRef
+	}
+	return ""
+}
+
+func (x *SetBMCCredentialsRequest) GetUsername() string {
+	if x != nil {
+		return x.Username
+	}
+	return ""
+}
+
+func (x *SetBMCCredentialsRequest) GetPassword() string {
+	if x != nil {
+		return x.Password
+	}
+	return ""
+}
+
+type ListBMCCredentialsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListBMCCredentialsRequest) Reset() {
+	*x = ListBMCCredentialsRequest{}
+	mi := &file_baremetal_v1_admin_proto_msgTypes[52]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListBMCCredentialsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListBMCCredentialsRequest) ProtoMessage() {}
+
+func (x *ListBMCCredentialsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_admin_proto_msgTypes[52]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListBMCCredentialsRequest.ProtoReflect.Descriptor instead.
+func (*ListBMCCredentialsRequest) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{52}
+}
+
+type ListBMCCredentialsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Credentials   []*BMCCredentials      `protobuf:"bytes,1,rep,name=credentials,proto3" json:"credentials,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListBMCCredentialsResponse) Reset() {
+	*x = ListBMCCredentialsResponse{}
+	mi := &file_baremetal_v1_admin_proto_msgTypes[53]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListBMCCredentialsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListBMCCredentialsResponse) ProtoMessage() {}
+
+func (x *ListBMCCredentialsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_admin_proto_msgTypes[53]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListBMCCredentialsResponse.ProtoReflect.Descriptor instead.
+func (*ListBMCCredentialsResponse) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{53}
+}
+
+func (x *ListBMCCredentialsResponse) GetCredentials() []*BMCCredentials {
+	if x != nil {
+		return x.Credentials
+	}
+	return nil
+}
+
+type DeleteBMCCredentialsRequest struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	CredentialsRef string                 `protobuf:"bytes,1,opt,name=credentials_ref,json=credentialsRef,proto3" json:"credentials_ref,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *DeleteBMCCredentialsRequest) Reset() {
+	*x = DeleteBMCCredentialsRequest{}
+	mi := &file_baremetal_v1_admin_proto_msgTypes[54]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteBMCCredentialsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteBMCCredentialsRequest) ProtoMessage() {}
+
+func (x *DeleteBMCCredentialsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_admin_proto_msgTypes[54]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteBMCCredentialsRequest.ProtoReflect.Descriptor instead.
+func (*DeleteBMCCredentialsRequest) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{54}
+}
+
+func (x *DeleteBMCCredentialsRequest) GetCredentialsRef() string {
+	if x != nil {
+		return x.CredentialsRef
+	}
+	return ""
+}
+
 type ListSiteLeasesRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Site          string                 `protobuf:"bytes,1,opt,name=site,proto3" json:"site,omitempty"`
@@ -2733,7 +3801,7 @@ type ListSiteLeasesRequest struct {
 
 func (x *ListSiteLeasesRequest) Reset() {
 	*x = ListSiteLeasesRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[39]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2745,7 +3813,7 @@ func (x *ListSiteLeasesRequest) String() string {
 func (*ListSiteLeasesRequest) ProtoMessage() {}
 
 func (x *ListSiteLeasesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[39]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2758,7 +3826,7 @@ func (x *ListSiteLeasesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSiteLeasesRequest.ProtoReflect.Descriptor instead.
 func (*ListSiteLeasesRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{39}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *ListSiteLeasesRequest) GetSite() string {
@@ -2792,7 +3860,7 @@ type ListSiteLeasesResponse struct {
 
 func (x *ListSiteLeasesResponse) Reset() {
 	*x = ListSiteLeasesResponse{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[40]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2804,7 +3872,7 @@ func (x *ListSiteLeasesResponse) String() string {
 func (*ListSiteLeasesResponse) ProtoMessage() {}
 
 func (x *ListSiteLeasesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[40]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2817,7 +3885,7 @@ func (x *ListSiteLeasesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSiteLeasesResponse.ProtoReflect.Descriptor instead.
 func (*ListSiteLeasesResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{40}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *ListSiteLeasesResponse) GetLeases() []*SiteLease {
@@ -3013,7 +4081,7 @@ const file_baremetal_v1_admin_proto_rawDesc = "" +
 	"\x0eschema_version\x18\x05 \x01(\x05R\rschemaVersion\x12\x1b\n" +
 	"\tnot_wired\x18\x06 \x03(\tR\bnotWired\x12=\n" +
 	"\ffrozen_since\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\vfrozenSince\x12&\n" +
-	"\x0fagents_not_seen\x18\b \x01(\x05R\ragentsNotSeen\"\xf7\x01\n" +
+	"\x0fagents_not_seen\x18\b \x01(\x05R\ragentsNotSeen\"\xa7\x03\n" +
 	"\x05Image\x12\x1b\n" +
 	"\timage_ref\x18\x01 \x01(\tR\bimageRef\x12\x10\n" +
 	"\x03url\x18\x02 \x01(\tR\x03url\x12\x16\n" +
@@ -3025,7 +4093,20 @@ const file_baremetal_v1_admin_proto_rawDesc = "" +
 	"\n" +
 	"size_bytes\x18\x06 \x01(\x03R\tsizeBytes\x12,\n" +
 	"\x12minimum_disk_bytes\x18\a \x01(\x03R\x10minimumDiskBytes\x12\x1a\n" +
-	"\bfirmware\x18\b \x03(\tR\bfirmware\"<\n" +
+	"\bfirmware\x18\b \x03(\tR\bfirmware\x12\x12\n" +
+	"\x04kind\x18\t \x01(\tR\x04kind\x12\x12\n" +
+	"\x04arch\x18\n" +
+	" \x01(\tR\x04arch\x12&\n" +
+	"\x0ffile_size_bytes\x18\v \x01(\x03R\rfileSizeBytes\x129\n" +
+	"\n" +
+	"created_at\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x12#\n" +
+	"\rsha256_source\x18\r \x01(\tR\fsha256Source\"_\n" +
+	"\x12UploadImageRequest\x12+\n" +
+	"\x05image\x18\x01 \x01(\v2\x13.baremetal.v1.ImageH\x00R\x05image\x12\x14\n" +
+	"\x04data\x18\x02 \x01(\fH\x00R\x04dataB\x06\n" +
+	"\x04part\".\n" +
+	"\x0fGetImageRequest\x12\x1b\n" +
+	"\timage_ref\x18\x01 \x01(\tR\bimageRef\"<\n" +
 	"\x0fAddImageRequest\x12)\n" +
 	"\x05image\x18\x01 \x01(\v2\x13.baremetal.v1.ImageR\x05image\"O\n" +
 	"\x11ListImagesRequest\x12\x1b\n" +
@@ -3070,7 +4151,7 @@ const file_baremetal_v1_admin_proto_rawDesc = "" +
 	"\x05state\x18\x04 \x01(\tR\x05state\x12\x1a\n" +
 	"\battempts\x18\x05 \x01(\x05R\battempts\x12\x1d\n" +
 	"\n" +
-	"last_error\x18\x06 \x01(\tR\tlastError\"\xce\x01\n" +
+	"last_error\x18\x06 \x01(\tR\tlastError\"\xea\x01\n" +
 	"\tSiteLease\x12\x12\n" +
 	"\x04site\x18\x01 \x01(\tR\x04site\x12\x18\n" +
 	"\asegment\x18\x02 \x01(\tR\asegment\x12\x1f\n" +
@@ -3080,7 +4161,73 @@ const file_baremetal_v1_admin_proto_rawDesc = "" +
 	"\n" +
 	"expires_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\x12\x1d\n" +
 	"\n" +
-	"machine_id\x18\x06 \x01(\tR\tmachineId\"g\n" +
+	"machine_id\x18\x06 \x01(\tR\tmachineId\x12\x1a\n" +
+	"\bhostname\x18\a \x01(\tR\bhostname\"\xea\x01\n" +
+	"\x04Site\x12\x12\n" +
+	"\x04site\x18\x01 \x01(\tR\x04site\x121\n" +
+	"\bsegments\x18\x02 \x03(\v2\x15.baremetal.v1.SegmentR\bsegments\x12\x1a\n" +
+	"\brevision\x18\x03 \x01(\x03R\brevision\x12)\n" +
+	"\x10applied_revision\x18\x04 \x01(\x03R\x0fappliedRevision\x129\n" +
+	"\n" +
+	"applied_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tappliedAt\x12\x19\n" +
+	"\bagent_id\x18\x06 \x01(\tR\aagentId\"\xc5\x03\n" +
+	"\aSegment\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1c\n" +
+	"\tinterface\x18\x02 \x01(\tR\tinterface\x12\x18\n" +
+	"\aaddress\x18\x03 \x01(\tR\aaddress\x12\x1d\n" +
+	"\n" +
+	"pool_start\x18\x04 \x01(\tR\tpoolStart\x12\x19\n" +
+	"\bpool_end\x18\x05 \x01(\tR\apoolEnd\x12\x16\n" +
+	"\x06router\x18\x06 \x01(\tR\x06router\x12\x10\n" +
+	"\x03dns\x18\a \x03(\tR\x03dns\x12#\n" +
+	"\rlease_seconds\x18\b \x01(\x05R\fleaseSeconds\x12\x12\n" +
+	"\x04mode\x18\t \x01(\tR\x04mode\x12\x1c\n" +
+	"\tdiscovery\x18\n" +
+	" \x01(\tR\tdiscovery\x12\x16\n" +
+	"\x06relays\x18\v \x03(\tR\x06relays\x12\x1b\n" +
+	"\thttp_port\x18\f \x01(\x05R\bhttpPort\x12\x14\n" +
+	"\x05state\x18\r \x01(\tR\x05state\x12.\n" +
+	"\x13foreign_dhcp_server\x18\x0e \x01(\tR\x11foreignDhcpServer\x12\x1b\n" +
+	"\tpool_size\x18\x0f \x01(\x05R\bpoolSize\x12\x1b\n" +
+	"\tpool_used\x18\x10 \x01(\x05R\bpoolUsed\"W\n" +
+	"\x0eSetSiteRequest\x12\x12\n" +
+	"\x04site\x18\x01 \x01(\tR\x04site\x121\n" +
+	"\bsegments\x18\x02 \x03(\v2\x15.baremetal.v1.SegmentR\bsegments\"$\n" +
+	"\x0eGetSiteRequest\x12\x12\n" +
+	"\x04site\x18\x01 \x01(\tR\x04site\"\x12\n" +
+	"\x10ListSitesRequest\"=\n" +
+	"\x11ListSitesResponse\x12(\n" +
+	"\x05sites\x18\x01 \x03(\v2\x12.baremetal.v1.SiteR\x05sites\"\xa6\x02\n" +
+	"\x11DiscoveredMachine\x12\x12\n" +
+	"\x04site\x18\x01 \x01(\tR\x04site\x12\x18\n" +
+	"\asegment\x18\x02 \x01(\tR\asegment\x12\x1f\n" +
+	"\vmac_address\x18\x03 \x01(\tR\n" +
+	"macAddress\x12\x18\n" +
+	"\aaddress\x18\x04 \x01(\tR\aaddress\x12\x12\n" +
+	"\x04arch\x18\x05 \x01(\tR\x04arch\x12\x16\n" +
+	"\x06vendor\x18\x06 \x01(\tR\x06vendor\x12>\n" +
+	"\rfirst_seen_at\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\vfirstSeenAt\x12<\n" +
+	"\flast_seen_at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"lastSeenAt\"+\n" +
+	"\x15ListDiscoveredRequest\x12\x12\n" +
+	"\x04site\x18\x01 \x01(\tR\x04site\"U\n" +
+	"\x16ListDiscoveredResponse\x12;\n" +
+	"\bmachines\x18\x01 \x03(\v2\x1f.baremetal.v1.DiscoveredMachineR\bmachines\"\xaa\x01\n" +
+	"\x0eBMCCredentials\x12'\n" +
+	"\x0fcredentials_ref\x18\x01 \x01(\tR\x0ecredentialsRef\x12\x1a\n" +
+	"\busername\x18\x02 \x01(\tR\busername\x12\x18\n" +
+	"\aversion\x18\x03 \x01(\x03R\aversion\x129\n" +
+	"\n" +
+	"updated_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAt\"{\n" +
+	"\x18SetBMCCredentialsRequest\x12'\n" +
+	"\x0fcredentials_ref\x18\x01 \x01(\tR\x0ecredentialsRef\x12\x1a\n" +
+	"\busername\x18\x02 \x01(\tR\busername\x12\x1a\n" +
+	"\bpassword\x18\x03 \x01(\tR\bpassword\"\x1b\n" +
+	"\x19ListBMCCredentialsRequest\"\\\n" +
+	"\x1aListBMCCredentialsResponse\x12>\n" +
+	"\vcredentials\x18\x01 \x03(\v2\x1c.baremetal.v1.BMCCredentialsR\vcredentials\"F\n" +
+	"\x1bDeleteBMCCredentialsRequest\x12'\n" +
+	"\x0fcredentials_ref\x18\x01 \x01(\tR\x0ecredentialsRef\"g\n" +
 	"\x15ListSiteLeasesRequest\x12\x12\n" +
 	"\x04site\x18\x01 \x01(\tR\x04site\x12\x1b\n" +
 	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
@@ -3093,7 +4240,7 @@ const file_baremetal_v1_admin_proto_rawDesc = "" +
 	"\x16AGENT_ROLE_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fAGENT_ROLE_HOST\x10\x01\x12\x18\n" +
 	"\x14AGENT_ROLE_INSTALLER\x10\x02\x12\x13\n" +
-	"\x0fAGENT_ROLE_SITE\x10\x032\xb9\x0e\n" +
+	"\x0fAGENT_ROLE_SITE\x10\x032\x8b\x14\n" +
 	"\fAdminService\x12j\n" +
 	"\x13IssueBootstrapToken\x12(.baremetal.v1.IssueBootstrapTokenRequest\x1a).baremetal.v1.IssueBootstrapTokenResponse\x12j\n" +
 	"\x13ListBootstrapTokens\x12(.baremetal.v1.ListBootstrapTokensRequest\x1a).baremetal.v1.ListBootstrapTokensResponse\x12_\n" +
@@ -3110,7 +4257,9 @@ const file_baremetal_v1_admin_proto_rawDesc = "" +
 	"\x13ScrubAuditEventData\x12(.baremetal.v1.ScrubAuditEventDataRequest\x1a).baremetal.v1.ScrubAuditEventDataResponse\x12M\n" +
 	"\rGetServerInfo\x12\".baremetal.v1.GetServerInfoRequest\x1a\x18.baremetal.v1.ServerInfo\x12E\n" +
 	"\tThawFleet\x12\x1e.baremetal.v1.ThawFleetRequest\x1a\x18.baremetal.v1.ServerInfo\x12>\n" +
-	"\bAddImage\x12\x1d.baremetal.v1.AddImageRequest\x1a\x13.baremetal.v1.Image\x12O\n" +
+	"\bAddImage\x12\x1d.baremetal.v1.AddImageRequest\x1a\x13.baremetal.v1.Image\x12F\n" +
+	"\vUploadImage\x12 .baremetal.v1.UploadImageRequest\x1a\x13.baremetal.v1.Image(\x01\x12>\n" +
+	"\bGetImage\x12\x1d.baremetal.v1.GetImageRequest\x1a\x13.baremetal.v1.Image\x12O\n" +
 	"\n" +
 	"ListImages\x12\x1f.baremetal.v1.ListImagesRequest\x1a .baremetal.v1.ListImagesResponse\x12D\n" +
 	"\vRemoveImage\x12 .baremetal.v1.RemoveImageRequest\x1a\x13.baremetal.v1.Image\x12J\n" +
@@ -3118,7 +4267,14 @@ const file_baremetal_v1_admin_proto_rawDesc = "" +
 	"\fListWebhooks\x12!.baremetal.v1.ListWebhooksRequest\x1a\".baremetal.v1.ListWebhooksResponse\x12J\n" +
 	"\rDeleteWebhook\x12\".baremetal.v1.DeleteWebhookRequest\x1a\x15.baremetal.v1.Webhook\x12X\n" +
 	"\x10RedeliverWebhook\x12%.baremetal.v1.RedeliverWebhookRequest\x1a\x1d.baremetal.v1.WebhookDelivery\x12[\n" +
-	"\x0eListSiteLeases\x12#.baremetal.v1.ListSiteLeasesRequest\x1a$.baremetal.v1.ListSiteLeasesResponseB;Z9github.com/ingot-metal/ingot/api/baremetal/v1;baremetalv1b\x06proto3"
+	"\x0eListSiteLeases\x12#.baremetal.v1.ListSiteLeasesRequest\x1a$.baremetal.v1.ListSiteLeasesResponse\x12;\n" +
+	"\aSetSite\x12\x1c.baremetal.v1.SetSiteRequest\x1a\x12.baremetal.v1.Site\x12;\n" +
+	"\aGetSite\x12\x1c.baremetal.v1.GetSiteRequest\x1a\x12.baremetal.v1.Site\x12L\n" +
+	"\tListSites\x12\x1e.baremetal.v1.ListSitesRequest\x1a\x1f.baremetal.v1.ListSitesResponse\x12[\n" +
+	"\x0eListDiscovered\x12#.baremetal.v1.ListDiscoveredRequest\x1a$.baremetal.v1.ListDiscoveredResponse\x12Y\n" +
+	"\x11SetBMCCredentials\x12&.baremetal.v1.SetBMCCredentialsRequest\x1a\x1c.baremetal.v1.BMCCredentials\x12g\n" +
+	"\x12ListBMCCredentials\x12'.baremetal.v1.ListBMCCredentialsRequest\x1a(.baremetal.v1.ListBMCCredentialsResponse\x12_\n" +
+	"\x14DeleteBMCCredentials\x12).baremetal.v1.DeleteBMCCredentialsRequest\x1a\x1c.baremetal.v1.BMCCredentialsB;Z9github.com/ingot-metal/ingot/api/baremetal/v1;baremetalv1b\x06proto3"
 
 var (
 	file_baremetal_v1_admin_proto_rawDescOnce sync.Once
@@ -3133,7 +4289,7 @@ func file_baremetal_v1_admin_proto_rawDescGZIP() []byte {
 }
 
 var file_baremetal_v1_admin_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_baremetal_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
+var file_baremetal_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 58)
 var file_baremetal_v1_admin_proto_goTypes = []any{
 	(AgentRole)(0),                      // 0: baremetal.v1.AgentRole
 	(*IssueBootstrapTokenRequest)(nil),  // 1: baremetal.v1.IssueBootstrapTokenRequest
@@ -3163,112 +4319,157 @@ var file_baremetal_v1_admin_proto_goTypes = []any{
 	(*ThawFleetRequest)(nil),            // 25: baremetal.v1.ThawFleetRequest
 	(*ServerInfo)(nil),                  // 26: baremetal.v1.ServerInfo
 	(*Image)(nil),                       // 27: baremetal.v1.Image
-	(*AddImageRequest)(nil),             // 28: baremetal.v1.AddImageRequest
-	(*ListImagesRequest)(nil),           // 29: baremetal.v1.ListImagesRequest
-	(*ListImagesResponse)(nil),          // 30: baremetal.v1.ListImagesResponse
-	(*RemoveImageRequest)(nil),          // 31: baremetal.v1.RemoveImageRequest
-	(*Webhook)(nil),                     // 32: baremetal.v1.Webhook
-	(*CreateWebhookRequest)(nil),        // 33: baremetal.v1.CreateWebhookRequest
-	(*ListWebhooksRequest)(nil),         // 34: baremetal.v1.ListWebhooksRequest
-	(*ListWebhooksResponse)(nil),        // 35: baremetal.v1.ListWebhooksResponse
-	(*DeleteWebhookRequest)(nil),        // 36: baremetal.v1.DeleteWebhookRequest
-	(*RedeliverWebhookRequest)(nil),     // 37: baremetal.v1.RedeliverWebhookRequest
-	(*WebhookDelivery)(nil),             // 38: baremetal.v1.WebhookDelivery
-	(*SiteLease)(nil),                   // 39: baremetal.v1.SiteLease
-	(*ListSiteLeasesRequest)(nil),       // 40: baremetal.v1.ListSiteLeasesRequest
-	(*ListSiteLeasesResponse)(nil),      // 41: baremetal.v1.ListSiteLeasesResponse
-	nil,                                 // 42: baremetal.v1.Command.EvidenceEntry
-	(*durationpb.Duration)(nil),         // 43: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),       // 44: google.protobuf.Timestamp
-	(*Machine)(nil),                     // 45: baremetal.v1.Machine
+	(*UploadImageRequest)(nil),          // 28: baremetal.v1.UploadImageRequest
+	(*GetImageRequest)(nil),             // 29: baremetal.v1.GetImageRequest
+	(*AddImageRequest)(nil),             // 30: baremetal.v1.AddImageRequest
+	(*ListImagesRequest)(nil),           // 31: baremetal.v1.ListImagesRequest
+	(*ListImagesResponse)(nil),          // 32: baremetal.v1.ListImagesResponse
+	(*RemoveImageRequest)(nil),          // 33: baremetal.v1.RemoveImageRequest
+	(*Webhook)(nil),                     // 34: baremetal.v1.Webhook
+	(*CreateWebhookRequest)(nil),        // 35: baremetal.v1.CreateWebhookRequest
+	(*ListWebhooksRequest)(nil),         // 36: baremetal.v1.ListWebhooksRequest
+	(*ListWebhooksResponse)(nil),        // 37: baremetal.v1.ListWebhooksResponse
+	(*DeleteWebhookRequest)(nil),        // 38: baremetal.v1.DeleteWebhookRequest
+	(*RedeliverWebhookRequest)(nil),     // 39: baremetal.v1.RedeliverWebhookRequest
+	(*WebhookDelivery)(nil),             // 40: baremetal.v1.WebhookDelivery
+	(*SiteLease)(nil),                   // 41: baremetal.v1.SiteLease
+	(*Site)(nil),                        // 42: baremetal.v1.Site
+	(*Segment)(nil),                     // 43: baremetal.v1.Segment
+	(*SetSiteRequest)(nil),              // 44: baremetal.v1.SetSiteRequest
+	(*GetSiteRequest)(nil),              // 45: baremetal.v1.GetSiteRequest
+	(*ListSitesRequest)(nil),            // 46: baremetal.v1.ListSitesRequest
+	(*ListSitesResponse)(nil),           // 47: baremetal.v1.ListSitesResponse
+	(*DiscoveredMachine)(nil),           // 48: baremetal.v1.DiscoveredMachine
+	(*ListDiscoveredRequest)(nil),       // 49: baremetal.v1.ListDiscoveredRequest
+	(*ListDiscoveredResponse)(nil),      // 50: baremetal.v1.ListDiscoveredResponse
+	(*BMCCredentials)(nil),              // 51: baremetal.v1.BMCCredentials
+	(*SetBMCCredentialsRequest)(nil),    // 52: baremetal.v1.SetBMCCredentialsRequest
+	(*ListBMCCredentialsRequest)(nil),   // 53: baremetal.v1.ListBMCCredentialsRequest
+	(*ListBMCCredentialsResponse)(nil),  // 54: baremetal.v1.ListBMCCredentialsResponse
+	(*DeleteBMCCredentialsRequest)(nil), // 55: baremetal.v1.DeleteBMCCredentialsRequest
+	(*ListSiteLeasesRequest)(nil),       // 56: baremetal.v1.ListSiteLeasesRequest
+	(*ListSiteLeasesResponse)(nil),      // 57: baremetal.v1.ListSiteLeasesResponse
+	nil,                                 // 58: baremetal.v1.Command.EvidenceEntry
+	(*durationpb.Duration)(nil),         // 59: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),       // 60: google.protobuf.Timestamp
+	(*Machine)(nil),                     // 61: baremetal.v1.Machine
 }
 var file_baremetal_v1_admin_proto_depIdxs = []int32{
 	0,  // 0: baremetal.v1.IssueBootstrapTokenRequest.role:type_name -> baremetal.v1.AgentRole
-	43, // 1: baremetal.v1.IssueBootstrapTokenRequest.lifetime:type_name -> google.protobuf.Duration
+	59, // 1: baremetal.v1.IssueBootstrapTokenRequest.lifetime:type_name -> google.protobuf.Duration
 	3,  // 2: baremetal.v1.IssueBootstrapTokenResponse.token:type_name -> baremetal.v1.BootstrapToken
 	0,  // 3: baremetal.v1.BootstrapToken.role:type_name -> baremetal.v1.AgentRole
-	44, // 4: baremetal.v1.BootstrapToken.created_at:type_name -> google.protobuf.Timestamp
-	44, // 5: baremetal.v1.BootstrapToken.expires_at:type_name -> google.protobuf.Timestamp
-	44, // 6: baremetal.v1.BootstrapToken.used_at:type_name -> google.protobuf.Timestamp
-	44, // 7: baremetal.v1.BootstrapToken.revoked_at:type_name -> google.protobuf.Timestamp
+	60, // 4: baremetal.v1.BootstrapToken.created_at:type_name -> google.protobuf.Timestamp
+	60, // 5: baremetal.v1.BootstrapToken.expires_at:type_name -> google.protobuf.Timestamp
+	60, // 6: baremetal.v1.BootstrapToken.used_at:type_name -> google.protobuf.Timestamp
+	60, // 7: baremetal.v1.BootstrapToken.revoked_at:type_name -> google.protobuf.Timestamp
 	3,  // 8: baremetal.v1.ListBootstrapTokensResponse.tokens:type_name -> baremetal.v1.BootstrapToken
 	0,  // 9: baremetal.v1.Agent.role:type_name -> baremetal.v1.AgentRole
-	44, // 10: baremetal.v1.Agent.last_heartbeat_at:type_name -> google.protobuf.Timestamp
+	60, // 10: baremetal.v1.Agent.last_heartbeat_at:type_name -> google.protobuf.Timestamp
 	8,  // 11: baremetal.v1.Agent.certs:type_name -> baremetal.v1.AgentCert
-	44, // 12: baremetal.v1.Agent.created_at:type_name -> google.protobuf.Timestamp
-	44, // 13: baremetal.v1.Agent.session_started_at:type_name -> google.protobuf.Timestamp
-	44, // 14: baremetal.v1.AgentCert.not_before:type_name -> google.protobuf.Timestamp
-	44, // 15: baremetal.v1.AgentCert.not_after:type_name -> google.protobuf.Timestamp
-	44, // 16: baremetal.v1.AgentCert.revoked_at:type_name -> google.protobuf.Timestamp
-	44, // 17: baremetal.v1.AgentCert.first_used_at:type_name -> google.protobuf.Timestamp
+	60, // 12: baremetal.v1.Agent.created_at:type_name -> google.protobuf.Timestamp
+	60, // 13: baremetal.v1.Agent.session_started_at:type_name -> google.protobuf.Timestamp
+	60, // 14: baremetal.v1.AgentCert.not_before:type_name -> google.protobuf.Timestamp
+	60, // 15: baremetal.v1.AgentCert.not_after:type_name -> google.protobuf.Timestamp
+	60, // 16: baremetal.v1.AgentCert.revoked_at:type_name -> google.protobuf.Timestamp
+	60, // 17: baremetal.v1.AgentCert.first_used_at:type_name -> google.protobuf.Timestamp
 	7,  // 18: baremetal.v1.ListAgentsResponse.agents:type_name -> baremetal.v1.Agent
-	44, // 19: baremetal.v1.Command.created_at:type_name -> google.protobuf.Timestamp
-	44, // 20: baremetal.v1.Command.sent_at:type_name -> google.protobuf.Timestamp
-	44, // 21: baremetal.v1.Command.acked_at:type_name -> google.protobuf.Timestamp
-	44, // 22: baremetal.v1.Command.granted_at:type_name -> google.protobuf.Timestamp
-	44, // 23: baremetal.v1.Command.finished_at:type_name -> google.protobuf.Timestamp
-	44, // 24: baremetal.v1.Command.deadline:type_name -> google.protobuf.Timestamp
-	42, // 25: baremetal.v1.Command.evidence:type_name -> baremetal.v1.Command.EvidenceEntry
+	60, // 19: baremetal.v1.Command.created_at:type_name -> google.protobuf.Timestamp
+	60, // 20: baremetal.v1.Command.sent_at:type_name -> google.protobuf.Timestamp
+	60, // 21: baremetal.v1.Command.acked_at:type_name -> google.protobuf.Timestamp
+	60, // 22: baremetal.v1.Command.granted_at:type_name -> google.protobuf.Timestamp
+	60, // 23: baremetal.v1.Command.finished_at:type_name -> google.protobuf.Timestamp
+	60, // 24: baremetal.v1.Command.deadline:type_name -> google.protobuf.Timestamp
+	58, // 25: baremetal.v1.Command.evidence:type_name -> baremetal.v1.Command.EvidenceEntry
 	16, // 26: baremetal.v1.ListCommandsResponse.commands:type_name -> baremetal.v1.Command
-	44, // 27: baremetal.v1.AuditEntry.ts:type_name -> google.protobuf.Timestamp
+	60, // 27: baremetal.v1.AuditEntry.ts:type_name -> google.protobuf.Timestamp
 	19, // 28: baremetal.v1.ListAuditLogResponse.entries:type_name -> baremetal.v1.AuditEntry
-	44, // 29: baremetal.v1.ServerInfo.server_time:type_name -> google.protobuf.Timestamp
-	44, // 30: baremetal.v1.ServerInfo.frozen_since:type_name -> google.protobuf.Timestamp
-	27, // 31: baremetal.v1.AddImageRequest.image:type_name -> baremetal.v1.Image
-	27, // 32: baremetal.v1.ListImagesResponse.images:type_name -> baremetal.v1.Image
-	32, // 33: baremetal.v1.CreateWebhookRequest.webhook:type_name -> baremetal.v1.Webhook
-	32, // 34: baremetal.v1.ListWebhooksResponse.webhooks:type_name -> baremetal.v1.Webhook
-	44, // 35: baremetal.v1.SiteLease.expires_at:type_name -> google.protobuf.Timestamp
-	39, // 36: baremetal.v1.ListSiteLeasesResponse.leases:type_name -> baremetal.v1.SiteLease
-	1,  // 37: baremetal.v1.AdminService.IssueBootstrapToken:input_type -> baremetal.v1.IssueBootstrapTokenRequest
-	4,  // 38: baremetal.v1.AdminService.ListBootstrapTokens:input_type -> baremetal.v1.ListBootstrapTokensRequest
-	6,  // 39: baremetal.v1.AdminService.RevokeBootstrapToken:input_type -> baremetal.v1.RevokeBootstrapTokenRequest
-	9,  // 40: baremetal.v1.AdminService.ListAgents:input_type -> baremetal.v1.ListAgentsRequest
-	11, // 41: baremetal.v1.AdminService.GetAgent:input_type -> baremetal.v1.GetAgentRequest
-	12, // 42: baremetal.v1.AdminService.RevokeAgent:input_type -> baremetal.v1.RevokeAgentRequest
-	13, // 43: baremetal.v1.AdminService.SettleCommand:input_type -> baremetal.v1.SettleCommandRequest
-	14, // 44: baremetal.v1.AdminService.ClearIntervention:input_type -> baremetal.v1.ClearInterventionRequest
-	15, // 45: baremetal.v1.AdminService.SetMachineFlag:input_type -> baremetal.v1.SetMachineFlagRequest
-	17, // 46: baremetal.v1.AdminService.ListCommands:input_type -> baremetal.v1.ListCommandsRequest
-	20, // 47: baremetal.v1.AdminService.ListAuditLog:input_type -> baremetal.v1.ListAuditLogRequest
-	22, // 48: baremetal.v1.AdminService.ScrubAuditEventData:input_type -> baremetal.v1.ScrubAuditEventDataRequest
-	24, // 49: baremetal.v1.AdminService.GetServerInfo:input_type -> baremetal.v1.GetServerInfoRequest
-	25, // 50: baremetal.v1.AdminService.ThawFleet:input_type -> baremetal.v1.ThawFleetRequest
-	28, // 51: baremetal.v1.AdminService.AddImage:input_type -> baremetal.v1.AddImageRequest
-	29, // 52: baremetal.v1.AdminService.ListImages:input_type -> baremetal.v1.ListImagesRequest
-	31, // 53: baremetal.v1.AdminService.RemoveImage:input_type -> baremetal.v1.RemoveImageRequest
-	33, // 54: baremetal.v1.AdminService.CreateWebhook:input_type -> baremetal.v1.CreateWebhookRequest
-	34, // 55: baremetal.v1.AdminService.ListWebhooks:input_type -> baremetal.v1.ListWebhooksRequest
-	36, // 56: baremetal.v1.AdminService.DeleteWebhook:input_type -> baremetal.v1.DeleteWebhookRequest
-	37, // 57: baremetal.v1.AdminService.RedeliverWebhook:input_type -> baremetal.v1.RedeliverWebhookRequest
-	40, // 58: baremetal.v1.AdminService.ListSiteLeases:input_type -> baremetal.v1.ListSiteLeasesRequest
-	2,  // 59: baremetal.v1.AdminService.IssueBootstrapToken:output_type -> baremetal.v1.IssueBootstrapTokenResponse
-	5,  // 60: baremetal.v1.AdminService.ListBootstrapTokens:output_type -> baremetal.v1.ListBootstrapTokensResponse
-	3,  // 61: baremetal.v1.AdminService.RevokeBootstrapToken:output_type -> baremetal.v1.BootstrapToken
-	10, // 62: baremetal.v1.AdminService.ListAgents:output_type -> baremetal.v1.ListAgentsResponse
-	7,  // 63: baremetal.v1.AdminService.GetAgent:output_type -> baremetal.v1.Agent
-	7,  // 64: baremetal.v1.AdminService.RevokeAgent:output_type -> baremetal.v1.Agent
-	45, // 65: baremetal.v1.AdminService.SettleCommand:output_type -> baremetal.v1.Machine
-	45, // 66: baremetal.v1.AdminService.ClearIntervention:output_type -> baremetal.v1.Machine
-	45, // 67: baremetal.v1.AdminService.SetMachineFlag:output_type -> baremetal.v1.Machine
-	18, // 68: baremetal.v1.AdminService.ListCommands:output_type -> baremetal.v1.ListCommandsResponse
-	21, // 69: baremetal.v1.AdminService.ListAuditLog:output_type -> baremetal.v1.ListAuditLogResponse
-	23, // 70: baremetal.v1.AdminService.ScrubAuditEventData:output_type -> baremetal.v1.ScrubAuditEventDataResponse
-	26, // 71: baremetal.v1.AdminService.GetServerInfo:output_type -> baremetal.v1.ServerInfo
-	26, // 72: baremetal.v1.AdminService.ThawFleet:output_type -> baremetal.v1.ServerInfo
-	27, // 73: baremetal.v1.AdminService.AddImage:output_type -> baremetal.v1.Image
-	30, // 74: baremetal.v1.AdminService.ListImages:output_type -> baremetal.v1.ListImagesResponse
-	27, // 75: baremetal.v1.AdminService.RemoveImage:output_type -> baremetal.v1.Image
-	32, // 76: baremetal.v1.AdminService.CreateWebhook:output_type -> baremetal.v1.Webhook
-	35, // 77: baremetal.v1.AdminService.ListWebhooks:output_type -> baremetal.v1.ListWebhooksResponse
-	32, // 78: baremetal.v1.AdminService.DeleteWebhook:output_type -> baremetal.v1.Webhook
-	38, // 79: baremetal.v1.AdminService.RedeliverWebhook:output_type -> baremetal.v1.WebhookDelivery
-	41, // 80: baremetal.v1.AdminService.ListSiteLeases:output_type -> baremetal.v1.ListSiteLeasesResponse
-	59, // [59:81] is the sub-list for method output_type
-	37, // [37:59] is the sub-list for method input_type
-	37, // [37:37] is the sub-list for extension type_name
-	37, // [37:37] is the sub-list for extension extendee
-	0,  // [0:37] is the sub-list for field type_name
+	60, // 29: baremetal.v1.ServerInfo.server_time:type_name -> google.protobuf.Timestamp
+	60, // 30: baremetal.v1.ServerInfo.frozen_since:type_name -> google.protobuf.Timestamp
+	60, // 31: baremetal.v1.Image.created_at:type_name -> google.protobuf.Timestamp
+	27, // 32: baremetal.v1.UploadImageRequest.image:type_name -> baremetal.v1.Image
+	27, // 33: baremetal.v1.AddImageRequest.image:type_name -> baremetal.v1.Image
+	27, // 34: baremetal.v1.ListImagesResponse.images:type_name -> baremetal.v1.Image
+	34, // 35: baremetal.v1.CreateWebhookRequest.webhook:type_name -> baremetal.v1.Webhook
+	34, // 36: baremetal.v1.ListWebhooksResponse.webhooks:type_name -> baremetal.v1.Webhook
+	60, // 37: baremetal.v1.SiteLease.expires_at:type_name -> google.protobuf.Timestamp
+	43, // 38: baremetal.v1.Site.segments:type_name -> baremetal.v1.Segment
+	60, // 39: baremetal.v1.Site.applied_at:type_name -> google.protobuf.Timestamp
+	43, // 40: baremetal.v1.SetSiteRequest.segments:type_name -> baremetal.v1.Segment
+	42, // 41: baremetal.v1.ListSitesResponse.sites:type_name -> baremetal.v1.Site
+	60, // 42: baremetal.v1.DiscoveredMachine.first_seen_at:type_name -> google.protobuf.Timestamp
+	60, // 43: baremetal.v1.DiscoveredMachine.last_seen_at:type_name -> google.protobuf.Timestamp
+	48, // 44: baremetal.v1.ListDiscoveredResponse.machines:type_name -> baremetal.v1.DiscoveredMachine
+	60, // 45: baremetal.v1.BMCCredentials.updated_at:type_name -> google.protobuf.Timestamp
+	51, // 46: baremetal.v1.ListBMCCredentialsResponse.credentials:type_name -> baremetal.v1.BMCCredentials
+	41, // 47: baremetal.v1.ListSiteLeasesResponse.leases:type_name -> baremetal.v1.SiteLease
+	1,  // 48: baremetal.v1.AdminService.IssueBootstrapToken:input_type -> baremetal.v1.IssueBootstrapTokenRequest
+	4,  // 49: baremetal.v1.AdminService.ListBootstrapTokens:input_type -> baremetal.v1.ListBootstrapTokensRequest
+	6,  // 50: baremetal.v1.AdminService.RevokeBootstrapToken:input_type -> baremetal.v1.RevokeBootstrapTokenRequest
+	9,  // 51: baremetal.v1.AdminService.ListAgents:input_type -> baremetal.v1.ListAgentsRequest
+	11, // 52: baremetal.v1.AdminService.GetAgent:input_type -> baremetal.v1.GetAgentRequest
+	12, // 53: baremetal.v1.AdminService.RevokeAgent:input_type -> baremetal.v1.RevokeAgentRequest
+	13, // 54: baremetal.v1.AdminService.SettleCommand:input_type -> baremetal.v1.SettleCommandRequest
+	14, // 55: baremetal.v1.AdminService.ClearIntervention:input_type -> baremetal.v1.ClearInterventionRequest
+	15, // 56: baremetal.v1.AdminService.SetMachineFlag:input_type -> baremetal.v1.SetMachineFlagRequest
+	17, // 57: baremetal.v1.AdminService.ListCommands:input_type -> baremetal.v1.ListCommandsRequest
+	20, // 58: baremetal.v1.AdminService.ListAuditLog:input_type -> baremetal.v1.ListAuditLogRequest
+	22, // 59: baremetal.v1.AdminService.ScrubAuditEventData:input_type -> baremetal.v1.ScrubAuditEventDataRequest
+	24, // 60: baremetal.v1.AdminService.GetServerInfo:input_type -> baremetal.v1.GetServerInfoRequest
+	25, // 61: baremetal.v1.AdminService.ThawFleet:input_type -> baremetal.v1.ThawFleetRequest
+	30, // 62: baremetal.v1.AdminService.AddImage:input_type -> baremetal.v1.AddImageRequest
+	28, // 63: baremetal.v1.AdminService.UploadImage:input_type -> baremetal.v1.UploadImageRequest
+	29, // 64: baremetal.v1.AdminService.GetImage:input_type -> baremetal.v1.GetImageRequest
+	31, // 65: baremetal.v1.AdminService.ListImages:input_type -> baremetal.v1.ListImagesRequest
+	33, // 66: baremetal.v1.AdminService.RemoveImage:input_type -> baremetal.v1.RemoveImageRequest
+	35, // 67: baremetal.v1.AdminService.CreateWebhook:input_type -> baremetal.v1.CreateWebhookRequest
+	36, // 68: baremetal.v1.AdminService.ListWebhooks:input_type -> baremetal.v1.ListWebhooksRequest
+	38, // 69: baremetal.v1.AdminService.DeleteWebhook:input_type -> baremetal.v1.DeleteWebhookRequest
+	39, // 70: baremetal.v1.AdminService.RedeliverWebhook:input_type -> baremetal.v1.RedeliverWebhookRequest
+	56, // 71: baremetal.v1.AdminService.ListSiteLeases:input_type -> baremetal.v1.ListSiteLeasesRequest
+	44, // 72: baremetal.v1.AdminService.SetSite:input_type -> baremetal.v1.SetSiteRequest
+	45, // 73: baremetal.v1.AdminService.GetSite:input_type -> baremetal.v1.GetSiteRequest
+	46, // 74: baremetal.v1.AdminService.ListSites:input_type -> baremetal.v1.ListSitesRequest
+	49, // 75: baremetal.v1.AdminService.ListDiscovered:input_type -> baremetal.v1.ListDiscoveredRequest
+	52, // 76: baremetal.v1.AdminService.SetBMCCredentials:input_type -> baremetal.v1.SetBMCCredentialsRequest
+	53, // 77: baremetal.v1.AdminService.ListBMCCredentials:input_type -> baremetal.v1.ListBMCCredentialsRequest
+	55, // 78: baremetal.v1.AdminService.DeleteBMCCredentials:input_type -> baremetal.v1.DeleteBMCCredentialsRequest
+	2,  // 79: baremetal.v1.AdminService.IssueBootstrapToken:output_type -> baremetal.v1.IssueBootstrapTokenResponse
+	5,  // 80: baremetal.v1.AdminService.ListBootstrapTokens:output_type -> baremetal.v1.ListBootstrapTokensResponse
+	3,  // 81: baremetal.v1.AdminService.RevokeBootstrapToken:output_type -> baremetal.v1.BootstrapToken
+	10, // 82: baremetal.v1.AdminService.ListAgents:output_type -> baremetal.v1.ListAgentsResponse
+	7,  // 83: baremetal.v1.AdminService.GetAgent:output_type -> baremetal.v1.Agent
+	7,  // 84: baremetal.v1.AdminService.RevokeAgent:output_type -> baremetal.v1.Agent
+	61, // 85: baremetal.v1.AdminService.SettleCommand:output_type -> baremetal.v1.Machine
+	61, // 86: baremetal.v1.AdminService.ClearIntervention:output_type -> baremetal.v1.Machine
+	61, // 87: baremetal.v1.AdminService.SetMachineFlag:output_type -> baremetal.v1.Machine
+	18, // 88: baremetal.v1.AdminService.ListCommands:output_type -> baremetal.v1.ListCommandsResponse
+	21, // 89: baremetal.v1.AdminService.ListAuditLog:output_type -> baremetal.v1.ListAuditLogResponse
+	23, // 90: baremetal.v1.AdminService.ScrubAuditEventData:output_type -> baremetal.v1.ScrubAuditEventDataResponse
+	26, // 91: baremetal.v1.AdminService.GetServerInfo:output_type -> baremetal.v1.ServerInfo
+	26, // 92: baremetal.v1.AdminService.ThawFleet:output_type -> baremetal.v1.ServerInfo
+	27, // 93: baremetal.v1.AdminService.AddImage:output_type -> baremetal.v1.Image
+	27, // 94: baremetal.v1.AdminService.UploadImage:output_type -> baremetal.v1.Image
+	27, // 95: baremetal.v1.AdminService.GetImage:output_type -> baremetal.v1.Image
+	32, // 96: baremetal.v1.AdminService.ListImages:output_type -> baremetal.v1.ListImagesResponse
+	27, // 97: baremetal.v1.AdminService.RemoveImage:output_type -> baremetal.v1.Image
+	34, // 98: baremetal.v1.AdminService.CreateWebhook:output_type -> baremetal.v1.Webhook
+	37, // 99: baremetal.v1.AdminService.ListWebhooks:output_type -> baremetal.v1.ListWebhooksResponse
+	34, // 100: baremetal.v1.AdminService.DeleteWebhook:output_type -> baremetal.v1.Webhook
+	40, // 101: baremetal.v1.AdminService.RedeliverWebhook:output_type -> baremetal.v1.WebhookDelivery
+	57, // 102: baremetal.v1.AdminService.ListSiteLeases:output_type -> baremetal.v1.ListSiteLeasesResponse
+	42, // 103: baremetal.v1.AdminService.SetSite:output_type -> baremetal.v1.Site
+	42, // 104: baremetal.v1.AdminService.GetSite:output_type -> baremetal.v1.Site
+	47, // 105: baremetal.v1.AdminService.ListSites:output_type -> baremetal.v1.ListSitesResponse
+	50, // 106: baremetal.v1.AdminService.ListDiscovered:output_type -> baremetal.v1.ListDiscoveredResponse
+	51, // 107: baremetal.v1.AdminService.SetBMCCredentials:output_type -> baremetal.v1.BMCCredentials
+	54, // 108: baremetal.v1.AdminService.ListBMCCredentials:output_type -> baremetal.v1.ListBMCCredentialsResponse
+	51, // 109: baremetal.v1.AdminService.DeleteBMCCredentials:output_type -> baremetal.v1.BMCCredentials
+	79, // [79:110] is the sub-list for method output_type
+	48, // [48:79] is the sub-list for method input_type
+	48, // [48:48] is the sub-list for extension type_name
+	48, // [48:48] is the sub-list for extension extendee
+	0,  // [0:48] is the sub-list for field type_name
 }
 
 func init() { file_baremetal_v1_admin_proto_init() }
@@ -3277,13 +4478,17 @@ func file_baremetal_v1_admin_proto_init() {
 		return
 	}
 	file_baremetal_v1_machine_proto_init()
+	file_baremetal_v1_admin_proto_msgTypes[27].OneofWrappers = []any{
+		(*UploadImageRequest_Image)(nil),
+		(*UploadImageRequest_Data)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_baremetal_v1_admin_proto_rawDesc), len(file_baremetal_v1_admin_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   42,
+			NumMessages:   58,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -34,6 +34,8 @@ const (
 	AdminService_GetServerInfo_FullMethodName        = "/baremetal.v1.AdminService/GetServerInfo"
 	AdminService_ThawFleet_FullMethodName            = "/baremetal.v1.AdminService/ThawFleet"
 	AdminService_AddImage_FullMethodName             = "/baremetal.v1.AdminService/AddImage"
+	AdminService_UploadImage_FullMethodName          = "/baremetal.v1.AdminService/UploadImage"
+	AdminService_GetImage_FullMethodName             = "/baremetal.v1.AdminService/GetImage"
 	AdminService_ListImages_FullMethodName           = "/baremetal.v1.AdminService/ListImages"
 	AdminService_RemoveImage_FullMethodName          = "/baremetal.v1.AdminService/RemoveImage"
 	AdminService_CreateWebhook_FullMethodName        = "/baremetal.v1.AdminService/CreateWebhook"
@@ -41,6 +43,13 @@ const (
 	AdminService_DeleteWebhook_FullMethodName        = "/baremetal.v1.AdminService/DeleteWebhook"
 	AdminService_RedeliverWebhook_FullMethodName     = "/baremetal.v1.AdminService/RedeliverWebhook"
 	AdminService_ListSiteLeases_FullMethodName       = "/baremetal.v1.AdminService/ListSiteLeases"
+	AdminService_SetSite_FullMethodName              = "/baremetal.v1.AdminService/SetSite"
+	AdminService_GetSite_FullMethodName              = "/baremetal.v1.AdminService/GetSite"
+	AdminService_ListSites_FullMethodName            = "/baremetal.v1.AdminService/ListSites"
+	AdminService_ListDiscovered_FullMethodName       = "/baremetal.v1.AdminService/ListDiscovered"
+	AdminService_SetBMCCredentials_FullMethodName    = "/baremetal.v1.AdminService/SetBMCCredentials"
+	AdminService_ListBMCCredentials_FullMethodName   = "/baremetal.v1.AdminService/ListBMCCredentials"
+	AdminService_DeleteBMCCredentials_FullMethodName = "/baremetal.v1.AdminService/DeleteBMCCredentials"
 )
 
 // AdminServiceClient is the client API for AdminService service.
@@ -74,8 +83,13 @@ type AdminServiceClient interface {
 	// ThawFleet lifts the freeze that follows a restore of the database. Until then nothing is started on a machine:
 	// history that the database forgot must not be done again.
 	ThawFleet(ctx context.Context, in *ThawFleetRequest, opts ...grpc.CallOption) (*ServerInfo, error)
-	// The image catalogue is not built yet: UNIMPLEMENTED with IMAGE_CATALOGUE_NOT_WIRED.
+	// AddImage fetches an image from its URL, verifies the digests that are given, and adds it to the catalogue. The same
+	// image again changes nothing; another one under the same name is IMAGE_EXISTS.
 	AddImage(ctx context.Context, in *AddImageRequest, opts ...grpc.CallOption) (*Image, error)
+	// UploadImage is AddImage for a file of the caller's: first the description, then the bytes.
+	UploadImage(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[UploadImageRequest, Image], error)
+	// GetImage reads one entry.
+	GetImage(ctx context.Context, in *GetImageRequest, opts ...grpc.CallOption) (*Image, error)
 	ListImages(ctx context.Context, in *ListImagesRequest, opts ...grpc.CallOption) (*ListImagesResponse, error)
 	RemoveImage(ctx context.Context, in *RemoveImageRequest, opts ...grpc.CallOption) (*Image, error)
 	// Webhooks are not built yet: UNIMPLEMENTED with WEBHOOKS_NOT_WIRED.
@@ -83,8 +97,20 @@ type AdminServiceClient interface {
 	ListWebhooks(ctx context.Context, in *ListWebhooksRequest, opts ...grpc.CallOption) (*ListWebhooksResponse, error)
 	DeleteWebhook(ctx context.Context, in *DeleteWebhookRequest, opts ...grpc.CallOption) (*Webhook, error)
 	RedeliverWebhook(ctx context.Context, in *RedeliverWebhookRequest, opts ...grpc.CallOption) (*WebhookDelivery, error)
-	// Leases of site pools: UNIMPLEMENTED with SITE_SERVICES_NOT_WIRED.
+	// ListSiteLeases shows the DHCP leases that a site's agent has reported.
 	ListSiteLeases(ctx context.Context, in *ListSiteLeasesRequest, opts ...grpc.CallOption) (*ListSiteLeasesResponse, error)
+	// SetSite stores the segments that a site's agent serves. It replaces what was there.
+	SetSite(ctx context.Context, in *SetSiteRequest, opts ...grpc.CallOption) (*Site, error)
+	GetSite(ctx context.Context, in *GetSiteRequest, opts ...grpc.CallOption) (*Site, error)
+	ListSites(ctx context.Context, in *ListSitesRequest, opts ...grpc.CallOption) (*ListSitesResponse, error)
+	// ListDiscovered shows the machines that asked to boot and are in no inventory.
+	ListDiscovered(ctx context.Context, in *ListDiscoveredRequest, opts ...grpc.CallOption) (*ListDiscoveredResponse, error)
+	// SetBMCCredentials stores a user name and a password under a name, encrypted. A BMC that was parked for a wrong
+	// password is tried again with the new ones.
+	SetBMCCredentials(ctx context.Context, in *SetBMCCredentialsRequest, opts ...grpc.CallOption) (*BMCCredentials, error)
+	// ListBMCCredentials never shows passwords.
+	ListBMCCredentials(ctx context.Context, in *ListBMCCredentialsRequest, opts ...grpc.CallOption) (*ListBMCCredentialsResponse, error)
+	DeleteBMCCredentials(ctx context.Context, in *DeleteBMCCredentialsRequest, opts ...grpc.CallOption) (*BMCCredentials, error)
 }
 
 type adminServiceClient struct {
@@ -245,6 +271,29 @@ func (c *adminServiceClient) AddImage(ctx context.Context, in *AddImageRequest, 
 	return out, nil
 }
 
+func (c *adminServiceClient) UploadImage(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[UploadImageRequest, Image], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &AdminService_ServiceDesc.Streams[0], AdminService_UploadImage_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[UploadImageRequest, Image]{ClientStream: stream}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type AdminService_UploadImageClient = grpc.ClientStreamingClient[UploadImageRequest, Image]
+
+func (c *adminServiceClient) GetImage(ctx context.Context, in *GetImageRequest, opts ...grpc.CallOption) (*Image, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Image)
+	err := c.cc.Invoke(ctx, AdminService_GetImage_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *adminServiceClient) ListImages(ctx context.Context, in *ListImagesRequest, opts ...grpc.CallOption) (*ListImagesResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ListImagesResponse)
@@ -315,6 +364,76 @@ func (c *adminServiceClient) ListSiteLeases(ctx context.Context, in *ListSiteLea
 	return out, nil
 }
 
+func (c *adminServiceClient) SetSite(ctx context.Context, in *SetSiteRequest, opts ...grpc.CallOption) (*Site, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Site)
+	err := c.cc.Invoke(ctx, AdminService_SetSite_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminServiceClient) GetSite(ctx context.Context, in *GetSiteRequest, opts ...grpc.CallOption) (*Site, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Site)
+	err := c.cc.Invoke(ctx, AdminService_GetSite_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminServiceClient) ListSites(ctx context.Context, in *ListSitesRequest, opts ...grpc.CallOption) (*ListSitesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListSitesResponse)
+	err := c.cc.Invoke(ctx, AdminService_ListSites_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminServiceClient) ListDiscovered(ctx context.Context, in *ListDiscoveredRequest, opts ...grpc.CallOption) (*ListDiscoveredResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListDiscoveredResponse)
+	err := c.cc.Invoke(ctx, AdminService_ListDiscovered_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminServiceClient) SetBMCCredentials(ctx context.Context, in *SetBMCCredentialsRequest, opts ...grpc.CallOption) (*BMCCredentials, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(BMCCredentials)
+	err := c.cc.Invoke(ctx, AdminService_SetBMCCredentials_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminServiceClient) ListBMCCredentials(ctx context.Context, in *ListBMCCredentialsRequest, opts ...grpc.CallOption) (*ListBMCCredentialsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListBMCCredentialsResponse)
+	err := c.cc.Invoke(ctx, AdminService_ListBMCCredentials_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminServiceClient) DeleteBMCCredentials(ctx context.Context, in *DeleteBMCCredentialsRequest, opts ...grpc.CallOption) (*BMCCredentials, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(BMCCredentials)
+	err := c.cc.Invoke(ctx, AdminService_DeleteBMCCredentials_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // AdminServiceServer is the server API for AdminService service.
 // All implementations must embed UnimplementedAdminServiceServer
 // for forward compatibility.
@@ -346,8 +465,13 @@ type AdminServiceServer interface {
 	// ThawFleet lifts the freeze that follows a restore of the database. Until then nothing is started on a machine:
 	// history that the database forgot must not be done again.
 	ThawFleet(context.Context, *ThawFleetRequest) (*ServerInfo, error)
-	// The image catalogue is not built yet: UNIMPLEMENTED with IMAGE_CATALOGUE_NOT_WIRED.
+	// AddImage fetches an image from its URL, verifies the digests that are given, and adds it to the catalogue. The same
+	// image again changes nothing; another one under the same name is IMAGE_EXISTS.
 	AddImage(context.Context, *AddImageRequest) (*Image, error)
+	// UploadImage is AddImage for a file of the caller's: first the description, then the bytes.
+	UploadImage(grpc.ClientStreamingServer[UploadImageRequest, Image]) error
+	// GetImage reads one entry.
+	GetImage(context.Context, *GetImageRequest) (*Image, error)
 	ListImages(context.Context, *ListImagesRequest) (*ListImagesResponse, error)
 	RemoveImage(context.Context, *RemoveImageRequest) (*Image, error)
 	// Webhooks are not built yet: UNIMPLEMENTED with WEBHOOKS_NOT_WIRED.
@@ -355,8 +479,20 @@ type AdminServiceServer interface {
 	ListWebhooks(context.Context, *ListWebhooksRequest) (*ListWebhooksResponse, error)
 	DeleteWebhook(context.Context, *DeleteWebhookRequest) (*Webhook, error)
 	RedeliverWebhook(context.Context, *RedeliverWebhookRequest) (*WebhookDelivery, error)
-	// Leases of site pools: UNIMPLEMENTED with SITE_SERVICES_NOT_WIRED.
+	// ListSiteLeases shows the DHCP leases that a site's agent has reported.
 	ListSiteLeases(context.Context, *ListSiteLeasesRequest) (*ListSiteLeasesResponse, error)
+	// SetSite stores the segments that a site's agent serves. It replaces what was there.
+	SetSite(context.Context, *SetSiteRequest) (*Site, error)
+	GetSite(context.Context, *GetSiteRequest) (*Site, error)
+	ListSites(context.Context, *ListSitesRequest) (*ListSitesResponse, error)
+	// ListDiscovered shows the machines that asked to boot and are in no inventory.
+	ListDiscovered(context.Context, *ListDiscoveredRequest) (*ListDiscoveredResponse, error)
+	// SetBMCCredentials stores a user name and a password under a name, encrypted. A BMC that was parked for a wrong
+	// password is tried again with the new ones.
+	SetBMCCredentials(context.Context, *SetBMCCredentialsRequest) (*BMCCredentials, error)
+	// ListBMCCredentials never shows passwords.
+	ListBMCCredentials(context.Context, *ListBMCCredentialsRequest) (*ListBMCCredentialsResponse, error)
+	DeleteBMCCredentials(context.Context, *DeleteBMCCredentialsRequest) (*BMCCredentials, error)
 	mustEmbedUnimplementedAdminServiceServer()
 }
 
@@ -412,6 +548,12 @@ func (UnimplementedAdminServiceServer) ThawFleet(context.Context, *ThawFleetRequ
 func (UnimplementedAdminServiceServer) AddImage(context.Context, *AddImageRequest) (*Image, error) {
 	return nil, status.Error(codes.Unimplemented, "method AddImage not implemented")
 }
+func (UnimplementedAdminServiceServer) UploadImage(grpc.ClientStreamingServer[UploadImageRequest, Image]) error {
+	return status.Error(codes.Unimplemented, "method UploadImage not implemented")
+}
+func (UnimplementedAdminServiceServer) GetImage(context.Context, *GetImageRequest) (*Image, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetImage not implemented")
+}
 func (UnimplementedAdminServiceServer) ListImages(context.Context, *ListImagesRequest) (*ListImagesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListImages not implemented")
 }
@@ -432,6 +574,27 @@ func (UnimplementedAdminServiceServer) RedeliverWebhook(context.Context, *Redeli
 }
 func (UnimplementedAdminServiceServer) ListSiteLeases(context.Context, *ListSiteLeasesRequest) (*ListSiteLeasesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListSiteLeases not implemented")
+}
+func (UnimplementedAdminServiceServer) SetSite(context.Context, *SetSiteRequest) (*Site, error) {
+	return nil, status.Error(codes.Unimplemented, "method SetSite not implemented")
+}
+func (UnimplementedAdminServiceServer) GetSite(context.Context, *GetSiteRequest) (*Site, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetSite not implemented")
+}
+func (UnimplementedAdminServiceServer) ListSites(context.Context, *ListSitesRequest) (*ListSitesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListSites not implemented")
+}
+func (UnimplementedAdminServiceServer) ListDiscovered(context.Context, *ListDiscoveredRequest) (*ListDiscoveredResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListDiscovered not implemented")
+}
+func (UnimplementedAdminServiceServer) SetBMCCredentials(context.Context, *SetBMCCredentialsRequest) (*BMCCredentials, error) {
+	return nil, status.Error(codes.Unimplemented, "method SetBMCCredentials not implemented")
+}
+func (UnimplementedAdminServiceServer) ListBMCCredentials(context.Context, *ListBMCCredentialsRequest) (*ListBMCCredentialsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListBMCCredentials not implemented")
+}
+func (UnimplementedAdminServiceServer) DeleteBMCCredentials(context.Context, *DeleteBMCCredentialsRequest) (*BMCCredentials, error) {
+	return nil, status.Error(codes.Unimplemented, "method DeleteBMCCredentials not implemented")
 }
 func (UnimplementedAdminServiceServer) mustEmbedUnimplementedAdminServiceServer() {}
 func (UnimplementedAdminServiceServer) testEmbeddedByValue()                      {}
@@ -724,6 +887,31 @@ func _AdminService_AddImage_Handler(srv interface{}, ctx context.Context, dec fu
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AdminService_UploadImage_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(AdminServiceServer).UploadImage(&grpc.GenericServerStream[UploadImageRequest, Image]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type AdminService_UploadImageServer = grpc.ClientStreamingServer[UploadImageRequest, Image]
+
+func _AdminService_GetImage_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetImageRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServiceServer).GetImage(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdminService_GetImage_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServiceServer).GetImage(ctx, req.(*GetImageRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _AdminService_ListImages_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ListImagesRequest)
 	if err := dec(in); err != nil {
@@ -850,6 +1038,132 @@ func _AdminService_ListSiteLeases_Handler(srv interface{}, ctx context.Context, 
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AdminService_SetSite_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SetSiteRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServiceServer).SetSite(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdminService_SetSite_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServiceServer).SetSite(ctx, req.(*SetSiteRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AdminService_GetSite_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetSiteRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServiceServer).GetSite(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdminService_GetSite_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServiceServer).GetSite(ctx, req.(*GetSiteRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AdminService_ListSites_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListSitesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServiceServer).ListSites(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdminService_ListSites_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServiceServer).ListSites(ctx, req.(*ListSitesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AdminService_ListDiscovered_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListDiscoveredRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServiceServer).ListDiscovered(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdminService_ListDiscovered_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServiceServer).ListDiscovered(ctx, req.(*ListDiscoveredRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AdminService_SetBMCCredentials_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SetBMCCredentialsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServiceServer).SetBMCCredentials(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdminService_SetBMCCredentials_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServiceServer).SetBMCCredentials(ctx, req.(*SetBMCCredentialsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AdminService_ListBMCCredentials_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListBMCCredentialsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServiceServer).ListBMCCredentials(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdminService_ListBMCCredentials_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServiceServer).ListBMCCredentials(ctx, req.(*ListBMCCredentialsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AdminService_DeleteBMCCredentials_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DeleteBMCCredentialsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServiceServer).DeleteBMCCredentials(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdminService_DeleteBMCCredentials_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServiceServer).DeleteBMCCredentials(ctx, req.(*DeleteBMCCredentialsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // AdminService_ServiceDesc is the grpc.ServiceDesc for AdminService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -918,6 +1232,10 @@ var AdminService_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _AdminService_AddImage_Handler,
 		},
 		{
+			MethodName: "GetImage",
+			Handler:    _AdminService_GetImage_Handler,
+		},
+		{
 			MethodName: "ListImages",
 			Handler:    _AdminService_ListImages_Handler,
 		},
@@ -945,7 +1263,41 @@ var AdminService_ServiceDesc = grpc.ServiceDesc{
 			MethodName: "ListSiteLeases",
 			Handler:    _AdminService_ListSiteLeases_Handler,
 		},
+		{
+			MethodName: "SetSite",
+			Handler:    _AdminService_SetSite_Handler,
+		},
+		{
+			MethodName: "GetSite",
+			Handler:    _AdminService_GetSite_Handler,
+		},
+		{
+			MethodName: "ListSites",
+			Handler:    _AdminService_ListSites_Handler,
+		},
+		{
+			MethodName: "ListDiscovered",
+			Handler:    _AdminService_ListDiscovered_Handler,
+		},
+		{
+			MethodName: "SetBMCCredentials",
+			Handler:    _AdminService_SetBMCCredentials_Handler,
+		},
+		{
+			MethodName: "ListBMCCredentials",
+			Handler:    _AdminService_ListBMCCredentials_Handler,
+		},
+		{
+			MethodName: "DeleteBMCCredentials",
+			Handler:    _AdminService_DeleteBMCCredentials_Handler,
+		},
 	},
-	Streams:  []grpc.StreamDesc{},
+	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "UploadImage",
+			Handler:       _AdminService_UploadImage_Handler,
+			ClientStreams: true,
+		},
+	},
 	Metadata: "baremetal/v1/admin.proto",
 }

@@ -394,8 +394,13 @@ type MachineSpec struct {
 	DefaultImageRef string `protobuf:"bytes,19,opt,name=default_image_ref,json=defaultImageRef,proto3" json:"default_image_ref,omitempty"`
 	// Reference to BMC credentials; never the credentials themselves.
 	BmcCredentialsRef string `protobuf:"bytes,20,opt,name=bmc_credentials_ref,json=bmcCredentialsRef,proto3" json:"bmc_credentials_ref,omitempty"`
-	unknownFields     protoimpl.UnknownFields
-	sizeCache         protoimpl.SizeCache
+	// Which disk a reimage writes: terms such as serial=…, wwn=…, path=…, model=…, size>=100GiB, joined by commas. Exactly
+	// one disk must match. Empty means the only disk that may be written.
+	InstallDisk string `protobuf:"bytes,21,opt,name=install_disk,json=installDisk,proto3" json:"install_disk,omitempty"`
+	// Rules of disks that are never written.
+	ProtectedDisks []string `protobuf:"bytes,22,rep,name=protected_disks,json=protectedDisks,proto3" json:"protected_disks,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *MachineSpec) Reset() {
@@ -533,6 +538,20 @@ func (x *MachineSpec) GetBmcCredentialsRef() string {
 	return ""
 }
 
+func (x *MachineSpec) GetInstallDisk() string {
+	if x != nil {
+		return x.InstallDisk
+	}
+	return ""
+}
+
+func (x *MachineSpec) GetProtectedDisks() []string {
+	if x != nil {
+		return x.ProtectedDisks
+	}
+	return nil
+}
+
 // MachineStatus is what the controller knows. Clients cannot write it.
 type MachineStatus struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
@@ -558,9 +577,13 @@ type MachineStatus struct {
 	// The agent says that the machine is a simulation.
 	Simulated     bool   `protobuf:"varint,15,opt,name=simulated,proto3" json:"simulated,omitempty"`
 	OsImageDigest string `protobuf:"bytes,16,opt,name=os_image_digest,json=osImageDigest,proto3" json:"os_image_digest,omitempty"`
-	PowerState    string `protobuf:"bytes,17,opt,name=power_state,json=powerState,proto3" json:"power_state,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	// "on", "off" or "unknown", as the BMC said last.
+	PowerState   string                 `protobuf:"bytes,17,opt,name=power_state,json=powerState,proto3" json:"power_state,omitempty"`
+	PowerStateAt *timestamppb.Timestamp `protobuf:"bytes,18,opt,name=power_state_at,json=powerStateAt,proto3" json:"power_state_at,omitempty"`
+	// What the machine would boot from the network now: "installer", "rescue" or "disk".
+	BootAssignment string `protobuf:"bytes,19,opt,name=boot_assignment,json=bootAssignment,proto3" json:"boot_assignment,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *MachineStatus) Reset() {
@@ -708,6 +731,20 @@ func (x *MachineStatus) GetOsImageDigest() string {
 func (x *MachineStatus) GetPowerState() string {
 	if x != nil {
 		return x.PowerState
+	}
+	return ""
+}
+
+func (x *MachineStatus) GetPowerStateAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.PowerStateAt
+	}
+	return nil
+}
+
+func (x *MachineStatus) GetBootAssignment() string {
+	if x != nil {
+		return x.BootAssignment
 	}
 	return ""
 }
@@ -1231,7 +1268,7 @@ type NetbootMachineRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	MachineId string                 `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
 	RequestId string                 `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// "PXE" (default) or "HTTP".
+	// "PXE" (default), "HTTP" or "DISK".
 	Mode string `protobuf:"bytes,3,opt,name=mode,proto3" json:"mode,omitempty"`
 	// Reboot at once, so that the network boot happens now.
 	Reboot         bool  `protobuf:"varint,4,opt,name=reboot,proto3" json:"reboot,omitempty"`
@@ -1314,8 +1351,11 @@ type ReimageMachineRequest struct {
 	ImageRef       string `protobuf:"bytes,3,opt,name=image_ref,json=imageRef,proto3" json:"image_ref,omitempty"`
 	PlanId         string `protobuf:"bytes,4,opt,name=plan_id,json=planId,proto3" json:"plan_id,omitempty"`
 	TimeoutSeconds int32  `protobuf:"varint,5,opt,name=timeout_seconds,json=timeoutSeconds,proto3" json:"timeout_seconds,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// How the machine gets into the installer: "auto" (default), "kexec", "bootnext" or "bmc". Anything but auto fails
+	// instead of falling back.
+	Path          string `protobuf:"bytes,6,opt,name=path,proto3" json:"path,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ReimageMachineRequest) Reset() {
@@ -1381,6 +1421,13 @@ func (x *ReimageMachineRequest) GetTimeoutSeconds() int32 {
 		return x.TimeoutSeconds
 	}
 	return 0
+}
+
+func (x *ReimageMachineRequest) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
 }
 
 type ReconfigureMachineRequest struct {
@@ -2156,7 +2203,7 @@ const file_baremetal_v1_machine_proto_rawDesc = "" +
 	"\aversion\x18\b \x01(\x03R\aversion\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xea\x03\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xb6\x04\n" +
 	"\vMachineSpec\x12!\n" +
 	"\fssh_endpoint\x18\x01 \x01(\tR\vsshEndpoint\x12!\n" +
 	"\fbmc_endpoint\x18\x02 \x01(\tR\vbmcEndpoint\x12,\n" +
@@ -2175,7 +2222,9 @@ const file_baremetal_v1_machine_proto_rawDesc = "" +
 	"\x05group\x18\x11 \x01(\tR\x05group\x12\x12\n" +
 	"\x04site\x18\x12 \x01(\tR\x04site\x12*\n" +
 	"\x11default_image_ref\x18\x13 \x01(\tR\x0fdefaultImageRef\x12.\n" +
-	"\x13bmc_credentials_ref\x18\x14 \x01(\tR\x11bmcCredentialsRef\"\xde\b\n" +
+	"\x13bmc_credentials_ref\x18\x14 \x01(\tR\x11bmcCredentialsRef\x12!\n" +
+	"\finstall_disk\x18\x15 \x01(\tR\vinstallDisk\x12'\n" +
+	"\x0fprotected_disks\x18\x16 \x03(\tR\x0eprotectedDisks\"\xc9\t\n" +
 	"\rMachineStatus\x127\n" +
 	"\x05phase\x18\x01 \x01(\x0e2!.baremetal.v1.MachineStatus.PhaseR\x05phase\x127\n" +
 	"\n" +
@@ -2198,7 +2247,9 @@ const file_baremetal_v1_machine_proto_rawDesc = "" +
 	"\tsimulated\x18\x0f \x01(\bR\tsimulated\x12&\n" +
 	"\x0fos_image_digest\x18\x10 \x01(\tR\rosImageDigest\x12\x1f\n" +
 	"\vpower_state\x18\x11 \x01(\tR\n" +
-	"powerState\"\x95\x01\n" +
+	"powerState\x12@\n" +
+	"\x0epower_state_at\x18\x12 \x01(\v2\x1a.google.protobuf.TimestampR\fpowerStateAt\x12'\n" +
+	"\x0fboot_assignment\x18\x13 \x01(\tR\x0ebootAssignment\"\x95\x01\n" +
 	"\x05Phase\x12\x15\n" +
 	"\x11PHASE_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rFACTORY_READY\x10\x01\x12\t\n" +
@@ -2264,7 +2315,7 @@ const file_baremetal_v1_machine_proto_rawDesc = "" +
 	"request_id\x18\x02 \x01(\tR\trequestId\x12\x12\n" +
 	"\x04mode\x18\x03 \x01(\tR\x04mode\x12\x16\n" +
 	"\x06reboot\x18\x04 \x01(\bR\x06reboot\x12'\n" +
-	"\x0ftimeout_seconds\x18\x05 \x01(\x05R\x0etimeoutSeconds\"\xb4\x01\n" +
+	"\x0ftimeout_seconds\x18\x05 \x01(\x05R\x0etimeoutSeconds\"\xc8\x01\n" +
 	"\x15ReimageMachineRequest\x12\x1d\n" +
 	"\n" +
 	"machine_id\x18\x01 \x01(\tR\tmachineId\x12\x1d\n" +
@@ -2272,7 +2323,8 @@ const file_baremetal_v1_machine_proto_rawDesc = "" +
 	"request_id\x18\x02 \x01(\tR\trequestId\x12\x1b\n" +
 	"\timage_ref\x18\x03 \x01(\tR\bimageRef\x12\x17\n" +
 	"\aplan_id\x18\x04 \x01(\tR\x06planId\x12'\n" +
-	"\x0ftimeout_seconds\x18\x05 \x01(\x05R\x0etimeoutSeconds\"\xb5\x01\n" +
+	"\x0ftimeout_seconds\x18\x05 \x01(\x05R\x0etimeoutSeconds\x12\x12\n" +
+	"\x04path\x18\x06 \x01(\tR\x04path\"\xb5\x01\n" +
 	"\x19ReconfigureMachineRequest\x12\x1d\n" +
 	"\n" +
 	"machine_id\x18\x01 \x01(\tR\tmachineId\x12\x1d\n" +
@@ -2446,55 +2498,56 @@ var file_baremetal_v1_machine_proto_depIdxs = []int32{
 	0,  // 9: baremetal.v1.MachineStatus.node_state:type_name -> baremetal.v1.NodeState
 	29, // 10: baremetal.v1.MachineStatus.node_state_changed_at:type_name -> google.protobuf.Timestamp
 	29, // 11: baremetal.v1.MachineStatus.last_heartbeat_at:type_name -> google.protobuf.Timestamp
-	29, // 12: baremetal.v1.Condition.last_transition:type_name -> google.protobuf.Timestamp
-	3,  // 13: baremetal.v1.RegisterMachineRequest.machine:type_name -> baremetal.v1.Machine
-	29, // 14: baremetal.v1.ListMachinesRequest.updated_since:type_name -> google.protobuf.Timestamp
-	3,  // 15: baremetal.v1.ListMachinesResponse.machines:type_name -> baremetal.v1.Machine
-	29, // 16: baremetal.v1.ListMachinesResponse.safe_updated_since:type_name -> google.protobuf.Timestamp
-	3,  // 17: baremetal.v1.UpdateMachineRequest.machine:type_name -> baremetal.v1.Machine
-	30, // 18: baremetal.v1.ReconfigureMachineRequest.config:type_name -> baremetal.v1.NetReconfig
-	29, // 19: baremetal.v1.ExplainMachineResponse.since:type_name -> google.protobuf.Timestamp
-	29, // 20: baremetal.v1.ExplainMachineResponse.next_action_at:type_name -> google.protobuf.Timestamp
-	29, // 21: baremetal.v1.GetMachineTimelineRequest.at:type_name -> google.protobuf.Timestamp
-	24, // 22: baremetal.v1.GetMachineTimelineResponse.entries:type_name -> baremetal.v1.TimelineEntry
-	29, // 23: baremetal.v1.TimelineEntry.ts:type_name -> google.protobuf.Timestamp
-	28, // 24: baremetal.v1.TimelineEntry.fields:type_name -> baremetal.v1.TimelineEntry.FieldsEntry
-	29, // 25: baremetal.v1.Inventory.reported_at:type_name -> google.protobuf.Timestamp
-	7,  // 26: baremetal.v1.MachineService.RegisterMachine:input_type -> baremetal.v1.RegisterMachineRequest
-	8,  // 27: baremetal.v1.MachineService.GetMachine:input_type -> baremetal.v1.GetMachineRequest
-	9,  // 28: baremetal.v1.MachineService.ListMachines:input_type -> baremetal.v1.ListMachinesRequest
-	11, // 29: baremetal.v1.MachineService.UpdateMachine:input_type -> baremetal.v1.UpdateMachineRequest
-	12, // 30: baremetal.v1.MachineService.DeleteMachine:input_type -> baremetal.v1.DeleteMachineRequest
-	13, // 31: baremetal.v1.MachineService.RebootMachine:input_type -> baremetal.v1.RebootMachineRequest
-	14, // 32: baremetal.v1.MachineService.NetbootMachine:input_type -> baremetal.v1.NetbootMachineRequest
-	15, // 33: baremetal.v1.MachineService.ReimageMachine:input_type -> baremetal.v1.ReimageMachineRequest
-	16, // 34: baremetal.v1.MachineService.ReconfigureMachine:input_type -> baremetal.v1.ReconfigureMachineRequest
-	17, // 35: baremetal.v1.MachineService.EnterMaintenance:input_type -> baremetal.v1.EnterMaintenanceRequest
-	18, // 36: baremetal.v1.MachineService.ExitMaintenance:input_type -> baremetal.v1.ExitMaintenanceRequest
-	19, // 37: baremetal.v1.MachineService.CancelOperation:input_type -> baremetal.v1.CancelOperationRequest
-	20, // 38: baremetal.v1.MachineService.ExplainMachine:input_type -> baremetal.v1.ExplainMachineRequest
-	22, // 39: baremetal.v1.MachineService.GetMachineTimeline:input_type -> baremetal.v1.GetMachineTimelineRequest
-	25, // 40: baremetal.v1.MachineService.GetInventory:input_type -> baremetal.v1.GetInventoryRequest
-	3,  // 41: baremetal.v1.MachineService.RegisterMachine:output_type -> baremetal.v1.Machine
-	3,  // 42: baremetal.v1.MachineService.GetMachine:output_type -> baremetal.v1.Machine
-	10, // 43: baremetal.v1.MachineService.ListMachines:output_type -> baremetal.v1.ListMachinesResponse
-	3,  // 44: baremetal.v1.MachineService.UpdateMachine:output_type -> baremetal.v1.Machine
-	3,  // 45: baremetal.v1.MachineService.DeleteMachine:output_type -> baremetal.v1.Machine
-	31, // 46: baremetal.v1.MachineService.RebootMachine:output_type -> baremetal.v1.Operation
-	31, // 47: baremetal.v1.MachineService.NetbootMachine:output_type -> baremetal.v1.Operation
-	31, // 48: baremetal.v1.MachineService.ReimageMachine:output_type -> baremetal.v1.Operation
-	31, // 49: baremetal.v1.MachineService.ReconfigureMachine:output_type -> baremetal.v1.Operation
-	31, // 50: baremetal.v1.MachineService.EnterMaintenance:output_type -> baremetal.v1.Operation
-	31, // 51: baremetal.v1.MachineService.ExitMaintenance:output_type -> baremetal.v1.Operation
-	31, // 52: baremetal.v1.MachineService.CancelOperation:output_type -> baremetal.v1.Operation
-	21, // 53: baremetal.v1.MachineService.ExplainMachine:output_type -> baremetal.v1.ExplainMachineResponse
-	23, // 54: baremetal.v1.MachineService.GetMachineTimeline:output_type -> baremetal.v1.GetMachineTimelineResponse
-	26, // 55: baremetal.v1.MachineService.GetInventory:output_type -> baremetal.v1.Inventory
-	41, // [41:56] is the sub-list for method output_type
-	26, // [26:41] is the sub-list for method input_type
-	26, // [26:26] is the sub-list for extension type_name
-	26, // [26:26] is the sub-list for extension extendee
-	0,  // [0:26] is the sub-list for field type_name
+	29, // 12: baremetal.v1.MachineStatus.power_state_at:type_name -> google.protobuf.Timestamp
+	29, // 13: baremetal.v1.Condition.last_transition:type_name -> google.protobuf.Timestamp
+	3,  // 14: baremetal.v1.RegisterMachineRequest.machine:type_name -> baremetal.v1.Machine
+	29, // 15: baremetal.v1.ListMachinesRequest.updated_since:type_name -> google.protobuf.Timestamp
+	3,  // 16: baremetal.v1.ListMachinesResponse.machines:type_name -> baremetal.v1.Machine
+	29, // 17: baremetal.v1.ListMachinesResponse.safe_updated_since:type_name -> google.protobuf.Timestamp
+	3,  // 18: baremetal.v1.UpdateMachineRequest.machine:type_name -> baremetal.v1.Machine
+	30, // 19: baremetal.v1.ReconfigureMachineRequest.config:type_name -> baremetal.v1.NetReconfig
+	29, // 20: baremetal.v1.ExplainMachineResponse.since:type_name -> google.protobuf.Timestamp
+	29, // 21: baremetal.v1.ExplainMachineResponse.next_action_at:type_name -> google.protobuf.Timestamp
+	29, // 22: baremetal.v1.GetMachineTimelineRequest.at:type_name -> google.protobuf.Timestamp
+	24, // 23: baremetal.v1.GetMachineTimelineResponse.entries:type_name -> baremetal.v1.TimelineEntry
+	29, // 24: baremetal.v1.TimelineEntry.ts:type_name -> google.protobuf.Timestamp
+	28, // 25: baremetal.v1.TimelineEntry.fields:type_name -> baremetal.v1.TimelineEntry.FieldsEntry
+	29, // 26: baremetal.v1.Inventory.reported_at:type_name -> google.protobuf.Timestamp
+	7,  // 27: baremetal.v1.MachineService.RegisterMachine:input_type -> baremetal.v1.RegisterMachineRequest
+	8,  // 28: baremetal.v1.MachineService.GetMachine:input_type -> baremetal.v1.GetMachineRequest
+	9,  // 29: baremetal.v1.MachineService.ListMachines:input_type -> baremetal.v1.ListMachinesRequest
+	11, // 30: baremetal.v1.MachineService.UpdateMachine:input_type -> baremetal.v1.UpdateMachineRequest
+	12, // 31: baremetal.v1.MachineService.DeleteMachine:input_type -> baremetal.v1.DeleteMachineRequest
+	13, // 32: baremetal.v1.MachineService.RebootMachine:input_type -> baremetal.v1.RebootMachineRequest
+	14, // 33: baremetal.v1.MachineService.NetbootMachine:input_type -> baremetal.v1.NetbootMachineRequest
+	15, // 34: baremetal.v1.MachineService.ReimageMachine:input_type -> baremetal.v1.ReimageMachineRequest
+	16, // 35: baremetal.v1.MachineService.ReconfigureMachine:input_type -> baremetal.v1.ReconfigureMachineRequest
+	17, // 36: baremetal.v1.MachineService.EnterMaintenance:input_type -> baremetal.v1.EnterMaintenanceRequest
+	18, // 37: baremetal.v1.MachineService.ExitMaintenance:input_type -> baremetal.v1.ExitMaintenanceRequest
+	19, // 38: baremetal.v1.MachineService.CancelOperation:input_type -> baremetal.v1.CancelOperationRequest
+	20, // 39: baremetal.v1.MachineService.ExplainMachine:input_type -> baremetal.v1.ExplainMachineRequest
+	22, // 40: baremetal.v1.MachineService.GetMachineTimeline:input_type -> baremetal.v1.GetMachineTimelineRequest
+	25, // 41: baremetal.v1.MachineService.GetInventory:input_type -> baremetal.v1.GetInventoryRequest
+	3,  // 42: baremetal.v1.MachineService.RegisterMachine:output_type -> baremetal.v1.Machine
+	3,  // 43: baremetal.v1.MachineService.GetMachine:output_type -> baremetal.v1.Machine
+	10, // 44: baremetal.v1.MachineService.ListMachines:output_type -> baremetal.v1.ListMachinesResponse
+	3,  // 45: baremetal.v1.MachineService.UpdateMachine:output_type -> baremetal.v1.Machine
+	3,  // 46: baremetal.v1.MachineService.DeleteMachine:output_type -> baremetal.v1.Machine
+	31, // 47: baremetal.v1.MachineService.RebootMachine:output_type -> baremetal.v1.Operation
+	31, // 48: baremetal.v1.MachineService.NetbootMachine:output_type -> baremetal.v1.Operation
+	31, // 49: baremetal.v1.MachineService.ReimageMachine:output_type -> baremetal.v1.Operation
+	31, // 50: baremetal.v1.MachineService.ReconfigureMachine:output_type -> baremetal.v1.Operation
+	31, // 51: baremetal.v1.MachineService.EnterMaintenance:output_type -> baremetal.v1.Operation
+	31, // 52: baremetal.v1.MachineService.ExitMaintenance:output_type -> baremetal.v1.Operation
+	31, // 53: baremetal.v1.MachineService.CancelOperation:output_type -> baremetal.v1.Operation
+	21, // 54: baremetal.v1.MachineService.ExplainMachine:output_type -> baremetal.v1.ExplainMachineResponse
+	23, // 55: baremetal.v1.MachineService.GetMachineTimeline:output_type -> baremetal.v1.GetMachineTimelineResponse
+	26, // 56: baremetal.v1.MachineService.GetInventory:output_type -> baremetal.v1.Inventory
+	42, // [42:57] is the sub-list for method output_type
+	27, // [27:42] is the sub-list for method input_type
+	27, // [27:27] is the sub-list for extension type_name
+	27, // [27:27] is the sub-list for extension extendee
+	0,  // [0:27] is the sub-list for field type_name
 }
 
 func init() { file_baremetal_v1_machine_proto_init() }

@@ -565,11 +565,16 @@ func (x *SetNetboot) GetMode() string {
 	return ""
 }
 
-// RepaveImage writes an OS image.
+// RepaveImage writes an OS image from the installer, and brings the machine into the installer where it is not.
 type RepaveImage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Filled from the run's image_ref, then the machine's default, when empty.
-	Image         string `protobuf:"bytes,1,opt,name=image,proto3" json:"image,omitempty"`
+	Image string `protobuf:"bytes,1,opt,name=image,proto3" json:"image,omitempty"`
+	// Which disk; filled from the machine's install_disk when empty.
+	Disk string `protobuf:"bytes,2,opt,name=disk,proto3" json:"disk,omitempty"`
+	// How the machine gets into the installer: "auto" (default), "kexec", "bootnext" or "bmc". Anything but auto fails
+	// instead of falling back.
+	Path          string `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -607,6 +612,20 @@ func (*RepaveImage) Descriptor() ([]byte, []int) {
 func (x *RepaveImage) GetImage() string {
 	if x != nil {
 		return x.Image
+	}
+	return ""
+}
+
+func (x *RepaveImage) GetDisk() string {
+	if x != nil {
+		return x.Disk
+	}
+	return ""
+}
+
+func (x *RepaveImage) GetPath() string {
+	if x != nil {
+		return x.Path
 	}
 	return ""
 }
@@ -779,9 +798,13 @@ func (*Inspect) Descriptor() ([]byte, []int) {
 	return file_baremetal_v1_plan_proto_rawDescGZIP(), []int{9}
 }
 
+// EraseDisks destroys the data on the machine's disks, from the installer.
 type EraseDisks struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Method        string                 `protobuf:"bytes,1,opt,name=method,proto3" json:"method,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// "auto" (default), "nvme-sanitize", "nvme-format", "ata-secure-erase", "discard" or "overwrite".
+	Method string `protobuf:"bytes,1,opt,name=method,proto3" json:"method,omitempty"`
+	// Which disk; empty means every disk that is not protected.
+	Disk          string `protobuf:"bytes,2,opt,name=disk,proto3" json:"disk,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -819,6 +842,13 @@ func (*EraseDisks) Descriptor() ([]byte, []int) {
 func (x *EraseDisks) GetMethod() string {
 	if x != nil {
 		return x.Method
+	}
+	return ""
+}
+
+func (x *EraseDisks) GetDisk() string {
+	if x != nil {
+		return x.Disk
 	}
 	return ""
 }
@@ -1214,9 +1244,11 @@ const file_baremetal_v1_plan_proto_rawDesc = "" +
 	"\x04mode\x18\x01 \x01(\tR\x04mode\" \n" +
 	"\n" +
 	"SetNetboot\x12\x12\n" +
-	"\x04mode\x18\x01 \x01(\tR\x04mode\"#\n" +
+	"\x04mode\x18\x01 \x01(\tR\x04mode\"K\n" +
 	"\vRepaveImage\x12\x14\n" +
-	"\x05image\x18\x01 \x01(\tR\x05image\".\n" +
+	"\x05image\x18\x01 \x01(\tR\x05image\x12\x12\n" +
+	"\x04disk\x18\x02 \x01(\tR\x04disk\x12\x12\n" +
+	"\x04path\x18\x03 \x01(\tR\x04path\".\n" +
 	"\vKubeadmJoin\x12\x1f\n" +
 	"\vcluster_ref\x18\x01 \x01(\tR\n" +
 	"clusterRef\"2\n" +
@@ -1225,10 +1257,11 @@ const file_baremetal_v1_plan_proto_rawDesc = "" +
 	"clusterRef\"#\n" +
 	"\tRmaAction\x12\x16\n" +
 	"\x06action\x18\x01 \x01(\tR\x06action\"\t\n" +
-	"\aInspect\"$\n" +
+	"\aInspect\"8\n" +
 	"\n" +
 	"EraseDisks\x12\x16\n" +
-	"\x06method\x18\x01 \x01(\tR\x06method\"\x0e\n" +
+	"\x06method\x18\x01 \x01(\tR\x06method\x12\x12\n" +
+	"\x04disk\x18\x02 \x01(\tR\x04disk\"\x0e\n" +
 	"\fWaitForAgent\"(\n" +
 	"\x05Drain\x12\x1f\n" +
 	"\vcluster_ref\x18\x01 \x01(\tR\n" +

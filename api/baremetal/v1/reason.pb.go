@@ -28,14 +28,17 @@ type Reason int32
 const (
 	Reason_REASON_UNSPECIFIED Reason = 0
 	// NOT_FOUND.
-	Reason_MACHINE_NOT_FOUND   Reason = 1
-	Reason_OPERATION_NOT_FOUND Reason = 2
-	Reason_PLAN_NOT_FOUND      Reason = 3
-	Reason_AGENT_NOT_FOUND     Reason = 4
-	Reason_COMMAND_NOT_FOUND   Reason = 5
-	Reason_TOKEN_NOT_FOUND     Reason = 6
-	Reason_INVENTORY_NOT_FOUND Reason = 7
-	Reason_IMAGE_NOT_FOUND     Reason = 8
+	Reason_MACHINE_NOT_FOUND     Reason = 1
+	Reason_OPERATION_NOT_FOUND   Reason = 2
+	Reason_PLAN_NOT_FOUND        Reason = 3
+	Reason_AGENT_NOT_FOUND       Reason = 4
+	Reason_COMMAND_NOT_FOUND     Reason = 5
+	Reason_TOKEN_NOT_FOUND       Reason = 6
+	Reason_INVENTORY_NOT_FOUND   Reason = 7
+	Reason_IMAGE_NOT_FOUND       Reason = 8
+	Reason_SITE_NOT_FOUND        Reason = 9
+	Reason_CREDENTIALS_NOT_FOUND Reason = 10
+	Reason_BLOB_NOT_FOUND        Reason = 11
 	// INVALID_ARGUMENT.
 	// A field is missing or malformed; BadRequest names it.
 	Reason_INVALID_FIELD                  Reason = 20
@@ -53,6 +56,7 @@ const (
 	Reason_MAC_ADDRESS_IN_USE Reason = 41
 	Reason_EXTERNAL_ID_IN_USE Reason = 42
 	Reason_PLAN_IMMUTABLE     Reason = 43
+	Reason_IMAGE_EXISTS       Reason = 44
 	// FAILED_PRECONDITION.
 	Reason_WRONG_PHASE              Reason = 60
 	Reason_MACHINE_BUSY             Reason = 61
@@ -73,6 +77,9 @@ const (
 	Reason_MACHINE_HAS_NO_IMAGE     Reason = 76
 	// The database was restored: destructive work waits until an admin has lifted the freeze.
 	Reason_FLEET_FROZEN Reason = 77
+	// An active operation, a machine's default or a site needs it.
+	Reason_IMAGE_IN_USE       Reason = 78
+	Reason_CREDENTIALS_IN_USE Reason = 79
 	// UNAUTHENTICATED and PERMISSION_DENIED.
 	Reason_BEARER_MISSING  Reason = 80
 	Reason_BEARER_INVALID  Reason = 81
@@ -131,6 +138,30 @@ const (
 	Reason_DISK_RULE_NO_UNIQUE_MATCH Reason = 159
 	Reason_ENROLMENT_CONTESTED       Reason = 160
 	Reason_SETTLED_BY_OPERATOR       Reason = 161
+	// The bytes read back, or received, are not those of the image.
+	Reason_IMAGE_DIGEST_MISMATCH Reason = 162
+	// The disk is smaller than the image needs.
+	Reason_IMAGE_TOO_LARGE Reason = 163
+	// The image could not be fetched, or ended early.
+	Reason_IMAGE_UNAVAILABLE Reason = 164
+	// The image is of a kind that cannot be written: no GUID partition table, unknown format.
+	Reason_IMAGE_UNSUPPORTED Reason = 165
+	Reason_DISK_WRITE_ERROR  Reason = 166
+	// The BMC does not answer.
+	Reason_BMC_UNREACHABLE Reason = 167
+	// The BMC accepts, and the power state does not follow.
+	Reason_BMC_NO_EFFECT Reason = 168
+	// The machine was started and the installer has not reported in time.
+	Reason_INSTALLER_SILENT Reason = 169
+	// Nobody can bring the machine into the installer: no agent on it, no BMC, or not the path that was asked for.
+	Reason_NO_BOOT_PATH Reason = 170
+	// No installer for the machine's architecture is in the image catalogue.
+	Reason_INSTALLER_MISSING Reason = 171
+	// The site agent has not applied the boot assignment in time.
+	Reason_SITE_AGENT_SILENT Reason = 172
+	// The host's configuration was changed by somebody else; see the difference.
+	Reason_CONFIG_DRIFT      Reason = 173
+	Reason_ERASE_UNSUPPORTED Reason = 174
 )
 
 // Enum value maps for Reason.
@@ -145,6 +176,9 @@ var (
 		6:   "TOKEN_NOT_FOUND",
 		7:   "INVENTORY_NOT_FOUND",
 		8:   "IMAGE_NOT_FOUND",
+		9:   "SITE_NOT_FOUND",
+		10:  "CREDENTIALS_NOT_FOUND",
+		11:  "BLOB_NOT_FOUND",
 		20:  "INVALID_FIELD",
 		21:  "REQUEST_ID_REQUIRED",
 		22:  "INVALID_FILTER",
@@ -159,6 +193,7 @@ var (
 		41:  "MAC_ADDRESS_IN_USE",
 		42:  "EXTERNAL_ID_IN_USE",
 		43:  "PLAN_IMMUTABLE",
+		44:  "IMAGE_EXISTS",
 		60:  "WRONG_PHASE",
 		61:  "MACHINE_BUSY",
 		62:  "OPERATION_FINISHED",
@@ -177,6 +212,8 @@ var (
 		75:  "REENROLL_REFUSED",
 		76:  "MACHINE_HAS_NO_IMAGE",
 		77:  "FLEET_FROZEN",
+		78:  "IMAGE_IN_USE",
+		79:  "CREDENTIALS_IN_USE",
 		80:  "BEARER_MISSING",
 		81:  "BEARER_INVALID",
 		82:  "SCOPE_TOO_SMALL",
@@ -225,6 +262,19 @@ var (
 		159: "DISK_RULE_NO_UNIQUE_MATCH",
 		160: "ENROLMENT_CONTESTED",
 		161: "SETTLED_BY_OPERATOR",
+		162: "IMAGE_DIGEST_MISMATCH",
+		163: "IMAGE_TOO_LARGE",
+		164: "IMAGE_UNAVAILABLE",
+		165: "IMAGE_UNSUPPORTED",
+		166: "DISK_WRITE_ERROR",
+		167: "BMC_UNREACHABLE",
+		168: "BMC_NO_EFFECT",
+		169: "INSTALLER_SILENT",
+		170: "NO_BOOT_PATH",
+		171: "INSTALLER_MISSING",
+		172: "SITE_AGENT_SILENT",
+		173: "CONFIG_DRIFT",
+		174: "ERASE_UNSUPPORTED",
 	}
 	Reason_value = map[string]int32{
 		"REASON_UNSPECIFIED":             0,
@@ -236,6 +286,9 @@ var (
 		"TOKEN_NOT_FOUND":                6,
 		"INVENTORY_NOT_FOUND":            7,
 		"IMAGE_NOT_FOUND":                8,
+		"SITE_NOT_FOUND":                 9,
+		"CREDENTIALS_NOT_FOUND":          10,
+		"BLOB_NOT_FOUND":                 11,
 		"INVALID_FIELD":                  20,
 		"REQUEST_ID_REQUIRED":            21,
 		"INVALID_FILTER":                 22,
@@ -250,6 +303,7 @@ var (
 		"MAC_ADDRESS_IN_USE":             41,
 		"EXTERNAL_ID_IN_USE":             42,
 		"PLAN_IMMUTABLE":                 43,
+		"IMAGE_EXISTS":                   44,
 		"WRONG_PHASE":                    60,
 		"MACHINE_BUSY":                   61,
 		"OPERATION_FINISHED":             62,
@@ -268,6 +322,8 @@ var (
 		"REENROLL_REFUSED":               75,
 		"MACHINE_HAS_NO_IMAGE":           76,
 		"FLEET_FROZEN":                   77,
+		"IMAGE_IN_USE":                   78,
+		"CREDENTIALS_IN_USE":             79,
 		"BEARER_MISSING":                 80,
 		"BEARER_INVALID":                 81,
 		"SCOPE_TOO_SMALL":                82,
@@ -316,6 +372,19 @@ var (
 		"DISK_RULE_NO_UNIQUE_MATCH":      159,
 		"ENROLMENT_CONTESTED":            160,
 		"SETTLED_BY_OPERATOR":            161,
+		"IMAGE_DIGEST_MISMATCH":          162,
+		"IMAGE_TOO_LARGE":                163,
+		"IMAGE_UNAVAILABLE":              164,
+		"IMAGE_UNSUPPORTED":              165,
+		"DISK_WRITE_ERROR":               166,
+		"BMC_UNREACHABLE":                167,
+		"BMC_NO_EFFECT":                  168,
+		"INSTALLER_SILENT":               169,
+		"NO_BOOT_PATH":                   170,
+		"INSTALLER_MISSING":              171,
+		"SITE_AGENT_SILENT":              172,
+		"CONFIG_DRIFT":                   173,
+		"ERASE_UNSUPPORTED":              174,
 	}
 )
 
@@ -350,7 +419,7 @@ var File_baremetal_v1_reason_proto protoreflect.FileDescriptor
 
 const file_baremetal_v1_reason_proto_rawDesc = "" +
 	"\n" +
-	"\x19baremetal/v1/reason.proto\x12\fbaremetal.v1*\xc1\x10\n" +
+	"\x19baremetal/v1/reason.proto\x12\fbaremetal.v1*\xe8\x13\n" +
 	"\x06Reason\x12\x16\n" +
 	"\x12REASON_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11MACHINE_NOT_FOUND\x10\x01\x12\x17\n" +
@@ -360,7 +429,11 @@ const file_baremetal_v1_reason_proto_rawDesc = "" +
 	"\x11COMMAND_NOT_FOUND\x10\x05\x12\x13\n" +
 	"\x0fTOKEN_NOT_FOUND\x10\x06\x12\x17\n" +
 	"\x13INVENTORY_NOT_FOUND\x10\a\x12\x13\n" +
-	"\x0fIMAGE_NOT_FOUND\x10\b\x12\x11\n" +
+	"\x0fIMAGE_NOT_FOUND\x10\b\x12\x12\n" +
+	"\x0eSITE_NOT_FOUND\x10\t\x12\x19\n" +
+	"\x15CREDENTIALS_NOT_FOUND\x10\n" +
+	"\x12\x12\n" +
+	"\x0eBLOB_NOT_FOUND\x10\v\x12\x11\n" +
 	"\rINVALID_FIELD\x10\x14\x12\x17\n" +
 	"\x13REQUEST_ID_REQUIRED\x10\x15\x12\x12\n" +
 	"\x0eINVALID_FILTER\x10\x16\x12\x16\n" +
@@ -374,7 +447,8 @@ const file_baremetal_v1_reason_proto_rawDesc = "" +
 	"\x11REQUEST_ID_REUSED\x10(\x12\x16\n" +
 	"\x12MAC_ADDRESS_IN_USE\x10)\x12\x16\n" +
 	"\x12EXTERNAL_ID_IN_USE\x10*\x12\x12\n" +
-	"\x0ePLAN_IMMUTABLE\x10+\x12\x0f\n" +
+	"\x0ePLAN_IMMUTABLE\x10+\x12\x10\n" +
+	"\fIMAGE_EXISTS\x10,\x12\x0f\n" +
 	"\vWRONG_PHASE\x10<\x12\x10\n" +
 	"\fMACHINE_BUSY\x10=\x12\x16\n" +
 	"\x12OPERATION_FINISHED\x10>\x12\x16\n" +
@@ -392,7 +466,9 @@ const file_baremetal_v1_reason_proto_rawDesc = "" +
 	"\x17CERTIFICATE_STILL_VALID\x10J\x12\x14\n" +
 	"\x10REENROLL_REFUSED\x10K\x12\x18\n" +
 	"\x14MACHINE_HAS_NO_IMAGE\x10L\x12\x10\n" +
-	"\fFLEET_FROZEN\x10M\x12\x12\n" +
+	"\fFLEET_FROZEN\x10M\x12\x10\n" +
+	"\fIMAGE_IN_USE\x10N\x12\x16\n" +
+	"\x12CREDENTIALS_IN_USE\x10O\x12\x12\n" +
 	"\x0eBEARER_MISSING\x10P\x12\x12\n" +
 	"\x0eBEARER_INVALID\x10Q\x12\x13\n" +
 	"\x0fSCOPE_TOO_SMALL\x10R\x12\x1b\n" +
@@ -440,7 +516,20 @@ const file_baremetal_v1_reason_proto_rawDesc = "" +
 	"\x0fBMC_AUTH_FAILED\x10\x9e\x01\x12\x1e\n" +
 	"\x19DISK_RULE_NO_UNIQUE_MATCH\x10\x9f\x01\x12\x18\n" +
 	"\x13ENROLMENT_CONTESTED\x10\xa0\x01\x12\x18\n" +
-	"\x13SETTLED_BY_OPERATOR\x10\xa1\x01B;Z9github.com/ingot-metal/ingot/api/baremetal/v1;baremetalv1b\x06proto3"
+	"\x13SETTLED_BY_OPERATOR\x10\xa1\x01\x12\x1a\n" +
+	"\x15IMAGE_DIGEST_MISMATCH\x10\xa2\x01\x12\x14\n" +
+	"\x0fIMAGE_TOO_LARGE\x10\xa3\x01\x12\x16\n" +
+	"\x11IMAGE_UNAVAILABLE\x10\xa4\x01\x12\x16\n" +
+	"\x11IMAGE_UNSUPPORTED\x10\xa5\x01\x12\x15\n" +
+	"\x10DISK_WRITE_ERROR\x10\xa6\x01\x12\x14\n" +
+	"\x0fBMC_UNREACHABLE\x10\xa7\x01\x12\x12\n" +
+	"\rBMC_NO_EFFECT\x10\xa8\x01\x12\x15\n" +
+	"\x10INSTALLER_SILENT\x10\xa9\x01\x12\x11\n" +
+	"\fNO_BOOT_PATH\x10\xaa\x01\x12\x16\n" +
+	"\x11INSTALLER_MISSING\x10\xab\x01\x12\x16\n" +
+	"\x11SITE_AGENT_SILENT\x10\xac\x01\x12\x11\n" +
+	"\fCONFIG_DRIFT\x10\xad\x01\x12\x16\n" +
+	"\x11ERASE_UNSUPPORTED\x10\xae\x01B;Z9github.com/ingot-metal/ingot/api/baremetal/v1;baremetalv1b\x06proto3"
 
 var (
 	file_baremetal_v1_reason_proto_rawDescOnce sync.Once

@@ -81,7 +81,7 @@ func (x CommandResult_Outcome) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use CommandResult_Outcome.Descriptor instead.
 func (CommandResult_Outcome) EnumDescriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{16, 0}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{19, 0}
 }
 
 type AgentMessage struct {
@@ -841,12 +841,19 @@ type CommandSpec struct {
 	// Adapter for a target that is not the agent's own machine.
 	Provider    string `protobuf:"bytes,9,opt,name=provider,proto3" json:"provider,omitempty"`
 	BmcEndpoint string `protobuf:"bytes,10,opt,name=bmc_endpoint,json=bmcEndpoint,proto3" json:"bmc_endpoint,omitempty"`
+	// Names the credentials of bmc_endpoint; a site agent asks for them with GetBMCCredentials.
+	BmcCredentialsRef string `protobuf:"bytes,11,opt,name=bmc_credentials_ref,json=bmcCredentialsRef,proto3" json:"bmc_credentials_ref,omitempty"`
+	// Of the target's network interfaces, lower case with colons.
+	MacAddresses []string `protobuf:"bytes,12,rep,name=mac_addresses,json=macAddresses,proto3" json:"mac_addresses,omitempty"`
 	// Types that are valid to be assigned to Action:
 	//
 	//	*CommandSpec_Reboot
 	//	*CommandSpec_Netboot
 	//	*CommandSpec_Reconfig
 	//	*CommandSpec_Repave
+	//	*CommandSpec_Power
+	//	*CommandSpec_Installer
+	//	*CommandSpec_Erase
 	Action        isCommandSpec_Action `protobuf_oneof:"action"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -952,6 +959,20 @@ func (x *CommandSpec) GetBmcEndpoint() string {
 	return ""
 }
 
+func (x *CommandSpec) GetBmcCredentialsRef() string {
+	if x != nil {
+		return x.BmcCredentialsRef
+	}
+	return ""
+}
+
+func (x *CommandSpec) GetMacAddresses() []string {
+	if x != nil {
+		return x.MacAddresses
+	}
+	return nil
+}
+
 func (x *CommandSpec) GetAction() isCommandSpec_Action {
 	if x != nil {
 		return x.Action
@@ -995,6 +1016,33 @@ func (x *CommandSpec) GetRepave() *RepaveAction {
 	return nil
 }
 
+func (x *CommandSpec) GetPower() *PowerAction {
+	if x != nil {
+		if x, ok := x.Action.(*CommandSpec_Power); ok {
+			return x.Power
+		}
+	}
+	return nil
+}
+
+func (x *CommandSpec) GetInstaller() *InstallerAction {
+	if x != nil {
+		if x, ok := x.Action.(*CommandSpec_Installer); ok {
+			return x.Installer
+		}
+	}
+	return nil
+}
+
+func (x *CommandSpec) GetErase() *EraseAction {
+	if x != nil {
+		if x, ok := x.Action.(*CommandSpec_Erase); ok {
+			return x.Erase
+		}
+	}
+	return nil
+}
+
 type isCommandSpec_Action interface {
 	isCommandSpec_Action()
 }
@@ -1015,6 +1063,18 @@ type CommandSpec_Repave struct {
 	Repave *RepaveAction `protobuf:"bytes,23,opt,name=repave,proto3,oneof"`
 }
 
+type CommandSpec_Power struct {
+	Power *PowerAction `protobuf:"bytes,24,opt,name=power,proto3,oneof"`
+}
+
+type CommandSpec_Installer struct {
+	Installer *InstallerAction `protobuf:"bytes,25,opt,name=installer,proto3,oneof"`
+}
+
+type CommandSpec_Erase struct {
+	Erase *EraseAction `protobuf:"bytes,26,opt,name=erase,proto3,oneof"`
+}
+
 func (*CommandSpec_Reboot) isCommandSpec_Action() {}
 
 func (*CommandSpec_Netboot) isCommandSpec_Action() {}
@@ -1022,6 +1082,202 @@ func (*CommandSpec_Netboot) isCommandSpec_Action() {}
 func (*CommandSpec_Reconfig) isCommandSpec_Action() {}
 
 func (*CommandSpec_Repave) isCommandSpec_Action() {}
+
+func (*CommandSpec_Power) isCommandSpec_Action() {}
+
+func (*CommandSpec_Installer) isCommandSpec_Action() {}
+
+func (*CommandSpec_Erase) isCommandSpec_Action() {}
+
+// PowerAction switches a machine through its BMC. Done is a power state that was read back.
+type PowerAction struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// "on", "off" or "cycle". A cycle is off, read back, then on.
+	Want string `protobuf:"bytes,1,opt,name=want,proto3" json:"want,omitempty"`
+	// "PXE", "HTTP" or "DISK": the device of the next boot, set and read back first. Empty leaves it alone.
+	BootOnce string `protobuf:"bytes,2,opt,name=boot_once,json=bootOnce,proto3" json:"boot_once,omitempty"`
+	// Switch off without asking the operating system first.
+	Force         bool `protobuf:"varint,3,opt,name=force,proto3" json:"force,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PowerAction) Reset() {
+	*x = PowerAction{}
+	mi := &file_fleet_v1_fleet_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PowerAction) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PowerAction) ProtoMessage() {}
+
+func (x *PowerAction) ProtoReflect() protoreflect.Message {
+	mi := &file_fleet_v1_fleet_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PowerAction.ProtoReflect.Descriptor instead.
+func (*PowerAction) Descriptor() ([]byte, []int) {
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *PowerAction) GetWant() string {
+	if x != nil {
+		return x.Want
+	}
+	return ""
+}
+
+func (x *PowerAction) GetBootOnce() string {
+	if x != nil {
+		return x.BootOnce
+	}
+	return ""
+}
+
+func (x *PowerAction) GetForce() bool {
+	if x != nil {
+		return x.Force
+	}
+	return false
+}
+
+// InstallerAction brings the running machine into the installer without its firmware: by kexec.
+type InstallerAction struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Blobs, by SHA-256 in lower hex.
+	KernelSha256 string `protobuf:"bytes,1,opt,name=kernel_sha256,json=kernelSha256,proto3" json:"kernel_sha256,omitempty"`
+	InitrdSha256 string `protobuf:"bytes,2,opt,name=initrd_sha256,json=initrdSha256,proto3" json:"initrd_sha256,omitempty"`
+	// Holds no secret: anybody on the machine can read it.
+	Cmdline       string `protobuf:"bytes,3,opt,name=cmdline,proto3" json:"cmdline,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InstallerAction) Reset() {
+	*x = InstallerAction{}
+	mi := &file_fleet_v1_fleet_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InstallerAction) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InstallerAction) ProtoMessage() {}
+
+func (x *InstallerAction) ProtoReflect() protoreflect.Message {
+	mi := &file_fleet_v1_fleet_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InstallerAction.ProtoReflect.Descriptor instead.
+func (*InstallerAction) Descriptor() ([]byte, []int) {
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *InstallerAction) GetKernelSha256() string {
+	if x != nil {
+		return x.KernelSha256
+	}
+	return ""
+}
+
+func (x *InstallerAction) GetInitrdSha256() string {
+	if x != nil {
+		return x.InitrdSha256
+	}
+	return ""
+}
+
+func (x *InstallerAction) GetCmdline() string {
+	if x != nil {
+		return x.Cmdline
+	}
+	return ""
+}
+
+// EraseAction destroys the data on disks.
+type EraseAction struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// "auto", "nvme-sanitize", "nvme-format", "ata-secure-erase", "discard" or "overwrite".
+	Method string `protobuf:"bytes,1,opt,name=method,proto3" json:"method,omitempty"`
+	// Which disk; empty means every disk that is not protected.
+	DiskRule       string   `protobuf:"bytes,2,opt,name=disk_rule,json=diskRule,proto3" json:"disk_rule,omitempty"`
+	ProtectedDisks []string `protobuf:"bytes,3,rep,name=protected_disks,json=protectedDisks,proto3" json:"protected_disks,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *EraseAction) Reset() {
+	*x = EraseAction{}
+	mi := &file_fleet_v1_fleet_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EraseAction) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EraseAction) ProtoMessage() {}
+
+func (x *EraseAction) ProtoReflect() protoreflect.Message {
+	mi := &file_fleet_v1_fleet_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EraseAction.ProtoReflect.Descriptor instead.
+func (*EraseAction) Descriptor() ([]byte, []int) {
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *EraseAction) GetMethod() string {
+	if x != nil {
+		return x.Method
+	}
+	return ""
+}
+
+func (x *EraseAction) GetDiskRule() string {
+	if x != nil {
+		return x.DiskRule
+	}
+	return ""
+}
+
+func (x *EraseAction) GetProtectedDisks() []string {
+	if x != nil {
+		return x.ProtectedDisks
+	}
+	return nil
+}
 
 type RebootAction struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1033,7 +1289,7 @@ type RebootAction struct {
 
 func (x *RebootAction) Reset() {
 	*x = RebootAction{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[7]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1045,7 +1301,7 @@ func (x *RebootAction) String() string {
 func (*RebootAction) ProtoMessage() {}
 
 func (x *RebootAction) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[7]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1058,7 +1314,7 @@ func (x *RebootAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RebootAction.ProtoReflect.Descriptor instead.
 func (*RebootAction) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{7}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *RebootAction) GetMode() string {
@@ -1078,7 +1334,7 @@ type NetbootAction struct {
 
 func (x *NetbootAction) Reset() {
 	*x = NetbootAction{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[8]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1090,7 +1346,7 @@ func (x *NetbootAction) String() string {
 func (*NetbootAction) ProtoMessage() {}
 
 func (x *NetbootAction) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[8]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1103,7 +1359,7 @@ func (x *NetbootAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NetbootAction.ProtoReflect.Descriptor instead.
 func (*NetbootAction) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{8}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *NetbootAction) GetMode() string {
@@ -1126,7 +1382,7 @@ type ReconfigAction struct {
 
 func (x *ReconfigAction) Reset() {
 	*x = ReconfigAction{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[9]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1138,7 +1394,7 @@ func (x *ReconfigAction) String() string {
 func (*ReconfigAction) ProtoMessage() {}
 
 func (x *ReconfigAction) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[9]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1151,7 +1407,7 @@ func (x *ReconfigAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReconfigAction.ProtoReflect.Descriptor instead.
 func (*ReconfigAction) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{9}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ReconfigAction) GetConfig() []byte {
@@ -1176,17 +1432,31 @@ func (x *ReconfigAction) GetGeneration() int64 {
 }
 
 type RepaveAction struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	ImageRef      string                 `protobuf:"bytes,1,opt,name=image_ref,json=imageRef,proto3" json:"image_ref,omitempty"`
-	ImageUrl      string                 `protobuf:"bytes,2,opt,name=image_url,json=imageUrl,proto3" json:"image_url,omitempty"`
-	Sha256Raw     string                 `protobuf:"bytes,3,opt,name=sha256_raw,json=sha256Raw,proto3" json:"sha256_raw,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	ImageRef string                 `protobuf:"bytes,1,opt,name=image_ref,json=imageRef,proto3" json:"image_ref,omitempty"`
+	// Where to fetch the file; empty means the site's cache, by blob_sha256.
+	ImageUrl string `protobuf:"bytes,2,opt,name=image_url,json=imageUrl,proto3" json:"image_url,omitempty"`
+	// Of the raw bytes, lower hex.
+	Sha256Raw string `protobuf:"bytes,3,opt,name=sha256_raw,json=sha256Raw,proto3" json:"sha256_raw,omitempty"`
+	// Of the file as it is stored and sent, lower hex.
+	BlobSha256 string `protobuf:"bytes,4,opt,name=blob_sha256,json=blobSha256,proto3" json:"blob_sha256,omitempty"`
+	// "raw" or "raw.zst".
+	Format      string `protobuf:"bytes,5,opt,name=format,proto3" json:"format,omitempty"`
+	RawSize     int64  `protobuf:"varint,6,opt,name=raw_size,json=rawSize,proto3" json:"raw_size,omitempty"`
+	FileSize    int64  `protobuf:"varint,7,opt,name=file_size,json=fileSize,proto3" json:"file_size,omitempty"`
+	MinimumDisk int64  `protobuf:"varint,8,opt,name=minimum_disk,json=minimumDisk,proto3" json:"minimum_disk,omitempty"`
+	// Which disk: terms such as serial=…, wwn=…, path=…, model=…, size>=100GiB, joined by commas. Exactly one disk must
+	// match. Empty means the only disk that may be written.
+	DiskRule string `protobuf:"bytes,9,opt,name=disk_rule,json=diskRule,proto3" json:"disk_rule,omitempty"`
+	// Rules of disks that are never written.
+	ProtectedDisks []string `protobuf:"bytes,10,rep,name=protected_disks,json=protectedDisks,proto3" json:"protected_disks,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *RepaveAction) Reset() {
 	*x = RepaveAction{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[10]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1198,7 +1468,7 @@ func (x *RepaveAction) String() string {
 func (*RepaveAction) ProtoMessage() {}
 
 func (x *RepaveAction) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[10]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1211,7 +1481,7 @@ func (x *RepaveAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RepaveAction.ProtoReflect.Descriptor instead.
 func (*RepaveAction) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{10}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *RepaveAction) GetImageRef() string {
@@ -1235,6 +1505,55 @@ func (x *RepaveAction) GetSha256Raw() string {
 	return ""
 }
 
+func (x *RepaveAction) GetBlobSha256() string {
+	if x != nil {
+		return x.BlobSha256
+	}
+	return ""
+}
+
+func (x *RepaveAction) GetFormat() string {
+	if x != nil {
+		return x.Format
+	}
+	return ""
+}
+
+func (x *RepaveAction) GetRawSize() int64 {
+	if x != nil {
+		return x.RawSize
+	}
+	return 0
+}
+
+func (x *RepaveAction) GetFileSize() int64 {
+	if x != nil {
+		return x.FileSize
+	}
+	return 0
+}
+
+func (x *RepaveAction) GetMinimumDisk() int64 {
+	if x != nil {
+		return x.MinimumDisk
+	}
+	return 0
+}
+
+func (x *RepaveAction) GetDiskRule() string {
+	if x != nil {
+		return x.DiskRule
+	}
+	return ""
+}
+
+func (x *RepaveAction) GetProtectedDisks() []string {
+	if x != nil {
+		return x.ProtectedDisks
+	}
+	return nil
+}
+
 // CommandAck says that the command is durable at the agent.
 type CommandAck struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
@@ -1247,7 +1566,7 @@ type CommandAck struct {
 
 func (x *CommandAck) Reset() {
 	*x = CommandAck{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[11]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1259,7 +1578,7 @@ func (x *CommandAck) String() string {
 func (*CommandAck) ProtoMessage() {}
 
 func (x *CommandAck) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[11]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1272,7 +1591,7 @@ func (x *CommandAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommandAck.ProtoReflect.Descriptor instead.
 func (*CommandAck) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{11}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *CommandAck) GetCommandId() string {
@@ -1304,7 +1623,7 @@ type GrantRequest struct {
 
 func (x *GrantRequest) Reset() {
 	*x = GrantRequest{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[12]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1316,7 +1635,7 @@ func (x *GrantRequest) String() string {
 func (*GrantRequest) ProtoMessage() {}
 
 func (x *GrantRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[12]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1329,7 +1648,7 @@ func (x *GrantRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrantRequest.ProtoReflect.Descriptor instead.
 func (*GrantRequest) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{12}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *GrantRequest) GetCommandId() string {
@@ -1391,7 +1710,7 @@ type Grant struct {
 
 func (x *Grant) Reset() {
 	*x = Grant{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[13]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1403,7 +1722,7 @@ func (x *Grant) String() string {
 func (*Grant) ProtoMessage() {}
 
 func (x *Grant) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[13]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1416,7 +1735,7 @@ func (x *Grant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Grant.ProtoReflect.Descriptor instead.
 func (*Grant) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{13}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Grant) GetCommandId() string {
@@ -1484,7 +1803,7 @@ type GrantRefused struct {
 
 func (x *GrantRefused) Reset() {
 	*x = GrantRefused{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[14]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1496,7 +1815,7 @@ func (x *GrantRefused) String() string {
 func (*GrantRefused) ProtoMessage() {}
 
 func (x *GrantRefused) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[14]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1509,7 +1828,7 @@ func (x *GrantRefused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrantRefused.ProtoReflect.Descriptor instead.
 func (*GrantRefused) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{14}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *GrantRefused) GetCommandId() string {
@@ -1563,7 +1882,7 @@ type CancelCommand struct {
 
 func (x *CancelCommand) Reset() {
 	*x = CancelCommand{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[15]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1575,7 +1894,7 @@ func (x *CancelCommand) String() string {
 func (*CancelCommand) ProtoMessage() {}
 
 func (x *CancelCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[15]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1588,7 +1907,7 @@ func (x *CancelCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelCommand.ProtoReflect.Descriptor instead.
 func (*CancelCommand) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{15}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *CancelCommand) GetCommandId() string {
@@ -1619,7 +1938,7 @@ type CommandResult struct {
 
 func (x *CommandResult) Reset() {
 	*x = CommandResult{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[16]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1631,7 +1950,7 @@ func (x *CommandResult) String() string {
 func (*CommandResult) ProtoMessage() {}
 
 func (x *CommandResult) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[16]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1644,7 +1963,7 @@ func (x *CommandResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommandResult.ProtoReflect.Descriptor instead.
 func (*CommandResult) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{16}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *CommandResult) GetCommandId() string {
@@ -1721,7 +2040,7 @@ type ResultAck struct {
 
 func (x *ResultAck) Reset() {
 	*x = ResultAck{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[17]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1733,7 +2052,7 @@ func (x *ResultAck) String() string {
 func (*ResultAck) ProtoMessage() {}
 
 func (x *ResultAck) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[17]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1746,7 +2065,7 @@ func (x *ResultAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResultAck.ProtoReflect.Descriptor instead.
 func (*ResultAck) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{17}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ResultAck) GetCommandId() string {
@@ -1774,7 +2093,7 @@ type Superseded struct {
 
 func (x *Superseded) Reset() {
 	*x = Superseded{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[18]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1786,7 +2105,7 @@ func (x *Superseded) String() string {
 func (*Superseded) ProtoMessage() {}
 
 func (x *Superseded) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[18]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1799,7 +2118,7 @@ func (x *Superseded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Superseded.ProtoReflect.Descriptor instead.
 func (*Superseded) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{18}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Superseded) GetByEpoch() int64 {
@@ -1819,7 +2138,7 @@ type SupersededAck struct {
 
 func (x *SupersededAck) Reset() {
 	*x = SupersededAck{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[19]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1831,7 +2150,7 @@ func (x *SupersededAck) String() string {
 func (*SupersededAck) ProtoMessage() {}
 
 func (x *SupersededAck) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[19]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1844,7 +2163,7 @@ func (x *SupersededAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SupersededAck.ProtoReflect.Descriptor instead.
 func (*SupersededAck) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{19}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *SupersededAck) GetBootId() string {
@@ -1871,7 +2190,7 @@ type Drain struct {
 
 func (x *Drain) Reset() {
 	*x = Drain{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[20]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1883,7 +2202,7 @@ func (x *Drain) String() string {
 func (*Drain) ProtoMessage() {}
 
 func (x *Drain) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[20]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1896,7 +2215,7 @@ func (x *Drain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Drain.ProtoReflect.Descriptor instead.
 func (*Drain) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{20}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Drain) GetSpreadMs() int32 {
@@ -1918,7 +2237,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[21]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1930,7 +2249,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[21]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1943,7 +2262,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{21}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Progress) GetCommandId() string {
@@ -1988,7 +2307,7 @@ type EventsRequest struct {
 
 func (x *EventsRequest) Reset() {
 	*x = EventsRequest{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[22]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2000,7 +2319,7 @@ func (x *EventsRequest) String() string {
 func (*EventsRequest) ProtoMessage() {}
 
 func (x *EventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[22]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2013,7 +2332,7 @@ func (x *EventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventsRequest.ProtoReflect.Descriptor instead.
 func (*EventsRequest) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{22}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *EventsRequest) GetMessage() isEventsRequest_Message {
@@ -2083,7 +2402,7 @@ type EventsHello struct {
 
 func (x *EventsHello) Reset() {
 	*x = EventsHello{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[23]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2095,7 +2414,7 @@ func (x *EventsHello) String() string {
 func (*EventsHello) ProtoMessage() {}
 
 func (x *EventsHello) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[23]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2108,7 +2427,7 @@ func (x *EventsHello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventsHello.ProtoReflect.Descriptor instead.
 func (*EventsHello) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{23}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *EventsHello) GetSessionId() string {
@@ -2147,7 +2466,7 @@ type Heartbeat struct {
 
 func (x *Heartbeat) Reset() {
 	*x = Heartbeat{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[24]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2159,7 +2478,7 @@ func (x *Heartbeat) String() string {
 func (*Heartbeat) ProtoMessage() {}
 
 func (x *Heartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[24]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2172,7 +2491,7 @@ func (x *Heartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Heartbeat.ProtoReflect.Descriptor instead.
 func (*Heartbeat) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{24}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Heartbeat) GetTs() *timestamppb.Timestamp {
@@ -2237,7 +2556,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[25]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2249,7 +2568,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[25]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2262,7 +2581,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{25}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Event) GetSeq() uint64 {
@@ -2392,7 +2711,7 @@ type LogLines struct {
 
 func (x *LogLines) Reset() {
 	*x = LogLines{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[26]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2404,7 +2723,7 @@ func (x *LogLines) String() string {
 func (*LogLines) ProtoMessage() {}
 
 func (x *LogLines) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[26]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2417,7 +2736,7 @@ func (x *LogLines) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogLines.ProtoReflect.Descriptor instead.
 func (*LogLines) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{26}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *LogLines) GetCommandId() string {
@@ -2460,7 +2779,7 @@ type InventoryReport struct {
 
 func (x *InventoryReport) Reset() {
 	*x = InventoryReport{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[27]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2472,7 +2791,7 @@ func (x *InventoryReport) String() string {
 func (*InventoryReport) ProtoMessage() {}
 
 func (x *InventoryReport) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[27]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2485,7 +2804,7 @@ func (x *InventoryReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InventoryReport.ProtoReflect.Descriptor instead.
 func (*InventoryReport) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{27}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *InventoryReport) GetDocument() []byte {
@@ -2522,7 +2841,7 @@ type Report struct {
 
 func (x *Report) Reset() {
 	*x = Report{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[28]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2534,7 +2853,7 @@ func (x *Report) String() string {
 func (*Report) ProtoMessage() {}
 
 func (x *Report) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[28]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2547,7 +2866,7 @@ func (x *Report) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Report.ProtoReflect.Descriptor instead.
 func (*Report) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{28}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Report) GetKind() string {
@@ -2588,7 +2907,7 @@ type Dropped struct {
 
 func (x *Dropped) Reset() {
 	*x = Dropped{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[29]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2600,7 +2919,7 @@ func (x *Dropped) String() string {
 func (*Dropped) ProtoMessage() {}
 
 func (x *Dropped) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[29]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2613,7 +2932,7 @@ func (x *Dropped) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Dropped.ProtoReflect.Descriptor instead.
 func (*Dropped) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{29}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Dropped) GetByPriority() map[string]uint64 {
@@ -2635,7 +2954,7 @@ type ProgressReport struct {
 
 func (x *ProgressReport) Reset() {
 	*x = ProgressReport{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[30]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2647,7 +2966,7 @@ func (x *ProgressReport) String() string {
 func (*ProgressReport) ProtoMessage() {}
 
 func (x *ProgressReport) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[30]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2660,7 +2979,7 @@ func (x *ProgressReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProgressReport.ProtoReflect.Descriptor instead.
 func (*ProgressReport) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{30}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ProgressReport) GetCommandId() string {
@@ -2701,7 +3020,7 @@ type EventsResponse struct {
 
 func (x *EventsResponse) Reset() {
 	*x = EventsResponse{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[31]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2713,7 +3032,7 @@ func (x *EventsResponse) String() string {
 func (*EventsResponse) ProtoMessage() {}
 
 func (x *EventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[31]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2726,7 +3045,7 @@ func (x *EventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventsResponse.ProtoReflect.Descriptor instead.
 func (*EventsResponse) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{31}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *EventsResponse) GetAckedSeq() uint64 {
@@ -2746,7 +3065,7 @@ type RotateAgentCertRequest struct {
 
 func (x *RotateAgentCertRequest) Reset() {
 	*x = RotateAgentCertRequest{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[32]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2758,7 +3077,7 @@ func (x *RotateAgentCertRequest) String() string {
 func (*RotateAgentCertRequest) ProtoMessage() {}
 
 func (x *RotateAgentCertRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[32]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2771,7 +3090,7 @@ func (x *RotateAgentCertRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RotateAgentCertRequest.ProtoReflect.Descriptor instead.
 func (*RotateAgentCertRequest) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{32}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *RotateAgentCertRequest) GetCsr() []byte {
@@ -2791,7 +3110,7 @@ type RotateAgentCertResponse struct {
 
 func (x *RotateAgentCertResponse) Reset() {
 	*x = RotateAgentCertResponse{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[33]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2803,7 +3122,7 @@ func (x *RotateAgentCertResponse) String() string {
 func (*RotateAgentCertResponse) ProtoMessage() {}
 
 func (x *RotateAgentCertResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[33]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2816,7 +3135,7 @@ func (x *RotateAgentCertResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RotateAgentCertResponse.ProtoReflect.Descriptor instead.
 func (*RotateAgentCertResponse) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{33}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *RotateAgentCertResponse) GetCertificateChainPem() []byte {
@@ -2829,6 +3148,1520 @@ func (x *RotateAgentCertResponse) GetCertificateChainPem() []byte {
 func (x *RotateAgentCertResponse) GetTrustBundlePem() []byte {
 	if x != nil {
 		return x.TrustBundlePem
+	}
+	return nil
+}
+
+// SyncSiteRequest tells what the site agent has applied and seen. Observations that were answered are not sent again.
+type SyncSiteRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Revision of the document that the agent serves by; 0 for none.
+	AppliedRevision int64 `protobuf:"varint,1,opt,name=applied_revision,json=appliedRevision,proto3" json:"applied_revision,omitempty"`
+	// How long the answer may take; at most 30 s.
+	HoldMs int32 `protobuf:"varint,2,opt,name=hold_ms,json=holdMs,proto3" json:"hold_ms,omitempty"`
+	// All leases, when they have changed since the last call that was answered.
+	Leases        []*SiteLease          `protobuf:"bytes,3,rep,name=leases,proto3" json:"leases,omitempty"`
+	LeasesChanged bool                  `protobuf:"varint,4,opt,name=leases_changed,json=leasesChanged,proto3" json:"leases_changed,omitempty"`
+	Unknown       []*UnknownMachine     `protobuf:"bytes,5,rep,name=unknown,proto3" json:"unknown,omitempty"`
+	Bmcs          []*BMCObservation     `protobuf:"bytes,6,rep,name=bmcs,proto3" json:"bmcs,omitempty"`
+	Segments      []*SegmentObservation `protobuf:"bytes,7,rep,name=segments,proto3" json:"segments,omitempty"`
+	// host:port of the boot server, by segment.
+	BootAddresses map[string]string `protobuf:"bytes,8,rep,name=boot_addresses,json=bootAddresses,proto3" json:"boot_addresses,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SyncSiteRequest) Reset() {
+	*x = SyncSiteRequest{}
+	mi := &file_fleet_v1_fleet_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SyncSiteRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SyncSiteRequest) ProtoMessage() {}
+
+func (x *SyncSiteRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fleet_v1_fleet_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SyncSiteRequest.ProtoReflect.Descriptor instead.
+func (*SyncSiteRequest) Descriptor() ([]byte, []int) {
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *SyncSiteRequest) GetAppliedRevision() int64 {
+	if x != nil {
+		return x.AppliedRevision
+	}
+	return 0
+}
+
+func (x *SyncSiteRequest) GetHoldMs() int32 {
+	if x != nil {
+		return x.HoldMs
+	}
+	return 0
+}
+
+func (x *SyncSiteRequest) GetLeases() []*SiteLease {
+	if x != nil {
+		return x.Leases
+	}
+	return nil
+}
+
+func (x *SyncSiteRequest) GetLeasesChanged() bool {
+	if x != nil {
+		return x.LeasesChanged
+	}
+	return false
+}
+
+func (x *SyncSiteRequest) GetUnknown() []*UnknownMachine {
+	if x != nil {
+		return x.Unknown
+	}
+	return nil
+}
+
+func (x *SyncSiteRequest) GetBmcs() []*BMCObservation {
+	if x != nil {
+		return x.Bmcs
+	}
+	return nil
+}
+
+func (x *SyncSiteRequest) GetSegments() []*SegmentObservation {
+	if x != nil {
+		return x.Segments
+	}
+	return nil
+}
+
+func (x *SyncSiteRequest) GetBootAddresses() map[string]string {
+	if x != nil {
+		return x.BootAddresses
+	}
+	return nil
+}
+
+type SyncSiteResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Absent when nothing is newer than the applied revision.
+	Document      *SiteDocument `protobuf:"bytes,1,opt,name=document,proto3" json:"document,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SyncSiteResponse) Reset() {
+	*x = SyncSiteResponse{}
+	mi := &file_fleet_v1_fleet_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SyncSiteResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SyncSiteResponse) ProtoMessage() {}
+
+func (x *SyncSiteResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fleet_v1_fleet_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SyncSiteResponse.ProtoReflect.Descriptor instead.
+func (*SyncSiteResponse) Descriptor() ([]byte, []int) {
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *SyncSiteResponse) GetDocument() *SiteDocument {
+	if x != nil {
+		return x.Document
+	}
+	return nil
+}
+
+// SiteDocument is all that a site agent serves by.
+type SiteDocument struct {
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Revision    int64                  `protobuf:"varint,1,opt,name=revision,proto3" json:"revision,omitempty"`
+	Site        string                 `protobuf:"bytes,2,opt,name=site,proto3" json:"site,omitempty"`
+	Segments    []*Segment             `protobuf:"bytes,3,rep,name=segments,proto3" json:"segments,omitempty"`
+	Assignments []*BootAssignment      `protobuf:"bytes,4,rep,name=assignments,proto3" json:"assignments,omitempty"`
+	Bmcs        []*BMCTarget           `protobuf:"bytes,5,rep,name=bmcs,proto3" json:"bmcs,omitempty"`
+	// What installers boot; empty until an installer is in the image catalogue.
+	Installers []*InstallerFiles `protobuf:"bytes,6,rep,name=installers,proto3" json:"installers,omitempty"`
+	// host:port that machines may reach through the boot server's CONNECT.
+	ControllerAddresses []string `protobuf:"bytes,7,rep,name=controller_addresses,json=controllerAddresses,proto3" json:"controller_addresses,omitempty"`
+	unknownFields       protoimpl.UnknownFields
+	sizeCache           protoimpl.SizeCache
+}
+
+func (x *SiteDocument) Reset() {
+	*x = SiteDocument{}
+	mi := &file_fleet_v1_fleet_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SiteDocument) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SiteDocument) ProtoMessage() {}
+
+func (x *SiteDocument) ProtoReflect() protoreflect.Message {
+	mi := &file_fleet_v1_fleet_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SiteDocument.ProtoReflect.Descriptor instead.
+func (*SiteDocument) Descriptor() ([]byte, []int) {
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{39}
+}
+
+func (x *SiteDocument) GetRevision() int64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
+func (x *SiteDocument) GetSite() string {
+	if x != nil {
+		return x.Site
+	}
+	return ""
+}
+
+func (x *SiteDocument) GetSegments() []*Segment {
+	if x != nil {
+		return x.Segments
+	}
+	return nil
+}
+
+func (x *SiteDocument) GetAssignments() []*BootAssignment {
+	if x != nil {
+		return x.Assignments
+	}
+	return nil
+}
+
+func (x *SiteDocument) GetBmcs() []*BMCTarget {
+	if x != nil {
+		return x.Bmcs
+	}
+	return nil
+}
+
+func (x *SiteDocument) GetInstallers() []*InstallerFiles {
+	if x != nil {
+		return x.Installers
+	}
+	return nil
+}
+
+func (x *SiteDocument) GetControllerAddresses() []string {
+	if x != nil {
+		return x.ControllerAddresses
+	}
+	return nil
+}
+
+// Segment is one provisioning network, as configured for the site.
+type Segment struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Device of the site agent.
+	Interface string `protobuf:"bytes,2,opt,name=interface,proto3" json:"interface,omitempty"`
+	// The site agent's own address, with prefix length.
+	Address      string   `protobuf:"bytes,3,opt,name=address,proto3" json:"address,omitempty"`
+	PoolStart    string   `protobuf:"bytes,4,opt,name=pool_start,json=poolStart,proto3" json:"pool_start,omitempty"`
+	PoolEnd      string   `protobuf:"bytes,5,opt,name=pool_end,json=poolEnd,proto3" json:"pool_end,omitempty"`
+	Router       string   `protobuf:"bytes,6,opt,name=router,proto3" json:"router,omitempty"`
+	Dns          []string `protobuf:"bytes,7,rep,name=dns,proto3" json:"dns,omitempty"`
+	LeaseSeconds int32    `protobuf:"varint,8,opt,name=lease_seconds,json=leaseSeconds,proto3" json:"lease_seconds,omitempty"`
+	// "dhcp": we give addresses. "proxy": another server does, we add how to boot.
+	Mode string `protobuf:"bytes,9,opt,name=mode,proto3" json:"mode,omitempty"`
+	// What an unknown machine gets: "off", "report" or "boot".
+	Discovery string `protobuf:"bytes,10,opt,name=discovery,proto3" json:"discovery,omitempty"`
+	// Relay agents (giaddr) that are answered.
+	Relays        []string `protobuf:"bytes,11,rep,name=relays,proto3" json:"relays,omitempty"`
+	HttpPort      int32    `protobuf:"varint,12,opt,name=http_port,json=httpPort,proto3" json:"http_port,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Segment) Reset() {
+	*x = Segment{}
+	mi := &file_fleet_v1_fleet_proto_msgTypes[40]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Segment) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Segment) ProtoMessage() {}
+
+func (x *Segment) ProtoReflect() protoreflect.Message {
+	mi := &file_fleet_v1_fleet_proto_msgTypes[40]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Segment.ProtoReflect.Descriptor instead.
+func (*Segment) Descriptor() ([]byte, []int) {
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{40}
+}
+
+func (x *Segment) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Segment) GetInterface() string {
+	if x != nil {
+		return x.Interface
+	}
+	return ""
+}
+
+func (x *Segment) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *Segment) GetPoolStart() string {
+	if x != nil {
+		return x.PoolStart
+	}
+	return ""
+}
+
+func (x *Segment) GetPoolEnd() string {
+	if x != nil {
+		return x.PoolEnd
+	}
+	return ""
+}
+
+func (x *Segment) GetRouter() string {
+	if x != nil {
+		return x.Router
+	}
+	return ""
+}
+
+func (x *Segment) GetDns() []string {
+	if x != nil {
+		return x.Dns
+	}
+	return nil
+}
+
+func (x *Segment) GetLeaseSeconds() int32 {
+	if x != nil {
+		return x.LeaseSeconds
+	}
+	return 0
+}
+
+func (x *Segment) GetMode() string {
+	if x != nil {
+		return x.Mode
+	}
+	return ""
+}
+
+func (x *Segment) GetDiscovery() string {
+	if x != nil {
+		return x.Discovery
+	}
+	return ""
+}
+
+func (x *Segment) GetRelays() []string {
+	if x != nil {
+		return x.Relays
+	}
+	return nil
+}
+
+func (x *Segment) GetHttpPort() int32 {
+	if x != nil {
+		return x.HttpPort
+	}
+	return 0
+}
+
+// BootAssignment says what a machine boots from the network.
+type BootAssignment struct {
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	MachineId    string                 `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
+	MacAddresses []string               `protobuf:"bytes,2,rep,name=mac_addresses,json=macAddresses,proto3" json:"mac_addresses,omitempty"`
+	// "installer", "rescue" or "disk".
+	Mode        string `protobuf:"bytes,3,opt,name=mode,proto3" json:"mode,omitempty"`
+	OperationId string `protobuf:"bytes,4,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	// The capability in boot URLs; dies with the assignment. It opens nothing but the boot files and the enrolment desk.
+	Token    string `protobuf:"bytes,5,opt,name=token,proto3" json:"token,omitempty"`
+	Hostname string `protobuf:"bytes,6,opt,name=hostname,proto3" json:"hostname,omitempty"`
+	// Of the image that the operation will write, to fetch it ahead.
+	PrefetchSha256 []string `protobuf:"bytes,7,rep,name=prefetch_sha256,json=prefetchSha256,proto3" json:"prefetch_sha256,omitempty"`
+	// Fixed address; empty means one of the pool.
+	Address       string `protobuf:"bytes,8,opt,name=address,proto3" json:"address,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BootAssignment) Reset() {
+	*x = BootAssignment{}
+	mi := &file_fleet_v1_fleet_proto_msgTypes[41]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BootAssignment) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BootAssignment) ProtoMessage() {}
+
+func (x *BootAssignment) ProtoReflect() protoreflect.Message {
+	mi := &file_fleet_v1_fleet_proto_msgTypes[41]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BootAssignment.ProtoReflect.Descriptor instead.
+func (*BootAssignment) Descriptor() ([]byte, []int) {
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{41}
+}
+
+func (x *BootAssignment) GetMachineId() string {
+	if x != nil {
+		return x.MachineId
+	}
+	return ""
+}
+
+func (x *BootAssignment) GetMacAddresses() []string {
+	if x != nil {
+		return x.MacAddresses
+	}
+	return nil
+}
+
+func (x *BootAssignment) GetMode() string {
+	if x != nil {
+		return x.Mode
+	}
+	return ""
+}
+
+func (x *BootAssignment) GetOperationId() string {
+	if x != nil {
+		return x.OperationId
+	}
+	return ""
+}
+
+func (x *BootAssignment) GetToken() string {
+	if x != nil {
+		return x.Token
+	}
+	return ""
+}
+
+func (x *BootAssignment) GetHostname() string {
+	if x != nil {
+		return x.Hostname
+	}
+	return ""
+}
+
+func (x *BootAssignment) GetPrefetchSha256() []string {
+	if x != nil {
+		return x.PrefetchSha256
+	}
+	return nil
+}
+
+func (x *BootAssignment) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+type BMCTarget struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	MachineId      string                 `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
+	Endpoint       string                 `protobuf:"bytes,2,opt,name=endpoint,proto3" json:"endpoint,omitempty"`
+	CredentialsRef string                 `protobuf:"bytes,3,opt,name=credentials_ref,json=credentialsRef,proto3" json:"credentials_ref,omitempty"`
+	// Changes whenever the credentials do.
+	CredentialsVersion int64 `protobuf:"varint,4,opt,name=credentials_version,json=credentialsVersion,proto3" json:"credentials_version,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
+}
+
+func (x *BMCTarget) Reset() {
+	*x = BMCTarget{}
+	mi := &file_fleet_v1_fleet_proto_msgTypes[42]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BMCTarget) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BMCTarget) ProtoMessage() {}
+
+func (x *BMCTarget) ProtoReflect() protoreflect.Message {
+	mi := &file_fleet_v1_fleet_proto_msgTypes[42]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BMCTarget.ProtoReflect.Descriptor instead.
+func (*BMCTarget) Descriptor() ([]byte, []int) {
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{42}
+}
+
+func (x *BMCTarget) GetMachineId() string {
+	if x != nil {
+		return x.MachineId
+	}
+	return ""
+}
+
+func (x *BMCTarget) GetEndpoint() string {
+	if x != nil {
+		return x.Endpoint
+	}
+	return ""
+}
+
+func (x *BMCTarget) GetCredentialsRef() string {
+	if x != nil {
+		return x.CredentialsRef
+	}
+	return ""
+}
+
+func (x *BMCTarget) GetCredentialsVersion() int64 {
+	if x != nil {
+		return x.CredentialsVersion
+	}
+	return 0
+}
+
+// InstallerFiles are the blobs of one installer build.
+type InstallerFiles struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// "amd64" or "arm64".
+	Arch         string `protobuf:"bytes,1,opt,name=arch,proto3" json:"arch,omitempty"`
+	KernelSha256 string `protobuf:"bytes,2,opt,name=kernel_sha256,json=kernelSha256,proto3" json:"kernel_sha256,omitempty"`
+	InitrdSha256 string `protobuf:"bytes,3,opt,name=initrd_sha256,json=initrdSha256,proto3" json:"initrd_sha256,omitempty"`
+	UkiSha256    string `protobuf:"bytes,4,opt,name=uki_sha256,json=ukiSha256,proto3" json:"uki_sha256,omitempty"`
+	// Appended to the kernel command line.
+	Cmdline       string `protobuf:"bytes,5,opt,name=cmdline,proto3" json:"cmdline,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InstallerFiles) Reset() {
+	*x = InstallerFiles{}
+	mi := &file_fleet_v1_fleet_proto_msgTypes[43]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InstallerFiles) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InstallerFiles) ProtoMessage() {}
+
+func (x *InstallerFiles) ProtoReflect() protoreflect.Message {
+	mi := &file_fleet_v1_fleet_proto_msgTypes[43]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InstallerFiles.ProtoReflect.Descriptor instead.
+func (*InstallerFiles) Descriptor() ([]byte, []int) {
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{43}
+}
+
+func (x *InstallerFiles) GetArch() string {
+	if x != nil {
+		return x.Arch
+	}
+	return ""
+}
+
+func (x *InstallerFiles) GetKernelSha256() string {
+	if x != nil {
+		return x.KernelSha256
+	}
+	return ""
+}
+
+func (x *InstallerFiles) GetInitrdSha256() string {
+	if x != nil {
+		return x.InitrdSha256
+	}
+	return ""
+}
+
+func (x *InstallerFiles) GetUkiSha256() string {
+	if x != nil {
+		return x.UkiSha256
+	}
+	return ""
+}
+
+func (x *InstallerFiles) GetCmdline() string {
+	if x != nil {
+		return x.Cmdline
+	}
+	return ""
+}
+
+type SiteLease struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Segment       string                 `protobuf:"bytes,1,opt,name=segment,proto3" json:"segment,omitempty"`
+	MacAddress    string                 `protobuf:"bytes,2,opt,name=mac_address,json=macAddress,proto3" json:"mac_address,omitempty"`
+	Address       string                 `protobuf:"bytes,3,opt,name=address,proto3" json:"address,omitempty"`
+	ExpiresAt     *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
+	Hostname      string                 `protobuf:"bytes,5,opt,name=hostname,proto3" json:"hostname,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SiteLease) Reset() {
+	*x = SiteLease{}
+	mi := &file_fleet_v1_fleet_proto_msgTypes[44]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SiteLease) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SiteLease) ProtoMessage() {}
+
+func (x *SiteLease) ProtoReflect() protoreflect.Message {
+	mi := &file_fleet_v1_fleet_proto_msgTypes[44]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SiteLease.ProtoReflect.Descriptor instead.
+func (*SiteLease) Descriptor() ([]byte, []int) {
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{44}
+}
+
+func (x *SiteLease) GetSegment() string {
+	if x != nil {
+		return x.Segment
+	}
+	return ""
+}
+
+func (x *SiteLease) GetMacAddress() string {
+	if x != nil {
+		return x.MacAddress
+	}
+	return ""
+}
+
+func (x *SiteLease) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *SiteLease) GetExpiresAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ExpiresAt
+	}
+	return nil
+}
+
+func (x *SiteLease) GetHostname() string {
+	if x != nil {
+		return x.Hostname
+	}
+	return ""
+}
+
+// UnknownMachine asked for an address or a boot file and is in no inventory.
+type UnknownMachine struct {
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Segment    string                 `protobuf:"bytes,1,opt,name=segment,proto3" json:"segment,omitempty"`
+	MacAddress string                 `protobuf:"bytes,2,opt,name=mac_address,json=macAddress,proto3" json:"mac_address,omitempty"`
+	Address    string                 `protobuf:"bytes,3,opt,name=address,proto3" json:"address,omitempty"`
+	// As DHCP option 93 says: "bios", "uefi-x64", "uefi-arm64", …
+	Arch          string                 `protobuf:"bytes,4,opt,name=arch,proto3" json:"arch,omitempty"`
+	Vendor        string                 `protobuf:"bytes,5,opt,name=vendor,proto3" json:"vendor,omitempty"`
+	SeenAt        *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=seen_at,json=seenAt,proto3" json:"seen_at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UnknownMachine) Reset() {
+	*x = UnknownMachine{}
+	mi := &file_fleet_v1_fleet_proto_msgTypes[45]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UnknownMachine) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UnknownMachine) ProtoMessage() {}
+
+func (x *UnknownMachine) ProtoReflect() protoreflect.Message {
+	mi := &file_fleet_v1_fleet_proto_msgTypes[45]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UnknownMachine.ProtoReflect.Descriptor instead.
+func (*UnknownMachine) Descriptor() ([]byte, []int) {
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{45}
+}
+
+func (x *UnknownMachine) GetSegment() string {
+	if x != nil {
+		return x.Segment
+	}
+	return ""
+}
+
+func (x *UnknownMachine) GetMacAddress() string {
+	if x != nil {
+		return x.MacAddress
+	}
+	return ""
+}
+
+func (x *UnknownMachine) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *UnknownMachine) GetArch() string {
+	if x != nil {
+		return x.Arch
+	}
+	return ""
+}
+
+func (x *UnknownMachine) GetVendor() string {
+	if x != nil {
+		return x.Vendor
+	}
+	return ""
+}
+
+func (x *UnknownMachine) GetSeenAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.SeenAt
+	}
+	return nil
+}
+
+type BMCObservation struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	MachineId string                 `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
+	Reachable bool                   `protobuf:"varint,2,opt,name=reachable,proto3" json:"reachable,omitempty"`
+	// "on", "off" or "unknown".
+	PowerState string `protobuf:"bytes,3,opt,name=power_state,json=powerState,proto3" json:"power_state,omitempty"`
+	// "redfish" or "ipmi".
+	Protocol string `protobuf:"bytes,4,opt,name=protocol,proto3" json:"protocol,omitempty"`
+	// One of baremetal.v1.Reason, when not reachable or parked.
+	Reason        string                 `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	Message       string                 `protobuf:"bytes,6,opt,name=message,proto3" json:"message,omitempty"`
+	SeenAt        *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=seen_at,json=seenAt,proto3" json:"seen_at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BMCObservation) Reset() {
+	*x = BMCObservation{}
+	mi := &file_fleet_v1_fleet_proto_msgTypes[46]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BMCObservation) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BMCObservation) ProtoMessage() {}
+
+func (x *BMCObservation) ProtoReflect() protoreflect.Message {
+	mi := &file_fleet_v1_fleet_proto_msgTypes[46]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BMCObservation.ProtoReflect.Descriptor instead.
+func (*BMCObservation) Descriptor() ([]byte, []int) {
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{46}
+}
+
+func (x *BMCObservation) GetMachineId() string {
+	if x != nil {
+		return x.MachineId
+	}
+	return ""
+}
+
+func (x *BMCObservation) GetReachable() bool {
+	if x != nil {
+		return x.Reachable
+	}
+	return false
+}
+
+func (x *BMCObservation) GetPowerState() string {
+	if x != nil {
+		return x.PowerState
+	}
+	return ""
+}
+
+func (x *BMCObservation) GetProtocol() string {
+	if x != nil {
+		return x.Protocol
+	}
+	return ""
+}
+
+func (x *BMCObservation) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *BMCObservation) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *BMCObservation) GetSeenAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.SeenAt
+	}
+	return nil
+}
+
+// SegmentObservation is what a segment's services have noticed.
+type SegmentObservation struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Segment string                 `protobuf:"bytes,1,opt,name=segment,proto3" json:"segment,omitempty"`
+	// "up", or why it is not served.
+	State string `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"`
+	// Another DHCP server's address, if one answers on the segment.
+	ForeignDhcpServer string `protobuf:"bytes,3,opt,name=foreign_dhcp_server,json=foreignDhcpServer,proto3" json:"foreign_dhcp_server,omitempty"`
+	PoolSize          int32  `protobuf:"varint,4,opt,name=pool_size,json=poolSize,proto3" json:"pool_size,omitempty"`
+	PoolUsed          int32  `protobuf:"varint,5,opt,name=pool_used,json=poolUsed,proto3" json:"pool_used,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
+}
+
+func (x *SegmentObservation) Reset() {
+	*x = SegmentObservation{}
+	mi := &file_fleet_v1_fleet_proto_msgTypes[47]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SegmentObservation) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SegmentObservation) ProtoMessage() {}
+
+func (x *SegmentObservation) ProtoReflect() protoreflect.Message {
+	mi := &file_fleet_v1_fleet_proto_msgTypes[47]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SegmentObservation.ProtoReflect.Descriptor instead.
+func (*SegmentObservation) Descriptor() ([]byte, []int) {
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{47}
+}
+
+func (x *SegmentObservation) GetSegment() string {
+	if x != nil {
+		return x.Segment
+	}
+	return ""
+}
+
+func (x *SegmentObservation) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *SegmentObservation) GetForeignDhcpServer() string {
+	if x != nil {
+		return x.ForeignDhcpServer
+	}
+	return ""
+}
+
+func (x *SegmentObservation) GetPoolSize() int32 {
+	if x != nil {
+		return x.PoolSize
+	}
+	return 0
+}
+
+func (x *SegmentObservation) GetPoolUsed() int32 {
+	if x != nil {
+		return x.PoolUsed
+	}
+	return 0
+}
+
+type GetBMCCredentialsRequest struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	MachineId      string                 `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
+	CredentialsRef string                 `protobuf:"bytes,2,opt,name=credentials_ref,json=credentialsRef,proto3" json:"credentials_ref,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *GetBMCCredentialsRequest) Reset() {
+	*x = GetBMCCredentialsRequest{}
+	mi := &file_fleet_v1_fleet_proto_msgTypes[48]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetBMCCredentialsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetBMCCredentialsRequest) ProtoMessage() {}
+
+func (x *GetBMCCredentialsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fleet_v1_fleet_proto_msgTypes[48]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetBMCCredentialsRequest.ProtoReflect.Descriptor instead.
+func (*GetBMCCredentialsRequest) Descriptor() ([]byte, []int) {
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{48}
+}
+
+func (x *GetBMCCredentialsRequest) GetMachineId() string {
+	if x != nil {
+		return x.MachineId
+	}
+	return ""
+}
+
+func (x *GetBMCCredentialsRequest) GetCredentialsRef() string {
+	if x != nil {
+		return x.CredentialsRef
+	}
+	return ""
+}
+
+type GetBMCCredentialsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Username      string                 `protobuf:"bytes,1,opt,name=username,proto3" json:"username,omitempty"`
+	Password      string                 `protobuf:"bytes,2,opt,name=password,proto3" json:"password,omitempty"`
+	Version       int64                  `protobuf:"varint,3,opt,name=version,proto3" json:"version,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetBMCCredentialsResponse) Reset() {
+	*x = GetBMCCredentialsResponse{}
+	mi := &file_fleet_v1_fleet_proto_msgTypes[49]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetBMCCredentialsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetBMCCredentialsResponse) ProtoMessage() {}
+
+func (x *GetBMCCredentialsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fleet_v1_fleet_proto_msgTypes[49]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetBMCCredentialsResponse.ProtoReflect.Descriptor instead.
+func (*GetBMCCredentialsResponse) Descriptor() ([]byte, []int) {
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{49}
+}
+
+func (x *GetBMCCredentialsResponse) GetUsername() string {
+	if x != nil {
+		return x.Username
+	}
+	return ""
+}
+
+func (x *GetBMCCredentialsResponse) GetPassword() string {
+	if x != nil {
+		return x.Password
+	}
+	return ""
+}
+
+func (x *GetBMCCredentialsResponse) GetVersion() int64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+type VouchInstallerRequest struct {
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	MachineId   string                 `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
+	OperationId string                 `protobuf:"bytes,2,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	// The token of the assignment that the machine was booted by.
+	BootToken string `protobuf:"bytes,3,opt,name=boot_token,json=bootToken,proto3" json:"boot_token,omitempty"`
+	// PKCS #10, DER.
+	Csr                 []byte `protobuf:"bytes,4,opt,name=csr,proto3" json:"csr,omitempty"`
+	MacAddress          string `protobuf:"bytes,5,opt,name=mac_address,json=macAddress,proto3" json:"mac_address,omitempty"`
+	Address             string `protobuf:"bytes,6,opt,name=address,proto3" json:"address,omitempty"`
+	BootId              string `protobuf:"bytes,7,opt,name=boot_id,json=bootId,proto3" json:"boot_id,omitempty"`
+	HardwareFingerprint string `protobuf:"bytes,8,opt,name=hardware_fingerprint,json=hardwareFingerprint,proto3" json:"hardware_fingerprint,omitempty"`
+	unknownFields       protoimpl.UnknownFields
+	sizeCache           protoimpl.SizeCache
+}
+
+func (x *VouchInstallerRequest) Reset() {
+	*x = VouchInstallerRequest{}
+	mi := &file_fleet_v1_fleet_proto_msgTypes[50]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *VouchInstallerRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*VouchInstallerRequest) ProtoMessage() {}
+
+func (x *VouchInstallerRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fleet_v1_fleet_proto_msgTypes[50]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use VouchInstallerRequest.ProtoReflect.Descriptor instead.
+func (*VouchInstallerRequest) Descriptor() ([]byte, []int) {
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{50}
+}
+
+func (x *VouchInstallerRequest) GetMachineId() string {
+	if x != nil {
+		return x.MachineId
+	}
+	return ""
+}
+
+func (x *VouchInstallerRequest) GetOperationId() string {
+	if x != nil {
+		return x.OperationId
+	}
+	return ""
+}
+
+func (x *VouchInstallerRequest) GetBootToken() string {
+	if x != nil {
+		return x.BootToken
+	}
+	return ""
+}
+
+func (x *VouchInstallerRequest) GetCsr() []byte {
+	if x != nil {
+		return x.Csr
+	}
+	return nil
+}
+
+func (x *VouchInstallerRequest) GetMacAddress() string {
+	if x != nil {
+		return x.MacAddress
+	}
+	return ""
+}
+
+func (x *VouchInstallerRequest) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *VouchInstallerRequest) GetBootId() string {
+	if x != nil {
+		return x.BootId
+	}
+	return ""
+}
+
+func (x *VouchInstallerRequest) GetHardwareFingerprint() string {
+	if x != nil {
+		return x.HardwareFingerprint
+	}
+	return ""
+}
+
+type VouchInstallerResponse struct {
+	state               protoimpl.MessageState `protogen:"open.v1"`
+	AgentId             string                 `protobuf:"bytes,1,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
+	MachineId           string                 `protobuf:"bytes,2,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
+	OperationId         string                 `protobuf:"bytes,3,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	CertificateChainPem []byte                 `protobuf:"bytes,4,opt,name=certificate_chain_pem,json=certificateChainPem,proto3" json:"certificate_chain_pem,omitempty"`
+	TrustBundlePem      []byte                 `protobuf:"bytes,5,opt,name=trust_bundle_pem,json=trustBundlePem,proto3" json:"trust_bundle_pem,omitempty"`
+	FleetAddresses      []string               `protobuf:"bytes,6,rep,name=fleet_addresses,json=fleetAddresses,proto3" json:"fleet_addresses,omitempty"`
+	GrantKeys           [][]byte               `protobuf:"bytes,7,rep,name=grant_keys,json=grantKeys,proto3" json:"grant_keys,omitempty"`
+	unknownFields       protoimpl.UnknownFields
+	sizeCache           protoimpl.SizeCache
+}
+
+func (x *VouchInstallerResponse) Reset() {
+	*x = VouchInstallerResponse{}
+	mi := &file_fleet_v1_fleet_proto_msgTypes[51]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *VouchInstallerResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*VouchInstallerResponse) ProtoMessage() {}
+
+func (x *VouchInstallerResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fleet_v1_fleet_proto_msgTypes[51]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use VouchInstallerResponse.ProtoReflect.Descriptor instead.
+func (*VouchInstallerResponse) Descriptor() ([]byte, []int) {
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{51}
+}
+
+func (x *VouchInstallerResponse) GetAgentId() string {
+	if x != nil {
+		return x.AgentId
+	}
+	return ""
+}
+
+func (x *VouchInstallerResponse) GetMachineId() string {
+	if x != nil {
+		return x.MachineId
+	}
+	return ""
+}
+
+func (x *VouchInstallerResponse) GetOperationId() string {
+	if x != nil {
+		return x.OperationId
+	}
+	return ""
+}
+
+func (x *VouchInstallerResponse) GetCertificateChainPem() []byte {
+	if x != nil {
+		return x.CertificateChainPem
+	}
+	return nil
+}
+
+func (x *VouchInstallerResponse) GetTrustBundlePem() []byte {
+	if x != nil {
+		return x.TrustBundlePem
+	}
+	return nil
+}
+
+func (x *VouchInstallerResponse) GetFleetAddresses() []string {
+	if x != nil {
+		return x.FleetAddresses
+	}
+	return nil
+}
+
+func (x *VouchInstallerResponse) GetGrantKeys() [][]byte {
+	if x != nil {
+		return x.GrantKeys
+	}
+	return nil
+}
+
+type IssueIdentityRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The repave that the identity is for; it must be granted to the caller.
+	CommandId     string `protobuf:"bytes,1,opt,name=command_id,json=commandId,proto3" json:"command_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *IssueIdentityRequest) Reset() {
+	*x = IssueIdentityRequest{}
+	mi := &file_fleet_v1_fleet_proto_msgTypes[52]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *IssueIdentityRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*IssueIdentityRequest) ProtoMessage() {}
+
+func (x *IssueIdentityRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fleet_v1_fleet_proto_msgTypes[52]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use IssueIdentityRequest.ProtoReflect.Descriptor instead.
+func (*IssueIdentityRequest) Descriptor() ([]byte, []int) {
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{52}
+}
+
+func (x *IssueIdentityRequest) GetCommandId() string {
+	if x != nil {
+		return x.CommandId
+	}
+	return ""
+}
+
+type IssueIdentityResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The bundle to enrol with; shown once, stored hashed.
+	BootstrapBundle string `protobuf:"bytes,1,opt,name=bootstrap_bundle,json=bootstrapBundle,proto3" json:"bootstrap_bundle,omitempty"`
+	TokenId         string `protobuf:"bytes,2,opt,name=token_id,json=tokenId,proto3" json:"token_id,omitempty"`
+	MachineId       string `protobuf:"bytes,3,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
+	Hostname        string `protobuf:"bytes,4,opt,name=hostname,proto3" json:"hostname,omitempty"`
+	ImageRef        string `protobuf:"bytes,5,opt,name=image_ref,json=imageRef,proto3" json:"image_ref,omitempty"`
+	ImageDigest     string `protobuf:"bytes,6,opt,name=image_digest,json=imageDigest,proto3" json:"image_digest,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *IssueIdentityResponse) Reset() {
+	*x = IssueIdentityResponse{}
+	mi := &file_fleet_v1_fleet_proto_msgTypes[53]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *IssueIdentityResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*IssueIdentityResponse) ProtoMessage() {}
+
+func (x *IssueIdentityResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fleet_v1_fleet_proto_msgTypes[53]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use IssueIdentityResponse.ProtoReflect.Descriptor instead.
+func (*IssueIdentityResponse) Descriptor() ([]byte, []int) {
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{53}
+}
+
+func (x *IssueIdentityResponse) GetBootstrapBundle() string {
+	if x != nil {
+		return x.BootstrapBundle
+	}
+	return ""
+}
+
+func (x *IssueIdentityResponse) GetTokenId() string {
+	if x != nil {
+		return x.TokenId
+	}
+	return ""
+}
+
+func (x *IssueIdentityResponse) GetMachineId() string {
+	if x != nil {
+		return x.MachineId
+	}
+	return ""
+}
+
+func (x *IssueIdentityResponse) GetHostname() string {
+	if x != nil {
+		return x.Hostname
+	}
+	return ""
+}
+
+func (x *IssueIdentityResponse) GetImageRef() string {
+	if x != nil {
+		return x.ImageRef
+	}
+	return ""
+}
+
+func (x *IssueIdentityResponse) GetImageDigest() string {
+	if x != nil {
+		return x.ImageDigest
+	}
+	return ""
+}
+
+type FetchBlobRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Lower hex.
+	Sha256        string `protobuf:"bytes,1,opt,name=sha256,proto3" json:"sha256,omitempty"`
+	Offset        int64  `protobuf:"varint,2,opt,name=offset,proto3" json:"offset,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FetchBlobRequest) Reset() {
+	*x = FetchBlobRequest{}
+	mi := &file_fleet_v1_fleet_proto_msgTypes[54]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FetchBlobRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FetchBlobRequest) ProtoMessage() {}
+
+func (x *FetchBlobRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fleet_v1_fleet_proto_msgTypes[54]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FetchBlobRequest.ProtoReflect.Descriptor instead.
+func (*FetchBlobRequest) Descriptor() ([]byte, []int) {
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{54}
+}
+
+func (x *FetchBlobRequest) GetSha256() string {
+	if x != nil {
+		return x.Sha256
+	}
+	return ""
+}
+
+func (x *FetchBlobRequest) GetOffset() int64 {
+	if x != nil {
+		return x.Offset
+	}
+	return 0
+}
+
+type FetchBlobResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// In the first message only: the size of the whole blob.
+	Size          int64  `protobuf:"varint,1,opt,name=size,proto3" json:"size,omitempty"`
+	Data          []byte `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FetchBlobResponse) Reset() {
+	*x = FetchBlobResponse{}
+	mi := &file_fleet_v1_fleet_proto_msgTypes[55]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FetchBlobResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FetchBlobResponse) ProtoMessage() {}
+
+func (x *FetchBlobResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fleet_v1_fleet_proto_msgTypes[55]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FetchBlobResponse.ProtoReflect.Descriptor instead.
+func (*FetchBlobResponse) Descriptor() ([]byte, []int) {
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{55}
+}
+
+func (x *FetchBlobResponse) GetSize() int64 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
+func (x *FetchBlobResponse) GetData() []byte {
+	if x != nil {
+		return x.Data
 	}
 	return nil
 }
@@ -2901,7 +4734,7 @@ const file_fleet_v1_fleet_proto_rawDesc = "" +
 	"\n" +
 	"command_id\x18\x01 \x01(\tR\tcommandId\x12\x12\n" +
 	"\x04spec\x18\x02 \x01(\fR\x04spec\x12\x16\n" +
-	"\x06digest\x18\x03 \x01(\fR\x06digest\"\xaf\x04\n" +
+	"\x06digest\x18\x03 \x01(\fR\x06digest\"\x9d\x06\n" +
 	"\vCommandSpec\x12\x1d\n" +
 	"\n" +
 	"command_id\x18\x01 \x01(\tR\tcommandId\x12!\n" +
@@ -2917,12 +4750,29 @@ const file_fleet_v1_fleet_proto_rawDesc = "" +
 	"expires_at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\x12\x1a\n" +
 	"\bprovider\x18\t \x01(\tR\bprovider\x12!\n" +
 	"\fbmc_endpoint\x18\n" +
-	" \x01(\tR\vbmcEndpoint\x120\n" +
+	" \x01(\tR\vbmcEndpoint\x12.\n" +
+	"\x13bmc_credentials_ref\x18\v \x01(\tR\x11bmcCredentialsRef\x12#\n" +
+	"\rmac_addresses\x18\f \x03(\tR\fmacAddresses\x120\n" +
 	"\x06reboot\x18\x14 \x01(\v2\x16.fleet.v1.RebootActionH\x00R\x06reboot\x123\n" +
 	"\anetboot\x18\x15 \x01(\v2\x17.fleet.v1.NetbootActionH\x00R\anetboot\x126\n" +
 	"\breconfig\x18\x16 \x01(\v2\x18.fleet.v1.ReconfigActionH\x00R\breconfig\x120\n" +
-	"\x06repave\x18\x17 \x01(\v2\x16.fleet.v1.RepaveActionH\x00R\x06repaveB\b\n" +
-	"\x06action\"\"\n" +
+	"\x06repave\x18\x17 \x01(\v2\x16.fleet.v1.RepaveActionH\x00R\x06repave\x12-\n" +
+	"\x05power\x18\x18 \x01(\v2\x15.fleet.v1.PowerActionH\x00R\x05power\x129\n" +
+	"\tinstaller\x18\x19 \x01(\v2\x19.fleet.v1.InstallerActionH\x00R\tinstaller\x12-\n" +
+	"\x05erase\x18\x1a \x01(\v2\x15.fleet.v1.EraseActionH\x00R\x05eraseB\b\n" +
+	"\x06action\"T\n" +
+	"\vPowerAction\x12\x12\n" +
+	"\x04want\x18\x01 \x01(\tR\x04want\x12\x1b\n" +
+	"\tboot_once\x18\x02 \x01(\tR\bbootOnce\x12\x14\n" +
+	"\x05force\x18\x03 \x01(\bR\x05force\"u\n" +
+	"\x0fInstallerAction\x12#\n" +
+	"\rkernel_sha256\x18\x01 \x01(\tR\fkernelSha256\x12#\n" +
+	"\rinitrd_sha256\x18\x02 \x01(\tR\finitrdSha256\x12\x18\n" +
+	"\acmdline\x18\x03 \x01(\tR\acmdline\"k\n" +
+	"\vEraseAction\x12\x16\n" +
+	"\x06method\x18\x01 \x01(\tR\x06method\x12\x1b\n" +
+	"\tdisk_rule\x18\x02 \x01(\tR\bdiskRule\x12'\n" +
+	"\x0fprotected_disks\x18\x03 \x03(\tR\x0eprotectedDisks\"\"\n" +
 	"\fRebootAction\x12\x12\n" +
 	"\x04mode\x18\x01 \x01(\tR\x04mode\"#\n" +
 	"\rNetbootAction\x12\x12\n" +
@@ -2932,12 +4782,21 @@ const file_fleet_v1_fleet_proto_rawDesc = "" +
 	"\x12confirm_timeout_ms\x18\x02 \x01(\x05R\x10confirmTimeoutMs\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x03 \x01(\x03R\n" +
-	"generation\"g\n" +
+	"generation\"\xc1\x02\n" +
 	"\fRepaveAction\x12\x1b\n" +
 	"\timage_ref\x18\x01 \x01(\tR\bimageRef\x12\x1b\n" +
 	"\timage_url\x18\x02 \x01(\tR\bimageUrl\x12\x1d\n" +
 	"\n" +
-	"sha256_raw\x18\x03 \x01(\tR\tsha256Raw\"A\n" +
+	"sha256_raw\x18\x03 \x01(\tR\tsha256Raw\x12\x1f\n" +
+	"\vblob_sha256\x18\x04 \x01(\tR\n" +
+	"blobSha256\x12\x16\n" +
+	"\x06format\x18\x05 \x01(\tR\x06format\x12\x19\n" +
+	"\braw_size\x18\x06 \x01(\x03R\arawSize\x12\x1b\n" +
+	"\tfile_size\x18\a \x01(\x03R\bfileSize\x12!\n" +
+	"\fminimum_disk\x18\b \x01(\x03R\vminimumDisk\x12\x1b\n" +
+	"\tdisk_rule\x18\t \x01(\tR\bdiskRule\x12'\n" +
+	"\x0fprotected_disks\x18\n" +
+	" \x03(\tR\x0eprotectedDisks\"A\n" +
 	"\n" +
 	"CommandAck\x12\x1d\n" +
 	"\n" +
@@ -3078,11 +4937,157 @@ const file_fleet_v1_fleet_proto_rawDesc = "" +
 	"\x03csr\x18\x01 \x01(\fR\x03csr\"w\n" +
 	"\x17RotateAgentCertResponse\x122\n" +
 	"\x15certificate_chain_pem\x18\x01 \x01(\fR\x13certificateChainPem\x12(\n" +
-	"\x10trust_bundle_pem\x18\x02 \x01(\fR\x0etrustBundlePem2\xec\x01\n" +
+	"\x10trust_bundle_pem\x18\x02 \x01(\fR\x0etrustBundlePem\"\xdc\x03\n" +
+	"\x0fSyncSiteRequest\x12)\n" +
+	"\x10applied_revision\x18\x01 \x01(\x03R\x0fappliedRevision\x12\x17\n" +
+	"\ahold_ms\x18\x02 \x01(\x05R\x06holdMs\x12+\n" +
+	"\x06leases\x18\x03 \x03(\v2\x13.fleet.v1.SiteLeaseR\x06leases\x12%\n" +
+	"\x0eleases_changed\x18\x04 \x01(\bR\rleasesChanged\x122\n" +
+	"\aunknown\x18\x05 \x03(\v2\x18.fleet.v1.UnknownMachineR\aunknown\x12,\n" +
+	"\x04bmcs\x18\x06 \x03(\v2\x18.fleet.v1.BMCObservationR\x04bmcs\x128\n" +
+	"\bsegments\x18\a \x03(\v2\x1c.fleet.v1.SegmentObservationR\bsegments\x12S\n" +
+	"\x0eboot_addresses\x18\b \x03(\v2,.fleet.v1.SyncSiteRequest.BootAddressesEntryR\rbootAddresses\x1a@\n" +
+	"\x12BootAddressesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"F\n" +
+	"\x10SyncSiteResponse\x122\n" +
+	"\bdocument\x18\x01 \x01(\v2\x16.fleet.v1.SiteDocumentR\bdocument\"\xbf\x02\n" +
+	"\fSiteDocument\x12\x1a\n" +
+	"\brevision\x18\x01 \x01(\x03R\brevision\x12\x12\n" +
+	"\x04site\x18\x02 \x01(\tR\x04site\x12-\n" +
+	"\bsegments\x18\x03 \x03(\v2\x11.fleet.v1.SegmentR\bsegments\x12:\n" +
+	"\vassignments\x18\x04 \x03(\v2\x18.fleet.v1.BootAssignmentR\vassignments\x12'\n" +
+	"\x04bmcs\x18\x05 \x03(\v2\x13.fleet.v1.BMCTargetR\x04bmcs\x128\n" +
+	"\n" +
+	"installers\x18\x06 \x03(\v2\x18.fleet.v1.InstallerFilesR\n" +
+	"installers\x121\n" +
+	"\x14controller_addresses\x18\a \x03(\tR\x13controllerAddresses\"\xc5\x02\n" +
+	"\aSegment\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1c\n" +
+	"\tinterface\x18\x02 \x01(\tR\tinterface\x12\x18\n" +
+	"\aaddress\x18\x03 \x01(\tR\aaddress\x12\x1d\n" +
+	"\n" +
+	"pool_start\x18\x04 \x01(\tR\tpoolStart\x12\x19\n" +
+	"\bpool_end\x18\x05 \x01(\tR\apoolEnd\x12\x16\n" +
+	"\x06router\x18\x06 \x01(\tR\x06router\x12\x10\n" +
+	"\x03dns\x18\a \x03(\tR\x03dns\x12#\n" +
+	"\rlease_seconds\x18\b \x01(\x05R\fleaseSeconds\x12\x12\n" +
+	"\x04mode\x18\t \x01(\tR\x04mode\x12\x1c\n" +
+	"\tdiscovery\x18\n" +
+	" \x01(\tR\tdiscovery\x12\x16\n" +
+	"\x06relays\x18\v \x03(\tR\x06relays\x12\x1b\n" +
+	"\thttp_port\x18\f \x01(\x05R\bhttpPort\"\x80\x02\n" +
+	"\x0eBootAssignment\x12\x1d\n" +
+	"\n" +
+	"machine_id\x18\x01 \x01(\tR\tmachineId\x12#\n" +
+	"\rmac_addresses\x18\x02 \x03(\tR\fmacAddresses\x12\x12\n" +
+	"\x04mode\x18\x03 \x01(\tR\x04mode\x12!\n" +
+	"\foperation_id\x18\x04 \x01(\tR\voperationId\x12\x14\n" +
+	"\x05token\x18\x05 \x01(\tR\x05token\x12\x1a\n" +
+	"\bhostname\x18\x06 \x01(\tR\bhostname\x12'\n" +
+	"\x0fprefetch_sha256\x18\a \x03(\tR\x0eprefetchSha256\x12\x18\n" +
+	"\aaddress\x18\b \x01(\tR\aaddress\"\xa0\x01\n" +
+	"\tBMCTarget\x12\x1d\n" +
+	"\n" +
+	"machine_id\x18\x01 \x01(\tR\tmachineId\x12\x1a\n" +
+	"\bendpoint\x18\x02 \x01(\tR\bendpoint\x12'\n" +
+	"\x0fcredentials_ref\x18\x03 \x01(\tR\x0ecredentialsRef\x12/\n" +
+	"\x13credentials_version\x18\x04 \x01(\x03R\x12credentialsVersion\"\xa7\x01\n" +
+	"\x0eInstallerFiles\x12\x12\n" +
+	"\x04arch\x18\x01 \x01(\tR\x04arch\x12#\n" +
+	"\rkernel_sha256\x18\x02 \x01(\tR\fkernelSha256\x12#\n" +
+	"\rinitrd_sha256\x18\x03 \x01(\tR\finitrdSha256\x12\x1d\n" +
+	"\n" +
+	"uki_sha256\x18\x04 \x01(\tR\tukiSha256\x12\x18\n" +
+	"\acmdline\x18\x05 \x01(\tR\acmdline\"\xb7\x01\n" +
+	"\tSiteLease\x12\x18\n" +
+	"\asegment\x18\x01 \x01(\tR\asegment\x12\x1f\n" +
+	"\vmac_address\x18\x02 \x01(\tR\n" +
+	"macAddress\x12\x18\n" +
+	"\aaddress\x18\x03 \x01(\tR\aaddress\x129\n" +
+	"\n" +
+	"expires_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\x12\x1a\n" +
+	"\bhostname\x18\x05 \x01(\tR\bhostname\"\xc6\x01\n" +
+	"\x0eUnknownMachine\x12\x18\n" +
+	"\asegment\x18\x01 \x01(\tR\asegment\x12\x1f\n" +
+	"\vmac_address\x18\x02 \x01(\tR\n" +
+	"macAddress\x12\x18\n" +
+	"\aaddress\x18\x03 \x01(\tR\aaddress\x12\x12\n" +
+	"\x04arch\x18\x04 \x01(\tR\x04arch\x12\x16\n" +
+	"\x06vendor\x18\x05 \x01(\tR\x06vendor\x123\n" +
+	"\aseen_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x06seenAt\"\xf1\x01\n" +
+	"\x0eBMCObservation\x12\x1d\n" +
+	"\n" +
+	"machine_id\x18\x01 \x01(\tR\tmachineId\x12\x1c\n" +
+	"\treachable\x18\x02 \x01(\bR\treachable\x12\x1f\n" +
+	"\vpower_state\x18\x03 \x01(\tR\n" +
+	"powerState\x12\x1a\n" +
+	"\bprotocol\x18\x04 \x01(\tR\bprotocol\x12\x16\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\x12\x18\n" +
+	"\amessage\x18\x06 \x01(\tR\amessage\x123\n" +
+	"\aseen_at\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\x06seenAt\"\xae\x01\n" +
+	"\x12SegmentObservation\x12\x18\n" +
+	"\asegment\x18\x01 \x01(\tR\asegment\x12\x14\n" +
+	"\x05state\x18\x02 \x01(\tR\x05state\x12.\n" +
+	"\x13foreign_dhcp_server\x18\x03 \x01(\tR\x11foreignDhcpServer\x12\x1b\n" +
+	"\tpool_size\x18\x04 \x01(\x05R\bpoolSize\x12\x1b\n" +
+	"\tpool_used\x18\x05 \x01(\x05R\bpoolUsed\"b\n" +
+	"\x18GetBMCCredentialsRequest\x12\x1d\n" +
+	"\n" +
+	"machine_id\x18\x01 \x01(\tR\tmachineId\x12'\n" +
+	"\x0fcredentials_ref\x18\x02 \x01(\tR\x0ecredentialsRef\"m\n" +
+	"\x19GetBMCCredentialsResponse\x12\x1a\n" +
+	"\busername\x18\x01 \x01(\tR\busername\x12\x1a\n" +
+	"\bpassword\x18\x02 \x01(\tR\bpassword\x12\x18\n" +
+	"\aversion\x18\x03 \x01(\x03R\aversion\"\x91\x02\n" +
+	"\x15VouchInstallerRequest\x12\x1d\n" +
+	"\n" +
+	"machine_id\x18\x01 \x01(\tR\tmachineId\x12!\n" +
+	"\foperation_id\x18\x02 \x01(\tR\voperationId\x12\x1d\n" +
+	"\n" +
+	"boot_token\x18\x03 \x01(\tR\tbootToken\x12\x10\n" +
+	"\x03csr\x18\x04 \x01(\fR\x03csr\x12\x1f\n" +
+	"\vmac_address\x18\x05 \x01(\tR\n" +
+	"macAddress\x12\x18\n" +
+	"\aaddress\x18\x06 \x01(\tR\aaddress\x12\x17\n" +
+	"\aboot_id\x18\a \x01(\tR\x06bootId\x121\n" +
+	"\x14hardware_fingerprint\x18\b \x01(\tR\x13hardwareFingerprint\"\x9b\x02\n" +
+	"\x16VouchInstallerResponse\x12\x19\n" +
+	"\bagent_id\x18\x01 \x01(\tR\aagentId\x12\x1d\n" +
+	"\n" +
+	"machine_id\x18\x02 \x01(\tR\tmachineId\x12!\n" +
+	"\foperation_id\x18\x03 \x01(\tR\voperationId\x122\n" +
+	"\x15certificate_chain_pem\x18\x04 \x01(\fR\x13certificateChainPem\x12(\n" +
+	"\x10trust_bundle_pem\x18\x05 \x01(\fR\x0etrustBundlePem\x12'\n" +
+	"\x0ffleet_addresses\x18\x06 \x03(\tR\x0efleetAddresses\x12\x1d\n" +
+	"\n" +
+	"grant_keys\x18\a \x03(\fR\tgrantKeys\"5\n" +
+	"\x14IssueIdentityRequest\x12\x1d\n" +
+	"\n" +
+	"command_id\x18\x01 \x01(\tR\tcommandId\"\xd8\x01\n" +
+	"\x15IssueIdentityResponse\x12)\n" +
+	"\x10bootstrap_bundle\x18\x01 \x01(\tR\x0fbootstrapBundle\x12\x19\n" +
+	"\btoken_id\x18\x02 \x01(\tR\atokenId\x12\x1d\n" +
+	"\n" +
+	"machine_id\x18\x03 \x01(\tR\tmachineId\x12\x1a\n" +
+	"\bhostname\x18\x04 \x01(\tR\bhostname\x12\x1b\n" +
+	"\timage_ref\x18\x05 \x01(\tR\bimageRef\x12!\n" +
+	"\fimage_digest\x18\x06 \x01(\tR\vimageDigest\"B\n" +
+	"\x10FetchBlobRequest\x12\x16\n" +
+	"\x06sha256\x18\x01 \x01(\tR\x06sha256\x12\x16\n" +
+	"\x06offset\x18\x02 \x01(\x03R\x06offset\";\n" +
+	"\x11FetchBlobResponse\x12\x12\n" +
+	"\x04size\x18\x01 \x01(\x03R\x04size\x12\x12\n" +
+	"\x04data\x18\x02 \x01(\fR\x04data2\xfc\x04\n" +
 	"\fAgentService\x12C\n" +
 	"\bCommands\x12\x16.fleet.v1.AgentMessage\x1a\x1b.fleet.v1.ControllerMessage(\x010\x01\x12?\n" +
 	"\x06Events\x12\x17.fleet.v1.EventsRequest\x1a\x18.fleet.v1.EventsResponse(\x010\x01\x12V\n" +
-	"\x0fRotateAgentCert\x12 .fleet.v1.RotateAgentCertRequest\x1a!.fleet.v1.RotateAgentCertResponseB3Z1github.com/ingot-metal/ingot/api/fleet/v1;fleetv1b\x06proto3"
+	"\x0fRotateAgentCert\x12 .fleet.v1.RotateAgentCertRequest\x1a!.fleet.v1.RotateAgentCertResponse\x12A\n" +
+	"\bSyncSite\x12\x19.fleet.v1.SyncSiteRequest\x1a\x1a.fleet.v1.SyncSiteResponse\x12\\\n" +
+	"\x11GetBMCCredentials\x12\".fleet.v1.GetBMCCredentialsRequest\x1a#.fleet.v1.GetBMCCredentialsResponse\x12S\n" +
+	"\x0eVouchInstaller\x12\x1f.fleet.v1.VouchInstallerRequest\x1a .fleet.v1.VouchInstallerResponse\x12P\n" +
+	"\rIssueIdentity\x12\x1e.fleet.v1.IssueIdentityRequest\x1a\x1f.fleet.v1.IssueIdentityResponse\x12F\n" +
+	"\tFetchBlob\x12\x1a.fleet.v1.FetchBlobRequest\x1a\x1b.fleet.v1.FetchBlobResponse0\x01B3Z1github.com/ingot-metal/ingot/api/fleet/v1;fleetv1b\x06proto3"
 
 var (
 	file_fleet_v1_fleet_proto_rawDescOnce sync.Once
@@ -3097,97 +5102,146 @@ func file_fleet_v1_fleet_proto_rawDescGZIP() []byte {
 }
 
 var file_fleet_v1_fleet_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_fleet_v1_fleet_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
+var file_fleet_v1_fleet_proto_msgTypes = make([]protoimpl.MessageInfo, 60)
 var file_fleet_v1_fleet_proto_goTypes = []any{
-	(CommandResult_Outcome)(0),      // 0: fleet.v1.CommandResult.Outcome
-	(*AgentMessage)(nil),            // 1: fleet.v1.AgentMessage
-	(*ControllerMessage)(nil),       // 2: fleet.v1.ControllerMessage
-	(*Hello)(nil),                   // 3: fleet.v1.Hello
-	(*HeldCommand)(nil),             // 4: fleet.v1.HeldCommand
-	(*Welcome)(nil),                 // 5: fleet.v1.Welcome
-	(*Command)(nil),                 // 6: fleet.v1.Command
-	(*CommandSpec)(nil),             // 7: fleet.v1.CommandSpec
-	(*RebootAction)(nil),            // 8: fleet.v1.RebootAction
-	(*NetbootAction)(nil),           // 9: fleet.v1.NetbootAction
-	(*ReconfigAction)(nil),          // 10: fleet.v1.ReconfigAction
-	(*RepaveAction)(nil),            // 11: fleet.v1.RepaveAction
-	(*CommandAck)(nil),              // 12: fleet.v1.CommandAck
-	(*GrantRequest)(nil),            // 13: fleet.v1.GrantRequest
-	(*Grant)(nil),                   // 14: fleet.v1.Grant
-	(*GrantRefused)(nil),            // 15: fleet.v1.GrantRefused
-	(*CancelCommand)(nil),           // 16: fleet.v1.CancelCommand
-	(*CommandResult)(nil),           // 17: fleet.v1.CommandResult
-	(*ResultAck)(nil),               // 18: fleet.v1.ResultAck
-	(*Superseded)(nil),              // 19: fleet.v1.Superseded
-	(*SupersededAck)(nil),           // 20: fleet.v1.SupersededAck
-	(*Drain)(nil),                   // 21: fleet.v1.Drain
-	(*Progress)(nil),                // 22: fleet.v1.Progress
-	(*EventsRequest)(nil),           // 23: fleet.v1.EventsRequest
-	(*EventsHello)(nil),             // 24: fleet.v1.EventsHello
-	(*Heartbeat)(nil),               // 25: fleet.v1.Heartbeat
-	(*Event)(nil),                   // 26: fleet.v1.Event
-	(*LogLines)(nil),                // 27: fleet.v1.LogLines
-	(*InventoryReport)(nil),         // 28: fleet.v1.InventoryReport
-	(*Report)(nil),                  // 29: fleet.v1.Report
-	(*Dropped)(nil),                 // 30: fleet.v1.Dropped
-	(*ProgressReport)(nil),          // 31: fleet.v1.ProgressReport
-	(*EventsResponse)(nil),          // 32: fleet.v1.EventsResponse
-	(*RotateAgentCertRequest)(nil),  // 33: fleet.v1.RotateAgentCertRequest
-	(*RotateAgentCertResponse)(nil), // 34: fleet.v1.RotateAgentCertResponse
-	nil,                             // 35: fleet.v1.CommandResult.EvidenceEntry
-	nil,                             // 36: fleet.v1.Report.FieldsEntry
-	nil,                             // 37: fleet.v1.Dropped.ByPriorityEntry
-	(*timestamppb.Timestamp)(nil),   // 38: google.protobuf.Timestamp
+	(CommandResult_Outcome)(0),        // 0: fleet.v1.CommandResult.Outcome
+	(*AgentMessage)(nil),              // 1: fleet.v1.AgentMessage
+	(*ControllerMessage)(nil),         // 2: fleet.v1.ControllerMessage
+	(*Hello)(nil),                     // 3: fleet.v1.Hello
+	(*HeldCommand)(nil),               // 4: fleet.v1.HeldCommand
+	(*Welcome)(nil),                   // 5: fleet.v1.Welcome
+	(*Command)(nil),                   // 6: fleet.v1.Command
+	(*CommandSpec)(nil),               // 7: fleet.v1.CommandSpec
+	(*PowerAction)(nil),               // 8: fleet.v1.PowerAction
+	(*InstallerAction)(nil),           // 9: fleet.v1.InstallerAction
+	(*EraseAction)(nil),               // 10: fleet.v1.EraseAction
+	(*RebootAction)(nil),              // 11: fleet.v1.RebootAction
+	(*NetbootAction)(nil),             // 12: fleet.v1.NetbootAction
+	(*ReconfigAction)(nil),            // 13: fleet.v1.ReconfigAction
+	(*RepaveAction)(nil),              // 14: fleet.v1.RepaveAction
+	(*CommandAck)(nil),                // 15: fleet.v1.CommandAck
+	(*GrantRequest)(nil),              // 16: fleet.v1.GrantRequest
+	(*Grant)(nil),                     // 17: fleet.v1.Grant
+	(*GrantRefused)(nil),              // 18: fleet.v1.GrantRefused
+	(*CancelCommand)(nil),             // 19: fleet.v1.CancelCommand
+	(*CommandResult)(nil),             // 20: fleet.v1.CommandResult
+	(*ResultAck)(nil),                 // 21: fleet.v1.ResultAck
+	(*Superseded)(nil),                // 22: fleet.v1.Superseded
+	(*SupersededAck)(nil),             // 23: fleet.v1.SupersededAck
+	(*Drain)(nil),                     // 24: fleet.v1.Drain
+	(*Progress)(nil),                  // 25: fleet.v1.Progress
+	(*EventsRequest)(nil),             // 26: fleet.v1.EventsRequest
+	(*EventsHello)(nil),               // 27: fleet.v1.EventsHello
+	(*Heartbeat)(nil),                 // 28: fleet.v1.Heartbeat
+	(*Event)(nil),                     // 29: fleet.v1.Event
+	(*LogLines)(nil),                  // 30: fleet.v1.LogLines
+	(*InventoryReport)(nil),           // 31: fleet.v1.InventoryReport
+	(*Report)(nil),                    // 32: fleet.v1.Report
+	(*Dropped)(nil),                   // 33: fleet.v1.Dropped
+	(*ProgressReport)(nil),            // 34: fleet.v1.ProgressReport
+	(*EventsResponse)(nil),            // 35: fleet.v1.EventsResponse
+	(*RotateAgentCertRequest)(nil),    // 36: fleet.v1.RotateAgentCertRequest
+	(*RotateAgentCertResponse)(nil),   // 37: fleet.v1.RotateAgentCertResponse
+	(*SyncSiteRequest)(nil),           // 38: fleet.v1.SyncSiteRequest
+	(*SyncSiteResponse)(nil),          // 39: fleet.v1.SyncSiteResponse
+	(*SiteDocument)(nil),              // 40: fleet.v1.SiteDocument
+	(*Segment)(nil),                   // 41: fleet.v1.Segment
+	(*BootAssignment)(nil),            // 42: fleet.v1.BootAssignment
+	(*BMCTarget)(nil),                 // 43: fleet.v1.BMCTarget
+	(*InstallerFiles)(nil),            // 44: fleet.v1.InstallerFiles
+	(*SiteLease)(nil),                 // 45: fleet.v1.SiteLease
+	(*UnknownMachine)(nil),            // 46: fleet.v1.UnknownMachine
+	(*BMCObservation)(nil),            // 47: fleet.v1.BMCObservation
+	(*SegmentObservation)(nil),        // 48: fleet.v1.SegmentObservation
+	(*GetBMCCredentialsRequest)(nil),  // 49: fleet.v1.GetBMCCredentialsRequest
+	(*GetBMCCredentialsResponse)(nil), // 50: fleet.v1.GetBMCCredentialsResponse
+	(*VouchInstallerRequest)(nil),     // 51: fleet.v1.VouchInstallerRequest
+	(*VouchInstallerResponse)(nil),    // 52: fleet.v1.VouchInstallerResponse
+	(*IssueIdentityRequest)(nil),      // 53: fleet.v1.IssueIdentityRequest
+	(*IssueIdentityResponse)(nil),     // 54: fleet.v1.IssueIdentityResponse
+	(*FetchBlobRequest)(nil),          // 55: fleet.v1.FetchBlobRequest
+	(*FetchBlobResponse)(nil),         // 56: fleet.v1.FetchBlobResponse
+	nil,                               // 57: fleet.v1.CommandResult.EvidenceEntry
+	nil,                               // 58: fleet.v1.Report.FieldsEntry
+	nil,                               // 59: fleet.v1.Dropped.ByPriorityEntry
+	nil,                               // 60: fleet.v1.SyncSiteRequest.BootAddressesEntry
+	(*timestamppb.Timestamp)(nil),     // 61: google.protobuf.Timestamp
 }
 var file_fleet_v1_fleet_proto_depIdxs = []int32{
 	3,  // 0: fleet.v1.AgentMessage.hello:type_name -> fleet.v1.Hello
-	12, // 1: fleet.v1.AgentMessage.ack:type_name -> fleet.v1.CommandAck
-	13, // 2: fleet.v1.AgentMessage.grant_request:type_name -> fleet.v1.GrantRequest
-	17, // 3: fleet.v1.AgentMessage.result:type_name -> fleet.v1.CommandResult
-	20, // 4: fleet.v1.AgentMessage.superseded_ack:type_name -> fleet.v1.SupersededAck
-	22, // 5: fleet.v1.AgentMessage.progress:type_name -> fleet.v1.Progress
+	15, // 1: fleet.v1.AgentMessage.ack:type_name -> fleet.v1.CommandAck
+	16, // 2: fleet.v1.AgentMessage.grant_request:type_name -> fleet.v1.GrantRequest
+	20, // 3: fleet.v1.AgentMessage.result:type_name -> fleet.v1.CommandResult
+	23, // 4: fleet.v1.AgentMessage.superseded_ack:type_name -> fleet.v1.SupersededAck
+	25, // 5: fleet.v1.AgentMessage.progress:type_name -> fleet.v1.Progress
 	5,  // 6: fleet.v1.ControllerMessage.welcome:type_name -> fleet.v1.Welcome
 	6,  // 7: fleet.v1.ControllerMessage.command:type_name -> fleet.v1.Command
-	14, // 8: fleet.v1.ControllerMessage.grant:type_name -> fleet.v1.Grant
-	15, // 9: fleet.v1.ControllerMessage.grant_refused:type_name -> fleet.v1.GrantRefused
-	16, // 10: fleet.v1.ControllerMessage.cancel:type_name -> fleet.v1.CancelCommand
-	18, // 11: fleet.v1.ControllerMessage.result_ack:type_name -> fleet.v1.ResultAck
-	19, // 12: fleet.v1.ControllerMessage.superseded:type_name -> fleet.v1.Superseded
-	21, // 13: fleet.v1.ControllerMessage.drain:type_name -> fleet.v1.Drain
+	17, // 8: fleet.v1.ControllerMessage.grant:type_name -> fleet.v1.Grant
+	18, // 9: fleet.v1.ControllerMessage.grant_refused:type_name -> fleet.v1.GrantRefused
+	19, // 10: fleet.v1.ControllerMessage.cancel:type_name -> fleet.v1.CancelCommand
+	21, // 11: fleet.v1.ControllerMessage.result_ack:type_name -> fleet.v1.ResultAck
+	22, // 12: fleet.v1.ControllerMessage.superseded:type_name -> fleet.v1.Superseded
+	24, // 13: fleet.v1.ControllerMessage.drain:type_name -> fleet.v1.Drain
 	4,  // 14: fleet.v1.Hello.held:type_name -> fleet.v1.HeldCommand
-	38, // 15: fleet.v1.Welcome.controller_time:type_name -> google.protobuf.Timestamp
-	38, // 16: fleet.v1.CommandSpec.expires_at:type_name -> google.protobuf.Timestamp
-	8,  // 17: fleet.v1.CommandSpec.reboot:type_name -> fleet.v1.RebootAction
-	9,  // 18: fleet.v1.CommandSpec.netboot:type_name -> fleet.v1.NetbootAction
-	10, // 19: fleet.v1.CommandSpec.reconfig:type_name -> fleet.v1.ReconfigAction
-	11, // 20: fleet.v1.CommandSpec.repave:type_name -> fleet.v1.RepaveAction
-	0,  // 21: fleet.v1.CommandResult.outcome:type_name -> fleet.v1.CommandResult.Outcome
-	35, // 22: fleet.v1.CommandResult.evidence:type_name -> fleet.v1.CommandResult.EvidenceEntry
-	38, // 23: fleet.v1.CommandResult.finished_at:type_name -> google.protobuf.Timestamp
-	24, // 24: fleet.v1.EventsRequest.hello:type_name -> fleet.v1.EventsHello
-	26, // 25: fleet.v1.EventsRequest.event:type_name -> fleet.v1.Event
-	25, // 26: fleet.v1.EventsRequest.heartbeat:type_name -> fleet.v1.Heartbeat
-	38, // 27: fleet.v1.Heartbeat.ts:type_name -> google.protobuf.Timestamp
-	38, // 28: fleet.v1.Event.ts:type_name -> google.protobuf.Timestamp
-	27, // 29: fleet.v1.Event.log:type_name -> fleet.v1.LogLines
-	28, // 30: fleet.v1.Event.inventory:type_name -> fleet.v1.InventoryReport
-	29, // 31: fleet.v1.Event.report:type_name -> fleet.v1.Report
-	30, // 32: fleet.v1.Event.dropped:type_name -> fleet.v1.Dropped
-	31, // 33: fleet.v1.Event.progress:type_name -> fleet.v1.ProgressReport
-	25, // 34: fleet.v1.Event.heartbeat:type_name -> fleet.v1.Heartbeat
-	36, // 35: fleet.v1.Report.fields:type_name -> fleet.v1.Report.FieldsEntry
-	37, // 36: fleet.v1.Dropped.by_priority:type_name -> fleet.v1.Dropped.ByPriorityEntry
-	1,  // 37: fleet.v1.AgentService.Commands:input_type -> fleet.v1.AgentMessage
-	23, // 38: fleet.v1.AgentService.Events:input_type -> fleet.v1.EventsRequest
-	33, // 39: fleet.v1.AgentService.RotateAgentCert:input_type -> fleet.v1.RotateAgentCertRequest
-	2,  // 40: fleet.v1.AgentService.Commands:output_type -> fleet.v1.ControllerMessage
-	32, // 41: fleet.v1.AgentService.Events:output_type -> fleet.v1.EventsResponse
-	34, // 42: fleet.v1.AgentService.RotateAgentCert:output_type -> fleet.v1.RotateAgentCertResponse
-	40, // [40:43] is the sub-list for method output_type
-	37, // [37:40] is the sub-list for method input_type
-	37, // [37:37] is the sub-list for extension type_name
-	37, // [37:37] is the sub-list for extension extendee
-	0,  // [0:37] is the sub-list for field type_name
+	61, // 15: fleet.v1.Welcome.controller_time:type_name -> google.protobuf.Timestamp
+	61, // 16: fleet.v1.CommandSpec.expires_at:type_name -> google.protobuf.Timestamp
+	11, // 17: fleet.v1.CommandSpec.reboot:type_name -> fleet.v1.RebootAction
+	12, // 18: fleet.v1.CommandSpec.netboot:type_name -> fleet.v1.NetbootAction
+	13, // 19: fleet.v1.CommandSpec.reconfig:type_name -> fleet.v1.ReconfigAction
+	14, // 20: fleet.v1.CommandSpec.repave:type_name -> fleet.v1.RepaveAction
+	8,  // 21: fleet.v1.CommandSpec.power:type_name -> fleet.v1.PowerAction
+	9,  // 22: fleet.v1.CommandSpec.installer:type_name -> fleet.v1.InstallerAction
+	10, // 23: fleet.v1.CommandSpec.erase:type_name -> fleet.v1.EraseAction
+	0,  // 24: fleet.v1.CommandResult.outcome:type_name -> fleet.v1.CommandResult.Outcome
+	57, // 25: fleet.v1.CommandResult.evidence:type_name -> fleet.v1.CommandResult.EvidenceEntry
+	61, // 26: fleet.v1.CommandResult.finished_at:type_name -> google.protobuf.Timestamp
+	27, // 27: fleet.v1.EventsRequest.hello:type_name -> fleet.v1.EventsHello
+	29, // 28: fleet.v1.EventsRequest.event:type_name -> fleet.v1.Event
+	28, // 29: fleet.v1.EventsRequest.heartbeat:type_name -> fleet.v1.Heartbeat
+	61, // 30: fleet.v1.Heartbeat.ts:type_name -> google.protobuf.Timestamp
+	61, // 31: fleet.v1.Event.ts:type_name -> google.protobuf.Timestamp
+	30, // 32: fleet.v1.Event.log:type_name -> fleet.v1.LogLines
+	31, // 33: fleet.v1.Event.inventory:type_name -> fleet.v1.InventoryReport
+	32, // 34: fleet.v1.Event.report:type_name -> fleet.v1.Report
+	33, // 35: fleet.v1.Event.dropped:type_name -> fleet.v1.Dropped
+	34, // 36: fleet.v1.Event.progress:type_name -> fleet.v1.ProgressReport
+	28, // 37: fleet.v1.Event.heartbeat:type_name -> fleet.v1.Heartbeat
+	58, // 38: fleet.v1.Report.fields:type_name -> fleet.v1.Report.FieldsEntry
+	59, // 39: fleet.v1.Dropped.by_priority:type_name -> fleet.v1.Dropped.ByPriorityEntry
+	45, // 40: fleet.v1.SyncSiteRequest.leases:type_name -> fleet.v1.SiteLease
+	46, // 41: fleet.v1.SyncSiteRequest.unknown:type_name -> fleet.v1.UnknownMachine
+	47, // 42: fleet.v1.SyncSiteRequest.bmcs:type_name -> fleet.v1.BMCObservation
+	48, // 43: fleet.v1.SyncSiteRequest.segments:type_name -> fleet.v1.SegmentObservation
+	60, // 44: fleet.v1.SyncSiteRequest.boot_addresses:type_name -> fleet.v1.SyncSiteRequest.BootAddressesEntry
+	40, // 45: fleet.v1.SyncSiteResponse.document:type_name -> fleet.v1.SiteDocument
+	41, // 46: fleet.v1.SiteDocument.segments:type_name -> fleet.v1.Segment
+	42, // 47: fleet.v1.SiteDocument.assignments:type_name -> fleet.v1.BootAssignment
+	43, // 48: fleet.v1.SiteDocument.bmcs:type_name -> fleet.v1.BMCTarget
+	44, // 49: fleet.v1.SiteDocument.installers:type_name -> fleet.v1.InstallerFiles
+	61, // 50: fleet.v1.SiteLease.expires_at:type_name -> google.protobuf.Timestamp
+	61, // 51: fleet.v1.UnknownMachine.seen_at:type_name -> google.protobuf.Timestamp
+	61, // 52: fleet.v1.BMCObservation.seen_at:type_name -> google.protobuf.Timestamp
+	1,  // 53: fleet.v1.AgentService.Commands:input_type -> fleet.v1.AgentMessage
+	26, // 54: fleet.v1.AgentService.Events:input_type -> fleet.v1.EventsRequest
+	36, // 55: fleet.v1.AgentService.RotateAgentCert:input_type -> fleet.v1.RotateAgentCertRequest
+	38, // 56: fleet.v1.AgentService.SyncSite:input_type -> fleet.v1.SyncSiteRequest
+	49, // 57: fleet.v1.AgentService.GetBMCCredentials:input_type -> fleet.v1.GetBMCCredentialsRequest
+	51, // 58: fleet.v1.AgentService.VouchInstaller:input_type -> fleet.v1.VouchInstallerRequest
+	53, // 59: fleet.v1.AgentService.IssueIdentity:input_type -> fleet.v1.IssueIdentityRequest
+	55, // 60: fleet.v1.AgentService.FetchBlob:input_type -> fleet.v1.FetchBlobRequest
+	2,  // 61: fleet.v1.AgentService.Commands:output_type -> fleet.v1.ControllerMessage
+	35, // 62: fleet.v1.AgentService.Events:output_type -> fleet.v1.EventsResponse
+	37, // 63: fleet.v1.AgentService.RotateAgentCert:output_type -> fleet.v1.RotateAgentCertResponse
+	39, // 64: fleet.v1.AgentService.SyncSite:output_type -> fleet.v1.SyncSiteResponse
+	50, // 65: fleet.v1.AgentService.GetBMCCredentials:output_type -> fleet.v1.GetBMCCredentialsResponse
+	52, // 66: fleet.v1.AgentService.VouchInstaller:output_type -> fleet.v1.VouchInstallerResponse
+	54, // 67: fleet.v1.AgentService.IssueIdentity:output_type -> fleet.v1.IssueIdentityResponse
+	56, // 68: fleet.v1.AgentService.FetchBlob:output_type -> fleet.v1.FetchBlobResponse
+	61, // [61:69] is the sub-list for method output_type
+	53, // [53:61] is the sub-list for method input_type
+	53, // [53:53] is the sub-list for extension type_name
+	53, // [53:53] is the sub-list for extension extendee
+	0,  // [0:53] is the sub-list for field type_name
 }
 
 func init() { file_fleet_v1_fleet_proto_init() }
@@ -3218,13 +5272,16 @@ func file_fleet_v1_fleet_proto_init() {
 		(*CommandSpec_Netboot)(nil),
 		(*CommandSpec_Reconfig)(nil),
 		(*CommandSpec_Repave)(nil),
+		(*CommandSpec_Power)(nil),
+		(*CommandSpec_Installer)(nil),
+		(*CommandSpec_Erase)(nil),
 	}
-	file_fleet_v1_fleet_proto_msgTypes[22].OneofWrappers = []any{
+	file_fleet_v1_fleet_proto_msgTypes[25].OneofWrappers = []any{
 		(*EventsRequest_Hello)(nil),
 		(*EventsRequest_Event)(nil),
 		(*EventsRequest_Heartbeat)(nil),
 	}
-	file_fleet_v1_fleet_proto_msgTypes[25].OneofWrappers = []any{
+	file_fleet_v1_fleet_proto_msgTypes[28].OneofWrappers = []any{
 		(*Event_Log)(nil),
 		(*Event_Inventory)(nil),
 		(*Event_Report)(nil),
@@ -3238,7 +5295,7 @@ func file_fleet_v1_fleet_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fleet_v1_fleet_proto_rawDesc), len(file_fleet_v1_fleet_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   37,
+			NumMessages:   60,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

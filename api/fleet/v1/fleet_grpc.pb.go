@@ -19,9 +19,14 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	AgentService_Commands_FullMethodName        = "/fleet.v1.AgentService/Commands"
-	AgentService_Events_FullMethodName          = "/fleet.v1.AgentService/Events"
-	AgentService_RotateAgentCert_FullMethodName = "/fleet.v1.AgentService/RotateAgentCert"
+	AgentService_Commands_FullMethodName          = "/fleet.v1.AgentService/Commands"
+	AgentService_Events_FullMethodName            = "/fleet.v1.AgentService/Events"
+	AgentService_RotateAgentCert_FullMethodName   = "/fleet.v1.AgentService/RotateAgentCert"
+	AgentService_SyncSite_FullMethodName          = "/fleet.v1.AgentService/SyncSite"
+	AgentService_GetBMCCredentials_FullMethodName = "/fleet.v1.AgentService/GetBMCCredentials"
+	AgentService_VouchInstaller_FullMethodName    = "/fleet.v1.AgentService/VouchInstaller"
+	AgentService_IssueIdentity_FullMethodName     = "/fleet.v1.AgentService/IssueIdentity"
+	AgentService_FetchBlob_FullMethodName         = "/fleet.v1.AgentService/FetchBlob"
 )
 
 // AgentServiceClient is the client API for AgentService service.
@@ -37,6 +42,20 @@ type AgentServiceClient interface {
 	Events(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[EventsRequest, EventsResponse], error)
 	// RotateAgentCert certifies a new key. The old certificate works until the first session on the new one.
 	RotateAgentCert(ctx context.Context, in *RotateAgentCertRequest, opts ...grpc.CallOption) (*RotateAgentCertResponse, error)
+	// SyncSite is how a site agent learns what to serve and tells what it sees. The call is held until there is a newer
+	// document than the one applied, or for hold_ms. Role site only.
+	SyncSite(ctx context.Context, in *SyncSiteRequest, opts ...grpc.CallOption) (*SyncSiteResponse, error)
+	// GetBMCCredentials gives a site agent the credentials of one BMC of its site. They are for its memory only.
+	GetBMCCredentials(ctx context.Context, in *GetBMCCredentialsRequest, opts ...grpc.CallOption) (*GetBMCCredentialsResponse, error)
+	// VouchInstaller certifies the key of a netbooted system for one operation, on the word of the site agent that it
+	// stands where the assignment says. The same key gets the same certificate again; a second key is
+	// ENROLMENT_CONTESTED and stops the operation. Role site only.
+	VouchInstaller(ctx context.Context, in *VouchInstallerRequest, opts ...grpc.CallOption) (*VouchInstallerResponse, error)
+	// IssueIdentity makes what the next system of the calling installer's machine needs to enrol: a one-time token, bound
+	// to the operation. A repeat for the same command revokes the token before. Role installer only.
+	IssueIdentity(ctx context.Context, in *IssueIdentityRequest, opts ...grpc.CallOption) (*IssueIdentityResponse, error)
+	// FetchBlob streams a stored file from an offset on.
+	FetchBlob(ctx context.Context, in *FetchBlobRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[FetchBlobResponse], error)
 }
 
 type agentServiceClient struct {
@@ -83,6 +102,65 @@ func (c *agentServiceClient) RotateAgentCert(ctx context.Context, in *RotateAgen
 	return out, nil
 }
 
+func (c *agentServiceClient) SyncSite(ctx context.Context, in *SyncSiteRequest, opts ...grpc.CallOption) (*SyncSiteResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SyncSiteResponse)
+	err := c.cc.Invoke(ctx, AgentService_SyncSite_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *agentServiceClient) GetBMCCredentials(ctx context.Context, in *GetBMCCredentialsRequest, opts ...grpc.CallOption) (*GetBMCCredentialsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetBMCCredentialsResponse)
+	err := c.cc.Invoke(ctx, AgentService_GetBMCCredentials_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *agentServiceClient) VouchInstaller(ctx context.Context, in *VouchInstallerRequest, opts ...grpc.CallOption) (*VouchInstallerResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(VouchInstallerResponse)
+	err := c.cc.Invoke(ctx, AgentService_VouchInstaller_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *agentServiceClient) IssueIdentity(ctx context.Context, in *IssueIdentityRequest, opts ...grpc.CallOption) (*IssueIdentityResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(IssueIdentityResponse)
+	err := c.cc.Invoke(ctx, AgentService_IssueIdentity_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *agentServiceClient) FetchBlob(ctx context.Context, in *FetchBlobRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[FetchBlobResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &AgentService_ServiceDesc.Streams[2], AgentService_FetchBlob_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[FetchBlobRequest, FetchBlobResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type AgentService_FetchBlobClient = grpc.ServerStreamingClient[FetchBlobResponse]
+
 // AgentServiceServer is the server API for AgentService service.
 // All implementations must embed UnimplementedAgentServiceServer
 // for forward compatibility.
@@ -96,6 +174,20 @@ type AgentServiceServer interface {
 	Events(grpc.BidiStreamingServer[EventsRequest, EventsResponse]) error
 	// RotateAgentCert certifies a new key. The old certificate works until the first session on the new one.
 	RotateAgentCert(context.Context, *RotateAgentCertRequest) (*RotateAgentCertResponse, error)
+	// SyncSite is how a site agent learns what to serve and tells what it sees. The call is held until there is a newer
+	// document than the one applied, or for hold_ms. Role site only.
+	SyncSite(context.Context, *SyncSiteRequest) (*SyncSiteResponse, error)
+	// GetBMCCredentials gives a site agent the credentials of one BMC of its site. They are for its memory only.
+	GetBMCCredentials(context.Context, *GetBMCCredentialsRequest) (*GetBMCCredentialsResponse, error)
+	// VouchInstaller certifies the key of a netbooted system for one operation, on the word of the site agent that it
+	// stands where the assignment says. The same key gets the same certificate again; a second key is
+	// ENROLMENT_CONTESTED and stops the operation. Role site only.
+	VouchInstaller(context.Context, *VouchInstallerRequest) (*VouchInstallerResponse, error)
+	// IssueIdentity makes what the next system of the calling installer's machine needs to enrol: a one-time token, bound
+	// to the operation. A repeat for the same command revokes the token before. Role installer only.
+	IssueIdentity(context.Context, *IssueIdentityRequest) (*IssueIdentityResponse, error)
+	// FetchBlob streams a stored file from an offset on.
+	FetchBlob(*FetchBlobRequest, grpc.ServerStreamingServer[FetchBlobResponse]) error
 	mustEmbedUnimplementedAgentServiceServer()
 }
 
@@ -114,6 +206,21 @@ func (UnimplementedAgentServiceServer) Events(grpc.BidiStreamingServer[EventsReq
 }
 func (UnimplementedAgentServiceServer) RotateAgentCert(context.Context, *RotateAgentCertRequest) (*RotateAgentCertResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method RotateAgentCert not implemented")
+}
+func (UnimplementedAgentServiceServer) SyncSite(context.Context, *SyncSiteRequest) (*SyncSiteResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SyncSite not implemented")
+}
+func (UnimplementedAgentServiceServer) GetBMCCredentials(context.Context, *GetBMCCredentialsRequest) (*GetBMCCredentialsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetBMCCredentials not implemented")
+}
+func (UnimplementedAgentServiceServer) VouchInstaller(context.Context, *VouchInstallerRequest) (*VouchInstallerResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method VouchInstaller not implemented")
+}
+func (UnimplementedAgentServiceServer) IssueIdentity(context.Context, *IssueIdentityRequest) (*IssueIdentityResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method IssueIdentity not implemented")
+}
+func (UnimplementedAgentServiceServer) FetchBlob(*FetchBlobRequest, grpc.ServerStreamingServer[FetchBlobResponse]) error {
+	return status.Error(codes.Unimplemented, "method FetchBlob not implemented")
 }
 func (UnimplementedAgentServiceServer) mustEmbedUnimplementedAgentServiceServer() {}
 func (UnimplementedAgentServiceServer) testEmbeddedByValue()                      {}
@@ -168,6 +275,89 @@ func _AgentService_RotateAgentCert_Handler(srv interface{}, ctx context.Context,
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AgentService_SyncSite_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SyncSiteRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AgentServiceServer).SyncSite(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AgentService_SyncSite_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AgentServiceServer).SyncSite(ctx, req.(*SyncSiteRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AgentService_GetBMCCredentials_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetBMCCredentialsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AgentServiceServer).GetBMCCredentials(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AgentService_GetBMCCredentials_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AgentServiceServer).GetBMCCredentials(ctx, req.(*GetBMCCredentialsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AgentService_VouchInstaller_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(VouchInstallerRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AgentServiceServer).VouchInstaller(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AgentService_VouchInstaller_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AgentServiceServer).VouchInstaller(ctx, req.(*VouchInstallerRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AgentService_IssueIdentity_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(IssueIdentityRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AgentServiceServer).IssueIdentity(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AgentService_IssueIdentity_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AgentServiceServer).IssueIdentity(ctx, req.(*IssueIdentityRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AgentService_FetchBlob_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(FetchBlobRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(AgentServiceServer).FetchBlob(m, &grpc.GenericServerStream[FetchBlobRequest, FetchBlobResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type AgentService_FetchBlobServer = grpc.ServerStreamingServer[FetchBlobResponse]
+
 // AgentService_ServiceDesc is the grpc.ServiceDesc for AgentService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -178,6 +368,22 @@ var AgentService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "RotateAgentCert",
 			Handler:    _AgentService_RotateAgentCert_Handler,
+		},
+		{
+			MethodName: "SyncSite",
+			Handler:    _AgentService_SyncSite_Handler,
+		},
+		{
+			MethodName: "GetBMCCredentials",
+			Handler:    _AgentService_GetBMCCredentials_Handler,
+		},
+		{
+			MethodName: "VouchInstaller",
+			Handler:    _AgentService_VouchInstaller_Handler,
+		},
+		{
+			MethodName: "IssueIdentity",
+			Handler:    _AgentService_IssueIdentity_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{
@@ -192,6 +398,11 @@ var AgentService_ServiceDesc = grpc.ServiceDesc{
 			Handler:       _AgentService_Events_Handler,
 			ServerStreams: true,
 			ClientStreams: true,
+		},
+		{
+			StreamName:    "FetchBlob",
+			Handler:       _AgentService_FetchBlob_Handler,
+			ServerStreams: true,
 		},
 	},
 	Metadata: "fleet/v1/fleet.proto",

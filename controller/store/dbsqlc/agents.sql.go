@@ -255,7 +255,7 @@ func (q *Queries) FlushHeartbeats(ctx context.Context, arg FlushHeartbeatsParams
 }
 
 const getAgent = `-- name: GetAgent :one
-SELECT agent_id, role, machine_id, site, version, capabilities, simulated, locked, state_id, boot_id, hardware_fingerprint, epoch, created_at FROM agents WHERE agent_id = $1
+SELECT agent_id, role, machine_id, site, version, capabilities, simulated, locked, state_id, boot_id, hardware_fingerprint, epoch, created_at, operation_id, os_image_digest FROM agents WHERE agent_id = $1
 `
 
 func (q *Queries) GetAgent(ctx context.Context, agentID string) (Agent, error) {
@@ -275,6 +275,8 @@ func (q *Queries) GetAgent(ctx context.Context, agentID string) (Agent, error) {
 		&i.HardwareFingerprint,
 		&i.Epoch,
 		&i.CreatedAt,
+		&i.OperationID,
+		&i.OsImageDigest,
 	)
 	return i, err
 }
@@ -519,7 +521,7 @@ func (q *Queries) InsertToken(ctx context.Context, arg InsertTokenParams) error 
 }
 
 const listAgents = `-- name: ListAgents :many
-SELECT a.agent_id, a.role, a.machine_id, a.site, a.version, a.capabilities, a.simulated, a.locked, a.state_id, a.boot_id, a.hardware_fingerprint, a.epoch, a.created_at, s.session_id, s.controller_id, s.started_at AS session_started_at, s.last_heartbeat_at, s.ended_at
+SELECT a.agent_id, a.role, a.machine_id, a.site, a.version, a.capabilities, a.simulated, a.locked, a.state_id, a.boot_id, a.hardware_fingerprint, a.epoch, a.created_at, a.operation_id, a.os_image_digest, s.session_id, s.controller_id, s.started_at AS session_started_at, s.last_heartbeat_at, s.ended_at
 FROM agents a LEFT JOIN agent_sessions s ON s.agent_id = a.agent_id
 WHERE ($1::text = '' OR a.agent_id = $1)
   AND ($2::text = '' OR a.machine_id = $2)
@@ -554,6 +556,8 @@ type ListAgentsRow struct {
 	HardwareFingerprint string
 	Epoch               int64
 	CreatedAt           time.Time
+	OperationID         *string
+	OsImageDigest       string
 	SessionID           *string
 	ControllerID        *string
 	SessionStartedAt    *time.Time
@@ -592,6 +596,8 @@ func (q *Queries) ListAgents(ctx context.Context, arg ListAgentsParams) ([]ListA
 			&i.HardwareFingerprint,
 			&i.Epoch,
 			&i.CreatedAt,
+			&i.OperationID,
+			&i.OsImageDigest,
 			&i.SessionID,
 			&i.ControllerID,
 			&i.SessionStartedAt,
@@ -710,7 +716,7 @@ func (q *Queries) ListTokens(ctx context.Context, arg ListTokensParams) ([]ListT
 }
 
 const lockAgent = `-- name: LockAgent :one
-SELECT agent_id, role, machine_id, site, version, capabilities, simulated, locked, state_id, boot_id, hardware_fingerprint, epoch, created_at FROM agents WHERE agent_id = $1 FOR UPDATE
+SELECT agent_id, role, machine_id, site, version, capabilities, simulated, locked, state_id, boot_id, hardware_fingerprint, epoch, created_at, operation_id, os_image_digest FROM agents WHERE agent_id = $1 FOR UPDATE
 `
 
 func (q *Queries) LockAgent(ctx context.Context, agentID string) (Agent, error) {
@@ -730,6 +736,8 @@ func (q *Queries) LockAgent(ctx context.Context, agentID string) (Agent, error) 
 		&i.HardwareFingerprint,
 		&i.Epoch,
 		&i.CreatedAt,
+		&i.OperationID,
+		&i.OsImageDigest,
 	)
 	return i, err
 }

@@ -22,6 +22,8 @@ type Agent struct {
 	HardwareFingerprint string
 	Epoch               int64
 	CreatedAt           time.Time
+	OperationID         *string
+	OsImageDigest       string
 }
 
 type AgentCert struct {
@@ -118,6 +120,9 @@ type Machine struct {
 	CreatedAt           time.Time
 	UpdatedAt           time.Time
 	DeletedAt           *time.Time
+	PowerState          string
+	PowerStateAt        *time.Time
+	BootMode            string
 }
 
 type MachineCondition struct {
