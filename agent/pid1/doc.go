@@ -13,10 +13,14 @@
 //		return pid1.Run(ctx, log, func(sys *pid1.System) error { return serve(ctx, sys.StateDir()) })
 //	}
 //
+// With the kernel parameter ingot.role=installer there is no state disk: the state directory is memory, the address
+// comes by DHCP, and System.Installer says for which operation of which site the machine was booted.
+//
 // # What is authoritative
 //
 // The file system labelled StateLabel, mounted at StateDir, is all that lasts over a reboot. The rest of the
-// root is memory. Its file NetworkFile, when present, gives the machine's name and address. Its directory etc
+// root is memory. Its file NetworkFile, when present, gives the machine's name and address; without it, the kernel
+// parameter ingot.net=dhcp asks for one by DHCP, and process 1 keeps the lease. Its directory etc
 // is mounted on /etc, so that a host name that was set later and the machine-id last as on any other system.
 //
 // # Failure handling
@@ -25,6 +29,8 @@
 //   - The child returns nil: the machine is powered off, or rebooted if that was asked for.
 //   - The child asks for a reboot: it is told to end, and after a while the reboot goes on without it.
 //   - Setup fails, for instance because no disk has the label: Run says so on the console and reboots.
+//   - No DHCP server answers: an installer reboots after a minute; a host goes on and asks for ever.
+//   - A module that can't be inserted is told on the console, and what needed it fails by itself.
 //   - A module that has no device (ENODEV) or is there already (EEXIST) is no failure.
 //   - Before a reboot the state disk is made read-only, or frozen when files on it are open for writing, so
 //     that what was acknowledged is on the disk.

@@ -3,6 +3,7 @@ package pid1
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"strings"
 
@@ -62,15 +63,16 @@ func mountFirmwareVariables() error {
 	return mount{"efivarfs", dir, "efivarfs", unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC, ""}.do()
 }
 
-// loadModules inserts the modules listed in the file.
-func loadModules(list string) error {
+// loadModules inserts the modules listed in the file. One that can't be inserted is told on the console; the
+// machine may do without it.
+func loadModules(log *slog.Logger, list string) error {
 	text, err := os.ReadFile(list)
 	if err != nil {
 		return fmt.Errorf("read module list: %w", err)
 	}
 	for _, path := range strings.Fields(string(text)) {
 		if err := insertModule(path); err != nil && !harmless(err) {
-			return fmt.Errorf("insert module %s: %w", path, err)
+			log.Warn("module not inserted", "path", path, "error", err)
 		}
 	}
 	return nil

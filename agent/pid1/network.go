@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/netip"
 	"os"
@@ -15,6 +16,9 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/ingot-metal/ingot/internal/clock"
+	"github.com/ingot-metal/ingot/internal/task"
 )
 
 // Network is a machine's name and static address.
@@ -44,43 +48,108 @@ func DefaultNetwork() Network {
 	}
 }
 
-// setupNetwork returns the host name and the address it has set.
-func setupNetwork(ctx context.Context, stateDir, etc string) (name, address string, err error) {
-	n, err := readNetwork(filepath.Join(stateDir, NetworkFile))
-	if err != nil {
-		return "", "", err
-	}
+// connection is the network that a machine has.
+type connection struct {
+	name    string // host name
+	link    netlink.Link
+	address netip.Prefix
+}
+
+// setupNetwork brings the network up as NetworkFile says, else by DHCP where that is asked for, else as
+// DefaultNetwork says.
+func setupNetwork(ctx context.Context, log *slog.Logger, stateDir, etc string, b bootLine) (connection, error) {
 	if err := bringUpLoopback(); err != nil {
-		return "", "", err
+		return connection{}, err
+	}
+	n, err := readNetwork(filepath.Join(stateDir, NetworkFile))
+	switch {
+	case errors.Is(err, os.ErrNotExist) && (b.role == RoleInstaller || b.net == NetDHCP):
+		return setupDHCP(ctx, log, etc, b)
+	case errors.Is(err, os.ErrNotExist):
+		n = DefaultNetwork()
+	case err != nil:
+		return connection{}, err
+	}
+	if n.MAC == "" {
+		n.MAC = b.mac
 	}
 	link, err := waitForLink(ctx, n.MAC)
 	if err != nil {
-		return "", "", err
+		return connection{}, err
 	}
-	if err := configure(link, n); err != nil {
-		return "", "", fmt.Errorf("configure %s: %w", link.Attrs().Name, err)
-	}
-	if err := os.WriteFile(filepath.Join(etc, "resolv.conf"), resolvConf(n.DNS), 0o644); err != nil {
-		return "", "", fmt.Errorf("write name servers: %w", err)
-	}
-	name, err = savedHostname(etc)
-	if err != nil {
-		return "", "", err
-	}
-	if name == "" {
-		name = hostname(n, link.Attrs().HardwareAddr)
-	}
-	if err := unix.Sethostname([]byte(name)); err != nil {
-		return "", "", fmt.Errorf("set host name: %w", err)
-	}
-	return name, n.Address.String(), nil
+	return use(link, n, etc)
 }
 
+// setupDHCP gets an address and has the lease renewed from then on. An installer without an address has nothing to
+// do, and fails. A host goes on without: the network may come back later, and a reboot would not help.
+func setupDHCP(ctx context.Context, log *slog.Logger, etc string, b bootLine) (connection, error) {
+	l, err := acquireAny(ctx, b.mac, leaseTimeout)
+	switch {
+	case err == nil:
+		c, err := use(l.link, l.network, etc)
+		task.Background("dhcp", func() { keepConnected(ctx, log, l, etc) })
+		return c, err
+	case b.role == RoleInstaller || ctx.Err() != nil:
+		return connection{}, err
+	}
+	log.Warn("no address yet; asking on", "error", err)
+	task.Background("dhcp", func() { connectLater(ctx, log, b.mac, etc) })
+	return connection{}, nil
+}
+
+func connectLater(ctx context.Context, log *slog.Logger, mac, etc string) {
+	for ctx.Err() == nil {
+		l, err := acquireAny(ctx, mac, leaseTimeout)
+		if err != nil {
+			continue
+		}
+		c, err := use(l.link, l.network, etc)
+		log.Info("network is up", "hostname", c.name, "address", c.address.String(), "error", err)
+		keepConnected(ctx, log, l, etc)
+		return
+	}
+}
+
+// keepConnected returns when ctx ends.
+func keepConnected(ctx context.Context, log *slog.Logger, l lease, etc string) {
+	err := keep(ctx, clock.Real(), l, func(old, current lease) error {
+		log.Warn("address has changed", "from", old.network.Address.String(), "to", current.network.Address.String())
+		if err := netlink.AddrDel(old.link, ipNet(old.network.Address)); err != nil {
+			log.Warn("old address stays", "error", err)
+		}
+		_, err := use(current.link, current.network, etc)
+		return err
+	})
+	if ctx.Err() == nil {
+		log.Error("lease is no longer renewed", "error", err)
+	}
+}
+
+// use gives the interface its address and the machine its name servers and its name.
+func use(link netlink.Link, n Network, etc string) (connection, error) {
+	c := connection{link: link, address: n.Address}
+	if err := configure(link, n); err != nil {
+		return c, fmt.Errorf("configure %s: %w", link.Attrs().Name, err)
+	}
+	if err := os.WriteFile(filepath.Join(etc, "resolv.conf"), resolvConf(n.DNS), 0o644); err != nil {
+		return c, fmt.Errorf("write name servers: %w", err)
+	}
+	saved, err := savedHostname(etc)
+	if err != nil {
+		return c, err
+	}
+	if c.name = saved; saved == "" {
+		c.name = hostname(n, link.Attrs().HardwareAddr)
+	}
+	if err := unix.Sethostname([]byte(c.name)); err != nil {
+		return c, fmt.Errorf("set host name: %w", err)
+	}
+	return c, nil
+}
+
+// readNetwork fails with os.ErrNotExist when there is no such file.
 func readNetwork(path string) (Network, error) {
 	data, err := os.ReadFile(path)
-	if errors.Is(err, os.ErrNotExist) {
-		return DefaultNetwork(), nil
-	}
 	if err != nil {
 		return Network{}, fmt.Errorf("read network file: %w", err)
 	}
@@ -129,22 +198,30 @@ func waitForLink(ctx context.Context, mac string) (netlink.Link, error) {
 
 // pickLink gives the Ethernet device with the MAC, or the one with the lowest index when mac is empty.
 func pickLink(links []netlink.Link, mac string) netlink.Link {
-	links = slices.DeleteFunc(slices.Clone(links), func(l netlink.Link) bool {
-		a := l.Attrs()
-		return l.Type() != "device" || a.EncapType != "ether" ||
-			mac != "" && !strings.EqualFold(a.HardwareAddr.String(), mac)
-	})
+	links = ethernet(links, mac)
 	if len(links) == 0 {
 		return nil
 	}
 	return slices.MinFunc(links, func(a, b netlink.Link) int { return a.Attrs().Index - b.Attrs().Index })
 }
 
-func configure(link netlink.Link, n Network) error {
-	addr := &netlink.Addr{IPNet: &net.IPNet{
-		IP: n.Address.Addr().AsSlice(), Mask: net.CIDRMask(n.Address.Bits(), n.Address.Addr().BitLen()),
+// ethernet gives the Ethernet devices, or only the one with the MAC.
+func ethernet(links []netlink.Link, mac string) []netlink.Link {
+	return slices.DeleteFunc(slices.Clone(links), func(l netlink.Link) bool {
+		a := l.Attrs()
+		return l.Type() != "device" || a.EncapType != "ether" ||
+			mac != "" && !strings.EqualFold(a.HardwareAddr.String(), mac)
+	})
+}
+
+func ipNet(p netip.Prefix) *netlink.Addr {
+	return &netlink.Addr{IPNet: &net.IPNet{
+		IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen()),
 	}}
-	if err := netlink.AddrReplace(link, addr); err != nil {
+}
+
+func configure(link netlink.Link, n Network) error {
+	if err := netlink.AddrReplace(link, ipNet(n.Address)); err != nil {
 		return fmt.Errorf("set address: %w", err)
 	}
 	if err := netlink.LinkSetUp(link); err != nil {

@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"os"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 const (
@@ -16,7 +18,7 @@ const (
 	StateLabel = "INGOT-STATE"
 	// StateDir is where that file system is mounted.
 	StateDir = "/var/lib/ingot"
-	// NetworkFile, in StateDir, is a JSON Network. Without it DefaultNetwork is used.
+	// NetworkFile, in StateDir, is a JSON Network. Without it ParamNet says what to do.
 	NetworkFile = "network.json"
 
 	// childEnv marks the process that process 1 starts for the real work.
@@ -24,6 +26,7 @@ const (
 
 	diskTimeout    = 20 * time.Second
 	networkTimeout = 10 * time.Second
+	leaseTimeout   = time.Minute
 	pollInterval   = 20 * time.Millisecond
 	restartDelay   = 3 * time.Second
 	// stopGrace is how long the child may take to end by itself after the power button.
@@ -62,25 +65,49 @@ func Setup(ctx context.Context, log *slog.Logger) (*System, error) {
 	if err := mountKernel(); err != nil {
 		return nil, err
 	}
-	if err := loadModules(ModuleList); err != nil {
+	if err := loadModules(log, ModuleList); err != nil {
 		return nil, err
 	}
 	if err := mountFirmwareVariables(); err != nil {
 		return nil, err
 	}
-	device, err := mountState(ctx, sys.stateDir)
+	b, err := readBootLine("/proc/cmdline")
+	if err != nil {
+		return nil, err
+	}
+	device, err := mountStateFor(ctx, b, sys.stateDir)
 	if err != nil {
 		return nil, err
 	}
 	if err := persistEtc(sys.stateDir, "/etc"); err != nil {
 		return nil, err
 	}
-	name, address, err := setupNetwork(ctx, sys.stateDir, "/etc")
+	c, err := setupNetwork(ctx, log, sys.stateDir, "/etc", b)
 	if err != nil {
 		return nil, fmt.Errorf("set up network: %w", err)
 	}
-	log.Info("machine is up", "state_device", device, "hostname", name, "address", address)
-	return sys, nil
+	log.Info("machine is up", "state_device", device, "hostname", c.name, "address", c.address.String())
+	return sys, sys.handOver(b, c)
+}
+
+// mountStateFor gives an installer a state directory in memory: what it must remember stands at the site.
+func mountStateFor(ctx context.Context, b bootLine, dir string) (device string, err error) {
+	if b.role == RoleInstaller {
+		return "none", mount{"tmpfs", dir, "tmpfs", unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC, "mode=0700"}.do()
+	}
+	return mountState(ctx, dir)
+}
+
+// handOver leaves what the child must know.
+func (s *System) handOver(b bootLine, c connection) error {
+	if b.role != RoleInstaller {
+		return nil
+	}
+	a := c.link.Attrs()
+	s.installer = &Installer{
+		Site: b.site, Token: b.token, Interface: a.Name, MAC: a.HardwareAddr.String(), Address: c.address,
+	}
+	return s.installer.write(installerFile)
 }
 
 // StateDir is the directory that lasts over reboots.

@@ -23,3 +23,13 @@ func poll(ctx context.Context, limit time.Duration, ok func() bool) bool {
 }
 
 func pause(d time.Duration) { <-clock.Real().After(d) }
+
+// wait returns early, with the reason, when ctx ends.
+func wait(ctx context.Context, c clock.Clock, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-c.After(d):
+		return nil
+	}
+}
