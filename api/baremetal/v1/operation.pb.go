@@ -905,12 +905,17 @@ type NetReconfig struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Hostname string                 `protobuf:"bytes,1,opt,name=hostname,proto3" json:"hostname,omitempty"`
 	Firewall *FirewallPolicy        `protobuf:"bytes,2,opt,name=firewall,proto3" json:"firewall,omitempty"`
-	// Interfaces, bonds, VLANs, addresses, routes and DNS; not applied yet, refused with NETWORK_RECONFIG_NOT_WIRED.
+	// All interfaces that Ingot configures on the host. One that was named before and is not any more is given back: our
+	// files for it go, and a bond or VLAN that we made goes with them. Empty leaves interfaces as they are. A host that
+	// cannot do it answers NETWORK_RECONFIG_NOT_WIRED.
 	Interfaces []*NetworkInterface `protobuf:"bytes,3,rep,name=interfaces,proto3" json:"interfaces,omitempty"`
 	// How long the agent has to prove that it still reaches the controller before it rolls back. 0 means 60 s.
 	ConfirmTimeoutSeconds int32 `protobuf:"varint,4,opt,name=confirm_timeout_seconds,json=confirmTimeoutSeconds,proto3" json:"confirm_timeout_seconds,omitempty"`
-	unknownFields         protoimpl.UnknownFields
-	sizeCache             protoimpl.SizeCache
+	// Overwrite what somebody else has changed since the last configuration. Without it such a change refuses the command
+	// with CONFIG_DRIFT and the difference.
+	AcceptDrift   bool `protobuf:"varint,5,opt,name=accept_drift,json=acceptDrift,proto3" json:"accept_drift,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *NetReconfig) Reset() {
@@ -969,6 +974,13 @@ func (x *NetReconfig) GetConfirmTimeoutSeconds() int32 {
 		return x.ConfirmTimeoutSeconds
 	}
 	return 0
+}
+
+func (x *NetReconfig) GetAcceptDrift() bool {
+	if x != nil {
+		return x.AcceptDrift
+	}
+	return false
 }
 
 // FirewallPolicy is the whole content of Ingot's own nftables table on the host.
@@ -1114,16 +1126,33 @@ func (x *FirewallRule) GetRatePerSecond() uint32 {
 	return 0
 }
 
+// NetworkInterface is one interface: a card of the machine, a bond (bond_members), or a VLAN (vlan_id).
 type NetworkInterface struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	MacAddress    string                 `protobuf:"bytes,2,opt,name=mac_address,json=macAddress,proto3" json:"mac_address,omitempty"`
-	Addresses     []string               `protobuf:"bytes,3,rep,name=addresses,proto3" json:"addresses,omitempty"`
-	Gateway       string                 `protobuf:"bytes,4,opt,name=gateway,proto3" json:"gateway,omitempty"`
-	DnsServers    []string               `protobuf:"bytes,5,rep,name=dns_servers,json=dnsServers,proto3" json:"dns_servers,omitempty"`
-	Mtu           int32                  `protobuf:"varint,6,opt,name=mtu,proto3" json:"mtu,omitempty"`
-	VlanId        int32                  `protobuf:"varint,7,opt,name=vlan_id,json=vlanId,proto3" json:"vlan_id,omitempty"`
-	BondMembers   []string               `protobuf:"bytes,8,rep,name=bond_members,json=bondMembers,proto3" json:"bond_members,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name in the kernel. A bond or VLAN is made with it; a card is found by it, by mac_address, or by both.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Of a card only: its permanent address, such as 52:54:00:12:34:56.
+	MacAddress string `protobuf:"bytes,2,opt,name=mac_address,json=macAddress,proto3" json:"mac_address,omitempty"`
+	// With prefix length: 192.0.2.7/24, 2001:db8::7/64.
+	Addresses []string `protobuf:"bytes,3,rep,name=addresses,proto3" json:"addresses,omitempty"`
+	// Default route; it must lie in one of the networks of addresses, or be link-local.
+	Gateway    string   `protobuf:"bytes,4,opt,name=gateway,proto3" json:"gateway,omitempty"`
+	DnsServers []string `protobuf:"bytes,5,rep,name=dns_servers,json=dnsServers,proto3" json:"dns_servers,omitempty"`
+	// 0 leaves it as it is.
+	Mtu int32 `protobuf:"varint,6,opt,name=mtu,proto3" json:"mtu,omitempty"`
+	// 1 to 4094: this is a VLAN on parent.
+	VlanId int32 `protobuf:"varint,7,opt,name=vlan_id,json=vlanId,proto3" json:"vlan_id,omitempty"`
+	// This is a bond of these cards, each by name or MAC address.
+	BondMembers []string `protobuf:"bytes,8,rep,name=bond_members,json=bondMembers,proto3" json:"bond_members,omitempty"`
+	// Of a VLAN: name or MAC address of another interface of this configuration.
+	Parent string `protobuf:"bytes,9,opt,name=parent,proto3" json:"parent,omitempty"`
+	// "no" (default), "yes", "ipv4" or "ipv6".
+	Dhcp string `protobuf:"bytes,10,opt,name=dhcp,proto3" json:"dhcp,omitempty"`
+	// Take IPv6 addresses and routes from router advertisements; always so with dhcp yes or ipv6.
+	AcceptRa      bool            `protobuf:"varint,11,opt,name=accept_ra,json=acceptRa,proto3" json:"accept_ra,omitempty"`
+	Routes        []*NetworkRoute `protobuf:"bytes,12,rep,name=routes,proto3" json:"routes,omitempty"`
+	SearchDomains []string        `protobuf:"bytes,13,rep,name=search_domains,json=searchDomains,proto3" json:"search_domains,omitempty"`
+	Bond          *BondOptions    `protobuf:"bytes,14,opt,name=bond,proto3" json:"bond,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1212,6 +1241,185 @@ func (x *NetworkInterface) GetBondMembers() []string {
 		return x.BondMembers
 	}
 	return nil
+}
+
+func (x *NetworkInterface) GetParent() string {
+	if x != nil {
+		return x.Parent
+	}
+	return ""
+}
+
+func (x *NetworkInterface) GetDhcp() string {
+	if x != nil {
+		return x.Dhcp
+	}
+	return ""
+}
+
+func (x *NetworkInterface) GetAcceptRa() bool {
+	if x != nil {
+		return x.AcceptRa
+	}
+	return false
+}
+
+func (x *NetworkInterface) GetRoutes() []*NetworkRoute {
+	if x != nil {
+		return x.Routes
+	}
+	return nil
+}
+
+func (x *NetworkInterface) GetSearchDomains() []string {
+	if x != nil {
+		return x.SearchDomains
+	}
+	return nil
+}
+
+func (x *NetworkInterface) GetBond() *BondOptions {
+	if x != nil {
+		return x.Bond
+	}
+	return nil
+}
+
+// NetworkRoute is one static route.
+type NetworkRoute struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Network such as 10.0.0.0/8, or "default" for 0.0.0.0/0 or ::/0, whichever is of the family of via.
+	Destination string `protobuf:"bytes,1,opt,name=destination,proto3" json:"destination,omitempty"`
+	// Next hop; empty means that the destination is on the link.
+	Via string `protobuf:"bytes,2,opt,name=via,proto3" json:"via,omitempty"`
+	// 0 is the kernel's default.
+	Metric        uint32 `protobuf:"varint,3,opt,name=metric,proto3" json:"metric,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NetworkRoute) Reset() {
+	*x = NetworkRoute{}
+	mi := &file_baremetal_v1_operation_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NetworkRoute) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NetworkRoute) ProtoMessage() {}
+
+func (x *NetworkRoute) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_operation_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NetworkRoute.ProtoReflect.Descriptor instead.
+func (*NetworkRoute) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_operation_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *NetworkRoute) GetDestination() string {
+	if x != nil {
+		return x.Destination
+	}
+	return ""
+}
+
+func (x *NetworkRoute) GetVia() string {
+	if x != nil {
+		return x.Via
+	}
+	return ""
+}
+
+func (x *NetworkRoute) GetMetric() uint32 {
+	if x != nil {
+		return x.Metric
+	}
+	return 0
+}
+
+// BondOptions says how a bond uses its members (Linux bonding driver).
+type BondOptions struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// "active-backup" (default), "802.3ad" (LACP), "balance-rr", "balance-xor", "broadcast", "balance-tlb" or "balance-alb".
+	Mode string `protobuf:"bytes,1,opt,name=mode,proto3" json:"mode,omitempty"`
+	// How often links are looked at, in ms. 0 means 100.
+	MiimonMs int32 `protobuf:"varint,2,opt,name=miimon_ms,json=miimonMs,proto3" json:"miimon_ms,omitempty"`
+	// Of 802.3ad: "slow" (default, every 30 s) or "fast" (every second).
+	LacpRate string `protobuf:"bytes,3,opt,name=lacp_rate,json=lacpRate,proto3" json:"lacp_rate,omitempty"`
+	// Of 802.3ad, balance-xor and balance-tlb: "layer2" (default), "layer2+3", "layer3+4".
+	TransmitHashPolicy string `protobuf:"bytes,4,opt,name=transmit_hash_policy,json=transmitHashPolicy,proto3" json:"transmit_hash_policy,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
+}
+
+func (x *BondOptions) Reset() {
+	*x = BondOptions{}
+	mi := &file_baremetal_v1_operation_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BondOptions) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BondOptions) ProtoMessage() {}
+
+func (x *BondOptions) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_operation_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BondOptions.ProtoReflect.Descriptor instead.
+func (*BondOptions) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_operation_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *BondOptions) GetMode() string {
+	if x != nil {
+		return x.Mode
+	}
+	return ""
+}
+
+func (x *BondOptions) GetMiimonMs() int32 {
+	if x != nil {
+		return x.MiimonMs
+	}
+	return 0
+}
+
+func (x *BondOptions) GetLacpRate() string {
+	if x != nil {
+		return x.LacpRate
+	}
+	return ""
+}
+
+func (x *BondOptions) GetTransmitHashPolicy() string {
+	if x != nil {
+		return x.TransmitHashPolicy
+	}
+	return ""
 }
 
 var File_baremetal_v1_operation_proto protoreflect.FileDescriptor
@@ -1321,14 +1529,15 @@ const file_baremetal_v1_operation_proto_rawDesc = "" +
 	"\x04data\x18\x04 \x01(\fR\x04data\x12!\n" +
 	"\foperation_id\x18\x05 \x01(\tR\voperationId\x12\x10\n" +
 	"\x03seq\x18\x06 \x01(\x03R\x03seq\x12\x12\n" +
-	"\x04step\x18\a \x01(\tR\x04step\"\xdb\x01\n" +
+	"\x04step\x18\a \x01(\tR\x04step\"\xfe\x01\n" +
 	"\vNetReconfig\x12\x1a\n" +
 	"\bhostname\x18\x01 \x01(\tR\bhostname\x128\n" +
 	"\bfirewall\x18\x02 \x01(\v2\x1c.baremetal.v1.FirewallPolicyR\bfirewall\x12>\n" +
 	"\n" +
 	"interfaces\x18\x03 \x03(\v2\x1e.baremetal.v1.NetworkInterfaceR\n" +
 	"interfaces\x126\n" +
-	"\x17confirm_timeout_seconds\x18\x04 \x01(\x05R\x15confirmTimeoutSeconds\"\x97\x01\n" +
+	"\x17confirm_timeout_seconds\x18\x04 \x01(\x05R\x15confirmTimeoutSeconds\x12!\n" +
+	"\faccept_drift\x18\x05 \x01(\bR\vacceptDrift\"\x97\x01\n" +
 	"\x0eFirewallPolicy\x12#\n" +
 	"\rdefault_input\x18\x01 \x01(\tR\fdefaultInput\x120\n" +
 	"\x05allow\x18\x02 \x03(\v2\x1a.baremetal.v1.FirewallRuleR\x05allow\x12.\n" +
@@ -1339,7 +1548,7 @@ const file_baremetal_v1_operation_proto_rawDesc = "" +
 	"\aport_to\x18\x03 \x01(\rR\x06portTo\x12\x1f\n" +
 	"\vsource_cidr\x18\x04 \x01(\tR\n" +
 	"sourceCidr\x12&\n" +
-	"\x0frate_per_second\x18\x05 \x01(\rR\rratePerSecond\"\xee\x01\n" +
+	"\x0frate_per_second\x18\x05 \x01(\rR\rratePerSecond\"\xc1\x03\n" +
 	"\x10NetworkInterface\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1f\n" +
 	"\vmac_address\x18\x02 \x01(\tR\n" +
@@ -1350,7 +1559,23 @@ const file_baremetal_v1_operation_proto_rawDesc = "" +
 	"dnsServers\x12\x10\n" +
 	"\x03mtu\x18\x06 \x01(\x05R\x03mtu\x12\x17\n" +
 	"\avlan_id\x18\a \x01(\x05R\x06vlanId\x12!\n" +
-	"\fbond_members\x18\b \x03(\tR\vbondMembers2\xef\x02\n" +
+	"\fbond_members\x18\b \x03(\tR\vbondMembers\x12\x16\n" +
+	"\x06parent\x18\t \x01(\tR\x06parent\x12\x12\n" +
+	"\x04dhcp\x18\n" +
+	" \x01(\tR\x04dhcp\x12\x1b\n" +
+	"\taccept_ra\x18\v \x01(\bR\bacceptRa\x122\n" +
+	"\x06routes\x18\f \x03(\v2\x1a.baremetal.v1.NetworkRouteR\x06routes\x12%\n" +
+	"\x0esearch_domains\x18\r \x03(\tR\rsearchDomains\x12-\n" +
+	"\x04bond\x18\x0e \x01(\v2\x19.baremetal.v1.BondOptionsR\x04bond\"Z\n" +
+	"\fNetworkRoute\x12 \n" +
+	"\vdestination\x18\x01 \x01(\tR\vdestination\x12\x10\n" +
+	"\x03via\x18\x02 \x01(\tR\x03via\x12\x16\n" +
+	"\x06metric\x18\x03 \x01(\rR\x06metric\"\x8d\x01\n" +
+	"\vBondOptions\x12\x12\n" +
+	"\x04mode\x18\x01 \x01(\tR\x04mode\x12\x1b\n" +
+	"\tmiimon_ms\x18\x02 \x01(\x05R\bmiimonMs\x12\x1b\n" +
+	"\tlacp_rate\x18\x03 \x01(\tR\blacpRate\x120\n" +
+	"\x14transmit_hash_policy\x18\x04 \x01(\tR\x12transmitHashPolicy2\xef\x02\n" +
 	"\x10OperationService\x12J\n" +
 	"\fGetOperation\x12!.baremetal.v1.GetOperationRequest\x1a\x17.baremetal.v1.Operation\x12[\n" +
 	"\x0eListOperations\x12#.baremetal.v1.ListOperationsRequest\x1a$.baremetal.v1.ListOperationsResponse\x12W\n" +
@@ -1370,7 +1595,7 @@ func file_baremetal_v1_operation_proto_rawDescGZIP() []byte {
 }
 
 var file_baremetal_v1_operation_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_baremetal_v1_operation_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_baremetal_v1_operation_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
 var file_baremetal_v1_operation_proto_goTypes = []any{
 	(Operation_OperationType)(0),       // 0: baremetal.v1.Operation.OperationType
 	(Operation_Phase)(0),               // 1: baremetal.v1.Operation.Phase
@@ -1387,43 +1612,47 @@ var file_baremetal_v1_operation_proto_goTypes = []any{
 	(*FirewallPolicy)(nil),             // 12: baremetal.v1.FirewallPolicy
 	(*FirewallRule)(nil),               // 13: baremetal.v1.FirewallRule
 	(*NetworkInterface)(nil),           // 14: baremetal.v1.NetworkInterface
-	nil,                                // 15: baremetal.v1.Operation.ParamsEntry
-	nil,                                // 16: baremetal.v1.Operation.EvidenceEntry
-	nil,                                // 17: baremetal.v1.ErrorStatus.DetailsEntry
-	(*timestamppb.Timestamp)(nil),      // 18: google.protobuf.Timestamp
+	(*NetworkRoute)(nil),               // 15: baremetal.v1.NetworkRoute
+	(*BondOptions)(nil),                // 16: baremetal.v1.BondOptions
+	nil,                                // 17: baremetal.v1.Operation.ParamsEntry
+	nil,                                // 18: baremetal.v1.Operation.EvidenceEntry
+	nil,                                // 19: baremetal.v1.ErrorStatus.DetailsEntry
+	(*timestamppb.Timestamp)(nil),      // 20: google.protobuf.Timestamp
 }
 var file_baremetal_v1_operation_proto_depIdxs = []int32{
 	0,  // 0: baremetal.v1.Operation.type:type_name -> baremetal.v1.Operation.OperationType
 	1,  // 1: baremetal.v1.Operation.phase:type_name -> baremetal.v1.Operation.Phase
-	15, // 2: baremetal.v1.Operation.params:type_name -> baremetal.v1.Operation.ParamsEntry
+	17, // 2: baremetal.v1.Operation.params:type_name -> baremetal.v1.Operation.ParamsEntry
 	3,  // 3: baremetal.v1.Operation.error:type_name -> baremetal.v1.ErrorStatus
-	18, // 4: baremetal.v1.Operation.created_at:type_name -> google.protobuf.Timestamp
-	18, // 5: baremetal.v1.Operation.started_at:type_name -> google.protobuf.Timestamp
-	18, // 6: baremetal.v1.Operation.finished_at:type_name -> google.protobuf.Timestamp
-	18, // 7: baremetal.v1.Operation.next_look_at:type_name -> google.protobuf.Timestamp
-	16, // 8: baremetal.v1.Operation.evidence:type_name -> baremetal.v1.Operation.EvidenceEntry
-	18, // 9: baremetal.v1.Operation.updated_at:type_name -> google.protobuf.Timestamp
-	17, // 10: baremetal.v1.ErrorStatus.details:type_name -> baremetal.v1.ErrorStatus.DetailsEntry
+	20, // 4: baremetal.v1.Operation.created_at:type_name -> google.protobuf.Timestamp
+	20, // 5: baremetal.v1.Operation.started_at:type_name -> google.protobuf.Timestamp
+	20, // 6: baremetal.v1.Operation.finished_at:type_name -> google.protobuf.Timestamp
+	20, // 7: baremetal.v1.Operation.next_look_at:type_name -> google.protobuf.Timestamp
+	18, // 8: baremetal.v1.Operation.evidence:type_name -> baremetal.v1.Operation.EvidenceEntry
+	20, // 9: baremetal.v1.Operation.updated_at:type_name -> google.protobuf.Timestamp
+	19, // 10: baremetal.v1.ErrorStatus.details:type_name -> baremetal.v1.ErrorStatus.DetailsEntry
 	2,  // 11: baremetal.v1.ListOperationsResponse.operations:type_name -> baremetal.v1.Operation
-	18, // 12: baremetal.v1.OperationEvent.ts:type_name -> google.protobuf.Timestamp
+	20, // 12: baremetal.v1.OperationEvent.ts:type_name -> google.protobuf.Timestamp
 	2,  // 13: baremetal.v1.OperationEvent.snapshot:type_name -> baremetal.v1.Operation
-	18, // 14: baremetal.v1.LogChunk.ts:type_name -> google.protobuf.Timestamp
+	20, // 14: baremetal.v1.LogChunk.ts:type_name -> google.protobuf.Timestamp
 	12, // 15: baremetal.v1.NetReconfig.firewall:type_name -> baremetal.v1.FirewallPolicy
 	14, // 16: baremetal.v1.NetReconfig.interfaces:type_name -> baremetal.v1.NetworkInterface
 	13, // 17: baremetal.v1.FirewallPolicy.allow:type_name -> baremetal.v1.FirewallRule
-	4,  // 18: baremetal.v1.OperationService.GetOperation:input_type -> baremetal.v1.GetOperationRequest
-	5,  // 19: baremetal.v1.OperationService.ListOperations:input_type -> baremetal.v1.ListOperationsRequest
-	7,  // 20: baremetal.v1.OperationService.WatchOperations:input_type -> baremetal.v1.WatchOperationsRequest
-	9,  // 21: baremetal.v1.OperationService.StreamOperationLogs:input_type -> baremetal.v1.StreamOperationLogsRequest
-	2,  // 22: baremetal.v1.OperationService.GetOperation:output_type -> baremetal.v1.Operation
-	6,  // 23: baremetal.v1.OperationService.ListOperations:output_type -> baremetal.v1.ListOperationsResponse
-	8,  // 24: baremetal.v1.OperationService.WatchOperations:output_type -> baremetal.v1.OperationEvent
-	10, // 25: baremetal.v1.OperationService.StreamOperationLogs:output_type -> baremetal.v1.LogChunk
-	22, // [22:26] is the sub-list for method output_type
-	18, // [18:22] is the sub-list for method input_type
-	18, // [18:18] is the sub-list for extension type_name
-	18, // [18:18] is the sub-list for extension extendee
-	0,  // [0:18] is the sub-list for field type_name
+	15, // 18: baremetal.v1.NetworkInterface.routes:type_name -> baremetal.v1.NetworkRoute
+	16, // 19: baremetal.v1.NetworkInterface.bond:type_name -> baremetal.v1.BondOptions
+	4,  // 20: baremetal.v1.OperationService.GetOperation:input_type -> baremetal.v1.GetOperationRequest
+	5,  // 21: baremetal.v1.OperationService.ListOperations:input_type -> baremetal.v1.ListOperationsRequest
+	7,  // 22: baremetal.v1.OperationService.WatchOperations:input_type -> baremetal.v1.WatchOperationsRequest
+	9,  // 23: baremetal.v1.OperationService.StreamOperationLogs:input_type -> baremetal.v1.StreamOperationLogsRequest
+	2,  // 24: baremetal.v1.OperationService.GetOperation:output_type -> baremetal.v1.Operation
+	6,  // 25: baremetal.v1.OperationService.ListOperations:output_type -> baremetal.v1.ListOperationsResponse
+	8,  // 26: baremetal.v1.OperationService.WatchOperations:output_type -> baremetal.v1.OperationEvent
+	10, // 27: baremetal.v1.OperationService.StreamOperationLogs:output_type -> baremetal.v1.LogChunk
+	24, // [24:28] is the sub-list for method output_type
+	20, // [20:24] is the sub-list for method input_type
+	20, // [20:20] is the sub-list for extension type_name
+	20, // [20:20] is the sub-list for extension extendee
+	0,  // [0:20] is the sub-list for field type_name
 }
 
 func init() { file_baremetal_v1_operation_proto_init() }
@@ -1437,7 +1666,7 @@ func file_baremetal_v1_operation_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_baremetal_v1_operation_proto_rawDesc), len(file_baremetal_v1_operation_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   16,
+			NumMessages:   18,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
