@@ -98,6 +98,8 @@ const (
 	Reason_INTERNAL              Reason = 95
 	Reason_CONTROLLER_LEASE_LOST Reason = 96
 	Reason_SESSION_UNKNOWN       Reason = 97
+	// The controller's disk has no room for the image.
+	Reason_IMAGE_STORE_FULL Reason = 98
 	// UNIMPLEMENTED: the surface is there, the work behind it is not yet. SPECS.md lists each.
 	Reason_OPERATION_TYPE_NOT_WIRED   Reason = 110
 	Reason_STEP_KIND_NOT_WIRED        Reason = 111
@@ -229,6 +231,7 @@ var (
 		95:  "INTERNAL",
 		96:  "CONTROLLER_LEASE_LOST",
 		97:  "SESSION_UNKNOWN",
+		98:  "IMAGE_STORE_FULL",
 		110: "OPERATION_TYPE_NOT_WIRED",
 		111: "STEP_KIND_NOT_WIRED",
 		112: "NODE_LIFECYCLE_NOT_WIRED",
@@ -339,6 +342,7 @@ var (
 		"INTERNAL":                       95,
 		"CONTROLLER_LEASE_LOST":          96,
 		"SESSION_UNKNOWN":                97,
+		"IMAGE_STORE_FULL":               98,
 		"OPERATION_TYPE_NOT_WIRED":       110,
 		"STEP_KIND_NOT_WIRED":            111,
 		"NODE_LIFECYCLE_NOT_WIRED":       112,
@@ -419,7 +423,7 @@ var File_baremetal_v1_reason_proto protoreflect.FileDescriptor
 
 const file_baremetal_v1_reason_proto_rawDesc = "" +
 	"\n" +
-	"\x19baremetal/v1/reason.proto\x12\fbaremetal.v1*\xe8\x13\n" +
+	"\x19baremetal/v1/reason.proto\x12\fbaremetal.v1*\xfe\x13\n" +
 	"\x06Reason\x12\x16\n" +
 	"\x12REASON_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11MACHINE_NOT_FOUND\x10\x01\x12\x17\n" +
@@ -483,7 +487,8 @@ const file_baremetal_v1_reason_proto_rawDesc = "" +
 	"\fRATE_LIMITED\x10^\x12\f\n" +
 	"\bINTERNAL\x10_\x12\x19\n" +
 	"\x15CONTROLLER_LEASE_LOST\x10`\x12\x13\n" +
-	"\x0fSESSION_UNKNOWN\x10a\x12\x1c\n" +
+	"\x0fSESSION_UNKNOWN\x10a\x12\x14\n" +
+	"\x10IMAGE_STORE_FULL\x10b\x12\x1c\n" +
 	"\x18OPERATION_TYPE_NOT_WIRED\x10n\x12\x17\n" +
 	"\x13STEP_KIND_NOT_WIRED\x10o\x12\x1c\n" +
 	"\x18NODE_LIFECYCLE_NOT_WIRED\x10p\x12\x17\n" +
