@@ -1,0 +1,88 @@
+package bmc
+
+import (
+	"sync"
+	"time"
+)
+
+// Faults is how a BMC misbehaves. The zero value is a good one.
+type Faults struct {
+	// Silent accepts connections and never answers.
+	Silent bool
+	// Liar accepts every change with a good answer and changes nothing.
+	Liar bool
+	// Broken answers everything behind the service root with 500.
+	Broken bool
+	// Slow is how long each answer takes longer.
+	Slow time.Duration
+	// LockAfter is after how many wrong passwords in a row the account is locked; 0 means never.
+	LockAfter int
+	// NoSessions answers every new session with 503, as a BMC whose table of sessions is full does.
+	NoSessions bool
+}
+
+// Counts is what came in.
+type Counts struct {
+	Requests int
+	// WrongPasswords counts the log-ins with a name or password that isn't the right one, locked or not.
+	WrongPasswords int
+	// Sessions counts the log-ins that opened a session.
+	Sessions int
+	// Resets counts the resets that were accepted.
+	Resets int
+	Locked bool
+}
+
+// desk knows the account, the sessions and the faults of one BMC.
+type desk struct {
+	mu       sync.Mutex
+	user     string
+	password string
+	faults   Faults
+	counts   Counts
+	wrong    int               // in a row
+	sessions map[string]string // token by session id
+	next     int
+}
+
+func (d *desk) set(f Faults) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.faults = f
+}
+
+func (d *desk) arrived() Faults {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.counts.Requests++
+	return d.faults
+}
+
+func (d *desk) reset() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.counts.Resets++
+}
+
+func (d *desk) counted() Counts {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.counts
+}
+
+// login says whether name and password are right; a locked account's never are.
+func (d *desk) login(user, password string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	right := user == d.user && password == d.password
+	if !right {
+		d.counts.WrongPasswords++
+		d.wrong++
+		d.counts.Locked = d.counts.Locked || d.faults.LockAfter > 0 && d.wrong >= d.faults.LockAfter
+		return false
+	}
+	if !d.counts.Locked {
+		d.wrong = 0
+	}
+	return !d.counts.Locked
+}

@@ -1,0 +1,72 @@
+package bmc
+
+import (
+	"fmt"
+	"os"
+	"strings"
+)
+
+// writeFiles writes what ipmi_sim reads (ipmi_lan(5), ipmi_sim_cmd(5)). The first holds the password.
+func (s *IPMI) writeFiles() error {
+	lan, err := s.lanConf()
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(s.path("lan.conf"), []byte(lan), 0o600); err != nil {
+		return err
+	}
+	if err := os.WriteFile(s.path("bmc.emu"), []byte(emulation), 0o600); err != nil {
+		return err
+	}
+	// It holds what the BMC keeps over a restart; a new machine has nothing there.
+	return os.MkdirAll(s.path("state"), 0o700)
+}
+
+// emulation: one controller with an event log, and nothing else.
+const emulation = `mc_setbmc 0x20
+mc_add 0x20 0 no-device-sdrs 0x23 9 8 0x9f 0x1291 0xf02 persist_sdr
+sel_enable 0x20 1000 0x0a
+mc_enable 0x20
+`
+
+func (s *IPMI) lanConf() (string, error) {
+	helper := s.cfg.Helper
+	if len(helper) == 0 {
+		self, err := os.Executable()
+		if err != nil {
+			return "", err
+		}
+		helper = []string{self, ControlCommand}
+	}
+	words := append(append([]string(nil), helper...), s.path("chassis.sock"), "0x20")
+	for _, word := range append([]string{s.cfg.User, s.cfg.Password}, words...) {
+		if word == "" || strings.ContainsAny(word, " \t\r\n\"\\'$`;&|<>*?()") {
+			return "", fmt.Errorf("ipmi_sim cannot take a word that is empty or has blanks, quotes or marks of the shell: %q", word)
+		}
+	}
+	if len(s.cfg.User) > 16 || len(s.cfg.Password) > 20 {
+		return "", fmt.Errorf("IPMI takes names of at most 16 bytes and passwords of at most 20")
+	}
+	return fmt.Sprintf(`name "machine"
+set_working_mc 0x20
+  startlan 1
+    addr %s %d
+    priv_limit admin
+    allowed_auths_callback md5
+    allowed_auths_user md5
+    allowed_auths_operator md5
+    allowed_auths_admin md5
+    guid %s
+  endlan
+  chassis_control "%s"
+  sol "tcp:%s" 115200
+  user 2 true "%s" "%s" admin 10 md5
+`, s.cfg.Addr.Addr(), s.cfg.Addr.Port(), guid(s.cfg.Chassis.About().UUID), strings.Join(words, " "),
+		s.console.addr(), s.cfg.User, s.cfg.Password), nil
+}
+
+// guid is 32 hex digits whatever the machine calls itself.
+func guid(uuid string) string {
+	hex := strings.ReplaceAll(uuid, "-", "")
+	return (hex + strings.Repeat("0", 32))[:32]
+}

@@ -1,0 +1,162 @@
+package bmc
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/ingot-metal/ingot/internal/task"
+)
+
+// RedfishConfig is what a Redfish service needs.
+type RedfishConfig struct {
+	Chassis Chassis
+	// Listen is an address such as 127.0.0.1:0; Listener, where set, is used instead and is closed with the service.
+	Listen   string
+	Listener net.Listener
+	// Plain serves HTTP without TLS.
+	Plain    bool
+	User     string
+	Password string
+}
+
+// Redfish is a running Redfish service of one machine (DMTF DSP0266 1.15 as far as it goes).
+type Redfish struct {
+	cfg    RedfishConfig
+	desk   *desk
+	server *http.Server
+	addr   string
+	group  *task.Group
+	gone   chan struct{} // closed by Close; lets silent requests go
+	led    ledState
+}
+
+// StartRedfish serves until Close.
+func StartRedfish(ctx context.Context, cfg RedfishConfig) (*Redfish, error) {
+	l := cfg.Listener
+	if l == nil {
+		var err error
+		if l, err = (&net.ListenConfig{}).Listen(ctx, "tcp", cfg.Listen); err != nil {
+			return nil, fmt.Errorf("listen for Redfish: %w", err)
+		}
+	}
+	r := &Redfish{
+		cfg: cfg, addr: l.Addr().String(), gone: make(chan struct{}),
+		desk: &desk{user: cfg.User, password: cfg.Password, sessions: map[string]string{}},
+	}
+	if !cfg.Plain {
+		cert, err := selfSigned(cfg.Chassis.About().Name)
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("make the BMC's certificate: %w", err), l.Close())
+		}
+		l = tls.NewListener(l, &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12})
+	}
+	r.server = &http.Server{Handler: r.handler(), ReadHeaderTimeout: 10 * time.Second, ErrorLog: quiet()}
+	r.group, _ = task.New(context.WithoutCancel(ctx))
+	r.group.Go("redfish", func(context.Context) error {
+		if err := r.server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			return err
+		}
+		return nil
+	})
+	return r, nil
+}
+
+// Addr is host:port.
+func (r *Redfish) Addr() string { return r.addr }
+
+// Endpoint is the address as a machine's BMC endpoint.
+func (r *Redfish) Endpoint() string {
+	if r.cfg.Plain {
+		return "redfish+http://" + r.addr
+	}
+	return "redfish://" + r.addr
+}
+
+// Misbehave sets the faults from now on.
+func (r *Redfish) Misbehave(f Faults) { r.desk.set(f) }
+
+// SetPassword changes the account's password and unlocks it. Sessions stay.
+func (r *Redfish) SetPassword(password string) {
+	r.desk.mu.Lock()
+	defer r.desk.mu.Unlock()
+	r.desk.password, r.desk.counts.Locked, r.desk.wrong = password, false, 0
+}
+
+// ForgetSessions ends every session, as a restart of the BMC does.
+func (r *Redfish) ForgetSessions() {
+	r.desk.mu.Lock()
+	defer r.desk.mu.Unlock()
+	clear(r.desk.sessions)
+}
+
+// Counts is what came in so far.
+func (r *Redfish) Counts() Counts { return r.desk.counted() }
+
+// Close stops the service and cuts its connections.
+func (r *Redfish) Close() error {
+	close(r.gone)
+	return errors.Join(r.server.Close(), r.group.Wait())
+}
+
+// handler: what is known without a log-in is the service root, the version document and the way to log in.
+func (r *Redfish) handler() http.Handler {
+	open, inner := http.NewServeMux(), http.NewServeMux()
+	r.openRoutes(open)
+	r.routes(inner)
+	open.Handle("/", r.loggedIn(inner))
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		f := r.desk.arrived()
+		if !r.patience(req.Context(), f) {
+			panic(http.ErrAbortHandler)
+		}
+		w.Header().Set("OData-Version", "4.0")
+		w.Header().Set("Cache-Control", "no-cache")
+		if f.Broken && req.URL.Path != rootPath && req.URL.Path != rootPath+"/" {
+			refuse(w, http.StatusInternalServerError, "InternalError", "The request failed due to an internal service error.")
+			return
+		}
+		open.ServeHTTP(w, req)
+	})
+}
+
+// patience waits as the faults want, and says whether an answer is due.
+func (r *Redfish) patience(ctx context.Context, f Faults) bool {
+	if !f.Silent && f.Slow == 0 {
+		return true
+	}
+	var late <-chan time.Time
+	if !f.Silent {
+		late = time.After(f.Slow)
+	}
+	select {
+	case <-late:
+		return true
+	case <-ctx.Done():
+	case <-r.gone:
+	}
+	return false
+}
+
+// refuse answers with the error body of DSP0266, 8.6.
+func refuse(w http.ResponseWriter, status int, id, message string) {
+	info := map[string]any{
+		"@odata.type": "#Message.v1_1_2.Message", "MessageId": "Base.1.15." + id,
+		"Message": message, "MessageSeverity": "Critical", "Resolution": "None.",
+	}
+	writeJSON(w, status, map[string]any{"error": map[string]any{
+		"code": "Base.1.15." + id, "message": message, "@Message.ExtendedInfo": []any{info},
+	}})
+}
+
+func writeJSON(w http.ResponseWriter, status int, doc any) {
+	w.Header().Set("Content-Type", "application/json; charset=utf-8")
+	w.WriteHeader(status)
+	// A client that went away is not our trouble.
+	_ = json.NewEncoder(w).Encode(doc)
+}

@@ -1,0 +1,204 @@
+package bmc
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"sync"
+)
+
+const (
+	systemPath  = rootPath + "/Systems/1"
+	managerPath = rootPath + "/Managers/1"
+	chassisPath = rootPath + "/Chassis/1"
+	resetPath   = systemPath + "/Actions/ComputerSystem.Reset"
+	logPath     = managerPath + "/LogServices/SEL"
+)
+
+type object = map[string]any
+
+// routes are what needs a log-in.
+func (r *Redfish) routes(mux *http.ServeMux) {
+	get := func(path string, doc func() object) {
+		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, req *http.Request) { r.answer(w, req, doc()) })
+	}
+	members := func(path, kind, name string, list func() []string) {
+		get(path, func() object { return collection(path, kind, name, list()) })
+	}
+	one := func(path string) func() []string { return func() []string { return []string{path} } }
+	members(rootPath+"/Systems", "ComputerSystem", "Computer System Collection", one(systemPath))
+	members(rootPath+"/Managers", "Manager", "Manager Collection", one(managerPath))
+	members(rootPath+"/Chassis", "Chassis", "Chassis Collection", one(chassisPath))
+	members(systemPath+"/EthernetInterfaces", "EthernetInterface", "Ethernet Interface Collection", r.nicPaths)
+	members(managerPath+"/LogServices", "LogService", "Log Service Collection", one(logPath))
+	members(logPath+"/Entries", "LogEntry", "Log Entry Collection", func() []string { return nil })
+	members(sessionsPath, "Session", "Session Collection", r.sessionPaths)
+	members(rootPath+"/EventService/Subscriptions", "EventDestination", "Subscription Collection", func() []string { return nil })
+	get(managerPath, r.manager)
+	get(logPath, func() object { return entity(logPath, "LogService.v1_3_0.LogService", "SEL", object{"Entries": link(logPath + "/Entries")}) })
+	get(rootPath+"/SessionService", func() object {
+		return entity(rootPath+"/SessionService", "SessionService.v1_1_8.SessionService", "SessionService",
+			object{"ServiceEnabled": true, "SessionTimeout": 1800, "Sessions": link(sessionsPath)})
+	})
+	get(rootPath+"/EventService", func() object {
+		return entity(rootPath+"/EventService", "EventService.v1_8_0.EventService", "EventService",
+			object{"ServiceEnabled": false, "Subscriptions": link(rootPath + "/EventService/Subscriptions")})
+	})
+	mux.HandleFunc("GET "+systemPath, r.getSystem)
+	mux.HandleFunc("PATCH "+systemPath, r.patchSystem)
+	mux.HandleFunc("POST "+resetPath, r.postReset)
+	mux.HandleFunc("GET "+chassisPath, r.getChassis)
+	mux.HandleFunc("GET "+systemPath+"/EthernetInterfaces/{id}", r.getNIC)
+	mux.HandleFunc("GET "+sessionsPath+"/{id}", r.getSession)
+	mux.HandleFunc("DELETE "+sessionsPath+"/{id}", r.deleteSession)
+	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
+		refuse(w, http.StatusNotFound, "ResourceMissingAtURI", "There is no such resource, or not with this method.")
+	})
+}
+
+// answer sends a document with its ETag, or says that the client has it (RFC 9110, 13.1.2).
+func (r *Redfish) answer(w http.ResponseWriter, req *http.Request, doc object) {
+	tag := etag(doc)
+	w.Header().Set("ETag", tag)
+	if req.Header.Get("If-None-Match") == tag {
+		w.WriteHeader(http.StatusNotModified)
+		return
+	}
+	writeJSON(w, http.StatusOK, doc)
+}
+
+func etag(doc object) string {
+	text, err := json.Marshal(doc) // keys are sorted
+	if err != nil {
+		panic(fmt.Sprintf("a document of our own: %v", err))
+	}
+	sum := sha256.Sum256(text)
+	return `"` + hex.EncodeToString(sum[:8]) + `"`
+}
+
+func link(path string) object { return object{"@odata.id": path} }
+
+func entity(path, kind, id string, more object) object {
+	doc := object{"@odata.id": path, "@odata.type": "#" + kind, "Id": id, "Name": id}
+	for k, v := range more {
+		doc[k] = v
+	}
+	return doc
+}
+
+func collection(path, kind, name string, paths []string) object {
+	members := []object{}
+	for _, p := range paths {
+		members = append(members, link(p))
+	}
+	return object{
+		"@odata.id": path, "@odata.type": "#" + kind + "Collection." + kind + "Collection", "Name": name,
+		"Members": members, "Members@odata.count": len(members),
+	}
+}
+
+func (r *Redfish) root() object {
+	return entity(rootPath+"/", "ServiceRoot.v1_15_0.ServiceRoot", "RootService", object{
+		"Name": "Root Service", "RedfishVersion": "1.15.0", "UUID": r.cfg.Chassis.About().UUID, "Vendor": "Ingot",
+		"Product": "Laboratory BMC", "Systems": link(rootPath + "/Systems"), "Chassis": link(rootPath + "/Chassis"),
+		"Managers": link(rootPath + "/Managers"), "SessionService": link(rootPath + "/SessionService"),
+		"EventService": link(rootPath + "/EventService"),
+		"Links":        object{"Sessions": link(sessionsPath)},
+		"ProtocolFeaturesSupported": object{
+			"ExpandQuery":     object{"ExpandAll": false, "Levels": false, "Links": false, "NoLinks": false},
+			"OnlyMemberQuery": false, "SelectQuery": false, "FilterQuery": false, "ExcerptQuery": false,
+		},
+	})
+}
+
+func (r *Redfish) manager() object {
+	return entity(managerPath, "Manager.v1_15_0.Manager", "1", object{
+		"ManagerType": "BMC", "FirmwareVersion": "1.0", "Status": healthy(), "UUID": r.cfg.Chassis.About().UUID,
+		"LogServices":   link(managerPath + "/LogServices"),
+		"SerialConsole": object{"ServiceEnabled": false, "MaxConcurrentSessions": 0, "ConnectTypesSupported": []string{}},
+		"Links":         object{"ManagerForServers": []object{link(systemPath)}, "ManagerForChassis": []object{link(chassisPath)}},
+	})
+}
+
+func healthy() object { return object{"State": "Enabled", "Health": "OK"} }
+
+func (r *Redfish) getChassis(w http.ResponseWriter, req *http.Request) {
+	power, err := r.cfg.Chassis.PowerState(req.Context())
+	if err != nil {
+		chassisFailed(w, err)
+		return
+	}
+	about := r.cfg.Chassis.About()
+	r.answer(w, req, entity(chassisPath, "Chassis.v1_21_0.Chassis", "1", object{
+		"ChassisType": "RackMount", "Manufacturer": "Ingot", "Model": "Laboratory machine", "SerialNumber": about.Serial,
+		"PowerState": powerWords[power], "IndicatorLED": r.led.get(), "Status": healthy(),
+		"Links": object{"ComputerSystems": []object{link(systemPath)}, "ManagedBy": []object{link(managerPath)}},
+	}))
+}
+
+func (r *Redfish) nicPaths() []string {
+	var out []string
+	for i := range r.cfg.Chassis.About().MACs {
+		out = append(out, fmt.Sprintf("%s/EthernetInterfaces/%d", systemPath, i+1))
+	}
+	return out
+}
+
+func (r *Redfish) getNIC(w http.ResponseWriter, req *http.Request) {
+	for i, mac := range r.cfg.Chassis.About().MACs {
+		if id := fmt.Sprint(i + 1); id == req.PathValue("id") {
+			r.answer(w, req, entity(req.URL.Path, "EthernetInterface.v1_9_0.EthernetInterface", id, object{
+				"MACAddress": mac, "PermanentMACAddress": mac, "Status": healthy(),
+			}))
+			return
+		}
+	}
+	refuse(w, http.StatusNotFound, "ResourceMissingAtURI", "There is no such interface.")
+}
+
+func (r *Redfish) sessionPaths() []string {
+	var out []string
+	for _, id := range r.desk.sessionIDs() {
+		out = append(out, sessionsPath+"/"+id)
+	}
+	return out
+}
+
+func (r *Redfish) getSession(w http.ResponseWriter, req *http.Request) {
+	r.answer(w, req, r.session(req.PathValue("id")))
+}
+
+func (r *Redfish) deleteSession(w http.ResponseWriter, req *http.Request) {
+	if !r.desk.end(req.PathValue("id")) {
+		refuse(w, http.StatusNotFound, "ResourceMissingAtURI", "There is no such session.")
+		return
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
+func chassisFailed(w http.ResponseWriter, err error) {
+	refuse(w, http.StatusInternalServerError, "InternalError", "The machine: "+err.Error())
+}
+
+// ledState is the identify light.
+type ledState struct {
+	mu  sync.Mutex
+	lit bool
+}
+
+func (l *ledState) get() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.lit {
+		return "Lit"
+	}
+	return "Off"
+}
+
+func (l *ledState) set(lit bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lit = lit
+}
