@@ -1,0 +1,103 @@
+package block
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ingot-metal/ingot/internal/clock"
+)
+
+// blkpg values and structures of linux/blkpg.h.
+const (
+	blkpgAddPartition = 1
+	blkpgDelPartition = 2
+)
+
+type blkpgPartition struct {
+	start, length int64
+	number        int32
+	devname       [64]byte
+	volname       [64]byte
+	_             [4]byte
+}
+
+type blkpgIoctlArg struct {
+	op, flags, datalen int32
+	_                  [4]byte
+	data               *blkpgPartition
+}
+
+func (d *Disk) blkpg(op int32, p blkpgPartition) error {
+	arg := blkpgIoctlArg{op: op, datalen: int32(unsafe.Sizeof(p)), data: &p}
+	return d.ioctl(unix.BLKPG, unsafe.Pointer(&arg)) //nolint:gosec // the structures are those of linux/blkpg.h
+}
+
+// spareNumber of a partition is above what an image has.
+const spareNumber = 100
+
+// nodeTimeout is how long the kernel may take to make the node of a partition.
+const nodeTimeout = 5 * time.Second
+
+// Part makes a part of a block device a device of its own for as long as fn runs, without a partition table. The claim
+// on the disk is given up for that time, because it would keep fn from mounting the part.
+func (d *Disk) Part(ctx context.Context, off, n int64, fn func(path string) error) (err error) {
+	if !d.device {
+		return fmt.Errorf("make a partition of a file: %w", ErrUnsupported)
+	}
+	if d.claim != nil {
+		if err := d.release(); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, d.hold()) }()
+	}
+	p := blkpgPartition{start: off, length: n, number: spareNumber}
+	if err := d.blkpg(blkpgAddPartition, p); err != nil {
+		return fmt.Errorf("add a partition of %d bytes at %d: %w", n, off, err)
+	}
+	defer func() {
+		if del := d.blkpg(blkpgDelPartition, p); del != nil {
+			err = errors.Join(err, fmt.Errorf("remove the partition again: %w", del))
+		}
+	}()
+	path := partitionPath(d.f.Name(), spareNumber)
+	if err := waitFor(ctx, path); err != nil {
+		return err
+	}
+	return fn(path)
+}
+
+// partitionPath follows the kernel's disk_name: a p goes between a disk whose name ends in a digit and the number.
+func partitionPath(disk string, number int) string {
+	if real, err := filepath.EvalSymlinks(disk); err == nil {
+		disk = real
+	}
+	p := ""
+	if strings.ContainsRune("0123456789", rune(disk[len(disk)-1])) {
+		p = "p"
+	}
+	return fmt.Sprintf("%s%s%d", disk, p, number)
+}
+
+func waitFor(ctx context.Context, path string) error {
+	limit := clock.Real().Now().Add(nodeTimeout)
+	for {
+		if _, err := os.Stat(path); err == nil {
+			return nil
+		} else if clock.Real().Now().After(limit) {
+			return fmt.Errorf("wait for the partition's node: %w", err)
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-clock.Real().After(10 * time.Millisecond):
+		}
+	}
+}

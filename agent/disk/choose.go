@@ -1,0 +1,75 @@
+package disk
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Candidate is a disk and why it was not chosen; Why is empty for one that could have been.
+type Candidate struct {
+	Device Device
+	Why    string
+}
+
+// NoUniqueMatch says that a rule fits no disk, or more than one.
+type NoUniqueMatch struct {
+	Rule       Rule
+	Candidates []Candidate
+}
+
+// Error lists every disk of the machine with what spoke against it.
+func (e *NoUniqueMatch) Error() string {
+	fits := 0
+	var lines []string
+	for _, c := range e.Candidates {
+		why := c.Why
+		if why == "" {
+			fits++
+			why = "fits"
+		}
+		lines = append(lines, c.Device.String()+": "+why)
+	}
+	rule := "no rule was given, and"
+	if !e.Rule.Empty() {
+		rule = fmt.Sprintf("with the rule %q", e.Rule)
+	}
+	list := strings.Join(lines, "; ")
+	if list == "" {
+		list = "the machine has no disk"
+	}
+	return fmt.Sprintf("%s %d disks fit, not one (%s)", rule, fits, list)
+}
+
+// Choose gives the only disk that the rule fits and that may be written. The disks that a protected rule fits are
+// out of reach. The order of devices does not matter.
+func Choose(devices []Device, rule Rule, protected []Rule) (Device, error) {
+	var found []Device
+	var all []Candidate
+	for _, d := range devices {
+		why := against(d, rule, protected)
+		if why == "" {
+			found = append(found, d)
+		}
+		all = append(all, Candidate{Device: d, Why: why})
+	}
+	if len(found) != 1 {
+		return Device{}, &NoUniqueMatch{Rule: rule, Candidates: all}
+	}
+	return found[0], nil
+}
+
+// against gives the first reason for passing a disk over, or "".
+func against(d Device, rule Rule, protected []Rule) string {
+	for _, p := range protected {
+		if !p.Empty() && p.Match(d) {
+			return "it is protected by " + p.String()
+		}
+	}
+	if why := d.Unfit(); why != "" {
+		return why
+	}
+	if !rule.Match(d) {
+		return "the rule does not fit"
+	}
+	return ""
+}

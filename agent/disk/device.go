@@ -1,0 +1,92 @@
+package disk
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Device is one whole disk. Partitions, and what is stacked on disks (device mapper, RAID), are not devices.
+type Device struct {
+	Name   string   `json:"name"`             // of the kernel, such as nvme0n1; volatile
+	Path   string   `json:"path"`             // such as /dev/nvme0n1
+	Links  []string `json:"links,omitempty"`  // the /dev/disk/by-* names, sorted
+	Serial string   `json:"serial,omitempty"` // without surrounding space
+	WWN    string   `json:"wwn,omitempty"`    // as sysfs has it, such as naa.5000c500a1b2c3d4 or eui.…
+	Model  string   `json:"model,omitempty"`
+	Size   int64    `json:"size"` // bytes
+	Sector int      `json:"sector"`
+
+	Rotational bool `json:"rotational,omitempty"`
+	Removable  bool `json:"removable,omitempty"`
+	ReadOnly   bool `json:"read_only,omitempty"`
+	// Discard says that the device can be told which blocks are of no more use.
+	Discard bool `json:"discard,omitempty"`
+
+	Partitions []string `json:"partitions,omitempty"` // kernel names
+	// InUse says where the disk or a part of it is mounted, swapped on, or held by another device. Sorted.
+	InUse []string `json:"in_use,omitempty"`
+}
+
+// String names the disk in a way that a person can find it by.
+func (d Device) String() string {
+	s := d.Path
+	if d.Serial != "" {
+		s += " serial=" + d.Serial
+	}
+	if d.WWN != "" {
+		s += " wwn=" + d.WWN
+	}
+	if d.Model != "" {
+		s += " model=" + d.Model
+	}
+	return s + " size=" + FormatSize(d.Size)
+}
+
+// ID is what a disk is called in evidence: its serial, else its WWN, else its path.
+func (d Device) ID() string {
+	switch {
+	case d.Serial != "":
+		return d.Serial
+	case d.WWN != "":
+		return d.WWN
+	}
+	return d.Path
+}
+
+// Named says whether path is one of the names of the disk under /dev.
+func (d Device) Named(path string) bool { return path == d.Path || slices.Contains(d.Links, path) }
+
+// Unfit says why the disk may not be written whatever a rule says; "" if nothing speaks against it.
+func (d Device) Unfit() string {
+	switch {
+	case d.ReadOnly:
+		return "it is read-only"
+	case d.Removable:
+		return "it is removable"
+	case len(d.InUse) > 0:
+		return "it is in use: " + strings.Join(d.InUse, ", ")
+	case d.Size <= 0:
+		return "it has no medium"
+	}
+	return ""
+}
+
+// FormatSize prints bytes in the largest binary unit that keeps them whole or at least above one.
+func FormatSize(n int64) string {
+	units := []struct {
+		size int64
+		name string
+	}{{1 << 40, "TiB"}, {1 << 30, "GiB"}, {1 << 20, "MiB"}, {1 << 10, "KiB"}}
+	for _, u := range units {
+		if n >= u.size && n%u.size == 0 {
+			return fmt.Sprintf("%d%s", n/u.size, u.name)
+		}
+	}
+	for _, u := range units {
+		if n >= u.size {
+			return fmt.Sprintf("%.1f%s", float64(n)/float64(u.size), u.name)
+		}
+	}
+	return fmt.Sprintf("%dB", n)
+}

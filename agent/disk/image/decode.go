@@ -1,0 +1,69 @@
+package image
+
+import (
+	"context"
+	"errors"
+	"io"
+	"math"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+// Format is how the raw bytes are packed in the file.
+type Format string
+
+// The formats.
+const (
+	Raw     Format = "raw"
+	RawZstd Format = "raw.zst"
+)
+
+// maxWindow is how far back a compressed image may refer. It is what zstd takes up to level 19, four times, and bounds
+// the memory of the decoder whatever the size of the image.
+const maxWindow = 32 << 20
+
+// Open gives the raw bytes. Its errors are *Error, and so are those of what it returns.
+func Open(ctx context.Context, s Source, format Format) (io.ReadCloser, error) {
+	f := s.open(ctx)
+	switch format {
+	case Raw:
+		return f, nil
+	case RawZstd:
+		return decompress(f)
+	}
+	return nil, notSupported("images of format %q cannot be written, only %s and %s", format, Raw, RawZstd)
+}
+
+func decompress(f io.ReadCloser) (io.ReadCloser, error) {
+	z, err := zstd.NewReader(f, zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(maxWindow),
+		zstd.WithDecoderMaxMemory(math.MaxInt64))
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return &decoded{z: z, f: f}, nil
+}
+
+type decoded struct {
+	z *zstd.Decoder
+	f io.Closer
+}
+
+// Read implements io.Reader.
+func (d *decoded) Read(b []byte) (int, error) {
+	n, err := d.z.Read(b)
+	var ours *Error
+	switch {
+	case err == nil, errors.Is(err, io.EOF), errors.As(err, &ours), errors.Is(err, context.Canceled):
+	case errors.Is(err, zstd.ErrWindowSizeExceeded), errors.Is(err, zstd.ErrDecoderSizeExceeded):
+		err = notSupported("the image is compressed with a window of more than %d MiB", maxWindow>>20)
+	default:
+		err = mismatch("the compressed image is damaged: %w", err)
+	}
+	return n, err
+}
+
+// Close implements io.Closer.
+func (d *decoded) Close() error {
+	d.z.Close()
+	return d.f.Close()
+}

@@ -1,0 +1,121 @@
+package image
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"io"
+	"time"
+
+	"github.com/ingot-metal/ingot/agent/disk/gpt"
+	"github.com/ingot-metal/ingot/internal/clock"
+)
+
+// Disk is what an image is written to. Offsets, lengths and buffers are multiples of 4096; package block has the real
+// one. What ReadAt gives must come from the device.
+type Disk interface {
+	io.ReaderAt
+	io.WriterAt
+	// Size and Sector are bytes.
+	Size() int64
+	Sector() int
+	// Flush returns when what was written is durable.
+	Flush() error
+	// Discard promises nothing about what is read afterwards; Zero makes a range read as zeros, without writing them.
+	// Both return block.ErrUnsupported where the disk cannot.
+	Discard(off, n int64) error
+	Zero(off, n int64) error
+	// RereadTable tells the kernel about a new partition table.
+	RereadTable() error
+}
+
+// StateName is the name of the partition for the new system's identity; its file system has it as a label.
+const StateName = "INGOT-STATE"
+
+const (
+	// StateSize is the size of that partition.
+	StateSize = 32 << 20
+	// Reserve is how much larger than the raw image a disk must be.
+	Reserve = 64 << 20
+	// chunk is how much is read, written and held at once; three of them are in memory.
+	chunk  = 4 << 20
+	chunks = 3
+	// grain is the finest piece of zeros that is left out where zeros are there already.
+	grain = 64 << 10
+)
+
+// Job is one image for one disk. Open, RawSize, RawDigest and Disk are required.
+type Job struct {
+	Disk Disk
+	// Open gives the raw bytes: see Open.
+	Open      func(ctx context.Context) (io.ReadCloser, error)
+	RawSize   int64
+	RawDigest [sha256.Size]byte
+	// MinimumDisk is what the image asks for, in bytes.
+	MinimumDisk int64
+	// State gives the file system of the state partition, at most StateSize bytes.
+	State func() (io.ReadCloser, error)
+	// Identity gives the files of the new system, and Fill puts them into the file system, which lies at the offset. They
+	// are called when the image has been verified.
+	Identity func(ctx context.Context) (map[string][]byte, error)
+	Fill     func(ctx context.Context, off, size int64, files map[string][]byte) error
+	// Committing is called, and must make its argument durable, before the disk can become bootable.
+	Committing func(ctx context.Context, c Commit) error
+	// Progress may be nil.
+	Progress func(Progress)
+	Clock    clock.Clock
+}
+
+// Commit is what Check needs to recognize the disk.
+type Commit struct {
+	// Undo leads from the first MiB on the disk to that of the image.
+	Undo gpt.Patch `json:"undo"`
+	// StateID is the identity of the state partition.
+	StateID string `json:"state_id"`
+}
+
+// Progress says how far it got. Done and Total are bytes of the stage.
+type Progress struct {
+	Stage       string
+	Percent     int // of the whole
+	Done, Total int64
+	Rate        int64         // bytes per second in this stage; 0 is unknown
+	ETA         time.Duration // of this stage; 0 is unknown
+}
+
+// Stages of a Write, in their order.
+const (
+	StageCheck    = "check"
+	StageZero     = "zero"
+	StageWrite    = "write"
+	StageVerify   = "verify"
+	StageIdentity = "identity"
+	StageCommit   = "commit"
+)
+
+// Evidence is what was read back, and how it went.
+type Evidence struct {
+	Digest [sha256.Size]byte
+	Bytes  int64
+	// Written is how many bytes of the image were written, the others being zeros that were there.
+	Written int64
+	// StateID is the identity of the state partition (its PARTUUID).
+	StateID string
+	// Zeroed says that the disk was told to make its blocks zeros, and so zeros were left out.
+	Zeroed bool
+	// Write is the time from the first byte to the last flush, Verify that of the reading back.
+	Write, Verify, Total time.Duration
+	// Warnings are faults that take nothing away from what was read back.
+	Warnings []string
+}
+
+// DigestString is "sha256:<hex>".
+func (e Evidence) DigestString() string { return "sha256:" + hex.EncodeToString(e.Digest[:]) }
+
+// Rate is in bytes per second.
+func Rate(n int64, t time.Duration) int64 {
+	if t <= 0 {
+		return 0
+	}
+	return int64(float64(n) / t.Seconds())
+}

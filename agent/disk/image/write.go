@@ -1,0 +1,322 @@
+package image
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"io"
+
+	"github.com/ingot-metal/ingot/agent/disk/block"
+	"github.com/ingot-metal/ingot/agent/disk/gpt"
+)
+
+// writer is one Write.
+type writer struct {
+	Job
+	raw     io.ReadCloser
+	head    []byte // the image's first MiB
+	newHead []byte // the same with the state partition in its table
+	tail    []byte // the disk's last MiB
+	stateAt int64
+	// committing says that the first MiB may be on the disk.
+	committing bool
+	sums       []uint32 // of each chunk as it was written
+	track      tracker
+	out        Evidence
+}
+
+// Write does all of it. An error is an *Error or the cause of ctx's end; either way the disk then holds no image that
+// boots.
+func Write(ctx context.Context, j Job) (Evidence, error) {
+	w := &writer{Job: j, track: newTracker(j)}
+	begun := j.Clock.Now()
+	err := w.run(ctx)
+	w.out.Total = j.Clock.Now().Sub(begun)
+	if err != nil && ctx.Err() != nil && !w.committing {
+		return w.out, context.Cause(ctx)
+	}
+	return w.out, orUnexplained(err)
+}
+
+func (w *writer) run(ctx context.Context) (err error) {
+	if err := w.check(ctx); err != nil {
+		return err
+	}
+	defer func() {
+		if closing := w.raw.Close(); err != nil {
+			err = errors.Join(err, closing)
+		}
+	}()
+	for _, stage := range []func(context.Context) error{w.zeroEnds, w.discard, w.copy, w.verify, w.identity} {
+		if err := ctx.Err(); err != nil {
+			return context.Cause(ctx)
+		}
+		if err := stage(ctx); err != nil {
+			return err
+		}
+	}
+	return w.commit(ctx)
+}
+
+// check finds out whatever can be known before anything is written.
+func (w *writer) check(ctx context.Context) error {
+	w.track.begin(StageCheck, 0)
+	size := w.Disk.Size()
+	switch {
+	case w.RawSize < gpt.HeadSize:
+		return notSupported("an image of %d bytes has no room for a partition table", w.RawSize)
+	case size < w.MinimumDisk:
+		return tooLarge("the disk has %d bytes, the image asks for %d", size, w.MinimumDisk)
+	case size < w.RawSize+Reserve:
+		return tooLarge("the disk has %d bytes; the image of %d needs %d with room for the state partition",
+			size, w.RawSize, w.RawSize+Reserve)
+	}
+	var err error
+	if w.raw, err = w.Open(ctx); err != nil {
+		return err
+	}
+	if err := w.plan(); err != nil {
+		return errors.Join(err, w.raw.Close())
+	}
+	return nil
+}
+
+// plan reads the first MiB and makes of it what the disk's ends will be.
+func (w *writer) plan() error {
+	w.head = block.Buffer(gpt.HeadSize)
+	if _, err := io.ReadFull(w.raw, w.head); err != nil {
+		return w.ended(0, err)
+	}
+	table, err := gpt.Parse(w.head, w.Disk.Sector())
+	if err != nil {
+		return notSupported("the image has %w, which the disk's sectors of %d bytes ask for", err, w.Disk.Sector())
+	}
+	id := newGUID()
+	w.stateAt, w.out.StateID = gpt.Place(w.Disk.Size(), StateSize), id.String()
+	_, err = table.Add(gpt.Partition{Name: StateName, Type: gpt.LinuxData, ID: id, Offset: w.stateAt, Size: StateSize})
+	if err != nil {
+		return notSupported("add the state partition to the image: %w", err)
+	}
+	w.newHead = block.Buffer(gpt.HeadSize)
+	copy(w.newHead, w.head)
+	tail, err := table.Fit(w.newHead, w.Disk.Size())
+	if err != nil {
+		return tooLarge("fit the partition table to the disk: %w", err)
+	}
+	w.tail = block.Buffer(gpt.TailSize)
+	copy(w.tail, tail)
+	return nil
+}
+
+// newGUID is a version 4 UUID (RFC 9562) in the byte order of the disk.
+func newGUID() (g gpt.GUID) {
+	// crypto/rand.Read never fails; it ends the process when the kernel has no randomness.
+	rand.Read(g[:])
+	g[7] = g[7]&0x0f | 0x40
+	g[8] = g[8]&0x3f | 0x80
+	return g
+}
+
+// ended says why the stream ended at a byte before the image's last.
+func (w *writer) ended(at int64, err error) error {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return mismatch("the image ends at byte %d of %d", at, w.RawSize)
+	}
+	return err
+}
+
+// tailAt is where the last MiB of the disk begins.
+func (w *writer) tailAt() int64 { return w.Disk.Size() - gpt.TailSize }
+
+// put writes all of b, whatever the disk makes of it.
+func (w *writer) put(b []byte, off int64) error {
+	n, err := w.Disk.WriteAt(b, off)
+	if err == nil && n != len(b) {
+		err = io.ErrShortWrite
+	}
+	if err != nil {
+		return diskError("write %d bytes at %d: %w", len(b), off, err)
+	}
+	return nil
+}
+
+func (w *writer) flush() error {
+	if err := w.Disk.Flush(); err != nil {
+		return diskError("flush: %w", err)
+	}
+	return nil
+}
+
+// get reads exactly len(b) bytes back.
+func get(d Disk, b []byte, off int64) error {
+	n, err := d.ReadAt(b, off)
+	if n == len(b) {
+		return nil
+	}
+	if err == nil || errors.Is(err, io.EOF) {
+		err = io.ErrUnexpectedEOF
+	}
+	return diskError("read %d bytes at %d: %w", len(b), off, err)
+}
+
+// zeroEnds makes both ends zeros, so that no old table is found.
+func (w *writer) zeroEnds(context.Context) error {
+	w.track.begin(StageZero, w.Disk.Size())
+	zeros := block.Buffer(gpt.HeadSize)
+	for _, at := range []int64{0, w.tailAt()} {
+		if err := w.put(zeros, at); err != nil {
+			return err
+		}
+	}
+	return w.flush()
+}
+
+// discard tells the disk that the rest is of no more use, and then has the part that the image covers zeroed. That a
+// disk can do neither is no error: then zeros are written. Zeroing without discard is not tried: it takes such disks as
+// long as writing.
+func (w *writer) discard(ctx context.Context) error {
+	err := spans(ctx, gpt.HeadSize, w.tailAt(), func(off, n int64) error {
+		w.track.step(off)
+		return w.Disk.Discard(off, n)
+	})
+	switch {
+	case errors.Is(err, block.ErrUnsupported):
+		return nil
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case err != nil:
+		return diskError("discard: %w", err)
+	}
+	// Whatever an error of this is, the answer is to write zeros.
+	w.out.Zeroed = spans(ctx, gpt.HeadSize, w.imageEnd(), w.Disk.Zero) == nil
+	return nil
+}
+
+// span is how much is discarded by one call, so that a cancel is heard.
+const span = 1 << 30
+
+func spans(ctx context.Context, from, to int64, do func(off, n int64) error) error {
+	for off := from; off < to; off += span {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if err := do(off, min(span, to-off)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// imageEnd is where the last block of the image ends.
+func (w *writer) imageEnd() int64 {
+	return (w.RawSize + block.Alignment - 1) / block.Alignment * block.Alignment
+}
+
+// identity fills the state partition.
+func (w *writer) identity(ctx context.Context) error {
+	w.track.begin(StageIdentity, StateSize)
+	if err := w.copyState(); err != nil {
+		return err
+	}
+	files, err := w.Identity(ctx)
+	if err != nil {
+		return err
+	}
+	if err := w.Fill(ctx, w.stateAt, StateSize, files); err != nil {
+		return diskError("fill the state partition: %w", err)
+	}
+	return w.flush()
+}
+
+func (w *writer) copyState() error {
+	src, err := w.State()
+	if err != nil {
+		return err
+	}
+	// It was only read; a fault in it has shown already.
+	defer src.Close()
+	buf := block.Buffer(chunk)
+	for off := int64(0); ; off += chunk {
+		n, err := io.ReadFull(src, buf)
+		switch {
+		case errors.Is(err, io.EOF):
+			return w.flush()
+		case err != nil && !errors.Is(err, io.ErrUnexpectedEOF):
+			return err
+		case off+int64(n) > StateSize:
+			return notSupported("the file system for the state partition is larger than %d bytes", StateSize)
+		}
+		clear(buf[n:])
+		padded := (n + block.Alignment - 1) / block.Alignment * block.Alignment
+		if err := w.put(buf[:padded], w.stateAt+off); err != nil {
+			return err
+		}
+	}
+}
+
+// commit makes the disk bootable. From the first byte of it on a cancel comes too late, and whatever fails takes the
+// first MiB away again.
+func (w *writer) commit(ctx context.Context) error {
+	w.track.begin(StageCommit, 0)
+	c := Commit{Undo: gpt.Undo(w.head, w.newHead), StateID: w.out.StateID}
+	if err := w.Committing(ctx, c); err != nil {
+		return err
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if err := w.put(w.tail, w.tailAt()); err != nil {
+		return err
+	}
+	if err := w.flush(); err != nil {
+		return err
+	}
+	w.committing = true
+	if err := w.putHead(); err != nil {
+		return errors.Join(err, w.wipeHead())
+	}
+	// The kernel's idea of the partitions ends with this boot, which is over soon.
+	if err := w.Disk.RereadTable(); err != nil {
+		w.out.Warnings = append(w.out.Warnings, err.Error())
+	}
+	w.track.done()
+	return nil
+}
+
+func (w *writer) putHead() error {
+	if err := w.put(w.newHead, 0); err != nil {
+		return err
+	}
+	if err := w.flush(); err != nil {
+		return err
+	}
+	for _, end := range []struct {
+		want []byte
+		at   int64
+	}{{w.tail, w.tailAt()}, {w.newHead, 0}} {
+		got := block.Buffer(len(end.want))
+		if err := get(w.Disk, got, end.at); err != nil {
+			return err
+		}
+		if !bytes.Equal(got, end.want) {
+			return diskError("the partition table at byte %d reads back differently", end.at)
+		}
+	}
+	w.out.Bytes, w.out.Digest = w.RawSize, w.RawDigest
+	return nil
+}
+
+// wipeHead is for after a failure. It cannot do more than try.
+func (w *writer) wipeHead() error {
+	return errors.Join(w.put(block.Buffer(gpt.HeadSize), 0), w.flush())
+}
+
+// digestMatches compares what was read back with what was ordered.
+func (w *writer) digestMatches(got []byte) error {
+	if bytes.Equal(got, w.RawDigest[:]) {
+		return nil
+	}
+	return mismatch("the image is sha256:%x, ordered was sha256:%x; the disk gives back what was received", got,
+		w.RawDigest)
+}

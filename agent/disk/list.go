@@ -1,0 +1,195 @@
+package disk
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// List finds the disks of the machine whose /sys, /proc and /dev are below root ("/" for this one), by name.
+// Serial numbers and partitions that cannot be read are left out; no sysfs is an error.
+func List(root string) ([]Device, error) {
+	s := scanner{root: root}
+	entries, err := os.ReadDir(s.path("sys/block"))
+	if err != nil {
+		return nil, fmt.Errorf("list block devices: %w", err)
+	}
+	links, err := s.links()
+	if err != nil {
+		return nil, err
+	}
+	uses, err := s.uses()
+	if err != nil {
+		return nil, err
+	}
+	var out []Device
+	for _, e := range entries {
+		name := e.Name()
+		if !s.exists("sys/block/"+name+"/device") || strings.HasPrefix(name, "sr") || strings.HasPrefix(name, "fd") {
+			continue // virtual, optical, floppy
+		}
+		d := s.device(name)
+		d.Links = links[name]
+		d.InUse = s.inUse(d, uses)
+		out = append(out, d)
+	}
+	return out, nil
+}
+
+type scanner struct{ root string }
+
+func (s scanner) path(rel string) string { return filepath.Join(s.root, rel) }
+
+func (s scanner) exists(rel string) bool {
+	_, err := os.Stat(s.path(rel))
+	return err == nil
+}
+
+// text is a file's content without surrounding space and NULs, "" if it cannot be read.
+func (s scanner) text(rel string) string {
+	b, err := os.ReadFile(s.path(rel))
+	if err != nil {
+		return ""
+	}
+	return strings.Trim(string(b), " \t\r\n\x00")
+}
+
+func (s scanner) number(rel string) int64 {
+	n, err := strconv.ParseInt(s.text(rel), 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+func (s scanner) first(rels ...string) string {
+	for _, rel := range rels {
+		if t := s.text(rel); t != "" {
+			return t
+		}
+	}
+	return ""
+}
+
+func (s scanner) device(name string) Device {
+	dir := "sys/block/" + name + "/"
+	return Device{
+		Name: name, Path: "/dev/" + strings.ReplaceAll(name, "!", "/"),
+		Serial: s.serial(dir), WWN: s.first(dir+"wwid", dir+"device/wwid", dir+"device/wwn"), Model: s.text(dir + "device/model"),
+		Size:       s.number(dir+"size") * 512, // sysfs counts sectors of 512 bytes whatever the disk's are
+		Sector:     int(max(s.number(dir+"queue/logical_block_size"), 512)),
+		Rotational: s.text(dir+"queue/rotational") == "1", Removable: s.text(dir+"removable") == "1",
+		ReadOnly: s.text(dir+"ro") == "1", Discard: s.number(dir+"queue/discard_max_bytes") > 0,
+		Partitions: s.partitions(name),
+	}
+}
+
+// serial asks virtio, NVMe and, for SCSI and ATA, the unit serial number page (SPC-5, page 80h: four bytes of header,
+// then text).
+func (s scanner) serial(dir string) string {
+	if t := s.first(dir+"serial", dir+"device/serial"); t != "" {
+		return t
+	}
+	page, err := os.ReadFile(s.path(dir + "device/vpd_pg80"))
+	if err != nil || len(page) < 4 {
+		return ""
+	}
+	return strings.Trim(string(page[4:]), " \x00")
+}
+
+func (s scanner) partitions(name string) []string {
+	entries, err := os.ReadDir(s.path("sys/block/" + name))
+	if err != nil {
+		return nil
+	}
+	var out []string
+	for _, e := range entries {
+		if s.exists("sys/block/" + name + "/" + e.Name() + "/partition") {
+			out = append(out, e.Name())
+		}
+	}
+	return out
+}
+
+// links gives the names below /dev/disk of every kernel name. A system without udev has none.
+func (s scanner) links() (map[string][]string, error) {
+	out := map[string][]string{}
+	files, err := filepath.Glob(s.path("dev/disk/by-*/*"))
+	if err != nil {
+		return nil, fmt.Errorf("list names of disks: %w", err)
+	}
+	for _, file := range files {
+		target, err := os.Readlink(file)
+		if err != nil {
+			continue // no link, or gone since
+		}
+		rel, err := filepath.Rel(filepath.Clean(s.root), file)
+		if err != nil {
+			return nil, fmt.Errorf("list names of disks: %w", err)
+		}
+		name := filepath.Base(target)
+		out[name] = append(out[name], "/"+rel)
+	}
+	for _, l := range out {
+		slices.Sort(l)
+	}
+	return out, nil
+}
+
+// uses tells by device number what is mounted where, and by path what is swapped on.
+func (s scanner) uses() (map[string][]string, error) {
+	out := map[string][]string{}
+	mounts, err := os.ReadFile(s.path("proc/self/mountinfo"))
+	if err != nil {
+		return nil, fmt.Errorf("read what is mounted: %w", err)
+	}
+	for line := range strings.Lines(string(mounts)) {
+		// proc_pid_mountinfo(5): id, parent, major:minor, root, mount point, …, "-", type, source.
+		f := strings.Fields(line)
+		dash := slices.Index(f, "-")
+		if dash < 6 || len(f) < dash+3 {
+			continue
+		}
+		out[f[2]] = append(out[f[2]], f[4])
+		// btrfs and its like show a device number of their own.
+		if src := f[dash+2]; strings.HasPrefix(src, "/dev/") {
+			out[src] = append(out[src], f[4])
+		}
+	}
+	swaps, err := os.ReadFile(s.path("proc/swaps"))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("read what is swapped on: %w", err)
+	}
+	for line := range strings.Lines(string(swaps)) {
+		if f := strings.Fields(line); len(f) > 1 && strings.HasPrefix(f[0], "/dev/") {
+			out[f[0]] = append(out[f[0]], "swap")
+		}
+	}
+	return out, nil
+}
+
+// inUse looks at the disk and its partitions: mounts, swap, and devices built on top.
+func (s scanner) inUse(d Device, uses map[string][]string) []string {
+	var out []string
+	look := func(name, dir string) {
+		out = append(out, uses[s.text(dir+"/dev")]...)
+		out = append(out, uses["/dev/"+name]...)
+		holders, err := os.ReadDir(s.path(dir + "/holders"))
+		if err != nil {
+			return // no directory, no holders
+		}
+		for _, h := range holders {
+			out = append(out, h.Name())
+		}
+	}
+	look(d.Name, "sys/block/"+d.Name)
+	for _, p := range d.Partitions {
+		look(p, "sys/block/"+d.Name+"/"+p)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
