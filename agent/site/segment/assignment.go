@@ -57,6 +57,8 @@ type Book interface {
 	// FindToken gives the assignments that a boot token stands for: one for each card of the machine; none when the
 	// token is empty, unknown or dead.
 	FindToken(token string) []Assignment
+	// FindAddress gives the assignment that fixes an address.
+	FindAddress(address netip.Addr) (Assignment, bool)
 }
 
 // Table is a Book over a document that can be replaced at any time. A reader sees the old document or the new one,
@@ -70,6 +72,7 @@ type index struct {
 	doc     Document
 	byMAC   map[MAC]Assignment
 	byToken map[string][]Assignment
+	byAddr  map[netip.Addr]Assignment
 }
 
 var _ Book = (*Table)(nil)
@@ -85,7 +88,10 @@ func (t *Table) Replace(doc Document) error {
 }
 
 func newIndex(doc Document) (*index, error) {
-	ix := &index{doc: doc, byMAC: make(map[MAC]Assignment, len(doc.Assignments)), byToken: map[string][]Assignment{}}
+	ix := &index{
+		doc: doc, byMAC: make(map[MAC]Assignment, len(doc.Assignments)), byToken: map[string][]Assignment{},
+		byAddr: map[netip.Addr]Assignment{},
+	}
 	for _, a := range doc.Assignments {
 		if err := ix.add(a); err != nil {
 			return nil, fmt.Errorf("revision %d: %w", doc.Revision, err)
@@ -106,7 +112,17 @@ func (ix *index) add(a Assignment) error {
 	default:
 		return fmt.Errorf("assignment of machine %s: mode %q is not installer, rescue or disk", a.MachineID, a.Mode)
 	}
+	if other, twice := ix.byAddr[a.Address]; twice {
+		return fmt.Errorf("assignments of machines %s and %s have one address: %v", other.MachineID, a.MachineID, a.Address)
+	}
+	if a.Address.IsValid() {
+		ix.byAddr[a.Address] = a
+	}
 	ix.byMAC[a.MAC] = a
+	return ix.addToken(a)
+}
+
+func (ix *index) addToken(a Assignment) error {
 	if a.Token == "" || !a.Boots() {
 		return nil
 	}
@@ -136,6 +152,16 @@ func (t *Table) FindToken(token string) []Assignment {
 		return nil
 	}
 	return ix.byToken[token]
+}
+
+// FindAddress gives the assignment that fixes an address.
+func (t *Table) FindAddress(address netip.Addr) (Assignment, bool) {
+	ix := t.current.Load()
+	if ix == nil {
+		return Assignment{}, false
+	}
+	a, ok := ix.byAddr[address]
+	return a, ok
 }
 
 // Document is the one that is answered from. The caller must not change it.

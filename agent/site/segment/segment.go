@@ -3,6 +3,7 @@
 package segment
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -73,6 +74,9 @@ func (s Segment) HTTPBase() string {
 	return "http://" + netip.AddrPortFrom(s.Address.Addr(), uint16(s.HTTPPort)).String()
 }
 
+// MaxPool is the most addresses that a pool may have: what is known of each is kept in memory.
+const MaxPool = 1 << 16
+
 // MinLeaseTime is the shortest LeaseTime that is accepted: clients renew at half of it.
 const MinLeaseTime = time.Minute
 
@@ -130,5 +134,16 @@ func (s Segment) validatePool() []error {
 	if s.PoolEnd.Less(s.PoolStart) {
 		bad("pool ends at %v, before its start %v", s.PoolEnd, s.PoolStart)
 	}
+	if n := s.poolSize(); n > MaxPool {
+		bad("pool has %d addresses, more than %d", n, MaxPool)
+	}
 	return problems
+}
+
+func (s Segment) poolSize() int64 {
+	if !s.PoolStart.Is4() || !s.PoolEnd.Is4() {
+		return 0
+	}
+	first, last := s.PoolStart.As4(), s.PoolEnd.As4()
+	return int64(binary.BigEndian.Uint32(last[:])) - int64(binary.BigEndian.Uint32(first[:])) + 1
 }

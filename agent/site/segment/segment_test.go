@@ -42,7 +42,11 @@ func TestValidate(t *testing.T) {
 		"lease time":         func(s *segment.Segment) { s.LeaseTime = time.Second },
 		"is not in":          func(s *segment.Segment) { s.PoolEnd = netip.MustParseAddr("10.2.0.1") },
 		"pool 10.1.0.100 to": func(s *segment.Segment) { s.PoolEnd = netip.Addr{} },
-		"before its start":   func(s *segment.Segment) { s.PoolEnd = netip.MustParseAddr("10.1.0.9") },
+		"more than 65536": func(s *segment.Segment) {
+			s.Subnet = netip.MustParsePrefix("10.0.0.0/8")
+			s.PoolStart, s.PoolEnd = netip.MustParseAddr("10.4.0.0"), netip.MustParseAddr("10.5.0.0")
+		},
+		"before its start": func(s *segment.Segment) { s.PoolEnd = netip.MustParseAddr("10.1.0.9") },
 	} {
 		s := good()
 		spoil(&s)
@@ -112,9 +116,24 @@ func TestTable(t *testing.T) {
 	if table.FindToken("t-dead") != nil || table.FindToken("") != nil || table.FindToken("other") != nil {
 		t.Error("a token that is dead, empty or unknown gives assignments")
 	}
+	withAddress := installer(9, "m9", "t9")
+	withAddress.Address = netip.MustParseAddr("10.1.0.9")
+	doc.Assignments = append(doc.Assignments, withAddress)
+	if err := table.Replace(doc); err != nil {
+		t.Fatal(err)
+	}
+	if a, ok := table.FindAddress(withAddress.Address); !ok || a.MachineID != "m9" {
+		t.Errorf("FindAddress = %v, %v", a, ok)
+	}
+	if a, ok := table.FindAddress(netip.Addr{}); ok {
+		t.Errorf("no address is fixed for %v", a)
+	}
+	sameAddress := withAddress
+	sameAddress.MAC, sameAddress.Token = segment.MAC{8}, "other"
 	for what, bad := range map[string][]segment.Assignment{
 		"one MAC twice":              {installer(1, "m1", "a"), installer(1, "m2", "b")},
 		"no MAC":                     {{MachineID: "m1", Mode: segment.BootDisk}},
+		"one address twice":          {withAddress, sameAddress},
 		"no mode":                    {{MachineID: "m1", MAC: segment.MAC{1}}},
 		"one token for two machines": {installer(1, "m1", "a"), installer(2, "m2", "a")},
 	} {
