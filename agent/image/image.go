@@ -1,31 +1,21 @@
-// Package image builds what a laboratory machine boots from: an initramfs whose only program is a static
-// binary, the kernel it goes with, and a small persistent disk. Nothing here needs root, loop devices or
-// mounts. The same inputs give the same initramfs, byte for byte.
+// Package image builds what machines boot from: an initramfs whose only program is a static binary, the kernel it
+// goes with, and both in one as a unified kernel image. Nothing here needs root, loop devices or mounts. The same
+// inputs give the same bytes.
 package image
 
 import (
 	"bufio"
 	"bytes"
-	"compress/gzip"
 	"debug/elf"
 	"errors"
 	"fmt"
-	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/ingot-metal/ingot/agent/pid1"
-)
-
-// Compression says how the initramfs is packed.
-type Compression string
-
-const (
-	// None is the quickest to boot in an emulated machine, which would spend seconds unpacking.
-	None Compression = "none"
-	// Gzip is for images that travel over a network.
-	Gzip Compression = "gzip"
 )
 
 // Config says what goes into an initramfs.
@@ -34,8 +24,16 @@ type Config struct {
 	Init string
 	// Kernel gives the modules.
 	Kernel Kernel
-	// Modules are the names of the modules wanted; what they depend on is added. Nil means DefaultModules.
+	// Modules are the names of the modules that are inserted at boot; what they depend on is added. Nil means
+	// DefaultModules.
 	Modules []string
+	// Hardware are the names of modules that are inserted when the machine has a device that they are for. Those
+	// that the kernel doesn't have are left out.
+	Hardware []string
+	// FirmwareDir is where the firmware stands that modules of Hardware name; empty for none.
+	FirmwareDir string
+	// Files are further files: path without a slash before it, to content. They get mode 0644.
+	Files map[string][]byte
 	// Compression is None when empty.
 	Compression Compression
 	// Out is the file to write. It is replaced only when the new one is complete.
@@ -47,15 +45,24 @@ var ErrNotStatic = errors.New("binary is not static (build it with CGO_ENABLED=0
 
 // Build writes the initramfs described by cfg.
 func Build(cfg Config) error {
-	entries, err := contents(cfg)
+	data, err := Initramfs(cfg)
 	if err != nil {
 		return err
 	}
+	return replaceFile(cfg.Out, data, 0o644)
+}
+
+// Initramfs gives the content of the initramfs described by cfg. Out is not used.
+func Initramfs(cfg Config) ([]byte, error) {
+	entries, err := contents(cfg)
+	if err != nil {
+		return nil, err
+	}
 	var buf bytes.Buffer
 	if err := pack(&buf, entries, cfg.Compression); err != nil {
-		return fmt.Errorf("pack initramfs: %w", err)
+		return nil, fmt.Errorf("pack initramfs: %w", err)
 	}
-	return replaceFile(cfg.Out, buf.Bytes(), 0o644)
+	return buf.Bytes(), nil
 }
 
 func contents(cfg Config) ([]entry, error) {
@@ -71,7 +78,31 @@ func contents(cfg Config) ([]entry, error) {
 		return nil, err
 	}
 	entries := append(skeleton(), entry{name: "init", mode: modeFile | 0o755, data: program})
-	return append(entries, mods...), nil
+	entries = append(entries, mods...)
+	for _, path := range slices.Sorted(maps.Keys(cfg.Files)) {
+		entries = append(entries, file(path, cfg.Files[path]))
+	}
+	return withDirs(entries), nil
+}
+
+// withDirs puts the directories that are missing before the first file in them, and leaves the order as it is.
+func withDirs(entries []entry) []entry {
+	have := map[string]bool{".": true}
+	var out []entry
+	var need func(dir string)
+	need = func(dir string) {
+		if !have[dir] {
+			need(filepath.Dir(dir))
+			have[dir] = true
+			out = append(out, entry{name: dir, mode: modeDir | 0o755})
+		}
+	}
+	for _, e := range entries {
+		need(filepath.Dir(e.name))
+		have[e.name] = true
+		out = append(out, e)
+	}
+	return out
 }
 
 // skeleton is the part that is the same in every image. /dev/console must be there before devtmpfs is
@@ -97,43 +128,25 @@ func moduleEntries(cfg Config) ([]entry, error) {
 	if wanted == nil {
 		wanted = DefaultModules()
 	}
-	files, err := resolveModules(cfg.Kernel.ModulesDir, wanted)
+	mods, err := resolveModules(cfg.Kernel.ModulesDir, wanted, cfg.Hardware)
 	if err != nil {
 		return nil, fmt.Errorf("resolve modules of kernel %s: %w", cfg.Kernel.Release, err)
 	}
 	var entries []entry
-	var list strings.Builder
-	for _, m := range files {
-		name := "lib/modules/" + m.name + ".ko"
-		entries = append(entries, entry{name: name, mode: modeFile | 0o644, data: m.data})
-		list.WriteString("/" + name + "\n")
+	for _, m := range mods.all {
+		entries = append(entries, file(m.path(), m.data))
 	}
-	return append(entries, entry{
-		name: strings.TrimPrefix(pid1.ModuleList, "/"), mode: modeFile | 0o644, data: []byte(list.String()),
-	}), nil
-}
-
-func pack(w io.Writer, entries []entry, c Compression) error {
-	switch c {
-	case None, "":
-		return writeArchive(w, entries)
-	case Gzip:
-		return packGzip(w, entries)
-	default:
-		return fmt.Errorf("unknown compression %q", c)
-	}
-}
-
-// packGzip leaves the time and name fields of the gzip header empty, so that they can't differ.
-func packGzip(w io.Writer, entries []entry) error {
-	z, err := gzip.NewWriterLevel(w, gzip.BestSpeed)
+	entries = append(entries, file(pid1.ModuleList, []byte(mods.loadOrder())), file(pid1.HardwareList, []byte(mods.hardwareList())))
+	firmware, err := firmwareEntries(cfg.FirmwareDir, mods)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if err := writeArchive(z, entries); err != nil {
-		return err
-	}
-	return z.Close()
+	return append(entries, firmware...), nil
+}
+
+// file takes a path with or without a slash before it.
+func file(path string, data []byte) entry {
+	return entry{name: strings.TrimPrefix(path, "/"), mode: modeFile | 0o644, data: data}
 }
 
 func checkStatic(path string) error {

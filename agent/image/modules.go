@@ -21,26 +21,21 @@ func DefaultModules() []string {
 	}
 }
 
-type module struct {
-	name string
-	data []byte
+// ExtraModules are inserted at boot where the kernel has them: what disks of real machines need beside their
+// controller's driver, and what the firmware's devices need.
+func ExtraModules() []string {
+	return []string{"sd_mod", "vfat", "nls_cp437", "nls_ascii", "nls_utf8", "ipmi_devintf", "bonding", "8021q"}
 }
 
-// resolveModules reads the wanted modules and what they depend on, each after its dependencies. Modules that
-// are built into the kernel are left out. The dependencies come from the modules themselves: the file
-// modules.dep is made when a kernel package is configured, and ours is only unpacked.
-func resolveModules(dir string, wanted []string) ([]module, error) {
-	idx, err := indexModules(dir)
-	if err != nil {
-		return nil, err
+// HardwareModules are drivers of real machines' network cards, disks and management controllers.
+func HardwareModules() []string {
+	return []string{
+		"e1000", "e1000e", "igb", "igc", "ixgbe", "i40e", "ice", "bnxt_en", "bnx2", "bnx2x", "mlx4_core", "mlx4_en", "mlx5_core",
+		"tg3", "r8169", "ena", "gve", "atlantic", "qede", "sfc", "vmxnet3", "hv_netvsc", "hv_vmbus", "hv_storvsc", "xen_netfront",
+		"nvme", "ahci", "ata_piix", "megaraid_sas", "mpt3sas", "aacraid", "hpsa", "smartpqi", "virtio_scsi", "vmw_pvscsi",
+		"mmc_block", "sdhci_pci", "sdhci_acpi", "xhci_pci", "usb_storage", "uas",
+		"ipmi_si", "ipmi_ssif", "tpm_tis", "tpm_crb",
 	}
-	r := resolver{idx: idx, seen: map[string]bool{}}
-	for _, name := range wanted {
-		if err := r.add(name); err != nil {
-			return nil, err
-		}
-	}
-	return r.order, nil
 }
 
 type index struct {
@@ -72,38 +67,6 @@ func moduleName(path string) string {
 	return strings.ReplaceAll(name, "-", "_")
 }
 
-type resolver struct {
-	idx   index
-	seen  map[string]bool
-	order []module
-}
-
-func (r *resolver) add(name string) error {
-	if r.idx.builtin[name] || r.seen[name] {
-		return nil
-	}
-	r.seen[name] = true
-	path, ok := r.idx.paths[name]
-	if !ok {
-		return fmt.Errorf("no module %s", name)
-	}
-	data, err := readModule(path)
-	if err != nil {
-		return fmt.Errorf("read module %s: %w", name, err)
-	}
-	deps, err := dependencies(data)
-	if err != nil {
-		return fmt.Errorf("read dependencies of module %s: %w", name, err)
-	}
-	for _, dep := range deps {
-		if err := r.add(dep); err != nil {
-			return fmt.Errorf("for module %s: %w", name, err)
-		}
-	}
-	r.order = append(r.order, module{name: name, data: data})
-	return nil
-}
-
 // readModule unpacks compressed modules: not every kernel can do it itself.
 func readModule(path string) ([]byte, error) {
 	tool, ok := map[string]string{".ko": "", ".xz": "xz", ".zst": "zstd"}[filepath.Ext(path)]
@@ -117,8 +80,8 @@ func readModule(path string) ([]byte, error) {
 	}
 }
 
-// dependencies reads "depends=a,b" in the .modinfo section: strings that end with a zero byte.
-func dependencies(ko []byte) ([]string, error) {
+// modinfo reads the section .modinfo: strings key=value that end with a zero byte. A key may come several times.
+func modinfo(ko []byte) (map[string][]string, error) {
 	f, err := elf.NewFile(bytes.NewReader(ko))
 	if err != nil {
 		return nil, err
@@ -131,10 +94,11 @@ func dependencies(ko []byte) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	fields := map[string][]string{}
 	for field := range strings.SplitSeq(string(info), "\x00") {
-		if list, ok := strings.CutPrefix(field, "depends="); ok && list != "" {
-			return strings.Split(strings.ReplaceAll(list, "-", "_"), ","), nil
+		if key, value, ok := strings.Cut(field, "="); ok {
+			fields[key] = append(fields[key], value)
 		}
 	}
-	return nil, nil
+	return fields, nil
 }

@@ -3,9 +3,7 @@ package pid1
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
-	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -61,34 +59,4 @@ func mountFirmwareVariables() error {
 		return nil
 	}
 	return mount{"efivarfs", dir, "efivarfs", unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC, ""}.do()
-}
-
-// loadModules inserts the modules listed in the file. One that can't be inserted is told on the console; the
-// machine may do without it.
-func loadModules(log *slog.Logger, list string) error {
-	text, err := os.ReadFile(list)
-	if err != nil {
-		return fmt.Errorf("read module list: %w", err)
-	}
-	for _, path := range strings.Fields(string(text)) {
-		if err := insertModule(path); err != nil && !harmless(err) {
-			log.Warn("module not inserted", "path", path, "error", err)
-		}
-	}
-	return nil
-}
-
-func insertModule(path string) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	// Opened for reading only: closing it loses nothing.
-	defer f.Close()
-	return unix.FinitModule(int(f.Fd()), "", 0)
-}
-
-// harmless errors of finit_module(2): no such device, as efivarfs says under a BIOS, or loaded already.
-func harmless(err error) bool {
-	return errors.Is(err, unix.ENODEV) || errors.Is(err, unix.EEXIST)
 }

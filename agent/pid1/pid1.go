@@ -14,6 +14,12 @@ const (
 	// ModuleList is the file in the image that lists kernel modules: one absolute path a line, in the order in
 	// which they are inserted. Its presence also marks a root file system as an image made for this package.
 	ModuleList = "/lib/modules/load-order"
+	// HardwareList is the file in the image that lists drivers: a line of paths, in the order in which they are
+	// inserted, and then indented lines with the aliases of the devices that they are for.
+	HardwareList = "/lib/modules/hardware"
+	// StateTemplate is the file in an installer's image that holds an empty file system labelled StateLabel,
+	// compressed by zstd.
+	StateTemplate = "/lib/ingot/state.ext4.zst"
 	// StateLabel is the label of the file system that holds the state.
 	StateLabel = "INGOT-STATE"
 	// StateDir is where that file system is mounted.
@@ -65,7 +71,7 @@ func Setup(ctx context.Context, log *slog.Logger) (*System, error) {
 	if err := mountKernel(); err != nil {
 		return nil, err
 	}
-	if err := loadModules(log, ModuleList); err != nil {
+	if err := loadModules(log); err != nil {
 		return nil, err
 	}
 	if err := mountFirmwareVariables(); err != nil {

@@ -1,0 +1,138 @@
+package pid1
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// hardwareRounds bounds the search for devices that appear when the driver of what they hang on is inserted.
+const hardwareRounds = 4
+
+// driver is a module for some devices.
+type driver struct {
+	// paths are the modules to insert, in order.
+	paths []string
+	// aliases are patterns over what devices say of themselves in their file modalias, with the wildcards of
+	// path.Match.
+	aliases []string
+}
+
+// loadModules inserts the modules of ModuleList, and those of HardwareList that the machine has a device for. One
+// that can't be inserted is told on the console; the machine may do without it.
+func loadModules(log *slog.Logger) error {
+	text, err := os.ReadFile(ModuleList)
+	if err != nil {
+		return fmt.Errorf("read module list: %w", err)
+	}
+	insertAll(log, strings.Fields(string(text)))
+	text, err = os.ReadFile(HardwareList)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read list of drivers: %w", err)
+	}
+	drivers := parseDrivers(string(text))
+	for range hardwareRounds {
+		var found []driver
+		found, drivers = match(drivers, deviceAliases("/sys"))
+		if len(found) == 0 {
+			return nil
+		}
+		for _, d := range found {
+			insertAll(log, d.paths)
+		}
+	}
+	return nil
+}
+
+func insertAll(log *slog.Logger, paths []string) {
+	for _, p := range paths {
+		if err := insertModule(p); err != nil && !harmless(err) {
+			log.Warn("module not inserted", "path", p, "error", err)
+		}
+	}
+}
+
+// parseDrivers reads HardwareList: a line of paths for each driver, followed by its aliases, indented.
+func parseDrivers(text string) []driver {
+	var all []driver
+	for line := range strings.Lines(text) {
+		fields := strings.Fields(line)
+		switch {
+		case len(fields) == 0:
+		case line[0] != '\t':
+			all = append(all, driver{paths: fields})
+		case len(all) > 0:
+			last := &all[len(all)-1]
+			last.aliases = append(last.aliases, fields[0])
+		}
+	}
+	return all
+}
+
+// match parts the drivers into those for one of the devices and the others.
+func match(drivers []driver, devices []string) (found, rest []driver) {
+	for _, d := range drivers {
+		if d.fits(devices) {
+			found = append(found, d)
+		} else {
+			rest = append(rest, d)
+		}
+	}
+	return found, rest
+}
+
+func (d driver) fits(devices []string) bool {
+	for _, alias := range d.aliases {
+		// Most differ before the first wildcard, and path.Match is slow.
+		start, _, _ := strings.Cut(alias, "*")
+		plain := strings.IndexAny(start, "?[\\") < 0
+		for _, device := range devices {
+			if plain && !strings.HasPrefix(device, start) {
+				continue
+			}
+			// A pattern that is malformed matches nothing.
+			if ok, err := path.Match(alias, device); ok && err == nil {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// deviceAliases gives what every device on a bus says of itself.
+func deviceAliases(sys string) []string {
+	// The pattern is constant and well formed, which is all that Glob complains about.
+	files, _ := filepath.Glob(filepath.Join(sys, "bus", "*", "devices", "*", "modalias"))
+	var all []string
+	for _, f := range files {
+		// A device may have gone since.
+		if text, err := os.ReadFile(f); err == nil {
+			all = append(all, strings.TrimSpace(string(text)))
+		}
+	}
+	return all
+}
+
+func insertModule(p string) error {
+	f, err := os.Open(p)
+	if err != nil {
+		return err
+	}
+	// Opened for reading only: closing it loses nothing.
+	defer f.Close()
+	return unix.FinitModule(int(f.Fd()), "", 0)
+}
+
+// harmless errors of finit_module(2): no such device, as efivarfs says under a BIOS, or loaded already.
+func harmless(err error) bool {
+	return errors.Is(err, unix.ENODEV) || errors.Is(err, unix.EEXIST)
+}
