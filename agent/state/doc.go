@@ -5,7 +5,8 @@
 // Store keeps what must survive a crash at any instruction: which commands the agent holds and how far each
 // got, the intents written before side effects, results that the controller has not acknowledged, numbered
 // events, and the two counters (grants asked for, events) whose repetition would show that the agent was rolled
-// back to a copy. Dir keeps keys, certificates and what enrolment said.
+// back to a copy. A site agent's Store also has the last document that it was told to serve by, and the leases that
+// it has given. Dir keeps keys, certificates and what enrolment said.
 //
 // # What is authoritative
 //

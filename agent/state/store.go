@@ -48,6 +48,17 @@ CREATE TABLE IF NOT EXISTS events (
 );
 CREATE INDEX IF NOT EXISTS events_priority ON events (priority, seq);
 CREATE TABLE IF NOT EXISTS dropped (priority INTEGER PRIMARY KEY, n INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS site_document (
+	id       INTEGER PRIMARY KEY CHECK (id = 1),
+	revision INTEGER NOT NULL,
+	body     BLOB NOT NULL
+);
+CREATE TABLE IF NOT EXISTS leases (
+	segment TEXT NOT NULL,
+	address TEXT NOT NULL,
+	body    BLOB NOT NULL,
+	PRIMARY KEY (segment, address)
+) WITHOUT ROWID;
 `
 
 // Config says where the state lives.

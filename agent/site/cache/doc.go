@@ -1,0 +1,25 @@
+// Package cache keeps blobs at the site: files that are named by the SHA-256 of their bytes and fetched from the
+// controller once, however many machines ask for them at the same time.
+//
+// # What is authoritative
+//
+// The directory. A file named by a digest was complete, and had that digest, when it was renamed to it; a file with
+// ".part" behind the digest is the beginning of one. There is no other index: the modification time says when a file
+// was used last, and the size is the file's.
+//
+// # The life of a blob
+//
+//	absent ── asked for ──▶ filling ── digest is right ──▶ ready ── room is needed ──▶ absent
+//	             ▲              │
+//	             └─ file was here at the start: its digest is computed again before anybody reads it
+//
+// A blob can be read while it is filling. Its last bytes are held back until the digest of all of them is known to be
+// right, so that no reader ever gets to the end of something else than what was named.
+//
+// # Failure handling
+//
+//   - The source is lost in the middle: the fill goes on from where it was, for as long as somebody wants the blob.
+//   - The process is killed: the part is hashed again at the next start and continued.
+//   - The digest is wrong: every reader gets ErrCorrupt, the file is removed, and the next reader starts anew.
+//   - No room: blobs that nobody wants go first, those used longest ago before others; when that isn't enough, ErrFull.
+package cache
