@@ -1,6 +1,7 @@
 package image
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+
+	"github.com/ingot-metal/ingot/agent/image/uki"
 )
 
 // kernelMeta is the Debian package that depends on the newest kernel for virtual machines.
@@ -104,6 +107,88 @@ func usable(k Kernel) bool {
 		f.Close()
 	}
 	return true
+}
+
+// InstalledKernel gives this host's own kernel: the one that runs if its files are here, else the last by version
+// that has modules and is for the architecture.
+func InstalledKernel(arch string) (Kernel, error) {
+	return installedKernel("/", runningRelease(), arch)
+}
+
+func runningRelease() string {
+	// Without it, the last kernel is taken.
+	text, _ := os.ReadFile("/proc/sys/kernel/osrelease")
+	return strings.TrimSpace(string(text))
+}
+
+func installedKernel(root, running, arch string) (Kernel, error) {
+	// The pattern is constant and well formed, which is all that Glob complains about.
+	images, _ := filepath.Glob(filepath.Join(root, "boot", "vmlinuz-*"))
+	slices.SortFunc(images, compareVersions)
+	if i := slices.Index(images, filepath.Join(root, "boot", "vmlinuz-"+running)); i >= 0 {
+		images = append(slices.Delete(images, i, i+1), filepath.Join(root, "boot", "vmlinuz-"+running))
+	}
+	for _, path := range slices.Backward(images) {
+		if k, err := KernelAt(path, ""); err == nil && isFor(path, arch) {
+			return k, nil
+		}
+	}
+	return Kernel{}, fmt.Errorf("no kernel for %s with modules in /boot and /lib/modules; name one", arch)
+}
+
+func isFor(path, arch string) bool {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return false
+	}
+	got, err := uki.Machine(data)
+	return err == nil && got == arch
+}
+
+// KernelAt is the kernel with that image. Without modulesDir, its modules are looked for where packages put them: in
+// lib/modules of the tree that has the image in boot, and in /lib/modules.
+func KernelAt(image, modulesDir string) (Kernel, error) {
+	release := strings.TrimPrefix(filepath.Base(image), "vmlinuz-")
+	places := []string{modulesDir}
+	if modulesDir == "" {
+		tree := filepath.Dir(filepath.Dir(image))
+		places = []string{filepath.Join(tree, "lib/modules", release), filepath.Join("/lib/modules", release)}
+	}
+	for _, dir := range places {
+		k := Kernel{Release: filepath.Base(dir), Image: image, ModulesDir: dir}
+		if usable(k) {
+			return k, nil
+		}
+	}
+	return Kernel{}, fmt.Errorf("no kernel at %s, or no modules.builtin in %s", image, strings.Join(places, " or "))
+}
+
+// compareVersions sorts as version sort does: numbers by value.
+func compareVersions(a, b string) int {
+	for a != "" && b != "" {
+		na, nb := digits(a), digits(b)
+		if na > 0 && nb > 0 {
+			x, y := strings.TrimLeft(a[:na], "0"), strings.TrimLeft(b[:nb], "0")
+			if c := cmp.Or(cmp.Compare(len(x), len(y)), strings.Compare(x, y)); c != 0 {
+				return c
+			}
+			a, b = a[na:], b[nb:]
+			continue
+		}
+		if a[0] != b[0] {
+			return cmp.Compare(a[0], b[0])
+		}
+		a, b = a[1:], b[1:]
+	}
+	return cmp.Compare(len(a), len(b))
+}
+
+func digits(s string) int {
+	n := strings.IndexFunc(s, func(r rune) bool { return r < '0' || r > '9' })
+	if n < 0 {
+		return len(s)
+	}
+	return n
 }
 
 // download unpacks the package in a scratch directory and renames it to root, so that root is complete or

@@ -97,3 +97,43 @@ func mke2fs() (string, error) {
 	}
 	return "", errors.New("mke2fs not found: install the package e2fsprogs")
 }
+
+const templateBytes = 32 << 20
+
+// stateTemplate makes an empty 32 MiB ext4 file system labelled pid1.StateLabel and compresses it. Identifiers, times
+// and features are given, so that the bytes depend neither on the day nor on this host's mke2fs.conf, and so that
+// kernels since 4.18 mount it.
+func stateTemplate(ctx context.Context) (packed []byte, err error) {
+	dir, err := os.MkdirTemp("", "ingot-state-*")
+	if err != nil {
+		return nil, fmt.Errorf("make state template: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	disk := filepath.Join(dir, "disk")
+	if err := os.WriteFile(disk, nil, 0o600); err != nil {
+		return nil, fmt.Errorf("make state template: %w", err)
+	}
+	if err := os.Truncate(disk, templateBytes); err != nil {
+		return nil, fmt.Errorf("make state template: %w", err)
+	}
+	tool, err := mke2fs()
+	if err != nil {
+		return nil, err
+	}
+	const features = "none,has_journal,ext_attr,resize_inode,dir_index,filetype,extent,64bit,flex_bg,sparse_super,large_file," +
+		"huge_file,dir_nlink,extra_isize,metadata_csum"
+	_, err = run(ctx, "", "env", "E2FSPROGS_FAKE_TIME=1", tool, "-q", "-F", "-t", "ext4", "-b", "4096", "-I", "256", "-i", "16384",
+		"-m", "0", "-O", features, "-L", pid1.StateLabel, "-U", templateUUID,
+		"-E", "hash_seed="+templateUUID+",root_owner=0:0,lazy_itable_init=0,lazy_journal_init=0", disk)
+	if err != nil {
+		return nil, fmt.Errorf("format state template: %w", err)
+	}
+	data, err := os.ReadFile(disk)
+	if err != nil {
+		return nil, fmt.Errorf("read state template: %w", err)
+	}
+	return zstdAll(data)
+}
+
+// templateUUID is of version 8, custom (RFC 9562). The label is what such a file system is found by.
+const templateUUID = "696e676f-7400-8000-8000-737461746500"
