@@ -17,12 +17,17 @@ var (
 	ErrDrift = errors.New("changed by somebody else")
 )
 
+// ErrGuardLost: the deadline of a guarded change came before its commit.
+var ErrGuardLost = errors.New("the deadline came first")
+
 // ErrReadBack: the change was made without an error, but reading the world shows something else.
 var ErrReadBack = errors.New("read back differs from what was set")
 
 // Stable reasons of a refusal.
 const (
-	ReasonRepaveNotWired   = "REPAVE_NOT_WIRED"
+	ReasonNotInstaller     = "NOT_INSTALLER"
+	ReasonDiskBusy         = "DISK_BUSY"
+	ReasonNoKexec          = "NO_KEXEC"
 	ReasonNoUEFI           = "NO_UEFI"
 	ReasonNoEFIVars        = "NO_EFIVARFS"
 	ReasonNoBootEntry      = "NO_BOOT_ENTRY"
@@ -31,6 +36,8 @@ const (
 	ReasonInvalid          = "INVALID"
 	ReasonFirewallDrift    = "FIREWALL_DRIFT"
 	ReasonGenerationReused = "GENERATION_REUSED"
+	ReasonNetworkNotWired  = "NETWORK_NOT_WIRED"
+	ReasonGuardPending     = "CHANGE_PENDING"
 )
 
 // Refusal is an error with a stable reason. errors.Is finds its Kind, one of the sentinels above.

@@ -20,6 +20,8 @@ type Effect struct {
 // An error from a changing method does not say that nothing happened, unless it is ErrUnsupported,
 // ErrNotWired or ErrInvalid: whoever must know reads the world back.
 type Host interface {
+	Network
+
 	// Identity says which machine this is and which boot of it. Parts that cannot be read are empty; only a
 	// missing boot id is an error, because nothing can be proved without it.
 	Identity(ctx context.Context) (Identity, error)
@@ -62,6 +64,8 @@ const (
 	CapNetboot  = "netboot"
 	CapReconfig = "reconfig"
 	CapRepave   = "repave"
+	CapErase    = "erase"
+	CapKexec    = "kexec"
 )
 
 // Identity says which machine this is, and which boot of it.

@@ -2,6 +2,8 @@ package host
 
 import (
 	"context"
+	"log/slog"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,7 +15,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ingot-metal/ingot/agent/disk/image"
 	"github.com/ingot-metal/ingot/agent/inventory"
+	"github.com/ingot-metal/ingot/agent/pid1"
 )
 
 // Config says how to reach the operating system. The zero value is right for an agent under systemd.
@@ -26,6 +30,17 @@ type Config struct {
 	Rebooter Rebooter
 	// Now is the time of collection of an inventory. nil: time.Now.
 	Now func() time.Time
+
+	// Installer says that the system runs from memory, so that it may overwrite disks.
+	Installer bool
+	// StateTemplate holds the file system of a new system's state partition, compressed by zstd. "": where the
+	// installer's image has it.
+	StateTemplate string
+	// HTTP fetches images. nil: image.NewClient.
+	HTTP *http.Client
+	Log  *slog.Logger
+	// Kexec enters the loaded kernel where the agent is init. nil: systemd, or reboot(2) where there is none.
+	Kexec func(ctx context.Context) error
 }
 
 // Linux is the machine that this process runs on.
@@ -33,6 +48,7 @@ type Linux struct {
 	cfg      Config
 	kernel   kernel
 	firewall sync.Mutex // from reading our table to having replaced it
+	network  sync.Mutex // from writing our files to the kernel showing them
 }
 
 var _ Host = (*Linux)(nil)
@@ -44,6 +60,7 @@ type kernel struct {
 	sethostname func([]byte) error
 	run         func(ctx context.Context, name string, args ...string) ([]byte, error)
 	euid        func() int
+	kexecLoad   func(kernel, initrd int, cmdline string, flags int) error
 }
 
 // New makes the real host. It touches nothing.
@@ -57,8 +74,11 @@ func New(cfg Config) *Linux {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
+	cfg = withInstallerDefaults(cfg)
 	return &Linux{cfg: cfg, kernel: kernel{
+		arm: armTimer, disarm: disarmTimer,
 		sync: unix.Sync, reboot: unix.Reboot, sethostname: unix.Sethostname, euid: os.Geteuid,
+		kexecLoad: unix.KexecFileLoad,
 		run: func(ctx context.Context, name string, args ...string) ([]byte, error) {
 			return exec.CommandContext(ctx, name, args...).CombinedOutput()
 		},
@@ -76,9 +96,31 @@ func (l *Linux) Capabilities() []string {
 	}
 	if l.canReconfig() {
 		caps = append(caps, CapReconfig)
+		if l.NetworkSupport(context.Background(), NetworkConfig{}) == nil {
+			caps = append(caps, CapNetwork)
+		}
+	}
+	if l.canWriteDisks() {
+		caps = append(caps, CapRepave, CapErase)
+	}
+	if l.canKexec() {
+		caps = append(caps, CapKexec)
 	}
 	slices.Sort(caps)
 	return caps
+}
+
+func withInstallerDefaults(cfg Config) Config {
+	if cfg.StateTemplate == "" {
+		cfg.StateTemplate = pid1.StateTemplate
+	}
+	if cfg.HTTP == nil {
+		cfg.HTTP = image.NewClient()
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.Default()
+	}
+	return cfg
 }
 
 func (l *Linux) canReboot() bool {
@@ -133,17 +175,17 @@ func (l *Linux) Inventory(ctx context.Context) (inventory.Document, error) {
 	return inventory.Collect(inventory.Config{Root: l.cfg.Root, Now: l.cfg.Now}), nil
 }
 
-// DiskImage is not read back in this version: a running system cannot vouch for the disk under it.
-func (l *Linux) DiskImage(context.Context) (DiskImage, error) { return DiskImage{}, repaveNotWired() }
+// DiskImage is for simulated machines: a running system cannot vouch for the disk under it, and the installer
+// reads back what it has written: see CheckImage.
+func (l *Linux) DiskImage(context.Context) (DiskImage, error) { return DiskImage{}, repaveElsewhere() }
 
-// Repave refuses in this version: a running system cannot overwrite the disk it runs from, and the installer
-// that does is not built yet.
+// Repave refuses: a running system cannot overwrite the disk it runs from. The installer uses WriteImage.
 func (l *Linux) Repave(context.Context, Effect, RepaveRequest, func(RepaveProgress)) (RepaveEvidence, error) {
-	return RepaveEvidence{}, repaveNotWired()
+	return RepaveEvidence{}, repaveElsewhere()
 }
 
-func repaveNotWired() error {
-	return refuse(ErrNotWired, ReasonRepaveNotWired, "writing disks needs the installer, which this version does not have")
+func repaveElsewhere() error {
+	return refuse(ErrUnsupported, ReasonNotInstaller, "a running system does not overwrite the disk that it runs from")
 }
 
 func (l *Linux) path(rel string) string { return filepath.Join(l.cfg.Root, rel) }
@@ -158,5 +200,6 @@ func (l *Linux) read(rel string) string {
 }
 
 // ChangesAtOnce says that a change that a dead process asked for is there by now, or never comes: the host name and our
-// table are set by system calls that end before they return.
+// table are set by system calls that end before they return, and what networkd may still do it does by files that a
+// rollback takes away.
 func (*Linux) ChangesAtOnce() bool { return true }

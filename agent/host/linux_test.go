@@ -175,7 +175,7 @@ func TestRepaveIsRefusedWithItsReason(t *testing.T) {
 	t.Parallel()
 	h, _ := fakeRoot(t, nil)
 	_, err := h.Repave(t.Context(), Effect{}, RepaveRequest{}, nil)
-	if !errors.Is(err, ErrNotWired) || ReasonOf(err) != ReasonRepaveNotWired {
+	if !errors.Is(err, ErrUnsupported) || ReasonOf(err) != ReasonNotInstaller {
 		t.Errorf("Repave: %v", err)
 	}
 	if slices.Contains(h.Capabilities(), CapRepave) {

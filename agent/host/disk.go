@@ -1,0 +1,135 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ingot-metal/ingot/agent/disk"
+	"github.com/ingot-metal/ingot/agent/disk/block"
+	"github.com/ingot-metal/ingot/internal/pki"
+)
+
+// Disks lists the machine's disks as they are now.
+func (l *Linux) Disks() ([]disk.Device, error) { return disk.List(l.cfg.Root) }
+
+// ChooseDisk gives the only disk that the rule means: see disk.Choose. It fails with a *disk.NoUniqueMatch.
+func (l *Linux) ChooseDisk(rule string, protected []string) (disk.Device, error) {
+	r, err := disk.ParseRule(rule)
+	if err != nil {
+		return disk.Device{}, refuse(ErrInvalid, ReasonInvalid, "%v", err)
+	}
+	keep, err := disk.ParseRules(protected)
+	if err != nil {
+		return disk.Device{}, refuse(ErrInvalid, ReasonInvalid, "%v", err)
+	}
+	all, err := l.Disks()
+	if err != nil {
+		return disk.Device{}, err
+	}
+	return disk.Choose(all, r, keep)
+}
+
+// canWriteDisks: whole disks are overwritten from a system that runs from none of them, and nowhere else.
+func (l *Linux) canWriteDisks() bool { return l.cfg.Installer && l.has(unix.CAP_SYS_ADMIN) }
+
+func (l *Linux) refuseDisks() error {
+	if l.canWriteDisks() {
+		return nil
+	}
+	return refuse(ErrUnsupported, ReasonNotInstaller, "disks are only written by the installer, with the right to do so")
+}
+
+// fillPartition mounts the ext4 file system that lies on a part of the disk, writes the files, and reads them back
+// through another mount. They get mode 0600, since a secret is among them.
+func (l *Linux) fillPartition(ctx context.Context, d *block.Disk, off, size int64, files map[string][]byte) error {
+	dir, err := os.MkdirTemp(l.path("run"), "ingot-state-")
+	if err != nil {
+		return fmt.Errorf("make mount point: %w", err)
+	}
+	err = d.Part(ctx, off, size, func(device string) error {
+		if err := mounted(device, dir, 0, func() error { return writeFiles(dir, files) }); err != nil {
+			return err
+		}
+		return mounted(device, dir, unix.MS_RDONLY, func() error { return compareFiles(dir, files) })
+	})
+	return errors.Join(err, os.Remove(dir))
+}
+
+func mounted(device, dir string, flags uintptr, fn func() error) (err error) {
+	if err := unix.Mount(device, dir, "ext4", flags|unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
+		return fmt.Errorf("mount %s: %w", device, err)
+	}
+	defer func() {
+		if u := unix.Unmount(dir, 0); u != nil {
+			err = errors.Join(err, fmt.Errorf("unmount %s: %w", device, u))
+		}
+	}()
+	return fn()
+}
+
+func writeFiles(dir string, files map[string][]byte) error {
+	for name, data := range files {
+		if !filepath.IsLocal(name) {
+			return fmt.Errorf("file name %q leads out of the partition", name)
+		}
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			return fmt.Errorf("make directory for %s: %w", name, err)
+		}
+		if err := pki.WriteFile(path, data, 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// compareFiles names a file that differs, and never what is in it.
+func compareFiles(dir string, files map[string][]byte) error {
+	for name, want := range files {
+		got, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			return fmt.Errorf("read back %s: %w", name, err)
+		}
+		if string(got) != string(want) {
+			return fmt.Errorf("read back %s: %w", name, ErrReadBack)
+		}
+	}
+	return nil
+}
+
+// openForWriting claims the disk. One that the running system uses is refused.
+func openForWriting(d disk.Device) (*block.Disk, error) {
+	b, err := block.Open(d.Path, true)
+	if errors.Is(err, unix.EBUSY) {
+		return nil, refuse(ErrUnsupported, ReasonDiskBusy, "%s is in use by the running system: %v", d.Path, err)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("open %s, which was there a moment ago: %w", d.Path, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if b.Size() != d.Size {
+		return nil, errors.Join(fmt.Errorf("%s has %d bytes, and had %d when it was chosen", d.Path, b.Size(), d.Size), b.Close())
+	}
+	return b, nil
+}
+
+// sameDisk finds a disk again that was chosen before, by its ID; a disk that has changed its name since is found too.
+func sameDisk(all []disk.Device, id string) (disk.Device, error) {
+	var names []string
+	for _, d := range all {
+		if d.ID() == id {
+			return d, nil
+		}
+		names = append(names, d.String())
+	}
+	return disk.Device{}, fmt.Errorf("the disk %s is gone; there are: %s", id, strings.Join(names, "; "))
+}

@@ -1,0 +1,136 @@
+package host
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/ingot-metal/ingot/agent/disk"
+	"github.com/ingot-metal/ingot/agent/disk/block"
+	"github.com/ingot-metal/ingot/agent/disk/image"
+	"github.com/ingot-metal/ingot/internal/clock"
+)
+
+// WriteImage is one image for one disk.
+type WriteImage struct {
+	// DiskRule and Protected: see package disk. The disk is chosen again when the writing begins, and must be Disk.
+	DiskRule  string
+	Protected []string
+	// Disk is the disk.Device.ID that was chosen before; "" takes what the rule gives.
+	Disk string
+
+	URL      string
+	FileSize int64 // 0 is unknown
+	Format   image.Format
+	RawSize  int64
+	// Digest is "sha256:<hex>" of the raw bytes.
+	Digest      string
+	MinimumDisk int64
+
+	// Identity gives the files for the new system's state partition; Committing must make durable what it is given.
+	// See image.Job.
+	Identity   func(ctx context.Context) (map[string][]byte, error)
+	Committing func(ctx context.Context, c image.Commit) error
+	Progress   func(image.Progress)
+}
+
+// ErrNotWritten goes with errors that mean that not one byte of a disk was changed.
+var ErrNotWritten = errors.New("nothing was written")
+
+// WriteImage writes an image to a disk, reads it back, and makes it bootable: see package image. It works in the
+// installer only.
+func (l *Linux) WriteImage(ctx context.Context, _ Effect, w WriteImage) (_ disk.Device, _ image.Evidence, err error) {
+	var none image.Evidence
+	if err := l.refuseDisks(); err != nil {
+		return disk.Device{}, none, err
+	}
+	digest, err := ParseDigest(w.Digest)
+	if err != nil {
+		return disk.Device{}, none, refuse(ErrInvalid, ReasonInvalid, "%v", err)
+	}
+	dev, err := l.ChooseDisk(w.DiskRule, w.Protected)
+	if err != nil {
+		return dev, none, err
+	}
+	if w.Disk != "" && dev.ID() != w.Disk {
+		return dev, none, fmt.Errorf("the rule means %s now, and meant %s before: %w", dev, w.Disk, ErrNotWritten)
+	}
+	d, err := openForWriting(dev)
+	if err != nil {
+		return dev, none, fmt.Errorf("%w: %w", ErrNotWritten, err)
+	}
+	defer func() { err = errors.Join(err, d.Close()) }()
+	src := image.Source{URL: w.URL, Size: w.FileSize, Client: l.cfg.HTTP, Clock: clock.Real(), Log: l.cfg.Log}
+	out, err := image.Write(ctx, image.Job{
+		Disk: d, RawSize: w.RawSize, RawDigest: digest, MinimumDisk: w.MinimumDisk,
+		Open:     func(ctx context.Context) (io.ReadCloser, error) { return image.Open(ctx, src, w.Format) },
+		State:    func() (io.ReadCloser, error) { return openTemplate(l.path(l.cfg.StateTemplate)) },
+		Identity: w.Identity, Committing: w.Committing, Progress: w.Progress, Clock: clock.Real(),
+		Fill: func(ctx context.Context, off, size int64, files map[string][]byte) error {
+			return l.fillPartition(ctx, d, off, size, files)
+		},
+	})
+	return dev, out, err
+}
+
+// CheckImage says whether the disk holds what was committed to it: see image.Check. It writes nothing.
+func (l *Linux) CheckImage(ctx context.Context, diskID, digest string, rawSize int64, c image.Commit) (err error) {
+	want, err := ParseDigest(digest)
+	if err != nil {
+		return err
+	}
+	all, err := l.Disks()
+	if err != nil {
+		return err
+	}
+	dev, err := sameDisk(all, diskID)
+	if err != nil {
+		return err
+	}
+	d, err := block.Open(dev.Path, false)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.Close()) }()
+	return image.Check(ctx, d, rawSize, want, c)
+}
+
+// ParseDigest reads "sha256:<hex>", or the hex alone.
+func ParseDigest(s string) (out [sha256.Size]byte, err error) {
+	b, err := hex.DecodeString(strings.TrimPrefix(s, "sha256:"))
+	if err != nil || len(b) != sha256.Size {
+		return out, fmt.Errorf("%q is no SHA-256 in hex", s)
+	}
+	return [sha256.Size]byte(b), nil
+}
+
+// openTemplate gives the file system of the state partition, which the installer's image carries compressed.
+func openTemplate(path string) (io.ReadCloser, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("open the state partition's file system: %w", err)
+	}
+	z, err := zstd.NewReader(f, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true))
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open the state partition's file system: %w", err), f.Close())
+	}
+	return template{z, f}, nil
+}
+
+type template struct {
+	*zstd.Decoder
+	f *os.File
+}
+
+// Close implements io.Closer.
+func (t template) Close() error {
+	t.Decoder.Close()
+	return t.f.Close()
+}
