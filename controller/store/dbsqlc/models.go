@@ -59,6 +59,27 @@ type AuditLog struct {
 	EventData   []byte
 }
 
+type BmcCredential struct {
+	CredentialsRef string
+	Sealed         []byte
+	Version        int64
+	UpdatedAt      time.Time
+}
+
+type BootAssignment struct {
+	MachineID          string
+	Site               string
+	Mode               string
+	OperationID        *string
+	Token              string
+	Revision           int64
+	UpdatedAt          time.Time
+	InstallerKeyDigest []byte
+	InstallerAgentID   *string
+	ContenderKeyDigest []byte
+	ContenderAt        *time.Time
+}
+
 type Command struct {
 	CommandID       string
 	OperationID     string
@@ -86,6 +107,22 @@ type Command struct {
 	ClaimedAt       *time.Time
 	FinishedAt      *time.Time
 	SettledBy       string
+}
+
+type Image struct {
+	ImageRef         string
+	Kind             string
+	Arch             string
+	Url              string
+	Format           string
+	Sha256File       string
+	Sha256Raw        string
+	Sha256Source     string
+	SizeBytes        int64
+	FileSizeBytes    int64
+	MinimumDiskBytes int64
+	Firmware         []string
+	CreatedAt        time.Time
 }
 
 type Inventory struct {
@@ -204,6 +241,18 @@ type Plan struct {
 	BuiltIn     bool
 	UsedAt      *time.Time
 	CreatedAt   time.Time
+}
+
+type Site struct {
+	Site            string
+	CreatedAt       time.Time
+	Segments        []byte
+	Revision        int64
+	AppliedRevision int64
+	AppliedAt       *time.Time
+	AgentID         *string
+	Observations    []byte
+	BootAddresses   []byte
 }
 
 type StepProgress struct {

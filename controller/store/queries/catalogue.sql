@@ -1,0 +1,107 @@
+-- name: LockBlob :exec
+-- Held to the end of the transaction: nobody adds an entry for a blob while somebody else removes its file.
+SELECT pg_advisory_xact_lock(hashtextextended('ingot blob ' || @sha256::text, 0));
+
+-- name: GetImage :one
+SELECT * FROM images WHERE image_ref = @image_ref;
+
+-- name: HoldImage :one
+-- For whoever is about to start work with the image: it is not removed before the transaction has ended.
+SELECT * FROM images WHERE image_ref = @image_ref FOR SHARE;
+
+-- name: LockImage :one
+SELECT * FROM images WHERE image_ref = @image_ref FOR UPDATE;
+
+-- name: InsertImage :execrows
+INSERT INTO images (image_ref, kind, arch, url, format, sha256_file, sha256_raw, sha256_source, size_bytes, file_size_bytes,
+                    minimum_disk_bytes, firmware, created_at)
+VALUES (@image_ref, @kind, @arch, @url, @format, @sha256_file, @sha256_raw, @sha256_source, @size_bytes, @file_size_bytes,
+        @minimum_disk_bytes, @firmware, @now)
+ON CONFLICT (image_ref) DO NOTHING;
+
+-- name: DeleteImage :exec
+DELETE FROM images WHERE image_ref = @image_ref;
+
+-- name: ListImages :many
+SELECT * FROM images
+WHERE image_ref > @after_ref AND (@kind::text = '' OR kind = @kind) AND (@arch::text = '' OR arch = @arch)
+ORDER BY image_ref LIMIT @page_size;
+
+-- name: CountImagesOfBlob :one
+SELECT count(*) FROM images WHERE sha256_file = @sha256_file;
+
+-- name: BlobsNamed :many
+SELECT DISTINCT sha256_file FROM images WHERE sha256_file = ANY(@sums::text[]);
+
+-- name: RepavesUnderWay :many
+-- The image's name is inside the step.
+SELECT s.operation_id, s.spec FROM operation_steps s JOIN operations o ON o.operation_id = s.operation_id
+WHERE o.phase IN ('PENDING', 'RUNNING') AND s.kind = 'repave';
+
+-- name: MachineWithDefaultImage :one
+SELECT machine_id FROM machines
+WHERE deleted_at IS NULL AND spec ->> 'default_image_ref' = @image_ref::text ORDER BY machine_id LIMIT 1;
+
+-- name: AnyMachineBootsInstaller :one
+SELECT EXISTS (SELECT 1 FROM boot_assignments WHERE mode <> 'disk');
+
+-- name: TouchAllSites :exec
+UPDATE sites SET revision = revision + 1;
+
+-- name: TouchSitesOfCredentials :exec
+UPDATE sites SET revision = revision + 1
+WHERE site IN (SELECT m.site FROM machines m
+               WHERE m.deleted_at IS NULL AND m.spec ->> 'bmc_credentials_ref' = @credentials_ref::text);
+
+-- name: PutCredentials :one
+INSERT INTO bmc_credentials (credentials_ref, sealed, updated_at) VALUES (@credentials_ref, @sealed, @now)
+ON CONFLICT (credentials_ref) DO UPDATE
+SET sealed = excluded.sealed, version = bmc_credentials.version + 1, updated_at = excluded.updated_at
+RETURNING *;
+
+-- name: GetCredentials :one
+SELECT * FROM bmc_credentials WHERE credentials_ref = @credentials_ref;
+
+-- name: LockCredentials :one
+SELECT * FROM bmc_credentials WHERE credentials_ref = @credentials_ref FOR UPDATE;
+
+-- name: ListCredentials :many
+SELECT * FROM bmc_credentials ORDER BY credentials_ref;
+
+-- name: DeleteCredentials :exec
+DELETE FROM bmc_credentials WHERE credentials_ref = @credentials_ref;
+
+-- name: MachineWithCredentials :one
+SELECT machine_id FROM machines
+WHERE deleted_at IS NULL AND spec ->> 'bmc_credentials_ref' = @credentials_ref::text ORDER BY machine_id LIMIT 1;
+
+-- name: CredentialsRefOfMachine :one
+-- Only of a machine of the site.
+SELECT coalesce(spec ->> 'bmc_credentials_ref', '')::text FROM machines
+WHERE machine_id = @machine_id AND site = @site AND deleted_at IS NULL;
+
+-- name: LockSite :one
+SELECT * FROM sites WHERE site = @site FOR UPDATE;
+
+-- name: GetSite :one
+SELECT * FROM sites WHERE site = @site;
+
+-- name: ListSites :many
+SELECT * FROM sites ORDER BY site;
+
+-- name: SetSegments :exec
+UPDATE sites SET segments = @segments, revision = revision + 1 WHERE site = @site;
+
+-- name: ListSiteLeases :many
+SELECT l.site, l.segment, l.mac::text AS mac, host(l.address)::text AS address, l.expires_at, l.hostname,
+       coalesce(m.machine_id, '')::text AS machine_id
+FROM site_leases l LEFT JOIN machine_macs m ON m.mac = l.mac
+WHERE l.site = @site AND (@after_mac::text = '' OR (l.segment, l.mac) > (@after_segment::text, nullif(@after_mac::text, '')::macaddr))
+ORDER BY l.segment, l.mac LIMIT @page_size;
+
+-- name: ListDiscovered :many
+-- A machine that has been registered since is not among them.
+SELECT d.site, d.segment, d.mac::text AS mac, d.address, d.arch, d.vendor, d.first_seen_at, d.last_seen_at
+FROM discovered_machines d
+WHERE (@site::text = '' OR d.site = @site) AND NOT EXISTS (SELECT 1 FROM machine_macs m WHERE m.mac = d.mac)
+ORDER BY d.site, d.mac;
