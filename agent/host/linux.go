@@ -61,6 +61,8 @@ type kernel struct {
 	run         func(ctx context.Context, name string, args ...string) ([]byte, error)
 	euid        func() int
 	kexecLoad   func(kernel, initrd int, cmdline string, flags int) error
+	arm         func(ctx context.Context, after time.Duration) error
+	disarm      func(ctx context.Context) error
 }
 
 // New makes the real host. It touches nothing.

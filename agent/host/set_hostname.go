@@ -51,7 +51,7 @@ func (l *Linux) hostnameIs(name string) bool {
 // replaceFile leaves either the old content or the new, durable when it returns.
 func replaceFile(path string, content []byte) (err error) {
 	dir := filepath.Dir(path)
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := makeDir(dir); err != nil {
 		return err
 	}
 	f, err := os.CreateTemp(dir, ".ingot-*")
@@ -79,4 +79,15 @@ func syncDir(dir string) error {
 		return err
 	}
 	return errors.Join(d.Sync(), d.Close())
+}
+
+// makeDir makes a directory that others may read, whatever this process's umask.
+func makeDir(dir string) error {
+	if _, err := os.Stat(dir); err == nil {
+		return nil
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	return os.Chmod(dir, 0o755)
 }

@@ -19,6 +19,7 @@ const (
 	KindHostname       Kind = "hostname"
 	KindFirewall       Kind = "firewall"
 	KindFirewallRemove Kind = "firewall-remove"
+	KindNetwork        Kind = "network"
 	KindRepave         Kind = "repave"
 	KindPowerOn        Kind = "power-on"
 	KindPowerOff       Kind = "power-off"
@@ -34,6 +35,7 @@ var kindsByName = map[string][]Kind{
 	"firewall":        {KindFirewall},
 	"reconfig":        {KindHostname, KindFirewall},
 	"firewall-remove": {KindFirewallRemove},
+	"network":         {KindNetwork},
 	"repave":          {KindRepave},
 	"power-on":        {KindPowerOn},
 	"power-off":       {KindPowerOff},

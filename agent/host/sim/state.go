@@ -29,7 +29,9 @@ type MachineState struct {
 	Hostname    string             `json:"hostname"`
 	BootNext    host.BootNextState `json:"boot_next"`
 	Firewall    host.FirewallState `json:"firewall"`
-	Disk        host.DiskImage     `json:"disk"`
+	// Network is what Ingot has configured; it lasts over reboots.
+	Network *host.NetworkConfig `json:"network,omitempty"`
+	Disk    host.DiskImage      `json:"disk"`
 	// Downs counts how often the machine has stopped all its processes.
 	Downs int `json:"downs"`
 
@@ -49,14 +51,15 @@ type pending struct {
 
 // change is one effect as data: what is to become of the machine.
 type change struct {
-	Kind     Kind               `json:"kind"`
-	Effect   host.Effect        `json:"effect"`
-	Fault    Mode               `json:"fault,omitempty"`
-	Hostname string             `json:"hostname,omitempty"`
-	BootNext host.BootNextState `json:"boot_next,omitzero"`
-	Firewall host.FirewallState `json:"firewall,omitzero"`
-	Image    host.DiskImage     `json:"image,omitzero"`
-	Detail   string             `json:"detail,omitempty"`
+	Kind     Kind                `json:"kind"`
+	Effect   host.Effect         `json:"effect"`
+	Fault    Mode                `json:"fault,omitempty"`
+	Hostname string              `json:"hostname,omitempty"`
+	BootNext host.BootNextState  `json:"boot_next,omitzero"`
+	Firewall host.FirewallState  `json:"firewall,omitzero"`
+	Network  *host.NetworkConfig `json:"network,omitempty"`
+	Image    host.DiskImage      `json:"image,omitzero"`
+	Detail   string              `json:"detail,omitempty"`
 }
 
 func newMachine(id string) MachineState {
@@ -89,6 +92,8 @@ func (st *MachineState) apply(c change) {
 		st.Firewall = c.Firewall
 	case KindFirewallRemove:
 		st.Firewall = host.FirewallState{}
+	case KindNetwork:
+		st.Network = c.Network
 	case KindRepave:
 		st.Disk = c.Image
 	}
@@ -121,6 +126,7 @@ func (st *MachineState) boot() {
 	if st.Disk != st.BootedImage {
 		st.BootedImage = st.Disk
 		st.OSMachineID = hexID() // a new system makes its own at first boot
+		st.Network = nil
 	}
 }
 

@@ -1,0 +1,194 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ingot-metal/ingot/internal/clock"
+)
+
+const (
+	// GuardFile, below the root, holds the last guarded change as JSON.
+	GuardFile = "etc/ingot/network/guard.json"
+	guardLock = "etc/ingot/network/lock"
+	// guardGrace is how much later than the agent itself the watchdog goes back.
+	guardGrace = 2 * time.Second
+)
+
+var _ Watchdog = (*Linux)(nil)
+
+// Guard writes the record and then sets the timer. A change of another command that is still pending is not forgotten.
+func (l *Linux) Guard(ctx context.Context, g Guard) error {
+	return l.locked(func() error {
+		old, err := l.Guarded(ctx)
+		if err != nil {
+			return err
+		}
+		if old != nil && old.State == GuardPending && old.CommandID != g.CommandID {
+			return refuse(ErrUnsupported, ReasonGuardPending, "the change of command %s has not proved itself yet", old.CommandID)
+		}
+		g.State, g.BootID = GuardPending, l.bootID()
+		if err := l.writeJSON(GuardFile, g); err != nil {
+			return err
+		}
+		if err := l.arm(ctx, g.Deadline-clock.Boottime()); err != nil {
+			g.State = GuardRolledBack
+			return errors.Join(fmt.Errorf("set the rollback timer: %w", err), l.writeJSON(GuardFile, g))
+		}
+		return nil
+	})
+}
+
+// arm makes somebody else go back at the deadline. Where systemd is not init, process 1 is us and reads the record.
+func (l *Linux) arm(ctx context.Context, after time.Duration) error {
+	if !l.systemd() {
+		return nil
+	}
+	return l.kernel.arm(ctx, max(after, 0)+guardGrace)
+}
+
+// CommitGuard writes the commit before the timer is taken away.
+func (l *Linux) CommitGuard(ctx context.Context, commandID string) error {
+	return l.locked(func() error {
+		g, err := l.guardOf(ctx, commandID)
+		switch {
+		case err != nil:
+			return err
+		case g.State == GuardCommitted:
+			return nil
+		case g.State == GuardRolledBack || g.Due(l.bootID(), clock.Boottime()):
+			return fmt.Errorf("commit the change of command %s: %w", commandID, ErrGuardLost)
+		}
+		g.State = GuardCommitted
+		if err := l.writeJSON(GuardFile, g); err != nil {
+			return err
+		}
+		return l.disarm(ctx)
+	})
+}
+
+// RollBackGuard goes back whatever the time.
+func (l *Linux) RollBackGuard(ctx context.Context, commandID string) error {
+	return l.locked(func() error {
+		g, err := l.guardOf(ctx, commandID)
+		if err != nil {
+			return err
+		}
+		switch g.State {
+		case GuardCommitted:
+			return fmt.Errorf("roll back the change of command %s: it is committed", commandID)
+		case GuardRolledBack:
+			return nil
+		}
+		if err := l.goBack(ctx, g); err != nil {
+			return err
+		}
+		return l.disarm(ctx)
+	})
+}
+
+// RollBackPending goes back if a change is pending and has had its time, or whatever the time with now. done says that
+// there was something to do.
+func (l *Linux) RollBackPending(ctx context.Context, now bool) (done bool, err error) {
+	err = l.locked(func() error {
+		g, err := l.Guarded(ctx)
+		if err != nil || g == nil || g.State != GuardPending {
+			return err
+		}
+		if !now && !g.Due(l.bootID(), clock.Boottime()) {
+			return nil
+		}
+		done = true
+		return l.goBack(ctx, *g)
+	})
+	return done, err
+}
+
+// goBack restores everything that it can, and notes the end, or the reason why it is not there yet.
+func (l *Linux) goBack(ctx context.Context, g Guard) error {
+	effect := Effect{CommandID: g.CommandID + "-rollback", OperationID: g.OperationID, MachineID: g.MachineID}
+	var errs []error
+	if g.Network != nil {
+		errs = append(errs, l.RestoreNetwork(ctx, effect, *g.Network))
+	}
+	if g.Hostname != "" {
+		errs = append(errs, l.SetHostname(ctx, effect, g.Hostname))
+	}
+	// The table does not outlive the kernel that holds it.
+	if g.SetsFirewall && g.BootID == l.bootID() {
+		errs = append(errs, l.restoreFirewall(ctx, effect, g.Firewall))
+	}
+	err := errors.Join(errs...)
+	g.State, g.Error = GuardRolledBack, ""
+	if err != nil {
+		g.State, g.Error = GuardPending, err.Error()
+	}
+	return errors.Join(err, l.writeJSON(GuardFile, g))
+}
+
+// restoreFirewall overwrites whatever the table holds: it is the one that failed.
+func (l *Linux) restoreFirewall(ctx context.Context, e Effect, p *FirewallPolicy) error {
+	if p == nil {
+		return l.RemoveFirewall(ctx, e)
+	}
+	before := *p
+	before.OverwriteDrift = true
+	return l.ApplyFirewall(ctx, e, before)
+}
+
+// Guarded reads the record.
+func (l *Linux) Guarded(context.Context) (*Guard, error) {
+	var g Guard
+	found, err := l.readJSON(GuardFile, &g)
+	if err != nil || !found {
+		return nil, err
+	}
+	return &g, nil
+}
+
+func (l *Linux) guardOf(ctx context.Context, commandID string) (Guard, error) {
+	g, err := l.Guarded(ctx)
+	if err != nil {
+		return Guard{}, err
+	}
+	if g == nil || g.CommandID != commandID {
+		return Guard{}, fmt.Errorf("find the change of command %s: no such guard", commandID)
+	}
+	return *g, nil
+}
+
+func (l *Linux) disarm(ctx context.Context) error {
+	if !l.systemd() {
+		return nil
+	}
+	return l.kernel.disarm(ctx)
+}
+
+// locked keeps the agent, the watchdog and the boot from deciding about one change at once.
+func (l *Linux) locked(fn func() error) (err error) {
+	if err := makeDir(l.path("etc/ingot/network")); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(l.path(guardLock), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return fmt.Errorf("open the lock of changes: %w", err)
+	}
+	defer func() { err = errors.Join(err, f.Close()) }() // which gives the lock back
+	for {
+		err = unix.Flock(int(f.Fd()), unix.LOCK_EX)
+		if !errors.Is(err, unix.EINTR) {
+			break
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("lock changes: %w", err)
+	}
+	return fn()
+}
+
+func (l *Linux) bootID() string { return l.read("proc/sys/kernel/random/boot_id") }

@@ -1,0 +1,283 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/ingot-metal/ingot/internal/clock"
+)
+
+const (
+	// settleTime is how long a new configuration may take to show in the kernel: IPv6 addresses wait a second for their
+	// duplicates, bonds for their members.
+	settleTime = 15 * time.Second
+	settlePoll = 100 * time.Millisecond
+	// nudgeAfter is when networkd is told again to configure each interface, for what a reload does not notice.
+	nudgeAfter = 2 * time.Second
+)
+
+// NetworkSupport: systemd-networkd where systemd is init, the kernel's own interface where we are.
+func (l *Linux) NetworkSupport(ctx context.Context, c NetworkConfig) error {
+	if !l.has(unix.CAP_NET_ADMIN) {
+		return refuse(ErrNotWired, ReasonNetworkNotWired, "configuring interfaces needs CAP_NET_ADMIN")
+	}
+	if l.systemd() {
+		if !l.networkd(ctx) {
+			return refuse(ErrNotWired, ReasonNetworkNotWired, "systemd-networkd does not run on this host")
+		}
+		return nil
+	}
+	for _, i := range c.Interfaces {
+		if i.DHCP4 || i.DHCP6 {
+			return refuse(ErrNotWired, ReasonNetworkNotWired, "%s: a host without systemd-networkd has no DHCP client for it", i.key())
+		}
+	}
+	return nil
+}
+
+// Network reads back files and kernel.
+func (l *Linux) Network(ctx context.Context, c NetworkConfig) (NetworkState, error) {
+	if err := ctx.Err(); err != nil {
+		return NetworkState{}, err
+	}
+	macs, err := cardsByMAC()
+	if err != nil {
+		return NetworkState{}, err
+	}
+	now, err := kernelLinks()
+	if err != nil {
+		return NetworkState{}, err
+	}
+	var diff strings.Builder
+	if l.systemd() {
+		want, err := l.wantedFiles(c)
+		if err != nil {
+			return NetworkState{}, err
+		}
+		have, err := l.networkFiles()
+		if err != nil {
+			return NetworkState{}, err
+		}
+		diff.WriteString(diffFiles(want, have))
+	}
+	if l.writesResolv(ctx, c) {
+		diff.WriteString(UnifiedDiff("committed/etc/resolv.conf", "host/etc/resolv.conf",
+			textLines(resolvConf(c)), textLines(l.readSaved("etc/resolv.conf").Content)))
+	}
+	wanted, there := compare(c.wanted(macs), now)
+	diff.WriteString(UnifiedDiff("committed/kernel", "host/kernel", wanted, there))
+	return NetworkState{Diff: diff.String(), Digest: digestLines(there)}, nil
+}
+
+// SaveNetwork reads files and kernel.
+func (l *Linux) SaveNetwork(ctx context.Context, next NetworkConfig) (SavedNetwork, error) {
+	s := SavedNetwork{BootID: l.bootID(), Resolv: l.readSaved("etc/resolv.conf")}
+	var err error
+	if s.Files, err = l.networkFiles(); err != nil {
+		return s, err
+	}
+	if s.Applied, err = l.applied(); err != nil {
+		return s, err
+	}
+	macs, err := cardsByMAC()
+	if err != nil {
+		return s, err
+	}
+	now, err := kernelLinks()
+	if err != nil {
+		return s, err
+	}
+	touched := next.wanted(macs)
+	if s.Applied != nil {
+		touched = append(touched, s.Applied.wanted(macs)...)
+	}
+	for _, link := range now {
+		if _, ok := findLink(touched, link.Name); ok {
+			s.Links = append(s.Links, link)
+		}
+	}
+	return s, ctx.Err()
+}
+
+// ApplyNetwork writes down first what is in force, for whoever has to undo it.
+func (l *Linux) ApplyNetwork(ctx context.Context, _ Effect, c NetworkConfig) error {
+	if err := c.Validate(); err != nil {
+		return err
+	}
+	if err := l.NetworkSupport(ctx, c); err != nil {
+		return err
+	}
+	l.network.Lock()
+	defer l.network.Unlock()
+	old, err := l.applied()
+	if err != nil {
+		return err
+	}
+	macs, err := cardsByMAC()
+	if err != nil {
+		return err
+	}
+	if err := l.writeJSON(appliedFile, c); err != nil {
+		return err
+	}
+	if err := l.setResolv(ctx, c); err != nil {
+		return err
+	}
+	var was []SavedLink
+	if old != nil {
+		was = old.wanted(macs)
+	}
+	if l.systemd() {
+		err = l.applyNetworkd(ctx, c, was, c.wanted(macs))
+	} else {
+		err = applyNative(was, c.wanted(macs))
+	}
+	if err != nil {
+		return err
+	}
+	return l.settle(ctx, c)
+}
+
+// applyNative changes the kernel itself. Cards that are not named any more lose what they had from us.
+func applyNative(was, want []SavedLink) error {
+	if err := removeLinks(outdated(was, want)); err != nil {
+		return err
+	}
+	all := slices.Clone(want)
+	for _, o := range was {
+		if _, kept := findLink(want, o.Name); !kept && o.Kind == "" {
+			all = append(all, SavedLink{Name: o.Name, Up: true})
+		}
+	}
+	return reconcile(all)
+}
+
+// settle waits until the host shows the configuration.
+func (l *Linux) settle(ctx context.Context, c NetworkConfig) error {
+	ctx, cancel := context.WithTimeout(ctx, settleTime)
+	defer cancel()
+	nudge := clock.Real().After(nudgeAfter)
+	for {
+		s, err := l.Network(ctx, c)
+		if err == nil && s.Diff == "" {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return errors.Join(fmt.Errorf("apply network configuration: %w:\n%s", ErrReadBack, s.Diff), err)
+		case <-nudge:
+			if err := l.nudge(ctx, c); err != nil {
+				return err
+			}
+		case <-clock.Real().After(settlePoll):
+		}
+	}
+}
+
+// RestoreNetwork goes back. On another boot than that of the change, only files are left of it.
+func (l *Linux) RestoreNetwork(ctx context.Context, _ Effect, s SavedNetwork) error {
+	l.network.Lock()
+	defer l.network.Unlock()
+	now, err := l.applied()
+	if err != nil {
+		return err
+	}
+	if err := l.restoreFiles(s); err != nil {
+		return err
+	}
+	sameBoot := s.BootID == l.bootID()
+	if sameBoot {
+		if err := l.removeNew(s, now); err != nil {
+			return err
+		}
+	}
+	if l.systemd() && l.networkd(ctx) {
+		if err := l.reload(ctx); err != nil {
+			return err
+		}
+	}
+	if !sameBoot {
+		return nil
+	}
+	return l.restoreLinks(ctx, s)
+}
+
+// removeNew deletes the bonds and VLANs that the change has made.
+func (l *Linux) removeNew(s SavedNetwork, now *NetworkConfig) error {
+	if now == nil {
+		return nil
+	}
+	macs, err := cardsByMAC()
+	if err != nil {
+		return err
+	}
+	return removeLinks(outdated(now.wanted(macs), s.Links))
+}
+
+// restoreLinks waits until the interfaces are as they were, and helps with those that nobody else configures.
+func (l *Linux) restoreLinks(ctx context.Context, s SavedNetwork) error {
+	ctx, cancel := context.WithTimeout(ctx, settleTime)
+	defer cancel()
+	for {
+		orphans, busy := l.unmanaged(s.Links)
+		err := reconcile(orphans)
+		now, readErr := kernelLinks()
+		want, there := compare(s.Links, now)
+		diff := UnifiedDiff("saved/kernel", "host/kernel", want, there)
+		if err == nil && readErr == nil && diff == "" {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			if !busy && err == nil && readErr == nil {
+				return fmt.Errorf("restore network: %w:\n%s", ErrReadBack, diff)
+			}
+			return errors.Join(fmt.Errorf("restore network: %w:\n%s", ErrReadBack, diff), err, readErr)
+		case <-clock.Real().After(settlePoll):
+		}
+	}
+}
+
+// NetworkSource asks the kernel for the way.
+func (l *Linux) NetworkSource(_ context.Context, c NetworkConfig, to netip.Addr) (netip.Addr, error) {
+	macs, err := cardsByMAC()
+	if err != nil {
+		return netip.Addr{}, err
+	}
+	routes, err := netlink.RouteGet(to.AsSlice())
+	if err != nil || len(routes) == 0 {
+		return netip.Addr{}, fmt.Errorf("find the way to %s: %w", to, err)
+	}
+	over, err := netlink.LinkByIndex(routes[0].LinkIndex)
+	if err != nil {
+		return netip.Addr{}, fmt.Errorf("find the way to %s: %w", to, err)
+	}
+	src, _ := netip.AddrFromSlice(routes[0].Src)
+	return c.source(over.Attrs().Name, src.Unmap(), to, macs), nil
+}
+
+// source prefers the address that the kernel would take, if it is one of the configuration's.
+func (c NetworkConfig) source(over string, kernels, to netip.Addr, macs map[string]string) netip.Addr {
+	for _, i := range c.Interfaces {
+		if i.nameOf(macs) != over {
+			continue
+		}
+		own := slices.DeleteFunc(slices.Clone(i.Addresses), func(p netip.Prefix) bool { return p.Addr().Is4() != to.Is4() })
+		if len(own) == 0 {
+			return netip.Addr{}
+		}
+		if slices.ContainsFunc(own, func(p netip.Prefix) bool { return p.Addr() == kernels }) {
+			return kernels
+		}
+		return own[0].Addr()
+	}
+	return netip.Addr{}
+}

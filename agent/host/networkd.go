@@ -1,0 +1,142 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/godbus/dbus/v5"
+	"github.com/vishvananda/netlink"
+)
+
+const (
+	networkdName = "org.freedesktop.network1"
+	resolvedName = "org.freedesktop.resolve1"
+)
+
+// onBus runs fn with a connection of its own to the system bus.
+func onBus(ctx context.Context, fn func(*dbus.Conn) error) (err error) {
+	conn, err := dbus.ConnectSystemBus(dbus.WithContext(ctx))
+	if err != nil {
+		return fmt.Errorf("connect to the system bus: %w", err)
+	}
+	defer func() {
+		if e := conn.Close(); e != nil && ctx.Err() == nil {
+			err = errors.Join(err, fmt.Errorf("close the system bus: %w", e))
+		}
+	}()
+	return fn(conn)
+}
+
+// hasOwner says whether a service runs, without starting it as a call would.
+func (l *Linux) hasOwner(ctx context.Context, name string) bool {
+	if !l.systemd() {
+		return false
+	}
+	var there bool
+	err := onBus(ctx, func(c *dbus.Conn) error {
+		return c.BusObject().CallWithContext(ctx, "org.freedesktop.DBus.NameHasOwner", 0, name).Store(&there)
+	})
+	return err == nil && there
+}
+
+func (l *Linux) networkd(ctx context.Context) bool { return l.hasOwner(ctx, networkdName) }
+
+// applyNetworkd writes the files and has them read. networkd neither changes nor removes a bond or VLAN that it has made,
+// so those that are outdated go first.
+func (l *Linux) applyNetworkd(ctx context.Context, c NetworkConfig, was, want []SavedLink) error {
+	files, err := l.wantedFiles(c)
+	if err != nil {
+		return err
+	}
+	if err := l.writeFiles(files); err != nil {
+		return err
+	}
+	if err := removeLinks(outdated(was, want)); err != nil {
+		return err
+	}
+	return l.reload(ctx)
+}
+
+// reload has networkd read its files, and configure what they say otherwise than before (org.freedesktop.network1(5)).
+func (l *Linux) reload(ctx context.Context) error {
+	err := onBus(ctx, func(c *dbus.Conn) error {
+		return c.Object(networkdName, "/org/freedesktop/network1").CallWithContext(ctx, networkdName+".Manager.Reload", 0).Err
+	})
+	if err != nil {
+		return fmt.Errorf("reload systemd-networkd: %w", err)
+	}
+	l.flushNames(ctx)
+	return nil
+}
+
+// flushNames makes the next look-up a new one.
+func (l *Linux) flushNames(ctx context.Context) {
+	if !l.hasOwner(ctx, resolvedName) {
+		return
+	}
+	// A cache that is not emptied expires; the proof that follows needs more than names.
+	_ = onBus(ctx, func(c *dbus.Conn) error {
+		return c.Object(resolvedName, "/org/freedesktop/resolve1").CallWithContext(ctx, resolvedName+".Manager.FlushCaches", 0).Err
+	})
+}
+
+// nudge has networkd configure every interface anew, whatever it thinks of it.
+func (l *Linux) nudge(ctx context.Context, c NetworkConfig) error {
+	if !l.systemd() {
+		return nil
+	}
+	macs, err := cardsByMAC()
+	if err != nil {
+		return err
+	}
+	return onBus(ctx, func(conn *dbus.Conn) error {
+		for _, w := range c.wanted(macs) {
+			link, err := netlink.LinkByName(w.Name)
+			if isNoLink(err) {
+				continue // the diff says so
+			}
+			if err != nil {
+				return fmt.Errorf("find %s: %w", w.Name, err)
+			}
+			err = conn.Object(networkdName, "/org/freedesktop/network1").
+				CallWithContext(ctx, networkdName+".Manager.ReconfigureLink", 0, int32(link.Attrs().Index)).Err
+			if err != nil {
+				return fmt.Errorf("reconfigure %s: %w", w.Name, err)
+			}
+		}
+		return nil
+	})
+}
+
+// unmanaged are the links that networkd leaves alone, and so are ours to restore. busy says that it is not done with others.
+func (l *Linux) unmanaged(links []SavedLink) (orphans []SavedLink, busy bool) {
+	for _, s := range links {
+		switch l.adminState(s.Name) {
+		case "configured":
+		case "configuring", "pending", "initialized":
+			busy = true
+		default:
+			orphans = append(orphans, s)
+		}
+	}
+	return orphans, busy
+}
+
+// adminState reads what networkd says of a link (sd-network, /run/systemd/netif); "" where there is no networkd.
+func (l *Linux) adminState(name string) string {
+	link, err := netlink.LinkByName(name)
+	if err != nil {
+		return ""
+	}
+	text := l.read(filepath.Join("run/systemd/netif/links", strconv.Itoa(link.Attrs().Index)))
+	for line := range strings.SplitSeq(text, "\n") {
+		if v, ok := strings.CutPrefix(line, "ADMIN_STATE="); ok {
+			return v
+		}
+	}
+	return ""
+}
