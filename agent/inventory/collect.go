@@ -167,6 +167,7 @@ func (c collector) os() OS {
 		Name: rel["PRETTY_NAME"], ID: rel["ID"], Version: rel["VERSION_ID"],
 		Kernel: c.text("proc/sys/kernel/osrelease"), Hostname: c.text("proc/sys/kernel/hostname"),
 		MachineID: c.text("etc/machine-id"), BootID: c.text("proc/sys/kernel/random/boot_id"), FirmwareIs: "bios",
+		ImageDigest: c.image().Digest,
 	}
 	if c.exists("sys/firmware/efi") {
 		o.FirmwareIs = "uefi"
