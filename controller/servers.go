@@ -41,7 +41,8 @@ func (c *Controller) openServers(context.Context) error {
 	fleetv1.RegisterAgentServiceServer(c.servers[1], fleetapi.New(fleetapi.Config{
 		Engine: c.engine, Store: c.store, Sessions: c.sessions, CA: c.ca, Clock: c.clock, Logger: c.log, ControllerID: c.id,
 		Heartbeat: c.cfg.Agents.HeartbeatInterval.Duration, CertLifetime: c.cfg.Agents.CertLifetime.Duration,
-		MaxMessage: c.cfg.MaxMessageBytes, Draining: c.draining,
+		MaxMessage: c.cfg.MaxMessageBytes, Draining: c.draining, FleetAddresses: c.cfg.FleetAddresses(),
+		EnrolmentAddresses: c.cfg.EnrolmentAddresses(),
 	}))
 	enrollv1.RegisterEnrollmentServiceServer(c.servers[2], enrollapi.New(enrollapi.Config{
 		Store: c.store, CA: c.ca, Clock: c.clock, CertLifetime: c.cfg.Agents.CertLifetime.Duration,

@@ -97,3 +97,30 @@ CREATE TABLE bmc_credentials (
     version         bigint      NOT NULL DEFAULT 1,
     updated_at      timestamptz NOT NULL
 );
+
+-- A site's document holds its machines, their BMCs and the installers. A site that serves no segment has no document to
+-- renew, and its row stays out of the way of registrations.
+CREATE FUNCTION renew_site(name text) RETURNS void LANGUAGE sql AS $$
+    UPDATE sites SET revision = revision + 1 WHERE site = name AND segments <> '[]'
+$$;
+
+CREATE FUNCTION machine_renews_site() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM renew_site(NEW.site);
+    IF TG_OP = 'UPDATE' AND OLD.site <> NEW.site THEN
+        PERFORM renew_site(OLD.site);
+    END IF;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER machines_insert_renews_site AFTER INSERT ON machines FOR EACH ROW EXECUTE FUNCTION machine_renews_site();
+CREATE TRIGGER machines_update_renews_site AFTER UPDATE OF spec, deleted_at ON machines FOR EACH ROW
+    WHEN (OLD.spec IS DISTINCT FROM NEW.spec OR OLD.deleted_at IS DISTINCT FROM NEW.deleted_at)
+    EXECUTE FUNCTION machine_renews_site();
+
+CREATE FUNCTION every_site_renewed() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM renew_site(site) FROM (SELECT site FROM sites ORDER BY site) s;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER images_renew_sites AFTER INSERT OR UPDATE OR DELETE ON images FOR EACH STATEMENT EXECUTE FUNCTION every_site_renewed();
+CREATE TRIGGER credentials_renew_sites AFTER UPDATE ON bmc_credentials FOR EACH STATEMENT EXECUTE FUNCTION every_site_renewed();

@@ -34,7 +34,7 @@ func (e *Engine) SessionOpened(ctx context.Context, s *session.Session, o *store
 	for _, id := range o.Operations {
 		_, err := e.Handle(ctx, id, operation.SessionOpened{
 			AgentID: s.AgentID, StateID: s.StateID, BootID: s.BootID,
-			OfTarget: s.Role == "host", RolledBack: o.RolledBack,
+			OfTarget: s.Role == "host", Installer: s.Role == "installer", RolledBack: o.RolledBack,
 		})
 		if err != nil {
 			return err

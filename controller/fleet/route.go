@@ -16,7 +16,16 @@ type Candidate struct {
 	Live bool
 	// LastSeen is the last heartbeat, or the zero time for an agent that never had a session.
 	LastSeen time.Time
+	// OperationID is the operation that an installer serves, or that made the system of a host agent.
+	OperationID string
+	BootID      string
+	// ImageDigest is what a host agent says that its system was made from.
+	ImageDigest string
 }
+
+// AgentProvider is the provider of machines that are driven by our own agents, and through their BMC where nobody
+// answers on them.
+const AgentProvider = "agent"
 
 // HandOverAfter is how long a host agent may be silent before the site agent takes its steps.
 const HandOverAfter = 30 * time.Second
@@ -26,7 +35,7 @@ const HandOverAfter = 30 * time.Second
 // provider is the machine's adapter, which the site agent must have. It returns nil while nobody can take the step.
 func Route(candidates []Candidate, capability, provider string, outOfBand bool, now time.Time) *Candidate {
 	host := newestHost(candidates)
-	site := siteFor(candidates, provider)
+	site := SiteFor(candidates, capability, provider)
 	switch {
 	case outOfBand:
 		return site
@@ -65,10 +74,32 @@ func newer(a, b *Candidate) bool {
 	return a.LastSeen.After(b.LastSeen)
 }
 
-func siteFor(candidates []Candidate, provider string) *Candidate {
+// SiteFor gives the live site agent that can do something to a machine of the provider; nil if there is none.
+func SiteFor(candidates []Candidate, capability, provider string) *Candidate {
 	for i := range candidates {
 		c := &candidates[i]
-		if c.Role == "site" && c.Live && slices.Contains(c.Capabilities, "provider:"+provider) {
+		if c.Role == "site" && c.Live && slices.Contains(c.Capabilities, "provider:"+provider) && throughProvider(capability, provider) {
+			return c
+		}
+	}
+	return nil
+}
+
+// throughProvider says that a site agent can do it at all: through a BMC it can switch a machine and choose what it
+// boots.
+func throughProvider(capability, provider string) bool {
+	return provider != AgentProvider || slices.Contains([]string{"power", "reboot", "netboot"}, capability)
+}
+
+// Host gives the machine's own agent, live or not; nil if it never had one.
+func Host(candidates []Candidate) *Candidate { return newestHost(candidates) }
+
+// Installer gives the newest live installer of an operation; nil if there is none. Candidates are in the order of their
+// enrolment.
+func Installer(candidates []Candidate, operationID string) *Candidate {
+	for i := range slices.Backward(candidates) {
+		c := &candidates[i]
+		if c.Role == "installer" && c.OperationID == operationID && c.Live {
 			return c
 		}
 	}

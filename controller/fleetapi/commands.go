@@ -39,6 +39,8 @@ type Config struct {
 	Heartbeat    time.Duration
 	CertLifetime time.Duration
 	MaxMessage   int
+	// FleetAddresses and EnrolmentAddresses are where agents connect to, host:port.
+	FleetAddresses, EnrolmentAddresses []string
 	// Draining ends when the controller shuts down.
 	Draining context.Context
 }
@@ -121,7 +123,7 @@ func (s *Server) open(ctx context.Context, who auth.Agent, h *fleetv1.Hello) (*s
 	if err != nil {
 		return nil, nil, err
 	}
-	p.MachineID, p.Role, p.Epoch = opened.MachineID, opened.Role, opened.Epoch
+	p.MachineID, p.Role, p.Site, p.Epoch = opened.MachineID, opened.Role, opened.Site, opened.Epoch
 	sess := session.New(ctx, p, now)
 	old, ok := s.cfg.Sessions.Add(sess)
 	if !ok {

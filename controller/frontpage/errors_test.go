@@ -214,7 +214,7 @@ var badStarts = []badCall{
 		return only(r.machines.DeleteMachine(ctx, &pb.DeleteMachineRequest{MachineId: "m-busy"}))
 	}},
 	{"bad netboot", invalid, "INVALID_FIELD", "mode", func(ctx context.Context, r *rig) error {
-		return only(r.machines.NetbootMachine(ctx, &pb.NetbootMachineRequest{MachineId: "m-1", RequestId: "q", Mode: "DISK"}))
+		return only(r.machines.NetbootMachine(ctx, &pb.NetbootMachineRequest{MachineId: "m-1", RequestId: "q", Mode: "FLOPPY"}))
 	}},
 	{"bad image", invalid, "INVALID_FIELD", "image_ref", func(ctx context.Context, r *rig) error {
 		return only(r.machines.ReimageMachine(ctx, &pb.ReimageMachineRequest{MachineId: "m-1", RequestId: "q", ImageRef: "a b"}))

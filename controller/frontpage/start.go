@@ -130,6 +130,7 @@ func (s *Server) NetbootMachine(ctx context.Context, r *baremetalv1.NetbootMachi
 // ReimageMachine implements MachineService.
 func (s *Server) ReimageMachine(ctx context.Context, r *baremetalv1.ReimageMachineRequest) (*baremetalv1.Operation, error) {
 	p := set(nil, validate.ParamImage, r.GetImageRef())
+	p = set(p, validate.ParamPath, r.GetPath())
 	p = set(p, validate.ParamTimeout, seconds(r.GetTimeoutSeconds()))
 	return s.begin(ctx, work{
 		machineID: r.GetMachineId(), requestID: r.GetRequestId(), kind: fleet.Reimage, planID: r.GetPlanId(), params: p, path: plain,

@@ -3,6 +3,7 @@ package operation
 import (
 	"fmt"
 	"maps"
+	"time"
 
 	"github.com/ingot-metal/ingot/controller/fleet"
 	"github.com/ingot-metal/ingot/internal/evidence"
@@ -68,13 +69,11 @@ func (d *decider) attemptWaitForAgent(s *Step) bool {
 
 // dispatch makes the command of the next attempt, if somebody can take it.
 func (d *decider) dispatch(s *Step) bool {
-	from := s.StartedAt
-	if s.RetryAt.After(from) {
-		from = s.RetryAt
-	}
-	limit := from.Add(s.Timeout)
+	limit := d.limitOf(s)
 	next := d.route()
 	switch {
+	case d.onMetal(s):
+		return d.dispatchOnMetal(s, limit)
 	case next == nil && !d.now.Before(limit):
 		d.fail("AGENT_UNAVAILABLE", "no agent could take the step before its deadline; nothing was started", true)
 	case next == nil:
@@ -82,9 +81,18 @@ func (d *decider) dispatch(s *Step) bool {
 	case !next.CanDo(capabilityOf(s.Kind)):
 		d.fail(missingCapability(s.Kind), fmt.Sprintf("agent %s cannot %s on this machine", next.AgentID, capabilityOf(s.Kind)), false)
 	default:
-		d.makeCommand(s, next)
+		d.makeCommand(s, s.Kind, next)
 	}
 	return false
+}
+
+// limitOf is when the current try of a step has taken too long to find an executor.
+func (d *decider) limitOf(s *Step) time.Time {
+	from := s.StartedAt
+	if s.RetryAt.After(from) {
+		from = s.RetryAt
+	}
+	return from.Add(s.Timeout)
 }
 
 func missingCapability(k Kind) string {
@@ -98,7 +106,7 @@ func missingCapability(k Kind) string {
 	}
 }
 
-func (d *decider) makeCommand(s *Step, executor *fleet.Candidate) {
+func (d *decider) makeCommand(s *Step, kind Kind, executor *fleet.Candidate) {
 	attempt, deadline := 1, d.now.Add(s.Timeout)
 	if d.cmd != nil && d.cmd.StepIdx == d.op.CurrentStep {
 		attempt = d.cmd.Attempt + 1
@@ -111,7 +119,7 @@ func (d *decider) makeCommand(s *Step, executor *fleet.Candidate) {
 		d.retired = d.cmd
 	}
 	d.cmd = &Command{
-		ID: d.w.NewCommandID, StepIdx: d.op.CurrentStep, Attempt: attempt, Kind: s.Kind, State: Queued,
+		ID: d.w.NewCommandID, StepIdx: d.op.CurrentStep, Attempt: attempt, Kind: kind, State: Queued,
 		ExecutorID: executor.AgentID, ExecutorRole: executor.Role, Deadline: deadline,
 	}
 	d.cmdChanged, d.cmdNew = true, true
@@ -224,6 +232,7 @@ func (d *decider) finish(p Phase, note, message string) {
 	d.note(note, message)
 	d.op.WakeAt = zeroTime
 	d.out.Machine.ClearCurrent = true
+	d.endBoot(p)
 }
 
 func (d *decider) condition(t fleet.ConditionType, status bool, reason, message string) {

@@ -145,8 +145,9 @@ func (d *decider) waitForTaker() {
 
 func (d *decider) lookGranted() {
 	switch {
-	case d.rebootSeen() && (!d.cmd.ClaimedAt.IsZero() || d.due()):
+	case d.rebootSeen() && (!d.cmd.ClaimedAt.IsZero() || d.due() || d.cmd.ExecutorRole == "installer"):
 		d.confirmReboot("new_boot")
+	case d.lookGrantedOnMetal():
 	case !d.op.CancelRequested.IsZero() && d.due():
 		d.unknown("OUTCOME_UNKNOWN", "the executor did not answer the cancel in time; the command may still act")
 	case !d.now.Before(d.cmd.Deadline) && !d.cmd.ClaimedAt.IsZero():
@@ -154,7 +155,7 @@ func (d *decider) lookGranted() {
 	case !d.now.Before(d.cmd.Deadline):
 		d.unknown("OUTCOME_UNKNOWN", "the command was granted and no result came before the deadline; it may have acted")
 	default:
-		d.wait(d.op.WaitReason, d.grantedWake())
+		d.wait(d.op.WaitReason, d.nextLook())
 	}
 }
 
@@ -173,6 +174,9 @@ func (d *decider) grantedWake() time.Time {
 func (d *decider) shouldHandOver() bool {
 	if d.w.ExecutorLive || d.now.Sub(d.w.ExecutorLastSeen) < fleet.HandOverAfter {
 		return false
+	}
+	if d.onMetal(d.step()) {
+		return d.installer() != nil || d.way(d.step()) != nil
 	}
 	next := d.route()
 	return next != nil && next.AgentID != d.cmd.ExecutorID && next.CanDo(capabilityOf(d.step().Kind))
@@ -278,7 +282,7 @@ func (d *decider) grantAsked(e GrantAsked) {
 	d.cmdChanged = true
 	d.cmd.GrantSeq = e.Seq
 	d.cmd.BootIDBefore = d.bootBefore(e)
-	d.wait(WaitResult, d.cmd.Deadline)
+	d.wait(WaitResult, d.nextLook())
 }
 
 func (d *decider) refuseGrant(reason, message string) {
@@ -319,7 +323,7 @@ func (d *decider) whyNoGrant(e GrantAsked) (reason, message string) {
 
 // bootBefore is the boot that must be gone for a reboot to count.
 func (d *decider) bootBefore(e GrantAsked) string {
-	if d.cmd.ExecutorRole == "host" {
+	if d.cmd.ExecutorRole != "site" {
 		return e.BootID
 	}
 	return d.w.TargetBootID

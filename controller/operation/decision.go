@@ -52,7 +52,14 @@ type MachineChange struct {
 	Conditions []ConditionChange
 	// ImageDigest is the verified digest of the image that the machine now runs.
 	ImageDigest string
+	// Assign changes what the machine boots from the network; nil leaves it.
+	Assign *Assignment
+	// RevokeHosts revokes the certificates of the systems that the machine has run so far.
+	RevokeHosts bool
 }
+
+// Assignment is what a machine boots from the network from now on, under a token of its own.
+type Assignment struct{ Mode, OperationID, Token string }
 
 // ConditionChange sets one condition.
 type ConditionChange struct {
@@ -67,6 +74,12 @@ const (
 	LookAgain = 30 * time.Second
 	// CancelPatience is how long a cancel waits for the executor's answer.
 	CancelPatience = 30 * time.Second
+	// InstallerPatience bounds how long a machine that was sent into the installer may take to report from there; a third
+	// of the step's time-out, if that is less.
+	InstallerPatience = 5 * time.Minute
+	// InstallerLost is how long an installer that was granted its command may be silent before the machine is switched
+	// off through its BMC, which proves that nothing writes any more.
+	InstallerLost = 60 * time.Second
 
 	retryBase = 500 * time.Millisecond
 	retryMax  = 30 * time.Second

@@ -34,6 +34,8 @@ type SessionOpened struct {
 	AgentID, StateID, BootID string
 	// OfTarget says that it is the agent of the operation's own machine.
 	OfTarget bool
+	// Installer says that it is the RAM system that was booted on the operation's machine.
+	Installer bool
 	// RolledBack says that the agent came back with an older copy of its memory.
 	RolledBack bool
 }

@@ -85,6 +85,9 @@ func (d *decider) liveResult(e Resulted) {
 
 // notDone handles a result that says that the step was not done, and that nothing acts any more.
 func (d *decider) notDone(e Resulted) {
+	if d.op.CancelRequested.IsZero() && e.Outcome != OutcomeCanceled && d.anotherWay() {
+		return
+	}
 	s := d.step()
 	code := orElse(e.Reason, "EXECUTION_FAILED")
 	message := orElse(e.Message, "the executor gave no message")
@@ -110,7 +113,12 @@ func (d *decider) retry(s *Step, message string) {
 
 // succeeded takes a claim of success: it counts when the evidence stands.
 func (d *decider) succeeded(e Resulted) {
-	if d.cmd.Kind == KindReboot {
+	if d.entering() {
+		d.setCommand(Done)
+		d.advance()
+		return
+	}
+	if provenByBoot(d.cmd.Kind) {
 		d.rebootClaimed(e)
 		return
 	}
@@ -120,6 +128,7 @@ func (d *decider) succeeded(e Resulted) {
 		d.fail("EVIDENCE_MISSING", "the executor claims success without "+key, false)
 		return
 	}
+	d.leaveInstaller()
 	d.stepDone(e.Evidence)
 	d.advance()
 }
@@ -131,6 +140,8 @@ func evidenceKey(k Kind) string {
 		return evidence.BootNext
 	case KindRepave:
 		return evidence.ImageDigest
+	case KindErase:
+		return evidence.EraseMethod
 	default:
 		return evidence.ConfigDigest
 	}
@@ -144,7 +155,7 @@ func (d *decider) rebootClaimed(e Resulted) {
 	switch {
 	case d.rebootSeen():
 		d.confirmReboot("")
-	case d.w.TargetAgentID == "" && readBack(e.Evidence):
+	case d.w.TargetAgentID == "" && !d.installed() && readBack(e.Evidence):
 		// A machine without an agent: what the site agent has read back is all the evidence there is.
 		d.setCommand(Done)
 		d.stepDone(e.Evidence)
@@ -164,9 +175,17 @@ func readBack(seen map[string]string) bool {
 
 // rebootSeen says that the machine runs another boot than at the grant.
 func (d *decider) rebootSeen() bool {
-	return d.cmd != nil && d.cmd.Kind == KindReboot && d.cmd.State == Granted &&
-		ProvesReboot(d.cmd.BootIDBefore, d.w.TargetBootID)
+	if d.cmd == nil || !provenByBoot(d.cmd.Kind) || d.cmd.State != Granted || d.entering() {
+		return false
+	}
+	if d.installed() {
+		return d.newSystemSeen()
+	}
+	return ProvesReboot(d.cmd.BootIDBefore, d.w.TargetBootID)
 }
+
+// provenByBoot says that another boot is the evidence of a command of this kind.
+func provenByBoot(k Kind) bool { return k == KindReboot || k == KindPower }
 
 // ProvesReboot says that a boot id read now proves that the boot before is over.
 func ProvesReboot(before, now string) bool { return before != "" && now != "" && before != now }
@@ -177,6 +196,9 @@ func (d *decider) confirmReboot(settledBy string) {
 	if settledBy != "" {
 		d.cmd.SettledBy = settledBy
 	}
+	if d.installed() && !d.newSystemTrue() {
+		return
+	}
 	d.stepDone(map[string]string{evidence.BootIDBefore: d.cmd.BootIDBefore, evidence.BootIDAfter: d.w.TargetBootID})
 	d.advance()
 }
@@ -186,11 +208,12 @@ func (d *decider) sessionOpened(e SessionOpened) {
 	if IsTerminal(d.op.Phase) {
 		return
 	}
-	if e.OfTarget {
+	if e.OfTarget || e.Installer {
 		d.w.TargetBootID = e.BootID
 	}
 	ofExecutor := d.cmd != nil && !d.cmd.Settled() && d.cmd.ExecutorID == e.AgentID
 	switch {
+	case e.Installer && !ofExecutor && d.installerOpened():
 	case ofExecutor && e.RolledBack:
 		d.stop("AGENT_STATE_ROLLED_BACK", "the agent came back with an older copy of its memory")
 	case ofExecutor && d.cmd.State == Queued:
@@ -199,7 +222,7 @@ func (d *decider) sessionOpened(e SessionOpened) {
 		d.wait(WaitResult, earliest(d.cmd.Deadline, d.now.Add(LookAgain)))
 	case ofExecutor && d.cmd.ExecutorStateID != e.StateID:
 		d.memoryLost()
-	case d.cmd != nil && d.cmd.State == Granted && !d.cmd.ClaimedAt.IsZero() && d.rebootSeen():
+	case d.cmd != nil && d.cmd.State == Granted && (!d.cmd.ClaimedAt.IsZero() || d.cmd.ExecutorRole == "installer") && d.rebootSeen():
 		d.confirmReboot("new_boot")
 	case ofExecutor && d.cmd.State != Granted:
 		d.waitForTaker()
@@ -222,7 +245,7 @@ func (d *decider) memoryLost() {
 
 // ProofSettles says that a new boot of the machine settles a reboot whose outcome was unknown.
 func ProofSettles(c *Command, bootID string) bool {
-	return c != nil && c.State == Unknown && c.Kind == KindReboot && ProvesReboot(c.BootIDBefore, bootID)
+	return c != nil && c.State == Unknown && provenByBoot(c.Kind) && ProvesReboot(c.BootIDBefore, bootID)
 }
 
 // Settle moves an unknown command to done on somebody's word or proof.

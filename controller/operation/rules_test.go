@@ -467,7 +467,7 @@ func TestNobodyThere(t *testing.T) {
 
 func TestMissingCapability(t *testing.T) {
 	for kind, code := range map[operation.Kind]string{
-		operation.KindRepave: "REPAVE_NOT_WIRED", operation.KindNetboot: "NETBOOT_UNSUPPORTED", operation.KindReboot: "CAPABILITY_MISSING",
+		operation.KindRepave: "INSTALLER_MISSING", operation.KindNetboot: "NETBOOT_UNSUPPORTED", operation.KindReboot: "CAPABILITY_MISSING",
 	} {
 		s := newStored(t, operation.Step{Kind: kind})
 		s.world.Candidates[0].Capabilities = nil

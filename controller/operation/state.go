@@ -65,6 +65,10 @@ const (
 	WaitEvidence   = "WAITING_FOR_EVIDENCE"
 	WaitRetry      = "RETRY_BACKOFF"
 	WaitCancelling = "CANCELLING"
+	// WaitSite: the site's agent has not applied what the machine is to boot.
+	WaitSite = "WAITING_FOR_SITE"
+	// WaitInstaller: the machine was sent into the installer, which has not reported.
+	WaitInstaller = "WAITING_FOR_INSTALLER"
 )
 
 // Kind is the kind of a step, as the oneof field of the API's Step is named.
@@ -78,6 +82,15 @@ const (
 	KindReconfig     Kind = "net"
 	KindWaitForAgent Kind = "wait_for_agent"
 	KindSetPhase     Kind = "set_phase"
+	KindErase        Kind = "erase"
+)
+
+// Kinds of commands that no step has: they bring a machine into the installer, or out of it.
+const (
+	// KindPower switches the machine through its BMC, with the device of the next boot set first.
+	KindPower Kind = "power"
+	// KindKexec starts the installer's kernel from the running system.
+	KindKexec Kind = "kexec"
 )
 
 // Error says why an operation ended without success.
@@ -114,7 +127,8 @@ type Step struct {
 	Kind       Kind
 	Timeout    time.Duration
 	MaxRetries int
-	// Mode is the kind's variant: "bmc" of a reboot goes out of band; of set_phase it is the phase.
+	// Mode is the kind's variant: "bmc" of a reboot goes out of band; of set_phase it is the phase; of repave and erase
+	// it is the way into the installer.
 	Mode       string
 	State      StepState
 	RetryCount int
@@ -162,9 +176,10 @@ type World struct {
 	TargetBootID    string
 	TargetAgentID   string
 	TargetAgentLive bool
-	// ImageDigest is what the machine's own agent says that it runs.
-	Candidates []fleet.Candidate
-	Provider   string
+	Candidates      []fleet.Candidate
+	Provider        string
+	// Boot is what the machine would boot from the network.
+	Boot Boot
 	// ExecutorLastSeen is the last sign of life of the current command's executor.
 	ExecutorLastSeen time.Time
 	ExecutorLive     bool
@@ -172,9 +187,34 @@ type World struct {
 	LastGrantSeq uint64
 	// StaleEpoch says that a newer session of the asking agent exists.
 	StaleEpoch bool
-	// NewCommandID names the command that this decision may make.
+	// NewCommandID names the command that this decision may make, NewBootToken the capability of a new assignment.
 	NewCommandID string
+	NewBootToken string
 }
+
+// The modes of a boot assignment.
+const (
+	BootInstaller = "installer"
+	BootRescue    = "rescue"
+	BootDisk      = "disk"
+)
+
+// Boot is what a machine boots from the network, and whether its site knows. It is read for operations that need it.
+type Boot struct {
+	// Mode is one of the modes above; OperationID whose it is.
+	Mode, OperationID string
+	// Revision of the site's document that carries it, and the one that the site agent serves by.
+	Revision, Applied int64
+	// InstallerAgentID was certified under this assignment; empty before.
+	InstallerAgentID string
+	// Segments is the number of provisioning networks of the machine's site.
+	Segments int
+	// InstallerReady says that the image catalogue has an installer.
+	InstallerReady bool
+}
+
+// applied says that the site's agent serves by the assignment.
+func (b Boot) applied() bool { return b.Applied >= b.Revision }
 
 // Snapshot is all that a decision is made of.
 type Snapshot struct {

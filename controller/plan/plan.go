@@ -59,7 +59,7 @@ const maxTimeout = 24 * time.Hour
 var stepName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 
 // wired lists the kinds that this version can run; whichever is missing answers STEP_KIND_NOT_WIRED at the start.
-var wired = []string{"reboot", "netboot", "repave", "net", "wait_for_agent", "set_phase"}
+var wired = []string{"reboot", "netboot", "repave", "net", "wait_for_agent", "set_phase", "erase"}
 
 // KindOf names the kind of a step: the oneof field's name, empty when none is set.
 func KindOf(s *baremetalv1.Step) string {
@@ -116,10 +116,18 @@ func validateMode(s *baremetalv1.Step, kind, field string) error {
 		return oneOf(field+".reboot.mode", s.GetReboot().GetMode(), "", "graceful", "force", "bmc")
 	case "netboot":
 		return oneOf(field+".netboot.mode", s.GetNetboot().GetMode(), "", "PXE", "HTTP", "DISK")
+	case "repave":
+		return oneOf(field+".repave.path", s.GetRepave().GetPath(), append([]string{""}, InstallerPaths...)...)
+	case "erase":
+		return oneOf(field+".erase.method", s.GetErase().GetMethod(), "", "auto", "nvme-sanitize", "nvme-format",
+			"ata-secure-erase", "discard", "overwrite")
 	default:
 		return nil
 	}
 }
+
+// InstallerPaths are the ways into the installer that a repave may name.
+var InstallerPaths = []string{"auto", "kexec", "bootnext", "bmc"}
 
 func oneOf(field, value string, allowed ...string) error {
 	if slices.Contains(allowed, value) {
@@ -179,6 +187,7 @@ type Inputs struct {
 	ImageRef       string
 	RebootMode     string
 	NetbootMode    string
+	InstallerPath  string
 	TimeoutSeconds int32
 	Config         *baremetalv1.NetReconfig
 }
@@ -210,6 +219,7 @@ func fillFields(s *baremetalv1.Step, in Inputs) error {
 	case "repave":
 		r := s.GetRepave()
 		r.Image = first(r.GetImage(), in.ImageRef)
+		r.Path = first(r.GetPath(), in.InstallerPath)
 		if r.GetImage() == "" {
 			return failure.Precondition("MACHINE_HAS_NO_IMAGE",
 				"neither the request, the plan, the machine nor the server names an image").
@@ -275,6 +285,7 @@ func BuiltIn() []*baremetalv1.Plan {
 		mk("netboot-now", "Boot from the network now", netboot, reboot),
 		mk("repave", "Repave", netboot, repave, reboot),
 		mk("repave-join", "Repave and join a cluster", netboot, repave, reboot, join, verify),
+		mk("erase", "Erase the disks", netboot, &baremetalv1.Step{Name: "erase-disks", Kind: &baremetalv1.Step_Erase{Erase: &baremetalv1.EraseDisks{}}}),
 		mk("net-reconfig", "Reconfigure the host", &baremetalv1.Step{Name: "reconfigure", Kind: &baremetalv1.Step_Net{Net: &baremetalv1.NetReconfig{}}}),
 		mk("enter-maintenance", "Enter maintenance", phase(fleet.Maintenance)),
 		mk("exit-maintenance", "Exit maintenance", phase(fleet.Ready)),

@@ -29,10 +29,10 @@ const queueLen = 64
 
 // Peer is what a session is with: who, proven by which certificate, and what it said of itself.
 type Peer struct {
-	AgentID, SessionID, MachineID, Role, Fingerprint string
-	StateID, BootID, Hardware                        string
-	Simulated                                        bool
-	Epoch                                            int64
+	AgentID, SessionID, MachineID, Role, Site, Fingerprint string
+	StateID, BootID, Hardware                              string
+	Simulated                                              bool
+	Epoch                                                  int64
 }
 
 // Session is one live session.

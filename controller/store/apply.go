@@ -141,6 +141,9 @@ func apply(ctx context.Context, q *dbsqlc.Queries, l *loaded, d operation.Decisi
 	if err := applyMachine(ctx, q, l.row.TargetID, d.Machine, now); err != nil {
 		return nil, err
 	}
+	if err := l.applyBoot(ctx, q, d.Machine, now); err != nil {
+		return nil, err
+	}
 	if d.Resend && l.command != nil {
 		out.Send = append(out.Send, Outgoing{l.command.CommandID, l.command.ExecutorID, l.command.Spec, l.command.Digest})
 	}
@@ -314,7 +317,11 @@ func insertCommand(ctx context.Context, q *dbsqlc.Queries, l *loaded, d operatio
 			return nil, fmt.Errorf("number the configuration: %w", err)
 		}
 	}
-	spec, err := proto.MarshalOptions{Deterministic: true}.Marshal(commandSpec(l, d, c, step, generation))
+	whole, err := commandSpec(ctx, q, l, d, c, step, generation)
+	if err != nil {
+		return nil, err
+	}
+	spec, err := proto.MarshalOptions{Deterministic: true}.Marshal(whole)
 	if err != nil {
 		return nil, fmt.Errorf("serialize command: %w", err)
 	}

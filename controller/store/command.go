@@ -1,6 +1,7 @@
 package store
 
 import (
+	"context"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -9,10 +10,11 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 	"github.com/ingot-metal/ingot/controller/operation"
+	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 )
 
 // commandSpec is what the executor is told to do.
-func commandSpec(l *loaded, d operation.Decision, c *operation.Command, step *baremetalv1.Step, generation int64) *fleetv1.CommandSpec {
+func commandSpec(ctx context.Context, q *dbsqlc.Queries, l *loaded, d operation.Decision, c *operation.Command, step *baremetalv1.Step, generation int64) (*fleetv1.CommandSpec, error) {
 	s := d.Op.Steps[c.StepIdx]
 	spec := &fleetv1.CommandSpec{
 		CommandId: c.ID, OperationId: d.Op.ID, TargetId: d.Op.MachineID, Step: s.Name, Attempt: int32(c.Attempt),
@@ -20,18 +22,28 @@ func commandSpec(l *loaded, d operation.Decision, c *operation.Command, step *ba
 		// No grant is given after the deadline, and one that was given in time may be used: the executor's own limit lies
 		// behind both.
 		ExpiresAt: timestamppb.New(c.Deadline.Add(s.Timeout)), Provider: l.machine.Provider, BmcEndpoint: l.spec.GetBmcEndpoint(),
+		BmcCredentialsRef: l.spec.GetBmcCredentialsRef(), MacAddresses: l.spec.GetMacAddresses(),
 	}
+	var err error
 	switch c.Kind {
 	case operation.KindReboot:
-		spec.Action = &fleetv1.CommandSpec_Reboot{Reboot: &fleetv1.RebootAction{Mode: step.GetReboot().GetMode()}}
+		spec.Action = &fleetv1.CommandSpec_Reboot{Reboot: &fleetv1.RebootAction{Mode: orText(step.GetReboot().GetMode(), "graceful")}}
 	case operation.KindNetboot:
 		spec.Action = &fleetv1.CommandSpec_Netboot{Netboot: &fleetv1.NetbootAction{Mode: step.GetNetboot().GetMode()}}
 	case operation.KindRepave:
-		spec.Action = &fleetv1.CommandSpec_Repave{Repave: &fleetv1.RepaveAction{ImageRef: step.GetRepave().GetImage()}}
+		spec.Action, err = l.repaveAction(ctx, q, step.GetRepave())
+	case operation.KindErase:
+		spec.Action = &fleetv1.CommandSpec_Erase{Erase: &fleetv1.EraseAction{
+			Method: orText(step.GetErase().GetMethod(), "auto"), DiskRule: step.GetErase().GetDisk(), ProtectedDisks: l.spec.GetProtectedDisks(),
+		}}
+	case operation.KindPower:
+		spec.Action = &fleetv1.CommandSpec_Power{Power: l.powerAction(d)}
+	case operation.KindKexec:
+		spec.Action, err = l.installerAction(ctx, q)
 	case operation.KindReconfig:
 		spec.Action = &fleetv1.CommandSpec_Reconfig{Reconfig: reconfigAction(step.GetNet(), s.Timeout, generation)}
 	}
-	return spec
+	return spec, err
 }
 
 func reconfigAction(n *baremetalv1.NetReconfig, timeout time.Duration, generation int64) *fleetv1.ReconfigAction {

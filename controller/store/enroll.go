@@ -217,7 +217,9 @@ func (s *Store) enrollNew(ctx context.Context, q *dbsqlc.Queries, t dbsqlc.LockT
 		return nil, err
 	}
 	out.ChainPEM = signed.ChainPEM
-	err = q.InsertAgent(ctx, dbsqlc.InsertAgentParams{AgentID: out.AgentID, Role: t.Role, MachineID: t.MachineID, Site: t.Site, Now: now})
+	err = q.InsertAgent(ctx, dbsqlc.InsertAgentParams{
+		AgentID: out.AgentID, Role: t.Role, MachineID: t.MachineID, Site: t.Site, OperationID: t.OperationID, Now: now,
+	})
 	if err != nil {
 		return nil, fmt.Errorf("insert agent: %w", err)
 	}

@@ -93,15 +93,18 @@ func (l *loaded) world(ctx context.Context, q *dbsqlc.Queries, now time.Time) (o
 		return operation.World{}, fmt.Errorf("read conditions: %w", err)
 	}
 	rows, err := q.CandidatesFor(ctx, dbsqlc.CandidatesForParams{
-		MachineID: &l.machine.MachineID, Site: l.machine.Site, Now: now,
+		MachineID: &l.machine.MachineID, OperationID: &l.row.OperationID, Site: l.machine.Site, Now: now,
 	})
 	if err != nil {
 		return operation.World{}, fmt.Errorf("read executors: %w", err)
 	}
 	w := operation.World{
-		Machine: factsOf(l.machine, conds), Provider: l.machine.Provider,
+		Machine: factsOf(l.machine, conds), Provider: orText(l.machine.Provider, fleet.AgentProvider),
 		TargetBootID: l.machine.BootID, TargetAgentID: strVal(l.machine.AgentID),
 		NewCommandID: ids.New(ids.Command),
+	}
+	if err := l.boot(ctx, q, &w); err != nil {
+		return w, err
 	}
 	frozen, err := q.FrozenSince(ctx)
 	if err != nil {
@@ -111,7 +114,11 @@ func (l *loaded) world(ctx context.Context, q *dbsqlc.Queries, now time.Time) (o
 	for _, r := range rows {
 		c := fleet.Candidate{
 			AgentID: r.AgentID, Role: r.Role, StateID: r.StateID, Capabilities: r.Capabilities, Simulated: r.Simulated,
-			Live: r.Live, LastSeen: timeVal(r.LastHeartbeatAt),
+			Live: r.Live, LastSeen: timeVal(r.LastHeartbeatAt), OperationID: strVal(r.OperationID), BootID: r.BootID,
+			ImageDigest: r.OsImageDigest,
+		}
+		if c.Role == "site" && w.Provider == fleet.AgentProvider && l.spec.GetBmcEndpoint() == "" {
+			continue // there is nothing through which it could reach the machine
 		}
 		w.Candidates = append(w.Candidates, c)
 		if r.AgentID == w.TargetAgentID {
@@ -189,6 +196,8 @@ func modeOf(s *baremetalv1.Step) string {
 		return s.GetNetboot().GetMode()
 	case "set_phase":
 		return s.GetSetPhase().GetPhase()
+	case "repave":
+		return s.GetRepave().GetPath()
 	default:
 		return ""
 	}

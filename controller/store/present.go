@@ -114,6 +114,7 @@ func machineMessage(r dbsqlc.Machine, conds []dbsqlc.MachineCondition, heartbeat
 		UnresolvedCommandId: strVal(r.UnresolvedCommandID), NodeState: nodeStateMessage(r.NodeState),
 		NodeStateChangedAt: stamp(r.NodeStateChangedAt), Schedulable: fleet.Schedulable(f), BootId: r.BootID,
 		AgentId: strVal(r.AgentID), LastHeartbeatAt: stampPtr(heartbeat), Simulated: r.Simulated, OsImageDigest: r.OsImageDigest,
+		PowerState: r.PowerState, PowerStateAt: stampPtr(r.PowerStateAt), BootAssignment: r.BootMode,
 	}
 	for _, c := range conds {
 		if c.MachineID == r.MachineID {

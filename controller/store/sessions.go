@@ -163,6 +163,7 @@ func recordHello(ctx context.Context, q *dbsqlc.Queries, h Hello, now time.Time)
 	epoch, err := q.UpdateAgentAtHello(ctx, dbsqlc.UpdateAgentAtHelloParams{
 		AgentID: h.AgentID, Version: h.Version, Capabilities: nonNil(h.Capabilities), Simulated: h.Simulated,
 		Locked: h.LockedReason != "", StateID: h.StateID, BootID: h.BootID, HardwareFingerprint: h.HardwareFingerprint,
+		OsImageDigest: h.ImageDigest,
 	})
 	if err != nil {
 		return 0, fmt.Errorf("update agent: %w", err)
@@ -179,6 +180,9 @@ func recordHello(ctx context.Context, q *dbsqlc.Queries, h Hello, now time.Time)
 
 // machineSeen updates the machine of a host agent: boot, reachability, coarse state, and proof for a fence.
 func machineSeen(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, h Hello, out *Opened, now time.Time) error {
+	if out.Role == "installer" {
+		return installerSeen(ctx, q, m, h, now)
+	}
 	if out.Role != "host" {
 		return nil
 	}

@@ -138,6 +138,9 @@ func (s *Store) create(ctx context.Context, tx pgx.Tx, q *dbsqlc.Queries, m dbsq
 	if err != nil {
 		return nil, err
 	}
+	if err := catalogued(ctx, q, m, steps); err != nil {
+		return nil, err
+	}
 	op, row, err := s.insertOperation(ctx, q, m, r, p, steps, now)
 	if err != nil {
 		return nil, err

@@ -24,6 +24,7 @@ const (
 	ParamReboot  = "reboot"
 	ParamTimeout = "timeout_seconds"
 	ParamConfig  = "config"
+	ParamPath    = "path"
 )
 
 // param checks one value and puts it where the plan's steps look for it.
@@ -44,6 +45,11 @@ func paramsOf(t fleet.OperationType, path func(string) string) map[string]param 
 	switch t {
 	case fleet.Reboot:
 		out[ParamMode] = func(v string, in *plan.Inputs) error { return setReboot(path(ParamMode), v, in) }
+	case fleet.Reimage:
+		out[ParamPath] = func(v string, in *plan.Inputs) error {
+			in.InstallerPath = v
+			return OneOf(path(ParamPath), v, plan.InstallerPaths...)
+		}
 	case fleet.Netboot:
 		out[ParamMode] = func(v string, in *plan.Inputs) error { return setNetboot(path(ParamMode), v, in) }
 		out[ParamReboot] = func(v string, _ *plan.Inputs) error { return OneOf(path(ParamReboot), v, "true", "false") }
@@ -94,7 +100,7 @@ func setReboot(path, v string, in *plan.Inputs) error {
 
 func setNetboot(path, v string, in *plan.Inputs) error {
 	in.NetbootMode = v
-	return OneOf(path, v, "PXE", "HTTP")
+	return OneOf(path, v, "PXE", "HTTP", "DISK")
 }
 
 func setConfig(path, v string, in *plan.Inputs) error {

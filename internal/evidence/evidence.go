@@ -13,4 +13,10 @@ const (
 	ImageDigest = "image_digest"
 	// ConfigDigest is the digest of the host configuration as read back.
 	ConfigDigest = "config_digest"
+	// EraseMethod is how the disks were erased, as verified.
+	EraseMethod = "erase_method"
+	// BootPath is the way that a machine was brought into the installer: "bootnext", "kexec" or "bmc".
+	BootPath = "boot_path"
+	// Installer is the agent that wrote the disks from a netbooted system.
+	Installer = "installer_agent_id"
 )

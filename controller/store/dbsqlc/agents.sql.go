@@ -86,20 +86,22 @@ func (q *Queries) BootIsOld(ctx context.Context, arg BootIsOldParams) (bool, err
 }
 
 const candidatesFor = `-- name: CandidatesFor :many
-SELECT a.agent_id, a.role, a.capabilities, a.simulated, a.state_id, a.boot_id,
+SELECT a.agent_id, a.role, a.capabilities, a.simulated, a.state_id, a.boot_id, a.operation_id, a.os_image_digest,
        (s.agent_id IS NOT NULL AND s.ended_at IS NULL AND k.lease_until > $1)::boolean AS live,
        s.last_heartbeat_at
 FROM agents a
 LEFT JOIN agent_sessions s ON s.agent_id = a.agent_id
 LEFT JOIN controllers k ON k.controller_id = s.controller_id
-WHERE a.machine_id = $2 OR (a.role = 'site' AND a.site = $3)
+WHERE (a.machine_id = $2 AND (a.role <> 'installer' OR a.operation_id = $3))
+   OR (a.role = 'site' AND a.site = $4)
 ORDER BY a.created_at
 `
 
 type CandidatesForParams struct {
-	Now       time.Time
-	MachineID *string
-	Site      string
+	Now         time.Time
+	MachineID   *string
+	OperationID *string
+	Site        string
 }
 
 type CandidatesForRow struct {
@@ -109,12 +111,19 @@ type CandidatesForRow struct {
 	Simulated       bool
 	StateID         string
 	BootID          string
+	OperationID     *string
+	OsImageDigest   string
 	Live            bool
 	LastHeartbeatAt *time.Time
 }
 
 func (q *Queries) CandidatesFor(ctx context.Context, arg CandidatesForParams) ([]CandidatesForRow, error) {
-	rows, err := q.db.Query(ctx, candidatesFor, arg.Now, arg.MachineID, arg.Site)
+	rows, err := q.db.Query(ctx, candidatesFor,
+		arg.Now,
+		arg.MachineID,
+		arg.OperationID,
+		arg.Site,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -129,6 +138,8 @@ func (q *Queries) CandidatesFor(ctx context.Context, arg CandidatesForParams) ([
 			&i.Simulated,
 			&i.StateID,
 			&i.BootID,
+			&i.OperationID,
+			&i.OsImageDigest,
 			&i.Live,
 			&i.LastHeartbeatAt,
 		); err != nil {
@@ -354,15 +365,17 @@ func (q *Queries) GetToken(ctx context.Context, tokenID string) (GetTokenRow, er
 }
 
 const insertAgent = `-- name: InsertAgent :exec
-INSERT INTO agents (agent_id, role, machine_id, site, created_at) VALUES ($1, $2, $3, $4, $5)
+INSERT INTO agents (agent_id, role, machine_id, site, operation_id, created_at)
+VALUES ($1, $2, $3, $4, $5, $6)
 `
 
 type InsertAgentParams struct {
-	AgentID   string
-	Role      string
-	MachineID *string
-	Site      string
-	Now       time.Time
+	AgentID     string
+	Role        string
+	MachineID   *string
+	Site        string
+	OperationID *string
+	Now         time.Time
 }
 
 func (q *Queries) InsertAgent(ctx context.Context, arg InsertAgentParams) error {
@@ -371,6 +384,7 @@ func (q *Queries) InsertAgent(ctx context.Context, arg InsertAgentParams) error 
 		arg.Role,
 		arg.MachineID,
 		arg.Site,
+		arg.OperationID,
 		arg.Now,
 	)
 	return err
@@ -484,9 +498,9 @@ func (q *Queries) InsertSite(ctx context.Context, site string) error {
 
 const insertToken = `-- name: InsertToken :exec
 INSERT INTO bootstrap_tokens (token_id, secret_hash, role, machine_id, site, bound_region, bound_provider, bound_mac,
-                              bound_serial, created_at, expires_at)
+                              bound_serial, created_at, expires_at, operation_id, command_id)
 VALUES ($1, $2, $3, $4, $5, $6, $7,
-        CAST($8::text AS macaddr), $9, $10, $11)
+        CAST($8::text AS macaddr), $9, $10, $11, $12, $13)
 `
 
 type InsertTokenParams struct {
@@ -501,6 +515,8 @@ type InsertTokenParams struct {
 	BoundSerial   string
 	CreatedAt     time.Time
 	ExpiresAt     time.Time
+	OperationID   *string
+	CommandID     *string
 }
 
 func (q *Queries) InsertToken(ctx context.Context, arg InsertTokenParams) error {
@@ -516,6 +532,8 @@ func (q *Queries) InsertToken(ctx context.Context, arg InsertTokenParams) error 
 		arg.BoundSerial,
 		arg.CreatedAt,
 		arg.ExpiresAt,
+		arg.OperationID,
+		arg.CommandID,
 	)
 	return err
 }
@@ -744,7 +762,8 @@ func (q *Queries) LockAgent(ctx context.Context, agentID string) (Agent, error) 
 
 const lockToken = `-- name: LockToken :one
 SELECT token_id, secret_hash, role, machine_id, site, bound_region, bound_provider, coalesce(bound_mac::text, '')::text AS bound_mac,
-       bound_serial, created_at, expires_at, used_at, used_public_key_digest, used_fingerprint, used_by_agent_id, revoked_at
+       bound_serial, created_at, expires_at, used_at, used_public_key_digest, used_fingerprint, used_by_agent_id, revoked_at,
+       operation_id
 FROM bootstrap_tokens WHERE token_id = $1 FOR UPDATE
 `
 
@@ -765,6 +784,7 @@ type LockTokenRow struct {
 	UsedFingerprint     *string
 	UsedByAgentID       *string
 	RevokedAt           *time.Time
+	OperationID         *string
 }
 
 func (q *Queries) LockToken(ctx context.Context, tokenID string) (LockTokenRow, error) {
@@ -787,6 +807,7 @@ func (q *Queries) LockToken(ctx context.Context, tokenID string) (LockTokenRow, 
 		&i.UsedFingerprint,
 		&i.UsedByAgentID,
 		&i.RevokedAt,
+		&i.OperationID,
 	)
 	return i, err
 }
@@ -1042,8 +1063,9 @@ func (q *Queries) StartSession(ctx context.Context, arg StartSessionParams) erro
 
 const updateAgentAtHello = `-- name: UpdateAgentAtHello :one
 UPDATE agents SET version = $1, capabilities = $2, simulated = $3, locked = $4,
-    state_id = $5, boot_id = $6, hardware_fingerprint = $7, epoch = epoch + 1
-WHERE agent_id = $8 RETURNING epoch
+    state_id = $5, boot_id = $6, hardware_fingerprint = $7,
+    os_image_digest = $8, epoch = epoch + 1
+WHERE agent_id = $9 RETURNING epoch
 `
 
 type UpdateAgentAtHelloParams struct {
@@ -1054,6 +1076,7 @@ type UpdateAgentAtHelloParams struct {
 	StateID             string
 	BootID              string
 	HardwareFingerprint string
+	OsImageDigest       string
 	AgentID             string
 }
 
@@ -1066,6 +1089,7 @@ func (q *Queries) UpdateAgentAtHello(ctx context.Context, arg UpdateAgentAtHello
 		arg.StateID,
 		arg.BootID,
 		arg.HardwareFingerprint,
+		arg.OsImageDigest,
 		arg.AgentID,
 	)
 	var epoch int64

@@ -1,8 +1,8 @@
 -- name: InsertToken :exec
 INSERT INTO bootstrap_tokens (token_id, secret_hash, role, machine_id, site, bound_region, bound_provider, bound_mac,
-                              bound_serial, created_at, expires_at)
+                              bound_serial, created_at, expires_at, operation_id, command_id)
 VALUES (@token_id, @secret_hash, @role, @machine_id, @site, @bound_region, @bound_provider,
-        CAST(sqlc.narg(bound_mac)::text AS macaddr), @bound_serial, @created_at, @expires_at);
+        CAST(sqlc.narg(bound_mac)::text AS macaddr), @bound_serial, @created_at, @expires_at, @operation_id, @command_id);
 
 -- name: GetToken :one
 SELECT token_id, secret_hash, role, machine_id, site, bound_region, bound_provider, coalesce(bound_mac::text, '')::text AS bound_mac,
@@ -11,7 +11,8 @@ FROM bootstrap_tokens WHERE token_id = @token_id;
 
 -- name: LockToken :one
 SELECT token_id, secret_hash, role, machine_id, site, bound_region, bound_provider, coalesce(bound_mac::text, '')::text AS bound_mac,
-       bound_serial, created_at, expires_at, used_at, used_public_key_digest, used_fingerprint, used_by_agent_id, revoked_at
+       bound_serial, created_at, expires_at, used_at, used_public_key_digest, used_fingerprint, used_by_agent_id, revoked_at,
+       operation_id
 FROM bootstrap_tokens WHERE token_id = @token_id FOR UPDATE;
 
 -- name: UseToken :execrows
@@ -30,7 +31,8 @@ WHERE (@before_id::text = '' OR (created_at, token_id) < (@before_time::timestam
 ORDER BY created_at DESC, token_id DESC LIMIT @page_size;
 
 -- name: InsertAgent :exec
-INSERT INTO agents (agent_id, role, machine_id, site, created_at) VALUES (@agent_id, @role, @machine_id, @site, @now);
+INSERT INTO agents (agent_id, role, machine_id, site, operation_id, created_at)
+VALUES (@agent_id, @role, @machine_id, @site, @operation_id, @now);
 
 -- name: InsertSite :exec
 INSERT INTO sites (site) VALUES (@site) ON CONFLICT DO NOTHING;
@@ -69,7 +71,8 @@ SELECT * FROM agents WHERE agent_id = @agent_id;
 
 -- name: UpdateAgentAtHello :one
 UPDATE agents SET version = @version, capabilities = @capabilities, simulated = @simulated, locked = @locked,
-    state_id = @state_id, boot_id = @boot_id, hardware_fingerprint = @hardware_fingerprint, epoch = epoch + 1
+    state_id = @state_id, boot_id = @boot_id, hardware_fingerprint = @hardware_fingerprint,
+    os_image_digest = @os_image_digest, epoch = epoch + 1
 WHERE agent_id = @agent_id RETURNING epoch;
 
 -- name: SetAgentLocked :exec
@@ -131,13 +134,14 @@ LEFT JOIN machine_conditions c ON c.machine_id = m.machine_id AND c.type = 'Reac
 WHERE c.status IS NOT TRUE ORDER BY m.machine_id LIMIT 1000;
 
 -- name: CandidatesFor :many
-SELECT a.agent_id, a.role, a.capabilities, a.simulated, a.state_id, a.boot_id,
+SELECT a.agent_id, a.role, a.capabilities, a.simulated, a.state_id, a.boot_id, a.operation_id, a.os_image_digest,
        (s.agent_id IS NOT NULL AND s.ended_at IS NULL AND k.lease_until > @now)::boolean AS live,
        s.last_heartbeat_at
 FROM agents a
 LEFT JOIN agent_sessions s ON s.agent_id = a.agent_id
 LEFT JOIN controllers k ON k.controller_id = s.controller_id
-WHERE a.machine_id = @machine_id OR (a.role = 'site' AND a.site = @site)
+WHERE (a.machine_id = @machine_id AND (a.role <> 'installer' OR a.operation_id = @operation_id))
+   OR (a.role = 'site' AND a.site = @site)
 ORDER BY a.created_at;
 
 -- name: ListAgents :many

@@ -1,0 +1,123 @@
+-- What machines boot from the network, and what their sites serve.
+
+-- name: BootOf :one
+-- No row is a machine that never had an assignment: it boots from disk.
+SELECT b.* FROM boot_assignments b WHERE b.machine_id = @machine_id;
+
+-- name: HasInstaller :one
+SELECT EXISTS (SELECT 1 FROM images i JOIN images j ON j.arch = i.arch
+               WHERE i.kind = 'installer-kernel' AND j.kind = 'installer-initrd') AS ready;
+
+-- name: BumpSite :one
+-- Under the row's lock, so that whoever reads a revision sees every assignment up to it.
+UPDATE sites SET revision = revision + 1 WHERE site = @site RETURNING revision;
+
+-- name: PutAssignment :exec
+INSERT INTO boot_assignments (machine_id, site, mode, operation_id, token, revision, updated_at)
+VALUES (@machine_id, @site, @mode, @operation_id, @token, @revision, @now)
+ON CONFLICT (machine_id) DO UPDATE SET site = excluded.site, mode = excluded.mode, operation_id = excluded.operation_id,
+    token = excluded.token, revision = excluded.revision, updated_at = excluded.updated_at, installer_key_digest = NULL,
+    installer_agent_id = NULL, contender_key_digest = NULL, contender_at = NULL;
+
+-- name: SetBootMode :exec
+UPDATE machines SET boot_mode = @boot_mode WHERE machine_id = @machine_id;
+
+-- name: SetMachineBoot :exec
+UPDATE machines SET boot_id = @boot_id WHERE machine_id = @machine_id;
+
+-- name: LockAssignment :one
+SELECT * FROM boot_assignments WHERE machine_id = @machine_id FOR UPDATE;
+
+-- name: SetInstallerKey :exec
+UPDATE boot_assignments SET installer_key_digest = @key_digest, installer_agent_id = @agent_id, contender_key_digest = NULL,
+    contender_at = NULL
+WHERE machine_id = @machine_id;
+
+-- name: SetContender :exec
+UPDATE boot_assignments SET contender_key_digest = @key_digest, contender_at = @now WHERE machine_id = @machine_id;
+
+-- name: LastSignOfLife :one
+-- No row for an agent whose session has ended.
+SELECT last_heartbeat_at FROM agent_sessions WHERE agent_id = @agent_id AND ended_at IS NULL;
+
+-- name: RevokeHostCerts :many
+-- Of every system that the machine has run so far, but for those that an operation has made.
+UPDATE agent_certs c SET revoked_at = @now
+FROM agents a
+WHERE a.agent_id = c.agent_id AND a.machine_id = @machine_id AND a.role = 'host' AND c.revoked_at IS NULL
+  AND a.operation_id IS DISTINCT FROM @operation_id
+RETURNING c.fingerprint;
+
+-- name: InstallerImages :many
+SELECT DISTINCT ON (arch, kind) arch, kind, sha256_file FROM images WHERE kind <> 'os' ORDER BY arch, kind, created_at DESC;
+
+-- name: ImageByRef :one
+SELECT * FROM images WHERE image_ref = @image_ref;
+
+-- name: SiteRow :one
+SELECT * FROM sites WHERE site = @site;
+
+-- name: SiteRevision :one
+SELECT revision FROM sites WHERE site = @site;
+
+-- name: AssignmentsOfSite :many
+-- With the image that the operation's repave will write, to be fetched ahead.
+SELECT b.machine_id, b.mode, coalesce(b.operation_id, '')::text AS operation_id, b.token,
+       coalesce((SELECT array_agg(mm.mac::text ORDER BY mm.mac) FROM machine_macs mm WHERE mm.machine_id = b.machine_id), '{}')::text[] AS macs,
+       coalesce((SELECT i.sha256_file FROM images i WHERE i.image_ref = o.params ->> 'image_ref'), '')::text AS image_sha256
+FROM boot_assignments b
+LEFT JOIN operations o ON o.operation_id = b.operation_id
+WHERE b.site = @site AND b.mode <> 'disk'
+ORDER BY b.machine_id;
+
+-- name: MachinesOfSite :many
+-- Known machines and their BMCs. Those that boot from disk are known too: nothing else is to be made of them.
+SELECT m.machine_id, coalesce(m.spec ->> 'bmc_endpoint', '')::text AS bmc_endpoint,
+       coalesce(m.spec ->> 'bmc_credentials_ref', '')::text AS credentials_ref,
+       coalesce((SELECT c.version FROM bmc_credentials c WHERE c.credentials_ref = m.spec ->> 'bmc_credentials_ref'), 0)::bigint AS credentials_version,
+       coalesce((SELECT array_agg(mm.mac::text ORDER BY mm.mac) FROM machine_macs mm WHERE mm.machine_id = m.machine_id), '{}')::text[] AS macs
+FROM machines m
+WHERE m.site = @site AND m.deleted_at IS NULL AND m.provider IN ('', 'agent')
+ORDER BY m.machine_id;
+
+-- name: SiteApplied :execrows
+UPDATE sites SET applied_revision = @applied_revision, applied_at = @now, agent_id = @agent_id, boot_addresses = @boot_addresses
+WHERE site = @site AND (applied_revision <> @applied_revision OR agent_id IS DISTINCT FROM @agent_id
+    OR boot_addresses <> @boot_addresses);
+
+-- name: SiteObserved :exec
+UPDATE sites SET observations = @observations WHERE site = @site AND observations <> @observations;
+
+-- name: OperationsWaitingForSite :many
+SELECT o.operation_id FROM operations o JOIN machines m ON m.machine_id = o.target_id
+WHERE o.phase = 'RUNNING' AND o.wait_reason = 'WAITING_FOR_SITE' AND m.site = @site
+ORDER BY o.created_at;
+
+-- name: DropLeases :exec
+DELETE FROM site_leases WHERE site = @site;
+
+-- name: InsertLeases :exec
+INSERT INTO site_leases (site, segment, mac, address, expires_at, hostname)
+SELECT @site, unnest(@segments::text[]), unnest(@macs::text[])::macaddr, unnest(@addresses::text[])::inet,
+       unnest(@expires::timestamptz[]), unnest(@hostnames::text[])
+ON CONFLICT (site, segment, mac) DO UPDATE SET address = excluded.address, expires_at = excluded.expires_at,
+    hostname = excluded.hostname;
+
+-- name: SegmentOfMACs :one
+-- The segment on which one of the machine's interfaces was seen last.
+SELECT l.segment FROM site_leases l JOIN machine_macs mm ON mm.mac = l.mac
+WHERE l.site = @site AND mm.machine_id = @machine_id ORDER BY l.expires_at DESC LIMIT 1;
+
+-- name: SawUnknown :exec
+INSERT INTO discovered_machines (site, mac, segment, address, arch, vendor, first_seen_at, last_seen_at)
+SELECT @site, CAST(@mac::text AS macaddr), @segment, @address, @arch, @vendor, @now, @now
+WHERE NOT EXISTS (SELECT 1 FROM machine_macs mm WHERE mm.mac = CAST(@mac::text AS macaddr))
+ON CONFLICT (site, mac) DO UPDATE SET segment = excluded.segment, address = excluded.address, arch = excluded.arch,
+    vendor = excluded.vendor, last_seen_at = excluded.last_seen_at;
+
+-- name: SetPowerState :exec
+UPDATE machines SET power_state = @power_state, power_state_at = @now
+WHERE machine_id = @machine_id AND site = @site AND power_state <> @power_state;
+
+-- name: RevokeTokensOfCommand :exec
+UPDATE bootstrap_tokens SET revoked_at = @now WHERE command_id = @command_id AND used_at IS NULL AND revoked_at IS NULL;

@@ -1,0 +1,266 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"google.golang.org/protobuf/encoding/protojson"
+
+	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
+	"github.com/ingot-metal/ingot/controller/fleet"
+	"github.com/ingot-metal/ingot/controller/operation"
+	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
+	"github.com/ingot-metal/ingot/internal/failure"
+)
+
+// SiteReport is what a site's agent has applied and seen.
+type SiteReport struct {
+	Site, AgentID string
+	Applied       int64
+	BootAddresses map[string]string
+	// Leases replace all that are stored, unless LeasesSame.
+	Leases     []*fleetv1.SiteLease
+	LeasesSame bool
+	Unknown    []*fleetv1.UnknownMachine
+	BMCs       []*fleetv1.BMCObservation
+	// Segments is nil when nothing was said of them.
+	Segments []*fleetv1.SegmentObservation
+}
+
+// RecordSite stores a report. It returns the operations that waited for what the agent has applied.
+func (s *Store) RecordSite(ctx context.Context, r SiteReport, now time.Time) ([]string, error) {
+	var waiting []string
+	err := s.inTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
+		moved, err := recordApplied(ctx, q, r, now)
+		if err != nil {
+			return err
+		}
+		if err := recordSeen(ctx, q, r, now); err != nil {
+			return err
+		}
+		if moved {
+			if waiting, err = q.OperationsWaitingForSite(ctx, r.Site); err != nil {
+				return fmt.Errorf("read waiting operations: %w", err)
+			}
+		}
+		return nil
+	})
+	if err == nil {
+		err = s.recordBMCs(ctx, r, now)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("record site: %w", err)
+	}
+	return waiting, nil
+}
+
+func recordApplied(ctx context.Context, q *dbsqlc.Queries, r SiteReport, now time.Time) (moved bool, err error) {
+	addresses, err := jsonMap(r.BootAddresses)
+	if err != nil {
+		return false, err
+	}
+	n, err := q.SiteApplied(ctx, dbsqlc.SiteAppliedParams{
+		Site: r.Site, AppliedRevision: r.Applied, AgentID: &r.AgentID, BootAddresses: addresses, Now: &now,
+	})
+	if err != nil {
+		return false, fmt.Errorf("record revision: %w", err)
+	}
+	return n == 1, nil
+}
+
+func recordSeen(ctx context.Context, q *dbsqlc.Queries, r SiteReport, now time.Time) error {
+	if !r.LeasesSame {
+		if err := replaceLeases(ctx, q, r); err != nil {
+			return err
+		}
+	}
+	for _, u := range r.Unknown {
+		err := q.SawUnknown(ctx, dbsqlc.SawUnknownParams{
+			Site: r.Site, Mac: u.GetMacAddress(), Segment: u.GetSegment(), Address: u.GetAddress(), Arch: u.GetArch(),
+			Vendor: u.GetVendor(), Now: now,
+		})
+		if err != nil {
+			return fmt.Errorf("record unknown machine: %w", err)
+		}
+	}
+	if r.Segments == nil {
+		return nil
+	}
+	all := []json.RawMessage{}
+	for _, o := range r.Segments {
+		b, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(o)
+		if err != nil {
+			return fmt.Errorf("serialize segment: %w", err)
+		}
+		all = append(all, b)
+	}
+	raw, err := json.Marshal(all)
+	if err != nil {
+		return fmt.Errorf("serialize segments: %w", err)
+	}
+	if err := q.SiteObserved(ctx, dbsqlc.SiteObservedParams{Site: r.Site, Observations: raw}); err != nil {
+		return fmt.Errorf("record segments: %w", err)
+	}
+	return nil
+}
+
+func replaceLeases(ctx context.Context, q *dbsqlc.Queries, r SiteReport) error {
+	if err := q.DropLeases(ctx, r.Site); err != nil {
+		return fmt.Errorf("drop leases: %w", err)
+	}
+	p := dbsqlc.InsertLeasesParams{Site: r.Site}
+	seen := map[[2]string]bool{}
+	for _, l := range r.Leases {
+		if key := [2]string{l.GetSegment(), l.GetMacAddress()}; seen[key] {
+			continue
+		} else {
+			seen[key] = true
+		}
+		p.Segments = append(p.Segments, l.GetSegment())
+		p.Macs = append(p.Macs, l.GetMacAddress())
+		p.Addresses = append(p.Addresses, l.GetAddress())
+		p.Expires = append(p.Expires, l.GetExpiresAt().AsTime())
+		p.Hostnames = append(p.Hostnames, l.GetHostname())
+	}
+	if err := q.InsertLeases(ctx, p); err != nil {
+		return fmt.Errorf("record leases: %w", err)
+	}
+	return nil
+}
+
+// recordBMCs stores what BMCs said, a machine at a time: each has a row of its own to lock.
+func (s *Store) recordBMCs(ctx context.Context, r SiteReport, now time.Time) error {
+	for _, o := range r.BMCs {
+		err := s.inTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error { return recordBMC(ctx, q, r.Site, o, now) })
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func recordBMC(ctx context.Context, q *dbsqlc.Queries, site string, o *fleetv1.BMCObservation, now time.Time) error {
+	m, err := q.LockMachine(ctx, o.GetMachineId())
+	if errors.Is(err, pgx.ErrNoRows) || err == nil && (m.Site != site || m.DeletedAt != nil) {
+		return nil // gone or moved since it was asked
+	}
+	if err != nil {
+		return fmt.Errorf("lock machine: %w", err)
+	}
+	state := o.GetPowerState()
+	if !o.GetReachable() || !slices.Contains([]string{"on", "off"}, state) {
+		state = "unknown"
+	}
+	err = q.SetPowerState(ctx, dbsqlc.SetPowerStateParams{MachineID: m.MachineID, Site: site, PowerState: state, Now: &now})
+	if err != nil {
+		return fmt.Errorf("record power state: %w", err)
+	}
+	reason := orText(o.GetReason(), "BMCAnswers")
+	return setCondition(ctx, q, m.MachineID, operation.ConditionChange{
+		Type: fleet.BMCReachable, Status: o.GetReachable(), Reason: reason, Message: o.GetMessage(),
+	}, now)
+}
+
+// SiteRevision is the number of a site's newest document; 0 for a site that does not exist.
+func (s *Store) SiteRevision(ctx context.Context, site string) (int64, error) {
+	n, err := s.q.SiteRevision(ctx, site)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("read site's revision: %w", err)
+	}
+	return n, nil
+}
+
+// SiteDocument reads all that a site's agent serves by, in one snapshot of the database.
+func (s *Store) SiteDocument(ctx context.Context, site string) (*fleetv1.SiteDocument, error) {
+	var out *fleetv1.SiteDocument
+	err := pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
+		var err error
+		out, err = siteDocument(ctx, s.q.WithTx(tx), site)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read site's document: %w", err)
+	}
+	return out, nil
+}
+
+func siteDocument(ctx context.Context, q *dbsqlc.Queries, site string) (*fleetv1.SiteDocument, error) {
+	row, err := q.SiteRow(ctx, site)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, failure.NotFound("SITE_NOT_FOUND", "there is no site %q", site)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read site: %w", err)
+	}
+	d := &fleetv1.SiteDocument{Revision: row.Revision, Site: site}
+	if d.Segments, err = segmentsToServe(row.Segments); err != nil {
+		return nil, err
+	}
+	if d.Installers, err = installerFiles(ctx, q); err != nil {
+		return nil, err
+	}
+	assigned, err := q.AssignmentsOfSite(ctx, site)
+	if err != nil {
+		return nil, fmt.Errorf("read boot assignments: %w", err)
+	}
+	machines, err := q.MachinesOfSite(ctx, site)
+	if err != nil {
+		return nil, fmt.Errorf("read machines: %w", err)
+	}
+	addMachines(d, assigned, machines)
+	return d, nil
+}
+
+// addMachines adds what each machine boots, and its BMC. Machines without an assignment boot from disk.
+func addMachines(d *fleetv1.SiteDocument, assigned []dbsqlc.AssignmentsOfSiteRow, machines []dbsqlc.MachinesOfSiteRow) {
+	has := map[string]bool{}
+	for _, a := range assigned {
+		has[a.MachineID] = true
+		b := &fleetv1.BootAssignment{
+			MachineId: a.MachineID, MacAddresses: a.Macs, Mode: a.Mode, OperationId: a.OperationID, Token: a.Token, Hostname: a.MachineID,
+		}
+		if a.ImageSha256 != "" {
+			b.PrefetchSha256 = []string{a.ImageSha256}
+		}
+		d.Assignments = append(d.Assignments, b)
+	}
+	for _, m := range machines {
+		if !has[m.MachineID] && len(m.Macs) > 0 {
+			d.Assignments = append(d.Assignments, &fleetv1.BootAssignment{
+				MachineId: m.MachineID, MacAddresses: m.Macs, Mode: operation.BootDisk, Hostname: m.MachineID,
+			})
+		}
+		if m.BmcEndpoint != "" {
+			d.Bmcs = append(d.Bmcs, &fleetv1.BMCTarget{
+				MachineId: m.MachineID, Endpoint: m.BmcEndpoint, CredentialsRef: m.CredentialsRef, CredentialsVersion: m.CredentialsVersion,
+			})
+		}
+	}
+	slices.SortFunc(d.Assignments, func(a, b *fleetv1.BootAssignment) int { return cmp.Compare(a.GetMachineId(), b.GetMachineId()) })
+}
+
+// segmentsToServe reads stored segments, which carry the fields of both messages under the same names.
+func segmentsToServe(raw []byte) ([]*fleetv1.Segment, error) {
+	list := []json.RawMessage{}
+	if err := json.Unmarshal(raw, &list); err != nil {
+		return nil, fmt.Errorf("parse stored segments: %w", err)
+	}
+	out := make([]*fleetv1.Segment, 0, len(list))
+	for _, b := range list {
+		seg := &fleetv1.Segment{}
+		if err := specIn.Unmarshal(b, seg); err != nil {
+			return nil, fmt.Errorf("parse stored segment: %w", err)
+		}
+		out = append(out, seg)
+	}
+	return out, nil
+}

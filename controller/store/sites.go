@@ -1,0 +1,190 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"google.golang.org/protobuf/proto"
+
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
+	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
+	"github.com/ingot-metal/ingot/internal/failure"
+)
+
+// SetSite replaces the segments of a site, and makes the site where there is none. The same segments again change
+// nothing; others make a new revision.
+func (s *Store) SetSite(ctx context.Context, site string, segments []*baremetalv1.Segment, actor string, now time.Time) (*baremetalv1.Site, error) {
+	raw, err := toJSONList(segments)
+	if err != nil {
+		return nil, err
+	}
+	err = s.inTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
+		if err := q.InsertSite(ctx, site); err != nil {
+			return fmt.Errorf("insert site: %w", err)
+		}
+		row, err := q.LockSite(ctx, site)
+		if err != nil {
+			return fmt.Errorf("lock site: %w", err)
+		}
+		have, err := fromJSONList[baremetalv1.Segment](row.Segments)
+		if err != nil {
+			return err
+		}
+		if slices.EqualFunc(have, segments, func(a, b *baremetalv1.Segment) bool { return proto.Equal(a, b) }) {
+			return nil
+		}
+		if err := q.SetSegments(ctx, dbsqlc.SetSegmentsParams{Site: site, Segments: raw}); err != nil {
+			return fmt.Errorf("set segments: %w", err)
+		}
+		return audit(ctx, q, auditEntry{actor: actor, verb: "SET_SITE", target: site, data: map[string]string{"segments": string(raw)}}, now)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("set site: %w", err)
+	}
+	return s.GetSite(ctx, site)
+}
+
+// GetSite reads one site with what its agent has noticed.
+func (s *Store) GetSite(ctx context.Context, site string) (*baremetalv1.Site, error) {
+	row, err := s.q.GetSite(ctx, site)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, failure.NotFound("SITE_NOT_FOUND", "there is no site %q", site).WithField("site", "unknown")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read site: %w", err)
+	}
+	return siteMessage(row)
+}
+
+// ListSites reads all sites by name.
+func (s *Store) ListSites(ctx context.Context) ([]*baremetalv1.Site, error) {
+	rows, err := s.q.ListSites(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list sites: %w", err)
+	}
+	out := make([]*baremetalv1.Site, 0, len(rows))
+	for _, r := range rows {
+		m, err := siteMessage(r)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, m)
+	}
+	return out, nil
+}
+
+// siteMessage lays what the site's agent has noticed over the segments.
+func siteMessage(r dbsqlc.Site) (*baremetalv1.Site, error) {
+	segments, err := fromJSONList[baremetalv1.Segment](r.Segments)
+	if err != nil {
+		return nil, err
+	}
+	seen, err := fromJSONList[fleetv1.SegmentObservation](r.Observations)
+	if err != nil {
+		return nil, err
+	}
+	for _, o := range seen {
+		i := slices.IndexFunc(segments, func(g *baremetalv1.Segment) bool { return g.GetName() == o.GetSegment() })
+		if i >= 0 {
+			g := segments[i]
+			g.State, g.ForeignDhcpServer, g.PoolSize, g.PoolUsed = o.GetState(), o.GetForeignDhcpServer(), o.GetPoolSize(), o.GetPoolUsed()
+		}
+	}
+	return &baremetalv1.Site{
+		Site: r.Site, Segments: segments, Revision: r.Revision, AppliedRevision: r.AppliedRevision, AppliedAt: stampPtr(r.AppliedAt),
+		AgentId: strVal(r.AgentID),
+	}, nil
+}
+
+// toJSONList writes messages as a JSON list of protojson with the proto's names.
+func toJSONList[M proto.Message](list []M) ([]byte, error) {
+	all := make([]json.RawMessage, 0, len(list))
+	for _, m := range list {
+		raw, err := specOut.Marshal(m)
+		if err != nil {
+			return nil, fmt.Errorf("serialize list: %w", err)
+		}
+		all = append(all, raw)
+	}
+	raw, err := json.Marshal(all)
+	if err != nil {
+		return nil, fmt.Errorf("serialize list: %w", err)
+	}
+	return raw, nil
+}
+
+// fromJSONList reads what toJSONList has written.
+func fromJSONList[T any, M interface {
+	*T
+	proto.Message
+}](raw []byte) ([]M, error) {
+	var all []json.RawMessage
+	if err := json.Unmarshal(raw, &all); err != nil {
+		return nil, fmt.Errorf("parse stored list: %w", err)
+	}
+	out := make([]M, 0, len(all))
+	for _, one := range all {
+		m := M(new(T))
+		if err := specIn.Unmarshal(one, m); err != nil {
+			return nil, fmt.Errorf("parse stored list: %w", err)
+		}
+		out = append(out, m)
+	}
+	return out, nil
+}
+
+// LeaseFilter says where a page of leases begins.
+type LeaseFilter struct {
+	Site string
+	// AfterSegment and AfterMAC are those of the last lease of the page before; empty at the start.
+	AfterSegment, AfterMAC string
+	Limit                  int32
+}
+
+// ListSiteLeases reads the leases of a site by segment and MAC address, as its agent has reported them.
+func (s *Store) ListSiteLeases(ctx context.Context, f LeaseFilter) ([]*baremetalv1.SiteLease, error) {
+	if _, err := s.GetSite(ctx, f.Site); err != nil {
+		return nil, err
+	}
+	rows, err := s.q.ListSiteLeases(ctx, dbsqlc.ListSiteLeasesParams{
+		Site: f.Site, AfterSegment: f.AfterSegment, AfterMac: f.AfterMAC, PageSize: f.Limit,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list leases: %w", err)
+	}
+	out := make([]*baremetalv1.SiteLease, 0, len(rows))
+	for _, r := range rows {
+		out = append(out, &baremetalv1.SiteLease{
+			Site: r.Site, Segment: r.Segment, MacAddress: r.Mac, Address: r.Address, ExpiresAt: stamp(r.ExpiresAt),
+			MachineId: r.MachineID, Hostname: r.Hostname,
+		})
+	}
+	return out, nil
+}
+
+// ListDiscovered reads the machines that asked to boot and are in no inventory, of one site or of all.
+func (s *Store) ListDiscovered(ctx context.Context, site string) ([]*baremetalv1.DiscoveredMachine, error) {
+	if site != "" {
+		if _, err := s.GetSite(ctx, site); err != nil {
+			return nil, err
+		}
+	}
+	rows, err := s.q.ListDiscovered(ctx, site)
+	if err != nil {
+		return nil, fmt.Errorf("list discovered machines: %w", err)
+	}
+	out := make([]*baremetalv1.DiscoveredMachine, 0, len(rows))
+	for _, r := range rows {
+		out = append(out, &baremetalv1.DiscoveredMachine{
+			Site: r.Site, Segment: r.Segment, MacAddress: r.Mac, Address: r.Address, Arch: r.Arch, Vendor: r.Vendor,
+			FirstSeenAt: stamp(r.FirstSeenAt), LastSeenAt: stamp(r.LastSeenAt),
+		})
+	}
+	return out, nil
+}
