@@ -1,0 +1,143 @@
+package bootdisk
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"os"
+
+	"github.com/ingot-metal/ingot/agent/disk/gpt"
+)
+
+const (
+	sector = 512
+	mib    = 1 << 20
+
+	bootCodeLen = 440 // of the MBR; what follows is the disk signature and the partition entries
+	headerLen   = 92
+	entryLen    = 128
+	entryCount  = 128
+
+	// legacyBootable is bit 2 of the attributes: "legacy BIOS bootable" (UEFI 2.10, table 5.8).
+	legacyBootable = 1 << 2
+)
+
+// Types of partitions (The Discoverable Partitions Specification), in the byte order of the disk.
+var (
+	typeESP  = gpt.GUID{0x28, 0x73, 0x2a, 0xc1, 0x1f, 0xf8, 0xd2, 0x11, 0xba, 0x4b, 0x00, 0xa0, 0xc9, 0x3e, 0xc9, 0x3b}
+	typeRoot = gpt.GUID{0xe3, 0xbc, 0x68, 0x4f, 0xcd, 0xe8, 0xb1, 0x4d, 0x96, 0xe7, 0xfb, 0xca, 0xf9, 0x84, 0xb7, 0x09} // x86-64
+)
+
+// part is a partition whose content is a file of whole MiB.
+type part struct {
+	name       string
+	kind       gpt.GUID
+	attributes uint64
+	file       string
+	size       int64
+}
+
+// disk gives the whole disk: the table, the partitions one after the other from the first MiB on, and a last MiB with
+// the backup table. Identities are derived from the seed.
+func disk(bootCode []byte, seed string, parts []part) (io.ReadCloser, int64, error) {
+	size := int64(gpt.HeadSize + gpt.TailSize)
+	for _, p := range parts {
+		size += p.size
+	}
+	head, tail, err := table(bootCode, seed, parts, size)
+	if err != nil {
+		return nil, 0, fmt.Errorf("make partition table: %w", err)
+	}
+	r, err := join(head, parts, tail)
+	return r, size, err
+}
+
+func table(bootCode []byte, seed string, parts []part, size int64) (head, tail []byte, err error) {
+	if len(bootCode) > bootCodeLen {
+		return nil, nil, fmt.Errorf("boot code has %d bytes, room for %d", len(bootCode), bootCodeLen)
+	}
+	head = blank(bootCode, guid(seed, "disk"))
+	t, err := gpt.Parse(head, sector)
+	if err != nil {
+		return nil, nil, err
+	}
+	at := int64(gpt.HeadSize)
+	for _, p := range parts {
+		if p.size%mib != 0 {
+			return nil, nil, fmt.Errorf("partition %s is not of whole MiB", p.name)
+		}
+		_, err := t.Add(gpt.Partition{
+			Name: p.name, Type: p.kind, ID: guid(seed, p.name), Attributes: p.attributes, Offset: at, Size: p.size,
+		})
+		if err != nil {
+			return nil, nil, err
+		}
+		at += p.size
+	}
+	tail, err = t.Fit(head, size)
+	return head, tail, err
+}
+
+// blank is the first MiB of a disk with an empty table; its places fit no disk yet.
+func blank(bootCode []byte, id gpt.GUID) []byte {
+	le := binary.LittleEndian
+	head := make([]byte, gpt.HeadSize)
+	copy(head, bootCode)
+	// The protective entry: from block 1 on, type 0xee, in CHS 0/0/2 to 255/255/255 (UEFI 2.10, 5.2.3).
+	copy(head[446:], []byte{0, 0, 2, 0, 0xee, 0xff, 0xff, 0xff, 1, 0, 0, 0, 0xff, 0xff, 0xff, 0xff})
+	le.PutUint16(head[510:], 0xaa55)
+	h := head[sector : sector+headerLen]
+	copy(h, "EFI PART")
+	le.PutUint32(h[8:], 0x00010000)
+	le.PutUint32(h[12:], headerLen)
+	le.PutUint64(h[24:], 1)
+	le.PutUint64(h[40:], 2+entryCount*entryLen/sector)
+	copy(h[56:], id[:])
+	le.PutUint64(h[72:], 2)
+	le.PutUint32(h[80:], entryCount)
+	le.PutUint32(h[84:], entryLen)
+	le.PutUint32(h[88:], crc32.ChecksumIEEE(make([]byte, entryCount*entryLen)))
+	le.PutUint32(h[16:], crc32.ChecksumIEEE(h))
+	return head
+}
+
+// guid is of version 8, custom (RFC 9562), in the byte order of the disk.
+func guid(seed, name string) gpt.GUID {
+	sum := sha256.Sum256([]byte(seed + "\x00" + name))
+	id := gpt.GUID(sum[:16])
+	id[7] = id[7]&0x0f | 0x80
+	id[8] = id[8]&0x3f | 0x80
+	return id
+}
+
+// joined reads files one after the other.
+type joined struct {
+	io.Reader
+	files []*os.File
+}
+
+func join(head []byte, parts []part, tail []byte) (*joined, error) {
+	j := &joined{}
+	readers := []io.Reader{newBytes(head)}
+	for _, p := range parts {
+		f, err := os.Open(p.file)
+		if err != nil {
+			j.Close()
+			return nil, fmt.Errorf("open partition %s: %w", p.name, err)
+		}
+		j.files = append(j.files, f)
+		readers = append(readers, io.LimitReader(f, p.size))
+	}
+	j.Reader = io.MultiReader(append(readers, newBytes(tail))...)
+	return j, nil
+}
+
+// Close implements io.Closer.
+func (j *joined) Close() error {
+	for _, f := range j.files {
+		f.Close() // only read
+	}
+	return nil
+}
