@@ -1,0 +1,37 @@
+// Package dhcp gives the machines of a segment their addresses and tells their firmware what to boot. It is a DHCPv4
+// server (RFC 2131), or only the half of one that knows about booting (proxyDHCP, of the PXE specification 2.1) beside
+// a server that gives the addresses.
+//
+// # What is authoritative
+//
+// What a machine boots: the Book of assignments, asked anew for every packet, so that a replaced document counts from
+// the next packet on. Who has which address: the pool of package lease, and its store; an acknowledgement leaves only
+// after the store has the lease.
+//
+// # How it works
+//
+// One Server serves one network device: the segment on it, and those behind relays that send to it. One task reads
+// requests in batches. For each batch it decides, in memory; saves the changed leases, all at once; then sends the
+// answers. So a flush of the disk is paid once for as many clients as were waiting. Everything between the bytes that
+// came and the bytes that go is in functions without I/O: Parse reads a packet, handler decides, reply writes.
+//
+// A second task looks at what others do on the wire, through a packet socket: answers of other DHCP servers, and ARP
+// answers of cards that use addresses which nobody lent them. It asks for both: a DISCOVER at start and every few
+// minutes, and ARP probes of the addresses that come next.
+//
+// # Who gets what
+//
+//	                       full server                  proxy
+//	to boot (or unknown,   an address and a boot file   the boot file
+//	and discovery: boot)
+//	from disk, or unknown  an address                   nothing
+//
+// A machine that gets no boot file goes on to its disk. The boot file is that of the asking program: iPXE gets an
+// HTTP script, PXE firmware an iPXE over TFTP, firmware that boots over HTTP a unified kernel image.
+//
+// # Failures
+//
+// A store that cannot save: no acknowledgement goes out, the client asks again. A device that disappears ends Run with
+// an error; the caller starts it again. What strangers can make us remember is bounded. A request through a relay that
+// is not listed is refused, for it could come from anywhere.
+package dhcp

@@ -1,0 +1,131 @@
+package dhcp
+
+import (
+	"encoding/binary"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/insomniacslk/dhcp/dhcpv4"
+
+	"github.com/ingot-metal/ingot/agent/site/segment"
+)
+
+// Ports of DHCP (RFC 2131) and of the boot server of PXE (2.1, section 2.2.3).
+const (
+	serverPort = 67
+	clientPort = 68
+	bootPort   = 4011
+)
+
+var (
+	everybody = netip.AddrFrom4([4]byte{255, 255, 255, 255})
+	nobody    = net.IPv4zero.To4()
+)
+
+// answer begins the reply to a request, with what every reply has.
+func answer(s segment.Segment, r Request, t dhcpv4.MessageType) *dhcpv4.DHCPv4 {
+	q := r.packet
+	p := &dhcpv4.DHCPv4{
+		OpCode: dhcpv4.OpcodeBootReply, HWType: q.HWType, TransactionID: q.TransactionID, Flags: q.Flags,
+		ClientIPAddr: nobody, YourIPAddr: nobody, ServerIPAddr: nobody, GatewayIPAddr: q.GatewayIPAddr,
+		ClientHWAddr: q.ClientHWAddr, Options: make(dhcpv4.Options, 16),
+	}
+	us := s.Address.Addr().As4()
+	p.Options[dhcpv4.OptionDHCPMessageType.Code()] = []byte{byte(t)}
+	p.Options[dhcpv4.OptionServerIdentifier.Code()] = us[:]
+	// RFC 6842 wants the client identifier back, RFC 3046 the relay's information.
+	for _, code := range [...]dhcpv4.OptionCode{dhcpv4.OptionClientIdentifier, dhcpv4.OptionRelayAgentInformation} {
+		if value := q.Options.Get(code); value != nil {
+			p.Options[code.Code()] = value
+		}
+	}
+	return p
+}
+
+// refusal is a NAK: the client forgets its address and begins anew. Behind a relay it is to be broadcast there.
+func refusal(s segment.Segment, r Request) *dhcpv4.DHCPv4 {
+	p := answer(s, r, dhcpv4.MessageTypeNak)
+	if r.Relay.IsValid() {
+		p.SetBroadcast()
+	}
+	return p
+}
+
+// withNetwork adds what a host needs to know of its network.
+func withNetwork(p *dhcpv4.DHCPv4, s segment.Segment, host string) {
+	set := func(code dhcpv4.OptionCode, value []byte) { p.Options[code.Code()] = value }
+	set(dhcpv4.OptionSubnetMask, net.CIDRMask(s.Network().Bits(), 32))
+	if s.Router.IsValid() {
+		set(dhcpv4.OptionRouter, s.Router.AsSlice())
+	}
+	var servers []byte
+	for _, dns := range s.DNS {
+		servers = append(servers, dns.AsSlice()...)
+	}
+	if len(servers) > 0 {
+		set(dhcpv4.OptionDomainNameServer, servers)
+	}
+	if host != "" {
+		set(dhcpv4.OptionHostName, []byte(host))
+	}
+}
+
+// withLease adds the address and its times: renew at half, ask anybody at seven eighths (RFC 2131, 4.4.5).
+func withLease(p *dhcpv4.DHCPv4, a netip.Addr, d time.Duration) {
+	p.YourIPAddr = a.AsSlice()
+	p.Options[dhcpv4.OptionIPAddressLeaseTime.Code()] = seconds(d)
+	p.Options[dhcpv4.OptionRenewTimeValue.Code()] = seconds(d / 2)
+	p.Options[dhcpv4.OptionRebindingTimeValue.Code()] = seconds(d / 8 * 7)
+}
+
+func seconds(d time.Duration) []byte {
+	return binary.BigEndian.AppendUint32(nil, uint32(min(d/time.Second, 1<<32-1)))
+}
+
+// What PXE clients find in option 43 (PXE 2.1, table 2-1; iPXE in option 175).
+var (
+	// Discovery control, bit 3: load the boot file that is named here, ask nobody else.
+	pxeLoadThis = []byte{6, 1, 8, 255}
+	// no-pxedhcp: don't wait for a proxy, the boot file is here. It saves iPXE about a second.
+	ipxeNoProxy = []byte{0xb0, 1, 1}
+)
+
+// withBoot adds what to load. proxy says that this reply is beside one of another server.
+func withBoot(p *dhcpv4.DHCPv4, s segment.Segment, r Request, b Boot, proxy bool) {
+	if b.File == "" {
+		return
+	}
+	set := func(code dhcpv4.OptionCode, value []byte) { p.Options[code.Code()] = value }
+	us := s.Address.Addr()
+	p.ServerIPAddr, p.BootFileName = us.AsSlice(), b.File
+	set(dhcpv4.OptionBootfileName, []byte(b.File))
+	switch {
+	case b.Program == HTTP:
+		set(dhcpv4.OptionClassIdentifier, []byte("HTTPClient"))
+		return
+	case b.Program == IPXE && !proxy:
+		set(optionIPXE, ipxeNoProxy)
+	}
+	set(dhcpv4.OptionTFTPServerName, []byte(us.String()))
+	if !proxy {
+		return
+	}
+	set(dhcpv4.OptionClassIdentifier, []byte("PXEClient"))
+	set(dhcpv4.OptionVendorSpecificInformation, pxeLoadThis)
+	if id := r.packet.Options.Get(dhcpv4.OptionClientMachineIdentifier); id != nil {
+		set(dhcpv4.OptionClientMachineIdentifier, id)
+	}
+}
+
+// destination is where a reply goes (RFC 2131, 4.1). Clients without an address get a broadcast, whether they asked for
+// one or not: all understand it, and it needs no ARP entry made by hand.
+func destination(r Request, t dhcpv4.MessageType) netip.AddrPort {
+	switch {
+	case r.Relay.IsValid():
+		return netip.AddrPortFrom(r.Relay, serverPort)
+	case r.Client.IsValid() && t != dhcpv4.MessageTypeNak:
+		return netip.AddrPortFrom(r.Client, clientPort)
+	}
+	return netip.AddrPortFrom(everybody, clientPort)
+}

@@ -1,0 +1,193 @@
+package dhcp
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"time"
+
+	"golang.org/x/net/bpf"
+	"golang.org/x/sys/unix"
+
+	"github.com/ingot-metal/ingot/agent/site/segment"
+)
+
+// wire is a packet socket on the device that hears ARP and what DHCP servers tell clients, and nothing else.
+type wire struct {
+	file *os.File
+	card segment.MAC
+}
+
+// interesting is ARP, and UDP of IPv4 to port 68 that is not a later fragment.
+var interesting = []bpf.Instruction{
+	bpf.LoadAbsolute{Off: 12, Size: 2},
+	bpf.JumpIf{Cond: bpf.JumpEqual, Val: etherARP, SkipTrue: 8},
+	bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: etherIPv4, SkipTrue: 8},
+	bpf.LoadAbsolute{Off: etherLen + 9, Size: 1},
+	bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: protoUDP, SkipTrue: 6},
+	bpf.LoadAbsolute{Off: etherLen + 6, Size: 2},
+	bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: 0x1fff, SkipTrue: 4},
+	bpf.LoadMemShift{Off: etherLen},
+	bpf.LoadIndirect{Off: etherLen + 2, Size: 2},
+	bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: clientPort, SkipTrue: 1},
+	bpf.RetConstant{Val: 1 << 16},
+	bpf.RetConstant{Val: 0},
+}
+
+func openWire(device *net.Interface) (*wire, error) {
+	card, ok := segment.MACOf(device.HardwareAddr)
+	if !ok {
+		return nil, fmt.Errorf("network device %s is not an Ethernet card", device.Name)
+	}
+	// With protocol 0 nothing is received before the filter is there.
+	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return nil, fmt.Errorf("open packet socket: %w", err)
+	}
+	if err := tune(fd, device.Index); err != nil {
+		return nil, errors.Join(fmt.Errorf("tie packet socket to %s: %w", device.Name, err), unix.Close(fd))
+	}
+	return &wire{file: os.NewFile(uintptr(fd), "packet socket of "+device.Name), card: card}, nil
+}
+
+func tune(fd, index int) error {
+	raw, err := bpf.Assemble(interesting)
+	if err != nil {
+		return err
+	}
+	filter := make([]unix.SockFilter, len(raw))
+	for i, r := range raw {
+		filter[i] = unix.SockFilter{Code: r.Op, Jt: r.Jt, Jf: r.Jf, K: r.K}
+	}
+	program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
+	if err := unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &program); err != nil {
+		return err
+	}
+	const allInNetworkOrder = unix.ETH_P_ALL<<8&0xff00 | unix.ETH_P_ALL>>8
+	return unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: allInNetworkOrder, Ifindex: index})
+}
+
+// Close may be called more than once.
+func (w *wire) Close() error {
+	if err := w.file.Close(); err != nil && !errors.Is(err, os.ErrClosed) {
+		return err
+	}
+	return nil
+}
+
+// listen takes note of what others do.
+func (s *Server) listen(ctx context.Context, w *wire) error {
+	buffer := make([]byte, 2048)
+	for {
+		n, err := w.file.Read(buffer)
+		if err != nil {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			return fmt.Errorf("read packet socket of %s: %w", s.device, err)
+		}
+		h, err := parseFrame(buffer[:n])
+		if err != nil || h.from == w.card {
+			continue // of no interest, or our own
+		}
+		s.note(h)
+	}
+}
+
+func (s *Server) note(h heard) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.cfg.Clock.Now()
+	for _, seg := range s.handler.segments {
+		if h.address.IsValid() && seg.pool != nil && s.asked(h.address, now) && seg.pool.MarkInUse(h.address, h.holder, now.Add(10*time.Minute)) {
+			s.cfg.Log.Warn("an address of the pool is in use by a stranger", "segment", seg.Name, "address", h.address.String(),
+				"mac", h.holder.String())
+		}
+		if h.server.IsValid() && h.server != seg.Address.Addr() && seg.Network().Contains(seg.Address.Addr()) {
+			s.tell(Foreign{Segment: seg.Name, Server: h.server, MAC: h.from, Proxy: h.proxy})
+		}
+	}
+}
+
+// asked says whether ARP asked for the address a moment ago: then it was free by our books, and whoever answers holds
+// it without a lease.
+func (s *Server) asked(a netip.Addr, now time.Time) bool {
+	at, ok := s.probed[a]
+	return ok && now.Sub(at) < 5*time.Second
+}
+
+const (
+	// probeAhead is how many of the addresses that come next are asked for, each once in probeAgain.
+	probeAhead = 16
+	probeAgain = time.Minute
+	probeTick  = 5 * time.Second
+)
+
+// probe asks who else serves DHCP, and whether somebody has the addresses that come next. Where it cannot send, that is
+// logged and tried again: serving goes on.
+func (s *Server) probe(ctx context.Context, w *wire) error {
+	asked := w.card
+	asked[0] |= 2
+	asked[5] ^= 0x80 // not the card itself, where its address is a local one already
+	s.mu.Lock()
+	s.handler.own[asked], s.handler.own[w.card] = true, true
+	s.mu.Unlock()
+	tick := s.cfg.Clock.NewTicker(probeTick)
+	defer tick.Stop()
+	var next time.Time
+	for {
+		now := s.cfg.Clock.Now()
+		if !now.Before(next) {
+			next = now.Add(s.cfg.ProbeEvery)
+			s.write(ctx, w, probeDiscover(w.card, asked, transaction()))
+		}
+		for _, a := range s.toAsk(now) {
+			s.write(ctx, w, probeARP(w.card, a))
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C():
+		}
+	}
+}
+
+func (s *Server) write(ctx context.Context, w *wire, frame []byte) {
+	if _, err := w.file.Write(frame); err != nil && ctx.Err() == nil {
+		s.cfg.Log.Warn("probe is not sent", "interface", s.device, "error", err)
+	}
+}
+
+// toAsk gives the addresses that ARP is to ask for now.
+func (s *Server) toAsk(now time.Time) []netip.Addr {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for a, at := range s.probed {
+		if now.Sub(at) >= probeAgain {
+			delete(s.probed, a)
+		}
+	}
+	var out []netip.Addr
+	for _, seg := range s.handler.segments {
+		if seg.pool == nil || !seg.Network().Contains(seg.Address.Addr()) {
+			continue
+		}
+		for _, a := range seg.pool.Upcoming(probeAhead, now) {
+			if _, done := s.probed[a]; !done {
+				s.probed[a] = now
+				out = append(out, a)
+			}
+		}
+	}
+	return out
+}
+
+func transaction() [4]byte {
+	var xid [4]byte
+	_, _ = rand.Read(xid[:]) // it never fails
+	return xid
+}
