@@ -167,7 +167,7 @@ func FromRefusal(err error, unsupported baremetalv1.Reason) (r Result, ok bool) 
 	case errors.Is(err, host.ErrInvalid):
 		return Failed(baremetalv1.Reason_INVALID_FIELD, "%v", err), true
 	case errors.Is(err, host.ErrDrift):
-		return Failed(baremetalv1.Reason_EXECUTION_FAILED, "%v", err), true
+		return Failed(baremetalv1.Reason_CONFIG_DRIFT, "%v", err), true
 	}
 	return Result{}, false
 }

@@ -125,7 +125,7 @@ func (l *Linux) ApplyNetwork(ctx context.Context, _ Effect, c NetworkConfig) err
 	if err != nil {
 		return err
 	}
-	if err := l.writeJSON(appliedFile, c); err != nil {
+	if err := l.writeApplied(l.bootID(), c); err != nil {
 		return err
 	}
 	if err := l.setResolv(ctx, c); err != nil {

@@ -22,14 +22,31 @@ const (
 	resolvFile  = "etc/ingot/network/resolv.conf.json" // what resolv.conf was before it was ours
 )
 
+// appliedRecord is the configuration in force, and the boot that it was applied on.
+type appliedRecord struct {
+	BootID string        `json:"boot_id"`
+	Config NetworkConfig `json:"config"`
+}
+
 // applied reads the configuration in force.
 func (l *Linux) applied() (*NetworkConfig, error) {
-	var c NetworkConfig
-	found, err := l.readJSON(appliedFile, &c)
+	var r appliedRecord
+	found, err := l.readJSON(appliedFile, &r)
 	if err != nil || !found {
 		return nil, err
 	}
-	return &c, nil
+	return &r.Config, nil
+}
+
+func (l *Linux) writeApplied(bootID string, c NetworkConfig) error {
+	return l.writeJSON(appliedFile, appliedRecord{BootID: bootID, Config: c})
+}
+
+// NetworkForgotten: networkd reads its files at boot; without it the kernel knows what was set since.
+func (l *Linux) NetworkForgotten(context.Context) (bool, error) {
+	var r appliedRecord
+	found, err := l.readJSON(appliedFile, &r)
+	return err == nil && !l.systemd() && (!found || r.BootID != l.bootID()), err
 }
 
 // networkFiles reads our files for networkd.
@@ -116,7 +133,7 @@ func (l *Linux) restoreFiles(s SavedNetwork) error {
 		}
 	}
 	if s.Applied != nil {
-		return l.writeJSON(appliedFile, *s.Applied)
+		return l.writeApplied(s.BootID, *s.Applied)
 	}
 	return l.removeDurably(appliedFile)
 }

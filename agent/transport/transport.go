@@ -18,7 +18,7 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
-// Dialer opens a connection to host:port. Each call looks the name up anew.
+// Dialer opens a connection to host:port. Each call looks the name up anew, and obeys WithSource.
 type Dialer func(ctx context.Context, address string) (net.Conn, error)
 
 // deadPeer is how long sent bytes may stay unacknowledged before the connection counts as broken. Heartbeats are
@@ -42,7 +42,10 @@ func NetDialer() Dialer {
 			return set
 		},
 	}
-	return func(ctx context.Context, address string) (net.Conn, error) { return d.DialContext(ctx, "tcp", address) }
+	return func(ctx context.Context, address string) (net.Conn, error) {
+		bound := fromSource(ctx, d)
+		return bound.DialContext(ctx, "tcp", address)
+	}
 }
 
 // Mutual is the TLS configuration for the fleet listener.

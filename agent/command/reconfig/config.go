@@ -1,6 +1,7 @@
 package reconfig
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -15,10 +16,19 @@ import (
 	"github.com/ingot-metal/ingot/agent/host"
 )
 
-// settings are what a command can set. An empty host name and a nil policy leave things as they are.
+// settings are what a command can set. An empty host name, and nil, leave things as they are.
 type settings struct {
 	Hostname string               `json:"hostname,omitempty"`
 	Firewall *host.FirewallPolicy `json:"firewall,omitempty"`
+	Network  *host.NetworkConfig  `json:"network,omitempty"`
+}
+
+// over gives the settings with those of before where they leave something open.
+func (s settings) over(before settings) settings {
+	s.Hostname = cmp.Or(s.Hostname, before.Hostname)
+	s.Firewall = cmp.Or(s.Firewall, before.Firewall)
+	s.Network = cmp.Or(s.Network, before.Network)
+	return s
 }
 
 // committed is the configuration that has proved itself.
@@ -28,35 +38,56 @@ type committed struct {
 	Settings   settings `json:"settings"`
 }
 
+// ordered is what a command asks for.
+type ordered struct {
+	settings
+	acceptDrift bool
+}
+
 // parse turns the order into settings, or says why it is refused.
-func parse(a *fleetv1.ReconfigAction, controllers []netip.AddrPort) (settings, *command.Result) {
+func parse(a *fleetv1.ReconfigAction, controllers []netip.AddrPort) (ordered, *command.Result) {
 	order := &baremetalv1.NetReconfig{}
 	if err := proto.Unmarshal(a.GetConfig(), order); err != nil {
-		return settings{}, refuse(baremetalv1.Reason_INVALID_FIELD, "decode configuration: %v", err)
-	}
-	if len(order.GetInterfaces()) > 0 {
-		return settings{}, refuse(baremetalv1.Reason_NETWORK_RECONFIG_NOT_WIRED, "interfaces cannot be configured yet")
+		return ordered{}, refuse(baremetalv1.Reason_INVALID_FIELD, "decode configuration: %v", err)
 	}
 	if a.GetGeneration() <= 0 {
-		return settings{}, refuse(baremetalv1.Reason_INVALID_FIELD, "generation %d", a.GetGeneration())
+		return ordered{}, refuse(baremetalv1.Reason_INVALID_FIELD, "generation %d", a.GetGeneration())
 	}
+	s, err := settingsOf(order, uint64(a.GetGeneration()), controllers)
+	if err != nil {
+		return ordered{}, refuse(baremetalv1.Reason_INVALID_FIELD, "%v", err)
+	}
+	return ordered{settings: s, acceptDrift: order.GetAcceptDrift()}, nil
+}
+
+func settingsOf(order *baremetalv1.NetReconfig, generation uint64, controllers []netip.AddrPort) (settings, error) {
 	s := settings{Hostname: order.GetHostname()}
 	if s.Hostname != "" {
 		if err := host.ValidateHostname(s.Hostname); err != nil {
-			return settings{}, refuse(baremetalv1.Reason_INVALID_FIELD, "%v", err)
+			return s, err
 		}
 	}
-	if order.GetFirewall() == nil {
-		return s, nil
+	if order.GetFirewall() != nil {
+		p, err := policyOf(order.GetFirewall(), generation, controllers)
+		if err == nil {
+			err = p.Validate()
+		}
+		if err != nil {
+			return s, err
+		}
+		p.OverwriteDrift = order.GetAcceptDrift()
+		s.Firewall = &p
 	}
-	p, err := policyOf(order.GetFirewall(), uint64(a.GetGeneration()), controllers)
-	if err == nil {
-		err = p.Validate()
+	if len(order.GetInterfaces()) > 0 {
+		c, err := networkOf(order.GetInterfaces())
+		if err == nil {
+			err = c.Validate()
+		}
+		if err != nil {
+			return s, err
+		}
+		s.Network = &c
 	}
-	if err != nil {
-		return settings{}, refuse(baremetalv1.Reason_INVALID_FIELD, "%v", err)
-	}
-	s.Firewall = &p
 	return s, nil
 }
 

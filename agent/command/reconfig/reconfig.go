@@ -43,7 +43,7 @@ type Config struct {
 	Clock clock.Clock
 	// TargetID is the machine whose configuration this is.
 	TargetID string
-	// Prove makes new contact with the controller: DNS, TCP and mTLS.
+	// Prove makes new contact with the controller: DNS, TCP and mTLS. It obeys transport.WithSource.
 	Prove func(ctx context.Context) error
 	// Controllers gives the addresses that no policy may cut off.
 	Controllers func(ctx context.Context) []netip.AddrPort
@@ -62,6 +62,10 @@ type intent struct {
 	Digest     string   `json:"digest"`
 	Want       settings `json:"want"`
 	Rollback   settings `json:"rollback"`
+	// Before is what was committed.
+	Before settings `json:"before"`
+	// Saved is the way back for the network, nil unless Want has one.
+	Saved *host.SavedNetwork `json:"saved,omitempty"`
 }
 
 func (e *Executor) key() string { return "reconfig." + e.cfg.TargetID }
@@ -73,8 +77,8 @@ func (e *Executor) Prepare(ctx context.Context, spec *fleetv1.CommandSpec) (any,
 	if refused != nil {
 		return nil, refused, nil
 	}
-	var now committed
-	if _, err := e.cfg.Docs.GetJSON(ctx, e.key(), &now); err != nil {
+	now, err := e.committed(ctx)
+	if err != nil {
 		return nil, nil, err
 	}
 	if now.Generation > a.GetGeneration() {
@@ -84,14 +88,57 @@ func (e *Executor) Prepare(ctx context.Context, spec *fleetv1.CommandSpec) (any,
 		r, err := e.repeat(ctx, now, digestOf(a.GetConfig()))
 		return nil, r, err
 	}
+	if refused, err := e.refused(ctx, want, now); refused != nil || err != nil {
+		return nil, refused, err
+	}
+	in := intent{Generation: a.GetGeneration(), Digest: digestOf(a.GetConfig()), Want: want.settings, Before: now.Settings}
+	return in, nil, e.noteRollback(ctx, &in)
+}
+
+func (e *Executor) committed(ctx context.Context) (now committed, err error) {
+	_, err = e.cfg.Docs.GetJSON(ctx, e.key(), &now)
+	return now, err
+}
+
+// refused says what stands against the order: a host that cannot, or what somebody else has changed.
+func (e *Executor) refused(ctx context.Context, want ordered, now committed) (*command.Result, error) {
+	if want.Network != nil {
+		err := e.cfg.Host.NetworkSupport(ctx, *want.Network)
+		if errors.Is(err, host.ErrNotWired) {
+			return refuse(baremetalv1.Reason_NETWORK_RECONFIG_NOT_WIRED, "%v", err), nil
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	if want.acceptDrift {
+		return nil, nil
+	}
+	evidence, diff, err := e.readBack(ctx, now.Settings)
+	if err != nil || diff == "" {
+		return nil, err
+	}
+	r := command.Refused(baremetalv1.Reason_CONFIG_DRIFT, "generation %d was changed by somebody else; accept_drift overwrites it:\n%s",
+		now.Generation, shorten(diff)).WithEvidence(evidence).WithEvidence(driftEvidence(diff))
+	return &r, nil
+}
+
+// noteRollback reads what the order will change.
+func (e *Executor) noteRollback(ctx context.Context, in *intent) error {
 	name, err := e.cfg.Host.Hostname(ctx)
 	if err != nil {
-		return nil, nil, fmt.Errorf("read host name: %w", err)
+		return fmt.Errorf("read host name: %w", err)
 	}
-	return intent{
-		Generation: a.GetGeneration(), Digest: digestOf(a.GetConfig()), Want: want,
-		Rollback: settings{Hostname: name, Firewall: now.Settings.Firewall},
-	}, nil, nil
+	in.Rollback = settings{Hostname: name, Firewall: in.Before.Firewall}
+	if in.Want.Network == nil {
+		return nil
+	}
+	saved, err := e.cfg.Host.SaveNetwork(ctx, *in.Want.Network)
+	if err != nil {
+		return fmt.Errorf("save network: %w", err)
+	}
+	in.Saved = &saved
+	return nil
 }
 
 // repeat answers a generation that is committed already. What somebody else has changed since is reported and
@@ -105,7 +152,8 @@ func (e *Executor) repeat(ctx context.Context, now committed, digest string) (*c
 		return nil, err
 	}
 	if diff != "" {
-		r := command.Failed(baremetalv1.Reason_EXECUTION_FAILED, "generation %d is committed, and was changed since: %s", now.Generation, diff)
+		r := command.Failed(baremetalv1.Reason_CONFIG_DRIFT, "generation %d is committed, and was changed since:\n%s", now.Generation, shorten(diff)).
+			WithEvidence(driftEvidence(diff))
 		return &r, nil
 	}
 	evidence["no_op"] = "true"
@@ -114,7 +162,7 @@ func (e *Executor) repeat(ctx context.Context, now committed, digest string) (*c
 	return &r, nil
 }
 
-// Execute applies, reads back, proves and commits, or rolls back.
+// Execute guards, applies, reads back, proves and commits, or rolls back.
 func (e *Executor) Execute(ctx context.Context, job command.Job) (command.Result, error) {
 	var in intent
 	if err := job.DecodeIntent(&in); err != nil {
@@ -124,24 +172,45 @@ func (e *Executor) Execute(ctx context.Context, job command.Job) (command.Result
 		return command.Canceled("canceled before anything was changed"), nil
 	}
 	job.Logf("applying configuration generation %d", in.Generation)
-	first, err := e.apply(ctx, job.Effect(), in.Want)
-	if r, ok := command.FromRefusal(err, baremetalv1.Reason_CAPABILITY_MISSING); ok && first {
-		return r, nil
+	limit := confirmLimit(job)
+	started := e.cfg.Clock.Now()
+	if err := e.guard(ctx, job, in, limit); err != nil {
+		return command.Failed(baremetalv1.Reason_EXECUTION_FAILED, "guard the change: %v", err).AndRetry(), nil
+	}
+	first, err := e.apply(ctx, job.Effect(), in.Want, limit)
+	if r, ok := refusal(err); ok && first {
+		return r, e.rollback(context.WithoutCancel(ctx), job, in)
 	}
 	if err := command.AfterEffect.HitCtx(ctx); err != nil {
 		return command.Result{}, err
 	}
+	var from netip.Addr
 	if err == nil {
-		err = e.confirm(ctx, job, in)
+		from, err = e.confirm(ctx, job, in, started.Add(limit))
 	}
 	if err != nil {
 		return e.undo(ctx, job, in, err)
 	}
-	return e.commit(ctx, in)
+	return e.commit(ctx, job, in, from)
 }
 
-// apply sets the host name first. first says that an error came before any change.
-func (e *Executor) apply(ctx context.Context, effect host.Effect, s settings) (first bool, err error) {
+func refusal(err error) (command.Result, bool) {
+	if errors.Is(err, host.ErrNotWired) {
+		return command.Failed(baremetalv1.Reason_NETWORK_RECONFIG_NOT_WIRED, "%v", err), true
+	}
+	return command.FromRefusal(err, baremetalv1.Reason_CAPABILITY_MISSING)
+}
+
+func confirmLimit(job command.Job) time.Duration {
+	limit := time.Duration(job.Spec.GetReconfig().GetConfirmTimeoutMs()) * time.Millisecond
+	if limit <= 0 {
+		return defaultConfirm
+	}
+	return limit
+}
+
+// apply goes from the harmless to what may cut us off. first says that an error came before any change.
+func (e *Executor) apply(ctx context.Context, effect host.Effect, s settings, limit time.Duration) (first bool, err error) {
 	first = true
 	if s.Hostname != "" {
 		now, err := e.cfg.Host.Hostname(ctx)
@@ -159,86 +228,44 @@ func (e *Executor) apply(ctx context.Context, effect host.Effect, s settings) (f
 		if err := e.cfg.Host.ApplyFirewall(ctx, effect, *s.Firewall); err != nil {
 			return first, fmt.Errorf("apply firewall: %w", err)
 		}
+		first = false
+	}
+	if s.Network != nil {
+		ctx, cancel := context.WithTimeout(ctx, limit)
+		defer cancel()
+		if err := e.cfg.Host.ApplyNetwork(ctx, effect, *s.Network); err != nil {
+			return first, fmt.Errorf("apply network: %w", err)
+		}
 	}
 	return false, nil
 }
 
-// readBack gives what the world shows, and how it differs from what was wanted.
-func (e *Executor) readBack(ctx context.Context, s settings) (evidence map[string]string, diff string, err error) {
-	evidence = map[string]string{}
-	name, err := e.cfg.Host.Hostname(ctx)
-	if err != nil {
-		return nil, "", fmt.Errorf("read back host name: %w", err)
-	}
-	evidence["hostname"] = name
-	if s.Hostname != "" && name != s.Hostname {
-		diff = fmt.Sprintf("host name is %q, wanted %q; ", name, s.Hostname)
-	}
-	if s.Firewall == nil {
-		return evidence, diff, nil
-	}
-	fw, err := e.cfg.Host.Firewall(ctx)
-	if err != nil {
-		return nil, "", fmt.Errorf("read back firewall: %w", err)
-	}
-	evidence["firewall_digest"] = fw.Digest
-	if !fw.Holds(*s.Firewall) {
-		diff += fmt.Sprintf("firewall is generation %d digest %s, wanted %d %s", fw.Generation, fw.Digest,
-			s.Firewall.Generation, s.Firewall.Digest())
-	}
-	return evidence, diff, nil
-}
-
-// errNotThere: the change was accepted, and the world does not show it.
-var errNotThere = errors.New("read back differs")
-
-// confirm reads back and then makes new contact, again and again until the time to confirm is up.
-func (e *Executor) confirm(ctx context.Context, job command.Job, in intent) error {
-	_, diff, err := e.readBack(ctx, in.Want)
-	if err != nil {
-		return err
-	}
-	if diff != "" {
-		return fmt.Errorf("%w: %s", errNotThere, diff)
-	}
-	limit := time.Duration(job.Spec.GetReconfig().GetConfirmTimeoutMs()) * time.Millisecond
-	if limit <= 0 {
-		limit = defaultConfirm
-	}
-	up := e.cfg.Clock.After(limit)
-	for {
-		once, cancel := context.WithTimeout(ctx, min(limit, proveOnce))
-		err := e.cfg.Prove(once)
-		cancel()
-		if err == nil {
-			return nil
-		}
-		job.Logf("not confirmed yet: %v", err)
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-up:
-			return fmt.Errorf("no new contact with the controller within %s: %w", limit, err)
-		case <-e.cfg.Clock.After(min(proveEvery, limit)):
-		}
-	}
-}
-
-func (e *Executor) commit(ctx context.Context, in intent) (command.Result, error) {
+func (e *Executor) commit(ctx context.Context, job command.Job, in intent, from netip.Addr) (command.Result, error) {
 	if err := beforeCommit.HitCtx(ctx); err != nil {
 		return command.Result{}, err
 	}
-	done := committed{Generation: in.Generation, Digest: in.Digest, Settings: in.Want}
-	if done.Settings.Firewall == nil {
-		done.Settings.Firewall = in.Rollback.Firewall
+	if w, ok := e.cfg.Host.(host.Watchdog); ok {
+		if err := w.CommitGuard(ctx, job.Spec.GetCommandId()); err != nil {
+			return e.undo(ctx, job, in, err)
+		}
 	}
+	return e.finish(ctx, in, from)
+}
+
+// finish makes our memory agree with the commit.
+func (e *Executor) finish(ctx context.Context, in intent, from netip.Addr) (command.Result, error) {
+	done := committed{Generation: in.Generation, Digest: in.Digest, Settings: in.Want.over(in.Before)}
 	if err := e.cfg.Docs.PutJSON(ctx, e.key(), done); err != nil {
 		return command.Result{}, err
 	}
 	if err := afterCommit.HitCtx(ctx); err != nil {
 		return command.Result{}, err
 	}
-	return e.succeeded(ctx, in)
+	r, err := e.succeeded(ctx, in)
+	if from.IsValid() {
+		r = r.WithEvidence(map[string]string{"proven_from": from.String()})
+	}
+	return r, err
 }
 
 func (e *Executor) succeeded(ctx context.Context, in intent) (command.Result, error) {
@@ -249,7 +276,7 @@ func (e *Executor) succeeded(ctx context.Context, in intent) (command.Result, er
 	evidence[keys.ConfigDigest] = in.Digest
 	evidence["generation"] = fmt.Sprint(in.Generation)
 	if diff != "" {
-		return command.Failed(baremetalv1.Reason_EVIDENCE_MISSING, "committed, and then changed: %s", diff).WithEvidence(evidence), nil
+		return command.Failed(baremetalv1.Reason_EVIDENCE_MISSING, "committed, and then changed:\n%s", shorten(diff)).WithEvidence(evidence), nil
 	}
 	return command.Succeeded(evidence), nil
 }

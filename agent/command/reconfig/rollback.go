@@ -4,18 +4,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
+	"time"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 
 	"github.com/ingot-metal/ingot/agent/command"
 	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/internal/clock"
 )
 
 // undo goes back to what was before. It works after a cancel, a time-out and during a stop.
 func (e *Executor) undo(ctx context.Context, job command.Job, in intent, why error) (command.Result, error) {
 	undoCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
 	defer cancel()
-	err := e.rollback(undoCtx, job.Effect(), in)
+	err := e.rollback(undoCtx, job, in)
 	switch {
 	case err != nil && command.Interrupted(ctx):
 		return command.Result{}, command.ErrInterrupted
@@ -34,9 +37,39 @@ func (e *Executor) undo(ctx context.Context, job command.Job, in intent, why err
 	return command.Failed(baremetalv1.Reason_CONFIG_ROLLED_BACK, "%v", why).AndRetry(), nil
 }
 
+// guard makes the host's watchdog go back if we cannot. A host without one depends on us alone.
+func (e *Executor) guard(ctx context.Context, job command.Job, in intent, limit time.Duration) error {
+	w, ok := e.cfg.Host.(host.Watchdog)
+	if !ok {
+		return nil
+	}
+	g := host.Guard{
+		CommandID: job.Spec.GetCommandId(), OperationID: job.Spec.GetOperationId(), MachineID: job.Spec.GetTargetId(),
+		Deadline: clock.Boottime() + limit, Network: in.Saved,
+		SetsFirewall: in.Want.Firewall != nil, Firewall: in.Rollback.Firewall,
+	}
+	if in.Want.Hostname != "" {
+		g.Hostname = in.Rollback.Hostname
+	}
+	return w.Guard(ctx, g)
+}
+
 // rollback restores only what the intent has changed, and reads it back.
-func (e *Executor) rollback(ctx context.Context, effect host.Effect, in intent) error {
+func (e *Executor) rollback(ctx context.Context, job command.Job, in intent) error {
+	if w, ok := e.cfg.Host.(host.Watchdog); ok {
+		g, err := w.Guarded(ctx)
+		if err != nil || g == nil || g.CommandID != job.Spec.GetCommandId() {
+			return err // nothing is changed before the guard stands
+		}
+		return w.RollBackGuard(ctx, g.CommandID)
+	}
+	effect := job.Effect()
 	effect.CommandID += "-rollback"
+	if in.Saved != nil {
+		if err := e.cfg.Host.RestoreNetwork(ctx, effect, *in.Saved); err != nil {
+			return fmt.Errorf("restore network: %w", err)
+		}
+	}
 	if in.Want.Hostname != "" {
 		if err := e.cfg.Host.SetHostname(ctx, effect, in.Rollback.Hostname); err != nil {
 			return fmt.Errorf("restore host name: %w", err)
@@ -68,16 +101,32 @@ func (e *Executor) Resume(ctx context.Context, job command.Job) (command.Verdict
 	if err := job.DecodeIntent(&in); err != nil {
 		return command.Verdict{}, err
 	}
-	var now committed
-	if _, err := e.cfg.Docs.GetJSON(ctx, e.key(), &now); err != nil {
+	now, err := e.committed(ctx)
+	if err != nil {
 		return command.Verdict{}, err
 	}
 	if now.Generation == in.Generation && now.Digest == in.Digest {
 		r, err := e.succeeded(ctx, in)
 		return command.Settle(r), err
 	}
+	if ok, err := e.guardCommitted(ctx, job); err != nil {
+		return command.Verdict{}, err
+	} else if ok {
+		r, err := e.finish(ctx, in, netip.Addr{})
+		return command.Settle(r), err
+	}
 	r, err := e.undo(ctx, job, in, e.afterRestart(ctx, in))
 	return command.Settle(r), err
+}
+
+// guardCommitted: the change was committed on the host, and we died before we could note it.
+func (e *Executor) guardCommitted(ctx context.Context, job command.Job) (bool, error) {
+	w, ok := e.cfg.Host.(host.Watchdog)
+	if !ok {
+		return false, nil
+	}
+	g, err := w.Guarded(ctx)
+	return g != nil && g.CommandID == job.Spec.GetCommandId() && g.State == host.GuardCommitted, err
 }
 
 // atOnce is a host whose changes are there when the call returns, or never: none can come from a process that is gone.
@@ -97,13 +146,26 @@ func (e *Executor) afterRestart(ctx context.Context, in intent) error {
 	return why
 }
 
-// Restore puts the committed firewall policy back when the kernel holds none, as after a reboot. It belongs at
-// the start of the agent, before anything else.
+// forgetful is a host whose network configuration does not outlive the kernel.
+type forgetful interface {
+	// NetworkForgotten says that nothing was applied on this boot yet.
+	NetworkForgotten(ctx context.Context) (bool, error)
+}
+
+// Restore puts back what the kernel has forgotten in a reboot: the committed firewall policy, and interfaces where
+// nobody else configures them at boot. It belongs at the start of the agent, before anything else.
 func (e *Executor) Restore(ctx context.Context) error {
-	var now committed
-	found, err := e.cfg.Docs.GetJSON(ctx, e.key(), &now)
-	if err != nil || !found || now.Settings.Firewall == nil {
+	now, err := e.committed(ctx)
+	if err != nil || now.Generation == 0 {
 		return err
+	}
+	effect := host.Effect{CommandID: "restore-at-start", MachineID: e.cfg.TargetID}
+	return errors.Join(e.restoreTable(ctx, effect, now.Settings.Firewall), e.restoreNetwork(ctx, effect, now.Settings.Network))
+}
+
+func (e *Executor) restoreTable(ctx context.Context, effect host.Effect, p *host.FirewallPolicy) error {
+	if p == nil {
+		return nil
 	}
 	fw, err := e.cfg.Host.Firewall(ctx)
 	if err != nil {
@@ -112,9 +174,22 @@ func (e *Executor) Restore(ctx context.Context) error {
 	if fw.Present {
 		return nil
 	}
-	effect := host.Effect{CommandID: "restore-at-start", MachineID: e.cfg.TargetID}
-	if err := e.cfg.Host.ApplyFirewall(ctx, effect, *now.Settings.Firewall); err != nil {
+	if err := e.cfg.Host.ApplyFirewall(ctx, effect, *p); err != nil {
 		return fmt.Errorf("restore committed firewall: %w", err)
+	}
+	return nil
+}
+
+func (e *Executor) restoreNetwork(ctx context.Context, effect host.Effect, c *host.NetworkConfig) error {
+	h, ok := e.cfg.Host.(forgetful)
+	if !ok || c == nil {
+		return nil
+	}
+	if gone, err := h.NetworkForgotten(ctx); err != nil || !gone {
+		return err
+	}
+	if err := e.cfg.Host.ApplyNetwork(ctx, effect, *c); err != nil {
+		return fmt.Errorf("restore committed network: %w", err)
 	}
 	return nil
 }

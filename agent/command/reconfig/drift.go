@@ -1,0 +1,150 @@
+package reconfig
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
+
+	"github.com/ingot-metal/ingot/agent/host"
+)
+
+const (
+	// DriftKind is the kind of the report about what somebody else has changed.
+	DriftKind = "drift"
+	// DriftEvery is how often to look for it.
+	DriftEvery = 3 * time.Minute
+	// driftAgain is when a difference is looked at again before it is told: a change in progress is none.
+	driftAgain = 10 * time.Second
+	// maxDiff bounds what goes over the wire.
+	maxDiff = 16 << 10
+)
+
+// Drift is how the host differs from what was committed. An empty Diff is none.
+type Drift struct {
+	Generation int64
+	Diff       string
+}
+
+// Report is the event about it.
+func (d Drift) Report(machineID string) *fleetv1.Report {
+	r := &fleetv1.Report{
+		Kind: DriftKind, MachineId: machineID, Message: fmt.Sprintf("generation %d is as it was committed again", d.Generation),
+		Fields: map[string]string{"generation": strconv.FormatInt(d.Generation, 10)},
+	}
+	if d.Diff != "" {
+		r.Message = fmt.Sprintf("generation %d was changed by somebody else", d.Generation)
+		r.Fields["diff"] = shorten(d.Diff)
+	}
+	return r
+}
+
+// Drift compares the host with what was committed. While a change waits for its proof there is none.
+func (e *Executor) Drift(ctx context.Context) (Drift, error) {
+	now, err := e.committed(ctx)
+	if err != nil || now.Generation == 0 {
+		return Drift{}, err
+	}
+	if w, ok := e.cfg.Host.(host.Watchdog); ok {
+		g, err := w.Guarded(ctx)
+		if err != nil || g != nil && g.State == host.GuardPending {
+			return Drift{Generation: now.Generation}, err
+		}
+	}
+	_, diff, err := e.readBack(ctx, now.Settings)
+	return Drift{Generation: now.Generation, Diff: diff}, err
+}
+
+// WatchDrift reports each change of the drift, seen twice, until ctx ends. failed is told what kept it from looking; it
+// goes on then.
+func (e *Executor) WatchDrift(ctx context.Context, every time.Duration, report func(context.Context, Drift) error, failed func(error)) {
+	var told string
+	for {
+		d, err := e.steadyDrift(ctx)
+		if err == nil && d.Diff != told {
+			err = report(ctx, d)
+			if err == nil {
+				told = d.Diff
+			}
+		}
+		if err != nil && ctx.Err() == nil {
+			failed(err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-e.cfg.Clock.After(every):
+		}
+	}
+}
+
+// steadyDrift takes a difference for drift when it stays.
+func (e *Executor) steadyDrift(ctx context.Context) (Drift, error) {
+	d, err := e.Drift(ctx)
+	for err == nil && d.Diff != "" {
+		select {
+		case <-ctx.Done():
+			return d, context.Cause(ctx)
+		case <-e.cfg.Clock.After(driftAgain):
+		}
+		var again Drift
+		again, err = e.Drift(ctx)
+		if again == d {
+			return d, err
+		}
+		d = again
+	}
+	return d, err
+}
+
+// readBack gives what the world shows, and how it differs from the settings, as a unified diff.
+func (e *Executor) readBack(ctx context.Context, s settings) (evidence map[string]string, diff string, err error) {
+	evidence = map[string]string{}
+	name, err := e.cfg.Host.Hostname(ctx)
+	if err != nil {
+		return nil, "", fmt.Errorf("read back host name: %w", err)
+	}
+	evidence["hostname"] = name
+	var want, have []string
+	if s.Hostname != "" {
+		want, have = append(want, "hostname "+s.Hostname), append(have, "hostname "+name)
+	}
+	if s.Firewall != nil {
+		fw, err := e.cfg.Host.Firewall(ctx)
+		if err != nil {
+			return nil, "", fmt.Errorf("read back firewall: %w", err)
+		}
+		evidence["firewall_digest"] = fw.Digest
+		want, have = append(want, firewallLine(true, s.Firewall.Generation, s.Firewall.Digest())), append(have, firewallLine(fw.Present, fw.Generation, fw.Digest))
+	}
+	diff = host.UnifiedDiff("committed/host", "host/host", want, have)
+	if s.Network == nil {
+		return evidence, diff, nil
+	}
+	state, err := e.cfg.Host.Network(ctx, *s.Network)
+	if err != nil {
+		return nil, "", fmt.Errorf("read back network: %w", err)
+	}
+	evidence["network_digest"] = state.Digest
+	return evidence, diff + state.Diff, nil
+}
+
+func firewallLine(present bool, generation uint64, digest string) string {
+	if !present {
+		return "firewall none"
+	}
+	return fmt.Sprintf("firewall generation %d digest %s", generation, digest)
+}
+
+func driftEvidence(diff string) map[string]string {
+	return map[string]string{"drift": shorten(diff)}
+}
+
+func shorten(diff string) string {
+	if len(diff) <= maxDiff {
+		return diff
+	}
+	return diff[:maxDiff] + "\n… and more\n"
+}
