@@ -46,7 +46,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 3 doctor found a f
 identity, 5 enrolment was refused for good, 6 another process works on the state directory.`,
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return fmt.Errorf("%w: %w", errUsage, err) })
-	root.AddCommand(a.enroll(), a.run(), a.simulate(), a.status(), a.doctor(), a.lock(), a.unlock(), a.config(), a.versionVerb())
+	root.AddCommand(a.enroll(), a.run(), a.simulate(), a.status(), a.doctor(), a.lock(), a.unlock(), a.rollback(), a.config(), a.versionVerb())
 	return root
 }
 
