@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/godbus/dbus/v5"
 	"github.com/vishvananda/netlink"
@@ -15,6 +16,7 @@ import (
 const (
 	networkdName = "org.freedesktop.network1"
 	resolvedName = "org.freedesktop.resolve1"
+	busTime      = 5 * time.Second
 )
 
 // onBus runs fn with a connection of its own to the system bus.
@@ -36,6 +38,9 @@ func (l *Linux) hasOwner(ctx context.Context, name string) bool {
 	if !l.systemd() {
 		return false
 	}
+	// Early in a boot the bus may take a connection and not answer yet.
+	ctx, cancel := context.WithTimeout(ctx, busTime)
+	defer cancel()
 	var there bool
 	err := onBus(ctx, func(c *dbus.Conn) error {
 		return c.BusObject().CallWithContext(ctx, "org.freedesktop.DBus.NameHasOwner", 0, name).Store(&there)

@@ -39,6 +39,7 @@ func Supervise(fn func() error) error {
 	}
 	task.Background("signals", s.watchSignals)
 	task.Background("power-button", s.watchPowerButton)
+	task.Background("guard", s.watchGuard)
 	for {
 		if want := s.next(); want != restart {
 			return s.end(want)
