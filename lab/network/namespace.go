@@ -6,19 +6,17 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"runtime"
 	"syscall"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
-
-	"github.com/ingot-metal/ingot/internal/task"
 )
 
 // Namespace is a network apart from that of the host. Its methods may be called from several goroutines.
 type Namespace struct {
-	file  *os.File
-	links *netlink.Handle
+	keeper keeper
+	file   *os.File
+	links  *netlink.Handle
 }
 
 // ErrNotPermitted says that this process may not make networks.
@@ -27,21 +25,15 @@ var ErrNotPermitted = errors.New("making networks needs root, or a kernel that l
 
 // New makes a network in which there is nothing but loopback. The caller closes it.
 func New() (*Namespace, error) {
-	file, err := unshared()
-	if errors.Is(err, unix.EPERM) {
+	n := &Namespace{keeper: newKeeper()}
+	err := n.keeper.do(n.enter)
+	switch {
+	case errors.Is(err, unix.EPERM):
+		n.keeper.leave()
 		return nil, ErrNotPermitted
-	}
-	if err != nil {
+	case err != nil:
+		n.keeper.leave()
 		return nil, fmt.Errorf("make network namespace: %w", err)
-	}
-	n := &Namespace{file: file}
-	err = n.Do(func() error {
-		var err error
-		n.links, err = netlink.NewHandle() // its socket is made now, and here
-		return err
-	})
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("open network namespace: %w", err), file.Close())
 	}
 	if err := n.up("lo"); err != nil {
 		return nil, errors.Join(err, n.Close())
@@ -49,42 +41,26 @@ func New() (*Namespace, error) {
 	return n, nil
 }
 
-func unshared() (*os.File, error) {
-	var file *os.File
-	err := elsewhere(func() error { return unix.Unshare(unix.CLONE_NEWNET) }, func() error {
-		var err error
-		file, err = os.Open("/proc/thread-self/ns/net")
+// enter brings this thread into a new network.
+func (n *Namespace) enter() error {
+	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 		return err
-	})
-	return file, err
+	}
+	file, err := os.Open("/proc/thread-self/ns/net")
+	if err != nil {
+		return err
+	}
+	links, err := netlink.NewHandle() // its socket is made now, and here
+	if err != nil {
+		return errors.Join(err, file.Close())
+	}
+	n.file, n.links = file, links
+	return nil
 }
 
-// elsewhere runs fn on a thread that move has brought into another namespace. The thread does not come back: it ends
-// with its goroutine, because the root of a user namespace may not enter the host's network again.
-func elsewhere(move, fn func() error) error {
-	done := make(chan error, 1)
-	task.Background("network namespace", func() {
-		runtime.LockOSThread()
-		done <- task.Run(context.Background(), "network namespace", func(context.Context) error {
-			if err := move(); err != nil {
-				return err
-			}
-			return fn()
-		})
-	})
-	return <-done
-}
-
-// Do runs fn with its thread in the namespace. Sockets that fn itself makes belong to the namespace for good; goroutines
-// and processes that it starts may not.
-func (n *Namespace) Do(fn func() error) error {
-	return elsewhere(func() error {
-		if err := unix.Setns(int(n.file.Fd()), unix.CLONE_NEWNET); err != nil {
-			return fmt.Errorf("enter network namespace: %w", err)
-		}
-		return nil
-	}, fn)
-}
+// Do runs fn on a thread in the namespace. Sockets that fn itself makes belong to the namespace for good; goroutines
+// and processes that it starts may not. No Do may be called from within another.
+func (n *Namespace) Do(fn func() error) error { return n.keeper.do(fn) }
 
 // Path is a file that stands for the namespace, for as long as this process holds it.
 func (n *Namespace) Path() string {
@@ -105,6 +81,7 @@ func (n *Namespace) Command(ctx context.Context, name string, args ...string) *e
 // Close lets go of the namespace. It is gone when nothing runs in it any more and its sockets are closed.
 func (n *Namespace) Close() error {
 	n.links.Close()
+	n.keeper.leave()
 	return n.file.Close()
 }
 

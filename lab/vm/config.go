@@ -4,9 +4,8 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
 )
 
 const (
@@ -57,6 +56,34 @@ type Config struct {
 	Firmware Firmware
 	// Forward are TCP ports of the guest that the host can reach; VM.Forwarded says where.
 	Forward []int
+	// Tap is the network device that the machine's card is plugged into instead of QEMU's user network.
+	Tap string
+	// CardROM keeps the boot ROM of the network card (iPXE) with UEFI, where the firmware has a driver of its own.
+	// With BIOS the ROM is what boots from the network.
+	CardROM bool
+	// Disks come after StateDisk and ExtraDisks.
+	Disks []Disk
+	// NetworkFirst is the order of the first boot; disks go before the network otherwise. The order changes with
+	// SetNetworkFirst, from the next reset on.
+	NetworkFirst bool
+	// FirmwareSettings are fw_cfg files, such as opt/org.tianocore/IPv4PXESupport.
+	FirmwareSettings map[string]string
+	// Console is one end of a socket pair for the first serial port, in place of SerialFile. Start closes it.
+	Console *os.File
+	// Launcher goes before QEMU's own arguments: a program that runs another one, such as nsenter. It must replace
+	// itself with it.
+	Launcher []string
+}
+
+// Disk is a disk with its own serial number.
+type Disk struct {
+	// Path is an image: qcow2 if named so, else raw.
+	Path   string
+	Serial string
+	// WriteLimit is in bytes a second; 0 means none.
+	WriteLimit int64
+	// BadSector, if positive, is a sector of 512 bytes that can't be written: such a write ends with EIO.
+	BadSector int64
 }
 
 // complete checks cfg and fills in what may be left out.
@@ -77,6 +104,9 @@ func (c Config) complete() (Config, error) {
 	default:
 		return c, fmt.Errorf("unknown firmware %q", c.Firmware)
 	}
+	if c.Tap != "" && c.Forward != nil {
+		return c, errors.New("a machine on a tap has no forwarded ports")
+	}
 	if c.Firmware == Direct && (c.Kernel == "" || c.Initrd == "") {
 		return c, errors.New("direct boot needs a kernel and an initrd")
 	}
@@ -96,80 +126,15 @@ func (c *Config) setDefaults() {
 	setDefault(&c.MemoryMB, defaultMemoryMB)
 }
 
+// Identity is the configuration with what is derived from the name.
+func (c Config) Identity() Config {
+	c.setDefaults()
+	return c
+}
+
 func setDefault[T comparable](field *T, value T) {
 	var zero T
 	if *field == zero {
 		*field = value
 	}
 }
-
-// arguments is QEMU's command line. TCG is asked for outright, because a KVM device that is present may still
-// not work; the processor flags and the random number device keep the guest from waiting for entropy. The
-// sockets are file descriptors 3 and 4.
-func arguments(c Config) []string {
-	args := []string{
-		"-name", escape(c.Name), "-no-user-config", "-nodefaults", "-display", "none", "-S",
-		"-machine", "q35,graphics=off", "-accel", "tcg",
-		"-cpu", "qemu64,+rdrand,+ssse3,+sse4.1,+sse4.2", "-smp", "1", "-m", strconv.Itoa(c.MemoryMB),
-		"-uuid", c.UUID,
-		"-smbios", "type=1,manufacturer=Ingot,product=Laboratory machine,serial=" + escape(c.Serial) + ",uuid=" + c.UUID,
-		"-chardev", "file,id=serial,append=on,path=" + escape(filepath.Join(c.Dir, SerialFile)), "-serial", "chardev:serial",
-		"-chardev", "socket,id=qmp,fd=3,server=on,wait=off", "-mon", "chardev=qmp,mode=control",
-		"-chardev", "socket,id=control,fd=4,server=on,wait=off", "-mon", "chardev=control,mode=control",
-		"-device", "virtio-rng-pci",
-		"-netdev", "user,id=net0" + forwards(c), "-device", nic(c),
-	}
-	args = append(args, firmwareArguments(c)...)
-	if c.Kernel != "" {
-		args = append(args, "-kernel", c.Kernel, "-append", c.Cmdline)
-	}
-	if c.Initrd != "" {
-		args = append(args, "-initrd", c.Initrd)
-	}
-	return append(args, diskArguments(c)...)
-}
-
-// nic leaves out the boot ROM where nothing can boot from it; loading it costs time.
-func nic(c Config) string {
-	device := "virtio-net-pci,netdev=net0,mac=" + c.MAC
-	if c.Firmware == Direct {
-		device += ",romfile="
-	}
-	return device
-}
-
-func firmwareArguments(c Config) []string {
-	if c.Firmware != UEFI {
-		return nil
-	}
-	vars := escape(filepath.Join(c.Dir, varsFile))
-	return []string{
-		"-drive", "if=pflash,unit=0,format=raw,readonly=on,file=" + ovmfCode,
-		"-drive", "if=pflash,unit=1,format=raw,file=" + vars,
-	}
-}
-
-func diskArguments(c Config) []string {
-	disks := c.ExtraDisks
-	if c.StateDisk != "" {
-		disks = append([]string{c.StateDisk}, disks...)
-	}
-	var args []string
-	for i, path := range disks {
-		id := fmt.Sprintf("disk%d", i)
-		args = append(args,
-			"-drive", fmt.Sprintf("if=none,id=%s,format=%s,file=%s", id, diskFormat(path), escape(path)),
-			"-device", fmt.Sprintf("virtio-blk-pci,drive=%s,serial=%s", id, id))
-	}
-	return args
-}
-
-func diskFormat(path string) string {
-	if filepath.Ext(path) == ".qcow2" {
-		return "qcow2"
-	}
-	return "raw"
-}
-
-// escape doubles commas, which end a value in QEMU's options.
-func escape(value string) string { return strings.ReplaceAll(value, ",", ",,") }

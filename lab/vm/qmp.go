@@ -190,49 +190,6 @@ func (m *Monitor) endError() error {
 	return m.ended
 }
 
-// SystemReset presses the reset button.
-func (m *Monitor) SystemReset(ctx context.Context) error {
-	_, err := m.execute(ctx, "system_reset", nil)
-	return err
-}
-
-// EndOnReset makes the next reset the machine's last act: it switches off instead of starting again, as one does
-// whose power supply fails at the wrong moment. A machine that is started anew starts again after a reset.
-func (m *Monitor) EndOnReset(ctx context.Context) error {
-	_, err := m.execute(ctx, "set-action", map[string]string{"reboot": "shutdown"})
-	return err
-}
-
-// Powerdown presses the power button: the guest is asked to switch itself off.
-func (m *Monitor) Powerdown(ctx context.Context) error {
-	_, err := m.execute(ctx, "system_powerdown", nil)
-	return err
-}
-
-// Quit pulls the plug.
-func (m *Monitor) Quit(ctx context.Context) error {
-	_, err := m.execute(ctx, "quit", nil)
-	if errors.Is(err, ErrClosed) {
-		return nil // gone before it could answer
-	}
-	return err
-}
-
-// QueryStatus is the machine's run state, such as running or shutdown.
-func (m *Monitor) QueryStatus(ctx context.Context) (string, error) {
-	data, err := m.execute(ctx, "query-status", nil)
-	if err != nil {
-		return "", err
-	}
-	var status struct {
-		Status string `json:"status"`
-	}
-	if err := json.Unmarshal(data, &status); err != nil {
-		return "", fmt.Errorf("parse QMP status: %w", err)
-	}
-	return status.Status, nil
-}
-
 // Events are those since the connection was made, in order.
 func (m *Monitor) Events() []Event {
 	m.mu.Lock()
@@ -253,6 +210,16 @@ func (m *Monitor) WaitEvent(ctx context.Context, name string) error {
 	return m.waitEvents(ctx, func(events []Event) bool {
 		return slices.ContainsFunc(events, func(e Event) bool { return e.Name == name })
 	})
+}
+
+// EventsAfter returns the events after the first n as soon as there are any.
+func (m *Monitor) EventsAfter(ctx context.Context, n int) ([]Event, error) {
+	var after []Event
+	err := m.waitEvents(ctx, func(events []Event) bool {
+		after = slices.Clone(events[min(n, len(events)):])
+		return len(after) > 0
+	})
+	return after, err
 }
 
 func (m *Monitor) waitEvents(ctx context.Context, ok func([]Event) bool) error {

@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -46,6 +47,9 @@ type VM struct {
 // Start powers a machine on. It runs until it powers itself off, Stop is called, or ctx ends; it survives its
 // own reboots. Stop must be called in any case. The directory must not belong to a running machine.
 func Start(ctx context.Context, cfg Config) (*VM, error) {
+	if cfg.Console != nil {
+		defer cfg.Console.Close() // QEMU has its own copy
+	}
 	cfg, err := cfg.complete()
 	if err != nil {
 		return nil, err
@@ -91,7 +95,7 @@ func (v *VM) launch(ctx context.Context) error {
 	var files []*os.File
 	defer func() {
 		for _, f := range files {
-			f.Close() // QEMU has its own copy
+			f.Close() // QEMU has its own copy. A console is closed twice, which does no harm.
 		}
 	}()
 	for _, name := range []string{qmpSocket, ctlSocket} {
@@ -107,7 +111,11 @@ func (v *VM) launch(ctx context.Context) error {
 		return err
 	}
 	defer log.Close() // QEMU has its own copy
-	v.cmd = exec.CommandContext(ctx, qemuBinary, arguments(v.cfg)...)
+	if v.cfg.Console != nil {
+		files = append(files, v.cfg.Console) // the third, and so descriptor 5
+	}
+	argv := slices.Concat(v.cfg.Launcher, []string{qemuBinary}, arguments(v.cfg))
+	v.cmd = exec.CommandContext(ctx, argv[0], argv[1:]...)
 	v.cmd.ExtraFiles = files
 	v.cmd.Stdout, v.cmd.Stderr = log, log
 	// A test binary that is killed must not leave machines behind.
@@ -171,7 +179,7 @@ const serialPoll = 20 * time.Millisecond
 func (v *VM) WaitSerial(ctx context.Context, ok func(string) bool) (string, error) {
 	for {
 		// Asked first: what a machine wrote before its end still counts.
-		over := v.over()
+		over := v.Off()
 		text, err := v.Serial()
 		switch {
 		case err != nil:
@@ -189,7 +197,8 @@ func (v *VM) WaitSerial(ctx context.Context, ok func(string) bool) (string, erro
 	}
 }
 
-func (v *VM) over() bool {
+// Off says whether the machine has ended.
+func (v *VM) Off() bool {
 	select {
 	case <-v.exited:
 		return true
