@@ -27,6 +27,9 @@ import (
 type Config struct {
 	// Token gives the assignments that a boot token stands for, as segment.Book does.
 	Token func(token string) []segment.Assignment
+	// Waiting gives the assignment of a network card that was booted for discovery, with DiscoveryToken, once it has
+	// one that boots; nil means that there is no discovery.
+	Waiting func(segment.MAC) (segment.Assignment, bool)
 	// Owner says which network card has an address now.
 	Owner func(netip.Addr) (segment.MAC, bool)
 	// Vouch asks the controller.
@@ -48,7 +51,13 @@ const (
 	maxBusy = 64
 	// vouchWait is within the patience of an HTTP client.
 	vouchWait = 20 * time.Second
+	// discoveryWait is when a machine that nobody knows may ask again.
+	discoveryWait = 5 * time.Second
 )
+
+// DiscoveryToken stands in the boot URLs of machines that are in no assignment. It opens the boot files where the
+// segment boots unknown machines. To enrol, it is as good as the token of the assignment that such a machine gets later.
+const DiscoveryToken = "discovery"
 
 // New makes a Desk.
 func New(cfg Config) *Desk { return &Desk{cfg: cfg, busy: make(chan struct{}, maxBusy)} }
@@ -87,7 +96,7 @@ func (d *Desk) enrol(r *http.Request, token string) (Answer, error) {
 	ctx, cancel := context.WithTimeout(r.Context(), vouchWait)
 	defer cancel()
 	v, err := d.cfg.Vouch(ctx, &fleetv1.VouchInstallerRequest{
-		MachineId: a.MachineID, OperationId: a.OperationID, BootToken: token, Csr: req.CSR, MacAddress: a.MAC.String(),
+		MachineId: a.MachineID, OperationId: a.OperationID, BootToken: a.Token, Csr: req.CSR, MacAddress: a.MAC.String(),
 		Address: from.Addr().Unmap().String(), BootId: req.BootID, HardwareFingerprint: req.HardwareFingerprint,
 	})
 	if err != nil {
@@ -118,26 +127,40 @@ func read(body io.Reader) (Request, error) {
 
 // check finds the assignment that the system stands for.
 func (d *Desk) check(token string, req Request, from netip.Addr) (segment.Assignment, error) {
-	list := d.cfg.Token(token)
-	if len(list) == 0 {
-		return segment.Assignment{}, &refusal{
-			http.StatusGone, "BOOT_TOKEN_DEAD", "this boot token is not, or no longer, that of an assignment", 0,
-		}
-	}
 	mac, err := segment.ParseMAC(req.MAC)
 	if err != nil {
 		return segment.Assignment{}, &refusal{http.StatusBadRequest, "INVALID_FIELD", "mac is not a MAC address", 0}
 	}
-	for _, a := range list {
-		if a.MAC != mac {
-			continue
-		}
-		if owner, ok := d.cfg.Owner(from); !ok || owner != mac {
-			return segment.Assignment{}, notThere("the address " + from.String() + " is not lent to " + mac.String())
-		}
-		return a, nil
+	a, err := d.assignment(token, mac)
+	if err != nil {
+		return a, err
 	}
-	return segment.Assignment{}, notThere("the network card " + mac.String() + " is not one of the machine that the token is for")
+	if owner, ok := d.cfg.Owner(from); !ok || owner != mac {
+		return a, notThere("the address " + from.String() + " is not lent to " + mac.String())
+	}
+	return a, nil
+}
+
+func (d *Desk) assignment(token string, mac segment.MAC) (a segment.Assignment, err error) {
+	if token == DiscoveryToken && d.cfg.Waiting != nil {
+		a, ok := d.cfg.Waiting(mac)
+		if !ok {
+			err = &refusal{http.StatusServiceUnavailable, "MACHINE_NOT_FOUND", "the machine is in no inventory yet", discoveryWait}
+		}
+		return a, err
+	}
+	list := d.cfg.Token(token)
+	if len(list) == 0 {
+		return a, &refusal{
+			http.StatusGone, "BOOT_TOKEN_DEAD", "this boot token is not, or no longer, that of an assignment", 0,
+		}
+	}
+	for _, a := range list {
+		if a.MAC == mac {
+			return a, nil
+		}
+	}
+	return a, notThere("the network card " + mac.String() + " is not one of the machine that the token is for")
 }
 
 func notThere(message string) error {
@@ -158,10 +181,10 @@ func fromController(err error) error {
 	f := failure.From(err)
 	no := &refusal{status: http.StatusForbidden, reason: f.Reason, message: f.Message}
 	switch {
-	case f.Reason == "ENROLMENT_CONTESTED":
-		no.status = http.StatusConflict
 	case f.Retryable || f.Kind == failure.KindUnavailable || f.Kind == failure.KindDeadline || f.Kind == failure.KindCanceled:
 		no.status, no.after = http.StatusServiceUnavailable, max(f.RetryAfter, time.Second)
+	case f.Reason == "ENROLMENT_CONTESTED":
+		no.status = http.StatusConflict
 	case f.Kind == failure.KindInternal:
 		no.status, no.after = http.StatusServiceUnavailable, 5*time.Second
 	case f.Kind == failure.KindInvalid:

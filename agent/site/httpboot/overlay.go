@@ -51,4 +51,3 @@ func (o *overlay) Seek(offset int64, whence int) (int64, error) {
 	o.at = offset
 	return offset, nil
 }
-

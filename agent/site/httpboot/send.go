@@ -148,4 +148,3 @@ func (t *turns) copyWaiting(src io.Reader) (n int64, err error) {
 		}
 	}
 }
-

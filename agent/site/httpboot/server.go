@@ -9,15 +9,13 @@ import (
 	"net/http"
 	"net/netip"
 	"sync/atomic"
-	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 
 	"github.com/ingot-metal/ingot/agent/site/cache"
 	"github.com/ingot-metal/ingot/agent/site/desk"
+	"github.com/ingot-metal/ingot/agent/site/netdev"
 	"github.com/ingot-metal/ingot/agent/site/relay"
 	"github.com/ingot-metal/ingot/agent/site/segment"
 	"github.com/ingot-metal/ingot/internal/task"
@@ -104,32 +102,29 @@ func (s *Server) Set(v View) { s.view.Store(newView(v)) }
 // Listen binds the segment's address on its interface.
 func (s *Server) Listen(ctx context.Context) error {
 	at := netip.AddrPortFrom(s.cfg.Segment.Address.Addr(), uint16(s.cfg.Segment.HTTPPort))
-	lc := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
-		return bindToDevice(c, s.cfg.Segment.Interface)
-	}}
+	lc := net.ListenConfig{Control: netdev.Control(s.cfg.Segment.Interface)}
 	l, err := lc.Listen(ctx, "tcp4", at.String())
 	if err != nil {
 		return fmt.Errorf("listen for HTTP on %s of %s: %w", at, s.cfg.Segment.Interface, err)
 	}
 	s.base = "http://" + l.Addr().String()
 	s.listener = newLimiter(l, s.cfg.MaxConns, s.cfg.PerMachine)
-	s.desk = desk.New(desk.Config{
-		Token: func(token string) []segment.Assignment { return s.view.Load().token(token) }, Owner: s.cfg.Owner,
-		Vouch: s.cfg.Vouch, Proxy: s.base, Log: s.cfg.Log,
-	})
+	s.desk = desk.New(s.deskConfig())
 	return nil
 }
 
-// bindToDevice keeps other interfaces out (SO_BINDTODEVICE, socket(7)).
-func bindToDevice(c syscall.RawConn, device string) error {
-	var set error
-	if err := c.Control(func(fd uintptr) { set = unix.BindToDevice(int(fd), device) }); err != nil {
-		return err
+func (s *Server) deskConfig() desk.Config {
+	cfg := desk.Config{
+		Token: func(token string) []segment.Assignment { return s.view.Load().token(token) }, Owner: s.cfg.Owner,
+		Vouch: s.cfg.Vouch, Proxy: s.base, Log: s.cfg.Log,
 	}
-	if set != nil {
-		return fmt.Errorf("bind to device %s: %w", device, set)
+	if s.cfg.Segment.Discovery == segment.DiscoveryBoot {
+		cfg.Waiting = func(mac segment.MAC) (segment.Assignment, bool) {
+			a := s.view.Load().byMAC[mac]
+			return a, a.Boots()
+		}
 	}
-	return nil
+	return cfg
 }
 
 // Base is the URL of the server, after Listen.

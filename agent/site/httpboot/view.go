@@ -24,10 +24,6 @@ type View struct {
 	Controllers []string
 }
 
-// DiscoveryToken stands in the boot URLs of machines that are in no assignment. It opens the boot files where the
-// segment boots unknown machines, and nothing else.
-const DiscoveryToken = "discovery"
-
 type view struct {
 	View
 	byMAC map[segment.MAC]segment.Assignment
@@ -71,6 +67,9 @@ func (v *view) installer(arch string) (Installer, bool) {
 		want = "arm64"
 	}
 	i := slices.IndexFunc(v.Installers, func(i Installer) bool { return i.Arch == want })
+	if i < 0 && arch == "" && len(v.Installers) == 1 {
+		i = 0
+	}
 	if i < 0 {
 		return Installer{}, false
 	}
