@@ -176,7 +176,7 @@ func (d *decider) shouldHandOver() bool {
 		return false
 	}
 	if d.onMetal(d.step()) {
-		return d.installer() != nil || d.way(d.step()) != nil
+		return d.someoneElse(d.step())
 	}
 	next := d.route()
 	return next != nil && next.AgentID != d.cmd.ExecutorID && next.CanDo(capabilityOf(d.step().Kind))

@@ -40,6 +40,8 @@ type stored struct {
 	phase      fleet.Phase
 	conditions map[fleet.ConditionType]bool
 	lastGrant  map[[2]string]uint64
+	// revision of the site's document.
+	revision int64
 }
 
 func newStored(t tb, steps ...operation.Step) *stored {
@@ -134,6 +136,7 @@ func (s *stored) snapshot(e operation.Event) operation.Snapshot {
 			s.lastGrant[key] = e.Seq
 		}
 	}
+	snap.World.NewBootToken = fmt.Sprintf("token-%d", s.revision+1)
 	snap.World.NewCommandID = fmt.Sprintf("c-%d", len(s.commands)+1)
 	for _, c := range s.world.Candidates {
 		if snap.Command != nil && c.AgentID == snap.Command.ExecutorID {
@@ -161,6 +164,11 @@ func (s *stored) apply(d operation.Decision) {
 		}
 	}
 	m := d.Machine
+	if a := m.Assign; a != nil {
+		s.revision++
+		s.world.Boot.Mode, s.world.Boot.OperationID, s.world.Boot.Revision = a.Mode, a.OperationID, s.revision
+		s.world.Boot.InstallerAgentID = ""
+	}
 	if m.SetPhase != "" {
 		s.phase = m.SetPhase
 	}
@@ -245,7 +253,7 @@ func (s *stored) checkCommands(before operation.Snapshot, d operation.Decision, 
 		switch {
 		case !old.Settled() || old.State == operation.Unknown:
 			bad("attempts overlap: %s is %s when %s is made", old.ID, old.State, n.ID)
-		case old.StepIdx == n.StepIdx && old.Outcome == operation.OutcomeSucceeded:
+		case old.StepIdx == n.StepIdx && old.Outcome == operation.OutcomeSucceeded && old.Kind == s.op.Steps[old.StepIdx].Kind:
 			bad("attempt %s follows the success of %s", n.ID, old.ID)
 		case old.StepIdx == n.StepIdx && old.Attempt >= n.Attempt:
 			bad("attempt %d follows attempt %d", n.Attempt, old.Attempt)

@@ -139,7 +139,7 @@ func (d *decider) netbootByBMC(s *Step, limit time.Time) {
 	case site != nil:
 	case !d.now.Before(limit):
 		d.fail("AGENT_UNAVAILABLE", "no agent could take the step before its deadline; nothing was started", true)
-	case !d.hasAgent():
+	case !d.mayCome("site") && (!d.mayCome("host") || fleet.Host(d.w.Candidates).Live):
 		d.fail("NETBOOT_UNSUPPORTED", "the machine's agent cannot set its next boot, and there is no BMC to do it", false)
 	default:
 		d.wait(WaitAgent, earliest(limit, d.now.Add(LookAgain)))
@@ -217,13 +217,15 @@ func (d *decider) enter(s *Step, limit time.Time) {
 	switch {
 	case next == nil && d.entering() && d.cmd.State == Done:
 		d.noWayLeft(s)
+	case next != nil && !d.w.Boot.applied():
+		d.served(s, limit)
 	case !d.now.Before(limit):
 		d.fail("AGENT_UNAVAILABLE", "nobody could bring the machine into the installer before the step's deadline; no disk was written", true)
-	case next == nil && !d.hasAgent():
+	case next == nil && !d.mayCome("host") && !d.mayCome("site"):
 		d.fail("NO_BOOT_PATH", "nobody can bring the machine into the installer"+wanted(s)+": it has no agent with a session and no BMC that the site's agent can use", false)
 	case next == nil:
 		d.wait(WaitAgent, earliest(limit, d.now.Add(LookAgain)))
-	case d.served(s, limit):
+	default:
 		d.note("boot_path", "into the installer by "+next.name+d.whyThisWay())
 		d.makeCommand(s, next.kind, next.executor)
 	}
@@ -257,11 +259,24 @@ func (d *decider) noWayLeft(s *Step) {
 	d.fail(code, message, true)
 }
 
-// hasAgent says that somebody might still come who can do it.
-func (d *decider) hasAgent() bool {
+// mayCome says that an agent of the role that is known, and is not there now, might still come. A host agent that is
+// there and cannot do it may be another one after a restart.
+func (d *decider) mayCome(role string) bool {
 	return slices.ContainsFunc(d.w.Candidates, func(c fleet.Candidate) bool {
-		return c.Role == "host" && !c.LastSeen.IsZero() || c.Role == "site" && !c.Live
+		return c.Role == role && (role == "host" && !c.LastSeen.IsZero() || !c.Live)
 	})
+}
+
+// someoneElse says that another executor than the silent one can go on with a step on metal.
+func (d *decider) someoneElse(s *Step) bool {
+	switch s.Kind {
+	case KindNetboot:
+		return d.installerStep(d.op.CurrentStep) != nil || fleet.SiteFor(d.w.Candidates, "netboot", d.w.Provider) != nil
+	case KindReboot:
+		return d.installer() != nil || fleet.SiteFor(d.w.Candidates, "power", d.w.Provider) != nil
+	default:
+		return d.installer() != nil || d.way(s) != nil
+	}
 }
 
 // way is the first way that can be gone and has not been tried in this try of the step.

@@ -243,9 +243,16 @@ func (d *decider) memoryLost() {
 	}
 }
 
-// ProofSettles says that a new boot of the machine settles a reboot whose outcome was unknown.
+// ProofSettles says that a new boot of the machine settles a command whose outcome was unknown: a reboot has happened, and
+// an installer that lived in the machine's memory is gone.
 func ProofSettles(c *Command, bootID string) bool {
-	return c != nil && c.State == Unknown && provenByBoot(c.Kind) && ProvesReboot(c.BootIDBefore, bootID)
+	return c != nil && c.State == Unknown && (provenByBoot(c.Kind) || c.ExecutorRole == "installer") && ProvesReboot(c.BootIDBefore, bootID)
+}
+
+// PowerOffSettles says that a machine that is off settles the command: what ran on it runs no more. A power-off seen
+// before the grant proves nothing.
+func PowerOffSettles(c *Command, seen time.Time) bool {
+	return c != nil && c.State == Unknown && c.ExecutorRole != "site" && seen.After(c.GrantedAt)
 }
 
 // Settle moves an unknown command to done on somebody's word or proof.

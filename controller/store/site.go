@@ -161,10 +161,29 @@ func recordBMC(ctx context.Context, q *dbsqlc.Queries, site string, o *fleetv1.B
 	if err != nil {
 		return fmt.Errorf("record power state: %w", err)
 	}
+	if err := settleByPowerOff(ctx, q, m, state, o.GetSeenAt().AsTime(), now); err != nil {
+		return err
+	}
 	reason := orText(o.GetReason(), "BMCAnswers")
 	return setCondition(ctx, q, m.MachineID, operation.ConditionChange{
 		Type: fleet.BMCReachable, Status: o.GetReachable(), Reason: reason, Message: o.GetMessage(),
 	}, now)
+}
+
+// settleByPowerOff lifts a fence over a machine that was seen to be off.
+func settleByPowerOff(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, state string, seen, now time.Time) error {
+	if m.UnresolvedCommandID == nil || state != "off" {
+		return nil
+	}
+	row, err := q.GetCommand(ctx, *m.UnresolvedCommandID)
+	if err != nil {
+		return fmt.Errorf("read unresolved command: %w", err)
+	}
+	c := commandFromRow(&row)
+	if !operation.PowerOffSettles(c, seen) {
+		return nil
+	}
+	return settleCommand(ctx, q, m.MachineID, c, "power_off", now)
 }
 
 // SiteRevision is the number of a site's newest document; 0 for a site that does not exist.
