@@ -23,6 +23,8 @@ import (
 const (
 	RoleHost = "host"
 	RoleSite = "site"
+	// RoleInstaller is that of a netbooted system, for one operation.
+	RoleInstaller = "installer"
 )
 
 // errHostDown: the simulated machine under this agent went down.
@@ -57,6 +59,8 @@ type Config struct {
 	// Boottime is the clock of the grant window.
 	Boottime func() time.Duration
 	Dial     transport.Dialer
+	// Boot is the base URL of the boot server of the machine's site, without a slash at its end. For the installer.
+	Boot string
 	// Failpoints are armed for this agent alone; nil means the process's.
 	Failpoints *failpoint.Scope
 	// Started is called once, when the state is open and nothing but the network is waited for; it may be nil.

@@ -187,6 +187,9 @@ func (l *life) capabilities() []string {
 	if l.isSite() {
 		return l.a.cfg.Providers.Capabilities()
 	}
+	if l.isInstaller() {
+		return forInstaller(l.host.Capabilities())
+	}
 	return l.host.Capabilities()
 }
 
@@ -219,6 +222,9 @@ func (l *life) resolve(spec *fleetv1.CommandSpec) (command.Executor, *command.Re
 	if spec.GetTargetId() != l.who.MachineID {
 		r := command.Refused(baremetalv1.Reason_INVALID_FIELD, "this is %s, not %s", l.who.MachineID, spec.GetTargetId())
 		return nil, &r
+	}
+	if e := l.metal(spec); e != nil {
+		return e, nil
 	}
 	if e := site.Executor(l.executorConfig(), l.host, l.ident.Simulated, spec); e != nil {
 		return e, nil

@@ -17,9 +17,11 @@ import (
 	"github.com/ingot-metal/ingot/agent/config"
 	"github.com/ingot-metal/ingot/agent/host"
 	"github.com/ingot-metal/ingot/agent/host/sim"
+	"github.com/ingot-metal/ingot/agent/installer"
 	"github.com/ingot-metal/ingot/agent/pid1"
 	"github.com/ingot-metal/ingot/agent/provider/fake"
 	"github.com/ingot-metal/ingot/agent/site"
+	"github.com/ingot-metal/ingot/agent/transport"
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/obs"
 	"github.com/ingot-metal/ingot/internal/task"
@@ -90,6 +92,13 @@ func (a app) agentConfig(c config.Config, bundle string, log *slog.Logger, machi
 		Version: a.version, BuildTime: buildTime(), Log: log,
 	}
 	world := sim.WorldConfig{Dir: c.Sim.Dir, Script: c.Sim.Script, Delay: c.Sim.Delay, RepaveTime: c.Sim.RepaveTime}
+	if c.Proxy != "" {
+		dial, err := transport.ViaProxy(c.Proxy, transport.NetDialer())
+		if err != nil {
+			return cfg, err
+		}
+		cfg.Dial = dial
+	}
 	if c.Role == agent.RoleSite {
 		p, err := fake.New(world)
 		if err != nil {
@@ -112,6 +121,16 @@ const tokenOnDisk = "bootstrap-token"
 
 // runAsInit runs the agent on what the state disk holds.
 func (a app) runAsInit(ctx context.Context, log *slog.Logger, sys *pid1.System) error {
+	machine := host.Config{
+		Rebooter: func(context.Context, host.RebootMode) error { return sys.Reboot() },
+		Kexec:    func(context.Context) error { return sys.Kexec() },
+		Log:      log,
+	}
+	if boot := sys.Installer(); boot != nil {
+		return installer.Run(ctx, installer.Config{
+			Boot: *boot, StateDir: sys.StateDir(), Host: machine, Version: a.version, BuildTime: buildTime(), Log: log,
+		})
+	}
 	c := config.Default()
 	file := filepath.Join(sys.StateDir(), "agent.yaml")
 	if _, err := os.Stat(file); err == nil {
@@ -124,9 +143,7 @@ func (a app) runAsInit(ctx context.Context, log *slog.Logger, sys *pid1.System) 
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("read bootstrap token: %w", err)
 	}
-	cfg, err := a.agentConfig(c, string(bundle), log, host.Config{
-		Rebooter: func(context.Context, host.RebootMode) error { return sys.Reboot() },
-	})
+	cfg, err := a.agentConfig(c, string(bundle), log, machine)
 	if err != nil {
 		return err
 	}

@@ -17,6 +17,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/ingot-metal/ingot/agent/host/sim"
+	"github.com/ingot-metal/ingot/agent/transport"
 	"github.com/ingot-metal/ingot/internal/obs"
 )
 
@@ -38,6 +39,8 @@ type Config struct {
 	TokenFile string `yaml:"token_file"`
 	// Addresses, host:port, replace the fleet addresses that enrolment gives.
 	Addresses []string `yaml:"addresses"`
+	// Proxy, http://host:port, takes CONNECT to the controller, where there is no other way to it.
+	Proxy string `yaml:"proxy"`
 	// Log says how to log.
 	Log obs.LogConfig `yaml:"log"`
 	// Sim is for host sim, and for the provider fake of role site.
@@ -129,6 +132,10 @@ func (c Config) problems() []string {
 	for i, a := range c.Addresses {
 		h, p, err := net.SplitHostPort(a)
 		add(err != nil || h == "" || p == "", "addresses[%d]: %q is not host:port", i, a)
+	}
+	if c.Proxy != "" {
+		_, err := transport.ParseProxy(c.Proxy)
+		add(err != nil, "proxy: %v", err)
 	}
 	add(c.Sim.Delay < 0, "sim.delay is negative")
 	add(c.Sim.RepaveTime < 0, "sim.repave_time is negative")

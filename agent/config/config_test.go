@@ -16,6 +16,7 @@ state_dir: relative
 host: virtual
 role: installer
 addresses: [nowhere]
+proxy: https://elsewhere
 sim: {script: "reboot:maybe", delay: soon, colour: red}
 log: {level: loud}
 `))
@@ -23,7 +24,7 @@ log: {level: loud}
 		t.Fatal("no error")
 	}
 	for _, want := range []string{
-		"stat_dir", `state_dir "relative"`, `host is "virtual"`, `role is "installer"`, `addresses[0]: "nowhere"`,
+		"stat_dir", `state_dir "relative"`, `host is "virtual"`, `role is "installer"`, `addresses[0]: "nowhere"`, `proxy "https://elsewhere"`,
 		"sim.script", "soon", "colour", "log.level",
 	} {
 		if !strings.Contains(err.Error(), want) {

@@ -73,3 +73,20 @@ func against(d Device, rule Rule, protected []Rule) string {
 	}
 	return ""
 }
+
+// Unprotected gives every disk that may be written. None is a *NoUniqueMatch.
+func Unprotected(devices []Device, protected []Rule) ([]Device, error) {
+	var found []Device
+	var all []Candidate
+	for _, d := range devices {
+		why := against(d, Rule{}, protected)
+		if why == "" {
+			found = append(found, d)
+		}
+		all = append(all, Candidate{Device: d, Why: why})
+	}
+	if len(found) == 0 {
+		return nil, &NoUniqueMatch{Candidates: all}
+	}
+	return found, nil
+}

@@ -80,7 +80,7 @@ func writeFiles(dir string, files map[string][]byte) error {
 			return fmt.Errorf("file name %q leads out of the partition", name)
 		}
 		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			return fmt.Errorf("make directory for %s: %w", name, err)
 		}
 		if err := pki.WriteFile(path, data, 0o600); err != nil {

@@ -62,8 +62,10 @@ type Runner struct {
 	// heartbeat is the interval of the last Welcome, in nanoseconds.
 	heartbeat atomic.Int64
 	connected atomic.Bool
-	tryNext   bool
-	turn      int
+	// current is the session that is open; see Call.
+	current atomic.Pointer[session]
+	tryNext bool
+	turn    int
 }
 
 // New makes a Runner.

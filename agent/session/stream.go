@@ -52,6 +52,8 @@ func (s *session) run(ctx context.Context) error {
 	}
 	s.r.connected.Store(true)
 	defer s.r.connected.Store(false)
+	s.r.current.Store(s)
+	defer s.r.current.Store(nil)
 	s.r.cfg.Dispatcher.Attach(s.link, s.welcome)
 	defer s.r.cfg.Dispatcher.Detach()
 	group.Go("send", func(ctx context.Context) error { return s.ended(ctx, s.link.pump(ctx, stream.Send)) })

@@ -1,0 +1,267 @@
+package repave
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
+
+	"github.com/ingot-metal/ingot/agent/command"
+	"github.com/ingot-metal/ingot/agent/disk"
+	"github.com/ingot-metal/ingot/agent/disk/image"
+	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/internal/clock"
+	"github.com/ingot-metal/ingot/internal/evidence"
+	"github.com/ingot-metal/ingot/internal/failure"
+)
+
+// Installer is a machine whose disks can be overwritten; *host.Linux is one.
+type Installer interface {
+	ChooseDisk(rule string, protected []string) (disk.Device, error)
+	WriteImage(ctx context.Context, e host.Effect, w host.WriteImage) (disk.Device, image.Evidence, error)
+	CheckImage(ctx context.Context, diskID, digest string, rawSize int64, c image.Commit) error
+}
+
+// DiskConfig is what the executor for real disks needs. All fields are required.
+type DiskConfig struct {
+	Installer Installer
+	// Site is the base URL of the boot server, without a slash at its end: images come from below it.
+	Site string
+	// Identity gives the files for the next system, by name. It may be called again for the same command.
+	Identity func(ctx context.Context, spec *fleetv1.CommandSpec) (map[string][]byte, error)
+	Clock    clock.Clock
+}
+
+// Disk writes images to real disks. It is done when the bytes read back from the disk have the digest that was ordered,
+// and the first MiB, which makes them bootable, reads back as it was written.
+type Disk struct{ cfg DiskConfig }
+
+var _ command.Executor = (*Disk)(nil)
+
+// NewDisk makes the executor for the machine that it runs on.
+func NewDisk(cfg DiskConfig) *Disk { return &Disk{cfg: cfg} }
+
+// diskIntent. Commit is there as soon as the disk may be bootable.
+type diskIntent struct {
+	ImageRef string        `json:"image_ref"`
+	Digest   string        `json:"digest"`
+	RawSize  int64         `json:"raw_size"`
+	Disk     string        `json:"disk"`
+	Path     string        `json:"path"`
+	Commit   *image.Commit `json:"commit,omitempty"`
+}
+
+// Prepare chooses the disk and refuses what could not be written or verified. It writes nothing.
+func (d *Disk) Prepare(_ context.Context, spec *fleetv1.CommandSpec) (any, *command.Result, error) {
+	a := spec.GetRepave()
+	if problem := problemOf(a); problem != "" {
+		r := command.Failed(baremetalv1.Reason_INVALID_FIELD, "%s", problem)
+		return nil, &r, nil
+	}
+	dev, err := d.cfg.Installer.ChooseDisk(a.GetDiskRule(), a.GetProtectedDisks())
+	if r := chosen(err); r != nil {
+		return nil, r, nil
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("choose disk: %w", err)
+	}
+	if r := tooSmall(a, dev); r != nil {
+		return nil, r, nil
+	}
+	return diskIntent{
+		ImageRef: a.GetImageRef(), Digest: "sha256:" + hexOf(a.GetSha256Raw()), RawSize: a.GetRawSize(), Disk: dev.ID(), Path: dev.Path,
+	}, nil, nil
+}
+
+func hexOf(digest string) string { return strings.ToLower(strings.TrimPrefix(digest, "sha256:")) }
+
+// problemOf says what makes the order one that nobody can follow.
+func problemOf(a *fleetv1.RepaveAction) string {
+	switch _, err := host.ParseDigest(a.GetSha256Raw()); {
+	case err != nil:
+		return fmt.Sprintf("image %q: raw digest: %v", a.GetImageRef(), err)
+	case a.GetRawSize() <= 0:
+		return fmt.Sprintf("image %q has no size", a.GetImageRef())
+	case a.GetFileSize() < 0 || a.GetMinimumDisk() < 0:
+		return fmt.Sprintf("image %q has a negative size", a.GetImageRef())
+	}
+	if _, err := host.ParseDigest(a.GetBlobSha256()); err != nil && a.GetImageUrl() == "" {
+		return fmt.Sprintf("image %q has no URL, and as a blob: %v", a.GetImageRef(), err)
+	}
+	return ""
+}
+
+// chosen turns the errors of choosing a disk that trying again does not help against into results.
+func chosen(err error) *command.Result {
+	var no *disk.NoUniqueMatch
+	if errors.As(err, &no) {
+		r := command.Failed(baremetalv1.Reason_DISK_RULE_NO_UNIQUE_MATCH, "%v", no)
+		return &r
+	}
+	if r, ok := command.FromRefusal(err, baremetalv1.Reason_CAPABILITY_MISSING); ok {
+		return &r
+	}
+	return nil
+}
+
+func tooSmall(a *fleetv1.RepaveAction, dev disk.Device) *command.Result {
+	need := max(a.GetMinimumDisk(), a.GetRawSize()+image.Reserve)
+	if dev.Size >= need {
+		return nil
+	}
+	r := command.Failed(baremetalv1.Reason_IMAGE_TOO_LARGE, "%s is too small: the image needs %s", dev, disk.FormatSize(need))
+	return &r
+}
+
+// Execute writes and reads back. A cancel stops it at the next 4 MiB, and the disk then holds nothing that boots.
+func (d *Disk) Execute(ctx context.Context, job command.Job) (command.Result, error) {
+	var in diskIntent
+	if err := job.DecodeIntent(&in); err != nil {
+		return command.Result{}, err
+	}
+	if in.Commit != nil {
+		return command.Result{}, errors.New("this command has written the disk before") // nobody resumes by executing again
+	}
+	a := job.Spec.GetRepave()
+	job.Logf("writing image %s (%s) to %s, disk %s", in.ImageRef, in.Digest, in.Path, in.Disk)
+	dev, got, err := d.cfg.Installer.WriteImage(ctx, job.Effect(), host.WriteImage{
+		DiskRule: a.GetDiskRule(), Protected: a.GetProtectedDisks(), Disk: in.Disk,
+		URL: d.url(a), FileSize: a.GetFileSize(), Format: image.Format(a.GetFormat()),
+		RawSize: in.RawSize, Digest: in.Digest, MinimumDisk: a.GetMinimumDisk(),
+		Identity: func(ctx context.Context) (map[string][]byte, error) { return d.identity(ctx, job) },
+		Committing: func(ctx context.Context, c image.Commit) error {
+			in.Commit = &c
+			return job.UpdateIntent(ctx, in)
+		},
+		Progress: progress(job),
+	})
+	if hit := command.AfterEffect.HitCtx(ctx); hit != nil {
+		return command.Result{}, hit
+	}
+	if err != nil {
+		return concluded(ctx, job, in, got, err)
+	}
+	job.Logf("wrote %s: %s", dev, summary(got))
+	for _, w := range got.Warnings {
+		job.Logf("warning: %s", w)
+	}
+	return command.Succeeded(diskEvidence(in, got)), nil
+}
+
+// url is where the image is. A site serves images by the digest of their files.
+func (d *Disk) url(a *fleetv1.RepaveAction) string {
+	if a.GetImageUrl() != "" {
+		return a.GetImageUrl()
+	}
+	return d.cfg.Site + "/blob/" + hexOf(a.GetBlobSha256())
+}
+
+// progress passes each step on, and writes a line into the log when a stage begins.
+func progress(job command.Job) func(image.Progress) {
+	stage := ""
+	return func(p image.Progress) {
+		if p.Stage != stage {
+			stage = p.Stage
+			job.Logf("stage: %s", stage)
+		}
+		job.Progress(p.Percent, p.String())
+	}
+}
+
+// identityRetry is how long to wait before the controller is asked again. The image is on the disk and verified by then,
+// so that it is worth waiting for as long as the command may take.
+const identityRetry = 2 * time.Second
+
+func (d *Disk) identity(ctx context.Context, job command.Job) (map[string][]byte, error) {
+	for {
+		files, err := d.cfg.Identity(ctx, job.Spec)
+		if err == nil {
+			return files, nil
+		}
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		if f := failure.From(err); !f.Retryable && f.Kind != failure.KindInternal {
+			return nil, fmt.Errorf("get the new system's identity: %w", err)
+		}
+		job.Logf("no identity for the new system yet: %v", err)
+		select {
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-d.cfg.Clock.After(identityRetry):
+		}
+	}
+}
+
+// concluded turns an error into a result. The disk holds nothing that boots, whatever the error.
+func concluded(ctx context.Context, job command.Job, in diskIntent, got image.Evidence, err error) (command.Result, error) {
+	if r := chosen(err); r != nil {
+		return *r, nil
+	}
+	job.Logf("not written: %v", err)
+	var e *image.Error
+	switch {
+	case errors.As(err, &e):
+		r := command.Failed(e.Reason, "%v; the disk does not boot", e)
+		r.Retryable = e.Retryable
+		return r.WithEvidence(map[string]string{"disk": in.Disk, "written_bytes": strconv.FormatInt(got.Written, 10)}), nil
+	case errors.Is(err, command.ErrCanceled):
+		return command.Canceled("stopped before the disk could boot; it holds no image"), nil
+	case errors.Is(err, command.ErrTimeout):
+		return command.Failed(baremetalv1.Reason_STEP_TIMEOUT, "the time was up before the disk could boot; it holds no image").AndRetry(), nil
+	case command.Interrupted(ctx):
+		return command.Result{}, command.ErrInterrupted
+	}
+	return command.Failed(baremetalv1.Reason_EXECUTION_FAILED, "%v", err).AndRetry(), nil
+}
+
+// Resume reads the disk after a restart of the agent in the same boot. What was not committed cannot boot; what was is
+// read back in full. An interrupted write is never gone on with.
+func (d *Disk) Resume(ctx context.Context, job command.Job) (command.Verdict, error) {
+	var in diskIntent
+	if err := job.DecodeIntent(&in); err != nil {
+		return command.Verdict{}, err
+	}
+	if in.Commit == nil {
+		return command.Settle(interrupted("the agent was restarted during the write; the disk does not boot")), nil
+	}
+	job.Logf("reading back the image on disk %s", in.Disk)
+	err := d.cfg.Installer.CheckImage(ctx, in.Disk, in.Digest, in.RawSize, *in.Commit)
+	switch {
+	case err == nil:
+		return command.Settle(command.Succeeded(map[string]string{
+			evidence.ImageDigest: in.Digest, "disk": in.Disk, "disk_path": in.Path, "bytes": strconv.FormatInt(in.RawSize, 10),
+			"state_partition": in.Commit.StateID, "verified": "after a restart of the agent",
+		})), nil
+	case errors.Is(err, image.ErrAnother):
+		return command.Settle(interrupted("the agent was restarted in the last moments of the write: %v", err)), nil
+	}
+	return command.Verdict{}, fmt.Errorf("read back disk: %w", err)
+}
+
+func interrupted(format string, args ...any) command.Result {
+	return command.Failed(baremetalv1.Reason_EXECUTION_FAILED, format, args...).AndRetry()
+}
+
+func summary(e image.Evidence) string {
+	return fmt.Sprintf("%d MiB in %s, %d MiB/s; read back in %s, %d MiB/s; %d MiB were zeros that were there",
+		e.Bytes>>20, e.Write.Round(10*time.Millisecond), image.Rate(e.Bytes, e.Write)>>20,
+		e.Verify.Round(10*time.Millisecond), image.Rate(e.Bytes, e.Verify)>>20, max(e.Bytes-e.Written, 0)>>20)
+}
+
+func diskEvidence(in diskIntent, e image.Evidence) map[string]string {
+	number := func(n int64) string { return strconv.FormatInt(n, 10) }
+	seconds := func(t time.Duration) string { return strconv.FormatFloat(t.Seconds(), 'f', 2, 64) }
+	return map[string]string{
+		evidence.ImageDigest: e.DigestString(), "disk": in.Disk, "disk_path": in.Path, "bytes": number(e.Bytes),
+		"written_bytes": number(e.Written), "write_seconds": seconds(e.Write), "verify_seconds": seconds(e.Verify),
+		"total_seconds":          seconds(e.Total),
+		"write_bytes_per_second": number(image.Rate(e.Bytes, e.Write)), "verify_bytes_per_second": number(image.Rate(e.Bytes, e.Verify)),
+		"state_partition": e.StateID,
+	}
+}

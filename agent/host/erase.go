@@ -1,0 +1,104 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/ingot-metal/ingot/agent/disk"
+	"github.com/ingot-metal/ingot/agent/disk/block"
+	"github.com/ingot-metal/ingot/agent/disk/erase"
+	"github.com/ingot-metal/ingot/internal/clock"
+)
+
+// DisksToErase gives the only disk that the rule means, or, without a rule, every disk that is neither protected nor
+// unfit. It fails with a *disk.NoUniqueMatch when there is none.
+func (l *Linux) DisksToErase(rule string, protected []string) ([]disk.Device, error) {
+	if strings.TrimSpace(rule) != "" {
+		d, err := l.ChooseDisk(rule, protected)
+		return []disk.Device{d}, err
+	}
+	keep, err := disk.ParseRules(protected)
+	if err != nil {
+		return nil, refuse(ErrInvalid, ReasonInvalid, "%v", err)
+	}
+	all, err := l.Disks()
+	if err != nil {
+		return nil, err
+	}
+	return disk.Unprotected(all, keep)
+}
+
+// EraseDisk destroys the data of one disk: see package erase. It works in the installer only. A Refusal and
+// erase.ErrUnsupported mean that nothing was changed.
+func (l *Linux) EraseDisk(ctx context.Context, _ Effect, id string, m erase.Method, progress func(int, string)) (_ erase.Evidence, err error) {
+	if err := l.refuseDisks(); err != nil {
+		return erase.Evidence{}, err
+	}
+	all, err := l.Disks()
+	if err != nil {
+		return erase.Evidence{}, err
+	}
+	dev, err := sameDisk(all, id)
+	if err != nil {
+		return erase.Evidence{}, err
+	}
+	d, err := openForWriting(dev)
+	if err != nil {
+		return erase.Evidence{}, err
+	}
+	defer func() { err = errors.Join(err, d.Close()) }()
+	return erase.Run(ctx, erase.Config{
+		Disk: erasable{Disk: d, name: dev.Name}, Method: m, Alone: aloneOnController(dev, all), Clock: clock.Real(), Progress: progress,
+	})
+}
+
+// aloneOnController says whether no other disk has the same NVMe controller: nvme0n1 and nvme0n2 do.
+func aloneOnController(d disk.Device, all []disk.Device) bool {
+	own := controllerOf(d.Name)
+	for _, other := range all {
+		if other.Name != d.Name && own != "" && controllerOf(other.Name) == own {
+			return false
+		}
+	}
+	return true
+}
+
+func controllerOf(name string) string {
+	rest, ok := strings.CutPrefix(name, "nvme")
+	number, _, found := strings.Cut(rest, "n")
+	if !ok || !found {
+		return ""
+	}
+	return number
+}
+
+// erasable is a disk that takes the commands of its kind.
+type erasable struct {
+	*block.Disk
+	name string
+}
+
+// NVMe implements erase.Disk.
+func (e erasable) NVMe() erase.AdminQueue {
+	if controllerOf(e.name) == "" {
+		return nil
+	}
+	return nvmeQueue{e.Disk}
+}
+
+// ATA implements erase.Disk. Drives behind the SCSI layer say themselves whether they are ATA.
+func (e erasable) ATA() erase.PassThrough {
+	if !strings.HasPrefix(e.name, "sd") {
+		return nil
+	}
+	return ataDrive{e.Disk}
+}
+
+// errStatus is a device's no.
+var errStatus = errors.New("the device reports an error")
+
+func statusError(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", errStatus, fmt.Sprintf(format, args...))
+}

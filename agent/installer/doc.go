@@ -1,0 +1,23 @@
+// Package installer is the role of a netbooted system: it runs from memory, for one operation, and may overwrite disks.
+//
+// # Overview
+//
+// Run makes a key, has the site's desk vouch for it, and then runs an ordinary agent in the role installer, which
+// reaches the controller through the site's boot server.
+//
+// # What is authoritative
+//
+// The assignment at the site, and the controller's word on the first key. The boot token, which came on the kernel's
+// command line, is no secret and proves nothing.
+//
+// # State model
+//
+// Everything is in memory, and ends with the boot. A restart of the process within one boot finds key and identity
+// again, and with them the state of the command that was begun.
+//
+// # Failure handling
+//
+// A desk that does not answer is asked again, for ever. A final no (ENROLMENT_CONTESTED, a token that has died, a
+// machine that does not stand where it is said to) stops the installer: it says so on the console and waits to be
+// switched off. It neither asks again nor reboots, because both would end in the same place.
+package installer
