@@ -110,8 +110,11 @@ func probeDiscover(card, asked segment.MAC, xid [4]byte) []byte {
 	p.SetBroadcast()
 	p.UpdateOption(dhcpv4.OptMessageType(dhcpv4.MessageTypeDiscover))
 	p.UpdateOption(dhcpv4.OptClassIdentifier(probeClass))
-	payload := p.ToBytes()
+	return broadcastFrame(card, p.ToBytes())
+}
 
+// broadcastFrame is a packet to all servers, from a client without an address.
+func broadcastFrame(card segment.MAC, payload []byte) []byte {
 	b := ether(segment.MAC{255, 255, 255, 255, 255, 255}, card, etherIPv4)
 	b = append(b, 0x45, 0)
 	b = binary.BigEndian.AppendUint16(b, uint16(ipv4Len+udpLen+len(payload)))

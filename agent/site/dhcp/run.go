@@ -36,17 +36,17 @@ func (s *Server) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer requests.Close()
+	defer func() { _ = requests.Close() }() // it may be closed already
 	boots, err := netdev.ListenUDP(ctx, s.device, netip.AddrPortFrom(netip.IPv4Unspecified(), bootPort))
 	if err != nil {
 		return err
 	}
-	defer boots.Close()
+	defer func() { _ = boots.Close() }() // it may be closed already
 	wire, err := openWire(device)
 	if err != nil {
 		return err
 	}
-	defer wire.Close()
+	defer func() { _ = wire.Close() }() // it may be closed already
 	return s.serveAll(ctx, device, requests, boots, wire)
 }
 

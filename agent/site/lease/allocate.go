@@ -91,7 +91,7 @@ func (p *Pool) setBack(e *entry, now time.Time) { p.restUntil(e, now.Add(p.cfg.C
 func (p *Pool) Upcoming(n int, now time.Time) []netip.Addr {
 	var out []netip.Addr
 	for a := p.next; p.inPool(a) && len(out) < n; a = a.Next() {
-		if p.entries[a] == nil && p.ours(a) {
+		if p.entries[a] == nil && p.usable(a, segment.MAC{}, now) {
 			out = append(out, a)
 		}
 	}
