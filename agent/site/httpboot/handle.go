@@ -50,13 +50,10 @@ func parseAsked(r *http.Request) (asked, error) {
 	return asked{mac: mac, arch: q.Get("arch")}, err
 }
 
-// find says what a machine is to boot; ok is false when that is its disk. Unknown machines are told of.
-func (s *Server) find(v *view, a asked, from netip.Addr) (t target, ok bool) {
+// find says what a machine is to boot; ok is false when that is its disk.
+func (s *Server) find(v *view, a asked) (t target, ok bool) {
 	assigned, known := v.byMAC[a.mac]
 	discover := !known && s.cfg.Segment.Discovery == segment.DiscoveryBoot
-	if !known {
-		s.cfg.Unknown(a.mac, from, knownArch(a.arch))
-	}
 	files, found := v.installer(a.arch)
 	switch {
 	case known && assigned.Boots() && found && validToken(assigned.Token):
@@ -70,7 +67,7 @@ func (s *Server) find(v *view, a asked, from netip.Addr) (t target, ok bool) {
 	return target{}, false
 }
 
-// knownArch keeps what strangers say out of logs and reports.
+// knownArch keeps what strangers say out of logs.
 func knownArch(arch string) string {
 	switch arch {
 	case "i386", "x86_64", "arm32", "arm64":
@@ -85,7 +82,7 @@ func (s *Server) autoScript(w http.ResponseWriter, r *http.Request, v *view) {
 		http.Error(w, "mac is not a MAC address", http.StatusBadRequest)
 		return
 	}
-	t, ok := s.find(v, a, remote(r))
+	t, ok := s.find(v, a)
 	s.cfg.Log.Info("machine asks what to boot", "mac", a.mac.String(), "remote", r.RemoteAddr, "boots", ok, "mode", string(t.mode))
 	if !ok {
 		text(w, r, diskScript)
@@ -100,7 +97,7 @@ func (s *Server) autoEFI(w http.ResponseWriter, r *http.Request, v *view) {
 		http.Error(w, "mac is not a MAC address", http.StatusBadRequest)
 		return
 	}
-	t, ok := s.find(v, a, remote(r))
+	t, ok := s.find(v, a)
 	if !ok {
 		http.Error(w, "this machine boots from its disk", http.StatusNotFound)
 		return
@@ -123,7 +120,7 @@ func (s *Server) self(w http.ResponseWriter, r *http.Request, v *view) {
 		return
 	}
 	answer := Self{MAC: mac.String(), Mode: string(segment.BootDisk)}
-	if t, ok := s.find(v, asked{mac: mac, arch: r.URL.Query().Get("arch")}, remote(r)); ok {
+	if t, ok := s.find(v, asked{mac: mac, arch: r.URL.Query().Get("arch")}); ok {
 		answer.Mode, answer.Token = string(t.mode), t.token
 	}
 	w.Header().Set("Content-Type", "application/json")

@@ -36,8 +36,6 @@ type Config struct {
 	Blobs func(ctx context.Context, sha256 string) (*cache.Blob, error)
 	// Owner says which network card has an address now.
 	Owner func(netip.Addr) (segment.MAC, bool)
-	// Unknown is told of every machine that asks what to boot and is in no assignment; it must not block.
-	Unknown func(mac segment.MAC, from netip.Addr, arch string)
 	// Vouch asks the controller to certify an installer.
 	Vouch func(context.Context, *fleetv1.VouchInstallerRequest) (*fleetv1.VouchInstallerResponse, error)
 	// DialController is for the relay; nil means the network.
@@ -90,9 +88,6 @@ func setDefaults(cfg *Config) {
 	}
 	if cfg.Owner == nil {
 		cfg.Owner = func(netip.Addr) (segment.MAC, bool) { return segment.MAC{}, false }
-	}
-	if cfg.Unknown == nil {
-		cfg.Unknown = func(segment.MAC, netip.Addr, string) {}
 	}
 }
 

@@ -1,0 +1,180 @@
+package site
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net"
+	"sync"
+	"time"
+
+	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
+
+	"github.com/ingot-metal/ingot/agent/site/cache"
+	"github.com/ingot-metal/ingot/agent/site/lease"
+	sitesync "github.com/ingot-metal/ingot/agent/site/sync"
+	"github.com/ingot-metal/ingot/internal/clock"
+	"github.com/ingot-metal/ingot/internal/task"
+)
+
+// Call makes a call to the controller on the connection of the agent's session, as session.Runner does.
+type Call func(ctx context.Context, fn func(context.Context, fleetv1.AgentServiceClient) error) error
+
+// Store is the part of the agent's memory that the services use.
+type Store interface {
+	sitesync.Store
+	lease.Store
+}
+
+// ServiceConfig describes a Service.
+type ServiceConfig struct {
+	// Interfaces are the network devices that may be served. The controller names the segments; on any other device it
+	// gets none.
+	Interfaces []string
+	// TFTPDir has files that go before the built-in ones; may be empty.
+	TFTPDir    string
+	CacheDir   string
+	CacheBytes int64
+	// HTTPPort is for segments that name none.
+	HTTPPort int
+	Call     Call
+	// DialController is for the relay; nil means the network.
+	DialController func(ctx context.Context, address string) (net.Conn, error)
+	Store          Store
+	// Targets is told which BMCs there are; may be nil.
+	Targets func([]*fleetv1.BMCTarget)
+	Clock   clock.Clock
+	Log     *slog.Logger
+	// Watch is how often leases and segments are looked at for reports.
+	Watch time.Duration
+}
+
+// Service serves the segments of a site. It goes on without the controller.
+type Service struct {
+	cfg     ServiceConfig
+	cache   *cache.Cache
+	reports *sitesync.Reports
+	loop    *sitesync.Loop
+
+	mu       sync.Mutex
+	group    *task.Group
+	segments map[string]*running
+	refused  map[string]string
+}
+
+// NewService opens the cache. Run must be called.
+func NewService(cfg ServiceConfig) (*Service, error) {
+	if cfg.HTTPPort == 0 {
+		cfg.HTTPPort = defaultHTTPPort
+	}
+	if cfg.Watch == 0 {
+		cfg.Watch = 2 * time.Second
+	}
+	s := &Service{cfg: cfg, reports: sitesync.NewReports(), segments: map[string]*running{}}
+	var err error
+	s.cache, err = cache.New(cache.Config{
+		Dir: cfg.CacheDir, MaxBytes: cfg.CacheBytes, Source: blobSource(cfg.Call), Clock: cfg.Clock, Log: cfg.Log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.loop = sitesync.New(sitesync.Config{
+		Call: cfg.Call, Apply: s.apply, Store: cfg.Store, Reports: s.reports, Clock: cfg.Clock, Log: cfg.Log,
+	})
+	return s, nil
+}
+
+// Reports is where others put what they have seen.
+func (s *Service) Reports() *sitesync.Reports { return s.reports }
+
+// Run serves until ctx ends: first by the stored document, then by what the controller says. orders ends earlier, when
+// the agent may not act on the controller's word any more; the segments are served on.
+func (s *Service) Run(ctx, orders context.Context) (err error) {
+	defer func() { err = errors.Join(err, s.cache.Close()) }()
+	group, ctx := task.New(ctx)
+	s.mu.Lock()
+	s.group = group
+	s.mu.Unlock()
+	if err := s.loop.Start(ctx); err != nil {
+		group.Go("start", func(context.Context) error { return err })
+		return group.Wait()
+	}
+	group.Go("watch", s.watch)
+	group.Go("sync", func(ctx context.Context) error {
+		both, cancel := context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(orders, cancel)()
+		return s.loop.Run(both)
+	})
+	return group.Wait()
+}
+
+// apply makes the segments serve by a document. A segment that cannot be served doesn't keep the others from it: nobody
+// boots from what isn't there, and it is tried again until it can.
+func (s *Service) apply(ctx context.Context, doc *fleetv1.SiteDocument) error {
+	p := readDocument(doc, s.cfg.Interfaces, s.cfg.HTTPPort)
+	for _, problem := range p.problems {
+		s.cfg.Log.Error("part of the document left out", "revision", p.revision, "error", problem)
+	}
+	for name, why := range p.refused {
+		s.cfg.Log.Error("segment not served", "segment", name, "error", why)
+	}
+	if err := s.replace(ctx, p); err != nil {
+		return err
+	}
+	s.cache.Want(p.wanted)
+	if s.cfg.Targets != nil {
+		s.cfg.Targets(p.bmcs)
+	}
+	s.report()
+	return nil
+}
+
+// replace stops what is gone or different, changes the documents of what stays, and starts what is new.
+func (s *Service) replace(ctx context.Context, p plan) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.refused = p.refused
+	next := map[string]segmentPlan{}
+	for _, sp := range p.segments {
+		next[sp.segment.Name] = sp
+	}
+	for name, r := range s.segments {
+		if sp, stays := next[name]; !stays || !r.fits(sp) {
+			r.stop()
+			delete(s.segments, name)
+		}
+	}
+	var started []*running
+	for name, sp := range next {
+		if r := s.segments[name]; r != nil {
+			if err := r.set(sp); err != nil {
+				return err
+			}
+			continue
+		}
+		r, err := s.start(sp)
+		if err != nil {
+			return fmt.Errorf("segment %s: %w", name, err)
+		}
+		s.segments[name] = r
+		started = append(started, r)
+	}
+	for _, r := range started {
+		r.awaitUp(ctx)
+	}
+	return nil
+}
+
+// list gives the running segments.
+func (s *Service) list() []*running {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []*running
+	for r := range maps.Values(s.segments) {
+		out = append(out, r)
+	}
+	return out
+}
