@@ -15,9 +15,12 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/ingot-metal/ingot/controller/auth"
+	"github.com/ingot-metal/ingot/controller/blob"
 	"github.com/ingot-metal/ingot/controller/ca"
 	"github.com/ingot-metal/ingot/controller/config"
 	"github.com/ingot-metal/ingot/controller/engine"
+	"github.com/ingot-metal/ingot/controller/image"
+	"github.com/ingot-metal/ingot/controller/secret"
 	"github.com/ingot-metal/ingot/controller/session"
 	"github.com/ingot-metal/ingot/controller/store"
 	"github.com/ingot-metal/ingot/internal/clock"
@@ -43,6 +46,9 @@ type Controller struct {
 	version  string
 	id       string
 	store    *store.Store
+	blobs    *blob.Dir
+	images   *image.Catalogue
+	secrets  *secret.Box
 	ca       *ca.Authority
 	certs    *ca.ServerCerts
 	tokens   *auth.Tokens
@@ -71,7 +77,7 @@ func New(ctx context.Context, cfg config.Config, o Options) (*Controller, error)
 	}
 	c.ready.set("starting")
 	c.draining, c.drain = context.WithCancel(context.Background())
-	steps := []func(context.Context) error{c.openListeners, c.openKeys, c.openTokens, c.openStore, c.openEngine, c.openServers}
+	steps := []func(context.Context) error{c.openListeners, c.openKeys, c.openTokens, c.openSecrets, c.openStore, c.openImages, c.openEngine, c.openServers}
 	for _, step := range steps {
 		if err := step(ctx); err != nil {
 			c.closeListeners()
@@ -138,11 +144,24 @@ func (c *Controller) openTokens(context.Context) (err error) {
 	return err
 }
 
+func (c *Controller) openSecrets(context.Context) (err error) {
+	c.secrets, err = secret.OpenFile(c.cfg.SecretKeyPath(), c.cfg.SecretsKeyFile == "")
+	return err
+}
+
 func (c *Controller) openStore(ctx context.Context) (err error) {
 	c.store, err = store.New(ctx, store.Config{
 		URL: c.cfg.Database.URL, PoolSize: int32(c.cfg.Database.PoolSize), StepDefaults: c.cfg.StepDefaults(), Logger: c.log,
 	})
 	return err
+}
+
+func (c *Controller) openImages(context.Context) (err error) {
+	if c.blobs, err = blob.Open(blob.Config{Path: c.cfg.ImagesPath()}); err != nil {
+		return fmt.Errorf("open the image directory: %w", err)
+	}
+	c.images = image.New(image.Config{Blobs: c.blobs, Store: c.store, Clock: c.clock, Logger: c.log})
+	return nil
 }
 
 func (c *Controller) openEngine(context.Context) (err error) {
@@ -245,6 +264,9 @@ func (c *Controller) prepareDatabase(ctx context.Context) error {
 		}
 	}
 	if err := c.store.SeedPlans(ctx, c.clock.Now()); err != nil {
+		return err
+	}
+	if err := c.images.Sweep(ctx); err != nil {
 		return err
 	}
 	return c.engine.RenewLease(ctx)

@@ -39,7 +39,7 @@ func (c *Controller) openServers(context.Context) error {
 	}
 	c.registerFrontpage(c.servers[0])
 	fleetv1.RegisterAgentServiceServer(c.servers[1], fleetapi.New(fleetapi.Config{
-		Engine: c.engine, Store: c.store, Sessions: c.sessions, CA: c.ca, Clock: c.clock, Logger: c.log, ControllerID: c.id,
+		Engine: c.engine, Store: c.store, Sessions: c.sessions, CA: c.ca, Blobs: c.blobs, Secrets: c.secrets, Clock: c.clock, Logger: c.log, ControllerID: c.id,
 		Heartbeat: c.cfg.Agents.HeartbeatInterval.Duration, CertLifetime: c.cfg.Agents.CertLifetime.Duration,
 		MaxMessage: c.cfg.MaxMessageBytes, Draining: c.draining, FleetAddresses: c.cfg.FleetAddresses(),
 		EnrolmentAddresses: c.cfg.EnrolmentAddresses(),
@@ -53,7 +53,7 @@ func (c *Controller) openServers(context.Context) error {
 
 func (c *Controller) registerFrontpage(s *grpc.Server) {
 	frontpage.Register(s, frontpage.New(frontpage.Config{
-		Engine: c.engine, Store: c.store, Clock: c.clock, Draining: c.draining,
+		Engine: c.engine, Store: c.store, Images: c.images, Secrets: c.secrets, Clock: c.clock, Draining: c.draining,
 		Info:        frontpage.Info{Version: c.version, ControllerID: c.id, CAHash: c.CAHash()},
 		Incarnation: c.store.Incarnation,
 		Bundle: func(tokenID, secret string, issued time.Time) (string, error) {

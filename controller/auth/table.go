@@ -76,6 +76,11 @@ func Table() map[string]Rule {
 		fleetv1.AgentService_VouchInstaller_FullMethodName,
 		fleetv1.AgentService_IssueIdentity_FullMethodName,
 		fleetv1.AgentService_FetchBlob_FullMethodName,
+		fleetv1.AgentService_SyncSite_FullMethodName,
+		fleetv1.AgentService_GetBMCCredentials_FullMethodName,
+		fleetv1.AgentService_VouchInstaller_FullMethodName,
+		fleetv1.AgentService_IssueIdentity_FullMethodName,
+		fleetv1.AgentService_FetchBlob_FullMethodName,
 	)
 	add(Enrolment, NeedProof,
 		enrollv1.EnrollmentService_Enroll_FullMethodName,
@@ -109,6 +114,12 @@ var readMethods = []string{
 	baremetalv1.AdminService_ListAgents_FullMethodName,
 	baremetalv1.AdminService_GetAgent_FullMethodName,
 	baremetalv1.AdminService_ListCommands_FullMethodName,
+	baremetalv1.AdminService_GetImage_FullMethodName,
+	baremetalv1.AdminService_ListImages_FullMethodName,
+	baremetalv1.AdminService_GetSite_FullMethodName,
+	baremetalv1.AdminService_ListSites_FullMethodName,
+	baremetalv1.AdminService_ListSiteLeases_FullMethodName,
+	baremetalv1.AdminService_ListDiscovered_FullMethodName,
 }
 
 var operateMethods = []string{
@@ -144,11 +155,14 @@ var adminMethods = []string{
 	baremetalv1.AdminService_ListAuditLog_FullMethodName,
 	baremetalv1.AdminService_ScrubAuditEventData_FullMethodName,
 	baremetalv1.AdminService_AddImage_FullMethodName,
-	baremetalv1.AdminService_ListImages_FullMethodName,
+	baremetalv1.AdminService_UploadImage_FullMethodName,
 	baremetalv1.AdminService_RemoveImage_FullMethodName,
 	baremetalv1.AdminService_CreateWebhook_FullMethodName,
 	baremetalv1.AdminService_ListWebhooks_FullMethodName,
 	baremetalv1.AdminService_DeleteWebhook_FullMethodName,
 	baremetalv1.AdminService_RedeliverWebhook_FullMethodName,
-	baremetalv1.AdminService_ListSiteLeases_FullMethodName,
+	baremetalv1.AdminService_SetSite_FullMethodName,
+	baremetalv1.AdminService_SetBMCCredentials_FullMethodName,
+	baremetalv1.AdminService_ListBMCCredentials_FullMethodName,
+	baremetalv1.AdminService_DeleteBMCCredentials_FullMethodName,
 }

@@ -6,6 +6,7 @@ import (
 	_ "embed"
 	"net"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/ingot-metal/ingot/controller/plan"
@@ -24,9 +25,15 @@ type Config struct {
 
 	Listen Listen `yaml:"listen"`
 	// DataDir holds the CA's keys and, with Dev, the database.
-	DataDir  string   `yaml:"data_dir"`
-	Database Database `yaml:"database"`
-	TLS      TLS      `yaml:"tls"`
+	DataDir string `yaml:"data_dir"`
+	// ImagesDir holds the files of the image catalogue; empty means images in DataDir. Controllers of one database share
+	// it.
+	ImagesDir string `yaml:"images_dir"`
+	// SecretsKeyFile holds the key that seals BMC credentials; empty means secrets/bmc.key in DataDir, made when missing.
+	// Controllers of one database share the key.
+	SecretsKeyFile string   `yaml:"secrets_key_file"`
+	Database       Database `yaml:"database"`
+	TLS            TLS      `yaml:"tls"`
 	// Advertise are the addresses (host:port) that agents are told; empty ones follow from TLS.Names and Listen.
 	Advertise Advertise `yaml:"advertise"`
 	// TokensFile holds the bearer tokens, see controller/auth.
@@ -134,6 +141,22 @@ func (c *Config) StepDefaults() plan.Defaults {
 		out[kind] = d
 	}
 	return out
+}
+
+// ImagesPath is where the files of the image catalogue are.
+func (c *Config) ImagesPath() string {
+	if c.ImagesDir != "" {
+		return c.ImagesDir
+	}
+	return filepath.Join(c.DataDir, "images")
+}
+
+// SecretKeyPath is where the key is that seals BMC credentials.
+func (c *Config) SecretKeyPath() string {
+	if c.SecretsKeyFile != "" {
+		return c.SecretsKeyFile
+	}
+	return filepath.Join(c.DataDir, "secrets", "bmc.key")
 }
 
 // FleetAddresses are what agents are told to dial for their sessions.

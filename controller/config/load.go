@@ -123,6 +123,9 @@ func (c *Config) override(env func(string) (string, bool)) Problems {
 	if v, ok := env("INGOT_LOG_LEVEL"); ok {
 		c.Log.Level = v
 	}
+	if v, ok := env("INGOT_SECRET_KEY_FILE"); ok {
+		c.SecretsKeyFile = v
+	}
 	if v, ok := env("INGOT_REFLECTION"); ok {
 		on, err := strconv.ParseBool(v)
 		if err != nil {

@@ -133,6 +133,7 @@ func (c *Config) checkPaths(k *checker) {
 		optional  bool
 	}{
 		{"data_dir", c.DataDir, false}, {"tokens_file", c.TokensFile, false},
+		{"images_dir", c.ImagesDir, true}, {"secrets_key_file", c.SecretsKeyFile, true},
 		{"tls.cert_file", c.TLS.CertFile, true}, {"tls.key_file", c.TLS.KeyFile, true},
 	} {
 		if !filepath.IsAbs(p.path) && !(p.optional && p.path == "") {
@@ -203,8 +204,14 @@ func (c *Config) CheckFiles() Problems {
 	if _, err := os.Stat(c.TokensFile); err != nil && !c.Dev {
 		k.err("tokens_file", err)
 	}
-	if info, err := os.Stat(c.DataDir); err == nil && !info.IsDir() {
-		k.err("data_dir", errors.New("is not a directory"))
+	if c.SecretsKeyFile != "" {
+		_, err := os.Stat(c.SecretsKeyFile)
+		k.err("secrets_key_file", err)
+	}
+	for _, d := range []struct{ key, path string }{{"data_dir", c.DataDir}, {"images_dir", c.ImagesPath()}} {
+		if info, err := os.Stat(d.path); err == nil && !info.IsDir() {
+			k.err(d.key, errors.New("is not a directory"))
+		}
 	}
 	return k.found
 }

@@ -16,8 +16,10 @@ import (
 
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 	"github.com/ingot-metal/ingot/controller/auth"
+	"github.com/ingot-metal/ingot/controller/blob"
 	"github.com/ingot-metal/ingot/controller/ca"
 	"github.com/ingot-metal/ingot/controller/engine"
+	"github.com/ingot-metal/ingot/controller/secret"
 	"github.com/ingot-metal/ingot/controller/session"
 	"github.com/ingot-metal/ingot/controller/store"
 	"github.com/ingot-metal/ingot/internal/clock"
@@ -33,6 +35,8 @@ type Config struct {
 	Store        *store.Store
 	Sessions     *session.Registry
 	CA           ca.Issuer
+	Blobs        *blob.Dir
+	Secrets      *secret.Box
 	Clock        clock.Clock
 	Logger       *slog.Logger
 	ControllerID string

@@ -298,21 +298,15 @@ var badOthers = []badCall{
 	{"workflow", unbuilt, "WORKFLOWS_NOT_WIRED", "", func(ctx context.Context, r *rig) error {
 		return only(r.workflows.StartWorkflow(ctx, &pb.StartWorkflowRequest{}))
 	}},
-	{"images", unbuilt, "IMAGE_CATALOGUE_NOT_WIRED", "", func(ctx context.Context, r *rig) error {
-		return only(r.admin.ListImages(ctx, &pb.ListImagesRequest{}))
-	}},
 	{"webhooks", unbuilt, "WEBHOOKS_NOT_WIRED", "", func(ctx context.Context, r *rig) error {
 		return only(r.admin.CreateWebhook(ctx, &pb.CreateWebhookRequest{}))
-	}},
-	{"leases", unbuilt, "SITE_SERVICES_NOT_WIRED", "", func(ctx context.Context, r *rig) error {
-		return only(r.admin.ListSiteLeases(ctx, &pb.ListSiteLeasesRequest{}))
 	}},
 	{"token for no machine", invalid, "INVALID_FIELD", "machine_id", token(&pb.IssueBootstrapTokenRequest{})},
 	{"token for an unknown machine", notFound, "MACHINE_NOT_FOUND", "", token(&pb.IssueBootstrapTokenRequest{MachineId: "m-no"})},
 	{"token for no site", invalid, "INVALID_FIELD", "site", token(&pb.IssueBootstrapTokenRequest{Role: pb.AgentRole_AGENT_ROLE_SITE})},
 	{"token of a year", invalid, "INVALID_FIELD", "lifetime", token(&pb.IssueBootstrapTokenRequest{MachineId: "m-1", Lifetime: durationpb.New(365 * 24 * time.Hour)})},
 	{"token bound to a bad MAC", invalid, "INVALID_FIELD", "mac_address", token(&pb.IssueBootstrapTokenRequest{MachineId: "m-1", MacAddress: "x"})},
-	{"installer token", unbuilt, "SITE_SERVICES_NOT_WIRED", "", token(&pb.IssueBootstrapTokenRequest{Role: pb.AgentRole_AGENT_ROLE_INSTALLER})},
+	{"installer token", invalid, "INVALID_FIELD", "role", token(&pb.IssueBootstrapTokenRequest{Role: pb.AgentRole_AGENT_ROLE_INSTALLER})},
 	{"revoke unknown token", notFound, "TOKEN_NOT_FOUND", "token_id", func(ctx context.Context, r *rig) error {
 		return only(r.admin.RevokeBootstrapToken(ctx, &pb.RevokeBootstrapTokenRequest{TokenId: "t-no"}))
 	}},

@@ -1,6 +1,7 @@
 package frontpage_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -16,8 +17,11 @@ import (
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/auth"
+	"github.com/ingot-metal/ingot/controller/blob"
 	"github.com/ingot-metal/ingot/controller/frontpage"
+	"github.com/ingot-metal/ingot/controller/image"
 	"github.com/ingot-metal/ingot/controller/operation"
+	"github.com/ingot-metal/ingot/controller/secret"
 	"github.com/ingot-metal/ingot/controller/store"
 	"github.com/ingot-metal/ingot/controller/store/storetest"
 	"github.com/ingot-metal/ingot/internal/failure"
@@ -86,6 +90,7 @@ type rig struct {
 	t      *testing.T
 	store  *store.Store
 	engine *engine
+	blobs  *blob.Dir
 
 	machines   pb.MachineServiceClient
 	operations pb.OperationServiceClient
@@ -100,14 +105,23 @@ func newRig(t *testing.T, change ...func(*frontpage.Config)) *rig {
 	t.Helper()
 	st := storetest.New(t)
 	e := &engine{store: st, changed: make(chan struct{})}
+	blobs, err := blob.Open(blob.Config{Path: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	box, err := secret.New(bytes.Repeat([]byte{7}, secret.KeySize))
+	if err != nil {
+		t.Fatal(err)
+	}
 	cfg := frontpage.Config{
-		Engine: e, Store: st, Info: frontpage.Info{Version: "v-test", ControllerID: "c-test", CAHash: "ab"},
+		Engine: e, Store: st, Images: image.New(image.Config{Blobs: blobs, Store: st, Logger: testkit.Logger(t)}), Secrets: box,
+		Info: frontpage.Info{Version: "v-test", ControllerID: "c-test", CAHash: "ab"},
 		Bundle: func(id, secret string, _ time.Time) (string, error) { return "bundle:" + id + ":" + secret, nil },
 	}
 	for _, c := range change {
 		c(&cfg)
 	}
-	r := &rig{t: t, store: st, engine: e}
+	r := &rig{t: t, store: st, engine: e, blobs: blobs}
 	conn := serve(t, frontpage.New(cfg))
 	r.machines, r.operations, r.plans = pb.NewMachineServiceClient(conn), pb.NewOperationServiceClient(conn), pb.NewPlanServiceClient(conn)
 	r.runs, r.nodes = pb.NewRunServiceClient(conn), pb.NewNodeServiceClient(conn)
@@ -119,7 +133,7 @@ func serve(t *testing.T, s *frontpage.Server) *grpc.ClientConn {
 	t.Helper()
 	listener := bufconn.Listen(1 << 16)
 	f := failure.Interceptor{Logger: testkit.Logger(t)}
-	server := grpc.NewServer(grpc.ChainUnaryInterceptor(f.Unary(), asCaller), grpc.ChainStreamInterceptor(f.Stream()))
+	server := grpc.NewServer(grpc.ChainUnaryInterceptor(f.Unary(), asCaller), grpc.ChainStreamInterceptor(f.Stream(), asStreamCaller))
 	frontpage.Register(server, s)
 	done := make(chan struct{})
 	task.Background("serve", func() { defer close(done); _ = server.Serve(listener) })
@@ -134,6 +148,18 @@ func serve(t *testing.T, s *frontpage.Server) *grpc.ClientConn {
 
 func asCaller(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 	return next(auth.WithCaller(ctx, auth.Caller{Name: "tester", Scope: auth.ScopeAdmin}), req)
+}
+
+// callerStream is a stream with a caller.
+type callerStream struct {
+	grpc.ServerStream
+	ctx context.Context
+}
+
+func (s callerStream) Context() context.Context { return s.ctx }
+
+func asStreamCaller(srv any, s grpc.ServerStream, _ *grpc.StreamServerInfo, next grpc.StreamHandler) error {
+	return next(srv, callerStream{s, auth.WithCaller(s.Context(), auth.Caller{Name: "tester", Scope: auth.ScopeAdmin})})
 }
 
 func (r *rig) register(m *pb.Machine) *pb.Machine {

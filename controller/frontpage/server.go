@@ -8,6 +8,7 @@ import (
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/auth"
+	"github.com/ingot-metal/ingot/controller/secret"
 	"github.com/ingot-metal/ingot/controller/store"
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/failure"
@@ -31,10 +32,13 @@ type Info struct {
 	CAHash string
 }
 
-// Config is what the services work with. Engine, Store and Bundle are required.
+// Config is what the services work with. Engine, Store, Images, Secrets and Bundle are required.
 type Config struct {
 	Engine Engine
 	Store  Store
+	Images Images
+	// Secrets seals BMC credentials.
+	Secrets *secret.Box
 	// Clock is the real one when nil.
 	Clock clock.Clock
 	Info  Info
@@ -64,7 +68,7 @@ type Server struct {
 	baremetalv1.UnsafeRunServiceServer
 	baremetalv1.UnsafeNodeServiceServer
 	baremetalv1.UnsafeWorkflowServiceServer
-	baremetalv1.UnimplementedAdminServiceServer
+	baremetalv1.UnsafeAdminServiceServer
 
 	cfg    Config
 	engine Engine

@@ -33,11 +33,16 @@ func (s *Server) ThawFleet(ctx context.Context, r *baremetalv1.ThawFleetRequest)
 	return s.GetServerInfo(ctx, &baremetalv1.GetServerInfoRequest{})
 }
 
-// unbuilt lists the reasons for what is published and not built; operations that end with one are none of them.
+// built are reasons that earlier versions gave; operations that end with one stand here too.
+var built = []baremetalv1.Reason{
+	baremetalv1.Reason_REPAVE_NOT_WIRED, baremetalv1.Reason_IMAGE_CATALOGUE_NOT_WIRED, baremetalv1.Reason_SITE_SERVICES_NOT_WIRED,
+}
+
+// unbuilt lists the reasons for what is published and not built.
 func unbuilt() []string {
 	var out []string
-	for name := range baremetalv1.Reason_value {
-		if strings.HasSuffix(name, "_NOT_WIRED") && name != baremetalv1.Reason_REPAVE_NOT_WIRED.String() {
+	for name, number := range baremetalv1.Reason_value {
+		if strings.HasSuffix(name, "_NOT_WIRED") && !slices.Contains(built, baremetalv1.Reason(number)) {
 			out = append(out, name)
 		}
 	}
@@ -45,25 +50,7 @@ func unbuilt() []string {
 	return out
 }
 
-const (
-	noImages   = "IMAGE_CATALOGUE_NOT_WIRED"
-	noWebhooks = "WEBHOOKS_NOT_WIRED"
-)
-
-// AddImage implements AdminService. It is not built.
-func (s *Server) AddImage(context.Context, *baremetalv1.AddImageRequest) (*baremetalv1.Image, error) {
-	return nil, notWired(noImages, "add an image")
-}
-
-// ListImages implements AdminService. It is not built.
-func (s *Server) ListImages(context.Context, *baremetalv1.ListImagesRequest) (*baremetalv1.ListImagesResponse, error) {
-	return nil, notWired(noImages, "list images")
-}
-
-// RemoveImage implements AdminService. It is not built.
-func (s *Server) RemoveImage(context.Context, *baremetalv1.RemoveImageRequest) (*baremetalv1.Image, error) {
-	return nil, notWired(noImages, "remove an image")
-}
+const noWebhooks = "WEBHOOKS_NOT_WIRED"
 
 // CreateWebhook implements AdminService. It is not built.
 func (s *Server) CreateWebhook(context.Context, *baremetalv1.CreateWebhookRequest) (*baremetalv1.Webhook, error) {
@@ -83,9 +70,4 @@ func (s *Server) DeleteWebhook(context.Context, *baremetalv1.DeleteWebhookReques
 // RedeliverWebhook implements AdminService. It is not built.
 func (s *Server) RedeliverWebhook(context.Context, *baremetalv1.RedeliverWebhookRequest) (*baremetalv1.WebhookDelivery, error) {
 	return nil, notWired(noWebhooks, "send a webhook again")
-}
-
-// ListSiteLeases implements AdminService. It is not built.
-func (s *Server) ListSiteLeases(context.Context, *baremetalv1.ListSiteLeasesRequest) (*baremetalv1.ListSiteLeasesResponse, error) {
-	return nil, notWired("SITE_SERVICES_NOT_WIRED", "list leases")
 }

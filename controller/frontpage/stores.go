@@ -14,6 +14,8 @@ type Store interface {
 	Operations
 	Plans
 	Admin
+	Catalogue
+	Sites
 }
 
 var _ Store = (*store.Store)(nil)
@@ -65,4 +67,22 @@ type Admin interface {
 	SchemaVersion(ctx context.Context) (int, error)
 	Frozen(ctx context.Context) (since time.Time, notSeen int32, err error)
 	Thaw(ctx context.Context, actor, comment string, now time.Time) error
+}
+
+// Catalogue is the images.
+type Catalogue interface {
+	GetImage(ctx context.Context, ref string) (*baremetalv1.Image, error)
+	ListImages(ctx context.Context, f store.ImageFilter) ([]*baremetalv1.Image, error)
+}
+
+// Sites are what site agents serve, what they have seen, and what they log in to BMCs with.
+type Sites interface {
+	SetSite(ctx context.Context, site string, segments []*baremetalv1.Segment, actor string, now time.Time) (*baremetalv1.Site, error)
+	GetSite(ctx context.Context, site string) (*baremetalv1.Site, error)
+	ListSites(ctx context.Context) ([]*baremetalv1.Site, error)
+	ListSiteLeases(ctx context.Context, f store.LeaseFilter) ([]*baremetalv1.SiteLease, error)
+	ListDiscovered(ctx context.Context, site string) ([]*baremetalv1.DiscoveredMachine, error)
+	SetCredentials(ctx context.Context, ref string, sealed []byte, actor string, now time.Time) (store.SealedCredentials, error)
+	ListCredentials(ctx context.Context) ([]store.SealedCredentials, error)
+	DeleteCredentials(ctx context.Context, ref, actor string, now time.Time) (store.SealedCredentials, error)
 }

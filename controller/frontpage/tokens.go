@@ -68,7 +68,7 @@ func tokenRole(r *baremetalv1.IssueBootstrapTokenRequest, t *store.NewToken) err
 		}
 		return validate.Key("site", r.GetSite())
 	case baremetalv1.AgentRole_AGENT_ROLE_INSTALLER:
-		return notWired("SITE_SERVICES_NOT_WIRED", "enrol installer agents")
+		return validate.Fault("role", "installers enrol at their site, without a token")
 	}
 	return validate.Fault("role", "HOST or SITE")
 }

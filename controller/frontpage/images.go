@@ -1,0 +1,176 @@
+package frontpage
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"google.golang.org/grpc"
+
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/store"
+	"github.com/ingot-metal/ingot/controller/validate"
+	"github.com/ingot-metal/ingot/internal/clock"
+	"github.com/ingot-metal/ingot/internal/failure"
+	"github.com/ingot-metal/ingot/internal/task"
+)
+
+// Images takes images into the catalogue and out of it; *image.Catalogue does.
+type Images interface {
+	Add(ctx context.Context, im *baremetalv1.Image, actor string) (*baremetalv1.Image, error)
+	Upload(ctx context.Context, im *baremetalv1.Image, r io.Reader, actor string) (*baremetalv1.Image, error)
+	Remove(ctx context.Context, ref, actor string) (*baremetalv1.Image, error)
+}
+
+// AddImage implements AdminService.
+func (s *Server) AddImage(ctx context.Context, r *baremetalv1.AddImageRequest) (*baremetalv1.Image, error) {
+	im, err := validate.NewImage("image", r.GetImage(), false)
+	if err != nil {
+		return nil, err
+	}
+	return s.cfg.Images.Add(ctx, im, actor(ctx))
+}
+
+type uploadStream = grpc.ClientStreamingServer[baremetalv1.UploadImageRequest, baremetalv1.Image]
+
+// UploadImage implements AdminService.
+func (s *Server) UploadImage(stream uploadStream) error {
+	first, err := stream.Recv()
+	if errors.Is(err, io.EOF) {
+		return validate.Fault("image", "the first message must hold the description")
+	}
+	if err != nil {
+		return err
+	}
+	im, err := validate.NewImage("image", first.GetImage(), true)
+	if err != nil {
+		return err
+	}
+	ctx, done := s.streaming(stream.Context())
+	added, err := s.cfg.Images.Upload(ctx, im, s.receive(ctx, stream), actor(ctx))
+	if err = done(err); err != nil {
+		return err
+	}
+	return stream.SendAndClose(added)
+}
+
+// upload reads the data of the messages that follow the first. gRPC's Recv cannot be given a deadline; it ends when its
+// handler has returned, and with it the goroutine of receive.
+type upload struct {
+	ctx   context.Context
+	next  <-chan received
+	clock clock.Clock
+	limit time.Duration
+	rest  []byte
+}
+
+type received struct {
+	data []byte
+	err  error
+}
+
+func (s *Server) receive(ctx context.Context, stream uploadStream) *upload {
+	next := make(chan received)
+	task.Background("receive an upload", func() {
+		for {
+			m, err := stream.Recv()
+			if err == nil && m.GetImage() != nil {
+				err = validate.Fault("image", "only the first message holds a description")
+			}
+			select {
+			case next <- received{m.GetData(), err}:
+			case <-stream.Context().Done():
+				return
+			}
+			if err != nil {
+				return
+			}
+		}
+	})
+	return &upload{ctx: ctx, next: next, clock: s.clock, limit: s.cfg.SendTimeout}
+}
+
+// Read implements io.Reader.
+func (u *upload) Read(p []byte) (int, error) {
+	for len(u.rest) == 0 {
+		select {
+		case r := <-u.next:
+			if r.err != nil {
+				return 0, r.err
+			}
+			u.rest = r.data
+		case <-u.ctx.Done():
+			return 0, context.Cause(u.ctx)
+		case <-u.clock.After(u.limit):
+			return 0, failure.Precondition("IMAGE_UNAVAILABLE", "no data has come for %v", u.limit)
+		}
+	}
+	n := copy(p, u.rest)
+	u.rest = u.rest[n:]
+	return n, nil
+}
+
+// GetImage implements AdminService.
+func (s *Server) GetImage(ctx context.Context, r *baremetalv1.GetImageRequest) (*baremetalv1.Image, error) {
+	if err := validate.Key("image_ref", r.GetImageRef()); err != nil {
+		return nil, err
+	}
+	return s.store.GetImage(ctx, r.GetImageRef())
+}
+
+var imageKeys = validate.Keys{
+	"kind": validate.Among(same(validate.ImageKinds)),
+	"arch": validate.Among(same(validate.ImageArchs)),
+}
+
+func same(words []string) map[string]string {
+	out := map[string]string{}
+	for _, w := range words {
+		out[w] = w
+	}
+	return out
+}
+
+// ListImages implements AdminService.
+func (s *Server) ListImages(ctx context.Context, r *baremetalv1.ListImagesRequest) (*baremetalv1.ListImagesResponse, error) {
+	size, err := validate.PageSize(r.GetPageSize())
+	if err != nil {
+		return nil, err
+	}
+	terms, err := validate.Filter(r.GetFilter(), imageKeys)
+	if err != nil {
+		return nil, err
+	}
+	page, err := validate.ParsePage(r.GetPageToken(), "images", r.GetFilter())
+	if err != nil {
+		return nil, err
+	}
+	f := store.ImageFilter{AfterRef: page.ID, Limit: size + 1}
+	for _, t := range terms {
+		switch t.Key {
+		case "kind":
+			f.Kind = t.Value
+		case "arch":
+			f.Arch = t.Value
+		}
+	}
+	all, err := s.store.ListImages(ctx, f)
+	if err != nil {
+		return nil, err
+	}
+	out := &baremetalv1.ListImagesResponse{Images: all}
+	if len(all) > int(size) {
+		out.Images = all[:size]
+		out.NextPageToken = validate.Page{ID: all[size-1].GetImageRef()}.Token("images", r.GetFilter())
+	}
+	return out, nil
+}
+
+// RemoveImage implements AdminService.
+func (s *Server) RemoveImage(ctx context.Context, r *baremetalv1.RemoveImageRequest) (*baremetalv1.Image, error) {
+	if err := validate.Key("image_ref", r.GetImageRef()); err != nil {
+		return nil, err
+	}
+	return s.cfg.Images.Remove(ctx, r.GetImageRef(), actor(ctx))
+}

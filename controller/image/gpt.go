@@ -1,0 +1,83 @@
+package image
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"io"
+)
+
+const (
+	sector = 512
+	// tableBytes hold a protective MBR, a header and 128 entries, and are more than enough.
+	tableBytes = 64 << 10
+)
+
+// checkDisk refuses what is not a whole disk with a GUID partition table at its start (UEFI specification 2.10, 5.3).
+func checkDisk(r io.ReaderAt, size int64) error {
+	if size%sector != 0 {
+		return unsupported("the image has %d bytes, which is no whole number of %d-byte sectors", size, sector)
+	}
+	head := make([]byte, min(size, tableBytes))
+	if n, err := r.ReadAt(head, 0); n < len(head) {
+		return fmt.Errorf("read the image's beginning: %w", err)
+	}
+	if why := tableFault(head, size); why != "" {
+		return unsupported("the image has no sound GUID partition table at its start: %s", why)
+	}
+	return nil
+}
+
+// tableFault says what is wrong with the primary table in the first bytes of a disk of this size.
+func tableFault(head []byte, size int64) string {
+	if len(head) < 3*sector {
+		return "it is too short"
+	}
+	header := head[sector : 2*sector]
+	if !bytes.HasPrefix(header, []byte("EFI PART")) {
+		if len(head) > 4096+8 && bytes.HasPrefix(head[4096:], []byte("EFI PART")) {
+			return "it is made for sectors of 4096 bytes"
+		}
+		return "there is no header in the second sector"
+	}
+	n := binary.LittleEndian.Uint32(header[12:])
+	if n < 92 || n > sector {
+		return "the header's size is wrong"
+	}
+	sum := binary.LittleEndian.Uint32(header[16:])
+	plain := bytes.Clone(header[:n])
+	clear(plain[16:20])
+	if crc32.ChecksumIEEE(plain) != sum {
+		return "the header's checksum is wrong"
+	}
+	if binary.LittleEndian.Uint64(header[24:]) != 1 {
+		return "the header is another one's copy"
+	}
+	if last := binary.LittleEndian.Uint64(header[48:]); last >= uint64(size/sector) {
+		return "its partitions end behind the image's end"
+	}
+	return entriesFault(head, header)
+}
+
+func entriesFault(head, header []byte) string {
+	start := binary.LittleEndian.Uint64(header[72:])
+	count, each := uint64(binary.LittleEndian.Uint32(header[80:])), uint64(binary.LittleEndian.Uint32(header[84:]))
+	if each < 128 || each > sector || count == 0 || count > 1024 || start < 2 || start > tableBytes/sector {
+		return "the table of partitions is not where it should be"
+	}
+	begin, end := start*sector, start*sector+count*each
+	if end > uint64(len(head)) {
+		return "the table of partitions is not where it should be"
+	}
+	table := head[begin:end]
+	if crc32.ChecksumIEEE(table) != binary.LittleEndian.Uint32(header[88:]) {
+		return "the checksum of the table of partitions is wrong"
+	}
+	for at := uint64(0); at < count*each; at += each {
+		if !bytes.Equal(table[at:at+16], make([]byte, 16)) {
+			return ""
+		}
+	}
+	return "there is no partition"
+}

@@ -1,0 +1,125 @@
+package image
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"io"
+
+	"github.com/klauspost/compress/zstd"
+	qcow2image "github.com/lima-vm/go-qcow2reader/image"
+	"github.com/lima-vm/go-qcow2reader/image/qcow2"
+
+	"github.com/ingot-metal/ingot/controller/blob"
+)
+
+// Offsets in the header of a qcow2 file, and the feature bit of an external data file (QEMU, docs/interop/qcow2.txt).
+const (
+	qcow2BackingOffset = 8
+	qcow2ClusterOffset = 20
+	qcow2SizeOffset    = 24
+	qcow2CryptOffset   = 32
+	qcow2L1Offset      = 36
+	qcow2Features      = 72
+	qcow2HeaderLen     = 104
+	qcow2ExternalData  = 1 << 2
+	// QEMU's own limit of the first table, in entries of 8 bytes.
+	qcow2MaxL1 = 32 << 20 / 8
+)
+
+// checkQcow2 refuses a file that is not all of its image: it would have us open other files of this machine.
+func checkQcow2(r io.ReaderAt) error {
+	var h [qcow2HeaderLen]byte
+	if _, err := r.ReadAt(h[:], 0); err != nil {
+		return unsupported("the file is too short for a qcow2 image")
+	}
+	version := binary.BigEndian.Uint32(h[4:])
+	switch {
+	case string(h[:4]) != string(magicQcow2):
+		return unsupported("the file is no qcow2 image")
+	case version != 2 && version != 3:
+		return unsupported("qcow2 version %d is not known", version)
+	case binary.BigEndian.Uint64(h[qcow2BackingOffset:]) != 0:
+		return unsupported("the qcow2 image has a backing file; make a whole one: qemu-img convert")
+	case version == 3 && binary.BigEndian.Uint64(h[qcow2Features:])&qcow2ExternalData != 0:
+		return unsupported("the qcow2 image has its data in another file; make a whole one: qemu-img convert")
+	case binary.BigEndian.Uint32(h[qcow2CryptOffset:]) != 0:
+		return unsupported("the qcow2 image is encrypted")
+	case binary.BigEndian.Uint64(h[qcow2SizeOffset:]) > maxRaw:
+		return unsupported("the image is bigger than %d TiB", int64(maxRaw)>>40)
+	}
+	bits, l1 := binary.BigEndian.Uint32(h[qcow2ClusterOffset:]), binary.BigEndian.Uint32(h[qcow2L1Offset:])
+	if bits < 9 || bits > 21 || l1 > qcow2MaxL1 {
+		return unsupported("the qcow2 image has clusters or tables of a size that is not allowed")
+	}
+	return nil
+}
+
+// onlyQcow2 opens no image below another.
+func onlyQcow2(io.ReaderAt, qcow2image.Type) (qcow2image.Image, error) {
+	return nil, errors.New("not allowed")
+}
+
+// convert makes a raw.zst of a qcow2 image. The same image gives the same bytes.
+func (c *Catalogue) convert(ctx context.Context, got *blob.Writer) (*blob.Writer, raw, error) {
+	if err := checkQcow2(got); err != nil {
+		return nil, raw{}, err
+	}
+	img, err := qcow2.Open(got, onlyQcow2)
+	if err == nil {
+		err = img.Readable()
+	}
+	if err != nil {
+		return nil, raw{}, unsupported("the qcow2 image cannot be read: %v", err)
+	}
+	if err := checkDisk(img, img.Size()); err != nil {
+		return nil, raw{}, err
+	}
+	w, err := c.cfg.Blobs.Create()
+	if err != nil {
+		return nil, raw{}, err
+	}
+	done := false
+	defer func() {
+		if !done {
+			c.letGo(w)
+		}
+	}()
+	facts, err := compress(ctx, w, img)
+	if err != nil {
+		return nil, raw{}, err
+	}
+	done = true
+	return w, facts, nil
+}
+
+func compress(ctx context.Context, w io.Writer, img qcow2image.Image) (raw, error) {
+	enc, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedDefault), zstd.WithEncoderConcurrency(1))
+	if err != nil {
+		return raw{}, err
+	}
+	enc.ResetContentSize(w, img.Size())
+	sum := sha256.New()
+	in := &limited{ctx: ctx, r: &faulty{io.NewSectionReader(img, 0, img.Size())}}
+	n, err := io.CopyBuffer(io.MultiWriter(enc, sum), in, make([]byte, 1<<20))
+	if err = errors.Join(err, enc.Close()); err != nil {
+		if ctx.Err() != nil {
+			return raw{}, context.Cause(ctx)
+		}
+		return raw{}, err
+	}
+	return raw{size: n, sum: hex.EncodeToString(sum.Sum(nil))}, nil
+}
+
+// faulty says of an error that the image is at fault.
+type faulty struct{ r io.Reader }
+
+func (f *faulty) Read(p []byte) (int, error) {
+	n, err := f.r.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return n, unsupported("the qcow2 image is damaged: %v", err)
+	}
+	return n, err
+}
