@@ -8,7 +8,7 @@ VERSION ?= $(shell git describe --tags --match 'v*' --dirty 2>/dev/null | sed 's
 LDFLAGS := -s -w -buildid= -X main.version=$(VERSION)
 GOBUILD := CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)'
 
-BINARIES := ingot ingot-controller ingot-agent
+BINARIES := ingot ingot-controller ingot-agent ingot-image
 TOOLS    := buf protoc-gen-go protoc-gen-go-grpc sqlc golangci-lint gotestsum
 
 # Packages under test; `make test PKG=./controller/...` narrows it.
@@ -23,7 +23,7 @@ help: ## Print this help
 	@awk -F ':.*## ' '/^[a-zA-Z0-9_\/-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build
-build: ## Build the three static binaries into bin/
+build: ## Build the static binaries into bin/
 	@mkdir -p bin
 	@for b in $(BINARIES); do echo "build bin/$$b" && $(GOBUILD) -o bin/$$b ./cmd/$$b || exit 1; done
 
@@ -80,6 +80,12 @@ cover: deps bin/tools/gotestsum ## Measure test coverage into dist/coverage.html
 .PHONY: bench
 bench: deps build ## Print throughput, latency, memory and sizes of this tree on this machine
 	go run ./lab/bench $(BENCH_FLAGS)
+
+.PHONY: bench-metal
+bench-metal: deps build ## Print the rates of DHCP, HTTP boot and image writes beside what this machine can do
+	go run ./lab/benchmetal/dhcp
+	go run ./lab/benchmetal/http
+	go run ./lab/benchmetal/write
 
 .PHONY: demo
 demo: ## Start a controller, a QEMU machine and simulated hosts, and reboot for real
