@@ -14,9 +14,15 @@ import (
 
 // Target is a machine as a provider needs to know it.
 type Target struct {
-	MachineID   string
+	MachineID string
+	// BMCEndpoint is in one of the forms that the provider takes; see package bmc.
 	BMCEndpoint string
-	MACs        []string
+	// CredentialsRef names the credentials of the BMC; they themselves are never part of a target.
+	CredentialsRef string
+	// CredentialsVersion changes whenever they do; 0 means that it isn't known.
+	CredentialsVersion int64
+	// MACs of its network interfaces, lower case with colons.
+	MACs []string
 }
 
 // Base is what every provider has.

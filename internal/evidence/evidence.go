@@ -19,4 +19,11 @@ const (
 	BootPath = "boot_path"
 	// Installer is the agent that wrote the disks from a netbooted system.
 	Installer = "installer_agent_id"
+	// PowerOffSeenAt and PowerOnSeenAt are when the BMC was read back so (RFC 3339, UTC, the agent's clock).
+	PowerOffSeenAt = "power_off_seen_at"
+	PowerOnSeenAt  = "power_on_seen_at"
+	// PowerOffForced is "true" when the system did not go down by itself.
+	PowerOffForced = "power_off_forced"
+	// BMCProtocol is how the BMC was spoken to: "redfish" or "ipmi".
+	BMCProtocol = "bmc_protocol"
 )

@@ -37,7 +37,9 @@ func (r *Redfish) routes(mux *http.ServeMux) {
 	members(sessionsPath, "Session", "Session Collection", r.sessionPaths)
 	members(rootPath+"/EventService/Subscriptions", "EventDestination", "Subscription Collection", func() []string { return nil })
 	get(managerPath, r.manager)
-	get(logPath, func() object { return entity(logPath, "LogService.v1_3_0.LogService", "SEL", object{"Entries": link(logPath + "/Entries")}) })
+	get(logPath, func() object {
+		return entity(logPath, "LogService.v1_3_0.LogService", "SEL", object{"Entries": link(logPath + "/Entries")})
+	})
 	get(rootPath+"/SessionService", func() object {
 		return entity(rootPath+"/SessionService", "SessionService.v1_1_8.SessionService", "SessionService",
 			object{"ServiceEnabled": true, "SessionTimeout": 1800, "Sessions": link(sessionsPath)})

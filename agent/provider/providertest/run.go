@@ -19,6 +19,8 @@ type Subject struct {
 	Target   provider.Target
 	// Digest of an image that the provider can write, as "sha256:<hex>".
 	Digest string
+	// Methods are those that the machine can boot by from the network. None: all of them. The others must be refused.
+	Methods []host.BootMethod
 	// Within is how long an accepted effect may take until it can be read back. 0: ten seconds.
 	Within time.Duration
 }
@@ -168,6 +170,11 @@ func reboot(t *testing.T, s Subject, p provider.Reboot) {
 
 func netboot(t *testing.T, s Subject, p provider.Netboot) {
 	for _, method := range []host.BootMethod{host.BootPXE, host.BootHTTP} {
+		if len(s.Methods) > 0 && !slices.Contains(s.Methods, method) {
+			_, err := p.SetBootNext(t.Context(), s.Target, s.effect("netboot"), host.BootTarget{Method: method})
+			mustBe(t, "boot by "+string(method), err, host.ErrUnsupported)
+			continue
+		}
 		old, err := p.BootNext(t.Context(), s.Target)
 		must(t, "read boot entry", err)
 		change, err := p.SetBootNext(t.Context(), s.Target, s.effect("netboot"), host.BootTarget{Method: method})

@@ -1,0 +1,126 @@
+package bmc
+
+import (
+	"context"
+	"crypto/x509"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/ingot-metal/ingot/agent/provider"
+	"github.com/ingot-metal/ingot/internal/clock"
+)
+
+// Credentials of a BMC. Version changes whenever they do.
+type Credentials struct {
+	Username, Password string
+	Version            int64
+}
+
+// Config is what the provider needs. Credentials and Clock are needed; the rest has defaults.
+type Config struct {
+	// Credentials gives those of one machine's BMC. It is asked before the first contact, when the version of the target
+	// is another than the known one, and when those known were refused.
+	Credentials func(ctx context.Context, t provider.Target) (Credentials, error)
+	Clock       clock.Clock
+	Log         *slog.Logger
+	// Memory keeps pins, protocols and parked credentials over restarts.
+	Memory Memory
+	// RootCAs sign the certificates of BMCs; nil means that certificates are pinned.
+	RootCAs *x509.CertPool
+	// Timeout of one exchange, a log-in included; 0 means 20 s.
+	Timeout time.Duration
+	// SoftOff is how long an operating system may take to go down before the power is cut; 0 means 90 s.
+	SoftOff time.Duration
+	// Within is how long a switch may take to be read back; 0 means 60 s.
+	Within time.Duration
+}
+
+// Provider is the provider "agent". Its methods may be called from any goroutine.
+type Provider struct {
+	cfg Config
+
+	mu    sync.Mutex
+	links map[string]*link
+}
+
+var (
+	_ provider.Base      = (*Provider)(nil)
+	_ provider.Power     = (*Provider)(nil)
+	_ provider.Reboot    = (*Provider)(nil)
+	_ provider.Netboot   = (*Provider)(nil)
+	_ provider.OutOfBand = (*Provider)(nil)
+)
+
+// New makes the provider. Close ends its sessions.
+func New(cfg Config) *Provider {
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Memory == nil {
+		cfg.Memory = forgetful{}
+	}
+	if cfg.Timeout == 0 {
+		cfg.Timeout = 20 * time.Second
+	}
+	if cfg.SoftOff == 0 {
+		cfg.SoftOff = 90 * time.Second
+	}
+	if cfg.Within == 0 {
+		cfg.Within = time.Minute
+	}
+	return &Provider{cfg: cfg, links: map[string]*link{}}
+}
+
+// Name is "agent": what site agents do themselves.
+func (p *Provider) Name() string { return "agent" }
+
+// Simulated is false.
+func (p *Provider) Simulated() bool { return false }
+
+// Unpark lets a BMC be tried again at once: credentials that were refused, a certificate that has changed, a silence.
+func (p *Provider) Unpark(ctx context.Context, t provider.Target) error {
+	e, err := ParseEndpoint(t.BMCEndpoint)
+	if err != nil {
+		return err
+	}
+	l := p.link(e.Key())
+	if err := l.take(ctx); err != nil {
+		return err
+	}
+	defer l.release()
+	if err := l.load(p.cfg.Memory); err != nil {
+		return err
+	}
+	l.hangUp(ctx)
+	l.record.Budget, l.record.Pin = Budget{}, ""
+	l.certificateChanged = false
+	return p.cfg.Memory.Save(l.key, l.record)
+}
+
+// Close ends the sessions at all BMCs, as far as they let us.
+func (p *Provider) Close(ctx context.Context) {
+	p.mu.Lock()
+	links := make([]*link, 0, len(p.links))
+	for _, l := range p.links {
+		links = append(links, l)
+	}
+	p.mu.Unlock()
+	for _, l := range links {
+		if l.take(ctx) == nil {
+			l.hangUp(ctx)
+			l.release()
+		}
+	}
+}
+
+func (p *Provider) link(key string) *link {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l := p.links[key]
+	if l == nil {
+		l = &link{key: key, turn: make(chan struct{}, 1)}
+		p.links[key] = l
+	}
+	return l
+}

@@ -1,0 +1,106 @@
+package bmc
+
+import (
+	"slices"
+	"time"
+)
+
+// What the budget allows.
+const (
+	// backoffFirst doubles with each failure in a row, up to backoffMost.
+	backoffFirst = time.Second
+	backoffMost  = time.Minute
+	// wrongMost refusals within wrongWithin stop everything until the oldest of them is that old: a BMC that locks out
+	// after five tries within some minutes never sees the fourth.
+	wrongMost   = 3
+	wrongWithin = 30 * time.Minute
+	// forgetAfter silences in a row, a protocol that was found by probing is looked for again.
+	forgetAfter = 3
+)
+
+// Budget is what a BMC may still be asked. It holds no secret and is a value: Ask and After decide, and change
+// nothing.
+type Budget struct {
+	// Parked are the credentials that were refused, as ref@version.
+	Parked []string `json:"parked,omitempty"`
+	// Wrong are the times of the refusals that still count.
+	Wrong []time.Time `json:"wrong,omitempty"`
+	// Silences in a row, and when it may be asked again.
+	Silences  int       `json:"-"`
+	NotBefore time.Time `json:"-"`
+}
+
+// Leave is the answer of Budget.Ask.
+type Leave int
+
+// The answers.
+const (
+	Go Leave = iota
+	// ParkedLeave: these credentials were refused; only others help.
+	ParkedLeave
+	// LockoutLeave: too many were refused lately.
+	LockoutLeave
+	// BackoffLeave: it was silent just now.
+	BackoffLeave
+)
+
+// Ask says whether the BMC may be asked with these credentials; where it may later, until says when.
+func (b Budget) Ask(now time.Time, credentials string) (leave Leave, until time.Time) {
+	if slices.Contains(b.Parked, credentials) {
+		return ParkedLeave, time.Time{}
+	}
+	if recent := b.recent(now); len(recent) >= wrongMost {
+		return LockoutLeave, recent[0].Add(wrongWithin)
+	}
+	if now.Before(b.NotBefore) {
+		return BackoffLeave, b.NotBefore
+	}
+	return Go, time.Time{}
+}
+
+func (b Budget) recent(now time.Time) []time.Time {
+	return slices.DeleteFunc(slices.Clone(b.Wrong), func(t time.Time) bool { return now.Sub(t) >= wrongWithin })
+}
+
+// Outcome of one exchange with a BMC.
+type Outcome int
+
+// The outcomes.
+const (
+	Answered Outcome = iota // well or not: it answered
+	Refused                 // it refused the credentials
+	Silent                  // it did not answer
+)
+
+// After is the budget after an exchange.
+func (b Budget) After(now time.Time, credentials string, o Outcome) Budget {
+	b.Wrong = b.recent(now)
+	switch o {
+	case Answered:
+		b.Silences, b.NotBefore = 0, time.Time{}
+	case Refused:
+		b.Silences, b.NotBefore = 0, time.Time{}
+		b.Wrong = append(b.Wrong, now)
+		if b.Parked = slices.Clone(b.Parked); !slices.Contains(b.Parked, credentials) {
+			b.Parked = append(b.Parked, credentials)
+		}
+	case Silent:
+		b.NotBefore = now.Add(backoff(b.Silences))
+		b.Silences++
+	}
+	return b
+}
+
+// backoff after so many silences before this one.
+func backoff(before int) time.Duration {
+	d := backoffFirst
+	for range before {
+		if d *= 2; d >= backoffMost {
+			return backoffMost
+		}
+	}
+	return d
+}
+
+// stale says whether the protocol should be looked for again.
+func (b Budget) stale() bool { return b.Silences >= forgetAfter }

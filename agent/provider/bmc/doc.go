@@ -1,0 +1,44 @@
+// Package bmc drives machines through their baseboard management controllers: it is the provider "agent" of site
+// agents, with the capabilities power, reboot and netboot.
+//
+// # Overview
+//
+// A BMC is one endpoint with one account, however many machines name it. For each there is a link: whose turn it is, the
+// protocol that was found, the open session, the credentials in use, and the budget of failures. One request at a time
+// goes to a BMC; different BMCs are driven in parallel.
+//
+// # What is believed
+//
+// An accepted request is a claim. TurnOff, TurnOn and SetBootDevice return when the BMC has been read back, or fail
+// within a bounded time: BMC_NO_EFFECT when it answers and the state does not follow, BMC_UNREACHABLE when it does not
+// answer, BMC_AUTH_FAILED when it refuses the credentials. A power cycle is off, read back, then on; each may be
+// repeated, so a cycle that was interrupted goes on where it was. Cycle and reset are never used.
+//
+// # Budget
+//
+// Refused credentials are tried once. Then the link is parked for them, until their version changes or Unpark is
+// called; after three different refusals within half an hour nothing at all is tried for half an hour, because a BMC may
+// count failures by the address they come from. A BMC that is silent is asked less and less often, up to once a minute.
+// See Budget.
+//
+// # Endpoints
+//
+//	host, host:port            probed: Redfish over TLS first, then IPMI; what answers is remembered, and forgotten when
+//	                           it does not fit any more. The port is for both.
+//	redfish://host[:port]      Redfish over TLS, 443
+//	ipmi://host[:port]         IPMI over RMCP+, 623
+//	redfish+http://host[:port] Redfish without TLS, 80: for laboratories. It carries the password in the clear.
+//
+// # Certificates
+//
+// BMCs mostly show a certificate that nobody has signed. Where Config.RootCAs is set, it must be signed by one of those,
+// for the name or address in the endpoint. Else the first certificate that a BMC shows is pinned: another one later is
+// refused before any password is sent, until Unpark. Whoever sits between at the very first contact is not noticed: on
+// that day the management network is trusted. Pins are kept by Config.Memory; without one they last as long as the
+// process.
+//
+// # Secrets
+//
+// Credentials come from Config.Credentials, stay in memory, and reach nothing but the BMC. Console output is scrubbed
+// line by line before anybody gets it; see Scrubber.
+package bmc

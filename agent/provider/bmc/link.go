@@ -1,0 +1,106 @@
+package bmc
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/ingot-metal/ingot/agent/provider"
+)
+
+// driver is a session at one BMC in one protocol. Errors are those of package provider, or refusals of package host.
+type driver interface {
+	Protocol() string
+	PowerState(ctx context.Context) (provider.PowerState, error)
+	Switch(ctx context.Context, s provider.Switch) error
+	BootOnce(ctx context.Context) (provider.BootDevice, error)
+	SetBootOnce(ctx context.Context, d provider.BootDevice) error
+	Identify(ctx context.Context, on bool) error
+	Sensors(ctx context.Context) ([]provider.Sensor, error)
+	EventLog(ctx context.Context, limit int) ([]provider.Event, error)
+	Console(ctx context.Context, out io.Writer) error
+	Close(ctx context.Context) error
+}
+
+// link is one BMC. Everything but key and turn belongs to whoever has the turn.
+type link struct {
+	key  string
+	turn chan struct{}
+
+	loaded bool
+	record Record
+	// certificateChanged stays until Unpark: another certificate than the pinned one was shown.
+	certificateChanged bool
+
+	known   Credentials
+	knownBy string // the reference they were asked for by; only valid with haveKnown
+	have    bool
+
+	conn    driver
+	connBy  string // the credentials that conn was opened with, and the machine
+	usedAt  time.Time
+	spokeIn Protocol // the last protocol in which it was spoken to
+}
+
+// take waits for the turn.
+func (l *link) take(ctx context.Context) error {
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	select {
+	case l.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("wait for the turn at BMC %s: %w", l.key, context.Cause(ctx))
+	}
+}
+
+func (l *link) release() { <-l.turn }
+
+func (l *link) load(m Memory) error {
+	if l.loaded {
+		return nil
+	}
+	r, err := m.Load(l.key)
+	if err != nil {
+		return err
+	}
+	l.record, l.loaded = r, true
+	return nil
+}
+
+// hangUp ends the session. A BMC that is gone forgets it by itself.
+func (l *link) hangUp(ctx context.Context) {
+	if l.conn == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+	defer cancel()
+	_ = l.conn.Close(ctx)
+	l.conn = nil
+}
+
+// drop forgets the session without a word: for a BMC that does not answer, each word costs seconds.
+func (l *link) drop() {
+	if l.conn == nil {
+		return
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	_ = l.conn.Close(ctx)
+	l.conn = nil
+}
+
+// idleMost is how long a session may lie unused. IPMI's are ended by the BMC after 60 s (6.12.15); Redfish says of an
+// ended one that it is.
+var idleMost = map[Protocol]time.Duration{IPMI: 40 * time.Second, Redfish: 20 * time.Minute}
+
+// fits says whether the session can be used.
+func (l *link) fits(e Endpoint, by string, now time.Time) bool {
+	if l.conn == nil || l.connBy != by {
+		return false
+	}
+	spoken := Protocol(l.conn.Protocol())
+	return (e.Protocol == Unknown || e.Protocol == spoken) && now.Sub(l.usedAt) < idleMost[spoken]
+}

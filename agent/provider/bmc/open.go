@@ -1,0 +1,98 @@
+package bmc
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/tls"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ingot-metal/ingot/agent/provider"
+	"github.com/ingot-metal/ingot/agent/provider/ipmi"
+	"github.com/ingot-metal/ingot/agent/provider/redfish"
+)
+
+// probeWithin bounds the first protocol that is tried, so that the second has its time.
+const probeWithin = 5 * time.Second
+
+// open makes a session in the endpoint's protocol, in the one that was found before, or in the one that is found now.
+func (p *Provider) open(ctx context.Context, l *link, e Endpoint, t provider.Target, creds Credentials) (driver, error) {
+	if e.Protocol == Unknown {
+		if l.record.Protocol == Unknown {
+			found, err := p.probe(ctx, l, e)
+			if err != nil {
+				return nil, err
+			}
+			l.record.Protocol = found
+			p.cfg.Log.InfoContext(ctx, "BMC found", "bmc", l.key, "protocol", string(found))
+		}
+		e.Protocol = l.record.Protocol
+	}
+	l.spokeIn = e.Protocol
+	return p.dial(ctx, l, e, t, creds)
+}
+
+// dial logs in.
+func (p *Provider) dial(ctx context.Context, l *link, e Endpoint, t provider.Target, creds Credentials) (driver, error) {
+	if e.Protocol == IPMI {
+		c, err := ipmi.Open(ctx, ipmi.Config{Addr: e.rmcp(), Username: creds.Username, Password: creds.Password})
+		if err != nil {
+			return nil, err
+		}
+		return c, nil
+	}
+	cfg := p.redfish(l, e)
+	cfg.Username, cfg.Password, cfg.MACs = creds.Username, creds.Password, t.MACs
+	c, err := redfish.Open(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+func (p *Provider) redfish(l *link, e Endpoint) redfish.Config {
+	return redfish.Config{URL: e.url(), TLS: p.trust(l, e.Host), Timeout: p.cfg.Timeout / 2}
+}
+
+// probe finds out how a BMC wants to be spoken to: Redfish first. No credentials are used.
+func (p *Provider) probe(ctx context.Context, l *link, e Endpoint) (Protocol, error) {
+	redfishCtx, cancel := context.WithTimeout(ctx, probeWithin)
+	defer cancel()
+	viaRedfish := redfish.Probe(redfishCtx, p.redfish(l, e))
+	if viaRedfish == nil {
+		return Redfish, nil
+	}
+	if errors.Is(viaRedfish, provider.ErrCertificate) {
+		return Unknown, viaRedfish // somebody may want us to use what is easier to listen to
+	}
+	viaIPMI := ipmi.Ping(ctx, e.rmcp())
+	if viaIPMI == nil {
+		return IPMI, nil
+	}
+	return Unknown, fmt.Errorf("%w: neither Redfish (%w) nor IPMI (%w)", provider.ErrSilent, viaRedfish, viaIPMI)
+}
+
+// trust verifies by the configured authorities, or else by the pin.
+func (p *Provider) trust(l *link, name string) *tls.Config {
+	if p.cfg.RootCAs != nil {
+		return &tls.Config{RootCAs: p.cfg.RootCAs, ServerName: name, MinVersion: tls.VersionTLS12}
+	}
+	return &tls.Config{
+		MinVersion:         tls.VersionTLS12,
+		InsecureSkipVerify: true, //nolint:gosec // VerifyConnection compares the certificate with the pin
+		VerifyConnection: func(s tls.ConnectionState) error {
+			sum := sha256.Sum256(s.PeerCertificates[0].Raw)
+			shown := hex.EncodeToString(sum[:])
+			if l.record.Pin == "" {
+				l.record.Pin = shown
+				return p.cfg.Memory.Save(l.key, l.record)
+			}
+			if shown != l.record.Pin {
+				return provider.ErrCertificate
+			}
+			return nil
+		},
+	}
+}

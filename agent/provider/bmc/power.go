@@ -1,0 +1,187 @@
+package bmc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/agent/provider"
+	"github.com/ingot-metal/ingot/internal/evidence"
+	"github.com/ingot-metal/ingot/internal/failure"
+)
+
+// Keys of the metadata of errors, which become evidence.
+const (
+	EvidenceProtocol = evidence.BMCProtocol
+	// EvidencePowerRead is the power state that was read last, EvidencePowerReads how often one was.
+	EvidencePowerRead  = "power_state_read"
+	EvidencePowerReads = "power_state_reads"
+	// EvidenceSwitches is how many requests to switch were answered.
+	EvidenceSwitches = "power_switches_accepted"
+)
+
+// PowerState reads it once.
+func (p *Provider) PowerState(ctx context.Context, t provider.Target) (provider.PowerState, error) {
+	state, _, err := p.readPower(ctx, t)
+	return state, err
+}
+
+func (p *Provider) readPower(ctx context.Context, t provider.Target) (state provider.PowerState, protocol string, err error) {
+	state = provider.PowerUnknown
+	err = p.exchange(ctx, t, func(ctx context.Context, d driver) (err error) {
+		protocol = d.Protocol()
+		state, err = d.PowerState(ctx)
+		return err
+	})
+	return state, protocol, err
+}
+
+// SetPower returns when the state was read back. Off is at once.
+func (p *Provider) SetPower(ctx context.Context, t provider.Target, e host.Effect, want provider.PowerState) error {
+	switch want {
+	case provider.PowerOn:
+		return p.TurnOn(ctx, t, e, &provider.Cycle{}, forget)
+	case provider.PowerOff:
+		return p.TurnOff(ctx, t, e, false, &provider.Cycle{}, forget)
+	}
+	return invalid("power %q", want)
+}
+
+func invalid(format string, args ...any) error {
+	return &host.Refusal{Kind: host.ErrInvalid, Reason: host.ReasonInvalid, Detail: fmt.Sprintf(format, args...)}
+}
+
+func forget(provider.Cycle) error { return nil }
+
+// Reboot is a power cycle. It returns when the machine is on again.
+func (p *Provider) Reboot(ctx context.Context, t provider.Target, e host.Effect, mode host.RebootMode) error {
+	if mode != host.RebootGraceful && mode != host.RebootForced {
+		return invalid("reboot mode %q", mode)
+	}
+	var c provider.Cycle
+	if err := p.TurnOff(ctx, t, e, mode == host.RebootGraceful, &c, forget); err != nil {
+		return err
+	}
+	return p.TurnOn(ctx, t, e, &c, forget)
+}
+
+// TurnOff returns when the machine was seen off.
+func (p *Provider) TurnOff(ctx context.Context, t provider.Target, e host.Effect, gently bool, c *provider.Cycle, keep func(provider.Cycle) error) error {
+	now := p.cfg.Clock.Now()
+	d := &drive{want: provider.PowerOff, deadline: now.Add(p.cfg.Within)}
+	if gently {
+		d.gently = now.Add(p.cfg.SoftOff)
+		d.deadline = d.gently.Add(p.cfg.Within)
+	}
+	asking := func() error {
+		if !c.OffAskedAt.IsZero() {
+			return nil
+		}
+		c.OffAskedAt = p.cfg.Clock.Now()
+		return keep(*c)
+	}
+	protocol, err := p.drive(ctx, t, e, d, asking)
+	if err != nil {
+		return err
+	}
+	c.OffSeenAt, c.Protocol, c.Forced = p.cfg.Clock.Now(), protocol, c.Forced || gently && d.asked > 0
+	return keep(*c)
+}
+
+// TurnOn returns when the machine was seen on.
+func (p *Provider) TurnOn(ctx context.Context, t provider.Target, e host.Effect, c *provider.Cycle, keep func(provider.Cycle) error) error {
+	d := &drive{want: provider.PowerOn, deadline: p.cfg.Clock.Now().Add(p.cfg.Within)}
+	protocol, err := p.drive(ctx, t, e, d, func() error { return nil })
+	if err != nil {
+		return err
+	}
+	c.OnSeenAt, c.Protocol = p.cfg.Clock.Now(), protocol
+	return keep(*c)
+}
+
+// drive brings the machine to d.want, and says in which protocol it was seen there. asking is called before each
+// switch.
+func (p *Provider) drive(ctx context.Context, t provider.Target, e host.Effect, d *drive, asking func() error) (protocol string, err error) {
+	for round := 0; ; round++ {
+		var state provider.PowerState
+		if state, protocol, err = p.readPower(ctx, t); fatal(ctx, err) {
+			return protocol, err
+		}
+		d.read(state, err)
+		move := d.next(p.cfg.Clock.Now())
+		switch move {
+		case moveDone:
+			return protocol, nil
+		case moveStuck:
+			return protocol, d.stuck(t)
+		case moveGone:
+			return protocol, err
+		case moveSoft, moveHard:
+			if err := asking(); err != nil {
+				return protocol, err
+			}
+			if err := p.push(ctx, t, e, d, move); err != nil {
+				return protocol, err
+			}
+		case moveWait:
+		}
+		select {
+		case <-ctx.Done():
+			return protocol, context.Cause(ctx)
+		case <-p.cfg.Clock.After(pollAfter(round)):
+		}
+	}
+}
+
+// pollAfter the first readings is short: most switches take effect at once.
+func pollAfter(round int) time.Duration { return min(50*time.Millisecond<<min(round, 5), time.Second) }
+
+// push sends one switch. Only what no repetition can help is an error.
+func (p *Provider) push(ctx context.Context, t provider.Target, e host.Effect, d *drive, m move) error {
+	sw := provider.SwitchOn
+	switch {
+	case m == moveSoft:
+		sw = provider.SwitchSoftOff
+	case d.want == provider.PowerOff:
+		sw = provider.SwitchOff
+	}
+	p.cfg.Log.InfoContext(ctx, "switching power", "machine_id", t.MachineID, "operation_id", e.OperationID,
+		"command_id", e.CommandID, "switch", string(sw))
+	err := p.exchange(ctx, t, func(ctx context.Context, conn driver) error { return conn.Switch(ctx, sw) })
+	switch {
+	case m == moveSoft && errors.Is(err, host.ErrUnsupported):
+		d.noSoft = true
+		return nil
+	case fatal(ctx, err):
+		return err
+	case failure.HasReason(err, "BMC_UNREACHABLE"):
+		d.lastErr = err
+	case m == moveSoft:
+		d.softAsked = err == nil
+	default: // it was answered, with yes or with no
+		d.asked++
+		d.askedAt = p.cfg.Clock.Now()
+	}
+	return nil
+}
+
+// fatal says whether err will not go away by waiting.
+func fatal(ctx context.Context, err error) bool {
+	if err == nil {
+		return false
+	}
+	var refused *host.Refusal
+	var e *failure.Error
+	return ctx.Err() != nil || errors.As(err, &refused) || !errors.As(err, &e) || !e.Retryable
+}
+
+func (d *drive) stuck(t provider.Target) error {
+	return failure.Unavailable("BMC_NO_EFFECT", "the BMC of %s accepted to switch the power %s, and it still reads %s",
+		t.MachineID, d.want, d.lastRead).
+		WithMeta(EvidencePowerRead, string(d.lastRead)).
+		WithMeta(EvidencePowerReads, strconv.Itoa(d.reads)).
+		WithMeta(EvidenceSwitches, strconv.Itoa(d.asked))
+}

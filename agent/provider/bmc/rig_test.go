@@ -1,0 +1,116 @@
+package bmc_test
+
+import (
+	"context"
+	"net/netip"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/ingot-metal/ingot/agent/provider"
+	"github.com/ingot-metal/ingot/agent/provider/bmc"
+	"github.com/ingot-metal/ingot/internal/clock"
+	"github.com/ingot-metal/ingot/internal/testkit"
+	lab "github.com/ingot-metal/ingot/lab/bmc"
+)
+
+const user, password = "admin", "s3cret-bmc"
+
+func TestMain(m *testing.M) {
+	lab.MainIfControl()
+	code := m.Run()
+	if code == 0 {
+		if err := goleak.Find(); err != nil {
+			os.Stderr.WriteString(err.Error() + "\n")
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+func newChassis(on bool) *lab.Memory {
+	c := &lab.Memory{Info: lab.About{
+		Name: "m-1", UUID: "6f1d2c3b-0000-4000-8000-0123456789ab", Serial: "LAB-1", MACs: []string{"52:54:00:00:00:01"}, UEFI: true,
+	}}
+	if on {
+		_ = c.SetPower(context.Background(), lab.PowerOn) // a memory has no errors
+	}
+	return c
+}
+
+func startRedfish(t *testing.T, c lab.Chassis) *lab.Redfish {
+	t.Helper()
+	r, err := lab.StartRedfish(t.Context(), lab.RedfishConfig{Chassis: c, Listen: "127.0.0.1:0", User: user, Password: password})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return r
+}
+
+func startIPMI(t *testing.T, c lab.Chassis) *lab.IPMI {
+	t.Helper()
+	s, err := lab.StartIPMI(t.Context(), lab.IPMIConfig{
+		Chassis: c, Dir: testkit.TempDir(t), Addr: netip.MustParseAddrPort("127.0.0.1:0"), User: user, Password: password,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// safe is where the credentials of a test come from.
+type safe struct {
+	mu    sync.Mutex
+	creds bmc.Credentials
+	asked int
+}
+
+func (s *safe) get(context.Context, provider.Target) (bmc.Credentials, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asked++
+	return s.creds, nil
+}
+
+func (s *safe) set(password string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.creds.Password = password
+	s.creds.Version++
+}
+
+func newSafe(password string) *safe {
+	return &safe{creds: bmc.Credentials{Username: user, Password: password, Version: 1}}
+}
+
+// newProvider is as patient as tests are.
+func newProvider(t *testing.T, s *safe, change func(*bmc.Config)) *bmc.Provider {
+	t.Helper()
+	cfg := bmc.Config{
+		Credentials: s.get, Clock: clock.Real(), Log: testkit.Logger(t),
+		Timeout: 4 * time.Second, SoftOff: 500 * time.Millisecond, Within: 2 * time.Second,
+	}
+	if change != nil {
+		change(&cfg)
+	}
+	p := bmc.New(cfg)
+	t.Cleanup(func() { p.Close(context.Background()) })
+	return p
+}
+
+func target(endpoint string) provider.Target {
+	return provider.Target{MachineID: "m-1", BMCEndpoint: endpoint, CredentialsRef: "rack-1", MACs: []string{"52:54:00:00:00:01"}}
+}

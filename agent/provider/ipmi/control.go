@@ -1,0 +1,127 @@
+package ipmi
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/bougou/go-ipmi/pkg/command/chassis"
+	"github.com/bougou/go-ipmi/pkg/types"
+
+	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/agent/provider"
+)
+
+// ReasonNotOfIPMI is the reason of a refusal of what IPMI, or this BMC, has no word for.
+const ReasonNotOfIPMI = "NOT_OF_BMC"
+
+func refuse(format string, args ...any) error {
+	return &host.Refusal{Kind: host.ErrUnsupported, Reason: ReasonNotOfIPMI, Detail: fmt.Sprintf(format, args...)}
+}
+
+// PowerState is what Get Chassis Status says (28.2).
+func (c *Client) PowerState(ctx context.Context) (state provider.PowerState, err error) {
+	state = provider.PowerUnknown
+	err = c.call(ctx, func() error {
+		status, err := c.api.GetChassisStatus(ctx)
+		if err != nil {
+			return err
+		}
+		if state = provider.PowerOff; status.PowerIsOn {
+			state = provider.PowerOn
+		}
+		return nil
+	})
+	return state, err
+}
+
+// controls of Chassis Control (28.3). Cycle and reset are not among them.
+var controls = map[provider.Switch]chassis.ChassisControl{
+	provider.SwitchOn: chassis.ChassisControlPowerUp, provider.SwitchOff: chassis.ChassisControlPowerDown,
+	provider.SwitchSoftOff: chassis.ChassisControlSoftShutdown,
+}
+
+// Switch returns when the BMC has accepted.
+func (c *Client) Switch(ctx context.Context, sw provider.Switch) error {
+	control, ok := controls[sw]
+	if !ok {
+		return &host.Refusal{Kind: host.ErrInvalid, Reason: host.ReasonInvalid, Detail: fmt.Sprintf("switch %q", sw)}
+	}
+	return c.call(ctx, func() error {
+		_, err := c.api.ChassisControl(ctx, control)
+		if unsupported(err) {
+			return refuse("the BMC cannot switch %q", sw)
+		}
+		return err
+	})
+}
+
+// selectors of the boot flags (table 28-14, parameter 5). There is none for HTTP boot.
+var selectors = map[provider.BootDevice]types.BootDeviceSelector{
+	provider.BootDefault: types.BootDeviceSelectorNoOverride, provider.BootPXE: types.BootDeviceSelectorForcePXE,
+	provider.BootDisk: types.BootDeviceSelectorForceHardDrive, provider.BootMedia: types.BootDeviceSelectorForceCDROM,
+}
+
+// device is what the flags mean for the next boot. ignoreValid is for a simulator that never sets the valid bit.
+func device(f types.BootOptionParam_BootFlags, ignoreValid bool) provider.BootDevice {
+	if !f.BootFlagsValid && !ignoreValid {
+		return provider.BootDefault
+	}
+	switch f.BootDeviceSelector {
+	case types.BootDeviceSelectorForceRemoteCDROM, types.BootDeviceSelectorForceRemoteMedia:
+		return provider.BootMedia
+	}
+	for d, s := range selectors {
+		if s == f.BootDeviceSelector {
+			return d
+		}
+	}
+	return provider.BootDefault
+}
+
+// BootOnce is the device of the next boot.
+func (c *Client) BootOnce(ctx context.Context) (d provider.BootDevice, err error) {
+	err = c.call(ctx, func() error {
+		var flags types.BootOptionParam_BootFlags
+		if err := c.api.GetSystemBootOptionsParamFor(ctx, &flags); err != nil {
+			return err
+		}
+		d = device(flags, c.simulator)
+		return nil
+	})
+	return d, err
+}
+
+// SetBootOnce sets the device of the next boot, for firmware of either kind: EFI is asked for where the BMC takes it.
+// BootDefault takes an earlier choice back.
+func (c *Client) SetBootOnce(ctx context.Context, d provider.BootDevice) error {
+	selector, ok := selectors[d]
+	if !ok {
+		return refuse("IPMI has no boot device %q", d)
+	}
+	return c.call(ctx, func() error {
+		c.keepFlags(ctx)
+		return c.api.SetSystemBootOptionsParamFor(ctx, &types.BootOptionParam_BootFlags{
+			BootFlagsValid: d != provider.BootDefault, BootDeviceSelector: selector,
+		})
+	})
+}
+
+// keepFlags asks the BMC not to drop the flags by itself: else they are gone when no power command has come within 60 s,
+// or when the machine is switched off by hand (parameter 3). Not every BMC has it; the flags are read back later.
+func (c *Client) keepFlags(ctx context.Context) {
+	const all = 0x1f
+	_, _ = c.api.SetSystemBootOptionsParam(ctx, &chassis.SetSystemBootOptionsParamRequest{
+		ParamSelector: types.BootOptionParamSelector_BMCBootFlagValidBitClear, ParamData: []byte{all},
+	})
+}
+
+// Identify lights the identify LED until further notice, or turns it off (28.5).
+func (c *Client) Identify(ctx context.Context, on bool) error {
+	return c.call(ctx, func() error {
+		_, err := c.api.ChassisIdentify(ctx, 0, on)
+		if unsupported(err) {
+			return refuse("the BMC offers no identify light")
+		}
+		return err
+	})
+}

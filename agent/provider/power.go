@@ -1,0 +1,114 @@
+package provider
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/ingot-metal/ingot/agent/host"
+)
+
+// BootDevice is what a machine boots from next, once.
+type BootDevice string
+
+// Boot devices.
+const (
+	BootDefault BootDevice = "" // the firmware's own order
+	BootPXE     BootDevice = "pxe"
+	BootHTTP    BootDevice = "http" // UEFI HTTP boot
+	BootDisk    BootDevice = "disk"
+	BootMedia   BootDevice = "media" // virtual media, as a CD
+)
+
+// Switch is one thing that can be done to the power of a machine. There is no cycle and no reset: those cannot be
+// repeated safely, and nothing can be read back from them.
+type Switch string
+
+// Switches. Each leaves a machine alone that is already so.
+const (
+	SwitchOn  Switch = "on"
+	SwitchOff Switch = "off" // at once
+	// SwitchSoftOff asks the operating system, which may take its time or not obey.
+	SwitchSoftOff Switch = "soft-off"
+)
+
+// Cycle is what a power cycle has done so far. It is kept with the command, so that a later run goes on where an
+// earlier one was killed, and it becomes evidence.
+type Cycle struct {
+	// OffAskedAt is set before the machine is asked to go off for the first time.
+	OffAskedAt time.Time `json:"off_asked_at,omitzero"`
+	// OffSeenAt is when the BMC first said that it is off. From then on it is never switched off again.
+	OffSeenAt time.Time `json:"off_seen_at,omitzero"`
+	// OnSeenAt is when the BMC said that it is on again.
+	OnSeenAt time.Time `json:"on_seen_at,omitzero"`
+	// Protocol is how the BMC was spoken to: redfish or ipmi.
+	Protocol string `json:"protocol,omitempty"`
+	// Forced says that the machine did not go off by itself.
+	Forced bool `json:"forced,omitempty"`
+	// BootOnce is the device that was set and read back for the next boot.
+	BootOnce BootDevice `json:"boot_once,omitempty"`
+}
+
+// OutOfBand is power and boot device through a BMC, each call until it was read back. Errors are those of package
+// failure, with reasons BMC_AUTH_FAILED, BMC_UNREACHABLE and BMC_NO_EFFECT, or refusals of package host.
+type OutOfBand interface {
+	PowerState(ctx context.Context, t Target) (PowerState, error)
+	// TurnOff returns when the machine was seen off; gently asks its system first, for a while. c is brought up to date,
+	// and keep is called after each change of it; an error of keep ends the call.
+	TurnOff(ctx context.Context, t Target, e host.Effect, gently bool, c *Cycle, keep func(Cycle) error) error
+	// TurnOn returns when the machine was seen on.
+	TurnOn(ctx context.Context, t Target, e host.Effect, c *Cycle, keep func(Cycle) error) error
+	// SetBootDevice sets the device of the next boot and reads it back.
+	SetBootDevice(ctx context.Context, t Target, e host.Effect, d BootDevice) error
+}
+
+// Machine is one machine behind its BMC.
+type Machine struct {
+	OutOfBand
+	Target Target
+}
+
+// MachineOf gives the machine that h stands for, if h is one that can only be reached out of band: its provider has
+// power and no way to look inside.
+func MachineOf(h host.Host) (Machine, bool) {
+	r, ok := h.(remote)
+	if !ok {
+		return Machine{}, false
+	}
+	if _, inside := r.p.(Inspect); inside {
+		return Machine{}, false
+	}
+	oob, ok := r.p.(OutOfBand)
+	return Machine{OutOfBand: oob, Target: r.t}, ok
+}
+
+// Sensor is one reading.
+type Sensor struct {
+	Name   string
+	Kind   string // such as temperature, fan, power; as the BMC says, in lower case
+	Value  float64
+	Unit   string // such as Cel, RPM, W
+	Health string // ok, warning, critical; empty: not said
+}
+
+// Event is one entry of a BMC's log.
+type Event struct {
+	ID       string
+	At       time.Time // zero: not said
+	Severity string    // ok, warning, critical; empty: not said
+	Message  string
+}
+
+// What a BMC's protocol adapter ends with. Their texts carry no secret.
+var (
+	// ErrCredentials: the BMC refuses name and password. Trying again may lock the account.
+	ErrCredentials = errors.New("the BMC refuses the credentials")
+	// ErrSilent: no answer in time, or no connection.
+	ErrSilent = errors.New("the BMC does not answer")
+	// ErrProtocol: something answers, and not in this protocol.
+	ErrProtocol = errors.New("what answers does not speak the protocol")
+	// ErrRefused: the BMC answers that it won't or can't do that now.
+	ErrRefused = errors.New("the BMC refuses")
+	// ErrCertificate: the BMC shows another certificate than the one that is known.
+	ErrCertificate = errors.New("the BMC shows another certificate")
+)

@@ -1,0 +1,273 @@
+package redfish
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/stmcginnis/gofish"
+	"github.com/stmcginnis/gofish/common"
+
+	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/agent/provider"
+)
+
+// Config says which BMC and how.
+type Config struct {
+	// URL is scheme, host and port: https://192.0.2.7:443.
+	URL                string
+	Username, Password string
+	// TLS decides whom to trust. It is not used for http.
+	TLS *tls.Config
+	// MACs tell which system is meant where a service has several.
+	MACs []string
+	// Timeout of one request; 0 means 10 s.
+	Timeout time.Duration
+}
+
+// Client is logged in at one BMC and knows the system there. Its methods may be called from several goroutines and
+// run one after the other.
+type Client struct {
+	mu     sync.Mutex
+	cfg    Config
+	rt     *transport
+	pool   *http.Transport
+	api    *gofish.APIClient
+	basic  bool // no session: the password goes with each request
+	root   serviceRoot
+	system path
+}
+
+// Probe reads the service root, which needs no log-in, and says whether the service is one (ErrSilent, ErrProtocol).
+func Probe(ctx context.Context, cfg Config) error {
+	c, err := newClient(cfg)
+	if err != nil {
+		return err
+	}
+	defer c.pool.CloseIdleConnections()
+	c.rt.ctx = ctx
+	err = classify(ctx, c.readRoot(ctx))
+	if errors.Is(err, provider.ErrCredentials) {
+		return nil // it keeps even its root to itself, and it speaks HTTP as Redfish does
+	}
+	return err
+}
+
+// Open logs in and finds the system. Close must be called on the Client.
+func Open(ctx context.Context, cfg Config) (*Client, error) {
+	c, err := newClient(cfg)
+	if err != nil {
+		return nil, err
+	}
+	c.rt.ctx = ctx
+	err = classify(ctx, c.login(ctx))
+	if err == nil {
+		err = c.call(ctx, c.findSystem)
+	}
+	if err != nil {
+		c.logout(ctx)
+		return nil, fmt.Errorf("open Redfish service: %w", err)
+	}
+	return c, nil
+}
+
+func newClient(cfg Config) (*Client, error) {
+	if cfg.Timeout == 0 {
+		cfg.Timeout = 10 * time.Second
+	}
+	origin, err := url.Parse(cfg.URL)
+	if err != nil || origin.Host == "" || origin.Path != "" {
+		return nil, fmt.Errorf("redfish: bad URL %q", cfg.URL)
+	}
+	pool := &http.Transport{
+		DialContext:     (&net.Dialer{Timeout: 5 * time.Second}).DialContext,
+		TLSClientConfig: cfg.TLS, TLSHandshakeTimeout: cfg.Timeout, IdleConnTimeout: time.Minute,
+		MaxIdleConnsPerHost: 1, MaxResponseHeaderBytes: 64 << 10,
+	}
+	return &Client{cfg: cfg, pool: pool, rt: &transport{base: pool, origin: origin, timeout: cfg.Timeout}}, nil
+}
+
+func (c *Client) connect(ctx context.Context, basic bool) (*gofish.APIClient, error) {
+	return gofish.ConnectContext(context.WithoutCancel(ctx), gofish.ClientConfig{
+		Endpoint: c.cfg.URL, Username: c.cfg.Username, Password: c.cfg.Password, BasicAuth: basic,
+		HTTPClient: &http.Client{Transport: c.rt, CheckRedirect: noRedirect},
+	})
+}
+
+// login makes one attempt with the password. Where there are no sessions the first request is that attempt.
+func (c *Client) login(ctx context.Context) error {
+	api, err := c.connect(ctx, false)
+	if err == nil {
+		if s, sessionErr := api.GetSession(); sessionErr == nil && s.Token != "" {
+			c.api, c.basic = api, false
+			return nil
+		}
+		err = &refused{status: http.StatusNotImplemented, detail: "a session without a token"}
+	}
+	err = classify(ctx, err)
+	if !sessionless(err) {
+		return err
+	}
+	if c.api, err = c.connect(ctx, true); err != nil {
+		return err
+	}
+	c.basic = true
+	return nil
+}
+
+// sessionless says whether a refused log-in means that there are no sessions, or none left, rather than no.
+func sessionless(err error) bool {
+	switch statusOf(err) {
+	case http.StatusMethodNotAllowed, http.StatusNotImplemented, http.StatusServiceUnavailable:
+		return true
+	}
+	return errors.Is(err, provider.ErrProtocol)
+}
+
+// call runs fn with ctx for its requests. A session that has ended is renewed, once.
+func (c *Client) call(ctx context.Context, fn func(context.Context) error) error {
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.rt.ctx = ctx
+	err := classify(ctx, fn(ctx))
+	if !errors.Is(err, provider.ErrCredentials) || c.basic {
+		return err
+	}
+	if err := classify(ctx, c.login(ctx)); err != nil {
+		return err
+	}
+	return classify(ctx, fn(ctx))
+}
+
+func (c *Client) readRoot(ctx context.Context) error {
+	if c.api == nil {
+		// Without a name there is no log-in.
+		api, err := gofish.ConnectContext(context.WithoutCancel(ctx), gofish.ClientConfig{
+			Endpoint: c.cfg.URL, HTTPClient: &http.Client{Transport: c.rt, CheckRedirect: noRedirect},
+		})
+		if err != nil {
+			return err
+		}
+		c.api = api
+	}
+	b, _, err := c.get(common.DefaultServiceRoot)
+	if err != nil {
+		return err
+	}
+	c.root, err = parseRoot(b)
+	return err
+}
+
+// get reads a document and its ETag.
+func (c *Client) get(p path) (b []byte, etag string, err error) {
+	resp, err := c.api.Get(string(p))
+	if err != nil {
+		return nil, "", err
+	}
+	defer resp.Body.Close()
+	b, err = io.ReadAll(resp.Body)
+	return b, resp.Header.Get("ETag"), err
+}
+
+// findSystem takes the only system, or the one that has one of the MACs.
+func (c *Client) findSystem(ctx context.Context) error {
+	if err := c.readRoot(ctx); err != nil {
+		return err
+	}
+	if c.root.Systems == "" {
+		return fmt.Errorf("%w: the service has no systems", provider.ErrProtocol)
+	}
+	b, _, err := c.get(c.root.Systems)
+	if err != nil {
+		return err
+	}
+	list, err := parseCollection(b)
+	if err != nil {
+		return err
+	}
+	switch systems := list.links(); len(systems) {
+	case 0:
+		return fmt.Errorf("%w: the service has no systems", provider.ErrRefused)
+	case 1:
+		c.system = systems[0]
+		return nil
+	default:
+		return c.systemByMAC(systems)
+	}
+}
+
+// ReasonWhichSystem is the reason of a refusal where a service has several systems and the MACs don't tell.
+const ReasonWhichSystem = "WHICH_SYSTEM"
+
+func (c *Client) systemByMAC(systems []path) error {
+	for _, p := range systems {
+		has, err := c.hasMAC(p)
+		if err != nil {
+			return err
+		}
+		if has {
+			c.system = p
+			return nil
+		}
+	}
+	return &host.Refusal{
+		Kind: host.ErrInvalid, Reason: ReasonWhichSystem,
+		Detail: fmt.Sprintf("the BMC has %d systems, none with a MAC address of this machine", len(systems)),
+	}
+}
+
+func (c *Client) hasMAC(systemPath path) (bool, error) {
+	b, _, err := c.get(systemPath)
+	if err != nil {
+		return false, err
+	}
+	s, err := parseSystem(b)
+	if err != nil || s.EthernetInterfaces == "" {
+		return false, err
+	}
+	if b, _, err = c.get(s.EthernetInterfaces); err != nil {
+		return false, err
+	}
+	nics, err := parseCollection(b)
+	if err != nil {
+		return false, err
+	}
+	for _, nic := range nics.links() {
+		if b, _, err = c.get(nic); err != nil {
+			return false, err
+		}
+		if slices.ContainsFunc(macsOf(b), func(mac string) bool { return slices.Contains(c.cfg.MACs, mac) }) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// Close ends the session, as far as the BMC lets it, and the connections.
+func (c *Client) Close(ctx context.Context) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.logout(ctx)
+	return nil
+}
+
+func (c *Client) logout(ctx context.Context) {
+	c.rt.ctx = ctx
+	if c.api != nil && !c.basic {
+		if _, err := c.api.GetSession(); err == nil {
+			c.api.Logout() // a BMC that is gone forgets the session by itself
+		}
+	}
+	c.pool.CloseIdleConnections()
+}

@@ -1,0 +1,168 @@
+package redfish
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+
+	"github.com/stmcginnis/gofish/redfish"
+
+	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/agent/provider"
+)
+
+// ReasonNotOfService is the reason of a refusal when this BMC doesn't offer it.
+const ReasonNotOfService = "NOT_OF_BMC"
+
+func unsupported(format string, args ...any) error {
+	return &host.Refusal{Kind: host.ErrUnsupported, Reason: ReasonNotOfService, Detail: fmt.Sprintf(format, args...)}
+}
+
+// Protocol is "redfish".
+func (c *Client) Protocol() string { return "redfish" }
+
+func (c *Client) readSystem() (s system, etag string, err error) {
+	b, etag, err := c.get(c.system)
+	if err != nil {
+		return system{}, "", err
+	}
+	s, err = parseSystem(b)
+	return s, etag, err
+}
+
+// PowerState is unknown while the machine is on its way, or when the BMC doesn't say.
+func (c *Client) PowerState(ctx context.Context) (state provider.PowerState, err error) {
+	state = provider.PowerUnknown
+	err = c.call(ctx, func(context.Context) error {
+		s, _, err := c.readSystem()
+		if err == nil {
+			state = s.power()
+		}
+		return err
+	})
+	return state, err
+}
+
+// Switch returns when the BMC has accepted.
+func (c *Client) Switch(ctx context.Context, sw provider.Switch) error {
+	return c.call(ctx, func(context.Context) error {
+		s, _, err := c.readSystem()
+		if err != nil {
+			return err
+		}
+		target, kind, ok := s.resetFor(sw)
+		if !ok {
+			return unsupported("the BMC offers no reset type for %q", sw)
+		}
+		resp, err := c.api.Post(string(target), map[string]redfish.ResetType{"ResetType": kind})
+		return finish(resp, err)
+	})
+}
+
+func finish(resp *http.Response, err error) error {
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	// What it says is for people; what counts is read back.
+	_, err = io.Copy(io.Discard, resp.Body)
+	return err
+}
+
+// BootOnce is the device of the next boot.
+func (c *Client) BootOnce(ctx context.Context) (device provider.BootDevice, err error) {
+	err = c.call(ctx, func(context.Context) error {
+		s, _, err := c.readSystem()
+		device, _ = s.Boot.V.once()
+		return err
+	})
+	return device, err
+}
+
+// SetBootOnce sets the device of the next boot; BootDefault takes an earlier choice back.
+func (c *Client) SetBootOnce(ctx context.Context, d provider.BootDevice) error {
+	return c.call(ctx, func(context.Context) error {
+		s, etag, err := c.readSystem()
+		if err != nil {
+			return err
+		}
+		boot, err := s.Boot.V.patch(d)
+		if err != nil {
+			return err
+		}
+		if d == provider.BootDefault && s.Boot.V.Enabled.V == redfish.DisabledBootSourceOverrideEnabled {
+			return nil
+		}
+		where := c.system
+		if settings := s.Settings.V.SettingsObject; settings != "" {
+			where, etag = settings, ""
+		}
+		return c.patch(where, etag, map[string]any{"Boot": boot})
+	})
+}
+
+// patch gives the properties to send.
+func (o bootOverride) patch(d provider.BootDevice) (map[string]any, error) {
+	if d == provider.BootDefault {
+		return map[string]any{"BootSourceOverrideEnabled": redfish.DisabledBootSourceOverrideEnabled}, nil
+	}
+	target, known := bootTargets[d]
+	if !known {
+		return nil, &host.Refusal{Kind: host.ErrInvalid, Reason: host.ReasonInvalid, Detail: fmt.Sprintf("boot device %q", d)}
+	}
+	if !o.takes(target) {
+		return nil, unsupported("the BMC does not boot from %q", target)
+	}
+	boot := map[string]any{
+		"BootSourceOverrideEnabled": redfish.OnceBootSourceOverrideEnabled, "BootSourceOverrideTarget": target,
+	}
+	// UEFI HTTP boot is nothing that a legacy BIOS could do; else the mode is left as it is.
+	if d == provider.BootHTTP && o.Mode.V == redfish.LegacyBootSourceOverrideMode {
+		boot["BootSourceOverrideMode"] = redfish.UEFIBootSourceOverrideMode
+	}
+	return boot, nil
+}
+
+// patch sends If-Match where the service gave an ETag. One that has changed in between is ignored: the change that we
+// make doesn't depend on what else has changed.
+func (c *Client) patch(p path, etag string, doc any) error {
+	headers := map[string]string{}
+	if etag != "" {
+		headers["If-Match"] = etag
+	}
+	resp, err := c.api.PatchWithHeaders(string(p), doc, headers)
+	if err = finish(resp, err); err == nil {
+		return nil
+	}
+	if code := statusOf(classify(c.rt.ctx, err)); code != http.StatusPreconditionFailed && code != http.StatusPreconditionRequired {
+		return err
+	}
+	resp, err = c.api.PatchWithHeaders(string(p), doc, map[string]string{"If-Match": "*"})
+	return finish(resp, err)
+}
+
+// Identify lights the identify LED, or turns it off.
+func (c *Client) Identify(ctx context.Context, on bool) error {
+	return c.call(ctx, func(context.Context) error {
+		s, etag, err := c.readSystem()
+		if err != nil {
+			return err
+		}
+		switch {
+		case s.LocationIndicatorActive != nil:
+			return c.patch(c.system, etag, map[string]bool{"LocationIndicatorActive": on})
+		case s.IndicatorLED.V != "" && on:
+			return c.patch(c.system, etag, map[string]string{"IndicatorLED": "Lit"})
+		case s.IndicatorLED.V != "":
+			return c.patch(c.system, etag, map[string]string{"IndicatorLED": "Off"})
+		}
+		return unsupported("the BMC offers no identify light")
+	})
+}
+
+// Console: Redfish services offer a serial console at best by SSH, Telnet or a vendor's web socket, none of which is
+// spoken here.
+func (c *Client) Console(context.Context, io.Writer) error {
+	return unsupported("a serial console is captured over IPMI only")
+}

@@ -1,0 +1,268 @@
+package redfish
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/ingot-metal/ingot/agent/provider"
+)
+
+// What one call reads at most: BMCs are slow.
+const (
+	maxChassis = 4
+	maxSensors = 128
+	maxPages   = 5
+)
+
+type health struct{ Health lenient[string] }
+
+// reading is one member of Thermal, Power or Sensors; each kind has its own names for the same.
+type reading struct {
+	Name, FanName      lenient[string]
+	ReadingType        lenient[string]
+	ReadingUnits       lenient[string]
+	ReadingCelsius     *lenient[float64]
+	ReadingVolts       *lenient[float64]
+	PowerConsumedWatts *lenient[float64]
+	Reading            *lenient[float64]
+	Status             lenient[health]
+}
+
+type readings struct {
+	Temperatures, Fans, Voltages, PowerControl lenient[[]json.RawMessage]
+}
+
+type chassis struct {
+	Thermal, Power, Sensors path
+}
+
+// sensor gives the reading, if there is one: sensors that are absent have null.
+func (r reading) sensor() (provider.Sensor, bool) {
+	s := provider.Sensor{
+		Name: cmp.Or(r.Name.V, r.FanName.V), Kind: strings.ToLower(r.ReadingType.V), Unit: r.ReadingUnits.V,
+		Health: strings.ToLower(r.Status.V.Health.V),
+	}
+	switch {
+	case r.ReadingCelsius != nil:
+		s.Kind, s.Unit, s.Value = "temperature", "Cel", r.ReadingCelsius.V
+	case r.ReadingVolts != nil:
+		s.Kind, s.Unit, s.Value = "voltage", "V", r.ReadingVolts.V
+	case r.PowerConsumedWatts != nil:
+		s.Kind, s.Unit, s.Value = "power", "W", r.PowerConsumedWatts.V
+	case r.Reading != nil:
+		s.Value = r.Reading.V
+		s.Kind = cmp.Or(s.Kind, "fan")
+	default:
+		return s, false
+	}
+	return s, s.Name != ""
+}
+
+// parseReadings takes a Thermal, a Power or a Sensor document.
+func parseReadings(b []byte) []provider.Sensor {
+	var doc readings
+	if json.Unmarshal(b, &doc) != nil {
+		return nil
+	}
+	parts := slices.Concat(doc.Temperatures.V, doc.Fans.V, doc.Voltages.V, doc.PowerControl.V)
+	if len(parts) == 0 {
+		parts = []json.RawMessage{b}
+	}
+	var out []provider.Sensor
+	for _, part := range parts {
+		var r reading
+		if json.Unmarshal(part, &r) != nil {
+			continue
+		}
+		if s, ok := r.sensor(); ok {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// Sensors reads what the chassis of the system measure.
+func (c *Client) Sensors(ctx context.Context) (out []provider.Sensor, err error) {
+	err = c.call(ctx, func(context.Context) error {
+		s, _, err := c.readSystem()
+		if err != nil {
+			return err
+		}
+		out = nil
+		for _, p := range s.Links.V.Chassis[:min(len(s.Links.V.Chassis), maxChassis)] {
+			found, err := c.chassisSensors(p)
+			if err != nil {
+				return fmt.Errorf("read sensors of %s: %w", p, err)
+			}
+			out = append(out, found...)
+		}
+		return nil
+	})
+	return out, err
+}
+
+func (c *Client) chassisSensors(p path) ([]provider.Sensor, error) {
+	b, _, err := c.get(p)
+	if err != nil {
+		return nil, err
+	}
+	var ch chassis
+	if err := json.Unmarshal(b, &ch); err != nil {
+		return nil, fmt.Errorf("%w: chassis: %w", provider.ErrProtocol, err)
+	}
+	docs := []path{ch.Thermal, ch.Power}
+	if ch.Thermal == "" && ch.Power == "" {
+		if docs, err = c.members(ch.Sensors); err != nil {
+			return nil, err
+		}
+	}
+	var out []provider.Sensor
+	for _, doc := range docs[:min(len(docs), maxSensors)] {
+		if doc == "" {
+			continue
+		}
+		b, _, err := c.get(doc)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, parseReadings(b)...)
+	}
+	return out, nil
+}
+
+// members of a collection; none where there is no collection.
+func (c *Client) members(p path) ([]path, error) {
+	if p == "" {
+		return nil, nil
+	}
+	b, _, err := c.get(p)
+	if err != nil {
+		return nil, err
+	}
+	list, err := parseCollection(b)
+	return list.links(), err
+}
+
+type logService struct{ Entries path }
+
+type logEntry struct {
+	ID        lenient[string] `json:"Id"`
+	Created   lenient[string]
+	Timestamp lenient[string] `json:"EventTimestamp"`
+	Severity  lenient[string]
+	Message   lenient[string]
+}
+
+// parseEntry gives the entry, if b is one and not only a link to it.
+func parseEntry(b []byte) (provider.Event, bool) {
+	var e logEntry
+	if json.Unmarshal(b, &e) != nil {
+		return provider.Event{}, false
+	}
+	return provider.Event{
+		ID: e.ID.V, At: when(cmp.Or(e.Timestamp.V, e.Created.V)),
+		Severity: strings.ToLower(e.Severity.V), Message: e.Message.V,
+	}, e.Message.V != ""
+}
+
+// EventLog gives the newest entries of the system event log, newest first, at most limit.
+func (c *Client) EventLog(ctx context.Context, limit int) (out []provider.Event, err error) {
+	err = c.call(ctx, func(context.Context) error {
+		entries, err := c.findLog()
+		if err != nil {
+			return err
+		}
+		out, err = c.readLog(entries, limit)
+		return err
+	})
+	slices.SortStableFunc(out, func(a, b provider.Event) int { return b.At.Compare(a.At) })
+	return out[:min(len(out), limit)], err
+}
+
+// findLog looks at the system, its managers and its chassis, in this order, and takes the first log that is named like
+// an event log, else the first.
+func (c *Client) findLog() (path, error) {
+	s, _, err := c.readSystem()
+	if err != nil {
+		return "", err
+	}
+	places := []path{s.LogServices}
+	for _, p := range slices.Concat(s.Links.V.ManagedBy, s.Links.V.Chassis) {
+		b, _, err := c.get(p)
+		if err != nil {
+			return "", err
+		}
+		var holder struct{ LogServices path }
+		if json.Unmarshal(b, &holder) == nil {
+			places = append(places, holder.LogServices)
+		}
+	}
+	var all []path
+	for _, place := range places {
+		found, err := c.members(place)
+		if err != nil {
+			return "", err
+		}
+		all = append(all, found...)
+	}
+	service, ok := bestLog(all)
+	if !ok {
+		return "", unsupported("the BMC has no event log")
+	}
+	b, _, err := c.get(service)
+	if err != nil {
+		return "", err
+	}
+	var log logService
+	if err := json.Unmarshal(b, &log); err != nil || log.Entries == "" {
+		return "", fmt.Errorf("%w: log service without entries", provider.ErrProtocol)
+	}
+	return log.Entries, nil
+}
+
+func bestLog(services []path) (path, bool) {
+	for _, p := range services {
+		if name := strings.ToLower(string(p[strings.LastIndex(string(p), "/")+1:])); name == "sel" || strings.Contains(name, "event") {
+			return p, true
+		}
+	}
+	if len(services) == 0 {
+		return "", false
+	}
+	return services[0], true
+}
+
+// readLog follows pages, and links to single entries, the last ones first: there the newest mostly are.
+func (c *Client) readLog(p path, limit int) ([]provider.Event, error) {
+	var out []provider.Event
+	for page := 0; p != "" && page < maxPages; page++ {
+		b, _, err := c.get(p)
+		if err != nil {
+			return nil, err
+		}
+		list, err := parseCollection(b)
+		if err != nil {
+			return nil, err
+		}
+		fetched := 0
+		for _, m := range slices.Backward(list.Members) {
+			e, ok := parseEntry(m)
+			if link := (collection{Members: []json.RawMessage{m}}).links(); !ok && len(link) == 1 && fetched < limit {
+				fetched++
+				if b, _, err = c.get(link[0]); err != nil {
+					return nil, err
+				}
+				e, ok = parseEntry(b)
+			}
+			if ok {
+				out = append(out, e)
+			}
+		}
+		p = cleanPath(list.Next.V)
+	}
+	return out, nil
+}

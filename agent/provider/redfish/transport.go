@@ -1,0 +1,158 @@
+package redfish
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/textproto"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/stmcginnis/gofish/common"
+
+	"github.com/ingot-metal/ingot/agent/provider"
+	"github.com/ingot-metal/ingot/internal/obs/redact"
+)
+
+// maxDocument is more than any document that we ask for; logs come in pages.
+const maxDocument = 8 << 20
+
+// transport gives each request the context of the call that is going on (gofish keeps one for the life of a client),
+// bounds time and size, and refuses to leave the service. It is used by one call at a time.
+type transport struct {
+	base    http.RoundTripper
+	origin  *url.URL
+	timeout time.Duration
+	ctx     context.Context //nolint:containedctx // of the call that is going on, see above
+}
+
+var errElsewhere = errors.New("a link leads to another host")
+
+func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
+	if req.URL.Host != t.origin.Host || req.URL.Scheme != t.origin.Scheme || req.URL.User != nil {
+		return nil, errElsewhere
+	}
+	ctx, cancel := context.WithTimeout(t.ctx, t.timeout)
+	req = req.Clone(ctx)
+	req.Close = false
+	req.Header.Set("OData-Version", "4.0")
+	resp, err := t.base.RoundTrip(req)
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	resp.Body = &body{Reader: io.LimitReader(resp.Body, maxDocument), inner: resp.Body, done: cancel}
+	return resp, nil
+}
+
+type body struct {
+	io.Reader
+	inner io.Closer
+	done  context.CancelFunc
+}
+
+func (b *body) Close() error {
+	defer b.done()
+	return b.inner.Close()
+}
+
+func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+
+// classify says what an error means, in the words of package provider. ctx is that of the call.
+func classify(ctx context.Context, err error) error {
+	var answered *common.Error
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return fmt.Errorf("%w: %w", provider.ErrSilent, context.Cause(ctx))
+	case errors.As(err, &answered) && answered.HTTPReturnedStatusCode != 0:
+		return classifyStatus(answered)
+	case ours(err):
+		return err
+	case errors.Is(err, errElsewhere):
+		return fmt.Errorf("%w: %w", provider.ErrProtocol, errElsewhere)
+	}
+	return classifyNetwork(err)
+}
+
+// ours says whether err has been classified already.
+func ours(err error) bool {
+	for _, known := range []error{
+		provider.ErrCredentials, provider.ErrSilent, provider.ErrProtocol, provider.ErrRefused, provider.ErrCertificate,
+	} {
+		if errors.Is(err, known) {
+			return true
+		}
+	}
+	return false
+}
+
+func classifyStatus(e *common.Error) error {
+	detail := fmt.Sprintf("%d %s", e.HTTPReturnedStatusCode, brief(e))
+	switch e.HTTPReturnedStatusCode {
+	case http.StatusUnauthorized:
+		return fmt.Errorf("%w: %s", provider.ErrCredentials, detail)
+	case http.StatusNotFound, http.StatusMovedPermanently, http.StatusFound, http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
+		return fmt.Errorf("%w: %s", provider.ErrProtocol, detail)
+	}
+	return &refused{status: e.HTTPReturnedStatusCode, detail: detail}
+}
+
+// refused is an answer that says no.
+type refused struct {
+	status int
+	detail string
+}
+
+func (r *refused) Error() string { return provider.ErrRefused.Error() + ": " + r.detail }
+
+func (r *refused) Unwrap() error { return provider.ErrRefused }
+
+func statusOf(err error) int {
+	var r *refused
+	if errors.As(err, &r) {
+		return r.status
+	}
+	return 0
+}
+
+// brief is what the service said, for people: short and without secrets.
+func brief(e *common.Error) string {
+	text := e.Message
+	for _, info := range e.ExtendedInfos {
+		if info.Message != "" {
+			text = info.MessageID + ": " + info.Message
+			break
+		}
+	}
+	const most = 200
+	if text = redact.String(text); len(text) > most {
+		text = text[:most] + "…"
+	}
+	return text
+}
+
+// classifyNetwork is for errors of the way there, and for answers that make no sense.
+func classifyNetwork(err error) error {
+	var (
+		viaURL    *url.Error
+		handshake tls.RecordHeaderError
+		malformed textproto.ProtocolError
+		untrusted *tls.CertificateVerificationError
+	)
+	switch {
+	case errors.As(err, &untrusted):
+		return fmt.Errorf("%w: %w", provider.ErrCertificate, err)
+	case errors.Is(err, http.ErrSchemeMismatch), errors.As(err, &handshake), errors.As(err, &malformed), strings.Contains(err.Error(), "malformed HTTP"):
+		return fmt.Errorf("%w: %w", provider.ErrProtocol, err)
+	case errors.As(err, &viaURL), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return fmt.Errorf("%w: %w", provider.ErrSilent, err)
+	}
+	// A body that ends early is a decoder's error; one that is no JSON too.
+	return fmt.Errorf("%w: %w", provider.ErrProtocol, err)
+}
