@@ -78,7 +78,7 @@ func (s *SavedLink) addMembers(all []SavedLink) {
 // staticAddress leaves out what the kernel or a DHCP client adds and lets expire, and link-local IPv6.
 func staticAddress(a netlink.Addr) (netip.Prefix, bool) {
 	ip, ok := netip.AddrFromSlice(a.IP)
-	if !ok || a.Flags&unix.IFA_F_PERMANENT == 0 || a.Flags&unix.IFA_F_TEMPORARY != 0 {
+	if !ok || a.Flags&unix.IFA_F_PERMANENT == 0 {
 		return netip.Prefix{}, false
 	}
 	ip = ip.Unmap()

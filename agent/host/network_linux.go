@@ -20,6 +20,8 @@ const (
 	// duplicates, bonds for their members.
 	settleTime = 15 * time.Second
 	settlePoll = 100 * time.Millisecond
+	// settleReads in a row must be good: networkd begins a little after it was told to.
+	settleReads = 2
 	// nudgeAfter is when networkd is told again to configure each interface, for what a reload does not notice.
 	nudgeAfter = 2 * time.Second
 )
@@ -165,9 +167,11 @@ func (l *Linux) settle(ctx context.Context, c NetworkConfig) error {
 	ctx, cancel := context.WithTimeout(ctx, settleTime)
 	defer cancel()
 	nudge := clock.Real().After(nudgeAfter)
-	for {
+	for good := 0; ; {
 		s, err := l.Network(ctx, c)
-		if err == nil && s.Diff == "" {
+		if err != nil || s.Diff != "" || l.busy(ctx, c) {
+			good = 0
+		} else if good++; good == settleReads {
 			return nil
 		}
 		select {
@@ -227,8 +231,7 @@ func (l *Linux) restoreLinks(ctx context.Context, s SavedNetwork) error {
 	ctx, cancel := context.WithTimeout(ctx, settleTime)
 	defer cancel()
 	for {
-		orphans, busy := l.unmanaged(s.Links)
-		err := reconcile(orphans)
+		err := l.helpLinks(ctx, s.Links)
 		now, readErr := kernelLinks()
 		want, there := compare(s.Links, now)
 		diff := UnifiedDiff("saved/kernel", "host/kernel", want, there)
@@ -237,13 +240,49 @@ func (l *Linux) restoreLinks(ctx context.Context, s SavedNetwork) error {
 		}
 		select {
 		case <-ctx.Done():
-			if !busy && err == nil && readErr == nil {
-				return fmt.Errorf("restore network: %w:\n%s", ErrReadBack, diff)
-			}
 			return errors.Join(fmt.Errorf("restore network: %w:\n%s", ErrReadBack, diff), err, readErr)
 		case <-clock.Real().After(settlePoll):
 		}
 	}
+}
+
+// helpLinks does what networkd does not: everything for the links that it leaves alone, and the MTU of the others, which
+// it never sets back.
+func (l *Linux) helpLinks(ctx context.Context, links []SavedLink) error {
+	var orphans []SavedLink
+	for _, s := range links {
+		switch l.adminState(ctx, s.Name) {
+		case "configured":
+			now, err := kernelLinks()
+			if err == nil {
+				err = raise(s, now)
+			}
+			if err != nil {
+				return fmt.Errorf("restore %s: %w", s.Name, err)
+			}
+		case "configuring", "pending", "initialized":
+		default:
+			orphans = append(orphans, s)
+		}
+	}
+	return reconcile(orphans)
+}
+
+// busy says that networkd is not done. A lease or an advertisement may never come, and is not waited for.
+func (l *Linux) busy(ctx context.Context, c NetworkConfig) bool {
+	macs, err := cardsByMAC()
+	if err != nil {
+		return true
+	}
+	for _, i := range c.Interfaces {
+		if i.DHCP4 || i.DHCP6 || i.AcceptRA {
+			continue
+		}
+		if s := l.adminState(ctx, i.nameOf(macs)); s != "" && s != "configured" && s != "unmanaged" {
+			return true
+		}
+	}
+	return false
 }
 
 // NetworkSource asks the kernel for the way.

@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/godbus/dbus/v5"
@@ -117,31 +115,27 @@ func (l *Linux) nudge(ctx context.Context, c NetworkConfig) error {
 	})
 }
 
-// unmanaged are the links that networkd leaves alone, and so are ours to restore. busy says that it is not done with others.
-func (l *Linux) unmanaged(links []SavedLink) (orphans []SavedLink, busy bool) {
-	for _, s := range links {
-		switch l.adminState(s.Name) {
-		case "configured":
-		case "configuring", "pending", "initialized":
-			busy = true
-		default:
-			orphans = append(orphans, s)
-		}
-	}
-	return orphans, busy
-}
-
-// adminState reads what networkd says of a link (sd-network, /run/systemd/netif); "" where there is no networkd.
-func (l *Linux) adminState(name string) string {
+// adminState asks networkd what it makes of a link: "" where there is no networkd, or no link.
+func (l *Linux) adminState(ctx context.Context, name string) string {
 	link, err := netlink.LinkByName(name)
+	if err != nil || !l.systemd() {
+		return ""
+	}
+	ctx, cancel := context.WithTimeout(ctx, busTime)
+	defer cancel()
+	var state string
+	err = onBus(ctx, func(c *dbus.Conn) error {
+		return c.Object(networkdName, linkPath(link.Attrs().Index)).
+			CallWithContext(ctx, "org.freedesktop.DBus.Properties.Get", 0, networkdName+".Link", "AdministrativeState").Store(&state)
+	})
 	if err != nil {
 		return ""
 	}
-	text := l.read(filepath.Join("run/systemd/netif/links", strconv.Itoa(link.Attrs().Index)))
-	for line := range strings.SplitSeq(text, "\n") {
-		if v, ok := strings.CutPrefix(line, "ADMIN_STATE="); ok {
-			return v
-		}
-	}
-	return ""
+	return state
+}
+
+// linkPath escapes the leading digit, as sd_bus_path_encode(3) does.
+func linkPath(index int) dbus.ObjectPath {
+	n := strconv.Itoa(index)
+	return dbus.ObjectPath(fmt.Sprintf("/org/freedesktop/network1/link/_%x%s", n[0], n[1:]))
 }

@@ -1,0 +1,119 @@
+package host
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ingot-metal/ingot/internal/testkit"
+)
+
+const networkdVariable = "INGOT_TEST_WITH_NETWORKD"
+
+const busConfig = `<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN"
+ "http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd">
+<busconfig>
+  <type>system</type>
+  <listen>unix:path=/run/dbus/system_bus_socket</listen>
+  <auth>EXTERNAL</auth>
+  <policy context="default">
+    <allow user="*"/><allow own="*"/><allow send_type="method_call"/><allow send_type="signal"/>
+    <allow send_requested_reply="true" send_type="method_return"/><allow send_requested_reply="true" send_type="error"/>
+    <allow receive_type="method_call"/><allow receive_type="method_return"/><allow receive_type="error"/><allow receive_type="signal"/>
+  </policy>
+</busconfig>
+`
+
+// withNetworkd runs the calling test again in a network and a file system of its own, where a systemd-networkd and a bus
+// of its own run. It returns true in there; the caller returns when it is false.
+func withNetworkd(t *testing.T) bool {
+	t.Helper()
+	if os.Getenv(networkdVariable) == "1" {
+		ownSystem(t)
+		return true
+	}
+	if os.Geteuid() != 0 {
+		t.Fatal("needs root: it makes network and mount namespaces and runs a systemd-networkd in them")
+	}
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
+	cmd.Env = append(os.Environ(), networkdVariable+"=1")
+	cmd.SysProcAttr = &unix.SysProcAttr{Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWNS, Pdeathsig: unix.SIGKILL}
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("with networkd: %v\n%s", err, out)
+	}
+	return false
+}
+
+// ownSystem mounts what a system needs, so that nothing of the real one is changed, and starts bus and networkd.
+func ownSystem(t *testing.T) {
+	t.Helper()
+	must(t, unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""))
+	etc := t.TempDir()
+	for _, keep := range []string{"passwd", "group", "nsswitch.conf", "machine-id", "ld.so.cache", "hosts", "hostname"} {
+		b, err := os.ReadFile(filepath.Join("/etc", keep))
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			t.Fatal(err)
+		}
+		writeFile(t, filepath.Join(etc, keep), string(b))
+	}
+	must(t, os.Chmod(etc, 0o755))
+	must(t, os.MkdirAll(filepath.Join(etc, "systemd/network"), 0o755))
+	must(t, unix.Mount(etc, "/etc", "", unix.MS_BIND, ""))
+	must(t, unix.Mount("tmpfs", "/run", "tmpfs", 0, "mode=0755"))
+	must(t, unix.Mount("sysfs", "/sys", "sysfs", unix.MS_RDONLY, "")) // which says that there is no udev to wait for
+	for _, dir := range []string{"/run/dbus", "/run/systemd/system"} {
+		must(t, os.MkdirAll(dir, 0o755))
+	}
+	writeFile(t, "/run/bus.conf", busConfig)
+	must(t, exec.CommandContext(t.Context(), "ip", "link", "set", "lo", "up").Run())
+	daemon(t, "dbus-daemon", "--nofork", "--config-file=/run/bus.conf")
+	testkit.Eventually(t, 10*time.Second, func() bool { _, err := os.Stat("/run/dbus/system_bus_socket"); return err == nil }, "no bus")
+	daemon(t, "/lib/systemd/systemd-networkd")
+	h := New(Config{})
+	testkit.Eventually(t, 10*time.Second, func() bool { return h.networkd(t.Context()) }, "networkd is not on the bus")
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// daemon runs a program until the test ends, and shows what it had to say if the test has failed.
+func daemon(t *testing.T, name string, args ...string) {
+	t.Helper()
+	var out bytes.Buffer
+	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), name, args...)
+	cmd.Stdout, cmd.Stderr = &out, &out
+	cmd.Env = append(os.Environ(), "SYSTEMD_LOG_LEVEL=info", "SYSTEMD_LOG_TARGET=console")
+	cmd.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGKILL}
+	must(t, cmd.Start())
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill() // it may have ended
+		_ = cmd.Wait()         // and was killed
+		if t.Failed() {
+			t.Logf("%s said:\n%s", name, out.String())
+		}
+	})
+}
+
+// unguarded is the host with timers that are only noted.
+func unguarded(t *testing.T) (h *Linux, armed *[]time.Duration) {
+	t.Helper()
+	h, armed = New(Config{}), &[]time.Duration{}
+	h.kernel.arm = func(_ context.Context, after time.Duration) error {
+		*armed = append(*armed, after)
+		return nil
+	}
+	h.kernel.disarm = func(context.Context) error { return nil }
+	return h, armed
+}

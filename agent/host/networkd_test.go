@@ -1,0 +1,148 @@
+package host
+
+import (
+	"errors"
+	"net/netip"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/ingot-metal/ingot/internal/clock"
+)
+
+func prefix(s string) netip.Prefix { return netip.MustParsePrefix(s) }
+
+// card is a cable of the namespace with a static address.
+func card(name string, addresses ...string) Interface {
+	i := Interface{Name: name}
+	for _, a := range addresses {
+		i.Addresses = append(i.Addresses, prefix(a))
+	}
+	return i
+}
+
+func sh(t *testing.T, line string) string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "sh", "-ec", line).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", line, err, out)
+	}
+	return string(out)
+}
+
+func wantIn(t *testing.T, text string, parts ...string) {
+	t.Helper()
+	for _, p := range parts {
+		if !strings.Contains(text, p) {
+			t.Errorf("%q is missing in:\n%s", p, text)
+		}
+	}
+}
+
+func TestNetworkdAppliesAndRestores(t *testing.T) {
+	t.Parallel()
+	if !withNetworkd(t) {
+		return
+	}
+	h, _ := unguarded(t)
+	newPeer(t)
+	c := NetworkConfig{Interfaces: []Interface{{
+		Name: "here", Addresses: []netip.Prefix{prefix("192.0.2.7/24"), prefix("2001:db8::7/64")}, MTU: 1400,
+		Gateway: netip.MustParseAddr("192.0.2.1"), DNS: []netip.Addr{netip.MustParseAddr("192.0.2.53")}, Search: []string{"example.org"},
+		Routes: []Route{{Destination: prefix("10.20.0.0/16"), Via: netip.MustParseAddr("192.0.2.2"), Metric: 50}, {Destination: prefix("198.51.100.0/24")}},
+	}}}
+	saved, err := h.SaveNetwork(t.Context(), c)
+	must(t, err)
+	must(t, h.ApplyNetwork(t.Context(), Effect{}, c))
+	wantIn(t, sh(t, "ip addr show here; ip route"), "192.0.2.7/24", "2001:db8::7/64", "mtu 1400", "default via 192.0.2.1",
+		"10.20.0.0/16 via 192.0.2.2", "metric 50", "198.51.100.0/24")
+	wantIn(t, sh(t, "cat /etc/resolv.conf"), "nameserver 192.0.2.53", "search example.org")
+	if strings.Contains(sh(t, "ip addr show here"), "10.9.0.1") {
+		t.Error("the old address is still there")
+	}
+	from, err := h.NetworkSource(t.Context(), c, netip.MustParseAddr("203.0.113.9"))
+	if err != nil || from != netip.MustParseAddr("192.0.2.7") {
+		t.Errorf("a way over the gateway comes from %v, %v", from, err)
+	}
+
+	must(t, h.RestoreNetwork(t.Context(), Effect{}, saved))
+	after := sh(t, "ip addr show here; ip route; ls /etc/systemd/network; ls -la /etc/resolv.conf || true")
+	wantIn(t, after, "10.9.0.1/24", "mtu 1500")
+	for _, gone := range []string{"192.0.2.7", "05-ingot", "default via"} {
+		if strings.Contains(after, gone) {
+			t.Errorf("%s has survived the rollback:\n%s", gone, after)
+		}
+	}
+}
+
+func TestNetworkdChangesAnAddressAndShowsDrift(t *testing.T) {
+	t.Parallel()
+	if !withNetworkd(t) {
+		return
+	}
+	h, _ := unguarded(t)
+	newPeer(t)
+	foreign := "[Match]\nName=elsewhere\n"
+	writeFile(t, "/etc/systemd/network/10-foreign.network", foreign)
+	one := NetworkConfig{Interfaces: []Interface{card("here", "10.9.0.1/24")}}
+	two := NetworkConfig{Interfaces: []Interface{card("here", "10.9.0.77/24")}}
+	must(t, h.ApplyNetwork(t.Context(), Effect{}, one))
+	saved, err := h.SaveNetwork(t.Context(), two)
+	must(t, err)
+	must(t, h.ApplyNetwork(t.Context(), Effect{}, two))
+	if s, err := h.Network(t.Context(), two); err != nil || s.Diff != "" {
+		t.Fatalf("right after: %v\n%s", err, s.Diff)
+	}
+
+	sh(t, "ip addr add 10.9.0.99/24 dev here; ip link set here mtu 1300; echo '# mine' >>/etc/systemd/network/05-ingot-here.network")
+	s, err := h.Network(t.Context(), two)
+	must(t, err)
+	wantIn(t, s.Diff, "--- committed/etc/systemd/network/05-ingot-here.network\n+++ host/etc/systemd/network/05-ingot-here.network\n",
+		"+# mine\n", "--- committed/kernel\n+++ host/kernel\n", "+here: address 10.9.0.99/24\n")
+
+	must(t, h.ApplyNetwork(t.Context(), Effect{}, two)) // who calls this has decided to overwrite it
+	if s, err := h.Network(t.Context(), two); err != nil || s.Diff != "" {
+		t.Errorf("after applying again: %v\n%s", err, s.Diff)
+	}
+	must(t, h.RestoreNetwork(t.Context(), Effect{}, saved))
+	if s, err := h.Network(t.Context(), one); err != nil || s.Diff != "" {
+		t.Errorf("after the rollback: %v\n%s", err, s.Diff)
+	}
+	if b, err := os.ReadFile("/etc/systemd/network/10-foreign.network"); err != nil || string(b) != foreign {
+		t.Errorf("the file of somebody else is now %q, %v", b, err)
+	}
+}
+
+func TestGuardGoesBack(t *testing.T) {
+	t.Parallel()
+	if !withNetworkd(t) {
+		return
+	}
+	h, armed := unguarded(t)
+	newPeer(t)
+	c := NetworkConfig{Interfaces: []Interface{card("here", "192.0.2.7/24")}}
+	saved, err := h.SaveNetwork(t.Context(), c)
+	must(t, err)
+	must(t, h.Guard(t.Context(), Guard{CommandID: "c1", Deadline: clock.Boottime(), Network: &saved}))
+	must(t, h.ApplyNetwork(t.Context(), Effect{}, c))
+	if err := h.CommitGuard(t.Context(), "c1"); !errors.Is(err, ErrGuardLost) {
+		t.Errorf("a commit past the deadline: %v", err)
+	}
+	if err := h.Guard(t.Context(), Guard{CommandID: "c2"}); ReasonOf(err) != ReasonGuardPending {
+		t.Errorf("a second change over a pending one: %v", err)
+	}
+	// What the timer runs is another process.
+	other, _ := unguarded(t)
+	if done, err := other.RollBackPending(t.Context(), false); err != nil || !done {
+		t.Fatalf("at the deadline: %t, %v", done, err)
+	}
+	wantIn(t, sh(t, "ip addr show here"), "10.9.0.1/24")
+	must(t, h.RollBackGuard(t.Context(), "c1"))
+	if done, err := other.RollBackPending(t.Context(), true); err != nil || done {
+		t.Errorf("again: %t, %v", done, err)
+	}
+	if len(*armed) != 1 || (*armed)[0] < guardGrace {
+		t.Errorf("timers %v", *armed)
+	}
+}
