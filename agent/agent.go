@@ -49,6 +49,8 @@ type Config struct {
 	Provider string
 	// Providers are the adapters of the site role.
 	Providers site.Providers
+	// Site is what a site agent serves and drives by itself, beside Providers; nil means nothing.
+	Site *SiteConfig
 	// Addresses replaces the fleet addresses that enrolment gave.
 	Addresses []string
 
@@ -182,16 +184,7 @@ func (a *Agent) boot(ctx context.Context) (err error) {
 		return cause(ctx, err)
 	}
 	group, ctx := task.New(ctx)
-	group.Go("dispatcher", l.dispatcher.Run)
-	group.Go("session", func(ctx context.Context) error {
-		err := l.runner.Run(ctx)
-		if err == nil {
-			err = ctx.Err()
-		}
-		return err
-	})
-	group.Go("heartbeats", l.runner.BufferHeartbeats)
-	group.Go("inventory", l.reportInventory)
+	l.run(group)
 	err = group.Wait()
 	return cause(ctx, err)
 }

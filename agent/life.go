@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"os"
 	"slices"
@@ -24,6 +25,7 @@ import (
 	"github.com/ingot-metal/ingot/agent/site"
 	"github.com/ingot-metal/ingot/agent/state"
 	"github.com/ingot-metal/ingot/internal/pki"
+	"github.com/ingot-metal/ingot/internal/task"
 )
 
 // ErrNoToken says that the agent is not enrolled and has nothing to enrol with.
@@ -42,10 +44,13 @@ type life struct {
 
 	dispatcher *dispatch.Dispatcher
 	runner     *session.Runner
+	// providers and site are for the site role; site is nil when there is nothing to serve.
+	providers site.Providers
+	site      *siteWork
 }
 
 func (a *Agent) newLife(ctx context.Context, h host.Host, store *state.Store) (*life, error) {
-	l := &life{a: a, store: store, host: h, started: a.cfg.Boottime()}
+	l := &life{a: a, store: store, host: h, started: a.cfg.Boottime(), providers: maps.Clone(a.cfg.Providers)}
 	var err error
 	if l.ident, err = h.Identity(ctx); err != nil {
 		return nil, fmt.Errorf("identify the machine: %w", err)
@@ -72,7 +77,7 @@ func (a *Agent) newLife(ctx context.Context, h host.Host, store *state.Store) (*
 		BuildTime: a.cfg.BuildTime, Clock: a.cfg.Clock, Log: log,
 	})
 	if l.isSite() {
-		return l, nil
+		return l, l.setUpSite(log)
 	}
 	if err := reconfig.New(l.reconfigConfig()).Restore(ctx); err != nil {
 		log.Error("committed configuration not restored", "error", err)
@@ -80,10 +85,31 @@ func (a *Agent) newLife(ctx context.Context, h host.Host, store *state.Store) (*
 	return l, nil
 }
 
+// run starts everything that a boot consists of.
+func (l *life) run(group *task.Group) {
+	if l.site != nil {
+		l.runSite(group)
+		return
+	}
+	group.Go("dispatcher", l.dispatcher.Run)
+	group.Go("session", l.runSession)
+	group.Go("heartbeats", l.runner.BufferHeartbeats)
+	group.Go("inventory", l.reportInventory)
+}
+
+// runSession returns an error in any case: without a session there is no agent.
+func (l *life) runSession(ctx context.Context) error {
+	err := l.runner.Run(ctx)
+	if err == nil {
+		err = ctx.Err()
+	}
+	return err
+}
+
 func (l *life) isSite() bool { return l.who.Role == RoleSite }
 
 func (l *life) simulated() bool {
-	return l.ident.Simulated || l.isSite() && l.a.cfg.Providers.Simulated()
+	return l.ident.Simulated || l.isSite() && l.providers.Simulated()
 }
 
 // enrolled gives the identity, with the help of the token if there is none yet.
@@ -185,7 +211,7 @@ func (l *life) readImageDigest(ctx context.Context) string {
 
 func (l *life) capabilities() []string {
 	if l.isSite() {
-		return l.a.cfg.Providers.Capabilities()
+		return l.providers.Capabilities()
 	}
 	if l.isInstaller() {
 		return forInstaller(l.host.Capabilities())
@@ -217,7 +243,7 @@ func rss() int64 {
 // resolve finds the executor of a command. A host agent acts on its own machine only.
 func (l *life) resolve(spec *fleetv1.CommandSpec) (command.Executor, *command.Result) {
 	if l.isSite() {
-		return l.a.cfg.Providers.Resolve(l.executorConfig(), spec)
+		return l.providers.Resolve(l.executorConfig(), spec)
 	}
 	if spec.GetTargetId() != l.who.MachineID {
 		r := command.Refused(baremetalv1.Reason_INVALID_FIELD, "this is %s, not %s", l.who.MachineID, spec.GetTargetId())

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ingot-metal/ingot/agent"
 	"github.com/ingot-metal/ingot/agent/config"
 )
 
@@ -33,6 +34,8 @@ type options struct {
 	addresses []string
 	logFormat string
 	logLevel  string
+	// interfaces are for role site.
+	interfaces []string
 
 	cmd *cobra.Command
 }
@@ -63,6 +66,7 @@ func (o *options) bindHost(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&o.host, "host", "real", "real, or sim for a simulated machine")
 	f.StringVar(&o.role, "role", "host", "host, or site for an agent that executes for the machines of its site")
+	f.StringSliceVar(&o.interfaces, "site-interface", nil, "network device whose segment may be served, for role site; may be repeated")
 	f.StringVar(&o.simDir, "sim-dir", "", "directory of the simulated world (default: sim in the state directory)")
 	f.StringVar(&o.simID, "sim-id", "", "name of the machine in the simulated world (default: the state directory's name)")
 	f.StringVar(&o.simScript, "sim-script", "", "failures of simulated machines, such as reboot:never@1")
@@ -101,6 +105,7 @@ func (o *options) load() (config.Config, error) {
 	set("state-dir", func() { c.StateDir = o.stateDir })
 	set("host", func() { c.Host = o.host })
 	set("role", func() { c.Role = o.role })
+	set("site-interface", func() { c.Site.Interfaces = o.interfaces })
 	set("sim-dir", func() { c.Sim.Dir = o.simDir })
 	set("sim-id", func() { c.Sim.MachineID = o.simID })
 	set("sim-script", func() { c.Sim.Script = o.simScript })
@@ -121,7 +126,10 @@ func complete(c config.Config) (config.Config, error) {
 	if c.StateDir, err = filepath.Abs(c.StateDir); err != nil {
 		return c, fmt.Errorf("%w: state directory: %w", errUsage, err)
 	}
-	if c.Sim.Dir == "" {
+	if c.Site.CacheDir == "" {
+		c.Site.CacheDir = filepath.Join(c.StateDir, "blobs")
+	}
+	if c.Sim.Dir == "" && (c.Host == "sim" || c.Role != agent.RoleSite) {
 		c.Sim.Dir = filepath.Join(c.StateDir, "sim")
 	}
 	if c.Sim.MachineID == "" {

@@ -99,12 +99,15 @@ func (a app) agentConfig(c config.Config, bundle string, log *slog.Logger, machi
 		}
 		cfg.Dial = dial
 	}
-	if c.Role == agent.RoleSite {
+	if c.Role == agent.RoleSite && c.Sim.Dir != "" {
 		p, err := fake.New(world)
 		if err != nil {
 			return cfg, err
 		}
 		cfg.Providers = site.Providers{p.Name(): p}
+	}
+	if c.Role == agent.RoleSite && c.Host != "sim" {
+		cfg.Site = siteConfig(c)
 	}
 	if c.Host != "sim" {
 		cfg.Host = agent.RealHost(machine)
@@ -114,6 +117,13 @@ func (a app) agentConfig(c config.Config, bundle string, log *slog.Logger, machi
 	w, err := sim.OpenWorld(world)
 	cfg.Host = agent.SimulatedHost(w, c.Sim.MachineID, simPoll)
 	return cfg, err
+}
+
+func siteConfig(c config.Config) *agent.SiteConfig {
+	return &agent.SiteConfig{
+		Interfaces: c.Site.Interfaces, TFTPDir: c.Site.TFTPDir, CacheDir: c.Site.CacheDir, CacheBytes: int64(c.Site.CacheSize),
+		HTTPPort: c.Site.HTTPPort, BMCPoll: c.Site.BMCPoll,
+	}
 }
 
 // tokenOnDisk is the file on a state disk that holds the bootstrap token.

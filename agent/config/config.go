@@ -43,7 +43,9 @@ type Config struct {
 	Proxy string `yaml:"proxy"`
 	// Log says how to log.
 	Log obs.LogConfig `yaml:"log"`
-	// Sim is for host sim, and for the provider fake of role site.
+	// Site is for role site.
+	Site Site `yaml:"site"`
+	// Sim is for host sim, and for the provider fake of role site, which is there only when sim.dir is given.
 	Sim Sim `yaml:"sim"`
 }
 
@@ -63,7 +65,7 @@ type Sim struct {
 // Default is what holds without a file.
 func Default() Config {
 	return Config{
-		StateDir: DefaultStateDir, Host: "real", Role: "host",
+		StateDir: DefaultStateDir, Host: "real", Role: "host", Site: defaultSite(),
 		Sim: Sim{Delay: 2 * time.Second, RepaveTime: 3 * time.Second},
 	}
 }
@@ -137,6 +139,7 @@ func (c Config) problems() []string {
 		_, err := transport.ParseProxy(c.Proxy)
 		add(err != nil, "proxy: %v", err)
 	}
+	c.Site.problems(c.Role, add)
 	add(c.Sim.Delay < 0, "sim.delay is negative")
 	add(c.Sim.RepaveTime < 0, "sim.repave_time is negative")
 	_, err := sim.ParseScript(c.Sim.Script)

@@ -59,7 +59,10 @@ func (p Providers) Resolve(cfg Config, spec *fleetv1.CommandSpec) (command.Execu
 		r := command.Refused(baremetalv1.Reason_CAPABILITY_MISSING, "this agent has no provider %q", spec.GetProvider())
 		return nil, &r
 	}
-	h := provider.AsHost(adapter, provider.Target{MachineID: spec.GetTargetId(), BMCEndpoint: spec.GetBmcEndpoint()})
+	h := provider.AsHost(adapter, provider.Target{
+		MachineID: spec.GetTargetId(), BMCEndpoint: spec.GetBmcEndpoint(), CredentialsRef: spec.GetBmcCredentialsRef(),
+		MACs: spec.GetMacAddresses(),
+	})
 	// The controller's reachability from here says nothing about the machine; its answer through the provider does.
 	cfg.Prove = func(ctx context.Context) error {
 		_, err := h.Identity(ctx)

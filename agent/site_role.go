@@ -1,0 +1,153 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
+
+	"github.com/ingot-metal/ingot/agent/provider"
+	"github.com/ingot-metal/ingot/agent/provider/bmc"
+	"github.com/ingot-metal/ingot/agent/session"
+	"github.com/ingot-metal/ingot/agent/site"
+	"github.com/ingot-metal/ingot/internal/task"
+)
+
+// SiteConfig says what a site agent may serve, and how it keeps BMCs in sight.
+type SiteConfig struct {
+	// Interfaces are the network devices whose segments may be served.
+	Interfaces []string
+	TFTPDir    string
+	CacheDir   string
+	CacheBytes int64
+	// HTTPPort is for segments that name none.
+	HTTPPort int
+	// BMCPoll is how often each BMC is asked how it is.
+	BMCPoll time.Duration
+}
+
+// bmcFile is what is remembered of BMCs; it holds no secret.
+const bmcFile = "bmc.json"
+
+// siteWork is what a site agent does beside commands.
+type siteWork struct {
+	service *site.Service
+	bmcs    *bmc.Provider
+	prober  *bmc.Prober
+}
+
+// setUpSite makes the site's own provider and its services.
+func (l *life) setUpSite(log *slog.Logger) error {
+	cfg := l.a.cfg.Site
+	if cfg == nil {
+		return nil
+	}
+	w := &siteWork{}
+	w.bmcs = bmc.New(bmc.Config{
+		Credentials: l.bmcCredentials, Clock: l.a.cfg.Clock, Log: log,
+		Memory: bmc.FileMemory(filepath.Join(l.a.cfg.StateDir, bmcFile)),
+	})
+	if l.providers == nil {
+		l.providers = site.Providers{}
+	}
+	l.providers[w.bmcs.Name()] = w.bmcs
+	w.prober = bmc.NewProber(bmc.ProberConfig{
+		Provider: w.bmcs, Clock: l.a.cfg.Clock, Log: log, Every: cfg.BMCPoll,
+		Report: func(o bmc.Observation) { w.service.Reports().BMC(bmcReport(o)) },
+	})
+	var err error
+	w.service, err = site.NewService(site.ServiceConfig{
+		Interfaces: cfg.Interfaces, TFTPDir: cfg.TFTPDir, CacheDir: cfg.CacheDir, CacheBytes: cfg.CacheBytes, HTTPPort: cfg.HTTPPort,
+		Call: l.runner.Call, DialController: l.a.cfg.Dial, Store: l.store, Clock: l.a.cfg.Clock, Log: log,
+		Targets: func(list []*fleetv1.BMCTarget) { w.prober.Replace(bmcTargets(list)) },
+	})
+	l.site = w
+	return err
+}
+
+// runSite starts what a site agent consists of. When a newer process turns out to have this identity, the machines of
+// the site are that one's to act on: commands, BMCs and the conversation with the controller end here. The segments
+// are served on, so that nobody loses an address; nothing can be installed through a site without a session.
+func (l *life) runSite(group *task.Group) {
+	orders, endOrders := context.WithCancel(context.Background())
+	group.Go("session", func(ctx context.Context) error {
+		err := l.runSession(ctx)
+		if !errors.Is(err, session.ErrSuperseded) {
+			return err
+		}
+		l.a.cfg.Log.Error("a newer process has this agent's identity: BMCs and commands are left to it, the segments are served on",
+			"agent_id", l.who.AgentID)
+		endOrders()
+		<-ctx.Done()
+		return err
+	})
+	underOrders := func(name string, run func(context.Context) error) {
+		group.Go(name, func(ctx context.Context) error {
+			ctx, cancel := context.WithCancel(ctx)
+			defer cancel()
+			defer context.AfterFunc(orders, cancel)()
+			err := run(ctx)
+			if orders.Err() != nil {
+				return nil
+			}
+			return err
+		})
+	}
+	underOrders("dispatcher", l.dispatcher.Run)
+	underOrders("bmcs", l.runBMCs)
+	underOrders("heartbeats", l.runner.BufferHeartbeats)
+	group.Go("site", func(ctx context.Context) error {
+		defer endOrders()
+		return l.site.service.Run(ctx, orders)
+	})
+}
+
+// logOut is how long BMCs may take to end their sessions.
+const logOut = 5 * time.Second
+
+func (l *life) runBMCs(ctx context.Context) error {
+	err := l.site.prober.Run(ctx)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), logOut)
+	defer cancel()
+	l.site.bmcs.Close(ctx)
+	return err
+}
+
+// bmcCredentials asks the controller. They stay in memory.
+func (l *life) bmcCredentials(ctx context.Context, t provider.Target) (c bmc.Credentials, err error) {
+	err = l.runner.Call(ctx, func(ctx context.Context, client fleetv1.AgentServiceClient) error {
+		answer, err := client.GetBMCCredentials(ctx, &fleetv1.GetBMCCredentialsRequest{
+			MachineId: t.MachineID, CredentialsRef: t.CredentialsRef,
+		})
+		c = bmc.Credentials{Username: answer.GetUsername(), Password: answer.GetPassword(), Version: answer.GetVersion()}
+		return err
+	})
+	if err != nil {
+		return bmc.Credentials{}, fmt.Errorf("ask for the credentials of a BMC: %w", err)
+	}
+	return c, nil
+}
+
+func bmcTargets(list []*fleetv1.BMCTarget) []provider.Target {
+	var out []provider.Target
+	for _, t := range list {
+		out = append(out, provider.Target{
+			MachineID: t.GetMachineId(), BMCEndpoint: t.GetEndpoint(), CredentialsRef: t.GetCredentialsRef(),
+			CredentialsVersion: t.GetCredentialsVersion(),
+		})
+	}
+	return out
+}
+
+func bmcReport(o bmc.Observation) *fleetv1.BMCObservation {
+	return &fleetv1.BMCObservation{
+		MachineId: o.MachineID, Reachable: o.Reachable, PowerState: string(o.Power), Protocol: o.Protocol,
+		Reason: o.Reason, Message: o.Message, SeenAt: timestamppb.New(o.SeenAt),
+	}
+}
