@@ -16,6 +16,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/store"
 	"github.com/ingot-metal/ingot/controller/store/storetest"
 	"github.com/ingot-metal/ingot/internal/evidence"
+	"github.com/ingot-metal/ingot/internal/testkit"
 )
 
 const metalMAC = "52:54:00:12:34:56"
@@ -290,6 +291,10 @@ func TestPowerOffLiftsAFence(t *testing.T) {
 	if m.GetStatus().GetUnresolvedCommandId() != "" || m.GetStatus().GetPowerState() != "off" || condition(m, fleet.BMCReachable) == nil {
 		t.Errorf("the machine is %v", m.GetStatus())
 	}
+	testkit.Eventually(t, 20*time.Second, func() bool {
+		changes, err := r.s.Reconcile(t.Context(), "", now().Add(-time.Hour), 10)
+		return err == nil && len(changes.Machines) == 1 && proto.Equal(changes.Machines[0], m)
+	}, "the reconciler does not see the machine as it is: %v", m)
 }
 
 func exec(t testing.TB, s *store.Store, sql string) {
