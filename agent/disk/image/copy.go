@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"encoding/hex"
 	"errors"
+	"fmt"
 	"hash/crc32"
 	"io"
 
@@ -197,19 +199,15 @@ func Check(ctx context.Context, d Disk, size int64, digest [sha256.Size]byte, c 
 	if err := get(d, head, 0); err != nil {
 		return err
 	}
-	table, err := gpt.Parse(head, d.Sector())
-	if err != nil {
-		return errors.Join(ErrAnother, err)
-	}
-	if !hasPartition(table, c.StateID) {
-		return errors.Join(ErrAnother, errors.New("its table has no partition "+c.StateID))
+	if hexSum(head) != c.Head {
+		return fmt.Errorf("%w in its first MiB", ErrAnother)
 	}
 	if err := c.Undo.Apply(head); err != nil {
 		return err
 	}
 	sum := sha256.New()
 	sum.Write(head)
-	err = pipe(ctx, gpt.HeadSize, func(buf []byte, off int64) (int, error) { return readImage(d, size, buf, off) },
+	err := pipe(ctx, gpt.HeadSize, func(buf []byte, off int64) (int, error) { return readImage(d, size, buf, off) },
 		func(p piece) error {
 			sum.Write(p.buf[:p.n])
 			return nil
@@ -220,11 +218,7 @@ func Check(ctx context.Context, d Disk, size int64, digest [sha256.Size]byte, c 
 	return err
 }
 
-func hasPartition(t *gpt.Table, id string) bool {
-	for _, p := range t.Partitions() {
-		if p.ID.String() == id && p.Name == StateName {
-			return true
-		}
-	}
-	return false
+func hexSum(b []byte) string {
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:])
 }

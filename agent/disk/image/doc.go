@@ -22,6 +22,6 @@
 // # Failure handling
 //
 // Every error is an *Error with the reason that goes into the command's result. A failure before the first MiB was begun
-// leaves a disk that does not boot; one after it wipes the first MiB again. A connection that breaks is taken up again
+// leaves a disk that does not boot; one after it wipes both ends again. A connection that breaks is taken up again
 // at the byte where it broke. Nothing is ever resumed on the disk: another attempt starts from the top.
 package image

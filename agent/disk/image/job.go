@@ -68,7 +68,8 @@ type Job struct {
 
 // Commit is what Check needs to recognize the disk.
 type Commit struct {
-	// Undo leads from the first MiB on the disk to that of the image.
+	// Head is the SHA-256 of the first MiB on the disk, in hex, and Undo leads from it to that of the image.
+	Head string    `json:"head"`
 	Undo gpt.Patch `json:"undo"`
 	// StateID is the identity of the state partition.
 	StateID string `json:"state_id"`

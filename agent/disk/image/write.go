@@ -19,7 +19,7 @@ type writer struct {
 	newHead []byte // the same with the state partition in its table
 	tail    []byte // the disk's last MiB
 	stateAt int64
-	// committing says that the first MiB may be on the disk.
+	// committing says that a partition table may be on the disk.
 	committing bool
 	sums       []uint32 // of each chunk as it was written
 	track      tracker
@@ -255,26 +255,20 @@ func (w *writer) copyState() error {
 	}
 }
 
-// commit makes the disk bootable. From the first byte of it on a cancel comes too late, and whatever fails takes the
-// first MiB away again.
+// commit makes the disk bootable. From its first byte on a cancel comes too late, and whatever fails takes both tables
+// away again.
 func (w *writer) commit(ctx context.Context) error {
 	w.track.begin(StageCommit, 0)
-	c := Commit{Undo: gpt.Undo(w.head, w.newHead), StateID: w.out.StateID}
+	c := Commit{Head: hexSum(w.newHead), Undo: gpt.Undo(w.head, w.newHead), StateID: w.out.StateID}
 	if err := w.Committing(ctx, c); err != nil {
 		return err
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if err := w.put(w.tail, w.tailAt()); err != nil {
-		return err
-	}
-	if err := w.flush(); err != nil {
-		return err
-	}
 	w.committing = true
-	if err := w.putHead(); err != nil {
-		return errors.Join(err, w.wipeHead())
+	if err := w.putEnds(); err != nil {
+		return errors.Join(err, w.wipeEnds())
 	}
 	// The kernel's idea of the partitions ends with this boot, which is over soon.
 	if err := w.Disk.RereadTable(); err != nil {
@@ -284,22 +278,26 @@ func (w *writer) commit(ctx context.Context) error {
 	return nil
 }
 
-func (w *writer) putHead() error {
-	if err := w.put(w.newHead, 0); err != nil {
-		return err
-	}
-	if err := w.flush(); err != nil {
-		return err
-	}
-	for _, end := range []struct {
+// putEnds writes the first MiB last, and compares both ends with what was meant.
+func (w *writer) putEnds() error {
+	ends := []struct {
 		want []byte
 		at   int64
-	}{{w.tail, w.tailAt()}, {w.newHead, 0}} {
-		got := block.Buffer(len(end.want))
-		if err := get(w.Disk, got, end.at); err != nil {
+	}{{w.tail, w.tailAt()}, {w.newHead, 0}}
+	for _, end := range ends {
+		if err := w.put(end.want, end.at); err != nil {
 			return err
 		}
-		if !bytes.Equal(got, end.want) {
+		if err := w.flush(); err != nil {
+			return err
+		}
+	}
+	got := block.Buffer(gpt.HeadSize)
+	for _, end := range ends {
+		if err := get(w.Disk, got[:len(end.want)], end.at); err != nil {
+			return err
+		}
+		if !bytes.Equal(got[:len(end.want)], end.want) {
 			return diskError("the partition table at byte %d reads back differently", end.at)
 		}
 	}
@@ -307,9 +305,10 @@ func (w *writer) putHead() error {
 	return nil
 }
 
-// wipeHead is for after a failure. It cannot do more than try.
-func (w *writer) wipeHead() error {
-	return errors.Join(w.put(block.Buffer(gpt.HeadSize), 0), w.flush())
+// wipeEnds takes both tables away again: firmware also takes the backup. It cannot do more than try.
+func (w *writer) wipeEnds() error {
+	zeros := block.Buffer(gpt.HeadSize)
+	return errors.Join(w.put(zeros, 0), w.put(zeros, w.tailAt()), w.flush())
 }
 
 // digestMatches compares what was read back with what was ordered.

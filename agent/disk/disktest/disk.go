@@ -1,0 +1,245 @@
+// Package disktest has a disk in memory for tests, which can fail, lie and lose power at any byte.
+package disktest
+
+import (
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"sync"
+
+	"github.com/ingot-metal/ingot/agent/disk/block"
+)
+
+// Errors of a Disk.
+var (
+	ErrPower = errors.New("the power is off")
+	ErrIO    = errors.New("input/output error")
+)
+
+// Kept says what of the writes that were not flushed a disk keeps when its power is cut.
+type Kept int
+
+// What is kept.
+const (
+	KeepNone Kept = iota
+	KeepAll
+	KeepSome // of each sector it is drawn
+)
+
+// Disk is a disk with a volatile cache. The zero values of its switches make an honest one. They must not be changed
+// while it is used.
+type Disk struct {
+	SectorSize int
+	// NoDiscard makes it refuse to discard and to zero.
+	NoDiscard bool
+	// NoZero makes it refuse to zero; discarded blocks then read as whatever Junk says.
+	NoZero bool
+	// CutAt turns the power off when so many bytes have been written; 0: never. Kept says what is left then.
+	CutAt int64
+	Kept  Kept
+	Rand  *rand.Rand
+	// OnWrite, OnRead and OnFlush may fail an operation, and OnWrite may shorten it or change b, of which it gets a copy.
+	OnWrite func(b []byte, off int64) (n int, err error)
+	OnRead  func(b []byte, off int64) error
+	OnFlush func() error
+
+	mu      sync.Mutex
+	size    int64
+	durable pages
+	cache   pages
+	off     bool
+	written int64
+	log     []Span
+	fresh   int // writes at the end of log that were not flushed
+}
+
+// Span is a write.
+type Span struct{ Off, Len int64 }
+
+const sector = 512
+
+// junkSize is how much of each end of a new disk is not zeros.
+const junkSize = 16 << 20
+
+// New makes a disk of size bytes with junk at both ends, as used disks have.
+func New(size int64) *Disk {
+	d := &Disk{SectorSize: sector, size: size, durable: pages{}}
+	page := make([]byte, pageSize)
+	for i := range page {
+		page[i] = byte(i*7+i>>9) | 1
+	}
+	for at := int64(0); at < size; at += pageSize {
+		if at < junkSize || at > size-junkSize {
+			d.durable.write(page[:min(pageSize, size-at)], at)
+		}
+	}
+	d.cache = d.durable.clone()
+	return d
+}
+
+// Size implements image.Disk, as the following do.
+func (d *Disk) Size() int64 { return d.size }
+
+// Sector is the size of a block.
+func (d *Disk) Sector() int { return d.SectorSize }
+
+// RereadTable does nothing.
+func (d *Disk) RereadTable() error { return nil }
+
+// Durable reads what is durable.
+func (d *Disk) Durable(b []byte, off int64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.durable.read(b, off)
+}
+
+// Writes are all writes so far.
+func (d *Disk) Writes() []Span {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Clone(d.log)
+}
+
+// Written counts the bytes that were written or lost.
+func (d *Disk) Written() int64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.written
+}
+
+// PowerOn gives an honest disk with what was left.
+func (d *Disk) PowerOn() *Disk {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return &Disk{
+		SectorSize: d.SectorSize, NoDiscard: d.NoDiscard, NoZero: d.NoZero,
+		size: d.size, durable: d.durable.clone(), cache: d.durable.clone(),
+	}
+}
+
+// WriteAt writes into the cache.
+func (d *Disk) WriteAt(b []byte, off int64) (int, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := d.check(b, off); err != nil {
+		return 0, err
+	}
+	n, err := len(b), error(nil)
+	if d.OnWrite != nil {
+		b = slices.Clone(b)
+		n, err = d.OnWrite(b, off)
+	}
+	if d.CutAt > 0 && d.written+int64(n) >= d.CutAt {
+		n = int(d.CutAt - d.written)
+		d.put(b[:n], off)
+		d.cut()
+		return n, ErrPower
+	}
+	d.put(b[:n], off)
+	return n, err
+}
+
+func (d *Disk) put(b []byte, off int64) {
+	d.cache.write(b, off)
+	d.written += int64(len(b))
+	d.log = append(d.log, Span{off, int64(len(b))})
+	d.fresh++
+}
+
+// check holds callers to what O_DIRECT asks for.
+func (d *Disk) check(b []byte, off int64) error {
+	switch {
+	case d.off:
+		return ErrPower
+	case off < 0 || off+int64(len(b)) > d.size:
+		return errors.New("beyond the end of the disk")
+	case off%block.Alignment != 0 || len(b)%block.Alignment != 0:
+		return errors.New("not aligned")
+	}
+	return nil
+}
+
+func (d *Disk) cut() {
+	d.off = true
+	switch d.Kept {
+	case KeepAll:
+		d.durable = d.cache
+	case KeepSome:
+		buf := make([]byte, sector)
+		for _, w := range d.log[len(d.log)-d.fresh:] {
+			for at := w.Off / sector * sector; at < w.Off+w.Len; at += sector {
+				if d.Rand.IntN(2) == 0 {
+					d.cache.read(buf, at)
+					d.durable.write(buf, at)
+				}
+			}
+		}
+	}
+}
+
+// ReadAt reads what the cache holds.
+func (d *Disk) ReadAt(b []byte, off int64) (int, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := d.check(b, off); err != nil {
+		return 0, err
+	}
+	d.cache.read(b, off)
+	if d.OnRead != nil {
+		if err := d.OnRead(b, off); err != nil {
+			return 0, err
+		}
+	}
+	return len(b), nil
+}
+
+// Flush makes the cache durable.
+func (d *Disk) Flush() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.off {
+		return ErrPower
+	}
+	if d.OnFlush != nil {
+		if err := d.OnFlush(); err != nil {
+			return err
+		}
+	}
+	d.durable = d.cache.clone()
+	d.fresh = 0
+	return nil
+}
+
+// Discard leaves other junk than before.
+func (d *Disk) Discard(off, n int64) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.off {
+		return ErrPower
+	}
+	if d.NoDiscard {
+		return block.ErrUnsupported
+	}
+	d.cache.each(off, n, func(b []byte, at int64) {
+		other := slices.Clone(b)
+		for i := range other {
+			other[i] ^= 0x5a
+		}
+		d.cache.write(other, at)
+	})
+	return nil
+}
+
+// Zero makes a range zeros.
+func (d *Disk) Zero(off, n int64) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.off {
+		return ErrPower
+	}
+	if d.NoDiscard || d.NoZero {
+		return block.ErrUnsupported
+	}
+	d.cache.each(off, n, func(b []byte, at int64) { d.cache.write(make([]byte, len(b)), at) })
+	return nil
+}
