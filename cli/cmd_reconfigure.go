@@ -14,7 +14,7 @@ import (
 type reconfigFlags struct {
 	file, hostname, defaultInput string
 	allow                        []string
-	smtp                         bool
+	smtp, acceptDrift            bool
 	confirm                      time.Duration
 }
 
@@ -23,13 +23,17 @@ func (a *app) reconfigureCmd() *cobra.Command {
 	var r reconfigFlags
 	cmd := &cobra.Command{
 		Use:   "reconfigure MACHINE",
-		Short: "Set hostname and firewall; rolled back if the machine is cut off",
-		Long: `Apply host configuration to a machine in phase READY or MAINTENANCE. The agent rolls it back by itself when it
-cannot reach the controller with it.
+		Short: "Set hostname, firewall and interfaces; rolled back if the machine is cut off",
+		Long: `Apply host configuration to a machine in phase READY or MAINTENANCE. It stays only when the agent reaches the
+controller with it: by a new look-up, connection and handshake, from the new address. Else it is rolled back, also when
+the agent has died or the machine was rebooted in between.
 
 Give it as a file with the fields of NetReconfig, or with flags; a flag wins over the file. A firewall policy is
-the whole content of Ingot's own table: rules that are not named are gone. --allow takes
-PROTOCOL[:PORT[-PORT]][@CIDR][%RATE], where RATE is new connections a second.` + waitHelp,
+the whole content of Ingot's own table, and interfaces are all that Ingot configures: what is not named is gone. --allow
+takes PROTOCOL[:PORT[-PORT]][@CIDR][%RATE], where RATE is new connections a second.
+
+What somebody else has changed on the machine since refuses the command with CONFIG_DRIFT and the difference, unless
+--accept-drift says to overwrite it.` + waitHelp,
 		Example: `  ingot reconfigure m-1 --hostname web-7
   ingot reconfigure m-1 --default-input drop --allow tcp:22@10.0.0.0/8 --allow tcp:443 --allow icmp
   ingot reconfigure m-1 -f host.yaml
@@ -39,7 +43,15 @@ PROTOCOL[:PORT[-PORT]][@CIDR][%RATE], where RATE is new connections a second.` +
   firewall:
     default_input: drop
     allow:
-      - {protocol: tcp, port_from: 22, source_cidr: 10.0.0.0/8}`,
+      - {protocol: tcp, port_from: 22, source_cidr: 10.0.0.0/8}
+  interfaces:
+    - name: bond0
+      bond_members: [eth0, "52:54:00:12:34:56"]
+      bond: {mode: 802.3ad}
+      addresses: [192.0.2.7/24]
+      gateway: 192.0.2.1
+      dns_servers: [192.0.2.53]
+    - {name: storage, vlan_id: 20, parent: bond0, mtu: 9000, addresses: [10.20.0.7/16]}`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeAt(a.completeMachines()),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -61,6 +73,7 @@ PROTOCOL[:PORT[-PORT]][@CIDR][%RATE], where RATE is new connections a second.` +
 	f.StringVar(&r.defaultInput, "default-input", "", "accept or drop: what happens to input that no rule allows")
 	f.StringArrayVar(&r.allow, "allow", nil, "rule such as tcp:22@10.0.0.0/8; may be given several times")
 	f.BoolVar(&r.smtp, "smtp-egress", false, "let the machine send mail (TCP ports 25, 465 and 587)")
+	f.BoolVar(&r.acceptDrift, "accept-drift", false, "overwrite what somebody else has changed on the machine")
 	f.DurationVar(&r.confirm, "confirm-timeout", 0, "time to prove that the controller is still reached (default 60s)")
 	fixed(cmd, "default-input", "accept", "drop")
 	return cmd
@@ -77,6 +90,9 @@ func (a *app) netReconfig(cmd *cobra.Command, r *reconfigFlags) (*pb.NetReconfig
 	given := cmd.Flags().Changed
 	if given("hostname") {
 		config.Hostname = r.hostname
+	}
+	if given("accept-drift") {
+		config.AcceptDrift = r.acceptDrift
 	}
 	if given("confirm-timeout") {
 		config.ConfirmTimeoutSeconds = int32(r.confirm / time.Second)

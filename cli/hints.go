@@ -8,13 +8,16 @@ import (
 
 // hints says for a reason what a person can do next. {machine}, {operation} and {command} are filled in.
 var hints = map[pb.Reason]string{
-	pb.Reason_MACHINE_NOT_FOUND:   "ingot list shows the machines that there are",
-	pb.Reason_OPERATION_NOT_FOUND: "ingot ops shows the operations that there are",
-	pb.Reason_PLAN_NOT_FOUND:      "ingot plan list shows the plans that there are",
-	pb.Reason_AGENT_NOT_FOUND:     "ingot agent list shows the agents that there are",
-	pb.Reason_TOKEN_NOT_FOUND:     "ingot token list shows the tokens that there are",
-	pb.Reason_COMMAND_NOT_FOUND:   "ingot commands --machine {machine} shows the machine's commands",
-	pb.Reason_INVENTORY_NOT_FOUND: "an inventory comes with the machine's agent: ingot token issue {machine}",
+	pb.Reason_MACHINE_NOT_FOUND:     "ingot list shows the machines that there are",
+	pb.Reason_OPERATION_NOT_FOUND:   "ingot ops shows the operations that there are",
+	pb.Reason_PLAN_NOT_FOUND:        "ingot plan list shows the plans that there are",
+	pb.Reason_AGENT_NOT_FOUND:       "ingot agent list shows the agents that there are",
+	pb.Reason_TOKEN_NOT_FOUND:       "ingot token list shows the tokens that there are",
+	pb.Reason_COMMAND_NOT_FOUND:     "ingot commands --machine {machine} shows the machine's commands",
+	pb.Reason_INVENTORY_NOT_FOUND:   "an inventory comes with the machine's agent: ingot token issue {machine}",
+	pb.Reason_IMAGE_NOT_FOUND:       "ingot image list shows the images that there are",
+	pb.Reason_SITE_NOT_FOUND:        "ingot site list shows the sites that there are",
+	pb.Reason_CREDENTIALS_NOT_FOUND: "ingot bmc credentials list shows the names that there are",
 
 	pb.Reason_REQUEST_ID_REUSED:  "that request id belongs to other work; leave --request-id out to get a new one",
 	pb.Reason_MAC_ADDRESS_IN_USE: "another machine has that MAC address; ingot list -o json | grep for it",
@@ -35,6 +38,9 @@ var hints = map[pb.Reason]string{
 	pb.Reason_MACHINE_HAS_NO_IMAGE: "name one with --image, or give the machine a default: " +
 		"ingot machine update {machine} --default-image-ref IMAGE",
 	pb.Reason_TOKEN_NOT_REVOCABLE: "the token was used; revoke its agent: ingot agent list, ingot agent revoke AGENT",
+	pb.Reason_IMAGE_EXISTS:        "ingot image show tells what is there; add yours under another name",
+	pb.Reason_IMAGE_IN_USE:        "wait for the operation, or give the machine another default: ingot machine update {machine} --default-image-ref IMAGE",
+	pb.Reason_CREDENTIALS_IN_USE:  "give the machine others first: ingot machine update {machine} --bmc-credentials NAME",
 
 	pb.Reason_BEARER_MISSING: "give a token: --token-file, INGOT_TOKEN_FILE, INGOT_TOKEN, or a context",
 	pb.Reason_BEARER_INVALID: "the server does not know this token; ingot config current-context shows what is used",
@@ -44,24 +50,39 @@ var hints = map[pb.Reason]string{
 	pb.Reason_DATABASE_UNAVAILABLE: "the controller has lost its database; try again when it is back",
 	pb.Reason_CONTROLLER_DRAINING:  "the controller is stopping; try again in a moment",
 	pb.Reason_RATE_LIMITED:         "slow down and try again",
+	pb.Reason_IMAGE_STORE_FULL:     "ingot image list, and ingot image remove what nobody needs; or give the controller a bigger images_dir",
 
 	pb.Reason_OPERATION_TYPE_NOT_WIRED:   "this server cannot run that yet; ingot server info lists what it cannot do",
 	pb.Reason_STEP_KIND_NOT_WIRED:        "this server cannot run that step yet; ingot server info lists what it cannot do",
 	pb.Reason_EXPLAIN_NOT_WIRED:          "until it can: ingot machine get {machine} and ingot ops --machine {machine}",
 	pb.Reason_TIMELINE_NOT_WIRED:         "until it can: ingot ops --machine {machine} and ingot audit {machine}",
-	pb.Reason_NETWORK_RECONFIG_NOT_WIRED: "hostname and firewall can be set already; leave interfaces out",
+	pb.Reason_NETWORK_RECONFIG_NOT_WIRED: "this host cannot be given interfaces (the message says why); leave interfaces out, or run systemd-networkd on it",
 
 	pb.Reason_OUTCOME_UNKNOWN: "nobody knows whether it happened: ingot commands {operation}, look at the machine, then: " +
 		"ingot settle {machine} {command} --verdict happened|did-not-happen",
-	pb.Reason_EVIDENCE_MISSING:   "the agent claims success and nothing confirms it: ingot logs {operation}",
-	pb.Reason_AGENT_UNAVAILABLE:  "no agent was there to do it: ingot agent list, then try again",
-	pb.Reason_CAPABILITY_MISSING: "no agent can do this for the machine: ingot agent list -o wide shows capabilities",
-	pb.Reason_AGENT_LOCKED:       "somebody at the machine locked its agent: ingot agent list shows the reason",
-	pb.Reason_REPAVE_NOT_WIRED:   "this agent cannot write images yet",
-	pb.Reason_CONFIG_ROLLED_BACK: "the machine could not reach the controller with it and went back: ingot logs {operation}",
-	pb.Reason_EXECUTION_FAILED:   "ingot logs {operation} shows why",
-	pb.Reason_STEP_TIMEOUT:       "ingot logs {operation} shows how far it got",
-	pb.Reason_CLONE_DETECTED:     "two machines speak with one identity: find the copy before you go on",
+	pb.Reason_CONFIG_DRIFT:          "look at the difference; to overwrite it: ingot reconfigure {machine} --accept-drift …",
+	pb.Reason_EVIDENCE_MISSING:      "the agent claims success and nothing confirms it: ingot logs {operation}",
+	pb.Reason_AGENT_UNAVAILABLE:     "no agent was there to do it: ingot agent list, then try again",
+	pb.Reason_CAPABILITY_MISSING:    "no agent can do this for the machine: ingot agent list -o wide shows capabilities",
+	pb.Reason_AGENT_LOCKED:          "somebody at the machine locked its agent: ingot agent list shows the reason",
+	pb.Reason_REPAVE_NOT_WIRED:      "this agent cannot write images yet",
+	pb.Reason_CONFIG_ROLLED_BACK:    "the machine could not reach the controller with it and went back: ingot logs {operation}",
+	pb.Reason_IMAGE_DIGEST_MISMATCH: "the bytes are not those that were announced: check the digest, and fetch the file again",
+	pb.Reason_IMAGE_UNAVAILABLE:     "the image could not be read to its end: check its source, and repeat",
+	pb.Reason_IMAGE_UNSUPPORTED:     "an image is a whole disk with a GUID partition table, as raw, raw.zst or qcow2",
+	pb.Reason_IMAGE_TOO_LARGE:       "the disk is too small: ingot image show tells what is needed; --install-disk chooses the disk",
+	pb.Reason_DISK_RULE_NO_UNIQUE_MATCH: "ingot machine inventory {machine} shows the disks; then: " +
+		"ingot machine update {machine} --install-disk serial=…",
+	pb.Reason_BMC_AUTH_FAILED:   "the BMC refuses the password; nobody tries again before: ingot bmc credentials set NAME --username USER",
+	pb.Reason_BMC_UNREACHABLE:   "check --bmc-endpoint of {machine}, and the network between the site agent and the BMC",
+	pb.Reason_NO_BOOT_PATH:      "give the machine an agent or a BMC: ingot machine update {machine} --bmc-endpoint HOST --bmc-credentials NAME",
+	pb.Reason_INSTALLER_MISSING: "ingot image add NAME vmlinuz --kind installer-kernel, and the initramfs with --kind installer-initrd",
+	pb.Reason_SITE_AGENT_SILENT: "ingot site list shows whether the site's agent follows; ingot agent list whether it is connected",
+	pb.Reason_INSTALLER_SILENT:  "look at the machine's console: did it get an address and the boot files? ingot site leases SITE",
+	pb.Reason_CONFIG_DRIFT:      "somebody else changed the machine's configuration: ingot logs {operation} shows the difference",
+	pb.Reason_EXECUTION_FAILED:  "ingot logs {operation} shows why",
+	pb.Reason_STEP_TIMEOUT:      "ingot logs {operation} shows how far it got",
+	pb.Reason_CLONE_DETECTED:    "two machines speak with one identity: find the copy before you go on",
 }
 
 // hintsByCode helps where the error carries no reason, as errors of the connection do.

@@ -227,7 +227,9 @@ var badStarts = []badCall{
 	}},
 	{"nothing to configure", invalid, "INVALID_FIELD", "config", reconfigure(nil)},
 	{"empty configuration", invalid, "INVALID_FIELD", "config", reconfigure(&pb.NetReconfig{})},
-	{"interfaces", unbuilt, "NETWORK_RECONFIG_NOT_WIRED", "config.interfaces", reconfigure(&pb.NetReconfig{Interfaces: []*pb.NetworkInterface{{Name: "eth0"}}})},
+	{"bad address", invalid, "INVALID_FIELD", "config.interfaces[0].addresses[0]", reconfigure(&pb.NetReconfig{
+		Interfaces: []*pb.NetworkInterface{{Name: "eth0", Addresses: []string{"192.0.2.7"}}},
+	})},
 	{"bad host name", invalid, "INVALID_FIELD", "config.hostname", reconfigure(&pb.NetReconfig{Hostname: "-web"})},
 	{"bad CIDR", invalid, "INVALID_FIELD", "config.firewall.allow[1].source_cidr", reconfigure(rules(
 		&pb.FirewallRule{Protocol: "tcp", PortFrom: 22}, &pb.FirewallRule{Protocol: "tcp", PortFrom: 22, SourceCidr: "10.0.0.0/40"}))},

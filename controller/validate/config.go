@@ -5,7 +5,6 @@ import (
 	"net/netip"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/internal/failure"
 )
 
 const (
@@ -13,15 +12,11 @@ const (
 	maxRules          = 1000
 )
 
-// NetReconfig checks a host configuration. Interfaces are part of the published surface and cannot be applied yet.
+// NetReconfig checks a host configuration. Whether the host can apply it is its agent's to say.
 func NetReconfig(path string, c *baremetalv1.NetReconfig) error {
-	if len(c.GetInterfaces()) > 0 {
-		return failure.Unimplemented("NETWORK_RECONFIG_NOT_WIRED", "this version does not configure interfaces").
-			WithField(path+".interfaces", "leave it empty")
-	}
 	var f faults
-	if c.GetHostname() == "" && c.GetFirewall() == nil {
-		f.add(path, "names neither a hostname nor a firewall policy")
+	if c.GetHostname() == "" && c.GetFirewall() == nil && len(c.GetInterfaces()) == 0 {
+		f.add(path, "names no hostname, no firewall policy and no interfaces")
 	}
 	if c.GetHostname() != "" {
 		f.add(path+".hostname", hostname(c.GetHostname()))
@@ -30,6 +25,7 @@ func NetReconfig(path string, c *baremetalv1.NetReconfig) error {
 		f.add(path+".confirm_timeout_seconds", fmt.Sprintf("0 to %d", maxConfirmSeconds))
 	}
 	firewall(&f, path+".firewall", c.GetFirewall())
+	interfaces(&f, path+".interfaces", c.GetInterfaces())
 	return f.err()
 }
 
