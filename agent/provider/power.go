@@ -62,24 +62,30 @@ type OutOfBand interface {
 	SetBootDevice(ctx context.Context, t Target, e host.Effect, d BootDevice) error
 }
 
-// Machine is one machine behind its BMC.
+// Machine is one machine that is switched from outside.
 type Machine struct {
 	OutOfBand
 	Target Target
+	// Blind says that nobody can look inside: its system's boot id is not to be had.
+	Blind bool
 }
 
-// MachineOf gives the machine that h stands for, if h is one that can only be reached out of band: its provider has
-// power and no way to look inside.
+// MachineOf gives the machine that h stands for, if h is one behind a provider that can switch it.
 func MachineOf(h host.Host) (Machine, bool) {
 	r, ok := h.(remote)
 	if !ok {
 		return Machine{}, false
 	}
-	if _, inside := r.p.(Inspect); inside {
-		return Machine{}, false
+	_, inside := r.p.(Inspect)
+	m := Machine{Target: r.t, Blind: !inside}
+	if m.OutOfBand, ok = r.p.(OutOfBand); ok {
+		return m, true
 	}
-	oob, ok := r.p.(OutOfBand)
-	return Machine{OutOfBand: oob, Target: r.t}, ok
+	if p, ok := r.p.(Power); ok {
+		m.OutOfBand = plain{Power: p, host: r}
+		return m, true
+	}
+	return Machine{}, false
 }
 
 // Sensor is one reading.

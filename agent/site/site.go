@@ -13,6 +13,7 @@ import (
 
 	"github.com/ingot-metal/ingot/agent/command"
 	"github.com/ingot-metal/ingot/agent/command/netboot"
+	"github.com/ingot-metal/ingot/agent/command/power"
 	"github.com/ingot-metal/ingot/agent/command/reboot"
 	"github.com/ingot-metal/ingot/agent/command/reconfig"
 	"github.com/ingot-metal/ingot/agent/command/repave"
@@ -39,6 +40,8 @@ func Executor(cfg Config, h host.Host, simulated bool, spec *fleetv1.CommandSpec
 		return reboot.New(reboot.Config{Host: h, Clock: cfg.Clock, Settle: cfg.RebootSettle, Poll: cfg.RebootPoll})
 	case *fleetv1.CommandSpec_Netboot:
 		return netboot.New(h)
+	case *fleetv1.CommandSpec_Power:
+		return power.New(h, cfg.Clock)
 	case *fleetv1.CommandSpec_Repave:
 		return repave.New(h, simulated)
 	case *fleetv1.CommandSpec_Reconfig:

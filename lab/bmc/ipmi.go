@@ -178,9 +178,8 @@ func freePort(ctx context.Context, addr netip.Addr) (uint16, error) {
 	if err != nil {
 		return 0, err
 	}
-	defer conn.Close()
 	bound, err := netip.ParseAddrPort(conn.LocalAddr().String())
-	if err != nil {
+	if err := errors.Join(err, conn.Close()); err != nil {
 		return 0, err
 	}
 	return bound.Port(), nil

@@ -40,6 +40,9 @@ func (e *Executor) Prepare(ctx context.Context, spec *fleetv1.CommandSpec) (any,
 	if r, ok := command.FromRefusal(err, baremetalv1.Reason_NETBOOT_UNSUPPORTED); ok {
 		return nil, &r, nil
 	}
+	if r, ok := command.FromFailure(err); ok {
+		return nil, &r, nil
+	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("read one-shot boot entry: %w", err)
 	}
@@ -80,6 +83,9 @@ func (e *Executor) Execute(ctx context.Context, job command.Job) (command.Result
 	set := e.set(ctx, job.Effect(), in.Method)
 	if r, ok := command.FromRefusal(set, baremetalv1.Reason_NETBOOT_UNSUPPORTED); ok {
 		return r, nil
+	}
+	if r, ok := command.FromFailure(set); ok {
+		return r, nil // it was read back, or nobody answered: either way it may be set again
 	}
 	if err := command.AfterEffect.HitCtx(ctx); err != nil {
 		return command.Result{}, err

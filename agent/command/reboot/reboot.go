@@ -1,5 +1,9 @@
 // Package reboot executes a reboot, of the own machine or of one behind a provider. It is done when the machine
 // shows another boot id, and not before.
+//
+// A machine that can only be reached through its BMC shows none. There a reboot is a power cycle, see package power: it
+// is done when the machine was seen off and then on, and that is all it says. Whether a system came up is proved by its
+// own agent.
 package reboot
 
 import (
@@ -12,7 +16,9 @@ import (
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 
 	"github.com/ingot-metal/ingot/agent/command"
+	"github.com/ingot-metal/ingot/agent/command/power"
 	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/agent/provider"
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/evidence"
 )
@@ -50,10 +56,34 @@ func New(cfg Config) *Executor {
 type intent struct {
 	BootIDBefore string          `json:"boot_id_before"`
 	Mode         host.RebootMode `json:"mode"`
+	// Power is set for a machine that nobody can look into.
+	Power *power.Intent `json:"power,omitempty"`
+}
+
+// blind gives the machine if all that can be had of it is its power.
+func (e *Executor) blind() (provider.Machine, bool) {
+	m, ok := provider.MachineOf(e.cfg.Host)
+	return m, ok && m.Blind
+}
+
+// byPower is the intent of a power cycle: graceful asks the system first, and cuts the power when it doesn't go.
+func byPower(mode string) (any, *command.Result, error) {
+	if mode == "bmc" {
+		mode = "force"
+	}
+	m, refused := modeOf(mode)
+	if refused != nil {
+		return nil, refused, nil
+	}
+	order := power.Order{Off: true, On: true, Gently: m == host.RebootGraceful}
+	return intent{Mode: m, Power: &power.Intent{Order: order}}, nil, nil
 }
 
 // Prepare reads the boot id that must change.
 func (e *Executor) Prepare(ctx context.Context, spec *fleetv1.CommandSpec) (any, *command.Result, error) {
+	if _, ok := e.blind(); ok {
+		return byPower(spec.GetReboot().GetMode())
+	}
 	mode, refused := modeOf(spec.GetReboot().GetMode())
 	if refused != nil {
 		return nil, refused, nil
@@ -89,6 +119,9 @@ func (e *Executor) Execute(ctx context.Context, job command.Job) (command.Result
 	if errors.Is(context.Cause(ctx), command.ErrCanceled) {
 		return command.Canceled("canceled before the reboot was asked for"), nil
 	}
+	if m, ok := e.blind(); ok && in.Power != nil {
+		return power.Run(ctx, job, m, *in.Power, func(p power.Intent) any { return intent{Mode: in.Mode, Power: &p} })
+	}
 	job.Logf("rebooting (%s), boot id before: %s", in.Mode, in.BootIDBefore)
 	asked := e.cfg.Host.Reboot(ctx, job.Effect(), in.Mode)
 	if r, ok := command.FromRefusal(asked, baremetalv1.Reason_CAPABILITY_MISSING); ok {
@@ -108,10 +141,13 @@ func (e *Executor) Execute(ctx context.Context, job command.Job) (command.Result
 
 // Resume never reboots. Another boot id is proof. Under the old one a reboot may still be on its way, for
 // Settle; after that nobody can know.
-func (e *Executor) Resume(_ context.Context, job command.Job) (command.Verdict, error) {
+func (e *Executor) Resume(ctx context.Context, job command.Job) (command.Verdict, error) {
 	var in intent
 	if err := job.DecodeIntent(&in); err != nil {
 		return command.Verdict{}, err
+	}
+	if m, ok := e.blind(); ok && in.Power != nil {
+		return power.Resume(ctx, m, *in.Power, e.cfg.Clock.Now()), nil
 	}
 	r, err := e.await(job.Hard, in, e.cfg.Settle, nil)
 	if err != nil {

@@ -31,7 +31,7 @@ func (c *Client) Console(ctx context.Context, out io.Writer) error {
 		}
 		defer c.detach(ctx)
 		in, nothing := io.Pipe() // reading it blocks, so nothing is typed
-		defer nothing.Close()
+		defer nothing.CloseWithError(io.EOF)
 		return c.api.SOLStream(ctx, in, out, &client.SOLStreamOptions{})
 	})
 }

@@ -1,0 +1,187 @@
+package power
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+
+	"github.com/ingot-metal/ingot/agent/command"
+	"github.com/ingot-metal/ingot/agent/provider"
+	"github.com/ingot-metal/ingot/internal/evidence"
+)
+
+// Order is what is wanted.
+type Order struct {
+	Off bool `json:"off,omitempty"`
+	On  bool `json:"on,omitempty"` // after off, where both are wanted
+	// Gently asks the operating system before the power is cut.
+	Gently bool `json:"gently,omitempty"`
+	// BootOnce is the device of the next boot; empty leaves it alone.
+	BootOnce provider.BootDevice `json:"boot_once,omitempty"`
+}
+
+// Intent is an order and how far it got. It is written before the machine is first asked to go off, and when it was
+// seen off: from then on a run after a crash never switches it off again.
+type Intent struct {
+	Order
+	Cycle provider.Cycle `json:"cycle,omitzero"`
+}
+
+// Run carries the order out from wherever in says. as makes what is stored of an intent.
+func Run(ctx context.Context, job command.Job, m provider.Machine, in Intent, as func(Intent) any) (command.Result, error) {
+	r := run{job: job, m: m, in: in, as: as}
+	err := r.all(ctx)
+	if err == nil {
+		return command.Succeeded(r.in.evidence()), nil
+	}
+	return r.failed(ctx, err)
+}
+
+type run struct {
+	job command.Job
+	m   provider.Machine
+	in  Intent
+	as  func(Intent) any
+}
+
+func (r *run) all(ctx context.Context) error {
+	if errors.Is(context.Cause(ctx), command.ErrCanceled) {
+		return command.ErrCanceled
+	}
+	if r.in.Off && r.in.Cycle.OffSeenAt.IsZero() {
+		if err := r.off(ctx); err != nil {
+			return err
+		}
+		if err := command.AfterEffect.HitCtx(ctx); err != nil {
+			return err
+		}
+	}
+	if !r.in.On {
+		return nil
+	}
+	return r.on(r.job.Hard)
+}
+
+// off sets the boot device first: a machine that cannot be told where to boot from stays as it is.
+func (r *run) off(ctx context.Context) error {
+	if err := r.bootDevice(ctx); err != nil {
+		return err
+	}
+	how := "at once"
+	if r.in.Gently {
+		how = "its system is asked first"
+	}
+	r.job.Logf("switching off through the BMC (%s)", how)
+	// From here on a cancel comes too late: an accepted switch cannot be taken back, and a machine must not stay off.
+	err := r.m.TurnOff(r.job.Hard, r.m.Target, r.job.Effect(), r.in.Gently, &r.in.Cycle, r.keep)
+	if err == nil {
+		r.job.Logf("the BMC says that it is off (%s)", r.in.Cycle.Protocol)
+	}
+	return err
+}
+
+// on looks first. A machine that is on has taken its boot device already, and another must not be left for the boot
+// after.
+func (r *run) on(ctx context.Context) error {
+	state, err := r.m.PowerState(ctx, r.m.Target)
+	again := r.in.Off && err == nil && state == provider.PowerOn
+	if !again {
+		// Set again where a BMC has lost it while the machine went down.
+		if err := r.bootDevice(ctx); err != nil {
+			return err
+		}
+	}
+	if err := r.m.TurnOn(ctx, r.m.Target, r.job.Effect(), &r.in.Cycle, r.keep); err != nil {
+		return err
+	}
+	r.job.Logf("the BMC says that it is on (%s)", r.in.Cycle.Protocol)
+	return command.AfterEffect.HitCtx(ctx)
+}
+
+func (r *run) bootDevice(ctx context.Context) error {
+	if r.in.BootOnce == provider.BootDefault {
+		return nil
+	}
+	if err := r.m.SetBootDevice(ctx, r.m.Target, r.job.Effect(), r.in.BootOnce); err != nil {
+		return fmt.Errorf("set boot device: %w", err)
+	}
+	r.job.Logf("next boot: %s (read back)", r.in.BootOnce)
+	r.in.Cycle.BootOnce = r.in.BootOnce
+	return nil
+}
+
+func (r *run) keep(c provider.Cycle) error {
+	r.in.Cycle = c
+	if err := r.job.UpdateIntent(r.job.Hard, r.as(r.in)); err != nil {
+		return fmt.Errorf("write how far it got: %w", err)
+	}
+	return nil
+}
+
+// failed says what an error means. Switches of power may be repeated, so an attempt that got no answer leaves nothing
+// that the next one would have to fear: whatever still comes late is what that one wants too.
+func (r *run) failed(ctx context.Context, err error) (command.Result, error) {
+	evidence := r.in.evidence()
+	if out, ok := command.FromRefusal(err, baremetalv1.Reason_CAPABILITY_MISSING); ok {
+		return out.WithEvidence(evidence), nil
+	}
+	if out, ok := command.FromFailure(err); ok {
+		return out.WithEvidence(evidence), nil
+	}
+	switch {
+	case errors.Is(err, command.ErrCanceled) && r.in.Cycle.OffAskedAt.IsZero():
+		return command.Canceled("canceled before the machine was switched"), nil
+	case command.Interrupted(r.job.Hard), command.Interrupted(ctx):
+		return command.Result{}, command.ErrInterrupted
+	case r.job.Hard.Err() != nil:
+		return command.Failed(baremetalv1.Reason_EXECUTION_FAILED, "no time left: %v", err).AndRetry().WithEvidence(evidence), nil
+	}
+	return command.Result{}, err
+}
+
+// Resume reads the power after a restart, at now, and changes nothing. A machine that was seen off and is on has been
+// switched on; everything else is gone on with, because each step may be repeated.
+func Resume(ctx context.Context, m provider.Machine, in Intent, now time.Time) command.Verdict {
+	if in.Cycle.OffSeenAt.IsZero() {
+		return command.GoOn()
+	}
+	if !in.On {
+		return command.Settle(command.Succeeded(in.evidence()))
+	}
+	state, err := m.PowerState(ctx, m.Target)
+	if err != nil || state != provider.PowerOn {
+		return command.GoOn()
+	}
+	if in.Cycle.OnSeenAt.IsZero() {
+		in.Cycle.OnSeenAt = now
+	}
+	return command.Settle(command.Succeeded(in.evidence()))
+}
+
+func (in Intent) evidence() map[string]string {
+	out := map[string]string{}
+	put := func(key, value string) {
+		if value != "" {
+			out[key] = value
+		}
+	}
+	put(evidence.PowerOffSeenAt, stamp(in.Cycle.OffSeenAt))
+	put(evidence.PowerOnSeenAt, stamp(in.Cycle.OnSeenAt))
+	put(evidence.BMCProtocol, in.Cycle.Protocol)
+	put(evidence.BootNext, string(in.Cycle.BootOnce))
+	if !in.Cycle.OffSeenAt.IsZero() {
+		put(evidence.PowerOffForced, strconv.FormatBool(in.Cycle.Forced || !in.Gently))
+	}
+	return out
+}
+
+func stamp(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(time.RFC3339Nano)
+}
