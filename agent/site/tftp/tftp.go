@@ -177,8 +177,10 @@ func (s *Server) handler(ctx context.Context) func(string, io.ReaderFrom) error 
 	return func(name string, to io.ReaderFrom) error {
 		err := task.Run(ctx, "tftp transfer", func(ctx context.Context) error { return s.transfer(ctx, name, to) })
 		if broken := (*task.PanicError)(nil); errors.As(err, &broken) {
-			s.cfg.Log.Error("TFTP transfer failed", "error", err)
-			return errBroken // the client is sent the text
+			// The library panics, for one, on options that are longer than its buffer for the answer. Clients are
+			// sent the text of an error.
+			s.cfg.Log.Warn("TFTP transfer ended by a panic", "panic", fmt.Sprint(broken.Value))
+			return errBroken
 		}
 		return err
 	}

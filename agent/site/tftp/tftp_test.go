@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/netip"
 	"os"
@@ -43,7 +44,8 @@ func files() map[string][]byte {
 // startLocal serves on a free port of loopback.
 func startLocal(t testing.TB, change func(*Config)) net.Addr {
 	t.Helper()
-	cfg := Config{Interface: "lo", Address: home, Files: files(), Clock: clock.Real(), Log: testkit.Logger(t)}
+	log := &testkit.Buffer{}
+	cfg := Config{Interface: "lo", Address: home, Files: files(), Clock: clock.Real(), Log: slog.New(slog.NewTextHandler(log, nil))}
 	if change != nil {
 		change(&cfg)
 	}
@@ -51,6 +53,11 @@ func startLocal(t testing.TB, change func(*Config)) net.Addr {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log(log.String())
+		}
+	})
 	conn, err := netdev.ListenUDP(t.Context(), "lo", netip.AddrPortFrom(home, 0))
 	if err != nil {
 		t.Fatal(err)
