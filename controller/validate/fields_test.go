@@ -34,6 +34,19 @@ func TestMAC(t *testing.T) {
 	}
 }
 
+func TestBMCEndpoints(t *testing.T) {
+	t.Parallel()
+	for in, ok := range map[string]bool{
+		"": true, "10.0.0.1": true, "10.0.0.1:443": true, "redfish://bmc-1.example.com": true, "redfish+http://[::1]:8000": true,
+		"ipmi://10.0.0.1:623": true, "ipmi://": false, "https://10.0.0.1": false, "redfish://a:0": false, "redfish://u:p@h": false,
+	} {
+		_, err := validate.Machine("machine", &pb.Machine{Spec: &pb.MachineSpec{BmcEndpoint: in}})
+		if (err == nil) != ok {
+			t.Errorf("%q: %v", in, err)
+		}
+	}
+}
+
 func TestEndpoints(t *testing.T) {
 	cases := map[string]bool{
 		"": true, "10.0.0.1": true, "10.0.0.1:22": true, "bmc-1.example.com": true, "bmc-1.example.com:443": true, "::1": true,

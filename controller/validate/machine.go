@@ -34,7 +34,7 @@ func Machine(path string, m *baremetalv1.Machine) (*baremetalv1.Machine, error) 
 
 func spec(f *faults, path string, s *baremetalv1.MachineSpec) {
 	f.add(path+".ssh_endpoint", endpoint(s.GetSshEndpoint()))
-	f.add(path+".bmc_endpoint", endpoint(s.GetBmcEndpoint()))
+	f.add(path+".bmc_endpoint", bmcEndpoint(s.GetBmcEndpoint()))
 	if len(s.GetMacAddresses()) > maxMACs {
 		f.add(path+".mac_addresses", "more than 64 addresses")
 	} else {
@@ -50,6 +50,22 @@ func spec(f *faults, path string, s *baremetalv1.MachineSpec) {
 	} {
 		f.add(path+"."+t.field, text(t.value, maxText))
 	}
+}
+
+// bmcEndpoint is an endpoint that may say how the BMC is spoken to.
+func bmcEndpoint(s string) string {
+	for _, scheme := range []string{"redfish://", "redfish+http://", "ipmi://"} {
+		if rest, ok := strings.CutPrefix(s, scheme); ok && rest != "" {
+			if wrong := endpoint(rest); wrong != "" {
+				return "after " + scheme + " it " + wrong
+			}
+			return ""
+		}
+	}
+	if wrong := endpoint(s); wrong != "" {
+		return wrong + ", and may begin with redfish://, redfish+http:// or ipmi://"
+	}
+	return ""
 }
 
 // Name checks a short name such as a site's; empty is fine.
