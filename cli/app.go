@@ -25,8 +25,10 @@ type Config struct {
 	Out, Err io.Writer
 	// OutTerminal and ErrTerminal say whether a person looks at Out and Err.
 	OutTerminal, ErrTerminal bool
-	Getenv                   func(string) string
-	Clock                    clock.Clock
+	// ReadPassword reads a line from the terminal without showing it; nil where In is none.
+	ReadPassword func() ([]byte, error)
+	Getenv       func(string) string
+	Clock        clock.Clock
 	// Connect makes the connection; client.Dial outside of tests.
 	Connect func(client.Target, ...grpc.DialOption) (*grpc.ClientConn, error)
 	// Version is this program's.

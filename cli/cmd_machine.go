@@ -71,8 +71,9 @@ func (a *app) machineRegisterCmd() *cobra.Command {
 		Short: "Register a machine, or update a known one",
 		Long: `Register a machine under an id of your choice: 1 to 63 characters of a-z, 0-9, dot and hyphen. A known id has its
 spec and labels replaced. Next, give it an agent: ingot token issue MACHINE.`,
-		Example: `  ingot machine register m-1 --mac-addresses 52:54:00:12:34:56 --rack r42 --label env=prod`,
-		Args:    cobra.ExactArgs(1),
+		Example: `  ingot machine register m-1 --mac-addresses 52:54:00:12:34:56 --rack r42 --label env=prod
+  ingot machine register m-2 --mac 52:54:00:12:34:57 --bmc-endpoint 10.30.0.2 --bmc-credentials rack-42 --site berlin`,
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			a.subject.machine = args[0]
 			m := &pb.Machine{MachineId: args[0]}
@@ -91,6 +92,7 @@ spec and labels replaced. Next, give it an agent: ingot token issue MACHINE.`,
 		},
 	}
 	s.register(cmd)
+	a.completeSpec(cmd)
 	return cmd
 }
 
@@ -155,6 +157,7 @@ update is refused instead of overwriting it.`,
 		},
 	}
 	s.register(cmd)
+	a.completeSpec(cmd)
 	return cmd
 }
 

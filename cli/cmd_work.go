@@ -29,29 +29,33 @@ boot id, not when it was told to reboot.` + waitHelp,
 		},
 	}
 	w.register(cmd)
-	cmd.Flags().StringVar(&mode, "mode", "", "graceful (default) or force")
+	cmd.Flags().StringVar(&mode, "mode", "", "graceful (default), force, or bmc to power-cycle it from outside")
 	cmd.Flags().StringVar(&plan, "plan", "", "plan to run instead of the default one")
-	fixed(cmd, "mode", "graceful", "force")
+	fixed(cmd, "mode", "graceful", "force", "bmc")
 	a.must(cmd.RegisterFlagCompletionFunc("plan", a.completePlans()))
 	return cmd
 }
 
 func (a *app) reimageCmd() *cobra.Command {
 	var w workFlags
-	var image, plan string
+	var image, plan, path string
 	cmd := &cobra.Command{
 		Use:   "reimage MACHINE",
 		Short: "Write an OS image; all data on the target disk is lost",
 		Long: `Write an OS image to a machine. All data on its target disk is lost, so the machine must be in maintenance:
-ingot enter-maintenance MACHINE.` + waitHelp,
+ingot enter-maintenance MACHINE.
+
+--path says how the machine gets into the installer. auto takes what works: kexec from the running system, the
+firmware's next boot, or the BMC. Any other fails instead of falling back.` + waitHelp,
 		Example: `  ingot reimage m-1 --image ubuntu-2204
+  ingot reimage m-1 --image ubuntu-2204 --path bmc
   ingot reimage m-1 --image ubuntu-2204 --request-id deploy-v2.1 --no-wait`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeAt(a.completeMachines()),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.work(cmd, args[0], &w, func(ctx context.Context, svc *services, id string, secs int32) (*pb.Operation, error) {
 				return svc.machines.ReimageMachine(ctx, &pb.ReimageMachineRequest{
-					MachineId: args[0], RequestId: id, ImageRef: image, PlanId: plan, TimeoutSeconds: secs,
+					MachineId: args[0], RequestId: id, ImageRef: image, PlanId: plan, Path: path, TimeoutSeconds: secs,
 				})
 			})
 		},
@@ -59,6 +63,9 @@ ingot enter-maintenance MACHINE.` + waitHelp,
 	w.register(cmd)
 	cmd.Flags().StringVar(&image, "image", "", "image to write (default: the machine's or the server's)")
 	cmd.Flags().StringVar(&plan, "plan", "", "plan to run instead of the default one")
+	cmd.Flags().StringVar(&path, "path", "", "auto (default), kexec, bootnext or bmc")
+	fixed(cmd, "path", "auto", "kexec", "bootnext", "bmc")
+	a.must(cmd.RegisterFlagCompletionFunc("image", a.completeImages("kind=os")))
 	a.must(cmd.RegisterFlagCompletionFunc("plan", a.completePlans()))
 	return cmd
 }
@@ -70,7 +77,7 @@ func (a *app) netbootCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "netboot MACHINE",
 		Short:             "Boot a machine from the network next time",
-		Long:              `Set the next boot of a machine in maintenance to the network, and with --reboot boot it now.` + waitHelp,
+		Long:              `Set the next boot of a machine in maintenance to the network, or with --mode DISK back to its disk, and with --reboot boot it now.` + waitHelp,
 		Example:           `  ingot netboot m-1 --mode HTTP --reboot`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeAt(a.completeMachines()),
@@ -83,9 +90,9 @@ func (a *app) netbootCmd() *cobra.Command {
 		},
 	}
 	w.register(cmd)
-	cmd.Flags().StringVar(&mode, "mode", "", "PXE (default) or HTTP")
+	cmd.Flags().StringVar(&mode, "mode", "", "PXE (default), HTTP or DISK")
 	cmd.Flags().BoolVar(&reboot, "reboot", false, "reboot at once")
-	fixed(cmd, "mode", "PXE", "HTTP")
+	fixed(cmd, "mode", "PXE", "HTTP", "DISK")
 	return cmd
 }
 

@@ -102,6 +102,46 @@ func (a *app) completeTokens() completion {
 	})
 }
 
+func (a *app) completeImages(filter string) completion {
+	return a.remote(func(ctx context.Context, svc *services) ([]string, error) {
+		resp, err := svc.admin.ListImages(ctx, &pb.ListImagesRequest{Filter: filter, PageSize: 1000})
+		var out []string
+		for _, im := range resp.GetImages() {
+			out = append(out, im.GetImageRef()+"\t"+im.GetKind()+" "+im.GetArch()+" "+view.Bytes(im.GetSizeBytes()))
+		}
+		return out, err
+	})
+}
+
+func (a *app) completeSites() completion {
+	return a.remote(func(ctx context.Context, svc *services) ([]string, error) {
+		resp, err := svc.admin.ListSites(ctx, &pb.ListSitesRequest{})
+		var out []string
+		for _, s := range resp.GetSites() {
+			out = append(out, s.GetSite())
+		}
+		return out, err
+	})
+}
+
+func (a *app) completeCredentials() completion {
+	return a.remote(func(ctx context.Context, svc *services) ([]string, error) {
+		resp, err := svc.admin.ListBMCCredentials(ctx, &pb.ListBMCCredentialsRequest{})
+		var out []string
+		for _, c := range resp.GetCredentials() {
+			out = append(out, c.GetCredentialsRef()+"\t"+view.Clean(c.GetUsername()))
+		}
+		return out, err
+	})
+}
+
+// completeSpec completes the flags of a machine's spec whose values the server knows.
+func (a *app) completeSpec(cmd *cobra.Command) {
+	a.must(cmd.RegisterFlagCompletionFunc("site", a.completeSites()))
+	a.must(cmd.RegisterFlagCompletionFunc("default-image-ref", a.completeImages("kind=os")))
+	a.must(cmd.RegisterFlagCompletionFunc("bmc-credentials-ref", a.completeCredentials()))
+}
+
 func (a *app) completeContexts(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 	file, err := client.Load(a.configPath())
 	if err != nil {

@@ -117,7 +117,7 @@ func machineTrees(tree any) []any {
 }
 
 // machinesFromCSV takes a header of machine_id, fields of MachineSpec, and labels.<key>. Several MAC addresses
-// in one cell are separated by semicolons or spaces.
+// in one cell are separated by semicolons or spaces, several rules of protected disks by semicolons.
 func machinesFromCSV(text string) ([]*pb.Machine, error) {
 	rows, err := csv.NewReader(strings.NewReader(text)).ReadAll()
 	if err != nil {
@@ -153,6 +153,8 @@ func setCell(tree map[string]any, column, value string) {
 		inner(tree, "labels")[label] = value
 	case column == "mac_addresses":
 		inner(tree, "spec")[column] = strings.FieldsFunc(value, func(r rune) bool { return r == ';' || r == ' ' })
+	case column == "protected_disks": // a rule may hold spaces and commas
+		inner(tree, "spec")[column] = strings.FieldsFunc(value, func(r rune) bool { return r == ';' })
 	default:
 		inner(tree, "spec")[column] = value
 	}

@@ -79,7 +79,6 @@ var hints = map[pb.Reason]string{
 	pb.Reason_INSTALLER_MISSING: "ingot image add NAME vmlinuz --kind installer-kernel, and the initramfs with --kind installer-initrd",
 	pb.Reason_SITE_AGENT_SILENT: "ingot site list shows whether the site's agent follows; ingot agent list whether it is connected",
 	pb.Reason_INSTALLER_SILENT:  "look at the machine's console: did it get an address and the boot files? ingot site leases SITE",
-	pb.Reason_CONFIG_DRIFT:      "somebody else changed the machine's configuration: ingot logs {operation} shows the difference",
 	pb.Reason_EXECUTION_FAILED:  "ingot logs {operation} shows why",
 	pb.Reason_STEP_TIMEOUT:      "ingot logs {operation} shows how far it got",
 	pb.Reason_CLONE_DETECTED:    "two machines speak with one identity: find the copy before you go on",

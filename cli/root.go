@@ -37,7 +37,7 @@ Put the machine into maintenance before work that destroys data:
 	a.globalFlags(root)
 	root.AddGroup(
 		&cobra.Group{ID: groupWork, Title: "Work on machines:"},
-		&cobra.Group{ID: groupInventory, Title: "Inventory, plans and runs:"},
+		&cobra.Group{ID: groupInventory, Title: "Inventory, images, plans and runs:"},
 		&cobra.Group{ID: groupAdmin, Title: "Running Ingot:"},
 		&cobra.Group{ID: groupSetup, Title: "Setup:"},
 	)
@@ -45,8 +45,8 @@ Put the machine into maintenance before work that destroys data:
 	root.SetCompletionCommandGroupID(groupSetup)
 	add(root, groupWork, a.rebootCmd(), a.reimageCmd(), a.netbootCmd(), a.reconfigureCmd(), a.enterCmd(), a.exitCmd(),
 		a.opsCmd(), a.watchCmd(), a.logsCmd(), a.cancelCmd(), a.whyCmd(), a.timelineCmd())
-	add(root, groupInventory, a.importCmd(), a.listCmd(), a.machineCmd(), a.planCmd(), a.runCmd())
-	add(root, groupAdmin, a.tokenCmd(), a.agentCmd(), a.settleCmd(), a.clearCmd(), a.flagCmd(), a.commandsCmd(),
+	add(root, groupInventory, a.importCmd(), a.listCmd(), a.machineCmd(), a.imageCmd(), a.planCmd(), a.runCmd())
+	add(root, groupAdmin, a.tokenCmd(), a.agentCmd(), a.siteCmd(), a.bmcCmd(), a.settleCmd(), a.clearCmd(), a.flagCmd(), a.commandsCmd(),
 		a.auditCmd(), a.serverCmd())
 	add(root, groupSetup, a.configCmd(), a.versionCmd())
 	root.AddCommand(&cobra.Command{Use: "exit-codes", Short: "What the exit codes mean", Long: exitCodesHelp})

@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
@@ -25,13 +26,20 @@ var specHelp = map[protoreflect.Name]string{
 	"group":               "group whose policies apply",
 	"site":                "site whose agent serves the machine",
 	"default_image_ref":   "image used where a reimage names none",
-	"bmc_credentials_ref": "reference to the BMC's credentials, never the credentials",
+	"bmc_credentials_ref": "name of the BMC's credentials (ingot bmc credentials set), never the credentials",
+	"install_disk":        "which disk a reimage writes, as serial=…, wwn=…, path=…, model=…, size>=100GiB; terms joined by commas",
+	"protected_disks":     "rule of disks that are never written; may be given several times",
+}
+
+// shortNames are what people type for flags whose fields have long names.
+var shortNames = map[string]string{
+	"mac": "mac-addresses", "bmc-credentials": "bmc-credentials-ref", "protected-disk": "protected-disks",
 }
 
 // specFlags are flags for every field of MachineSpec, and labels.
 type specFlags struct {
 	text   map[protoreflect.Name]*string
-	macs   []string
+	lists  map[protoreflect.Name]*[]string
 	labels []string
 }
 
@@ -42,15 +50,23 @@ func specFields() protoreflect.FieldDescriptors {
 func flagName(field protoreflect.Name) string { return strings.ReplaceAll(string(field), "_", "-") }
 
 func (s *specFlags) register(cmd *cobra.Command) {
-	s.text = map[protoreflect.Name]*string{}
+	s.text, s.lists = map[protoreflect.Name]*string{}, map[protoreflect.Name]*[]string{}
 	for i := range specFields().Len() {
-		name := specFields().Get(i).Name()
-		if name == "mac_addresses" {
-			cmd.Flags().StringSliceVar(&s.macs, flagName(name), nil, specHelp[name])
-			continue
+		switch name := specFields().Get(i).Name(); name {
+		case "mac_addresses":
+			s.lists[name] = cmd.Flags().StringSlice(flagName(name), nil, specHelp[name])
+		case "protected_disks": // a rule may hold commas
+			s.lists[name] = cmd.Flags().StringArray(flagName(name), nil, specHelp[name])
+		default:
+			s.text[name] = cmd.Flags().String(flagName(name), "", specHelp[name])
 		}
-		s.text[name] = cmd.Flags().String(flagName(name), "", specHelp[name])
 	}
+	cmd.Flags().SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+		if long, ok := shortNames[name]; ok {
+			name = long
+		}
+		return pflag.NormalizedName(name)
+	})
 	cmd.Flags().StringArrayVar(&s.labels, "label", nil, "label as key=value; key- removes it; may be given several times")
 }
 
@@ -65,7 +81,11 @@ func (s *specFlags) apply(cmd *cobra.Command, m *pb.Machine) error {
 		switch {
 		case !cmd.Flags().Changed(flagName(field.Name())):
 		case field.IsList():
-			m.Spec.MacAddresses = s.macs
+			list := spec.NewField(field).List()
+			for _, v := range *s.lists[field.Name()] {
+				list.Append(protoreflect.ValueOfString(v))
+			}
+			spec.Set(field, protoreflect.ValueOfList(list))
 		default:
 			spec.Set(field, protoreflect.ValueOfString(*s.text[field.Name()]))
 		}

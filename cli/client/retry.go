@@ -26,6 +26,10 @@ var once = map[string]bool{
 	pb.AdminService_RedeliverWebhook_FullMethodName:    true,
 }
 
+// long holds the methods whose answer may take any time: they end with the caller's patience, and a connection that is
+// gone is noticed by its pings.
+var long = map[string]bool{pb.AdminService_AddImage_FullMethodName: true}
+
 // Repeatable says whether a call of the method may be sent again when its answer was lost.
 func Repeatable(method string) bool { return !once[method] }
 
@@ -90,8 +94,12 @@ func Retry(cfg RetryConfig) grpc.UnaryClientInterceptor {
 	return func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 		var back Backoff
 		start, told, final := cfg.Clock.Now(), false, isOnce(opts) || !Repeatable(method)
+		limit := cfg.Attempt
+		if long[method] {
+			limit = 0
+		}
 		for {
-			err := attempt(ctx, cfg.Attempt, func(ctx context.Context) error {
+			err := attempt(ctx, limit, func(ctx context.Context) error {
 				return invoke(ctx, method, req, reply, cc, opts...)
 			})
 			if err == nil || ctx.Err() != nil || !Transient(err) || final {

@@ -33,7 +33,29 @@ func run() int {
 		Clock:       clock.Real(),
 		Connect:     client.Dial,
 		Version:     buildVersion(),
+
+		ReadPassword: passwordReader(ctx, int(os.Stdin.Fd())),
 	})
+}
+
+// passwordReader reads from a terminal without showing what is typed; nil where there is none. An interrupt leaves the
+// terminal as it was.
+func passwordReader(ctx context.Context, fd int) func() ([]byte, error) {
+	if !term.IsTerminal(fd) {
+		return nil
+	}
+	return func() ([]byte, error) {
+		state, err := term.GetState(fd)
+		if err != nil {
+			return nil, err
+		}
+		stop := context.AfterFunc(ctx, func() {
+			_ = term.Restore(fd, state) // the process ends; there is nobody left to tell
+			os.Exit(130)
+		})
+		defer stop()
+		return term.ReadPassword(fd)
+	}
 }
 
 func buildVersion() string {
