@@ -207,13 +207,6 @@ func TestReconfigProvesItselfOrRollsBack(t *testing.T) {
 	if st, err = r.world.State(r.c.MachineID); err != nil || st.Firewall.Generation != 1 {
 		t.Fatalf("firewall generation %d after a reboot (%v)", st.Firewall.Generation, err)
 	}
-	refused := reconfigSpec(t, 3, "three")
-	order := &baremetalv1.NetReconfig{Interfaces: []*baremetalv1.NetworkInterface{{Name: "eth0"}}}
-	refused.GetReconfig().Config, err = proto.Marshal(order)
-	if err != nil {
-		t.Fatal(err)
-	}
-	wantOutcome(t, r.c.WaitResult(r.c.Order(refused)), fleetv1.CommandResult_REFUSED, "NETWORK_RECONFIG_NOT_WIRED")
 }
 
 func TestAStopDuringConfirmationRollsBack(t *testing.T) {

@@ -1,0 +1,77 @@
+package agent_test
+
+import (
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
+
+	"github.com/ingot-metal/ingot/agent/agenttest"
+	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/agent/host/sim"
+)
+
+// networkSpec orders an address for the only card.
+func networkSpec(t *testing.T, generation int64, address string, change func(*baremetalv1.NetReconfig)) *fleetv1.CommandSpec {
+	t.Helper()
+	order := &baremetalv1.NetReconfig{Interfaces: []*baremetalv1.NetworkInterface{{Name: "eth0", Addresses: []string{address}}}}
+	change(order)
+	config, err := proto.Marshal(order)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &fleetv1.CommandSpec{TimeoutMs: 20000, Action: &fleetv1.CommandSpec_Reconfig{
+		Reconfig: &fleetv1.ReconfigAction{Config: config, ConfirmTimeoutMs: 2000, Generation: generation},
+	}}
+}
+
+func asItIs(*baremetalv1.NetReconfig) {}
+
+func TestInterfacesProveThemselvesOrAreRolledBack(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, agenttest.Hooks{}, "")
+	r.start()
+	wantOutcome(t, r.c.WaitResult(r.c.Order(networkSpec(t, 1, "192.0.2.7/24", asItIs))), fleetv1.CommandResult_SUCCEEDED, "")
+	r.blockNew.Store(true)
+	failed := r.c.Order(networkSpec(t, 2, "192.0.2.8/24", asItIs))
+	wantOutcome(t, r.c.WaitResult(failed), fleetv1.CommandResult_FAILED, "CONFIG_ROLLED_BACK")
+	r.blockNew.Store(false)
+	st, err := r.world.State(r.c.MachineID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := st.Network.Interfaces[0].Addresses[0].String(); got != "192.0.2.7/24" || r.effects(failed, sim.KindNetwork) != 1 {
+		t.Errorf("address %s after %d changes and a rollback", got, r.effects(failed, sim.KindNetwork))
+	}
+}
+
+func TestDriftIsRefusedUntilItIsAccepted(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, agenttest.Hooks{}, "")
+	r.start()
+	wantOutcome(t, r.c.WaitResult(r.c.Order(networkSpec(t, 1, "192.0.2.7/24", asItIs))), fleetv1.CommandResult_SUCCEEDED, "")
+	st, err := r.world.State(r.c.MachineID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	foreign := *st.Network
+	foreign.Interfaces[0].MTU = 9000
+	if err := r.world.Machine(r.c.MachineID).ApplyNetwork(t.Context(), host.Effect{CommandID: "somebody"}, foreign); err != nil {
+		t.Fatal(err)
+	}
+	refused := r.c.WaitResult(r.c.Order(networkSpec(t, 2, "192.0.2.8/24", asItIs)))
+	wantOutcome(t, refused, fleetv1.CommandResult_REFUSED, "CONFIG_DRIFT")
+	for _, where := range []string{refused.GetEvidence()["drift"], refused.GetMessage()} {
+		if !strings.Contains(where, "+++ simulated/interfaces\n") || !strings.Contains(where, "+  \"mtu\": 9000") {
+			t.Errorf("no unified diff in %q", where)
+		}
+	}
+	again := r.c.WaitResult(r.c.Order(networkSpec(t, 1, "192.0.2.7/24", asItIs)))
+	wantOutcome(t, again, fleetv1.CommandResult_FAILED, "CONFIG_DRIFT")
+
+	accepted := networkSpec(t, 3, "192.0.2.8/24", func(o *baremetalv1.NetReconfig) { o.AcceptDrift = true })
+	wantOutcome(t, r.c.WaitResult(r.c.Order(accepted)), fleetv1.CommandResult_SUCCEEDED, "")
+}
