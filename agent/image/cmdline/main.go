@@ -52,7 +52,7 @@ func newRoot(buildVersion string) *cobra.Command {
 Exit codes: 0 done, 1 failed, 2 wrong usage.`,
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return fmt.Errorf("%w: %w", errUsage, err) })
-	root.AddCommand(installer(), tiny(), debian())
+	root.AddCommand(installer(), tiny(), debian(), inspect())
 	return root
 }
 
