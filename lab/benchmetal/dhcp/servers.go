@@ -68,7 +68,7 @@ func serve(ctx context.Context, device, path string) error {
 		if err != nil {
 			return err
 		}
-		defer file.Close()
+		defer func() { _ = file.Close() }() // what counts was flushed when it was saved
 		store = file
 	}
 	s, err := dhcp.New(dhcp.Config{
