@@ -15,8 +15,8 @@ import (
 )
 
 var (
-	afterPart   = failpoint.Register("agent.blob-after-part")
-	afterRename = failpoint.Register("agent.blob-after-rename")
+	afterPart   = failpoint.Register("site.blob-after-part")
+	afterRename = failpoint.Register("site.blob-after-rename")
 )
 
 // errShort says that the source ended before the blob did.

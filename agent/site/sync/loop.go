@@ -16,10 +16,10 @@ import (
 )
 
 var (
-	beforeStored  = failpoint.Register("agent.site-before-stored")
-	afterStored   = failpoint.Register("agent.site-after-stored")
-	afterApplied  = failpoint.Register("agent.site-after-applied")
-	afterReported = failpoint.Register("agent.site-after-reported")
+	beforeStored  = failpoint.Register("site.before-stored")
+	afterStored   = failpoint.Register("site.after-stored")
+	afterApplied  = failpoint.Register("site.after-applied")
+	afterReported = failpoint.Register("site.after-reported")
 )
 
 // DefaultHold is how long the controller may keep a call when there is nothing new.
