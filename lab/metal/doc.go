@@ -1,0 +1,19 @@
+// Package metal is a small data centre in one network namespace: machines in their chassis with BMCs, on the switch of
+// a provisioning segment, and a site agent on it; and, on the host's network, the controller that it answers to.
+//
+// # What is authoritative
+//
+// Controller and agents are the programs as they are shipped, in processes of their own. What this package knows of
+// machines it has from their hardware (package chassis); what it knows of operations it has from the API, as a client.
+//
+// # The network
+//
+//	machines ── switch ── site agent (SiteAddress)          BMCs (BMCAddress, one each)
+//	                        └── ControllerAddress ── tunnel ── the controller, on the host's loopback
+//
+// The tunnel is cut while the controller is down. All of it is in one namespace, so that nothing on the host changes.
+//
+// # Failure
+//
+// Everything ends with this process, even when it is killed; only the directory stays.
+package metal

@@ -1,0 +1,143 @@
+package metal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/ingot-metal/ingot/lab/network"
+)
+
+// The addresses of the lab. They are in a network of their own, so that several labs don't meet.
+const (
+	SiteAddress       = "10.77.0.1"
+	PoolStart         = "10.77.0.100"
+	PoolEnd           = "10.77.0.199"
+	ControllerAddress = "192.0.2.1"
+	siteCard          = "site0"
+	siteName          = "lab"
+	segmentName       = "rack1"
+	prefixBits        = 24
+)
+
+// Config describes a lab.
+type Config struct {
+	// Dir is the lab's own directory; it is made. Its path must be short, for the sake of Unix sockets in it, and
+	// open to other users when this is run by root, whose Postgres runs as another user.
+	Dir string
+	// Controller and Agent are the programs.
+	Controller, Agent string
+	// Frontpage is the address for clients on the host's loopback; a free port when its port is 0.
+	Frontpage string
+	// Discovery is what unknown machines get: see pb.Segment. "report" when empty.
+	Discovery string
+	// Proxy leaves giving addresses to another DHCP server.
+	Proxy bool
+	Log   *slog.Logger
+}
+
+// Lab is a running lab.
+type Lab struct {
+	cfg    Config
+	ns     *network.Namespace
+	sw     *network.Switch
+	client *Client
+
+	controller *process
+	listen     listenAddresses
+	tunnels    []*network.Tunnel
+	site       *process
+
+	mu       sync.Mutex
+	machines []*Machine
+}
+
+// Up starts controller and site agent, and configures the site. Close must be called.
+func Up(ctx context.Context, cfg Config) (*Lab, error) {
+	if cfg.Log == nil {
+		cfg.Log = slog.Default()
+	}
+	l := &Lab{cfg: cfg}
+	for _, step := range []struct {
+		name string
+		do   func(context.Context) error
+	}{
+		{"make directories", l.directories},
+		{"make the network", l.wire},
+		{"start the controller", l.startController},
+		{"set up the site", l.setUpSite},
+		{"start the site agent", l.enrolSite},
+	} {
+		if err := step.do(ctx); err != nil {
+			return nil, errors.Join(fmt.Errorf("%s: %w", step.name, err), l.Close())
+		}
+	}
+	return l, nil
+}
+
+func (l *Lab) directories(context.Context) error {
+	for _, dir := range []string{l.path("logs"), l.path("site"), l.path("machines")} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *Lab) path(parts ...string) string {
+	return filepath.Join(append([]string{l.cfg.Dir}, parts...)...)
+}
+
+func (l *Lab) wire(context.Context) (err error) {
+	if l.ns, err = network.New(); err != nil {
+		return err
+	}
+	if l.sw, err = l.ns.Switch("rack0"); err != nil {
+		return err
+	}
+	if err := l.sw.Card(l.ns, siteCard, netip.MustParsePrefix(SiteAddress+"/24")); err != nil {
+		return err
+	}
+	return l.ns.Address("lo", netip.MustParsePrefix(ControllerAddress+"/32"))
+}
+
+// Network is the namespace that everything but the controller is in.
+func (l *Lab) Network() *network.Namespace { return l.ns }
+
+// Switch is the provisioning segment.
+func (l *Lab) Switch() *network.Switch { return l.sw }
+
+// Client speaks to the controller's API.
+func (l *Lab) Client() *Client { return l.client }
+
+// Close ends everything. The directory stays.
+func (l *Lab) Close() error {
+	var errs []error
+	l.mu.Lock()
+	machines := l.machines
+	l.mu.Unlock()
+	for _, m := range machines {
+		errs = append(errs, m.close())
+	}
+	if l.site != nil {
+		errs = append(errs, l.site.end())
+	}
+	if l.client != nil {
+		errs = append(errs, l.client.close())
+	}
+	for _, t := range l.tunnels {
+		errs = append(errs, t.Close())
+	}
+	if l.controller != nil {
+		errs = append(errs, l.controller.end())
+	}
+	if l.ns != nil {
+		errs = append(errs, l.ns.Close())
+	}
+	return errors.Join(errs...)
+}
