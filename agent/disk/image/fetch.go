@@ -137,7 +137,8 @@ func (f *fetch) retry(err error) error {
 		return final
 	}
 	if gone := f.src.Clock.Now().Sub(f.since); gone >= f.src.Patience {
-		return unavailable("fetch %s: nothing came for %s at byte %d: %w", f.src.URL, gone.Round(time.Second), f.at, err)
+		// Not wrapped: to a reader of streams the io.EOF in it would mean that all is well.
+		return unavailable("fetch %s: nothing came for %s at byte %d: %v", f.src.URL, gone.Round(time.Second), f.at, err)
 	}
 	f.tries++
 	wait := min(100*time.Millisecond<<min(f.tries, 6), 5*time.Second)

@@ -17,6 +17,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/klauspost/compress/zstd"
 
@@ -86,11 +87,11 @@ type rig struct {
 	commit   image.Commit
 	commits  int
 	progress []image.Progress
-	patience int
+	patience time.Duration
 }
 
 func newRig() *rig {
-	r := &rig{disk: disktest.New(diskSize), file: packed(), format: image.RawZstd}
+	r := &rig{disk: disktest.New(diskSize), file: packed(), format: image.RawZstd, patience: 300 * time.Millisecond}
 	r.job = image.Job{
 		RawSize: rawSize, RawDigest: sha256.Sum256(raw()), MinimumDisk: 8 << 20,
 		State: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(stateFS)), nil },
@@ -128,8 +129,8 @@ func (r *rig) write(ctx context.Context, t *testing.T) (image.Evidence, error) {
 	srv := httptest.NewServer(http.HandlerFunc(r.serve))
 	defer srv.Close()
 	src := image.Source{
-		URL: srv.URL + "/blob/x", Size: int64(len(r.file)), Client: image.NewClient(), Clock: clock.Real(),
-		Log: slog.New(slog.DiscardHandler), Patience: 300e6,
+		URL: srv.URL + "/blob/x", Size: int64(len(r.file)), Client: image.NewClient(), Clock: hurried{clock.Real()},
+		Log: slog.New(slog.DiscardHandler), Patience: r.patience,
 	}
 	defer src.Client.CloseIdleConnections()
 	r.job.Disk = r.disk

@@ -120,7 +120,8 @@ func newGUID() (g gpt.GUID) {
 
 // ended says why the stream ended at a byte before the image's last.
 func (w *writer) ended(at int64, err error) error {
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+	var known *Error
+	if !errors.As(err, &known) && (errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)) {
 		return mismatch("the image ends at byte %d of %d", at, w.RawSize)
 	}
 	return err
