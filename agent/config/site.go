@@ -15,7 +15,7 @@ type Site struct {
 	// Interfaces are the network devices whose segments may be served. The controller says how; on any other device
 	// this agent serves nothing, whatever it is told.
 	Interfaces []string `yaml:"interfaces"`
-	// TFTPDir has boot files that go before the built-in ones.
+	// TFTPDir has boot programs that go before those of the distribution's iPXE in /usr/lib/ipxe.
 	TFTPDir string `yaml:"tftp_dir"`
 	// CacheDir keeps kernels and images; blobs in the state directory when empty. CacheSize bounds it.
 	CacheDir  string `yaml:"cache_dir"`

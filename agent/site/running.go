@@ -13,7 +13,9 @@ import (
 
 	"github.com/ingot-metal/ingot/agent/site/dhcp"
 	"github.com/ingot-metal/ingot/agent/site/httpboot"
+	"github.com/ingot-metal/ingot/agent/site/ra"
 	"github.com/ingot-metal/ingot/agent/site/segment"
+	"github.com/ingot-metal/ingot/agent/site/tftp"
 	"github.com/ingot-metal/ingot/internal/task"
 )
 
@@ -52,7 +54,7 @@ func (s *Service) start(sp segmentPlan) (*running, error) {
 	if err := r.table.Replace(sp.doc); err != nil {
 		return nil, err
 	}
-	services := map[string]service{"http": r.serveHTTP, "dhcp": r.serveDHCP}
+	services := r.services()
 	ended := make(chan struct{})
 	ctxReady := make(chan context.CancelFunc, 1)
 	s.group.Go("segment "+sp.segment.Name, func(ctx context.Context) error {
@@ -113,7 +115,7 @@ func (r *running) awaitUp(ctx context.Context) {
 	defer cancel()
 	for {
 		r.mu.Lock()
-		all, changed := len(r.state) == r.services(), r.changed
+		all, changed := len(r.state) == len(r.services()), r.changed
 		r.mu.Unlock()
 		if all {
 			return
@@ -126,7 +128,10 @@ func (r *running) awaitUp(ctx context.Context) {
 	}
 }
 
-func (r *running) services() int { return 2 }
+// services are those of a segment by their names. Both kinds of DHCP segments need all of them.
+func (r *running) services() map[string]service {
+	return map[string]service{"http": r.serveHTTP, "dhcp": r.serveDHCP, "tftp": r.serveTFTP, "ra": r.advertise}
+}
 
 // fits says whether a plan can be served without a restart.
 func (r *running) fits(sp segmentPlan) bool { return reflect.DeepEqual(r.segment, sp.segment) }
@@ -172,11 +177,54 @@ func (r *running) serveDHCP(ctx context.Context, up func()) error {
 	r.mu.Lock()
 	r.dhcp = d
 	r.mu.Unlock()
+	return untilReady(ctx, d, up)
+}
+
+func (r *running) serveTFTP(ctx context.Context, up func()) error {
+	files, err := r.s.bootPrograms()
+	if err != nil {
+		return err
+	}
+	t, err := tftp.New(tftp.Config{
+		Interface: r.segment.Interface, Address: r.segment.Address.Addr(), Files: files, Clock: r.s.cfg.Clock,
+		Log: r.s.cfg.Log.With("segment", r.segment.Name),
+	})
+	if err != nil {
+		return err
+	}
+	return untilReady(ctx, t, up)
+}
+
+// advertise is up at once: an interface without IPv6 needs no advertisements.
+func (r *running) advertise(ctx context.Context, up func()) error {
+	a, err := ra.New(ra.Config{
+		Interface: r.segment.Interface, Clock: r.s.cfg.Clock, Log: r.s.cfg.Log.With("segment", r.segment.Name),
+	})
+	if err != nil {
+		return err
+	}
+	up()
+	return a.Run(ctx)
+}
+
+// server is what the services of a segment have in common.
+type server interface {
+	Run(ctx context.Context) error
+	Ready() <-chan struct{}
+}
+
+// untilReady runs a server and calls up when it answers.
+func untilReady(ctx context.Context, s server, up func()) error {
 	group, _ := task.New(ctx)
-	group.Go("dhcp", d.Run)
+	group.Go("run", func(ctx context.Context) error {
+		if err := s.Run(ctx); err != nil || ctx.Err() != nil {
+			return err
+		}
+		return errors.New("ended by itself")
+	})
 	group.Go("ready", func(ctx context.Context) error {
 		select {
-		case <-d.Ready():
+		case <-s.Ready():
 			up()
 		case <-ctx.Done():
 		}

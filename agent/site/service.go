@@ -7,14 +7,17 @@ import (
 	"log/slog"
 	"maps"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 
 	"github.com/ingot-metal/ingot/agent/site/cache"
+	"github.com/ingot-metal/ingot/agent/site/dhcp"
 	"github.com/ingot-metal/ingot/agent/site/lease"
 	sitesync "github.com/ingot-metal/ingot/agent/site/sync"
+	"github.com/ingot-metal/ingot/agent/site/tftp"
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/task"
 )
@@ -33,7 +36,7 @@ type ServiceConfig struct {
 	// Interfaces are the network devices that may be served. The controller names the segments; on any other device it
 	// gets none.
 	Interfaces []string
-	// TFTPDir has files that go before the built-in ones; may be empty.
+	// TFTPDir has boot programs that go before those of the distribution's iPXE; may be empty.
 	TFTPDir    string
 	CacheDir   string
 	CacheBytes int64
@@ -177,4 +180,24 @@ func (s *Service) list() []*running {
 		out = append(out, r)
 	}
 	return out
+}
+
+// bootPrograms reads what PXE firmware loads first. A program that isn't there is missed only by machines that need it.
+func (s *Service) bootPrograms() (map[string][]byte, error) {
+	wanted := slices.Compact(slices.Sorted(maps.Values(dhcp.DefaultFiles())))
+	files, missing, err := map[string][]byte{}, wanted, error(nil)
+	if s.cfg.TFTPDir != "" {
+		if files, missing, err = tftp.Load(s.cfg.TFTPDir, wanted...); err != nil {
+			return nil, err
+		}
+	}
+	packaged, missing, err := tftp.Load(tftp.Debian, missing...)
+	if err != nil {
+		return nil, err
+	}
+	if len(missing) > 0 {
+		s.cfg.Log.Warn("no such boot program: machines that need it cannot boot by PXE", "files", missing, "looked_in", tftp.Debian)
+	}
+	maps.Copy(files, packaged)
+	return files, nil
 }
