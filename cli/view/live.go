@@ -24,6 +24,7 @@ type Live struct {
 	step    string
 	since   time.Time
 	percent int
+	message string
 	waiting string
 }
 
@@ -116,10 +117,10 @@ func (l *Live) wait(ev *pb.OperationEvent) string {
 }
 
 func (l *Live) begin(ev *pb.OperationEvent) {
-	l.step, l.percent, l.since = fallback(ev.GetStep(), ev.GetMessage()), 0, ev.GetTs().AsTime()
+	l.step, l.percent, l.message, l.since = fallback(ev.GetStep(), ev.GetMessage()), 0, "", ev.GetTs().AsTime()
 }
 
-func (l *Live) end() { l.step, l.percent, l.waiting = "", 0, "" }
+func (l *Live) end() { l.step, l.percent, l.message, l.waiting = "", 0, "", "" }
 
 // stepTime is the time that the finished step took, when it was long enough to matter.
 func (l *Live) stepTime(ev *pb.OperationEvent) string {
@@ -133,7 +134,7 @@ func (l *Live) stepTime(ev *pb.OperationEvent) string {
 func (l *Live) note(op *pb.Operation) {
 	l.waiting = op.GetWaitReason()
 	if p := int(op.GetProgressPercent()); p > 0 {
-		l.percent = p
+		l.percent, l.message = p, op.GetProgressMessage()
 	}
 }
 
@@ -180,6 +181,9 @@ func (l *Live) Status(now time.Time) string {
 		parts = append(parts, Bar(l.percent, 24)+" "+strconv.Itoa(min(l.percent, 100))+"%")
 	}
 	parts = append(parts, Duration(now.Sub(l.since).Truncate(time.Second)))
+	if l.message != "" {
+		parts = append(parts, Clean(l.message))
+	}
 	if l.waiting != "" {
 		parts = append(parts, l.waiting)
 	}

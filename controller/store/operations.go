@@ -41,14 +41,14 @@ func withProgress(ctx context.Context, q *dbsqlc.Queries, rows []dbsqlc.Operatio
 			active = append(active, r.OperationID)
 		}
 	}
-	percent := map[string]int32{}
+	progress := map[string]dbsqlc.StepProgress{}
 	if len(active) > 0 {
-		progress, err := q.ProgressOf(ctx, active)
+		all, err := q.ProgressOf(ctx, active)
 		if err != nil {
 			return nil, fmt.Errorf("read progress: %w", err)
 		}
-		for _, p := range progress {
-			percent[fmt.Sprint(p.OperationID, p.Idx)] = p.Percent
+		for _, p := range all {
+			progress[fmt.Sprint(p.OperationID, p.Idx)] = p
 		}
 	}
 	out := make([]*baremetalv1.Operation, 0, len(rows))
@@ -58,7 +58,8 @@ func withProgress(ctx context.Context, q *dbsqlc.Queries, rows []dbsqlc.Operatio
 			return nil, err
 		}
 		m := operationMessage(r, op)
-		m.ProgressPercent = percent[fmt.Sprint(r.OperationID, r.CurrentStep)]
+		p := progress[fmt.Sprint(r.OperationID, r.CurrentStep)]
+		m.ProgressPercent, m.ProgressMessage = p.Percent, p.Message
 		out = append(out, m)
 	}
 	return out, nil
@@ -142,7 +143,7 @@ func (s *Store) runsOf(ctx context.Context, rows []dbsqlc.Operation) ([]*baremet
 
 type (
 	latestByStep   = map[int]dbsqlc.LatestCommandsOfManyRow
-	progressByStep = map[int]int32
+	progressByStep = map[int]dbsqlc.StepProgress
 )
 
 func (s *Store) runParts(ctx context.Context, idList []string) (map[string][]dbsqlc.OperationStep, map[string]latestByStep, map[string]progressByStep, error) {
@@ -172,7 +173,7 @@ func (s *Store) runParts(ctx context.Context, idList []string) (map[string][]dbs
 		if progress[r.OperationID] == nil {
 			progress[r.OperationID] = progressByStep{}
 		}
-		progress[r.OperationID][int(r.Idx)] = r.Percent
+		progress[r.OperationID][int(r.Idx)] = r
 	}
 	return steps, latest, progress, nil
 }

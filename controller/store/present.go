@@ -75,7 +75,7 @@ func jsonToMap(b []byte) map[string]string {
 // runTypeNames are the run-level names of operation types.
 var runTypeNames = map[fleet.OperationType]string{fleet.Reimage: "REPAVE", fleet.Reconfigure: "NET_RECONFIG"}
 
-func runMessage(m *baremetalv1.Operation, op operation.Operation, latest map[int]dbsqlc.LatestCommandsOfManyRow, progress map[int]int32) *baremetalv1.Run {
+func runMessage(m *baremetalv1.Operation, op operation.Operation, latest map[int]dbsqlc.LatestCommandsOfManyRow, progress map[int]dbsqlc.StepProgress) *baremetalv1.Run {
 	run := &baremetalv1.Run{
 		RunId: m.GetOperationId(), MachineId: m.GetMachineId(), RequestId: m.GetRequestId(), Type: runType(op.Type),
 		PlanId: m.GetPlanId(), Phase: baremetalv1.Run_Phase(m.GetPhase()), CurrentStep: m.GetCurrentStage(),
@@ -87,7 +87,8 @@ func runMessage(m *baremetalv1.Operation, op operation.Operation, latest map[int
 			Name: s.Name, State: baremetalv1.StepStatus_State(baremetalv1.StepStatus_State_value[string(s.State)]),
 			RetryCount: int32(s.RetryCount), StartedAt: stamp(s.StartedAt), FinishedAt: stamp(s.FinishedAt),
 			Message: s.Message, Kind: string(s.Kind), CommandId: latest[i].CommandID,
-			ExecutorAgentId: latest[i].ExecutorID, ProgressPercent: progress[i], Evidence: s.Evidence,
+			ExecutorAgentId: latest[i].ExecutorID, ProgressPercent: progress[i].Percent,
+			ProgressMessage: progress[i].Message, Evidence: s.Evidence,
 		})
 	}
 	return run

@@ -187,10 +187,13 @@ type Operation struct {
 	// Grows with every change.
 	Version int64 `protobuf:"varint,16,opt,name=version,proto3" json:"version,omitempty"`
 	// What proved that the work was done: boot ids, digests. Set when a step has succeeded on evidence.
-	Evidence      map[string]string      `protobuf:"bytes,17,rep,name=evidence,proto3" json:"evidence,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	UpdatedAt     *timestamppb.Timestamp `protobuf:"bytes,18,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Evidence  map[string]string      `protobuf:"bytes,17,rep,name=evidence,proto3" json:"evidence,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	UpdatedAt *timestamppb.Timestamp `protobuf:"bytes,18,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
+	// What the current step is at, in words: its stage, how much is done, the rate, how long it will take. Empty when
+	// unknown.
+	ProgressMessage string `protobuf:"bytes,19,opt,name=progress_message,json=progressMessage,proto3" json:"progress_message,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *Operation) Reset() {
@@ -347,6 +350,13 @@ func (x *Operation) GetUpdatedAt() *timestamppb.Timestamp {
 		return x.UpdatedAt
 	}
 	return nil
+}
+
+func (x *Operation) GetProgressMessage() string {
+	if x != nil {
+		return x.ProgressMessage
+	}
+	return ""
 }
 
 // ErrorStatus says why an operation failed.
@@ -1426,7 +1436,7 @@ var File_baremetal_v1_operation_proto protoreflect.FileDescriptor
 
 const file_baremetal_v1_operation_proto_rawDesc = "" +
 	"\n" +
-	"\x1cbaremetal/v1/operation.proto\x12\fbaremetal.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa3\n" +
+	"\x1cbaremetal/v1/operation.proto\x12\fbaremetal.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xce\n" +
 	"\n" +
 	"\tOperation\x12!\n" +
 	"\foperation_id\x18\x01 \x01(\tR\voperationId\x12\x1d\n" +
@@ -1455,7 +1465,8 @@ const file_baremetal_v1_operation_proto_rawDesc = "" +
 	"\aversion\x18\x10 \x01(\x03R\aversion\x12A\n" +
 	"\bevidence\x18\x11 \x03(\v2%.baremetal.v1.Operation.EvidenceEntryR\bevidence\x129\n" +
 	"\n" +
-	"updated_at\x18\x12 \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAt\x1a9\n" +
+	"updated_at\x18\x12 \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAt\x12)\n" +
+	"\x10progress_message\x18\x13 \x01(\tR\x0fprogressMessage\x1a9\n" +
 	"\vParamsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a;\n" +

@@ -702,6 +702,8 @@ type StepStatus struct {
 	ExecutorAgentId string            `protobuf:"bytes,9,opt,name=executor_agent_id,json=executorAgentId,proto3" json:"executor_agent_id,omitempty"`
 	ProgressPercent int32             `protobuf:"varint,10,opt,name=progress_percent,json=progressPercent,proto3" json:"progress_percent,omitempty"`
 	Evidence        map[string]string `protobuf:"bytes,11,rep,name=evidence,proto3" json:"evidence,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// As in Operation.
+	ProgressMessage string `protobuf:"bytes,12,opt,name=progress_message,json=progressMessage,proto3" json:"progress_message,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -811,6 +813,13 @@ func (x *StepStatus) GetEvidence() map[string]string {
 		return x.Evidence
 	}
 	return nil
+}
+
+func (x *StepStatus) GetProgressMessage() string {
+	if x != nil {
+		return x.ProgressMessage
+	}
+	return ""
 }
 
 type RunEvent struct {
@@ -965,7 +974,7 @@ const file_baremetal_v1_run_proto_rawDesc = "" +
 	"\tSUCCEEDED\x10\x03\x12\n" +
 	"\n" +
 	"\x06FAILED\x10\x04\x12\f\n" +
-	"\bCANCELED\x10\x05\"\xe9\x04\n" +
+	"\bCANCELED\x10\x05\"\x94\x05\n" +
 	"\n" +
 	"StepStatus\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x124\n" +
@@ -983,7 +992,8 @@ const file_baremetal_v1_run_proto_rawDesc = "" +
 	"\x11executor_agent_id\x18\t \x01(\tR\x0fexecutorAgentId\x12)\n" +
 	"\x10progress_percent\x18\n" +
 	" \x01(\x05R\x0fprogressPercent\x12B\n" +
-	"\bevidence\x18\v \x03(\v2&.baremetal.v1.StepStatus.EvidenceEntryR\bevidence\x1a;\n" +
+	"\bevidence\x18\v \x03(\v2&.baremetal.v1.StepStatus.EvidenceEntryR\bevidence\x12)\n" +
+	"\x10progress_message\x18\f \x01(\tR\x0fprogressMessage\x1a;\n" +
 	"\rEvidenceEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"S\n" +
