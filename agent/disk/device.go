@@ -72,19 +72,16 @@ func (d Device) Unfit() string {
 	return ""
 }
 
-// FormatSize prints bytes in the largest binary unit that keeps them whole or at least above one.
+// FormatSize prints bytes in the largest binary unit that is not above them.
 func FormatSize(n int64) string {
-	units := []struct {
+	for _, u := range []struct {
 		size int64
 		name string
-	}{{1 << 40, "TiB"}, {1 << 30, "GiB"}, {1 << 20, "MiB"}, {1 << 10, "KiB"}}
-	for _, u := range units {
-		if n >= u.size && n%u.size == 0 {
+	}{{1 << 40, "TiB"}, {1 << 30, "GiB"}, {1 << 20, "MiB"}, {1 << 10, "KiB"}} {
+		switch {
+		case n >= u.size && n%u.size == 0:
 			return fmt.Sprintf("%d%s", n/u.size, u.name)
-		}
-	}
-	for _, u := range units {
-		if n >= u.size {
+		case n >= u.size:
 			return fmt.Sprintf("%.1f%s", float64(n)/float64(u.size), u.name)
 		}
 	}
