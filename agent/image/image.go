@@ -24,8 +24,8 @@ type Config struct {
 	Init string
 	// Kernel gives the modules.
 	Kernel Kernel
-	// Modules are the names of the modules that are inserted at boot; what they depend on is added. Nil means
-	// DefaultModules.
+	// Modules are the names of the modules that are inserted at boot, each perhaps followed by a space and
+	// parameters; what they depend on is added. Nil means DefaultModules.
 	Modules []string
 	// Hardware are the names of modules that are inserted when the machine has a device that they are for. Those
 	// that the kernel doesn't have are left out.
@@ -150,12 +150,7 @@ func file(path string, data []byte) entry {
 }
 
 func checkStatic(path string) error {
-	file, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer file.Close()
-	f, err := elf.NewFile(file)
+	f, err := openELF(path)
 	if err != nil {
 		return err
 	}
@@ -165,6 +160,16 @@ func checkStatic(path string) error {
 		}
 	}
 	return nil
+}
+
+// openELF reads the headers only.
+func openELF(path string) (*elf.File, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	return elf.NewFile(file)
 }
 
 // replaceFile writes to a neighbour and renames, so that a machine that boots at the same moment sees the old

@@ -203,11 +203,10 @@ func efiArch(arch string) string {
 
 // checkArch sees to it that program and kernel are of the architecture. A kernel without an EFI stub can't be told.
 func checkArch(program string, kernel []byte, arch string) error {
-	f, err := elf.Open(program)
+	f, err := openELF(program)
 	if err != nil {
 		return fmt.Errorf("read %s: %w", program, err)
 	}
-	defer f.Close() // only read
 	want, ok := map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}[arch]
 	if !ok {
 		return fmt.Errorf("%w: %q is not amd64 or arm64", ErrWrongArch, arch)

@@ -22,9 +22,13 @@ func DefaultModules() []string {
 }
 
 // ExtraModules are inserted at boot where the kernel has them: what disks of real machines need beside their
-// controller's driver, and what the firmware's devices need.
+// controller's driver, what the firmware's devices need, and what network configurations are made of. No modprobe is there
+// to do it when the kernel asks.
 func ExtraModules() []string {
-	return []string{"sd_mod", "vfat", "nls_cp437", "nls_ascii", "nls_utf8", "ipmi_devintf", "bonding", "8021q"}
+	return []string{
+		"sd_mod", "vfat", "nls_cp437", "nls_ascii", "nls_utf8", "ipmi_devintf",
+		"bonding max_bonds=0", "8021q",
+	}
 }
 
 // HardwareModules are drivers of real machines' network cards, disks and management controllers.

@@ -24,13 +24,15 @@ func (m *module) path() string { return "/lib/modules/" + m.name + ".ko" }
 // moduleSet are the modules of an image. Each stands after its dependencies.
 type moduleSet struct {
 	all, always, hardware []*module
+	// parameters are for modules of always, by name.
+	parameters map[string]string
 }
 
 // loadOrder lists the paths of the modules to be inserted in any case, in the form of pid1.ModuleList.
 func (s moduleSet) loadOrder() string {
 	var b strings.Builder
 	for _, m := range s.always {
-		b.WriteString(m.path() + "\n")
+		b.WriteString(strings.TrimSpace(m.path()+" "+s.parameters[m.name]) + "\n")
 	}
 	return b.String()
 }
@@ -59,11 +61,13 @@ func resolveModules(dir string, wanted, hardware []string) (moduleSet, error) {
 		return moduleSet{}, err
 	}
 	r := resolver{idx: idx, seen: map[string]*module{}}
-	var set moduleSet
-	for _, name := range wanted {
+	set := moduleSet{parameters: map[string]string{}}
+	for _, line := range wanted {
+		name, parameters, _ := strings.Cut(line, " ")
 		if _, err := r.add(name); err != nil {
 			return set, err
 		}
+		set.parameters[name] = parameters
 	}
 	set.always = slices.Clone(r.order)
 	for _, name := range hardware {
@@ -82,9 +86,10 @@ func resolveModules(dir string, wanted, hardware []string) (moduleSet, error) {
 	return set, nil
 }
 
-// has gives those of the names that the kernel has, built in or not.
+// has gives those of the names that the kernel has, built in or not. Parameters may follow them.
 func (idx index) has(names []string) []string {
-	return slices.DeleteFunc(slices.Clone(names), func(name string) bool {
+	return slices.DeleteFunc(slices.Clone(names), func(line string) bool {
+		name, _, _ := strings.Cut(line, " ")
 		return !idx.builtin[name] && idx.paths[name] == ""
 	})
 }

@@ -31,7 +31,10 @@ func loadModules(log *slog.Logger) error {
 	if err != nil {
 		return fmt.Errorf("read module list: %w", err)
 	}
-	insertAll(log, strings.Fields(string(text)))
+	for line := range strings.Lines(string(text)) {
+		p, parameters, _ := strings.Cut(strings.TrimSpace(line), " ")
+		insert(log, p, parameters)
+	}
 	text, err = os.ReadFile(HardwareList)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
@@ -47,17 +50,17 @@ func loadModules(log *slog.Logger) error {
 			return nil
 		}
 		for _, d := range found {
-			insertAll(log, d.paths)
+			for _, p := range d.paths {
+				insert(log, p, "")
+			}
 		}
 	}
 	return nil
 }
 
-func insertAll(log *slog.Logger, paths []string) {
-	for _, p := range paths {
-		if err := insertModule(p); err != nil && !harmless(err) {
-			log.Warn("module not inserted", "path", p, "error", err)
-		}
+func insert(log *slog.Logger, p, parameters string) {
+	if err := insertModule(p, parameters); err != nil && !harmless(err) {
+		log.Warn("module not inserted", "path", p, "error", err)
 	}
 }
 
@@ -94,7 +97,7 @@ func (d driver) fits(devices []string) bool {
 	for _, alias := range d.aliases {
 		// Most differ before the first wildcard, and path.Match is slow.
 		start, _, _ := strings.Cut(alias, "*")
-		plain := strings.IndexAny(start, "?[\\") < 0
+		plain := !strings.ContainsAny(start, "?[\\")
 		for _, device := range devices {
 			if plain && !strings.HasPrefix(device, start) {
 				continue
@@ -122,14 +125,14 @@ func deviceAliases(sys string) []string {
 	return all
 }
 
-func insertModule(p string) error {
+func insertModule(p, parameters string) error {
 	f, err := os.Open(p)
 	if err != nil {
 		return err
 	}
 	// Opened for reading only: closing it loses nothing.
 	defer f.Close()
-	return unix.FinitModule(int(f.Fd()), "", 0)
+	return unix.FinitModule(int(f.Fd()), parameters, 0)
 }
 
 // harmless errors of finit_module(2): no such device, as efivarfs says under a BIOS, or loaded already.

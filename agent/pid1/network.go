@@ -83,9 +83,12 @@ func setupNetwork(ctx context.Context, log *slog.Logger, stateDir, etc string, b
 // setupDHCP gets an address and has the lease renewed from then on. An installer without an address has nothing to
 // do, and fails. A host goes on without: the network may come back later, and a reboot would not help.
 func setupDHCP(ctx context.Context, log *slog.Logger, etc string, b bootLine) (connection, error) {
+	began := clock.Real().Now()
 	l, err := acquireAny(ctx, b.mac, leaseTimeout)
 	switch {
 	case err == nil:
+		log.Info("address by DHCP", "interface", l.link.Attrs().Name, "address", l.network.Address.String(),
+			"server", l.raw.ACK.ServerIdentifier().String(), "lease", l.length, "took", clock.Real().Now().Sub(began))
 		c, err := use(l.link, l.network, etc)
 		task.Background("dhcp", func() { keepConnected(ctx, log, l, etc) })
 		return c, err

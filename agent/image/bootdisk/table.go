@@ -3,6 +3,7 @@ package bootdisk
 import (
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"hash/crc32"
 	"io"
@@ -124,8 +125,7 @@ func join(head []byte, parts []part, tail []byte) (*joined, error) {
 	for _, p := range parts {
 		f, err := os.Open(p.file)
 		if err != nil {
-			j.Close()
-			return nil, fmt.Errorf("open partition %s: %w", p.name, err)
+			return nil, errors.Join(fmt.Errorf("open partition %s: %w", p.name, err), j.Close())
 		}
 		j.files = append(j.files, f)
 		readers = append(readers, io.LimitReader(f, p.size))
