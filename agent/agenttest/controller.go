@@ -43,6 +43,10 @@ type Hooks struct {
 	Certificate func(n int) (notBefore, notAfter time.Time)
 	// Rotate may refuse a rotation after the certificate was made.
 	Rotate func() error
+	// Sync, Vouch and Fetch may refuse a site agent's call; they may block.
+	Sync  func(r *fleetv1.SyncSiteRequest) error
+	Vouch func(r *fleetv1.VouchInstallerRequest) error
+	Fetch func(r *fleetv1.FetchBlobRequest) error
 	// EventAck gives the number to acknowledge; 0 means none.
 	EventAck func(e *fleetv1.Event) uint64
 }
@@ -77,6 +81,7 @@ type Controller struct {
 	reenrols int
 	lastSeq  map[string]uint64
 	token    pki.Bundle
+	site     siteSide
 }
 
 // New starts a controller that ends with the test.
