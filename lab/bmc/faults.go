@@ -31,6 +31,8 @@ type Counts struct {
 	// Resets counts the resets that were accepted.
 	Resets int
 	Locked bool
+	// AtOnce is the highest number of requests that were being served at the same time.
+	AtOnce int
 }
 
 // desk knows the account, the sessions and the faults of one BMC.
@@ -43,6 +45,7 @@ type desk struct {
 	wrong    int               // in a row
 	sessions map[string]string // token by session id
 	next     int
+	serving  int
 }
 
 func (d *desk) set(f Faults) {
@@ -55,7 +58,15 @@ func (d *desk) arrived() Faults {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.counts.Requests++
+	d.serving++
+	d.counts.AtOnce = max(d.counts.AtOnce, d.serving)
 	return d.faults
+}
+
+func (d *desk) left() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.serving--
 }
 
 func (d *desk) reset() {

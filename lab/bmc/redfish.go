@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/ingot-metal/ingot/internal/task"
@@ -33,7 +34,9 @@ type Redfish struct {
 	addr   string
 	group  *task.Group
 	gone   chan struct{} // closed by Close; lets silent requests go
-	led    ledState
+	// closing closes gone once.
+	closing sync.Once
+	led     ledState
 }
 
 // StartRedfish serves until Close.
@@ -98,9 +101,9 @@ func (r *Redfish) ForgetSessions() {
 // Counts is what came in so far.
 func (r *Redfish) Counts() Counts { return r.desk.counted() }
 
-// Close stops the service and cuts its connections.
+// Close stops the service and cuts its connections. It may be called again.
 func (r *Redfish) Close() error {
-	close(r.gone)
+	r.closing.Do(func() { close(r.gone) })
 	return errors.Join(r.server.Close(), r.group.Wait())
 }
 
@@ -112,6 +115,7 @@ func (r *Redfish) handler() http.Handler {
 	open.Handle("/", r.loggedIn(inner))
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		f := r.desk.arrived()
+		defer r.desk.left()
 		if !r.patience(req.Context(), f) {
 			panic(http.ErrAbortHandler)
 		}

@@ -94,7 +94,7 @@ func (p *Provider) Unpark(ctx context.Context, t provider.Target) error {
 	}
 	l.hangUp(ctx)
 	l.record.Budget, l.record.Pin = Budget{}, ""
-	l.certificateChanged = false
+	l.certificateChanged, l.have = false, false
 	return p.cfg.Memory.Save(l.key, l.record)
 }
 

@@ -44,7 +44,7 @@ func (p *Provider) setBoot(ctx context.Context, t provider.Target, e host.Effect
 	if err != nil {
 		return host.BootNextChange{}, err
 	}
-	deadline := p.cfg.Clock.Now().Add(bootWithin)
+	deadline := p.cfg.Clock.Now().Add(min(bootWithin, p.cfg.Within))
 	for round := 0; ; round++ {
 		now, _, err := p.bootOnce(ctx, t)
 		switch {

@@ -68,8 +68,8 @@ func (p *Provider) credentials(ctx context.Context, l *link, t provider.Target) 
 		if t.CredentialsVersion == l.known.Version {
 			return l.known, nil
 		}
-		parked, _ := l.record.Budget.Ask(p.cfg.Clock.Now(), credentialsID(t.CredentialsRef, l.known.Version))
-		if t.CredentialsVersion == 0 && parked != ParkedLeave {
+		leave, _ := l.record.Budget.Ask(p.cfg.Clock.Now(), credentialsID(t.CredentialsRef, l.known.Version))
+		if t.CredentialsVersion == 0 && leave != ParkedLeave && leave != LockoutLeave {
 			return l.known, nil
 		}
 	}

@@ -2,6 +2,8 @@ package bmc_test
 
 import (
 	"context"
+	"io"
+	"log/slog"
 	"net/netip"
 	"os"
 	"sync"
@@ -10,6 +12,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/ingot-metal/ingot/agent/host"
 	"github.com/ingot-metal/ingot/agent/provider"
 	"github.com/ingot-metal/ingot/agent/provider/bmc"
 	"github.com/ingot-metal/ingot/internal/clock"
@@ -113,4 +116,53 @@ func newProvider(t *testing.T, s *safe, change func(*bmc.Config)) *bmc.Provider 
 
 func target(endpoint string) provider.Target {
 	return provider.Target{MachineID: "m-1", BMCEndpoint: endpoint, CredentialsRef: "rack-1", MACs: []string{"52:54:00:00:00:01"}}
+}
+
+func effect(command string) host.Effect {
+	return host.Effect{CommandID: command, OperationID: "op-" + command, MachineID: "m-1", Attempt: 1}
+}
+
+// replaceRedfish stops old and starts another service, with another certificate, at its address.
+func replaceRedfish(t *testing.T, old *lab.Redfish, c lab.Chassis, addr string) *lab.Redfish {
+	t.Helper()
+	if err := old.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r, err := lab.StartRedfish(t.Context(), lab.RedfishConfig{Chassis: c, Listen: addr, User: user, Password: password})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return r
+}
+
+func startIPMIAt(t *testing.T, c lab.Chassis, addr string) *lab.IPMI {
+	t.Helper()
+	s, err := lab.StartIPMI(t.Context(), lab.IPMIConfig{
+		Chassis: c, Dir: testkit.TempDir(t), Addr: netip.MustParseAddrPort(addr), User: user, Password: password,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+func logTo(w io.Writer) *slog.Logger { return slog.New(slog.NewTextHandler(w, nil)) }
+
+func readFile(t *testing.T, path string) string {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
 }
