@@ -56,7 +56,8 @@ func ParseEndpoint(s string) (Endpoint, error) {
 	}
 	u := url.URL{Host: rest}
 	e.Host, e.Port = strings.ToLower(u.Hostname()), u.Port()
-	if e.Host == "" || strings.ContainsAny(e.Host, "[]") || strings.HasPrefix(rest, "[") != (net.ParseIP(e.Host) != nil && strings.Contains(e.Host, ":")) {
+	bracketed := strings.HasPrefix(rest, "[")
+	if e.Host == "" || strings.ContainsAny(e.Host, "[]") || strings.Contains(e.Host, ":") != bracketed || bracketed && net.ParseIP(e.Host) == nil {
 		return Endpoint{}, badEndpoint(s, "it has no host")
 	}
 	if n, err := strconv.Atoi(cmp.Or(e.Port, "1")); err != nil || n < 1 || n > 65535 || strings.HasSuffix(rest, ":") {
