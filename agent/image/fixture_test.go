@@ -34,7 +34,9 @@ func testKernel(t *testing.T) Kernel {
 		"b/left-one": "depends=base\x00",
 		"c/right":    "depends=base\x00",
 		"d/base":     "depends=\x00",
-		"e/broken":   "depends=absent\x00",
+		"e/broken":   "depends=absent\x00alias=pci:v3*\x00",
+		"f/card": "alias=pci:v1*\x00alias=pci:v2*\x00depends=\x00softdep=pre: left-one gone post: top\x00" +
+			"firmware=maker/card.bin\x00firmware=maker/old.bin\x00",
 	} {
 		writeFile(t, dir, "kernel/"+name+".ko", object(t, info, elf.PT_LOAD))
 	}

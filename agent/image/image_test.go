@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/klauspost/compress/zstd"
+
 	"github.com/ingot-metal/ingot/agent/pid1"
 )
 
@@ -69,7 +71,7 @@ func TestBuildPutsEverythingInPlace(t *testing.T) {
 
 func TestBuildIsReproducible(t *testing.T) {
 	t.Parallel()
-	for _, c := range []Compression{None, Gzip} {
+	for _, c := range []Compression{None, Gzip, Zstd} {
 		choose := func(cfg *Config) { cfg.Compression = c }
 		first, err := build(t, choose)
 		if err != nil {
@@ -82,22 +84,82 @@ func TestBuildIsReproducible(t *testing.T) {
 	}
 }
 
-func TestGzipHoldsTheSameArchive(t *testing.T) {
+func TestCompressedHoldsTheSameArchive(t *testing.T) {
 	t.Parallel()
 	plain, err := build(t, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	packed, err := build(t, func(cfg *Config) { cfg.Compression = Gzip })
+	for c, unpack := range map[Compression]func(io.Reader) (io.Reader, error){
+		Gzip: func(r io.Reader) (io.Reader, error) { return gzip.NewReader(r) },
+		Zstd: func(r io.Reader) (io.Reader, error) { return zstd.NewReader(r) },
+	} {
+		packed, err := build(t, func(cfg *Config) { cfg.Compression = c })
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := unpack(bytes.NewReader(packed))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := io.ReadAll(r); err != nil || !bytes.Equal(got, plain) || len(packed) >= len(plain) {
+			t.Errorf("%s: %d bytes unpacked to %d, want %d (%v)", c, len(packed), len(got), len(plain), err)
+		}
+	}
+}
+
+func TestFilesComeWithTheirDirectories(t *testing.T) {
+	t.Parallel()
+	archive, err := build(t, func(c *Config) {
+		c.Files = map[string][]byte{"lib/ingot/a": []byte("A"), "/lib/ingot/deep/b": []byte("B")}
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	z, err := gzip.NewReader(bytes.NewReader(packed))
+	var names []string
+	for _, f := range unpack(t, archive) {
+		if strings.HasPrefix(f.name, "lib/ingot") {
+			names = append(names, f.name+"="+f.data)
+		}
+	}
+	if got := strings.Join(names, " "); got != "lib/ingot= lib/ingot/deep= lib/ingot/deep/b=B lib/ingot/a=A" {
+		t.Errorf("got %q", got)
+	}
+}
+
+// listed gives the content of a list in the image.
+func listed(t *testing.T, archive []byte, path string) string {
+	t.Helper()
+	for _, f := range unpack(t, archive) {
+		if "/"+f.name == path {
+			return f.data
+		}
+	}
+	t.Fatalf("no %s", path)
+	return ""
+}
+
+func TestHardwareIsListedWithItsDevices(t *testing.T) {
+	t.Parallel()
+	archive, err := build(t, func(c *Config) {
+		c.Modules = []string{"base", "right size=1 name=x"}
+		c.Hardware = []string{"card", "absent", "broken", "ext4", "top", "right"}
+		c.FirmwareDir = t.TempDir()
+		writeFile(t, c.FirmwareDir, "maker/card.bin", []byte("FW"))
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := io.ReadAll(z); err != nil || !bytes.Equal(got, plain) {
-		t.Errorf("unpacked image differs (%v)", err)
+	const always = "/lib/modules/base.ko\n/lib/modules/right.ko size=1 name=x\n"
+	if got := listed(t, archive, pid1.ModuleList); got != always {
+		t.Errorf("inserted always: %q", got)
+	}
+	const drivers = "/lib/modules/base.ko /lib/modules/left_one.ko /lib/modules/card.ko\n\tpci:v1*\n\tpci:v2*\n"
+	if got := listed(t, archive, pid1.HardwareList); got != drivers {
+		t.Errorf("drivers: %q, want %q", got, drivers)
+	}
+	if got := listed(t, archive, "/lib/firmware/maker/card.bin"); got != "FW" {
+		t.Errorf("firmware %q", got)
 	}
 }
 
