@@ -13,9 +13,12 @@ import (
 	"github.com/ingot-metal/ingot/lab/vm"
 )
 
+// SerialPath is the file of SerialLog.
+func (c *Chassis) SerialPath() string { return filepath.Join(c.cfg.Dir, vm.SerialFile) }
+
 // SerialLog is everything that the machine has written to its serial port.
 func (c *Chassis) SerialLog() ([]byte, error) {
-	return os.ReadFile(filepath.Join(c.cfg.Dir, vm.SerialFile))
+	return os.ReadFile(c.SerialPath())
 }
 
 // Said gives the time at which the machine had written the text to its serial port, the first time after since.

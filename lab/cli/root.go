@@ -1,4 +1,5 @@
-// Package cli is the command line of ingot-lab: it builds images for laboratory machines and runs the machines.
+// Package cli is the command line of ingot-lab: it puts up a whole data centre, or runs single machines and builds what
+// they boot from.
 package cli
 
 import (
@@ -11,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ingot-metal/ingot/agent/image"
+	"github.com/ingot-metal/ingot/lab/bmc"
 )
 
 // Main runs the command line and returns the exit code: 0 when all went well, 1 otherwise. SIGINT and SIGTERM
@@ -18,6 +20,7 @@ import (
 func Main() int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
+	bmc.MainIfControl()
 	if err := Root().ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "ingot-lab:", err)
 		return 1
@@ -32,6 +35,7 @@ func Root() *cobra.Command {
 		SilenceUsage: true, SilenceErrors: true,
 	}
 	root.AddCommand(
+		labUp(), labDown(), labList(), labConsole(), labPower(), labExec(), labEnv(), labServe(),
 		group("image", "Build what machines boot from", imageBuild(), imageKernel()),
 		group("vm", "Run and control machines", vmRun(), vmReboots(), vmStatus(), vmReset(), vmEndOnReset(),
 			vmForwarded(), vmPowerdown(), vmQuit()),

@@ -199,3 +199,20 @@ func (m *Machine) close() error {
 	}
 	return errors.Join(errs...)
 }
+
+// Machines are those of the lab, in the order of their slots.
+func (l *Lab) Machines() []*Machine {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return append([]*Machine(nil), l.machines...)
+}
+
+// Machine finds one by its name.
+func (l *Lab) Machine(name string) (*Machine, error) {
+	for _, m := range l.Machines() {
+		if m.cfg.Name == name {
+			return m, nil
+		}
+	}
+	return nil, fmt.Errorf("there is no machine %q here", name)
+}

@@ -98,7 +98,7 @@ func (p *process) await(ctx context.Context, what string, ok func() bool) error 
 	defer cancel()
 	for !ok() {
 		if p.ended() {
-			return fmt.Errorf("%s ended (%v) before %s:\n%s", p.name, p.err, what, tail(p.log))
+			return fmt.Errorf("%s ended before %s: %w:\n%s", p.name, what, p.result(), tail(p.log))
 		}
 		select {
 		case <-ctx.Done():
@@ -116,4 +116,12 @@ func tail(path string) string {
 		return err.Error()
 	}
 	return string(text[max(0, len(text)-limit):])
+}
+
+// result is an error in any case: an end that nobody asked for is one.
+func (p *process) result() error {
+	if p.err == nil {
+		return errors.New("exit status 0")
+	}
+	return p.err
 }

@@ -1,0 +1,160 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ingot-metal/ingot/agent/image"
+	"github.com/ingot-metal/ingot/lab/metal"
+	"github.com/ingot-metal/ingot/lab/network"
+	"github.com/ingot-metal/ingot/lab/vm"
+)
+
+// runningFile is in the lab's directory from its beginning to its end.
+const runningFile = "running"
+
+// mixed alternates.
+const mixed = "mixed"
+
+// upOptions are those of up, which hands them on to serve.
+type upOptions struct {
+	dir, firmware, bmc, frontpage, cache, bin, name string
+	machines                                        int
+}
+
+func (o *upOptions) bind(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&o.firmware, "firmware", mixed, "bios, uefi or mixed")
+	f.StringVar(&o.bmc, "bmc", mixed, "how the controller is told to speak to BMCs: redfish, ipmi or mixed")
+	f.StringVar(&o.frontpage, "frontpage", "", "host:port on loopback for clients (default: a free port)")
+	f.StringVar(&o.cache, "cache", "", "directory of downloaded kernels (default $"+image.CacheEnv+" or .cache/lab)")
+	f.StringVar(&o.bin, "bin", "", "directory of ingot-controller and ingot-agent (default: that of this program)")
+	f.StringVar(&o.name, "name", "metal", "machines are called NAME-1 and so on")
+	f.IntVar(&o.machines, "machines", 2, "how many machines; one takes half a GiB of memory while it is on")
+	bindDir(cmd, &o.dir)
+}
+
+func (o *upOptions) args() []string {
+	return []string{
+		"--dir", o.dir, "--firmware", o.firmware, "--bmc", o.bmc, "--frontpage", o.frontpage, "--cache", o.cache,
+		"--bin", o.bin, "--name", o.name, "--machines", strconv.Itoa(o.machines),
+	}
+}
+
+// mix gives firmware and protocol of the machine with the index: four in a row have all combinations.
+func (o *upOptions) mix(i int) (vm.Firmware, metal.Protocol, error) {
+	fw, protocol := vm.Firmware(o.firmware), metal.Protocol(o.bmc)
+	if o.firmware == mixed {
+		fw = []vm.Firmware{vm.BIOS, vm.UEFI}[i%2]
+	}
+	if o.bmc == mixed {
+		protocol = []metal.Protocol{metal.Redfish, metal.IPMI, metal.IPMI, metal.Redfish}[i%4]
+	}
+	switch {
+	case fw != vm.BIOS && fw != vm.UEFI:
+		return "", "", fmt.Errorf("--firmware %q is not bios, uefi or mixed", o.firmware)
+	case protocol != metal.Redfish && protocol != metal.IPMI:
+		return "", "", fmt.Errorf("--bmc %q is not redfish, ipmi or mixed", o.bmc)
+	}
+	return fw, protocol, vm.Available(fw)
+}
+
+func labServe() *cobra.Command {
+	var o upOptions
+	cmd := &cobra.Command{
+		Use: "serve", Short: "Be the lab in the foreground", Args: cobra.NoArgs, Hidden: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			progress := os.NewFile(3, "progress")
+			defer progress.Close() // nobody may be there any more
+			err := o.serve(cmd.Context(), progress)
+			if err != nil {
+				fmt.Fprintln(progress, err)
+			}
+			return err
+		},
+	}
+	o.bind(cmd)
+	return cmd
+}
+
+func (o *upOptions) serve(ctx context.Context, progress io.Writer) (err error) {
+	if err := network.BecomeRoot(); err != nil {
+		return err
+	}
+	running := filepath.Join(o.dir, runningFile)
+	if err := os.WriteFile(running, nil, 0o600); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.Remove(running)) }()
+	lab, err := o.start(ctx, progress)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, lab.Close()) }()
+	fmt.Fprintln(progress, ready)
+	return lab.Serve(ctx)
+}
+
+func (o *upOptions) start(ctx context.Context, progress io.Writer) (_ *metal.Lab, err error) {
+	bin := o.bin
+	if bin == "" {
+		program, err := os.Executable()
+		if err != nil {
+			return nil, err
+		}
+		bin = filepath.Dir(program)
+	}
+	cfg := metal.Config{
+		Dir: o.dir, Controller: filepath.Join(bin, "ingot-controller"), Agent: filepath.Join(bin, "ingot-agent"),
+		Frontpage: o.frontpage, Log: slog.Default(),
+	}
+	fmt.Fprintln(progress, "controller, site agent, provisioning segment")
+	lab, err := metal.Up(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, lab.Close())
+		}
+	}()
+	fmt.Fprintln(progress, "installer and tiny image, into the catalogue")
+	if err := o.addImages(ctx, lab, cfg.Agent); err != nil {
+		return nil, err
+	}
+	for i := range o.machines {
+		fw, protocol, err := o.mix(i)
+		if err != nil {
+			return nil, err
+		}
+		m, err := lab.AddMachine(ctx, metal.MachineConfig{Name: fmt.Sprintf("%s-%d", o.name, i+1), Firmware: fw, BMC: protocol})
+		if err != nil {
+			return nil, err
+		}
+		fmt.Fprintf(progress, "%s: %s, BMC %s, powered off, empty disk\n", m.Name(), fw, m.Endpoint())
+	}
+	return lab, nil
+}
+
+func (o *upOptions) addImages(ctx context.Context, lab *metal.Lab, agent string) error {
+	cache := o.cache
+	if cache == "" {
+		var err error
+		if cache, err = image.DefaultCacheDir(); err != nil {
+			return err
+		}
+	}
+	files, err := metal.BuildImages(ctx, agent, cache, filepath.Join(o.dir, "images"))
+	if err != nil {
+		return err
+	}
+	return lab.AddImages(ctx, files)
+}
