@@ -98,6 +98,18 @@ func (d *Disk) measure() error {
 	return nil
 }
 
+// unclaimed gives the claim up while fn runs, since the kernel takes it for somebody else's.
+func (d *Disk) unclaimed(fn func() error) (err error) {
+	if d.claim == nil {
+		return fn()
+	}
+	if err := d.release(); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.hold()) }()
+	return fn()
+}
+
 // Size in bytes.
 func (d *Disk) Size() int64 { return d.size }
 
@@ -140,10 +152,12 @@ func (d *Disk) RereadTable() error {
 	if !d.device {
 		return nil
 	}
-	if err := d.ioctl(unix.BLKRRPART, nil); err != nil {
-		return fmt.Errorf("read the partition table again: %w", err)
-	}
-	return nil
+	return d.unclaimed(func() error {
+		if err := d.ioctl(unix.BLKRRPART, nil); err != nil {
+			return fmt.Errorf("read the partition table again: %w", err)
+		}
+		return nil
+	})
 }
 
 func (d *Disk) ioctl(request uintptr, arg unsafe.Pointer) error {

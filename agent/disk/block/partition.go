@@ -48,16 +48,14 @@ const nodeTimeout = 5 * time.Second
 
 // Part makes a part of a block device a device of its own for as long as fn runs, without a partition table. The claim
 // on the disk is given up for that time, because it would keep fn from mounting the part.
-func (d *Disk) Part(ctx context.Context, off, n int64, fn func(path string) error) (err error) {
+func (d *Disk) Part(ctx context.Context, off, n int64, fn func(path string) error) error {
 	if !d.device {
 		return fmt.Errorf("make a partition of a file: %w", ErrUnsupported)
 	}
-	if d.claim != nil {
-		if err := d.release(); err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, d.hold()) }()
-	}
+	return d.unclaimed(func() error { return d.part(ctx, off, n, fn) })
+}
+
+func (d *Disk) part(ctx context.Context, off, n int64, fn func(path string) error) (err error) {
 	p := blkpgPartition{start: off, length: n, number: spareNumber}
 	if err := d.blkpg(blkpgAddPartition, p); err != nil {
 		return fmt.Errorf("add a partition of %d bytes at %d: %w", n, off, err)
