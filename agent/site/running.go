@@ -169,7 +169,7 @@ func (r *running) serveHTTP(ctx context.Context, up func()) error {
 func (r *running) serveDHCP(ctx context.Context, up func()) error {
 	d, err := dhcp.New(dhcp.Config{
 		Segments: []segment.Segment{r.segment}, Book: r.table, Store: r.s.cfg.Store, Unknown: r.unknownDHCP,
-		Clock: r.s.cfg.Clock, Log: r.s.cfg.Log.With("segment", r.segment.Name),
+		Clock: r.s.cfg.Clock, Log: r.s.cfg.Log,
 	})
 	if err != nil {
 		return err

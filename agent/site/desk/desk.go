@@ -50,7 +50,7 @@ const (
 	// maxBusy bounds how many requests wait for the controller at once.
 	maxBusy = 64
 	// vouchWait is within the patience of an HTTP client.
-	vouchWait = 20 * time.Second
+	vouchWait = 10 * time.Second
 	// discoveryWait is when a machine that nobody knows may ask again.
 	discoveryWait = 5 * time.Second
 )
@@ -79,7 +79,7 @@ func (d *Desk) Serve(w http.ResponseWriter, r *http.Request, token string) {
 		return
 	}
 	d.cfg.Log.Info("installer certified", "remote", r.RemoteAddr, "machine_id", answer.MachineID,
-		"operation_id", answer.OperationID, "agent_id", answer.AgentID)
+		"operation_id", answer.OperationID, "installer_agent_id", answer.AgentID)
 	reply(w, http.StatusOK, answer)
 }
 

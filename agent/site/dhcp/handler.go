@@ -274,6 +274,6 @@ func (h *handler) meet(c client, a netip.Addr) {
 }
 
 func (h *handler) reply(c client, p *dhcpv4.DHCPv4, needsSave bool) *reply {
-	to := destination(c.Request, p.MessageType())
+	to := destination(c.Request, c.Segment, p.MessageType())
 	return &reply{payload: p.ToBytes(), from: c.Address.Addr(), to: to, needsSave: needsSave}
 }

@@ -119,12 +119,13 @@ func withBoot(p *dhcpv4.DHCPv4, s segment.Segment, r Request, b Boot, proxy bool
 }
 
 // destination is where a reply goes (RFC 2131, 4.1). Clients without an address get a broadcast, whether they asked for
-// one or not: all understand it, and it needs no ARP entry made by hand.
-func destination(r Request, t dhcpv4.MessageType) netip.AddrPort {
+// one or not: all understand it, and it needs no ARP entry made by hand. So do those that say they have an address of
+// another network, for nobody shall make us send there.
+func destination(r Request, s segment.Segment, t dhcpv4.MessageType) netip.AddrPort {
 	switch {
 	case r.Relay.IsValid():
 		return netip.AddrPortFrom(r.Relay, serverPort)
-	case r.Client.IsValid() && t != dhcpv4.MessageTypeNak:
+	case t == dhcpv4.MessageTypeAck && r.Client.IsValid() && s.Network().Contains(r.Client):
 		return netip.AddrPortFrom(r.Client, clientPort)
 	}
 	return netip.AddrPortFrom(everybody, clientPort)

@@ -63,12 +63,13 @@ func (s *Server) Run(ctx context.Context) error {
 	tick := s.cfg.Clock.NewTicker(look)
 	defer tick.Stop()
 	told := ""
-	for {
+	for failed := 1; ; failed++ {
 		err := s.onDevice(ctx)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if now := fmt.Sprint(err); now != told {
+		// A new device has no usable address for the first second or two (RFC 4862, 5.4).
+		if now := fmt.Sprint(err); failed%10 == 0 && now != told {
 			told = now
 			s.cfg.Log.Warn("no router advertisements for now", "interface", s.cfg.Interface, "error", err)
 		}
