@@ -19,6 +19,7 @@ import (
 var (
 	atWrite = failpoint.Register("blob.at-write")
 	atPlace = failpoint.Register("blob.before-place")
+	placed  = failpoint.Register("blob.after-place")
 )
 
 // lookEvery is how much is written between two looks at the room that is left.
@@ -123,6 +124,9 @@ func (w *Writer) Place() error {
 		return fmt.Errorf("place blob: %w", err)
 	}
 	w.placed = true
+	if err := placed.Hit(); err != nil {
+		return err
+	}
 	return pki.SyncDir(w.dir.path)
 }
 

@@ -91,8 +91,12 @@ func (c *Catalogue) Add(ctx context.Context, im *baremetalv1.Image, actor string
 	return c.take(ctx, im, source{body, size}, actor)
 }
 
-// Upload adds an image whose bytes the caller has.
+// Upload adds an image whose bytes the caller has. It reads none of them where Add would fetch nothing.
 func (c *Catalogue) Upload(ctx context.Context, im *baremetalv1.Image, r io.Reader, actor string) (*baremetalv1.Image, error) {
+	known, err := c.known(ctx, im)
+	if known != nil || err != nil {
+		return known, err
+	}
 	release, err := c.slot(ctx)
 	if err != nil {
 		return nil, err

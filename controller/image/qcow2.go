@@ -24,7 +24,12 @@ const (
 	qcow2L1Offset      = 36
 	qcow2Features      = 72
 	qcow2HeaderLen     = 104
-	qcow2ExternalData  = 1 << 2
+	// Features that a reader may meet and go on: an unclean end, which concerns counters of no use here, and another
+	// compression than deflate.
+	qcow2Dirty           = 1 << 0
+	qcow2Corrupt         = 1 << 1
+	qcow2ExternalData    = 1 << 2
+	qcow2CompressionType = 1 << 3
 	// QEMU's own limit of the first table, in entries of 8 bytes.
 	qcow2MaxL1 = 32 << 20 / 8
 )
@@ -35,7 +40,10 @@ func checkQcow2(r io.ReaderAt) error {
 	if _, err := r.ReadAt(h[:], 0); err != nil {
 		return unsupported("the file is too short for a qcow2 image")
 	}
-	version := binary.BigEndian.Uint32(h[4:])
+	version, features := binary.BigEndian.Uint32(h[4:]), uint64(0)
+	if version == 3 {
+		features = binary.BigEndian.Uint64(h[qcow2Features:])
+	}
 	switch {
 	case string(h[:4]) != string(magicQcow2):
 		return unsupported("the file is no qcow2 image")
@@ -43,8 +51,12 @@ func checkQcow2(r io.ReaderAt) error {
 		return unsupported("qcow2 version %d is not known", version)
 	case binary.BigEndian.Uint64(h[qcow2BackingOffset:]) != 0:
 		return unsupported("the qcow2 image has a backing file; make a whole one: qemu-img convert")
-	case version == 3 && binary.BigEndian.Uint64(h[qcow2Features:])&qcow2ExternalData != 0:
+	case features&qcow2ExternalData != 0:
 		return unsupported("the qcow2 image has its data in another file; make a whole one: qemu-img convert")
+	case features&qcow2Corrupt != 0:
+		return unsupported("the qcow2 image is marked as corrupt")
+	case features&^(qcow2Dirty|qcow2CompressionType) != 0:
+		return unsupported("the qcow2 image has features that are not known here; make a plain one: qemu-img convert")
 	case binary.BigEndian.Uint32(h[qcow2CryptOffset:]) != 0:
 		return unsupported("the qcow2 image is encrypted")
 	case binary.BigEndian.Uint64(h[qcow2SizeOffset:]) > maxRaw:
@@ -55,6 +67,17 @@ func checkQcow2(r io.ReaderAt) error {
 		return unsupported("the qcow2 image has clusters or tables of a size that is not allowed")
 	}
 	return nil
+}
+
+// zstd is no part of the library's defaults, and newer images have it.
+func init() { //nolint:gochecknoinits // the library keeps its decompressors in a package variable
+	qcow2.SetDecompressor(qcow2.CompressionTypeZstd, func(r io.Reader) (io.ReadCloser, error) {
+		d, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(MaxWindow))
+		if err != nil {
+			return nil, err
+		}
+		return d.IOReadCloser(), nil
+	})
 }
 
 // onlyQcow2 opens no image below another.

@@ -75,7 +75,11 @@ func (s *Store) AddImage(ctx context.Context, im *baremetalv1.Image, place func(
 		if err != nil {
 			return fmt.Errorf("insert image: %w", err)
 		}
-		if row, err = q.LockImage(ctx, im.GetImageRef()); err != nil {
+		row, err = q.LockImage(ctx, im.GetImageRef())
+		if errors.Is(err, pgx.ErrNoRows) {
+			return errLostVersion // removed in between: again
+		}
+		if err != nil {
 			return fmt.Errorf("read image: %w", err)
 		}
 		if n == 0 {
