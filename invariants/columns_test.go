@@ -80,7 +80,8 @@ func TestPersonalWord(t *testing.T) {
 var (
 	sqlComment  = regexp.MustCompile(`(?m)--.*$`)
 	createTable = regexp.MustCompile(`(?is)\bCREATE\s+(?:UNLOGGED\s+)?TABLE\s+(?:IF\s+NOT\s+EXISTS\s+)?([a-z_.]+)\s*\(`)
-	addColumn   = regexp.MustCompile(`(?is)\bALTER\s+TABLE\s+(?:ONLY\s+)?([a-z_.]+)\s+ADD\s+COLUMN\s+(?:IF\s+NOT\s+EXISTS\s+)?([a-z_]+)`)
+	alterTable  = regexp.MustCompile(`(?is)\bALTER\s+TABLE\s+(?:ONLY\s+)?([a-z_.]+)\s+([^;]*);`)
+	addColumn   = regexp.MustCompile(`(?is)\bADD\s+COLUMN\s+(?:IF\s+NOT\s+EXISTS\s+)?([a-z_]+)`)
 )
 
 // migratedColumns reads the columns that the migrations create.
@@ -112,8 +113,10 @@ func columnsOf(sql string) []column {
 			}
 		}
 	}
-	for _, m := range addColumn.FindAllStringSubmatch(sql, -1) {
-		columns = append(columns, column{m[1], m[2]})
+	for _, table := range alterTable.FindAllStringSubmatch(sql, -1) {
+		for _, m := range addColumn.FindAllStringSubmatch(table[2], -1) {
+			columns = append(columns, column{table[1], m[1]})
+		}
 	}
 	return columns
 }
@@ -156,8 +159,8 @@ func TestColumnsOf(t *testing.T) {
 			cost numeric(10, 2) NOT NULL,
 			UNIQUE (machine_id, cost)
 		);
-		ALTER TABLE machines ADD COLUMN owner_email text;`)
-	want := []column{{"machines", "machine_id"}, {"machines", "cost"}, {"machines", "owner_email"}}
+		ALTER TABLE machines ADD COLUMN owner_email text, ADD COLUMN rack numeric(3, 1);`)
+	want := []column{{"machines", "machine_id"}, {"machines", "cost"}, {"machines", "owner_email"}, {"machines", "rack"}}
 	if !slices.Equal(got, want) {
 		t.Errorf("columnsOf gave %v, want %v", got, want)
 	}
