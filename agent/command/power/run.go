@@ -102,12 +102,14 @@ func (r *run) on(ctx context.Context) error {
 	return command.AfterEffect.HitCtx(ctx)
 }
 
+var errBootDevice = errors.New("set boot device")
+
 func (r *run) bootDevice(ctx context.Context) error {
 	if r.in.BootOnce == provider.BootDefault {
 		return nil
 	}
 	if err := r.m.SetBootDevice(ctx, r.m.Target, r.job.Effect(), r.in.BootOnce); err != nil {
-		return fmt.Errorf("set boot device: %w", err)
+		return fmt.Errorf("%w: %w", errBootDevice, err)
 	}
 	r.job.Logf("next boot: %s (read back)", r.in.BootOnce)
 	r.in.Cycle.BootOnce = r.in.BootOnce
@@ -126,7 +128,11 @@ func (r *run) keep(c provider.Cycle) error {
 // that the next one would have to fear: whatever still comes late is what that one wants too.
 func (r *run) failed(ctx context.Context, err error) (command.Result, error) {
 	evidence := r.in.evidence()
-	if out, ok := command.FromRefusal(err, baremetalv1.Reason_CAPABILITY_MISSING); ok {
+	missing := baremetalv1.Reason_CAPABILITY_MISSING
+	if errors.Is(err, errBootDevice) {
+		missing = baremetalv1.Reason_NETBOOT_UNSUPPORTED
+	}
+	if out, ok := command.FromRefusal(err, missing); ok {
 		return out.WithEvidence(evidence), nil
 	}
 	if out, ok := command.FromFailure(err); ok {
@@ -174,7 +180,7 @@ func (in Intent) evidence() map[string]string {
 	put(evidence.BMCProtocol, in.Cycle.Protocol)
 	put(evidence.BootNext, string(in.Cycle.BootOnce))
 	if !in.Cycle.OffSeenAt.IsZero() {
-		put(evidence.PowerOffForced, strconv.FormatBool(in.Cycle.Forced || !in.Gently))
+		put(evidence.PowerOffForced, strconv.FormatBool(in.Cycle.Forced || !in.Gently && !in.Cycle.OffAskedAt.IsZero()))
 	}
 	return out
 }
