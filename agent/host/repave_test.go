@@ -1,0 +1,270 @@
+package host
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+	"golang.org/x/sys/unix"
+
+	"github.com/ingot-metal/ingot/agent/disk"
+	"github.com/ingot-metal/ingot/agent/disk/disktest"
+	"github.com/ingot-metal/ingot/agent/disk/erase"
+	"github.com/ingot-metal/ingot/agent/disk/image"
+	"github.com/ingot-metal/ingot/agent/pid1"
+)
+
+const loopSize = 96 << 20
+
+// installer is a host whose only disk is a loop device, as it would be seen from memory.
+func installer(t *testing.T) (h *Linux, device string) {
+	t.Helper()
+	root := t.TempDir()
+	device, detach, err := disktest.Loop(root, loopSize)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := detach(); err != nil {
+			t.Error(err)
+		}
+	})
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sys := "sys/block/" + filepath.Base(device) + "/"
+	for name, data := range map[string]string{
+		sys + "size": fmt.Sprint(loopSize / 512), sys + "device/x": "", sys + "serial": "LOOP-1", "proc/self/mountinfo": "",
+		"proc/self/status": string(status), "run/x": "", "template": string(template1(t)),
+	} {
+		path := filepath.Join(root, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(data), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return New(Config{Root: root, Installer: true, StateTemplate: "template"}), device
+}
+
+// template1 is the file system of a state partition.
+func template1(t *testing.T) []byte {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "state")
+	if err := errors.Join(os.WriteFile(path, nil, 0o600), os.Truncate(path, image.StateSize)); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("/usr/sbin/mke2fs", "-q", "-t", "ext4", "-L", pid1.StateLabel, path).CombinedOutput(); err != nil {
+		t.Fatalf("mke2fs (Debian package e2fsprogs): %v: %s", err, out)
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pack(t, b)
+}
+
+func pack(t *testing.T, b []byte) []byte {
+	t.Helper()
+	z, err := zstd.NewWriter(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return z.EncodeAll(b, nil)
+}
+
+// osImage has one partition full of data.
+func osImage(t *testing.T) []byte {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "os")
+	if err := errors.Join(os.WriteFile(path, nil, 0o600), os.Truncate(path, 12<<20)); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("sgdisk", "-n", "1:2048:0", "-c", "1:root", path).CombinedOutput(); err != nil {
+		t.Fatalf("sgdisk (Debian package gdisk): %v: %s", err, out)
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rand.NewChaCha8([32]byte{7}).Read(b[1<<20 : 5<<20])
+	return b
+}
+
+func order(t *testing.T, raw []byte, commit *image.Commit) WriteImage {
+	t.Helper()
+	file := pack(t, raw)
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(file))
+	}))
+	t.Cleanup(srv.Close)
+	return WriteImage{
+		URL: srv.URL, FileSize: int64(len(file)), Format: image.RawZstd, RawSize: int64(len(raw)),
+		Digest: fmt.Sprintf("sha256:%x", sha256.Sum256(raw)),
+		Identity: func(context.Context) (map[string][]byte, error) {
+			return map[string][]byte{"bootstrap-token": []byte("secret"), "etc/hostname": []byte("n1\n")}, nil
+		},
+		Committing: func(_ context.Context, c image.Commit) error {
+			*commit = c
+			return nil
+		},
+	}
+}
+
+func TestWriteImageOnARealDevice(t *testing.T) {
+	t.Parallel()
+	h, device := installer(t)
+	raw := osImage(t)
+	var commit image.Commit
+	dev, got, err := h.WriteImage(t.Context(), Effect{}, order(t, raw, &commit))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if dev.Path != device || dev.ID() != "LOOP-1" || got.DigestString() != fmt.Sprintf("sha256:%x", sha256.Sum256(raw)) || len(got.Warnings) > 0 {
+		t.Errorf("wrote %s: %+v", dev, got)
+	}
+	// Some kernels have no parser for the table; partx is one outside.
+	if out, err := exec.Command("partx", "--update", device).CombinedOutput(); err != nil {
+		t.Fatalf("partx: %v: %s", err, out)
+	}
+	mountpoint := t.TempDir()
+	if err := unix.Mount(device+"p2", mountpoint, "ext4", unix.MS_RDONLY, ""); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{"bootstrap-token": "secret", "etc/hostname": "n1\n"} {
+		b, err := os.ReadFile(filepath.Join(mountpoint, name))
+		info, statErr := os.Stat(filepath.Join(mountpoint, name))
+		if err != nil || statErr != nil || string(b) != want || info.Mode().Perm() != 0o600 {
+			t.Errorf("%s: %q, %v (%v, %v)", name, b, info, err, statErr)
+		}
+	}
+	if err := unix.Unmount(mountpoint, 0); err != nil {
+		t.Fatal(err)
+	}
+	for tool, args := range map[string][]string{"sgdisk": {"-v", device}, "/usr/sbin/e2fsck": {"-fn", device + "p2"}} {
+		if out, err := exec.Command(tool, args...).CombinedOutput(); err != nil || tool == "sgdisk" && !strings.Contains(string(out), "No problems found") {
+			t.Errorf("%s: %s (%v)", tool, out, err)
+		}
+	}
+	if err := h.CheckImage(t.Context(), "LOOP-1", got.DigestString(), int64(len(raw)), commit); err != nil {
+		t.Errorf("CheckImage: %v", err)
+	}
+	if err := h.CheckImage(t.Context(), "LOOP-1", "sha256:"+strings.Repeat("00", 32), int64(len(raw)), commit); !errors.Is(err, image.ErrAnother) {
+		t.Errorf("CheckImage with another digest: %v", err)
+	}
+	if err := h.CheckImage(t.Context(), "LOOP-2", got.DigestString(), int64(len(raw)), commit); err == nil {
+		t.Error("CheckImage of a disk that is not there")
+	}
+}
+
+func TestWriteImageRefuses(t *testing.T) {
+	t.Parallel()
+	h, device := installer(t)
+	raw := osImage(t)
+	for name, c := range map[string]struct {
+		change func(h *Linux, w *WriteImage)
+		is     func(error) bool
+	}{
+		"not the installer": {func(h *Linux, _ *WriteImage) { h.cfg.Installer = false }, func(err error) bool { return ReasonOf(err) == ReasonNotInstaller }},
+		"protected": {func(_ *Linux, w *WriteImage) { w.Protected = []string{"serial=LOOP-1"} }, func(err error) bool {
+			var no *disk.NoUniqueMatch
+			return errors.As(err, &no)
+		}},
+		"bad rule":     {func(_ *Linux, w *WriteImage) { w.DiskRule = "biggest" }, func(err error) bool { return errors.Is(err, ErrInvalid) }},
+		"bad digest":   {func(_ *Linux, w *WriteImage) { w.Digest = "md5:00" }, func(err error) bool { return errors.Is(err, ErrInvalid) }},
+		"another disk": {func(_ *Linux, w *WriteImage) { w.Disk = "OTHER" }, func(err error) bool { return errors.Is(err, ErrNotWritten) }},
+	} {
+		other := New(h.cfg)
+		w := order(t, raw, new(image.Commit))
+		c.change(other, &w)
+		if _, _, err := other.WriteImage(t.Context(), Effect{}, w); !c.is(err) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	held, err := os.OpenFile(device, os.O_RDWR|os.O_EXCL, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer held.Close()
+	if _, _, err := h.WriteImage(t.Context(), Effect{}, order(t, raw, new(image.Commit))); ReasonOf(err) != ReasonDiskBusy {
+		t.Errorf("a disk that is in use: %v", err)
+	}
+	head := make([]byte, 4096)
+	if _, err := held.ReadAt(head, 0); err != nil || !bytes.Equal(head, make([]byte, 4096)) {
+		t.Errorf("refused, and written all the same (%v)", err)
+	}
+}
+
+func TestEraseOnARealDevice(t *testing.T) {
+	t.Parallel()
+	h, device := installer(t)
+	junk := make([]byte, 8<<20)
+	rand.NewChaCha8([32]byte{3}).Read(junk)
+	for _, m := range []erase.Method{erase.Overwrite, erase.Discard, erase.Auto} {
+		f, err := os.OpenFile(device, os.O_RDWR, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = f.WriteAt(junk, 4<<20)
+		if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
+			t.Fatal(err)
+		}
+		devices, err := h.DisksToErase("", nil)
+		if err != nil || len(devices) != 1 {
+			t.Fatalf("%v, %v", devices, err)
+		}
+		got, err := h.EraseDisk(t.Context(), Effect{}, devices[0].ID(), m, func(int, string) {})
+		if err != nil || m == erase.Auto && got.Method != erase.Discard || !strings.Contains(got.Verification, "read as zeros") {
+			t.Errorf("%s: %+v, %v", m, got, err)
+		}
+	}
+	for _, m := range []erase.Method{erase.NVMeFormat, erase.NVMeSanitize, erase.ATASecure} {
+		if _, err := h.EraseDisk(t.Context(), Effect{}, "LOOP-1", m, nil); !errors.Is(err, erase.ErrUnsupported) {
+			t.Errorf("%s: %v", m, err)
+		}
+	}
+	if _, err := h.DisksToErase("", []string{"size>=1B"}); err == nil {
+		t.Error("a protected disk would be erased")
+	}
+}
+
+func TestControllers(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]string{"nvme0n1": "0", "nvme10n2": "10", "sda": "", "nvme0": "", "vda": ""} {
+		if got := controllerOf(name); got != want {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+	all := []disk.Device{{Name: "nvme0n1"}, {Name: "nvme0n2"}, {Name: "nvme1n1"}, {Name: "sda"}, {Name: "sdb"}}
+	for i, want := range []bool{false, false, true, true, true} {
+		if aloneOnController(all[i], all) != want {
+			t.Errorf("%s alone: %t", all[i].Name, !want)
+		}
+	}
+}
+
+func TestInstallerCapabilities(t *testing.T) {
+	t.Parallel()
+	h, _ := installer(t)
+	caps := h.Capabilities()
+	if !slices.Contains(caps, CapRepave) || !slices.Contains(caps, CapErase) {
+		t.Errorf("an installer has %v", caps)
+	}
+	h.cfg.Installer = false
+	caps = h.Capabilities()
+	if slices.Contains(caps, CapRepave) || slices.Contains(caps, CapErase) {
+		t.Errorf("a host has %v", caps)
+	}
+}
