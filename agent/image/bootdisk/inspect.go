@@ -89,7 +89,15 @@ func (i *Info) open(f *os.File) (io.Reader, error) {
 
 var errBacking = errors.New("the image needs another file")
 
+// openQcow2 looks for a backing file itself, at byte 8, because the library does not bear that it can't be opened.
 func openQcow2(f *os.File) (io.Reader, error) {
+	header := make([]byte, 16)
+	if _, err := f.ReadAt(header, 0); err != nil {
+		return nil, fmt.Errorf("unpack image: %w", err)
+	}
+	if binary.BigEndian.Uint64(header[8:]) != 0 {
+		return nil, fmt.Errorf("unpack image: %w: it has a backing file", errBacking)
+	}
 	q, err := qcow2.Open(f, func(io.ReaderAt, qcow2image.Type) (qcow2image.Image, error) { return nil, errBacking })
 	if err == nil {
 		err = q.Readable()
