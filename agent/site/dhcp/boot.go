@@ -44,7 +44,11 @@ func bootOf(s segment.Segment, files map[iana.Arch]string, r Request, a segment.
 		if !httpArch(r.Arch) {
 			return Boot{}
 		}
-		return Boot{Program: HTTP, File: s.HTTPBase() + "/boot/auto.efi?mac=" + r.MAC.String()}
+		file := s.HTTPBase() + "/boot/auto.efi?mac=" + r.MAC.String()
+		if r.Arch == iana.EFI_ARM64_HTTP {
+			file += "&arch=arm64"
+		}
+		return Boot{Program: HTTP, File: file}
 	}
 	return Boot{Program: PXE, File: files[r.Arch]}
 }

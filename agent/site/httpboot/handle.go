@@ -82,6 +82,10 @@ func (s *Server) autoScript(w http.ResponseWriter, r *http.Request, v *view) {
 		http.Error(w, "mac is not a MAC address", http.StatusBadRequest)
 		return
 	}
+	if a.arch == "" && len(v.Installers) > 1 {
+		text(w, r, askScript(s.base, a.mac))
+		return
+	}
 	t, ok := s.find(v, a)
 	s.cfg.Log.Info("machine asks what to boot", "mac", a.mac.String(), "remote", r.RemoteAddr, "boots", ok, "mode", string(t.mode))
 	if !ok {

@@ -26,6 +26,11 @@ func (t target) params(base string) string {
 // diskScript ends iPXE, and the firmware goes on to its next boot device.
 const diskScript = "#!ipxe\necho Ingot: no network boot for this machine, going on to its disk\nexit\n"
 
+// askScript lets iPXE say for which architecture it was built, where that makes a difference.
+func askScript(base string, mac segment.MAC) string {
+	return fmt.Sprintf("#!ipxe\nchain --replace --autofree %s/boot/auto.ipxe?mac=%s&arch=${buildarch} || exit\n", base, mac)
+}
+
 // bootScript loads kernel and initramfs. After a failure it asks anew what to boot, since that may have changed, for
 // as long as the server answers. netX is the interface that was used last (https://ipxe.org/cfg).
 func bootScript(base string, t target) string {
