@@ -67,7 +67,7 @@ func mounted(device, dir string, flags uintptr, fn func() error) (err error) {
 		return fmt.Errorf("mount %s: %w", device, err)
 	}
 	defer func() {
-		if u := unix.Unmount(dir, 0); u != nil {
+		if u := block.Patiently(func() error { return unix.Unmount(dir, 0) }); u != nil {
 			err = errors.Join(err, fmt.Errorf("unmount %s: %w", device, u))
 		}
 	}()

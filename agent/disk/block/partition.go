@@ -61,7 +61,7 @@ func (d *Disk) part(ctx context.Context, off, n int64, fn func(path string) erro
 		return fmt.Errorf("add a partition of %d bytes at %d: %w", n, off, err)
 	}
 	defer func() {
-		if del := d.blkpg(blkpgDelPartition, p); del != nil {
+		if del := Patiently(func() error { return d.blkpg(blkpgDelPartition, p) }); del != nil {
 			err = errors.Join(err, fmt.Errorf("remove the partition again: %w", del))
 		}
 	}()
@@ -70,6 +70,19 @@ func (d *Disk) part(ctx context.Context, off, n int64, fn func(path string) erro
 		return err
 	}
 	return fn(path)
+}
+
+// Patiently repeats what fails with EBUSY for a while. A process that is just being started may hold a copy of any open
+// file until it has begun (O_CLOEXEC works at exec(2), not at fork(2)).
+func Patiently(fn func() error) error {
+	limit := clock.Real().Now().Add(nodeTimeout)
+	for {
+		err := fn()
+		if !errors.Is(err, unix.EBUSY) || clock.Real().Now().After(limit) {
+			return err
+		}
+		<-clock.Real().After(20 * time.Millisecond)
+	}
 }
 
 // partitionPath follows the kernel's disk_name: a p goes between a disk whose name ends in a digit and the number.
