@@ -2,6 +2,8 @@ package cache
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"os"
 	"sync"
 )
@@ -95,15 +97,22 @@ func (e *entry) open(ctx context.Context) (*Blob, error) {
 	if err := e.wait(ctx, func() bool { return e.size >= 0 }); err != nil {
 		return nil, err
 	}
-	e.mu.Lock() // the file is renamed under the same lock
-	defer e.mu.Unlock()
-	path := e.path
-	if !e.ready {
-		path += partSuffix
+	f, err := e.openFile()
+	if errors.Is(err, fs.ErrNotExist) && !e.isReady() {
+		// It turned out to be wrong and was removed; the reason is about to be said.
+		return nil, e.wait(ctx, func() bool { return false })
 	}
-	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	return &Blob{ctx: ctx, entry: e, file: f, size: e.size}, nil
+}
+
+func (e *entry) openFile() (*os.File, error) {
+	e.mu.Lock() // the file is renamed under the same lock
+	defer e.mu.Unlock()
+	if e.ready {
+		return os.Open(e.path)
+	}
+	return os.Open(e.path + partSuffix)
 }
