@@ -6,11 +6,13 @@ import (
 	"github.com/ingot-metal/ingot/agent/site/segment"
 )
 
-// Boot is what the firmware of a machine is told to load; with no File it is told nothing.
+// Boot is what the firmware of a machine is told; the zero value tells it nothing.
 type Boot struct {
 	Program Program
-	// File is a name on the TFTP server for PXE, else a URL.
+	// File is what to load: a name on the TFTP server for PXE, else a URL.
 	File string
+	// Local tells PXE firmware to go on to the next boot device. Without it UEFI waits a minute for a better offer.
+	Local bool
 }
 
 // DefaultFiles are the names that PXE firmware gets over TFTP, by its architecture: iPXE with the drivers of the
@@ -32,25 +34,33 @@ func bootsHere(s segment.Segment, a segment.Assignment, known bool) bool {
 	return a.Boots() && a.Segment == s.Name
 }
 
-// bootOf decides what a client is told to load.
+// bootOf decides what a client is told. Beside another server only machines that we know are sent to their disk: the
+// others may be that server's business.
 func bootOf(s segment.Segment, files map[iana.Arch]string, r Request, a segment.Assignment, known bool) Boot {
-	if r.Program == Plain || !bootsHere(s, a, known) {
-		return Boot{}
+	file := ""
+	if bootsHere(s, a, known) {
+		file = fileFor(s, files, r)
 	}
-	switch r.Program {
-	case IPXE:
-		return Boot{Program: IPXE, File: s.HTTPBase() + "/boot/auto.ipxe?mac=" + r.MAC.String()}
-	case HTTP:
-		if !httpArch(r.Arch) {
-			return Boot{}
-		}
-		file := s.HTTPBase() + "/boot/auto.efi?mac=" + r.MAC.String()
-		if r.Arch == iana.EFI_ARM64_HTTP {
-			file += "&arch=arm64"
-		}
-		return Boot{Program: HTTP, File: file}
+	switch {
+	case file != "":
+		return Boot{Program: r.Program, File: file}
+	case r.Program == PXE && (known || s.Mode == segment.ModeDHCP):
+		return Boot{Program: PXE, Local: true}
 	}
-	return Boot{Program: PXE, File: files[r.Arch]}
+	return Boot{}
+}
+
+// fileFor gives what a program can load; nothing when we have nothing for it.
+func fileFor(s segment.Segment, files map[iana.Arch]string, r Request) string {
+	switch {
+	case r.Program == IPXE:
+		return s.HTTPBase() + "/boot/auto.ipxe?mac=" + r.MAC.String()
+	case r.Program == HTTP && httpArch(r.Arch):
+		return s.HTTPBase() + "/boot/auto.efi?mac=" + r.MAC.String()
+	case r.Program == PXE:
+		return files[r.Arch]
+	}
+	return ""
 }
 
 // httpArch says whether UEFI firmware of this architecture has something to load from us: x64 (15 is what some of it

@@ -57,21 +57,42 @@ func TestWhatFirmwareLoads(t *testing.T) {
 			b.assign(a)
 			offer, _ := b.ask(client1(dhcpv4.MessageTypeDiscover, f.says...))
 			checkBoot(t, name+" of a full server, "+string(mode), offer, want, f.kind)
+			if want == "" && f.kind == PXE {
+				checkLocal(t, name+" of a full server", offer)
+			}
 			if offer == nil || offer.YourIPAddr.String() != "10.77.0.100" {
 				t.Errorf("%s: no address from a full server: %v", name, offer)
 			}
 			b = newBench(t, proxy)
 			b.assign(a)
 			offer, _ = b.ask(client1(dhcpv4.MessageTypeDiscover, append(f.says, option(97, uuid))...))
-			if want == "" {
-				if offer != nil {
-					t.Errorf("%s, %s: a proxy with nothing to say says %s", name, mode, offer.Summary())
-				}
-				continue
+			switch {
+			case want == "" && f.kind == PXE:
+				checkLocal(t, name+" of a proxy", offer)
+			case want == "" && offer != nil:
+				t.Errorf("%s, %s: a proxy with nothing to say says %s", name, mode, offer.Summary())
+			case want != "":
+				checkBoot(t, name+" of a proxy", offer, want, f.kind)
+				checkProxy(t, name, offer, f.kind)
 			}
-			checkBoot(t, name+" of a proxy", offer, want, f.kind)
-			checkProxy(t, name, offer, f.kind)
 		}
+	}
+}
+
+// checkLocal holds that PXE firmware is told to go on to its disk: a menu whose first entry is of type 0, and a prompt
+// that does not wait (PXE 2.1, table 2-1).
+func checkLocal(t *testing.T, what string, p *dhcpv4.DHCPv4) {
+	t.Helper()
+	if p == nil || p.ClassIdentifier() != "PXEClient" || p.BootFileName != "" {
+		t.Errorf("%s: %v", what, p)
+		return
+	}
+	pxe := dhcpv4.Options{}
+	if err := pxe.FromBytes(p.Options.Get(dhcpv4.OptionVendorSpecificInformation)); err != nil {
+		t.Fatalf("%s: option 43: %v", what, err)
+	}
+	if control, menu, prompt := pxe[6], pxe[9], pxe[10]; len(pxe) != 3 || string(control) != "\x03" || string(menu) != "\x00\x00\x04disk" || prompt[0] != 0 {
+		t.Errorf("%s: option 43: %v", what, pxe)
 	}
 }
 
@@ -199,5 +220,12 @@ func TestBootServerPort(t *testing.T) {
 	}
 	if p, _ := b.ask(client1(dhcpv4.MessageTypeRequest, says...)); p != nil {
 		t.Errorf("a proxy answers a request for an address: %v", p)
+	}
+	b.assign()
+	if p, _ := b.askOn(bootPort, from, client1(dhcpv4.MessageTypeRequest, says...)); p != nil {
+		t.Errorf("an unknown machine: %v", p)
+	}
+	if p, _ := b.ask(client1(dhcpv4.MessageTypeDiscover, says...)); p != nil {
+		t.Errorf("an unknown machine of another server: %v", p)
 	}
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/insomniacslk/dhcp/dhcpv4"
 )
 
-// proxy adds the boot file to the offer of another server. It says nothing to machines that boot from disk, and never
-// gives an address.
+// proxy adds the boot file to the offer of another server. It never gives an address, and says nothing to machines that
+// it does not know, unless they are to be discovered.
 func (h *handler) proxy(c client) *reply {
 	if c.Type != dhcpv4.MessageTypeDiscover {
 		h.count.NotOurs++ // the addresses are the other server's business
@@ -17,7 +17,7 @@ func (h *handler) proxy(c client) *reply {
 	if c.Program != Plain {
 		h.meet(c, netip.Addr{})
 	}
-	if c.boot.File == "" {
+	if c.boot == (Boot{}) {
 		return nil
 	}
 	p := answer(c.Segment, c.Request, dhcpv4.MessageTypeOffer)
@@ -34,7 +34,7 @@ func (h *handler) bootServer(c client, from netip.AddrPort) *reply {
 		return nil
 	}
 	h.count.Requests++
-	if c.boot.File == "" || !c.reaches(from.Addr()) {
+	if c.boot == (Boot{}) || !c.reaches(from.Addr()) {
 		return nil
 	}
 	p := answer(c.Segment, c.Request, dhcpv4.MessageTypeAck)

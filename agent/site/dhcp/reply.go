@@ -87,34 +87,44 @@ func seconds(d time.Duration) []byte {
 var (
 	// Discovery control, bit 3: load the boot file that is named here, ask nobody else.
 	pxeLoadThis = []byte{6, 1, 8, 255}
+	// A menu of one entry, which is to boot locally (type 0), and a prompt that waits for nobody.
+	pxeBootLocally = append(append([]byte{6, 1, 3, 9, 3 + 4, 0, 0, 4}, "disk"...), 10, 2, 0, 'D', 255)
 	// no-pxedhcp: don't wait for a proxy, the boot file is here. It saves iPXE about a second.
 	ipxeNoProxy = []byte{0xb0, 1, 1}
 )
 
 // withBoot adds what to load. proxy says that this reply is beside one of another server.
 func withBoot(p *dhcpv4.DHCPv4, s segment.Segment, r Request, b Boot, proxy bool) {
-	if b.File == "" {
+	set := func(code dhcpv4.OptionCode, value []byte) { p.Options[code.Code()] = value }
+	switch {
+	case b.Local:
+		withPXE(p, r, pxeBootLocally)
+		return
+	case b.File == "":
 		return
 	}
-	set := func(code dhcpv4.OptionCode, value []byte) { p.Options[code.Code()] = value }
 	us := s.Address.Addr()
 	p.ServerIPAddr, p.BootFileName = us.AsSlice(), b.File
 	set(dhcpv4.OptionBootfileName, []byte(b.File))
-	switch {
-	case b.Program == HTTP:
+	if b.Program == HTTP {
 		set(dhcpv4.OptionClassIdentifier, []byte("HTTPClient"))
 		return
-	case b.Program == IPXE && !proxy:
-		set(optionIPXE, ipxeNoProxy)
 	}
 	set(dhcpv4.OptionTFTPServerName, []byte(us.String()))
-	if !proxy {
-		return
+	switch {
+	case proxy:
+		withPXE(p, r, pxeLoadThis)
+	case b.Program == IPXE:
+		set(optionIPXE, ipxeNoProxy)
 	}
-	set(dhcpv4.OptionClassIdentifier, []byte("PXEClient"))
-	set(dhcpv4.OptionVendorSpecificInformation, pxeLoadThis)
+}
+
+// withPXE makes a reply one of PXE, with its own options in option 43.
+func withPXE(p *dhcpv4.DHCPv4, r Request, options []byte) {
+	p.Options[dhcpv4.OptionClassIdentifier.Code()] = []byte("PXEClient")
+	p.Options[dhcpv4.OptionVendorSpecificInformation.Code()] = options
 	if id := r.packet.Options.Get(dhcpv4.OptionClientMachineIdentifier); id != nil {
-		set(dhcpv4.OptionClientMachineIdentifier, id)
+		p.Options[dhcpv4.OptionClientMachineIdentifier.Code()] = id
 	}
 }
 
