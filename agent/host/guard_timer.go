@@ -61,6 +61,20 @@ func stopUnit(ctx context.Context, conn *systemd.Conn, name string) error {
 	return jobDone(ctx, "stop "+name, done)
 }
 
+// restartUnit returns when the unit is up again.
+func restartUnit(ctx context.Context, name string) error {
+	conn, err := systemd.NewSystemConnectionContext(ctx)
+	if err != nil {
+		return fmt.Errorf("connect to systemd: %w", err)
+	}
+	defer conn.Close()
+	done := make(chan string, 1)
+	if _, err := conn.RestartUnitContext(ctx, name, "replace", done); err != nil {
+		return fmt.Errorf("restart %s: %w", name, err)
+	}
+	return jobDone(ctx, "restart "+name, done)
+}
+
 func jobDone(ctx context.Context, what string, done <-chan string) error {
 	select {
 	case result := <-done:

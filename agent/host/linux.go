@@ -63,6 +63,7 @@ type kernel struct {
 	kexecLoad   func(kernel, initrd int, cmdline string, flags int) error
 	arm         func(ctx context.Context, after time.Duration) error
 	disarm      func(ctx context.Context) error
+	restart     func(ctx context.Context, unit string) error
 }
 
 // New makes the real host. It touches nothing.
@@ -78,7 +79,7 @@ func New(cfg Config) *Linux {
 	}
 	cfg = withInstallerDefaults(cfg)
 	return &Linux{cfg: cfg, kernel: kernel{
-		arm: armTimer, disarm: disarmTimer,
+		arm: armTimer, disarm: disarmTimer, restart: restartUnit,
 		sync: unix.Sync, reboot: unix.Reboot, sethostname: unix.Sethostname, euid: os.Geteuid,
 		kexecLoad: unix.KexecFileLoad,
 		run: func(ctx context.Context, name string, args ...string) ([]byte, error) {

@@ -150,7 +150,7 @@ func (l *Linux) ApplyNetwork(ctx context.Context, _ Effect, c NetworkConfig) err
 
 // applyNative changes the kernel itself. Cards that are not named any more lose what they had from us.
 func applyNative(was, want []SavedLink) error {
-	if err := removeLinks(outdated(was, want)); err != nil {
+	if _, err := removeOutdated(was, want); err != nil {
 		return err
 	}
 	all := slices.Clone(want)
@@ -198,13 +198,14 @@ func (l *Linux) RestoreNetwork(ctx context.Context, _ Effect, s SavedNetwork) er
 		return err
 	}
 	sameBoot := s.BootID == l.bootID()
+	var removed []string
 	if sameBoot {
-		if err := l.removeNew(s, now); err != nil {
+		if removed, err = l.removeNew(s, now); err != nil {
 			return err
 		}
 	}
 	if l.systemd() && l.networkd(ctx) {
-		if err := l.reload(ctx); err != nil {
+		if err := l.reload(ctx, removed); err != nil {
 			return err
 		}
 	}
@@ -215,15 +216,16 @@ func (l *Linux) RestoreNetwork(ctx context.Context, _ Effect, s SavedNetwork) er
 }
 
 // removeNew deletes the bonds and VLANs that the change has made.
-func (l *Linux) removeNew(s SavedNetwork, now *NetworkConfig) error {
+func (l *Linux) removeNew(s SavedNetwork, now *NetworkConfig) (removed []string, err error) {
 	if now == nil {
-		return nil
+		return nil, nil
 	}
 	macs, err := cardsByMAC()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return removeLinks(outdated(now.wanted(macs), s.Links))
+	removed = outdated(now.wanted(macs), s.Links)
+	return removed, removeLinks(removed)
 }
 
 // restoreLinks waits until the interfaces are as they were, and helps with those that nobody else configures.

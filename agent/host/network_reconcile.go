@@ -15,19 +15,37 @@ import (
 // reconcile makes the kernel show the wanted links: bonds and VLANs are made, members taken, addresses and routes added
 // and then those that are not wanted removed. Links that are not named stay as they are. Every step may be repeated.
 func reconcile(want []SavedLink) error {
+	return inPhases(want, makeBond, enslave, makeVLAN, raise, setAddresses, setRoutes)
+}
+
+// phase takes one step towards a wanted link, seeing what there is.
+type phase func(want SavedLink, now []SavedLink) error
+
+// inPhases takes each step for all links before the next.
+func inPhases(want []SavedLink, phases ...phase) error {
 	var errs []error
-	for _, phase := range []func(SavedLink, []SavedLink) error{makeBond, enslave, makeVLAN, raise, setAddresses, setRoutes} {
+	for _, step := range phases {
 		now, err := kernelLinks()
 		if err != nil {
 			return err
 		}
 		for _, w := range want {
-			if err := phase(w, now); err != nil {
+			if err := step(w, now); err != nil {
 				errs = append(errs, fmt.Errorf("configure %s: %w", w.Name, err))
 			}
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// removeOutdated makes room for what is to be made.
+func removeOutdated(was, want []SavedLink) (removed []string, err error) {
+	now, err := kernelLinks()
+	if err != nil {
+		return nil, err
+	}
+	removed = append(outdated(was, want), idleBonds(want, now)...)
+	return removed, removeLinks(removed)
 }
 
 // removeLinks deletes bonds and VLANs by name. One that is gone is no error.
@@ -74,6 +92,22 @@ func outdated(old, want []SavedLink) []string {
 	return names
 }
 
+// idleBonds names the bonds there that nobody uses and that must be made anew: the driver makes a bond0 of its own when it
+// is loaded (max_bonds in bonding.txt of the kernel), and neither networkd nor we could set its mode.
+func idleBonds(want, now []SavedLink) []string {
+	var names []string
+	for _, w := range want {
+		is, there := findLink(now, w.Name)
+		if w.Bond == nil || !there || is.Bond == nil || is.Up || len(is.Bond.Members)+len(is.Addresses) > 0 {
+			continue
+		}
+		if is.Bond.describe(*w.Bond) != w.Bond.describe(*w.Bond) {
+			names = append(names, w.Name)
+		}
+	}
+	return names
+}
+
 func makeBond(w SavedLink, now []SavedLink) error {
 	if _, there := findLink(now, w.Name); w.Bond == nil || there {
 		return nil
@@ -96,11 +130,11 @@ func makeBond(w SavedLink, now []SavedLink) error {
 // enslave gives a card to its bond, or takes it back. A card must be down to join (bonding.txt of the kernel).
 func enslave(w SavedLink, now []SavedLink) error {
 	is, ok := findLink(now, w.Name)
-	if !ok {
-		return errors.New("no such interface")
-	}
 	if is.Master == w.Master {
 		return nil
+	}
+	if !ok {
+		return errors.New("no such interface")
 	}
 	card, err := netlink.LinkByName(w.Name)
 	if err != nil {

@@ -58,14 +58,24 @@ func (l *Linux) applyNetworkd(ctx context.Context, c NetworkConfig, was, want []
 	if err := l.writeFiles(files); err != nil {
 		return err
 	}
-	if err := removeLinks(outdated(was, want)); err != nil {
+	removed, err := removeOutdated(was, want)
+	if err != nil {
 		return err
 	}
-	return l.reload(ctx)
+	return l.reload(ctx, removed)
 }
 
 // reload has networkd read its files, and configure what they say otherwise than before (org.freedesktop.network1(5)).
-func (l *Linux) reload(ctx context.Context) error {
+// Where a bond or VLAN was removed it is restarted instead, which leaves what is configured alone: it would remember a VLAN
+// as it was, and take the old bond for the new one (seen with systemd 252).
+func (l *Linux) reload(ctx context.Context, removed []string) error {
+	if len(removed) > 0 {
+		if err := l.kernel.restart(ctx, "systemd-networkd.service"); err != nil {
+			return err
+		}
+		l.flushNames(ctx)
+		return nil
+	}
 	err := onBus(ctx, func(c *dbus.Conn) error {
 		return c.Object(networkdName, "/org/freedesktop/network1").CallWithContext(ctx, networkdName+".Manager.Reload", 0).Err
 	})

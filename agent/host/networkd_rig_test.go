@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -68,7 +69,9 @@ func ownSystem(t *testing.T) {
 	must(t, os.MkdirAll(filepath.Join(etc, "systemd/network"), 0o755))
 	must(t, unix.Mount(etc, "/etc", "", unix.MS_BIND, ""))
 	must(t, unix.Mount("tmpfs", "/run", "tmpfs", 0, "mode=0755"))
-	must(t, unix.Mount("sysfs", "/sys", "sysfs", unix.MS_RDONLY, "")) // which says that there is no udev to wait for
+	if os.Getenv(vmVariable) == "" { // a machine has its own already
+		must(t, unix.Mount("sysfs", "/sys", "sysfs", unix.MS_RDONLY, "")) // which says that there is no udev to wait for
+	}
 	for _, dir := range []string{"/run/dbus", "/run/systemd/system"} {
 		must(t, os.MkdirAll(dir, 0o755))
 	}
@@ -76,10 +79,17 @@ func ownSystem(t *testing.T) {
 	must(t, exec.CommandContext(t.Context(), "ip", "link", "set", "lo", "up").Run())
 	daemon(t, "dbus-daemon", "--nofork", "--config-file=/run/bus.conf")
 	testkit.Eventually(t, 10*time.Second, func() bool { _, err := os.Stat("/run/dbus/system_bus_socket"); return err == nil }, "no bus")
-	daemon(t, "/lib/systemd/systemd-networkd")
+	startNetworkd = func() (stop func()) { return daemon(t, "/lib/systemd/systemd-networkd") }
+	stopNetworkd = startNetworkd()
 	h := New(Config{})
 	testkit.Eventually(t, 10*time.Second, func() bool { return h.networkd(t.Context()) }, "networkd is not on the bus")
 }
+
+// networkd of this process's own system.
+var (
+	startNetworkd func() (stop func())
+	stopNetworkd  func()
+)
 
 func must(t *testing.T, err error) {
 	t.Helper()
@@ -88,8 +98,8 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// daemon runs a program until the test ends, and shows what it had to say if the test has failed.
-func daemon(t *testing.T, name string, args ...string) {
+// daemon runs a program until it is stopped or the test ends, and shows what it had to say if the test has failed.
+func daemon(t *testing.T, name string, args ...string) (stop func()) {
 	t.Helper()
 	var out bytes.Buffer
 	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), name, args...)
@@ -97,13 +107,17 @@ func daemon(t *testing.T, name string, args ...string) {
 	cmd.Env = append(os.Environ(), "SYSTEMD_LOG_LEVEL=info", "SYSTEMD_LOG_TARGET=console")
 	cmd.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGKILL}
 	must(t, cmd.Start())
+	stop = sync.OnceFunc(func() {
+		_ = cmd.Process.Signal(unix.SIGTERM) // it may have ended
+		_ = cmd.Wait()                       // and was told to
+	})
 	t.Cleanup(func() {
-		_ = cmd.Process.Kill() // it may have ended
-		_ = cmd.Wait()         // and was killed
+		stop()
 		if t.Failed() {
 			t.Logf("%s said:\n%s", name, out.String())
 		}
 	})
+	return stop
 }
 
 // unguarded is the host with timers that are only noted.
@@ -115,5 +129,14 @@ func unguarded(t *testing.T) (h *Linux, armed *[]time.Duration) {
 		return nil
 	}
 	h.kernel.disarm = func(context.Context) error { return nil }
+	h.kernel.restart = func(ctx context.Context, unit string) error {
+		if unit != "systemd-networkd.service" {
+			return errors.New("restart of " + unit)
+		}
+		stopNetworkd()
+		stopNetworkd = startNetworkd()
+		testkit.Eventually(t, 10*time.Second, func() bool { return h.networkd(ctx) }, "networkd is not on the bus again")
+		return nil
+	}
 	return h, armed
 }

@@ -1,0 +1,199 @@
+package host
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const vmVariable = "INGOT_TEST_IN_VM"
+
+// vmModules are what the distribution's kernel does not have built in, with their dependencies.
+var vmModules = []string{"virtio_pci", "virtio_net", "veth", "bonding", "8021q"}
+
+const vmInit = `#!/bin/busybox sh
+b=/bin/busybox
+$b mount -t proc proc /proc
+$b mount -t sysfs -o ro sysfs /sys
+$b mount -t devtmpfs dev /dev
+$b mount -t tmpfs -o mode=1777 tmpfs /tmp
+$b ln -s /run /var/run
+for m in $($b cat /modules); do $b insmod "$m" || echo "cannot insert $m"; done
+export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/ %s=1 %s=1
+/host.test -test.run='^%s$' -test.v -test.timeout=50s
+echo "TEST ENDED $?"
+$b poweroff -f
+`
+
+// inVM runs the calling test again as root of a virtual machine with the distribution's kernel, which has bonds and VLANs
+// and whose network cards have permanent addresses, beside a systemd-networkd of its own. It returns true in there; the
+// caller returns when it is false.
+func inVM(t *testing.T) bool {
+	t.Helper()
+	if os.Getenv(vmVariable) == "1" {
+		ownSystem(t)
+		return true
+	}
+	dir := t.TempDir()
+	initrd := filepath.Join(dir, "initrd")
+	kernel := vmInitrd(t, initrd)
+	cmd := exec.CommandContext(t.Context(), "qemu-system-x86_64", "-accel", "tcg", "-machine", "q35", "-m", "768",
+		"-cpu", "qemu64,+rdrand,+ssse3,+sse4.1,+sse4.2", "-display", "none", "-no-reboot", "-serial", "stdio", "-nodefaults",
+		"-kernel", kernel, "-initrd", initrd, "-append", "console=ttyS0 quiet panic=-1",
+		"-nic", "user,model=virtio-net-pci,mac=52:54:00:00:00:01,restrict=on",
+		"-nic", "user,model=virtio-net-pci,mac=52:54:00:00:00:02,restrict=on")
+	cmd.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGKILL}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Second)
+	defer cancel()
+	out, err := runUntil(ctx, cmd)
+	if err != nil || !strings.Contains(out, "TEST ENDED 0") {
+		t.Fatalf("in the machine: %v\n%s", err, out)
+	}
+	return false
+}
+
+// runUntil gives what the machine has said on its console.
+func runUntil(ctx context.Context, cmd *exec.Cmd) (string, error) {
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Start(); err != nil {
+		return "", fmt.Errorf("start the machine (apt-get install qemu-system-x86): %w", err)
+	}
+	stop := context.AfterFunc(ctx, func() { _ = cmd.Process.Kill() }) // it may have ended
+	defer stop()
+	err := cmd.Wait()
+	return out.String(), err
+}
+
+// vmInitrd writes the file system of the machine: this test, what networkd and ip need, busybox and kernel modules.
+func vmInitrd(t *testing.T, path string) (kernel string) {
+	t.Helper()
+	kernels, err := filepath.Glob("/boot/vmlinuz-*-cloud-amd64")
+	if err != nil || len(kernels) == 0 {
+		t.Fatal("needs a kernel in /boot: apt-get install linux-image-cloud-amd64")
+	}
+	kernel = kernels[len(kernels)-1]
+	f, err := os.Create(path)
+	must(t, err)
+	w := &cpio{t: t, w: bufio.NewWriter(f), seen: map[string]bool{}}
+	for _, dir := range []string{"dev", "proc", "sys", "tmp", "run", "etc", "var", "root"} {
+		w.dir(dir)
+	}
+	w.data("init", fmt.Appendf(nil, vmInit, vmVariable, networkdVariable, t.Name()), 0o755)
+	w.file("/bin/busybox", "bin/busybox")
+	w.program(os.Args[0], "host.test")
+	for _, name := range []string{"/lib/systemd/systemd-networkd", "/usr/bin/dbus-daemon", "/usr/bin/ip", "/usr/bin/sh", "/usr/bin/sleep", "/usr/bin/cat", "/usr/bin/nsenter", "/usr/bin/tr"} {
+		w.program(name, name[1:])
+	}
+	for _, name := range []string{"/etc/passwd", "/etc/group", "/etc/nsswitch.conf"} {
+		w.file(name, name[1:])
+	}
+	w.data("etc/machine-id", []byte("0123456789abcdef0123456789abcdef\n"), 0o644)
+	modules := kernelModules(t, strings.TrimPrefix(filepath.Base(kernel), "vmlinuz-"))
+	for _, m := range modules {
+		w.file(m, m[1:])
+	}
+	w.data("modules", []byte(strings.Join(modules, "\n")+"\n"), 0o644)
+	w.data("TRAILER!!!", nil, 0)
+	must(t, w.w.Flush())
+	must(t, f.Close())
+	return kernel
+}
+
+// kernelModules gives the files of vmModules in the order in which they are inserted (depmod(8), modules.dep).
+func kernelModules(t *testing.T, release string) []string {
+	t.Helper()
+	base := "/lib/modules/" + release
+	text, err := os.ReadFile(base + "/modules.dep")
+	must(t, err)
+	var out []string
+	seen := map[string]bool{}
+	for _, name := range vmModules {
+		line := regexp.MustCompile(`(?m)^(\S*/` + name + `\.ko\S*):(.*)$`).FindStringSubmatch(string(text))
+		if line == nil {
+			t.Fatalf("%s has no module %s", release, name)
+		}
+		needs := strings.Fields(line[2])
+		for i := len(needs) - 1; i >= -1; i-- {
+			m := line[1]
+			if i >= 0 {
+				m = needs[i]
+			}
+			if !seen[m] {
+				out = append(out, base+"/"+m)
+			}
+			seen[m] = true
+		}
+	}
+	return out
+}
+
+// cpio writes an archive in the format "newc" (cpio(5)), which the kernel unpacks.
+type cpio struct {
+	t    *testing.T
+	w    *bufio.Writer
+	seen map[string]bool
+	ino  int
+}
+
+func (c *cpio) entry(name string, mode int, data []byte) {
+	c.t.Helper()
+	c.ino++
+	header := fmt.Sprintf("070701%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x", c.ino, mode, 0, 0, 1, 0, len(data), 0, 0, 0, 0, len(name)+1, 0)
+	pad := func(n int) string { return strings.Repeat("\x00", (4-n%4)%4) }
+	_, err := io.WriteString(c.w, header+name+"\x00"+pad(len(header)+len(name)+1))
+	must(c.t, err)
+	_, err = c.w.Write(data)
+	must(c.t, err)
+	_, err = io.WriteString(c.w, pad(len(data)))
+	must(c.t, err)
+}
+
+func (c *cpio) dir(name string) {
+	if name == "." || c.seen[name] {
+		return
+	}
+	c.dir(filepath.Dir(name))
+	c.seen[name] = true
+	c.entry(name, unix.S_IFDIR|0o755, nil)
+}
+
+func (c *cpio) data(name string, data []byte, mode int) {
+	if c.seen[name] {
+		return
+	}
+	c.dir(filepath.Dir(name))
+	c.seen[name] = true
+	c.entry(name, unix.S_IFREG|mode, data)
+}
+
+func (c *cpio) file(source, name string) {
+	c.t.Helper()
+	b, err := os.ReadFile(source)
+	must(c.t, err)
+	c.data(name, b, 0o755)
+}
+
+// program adds a program and its libraries, where ldd(1) finds them.
+func (c *cpio) program(source, name string) {
+	c.t.Helper()
+	c.file(source, name)
+	out, err := exec.CommandContext(c.t.Context(), "ldd", source).CombinedOutput()
+	if err != nil && !strings.Contains(string(out), "not a dynamic executable") {
+		c.t.Fatalf("ldd %s: %v\n%s", source, err, out)
+	}
+	for _, lib := range regexp.MustCompile(`(/\S+) \(0x`).FindAllStringSubmatch(string(out), -1) {
+		c.file(lib[1], lib[1][1:])
+	}
+}
