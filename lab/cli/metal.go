@@ -108,6 +108,7 @@ func labConsole() *cobra.Command {
 
 func labExec() *cobra.Command {
 	var dir string
+	var site bool
 	cmd := &cobra.Command{
 		Use: "exec -- COMMAND [ARGUMENT...]", Short: "Run a command in the lab's network, such as tcpdump -i rack0",
 		Args: cobra.MinimumNArgs(1),
@@ -117,7 +118,10 @@ func labExec() *cobra.Command {
 				return err
 			}
 			conn.Close()
-			argv := []string{"--net=" + answer.Status.Network}
+			argv := []string{"--net=" + answer.Status.Rack}
+			if site {
+				argv[0] = "--net=" + answer.Status.Site
+			}
 			if os.Geteuid() != 0 {
 				argv = append(argv, fmt.Sprintf("--user=/proc/%d/ns/user", answer.Status.PID), "--preserve-credentials")
 			}
@@ -127,5 +131,6 @@ func labExec() *cobra.Command {
 		},
 	}
 	bindDir(cmd, &dir)
+	cmd.Flags().BoolVar(&site, "site", false, "in the network of the site agent and the BMCs, not at the switch")
 	return cmd
 }

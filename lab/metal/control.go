@@ -39,8 +39,9 @@ type Status struct {
 	Frontpage string `json:"frontpage"`
 	CAFile    string `json:"ca_file"`
 	TokenFile string `json:"token_file"`
-	// Network is a file that stands for the lab's network namespace.
-	Network  string          `json:"network"`
+	// Site and Rack are files that stand for network namespaces: that of the site agent, and that of the switch.
+	Site     string          `json:"site_network"`
+	Rack     string          `json:"rack_network"`
 	Machines []MachineStatus `json:"machines"`
 }
 
@@ -172,7 +173,7 @@ func (l *Lab) attach(ctx context.Context, to io.Writer, typed io.Reader, name st
 // Status says how everything is.
 func (l *Lab) Status(ctx context.Context) (*Status, error) {
 	s := &Status{
-		PID: os.Getpid(), Frontpage: l.Frontpage(), CAFile: l.CAFile(), TokenFile: l.TokenFile(), Network: l.ns.Path(),
+		PID: os.Getpid(), Frontpage: l.Frontpage(), CAFile: l.CAFile(), TokenFile: l.TokenFile(), Site: l.ns.Path(), Rack: l.rack.Path(),
 	}
 	for _, m := range l.Machines() {
 		power, err := m.PowerState(ctx)

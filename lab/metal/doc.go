@@ -1,4 +1,4 @@
-// Package metal is a small data centre in one network namespace: machines in their chassis with BMCs, on the switch of
+// Package metal is a small data centre in network namespaces: machines in their chassis with BMCs, on the switch of
 // a provisioning segment, and a site agent on it; and, on the host's network, the controller that it answers to.
 //
 // # What is authoritative
@@ -11,7 +11,8 @@
 //	machines ── switch ── site agent (SiteAddress)          BMCs (BMCAddress, one each)
 //	                        └── ControllerAddress ── tunnel ── the controller, on the host's loopback
 //
-// The tunnel is cut while the controller is down. All of it is in one namespace, so that nothing on the host changes.
+// Switch and machines are in one namespace, site agent and BMCs in another: a bridge answers for the addresses of the
+// namespace that it is in. Nothing on the host changes.
 //
 // # Failure
 //

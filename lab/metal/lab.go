@@ -19,10 +19,12 @@ const (
 	PoolStart         = "10.77.0.100"
 	PoolEnd           = "10.77.0.199"
 	ControllerAddress = "192.0.2.1"
-	siteCard          = "site0"
-	siteName          = "lab"
-	segmentName       = "rack1"
-	prefixBits        = 24
+	// SwitchDevice is the switch's, on which all traffic passes.
+	SwitchDevice = "rack0"
+	siteCard     = "site0"
+	siteName     = "lab"
+	segmentName  = "rack1"
+	prefixBits   = 24
 )
 
 // Config describes a lab.
@@ -44,7 +46,8 @@ type Config struct {
 // Lab is a running lab.
 type Lab struct {
 	cfg    Config
-	ns     *network.Namespace
+	ns     *network.Namespace // of the site agent
+	rack   *network.Namespace // of the switch and the machines
 	sw     *network.Switch
 	client *Client
 
@@ -97,7 +100,10 @@ func (l *Lab) wire(context.Context) (err error) {
 	if l.ns, err = network.New(); err != nil {
 		return err
 	}
-	if l.sw, err = l.ns.Switch("rack0"); err != nil {
+	if l.rack, err = network.New(); err != nil {
+		return err
+	}
+	if l.sw, err = l.rack.Switch(SwitchDevice); err != nil {
 		return err
 	}
 	if err := l.sw.Card(l.ns, siteCard, netip.MustParsePrefix(SiteAddress+"/24")); err != nil {
@@ -106,8 +112,11 @@ func (l *Lab) wire(context.Context) (err error) {
 	return l.ns.Address("lo", netip.MustParsePrefix(ControllerAddress+"/32"))
 }
 
-// Network is the namespace that everything but the controller is in.
-func (l *Lab) Network() *network.Namespace { return l.ns }
+// SiteNetwork is the namespace of the site agent and the BMCs.
+func (l *Lab) SiteNetwork() *network.Namespace { return l.ns }
+
+// RackNetwork is the namespace of the switch, on whose device all traffic can be captured.
+func (l *Lab) RackNetwork() *network.Namespace { return l.rack }
 
 // Switch is the provisioning segment.
 func (l *Lab) Switch() *network.Switch { return l.sw }
@@ -136,8 +145,10 @@ func (l *Lab) Close() error {
 	if l.controller != nil {
 		errs = append(errs, l.controller.end())
 	}
-	if l.ns != nil {
-		errs = append(errs, l.ns.Close())
+	for _, ns := range []*network.Namespace{l.rack, l.ns} {
+		if ns != nil {
+			errs = append(errs, ns.Close())
+		}
 	}
 	return errors.Join(errs...)
 }

@@ -83,7 +83,7 @@ func (l *Lab) build(ctx context.Context, m *Machine, slot int) (err error) {
 		return err
 	}
 	m.Chassis, err = chassis.New(chassis.Config{
-		Name: m.cfg.Name, Dir: l.path("machines", m.cfg.Name), Firmware: m.cfg.Firmware, Tap: tap, Launcher: l.ns.Prefix(),
+		Name: m.cfg.Name, Dir: l.path("machines", m.cfg.Name), Firmware: m.cfg.Firmware, Tap: tap, Launcher: l.rack.Prefix(),
 		Disks: m.cfg.Disks, MemoryMB: m.cfg.MemoryMB, NetworkFirst: m.cfg.NetworkFirst, CardROM: m.cfg.CardROM,
 	})
 	if err != nil {
