@@ -134,6 +134,21 @@ func (s *Server) Leases() []lease.Lease {
 	return out
 }
 
+// Holder gives the lease that an address of the segments has now, if it has one. It is cheap.
+func (s *Server) Holder(a netip.Addr) (lease.Lease, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, seg := range s.handler.segments {
+		if seg.pool == nil {
+			continue
+		}
+		if l, ok := seg.pool.Holder(a, s.cfg.Clock.Now()); ok {
+			return l, true
+		}
+	}
+	return lease.Lease{}, false
+}
+
 // Status is a picture of the moment.
 func (s *Server) Status() Status {
 	s.mu.Lock()

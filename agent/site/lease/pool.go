@@ -180,6 +180,15 @@ func (p *Pool) Lookup(mac segment.MAC, now time.Time) (Lease, bool) {
 	return e.lease.at(now), true
 }
 
+// Holder gives the lease that an address has now, if it has one.
+func (p *Pool) Holder(a netip.Addr, now time.Time) (Lease, bool) {
+	e, ok := p.entries[a]
+	if !ok || e.lease.at(now).State != Bound {
+		return Lease{}, false
+	}
+	return e.lease, true
+}
+
 // Snapshot lists the leases in the order of their addresses, as they are now. Offers are not among them.
 func (p *Pool) Snapshot(now time.Time) []Lease {
 	out := make([]Lease, 0, len(p.entries))

@@ -64,6 +64,12 @@ func TestLeasesAreSticky(t *testing.T) {
 	p := lease.New(lease.Config{Segment: small("10.1.0.20", "10.1.0.29")}, nil)
 	first, second := dora(t, p, mac(1), start), dora(t, p, mac(2), start)
 	later := start.Add(48 * time.Hour)
+	if l, ok := p.Holder(first, start.Add(time.Hour-1)); !ok || l.MAC != mac(1) {
+		t.Errorf("the holder of %v is %+v, %v", first, l, ok)
+	}
+	if l, ok := p.Holder(first, start.Add(time.Hour)); ok {
+		t.Errorf("after its end the holder of %v is %+v", first, l)
+	}
 	if got := dora(t, p, mac(2), later); got != second {
 		t.Errorf("two days later the second client gets %v instead of %v", got, second)
 	}
