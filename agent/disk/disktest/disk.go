@@ -34,6 +34,8 @@ type Disk struct {
 	NoDiscard bool
 	// NoZero makes it refuse to zero; discarded blocks then read as whatever Junk says.
 	NoZero bool
+	// Trims makes discarded blocks zeros, as many disks do and none promises.
+	Trims bool
 	// CutAt turns the power off when so many bytes have been written; 0: never. Kept says what is left then.
 	CutAt int64
 	Kept  Kept
@@ -224,6 +226,9 @@ func (d *Disk) Discard(off, n int64) error {
 		other := slices.Clone(b)
 		for i := range other {
 			other[i] ^= 0x5a
+		}
+		if d.Trims {
+			clear(other)
 		}
 		d.cache.write(other, at)
 	})

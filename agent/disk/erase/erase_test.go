@@ -1,0 +1,357 @@
+package erase_test
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ingot-metal/ingot/agent/disk/block"
+	"github.com/ingot-metal/ingot/agent/disk/disktest"
+	"github.com/ingot-metal/ingot/agent/disk/erase"
+	"github.com/ingot-metal/ingot/internal/clock"
+)
+
+const size = 64 << 20
+
+// drive is a disk of some kind. wipe is what its own erasure does.
+type drive struct {
+	*disktest.Disk
+	nvme *nvme
+	ata  *ata
+}
+
+func (d drive) NVMe() erase.AdminQueue {
+	if d.nvme == nil {
+		return nil
+	}
+	return d.nvme
+}
+
+func (d drive) ATA() erase.PassThrough {
+	if d.ata == nil {
+		return nil
+	}
+	return d.ata
+}
+
+// scramble leaves other data than before, as a crypto erase does.
+func scramble(d *disktest.Disk) {
+	b := block.Buffer(1 << 20)
+	for off := int64(0); off < d.Size(); off += int64(len(b)) {
+		if _, err := d.ReadAt(b, off); err != nil {
+			panic(err)
+		}
+		for i := range b {
+			b[i] ^= 0x33
+		}
+		if _, err := d.WriteAt(b, off); err != nil {
+			panic(err)
+		}
+	}
+}
+
+var errAborted = errors.New("command aborted")
+
+// nvme is a controller (the offsets are those of the Base Specification 2.0).
+type nvme struct {
+	d                     *disktest.Disk
+	oacs, fna             byte
+	sanicap               uint32
+	flbas, dps            byte
+	fail, lie             bool
+	busy                  int // polls until a sanitize is through
+	result                uint16
+	ops                   []byte
+	formatWord, sanitized uint32
+}
+
+func (n *nvme) Namespace() (uint32, error) { return 1, nil }
+
+func (n *nvme) Admin(c erase.AdminCommand) error {
+	n.ops = append(n.ops, c.Opcode)
+	switch c.Opcode {
+	case 0x06:
+		if c.CDW10 == 1 {
+			c.Data[256], c.Data[524] = n.oacs, n.fna
+			binary.LittleEndian.PutUint32(c.Data[328:], n.sanicap)
+			return nil
+		}
+		c.Data[26], c.Data[29] = n.flbas, n.dps
+		return nil
+	case 0x02:
+		status := n.result
+		if n.busy--; n.busy >= 0 {
+			status = 2
+		}
+		binary.LittleEndian.PutUint16(c.Data, 0x8000)
+		binary.LittleEndian.PutUint16(c.Data[2:], status)
+		return nil
+	case 0x80:
+		n.formatWord = c.CDW10
+	case 0x84:
+		n.sanitized = c.CDW10
+		n.busy, n.result = 3, 1
+		if n.fail {
+			n.result = 3
+		}
+	default:
+		return errAborted
+	}
+	if n.fail && c.Opcode == 0x80 {
+		return errAborted
+	}
+	if !n.lie {
+		scramble(n.d)
+	}
+	return nil
+}
+
+// ata is a drive with the security feature set.
+type ata struct {
+	d                             *disktest.Disk
+	security                      uint16
+	failErase, failPassword, keep bool
+	commands                      []byte
+	password                      string
+	enhanced                      bool
+	timeout                       time.Duration
+}
+
+func (a *ata) ATA(c erase.ATACommand) error {
+	a.commands = append(a.commands, c.Command)
+	switch c.Command {
+	case 0xec:
+		binary.LittleEndian.PutUint16(c.Data[256:], a.security)
+		binary.LittleEndian.PutUint16(c.Data[178:], 30) // word 89: an hour
+		binary.LittleEndian.PutUint16(c.Data[180:], 0x8001)
+	case 0xf1:
+		if a.failPassword {
+			return errAborted
+		}
+		a.password = strings.TrimRight(string(c.Data[2:34]), "\x00")
+		a.security |= 2
+	case 0xf3:
+	case 0xf4:
+		if a.failErase || strings.TrimRight(string(c.Data[2:34]), "\x00") != a.password {
+			return errAborted
+		}
+		a.enhanced, a.timeout = c.Data[0]&2 != 0, c.Timeout
+		scramble(a.d)
+		if !a.keep {
+			a.security &^= 2
+		}
+	case 0xf6:
+		a.security &^= 2
+	}
+	return nil
+}
+
+func run(ctx context.Context, d drive, m erase.Method, alone bool) (erase.Evidence, error) {
+	return erase.Run(ctx, erase.Config{Disk: d, Method: m, Alone: alone, Clock: soon{clock.Real()}})
+}
+
+// soon does not wait.
+type soon struct{ clock.Clock }
+
+func (s soon) After(time.Duration) <-chan time.Time { return s.Clock.After(0) }
+
+func plain() drive { return drive{Disk: disktest.New(size)} }
+
+func withNVMe(change func(*nvme)) drive {
+	d := plain()
+	d.nvme = &nvme{d: d.Disk, oacs: 2}
+	change(d.nvme)
+	return d
+}
+
+func withATA(change func(*ata)) drive {
+	d := plain()
+	d.ata = &ata{d: d.Disk, security: 1}
+	change(d.ata)
+	return d
+}
+
+// Auto takes the best that works, and says why it took nothing better.
+func TestAutoTakesTheBest(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		d      drive
+		alone  bool
+		want   erase.Method
+		detail string
+		why    []string
+	}{
+		"crypto sanitize":          {withNVMe(func(n *nvme) { n.sanicap = 7 }), true, erase.NVMeSanitize, "crypto erase", nil},
+		"block sanitize":           {withNVMe(func(n *nvme) { n.sanicap = 6 }), true, erase.NVMeSanitize, "block erase", nil},
+		"overwriting sanitize":     {withNVMe(func(n *nvme) { n.sanicap = 4 }), true, erase.NVMeSanitize, "overwrite by the device", nil},
+		"sanitize under way":       {withNVMe(func(n *nvme) { n.sanicap, n.busy = 2, 2 }), true, erase.NVMeSanitize, "block erase", nil},
+		"sanitize takes others":    {withNVMe(func(n *nvme) { n.sanicap = 7 }), false, erase.NVMeFormat, "user data erase", []string{"other disks of its controller"}},
+		"crypto format":            {withNVMe(func(n *nvme) { n.fna = 4 }), true, erase.NVMeFormat, "crypto erase", []string{"no sanitize"}},
+		"format takes others":      {withNVMe(func(n *nvme) { n.fna = 2 }), false, erase.Discard, "", []string{"no sanitize", "other disks"}},
+		"sanitize fails":           {withNVMe(func(n *nvme) { n.sanicap, n.fail = 7, true }), true, erase.Discard, "", []string{"status is 3", "aborted"}},
+		"NVMe that can do nothing": {withNVMe(func(n *nvme) { n.oacs = 0 }), true, erase.Discard, "", []string{"no sanitize", "no format command"}},
+		"NVMe that lies":           {withNVMe(func(n *nvme) { n.sanicap, n.lie = 7, true }), true, erase.Discard, "", []string{"there is data at byte 0"}},
+		"ATA":                      {withATA(func(*ata) {}), true, erase.ATASecure, "erase", []string{"no NVMe", "no NVMe"}},
+		"ATA enhanced":             {withATA(func(a *ata) { a.security = 0x21 }), true, erase.ATASecure, "enhanced erase", nil},
+		"ATA frozen":               {withATA(func(a *ata) { a.security = 9 }), true, erase.Discard, "", []string{"frozen"}},
+		"ATA with a password":      {withATA(func(a *ata) { a.security = 3 }), true, erase.Discard, "", []string{"password of somebody"}},
+		"ATA without security":     {withATA(func(a *ata) { a.security = 0 }), true, erase.Discard, "", []string{"no security feature"}},
+		"ATA fails":                {withATA(func(a *ata) { a.failErase = true }), true, erase.Discard, "", []string{"erase unit: command aborted"}},
+		"ATA takes no password":    {withATA(func(a *ata) { a.failPassword = true }), true, erase.Discard, "", []string{"set password"}},
+		"ATA stays locked":         {withATA(func(a *ata) { a.keep = true }), true, erase.Discard, "", []string{"still has the password"}},
+		"plain":                    {plain(), true, erase.Discard, "", []string{"no NVMe", "no ATA"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			// What is discarded becomes zeros on this disk.
+			c.d.Disk.Trims = true
+			got, err := run(t.Context(), c.d, erase.Auto, c.alone)
+			if err != nil || got.Method != c.want || got.Detail != c.detail || got.Verification == "" {
+				t.Fatalf("%+v, %v", got, err)
+			}
+			why := strings.Join(got.Why, "\n")
+			for _, w := range c.why {
+				if !strings.Contains(why, w) {
+					t.Errorf("%q is not in %q", w, why)
+				}
+			}
+			if c.d.ata != nil && c.d.ata.security&2 != 0 && !c.d.ata.keep && c.d.ata.security != 3 {
+				t.Error("the drive is left with our password")
+			}
+		})
+	}
+}
+
+func TestAutoOverwritesInTheEnd(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(d *disktest.Disk){
+		"no discard":          func(d *disktest.Disk) { d.NoDiscard = true },
+		"discard leaves data": func(*disktest.Disk) {},
+	} {
+		d := plain()
+		change(d.Disk)
+		got, err := run(t.Context(), d, erase.Auto, true)
+		if err != nil || got.Method != erase.Overwrite || len(got.Why) != 4 || !strings.Contains(got.Verification, "read as zeros; ") {
+			t.Errorf("%s: %+v, %v", name, got, err)
+		}
+		all := make([]byte, size)
+		d.Durable(all, 0)
+		if i := slices.IndexFunc(all, func(b byte) bool { return b != 0 }); i >= 0 {
+			t.Errorf("%s: data at byte %d", name, i)
+		}
+	}
+}
+
+// A method that was asked for is used or fails, and another one is never taken instead.
+func TestNamedMethodDoesNotFallBack(t *testing.T) {
+	t.Parallel()
+	for m, want := range map[erase.Method]error{
+		erase.NVMeSanitize: erase.ErrUnsupported, erase.NVMeFormat: erase.ErrUnsupported, erase.ATASecure: erase.ErrUnsupported,
+		erase.Discard: erase.ErrNotErased,
+	} {
+		d := plain()
+		if _, err := run(t.Context(), d, m, true); !errors.Is(err, want) {
+			t.Errorf("%s: %v, want %v", m, err, want)
+		}
+		if m != erase.Discard && len(d.Writes()) > 0 {
+			t.Errorf("%s is unsupported and has written", m)
+		}
+	}
+}
+
+func TestFormatKeepsTheFormat(t *testing.T) {
+	t.Parallel()
+	// Format 0x13 of the extended list, metadata at the end of the block, protection type 2 in the first bytes.
+	d := withNVMe(func(n *nvme) { n.flbas, n.dps = 0x33, 0x0a })
+	if _, err := run(t.Context(), d, erase.NVMeFormat, true); err != nil {
+		t.Fatal(err)
+	}
+	if want := uint32(3 | 1<<4 | 2<<5 | 1<<8 | 1<<9 | 1<<12); d.nvme.formatWord != want {
+		t.Errorf("CDW10 is %#x, want %#x", d.nvme.formatWord, want)
+	}
+}
+
+func TestATASequence(t *testing.T) {
+	t.Parallel()
+	d := withATA(func(a *ata) { a.security = 0x21 })
+	if _, err := run(t.Context(), d, erase.ATASecure, true); err != nil {
+		t.Fatal(err)
+	}
+	if want := []byte{0xec, 0xf1, 0xf3, 0xf4, 0xec}; !slices.Equal(d.ata.commands, want) || !d.ata.enhanced || d.ata.timeout < 2*time.Minute {
+		t.Errorf("commands % x, enhanced: %t, time %s", d.ata.commands, d.ata.enhanced, d.ata.timeout)
+	}
+}
+
+func TestDisksThatFail(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change func(d *disktest.Disk)
+		want   error
+	}{
+		"cannot be read":    {func(d *disktest.Disk) { d.OnRead = func([]byte, int64) error { return disktest.ErrIO } }, disktest.ErrIO},
+		"cannot be written": {failAfter(20 << 20), disktest.ErrIO},
+		"writes are lost":   {loseAt(40 << 20), erase.ErrNotErased},
+	} {
+		d := plain()
+		c.change(d.Disk)
+		if _, err := run(t.Context(), d, erase.Overwrite, true); !errors.Is(err, c.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func failAfter(at int64) func(*disktest.Disk) {
+	return func(d *disktest.Disk) {
+		d.OnWrite = func(b []byte, off int64) (int, error) {
+			if off >= at {
+				return 0, disktest.ErrIO
+			}
+			return len(b), nil
+		}
+	}
+}
+
+func loseAt(at int64) func(*disktest.Disk) {
+	return func(d *disktest.Disk) {
+		d.OnWrite = func(b []byte, off int64) (int, error) {
+			if off <= at && at < off+int64(len(b)) {
+				for i := range b {
+					b[i] = 1
+				}
+			}
+			return len(b), nil
+		}
+	}
+}
+
+func TestCancelStopsAnOverwrite(t *testing.T) {
+	t.Parallel()
+	stopped := errors.New("stopped")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	d := plain()
+	d.OnWrite = func(b []byte, off int64) (int, error) {
+		if off >= size/2 {
+			cancel(stopped)
+		}
+		return len(b), nil
+	}
+	if _, err := run(ctx, d, erase.Overwrite, true); !errors.Is(err, stopped) || d.Written() > size/2+8<<20 {
+		t.Errorf("%v after %d bytes", err, d.Written())
+	}
+}
+
+func TestParse(t *testing.T) {
+	t.Parallel()
+	for s, want := range map[string]erase.Method{"": erase.Auto, "auto": erase.Auto, "overwrite": erase.Overwrite, "nvme-format": erase.NVMeFormat} {
+		if got, err := erase.Parse(s); got != want || err != nil {
+			t.Errorf("%q: %s, %v", s, got, err)
+		}
+	}
+	if _, err := erase.Parse("hammer"); err == nil {
+		t.Error("a hammer is no method")
+	}
+}
