@@ -43,6 +43,8 @@ func spec(f *faults, path string, s *baremetalv1.MachineSpec) {
 	f.add(path+".provider", name(s.GetProvider()))
 	f.add(path+".site", name(s.GetSite()))
 	f.add(path+".default_image_ref", imageRef(s.GetDefaultImageRef()))
+	f.add(path+".install_disk", diskRule(s.GetInstallDisk()))
+	protectedDisks(f, path+".protected_disks", s.GetProtectedDisks())
 	for _, t := range []struct{ field, value string }{
 		{"target_cluster_ref", s.GetTargetClusterRef()}, {"serial", s.GetSerial()}, {"rack", s.GetRack()},
 		{"location", s.GetLocation()}, {"region", s.GetRegion()}, {"customer_id", s.GetCustomerId()},
