@@ -47,6 +47,8 @@ type Hooks struct {
 	Sync  func(r *fleetv1.SyncSiteRequest) error
 	Vouch func(r *fleetv1.VouchInstallerRequest) error
 	Fetch func(r *fleetv1.FetchBlobRequest) error
+	// Identity may refuse to give an installer the identity of its next system.
+	Identity func() error
 	// EventAck gives the number to acknowledge; 0 means none.
 	EventAck func(e *fleetv1.Event) uint64
 }

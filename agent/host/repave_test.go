@@ -17,14 +17,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/klauspost/compress/zstd"
 	"golang.org/x/sys/unix"
 
 	"github.com/ingot-metal/ingot/agent/disk"
 	"github.com/ingot-metal/ingot/agent/disk/disktest"
 	"github.com/ingot-metal/ingot/agent/disk/erase"
 	"github.com/ingot-metal/ingot/agent/disk/image"
-	"github.com/ingot-metal/ingot/agent/pid1"
 )
 
 const loopSize = 96 << 20
@@ -32,80 +30,33 @@ const loopSize = 96 << 20
 // installer is a host whose only disk is a loop device, as it would be seen from memory.
 func installer(t *testing.T) (h *Linux, device string) {
 	t.Helper()
-	root := t.TempDir()
-	device, detach, err := disktest.Loop(root, loopSize)
+	m, err := disktest.NewMachine(t.TempDir(), loopSize)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := detach(); err != nil {
+		if err := m.Detach(); err != nil {
 			t.Error(err)
 		}
 	})
-	status, err := os.ReadFile("/proc/self/status")
-	if err != nil {
-		t.Fatal(err)
-	}
-	sys := "sys/block/" + filepath.Base(device) + "/"
-	for name, data := range map[string]string{
-		sys + "size": fmt.Sprint(loopSize / 512), sys + "device/x": "", sys + "serial": "LOOP-1", "proc/self/mountinfo": "",
-		"proc/self/status": string(status), "run/x": "", "template": string(template1(t)),
-	} {
-		path := filepath.Join(root, name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(data), 0o644)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return New(Config{Root: root, Installer: true, StateTemplate: "template"}), device
+	return New(Config{Root: m.Root, Installer: true, StateTemplate: "template"}), m.Device
 }
 
-// template1 is the file system of a state partition.
-func template1(t *testing.T) []byte {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "state")
-	if err := errors.Join(os.WriteFile(path, nil, 0o600), os.Truncate(path, image.StateSize)); err != nil {
-		t.Fatal(err)
-	}
-	if out, err := exec.Command("/usr/sbin/mke2fs", "-q", "-t", "ext4", "-L", pid1.StateLabel, path).CombinedOutput(); err != nil {
-		t.Fatalf("mke2fs (Debian package e2fsprogs): %v: %s", err, out)
-	}
-	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return pack(t, b)
-}
-
-func pack(t *testing.T, b []byte) []byte {
-	t.Helper()
-	z, err := zstd.NewWriter(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return z.EncodeAll(b, nil)
-}
-
-// osImage has one partition full of data.
 func osImage(t *testing.T) []byte {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "os")
-	if err := errors.Join(os.WriteFile(path, nil, 0o600), os.Truncate(path, 12<<20)); err != nil {
-		t.Fatal(err)
-	}
-	if out, err := exec.Command("sgdisk", "-n", "1:2048:0", "-c", "1:root", path).CombinedOutput(); err != nil {
-		t.Fatalf("sgdisk (Debian package gdisk): %v: %s", err, out)
-	}
-	b, err := os.ReadFile(path)
+	b, err := disktest.Image(t.TempDir(), 12<<20)
 	if err != nil {
 		t.Fatal(err)
 	}
-	rand.NewChaCha8([32]byte{7}).Read(b[1<<20 : 5<<20])
 	return b
 }
 
 func order(t *testing.T, raw []byte, commit *image.Commit) WriteImage {
 	t.Helper()
-	file := pack(t, raw)
+	file, err := disktest.Pack(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(file))
 	}))

@@ -1,0 +1,24 @@
+package agenttest
+
+import (
+	"context"
+
+	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
+)
+
+// Vouch is VouchInstaller for a site that has no agent.
+func (c *Controller) Vouch(ctx context.Context, r *fleetv1.VouchInstallerRequest) (*fleetv1.VouchInstallerResponse, error) {
+	return (&fleet{c: c}).VouchInstaller(ctx, r)
+}
+
+// IssueIdentity implements the service: the next system is to enrol with the controller's only token.
+func (f *fleet) IssueIdentity(context.Context, *fleetv1.IssueIdentityRequest) (*fleetv1.IssueIdentityResponse, error) {
+	if h := f.c.hook().Identity; h != nil {
+		if err := h(); err != nil {
+			return nil, err
+		}
+	}
+	return &fleetv1.IssueIdentityResponse{
+		BootstrapBundle: f.c.Bundle(), TokenId: f.c.token.TokenID, MachineId: f.c.MachineID, Hostname: "n1",
+	}, nil
+}
