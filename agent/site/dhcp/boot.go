@@ -11,7 +11,8 @@ type Boot struct {
 	Program Program
 	// File is what to load: a name on the TFTP server for PXE, else a URL.
 	File string
-	// Local tells PXE firmware to go on to the next boot device. Without it UEFI waits a minute for a better offer.
+	// Local tells PXE firmware and iPXE to go on to the next boot device. Without it UEFI waits a minute for a better
+	// offer, and iPXE three seconds.
 	Local bool
 }
 
@@ -41,11 +42,12 @@ func bootOf(s segment.Segment, files map[iana.Arch]string, r Request, a segment.
 	if bootsHere(s, a, known) {
 		file = fileFor(s, files, r)
 	}
+	full := s.Mode == segment.ModeDHCP
 	switch {
 	case file != "":
 		return Boot{Program: r.Program, File: file}
-	case r.Program == PXE && (known || s.Mode == segment.ModeDHCP):
-		return Boot{Program: PXE, Local: true}
+	case r.Program == PXE && (known || full), r.Program == IPXE && known && full:
+		return Boot{Program: r.Program, Local: true}
 	}
 	return Boot{}
 }

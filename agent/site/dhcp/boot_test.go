@@ -132,11 +132,13 @@ func checkProxy(t *testing.T, what string, p *dhcpv4.DHCPv4, kind Program) {
 
 func TestIPXEIsToldNotToWaitForAProxy(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, testSegment())
-	b.assign(segment.Assignment{Segment: "rack1", MAC: mac1, Mode: segment.BootInstaller})
-	offer, _ := b.ask(client1(dhcpv4.MessageTypeDiscover, firmware["iPXE"].says...))
-	if got := string(offer.Options.Get(optionIPXE)); got != "\xb0\x01\x01" {
-		t.Errorf("option 175: %q", got)
+	for _, mode := range []segment.BootMode{segment.BootInstaller, segment.BootDisk} {
+		b := newBench(t, testSegment())
+		b.assign(segment.Assignment{Segment: "rack1", MAC: mac1, Mode: mode})
+		offer, _ := b.ask(client1(dhcpv4.MessageTypeDiscover, firmware["iPXE"].says...))
+		if got := string(offer.Options.Get(optionIPXE)); got != "\xb0\x01\x01" {
+			t.Errorf("%s: option 175: %q", mode, got)
+		}
 	}
 }
 

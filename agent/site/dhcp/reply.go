@@ -89,7 +89,7 @@ var (
 	pxeLoadThis = []byte{6, 1, 8, 255}
 	// A menu of one entry, which is to boot locally (type 0), and a prompt that waits for nobody.
 	pxeBootLocally = append(append([]byte{6, 1, 3, 9, 3 + 4, 0, 0, 4}, "disk"...), 10, 2, 0, 'D', 255)
-	// no-pxedhcp: don't wait for a proxy, the boot file is here. It saves iPXE about a second.
+	// no-pxedhcp: don't wait for a proxy, what there is to know is here.
 	ipxeNoProxy = []byte{0xb0, 1, 1}
 )
 
@@ -97,6 +97,9 @@ var (
 func withBoot(p *dhcpv4.DHCPv4, s segment.Segment, r Request, b Boot, proxy bool) {
 	set := func(code dhcpv4.OptionCode, value []byte) { p.Options[code.Code()] = value }
 	switch {
+	case b.Local && b.Program == IPXE:
+		set(optionIPXE, ipxeNoProxy)
+		return
 	case b.Local:
 		withPXE(p, r, pxeBootLocally)
 		return
