@@ -47,6 +47,9 @@ type fakeServer struct {
 	registered []*pb.RegisterMachineRequest
 	settled    []*pb.SettleCommandRequest
 	sent       []proto.Message // requests of the other writing calls
+	uploaded   []byte
+	// knownDigest is of a file that the server has already.
+	knownDigest string
 	// ctx is the command line's, when a script wants to end it.
 	ctx context.Context
 	// fail makes every call of the method fail.

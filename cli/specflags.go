@@ -13,7 +13,7 @@ import (
 // specHelp says what each field of MachineSpec is; every field has a flag of its name.
 var specHelp = map[protoreflect.Name]string{
 	"ssh_endpoint":        "host:port of the SSH server",
-	"bmc_endpoint":        "host or host:port of the management controller",
+	"bmc_endpoint":        "host or host:port of the management controller; redfish://, redfish+http:// or ipmi:// before it says how to speak to it",
 	"target_cluster_ref":  "cluster that the machine is meant for",
 	"mac_addresses":       "MAC addresses, separated by commas",
 	"provider":            "adapter that drives the machine: agent or fake",
@@ -26,7 +26,7 @@ var specHelp = map[protoreflect.Name]string{
 	"group":               "group whose policies apply",
 	"site":                "site whose agent serves the machine",
 	"default_image_ref":   "image used where a reimage names none",
-	"bmc_credentials_ref": "name of the BMC's credentials (ingot bmc credentials set), never the credentials",
+	"bmc_credentials_ref": "name under which the BMC's credentials are stored",
 	"install_disk":        "which disk a reimage writes, as serial=…, wwn=…, path=…, model=…, size>=100GiB; terms joined by commas",
 	"protected_disks":     "rule of disks that are never written; may be given several times",
 }

@@ -115,7 +115,7 @@ func newRig(t *testing.T, change ...func(*frontpage.Config)) *rig {
 	}
 	cfg := frontpage.Config{
 		Engine: e, Store: st, Images: image.New(image.Config{Blobs: blobs, Store: st, Logger: testkit.Logger(t)}), Secrets: box,
-		Info: frontpage.Info{Version: "v-test", ControllerID: "c-test", CAHash: "ab"},
+		Info:   frontpage.Info{Version: "v-test", ControllerID: "c-test", CAHash: "ab"},
 		Bundle: func(id, secret string, _ time.Time) (string, error) { return "bundle:" + id + ":" + secret, nil },
 	}
 	for _, c := range change {

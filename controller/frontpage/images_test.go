@@ -143,15 +143,15 @@ func TestUploadsThatAreNone(t *testing.T) {
 		reason string
 		field  string
 	}{
-		"no name":        {&pb.Image{}, nil, "INVALID_FIELD", "image.image_ref"},
-		"url":            {&pb.Image{ImageRef: "x", Url: "http://x/"}, nil, "INVALID_FIELD", "image.url"},
-		"kind":           {&pb.Image{ImageRef: "x", Kind: "disk"}, nil, "INVALID_FIELD", "image.kind"},
-		"digest":         {&pb.Image{ImageRef: "x", Sha256Raw: "AB"}, nil, "INVALID_FIELD", "image.sha256_raw"},
-		"format":         {&pb.Image{ImageRef: "x", Kind: "installer-uki", Format: "qcow2"}, nil, "INVALID_FIELD", "image.format"},
-		"empty":          {&pb.Image{ImageRef: "x"}, nil, "IMAGE_UNAVAILABLE", ""},
-		"short":          {&pb.Image{ImageRef: "x", FileSizeBytes: 4000}, make([]byte, 3999), "IMAGE_UNAVAILABLE", ""},
-		"long":           {&pb.Image{ImageRef: "x", FileSizeBytes: 4000}, make([]byte, 9000), "IMAGE_UNAVAILABLE", ""},
-		"no table":       {&pb.Image{ImageRef: "x"}, make([]byte, 4096), "IMAGE_UNSUPPORTED", ""},
+		"no name":  {&pb.Image{}, nil, "INVALID_FIELD", "image.image_ref"},
+		"url":      {&pb.Image{ImageRef: "x", Url: "http://x/"}, nil, "INVALID_FIELD", "image.url"},
+		"kind":     {&pb.Image{ImageRef: "x", Kind: "disk"}, nil, "INVALID_FIELD", "image.kind"},
+		"digest":   {&pb.Image{ImageRef: "x", Sha256Raw: "AB"}, nil, "INVALID_FIELD", "image.sha256_raw"},
+		"format":   {&pb.Image{ImageRef: "x", Kind: "installer-uki", Format: "qcow2"}, nil, "INVALID_FIELD", "image.format"},
+		"empty":    {&pb.Image{ImageRef: "x"}, nil, "IMAGE_UNAVAILABLE", ""},
+		"short":    {&pb.Image{ImageRef: "x", FileSizeBytes: 4000}, make([]byte, 3999), "IMAGE_UNAVAILABLE", ""},
+		"long":     {&pb.Image{ImageRef: "x", FileSizeBytes: 4000}, make([]byte, 9000), "IMAGE_UNAVAILABLE", ""},
+		"no table": {&pb.Image{ImageRef: "x"}, make([]byte, 4096), "IMAGE_UNSUPPORTED", ""},
 	} {
 		_, err := r.upload(c.im, c.file)
 		kind := precondition
