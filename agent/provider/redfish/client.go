@@ -54,7 +54,7 @@ func Probe(ctx context.Context, cfg Config) error {
 	}
 	defer c.pool.CloseIdleConnections()
 	c.rt.ctx = ctx
-	err = classify(ctx, c.readRoot(ctx))
+	err = essential(ctx, c.readRoot(ctx))
 	if errors.Is(err, provider.ErrCredentials) {
 		return nil // it keeps even its root to itself, and it speaks HTTP as Redfish does
 	}
@@ -68,7 +68,7 @@ func Open(ctx context.Context, cfg Config) (*Client, error) {
 		return nil, err
 	}
 	c.rt.ctx = ctx
-	err = classify(ctx, c.login(ctx))
+	err = essential(ctx, c.login(ctx))
 	if err == nil {
 		err = c.call(ctx, c.findSystem)
 	}
@@ -126,10 +126,10 @@ func (c *Client) login(ctx context.Context) error {
 // sessionless says whether a refused log-in means that there are no sessions, or none left, rather than no.
 func sessionless(err error) bool {
 	switch statusOf(err) {
-	case http.StatusMethodNotAllowed, http.StatusNotImplemented, http.StatusServiceUnavailable:
+	case http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusNotImplemented, http.StatusServiceUnavailable:
 		return true
 	}
-	return errors.Is(err, provider.ErrProtocol)
+	return false
 }
 
 // call runs fn with ctx for its requests. A session that has ended is renewed, once.

@@ -25,7 +25,7 @@ func (c *Client) Protocol() string { return "redfish" }
 func (c *Client) readSystem() (s system, etag string, err error) {
 	b, etag, err := c.get(c.system)
 	if err != nil {
-		return system{}, "", err
+		return system{}, "", essential(c.rt.ctx, err)
 	}
 	s, err = parseSystem(b)
 	return s, etag, err

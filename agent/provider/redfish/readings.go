@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 
@@ -95,7 +96,7 @@ func (c *Client) Sensors(ctx context.Context) (out []provider.Sensor, err error)
 		out = nil
 		for _, p := range s.Links.V.Chassis[:min(len(s.Links.V.Chassis), maxChassis)] {
 			found, err := c.chassisSensors(p)
-			if err != nil {
+			if c.failed(err) {
 				return fmt.Errorf("read sensors of %s: %w", p, err)
 			}
 			out = append(out, found...)
@@ -103,6 +104,11 @@ func (c *Client) Sensors(ctx context.Context) (out []provider.Sensor, err error)
 		return nil
 	})
 	return out, err
+}
+
+// failed says whether err is more than a link to a document that isn't there: some services have those.
+func (c *Client) failed(err error) bool {
+	return err != nil && statusOf(classify(c.rt.ctx, err)) != http.StatusNotFound
 }
 
 func (c *Client) chassisSensors(p path) ([]provider.Sensor, error) {
@@ -126,7 +132,7 @@ func (c *Client) chassisSensors(p path) ([]provider.Sensor, error) {
 			continue
 		}
 		b, _, err := c.get(doc)
-		if err != nil {
+		if c.failed(err) {
 			return nil, err
 		}
 		out = append(out, parseReadings(b)...)
@@ -193,7 +199,7 @@ func (c *Client) findLog() (path, error) {
 	places := []path{s.LogServices}
 	for _, p := range slices.Concat(s.Links.V.ManagedBy, s.Links.V.Chassis) {
 		b, _, err := c.get(p)
-		if err != nil {
+		if c.failed(err) {
 			return "", err
 		}
 		var holder struct{ LogServices path }
@@ -204,7 +210,7 @@ func (c *Client) findLog() (path, error) {
 	var all []path
 	for _, place := range places {
 		found, err := c.members(place)
-		if err != nil {
+		if c.failed(err) {
 			return "", err
 		}
 		all = append(all, found...)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/stmcginnis/gofish/common"
 
+	"github.com/ingot-metal/ingot/agent/host"
 	"github.com/ingot-metal/ingot/agent/provider"
 	"github.com/ingot-metal/ingot/internal/obs/redact"
 )
@@ -30,6 +31,9 @@ type transport struct {
 	ctx     context.Context //nolint:containedctx // of the call that is going on, see above
 }
 
+// noTarget is what gofish says when a link that it wants to follow isn't there.
+const noTarget = "unable to execute request, no target provided"
+
 var errElsewhere = errors.New("a link leads to another host")
 
 func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -45,14 +49,25 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		cancel()
 		return nil, err
 	}
-	resp.Body = &body{Reader: io.LimitReader(resp.Body, maxDocument), inner: resp.Body, done: cancel}
+	resp.Body = &body{inner: resp.Body, left: maxDocument, done: cancel}
 	return resp, nil
 }
 
 type body struct {
-	io.Reader
-	inner io.Closer
+	inner io.ReadCloser
+	left  int
 	done  context.CancelFunc
+}
+
+var errHuge = fmt.Errorf("%w: a document has no end", provider.ErrProtocol)
+
+func (b *body) Read(p []byte) (int, error) {
+	if b.left <= 0 {
+		return 0, errHuge
+	}
+	n, err := b.inner.Read(p[:min(len(p), b.left)])
+	b.left -= n
+	return n, err
 }
 
 func (b *body) Close() error {
@@ -64,14 +79,19 @@ func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastRe
 
 // classify says what an error means, in the words of package provider. ctx is that of the call.
 func classify(ctx context.Context, err error) error {
-	var answered *common.Error
+	var (
+		answered *common.Error
+		refusal  *host.Refusal
+	)
 	switch {
-	case err == nil:
-		return nil
+	case err == nil, errors.As(err, &refusal):
+		return err
 	case ctx.Err() != nil:
 		return fmt.Errorf("%w: %w", provider.ErrSilent, context.Cause(ctx))
 	case errors.As(err, &answered) && answered.HTTPReturnedStatusCode != 0:
 		return classifyStatus(answered)
+	case strings.Contains(err.Error(), noTarget):
+		return &refused{status: http.StatusNotImplemented, detail: "the service has no such link"}
 	case ours(err):
 		return err
 	case errors.Is(err, errElsewhere):
@@ -94,13 +114,19 @@ func ours(err error) bool {
 
 func classifyStatus(e *common.Error) error {
 	detail := fmt.Sprintf("%d %s", e.HTTPReturnedStatusCode, brief(e))
-	switch e.HTTPReturnedStatusCode {
-	case http.StatusUnauthorized:
+	if e.HTTPReturnedStatusCode == http.StatusUnauthorized {
 		return fmt.Errorf("%w: %s", provider.ErrCredentials, detail)
-	case http.StatusNotFound, http.StatusMovedPermanently, http.StatusFound, http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
-		return fmt.Errorf("%w: %s", provider.ErrProtocol, detail)
 	}
 	return &refused{status: e.HTTPReturnedStatusCode, detail: detail}
+}
+
+// essential is for documents without which this is no Redfish service, or not the one that was opened.
+func essential(ctx context.Context, err error) error {
+	err = classify(ctx, err)
+	if code := statusOf(err); code == http.StatusNotFound || code/100 == 3 {
+		return fmt.Errorf("%w: %w", provider.ErrProtocol, err)
+	}
+	return err
 }
 
 // refused is an answer that says no.

@@ -1,0 +1,252 @@
+package redfish_test
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/agent/provider"
+	"github.com/ingot-metal/ingot/agent/provider/redfish"
+)
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	http.DefaultTransport.(*http.Transport).CloseIdleConnections()
+	if code == 0 {
+		if err := goleak.Find(); err != nil {
+			os.Stderr.WriteString(err.Error() + "\n")
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+func TestShapes(t *testing.T) {
+	t.Parallel()
+	for file, want := range map[string]struct {
+		macs    []string
+		boot    provider.BootDevice // at first
+		http    error               // of booting from HTTP
+		light   error
+		patches []string
+		sensors []provider.Sensor
+		events  []string
+	}{
+		"dell-like.json": {
+			patches: []string{
+				`System.Embedded.1 {"Boot":{"BootSourceOverrideEnabled":"Once","BootSourceOverrideTarget":"Pxe"}}`,
+				`System.Embedded.1 {"Boot":{"BootSourceOverrideEnabled":"Once","BootSourceOverrideMode":"UEFI","BootSourceOverrideTarget":"UefiHttp"}}`,
+				`System.Embedded.1 {"Boot":{"BootSourceOverrideEnabled":"Disabled"}}`,
+				`System.Embedded.1 {"IndicatorLED":"Off"}`,
+			},
+			sensors: []provider.Sensor{
+				{Name: "System Board Inlet Temp", Kind: "temperature", Value: 23, Unit: "Cel", Health: "ok"},
+				{Name: "System Board Fan1A", Kind: "fan", Value: 6840, Unit: "RPM", Health: "ok"},
+				{Name: "PS1 Voltage 1", Kind: "voltage", Value: 230, Unit: "V", Health: "warning"},
+				{Name: "System Power Control", Kind: "power", Value: 212, Unit: "W"},
+			},
+			events: []string{"2 critical The chassis is open.", "1 ok Log cleared."},
+		},
+		"lenovo-like.json": {
+			macs: []string{"02:00:00:00:00:0a"}, boot: provider.BootDisk, http: host.ErrUnsupported, light: host.ErrUnsupported,
+			patches: []string{
+				`2 {"Boot":{"BootSourceOverrideEnabled":"Once","BootSourceOverrideTarget":"Pxe"}}`,
+				`2 {"Boot":{"BootSourceOverrideEnabled":"Disabled"}}`,
+			},
+			sensors: []provider.Sensor{
+				{Name: "Ambient Temp", Kind: "temperature", Value: 23, Unit: "Cel", Health: "ok"},
+				{Name: "Fan 1 Tach", Kind: "fan", Value: 6840, Unit: "RPM"},
+			},
+			events: []string{"2 warning Fan speed is low.", "1 ok System boot completed."},
+		},
+		"dmtf-like.json": {
+			boot: provider.BootPXE, http: host.ErrUnsupported,
+			patches: []string{
+				`Settings {"Boot":{"BootSourceOverrideEnabled":"Once","BootSourceOverrideTarget":"Pxe"}}`,
+				`Settings {"Boot":{"BootSourceOverrideEnabled":"Disabled"}}`,
+				`437XR1138R2 {"LocationIndicatorActive":false}`,
+			},
+			sensors: []provider.Sensor{
+				{Name: "Ambient Temperature", Kind: "temperature", Value: 22.5, Unit: "Cel", Health: "ok"},
+				{Name: "CPU #1 Fan Speed", Kind: "percent", Value: 80, Unit: "%"},
+			},
+			events: []string{"2 ok Temperature is fine again", "1 critical Temperature threshold exceeded"},
+		},
+	} {
+		t.Run(file, func(t *testing.T) {
+			t.Parallel()
+			s := loadShape(t, file)
+			c := s.open(t, want.macs...)
+			switches(t, c)
+			bootDevices(t, c, want.boot, want.http)
+			if err := c.Identify(t.Context(), false); !errors.Is(err, want.light) {
+				t.Errorf("identify: %v", err)
+			}
+			posts, patches := s.asked()
+			if !slices.Equal(posts, []string{"GracefulShutdown", "On", "ForceOff", "On"}) {
+				t.Errorf("resets %q", posts)
+			}
+			if !slices.Equal(patches, want.patches) {
+				t.Errorf("patches\n%s\nwant\n%s", strings.Join(patches, "\n"), strings.Join(want.patches, "\n"))
+			}
+			sensors, err := c.Sensors(t.Context())
+			if err != nil || !slices.Equal(sensors, want.sensors) {
+				t.Errorf("sensors %+v, %v", sensors, err)
+			}
+			log, err := c.EventLog(t.Context(), 10)
+			var events []string
+			for _, e := range log {
+				events = append(events, e.ID+" "+e.Severity+" "+e.Message)
+			}
+			if err != nil || !slices.Equal(events, want.events) {
+				t.Errorf("events %q, %v", events, err)
+			}
+			if log, err = c.EventLog(t.Context(), 1); err != nil || len(log) != 1 || log[0].At.IsZero() {
+				t.Errorf("the newest event: %+v, %v", log, err)
+			}
+		})
+	}
+}
+
+func switches(t *testing.T, c *redfish.Client) {
+	t.Helper()
+	is := func(want provider.PowerState) {
+		t.Helper()
+		if got, err := c.PowerState(t.Context()); err != nil || got != want {
+			t.Errorf("power reads %q, %v; want %q", got, err, want)
+		}
+	}
+	is(provider.PowerOn)
+	for _, step := range []struct {
+		sw   provider.Switch
+		want provider.PowerState
+	}{
+		{provider.SwitchSoftOff, provider.PowerOff}, {provider.SwitchOn, provider.PowerOn},
+		{provider.SwitchOff, provider.PowerOff}, {provider.SwitchOn, provider.PowerOn},
+	} {
+		if err := c.Switch(t.Context(), step.sw); err != nil {
+			t.Errorf("switch %s: %v", step.sw, err)
+		}
+		is(step.want)
+	}
+}
+
+func bootDevices(t *testing.T, c *redfish.Client, first provider.BootDevice, httpBoot error) {
+	t.Helper()
+	is := func(want provider.BootDevice) {
+		t.Helper()
+		if got, err := c.BootOnce(t.Context()); err != nil || got != want {
+			t.Errorf("boot device reads %q, %v; want %q", got, err, want)
+		}
+	}
+	is(first)
+	for _, step := range []struct {
+		device provider.BootDevice
+		err    error
+	}{{provider.BootPXE, nil}, {provider.BootHTTP, httpBoot}, {provider.BootDefault, nil}, {provider.BootDefault, nil}, {"floppy", host.ErrInvalid}} {
+		err := c.SetBootOnce(t.Context(), step.device)
+		if !errors.Is(err, step.err) {
+			t.Errorf("boot from %q: %v", step.device, err)
+		}
+		if err == nil {
+			is(step.device)
+		}
+	}
+}
+
+// A chassis with several systems: only the MAC addresses say which one is ours, and a guess could hit somebody else's.
+func TestWhichSystem(t *testing.T) {
+	t.Parallel()
+	s := loadShape(t, "lenovo-like.json")
+	_, err := redfish.Open(t.Context(), redfish.Config{URL: s.server.URL, Username: "u", Password: "p", MACs: []string{"02:00:00:00:00:ff"}})
+	if !errors.Is(err, host.ErrInvalid) || host.ReasonOf(err) != redfish.ReasonWhichSystem {
+		t.Errorf("a machine that isn't there: %v", err)
+	}
+	if state, err := s.open(t, "02:00:00:00:00:01").PowerState(t.Context()); err != nil || state != provider.PowerOff {
+		t.Errorf("the other machine: %v, %v", state, err)
+	}
+}
+
+// Answers that no service should give, and what is made of them.
+func TestHostileAnswers(t *testing.T) {
+	t.Parallel()
+	root := map[string]any{"@odata.type": "#ServiceRoot.v1_5_0.ServiceRoot", "Systems": map[string]any{"@odata.id": "/redfish/v1/Systems"}}
+	elsewhere := 0
+	trap := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { elsewhere++ }))
+	t.Cleanup(trap.Close)
+	for name, tc := range map[string]struct {
+		docs map[string]map[string]any
+		want error
+	}{
+		"no root":                        {map[string]map[string]any{}, provider.ErrProtocol},
+		"another root":                   {map[string]map[string]any{"/redfish/v1": {"hello": "world"}}, provider.ErrProtocol},
+		"root without more":              {map[string]map[string]any{"/redfish/v1": {"RedfishVersion": "1.0"}}, provider.ErrProtocol},
+		"nothing that the root links to": {map[string]map[string]any{"/redfish/v1": root}, provider.ErrRefused},
+		"no systems":                     {map[string]map[string]any{"/redfish/v1": root, "/redfish/v1/Systems": {"Members": []any{}}}, provider.ErrRefused},
+		"systems elsewhere": {
+			map[string]map[string]any{"/redfish/v1": root, "/redfish/v1/Systems": {"Members": []any{map[string]any{"@odata.id": trap.URL + "/x"}}}},
+			provider.ErrRefused,
+		},
+		"a path that becomes a host": {
+			map[string]map[string]any{"/redfish/v1": root, "/redfish/v1/Systems": {"Members": []any{
+				map[string]any{"@odata.id": "@" + strings.TrimPrefix(trap.URL, "http://") + "/x"},
+				map[string]any{"@odata.id": "//" + strings.TrimPrefix(trap.URL, "http://") + "/x"},
+			}}},
+			provider.ErrRefused,
+		},
+	} {
+		s := serveShape(t, tc.docs)
+		_, err := redfish.Open(t.Context(), redfish.Config{URL: s.server.URL, Username: "u", Password: "p", Timeout: 2 * time.Second})
+		if !errors.Is(err, tc.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if elsewhere > 0 {
+		t.Errorf("%d requests went elsewhere", elsewhere)
+	}
+}
+
+// Each answer of the wire, and what it means.
+func TestMeaningOfAnswers(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		answer http.HandlerFunc
+		want   error
+	}{
+		"401 everywhere": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }, provider.ErrCredentials},
+		"404":            {http.NotFound, provider.ErrProtocol},
+		"redirect":       {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/login", http.StatusFound) }, provider.ErrProtocol},
+		"500":            {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) }, provider.ErrRefused},
+		"a login page":   {func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>")) }, provider.ErrProtocol},
+		"cut off":        {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, provider.ErrSilent},
+		"no end": {func(w http.ResponseWriter, _ *http.Request) {
+			spaces := make([]byte, 1<<20)
+			for i := range spaces {
+				spaces[i] = ' '
+			}
+			for range 64 {
+				if _, err := w.Write(spaces); err != nil {
+					return
+				}
+			}
+		}, provider.ErrProtocol},
+	} {
+		server := httptest.NewServer(tc.answer)
+		t.Cleanup(server.Close)
+		cfg := redfish.Config{URL: server.URL, Username: "u", Password: "p", Timeout: 2 * time.Second}
+		if _, err := redfish.Open(t.Context(), cfg); !errors.Is(err, tc.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := redfish.Open(t.Context(), redfish.Config{URL: "https://x/path"}); err == nil {
+		t.Error("a URL with a path is taken")
+	}
+}
