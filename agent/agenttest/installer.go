@@ -4,11 +4,22 @@ import (
 	"context"
 
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
+
+	"github.com/ingot-metal/ingot/internal/pki"
 )
 
-// Vouch is VouchInstaller for a site that has no agent.
+// Vouch is VouchInstaller for a site that has no agent. The installer becomes the agent that this controller grants to.
 func (c *Controller) Vouch(ctx context.Context, r *fleetv1.VouchInstallerRequest) (*fleetv1.VouchInstallerResponse, error) {
-	return (&fleet{c: c}).VouchInstaller(ctx, r)
+	answer, err := (&fleet{c: c}).VouchInstaller(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	csr, err := pki.ParseCSR(r.GetCsr())
+	if err != nil {
+		return nil, err
+	}
+	answer.AgentId, answer.CertificateChainPem = c.AgentID, c.certify(csr.PublicKey)
+	return answer, nil
 }
 
 // IssueIdentity implements the service: the next system is to enrol with the controller's only token.
