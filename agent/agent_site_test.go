@@ -164,7 +164,7 @@ func TestASiteServesAMachineFromPowerOnToDisk(t *testing.T) {
 	if got := httpStatus(m, "-d @"+enrolBody(t, cardOne), siteBase+"/boot/"+bootToken+"/enrol"); got != "410" {
 		t.Errorf("the desk with a dead token: %s", got)
 	}
-	if got := m.Run("curl -sf " + siteBase + "/boot/auto.ipxe?mac=" + cardOne); !strings.HasSuffix(got, "exit\n") || strings.Contains(got, "kernel") {
+	if got := m.Run("curl -sf " + siteBase + "/boot/auto.ipxe?mac=" + cardOne); !strings.HasSuffix(got, "exit 1\n") || strings.Contains(got, "kernel") {
 		t.Errorf("the script of a machine that boots from its disk:\n%s", got)
 	}
 	if n := len(r.c.Fetches()); n != 3 {

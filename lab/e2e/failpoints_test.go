@@ -18,6 +18,9 @@ var elsewhere = map[string]string{
 	"agent.reenroll-before-save": "agent.TestAMachineThatWasOffPastItsExpiryComesBack",
 	"enroll.after-sign":          "TestEnrolmentSurvivesCrashes", "enroll.after-commit": "TestEnrolmentSurvivesCrashes",
 	"ca.half-made": "TestKill9", "ca.before-rename": "TestKill9", "ca.after-rename": "TestKill9",
+	"site.before-stored": "sync.TestAKillAtEveryPoint", "site.after-stored": "sync.TestAKillAtEveryPoint",
+	"site.after-applied": "sync.TestAKillAtEveryPoint", "site.after-reported": "sync.TestAKillAtEveryPoint",
+	"site.blob-after-part": "cache.TestACrashInEveryPlace", "site.blob-after-rename": "cache.TestACrashInEveryPlace",
 }
 
 func TestEveryFailpointIsTried(t *testing.T) {
