@@ -23,6 +23,7 @@ import (
 	_ "github.com/ingot-metal/ingot/controller/store/storetest" // gives test databases their schema
 	"github.com/ingot-metal/ingot/internal/task"
 	"github.com/ingot-metal/ingot/internal/testkit"
+	"github.com/ingot-metal/ingot/lab/bmc"
 	"github.com/ingot-metal/ingot/lab/vm"
 )
 
@@ -44,6 +45,7 @@ var (
 )
 
 func TestMain(m *testing.M) {
+	bmc.MainIfControl()
 	var err error
 	if sharedDir, err = os.MkdirTemp("", "ingot-lab-"); err != nil {
 		fmt.Fprintln(os.Stderr, err)

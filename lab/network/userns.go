@@ -26,9 +26,7 @@ func BecomeRoot() error {
 	}
 	cmd := exec.Command(self, os.Args[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d:%d", envUser, os.Geteuid(), os.Getegid()))
-	cmd.SysProcAttr = userNamespace(0, 0, os.Geteuid(), os.Getegid())
-	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
+	AsRoot(cmd)
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("%w: %w", ErrNotPermitted, err)
 	}
@@ -66,4 +64,11 @@ func AsUser(attr *syscall.SysProcAttr) *syscall.SysProcAttr {
 	mapped := userNamespace(uid, gid, 0, 0)
 	mapped.Setsid, mapped.Pdeathsig = attr.Setsid, attr.Pdeathsig
 	return mapped
+}
+
+// AsRoot makes cmd run as the root of a user namespace of its own.
+func AsRoot(cmd *exec.Cmd) {
+	cmd.Env = append(cmd.Environ(), fmt.Sprintf("%s=%d:%d", envUser, os.Geteuid(), os.Getegid()))
+	cmd.SysProcAttr = userNamespace(0, 0, os.Geteuid(), os.Getegid())
+	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
 }

@@ -1,0 +1,264 @@
+package lab_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/ingot-metal/ingot/agent/image"
+	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/internal/testkit"
+	"github.com/ingot-metal/ingot/lab/bmc"
+	"github.com/ingot-metal/ingot/lab/chassis"
+	"github.com/ingot-metal/ingot/lab/metal"
+	"github.com/ingot-metal/ingot/lab/network"
+	"github.com/ingot-metal/ingot/lab/vm"
+)
+
+// metalParts are the programs and what machines boot from. They are made once, in sharedDir.
+type metalParts struct {
+	controller, agent string
+	files             metal.ImageFiles
+}
+
+var sharedMetal = sync.OnceValues(buildMetal)
+
+// buildMetal builds the programs as they are shipped: static, without the race detector.
+func buildMetal() (metalParts, error) {
+	dir := filepath.Join(sharedDir, "metal")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return metalParts{}, err
+	}
+	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w -buildid=", "-o", dir,
+		"../cmd/ingot-controller", "../cmd/ingot-agent")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return metalParts{}, fmt.Errorf("build programs: %w: %s", err, out)
+	}
+	cache, err := image.DefaultCacheDir()
+	if err != nil {
+		return metalParts{}, err
+	}
+	p := metalParts{controller: filepath.Join(dir, "ingot-controller"), agent: filepath.Join(dir, "ingot-agent")}
+	p.files, err = metal.BuildImages(context.Background(), p.agent, cache, filepath.Join(dir, "images"))
+	return p, err
+}
+
+// site is a lab of package metal under test.
+type site struct {
+	*testing.T
+	ctx context.Context
+	lab *metal.Lab
+	api *metal.Client
+	dir string
+}
+
+// cycle is a generous limit for a whole cycle: emulation shares its processors with whatever else runs here.
+const cycle = 4 * time.Minute
+
+// asRoot is false where the test has been run by another process, as the root of a user namespace.
+func asRoot(t *testing.T) bool {
+	t.Helper()
+	if os.Geteuid() == 0 {
+		return true
+	}
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout=10m")
+	network.AsRoot(cmd)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("as the root of a user namespace: %v\n%s", err, out)
+	}
+	return false
+}
+
+// newSite has no machine yet.
+func newSite(t *testing.T, change func(*metal.Config)) *site {
+	t.Helper()
+	if err := errors.Join(vm.Available(vm.BIOS), vm.Available(vm.UEFI)); err != nil {
+		t.Fatalf("this test needs virtual machines: %v", err)
+	}
+	p, err := sharedMetal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), cycle)
+	t.Cleanup(cancel)
+	cfg := metal.Config{Dir: testkit.TempDir(t), Controller: p.controller, Agent: p.agent, Log: testkit.Logger(t)}
+	if change != nil {
+		change(&cfg)
+	}
+	l, err := metal.Up(ctx, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &site{T: t, ctx: ctx, lab: l, api: l.Client(), dir: cfg.Dir}
+	t.Cleanup(func() { s.end() })
+	if err := l.AddImages(ctx, p.files); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func (s *site) end() {
+	if err := s.lab.Close(); err != nil {
+		s.Error(err)
+	}
+	if !s.Failed() {
+		return
+	}
+	if logs, err := s.lab.Logs(); err == nil {
+		for name, text := range logs {
+			s.Logf("%s:\n%s", name, withoutPolls(text))
+		}
+	}
+	for _, m := range s.lab.Machines() {
+		if said, err := m.SerialLog(); err == nil {
+			s.Logf("console of %s:\n%s", m.Name(), said)
+		}
+	}
+}
+
+// withoutPolls leaves out what a site agent does all the time.
+func withoutPolls(log string) string {
+	var b strings.Builder
+	for line := range strings.Lines(log) {
+		if !strings.Contains(line, "/SyncSite code=") {
+			b.WriteString(line)
+		}
+	}
+	return b.String()
+}
+
+// machine adds one, powered off and with an empty disk.
+func (s *site) machine(cfg metal.MachineConfig) *metal.Machine {
+	s.Helper()
+	if cfg.Name == "" {
+		cfg.Name = fmt.Sprintf("metal-%d", len(s.lab.Machines())+1)
+	}
+	m, err := s.lab.AddMachine(s.ctx, cfg)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return m
+}
+
+func (s *site) maintain(name string) {
+	s.Helper()
+	op, err := s.api.Machines.EnterMaintenance(s.ctx, &pb.EnterMaintenanceRequest{MachineId: name, RequestId: "maintain"})
+	s.succeeded(s.ended(op, err))
+}
+
+// reimage begins to write the tiny image.
+func (s *site) reimage(name, request string) *pb.Operation {
+	s.Helper()
+	return s.reimageBy(name, request, "")
+}
+
+func (s *site) reimageBy(name, request, path string) *pb.Operation {
+	s.Helper()
+	op, err := s.api.Machines.ReimageMachine(s.ctx, &pb.ReimageMachineRequest{
+		MachineId: name, RequestId: request, ImageRef: metal.TinyRef, Path: path,
+	})
+	if err != nil {
+		s.Fatal(err)
+	}
+	return op
+}
+
+// ended waits for the operation's end. It rides out a controller that is away.
+func (s *site) ended(op *pb.Operation, err error) *pb.Operation {
+	s.Helper()
+	return s.await(op, err, "has ended", func(op *pb.Operation) bool { return op.GetFinishedAt() != nil })
+}
+
+// await waits until ok is true of the operation.
+func (s *site) await(op *pb.Operation, err error, what string, ok func(*pb.Operation) bool) *pb.Operation {
+	s.Helper()
+	if err != nil {
+		s.Fatal(err)
+	}
+	id := op.GetOperationId()
+	testkit.Eventually(s.T, cycle, func() bool {
+		now, err := s.api.Operations.GetOperation(s.ctx, &pb.GetOperationRequest{OperationId: id})
+		if code := status.Code(err); code == codes.Unavailable || code == codes.Canceled {
+			return false
+		}
+		if err != nil {
+			s.Fatal(err)
+		}
+		op = now
+		return ok(op) || op.GetFinishedAt() != nil
+	}, "operation never %s", what)
+	if !ok(op) {
+		s.Fatalf("operation ended %s (%v) before it %s", op.GetPhase(), op.GetError(), what)
+	}
+	return op
+}
+
+func (s *site) succeeded(op *pb.Operation) {
+	s.Helper()
+	if op.GetPhase() != pb.Operation_SUCCEEDED {
+		s.Fatalf("%s of %s ended %s: %v", op.GetType(), op.GetMachineId(), op.GetPhase(), op.GetError())
+	}
+}
+
+func (s *site) get(name string) *pb.Machine {
+	s.Helper()
+	m, err := s.api.Machines.GetMachine(s.ctx, &pb.GetMachineRequest{MachineId: name})
+	if err != nil {
+		s.Fatal(err)
+	}
+	return m
+}
+
+// commands are those of an operation, in order.
+func (s *site) commands(op *pb.Operation) []*pb.Command {
+	s.Helper()
+	list, err := s.api.Admin.ListCommands(s.ctx, &pb.ListCommandsRequest{OperationId: op.GetOperationId()})
+	if err != nil {
+		s.Fatal(err)
+	}
+	return list.GetCommands()
+}
+
+// log is everything that the operation has logged.
+func (s *site) log(op *pb.Operation) []*pb.LogChunk {
+	s.Helper()
+	stream, err := s.api.Operations.StreamOperationLogs(s.ctx, &pb.StreamOperationLogsRequest{
+		OperationId: op.GetOperationId(), NoFollow: true,
+	})
+	if err != nil {
+		s.Fatal(err)
+	}
+	var chunks []*pb.LogChunk
+	for {
+		c, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return chunks
+		}
+		if err != nil {
+			s.Fatal(err)
+		}
+		chunks = append(chunks, c)
+	}
+}
+
+// off waits until the power is off.
+func (s *site) power(m *metal.Machine, to bmc.Switch) {
+	s.Helper()
+	if err := m.SetPower(s.ctx, to); err != nil {
+		s.Fatal(err)
+	}
+}
+
+func disk(serial string, gib int64) chassis.Disk { return chassis.Disk{Serial: serial, Bytes: gib << 30} }
