@@ -24,8 +24,7 @@ const (
 type blkpgPartition struct {
 	start, length int64
 	number        int32
-	devname       [64]byte
-	volname       [64]byte
+	_             [2][64]byte // names that the kernel takes no notice of
 	_             [4]byte
 }
 
@@ -87,8 +86,8 @@ func Patiently(fn func() error) error {
 
 // partitionPath follows the kernel's disk_name: a p goes between a disk whose name ends in a digit and the number.
 func partitionPath(disk string, number int) string {
-	if real, err := filepath.EvalSymlinks(disk); err == nil {
-		disk = real
+	if target, err := filepath.EvalSymlinks(disk); err == nil {
+		disk = target
 	}
 	p := ""
 	if strings.ContainsRune("0123456789", rune(disk[len(disk)-1])) {
