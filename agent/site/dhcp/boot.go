@@ -12,7 +12,7 @@ type Boot struct {
 	// File is what to load: a name on the TFTP server for PXE, else a URL.
 	File string
 	// Local tells PXE firmware and iPXE to go on to the next boot device. Without it UEFI waits a minute for a better
-	// offer, and iPXE three seconds.
+	// offer, and iPXE gives a proxy time to answer.
 	Local bool
 }
 

@@ -50,8 +50,8 @@ type Server struct {
 	mu      sync.Mutex
 	handler *handler
 	others  map[netip.Addr]Other
-	// probed is when ARP last asked for an address.
-	probed map[netip.Addr]time.Time
+	// probed has the addresses that ARP has asked for.
+	probed map[netip.Addr]asking
 	told   *limiter
 }
 
@@ -86,7 +86,7 @@ func New(cfg Config) (*Server, error) {
 	}
 	s := &Server{
 		cfg: cfg, device: cfg.Segments[0].Interface, events: make(chan any, waiting), ready: make(chan struct{}),
-		others: map[netip.Addr]Other{}, probed: map[netip.Addr]time.Time{}, told: newLimiter(),
+		others: map[netip.Addr]Other{}, probed: map[netip.Addr]asking{}, told: newLimiter(),
 	}
 	s.handler = &handler{
 		log: cfg.Log, book: cfg.Book, files: cfg.Files, own: map[segment.MAC]bool{}, event: s.tell, quiet: newLimiter(),

@@ -113,18 +113,27 @@ func (s *Server) note(h heard) {
 	}
 }
 
+// asking is how often ARP has asked for an address, and when it did last.
+type asking struct {
+	times int
+	last  time.Time
+}
+
 // asked says whether ARP asked for the address a moment ago: then it was free by our books, and whoever answers holds
 // it without a lease.
 func (s *Server) asked(a netip.Addr, now time.Time) bool {
-	at, ok := s.probed[a]
-	return ok && now.Sub(at) < 5*time.Second
+	p, ok := s.probed[a]
+	return ok && now.Sub(p.last) < 5*time.Second
 }
 
 const (
-	// probeAhead is how many of the addresses that come next are asked for, each once in probeAgain.
+	// probeTick is between questions, probeTimes how often each is asked: a packet may get lost, and a switch may take
+	// its time until it forwards.
+	probeTick  = 2 * time.Second
+	probeTimes = 3
+	// probeAhead is how many of the addresses that come next are asked for; each anew after probeAgain.
 	probeAhead = 16
 	probeAgain = time.Minute
-	probeTick  = 5 * time.Second
 )
 
 // probe asks who else serves DHCP, and whether somebody has the addresses that come next. Where it cannot send, that is
@@ -138,11 +147,10 @@ func (s *Server) probe(ctx context.Context, w *wire) error {
 	s.mu.Unlock()
 	tick := s.cfg.Clock.NewTicker(probeTick)
 	defer tick.Stop()
-	var next time.Time
+	var discover asking
 	for {
 		now := s.cfg.Clock.Now()
-		if !now.Before(next) {
-			next = now.Add(s.cfg.ProbeEvery)
+		if discover.again(now, s.cfg.ProbeEvery) {
 			s.write(ctx, w, probeDiscover(w.card, asked, transaction()))
 		}
 		for _, a := range s.toAsk(now) {
@@ -156,6 +164,19 @@ func (s *Server) probe(ctx context.Context, w *wire) error {
 	}
 }
 
+// again says whether to ask now: a few times in a row, then anew after a while.
+func (p *asking) again(now time.Time, after time.Duration) bool {
+	if now.Sub(p.last) >= after {
+		p.times = 0
+	}
+	if p.times >= probeTimes {
+		return false
+	}
+	p.times++
+	p.last = now
+	return true
+}
+
 func (s *Server) write(ctx context.Context, w *wire, frame []byte) {
 	if _, err := w.file.Write(frame); err != nil && ctx.Err() == nil {
 		s.cfg.Log.Warn("probe is not sent", "interface", s.device, "error", err)
@@ -166,8 +187,8 @@ func (s *Server) write(ctx context.Context, w *wire, frame []byte) {
 func (s *Server) toAsk(now time.Time) []netip.Addr {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for a, at := range s.probed {
-		if now.Sub(at) >= probeAgain {
+	for a, p := range s.probed {
+		if now.Sub(p.last) >= probeAgain {
 			delete(s.probed, a)
 		}
 	}
@@ -177,10 +198,11 @@ func (s *Server) toAsk(now time.Time) []netip.Addr {
 			continue
 		}
 		for _, a := range seg.pool.Upcoming(probeAhead, now) {
-			if _, done := s.probed[a]; !done {
-				s.probed[a] = now
+			p := s.probed[a]
+			if p.again(now, probeAgain) {
 				out = append(out, a)
 			}
+			s.probed[a] = p
 		}
 	}
 	return out
