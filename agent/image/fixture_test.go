@@ -30,12 +30,13 @@ func testKernel(t *testing.T) Kernel {
 	dir := t.TempDir()
 	writeFile(t, dir, "modules.builtin", []byte("kernel/fs/ext4/ext4.ko\n"))
 	for name, info := range map[string]string{
-		"a/top":      "license=GPL\x00depends=left-one,right,ext4\x00",
-		"b/left-one": "depends=base\x00",
-		"c/right":    "depends=base\x00",
-		"d/base":     "depends=\x00",
-		"e/broken":   "depends=absent\x00alias=pci:v3*\x00",
-		"f/card": "alias=pci:v1*\x00alias=pci:v2*\x00depends=\x00softdep=pre: left-one gone post: top\x00" +
+		"a/top":         "license=GPL\x00depends=left-one,right,ext4\x00",
+		"b/left-one":    "depends=base\x00",
+		"c/right":       "depends=base\x00",
+		"d/base":        "depends=\x00",
+		"e/broken":      "depends=absent\x00alias=pci:v3*\x00",
+		"e/crc_generic": "depends=\x00",
+		"f/card": "alias=pci:v1*\x00alias=pci:v2*\x00depends=\x00softdep=pre: left-one gone crc post: top\x00" +
 			"firmware=maker/card.bin\x00firmware=maker/old.bin\x00",
 	} {
 		writeFile(t, dir, "kernel/"+name+".ko", object(t, info, elf.PT_LOAD))

@@ -154,7 +154,7 @@ func TestHardwareIsListedWithItsDevices(t *testing.T) {
 	if got := listed(t, archive, pid1.ModuleList); got != always {
 		t.Errorf("inserted always: %q", got)
 	}
-	const drivers = "/lib/modules/base.ko /lib/modules/left_one.ko /lib/modules/card.ko\n\tpci:v1*\n\tpci:v2*\n"
+	const drivers = "/lib/modules/base.ko /lib/modules/left_one.ko /lib/modules/crc_generic.ko /lib/modules/card.ko\n\tpci:v1*\n\tpci:v2*\n"
 	if got := listed(t, archive, pid1.HardwareList); got != drivers {
 		t.Errorf("drivers: %q, want %q", got, drivers)
 	}

@@ -125,11 +125,22 @@ func (r *resolver) add(name string) (*module, error) {
 		delete(r.seen, name)
 		return nil, fmt.Errorf("for module %s: %w", name, err)
 	}
-	if err := r.addNeeds(m, before(info["softdep"])); err != nil && !errors.Is(err, errNoModule) {
+	if err := r.addNeeds(m, r.idx.first(before(info["softdep"]))); err != nil {
 		return nil, fmt.Errorf("for module %s: %w", name, err)
 	}
 	r.order = append(r.order, m)
 	return m, nil
+}
+
+// first gives the modules behind names of softdep, as far as there are any. A name such as crc32c is an algorithm; the
+// module that works on every processor is called crc32c_generic.
+func (idx index) first(names []string) []string {
+	var out []string
+	for _, name := range names {
+		name = strings.ReplaceAll(name, "-", "_")
+		out = append(out, idx.has([]string{name, name + "_generic"})...)
+	}
+	return out
 }
 
 // before reads "softdep=pre: a b post: c": what should be inserted first if there is such a module.
