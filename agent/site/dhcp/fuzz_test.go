@@ -56,18 +56,20 @@ func FuzzRequest(f *testing.F) {
 	})
 }
 
-// FuzzServer gives packets, two of them in a row, to servers of both modes and holds what they answer.
+// FuzzServer gives packets, two of them in a row, to servers of both modes and holds what they answer. Of the packets
+// all is drawn that a server looks at: addresses, flags and options.
 func FuzzServer(f *testing.F) {
 	packets := corpus()
 	for i, packet := range packets {
-		f.Add(packet, packets[(i+1)%len(packets)], i%2 == 0, uint16(serverPort))
+		next := packets[(i+1)%len(packets)]
+		f.Add(packet[8:28], packet[240:], next[8:28], next[240:], i%2 == 0, i%3 == 0)
 	}
-	f.Add(packets[0], packets[7], true, uint16(bootPort))
 	book := &segment.Table{}
-	if err := book.Replace(segment.Document{Assignments: []segment.Assignment{{Segment: "rack1", MAC: mac1, MachineID: "m1", Mode: segment.BootInstaller, Token: "secret-token"}}}); err != nil {
+	assigned := segment.Assignment{Segment: "rack1", MAC: mac1, MachineID: "m1", Mode: segment.BootInstaller, Token: "secret-token"}
+	if err := book.Replace(segment.Document{Assignments: []segment.Assignment{assigned}}); err != nil {
 		f.Fatal(err)
 	}
-	f.Fuzz(func(t *testing.T, first, second []byte, proxy bool, port uint16) {
+	f.Fuzz(func(t *testing.T, head1, options1, head2, options2 []byte, proxy, boots bool) {
 		s := testSegment()
 		s.Discovery = segment.DiscoveryBoot
 		if proxy {
@@ -81,12 +83,23 @@ func FuzzServer(f *testing.F) {
 			log: slog.New(slog.DiscardHandler), book: book, files: DefaultFiles(), segments: []*served{sv},
 			event: func(any) {}, quiet: newLimiter(),
 		}
-		for _, data := range [][]byte{first, second} {
+		port := uint16(serverPort)
+		if boots {
+			port = bootPort
+		}
+		for _, data := range [][]byte{drawn(head1, options1), drawn(head2, options2)} {
 			if r := h.packet(data, netip.MustParseAddrPort("10.77.0.180:4011"), port, t0); r != nil {
-				checkReply(t, data, r, proxy || port == bootPort)
+				checkReply(t, data, r, proxy || boots)
 			}
 		}
 	})
+}
+
+// drawn is a packet of mac1 with the middle of its head, and its options, as they were drawn.
+func drawn(head, options []byte) []byte {
+	b := client1(dhcpv4.MessageTypeDiscover)[:240]
+	copy(b[8:28], head)
+	return append(append(b, options...), 255)
 }
 
 // checkReply holds that a reply is well formed, goes to somebody of the segment, and gives nothing away that it must not.
