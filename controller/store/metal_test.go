@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -16,10 +17,13 @@ import (
 	"github.com/ingot-metal/ingot/controller/store"
 	"github.com/ingot-metal/ingot/controller/store/storetest"
 	"github.com/ingot-metal/ingot/internal/evidence"
+	"github.com/ingot-metal/ingot/internal/failpoint"
 	"github.com/ingot-metal/ingot/internal/testkit"
 )
 
 const metalMAC = "52:54:00:12:34:56"
+
+var siteCapabilities = []string{"netboot", "power", "provider:agent", "reboot"}
 
 // metalRig is a machine with a BMC on a site that serves it, and its site's agent.
 type metalRig struct {
@@ -27,6 +31,40 @@ type metalRig struct {
 	s    *store.Store
 	site enrolled
 	seq  uint64
+	// epoch of the site agent's newest session.
+	epoch int64
+	// crash is the failpoint at which the controller dies the first time that it decides on each event.
+	crash string
+	// siteDies opens the site agent's session anew before each event, with its memory, and asks and tells everything twice.
+	siteDies bool
+	crashes  int
+}
+
+// decide brings an event to an operation: over a crash of the controller, after which the event comes again.
+func (r *metalRig) decide(op string, e operation.Event) *store.Applied {
+	r.Helper()
+	if r.siteDies {
+		h := r.site.hello("st-site", "boot-site")
+		h.Capabilities, h.LastGrantSeq = siteCapabilities, r.seq
+		for _, id := range open(r, r.s, h).Operations {
+			decide(r, r.s, id, operation.SessionOpened{AgentID: r.site.id, StateID: "st-site", BootID: "boot-site"})
+		}
+		r.epoch++
+	}
+	if r.crash != "" {
+		scope := failpoint.NewScope()
+		scope.Set(r.crash, failpoint.Error().At(1))
+		if _, err := r.s.Decide(failpoint.With(r.Context(), scope), op, 0, e, now()); err == nil {
+			r.Fatalf("no crash at %s", r.crash)
+		}
+		r.crashes++
+		if g, asked := e.(operation.GrantAsked); asked {
+			r.seq++
+			g.Seq = r.seq
+			e = g
+		}
+	}
+	return decide(r, r.s, op, e)
 }
 
 func newMetalRig(t *testing.T) *metalRig {
@@ -45,8 +83,9 @@ func newMetalRig(t *testing.T) *metalRig {
 	r := &metalRig{T: t, s: s, site: enrol(t, s, store.NewToken{TokenID: "t-site", Role: "site", Site: "lab"})}
 	lease(t, s)
 	h := r.site.hello("st-site", "boot-site")
-	h.Capabilities = []string{"netboot", "power", "provider:agent", "reboot"}
+	h.Capabilities = siteCapabilities
 	open(t, s, h)
+	r.epoch = 1
 	maintenance(t, s, "m-1")
 	return r
 }
@@ -65,7 +104,7 @@ func (r *metalRig) applied() *fleetv1.SiteDocument {
 		r.Fatal(err)
 	}
 	for _, id := range waiting {
-		decide(r, r.s, id, operation.Look{})
+		r.decide(id, operation.Look{})
 	}
 	return d
 }
@@ -103,7 +142,7 @@ func (r *metalRig) done(op string, a enrolled, state, boot string, seen map[stri
 	r.Helper()
 	r.grant(op, a, state, boot)
 	c := r.command(op)
-	decide(r, r.s, op, operation.Resulted{CommandID: c.GetCommandId(), AgentID: a.id, StateID: state, Outcome: operation.OutcomeSucceeded, Evidence: seen})
+	r.decide(op, operation.Resulted{CommandID: c.GetCommandId(), AgentID: a.id, StateID: state, Outcome: operation.OutcomeSucceeded, Evidence: seen})
 }
 
 func (r *metalRig) grant(op string, a enrolled, state, boot string) *fleetv1.CommandSpec {
@@ -112,9 +151,15 @@ func (r *metalRig) grant(op string, a enrolled, state, boot string) *fleetv1.Com
 	if err != nil || len(out) != 1 {
 		r.Fatalf("%d commands for %s (%v)", len(out), a.id, err)
 	}
+	epoch := int64(1)
+	if a.id == r.site.id {
+		if epoch = r.epoch; r.siteDies {
+			epoch++ // the session that is about to be opened
+		}
+	}
 	r.seq++
-	d := decide(r, r.s, op, operation.GrantAsked{
-		CommandID: out[0].CommandID, AgentID: a.id, StateID: state, BootID: boot, Seq: r.seq, Digest: out[0].Digest, Epoch: 1,
+	d := r.decide(op, operation.GrantAsked{
+		CommandID: out[0].CommandID, AgentID: a.id, StateID: state, BootID: boot, Seq: r.seq, Digest: out[0].Digest, Epoch: epoch,
 	})
 	if !d.Decision.Grant {
 		r.Fatalf("no grant: %+v", d.Decision.Refusal)
@@ -137,17 +182,35 @@ func (r *metalRig) installer(v *store.Vouched, boot string) enrolled {
 	h.Capabilities = []string{"repave", "erase", "reboot"}
 	o := open(r, r.s, h)
 	for _, id := range o.Operations {
-		decide(r, r.s, id, operation.SessionOpened{AgentID: a.id, StateID: "st-" + boot, BootID: boot, Installer: true})
+		r.decide(id, operation.SessionOpened{AgentID: a.id, StateID: "st-" + boot, BootID: boot, Installer: true})
 	}
 	return a
 }
 
 // TestReimageThroughTheStore walks a reimage of an empty machine through the tables: assignment, site, vouching, identity,
-// and the proof by the new system.
+// and the proof by the new system. Then with the controller killed at each stage, before, in and after the transaction of
+// every decision, and with the site's agent killed before every event.
 func TestReimageThroughTheStore(t *testing.T) {
-	r := newMetalRig(t)
+	for _, crash := range []string{"", "store.before-apply", "store.before-commit", "store.after-commit"} {
+		for _, siteDies := range []bool{false, true} {
+			t.Run(fmt.Sprintf("crash=%s,site=%v", crash, siteDies), func(t *testing.T) {
+				t.Parallel()
+				r := newMetalRig(t)
+				r.crash, r.siteDies = crash, siteDies
+				r.reimage()
+				if crash != "" && r.crashes < 10 {
+					t.Errorf("only %d crashes", r.crashes)
+				}
+			})
+		}
+	}
+}
+
+func (r *metalRig) reimage() {
+	t := r.T
+	r.Helper()
 	op := start(t, r.s, store.StartRequest{MachineID: "m-1", RequestID: "r", Type: fleet.Reimage, Params: map[string]string{"image_ref": "tiny"}, Inputs: inputs("tiny")}).GetOperationId()
-	if a := decide(t, r.s, op, operation.Look{}); a.Decision.Op.WaitReason != operation.WaitSite {
+	if a := r.decide(op, operation.Look{}); a.Decision.Op.WaitReason != operation.WaitSite {
 		t.Fatalf("it waits for %q", a.Decision.Op.WaitReason)
 	}
 	doc := r.applied()
@@ -180,7 +243,7 @@ func TestReimageThroughTheStore(t *testing.T) {
 	if err != nil || id.ImageDigest != "sha256:dd" || id.MachineID != "m-1" {
 		t.Fatalf("identity %+v (%v)", id, err)
 	}
-	decide(t, r.s, op, operation.Resulted{
+	r.decide(op, operation.Resulted{
 		CommandID: r.command(op).GetCommandId(), AgentID: inst.id, StateID: "st-boot-ram", Outcome: operation.OutcomeSucceeded,
 		Evidence: map[string]string{evidence.ImageDigest: "sha256:dd"},
 	})
@@ -193,6 +256,14 @@ func TestReimageThroughTheStore(t *testing.T) {
 	if got, err := r.s.GetOperation(t.Context(), op); err != nil || got.GetPhase() != baremetalv1.Operation_SUCCEEDED ||
 		m.GetStatus().GetOsImageDigest() != "sha256:dd" || condition(m, fleet.Provisioned) == nil {
 		t.Errorf("the operation is %v, the machine %v (%v)", got, m.GetStatus(), err)
+	}
+	for kind, want := range map[string]int{"power": 1, "repave": 1, "reboot": 1} {
+		if n := count(t, r.s, "SELECT count(*) FROM commands WHERE operation_id = $1 AND kind = $2", op, kind); n != want {
+			t.Errorf("%d commands of kind %s", n, kind)
+		}
+	}
+	if n := count(t, r.s, "SELECT count(*) FROM boot_assignments WHERE mode = 'disk'"); n != 1 {
+		t.Error("the machine does not boot from its disk")
 	}
 }
 
@@ -213,7 +284,7 @@ func (r *metalRig) newSystem(op string) {
 	h := a.hello("st-new", "boot-new")
 	h.ImageDigest = "sha256:dd"
 	for _, id := range open(r, r.s, h).Operations {
-		decide(r, r.s, id, operation.SessionOpened{AgentID: a.id, StateID: "st-new", BootID: "boot-new", OfTarget: true})
+		r.decide(id, operation.SessionOpened{AgentID: a.id, StateID: "st-new", BootID: "boot-new", OfTarget: true})
 	}
 }
 
@@ -222,7 +293,7 @@ func (r *metalRig) newSystem(op string) {
 func TestSecondKey(t *testing.T) {
 	r := newMetalRig(t)
 	op := start(t, r.s, store.StartRequest{MachineID: "m-1", RequestID: "r", Type: fleet.Reimage, Inputs: inputs("tiny")}).GetOperationId()
-	decide(t, r.s, op, operation.Look{})
+	r.decide(op, operation.Look{})
 	token := r.applied().GetAssignments()[0].GetToken()
 	if _, err := r.vouch("another token", "key", now()); err == nil {
 		t.Error("a wrong boot token was taken")
@@ -259,7 +330,7 @@ func TestSecondKey(t *testing.T) {
 func TestPowerOffLiftsAFence(t *testing.T) {
 	r := newMetalRig(t)
 	op := start(t, r.s, store.StartRequest{MachineID: "m-1", RequestID: "r", Type: fleet.Reimage, Inputs: inputs("tiny")}).GetOperationId()
-	decide(t, r.s, op, operation.Look{})
+	r.decide(op, operation.Look{})
 	v := r.applied()
 	r.done(op, r.site, "st-site", "boot-site", map[string]string{"power": "on"})
 	vouched, err := r.vouch(v.GetAssignments()[0].GetToken(), "key", now())
@@ -268,7 +339,7 @@ func TestPowerOffLiftsAFence(t *testing.T) {
 	}
 	inst := r.installer(vouched, "boot-ram")
 	r.grant(op, inst, "st-boot-ram", "boot-ram")
-	decide(t, r.s, op, operation.Quarantine{Reason: "CLONE_DETECTED", Message: "for the test"})
+	r.decide(op, operation.Quarantine{Reason: "CLONE_DETECTED", Message: "for the test"})
 	if machine(t, r.s, "m-1").GetStatus().GetUnresolvedCommandId() == "" {
 		t.Fatal("the machine is not fenced")
 	}
