@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -231,29 +230,18 @@ func (s *site) commands(op *pb.Operation) []*pb.Command {
 	return list.GetCommands()
 }
 
-// log is everything that the operation has logged.
-func (s *site) log(op *pb.Operation) []*pb.LogChunk {
+// stages says where the time of a finished operation went.
+func (s *site) stages(op *pb.Operation) {
 	s.Helper()
-	stream, err := s.api.Operations.StreamOperationLogs(s.ctx, &pb.StreamOperationLogsRequest{
-		OperationId: op.GetOperationId(), NoFollow: true,
-	})
+	stages, err := s.lab.Stages(s.ctx, op)
 	if err != nil {
 		s.Fatal(err)
 	}
-	var chunks []*pb.LogChunk
-	for {
-		c, err := stream.Recv()
-		if errors.Is(err, io.EOF) {
-			return chunks
-		}
-		if err != nil {
-			s.Fatal(err)
-		}
-		chunks = append(chunks, c)
-	}
+	var b strings.Builder
+	metal.PrintStages(&b, op.GetCreatedAt().AsTime(), stages)
+	s.Logf("%s in %.1f s\n%s", op.GetType(), op.GetFinishedAt().AsTime().Sub(op.GetCreatedAt().AsTime()).Seconds(), b.String())
 }
 
-// off waits until the power is off.
 func (s *site) power(m *metal.Machine, to bmc.Switch) {
 	s.Helper()
 	if err := m.SetPower(s.ctx, to); err != nil {
@@ -261,4 +249,6 @@ func (s *site) power(m *metal.Machine, to bmc.Switch) {
 	}
 }
 
-func disk(serial string, gib int64) chassis.Disk { return chassis.Disk{Serial: serial, Bytes: gib << 30} }
+func disk(serial string, gib int64) chassis.Disk {
+	return chassis.Disk{Serial: serial, Bytes: gib << 30}
+}

@@ -154,6 +154,8 @@ func TestIPMItool(t *testing.T) {
 	said("Soft", "chassis", "power", "soft")
 	power(t, c, bmc.Off)
 	said("Version", "sel", "info")
+	said("System Boot Initiated", "sel", "list")
+	said("23 degrees C", "sdr", "list")
 	if got, want := c.Booted(), []bmc.Boot{bmc.BootPXE, bmc.BootDisk}; !slices.Equal(got, want) {
 		t.Errorf("booted from %q, want %q", got, want)
 	}

@@ -37,7 +37,7 @@ func main() {
 	flag.DurationVar(&o.duration, "duration", 5*time.Second, "how long each server is loaded")
 	flag.IntVar(&o.window, "machines", 128, "how many machines ask at once")
 	flag.StringVar(&o.serve, "serve", "", "internal: be the server on this device")
-	flag.StringVar(&o.store, "store", "", "internal: the file of the server's leases")
+	flag.StringVar(&o.store, "store", "", "internal: the directory of the server's leases")
 	flag.BoolVar(&o.inside, "inside", false, "internal: the namespace is there")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

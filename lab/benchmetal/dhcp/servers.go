@@ -17,6 +17,7 @@ import (
 	"github.com/ingot-metal/ingot/agent/site/dhcp"
 	"github.com/ingot-metal/ingot/agent/site/lease"
 	"github.com/ingot-metal/ingot/agent/site/segment"
+	"github.com/ingot-metal/ingot/agent/state"
 	"github.com/ingot-metal/ingot/internal/clock"
 )
 
@@ -34,12 +35,12 @@ const (
 )
 
 func servers() []server {
-	ingot := func(store string) func(string) []string {
+	ingot := func(onDisk bool) func(string) []string {
 		return func(dir string) []string {
-			if store != "" {
-				store = filepath.Join(dir, store)
+			if !onDisk {
+				dir = ""
 			}
-			return []string{"/proc/self/exe", "-serve", serverDevice, "-store", store}
+			return []string{"/proc/self/exe", "-serve", serverDevice, "-store", dir}
 		}
 	}
 	dnsmasq := func(more ...string) func(string) []string {
@@ -53,23 +54,23 @@ func servers() []server {
 		}
 	}
 	return []server{
-		{"ingot, leases on the disk", ingot("leases")},
+		{"ingot, leases on the disk", ingot(true)},
 		{"dnsmasq, leases on the disk", dnsmasq()},
-		{"ingot, in memory", ingot("")},
+		{"ingot, in memory", ingot(false)},
 		{"dnsmasq, in memory", dnsmasq("--leasefile-ro")},
 	}
 }
 
-// serve is the site agent's server, in its namespace, until it is told to stop.
-func serve(ctx context.Context, device, path string) error {
+// serve is the site agent's server with the agent's own database, in its namespace, until it is told to stop.
+func serve(ctx context.Context, device, dir string) error {
 	var store lease.Store = &lease.Memory{}
-	if path != "" {
-		file, err := lease.OpenFile(path)
+	if dir != "" {
+		disk, err := state.Open(ctx, state.Config{Dir: dir})
 		if err != nil {
 			return err
 		}
-		defer func() { _ = file.Close() }() // what counts was flushed when it was saved
-		store = file
+		defer func() { _ = disk.Close() }() // what counts was flushed when it was saved
+		store = disk
 	}
 	s, err := dhcp.New(dhcp.Config{
 		Segments: []segment.Segment{{

@@ -1,0 +1,174 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/ingot-metal/ingot/internal/task"
+)
+
+// outcome of one run.
+type outcome struct {
+	fastest, slowest time.Duration
+	// rate of all machines together, in MiB/s.
+	rate float64
+	// peak of the server's resident set, in MiB, and the time it computed.
+	peak float64
+	cpu  time.Duration
+}
+
+func (o outcome) ratio() float64 { return o.slowest.Seconds() / o.fastest.Seconds() }
+
+// measure starts a server and lets the machines fetch.
+func measure(ctx context.Context, o options, c testCase) (out outcome, err error) {
+	dir, err := os.MkdirTemp("", "bench-http-")
+	if err != nil {
+		return out, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	self, err := os.Executable()
+	if err != nil {
+		return out, err
+	}
+	cmd := exec.CommandContext(ctx, self, "-serve", "-mib", strconv.Itoa(o.mib), "-dir", filepath.Join(dir, "cache"))
+	cmd.Stderr = os.Stderr
+	stop, err := cmd.StdinPipe()
+	if err != nil {
+		return out, err
+	}
+	says, err := cmd.StdoutPipe()
+	if err != nil {
+		return out, err
+	}
+	if err := cmd.Start(); err != nil {
+		return out, err
+	}
+	var base, digest string
+	if _, err = fmt.Fscan(bufio.NewReader(says), &base, &digest); err == nil {
+		out, err = fetchAll(ctx, o, c, base+c.path(digest))
+	}
+	if err == nil {
+		out.peak, err = peak(cmd.Process.Pid)
+	}
+	err = errors.Join(err, stop.Close(), cmd.Wait())
+	out.cpu = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
+	return out, err
+}
+
+// fetchAll lets all machines begin at one moment, each on a connection that is open already.
+func fetchAll(ctx context.Context, o options, c testCase, url string) (outcome, error) {
+	if c.warm {
+		if _, _, err := fetch(ctx, http.DefaultClient, url, 0); err != nil {
+			return outcome{}, err
+		}
+	}
+	begin := make(chan struct{})
+	took, bytes := make([]time.Duration, o.machines), make([]int64, o.machines)
+	group, groupCtx := task.New(ctx)
+	for i := range o.machines {
+		var rate int64
+		if c.slow > 0 && i%c.slow == 0 {
+			rate = 2 << 20
+		}
+		group.Go("machine", func(context.Context) error {
+			client := &http.Client{Transport: &http.Transport{}}
+			defer client.CloseIdleConnections()
+			<-begin
+			var err error
+			took[i], bytes[i], err = fetch(groupCtx, client, url, rate)
+			return err
+		})
+	}
+	start := realTime.Now()
+	close(begin)
+	if err := group.Wait(); err != nil {
+		return outcome{}, err
+	}
+	return summary(c, took, bytes, realTime.Now().Sub(start)), nil
+}
+
+func summary(c testCase, took []time.Duration, bytes []int64, all time.Duration) (out outcome) {
+	var sum int64
+	for i, d := range took {
+		sum += bytes[i]
+		if c.slow > 0 && i%c.slow == 0 {
+			continue
+		}
+		out.slowest = max(out.slowest, d)
+		if out.fastest == 0 || d < out.fastest {
+			out.fastest = d
+		}
+	}
+	out.rate = float64(sum) / (1 << 20) / all.Seconds()
+	return out
+}
+
+// fetch takes the file, at most at rate bytes per second when that isn't 0.
+func fetch(ctx context.Context, client *http.Client, url string, rate int64) (time.Duration, int64, error) {
+	start := realTime.Now()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return 0, 0, err
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return 0, 0, fmt.Errorf("GET %s: %s", url, resp.Status)
+	}
+	n, err := drain(ctx, resp.Body, rate)
+	if err == nil && n != resp.ContentLength {
+		err = fmt.Errorf("%d bytes of %d", n, resp.ContentLength)
+	}
+	return realTime.Now().Sub(start), n, err
+}
+
+func drain(ctx context.Context, from io.Reader, rate int64) (n int64, err error) {
+	if rate == 0 {
+		return io.Copy(io.Discard, from)
+	}
+	const tick = 20 * time.Millisecond
+	for {
+		m, err := io.CopyN(io.Discard, from, rate*int64(tick)/int64(time.Second))
+		n += m
+		if errors.Is(err, io.EOF) {
+			return n, nil
+		}
+		if err != nil {
+			return n, err
+		}
+		select {
+		case <-ctx.Done():
+			return n, ctx.Err()
+		case <-realTime.After(tick):
+		}
+	}
+}
+
+// peak reads the largest resident set of a process (proc_pid_status(5)), in MiB.
+func peak(pid int) (float64, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(text)) {
+		f := strings.Fields(line)
+		if len(f) == 3 && f[0] == "VmHWM:" {
+			kib, err := strconv.ParseFloat(f[1], 64)
+			return kib / 1024, err
+		}
+	}
+	return 0, errors.New("no VmHWM")
+}

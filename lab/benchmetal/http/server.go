@@ -1,0 +1,96 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+
+	"github.com/ingot-metal/ingot/agent/image/uki"
+	"github.com/ingot-metal/ingot/agent/site/cache"
+	"github.com/ingot-metal/ingot/agent/site/httpboot"
+	"github.com/ingot-metal/ingot/agent/site/segment"
+	"github.com/ingot-metal/ingot/internal/task"
+)
+
+const token = "bench"
+
+// image is a unified kernel image whose kernel is noise of so many MiB.
+func image(mib int) ([]byte, error) {
+	noise := make([]byte, mib<<20)
+	for i, x := 0, uint64(88172645463325252); i < len(noise); i++ {
+		x ^= x << 13
+		x ^= x >> 7
+		x ^= x << 17
+		noise[i] = byte(x)
+	}
+	stub, err := os.ReadFile("/usr/lib/systemd/boot/efi/linuxx64.efi.stub")
+	if err != nil {
+		return nil, fmt.Errorf("read EFI stub (package systemd-boot-efi): %w", err)
+	}
+	return uki.Build(uki.Parts{Stub: stub, Linux: noise, Initrd: []byte("initrd"), Cmdline: "quiet"})
+}
+
+// serve is the server. It prints its address and the digest of the image, and ends with its standard input.
+func serve(ctx context.Context, o options) error {
+	data, err := image(o.mib)
+	if err != nil {
+		return err
+	}
+	sum := sha256.Sum256(data)
+	digest := hex.EncodeToString(sum[:])
+	log := slog.New(slog.DiscardHandler)
+	blobs, err := cache.New(cache.Config{Dir: o.dir, Log: log, Source: source(data)})
+	if err != nil {
+		return err
+	}
+	s := httpboot.New(httpboot.Config{
+		Segment: segment.Segment{Name: "bench", Interface: "lo", Address: netip.MustParsePrefix("127.0.0.1/8")},
+		Blobs:   blobs.Open, Log: log, PerMachine: 4096,
+	})
+	s.Set(httpboot.View{
+		Blobs: []string{digest}, Installers: []httpboot.Installer{{Arch: "amd64", Kernel: digest, Initrd: digest, UKI: digest}},
+		Assignments: []segment.Assignment{{MAC: segment.MAC{2}, MachineID: "m", Mode: segment.BootInstaller, Token: token}},
+	})
+	if err := s.Listen(ctx); err != nil {
+		return err
+	}
+	fmt.Println(s.Base(), digest)
+	ctx, cancel := context.WithCancel(ctx)
+	group, _ := task.New(ctx)
+	group.Go("serve", s.Run)
+	group.Go("input", func(context.Context) error {
+		defer cancel()
+		_, err := os.Stdin.Read(make([]byte, 1))
+		if err != nil {
+			return nil // its end is what is waited for
+		}
+		return nil
+	})
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	return blobs.Close()
+}
+
+// source gives the image as the controller would, in pieces.
+func source(data []byte) cache.Source {
+	return func(ctx context.Context, _ string, offset int64, to cache.Sink) error {
+		if err := to.Begin(int64(len(data))); err != nil {
+			return err
+		}
+		const piece = 64 << 10
+		for rest := data[offset:]; len(rest) > 0; rest = rest[min(piece, len(rest)):] {
+			if _, err := to.Write(rest[:min(piece, len(rest))]); err != nil {
+				return err
+			}
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+		}
+		return nil
+	}
+}
