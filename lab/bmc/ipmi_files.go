@@ -1,11 +1,9 @@
 package bmc
 
 import (
-	"encoding/binary"
 	"fmt"
 	"os"
 	"strings"
-	"time"
 )
 
 // writeFiles writes what ipmi_sim reads (ipmi_lan(5), ipmi_sim_cmd(5)). The first holds the password.
@@ -17,7 +15,7 @@ func (s *IPMI) writeFiles() error {
 	if err := os.WriteFile(s.path("lan.conf"), []byte(lan), 0o600); err != nil {
 		return err
 	}
-	if err := os.WriteFile(s.path("bmc.emu"), []byte(emulated(time.Now())), 0o600); err != nil {
+	if err := os.WriteFile(s.path("bmc.emu"), []byte(emulation), 0o600); err != nil {
 		return err
 	}
 	// It holds what the BMC keeps over a restart; a new machine has nothing there.
@@ -29,19 +27,13 @@ func (s *IPMI) writeFiles() error {
 const emulation = `mc_setbmc 0x20
 mc_add 0x20 0 has-device-sdrs 0x23 9 8 0x9f 0x1291 0xf02 persist_sdr
 sel_enable 0x20 1000 0x0a
-sel_add 0x20 0x02 %d %d %d %d 0x20 0 4 0x1d 1 0x6f 1 0xff 0xff
+sel_add 0x20 0x02 0 0 0 0 0x20 0 4 0x1d 1 0x6f 1 0xff 0xff
 sensor_add 0x20 0 1 1 1
 sensor_set_value 0x20 0 1 23 0
 sensor_set_event_support 0x20 0 1 enable scanning per-state 000000000000000 000000000000000 000000000000000 000000000000000
 main_sdr_add 0x20 0 0 0x51 1 0x35 0x20 0 1 7 1 0x67 0x68 1 1 0 0 0 0 0 0 0 1 0 0 1 0 0 0 0 0 0 0 0 0 0xff 0 0 0 0 0 0 0 0 0 0 0 0 0xca 0x49 0x6e 0x6c 0x65 0x74 0x20 0x54 0x65 0x6d 0x70
 mc_enable 0x20
 `
-
-// emulated: the log counts seconds since 1970, little-endian (IPMI 2.0, 37).
-func emulated(now time.Time) string {
-	t := binary.LittleEndian.AppendUint32(nil, uint32(now.Unix()))
-	return fmt.Sprintf(emulation, t[0], t[1], t[2], t[3])
-}
 
 func (s *IPMI) lanConf() (string, error) {
 	helper := s.cfg.Helper
