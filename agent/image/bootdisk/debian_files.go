@@ -23,6 +23,7 @@ var places = []place{
 	{"root.conf", "etc/repart.d/50-root.conf", 0o644},
 	{"wired.network", "etc/systemd/network/80-ingot-wired.network", 0o644},
 	{"agent.conf", "etc/systemd/system/ingot-agent.service.d/image.conf", 0o644},
+	{"hostname.service", "etc/systemd/system/ingot-hostname.service", 0o644},
 	{"start-agent", "usr/lib/ingot/start-agent", 0o755},
 	{"boot-update", "etc/kernel/postinst.d/zz-ingot", 0o755},
 	{"boot-update", "etc/initramfs/post-update.d/zz-ingot", 0o755},
@@ -31,6 +32,7 @@ var places = []place{
 // units are enabled by links, as systemctl enable would make them.
 var units = map[string]string{
 	"etc/systemd/system/multi-user.target.wants/ingot-agent.service":                      "/lib/systemd/system/ingot-agent.service",
+	"etc/systemd/system/multi-user.target.wants/ingot-hostname.service":                   "/etc/systemd/system/ingot-hostname.service",
 	"etc/systemd/system/multi-user.target.wants/systemd-networkd.service":                 "/lib/systemd/system/systemd-networkd.service",
 	"etc/systemd/system/sockets.target.wants/systemd-networkd.socket":                     "/lib/systemd/system/systemd-networkd.socket",
 	"etc/systemd/system/network-online.target.wants/systemd-networkd-wait-online.service": "/lib/systemd/system/systemd-networkd-wait-online.service",
