@@ -28,9 +28,12 @@ func (s *Server) Run(ctx context.Context) error {
 	if err := s.load(ctx); err != nil {
 		return err
 	}
-	device, err := netdev.Find(s.device, s.cfg.Segments[0].Address.Addr())
-	if err != nil {
-		return err
+	var device *net.Interface
+	for _, seg := range s.cfg.Segments {
+		var err error
+		if device, err = netdev.Find(s.device, seg.Address.Addr()); err != nil {
+			return err
+		}
 	}
 	requests, err := netdev.ListenUDP(ctx, s.device, netip.AddrPortFrom(netip.IPv4Unspecified(), serverPort))
 	if err != nil {

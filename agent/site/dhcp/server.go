@@ -51,8 +51,9 @@ type Server struct {
 	handler *handler
 	others  map[netip.Addr]Other
 	// probed has the addresses that ARP has asked for.
-	probed map[netip.Addr]asking
-	told   *limiter
+	probed    map[netip.Addr]asking
+	strangers strangers
+	told      *limiter
 }
 
 // Other is a DHCP server that was heard on the wire.

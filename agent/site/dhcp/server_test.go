@@ -160,3 +160,25 @@ func TestNewRefusesWhatCannotWork(t *testing.T) {
 		}
 	}
 }
+
+func TestOneCardDoesNotKeepTheWholePool(t *testing.T) {
+	t.Parallel()
+	s, fake := newServer(t, &lease.Memory{}, nil)
+	router, squatter := segment.MAC{2, 1}, segment.MAC{2, 2}
+	for range 20 { // it asks for what comes next, the router answers all, somebody else one
+		for _, a := range s.toAsk(fake.Now()) {
+			s.note(heard{from: router, holder: router, address: a})
+			if a.String() == "10.77.0.110" {
+				s.note(heard{from: squatter, holder: squatter, address: a})
+			}
+		}
+		fake.Advance(probeTick)
+	}
+	var got []string
+	for _, a := range s.handler.segments[0].pool.Upcoming(99, fake.Now()) {
+		got = append(got, a.String())
+	}
+	if len(got) != 20-mostHeld-1 || got[0] != "10.77.0.103" || got[len(got)-1] != "10.77.0.119" {
+		t.Errorf("still to be had: %v", got)
+	}
+}

@@ -102,15 +102,52 @@ func (s *Server) note(h heard) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.cfg.Clock.Now()
+	if h.address.IsValid() && s.asked(h.address, now) && s.strangers.add(h.holder, h.address, now) {
+		s.inUse(h, now)
+	}
 	for _, seg := range s.handler.segments {
-		if h.address.IsValid() && seg.pool != nil && s.asked(h.address, now) && seg.pool.MarkInUse(h.address, h.holder, now.Add(10*time.Minute)) {
-			s.cfg.Log.Warn("an address of the pool is in use by a stranger", "segment", seg.Name, "address", h.address.String(),
-				"mac", h.holder.String())
-		}
 		if h.server.IsValid() && h.server != seg.Address.Addr() && seg.Network().Contains(seg.Address.Addr()) {
 			s.tell(Foreign{Segment: seg.Name, Server: h.server, MAC: h.from, Proxy: h.proxy})
 		}
 	}
+}
+
+// inUse keeps an address from others than its holder.
+func (s *Server) inUse(h heard, now time.Time) {
+	for _, seg := range s.handler.segments {
+		if seg.pool != nil && seg.pool.MarkInUse(h.address, h.holder, now.Add(strangerTime)) && s.handler.quiet.allow("in use "+h.address.String(), now) {
+			s.cfg.Log.Warn("an address of the pool is in use by a stranger", "segment", seg.Name, "address", h.address.String(),
+				"mac", h.holder.String())
+		}
+	}
+}
+
+const (
+	// strangerTime is how long an address is kept from others after somebody was seen with it.
+	strangerTime = 10 * time.Minute
+	// mostHeld is how many addresses of the pool one card may keep from others. A router that answers for all addresses
+	// (RFC 1027) would otherwise leave none.
+	mostHeld = 3
+)
+
+// strangers has the cards that answered for addresses that nobody lent them.
+type strangers struct {
+	held  map[segment.MAC]map[netip.Addr]bool
+	since time.Time
+}
+
+// add says whether the card may keep the address.
+func (s *strangers) add(card segment.MAC, a netip.Addr, now time.Time) bool {
+	if s.held == nil || now.Sub(s.since) >= strangerTime || now.Before(s.since) || len(s.held) >= remembered {
+		s.held, s.since = map[segment.MAC]map[netip.Addr]bool{}, now
+	}
+	if s.held[card] == nil {
+		s.held[card] = map[netip.Addr]bool{}
+	}
+	if len(s.held[card]) < mostHeld {
+		s.held[card][a] = true
+	}
+	return s.held[card][a]
 }
 
 // asking is how often ARP has asked for an address, and when it did last.
