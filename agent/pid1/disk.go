@@ -2,12 +2,16 @@ package pid1
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"golang.org/x/sys/unix"
 )
@@ -15,15 +19,20 @@ import (
 // ErrNoStateDisk says that no disk carries a file system labelled StateLabel.
 var ErrNoStateDisk = errors.New("no disk has a file system labelled " + StateLabel)
 
-// mountState waits for the state disk, mounts it on dir and returns the device.
-func mountState(ctx context.Context, dir string) (string, error) {
-	device := ""
+// mountState waits for the state disk, mounts it on dir and returns the device. Of several it takes the one that was
+// written last: the others are what other installations have left on other disks.
+func mountState(ctx context.Context, log *slog.Logger, dir string) (string, error) {
+	var devices []string
 	found := poll(ctx, diskTimeout, func() bool {
-		device = findLabel("/sys/class/block", "/dev", StateLabel)
-		return device != ""
+		devices = findLabel("/sys/class/block", "/dev", StateLabel)
+		return len(devices) > 0
 	})
 	if !found {
 		return "", ErrNoStateDisk
+	}
+	device := devices[0]
+	if len(devices) > 1 {
+		log.Warn("several file systems have the label; the one written last is used", "label", StateLabel, "devices", devices)
 	}
 	const flags = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC | unix.MS_NOATIME
 	if err := (mount{device, dir, "ext4", flags, "errors=remount-ro"}).do(); err != nil {
@@ -32,42 +41,53 @@ func mountState(ctx context.Context, dir string) (string, error) {
 	return device, nil
 }
 
-// findLabel gives the first device, by name, whose ext2/3/4 file system has the label, or "".
-func findLabel(sysDir, devDir, label string) string {
+// findLabel gives the devices whose ext2/3/4 file system has the label, the one that was written last before the others.
+func findLabel(sysDir, devDir, label string) []string {
 	devices, err := os.ReadDir(sysDir)
 	if err != nil {
-		return ""
+		return nil
 	}
+	written := map[string]int64{}
+	var found []string
 	for _, d := range devices {
 		path := filepath.Join(devDir, d.Name())
-		if got, err := readLabel(path); err == nil && got == label {
-			return path
+		if sb, err := readSuperblock(path); err == nil && sb.label == label {
+			found = append(found, path)
+			written[path] = sb.written
 		}
 	}
-	return ""
+	slices.SortStableFunc(found, func(a, b string) int { return cmp.Compare(written[b], written[a]) })
+	return found
 }
 
-func readLabel(path string) (string, error) {
+func readSuperblock(path string) (superblock, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return "", err
+		return superblock{}, err
 	}
 	// Opened for reading only: closing it loses nothing.
 	defer f.Close()
-	return extLabel(f)
+	return extSuperblock(f)
 }
 
-// extLabel reads s_volume_name. The superblock stands at byte 1024 and holds the magic 0xEF53 at 0x38 and 16
-// bytes of label at 0x78 (https://docs.kernel.org/filesystems/ext4/super.html).
-func extLabel(r io.ReaderAt) (string, error) {
-	const superblock, magicAt, labelAt, labelLen = 1024, 0x38, 0x78, 16
-	sb := make([]byte, labelAt+labelLen)
-	if _, err := r.ReadAt(sb, superblock); err != nil {
-		return "", err
+type superblock struct {
+	label   string
+	written int64 // seconds since 1970
+}
+
+// extSuperblock reads s_volume_name and s_wtime. The superblock stands at byte 1024 and holds the magic 0xEF53 at 0x38,
+// 16 bytes of label at 0x78, and the time at 0x30 with its upper bits at 0x274
+// (https://docs.kernel.org/filesystems/ext4/super.html).
+func extSuperblock(r io.ReaderAt) (superblock, error) {
+	const start, length, timeAt, magicAt, labelAt, labelLen, timeHighAt = 1024, 1024, 0x30, 0x38, 0x78, 16, 0x274
+	sb := make([]byte, length)
+	if _, err := r.ReadAt(sb, start); err != nil {
+		return superblock{}, err
 	}
 	if sb[magicAt] != 0x53 || sb[magicAt+1] != 0xef {
-		return "", errors.New("no ext file system")
+		return superblock{}, errors.New("no ext file system")
 	}
-	label, _, _ := bytes.Cut(sb[labelAt:], []byte{0})
-	return string(label), nil
+	label, _, _ := bytes.Cut(sb[labelAt:labelAt+labelLen], []byte{0})
+	written := int64(binary.LittleEndian.Uint32(sb[timeAt:])) | int64(sb[timeHighAt])<<32
+	return superblock{label: string(label), written: written}, nil
 }

@@ -29,6 +29,7 @@
 //   - The child returns nil: the machine is powered off, or rebooted if that was asked for.
 //   - The child asks for a reboot: it is told to end, and after a while the reboot goes on without it.
 //   - Setup fails, for instance because no disk has the label: Run says so on the console and reboots.
+//   - Several file systems have the label: the one written last is used, and the console says so.
 //   - No DHCP server answers: an installer reboots after a minute; a host goes on and asks for ever.
 //   - A module that can't be inserted is told on the console, and what needed it fails by itself.
 //   - A module that has no device (ENODEV) or is there already (EEXIST) is no failure.

@@ -81,7 +81,7 @@ func Setup(ctx context.Context, log *slog.Logger) (*System, error) {
 	if err != nil {
 		return nil, err
 	}
-	device, err := mountStateFor(ctx, b, sys.stateDir)
+	device, err := mountStateFor(ctx, log, b, sys.stateDir)
 	if err != nil {
 		return nil, err
 	}
@@ -97,11 +97,11 @@ func Setup(ctx context.Context, log *slog.Logger) (*System, error) {
 }
 
 // mountStateFor gives an installer a state directory in memory: what it must remember stands at the site.
-func mountStateFor(ctx context.Context, b bootLine, dir string) (device string, err error) {
+func mountStateFor(ctx context.Context, log *slog.Logger, b bootLine, dir string) (device string, err error) {
 	if b.role == RoleInstaller {
 		return "none", mount{"tmpfs", dir, "tmpfs", unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC, "mode=0700"}.do()
 	}
-	return mountState(ctx, dir)
+	return mountState(ctx, log, dir)
 }
 
 // handOver leaves what the child must know.

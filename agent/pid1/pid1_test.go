@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -35,6 +36,12 @@ func extImage(label string, magic uint16) []byte {
 	return b
 }
 
+func writtenAt(image []byte, seconds int64) []byte {
+	binary.LittleEndian.PutUint32(image[1024+0x30:], uint32(seconds))
+	image[1024+0x274] = byte(seconds >> 32)
+	return image
+}
+
 func TestFindLabel(t *testing.T) {
 	t.Parallel()
 	dev := t.TempDir()
@@ -45,15 +52,23 @@ func TestFindLabel(t *testing.T) {
 		"vdd": extImage(StateLabel, 0xef53),
 		"vde": []byte("short"),
 		"vdf": extImage("SIXTEEN-BYTES-AB", 0xef53),
+		"vdg": extImage(StateLabel, 0xef53),
+		"vdh": writtenAt(extImage(StateLabel, 0xef53), 1<<32+7),
 	} {
 		if err := os.WriteFile(filepath.Join(dev, name), data, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for label, want := range map[string]string{
-		StateLabel: filepath.Join(dev, "vdd"), "SIXTEEN-BYTES-AB": filepath.Join(dev, "vdf"), "ABSENT": "",
+	at := func(names ...string) (paths []string) {
+		for _, name := range names {
+			paths = append(paths, filepath.Join(dev, name))
+		}
+		return paths
+	}
+	for label, want := range map[string][]string{
+		StateLabel: at("vdh", "vdd", "vdg"), "SIXTEEN-BYTES-AB": at("vdf"), "ABSENT": nil,
 	} {
-		if got := findLabel(dev, dev, label); got != want {
+		if got := findLabel(dev, dev, label); !slices.Equal(got, want) {
 			t.Errorf("%s is on %q, want %q", label, got, want)
 		}
 	}
