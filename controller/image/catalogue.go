@@ -218,15 +218,21 @@ func (c *Catalogue) Remove(ctx context.Context, ref, actor string) (*baremetalv1
 	return im, nil
 }
 
+// dropTime bounds the removal of a blob after its caller has gone.
+const dropTime = 30 * time.Second
+
 // drop removes a blob that no entry names. What cannot be removed now goes at the next start.
 func (c *Catalogue) drop(ctx context.Context, sha256 string) {
+	ctx, cancel := context.WithTimeout(ctx, dropTime)
+	defer cancel()
 	err := c.cfg.Store.DropBlob(ctx, sha256, func() error { return c.cfg.Blobs.Remove(sha256) })
 	if err != nil {
 		c.cfg.Logger.Warn("unwanted blob not removed; the next start will", "sha256_file", sha256, "error", err.Error())
 	}
 }
 
-// Sweep removes the blobs that no entry names: what a crash between the two has left. Call it at start.
+// Sweep removes the blobs that no entry names: what a crash between the two has left. Call it at start. Where none of the
+// blobs is named, the directory may belong to another database than this one, and is left alone.
 func (c *Catalogue) Sweep(ctx context.Context) error {
 	all, err := c.cfg.Blobs.List()
 	if err != nil {
@@ -235,6 +241,12 @@ func (c *Catalogue) Sweep(ctx context.Context) error {
 	unnamed, err := c.cfg.Store.UnnamedBlobs(ctx, all)
 	if err != nil {
 		return fmt.Errorf("sweep blobs: %w", err)
+	}
+	if len(unnamed) == len(all) {
+		if len(all) > 0 {
+			c.cfg.Logger.WarnContext(ctx, "the catalogue knows none of the files in the image directory; leaving them", "count", len(all))
+		}
+		return nil
 	}
 	for _, sum := range unnamed {
 		c.drop(ctx, sum)

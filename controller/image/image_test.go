@@ -14,6 +14,7 @@ import (
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/internal/failpoint"
+	"github.com/ingot-metal/ingot/internal/testkit"
 )
 
 const diskSize = 8 << 20
@@ -269,5 +270,17 @@ func TestABlobStaysWhileAnEntryNamesIt(t *testing.T) {
 		if all, err := r.blobs.List(); err != nil || len(all) != 1-left {
 			t.Errorf("after %s: %v, %v", ref, all, err)
 		}
+	}
+}
+
+// TestSweepLeavesAnotherDatabasesFiles: a controller that is pointed at the wrong database must not empty the directory.
+func TestSweepLeavesAnotherDatabasesFiles(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	im := r.mustPut("x", disk(1, diskSize))
+	other := newRig(t)
+	stranger := New(Config{Blobs: r.blobs, Store: other.store, Logger: testkit.Logger(t)})
+	if err := stranger.Sweep(t.Context()); err != nil || !r.blobs.Has(im.GetSha256File()) {
+		t.Errorf("%v", err)
 	}
 }

@@ -71,6 +71,7 @@ func TestKilledInTheMiddle(t *testing.T) {
 		t.Run(point, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
+			r.mustPut("there-before", disk(4, diskSize))
 			if err := os.WriteFile(filepath.Join(r.dir, "source"), qcow, 0o600); err != nil {
 				t.Fatal(err)
 			}

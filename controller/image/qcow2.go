@@ -11,6 +11,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 	qcow2image "github.com/lima-vm/go-qcow2reader/image"
 	"github.com/lima-vm/go-qcow2reader/image/qcow2"
+	qcow2log "github.com/lima-vm/go-qcow2reader/log"
 
 	"github.com/ingot-metal/ingot/controller/blob"
 )
@@ -69,8 +70,10 @@ func checkQcow2(r io.ReaderAt) error {
 	return nil
 }
 
-// zstd is no part of the library's defaults, and newer images have it.
-func init() { //nolint:gochecknoinits // the library keeps its decompressors in a package variable
+// The library keeps its decompressors in a package variable: zstd is none of its defaults, and newer images have it. Its
+// warnings would go past our log; what matters comes as an error.
+func init() {
+	qcow2log.SetWarnFunc(nil)
 	qcow2.SetDecompressor(qcow2.CompressionTypeZstd, func(r io.Reader) (io.ReadCloser, error) {
 		d, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(MaxWindow))
 		if err != nil {
