@@ -74,10 +74,10 @@ func (c CallLog) logger() *slog.Logger {
 	return slog.Default()
 }
 
-// levelOf keeps polling clients out of the log: a read that succeeded is for debugging.
+// levelOf keeps polling clients out of the log: a read that succeeded, or that its caller gave up, is for debugging.
 func levelOf(method string, code codes.Code) slog.Level {
 	switch code {
-	case codes.OK:
+	case codes.OK, codes.Canceled:
 		if isRead(method) {
 			return slog.LevelDebug
 		}
@@ -93,7 +93,7 @@ func levelOf(method string, code codes.Code) slog.Level {
 
 func isRead(method string) bool {
 	name := method[strings.LastIndexByte(method, '/')+1:]
-	for _, prefix := range []string{"Get", "List", "Watch", "Stream", "Explain", "Check"} {
+	for _, prefix := range []string{"Get", "List", "Watch", "Stream", "Explain", "Check", "Fetch", "SyncSite"} {
 		if strings.HasPrefix(name, prefix) {
 			return true
 		}
