@@ -129,6 +129,8 @@ func TestMistakes(t *testing.T) {
 		"agents: {heartbeat_interval: 1ms}":               `line 1: agents.heartbeat_interval: 1ms is not from 1s to 1h0m0s`,
 		"agents: {missed_heartbeats: 0}":                  `line 1: agents.missed_heartbeats: 0 is not from 1 to 100`,
 		"agents: {reenroll_grace: -1h}":                   `line 1: agents.reenroll_grace: -1h0m0s is not from`,
+		"images_dir: images":                              `line 1: images_dir: "images" is not an absolute path`,
+		"secrets_key_file: k":                             `line 1: secrets_key_file: "k" is not an absolute path`,
 		"tokens_file: ''":                                 `line 1: tokens_file: "" is not an absolute path`,
 		"database: {pool_size: 1, url: 'postgres://x/y'}": `line 1: database.pool_size: 1 is not from 4 to 1000`,
 	}
@@ -149,8 +151,11 @@ func TestDatabasePasswordIsNotRepeated(t *testing.T) {
 }
 
 func TestEnvironmentWins(t *testing.T) {
-	env := environment("INGOT_DATABASE_URL", "postgres://env/x", "INGOT_REFLECTION", "true", "INGOT_LOG_LEVEL", "debug")
+	env := environment("INGOT_DATABASE_URL", "postgres://env/x", "INGOT_REFLECTION", "true", "INGOT_LOG_LEVEL", "debug", "INGOT_SECRET_KEY_FILE", "/run/key")
 	c, problems := parse([]byte(goodURL+"reflection: false\n"), env, nil)
+	if c.SecretKeyPath() != "/run/key" {
+		t.Errorf("key file %s", c.SecretKeyPath())
+	}
 	if len(problems) > 0 || c.Database.URL != "postgres://env/x" || !c.Reflection || c.Log.Level != "debug" {
 		t.Errorf("%+v, %v", c, problems)
 	}
@@ -194,6 +199,13 @@ steps: {reboot: {retries: 7}}
 	}
 	if got := c.EnrolmentAddresses(); !reflect.DeepEqual(got, []string{"ctl.example.org:50053"}) {
 		t.Errorf("enrolment %v", got)
+	}
+	if c.ImagesPath() != "/var/lib/ingot-controller/images" || c.SecretKeyPath() != "/var/lib/ingot-controller/secrets/bmc.key" {
+		t.Errorf("images %s, key %s", c.ImagesPath(), c.SecretKeyPath())
+	}
+	c.ImagesDir, c.SecretsKeyFile = "/srv/images", "/run/key"
+	if c.ImagesPath() != "/srv/images" || c.SecretKeyPath() != "/run/key" {
+		t.Errorf("images %s, key %s", c.ImagesPath(), c.SecretKeyPath())
 	}
 	c.Advertise.Fleet = []string{"a:1", "b:2"}
 	if got := c.FleetAddresses(); !reflect.DeepEqual(got, []string{"a:1", "b:2"}) {
@@ -246,7 +258,8 @@ func TestCheckFiles(t *testing.T) {
 	if err := os.WriteFile(c.DataDir, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if got := c.CheckFiles(); len(got) != 3 {
+	c.ImagesDir, c.SecretsKeyFile = c.DataDir, filepath.Join(dir, "bmc.key")
+	if got := c.CheckFiles(); len(got) != 5 {
 		t.Errorf("%v", got)
 	}
 	var out bytes.Buffer
