@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -35,6 +36,23 @@ func mountKernel() error {
 	// Without this, Ctrl-Alt-Del resets the machine at once, and the state disk with it.
 	if err := unix.Reboot(unix.LINUX_REBOOT_CMD_CAD_OFF); err != nil {
 		return fmt.Errorf("turn off the kernel's Ctrl-Alt-Del: %w", err)
+	}
+	return rebootAfterPanic("/proc/sys/kernel/panic")
+}
+
+// rebootAfterPanic makes a kernel that panics restart the machine. Without the parameter panic it would stand still for
+// ever, out of everybody's reach; a value that was given stays.
+func rebootAfterPanic(file string) error {
+	const seconds = "10\n"
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return fmt.Errorf("read what happens after a panic: %w", err)
+	}
+	if strings.TrimSpace(string(text)) != "0" {
+		return nil
+	}
+	if err := os.WriteFile(file, []byte(seconds), 0o644); err != nil {
+		return fmt.Errorf("set what happens after a panic: %w", err)
 	}
 	return nil
 }

@@ -74,6 +74,22 @@ func TestFindLabel(t *testing.T) {
 	}
 }
 
+func TestRebootAfterPanicKeepsWhatWasGiven(t *testing.T) {
+	t.Parallel()
+	for before, want := range map[string]string{"0\n": "10\n", "5\n": "5\n", "-1\n": "-1\n"} {
+		file := filepath.Join(t.TempDir(), "panic")
+		if err := os.WriteFile(file, []byte(before), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := rebootAfterPanic(file); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := os.ReadFile(file); err != nil || string(got) != want {
+			t.Errorf("%q becomes %q, %v", before, got, err)
+		}
+	}
+}
+
 func TestParseNetwork(t *testing.T) {
 	t.Parallel()
 	n, err := parseNetwork([]byte(`{"hostname":"h","address":"192.0.2.7/24","gateway":"192.0.2.1","dns":["192.0.2.53"]}`))
