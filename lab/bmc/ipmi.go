@@ -29,6 +29,9 @@ type IPMIConfig struct {
 	Helper []string
 	// Wrap is put before the simulator's command line, such as "ip netns exec <name>".
 	Wrap []string
+	// Console is a TCP listener where the simulator finds the serial port; it is closed with the service. Nil means one
+	// on this process' loopback, which a simulator in another network namespace does not reach.
+	Console net.Listener
 }
 
 // IPMI is a running ipmi_sim: RMCP+ with cipher suite 3 (it has no other that is worth its name), power, boot device,
@@ -71,7 +74,7 @@ func (s *IPMI) start(ctx context.Context) (err error) {
 	if s.control, err = serveControl(ctx, s.group, s.cfg.Chassis, s.path("chassis.sock")); err != nil {
 		return err
 	}
-	if s.console, err = serveConsole(ctx, s.group, s.cfg.Chassis); err != nil {
+	if s.console, err = serveConsole(ctx, s.group, s.cfg.Chassis, s.cfg.Console); err != nil {
 		return err
 	}
 	if err := s.writeFiles(); err != nil {
@@ -168,6 +171,8 @@ func (s *IPMI) Close() error {
 	}
 	if s.console != nil {
 		s.console.close()
+	} else if s.cfg.Console != nil {
+		s.cfg.Console.Close()
 	}
 	return s.group.Wait()
 }

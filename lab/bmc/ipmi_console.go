@@ -14,10 +14,12 @@ type console struct {
 	listener net.Listener
 }
 
-func serveConsole(ctx context.Context, group *task.Group, c Chassis) (*console, error) {
-	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, fmt.Errorf("listen for the serial console: %w", err)
+func serveConsole(ctx context.Context, group *task.Group, c Chassis, l net.Listener) (*console, error) {
+	if l == nil {
+		var err error
+		if l, err = (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0"); err != nil {
+			return nil, fmt.Errorf("listen for the serial console: %w", err)
+		}
 	}
 	group.Go("serial console", func(ctx context.Context) error {
 		for {

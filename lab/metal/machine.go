@@ -118,9 +118,13 @@ func (l *Lab) addBMC(ctx context.Context, m *Machine, address netip.Addr) error 
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
+	serial, err := l.ns.Listen("127.0.0.1:0") // where the simulator finds the serial port
+	if err != nil {
+		return err
+	}
 	m.IPMI, err = bmc.StartIPMI(ctx, bmc.IPMIConfig{
 		Chassis: m.Chassis, Dir: dir, Addr: netip.AddrPortFrom(address, ipmiPort), User: Username, Password: Password,
-		Wrap: l.ns.Prefix(),
+		Wrap: l.ns.Prefix(), Console: serial,
 	})
 	if err != nil {
 		return err

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ingot-metal/ingot/agent/host"
 	"github.com/ingot-metal/ingot/agent/provider"
 	"github.com/ingot-metal/ingot/agent/provider/bmc"
 	"github.com/ingot-metal/ingot/internal/clock"
@@ -26,6 +27,7 @@ type service struct {
 	endpoint string
 	silent   func(bool)
 	lie      func(bool)
+	counts   func() lab.Counts // nil: nobody counts
 }
 
 func services(t *testing.T, c lab.Chassis) map[string]service {
@@ -41,6 +43,7 @@ func services(t *testing.T, c lab.Chassis) map[string]service {
 			endpoint: r.Endpoint(),
 			silent:   func(on bool) { r.Misbehave(lab.Faults{Silent: on}) },
 			lie:      func(on bool) { r.Misbehave(lab.Faults{Liar: on}) },
+			counts:   r.Counts,
 		},
 		"ipmi": {
 			endpoint: s.Endpoint(),
@@ -511,5 +514,26 @@ func TestPasswordsStayInMemory(t *testing.T) {
 	}
 	if text := log.String() + readFile(t, file); strings.Contains(text, secret) || !strings.Contains(text, "parked") {
 		t.Errorf("written down: %s", text)
+	}
+}
+
+// A BMC that says no has answered: its session goes on, and so does everything else.
+func TestRefusalIsAnAnswer(t *testing.T) {
+	t.Parallel()
+	c := newChassis(true)
+	c.Info.UEFI = false
+	for name, svc := range services(t, c) {
+		p := newProvider(t, newSafe(password), nil)
+		for range 3 {
+			if err := p.SetBootDevice(t.Context(), target(svc.endpoint), effect("c"), provider.BootHTTP); !errors.Is(err, host.ErrUnsupported) {
+				t.Errorf("%s: HTTP boot of a BIOS: %v", name, err)
+			}
+			if _, err := p.PowerState(t.Context(), target(svc.endpoint)); err != nil {
+				t.Errorf("%s: after a refusal: %v", name, err)
+			}
+		}
+		if svc.counts != nil && svc.counts().Sessions != 1 {
+			t.Errorf("%d sessions", svc.counts().Sessions)
+		}
 	}
 }
