@@ -11,7 +11,7 @@ type Boot struct {
 	Program Program
 	// File is what to load: a name on the TFTP server for PXE, else a URL.
 	File string
-	// Local tells PXE firmware and iPXE to go on to the next boot device. Without it UEFI waits a minute for a better
+	// Local tells firmware and iPXE to go on to the next boot device. Without it UEFI waits a minute or more for a better
 	// offer, and iPXE gives a proxy time to answer.
 	Local bool
 }
@@ -46,7 +46,9 @@ func bootOf(s segment.Segment, files map[iana.Arch]string, r Request, a segment.
 	switch {
 	case file != "":
 		return Boot{Program: r.Program, File: file}
-	case r.Program == PXE && (known || full), r.Program == IPXE && known && full:
+	case r.Program == Plain || r.Program == IPXE && !(known && full):
+		return Boot{}
+	case known || full:
 		return Boot{Program: r.Program, Local: true}
 	}
 	return Boot{}

@@ -13,8 +13,10 @@ import (
 
 const (
 	scriptURL = "http://10.77.0.1:8080/boot/auto.ipxe?mac=52:54:00:ab:cd:01"
-	imageURL  = "http://10.77.0.1:8080/boot/auto.efi?mac=52:54:00:ab:cd:01"
-	uuid      = "\x00\x33\x22\x11\x00\x55\x44\x77\x66\x88\x99\xaa\xbb\xcc\xdd\xee\xff"
+	// nothingURL is what nobody serves.
+	nothingURL = "http://10.77.0.1:8080/boot/none"
+	imageURL   = "http://10.77.0.1:8080/boot/auto.efi?mac=52:54:00:ab:cd:01"
+	uuid       = "\x00\x33\x22\x11\x00\x55\x44\x77\x66\x88\x99\xaa\xbb\xcc\xdd\xee\xff"
 )
 
 func arch93(a iana.Arch) dhcpv4.Modifier { return dhcpv4.WithOption(dhcpv4.OptClientArch(a)) }
@@ -51,6 +53,9 @@ func TestWhatFirmwareLoads(t *testing.T) {
 			want := f.file
 			if mode == segment.BootDisk {
 				want = ""
+			}
+			if want == "" && f.kind == HTTP {
+				want = nothingURL
 			}
 			a := segment.Assignment{Segment: "rack1", MAC: mac1, MachineID: "m1", OperationID: "o1", Mode: mode, Token: "t"}
 			b := newBench(t, full)

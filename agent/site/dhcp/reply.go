@@ -93,33 +93,39 @@ var (
 	ipxeNoProxy = []byte{0xb0, 1, 1}
 )
 
+// noFile is what firmware with HTTP boot is told to load when it is to go on: HTTP boot has no word for that, but gives
+// up at once when the file is not there. It is nobody's, so it can never become an installer's.
+const noFile = "/boot/none"
+
 // withBoot adds what to load. proxy says that this reply is beside one of another server.
 func withBoot(p *dhcpv4.DHCPv4, s segment.Segment, r Request, b Boot, proxy bool) {
-	set := func(code dhcpv4.OptionCode, value []byte) { p.Options[code.Code()] = value }
 	switch {
+	case b.Local && b.Program == HTTP:
+		withFile(p, s, HTTP, s.HTTPBase()+noFile)
 	case b.Local && b.Program == IPXE:
-		set(optionIPXE, ipxeNoProxy)
-		return
+		p.Options[optionIPXE.Code()] = ipxeNoProxy
 	case b.Local:
 		withPXE(p, r, pxeBootLocally)
-		return
-	case b.File == "":
-		return
+	case b.File != "":
+		withFile(p, s, b.Program, b.File)
+		if proxy && b.Program != HTTP {
+			withPXE(p, r, pxeLoadThis)
+		} else if b.Program == IPXE {
+			p.Options[optionIPXE.Code()] = ipxeNoProxy
+		}
 	}
+}
+
+// withFile names a file, in the head and in the options: firmware reads the one or the other.
+func withFile(p *dhcpv4.DHCPv4, s segment.Segment, program Program, file string) {
 	us := s.Address.Addr()
-	p.ServerIPAddr, p.BootFileName = us.AsSlice(), b.File
-	set(dhcpv4.OptionBootfileName, []byte(b.File))
-	if b.Program == HTTP {
-		set(dhcpv4.OptionClassIdentifier, []byte("HTTPClient"))
+	p.ServerIPAddr, p.BootFileName = us.AsSlice(), file
+	p.Options[dhcpv4.OptionBootfileName.Code()] = []byte(file)
+	if program == HTTP {
+		p.Options[dhcpv4.OptionClassIdentifier.Code()] = []byte("HTTPClient")
 		return
 	}
-	set(dhcpv4.OptionTFTPServerName, []byte(us.String()))
-	switch {
-	case proxy:
-		withPXE(p, r, pxeLoadThis)
-	case b.Program == IPXE:
-		set(optionIPXE, ipxeNoProxy)
-	}
+	p.Options[dhcpv4.OptionTFTPServerName.Code()] = []byte(us.String())
 }
 
 // withPXE makes a reply one of PXE, with its own options in option 43.
