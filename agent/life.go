@@ -262,14 +262,14 @@ func (l *life) resolve(spec *fleetv1.CommandSpec) (command.Executor, *command.Re
 func (l *life) executorConfig() site.Config {
 	return site.Config{
 		Clock: l.a.cfg.Clock, RebootSettle: l.a.cfg.RebootSettle, RebootPoll: l.a.cfg.RebootPoll, Docs: l.store,
-		Prove: l.runner.Prove, Controllers: l.controllers,
+		Prove: l.runner.Prove, Controllers: l.controllers, Moved: l.runner.Reconnect,
 	}
 }
 
 func (l *life) reconfigConfig() reconfig.Config {
 	return reconfig.Config{
 		Host: l.host, Docs: l.store, Clock: l.a.cfg.Clock, TargetID: l.who.MachineID,
-		Prove: l.runner.Prove, Controllers: l.controllers,
+		Prove: l.runner.Prove, Controllers: l.controllers, Moved: l.runner.Reconnect,
 	}
 }
 

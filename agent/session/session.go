@@ -24,6 +24,7 @@ var ErrSuperseded = errors.New("a newer process uses this agent's identity")
 var (
 	errDrained = errors.New("the controller asked to reconnect")
 	errRotated = errors.New("the certificate was rotated")
+	errMoved   = errors.New("the machine's network was changed")
 )
 
 // Dispatcher is what a session drives.
@@ -113,7 +114,7 @@ func isFinal(err error) bool {
 
 func (r *Runner) wait(ctx context.Context, attempt int, err error) error {
 	d := delay(attempt, err)
-	if err != nil && !errors.Is(err, errDrained) && !errors.Is(err, errRotated) {
+	if err != nil && !meant(err) {
 		r.cfg.Log.Warn("no session", "attempt", attempt, "retry_in", d.Round(time.Millisecond).String(), "error", err)
 	}
 	select {
@@ -124,9 +125,14 @@ func (r *Runner) wait(ctx context.Context, attempt int, err error) error {
 	}
 }
 
+// meant says that the session was ended to begin another one.
+func meant(err error) bool {
+	return errors.Is(err, errDrained) || errors.Is(err, errRotated) || errors.Is(err, errMoved)
+}
+
 // delay honours the controller's RetryInfo, with up to a quarter on top.
 func delay(attempt int, err error) time.Duration {
-	if err == nil || errors.Is(err, errDrained) || errors.Is(err, errRotated) {
+	if err == nil || meant(err) {
 		return transport.Jitter(transport.MinBackoff)
 	}
 	if f := failure.From(err); f.RetryAfter > 0 {
@@ -166,7 +172,7 @@ func (r *Runner) attempt(ctx context.Context) (welcomed bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	s := &session{r: r, conn: conn, creds: creds, isNext: isNext, link: newLink()}
+	s := &session{r: r, conn: conn, creds: creds, isNext: isNext, link: newLink(), moved: make(chan struct{}, 1)}
 	err = s.run(ctx)
 	if cerr := conn.Close(); cerr != nil {
 		err = errors.Join(err, cerr)

@@ -34,6 +34,7 @@ type session struct {
 	link    *link
 	welcome *fleetv1.Welcome
 	hello   *fleetv1.Hello
+	moved   chan struct{}
 }
 
 type commandStream = grpc.BidiStreamingClient[fleetv1.AgentMessage, fleetv1.ControllerMessage]
@@ -60,6 +61,7 @@ func (s *session) run(ctx context.Context) error {
 	group.Go("receive", func(ctx context.Context) error { return s.receive(ctx, group, stream) })
 	group.Go("events", func(ctx context.Context) error { return s.ended(ctx, s.events(ctx, group, client)) })
 	group.Go("rotate", func(ctx context.Context) error { return s.rotate(ctx, client) })
+	group.Go("moved", s.awaitMove)
 	return group.Wait()
 }
 

@@ -28,9 +28,10 @@ type Config struct {
 	RebootSettle time.Duration
 	RebootPoll   time.Duration
 	Docs         reconfig.Documents
-	// Prove and Controllers: see package reconfig.
+	// Prove, Controllers and Moved: see package reconfig.
 	Prove       func(ctx context.Context) error
 	Controllers func(ctx context.Context) []netip.AddrPort
+	Moved       func()
 }
 
 // Executor gives the executor of a command for the machine h, or nil when there is none for this action.
@@ -47,6 +48,7 @@ func Executor(cfg Config, h host.Host, simulated bool, spec *fleetv1.CommandSpec
 	case *fleetv1.CommandSpec_Reconfig:
 		return reconfig.New(reconfig.Config{
 			Host: h, Docs: cfg.Docs, Clock: cfg.Clock, TargetID: spec.GetTargetId(), Prove: cfg.Prove, Controllers: cfg.Controllers,
+			Moved: cfg.Moved,
 		})
 	}
 	return nil
@@ -66,6 +68,7 @@ func (p Providers) Resolve(cfg Config, spec *fleetv1.CommandSpec) (command.Execu
 		MachineID: spec.GetTargetId(), BMCEndpoint: spec.GetBmcEndpoint(), CredentialsRef: spec.GetBmcCredentialsRef(),
 		MACs: spec.GetMacAddresses(),
 	})
+	cfg.Moved = nil // not of this machine
 	// The controller's reachability from here says nothing about the machine; its answer through the provider does.
 	cfg.Prove = func(ctx context.Context) error {
 		_, err := h.Identity(ctx)

@@ -47,6 +47,9 @@ type Config struct {
 	Prove func(ctx context.Context) error
 	// Controllers gives the addresses that no policy may cut off.
 	Controllers func(ctx context.Context) []netip.AddrPort
+	// Moved is called when changed interfaces were committed: new connections work, old ones may be dead. After a
+	// rollback the old ones are as good as they were. It may be nil.
+	Moved func()
 }
 
 // Executor is the reconfig executor.
@@ -261,11 +264,18 @@ func (e *Executor) finish(ctx context.Context, in intent, from netip.Addr) (comm
 	if err := afterCommit.HitCtx(ctx); err != nil {
 		return command.Result{}, err
 	}
+	e.moved(in)
 	r, err := e.succeeded(ctx, in)
 	if from.IsValid() {
 		r = r.WithEvidence(map[string]string{"proven_from": from.String()})
 	}
 	return r, err
+}
+
+func (e *Executor) moved(in intent) {
+	if in.Want.Network != nil && e.cfg.Moved != nil {
+		e.cfg.Moved()
+	}
 }
 
 func (e *Executor) succeeded(ctx context.Context, in intent) (command.Result, error) {
