@@ -32,19 +32,6 @@ func (c NetworkConfig) find(ref string) *Interface {
 	return &c.Interfaces[k]
 }
 
-// bondOf gives the bond that a card belongs to.
-func (c NetworkConfig) bondOf(card SavedLink, macs map[string]string) *Interface {
-	k := slices.IndexFunc(c.Interfaces, func(i Interface) bool {
-		return i.Bond != nil && slices.ContainsFunc(i.Bond.Members, func(m string) bool {
-			return m == card.Name || macs[strings.ToLower(m)] == card.Name
-		})
-	})
-	if k < 0 {
-		return nil
-	}
-	return &c.Interfaces[k]
-}
-
 // allRoutes are the routes with that of the gateway.
 func (i Interface) allRoutes() []Route {
 	routes := slices.Clone(i.Routes)

@@ -46,7 +46,9 @@ func TestGoodInterfaces(t *testing.T) {
 }
 
 func TestBadInterfaces(t *testing.T) {
-	card := func(change func(*pb.NetworkInterface)) []*pb.NetworkInterface { return []*pb.NetworkInterface{eth(change)} }
+	card := func(change func(*pb.NetworkInterface)) []*pb.NetworkInterface {
+		return []*pb.NetworkInterface{eth(change)}
+	}
 	bond := func(o *pb.BondOptions, members ...string) []*pb.NetworkInterface {
 		return []*pb.NetworkInterface{{Name: "bond0", BondMembers: members, Bond: o}}
 	}
