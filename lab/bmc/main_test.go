@@ -7,10 +7,14 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/ingot-metal/ingot/lab/bmc"
+	"github.com/ingot-metal/ingot/lab/network"
 )
 
 func TestMain(m *testing.M) {
 	bmc.MainIfControl()
+	if err := network.BecomeRoot(); err != nil {
+		panic(err)
+	}
 	code := m.Run()
 	if code == 0 {
 		if err := goleak.Find(); err != nil {
