@@ -159,7 +159,9 @@ func (s *Server) Status() Status {
 		st.Segments = append(st.Segments, seg.Name)
 	}
 	for _, o := range s.others {
-		st.Others = append(st.Others, o)
+		if s.recent(o) {
+			st.Others = append(st.Others, o)
+		}
 	}
 	return st
 }
@@ -232,9 +234,8 @@ func (s *Server) wanted(f Foreign) bool {
 const mostOthers = 64
 
 func (s *Server) remember(f Foreign) {
-	now := s.cfg.Clock.Now()
 	for a, o := range s.others {
-		if now.Sub(o.LastSeen) > 3*s.cfg.ProbeEvery {
+		if !s.recent(o) {
 			delete(s.others, a)
 		}
 	}
@@ -245,8 +246,11 @@ func (s *Server) remember(f Foreign) {
 	if f.MAC == (segment.MAC{}) {
 		f.MAC = old.MAC
 	}
-	s.others[f.Server] = Other{Foreign: f, LastSeen: now}
+	s.others[f.Server] = Other{Foreign: f, LastSeen: s.cfg.Clock.Now()}
 }
+
+// recent says whether a server was heard since it was last asked for a few times.
+func (s *Server) recent(o Other) bool { return s.cfg.Clock.Now().Sub(o.LastSeen) <= 3*s.cfg.ProbeEvery }
 
 // deliver calls the callbacks, one after the other.
 func (s *Server) deliver(ctx context.Context) error {

@@ -134,9 +134,12 @@ func TestReportsAreBounded(t *testing.T) {
 		t.Errorf("%d reports wait, %d are remembered, %d servers", len(s.events), len(s.told.last), len(s.others))
 	}
 	fake.Advance(time.Hour)
+	if o := s.Status().Others; len(o) != 0 {
+		t.Errorf("servers that were heard an hour ago: %+v", o)
+	}
 	s.tell(Foreign{Segment: "rack1", Server: netip.MustParseAddr("10.77.0.9"), ChosenBy: mac1})
 	if o := s.Status().Others; len(o) != 1 || o[0].Server.String() != "10.77.0.9" {
-		t.Errorf("servers that were heard an hour ago: %+v", o)
+		t.Errorf("servers that were heard: %+v", o)
 	}
 }
 
