@@ -1,6 +1,7 @@
 package cmdline
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -15,13 +16,13 @@ func debian() *cobra.Command {
 	var o output
 	var cfg bootdisk.DebianConfig
 	cmd := &cobra.Command{
-		Use: "debian --out FILE --agent-deb DEB", Short: "Build a disk image with Debian and the agent", Args: cobra.NoArgs,
+		Use: "debian --out FILE --agent-deb DEB", Short: "Build a disk image with Debian and the agent", Args: usage(cobra.NoArgs),
 		Long: `Build a disk image with Debian and the agent, which boots on BIOS and on UEFI machines. It fetches packages with
 mmdebstrap, security updates included, and needs root for the owners of files. It has no ssh keys, no machine-id and
 no password; the root file system grows to the disk's size. Progress goes to standard error. FILE is compressed when
 its name ends in .zst.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := o.check(); err != nil {
+			if err := errors.Join(o.check(), needOut(cfg.Out)); err != nil {
 				return err
 			}
 			if cfg.AgentDeb == "" {
@@ -49,7 +50,6 @@ its name ends in .zst.`,
 	f.StringArrayVar(&cfg.Hooks, "hook", nil, "shell command that changes the system, whose root directory is \"$1\"; may be repeated")
 	f.StringVar(&cfg.Cmdline, "cmdline", bootdisk.DefaultCmdline, "kernel command line; no secrets")
 	f.Int64Var(&cfg.SizeMiB, "size", bootdisk.DebianMiB, "size of the image in MiB")
-	require(cmd, "out")
 	return cmd
 }
 

@@ -1,6 +1,7 @@
 package cmdline
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -20,12 +21,12 @@ func installer() *cobra.Command {
 	var o output
 	var cfg image.InstallerConfig
 	cmd := &cobra.Command{
-		Use: "installer --out DIR", Short: "Build the system that machines boot over the network to be installed", Args: cobra.NoArgs,
+		Use: "installer --out DIR", Short: "Build the system that machines boot over the network to be installed", Args: usage(cobra.NoArgs),
 		Long: `Build the system that machines boot over the network to be installed: a kernel and an initramfs whose only
 program is the agent, and both in one as a unified kernel image. The same inputs give the same bytes. The files and
 their digests stand in DIR/manifest.json.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := o.check(); err != nil {
+			if err := errors.Join(o.check(), needOut(cfg.Dir)); err != nil {
 				return err
 			}
 			k, err := s.resolve()
@@ -48,7 +49,6 @@ their digests stand in DIR/manifest.json.`,
 	f.StringVar(&cfg.Format, "format", image.FormatAll, image.FormatSplit+", "+image.FormatUKI+" or "+image.FormatAll)
 	f.StringVar(&cfg.Stub, "stub", "", "EFI stub for the unified kernel image (default: that of the package systemd-boot-efi)")
 	f.StringVar(&cfg.Cmdline, "cmdline", uniCmdline, "command line in the unified kernel image; no secrets")
-	require(cmd, "out")
 	return cmd
 }
 
@@ -60,13 +60,4 @@ func printManifest(w io.Writer, dir string, m image.Manifest) error {
 		}
 	}
 	return nil
-}
-
-// require panics on a flag that doesn't exist, which only a programmer can cause.
-func require(cmd *cobra.Command, names ...string) {
-	for _, name := range names {
-		if err := cmd.MarkFlagRequired(name); err != nil {
-			panic(err)
-		}
-	}
 }

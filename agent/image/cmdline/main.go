@@ -51,9 +51,29 @@ func newRoot(buildVersion string) *cobra.Command {
 
 Exit codes: 0 done, 1 failed, 2 wrong usage.`,
 	}
+	root.Args = usage(cobra.NoArgs)
+	root.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return fmt.Errorf("%w: %w", errUsage, err) })
 	root.AddCommand(installer(), tiny(), debian(), inspect())
 	return root
+}
+
+// usage makes wrong arguments wrong usage.
+func usage(args cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, given []string) error {
+		if err := args(cmd, given); err != nil {
+			return fmt.Errorf("%w: %w", errUsage, err)
+		}
+		return nil
+	}
+}
+
+// needOut is for the flag without which there is nothing to do.
+func needOut(out string) error {
+	if out == "" {
+		return fmt.Errorf("%w: --out says where the result goes", errUsage)
+	}
+	return nil
 }
 
 func versionOr(version string) string {

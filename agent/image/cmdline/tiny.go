@@ -1,6 +1,7 @@
 package cmdline
 
 import (
+	"errors"
 	"fmt"
 	"io"
 
@@ -15,12 +16,12 @@ func tiny() *cobra.Command {
 	var o output
 	var cfg bootdisk.TinyConfig
 	cmd := &cobra.Command{
-		Use: "tiny --out FILE", Short: "Build a disk image with a kernel and the agent, and nothing else", Args: cobra.NoArgs,
+		Use: "tiny --out FILE", Short: "Build a disk image with a kernel and the agent, and nothing else", Args: usage(cobra.NoArgs),
 		Long: `Build a disk image with a kernel and the agent, and nothing else. It boots on BIOS and on UEFI machines, takes
 its address by DHCP, and keeps the machine's state on the partition that the installer adds. The same inputs give the
 same bytes. FILE is compressed when its name ends in .zst.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := o.check(); err != nil {
+			if err := errors.Join(o.check(), needOut(cfg.Out)); err != nil {
 				return err
 			}
 			if s.arch != "amd64" {
@@ -43,7 +44,6 @@ same bytes. FILE is compressed when its name ends in .zst.`,
 	f := cmd.Flags()
 	f.StringVar(&cfg.Out, "out", "", "file to write, such as tiny.raw.zst")
 	f.StringVar(&cfg.Cmdline, "cmdline", "", "kernel command line; no secrets (default \""+bootdisk.DefaultCmdline+" ingot.net=dhcp\")")
-	require(cmd, "out")
 	return cmd
 }
 
