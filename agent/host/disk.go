@@ -49,29 +49,60 @@ func (l *Linux) refuseDisks() error {
 // fillPartition mounts the ext4 file system that lies on a part of the disk, writes the files, and reads them back
 // through another mount. They get mode 0600, since a secret is among them.
 func (l *Linux) fillPartition(ctx context.Context, d *block.Disk, off, size int64, files map[string][]byte) error {
-	dir, err := os.MkdirTemp(l.path("run"), "ingot-state-")
-	if err != nil {
-		return fmt.Errorf("make mount point: %w", err)
-	}
-	err = d.Part(ctx, off, size, func(device string) error {
-		if err := mounted(device, dir, 0, func() error { return writeFiles(dir, files) }); err != nil {
+	return d.Part(ctx, off, size, func(device string) error {
+		if err := mounted(device, false, func(dir string) error { return writeFiles(dir, files) }); err != nil {
 			return err
 		}
-		return mounted(device, dir, unix.MS_RDONLY, func() error { return compareFiles(dir, files) })
+		return mounted(device, true, func(dir string) error { return compareFiles(dir, files) })
 	})
-	return errors.Join(err, os.Remove(dir))
 }
 
-func mounted(device, dir string, flags uintptr, fn func() error) (err error) {
-	if err := unix.Mount(device, dir, "ext4", flags|unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
+// mounted gives the root of an ext4 file system to fn. The mount is in no directory tree (fsmount(2)): nobody else sees it,
+// no other process can keep it busy, and it ends with this process at the latest.
+func mounted(device string, readOnly bool, fn func(dir string) error) error {
+	fd, err := mountDetached(device, readOnly)
+	if err != nil {
 		return fmt.Errorf("mount %s: %w", device, err)
 	}
-	defer func() {
-		if u := block.Patiently(func() error { return unix.Unmount(dir, 0) }); u != nil {
-			err = errors.Join(err, fmt.Errorf("unmount %s: %w", device, u))
-		}
-	}()
-	return fn()
+	dir := fmt.Sprintf("/proc/self/fd/%d", fd)
+	if err = fn(dir); err == nil && !readOnly {
+		err = syncFileSystem(dir)
+	}
+	if c := unix.Close(fd); c != nil {
+		err = errors.Join(err, fmt.Errorf("unmount %s: %w", device, c))
+	}
+	return err
+}
+
+// syncFileSystem tells of faults that an unmount would keep to itself.
+func syncFileSystem(dir string) error {
+	f, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(unix.Syncfs(int(f.Fd())), f.Close())
+}
+
+func mountDetached(device string, readOnly bool) (int, error) {
+	fs, err := unix.Fsopen("ext4", unix.FSOPEN_CLOEXEC)
+	if err != nil {
+		return -1, fmt.Errorf("fsopen: %w", err)
+	}
+	err = unix.FsconfigSetString(fs, "source", device)
+	attributes := unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV | unix.MOUNT_ATTR_NOEXEC
+	if err == nil && readOnly {
+		attributes |= unix.MOUNT_ATTR_RDONLY
+		err = unix.FsconfigSetFlag(fs, "ro")
+	}
+	if err == nil {
+		// The file system of the mount before may still be on its way out.
+		err = block.Patiently(func() error { return unix.FsconfigCreate(fs) })
+	}
+	fd := -1
+	if err == nil {
+		fd, err = unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, attributes)
+	}
+	return fd, errors.Join(err, unix.Close(fs))
 }
 
 func writeFiles(dir string, files map[string][]byte) error {

@@ -75,7 +75,6 @@ func order(t *testing.T, raw []byte, commit *image.Commit) WriteImage {
 }
 
 func TestWriteImageOnARealDevice(t *testing.T) {
-	t.Parallel()
 	h, device := installer(t)
 	raw := osImage(t)
 	var commit image.Commit
@@ -121,7 +120,6 @@ func TestWriteImageOnARealDevice(t *testing.T) {
 }
 
 func TestWriteImageRefuses(t *testing.T) {
-	t.Parallel()
 	h, device := installer(t)
 	raw := osImage(t)
 	for name, c := range map[string]struct {
@@ -159,7 +157,6 @@ func TestWriteImageRefuses(t *testing.T) {
 }
 
 func TestEraseOnARealDevice(t *testing.T) {
-	t.Parallel()
 	h, device := installer(t)
 	junk := make([]byte, 8<<20)
 	rand.NewChaCha8([32]byte{3}).Read(junk)
@@ -207,7 +204,6 @@ func TestControllers(t *testing.T) {
 }
 
 func TestInstallerCapabilities(t *testing.T) {
-	t.Parallel()
 	h, _ := installer(t)
 	caps := h.Capabilities()
 	if !slices.Contains(caps, CapRepave) || !slices.Contains(caps, CapErase) {

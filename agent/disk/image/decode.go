@@ -24,14 +24,18 @@ const maxWindow = 32 << 20
 
 // Open gives the raw bytes. Its errors are *Error, and so are those of what it returns.
 func Open(ctx context.Context, s Source, format Format) (io.ReadCloser, error) {
-	f := s.open(ctx)
+	return Decode(s.open(ctx), format)
+}
+
+// Decode gives the raw bytes of a file, which it closes. Its errors are as those of Open.
+func Decode(f io.ReadCloser, format Format) (io.ReadCloser, error) {
 	switch format {
 	case Raw:
 		return f, nil
 	case RawZstd:
 		return decompress(f)
 	}
-	return nil, notSupported("images of format %q cannot be written, only %s and %s", format, Raw, RawZstd)
+	return nil, errors.Join(notSupported("images of format %q cannot be written, only %s and %s", format, Raw, RawZstd), f.Close())
 }
 
 func decompress(f io.ReadCloser) (io.ReadCloser, error) {

@@ -30,10 +30,17 @@ type options struct {
 }
 
 func main() {
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, "bench write:", err)
+		os.Exit(1)
+	}
+}
+
+func run() error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if pid1.IsInit() {
-		exit(pid1.Run(ctx, slog.Default(), func(sys *pid1.System) error { return inside(ctx, sys) }))
+		return pid1.Run(ctx, slog.Default(), func(sys *pid1.System) error { return inside(ctx, sys) })
 	}
 	var o options
 	flag.IntVar(&o.sizeMiB, "size", 512, "size of the raw image in MiB")
@@ -41,12 +48,5 @@ func main() {
 	flag.IntVar(&o.runs, "runs", 3, "how often each way is measured")
 	flag.IntVar(&o.memoryMiB, "memory", 1024, "memory of the machine in MiB; the compressed file must fit")
 	flag.Parse()
-	exit(outside(ctx, o, os.Stdout))
-}
-
-func exit(err error) {
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "bench write:", err)
-		os.Exit(1)
-	}
+	return outside(ctx, o, os.Stdout)
 }
