@@ -106,6 +106,13 @@ func (s Segment) Validate() error {
 	default:
 		bad("discovery %q is not off, report or boot", s.Discovery)
 	}
+	for what, list := range map[string][]netip.Addr{"router": {s.Router}, "name server": s.DNS, "relay": s.Relays} {
+		for _, a := range list {
+			if a != (netip.Addr{}) && !a.Is4() || a == (netip.Addr{}) && what != "router" {
+				bad("%s %v is not an IPv4 address", what, a)
+			}
+		}
+	}
 	switch s.Mode {
 	case ModeDHCP:
 		problems = append(problems, s.validatePool()...)
