@@ -10,8 +10,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/ingot-metal/ingot/agent/disk/gpt"
+	"github.com/ingot-metal/ingot/internal/task"
+	"github.com/ingot-metal/ingot/internal/testkit"
 )
 
 func TestTinyImageIsReproducible(t *testing.T) {
@@ -201,5 +204,32 @@ func TestConfigureTree(t *testing.T) {
 		if out, err := exec.Command("sh", "-n", filepath.Join(tree, script)).CombinedOutput(); err != nil {
 			t.Errorf("%s: %v: %s", script, err, out)
 		}
+	}
+}
+
+// A program that is cut off in the middle leaves mounts in no namespace but its own, and nobody of its group.
+func TestMountsOfAProgramEndWithIt(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root to mount")
+	}
+	dir := t.TempDir()
+	tree, ready := filepath.Join(dir, "tree"), filepath.Join(dir, "ready")
+	if err := os.Mkdir(tree, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	done := make(chan error, 1)
+	task.Background("program", func() {
+		done <- runMounting(ctx, "sh", "-c", `mount -t tmpfs none "$0" && touch "$0/inside" && touch "$1" && sleep 1000 & wait`, tree, ready)
+	})
+	testkit.Eventually(t, time.Minute, func() bool { _, err := os.Stat(ready); return err == nil }, "the program has not mounted")
+	if left, err := os.ReadDir(tree); err != nil || len(left) != 0 {
+		t.Errorf("its mount is seen outside: %v, %v", left, err)
+	}
+	cancel()
+	if err := <-done; err == nil {
+		t.Error("no error from a program that was ended")
 	}
 }

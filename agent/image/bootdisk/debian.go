@@ -160,7 +160,7 @@ func (b *debianBuild) bootstrap(ctx context.Context) error {
 		args = append(args, "--customize-hook="+h)
 	}
 	args = append(args, b.Suite, b.tree)
-	if _, err := run(ctx, "mmdebstrap", append(args, b.Mirrors...)...); err != nil {
+	if err := runMounting(ctx, "mmdebstrap", append(args, b.Mirrors...)...); err != nil {
 		return fmt.Errorf("install packages: %w", err)
 	}
 	return nil

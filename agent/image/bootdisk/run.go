@@ -9,6 +9,8 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"syscall"
+	"time"
 )
 
 func newBytes(b []byte) io.Reader { return bytes.NewReader(b) }
@@ -19,8 +21,39 @@ func run(ctx context.Context, name string, args ...string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	return output(command(ctx, path, args))
+}
+
+// runMounting is for a program that mounts things where we work. Its mounts are in a namespace of its own, which ends with
+// it: whatever happens, removing the directory never reaches through one of them into the host's /dev. Told to end, it gets
+// time to clean up, and so do its children.
+func runMounting(ctx context.Context, name string, args ...string) error {
+	path, err := lookTool(name)
+	if err != nil {
+		return err
+	}
+	cmd := command(ctx, path, args)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS, Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
+	cmd.WaitDelay = endGrace
+	_, err = output(cmd)
+	if cmd.Process != nil {
+		// Nobody of the group may write to the directory from here on; mostly there is nobody left.
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+	}
+	return err
+}
+
+// endGrace is how long a program that mounts things may take to clean up.
+const endGrace = 10 * time.Second
+
+func command(ctx context.Context, path string, args []string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, path, args...)
 	cmd.Env = append(os.Environ(), "LC_ALL=C", "MTOOLS_SKIP_CHECK=1", "TZ=UTC")
+	return cmd
+}
+
+func output(cmd *exec.Cmd) (string, error) {
 	out, err := cmd.Output()
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
