@@ -90,7 +90,7 @@ func newSite(t *testing.T, change func(*metal.Config)) *site {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), cycle)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*cycle)
 	t.Cleanup(cancel)
 	cfg := metal.Config{Dir: testkit.TempDir(t), Controller: p.controller, Agent: p.agent, Log: testkit.Logger(t)}
 	if change != nil {
@@ -251,4 +251,41 @@ func (s *site) power(m *metal.Machine, to bmc.Switch) {
 
 func disk(serial string, gib int64) chassis.Disk {
 	return chassis.Disk{Serial: serial, Bytes: gib << 30}
+}
+
+// logged counts the lines of an operation's log that contain text.
+func (s *site) logged(op *pb.Operation, text string) int {
+	s.Helper()
+	chunks, err := s.api.LogOf(s.ctx, op)
+	if code := status.Code(errors.Unwrap(err)); code == codes.Unavailable || code == codes.Canceled {
+		return 0
+	}
+	if err != nil {
+		s.Fatal(err)
+	}
+	n := 0
+	for _, c := range chunks {
+		n += strings.Count(string(c.GetData()), text)
+	}
+	return n
+}
+
+// until waits for a line in the operation's log, and gives up when the operation ends without it.
+func (s *site) until(op *pb.Operation, text string) {
+	s.Helper()
+	s.await(op, nil, "says "+text, func(op *pb.Operation) bool { return s.logged(op, text) > 0 })
+}
+
+// holdsOnePass: no command has begun to write twice.
+func (s *site) holdsOnePass(op *pb.Operation) {
+	s.Helper()
+	granted := 0
+	for _, c := range s.commands(op) {
+		if c.GetKind() == "repave" && c.GetGrantedAt() != nil {
+			granted++
+		}
+	}
+	if n := s.logged(op, "stage: write"); n > granted {
+		s.Errorf("%d writes began under %d grants", n, granted)
+	}
 }

@@ -1,6 +1,7 @@
 package metal
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -42,12 +43,16 @@ type MachineConfig struct {
 	ProtectedDisks []string
 	// Unknown leaves the machine out of the inventory.
 	Unknown bool
+	// CredentialsRef is how the controller is told to log in to the BMC: CredentialsRef when empty.
+	CredentialsRef string
 }
 
 // Machine is a computer in the lab, powered off with empty disks at first.
 type Machine struct {
 	*chassis.Chassis
-	cfg     MachineConfig
+	cfg MachineConfig
+	// Port is the device of its network card at the switch.
+	Port    string
 	Redfish *bmc.Redfish
 	IPMI    *bmc.IPMI
 }
@@ -78,12 +83,12 @@ func (l *Lab) AddMachine(ctx context.Context, cfg MachineConfig) (*Machine, erro
 
 // build makes chassis and BMC.
 func (l *Lab) build(ctx context.Context, m *Machine, slot int) (err error) {
-	tap := fmt.Sprintf("tap%d", slot)
-	if err := l.sw.Tap(tap); err != nil {
+	m.Port = fmt.Sprintf("tap%d", slot)
+	if err := l.sw.Tap(m.Port); err != nil {
 		return err
 	}
 	m.Chassis, err = chassis.New(chassis.Config{
-		Name: m.cfg.Name, Dir: l.path("machines", m.cfg.Name), Firmware: m.cfg.Firmware, Tap: tap, Launcher: l.rack.Prefix(),
+		Name: m.cfg.Name, Dir: l.path("machines", m.cfg.Name), Firmware: m.cfg.Firmware, Tap: m.Port, Launcher: l.rack.Prefix(),
 		Disks: m.cfg.Disks, MemoryMB: m.cfg.MemoryMB, NetworkFirst: m.cfg.NetworkFirst, CardROM: m.cfg.CardROM,
 	})
 	if err != nil {
@@ -170,7 +175,7 @@ func (m *Machine) record() *pb.Machine {
 		ProtectedDisks: m.cfg.ProtectedDisks,
 	}
 	if m.cfg.BMC != NoBMC {
-		spec.BmcEndpoint, spec.BmcCredentialsRef = m.Endpoint(), CredentialsRef
+		spec.BmcEndpoint, spec.BmcCredentialsRef = m.Endpoint(), cmp.Or(m.cfg.CredentialsRef, CredentialsRef)
 	}
 	return &pb.Machine{MachineId: m.cfg.Name, Spec: spec, Labels: map[string]string{"kind": "qemu", "firmware": string(m.cfg.Firmware)}}
 }

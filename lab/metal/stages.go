@@ -41,7 +41,9 @@ func (l *Lab) Stages(ctx context.Context, op *pb.Operation) ([]Stage, error) {
 		}
 		return time.Time{}
 	}
-	noticed := func(patterns ...string) time.Time { return firstAfter(string(site), began, op.GetMachineId(), patterns...) }
+	noticed := func(patterns ...string) time.Time {
+		return firstAfter(string(site), began, op.GetMachineId(), patterns...)
+	}
 	return chain(began, []Stage{
 		{Name: "decided, power on", Ended: latest(logged("the BMC says that it is on"), logged("entering the installer"))},
 		{Name: "firmware, address by DHCP", Ended: noticed(`msg="lease an address"`)},

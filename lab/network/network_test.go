@@ -89,6 +89,16 @@ func TestASegmentJoinsNamespaces(t *testing.T) {
 	if said, err := io.ReadAll(c); err != nil || string(said) != "here" {
 		t.Errorf("read %q, %v", said, err)
 	}
+	must(t, sw.Unplug("p-eth0"))
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if _, err := other.Dial(ctx, l.Addr().String()); err == nil {
+		t.Error("a card that is not plugged in reaches somebody")
+	}
+	must(t, sw.Plug("p-eth0"))
+	if _, err := other.Dial(t.Context(), l.Addr().String()); err != nil {
+		t.Errorf("after plugging in: %v", err)
+	}
 	if got := strings.Join(devices(t, lab), " "); got != "lo sw0 p-site0 site0 p-eth0 tap0" && !strings.Contains(got, "tap0") {
 		t.Errorf("devices %s", got)
 	}

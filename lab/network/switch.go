@@ -52,6 +52,21 @@ func (s *Switch) plug(name string) error {
 	return s.ns.up(name)
 }
 
+// Unplug pulls a port's cable out at the switch; Plug puts it back.
+func (s *Switch) Unplug(name string) error {
+	link, err := s.ns.links.LinkByName(name)
+	if err != nil {
+		return fmt.Errorf("find port %s: %w", name, err)
+	}
+	if err := s.ns.links.LinkSetNoMaster(link); err != nil {
+		return fmt.Errorf("unplug %s from %s: %w", name, s.Name, err)
+	}
+	return nil
+}
+
+// Plug ends Unplug.
+func (s *Switch) Plug(name string) error { return s.plug(name) }
+
 // Card makes a network card with an address, plugged into the segment, for programs in the namespace to; that may be
 // the segment's own. Unlike a machine's port it always has a link.
 func (s *Switch) Card(to *Namespace, name string, address netip.Prefix) error {
@@ -68,6 +83,18 @@ func (s *Switch) Card(to *Namespace, name string, address netip.Prefix) error {
 		return err
 	}
 	return to.up(name)
+}
+
+// SetMAC gives a network device another MAC address.
+func (n *Namespace) SetMAC(device string, mac net.HardwareAddr) error {
+	link, err := n.links.LinkByName(device)
+	if err != nil {
+		return fmt.Errorf("find network device %s: %w", device, err)
+	}
+	if err := n.links.LinkSetHardwareAddr(link, mac); err != nil {
+		return fmt.Errorf("set MAC address of %s: %w", device, err)
+	}
+	return nil
 }
 
 // Address gives a network device one more address.

@@ -6,10 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"time"
@@ -36,11 +39,15 @@ func measure(ctx context.Context, o options, c testCase) (out outcome, err error
 		return out, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	file, err := store(dir, o.mib)
+	if err != nil {
+		return out, err
+	}
 	self, err := os.Executable()
 	if err != nil {
 		return out, err
 	}
-	cmd := exec.CommandContext(ctx, self, "-serve", "-mib", strconv.Itoa(o.mib), "-dir", filepath.Join(dir, "cache"))
+	cmd := exec.CommandContext(ctx, self, "-serve", file, "-dir", filepath.Join(dir, "cache"))
 	cmd.Stderr = os.Stderr
 	stop, err := cmd.StdinPipe()
 	if err != nil {
@@ -53,9 +60,9 @@ func measure(ctx context.Context, o options, c testCase) (out outcome, err error
 	if err := cmd.Start(); err != nil {
 		return out, err
 	}
-	var base, digest string
-	if _, err = fmt.Fscan(bufio.NewReader(says), &base, &digest); err == nil {
-		out, err = fetchAll(ctx, o, c, base+c.path(digest))
+	var base string
+	if _, err = fmt.Fscan(bufio.NewReader(says), &base); err == nil {
+		out, err = fetchAll(ctx, o, c, base+c.path(filepath.Base(file)))
 	}
 	if err == nil {
 		out.peak, err = peak(cmd.Process.Pid)
@@ -65,36 +72,95 @@ func measure(ctx context.Context, o options, c testCase) (out outcome, err error
 	return out, err
 }
 
-// fetchAll lets all machines begin at one moment, each on a connection that is open already.
+// fetchAll lets all machines begin at one moment.
 func fetchAll(ctx context.Context, o options, c testCase, url string) (outcome, error) {
 	if c.warm {
 		if _, _, err := fetch(ctx, http.DefaultClient, url, 0); err != nil {
 			return outcome{}, err
 		}
 	}
-	begin := make(chan struct{})
+	begin, release, err := os.Pipe()
+	if err != nil {
+		return outcome{}, err
+	}
 	took, bytes := make([]time.Duration, o.machines), make([]int64, o.machines)
 	group, groupCtx := task.New(ctx)
+	ready := make(chan struct{}, o.machines)
 	for i := range o.machines {
 		var rate int64
 		if c.slow > 0 && i%c.slow == 0 {
 			rate = 2 << 20
 		}
 		group.Go("machine", func(context.Context) error {
-			client := &http.Client{Transport: &http.Transport{}}
-			defer client.CloseIdleConnections()
-			<-begin
 			var err error
-			took[i], bytes[i], err = fetch(groupCtx, client, url, rate)
+			took[i], bytes[i], err = runMachine(groupCtx, url, rate, begin, func() { ready <- struct{}{} })
 			return err
 		})
 	}
+	for range o.machines {
+		select {
+		case <-ready:
+		case <-groupCtx.Done():
+		}
+	}
 	start := realTime.Now()
-	close(begin)
-	if err := group.Wait(); err != nil {
+	err = release.Close() // its end is the signal to all
+	if err = errors.Join(err, group.Wait(), begin.Close()); err != nil {
 		return outcome{}, err
 	}
 	return summary(c, took, bytes, realTime.Now().Sub(start)), nil
+}
+
+// runMachine runs a machine as a process.
+func runMachine(ctx context.Context, url string, rate int64, begin *os.File, ready func()) (took time.Duration, bytes int64, err error) {
+	self, err := os.Executable()
+	if err != nil {
+		return 0, 0, err
+	}
+	cmd := exec.CommandContext(ctx, self, "-machine", url, "-rate", strconv.FormatInt(rate, 10))
+	cmd.Stdin, cmd.Stderr = begin, os.Stderr
+	says, err := cmd.StdoutPipe()
+	if err != nil {
+		return 0, 0, err
+	}
+	if err := cmd.Start(); err != nil {
+		return 0, 0, err
+	}
+	out := bufio.NewReader(says)
+	_, err = out.ReadString('\n')
+	ready()
+	if err != nil {
+		return 0, 0, errors.Join(err, cmd.Wait())
+	}
+	_, err = fmt.Fscan(out, &took, &bytes)
+	return took, bytes, errors.Join(err, cmd.Wait())
+}
+
+// machine connects, says so with an empty line, waits for the end of its standard input, fetches, and says how long it
+// took.
+func machine(ctx context.Context, o options) error {
+	runtime.GOMAXPROCS(1)
+	at, err := url.Parse(o.machine)
+	if err != nil {
+		return err
+	}
+	conn, err := net.Dial("tcp", at.Host)
+	if err != nil {
+		return err
+	}
+	client := &http.Client{Transport: &http.Transport{
+		DialContext: func(context.Context, string, string) (net.Conn, error) { return conn, nil },
+	}}
+	fmt.Println()
+	if _, err := io.Copy(io.Discard, os.Stdin); err != nil {
+		return err
+	}
+	took, n, err := fetch(ctx, client, o.machine, o.rate)
+	if err != nil {
+		return err
+	}
+	fmt.Println(int64(took), n)
+	return nil
 }
 
 func summary(c testCase, took []time.Duration, bytes []int64, all time.Duration) (out outcome) {

@@ -1,8 +1,9 @@
 // Command http measures how fairly a site's boot server serves many machines at once: how long the slowest takes
 // against the fastest, at what rate, in how much memory.
 //
-// The server is a process of its own, on loopback; what it serves comes from a source in memory instead of a
-// controller. The machines are in this process and throw away what they get. Each case is measured several times and
+// The server is a process of its own, on loopback; what it serves comes from a file instead of a controller. Each
+// machine is a process too, for in one process they would compete with each other before they compete for the server;
+// it throws away what it gets. Each case is measured several times and
 // the median by ratio is shown, because on a small machine one stray process spoils a run.
 package main
 
@@ -15,6 +16,7 @@ import (
 	"os"
 	"os/signal"
 	"slices"
+	"strings"
 	"syscall"
 	"text/tabwriter"
 
@@ -26,17 +28,23 @@ type options struct {
 	mib      int
 	runs     int
 	limit    float64
-	serve    bool
+	only     string
+	serve    string
+	machine  string
+	rate     int64
 	dir      string
 }
 
 func main() {
 	var o options
 	flag.IntVar(&o.machines, "machines", 64, "how many machines fetch at once")
-	flag.IntVar(&o.mib, "mib", 32, "size of the image in MiB")
-	flag.IntVar(&o.runs, "runs", 3, "how often each case is measured")
+	flag.IntVar(&o.mib, "mib", 128, "size of the image in MiB")
+	flag.IntVar(&o.runs, "runs", 1, "how often each case is measured")
 	flag.Float64Var(&o.limit, "limit", 2, "the ratio of slowest to fastest that is still fair")
-	flag.BoolVar(&o.serve, "serve", false, "internal: be the server")
+	flag.StringVar(&o.only, "only", "", "measure only the cases that have this in their name")
+	flag.StringVar(&o.serve, "serve", "", "internal: be the server of this file")
+	flag.StringVar(&o.machine, "machine", "", "internal: be a machine that fetches this URL")
+	flag.Int64Var(&o.rate, "rate", 0, "internal: bytes per second that the machine takes")
 	flag.StringVar(&o.dir, "dir", "", "internal: the server's cache")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -48,8 +56,11 @@ func main() {
 }
 
 func run(ctx context.Context, o options, out io.Writer) error {
-	if o.serve {
+	switch {
+	case o.serve != "":
 		return serve(ctx, o)
+	case o.machine != "":
+		return machine(ctx, o)
 	}
 	return compare(ctx, o, out)
 }
@@ -78,6 +89,9 @@ func compare(ctx context.Context, o options, out io.Writer) error {
 	fmt.Fprintf(table, "%d machines\tMiB each\tfastest s\tslowest s\tratio\tMiB/s\tserver MiB\tserver CPU s\t\n", o.machines)
 	var unfair []error
 	for _, c := range cases {
+		if !strings.Contains(c.name, o.only) {
+			continue
+		}
 		var all []outcome
 		for range o.runs {
 			got, err := measure(ctx, o, c)

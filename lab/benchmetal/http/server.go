@@ -4,10 +4,13 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/netip"
 	"os"
+	"path/filepath"
 
 	"github.com/ingot-metal/ingot/agent/image/uki"
 	"github.com/ingot-metal/ingot/agent/site/cache"
@@ -34,16 +37,22 @@ func image(mib int) ([]byte, error) {
 	return uki.Build(uki.Parts{Stub: stub, Linux: noise, Initrd: []byte("initrd"), Cmdline: "quiet"})
 }
 
-// serve is the server. It prints its address and the digest of the image, and ends with its standard input.
-func serve(ctx context.Context, o options) error {
-	data, err := image(o.mib)
+// store writes the image into a directory; its name is its digest.
+func store(dir string, mib int) (path string, err error) {
+	data, err := image(mib)
 	if err != nil {
-		return err
+		return "", err
 	}
 	sum := sha256.Sum256(data)
-	digest := hex.EncodeToString(sum[:])
+	path = filepath.Join(dir, hex.EncodeToString(sum[:]))
+	return path, os.WriteFile(path, data, 0o600)
+}
+
+// serve is the server. It prints its address, and ends with its standard input.
+func serve(ctx context.Context, o options) error {
+	digest := filepath.Base(o.serve)
 	log := slog.New(slog.DiscardHandler)
-	blobs, err := cache.New(cache.Config{Dir: o.dir, Log: log, Source: source(data)})
+	blobs, err := cache.New(cache.Config{Dir: o.dir, Log: log, Source: source(o.serve)})
 	if err != nil {
 		return err
 	}
@@ -58,7 +67,7 @@ func serve(ctx context.Context, o options) error {
 	if err := s.Listen(ctx); err != nil {
 		return err
 	}
-	fmt.Println(s.Base(), digest)
+	fmt.Println(s.Base())
 	ctx, cancel := context.WithCancel(ctx)
 	group, _ := task.New(ctx)
 	group.Go("serve", s.Run)
@@ -77,20 +86,21 @@ func serve(ctx context.Context, o options) error {
 }
 
 // source gives the image as the controller would, in pieces.
-func source(data []byte) cache.Source {
-	return func(ctx context.Context, _ string, offset int64, to cache.Sink) error {
-		if err := to.Begin(int64(len(data))); err != nil {
+func source(path string) cache.Source {
+	return func(ctx context.Context, _ string, offset int64, to cache.Sink) (err error) {
+		f, err := os.Open(path)
+		if err != nil {
 			return err
 		}
-		const piece = 64 << 10
-		for rest := data[offset:]; len(rest) > 0; rest = rest[min(piece, len(rest)):] {
-			if _, err := to.Write(rest[:min(piece, len(rest))]); err != nil {
-				return err
-			}
-			if ctx.Err() != nil {
-				return context.Cause(ctx)
-			}
+		defer func() { err = errors.Join(err, f.Close()) }()
+		info, err := f.Stat()
+		if err != nil {
+			return err
 		}
-		return nil
+		if err := to.Begin(info.Size()); err != nil {
+			return err
+		}
+		_, err = io.CopyBuffer(struct{ io.Writer }{to}, io.NewSectionReader(f, offset, info.Size()-offset), make([]byte, 64<<10))
+		return errors.Join(err, context.Cause(ctx))
 	}
 }

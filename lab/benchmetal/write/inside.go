@@ -152,8 +152,8 @@ func shell(ctx context.Context, j job) (time.Duration, error) {
 	unpack := exec.CommandContext(ctx, "/usr/bin/zstd", "-dcq", file)
 	unpack.Stdout = w
 	write := exec.CommandContext(ctx, "/usr/bin/dd", "of="+target, "bs=4M", "iflag=fullblock", "oflag=direct", "conv=fsync")
-	var said bytes.Buffer
-	write.Stdin, write.Stderr, unpack.Stderr = r, &said, &said
+	var said, complaint bytes.Buffer
+	write.Stdin, write.Stderr, unpack.Stderr = r, &said, &complaint
 	begun := time.Now()
 	if err := write.Start(); err != nil {
 		return 0, err
@@ -165,7 +165,7 @@ func shell(ctx context.Context, j job) (time.Duration, error) {
 		return 0, err
 	}
 	if err := unpack.Wait(); err != nil {
-		return 0, fmt.Errorf("%w: %s", err, said.String())
+		return 0, fmt.Errorf("%w: %s", err, complaint.String())
 	}
 	if err := write.Wait(); err != nil {
 		return 0, fmt.Errorf("%w: %s", err, said.String())
