@@ -185,8 +185,9 @@ func (s *Service) list() []*running {
 // bootPrograms reads what PXE firmware loads first. A program that isn't there is missed only by machines that need it.
 func (s *Service) bootPrograms() (map[string][]byte, error) {
 	wanted := slices.Compact(slices.Sorted(maps.Values(dhcp.DefaultFiles())))
-	files, missing, err := map[string][]byte{}, wanted, error(nil)
+	files, missing := map[string][]byte{}, wanted
 	if s.cfg.TFTPDir != "" {
+		var err error
 		if files, missing, err = tftp.Load(s.cfg.TFTPDir, wanted...); err != nil {
 			return nil, err
 		}

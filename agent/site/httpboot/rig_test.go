@@ -119,8 +119,16 @@ func (r *rig) certify(_ context.Context, req *fleetv1.VouchInstallerRequest) (*f
 	return &fleetv1.VouchInstallerResponse{AgentId: "a-1", MachineId: req.GetMachineId(), OperationId: req.GetOperationId()}, nil
 }
 
+// answer is a response that was read to its end.
+type answer struct {
+	Status        string
+	StatusCode    int
+	ContentLength int64
+	Header        http.Header
+}
+
 // do makes a request and gives the answer with its body.
-func (r *rig) do(method, path string, headers ...string) (*http.Response, []byte) {
+func (r *rig) do(method, path string, headers ...string) (answer, []byte) {
 	r.t.Helper()
 	req, err := http.NewRequestWithContext(r.t.Context(), method, r.Base()+path, nil)
 	if err != nil {
@@ -138,7 +146,7 @@ func (r *rig) do(method, path string, headers ...string) (*http.Response, []byte
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	return resp, body
+	return answer{resp.Status, resp.StatusCode, resp.ContentLength, resp.Header}, body
 }
 
 func (r *rig) want(method, path string, status int) {

@@ -15,7 +15,7 @@ import (
 )
 
 // quantum is how much is sent before the deadline is set anew and another connection gets its turn.
-const quantum = 256 << 10
+const quantum = 64 << 10
 
 // sendBlob sends a blob as it is.
 func (s *Server) sendBlob(w http.ResponseWriter, r *http.Request, digest string) {

@@ -107,7 +107,9 @@ func (s *site) process(ctx context.Context) error {
 	}()
 	s.setServed(0)
 	l := New(Config{
-		Call: func(ctx context.Context, fn func(context.Context, fleetv1.AgentServiceClient) error) error { return fn(ctx, s.c) },
+		Call: func(ctx context.Context, fn func(context.Context, fleetv1.AgentServiceClient) error) error {
+			return fn(ctx, s.c)
+		},
 		Apply: func(_ context.Context, doc *fleetv1.SiteDocument) error {
 			if s.refuse != nil {
 				return s.refuse
