@@ -43,13 +43,14 @@ func (d Device) String() string {
 	return s + " size=" + FormatSize(d.Size)
 }
 
-// ID is what a disk is called in evidence: its serial, else its WWN, else its path.
+// ID is what a disk is called in evidence and found again by: its WWN, else its serial number, else its path. The namespaces
+// of an NVMe controller share a serial number, and each has a WWN of its own.
 func (d Device) ID() string {
 	switch {
-	case d.Serial != "":
-		return d.Serial
 	case d.WWN != "":
 		return d.WWN
+	case d.Serial != "":
+		return d.Serial
 	}
 	return d.Path
 }

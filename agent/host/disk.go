@@ -153,14 +153,19 @@ func openForWriting(d disk.Device) (*block.Disk, error) {
 	return b, nil
 }
 
-// sameDisk finds a disk again that was chosen before, by its ID; a disk that has changed its name since is found too.
+// sameDisk finds a disk again that was chosen before, by its ID; a disk that has changed its name since is found too. It
+// fails when there is not exactly one.
 func sameDisk(all []disk.Device, id string) (disk.Device, error) {
+	var found []disk.Device
 	var names []string
 	for _, d := range all {
 		if d.ID() == id {
-			return d, nil
+			found = append(found, d)
 		}
 		names = append(names, d.String())
 	}
-	return disk.Device{}, fmt.Errorf("the disk %s is gone; there are: %s", id, strings.Join(names, "; "))
+	if len(found) != 1 {
+		return disk.Device{}, fmt.Errorf("%d disks are called %s, not one; there are: %s", len(found), id, strings.Join(names, "; "))
+	}
+	return found[0], nil
 }

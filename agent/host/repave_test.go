@@ -215,3 +215,17 @@ func TestInstallerCapabilities(t *testing.T) {
 		t.Errorf("a host has %v", caps)
 	}
 }
+
+// Two disks of one name are none.
+func TestSameDiskIsUnique(t *testing.T) {
+	t.Parallel()
+	all := []disk.Device{
+		{Path: "/dev/nvme0n1", Serial: "S", WWN: "eui.1"}, {Path: "/dev/nvme0n2", Serial: "S", WWN: "eui.2"},
+		{Path: "/dev/sda", Serial: "T"}, {Path: "/dev/sdb", Serial: "T"}, {Path: "/dev/vda"},
+	}
+	for id, want := range map[string]string{"eui.2": "/dev/nvme0n2", "/dev/vda": "/dev/vda", "S": "", "T": "", "X": ""} {
+		if got, err := sameDisk(all, id); got.Path != want || (err == nil) != (want != "") {
+			t.Errorf("%s: %q, %v", id, got.Path, err)
+		}
+	}
+}
