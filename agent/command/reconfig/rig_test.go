@@ -1,0 +1,199 @@
+package reconfig
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
+
+	"github.com/ingot-metal/ingot/agent/command"
+	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/agent/host/sim"
+	"github.com/ingot-metal/ingot/internal/clock"
+)
+
+// guarded is a simulated host with a watchdog in memory, which writes down what it was told, and may be too quick.
+type guarded struct {
+	*sim.Host
+	record  *host.Guard
+	log     []string
+	tooLate bool
+	source  netip.Addr
+	support error
+}
+
+func (g *guarded) ChangesAtOnce() bool { return true }
+
+func (g *guarded) NetworkSupport(context.Context, host.NetworkConfig) error { return g.support }
+
+func (g *guarded) NetworkSource(context.Context, host.NetworkConfig, netip.Addr) (netip.Addr, error) {
+	return g.source, nil
+}
+
+func (g *guarded) ApplyNetwork(ctx context.Context, e host.Effect, c host.NetworkConfig) error {
+	g.log = append(g.log, "apply")
+	return g.Host.ApplyNetwork(ctx, e, c)
+}
+
+func (g *guarded) Guard(_ context.Context, r host.Guard) error {
+	g.log = append(g.log, "guard")
+	r.State = host.GuardPending
+	g.record = &r
+	return nil
+}
+
+func (g *guarded) CommitGuard(ctx context.Context, id string) error {
+	g.log = append(g.log, "commit")
+	if g.tooLate {
+		return errors.Join(host.ErrGuardLost, g.RollBackGuard(ctx, id))
+	}
+	g.record.State = host.GuardCommitted
+	return nil
+}
+
+func (g *guarded) RollBackGuard(ctx context.Context, id string) error {
+	if g.record.State == host.GuardRolledBack {
+		return nil
+	}
+	if g.record.CommandID != id || g.record.State != host.GuardPending {
+		return errors.New("nothing to roll back")
+	}
+	g.log = append(g.log, "rollback")
+	g.record.State = host.GuardRolledBack
+	return g.RestoreNetwork(ctx, host.Effect{CommandID: id + "-rollback"}, *g.record.Network)
+}
+
+func (g *guarded) Guarded(context.Context) (*host.Guard, error) {
+	if g.record == nil {
+		return nil, nil
+	}
+	r := *g.record
+	return &r, nil
+}
+
+// memory is the agent's, for one test.
+type memory struct {
+	docs map[string][]byte
+	log  *[]string
+}
+
+func (m memory) PutJSON(_ context.Context, key string, v any) error {
+	*m.log = append(*m.log, "remember")
+	b, err := json.Marshal(v)
+	m.docs[key] = b
+	return err
+}
+
+func (m memory) GetJSON(_ context.Context, key string, into any) (bool, error) {
+	b, ok := m.docs[key]
+	if !ok {
+		return false, nil
+	}
+	return true, json.Unmarshal(b, into)
+}
+
+type rig struct {
+	t     *testing.T
+	host  *guarded
+	e     *Executor
+	prove func(context.Context) error
+	moves int
+}
+
+func newRig(t *testing.T) *rig {
+	t.Helper()
+	h, err := sim.New(sim.Config{Dir: t.TempDir(), MachineID: "m-1", NoSync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = h.Close() }) // nothing is owed to it
+	r := &rig{t: t, host: &guarded{Host: h}, prove: func(context.Context) error { return nil }}
+	r.e = New(Config{
+		Host: r.host, Docs: memory{docs: map[string][]byte{}, log: &r.host.log}, Clock: clock.Real(), TargetID: "m-1",
+		Prove: func(ctx context.Context) error { return r.prove(ctx) },
+		Controllers: func(context.Context) []netip.AddrPort {
+			return []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:1")}
+		},
+		Moved: func() { r.moves++ },
+	})
+	return r
+}
+
+// order is a command that gives eth0 an address.
+func order(t *testing.T, generation int64, address string) *fleetv1.CommandSpec {
+	t.Helper()
+	config, err := proto.Marshal(&baremetalv1.NetReconfig{Interfaces: []*baremetalv1.NetworkInterface{{Name: "eth0", Addresses: []string{address}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &fleetv1.CommandSpec{CommandId: "c-" + address, TargetId: "m-1", Action: &fleetv1.CommandSpec_Reconfig{
+		Reconfig: &fleetv1.ReconfigAction{Config: config, ConfirmTimeoutMs: 200, Generation: generation},
+	}}
+}
+
+// prepare gives the job that Execute or Resume gets.
+func (r *rig) prepare(spec *fleetv1.CommandSpec) command.Job {
+	r.t.Helper()
+	in, settled, err := r.e.Prepare(r.t.Context(), spec)
+	if err != nil || settled != nil {
+		r.t.Fatalf("prepare: %v, %v", settled, err)
+	}
+	b, err := json.Marshal(in)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return command.Job{Spec: spec, Intent: b, Hard: r.t.Context(), StartedAt: time.Now(), Logf: r.t.Logf, Progress: func(int, string) {}}
+}
+
+func (r *rig) execute(spec *fleetv1.CommandSpec) command.Result {
+	r.t.Helper()
+	got, err := r.e.Execute(r.t.Context(), r.prepare(spec))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return got
+}
+
+func (r *rig) resume(job command.Job) command.Result {
+	r.t.Helper()
+	v, err := r.e.Resume(r.t.Context(), job)
+	if err != nil || v.Settled == nil {
+		r.t.Fatalf("resume: %+v, %v", v, err)
+	}
+	return *v.Settled
+}
+
+// address is that of eth0 now, "" for none.
+func (r *rig) address() string {
+	r.t.Helper()
+	s, err := r.host.SaveNetwork(r.t.Context(), host.NetworkConfig{})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if s.Applied == nil {
+		return ""
+	}
+	return s.Applied.Interfaces[0].Addresses[0].String()
+}
+
+func (r *rig) wantLog(want ...string) {
+	r.t.Helper()
+	if !slices.Equal(r.host.log, want) {
+		r.t.Errorf("done: %v, want %v", r.host.log, want)
+	}
+}
+
+func (r *rig) wantResult(got command.Result, outcome fleetv1.CommandResult_Outcome, reason baremetalv1.Reason) {
+	r.t.Helper()
+	if got.Outcome != outcome || got.Reason != reason {
+		r.t.Errorf("result %s %s (%s), want %s %s", got.Outcome, got.Reason, got.Message, outcome, reason)
+	}
+}
