@@ -223,7 +223,7 @@ func catalogued(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, steps 
 		if f.Kind != string(operation.KindRepave) {
 			continue
 		}
-		i, err := q.ImageByRef(ctx, f.Step.GetRepave().GetImage())
+		i, err := q.HoldImage(ctx, f.Step.GetRepave().GetImage())
 		if errors.Is(err, pgx.ErrNoRows) || err == nil && i.Kind != "os" {
 			return failure.NotFound("IMAGE_NOT_FOUND", "there is no image %q in the catalogue; see `ingot image list`", f.Step.GetRepave().GetImage()).
 				WithField("image_ref", "not in the catalogue")

@@ -314,3 +314,39 @@ func TestWhoGetsCredentials(t *testing.T) {
 		t.Errorf("%q, %v", role, err)
 	}
 }
+
+// TestRemoveAndStartAtOnce: one of the two is refused, whoever comes first; no operation is left without its image.
+func TestRemoveAndStartAtOnce(t *testing.T) {
+	t.Parallel()
+	s := storetest.New(t)
+	live(t, s, "m-1")
+	if _, err := s.Update(t.Context(), &pb.Machine{MachineId: "m-1", Spec: &pb.MachineSpec{Provider: "agent"}}, "tester", now()); err != nil {
+		t.Fatal(err)
+	}
+	for round := range 15 {
+		ref := fmt.Sprint("image-", round)
+		addImage(t, s, ref, "os")
+		var op *pb.Operation
+		errs := together(t, 2, func(ctx context.Context, i int) (err error) {
+			if i == 0 {
+				_, err = s.RemoveImage(ctx, ref, "tester", now())
+				return err
+			}
+			op, _, err = s.Start(ctx, store.StartRequest{
+				MachineID: "m-1", RequestID: ref, Type: fleet.Reimage, Inputs: plan.Inputs{ImageRef: ref}, Actor: "tester",
+			}, now())
+			return err
+		})
+		if (errs[0] == nil) == (errs[1] == nil) {
+			t.Fatalf("round %d: remove %v, start %v", round, errs[0], errs[1])
+		}
+		if errs[1] != nil {
+			wantReason(t, errs[1], "IMAGE_NOT_FOUND")
+			continue
+		}
+		wantReason(t, errs[0], "IMAGE_IN_USE")
+		if _, err := s.Cancel(t.Context(), op.GetOperationId(), "tester", now()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
