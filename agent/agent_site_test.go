@@ -3,6 +3,7 @@ package agent_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 	"github.com/ingot-metal/ingot/agent"
 	"github.com/ingot-metal/ingot/agent/agenttest"
 	"github.com/ingot-metal/ingot/agent/host/sim"
+	"github.com/ingot-metal/ingot/agent/session"
 	"github.com/ingot-metal/ingot/agent/site/desk"
 	"github.com/ingot-metal/ingot/agent/site/sitetest"
 	"github.com/ingot-metal/ingot/internal/pki"
@@ -258,4 +260,96 @@ func TestASiteServesOnWithoutItsController(t *testing.T) {
 	r.blockNew.Store(false)
 	r.c.SetDocument(flipped(doc))
 	r.waitApplied(8)
+}
+
+func TestASupersededSiteServesOnAndGivesNoOrders(t *testing.T) {
+	if !sitetest.InNamespace(t) {
+		return
+	}
+	r := servingSite(t, agenttest.Hooks{})
+	doc := installDocument(r.c, r.c.AddBlob([]byte("kernel")), r.c.AddBlob([]byte("initrd")), r.c.AddBlob([]byte("image")))
+	r.c.SetDocument(doc)
+	r.start()
+	r.waitApplied(7)
+	r.c.Wait("the files at the site", func() bool { return len(r.c.Fetches()) == 3 })
+	s := r.c.Session()
+	s.Send(&fleetv1.ControllerMessage{Message: &fleetv1.ControllerMessage_Superseded{Superseded: &fleetv1.Superseded{ByEpoch: 99}}})
+	r.c.Wait("the confirmation", func() bool { return s.Confirmed() != nil })
+	m := sitetest.NewMachine(t, "br0", cardOne)
+	lease(t, m)
+	if got := httpStatus(m, "", siteBase+"/boot/"+bootToken+"/kernel"); got != "200" {
+		t.Errorf("the kernel: %s", got)
+	}
+	if got := httpStatus(m, "-m 30 -d @"+enrolBody(t, cardOne), siteBase+"/boot/"+bootToken+"/enrol"); got != "503" {
+		t.Errorf("the desk: %s", got)
+	}
+	if n := r.c.Sessions(); n != 1 {
+		t.Errorf("%d sessions: it came back", n)
+	}
+	r.stop()
+	if err := r.end(); !errors.Is(err, session.ErrSuperseded) {
+		t.Errorf("it ended with %v", err)
+	}
+}
+
+// segmentState is the last word of a segment at the controller.
+func (r *rig) segmentState(name string) string {
+	state := ""
+	for _, s := range r.c.Syncs() {
+		for _, o := range s.GetSegments() {
+			if o.GetSegment() == name {
+				state = o.GetState()
+			}
+		}
+	}
+	return state
+}
+
+func TestSegmentsComeAndGoWithoutTheOthers(t *testing.T) {
+	if !sitetest.InNamespace(t) {
+		return
+	}
+	r := servingSite(t, agenttest.Hooks{})
+	r.cfg.Site.Interfaces = []string{"br0", "br1"}
+	doc := installDocument(r.c, r.c.AddBlob([]byte("kernel")), r.c.AddBlob([]byte("initrd")), r.c.AddBlob([]byte("image")))
+	doc.Segments[1] = &fleetv1.Segment{Name: "rack2", Interface: "br1", Address: "10.8.0.1/24", PoolStart: "10.8.0.50", PoolEnd: "10.8.0.59"}
+	r.c.SetDocument(doc)
+	r.start()
+	r.waitApplied(7) // although rack2 has no device yet
+	r.c.Wait("rack2 to be down", func() bool { return strings.Contains(r.segmentState("rack2"), "br1") })
+	m := sitetest.NewMachine(t, "br0", cardOne)
+	lease(t, m)
+
+	// A connection through rack1 that must outlive what happens to rack2.
+	held := m.Start("busybox nc 10.7.0.1 8080")
+	sitetest.Bridge(t, "br1", "10.8.0.1/24")
+	r.c.Wait("rack2 to be up", func() bool { return r.segmentState("rack2") == "up" })
+	n := sitetest.NewMachine(t, "br1", "52:54:00:00:00:09")
+	lease(t, n)
+	if got := httpStatus(n, "", "http://10.8.0.1:8080/boot/"+bootToken+"/kernel"); got != "200" {
+		t.Errorf("rack2 gives %s", got)
+	}
+	without := flipped(doc)
+	without.Segments = doc.GetSegments()[:1]
+	r.c.SetDocument(without)
+	r.waitApplied(8)
+	if got, err := n.Try(t.Context(), "curl -s -m 5 http://10.8.0.1:8080/"); err == nil {
+		t.Errorf("a segment that is gone answers %q", got)
+	}
+	if got := httpStatus(m, "", siteBase+"/boot/self"); got != "200" {
+		t.Errorf("rack1 gives %s", got)
+	}
+	if held.String() != "" {
+		t.Errorf("a connection of rack1 was ended: %q", held)
+	}
+	r.c.Wait("the unknown machine at the controller", func() bool {
+		for _, s := range r.c.Syncs() {
+			for _, u := range s.GetUnknown() {
+				if u.GetMacAddress() == "52:54:00:00:00:09" && u.GetSegment() == "rack2" {
+					return true
+				}
+			}
+		}
+		return false
+	})
 }
