@@ -197,6 +197,20 @@ func TestRequestsThatGetNoLease(t *testing.T) {
 	}
 }
 
+// Who says it has an address of elsewhere must not make us send there.
+func TestNobodyElsewhereIsAnswered(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, testSegment())
+	elsewhere := dhcpv4.WithClientIP(net.IPv4(192, 0, 2, 1))
+	for _, packet := range [][]byte{
+		client1(dhcpv4.MessageTypeDiscover, elsewhere), client1(dhcpv4.MessageTypeRequest, elsewhere, option(50, "\x0a\x4d\x00\x64")),
+	} {
+		if _, r := b.ask(packet); r == nil || r.to.String() != "255.255.255.255:68" {
+			t.Errorf("%+v", r)
+		}
+	}
+}
+
 func TestDeclineReleaseInform(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testSegment())
