@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net"
 	"net/netip"
+	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -158,5 +159,38 @@ func TestIPMItool(t *testing.T) {
 	said("23 degrees C", "sdr", "list")
 	if got, want := c.Booted(), []bmc.Boot{bmc.BootPXE, bmc.BootDisk}; !slices.Equal(got, want) {
 		t.Errorf("booted from %q, want %q", got, want)
+	}
+}
+
+// Where there is no perl, the program that the laboratory is helps itself.
+func TestOwnHelper(t *testing.T) {
+	t.Parallel()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := newChassis()
+	s, err := bmc.StartIPMI(t.Context(), bmc.IPMIConfig{
+		Chassis: c, Dir: testkit.TempDir(t), Addr: netip.MustParseAddrPort("127.0.0.1:0"), User: user, Password: password,
+		Helper: []string{self, bmc.ControlCommand},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ipmitool(t, s, "chassis", "power", "on")
+	power(t, c, bmc.On)
+	if out := ipmitool(t, s, "chassis", "power", "status"); !strings.Contains(out, "is on") {
+		t.Errorf("ipmitool says %q", out)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	for _, bad := range []bmc.IPMIConfig{
+		{Chassis: c, Dir: testkit.TempDir(t), Addr: netip.MustParseAddrPort("127.0.0.1:0"), User: "a b", Password: password},
+		{Chassis: c, Dir: testkit.TempDir(t), Addr: netip.MustParseAddrPort("127.0.0.1:0"), User: user, Password: strings.Repeat("x", 21)},
+	} {
+		if _, err := bmc.StartIPMI(t.Context(), bad); err == nil {
+			t.Errorf("%q with %q is taken", bad.User, bad.Password)
+		}
 	}
 }

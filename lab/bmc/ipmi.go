@@ -25,7 +25,7 @@ type IPMIConfig struct {
 	User     string
 	Password string
 	// Helper is a command line (a program and its arguments) that calls ChassisControl with the arguments after its
-	// own. Empty means this program with the argument "chassis-control".
+	// own. Empty means a script in perl; where there is none, this program with the argument "chassis-control".
 	Helper []string
 	// Wrap is put before the simulator's command line, such as "ip netns exec <name>".
 	Wrap []string

@@ -104,7 +104,7 @@ func newProvider(t *testing.T, s *safe, change func(*bmc.Config)) *bmc.Provider 
 	t.Helper()
 	cfg := bmc.Config{
 		Credentials: s.get, Clock: clock.Real(), Log: testkit.Logger(t),
-		Timeout: 4 * time.Second, SoftOff: 500 * time.Millisecond, Within: 2 * time.Second,
+		Timeout: 10 * time.Second, SoftOff: time.Second, Within: 5 * time.Second,
 	}
 	if change != nil {
 		change(&cfg)

@@ -22,7 +22,7 @@ type Config struct {
 	// Addr is host:port.
 	Addr               string
 	Username, Password string
-	// Timeout of one packet, which is sent again up to Retries times. 0 means 1 s and 3.
+	// Timeout of one packet, which is sent again up to Retries times. 0 means 2 s and 3.
 	Timeout time.Duration
 	Retries int
 }
@@ -49,7 +49,7 @@ const manufacturerOpenIPMI = 4753
 // Open makes a session. Close must be called on the Client.
 func Open(ctx context.Context, cfg Config) (*Client, error) {
 	if cfg.Timeout == 0 {
-		cfg.Timeout = time.Second
+		cfg.Timeout = 2 * time.Second
 	}
 	if cfg.Retries == 0 {
 		cfg.Retries = 3
