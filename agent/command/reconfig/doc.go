@@ -1,24 +1,30 @@
-// Package reconfig applies a host configuration (host name and firewall policy) with commit-confirm.
+// Package reconfig applies a host configuration (host name, firewall policy, interfaces) with commit-confirm.
 //
 // # Overview
 //
-// The configuration is applied, read back, and then has to prove itself: the controller must answer a new DNS
-// look-up, a new TCP connection and a new mTLS handshake before the time to confirm is up. Only then is it
-// committed. Old connections prove nothing, since a firewall lets established ones live.
+// The way back is written down and guarded by the host's watchdog; then the configuration is applied, read back, and has to
+// prove itself: the controller must answer a new DNS look-up, a new TCP connection and a new mTLS handshake, from the new
+// address where the way to it leads over one, before the time to confirm is up. Only then is it committed. Old connections
+// prove nothing, since a firewall lets established ones live.
 //
 // # What is authoritative
 //
-// The committed configuration stands in the agent's state under the target's id. The firewall table in the
-// kernel does not survive a reboot, and Restore puts the committed one back at the start of the agent.
+// The host's guard says whether a change was committed: its record is what the watchdog reads. The agent's state under the
+// target's id holds the committed configuration, and follows. The firewall table in the kernel does not survive a reboot,
+// and Restore puts the committed one back at the start of the agent; likewise the interfaces of a host without
+// systemd-networkd.
 //
 // # State model
 //
-// The intent holds what to go back to, and is durable before the first change; the command that stands
-// STARTED with it is the watchdog. Committed generation equal to the intent's: done. Anything else after a
-// restart, of the agent or of the machine: roll back.
+//	guard pending → applied → read back → proven → guard committed → remembered → reported
+//	      └──────────┴────────────┴───────────┴→ rolled back: by the executor, or by the watchdog in its place
+//
+// After a restart, of the agent or of the machine: a committed guard, or a remembered generation, is done; anything else is
+// rolled back. A host without a watchdog (a simulated one, or one behind a provider) depends on the executor alone.
 //
 // # Failure handling
 //
 // No proof in time, a cancel, a time-out and a stop of the agent all roll back. A rollback that fails leaves the
-// outcome UNKNOWN. The effects of a rollback carry the command's id with "-rollback" behind it.
+// outcome UNKNOWN. The effects of a rollback carry the command's id with "-rollback" behind it. What somebody else has
+// changed since the last commit refuses the next order (CONFIG_DRIFT) unless that accepts it, and WatchDrift tells of it.
 package reconfig
