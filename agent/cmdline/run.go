@@ -40,6 +40,11 @@ func (a app) run() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if c.Role == agent.RoleSite {
+				if err := becomeUser(c.Site.User, c.StateDir, c.Site.CacheDir); err != nil {
+					return err
+				}
+			}
 			bundle, err := o.bundle(c)
 			if err != nil {
 				return err

@@ -1,6 +1,7 @@
 package config_test
 
 import (
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -44,5 +45,33 @@ func TestDefaultsAndValues(t *testing.T) {
 	}
 	if _, err := config.Parse(nil); err != nil {
 		t.Fatalf("an empty file: %v", err)
+	}
+}
+
+func TestTheExampleOfASite(t *testing.T) {
+	t.Parallel()
+	c, err := config.Load("../../deploy/agent-site.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := config.Default().Site
+	want.Interfaces, want.CacheDir = []string{"eth1"}, "/var/lib/ingot/blobs"
+	if c.Role != "site" || !reflect.DeepEqual(c.Site, want) {
+		t.Errorf("got %+v", c.Site)
+	}
+	for text, want := range map[string]string{
+		"site: {interfaces: [eth1]}":                            "role site, not host",
+		"role: site\nsite: {interfaces: [averylongdevicename]}": "no name of a network device",
+		"role: site\nsite: {cache_size: lots}":                  "not a size",
+		"role: site\nsite: {cache_size: 99999999TiB}":           "too big",
+		"role: site\nsite: {cache_size: 1MiB}":                  "under 64MiB",
+		"role: site\nsite: {cache_dir: here}":                   "not an absolute path",
+		"role: site\nsite: {http_port: 70000}":                  "not a port",
+		"role: site\nsite: {bmc_poll: 1ms}":                     "under 1s",
+		"site: {user: nobody}":                                  "role site, not host",
+	} {
+		if _, err := config.Parse([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", text, err, want)
+		}
 	}
 }

@@ -24,7 +24,8 @@ type Site struct {
 	HTTPPort int `yaml:"http_port"`
 	// BMCPoll is how often each BMC is asked how it is.
 	BMCPoll time.Duration `yaml:"bmc_poll"`
-	// User is who the agent becomes when it is started as root; root when empty.
+	// User is who the agent becomes when it is started as root, keeping only what serving segments takes; root when
+	// empty. Configuration and token must be readable for that user.
 	User string `yaml:"user"`
 }
 
@@ -41,6 +42,7 @@ func (s Site) problems(role string, add func(bad bool, format string, args ...an
 	for key, dir := range map[string]string{"tftp_dir": s.TFTPDir, "cache_dir": s.CacheDir} {
 		add(dir != "" && !filepath.IsAbs(dir), "site.%s %q is not an absolute path", key, dir)
 	}
+	add(s.User != "" && role != "site", "site.user is for role site, not %s", role)
 	add(s.CacheSize < 64<<20, "site.cache_size is under 64MiB")
 	add(s.HTTPPort < 1 || s.HTTPPort > 65535, "site.http_port %d is not a port", s.HTTPPort)
 	add(s.BMCPoll < time.Second, "site.bmc_poll is under 1s")
