@@ -36,7 +36,9 @@ func runMounting(ctx context.Context, name string, args ...string) error {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS, Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
 	cmd.WaitDelay = endGrace
-	_, err = output(cmd)
+	if _, err = output(cmd); ctx.Err() != nil {
+		err = context.Cause(ctx) // what it says of its end is of no interest
+	}
 	if cmd.Process != nil {
 		// Nobody of the group may write to the directory from here on; mostly there is nobody left.
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
