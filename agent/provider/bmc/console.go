@@ -50,6 +50,14 @@ func (p *Provider) openConsole(ctx context.Context, t provider.Target) (conn dri
 	}
 	if e.Protocol == Unknown {
 		e.Protocol = IPMI // the probed one may be Redfish, which has none
+		if l.record.Protocol == Redfish {
+			// The account may be good for the one and not for the other: that must not cost us the machine's power.
+			id += " console"
+		}
+		leave, until := l.record.Budget.Ask(p.cfg.Clock.Now(), id)
+		if err := refusal(l, leave, until, p.cfg.Clock.Now()); err != nil {
+			return nil, err
+		}
 	}
 	opening, cancel := context.WithTimeout(ctx, p.cfg.Timeout)
 	defer cancel()

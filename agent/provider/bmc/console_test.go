@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/agent/provider"
 	"github.com/ingot-metal/ingot/agent/provider/bmc"
 	"github.com/ingot-metal/ingot/internal/task"
 	"github.com/ingot-metal/ingot/internal/testkit"
@@ -79,6 +80,27 @@ func TestConsoleIsCaptured(t *testing.T) {
 	cancel()
 	if err := other.Wait(); err != nil {
 		t.Error(err)
+	}
+}
+
+// An account that Redfish takes and IPMI does not: the console is tried once, and the machine can still be switched.
+func TestConsoleParksOnlyItself(t *testing.T) {
+	t.Parallel()
+	c := newChassis(true)
+	r := startRedfish(t, c)
+	sim := startIPMIAt(t, c, r.Addr())
+	r.SetPassword("another")
+	p := newProvider(t, newSafe("another"), nil)
+	tg := target(sim.Addr())
+	if _, err := p.PowerState(t.Context(), tg); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		err := p.Console(t.Context(), tg, func(string) {})
+		wantReason(t, "console", err, "BMC_AUTH_FAILED", false)
+	}
+	if err := p.SetPower(t.Context(), tg, effect("c"), provider.PowerOff); err != nil {
+		t.Errorf("off: %v", err)
 	}
 }
 

@@ -19,7 +19,7 @@
 // Refused credentials are tried once. Then the link is parked for them, until their version changes or Unpark is
 // called; after three different refusals within half an hour nothing at all is tried for half an hour, because a BMC may
 // count failures by the address they come from. A BMC that is silent is asked less and less often, up to once a minute.
-// See Budget.
+// See Budget. Unpark forgets what was refused; changing the credentials does without.
 //
 // # Endpoints
 //
