@@ -61,18 +61,23 @@ type Span struct{ Off, Len int64 }
 const sector = 512
 
 // junkSize is how much of each end of a new disk is not zeros.
-const junkSize = 16 << 20
+const junkSize = 4 << 20
 
-// New makes a disk of size bytes with junk at both ends, as used disks have.
-func New(size int64) *Disk {
-	d := &Disk{SectorSize: sector, size: size, durable: pages{}}
-	page := make([]byte, pageSize)
+// junk is shared by all disks, since pages are never changed.
+var junk = func() *[pageSize]byte {
+	var page [pageSize]byte
 	for i := range page {
 		page[i] = byte(i*7+i>>9) | 1
 	}
+	return &page
+}()
+
+// New makes a disk of size bytes, a multiple of 64 KiB, with junk at both ends, as used disks have.
+func New(size int64) *Disk {
+	d := &Disk{SectorSize: sector, size: size, durable: pages{}}
 	for at := int64(0); at < size; at += pageSize {
-		if at < junkSize || at > size-junkSize {
-			d.durable.write(page[:min(pageSize, size-at)], at)
+		if at < junkSize || at >= size-junkSize {
+			d.durable[at/pageSize] = junk
 		}
 	}
 	d.cache = d.durable.clone()

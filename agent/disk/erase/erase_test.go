@@ -15,7 +15,7 @@ import (
 	"github.com/ingot-metal/ingot/internal/clock"
 )
 
-const size = 64 << 20
+const size = 16 << 20
 
 // drive is a disk of some kind. wipe is what its own erasure does.
 type drive struct {
@@ -293,8 +293,8 @@ func TestDisksThatFail(t *testing.T) {
 		want   error
 	}{
 		"cannot be read":    {func(d *disktest.Disk) { d.OnRead = func([]byte, int64) error { return disktest.ErrIO } }, disktest.ErrIO},
-		"cannot be written": {failAfter(20 << 20), disktest.ErrIO},
-		"writes are lost":   {loseAt(40 << 20), erase.ErrNotErased},
+		"cannot be written": {failAfter(5 << 20), disktest.ErrIO},
+		"writes are lost":   {loseAt(10 << 20), erase.ErrNotErased},
 	} {
 		d := plain()
 		c.change(d.Disk)

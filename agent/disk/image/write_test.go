@@ -333,10 +333,10 @@ func TestPowerCutAtAnyByte(t *testing.T) {
 	total := whole.disk.Written()
 	rng := rand.New(rand.NewPCG(1, 2))
 	var cuts []int64
-	for at := int64(1); at < total; at += 192<<10 + rng.Int64N(4096) {
+	for at := int64(1); at < total; at += 384<<10 + rng.Int64N(4096) {
 		cuts = append(cuts, at)
 	}
-	for at := total - 2<<20; at <= total; at += 32<<10 + rng.Int64N(512) {
+	for at := total - 2<<20; at <= total; at += 96<<10 + rng.Int64N(512) {
 		cuts = append(cuts, at) // the ends
 	}
 	for i, at := range cuts {
