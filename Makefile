@@ -95,6 +95,20 @@ demo: ## Start a controller, a QEMU machine and simulated hosts, and reboot for 
 demo-down: ## Stop the demo and remove everything that it made
 	scripts/demo.sh down
 
+.PHONY: lab
+lab: ## Put up a small data centre: controller, site agent, machines with BMCs and empty disks
+	@mkdir -p bin
+	@for b in $(BINARIES) ingot-lab; do $(GOBUILD) -o bin/$$b ./cmd/$$b || exit 1; done
+	bin/ingot-lab up $(LAB_FLAGS)
+
+.PHONY: lab-down
+lab-down: ## End the small data centre and remove what it made
+	bin/ingot-lab down
+
+.PHONY: test-metal
+test-metal: deps ## Run the long tests on virtual machines: every fault, every way in (half an hour)
+	go test -tags metal -timeout 90m -count 1 -v -run TestMetal $(TEST_FLAGS) ./lab
+
 .PHONY: smoke
 smoke: build ## Run every smoke test against controllers of their own
 	@echo "build bin/ingot-lab" && $(GOBUILD) -o bin/ingot-lab ./cmd/ingot-lab

@@ -134,7 +134,7 @@ func (s *site) bootToken(m *metal.Machine) (token, address string) {
 		s.Fatal(err)
 	}
 	found := scriptURL.FindSubmatch(said)
-	leases, err := s.api.Admin.ListSiteLeases(s.ctx, &pb.ListSiteLeasesRequest{})
+	leases, err := s.api.Admin.ListSiteLeases(s.ctx, &pb.ListSiteLeasesRequest{Site: metal.SiteName})
 	if err != nil || found == nil {
 		s.Fatalf("no boot URL on the console, or no leases (%v)", err)
 	}

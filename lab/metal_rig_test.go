@@ -50,7 +50,7 @@ func buildMetal() (metalParts, error) {
 		return metalParts{}, err
 	}
 	p := metalParts{controller: filepath.Join(dir, "ingot-controller"), agent: filepath.Join(dir, "ingot-agent")}
-	p.files, err = metal.BuildImages(context.Background(), p.agent, cache, filepath.Join(dir, "images"))
+	p.files, err = metal.BuildImages(context.Background(), p.agent, cache)
 	return p, err
 }
 

@@ -81,7 +81,7 @@ func (s *site) keepsSecrets(wire []byte) {
 
 func (s *site) holdsNoSecret(where string, data []byte) {
 	s.Helper()
-	admin, err := os.ReadFile(s.lab.TokenFile())
+	admin, err := os.ReadFile(s.lab.Reach().TokenFile)
 	if err != nil {
 		s.Fatal(err)
 	}

@@ -5,6 +5,9 @@
 #   scripts/demo.sh down     stop it by process id and remove its directory      (make demo-down)
 #   scripts/demo.sh env      print the exports that let `ingot` talk to it
 #
+# Where networks can be made (root, or user namespaces), metal-1 is a machine in QEMU that begins powered off and with an
+# empty disk, and is installed over its BMC and the network. Else it is one that QEMU hands its kernel.
+#
 # Everything lives in one directory: $INGOT_DEMO_DIR, else .cache/demo, else, where that cannot be made or the private
 # Postgres could not get through to it, /var/tmp/ingot-demo-UID. Without root nothing is installed; without QEMU the machine is left out.
 set -Eeuo pipefail
@@ -33,7 +36,7 @@ passable() {
 choose_dir() {
   local dir=${INGOT_DEMO_DIR:-$top/.cache/demo}
   # The path of a Unix socket below it must fit into 107 bytes.
-  if [[ -n ${INGOT_DEMO_DIR:-} ]] || { [[ ${#dir} -le 70 ]] && writable "$dir" && { [[ $(id -u) -ne 0 ]] || passable "$dir"; }; }; then
+  if [[ -n ${INGOT_DEMO_DIR:-} ]] || { [[ ${#dir} -le 60 ]] && writable "$dir" && { [[ $(id -u) -ne 0 ]] || passable "$dir"; }; }; then
     echo "$dir"
   else
     echo "/var/tmp/ingot-demo-$(id -u)"
@@ -148,6 +151,7 @@ stop_postgres() {
 stop_all() {
   stop simulated 15
   stop "$machine" 15
+  if [[ -e $dir/rack ]]; then "$bin/ingot-lab" down --dir "$dir/rack" >/dev/null 2>>"$logs/rack.log" || true; fi
   stop controller 30
   stop_postgres
 }
@@ -190,8 +194,17 @@ ready() {
 
 ready_or_dead() { ready || ! alive controller; }
 
-# 10.0.2.2 is the host's loopback as seen by a guest on QEMU's user network. A guest that tries its own loopback first
-# is refused at once.
+# 10.0.2.2 is the host's loopback as seen by a guest on QEMU's user network, 192.0.2.1 the controller as seen from a rack
+# of ingot-lab. What tries its own loopback first is refused at once.
+# advertised PORT RACK_PORT: where agents of this demo find a listener.
+advertised() {
+  if [[ -n $without_rack ]]; then
+    printf '"127.0.0.1:%d", "10.0.2.2:%d"' "$1" "$1"
+  else
+    printf '"127.0.0.1:%d", "192.0.2.1:%d"' "$1" "$2"
+  fi
+}
+
 configure_controller() {
   cat >"$dir/controller.yaml" <<END
 data_dir: $dir/controller
@@ -201,10 +214,10 @@ listen:
   enrolment: 127.0.0.1:$((port + 2))
   http: 127.0.0.1:$((port + 3))
 tls:
-  names: [localhost, 127.0.0.1, 10.0.2.2]
+  names: [localhost, 127.0.0.1, 10.0.2.2, 192.0.2.1]
 advertise:
-  fleet: ["127.0.0.1:$((port + 1))", "10.0.2.2:$((port + 1))"]
-  enrolment: ["127.0.0.1:$((port + 2))", "10.0.2.2:$((port + 2))"]
+  fleet: [$(advertised $((port + 1)) 50052)]
+  enrolment: [$(advertised $((port + 2)) 50053)]
 agents:
   heartbeat_interval: 2s
 END
@@ -220,12 +233,17 @@ connected() { ingot agent list -o json 2>/dev/null | grep -cE '"connected": *tru
 all_connected() { [[ $(connected) -ge $1 ]]; }
 boot_id() { ingot machine get "$machine" -o json | field boot_id; }
 has_booted() { [[ -n $(boot_id) ]]; }
-resets() { "$bin/ingot-lab" vm reboots --dir "$dir/$machine"; }
+resets() {
+  local where=$dir/$machine
+  [[ -n $without_rack ]] || where=$dir/rack/machines/$machine
+  "$bin/ingot-lab" vm reboots --dir "$where"
+}
 granted() { ingot commands "$1" -o json | grep -qE '"state": *"GRANTED"'; }
 
 # ---------------------------------------------------------------- the steps
 
 without_machine='' # why there is no QEMU machine, if there is none
+without_rack=''    # why it is not installed from nothing, if it isn't
 
 need_go() {
   command -v go >/dev/null || PATH=$PATH:/usr/local/go/bin:/usr/lib/go/bin
@@ -250,6 +268,17 @@ build() {
   step "build the controller, the agent and the command line"
   make -s -C "$top" build BINARIES='ingot ingot-controller ingot-agent ingot-lab' >"$logs/build.log" 2>&1 || die "" 20
   done_step
+}
+
+# A rack needs more than a machine does.
+look_for_rack() {
+  without_rack=$without_machine
+  [[ -z $without_rack ]] || return 0
+  local name
+  for name in ip nsenter ipmi_sim mformat syslinux qemu-img; do
+    PATH=$PATH:/usr/sbin:/sbin command -v "$name" >/dev/null || without_rack="$name is missing. As root: scripts/install-deps test"
+  done
+  "$bin/ingot-lab" check >>"$logs/rack.log" 2>&1 || without_rack=$(tail -n 1 "$logs/rack.log")
 }
 
 find_kernel() {
@@ -278,6 +307,12 @@ issue() { ingot token issue "$1" --bare; }
 # Switched on early and awaited late, because it boots while the others enrol.
 power_on_machine() {
   [[ -z $without_machine ]] || return 0
+  if [[ -z $without_rack ]]; then
+    start rack-up env -C "$top" "$bin/ingot-lab" up --dir "$dir/rack" --machines 1 --firmware bios --bmc redfish \
+      --server "localhost:$port" --ca-file "$dir/controller/ca.pem" --token-file "$dir/controller/admin-token" \
+      --fleet "127.0.0.1:$((port + 1))" --enrolment "127.0.0.1:$((port + 2))"
+    return
+  fi
   ingot machine register "$machine" --label kind=qemu >/dev/null
   (umask 077 && issue "$machine" >"$dir/$machine.token")
   cd "$top"
@@ -302,12 +337,33 @@ machine_enrols() {
     warn "What follows is simulated, all of it."
     return
   fi
+  if [[ -z $without_rack ]]; then
+    step "a site agent, and a machine that is off and has an empty disk"
+    wait_for 180 "the rack does not come up: $logs/rack-up.log" rack_is_up
+    done_step
+    install_machine
+    return
+  fi
+  warn "$machine is not installed from nothing: $without_rack"
   step "a QEMU machine boots its own kernel and enrols by itself"
   wait_for 120 "the QEMU machine does not enrol" has_booted
   wait_for 30 "the QEMU machine does not connect" all_connected $((simulated + 1))
   rm "$dir/$machine.token" # used up
   ingot enter-maintenance "$machine" >/dev/null 2>&1
   ingot exit-maintenance "$machine" >/dev/null 2>&1
+  done_step
+}
+
+rack_is_up() { ! alive rack-up >/dev/null && "$bin/ingot-lab" list --dir "$dir/rack"; }
+
+# The real thing: firmware, DHCP, kernel over HTTP, an image on the disk, read back, and the new system's own word.
+install_machine() {
+  show_step "Install $machine over its BMC and the network"
+  "$bin/ingot-lab" list --dir "$dir/rack" | cut -c1-100 | sed 's/^/    /'
+  ingot enter-maintenance "$machine" >/dev/null 2>&1
+  run reimage "$machine" --image tiny
+  ingot exit-maintenance "$machine" >/dev/null 2>&1
+  wait_for 30 "the installed machine does not connect" all_connected $((simulated + 2))
   done_step
 }
 
@@ -367,6 +423,8 @@ END
   if [[ -z $without_machine ]]; then
     cat <<END
     ingot machine inventory $machine
+    ingot reimage $machine --image tiny         # after: ingot enter-maintenance $machine
+    ingot-lab console $machine --dir $dir/rack
     ingot reconfigure $machine --hostname web-7 --default-input drop --allow tcp:22
 END
   fi
@@ -387,7 +445,7 @@ print_env() {
 # answers: the demo of before is up and whole.
 answers() {
   alive controller >/dev/null && alive simulated >/dev/null && [[ -e $dir/whole ]] || return 1
-  [[ -s $dir/whole ]] || alive "$machine" >/dev/null || return 1
+  [[ -s $dir/whole ]] || alive "$machine" >/dev/null || "$bin/ingot-lab" list --dir "$dir/rack" >/dev/null 2>&1 || return 1
   ingot --timeout 5s list >/dev/null 2>&1
 }
 
@@ -411,6 +469,7 @@ up() {
   install_packages
   build
   find_kernel
+  look_for_rack
   up_controller
   power_on_machine
   simulated_machines

@@ -62,12 +62,12 @@ func (c *Chassis) networkFirst(once bmc.Boot) bool {
 
 // firmwareSettings switch PXE off for an HTTP boot: OVMF would try it first. IPv6 costs it half a minute before it goes
 // on to the next device (OvmfPkg/Library/PxeBcPcdProducerLib).
-func firmwareSettings(fw vm.Firmware, once bmc.Boot) map[string]string {
+func firmwareSettings(fw vm.Firmware, noPXE bool) map[string]string {
 	if fw != vm.UEFI {
 		return nil
 	}
 	settings := map[string]string{"opt/org.tianocore/IPv6PXESupport": "n"}
-	if once == bmc.BootHTTP {
+	if noPXE {
 		settings["opt/org.tianocore/IPv4PXESupport"] = "n"
 	}
 	return settings

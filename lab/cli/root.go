@@ -35,7 +35,7 @@ func Root() *cobra.Command {
 		SilenceUsage: true, SilenceErrors: true,
 	}
 	root.AddCommand(
-		labUp(), labDown(), labList(), labConsole(), labPower(), labExec(), labEnv(), labServe(),
+		labUp(), labDown(), labList(), labConsole(), labPower(), labExec(), labEnv(), labCheck(), labServe(),
 		group("image", "Build what machines boot from", imageBuild(), imageKernel()),
 		group("vm", "Run and control machines", vmRun(), vmReboots(), vmStatus(), vmReset(), vmEndOnReset(),
 			vmForwarded(), vmPowerdown(), vmQuit()),

@@ -27,7 +27,9 @@ const mixed = "mixed"
 // upOptions are those of up, which hands them on to serve.
 type upOptions struct {
 	dir, firmware, bmc, frontpage, cache, bin, name string
-	machines                                        int
+
+	machines int
+	join     metal.Controller
 }
 
 func (o *upOptions) bind(cmd *cobra.Command) {
@@ -39,14 +41,25 @@ func (o *upOptions) bind(cmd *cobra.Command) {
 	f.StringVar(&o.bin, "bin", "", "directory of ingot-controller and ingot-agent (default: that of this program)")
 	f.StringVar(&o.name, "name", "metal", "machines are called NAME-1 and so on")
 	f.IntVar(&o.machines, "machines", 2, "how many machines; one takes half a GiB of memory while it is on")
+	f.StringVar(&o.join.Frontpage, "server", "", "host:port of a controller that runs already; none is started then")
+	f.StringVar(&o.join.CAFile, "ca-file", "", "its CA")
+	f.StringVar(&o.join.TokenFile, "token-file", "", "an administrator's token for it")
+	f.StringVar(&o.join.Fleet, "fleet", "", "its fleet listener; it must advertise "+metal.FleetAddress+" and be certified for that")
+	f.StringVar(&o.join.Enrolment, "enrolment", "", "its enrolment listener, which must advertise "+metal.EnrolmentAddress)
+	cmd.MarkFlagsRequiredTogether("server", "ca-file", "token-file", "fleet", "enrolment")
 	bindDir(cmd, &o.dir)
 }
 
 func (o *upOptions) args() []string {
-	return []string{
+	args := []string{
 		"--dir", o.dir, "--firmware", o.firmware, "--bmc", o.bmc, "--frontpage", o.frontpage, "--cache", o.cache,
 		"--bin", o.bin, "--name", o.name, "--machines", strconv.Itoa(o.machines),
 	}
+	if o.join.Frontpage == "" {
+		return args
+	}
+	return append(args, "--server", o.join.Frontpage, "--ca-file", o.join.CAFile, "--token-file", o.join.TokenFile,
+		"--fleet", o.join.Fleet, "--enrolment", o.join.Enrolment)
 }
 
 // mix gives firmware and protocol of the machine with the index: four in a row have all combinations.
@@ -116,6 +129,9 @@ func (o *upOptions) start(ctx context.Context, progress io.Writer) (_ *metal.Lab
 		Dir: o.dir, Controller: filepath.Join(bin, "ingot-controller"), Agent: filepath.Join(bin, "ingot-agent"),
 		Frontpage: o.frontpage, Log: slog.Default(),
 	}
+	if o.join.Frontpage != "" {
+		cfg.Join = &o.join
+	}
 	fmt.Fprintln(progress, "controller, site agent, provisioning segment")
 	lab, err := metal.Up(ctx, cfg)
 	if err != nil {
@@ -152,7 +168,7 @@ func (o *upOptions) addImages(ctx context.Context, lab *metal.Lab, agent string)
 			return err
 		}
 	}
-	files, err := metal.BuildImages(ctx, agent, cache, filepath.Join(o.dir, "images"))
+	files, err := metal.BuildImages(ctx, agent, cache)
 	if err != nil {
 		return err
 	}

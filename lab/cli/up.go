@@ -17,6 +17,8 @@ import (
 
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/lab/metal"
+	"github.com/ingot-metal/ingot/lab/network"
+	"github.com/ingot-metal/ingot/lab/vm"
 )
 
 func labUp() *cobra.Command {
@@ -157,6 +159,23 @@ func self() string {
 		return os.Args[0]
 	}
 	return "ingot-lab"
+}
+
+func labCheck() *cobra.Command {
+	return &cobra.Command{
+		Use: "check", Short: "Say whether this user can put up a lab on this host", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := errors.Join(vm.Available(vm.BIOS), vm.Available(vm.UEFI), network.BecomeRoot()); err != nil {
+				return err
+			}
+			ns, err := network.New()
+			if err != nil {
+				return err
+			}
+			fmt.Fprintln(cmd.OutOrStdout(), "yes")
+			return ns.Close()
+		},
+	}
 }
 
 const downLimit = 30 * time.Second

@@ -32,12 +32,12 @@ func (b bearer) GetRequestMetadata(context.Context, ...string) (map[string]strin
 
 func (bearer) RequireTransportSecurity() bool { return true }
 
-func newClient(address, caFile, tokenFile string) (*Client, error) {
-	ca, err := os.ReadFile(caFile)
+func newClient(to Controller) (*Client, error) {
+	ca, err := os.ReadFile(to.CAFile)
 	if err != nil {
 		return nil, fmt.Errorf("read the controller's CA: %w", err)
 	}
-	token, err := os.ReadFile(tokenFile)
+	token, err := os.ReadFile(to.TokenFile)
 	if err != nil {
 		return nil, fmt.Errorf("read the administrator's token: %w", err)
 	}
@@ -45,7 +45,7 @@ func newClient(address, caFile, tokenFile string) (*Client, error) {
 	if !roots.AppendCertsFromPEM(ca) {
 		return nil, errors.New("the controller's CA does not parse")
 	}
-	conn, err := grpc.NewClient(address, grpc.WithPerRPCCredentials(bearer(strings.TrimSpace(string(token)))),
+	conn, err := grpc.NewClient(to.Frontpage, grpc.WithPerRPCCredentials(bearer(strings.TrimSpace(string(token)))),
 		grpc.WithTransportCredentials(credentials.NewClientTLSFromCert(roots, "")),
 		grpc.WithDefaultCallOptions(grpc.WaitForReady(true)))
 	if err != nil {

@@ -19,10 +19,33 @@ const (
 	enrolmentPort = "50053"
 )
 
-type listenAddresses struct{ frontpage, fleet, enrolment, http string }
+// Controller is how a controller is reached on this host's loopback: by clients and by agents.
+type Controller struct {
+	Frontpage, Fleet, Enrolment string
+	CAFile, TokenFile           string
+}
 
-// startController starts it with a Postgres of its own.
-func (l *Lab) startController(ctx context.Context) error {
+// findController joins one, or starts it with a Postgres of its own.
+func (l *Lab) findController(ctx context.Context) error {
+	if l.cfg.Join != nil {
+		l.reach = *l.cfg.Join
+	} else if err := l.ownController(ctx); err != nil {
+		return err
+	}
+	for address, to := range map[string]string{FleetAddress: l.reach.Fleet, EnrolmentAddress: l.reach.Enrolment} {
+		inside, err := l.ns.Listen(address)
+		if err != nil {
+			return err
+		}
+		l.tunnels = append(l.tunnels, network.NewTunnel(inside, network.ToHost(to)))
+	}
+	var err error
+	l.client, err = newClient(l.reach)
+	return err
+}
+
+func (l *Lab) ownController(ctx context.Context) error {
+	l.reach.CAFile, l.reach.TokenFile = l.path("controller", "ca.pem"), l.path("controller", "admin-token")
 	if err := l.chooseAddresses(ctx); err != nil {
 		return err
 	}
@@ -36,26 +59,14 @@ func (l *Lab) startController(ctx context.Context) error {
 		cmd.SysProcAttr = network.AsUser(&syscall.SysProcAttr{})
 		return cmd
 	}}
-	for port, to := range map[string]string{fleetPort: l.listen.fleet, enrolmentPort: l.listen.enrolment} {
-		inside, err := l.ns.Listen(net.JoinHostPort(ControllerAddress, port))
-		if err != nil {
-			return err
-		}
-		l.tunnels = append(l.tunnels, network.NewTunnel(inside, network.ToHost(to)))
-	}
-	if err := l.StartController(ctx); err != nil {
-		return err
-	}
-	var err error
-	l.client, err = newClient(l.listen.frontpage, l.path("controller", "ca.pem"), l.TokenFile())
-	return err
+	return l.StartController(ctx)
 }
 
 // chooseAddresses takes free ports. Somebody else may take one before the controller does; then it doesn't start.
 func (l *Lab) chooseAddresses(ctx context.Context) error {
-	for _, a := range []*string{&l.listen.frontpage, &l.listen.fleet, &l.listen.enrolment, &l.listen.http} {
+	for _, a := range []*string{&l.reach.Frontpage, &l.reach.Fleet, &l.reach.Enrolment, &l.http} {
 		want := "127.0.0.1:0"
-		if a == &l.listen.frontpage && l.cfg.Frontpage != "" {
+		if a == &l.reach.Frontpage && l.cfg.Frontpage != "" {
 			want = l.cfg.Frontpage
 		}
 		free, err := (&net.ListenConfig{}).Listen(ctx, "tcp", want)
@@ -78,12 +89,12 @@ listen:
 tls:
   names: [localhost, 127.0.0.1, %s]
 advertise:
-  fleet: ["%s:%s"]
-  enrolment: ["%s:%s"]
+  fleet: ["%s"]
+  enrolment: ["%s"]
 agents:
   heartbeat_interval: 2s
-`, l.path("controller"), l.listen.frontpage, l.listen.fleet, l.listen.enrolment, l.listen.http,
-		ControllerAddress, ControllerAddress, fleetPort, ControllerAddress, enrolmentPort)
+`, l.path("controller"), l.reach.Frontpage, l.reach.Fleet, l.reach.Enrolment, l.http,
+		ControllerAddress, FleetAddress, EnrolmentAddress)
 }
 
 // StartController starts it, again after KillController, and returns when it is ready.
@@ -95,7 +106,7 @@ func (l *Lab) StartController(ctx context.Context) error {
 }
 
 func (l *Lab) ready(ctx context.Context) bool {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+l.listen.http+"/readyz", nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+l.http+"/readyz", nil)
 	if err != nil {
 		return false
 	}
@@ -110,14 +121,8 @@ func (l *Lab) ready(ctx context.Context) bool {
 // KillController sends SIGKILL to it. Its database goes with it, and comes back with it.
 func (l *Lab) KillController() error { return l.controller.kill() }
 
-// Frontpage is the address for clients.
-func (l *Lab) Frontpage() string { return l.listen.frontpage }
-
-// CAFile and TokenFile are what a client needs besides.
-func (l *Lab) CAFile() string { return l.path("controller", "ca.pem") }
-
-// TokenFile holds an administrator's token.
-func (l *Lab) TokenFile() string { return l.path("controller", "admin-token") }
+// Reach is how clients and agents on this host reach the controller.
+func (l *Lab) Reach() Controller { return l.reach }
 
 // Logs gives everything that the processes have logged, by name.
 func (l *Lab) Logs() (map[string]string, error) {

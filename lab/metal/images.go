@@ -2,15 +2,20 @@ package metal
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/ingot-metal/ingot/agent/image"
 	"github.com/ingot-metal/ingot/agent/image/bootdisk"
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/internal/clock"
 )
 
 // TinyRef is the name of the tiny image in the catalogue.
@@ -18,7 +23,7 @@ const TinyRef = "tiny"
 
 // ImageFiles are what machines boot from, in one directory.
 type ImageFiles struct {
-	Dir string
+	Dir string `json:"-"`
 	// Tiny is the smallest system there is: a kernel and the agent.
 	Tiny bootdisk.Result
 	// Installer has the kernel, the initramfs and the unified kernel image.
@@ -31,27 +36,107 @@ const (
 	installerCmdline = "ingot.role=installer panic=10 quiet"
 )
 
-// BuildImages makes installer and tiny image of an agent. The kernel is the host's own or a downloaded one.
-func BuildImages(ctx context.Context, agent, cache, dir string) (ImageFiles, error) {
-	files := ImageFiles{Dir: dir}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return files, err
-	}
+// BuildImages makes installer and tiny image of an agent, unless the cache has those of the same agent and kernel. The
+// kernel is the host's own or a downloaded one, which is cached too.
+func BuildImages(ctx context.Context, agent, cache string) (ImageFiles, error) {
 	kernel, err := image.FindKernel(ctx, cache)
+	if err != nil {
+		return ImageFiles{}, err
+	}
+	key, err := keyOf(agent, kernel)
+	if err != nil {
+		return ImageFiles{}, err
+	}
+	root := filepath.Join(cache, "images")
+	dir := filepath.Join(root, key)
+	if files, err := cached(dir); err == nil {
+		return files, nil
+	}
+	if err := os.MkdirAll(root, 0o755); err != nil {
+		return ImageFiles{}, err
+	}
+	scratch, err := os.MkdirTemp(root, "build-*")
+	if err != nil {
+		return ImageFiles{}, err
+	}
+	err = errors.Join(build(ctx, agent, kernel, scratch), os.Chmod(scratch, 0o755))
+	if err == nil && os.Rename(scratch, dir) != nil {
+		// Somebody else was quicker; what he made is the same.
+		err = os.RemoveAll(scratch)
+	}
+	if err != nil {
+		return ImageFiles{}, errors.Join(err, os.RemoveAll(scratch))
+	}
+	removeOld(root, key)
+	return cached(dir)
+}
+
+// keyOf changes with everything that the images are made of, this program's recipe included.
+func keyOf(agent string, kernel image.Kernel) (string, error) {
+	sum := sha256.New()
+	fmt.Fprintln(sum, kernel.Release)
+	self, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	for _, path := range []string{agent, self} {
+		f, err := os.Open(path)
+		if err != nil {
+			return "", err
+		}
+		_, err = io.Copy(sum, f)
+		if err := errors.Join(err, f.Close()); err != nil {
+			return "", err
+		}
+	}
+	return hex.EncodeToString(sum.Sum(nil)[:8]), nil
+}
+
+// recordFile comes last: a directory that has it is complete.
+const recordFile = "images.json"
+
+func cached(dir string) (ImageFiles, error) {
+	files := ImageFiles{Dir: dir}
+	data, err := os.ReadFile(filepath.Join(dir, recordFile))
 	if err != nil {
 		return files, err
 	}
+	return files, json.Unmarshal(data, &files)
+}
+
+func build(ctx context.Context, agent string, kernel image.Kernel, dir string) (err error) {
+	var files ImageFiles
 	files.Installer, err = image.Installer(ctx, image.InstallerConfig{
 		Agent: agent, Kernel: kernel, Arch: "amd64", Cmdline: installerCmdline, Dir: dir,
 	})
 	if err != nil {
-		return files, fmt.Errorf("build installer: %w", err)
+		return fmt.Errorf("build installer: %w", err)
 	}
 	files.Tiny, err = bootdisk.Tiny(ctx, bootdisk.TinyConfig{Agent: agent, Kernel: kernel, Out: filepath.Join(dir, tinyFile)})
 	if err != nil {
-		return files, fmt.Errorf("build tiny image: %w", err)
+		return fmt.Errorf("build tiny image: %w", err)
 	}
-	return files, nil
+	record, err := json.Marshal(files)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, recordFile), record, 0o644)
+}
+
+// keepImages is how long images of another agent stay: somebody may be using them.
+const keepImages = time.Hour
+
+func removeOld(root, except string) {
+	entries, err := os.ReadDir(root)
+	if err != nil {
+		return // the next one to build tries again
+	}
+	for _, e := range entries {
+		info, err := e.Info()
+		if err == nil && e.Name() != except && clock.Real().Now().Sub(info.ModTime()) > keepImages {
+			_ = os.RemoveAll(filepath.Join(root, e.Name())) // likewise
+		}
+	}
 }
 
 // AddImages puts them into the controller's catalogue.
@@ -75,38 +160,4 @@ func TinyImage(files ImageFiles) *pb.Image {
 		ImageRef: TinyRef, Format: files.Tiny.Format, Sha256File: files.Tiny.SHA256File, Sha256Raw: files.Tiny.SHA256Raw,
 		SizeBytes: files.Tiny.SizeRaw,
 	}
-}
-
-const pieceSize = 1 << 20
-
-// Upload adds a file to the catalogue.
-func (c *Client) Upload(ctx context.Context, path string, describe *pb.Image) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return fmt.Errorf("upload image: %w", err)
-	}
-	defer f.Close() // only read
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel() // ends the call when this returns early
-	stream, err := c.Admin.UploadImage(ctx)
-	if err != nil {
-		return fmt.Errorf("upload image %s: %w", describe.GetImageRef(), err)
-	}
-	err = stream.Send(&pb.UploadImageRequest{Part: &pb.UploadImageRequest_Image{Image: describe}})
-	for buf := make([]byte, pieceSize); err == nil; {
-		var n int
-		n, err = f.Read(buf)
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return fmt.Errorf("upload image %s: %w", describe.GetImageRef(), err)
-		}
-		err = stream.Send(&pb.UploadImageRequest{Part: &pb.UploadImageRequest_Data{Data: buf[:n]}})
-	}
-	// Whatever made sending fail is what the server answers.
-	if _, err := stream.CloseAndRecv(); err != nil {
-		return fmt.Errorf("upload image %s: %w", describe.GetImageRef(), err)
-	}
-	return nil
 }

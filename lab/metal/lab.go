@@ -13,6 +13,12 @@ import (
 	"github.com/ingot-metal/ingot/lab/network"
 )
 
+// Where the controller is, for the site and its machines. One that is joined must advertise these.
+const (
+	FleetAddress     = ControllerAddress + ":" + fleetPort
+	EnrolmentAddress = ControllerAddress + ":" + enrolmentPort
+)
+
 // The addresses of the lab. They are in a network of their own, so that several labs don't meet.
 const (
 	SiteAddress       = "10.77.0.1"
@@ -22,7 +28,7 @@ const (
 	// SwitchDevice is the switch's, on which all traffic passes.
 	SwitchDevice = "rack0"
 	siteCard     = "site0"
-	siteName     = "lab"
+	SiteName     = "lab"
 	segmentName  = "rack1"
 	prefixBits   = 24
 )
@@ -34,6 +40,8 @@ type Config struct {
 	Dir string
 	// Controller and Agent are the programs.
 	Controller, Agent string
+	// Join is a controller that runs already; none is started then.
+	Join *Controller
 	// Frontpage is the address for clients on the host's loopback; a free port when its port is 0.
 	Frontpage string
 	// Discovery is what unknown machines get: see pb.Segment. "report" when empty.
@@ -52,7 +60,8 @@ type Lab struct {
 	client *Client
 
 	controller *process
-	listen     listenAddresses
+	reach      Controller
+	http       string // of our own controller
 	tunnels    []*network.Tunnel
 	site       *process
 
@@ -72,7 +81,7 @@ func Up(ctx context.Context, cfg Config) (*Lab, error) {
 	}{
 		{"make directories", l.directories},
 		{"make the network", l.wire},
-		{"start the controller", l.startController},
+		{"start the controller", l.findController},
 		{"set up the site", l.setUpSite},
 		{"start the site agent", l.enrolSite},
 	} {

@@ -35,9 +35,10 @@ type MachineConfig struct {
 	BMC      Protocol
 	// Disks: one empty disk of 2 GiB when nil.
 	Disks []chassis.Disk
-	// NetworkFirst and CardROM: see chassis.Config.
-	NetworkFirst, CardROM bool
-	MemoryMB              int
+	// NetworkFirst, CardROM and NoPXE: see chassis.Config.
+	NetworkFirst, CardROM, NoPXE bool
+
+	MemoryMB int
 	// InstallDisk: see pb.MachineSpec.
 	InstallDisk    string
 	ProtectedDisks []string
@@ -90,6 +91,7 @@ func (l *Lab) build(ctx context.Context, m *Machine, slot int) (err error) {
 	m.Chassis, err = chassis.New(chassis.Config{
 		Name: m.cfg.Name, Dir: l.path("machines", m.cfg.Name), Firmware: m.cfg.Firmware, Tap: m.Port, Launcher: l.rack.Prefix(),
 		Disks: m.cfg.Disks, MemoryMB: m.cfg.MemoryMB, NetworkFirst: m.cfg.NetworkFirst, CardROM: m.cfg.CardROM,
+		NoPXE: m.cfg.NoPXE,
 	})
 	if err != nil {
 		return err
@@ -171,7 +173,7 @@ func (l *Lab) awaitIPMI(ctx context.Context, address string) error {
 func (m *Machine) record() *pb.Machine {
 	about := m.About()
 	spec := &pb.MachineSpec{
-		MacAddresses: about.MACs, Serial: about.Serial, Site: siteName, InstallDisk: m.cfg.InstallDisk,
+		MacAddresses: about.MACs, Serial: about.Serial, Site: SiteName, InstallDisk: m.cfg.InstallDisk,
 		ProtectedDisks: m.cfg.ProtectedDisks,
 	}
 	if m.cfg.BMC != NoBMC {

@@ -28,7 +28,7 @@ func (l *Lab) setUpSite(ctx context.Context) error {
 	if l.cfg.Proxy {
 		segment.Mode, segment.PoolStart, segment.PoolEnd = "proxy", "", ""
 	}
-	if _, err := l.client.Admin.SetSite(ctx, &pb.SetSiteRequest{Site: siteName, Segments: []*pb.Segment{segment}}); err != nil {
+	if _, err := l.client.Admin.SetSite(ctx, &pb.SetSiteRequest{Site: SiteName, Segments: []*pb.Segment{segment}}); err != nil {
 		return err
 	}
 	_, err := l.client.Admin.SetBMCCredentials(ctx, &pb.SetBMCCredentialsRequest{
@@ -40,7 +40,7 @@ func (l *Lab) setUpSite(ctx context.Context) error {
 // enrolSite gives the site agent a token that works once, and returns when it serves the segment.
 func (l *Lab) enrolSite(ctx context.Context) error {
 	issued, err := l.client.Admin.IssueBootstrapToken(ctx, &pb.IssueBootstrapTokenRequest{
-		Role: pb.AgentRole_AGENT_ROLE_SITE, Site: siteName,
+		Role: pb.AgentRole_AGENT_ROLE_SITE, Site: SiteName,
 	})
 	if err != nil {
 		return err
@@ -75,7 +75,7 @@ func (l *Lab) StartSite(ctx context.Context) error {
 	}
 	var problem error
 	err := l.site.await(ctx, "the site is served", func() bool {
-		s, err := l.client.Admin.GetSite(ctx, &pb.GetSiteRequest{Site: siteName})
+		s, err := l.client.Admin.GetSite(ctx, &pb.GetSiteRequest{Site: SiteName})
 		problem = err
 		return err == nil && s.GetRevision() > 0 && s.GetAppliedRevision() >= s.GetRevision() && up(s)
 	})
