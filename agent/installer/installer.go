@@ -20,6 +20,7 @@ import (
 	"github.com/ingot-metal/ingot/agent/state"
 	"github.com/ingot-metal/ingot/agent/transport"
 	"github.com/ingot-metal/ingot/internal/clock"
+	"github.com/ingot-metal/ingot/internal/failpoint"
 	"github.com/ingot-metal/ingot/internal/pki"
 )
 
@@ -48,6 +49,8 @@ type Config struct {
 	Clock     clock.Clock
 	// Client asks the desk; nil means one for the real network.
 	Client *http.Client
+	// Failpoints are armed for this installer alone; nil means the process's.
+	Failpoints *failpoint.Scope
 }
 
 // Run certifies the machine and serves the controller until ctx ends. After a final no it does nothing but say so.
@@ -136,6 +139,7 @@ func serve(ctx context.Context, cfg Config, a desk.Answer) error {
 	err = agent.New(agent.Config{
 		StateDir: cfg.StateDir, Host: agent.RealHost(cfg.Host), Role: role, Dial: dial, Boot: cfg.Boot.Site,
 		Version: cfg.Version, BuildTime: cfg.BuildTime, Log: cfg.Log.With("operation_id", a.OperationID), Clock: cfg.Clock,
+		Failpoints: cfg.Failpoints,
 	}).Run(ctx)
 	if err == nil && ctx.Err() == nil {
 		return errors.New("the agent ended by itself")

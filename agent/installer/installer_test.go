@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"net/http"
 	"os"
 	"os/exec"
@@ -21,8 +22,10 @@ import (
 
 	"github.com/ingot-metal/ingot/agent/agenttest"
 	"github.com/ingot-metal/ingot/agent/disk/disktest"
+	"github.com/ingot-metal/ingot/agent/installer"
 	"github.com/ingot-metal/ingot/agent/site/segment"
 	"github.com/ingot-metal/ingot/internal/evidence"
+	"github.com/ingot-metal/ingot/internal/failpoint"
 	"github.com/ingot-metal/ingot/internal/failure"
 	"github.com/ingot-metal/ingot/internal/testkit"
 )
@@ -158,6 +161,35 @@ func TestInstallerIsKilledAndResumes(t *testing.T) {
 	s.c.SetHooks(agenttest.Hooks{})
 	if got := s.c.WaitResult(s.c.Order(s.image(t))); got.GetOutcome() != fleetv1.CommandResult_SUCCEEDED {
 		t.Errorf("the next attempt: %v", got)
+	}
+}
+
+// Killed between the last write and its result: the disk tells what the process could not.
+func TestInstallerIsKilledAfterItsWork(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, agenttest.Hooks{})
+	s.cfg.Failpoints = failpoint.NewScope()
+	s.cfg.Failpoints.Set("agent.after-effect", failpoint.Error().At(1))
+	done := make(chan error, 1)
+	go func() { done <- installer.Run(t.Context(), s.cfg) }()
+	s.c.WaitSessions(1)
+	spec := s.image(t)
+	id := s.c.Order(spec)
+	if err := <-done; !errors.Is(err, failpoint.ErrInjected) {
+		t.Fatalf("ended with %v", err)
+	}
+	before, err := os.ReadFile(s.machine.Device)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.start()
+	got := s.c.WaitResult(id)
+	if got.GetOutcome() != fleetv1.CommandResult_SUCCEEDED || got.GetEvidence()[evidence.ImageDigest] != "sha256:"+spec.GetRepave().GetSha256Raw() {
+		t.Fatalf("%v\n%s", got, s.console)
+	}
+	after, err := os.ReadFile(s.machine.Device)
+	if err != nil || !bytes.Equal(before, after) {
+		t.Errorf("the disk was written after it was done (%v)", err)
 	}
 }
 
