@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"os"
 	"os/user"
-	"path/filepath"
 	"runtime"
 	"strconv"
 	"syscall"
@@ -60,12 +59,17 @@ func handOver(dir string, uid, gid int) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	return filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+	root, err := os.OpenRoot(dir) // nothing that somebody puts there meanwhile leads out of it
+	if err != nil {
+		return err
+	}
+	err = fs.WalkDir(root.FS(), ".", func(path string, _ fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
-		return os.Lchown(path, uid, gid)
+		return root.Lchown(path, uid, gid)
 	})
+	return errors.Join(err, root.Close())
 }
 
 // dropTo changes user and groups and keeps siteCapabilities, over an execution too.

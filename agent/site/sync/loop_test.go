@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 
@@ -330,6 +331,13 @@ func TestReportsThatSayNothingNewAreNotSent(t *testing.T) {
 	}
 	if n := len(r.take().req.GetUnknown()); n != maxUnknown {
 		t.Errorf("%d unknown machines are remembered", n)
+	}
+	seen := func(power string, at time.Duration) int {
+		r.BMC(&fleetv1.BMCObservation{MachineId: "b", PowerState: power, SeenAt: timestamppb.New(time.Unix(0, 0).Add(at))})
+		return len(r.take().req.GetBmcs())
+	}
+	if a, b, c, d := seen("on", 0), seen("on", time.Minute), seen("off", 2*time.Minute), seen("off", 8*time.Minute); a != 1 || b != 0 || c != 1 || d != 1 {
+		t.Errorf("a BMC's words are told %d, %d, %d and %d times", a, b, c, d)
 	}
 	// What was given back doesn't hide a newer word.
 	r.BMC(&fleetv1.BMCObservation{MachineId: "m", PowerState: "off"})

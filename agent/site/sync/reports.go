@@ -13,6 +13,9 @@ import (
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 )
 
+// repeatBMC is how long after a BMC's word the same word is told again.
+const repeatBMC = 5 * time.Minute
+
 // maxUnknown bounds what strangers can make us remember while the controller is away.
 const maxUnknown = 1024
 
@@ -25,7 +28,9 @@ type Reports struct {
 	now, sent hashes
 	unknown   map[string]*fleetv1.UnknownMachine
 	bmcs      map[string]*fleetv1.BMCObservation
-	boot      map[string]string
+	// told is what was told last of each BMC.
+	told map[string]*fleetv1.BMCObservation
+	boot map[string]string
 	// wake is called once when there is something pending.
 	wake  func()
 	pause time.Duration
@@ -37,7 +42,10 @@ type hashes struct{ leases, segments [sha256.Size]byte }
 
 // NewReports makes an empty collection.
 func NewReports() *Reports {
-	return &Reports{unknown: map[string]*fleetv1.UnknownMachine{}, bmcs: map[string]*fleetv1.BMCObservation{}, boot: map[string]string{}}
+	return &Reports{
+		unknown: map[string]*fleetv1.UnknownMachine{}, bmcs: map[string]*fleetv1.BMCObservation{},
+		told: map[string]*fleetv1.BMCObservation{}, boot: map[string]string{},
+	}
 }
 
 // Leases replaces the list of all leases.
@@ -67,9 +75,24 @@ func (r *Reports) Unknown(u *fleetv1.UnknownMachine) {
 	})
 }
 
-// BMC adds what a BMC said; of each only the last word counts.
+// BMC adds what a BMC said; of each only the last word counts. The same word is told again once in a while.
 func (r *Reports) BMC(o *fleetv1.BMCObservation) {
-	r.change(func() { r.bmcs[o.GetMachineId()] = o })
+	r.change(func() {
+		id := o.GetMachineId()
+		if before := r.told[id]; r.bmcs[id] != nil || !sameWord(before, o) {
+			r.bmcs[id] = o
+		}
+	})
+}
+
+// sameWord says whether a BMC said the same not long ago.
+func sameWord(before, o *fleetv1.BMCObservation) bool {
+	if before == nil || o.GetSeenAt().AsTime().Sub(before.GetSeenAt().AsTime()) >= repeatBMC {
+		return false
+	}
+	same := proto.Clone(o).(*fleetv1.BMCObservation)
+	same.SeenAt = before.SeenAt
+	return proto.Equal(before, same)
 }
 
 func (r *Reports) change(fn func()) {
@@ -135,6 +158,7 @@ func (r *Reports) take() batch {
 	b.req.Unknown = slices.Collect(maps.Values(r.unknown))
 	b.req.Bmcs = slices.Collect(maps.Values(r.bmcs))
 	r.sent = r.now
+	maps.Copy(r.told, r.bmcs)
 	clear(r.unknown)
 	clear(r.bmcs)
 	return b
@@ -151,6 +175,7 @@ func (r *Reports) giveBack(b batch) {
 			}
 		}
 		for _, o := range b.req.GetBmcs() {
+			delete(r.told, o.GetMachineId())
 			if r.bmcs[o.GetMachineId()] == nil {
 				r.bmcs[o.GetMachineId()] = o
 			}
