@@ -21,9 +21,11 @@ type RedfishConfig struct {
 	Listen   string
 	Listener net.Listener
 	// Plain serves HTTP without TLS.
-	Plain    bool
-	User     string
-	Password string
+	Plain bool
+	// Certificate is shown instead of a self-signed one.
+	Certificate *tls.Certificate
+	User        string
+	Password    string
 }
 
 // Redfish is a running Redfish service of one machine (DMTF DSP0266 1.15 as far as it goes).
@@ -53,7 +55,7 @@ func StartRedfish(ctx context.Context, cfg RedfishConfig) (*Redfish, error) {
 		desk: &desk{user: cfg.User, password: cfg.Password, sessions: map[string]string{}},
 	}
 	if !cfg.Plain {
-		cert, err := selfSigned(cfg.Chassis.About().Name)
+		cert, err := cfg.certificate()
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("make the BMC's certificate: %w", err), l.Close())
 		}
@@ -68,6 +70,13 @@ func StartRedfish(ctx context.Context, cfg RedfishConfig) (*Redfish, error) {
 		return nil
 	})
 	return r, nil
+}
+
+func (cfg RedfishConfig) certificate() (tls.Certificate, error) {
+	if cfg.Certificate != nil {
+		return *cfg.Certificate, nil
+	}
+	return selfSigned(cfg.Chassis.About().Name)
 }
 
 // Addr is host:port.

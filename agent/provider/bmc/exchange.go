@@ -131,7 +131,7 @@ func (p *Provider) settle(ctx context.Context, l *link, e Endpoint, id string, e
 	case errors.Is(err, provider.ErrCertificate):
 		l.drop()
 		l.certificateChanged = true
-		p.cfg.Log.WarnContext(ctx, "BMC shows another certificate and is parked", "bmc", l.key)
+		p.cfg.Log.WarnContext(ctx, "BMC shows a certificate that is not trusted, and is parked", "bmc", l.key)
 	case ctx.Err() != nil:
 		l.drop() // whoever asked went away in the middle
 	case errors.Is(err, provider.ErrSilent), errors.Is(err, provider.ErrProtocol):
@@ -167,7 +167,7 @@ func (p *Provider) explain(ctx context.Context, l *link, err error) error {
 	case errors.Is(err, provider.ErrCredentials):
 		e = failure.Precondition("BMC_AUTH_FAILED", "BMC %s refuses the credentials", l.key)
 	case errors.Is(err, provider.ErrCertificate):
-		e = failure.Precondition("BMC_AUTH_FAILED", "BMC %s shows another certificate than the one that is known; no password was sent", l.key)
+		e = failure.Precondition("BMC_AUTH_FAILED", "BMC %s shows a certificate that is not the known one, or not trusted; no password was sent", l.key)
 	case ctx.Err() != nil:
 		return fmt.Errorf("ask BMC %s: %w", l.key, context.Cause(ctx))
 	case errors.Is(err, provider.ErrSilent):

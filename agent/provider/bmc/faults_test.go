@@ -2,6 +2,7 @@ package bmc_test
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -352,6 +353,36 @@ func TestCertificateIsPinned(t *testing.T) {
 	}
 	if _, err := p.PowerState(t.Context(), target(second.Endpoint())); err != nil {
 		t.Errorf("after unparking: %v", err)
+	}
+}
+
+// With authorities configured, their signature counts, for the address in the endpoint, and nothing is pinned.
+func TestCertificateAuthority(t *testing.T) {
+	t.Parallel()
+	roots, cert := signedCertificate(t, "127.0.0.1")
+	_, stranger := signedCertificate(t, "127.0.0.1")
+	_, misnamed := signedCertificate(t, "192.0.2.1")
+	ask := func(c *tls.Certificate) (error, lab.Counts) {
+		r, err := lab.StartRedfish(t.Context(), lab.RedfishConfig{
+			Chassis: newChassis(true), Listen: "127.0.0.1:0", User: user, Password: password, Certificate: c,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = r.Close() })
+		p := newProvider(t, newSafe(password), func(cfg *bmc.Config) { cfg.RootCAs = roots })
+		_, err = p.PowerState(t.Context(), target(r.Addr()))
+		return err, r.Counts()
+	}
+	if err, _ := ask(&cert); err != nil {
+		t.Errorf("signed: %v", err)
+	}
+	for name, c := range map[string]*tls.Certificate{"self-signed": nil, "signed by others": &stranger, "for another address": &misnamed} {
+		err, n := ask(c)
+		wantReason(t, name, err, "BMC_AUTH_FAILED", false)
+		if n.Requests > 0 {
+			t.Errorf("%s: %d requests", name, n.Requests)
+		}
 	}
 }
 
