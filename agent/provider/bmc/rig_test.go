@@ -52,7 +52,7 @@ func newChassis(on bool) *lab.Memory {
 	return c
 }
 
-func startRedfish(t *testing.T, c lab.Chassis) *lab.Redfish {
+func startRedfish(t testing.TB, c lab.Chassis) *lab.Redfish {
 	t.Helper()
 	r, err := lab.StartRedfish(t.Context(), lab.RedfishConfig{Chassis: c, Listen: "127.0.0.1:0", User: user, Password: password})
 	if err != nil {
@@ -66,7 +66,7 @@ func startRedfish(t *testing.T, c lab.Chassis) *lab.Redfish {
 	return r
 }
 
-func startIPMI(t *testing.T, c lab.Chassis) *lab.IPMI {
+func startIPMI(t testing.TB, c lab.Chassis) *lab.IPMI {
 	t.Helper()
 	s, err := lab.StartIPMI(t.Context(), lab.IPMIConfig{
 		Chassis: c, Dir: testkit.TempDir(t), Addr: netip.MustParseAddrPort("127.0.0.1:0"), User: user, Password: password,
@@ -108,7 +108,7 @@ func newSafe(password string) *safe {
 }
 
 // newProvider is as patient as tests are.
-func newProvider(t *testing.T, s *safe, change func(*bmc.Config)) *bmc.Provider {
+func newProvider(t testing.TB, s *safe, change func(*bmc.Config)) *bmc.Provider {
 	t.Helper()
 	cfg := bmc.Config{
 		Credentials: s.get, Clock: clock.Real(), Log: testkit.Logger(t),
