@@ -1,5 +1,3 @@
-// Package site is the role of an agent that executes for machines of its site that have no agent of their own,
-// through providers.
 package site
 
 import (
