@@ -117,11 +117,11 @@ func replaceLeases(ctx context.Context, q *dbsqlc.Queries, r SiteReport) error {
 	p := dbsqlc.InsertLeasesParams{Site: r.Site}
 	seen := map[[2]string]bool{}
 	for _, l := range r.Leases {
-		if key := [2]string{l.GetSegment(), l.GetMacAddress()}; seen[key] {
+		key := [2]string{l.GetSegment(), l.GetMacAddress()}
+		if seen[key] {
 			continue
-		} else {
-			seen[key] = true
 		}
+		seen[key] = true
 		p.Segments = append(p.Segments, l.GetSegment())
 		p.Macs = append(p.Macs, l.GetMacAddress())
 		p.Addresses = append(p.Addresses, l.GetAddress())
