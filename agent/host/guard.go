@@ -95,6 +95,10 @@ func (l *Linux) RollBackGuard(ctx context.Context, commandID string) error {
 // RollBackPending goes back if a change is pending and has had its time, or whatever the time with now. done says that
 // there was something to do.
 func (l *Linux) RollBackPending(ctx context.Context, now bool) (done bool, err error) {
+	// Where nothing was ever guarded there is nothing to lock either.
+	if g, err := l.Guarded(ctx); err != nil || g == nil {
+		return false, err
+	}
 	err = l.locked(func() error {
 		g, err := l.Guarded(ctx)
 		if err != nil || g == nil || g.State != GuardPending {

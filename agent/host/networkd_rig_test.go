@@ -45,7 +45,7 @@ func withNetworkd(t *testing.T) bool {
 	}
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
 	cmd.Env = append(os.Environ(), networkdVariable+"=1")
-	cmd.SysProcAttr = &unix.SysProcAttr{Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWNS, Pdeathsig: unix.SIGKILL}
+	cmd.SysProcAttr = &unix.SysProcAttr{Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWNS | unix.CLONE_NEWUTS, Pdeathsig: unix.SIGKILL}
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("with networkd: %v\n%s", err, out)

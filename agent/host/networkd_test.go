@@ -7,8 +7,10 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/ingot-metal/ingot/internal/clock"
+	"github.com/ingot-metal/ingot/internal/testkit"
 )
 
 func prefix(s string) netip.Prefix { return netip.MustParsePrefix(s) }
@@ -145,4 +147,70 @@ func TestGuardGoesBack(t *testing.T) {
 	if len(*armed) != 1 || (*armed)[0] < guardGrace {
 		t.Errorf("timers %v", *armed)
 	}
+}
+
+func TestGuardGoesBackToNameAndFirewallToo(t *testing.T) {
+	t.Parallel()
+	if !withNetworkd(t) {
+		return
+	}
+	h, _ := unguarded(t)
+	before := FirewallPolicy{Generation: 1, InputDefault: VerdictAccept, SMTPEgressAllowed: true}
+	must(t, h.SetHostname(t.Context(), Effect{}, "before"))
+	must(t, h.ApplyFirewall(t.Context(), Effect{}, before))
+	must(t, h.Guard(t.Context(), Guard{CommandID: "c1", Deadline: clock.Boottime(), Hostname: "before", SetsFirewall: true, Firewall: &before}))
+	must(t, h.SetHostname(t.Context(), Effect{}, "after"))
+	must(t, h.ApplyFirewall(t.Context(), Effect{}, FirewallPolicy{Generation: 2, InputDefault: VerdictDrop}))
+
+	diff, err := h.FirewallDiff(t.Context(), before)
+	must(t, err)
+	wantIn(t, diff, "--- committed/nftables/inet ingot\n", "-input: policy accept\n", "+input: policy drop\n", "+output: smtp egress 25 [")
+
+	other, _ := unguarded(t)
+	if done, err := other.RollBackPending(t.Context(), false); err != nil || !done {
+		t.Fatalf("at the deadline: %t, %v", done, err)
+	}
+	name, err := h.Hostname(t.Context())
+	must(t, err)
+	fw, err := h.Firewall(t.Context())
+	must(t, err)
+	if name != "before" || !fw.Holds(before) || read(t, "/etc/hostname") != "before\n" {
+		t.Errorf("host name %s, firewall %+v", name, fw)
+	}
+}
+
+// After a reboot the kernel has forgotten the change; only files are put back, before networkd reads them.
+func TestGuardGoesBackAtBoot(t *testing.T) {
+	t.Parallel()
+	if !withNetworkd(t) {
+		return
+	}
+	h, _ := unguarded(t)
+	newPeer(t)
+	must(t, h.ApplyNetwork(t.Context(), Effect{}, NetworkConfig{Interfaces: []Interface{card("here", "10.9.0.1/24")}}))
+	want := read(t, "/etc/systemd/network/05-ingot-here.network")
+	next := NetworkConfig{Interfaces: []Interface{card("here", "192.0.2.7/24")}}
+	saved, err := h.SaveNetwork(t.Context(), next)
+	must(t, err)
+	must(t, h.Guard(t.Context(), Guard{CommandID: "c1", Deadline: clock.Boottime() + time.Hour, Network: &saved}))
+	must(t, h.ApplyNetwork(t.Context(), Effect{}, next))
+	stopNetworkd()
+	if done, err := h.RollBackPending(t.Context(), false); err != nil || done {
+		t.Fatalf("before the deadline, on the same boot: %t, %v", done, err)
+	}
+	var record Guard
+	_, err = h.readJSON(GuardFile, &record)
+	must(t, err)
+	record.BootID, record.Network.BootID = "another", "another"
+	must(t, h.writeJSON(GuardFile, record))
+	sh(t, "ip addr flush dev here")
+	if done, err := h.RollBackPending(t.Context(), false); err != nil || !done {
+		t.Fatalf("on another boot: %t, %v", done, err)
+	}
+	if got := read(t, "/etc/systemd/network/05-ingot-here.network"); got != want {
+		t.Errorf("the file is now:\n%s", got)
+	}
+	stopNetworkd = startNetworkd()
+	testkit.Eventually(t, 10*time.Second, func() bool { return strings.Contains(sh(t, "ip addr show here"), "10.9.0.1/24") },
+		"networkd does not bring the old address back")
 }

@@ -113,36 +113,102 @@ func replaceTable(comment string, chains []fwChain) error {
 }
 
 func readFirewall(conn *nftables.Conn) (FirewallState, error) {
+	t, err := readTable(conn)
+	if err != nil || t == nil {
+		return FirewallState{}, err
+	}
+	return FirewallState{
+		Present: true, Generation: t.generation, Recorded: t.recorded, Digest: digestChains(t.chains, t.extra),
+	}, nil
+}
+
+// fwTable is our table as the kernel holds it.
+type fwTable struct {
+	chains     []fwChain
+	extra      []string // what we never make
+	generation uint64
+	recorded   string
+}
+
+// readTable gives nil where there is no table of ours.
+func readTable(conn *nftables.Conn) (*fwTable, error) {
 	table, err := findTable(conn)
 	if err != nil || table == nil {
-		return FirewallState{}, err
+		return nil, err
 	}
 	all, err := conn.ListChainsOfTableFamily(nftables.TableFamilyINet)
 	if err != nil {
-		return FirewallState{}, nftErr("list nftables chains", err)
+		return nil, nftErr("list nftables chains", err)
 	}
-	state := FirewallState{Present: true}
-	var chains []fwChain
+	t := &fwTable{}
 	for _, c := range all {
 		if c.Table.Name != fwTableName {
 			continue
 		}
 		chain, err := readChain(conn, table, c)
 		if err != nil {
-			return FirewallState{}, err
+			return nil, err
 		}
 		if c.Name == fwMetaChain {
-			state.Generation, state.Recorded = parseMeta(chain)
+			t.generation, t.recorded = parseMeta(chain)
 			continue
 		}
-		chains = append(chains, chain)
+		t.chains = append(t.chains, chain)
 	}
-	extra, err := foreignObjects(conn, table)
+	t.extra, err = foreignObjects(conn, table)
+	return t, err
+}
+
+// FirewallDiff shows how our table differs from a policy, rule by rule. A rule is shown by its comment; one without, which
+// somebody else has made, by what it is made of.
+func (l *Linux) FirewallDiff(ctx context.Context, p FirewallPolicy) (string, error) {
+	if err := ctx.Err(); err != nil {
+		return "", err
+	}
+	conn, err := nftables.New()
 	if err != nil {
-		return FirewallState{}, err
+		return "", nftErr("open nftables", err)
 	}
-	state.Digest = digestChains(chains, extra)
-	return state, nil
+	t, err := readTable(conn)
+	if err != nil {
+		return "", err
+	}
+	want, have := ruleLines(p.chains(), nil), []string(nil)
+	if t != nil {
+		have = ruleLines(t.chains, t.extra)
+	}
+	return UnifiedDiff("committed/nftables/inet ingot", "host/nftables/inet ingot", want, have), nil
+}
+
+func ruleLines(chains []fwChain, extra []string) []string {
+	chains = slices.Clone(chains)
+	slices.SortFunc(chains, func(a, b fwChain) int { return strings.Compare(a.name, b.name) })
+	var out []string
+	for _, c := range chains {
+		policy := "accept"
+		if c.policy == nftables.ChainPolicyDrop {
+			policy = "drop"
+		}
+		out = append(out, fmt.Sprintf("%s: policy %s", c.name, policy))
+		for _, r := range c.rules {
+			text := r.comment
+			if text == "" {
+				text = "rule without a comment:"
+			}
+			// Two rules may have one comment and not one meaning.
+			out = append(out, fmt.Sprintf("%s: %s [%.8s]", c.name, text, digestLines(r.lines())[len("sha256:"):]))
+		}
+	}
+	return append(out, extra...)
+}
+
+// lines are the rule's expressions.
+func (r fwRule) lines() []string {
+	var out []string
+	for _, e := range r.exprs {
+		out = append(out, fmt.Sprintf("%T%s", e, exprJSON(e)))
+	}
+	return out
 }
 
 func findTable(conn *nftables.Conn) (*nftables.Table, error) {

@@ -89,6 +89,16 @@ func canDial(address string) bool {
 	return true
 }
 
+// tried gives a connection that should be made some tries, because a busy machine is slow, and one that should not a single
+// one, because that costs its time-out.
+func tried(want bool, dial func() bool) bool {
+	made := dial()
+	for i := 0; want && !made && i < 5; i++ {
+		made = dial()
+	}
+	return made
+}
+
 func TestFirewallOnRealPackets(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("ip"); err != nil {
@@ -101,7 +111,7 @@ func TestFirewallOnRealPackets(t *testing.T) {
 	for _, port := range []int{22, 443, 500, 505, 511, 600, 25, 587} {
 		listen(t, port)
 	}
-	if !p.reaches(22) || !canDial("127.0.0.1:25") {
+	if !tried(true, func() bool { return p.reaches(22) }) || !canDial("127.0.0.1:25") {
 		t.Fatal("without a policy the ports are not reachable")
 	}
 	h := New(Config{})
@@ -117,7 +127,7 @@ func TestFirewallOnRealPackets(t *testing.T) {
 	}
 	mustApply(t, h, rules)
 	for port, want := range map[int]bool{22: true, 443: false, 500: true, 505: true, 511: false, 600: false} {
-		if got := p.reaches(port); got != want {
+		if got := tried(want, func() bool { return p.reaches(port) }); got != want {
 			t.Errorf("port %d reached: %v, want %v", port, got, want)
 		}
 	}
@@ -132,7 +142,7 @@ func TestFirewallOnRealPackets(t *testing.T) {
 	open.Generation, open.SMTPEgressAllowed, open.InputDefault = 2, true, VerdictAccept
 	open.RateLimits = []RateLimit{{Protocol: "tcp", FromPort: 22, PerSecond: 1, Burst: 1}}
 	mustApply(t, h, open)
-	if !canDial("127.0.0.1:25") || !p.reaches(443) {
+	if !canDial("127.0.0.1:25") || !tried(true, func() bool { return p.reaches(443) }) {
 		t.Error("the open policy is not open")
 	}
 	if burst := dialBurst(p); burst == 0 || burst == 20 {

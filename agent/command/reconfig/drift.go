@@ -117,9 +117,17 @@ func (e *Executor) readBack(ctx context.Context, s settings) (evidence map[strin
 			return nil, "", fmt.Errorf("read back firewall: %w", err)
 		}
 		evidence["firewall_digest"] = fw.Digest
-		want, have = append(want, firewallLine(true, s.Firewall.Generation, s.Firewall.Digest())), append(have, firewallLine(fw.Present, fw.Generation, fw.Digest))
+		want = append(want, firewallLine(true, s.Firewall.Generation, s.Firewall.Digest()))
+		have = append(have, firewallLine(fw.Present, fw.Generation, fw.Digest))
 	}
 	diff = host.UnifiedDiff("committed/host", "host/host", want, have)
+	if h, ok := e.cfg.Host.(ruleByRule); ok && s.Firewall != nil && diff != "" {
+		rules, err := h.FirewallDiff(ctx, *s.Firewall)
+		if err != nil {
+			return nil, "", fmt.Errorf("compare firewall: %w", err)
+		}
+		diff += rules
+	}
 	if s.Network == nil {
 		return evidence, diff, nil
 	}
@@ -129,6 +137,11 @@ func (e *Executor) readBack(ctx context.Context, s settings) (evidence map[strin
 	}
 	evidence["network_digest"] = state.Digest
 	return evidence, diff + state.Diff, nil
+}
+
+// ruleByRule is a host that can say more of a table than that it is another one.
+type ruleByRule interface {
+	FirewallDiff(ctx context.Context, p host.FirewallPolicy) (string, error)
 }
 
 func firewallLine(present bool, generation uint64, digest string) string {
