@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -178,7 +179,7 @@ func shell(ctx context.Context, j job) (time.Duration, error) {
 }
 
 // engine is what the installer does, without an identity for the next system.
-func engine(ctx context.Context, j job, name string, open func(context.Context) (io.ReadCloser, error)) error {
+func engine(ctx context.Context, j job, name string, open func(context.Context) (io.ReadCloser, error)) (err error) {
 	digest, err := host.ParseDigest(j.Digest)
 	if err != nil {
 		return err
@@ -187,7 +188,7 @@ func engine(ctx context.Context, j job, name string, open func(context.Context) 
 	if err != nil {
 		return err
 	}
-	defer d.Close()
+	defer func() { err = errors.Join(err, d.Close()) }()
 	got, err := image.Write(ctx, image.Job{
 		Disk: d, Open: open, RawSize: j.RawSize, RawDigest: digest, Clock: clock.Real(),
 		State:      func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader("")), nil },
