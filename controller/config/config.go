@@ -29,6 +29,9 @@ type Config struct {
 	// ImagesDir holds the files of the image catalogue; empty means images in DataDir. Controllers of one database share
 	// it.
 	ImagesDir string `yaml:"images_dir"`
+	// InstallerCmdline is added to the kernel command line of every installer. Anybody on a machine or its network can
+	// read it: no secrets.
+	InstallerCmdline string `yaml:"installer_cmdline"`
 	// SecretsKeyFile holds the key that seals BMC credentials; empty means secrets/bmc.key in DataDir, made when missing.
 	// Controllers of one database share the key.
 	SecretsKeyFile string   `yaml:"secrets_key_file"`

@@ -72,6 +72,7 @@ func (s *Store) decideIn(ctx context.Context, q *dbsqlc.Queries, operationID str
 	if err != nil {
 		return nil, err
 	}
+	l.cmdline = s.cmdline
 	if version != 0 && l.row.Version != version {
 		return &Applied{StaleVersion: true, OperationID: operationID, Phase: l.snap.Op.Phase}, nil
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -143,14 +144,14 @@ func (l *loaded) installerAction(ctx context.Context, q *dbsqlc.Queries) (*fleet
 	if err != nil {
 		return nil, err
 	}
-	images, err := installerFiles(ctx, q)
+	images, err := installerFiles(ctx, q, l.cmdline)
 	if err != nil {
 		return nil, err
 	}
 	f := images[0]
 	return &fleetv1.CommandSpec_Installer{Installer: &fleetv1.InstallerAction{
 		KernelSha256: f.GetKernelSha256(), InitrdSha256: f.GetInitrdSha256(),
-		Cmdline: "ingot.role=installer ingot.site=http://" + address + " ingot.token=" + b.Token,
+		Cmdline: strings.TrimSpace("ingot.role=installer ingot.site=http://" + address + " ingot.token=" + b.Token + " " + f.GetCmdline()),
 	}}, nil
 }
 
@@ -178,7 +179,7 @@ func (l *loaded) bootAddress(ctx context.Context, q *dbsqlc.Queries) (string, er
 }
 
 // installerFiles gives the newest installer of each architecture that has kernel and initramfs; amd64 is the first.
-func installerFiles(ctx context.Context, q *dbsqlc.Queries) ([]*fleetv1.InstallerFiles, error) {
+func installerFiles(ctx context.Context, q *dbsqlc.Queries, cmdline string) ([]*fleetv1.InstallerFiles, error) {
 	rows, err := q.InstallerImages(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("read installers: %w", err)
@@ -187,7 +188,7 @@ func installerFiles(ctx context.Context, q *dbsqlc.Queries) ([]*fleetv1.Installe
 	for _, r := range rows {
 		f := byArch[r.Arch]
 		if f == nil {
-			f = &fleetv1.InstallerFiles{Arch: r.Arch}
+			f = &fleetv1.InstallerFiles{Arch: r.Arch, Cmdline: cmdline}
 			byArch[r.Arch] = f
 		}
 		switch r.Kind {

@@ -27,6 +27,8 @@ type loaded struct {
 	command *commandRow
 	spec    *baremetalv1.MachineSpec
 	snap    operation.Snapshot
+	// cmdline is added to that of an installer.
+	cmdline string
 }
 
 // commandRow is a command together with its executor's role.

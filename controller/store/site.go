@@ -203,7 +203,7 @@ func (s *Store) SiteDocument(ctx context.Context, site string) (*fleetv1.SiteDoc
 	var out *fleetv1.SiteDocument
 	err := pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
 		var err error
-		out, err = siteDocument(ctx, s.q.WithTx(tx), site)
+		out, err = siteDocument(ctx, s.q.WithTx(tx), site, s.cmdline)
 		return err
 	})
 	if err != nil {
@@ -212,7 +212,7 @@ func (s *Store) SiteDocument(ctx context.Context, site string) (*fleetv1.SiteDoc
 	return out, nil
 }
 
-func siteDocument(ctx context.Context, q *dbsqlc.Queries, site string) (*fleetv1.SiteDocument, error) {
+func siteDocument(ctx context.Context, q *dbsqlc.Queries, site, cmdline string) (*fleetv1.SiteDocument, error) {
 	row, err := q.SiteRow(ctx, site)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, failure.NotFound("SITE_NOT_FOUND", "there is no site %q", site)
@@ -224,7 +224,7 @@ func siteDocument(ctx context.Context, q *dbsqlc.Queries, site string) (*fleetv1
 	if d.Segments, err = segmentsToServe(row.Segments); err != nil {
 		return nil, err
 	}
-	if d.Installers, err = installerFiles(ctx, q); err != nil {
+	if d.Installers, err = installerFiles(ctx, q, cmdline); err != nil {
 		return nil, err
 	}
 	assigned, err := q.AssignmentsOfSite(ctx, site)

@@ -23,6 +23,8 @@ type Config struct {
 	PoolSize int32
 	// StepDefaults fill what a plan leaves open.
 	StepDefaults StepDefaults
+	// InstallerCmdline is added to the kernel command line of every installer.
+	InstallerCmdline string
 	// DefaultImage is used where neither a request nor the machine names an image.
 	DefaultImage string
 	Logger       *slog.Logger
@@ -37,6 +39,7 @@ type Store struct {
 	q        *dbsqlc.Queries
 	defaults StepDefaults
 	image    string
+	cmdline  string
 	log      *slog.Logger
 	enqueue  Enqueue
 }
@@ -63,7 +66,7 @@ func New(ctx context.Context, c Config) (*Store, error) {
 	if log == nil {
 		log = slog.Default()
 	}
-	return &Store{pool: pool, q: dbsqlc.New(pool), defaults: orBuiltIn(c.StepDefaults), image: c.DefaultImage, log: log}, nil
+	return &Store{pool: pool, q: dbsqlc.New(pool), defaults: orBuiltIn(c.StepDefaults), image: c.DefaultImage, cmdline: c.InstallerCmdline, log: log}, nil
 }
 
 func setDefault(params map[string]string, key, value string) {
