@@ -149,7 +149,9 @@ func (m *metal) ends(phase operation.Phase, code string) {
 	}
 }
 
-func wrote() map[string]string { return map[string]string{evidence.ImageDigest: digest, "disk": "QM0001"} }
+func wrote() map[string]string {
+	return map[string]string{evidence.ImageDigest: digest, "disk": "QM0001"}
+}
 
 // toInstaller brings a machine without a system into the installer through its BMC.
 func (m *metal) toInstaller() string {
@@ -244,7 +246,9 @@ func TestWaysIntoTheInstaller(t *testing.T) {
 }
 
 func TestNoWayIntoTheInstaller(t *testing.T) {
-	silent := func(m *metal) { m.setAgents(slices.DeleteFunc(m.world.Candidates, func(c fleet.Candidate) bool { return c.Role == "site" })...) }
+	silent := func(m *metal) {
+		m.setAgents(slices.DeleteFunc(m.world.Candidates, func(c fleet.Candidate) bool { return c.Role == "site" })...)
+	}
 	cases := []struct {
 		name, path, code string
 		prepare          func(m *metal)
