@@ -188,20 +188,21 @@ func TestISCClientAndRestart(t *testing.T) {
 	s := startSite(t, file, testSegment())
 	m := sitetest.NewMachine(t, "site0", "52:54:00:00:00:01")
 	path, told := script(t)
-	dhclient := func(more string) {
+	// It stays in the foreground, so that it ends with the test.
+	dhclient := func(pid, more string) string {
+		return fmt.Sprintf("dhclient -v %[3]s -cf /dev/null -lf %[1]s/client -pf %[1]s/%[4]s -sf %[2]s eth0", dir, path, more, pid)
+	}
+	awaitTold := func(lines ...string) {
 		t.Helper()
-		if out, err := m.Try(context.WithoutCancel(t.Context()), fmt.Sprintf("dhclient -v -1 -cf /dev/null -lf %[1]s/client -pf %[1]s/pid -sf %[2]s %[3]s eth0", dir, path, more)); err != nil {
-			t.Fatalf("dhclient: %v\n%s", err, out)
-		}
+		var text []byte
+		testkit.Eventually(t, soon, func() bool {
+			text, _ = os.ReadFile(told) // it comes with the first line
+			return strings.Contains(string(text), lines[0])
+		}, "dhclient is not told %s", lines[0])
+		has(t, "dhclient", string(text), lines...)
 	}
-	t.Cleanup(func() { dhclient("-x") })
-	dhclient("")
-	text, err := os.ReadFile(told)
-	if err != nil {
-		t.Fatal(err)
-	}
-	has(t, "dhclient", string(text), "reason=BOUND", "new_ip_address=10.77.0.100", "new_subnet_mask=255.255.255.0", "new_dhcp_lease_time=3600")
-	dhclient("-x")
+	m.Start(dhclient("pid1", "-d -1"))
+	awaitTold("reason=BOUND", "new_ip_address=10.77.0.100", "new_subnet_mask=255.255.255.0", "new_dhcp_lease_time=3600")
 	if err := s.stop(); err != nil {
 		t.Fatal(err)
 	}
@@ -212,12 +213,9 @@ func TestISCClientAndRestart(t *testing.T) {
 	s = startSite(t, file, testSegment())
 	other := sitetest.NewMachine(t, "site0", "52:54:00:00:00:02")
 	has(t, "another after the restart", mustUdhcpc(t, other, ""), "ip=10.77.0.101")
-	dhclient("") // with its lease file it begins in INIT-REBOOT
-	if text, err = os.ReadFile(told); err != nil {
-		t.Fatal(err)
-	}
-	has(t, "dhclient after the restart", string(text), "reason=REBOOT", "new_ip_address=10.77.0.100")
-	dhclient("-r")
+	m.Start(dhclient("pid2", "-d -1")) // with its lease file it begins in INIT-REBOOT
+	awaitTold("reason=REBOOT", "new_ip_address=10.77.0.100")
+	m.Run(dhclient("pid2", "-r"))
 	testkit.Eventually(t, soon, func() bool { return s.Leases()[0].State == lease.Ended }, "the release did not come")
 }
 
