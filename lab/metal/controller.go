@@ -93,8 +93,9 @@ advertise:
   enrolment: ["%s"]
 agents:
   heartbeat_interval: 2s
+installer_cmdline: %s
 `, l.path("controller"), l.reach.Frontpage, l.reach.Fleet, l.reach.Enrolment, l.http,
-		ControllerAddress, FleetAddress, EnrolmentAddress)
+		ControllerAddress, FleetAddress, EnrolmentAddress, consoleCmdline)
 }
 
 // StartController starts it, again after KillController, and returns when it is ready.

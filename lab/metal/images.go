@@ -33,7 +33,9 @@ type ImageFiles struct {
 const (
 	tinyFile = "tiny.raw.zst"
 	// installerCmdline is replaced by the boot server.
-	installerCmdline = "ingot.role=installer panic=10 quiet"
+	installerCmdline = "ingot.role=installer panic=10 quiet no_timer_check"
+	// consoleCmdline shows installers on the serial port. The emulation's timer may be late; nobody is to doubt it.
+	consoleCmdline = "console=ttyS0 panic=10 quiet no_timer_check"
 )
 
 // BuildImages makes installer and tiny image of an agent, unless the cache has those of the same agent and kernel. The
@@ -112,7 +114,9 @@ func build(ctx context.Context, agent string, kernel image.Kernel, dir string) (
 	if err != nil {
 		return fmt.Errorf("build installer: %w", err)
 	}
-	files.Tiny, err = bootdisk.Tiny(ctx, bootdisk.TinyConfig{Agent: agent, Kernel: kernel, Out: filepath.Join(dir, tinyFile)})
+	files.Tiny, err = bootdisk.Tiny(ctx, bootdisk.TinyConfig{Agent: agent, Kernel: kernel, Out: filepath.Join(dir, tinyFile),
+		Cmdline: bootdisk.DefaultCmdline + " ingot.net=dhcp no_timer_check",
+	})
 	if err != nil {
 		return fmt.Errorf("build tiny image: %w", err)
 	}
