@@ -1,35 +1,22 @@
 package lab_test
 
 import (
-	"bytes"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net"
-	"net/http"
-	"net/netip"
-	"regexp"
 	"testing"
 	"time"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 
-	"github.com/ingot-metal/ingot/agent/site/desk"
 	"github.com/ingot-metal/ingot/internal/testkit"
 	"github.com/ingot-metal/ingot/lab/bmc"
 	"github.com/ingot-metal/ingot/lab/chassis"
 	"github.com/ingot-metal/ingot/lab/metal"
-	"github.com/ingot-metal/ingot/lab/network"
 	"github.com/ingot-metal/ingot/lab/vm"
 )
 
-// slow gives a test some seconds in the middle of a write.
-const slow = 3 << 20
+// slow, in bytes a second, gives a test half a minute in the middle of a write.
+const slow = 1 << 20
 
 // slowMachine is one with a BIOS whose disk takes its time.
 func (s *site) slowMachine() *metal.Machine {
@@ -91,106 +78,6 @@ func TestMetalKilledInMidWrite(t *testing.T) {
 	if n := s.logged(op, "stage: write"); n != 1 {
 		t.Errorf("%d writes began, want 1", n)
 	}
-}
-
-// TestMetalSecondKey: while the installer writes, somebody else with the machine's addresses asks to be certified for the
-// same operation. Both are alive, and so neither may go on.
-func TestMetalSecondKey(t *testing.T) {
-	if !asRoot(t) {
-		return
-	}
-	t.Parallel()
-	s := newSite(t, nil)
-	m := s.slowMachine()
-	s.maintain(m.Name())
-	op := s.reimage(m.Name(), "contested")
-	s.until(op, "stage: write")
-	token, address := s.bootToken(m)
-	if err := s.lab.Switch().Unplug(m.Port); err != nil {
-		t.Fatal(err)
-	}
-	status, problem := s.rogue(m, token, address)
-	if status == http.StatusOK {
-		t.Fatalf("a second key was certified: %s", problem)
-	}
-	t.Logf("the second key is answered %d: %s", status, problem)
-	if err := s.lab.Switch().Plug(m.Port); err != nil {
-		t.Fatal(err)
-	}
-	op = s.ended(op, nil)
-	if op.GetPhase() != pb.Operation_FAILED || op.GetError().GetCode() != "ENROLMENT_CONTESTED" {
-		t.Errorf("ended %s, %v", op.GetPhase(), op.GetError())
-	}
-	s.holdsWrites(op, 0)
-}
-
-var scriptURL = regexp.MustCompile(`/boot/([A-Za-z0-9_-]{16,})/kernel`)
-
-// bootToken reads what anybody on the segment can read: the machine's boot script, and its lease.
-func (s *site) bootToken(m *metal.Machine) (token, address string) {
-	s.Helper()
-	said, err := m.SerialLog()
-	if err != nil {
-		s.Fatal(err)
-	}
-	found := scriptURL.FindSubmatch(said)
-	leases, err := s.api.Admin.ListSiteLeases(s.ctx, &pb.ListSiteLeasesRequest{Site: metal.SiteName})
-	if err != nil || found == nil {
-		s.Fatalf("no boot URL on the console, or no leases (%v)", err)
-	}
-	for _, l := range leases.GetLeases() {
-		if l.GetMacAddress() == m.About().MACs[0] {
-			return string(found[1]), l.GetAddress()
-		}
-	}
-	s.Fatalf("no lease of %s in %v", m.Name(), leases)
-	return "", ""
-}
-
-// rogue takes the machine's place on the segment, asks to be certified, and goes away.
-func (s *site) rogue(m *metal.Machine, token, address string) (status int, body string) {
-	s.Helper()
-	ns, err := network.New()
-	if err != nil {
-		s.Fatal(err)
-	}
-	defer ns.Close()
-	mac, err := net.ParseMAC(m.About().MACs[0])
-	if err != nil {
-		s.Fatal(err)
-	}
-	card := s.lab.Switch().Card(ns, "rogue0", netip.PrefixFrom(netip.MustParseAddr(address), 24))
-	if err := errors.Join(card, ns.SetMAC("rogue0", mac)); err != nil {
-		s.Fatal(err)
-	}
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		s.Fatal(err)
-	}
-	csr, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
-	if err != nil {
-		s.Fatal(err)
-	}
-	ask, err := json.Marshal(desk.Request{CSR: csr, BootID: "11111111-2222-4333-8444-555555555555", MAC: mac.String()})
-	if err != nil {
-		s.Fatal(err)
-	}
-	conn, err := ns.Dial(s.ctx, net.JoinHostPort(metal.SiteAddress, "8080"))
-	if err != nil {
-		s.Fatal(err)
-	}
-	defer conn.Close()
-	fmt.Fprintf(conn, "POST /boot/%s/enrol HTTP/1.1\r\nHost: site\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
-		token, len(ask), ask)
-	answer, err := io.ReadAll(conn)
-	if err != nil {
-		s.Fatal(err)
-	}
-	if _, err := fmt.Sscanf(string(answer), "HTTP/1.1 %d", &status); err != nil {
-		s.Fatalf("answer %q", answer)
-	}
-	_, text, _ := bytes.Cut(answer, []byte("\r\n\r\n"))
-	return status, string(text)
 }
 
 // TestMetalUnknownMachine: it is told of, and gets no boot file.

@@ -85,6 +85,18 @@ func (s *Switch) Card(to *Namespace, name string, address netip.Prefix) error {
 	return to.up(name)
 }
 
+// Remove removes a network device, and what it is a pair with.
+func (n *Namespace) Remove(device string) error {
+	link, err := n.links.LinkByName(device)
+	if err != nil {
+		return fmt.Errorf("find network device %s: %w", device, err)
+	}
+	if err := n.links.LinkDel(link); err != nil {
+		return fmt.Errorf("remove network device %s: %w", device, err)
+	}
+	return nil
+}
+
 // SetMAC gives a network device another MAC address.
 func (n *Namespace) SetMAC(device string, mac net.HardwareAddr) error {
 	link, err := n.links.LinkByName(device)
