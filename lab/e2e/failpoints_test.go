@@ -20,6 +20,8 @@ var elsewhere = map[string]string{
 	"ca.half-made": "TestKill9", "ca.before-rename": "TestKill9", "ca.after-rename": "TestKill9",
 	"site.before-stored": "sync.TestAKillAtEveryPoint", "site.after-stored": "sync.TestAKillAtEveryPoint",
 	"site.after-applied": "sync.TestAKillAtEveryPoint", "site.after-reported": "sync.TestAKillAtEveryPoint",
+	"blob.at-write": "image.TestKilledInTheMiddle", "blob.before-place": "image.TestKilledInTheMiddle", "blob.after-place": "image.TestKilledInTheMiddle",
+	"image.before-entry":   "image.TestKilledInTheMiddle",
 	"site.blob-after-part": "cache.TestACrashInEveryPlace", "site.blob-after-rename": "cache.TestACrashInEveryPlace",
 }
 
