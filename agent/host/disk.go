@@ -19,8 +19,12 @@ import (
 // Disks lists the machine's disks as they are now.
 func (l *Linux) Disks() ([]disk.Device, error) { return disk.List(l.cfg.Root) }
 
-// ChooseDisk gives the only disk that the rule means: see disk.Choose. It fails with a *disk.NoUniqueMatch.
+// ChooseDisk gives the only disk that the rule means, to be written: see disk.Choose. It fails with a *disk.NoUniqueMatch,
+// and refuses where disks are not written.
 func (l *Linux) ChooseDisk(rule string, protected []string) (disk.Device, error) {
+	if err := l.refuseDisks(); err != nil {
+		return disk.Device{}, err
+	}
 	r, err := disk.ParseRule(rule)
 	if err != nil {
 		return disk.Device{}, refuse(ErrInvalid, ReasonInvalid, "%v", err)
@@ -60,7 +64,12 @@ func (l *Linux) fillPartition(ctx context.Context, d *block.Disk, off, size int6
 // mounted gives the root of an ext4 file system to fn. The mount is in no directory tree (fsmount(2)): nobody else sees it,
 // no other process can keep it busy, and it ends with this process at the latest.
 func mounted(device string, readOnly bool, fn func(dir string) error) error {
-	fd, err := mountDetached(device, readOnly)
+	fd := -1
+	// The file system of the mount before may still be on its way out.
+	err := block.Patiently(func() (err error) {
+		fd, err = mountDetached(device, readOnly)
+		return err
+	})
 	if err != nil {
 		return fmt.Errorf("mount %s: %w", device, err)
 	}
@@ -95,8 +104,7 @@ func mountDetached(device string, readOnly bool) (int, error) {
 		err = unix.FsconfigSetFlag(fs, "ro")
 	}
 	if err == nil {
-		// The file system of the mount before may still be on its way out.
-		err = block.Patiently(func() error { return unix.FsconfigCreate(fs) })
+		err = unix.FsconfigCreate(fs) // once: a context that has failed stays so
 	}
 	fd := -1
 	if err == nil {

@@ -19,6 +19,9 @@ func (l *Linux) DisksToErase(rule string, protected []string) ([]disk.Device, er
 		d, err := l.ChooseDisk(rule, protected)
 		return []disk.Device{d}, err
 	}
+	if err := l.refuseDisks(); err != nil {
+		return nil, err
+	}
 	keep, err := disk.ParseRules(protected)
 	if err != nil {
 		return nil, refuse(ErrInvalid, ReasonInvalid, "%v", err)

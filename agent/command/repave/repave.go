@@ -1,5 +1,6 @@
-// Package repave writes an image to a machine's disk. It is done when the digest read back from the disk is the
-// one that was ordered. New is for simulated machines, NewDisk for real ones, which must run the installer.
+// Package repave writes an image to a machine's disk. It is done when the digest read back from the disk is the one that
+// was ordered. New is for simulated machines, and refuses on a machine's own running system with REPAVE_NOT_WIRED; NewDisk
+// is for real machines that run the installer.
 package repave
 
 import (
@@ -40,7 +41,7 @@ type intent struct {
 // Prepare refuses what could not be verified afterwards.
 func (e *Executor) Prepare(ctx context.Context, spec *fleetv1.CommandSpec) (any, *command.Result, error) {
 	before, err := e.host.DiskImage(ctx)
-	if r, ok := command.FromRefusal(err, baremetalv1.Reason_CAPABILITY_MISSING); ok {
+	if r, ok := command.FromRefusal(err, baremetalv1.Reason_REPAVE_NOT_WIRED); ok {
 		return nil, &r, nil
 	}
 	if err != nil {
@@ -85,7 +86,7 @@ func (e *Executor) Execute(ctx context.Context, job command.Job) (command.Result
 		last = p
 		job.Progress(p.Percent, p.Stage)
 	})
-	if r, ok := command.FromRefusal(wrote, baremetalv1.Reason_CAPABILITY_MISSING); ok {
+	if r, ok := command.FromRefusal(wrote, baremetalv1.Reason_REPAVE_NOT_WIRED); ok {
 		return r, nil
 	}
 	if err := command.AfterEffect.HitCtx(ctx); err != nil {

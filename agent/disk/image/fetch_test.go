@@ -23,12 +23,12 @@ import (
 )
 
 // fetchAll reads what a handler serves.
-func fetchAll(t testing.TB, size int64, h http.HandlerFunc) ([]byte, error) {
+func fetchAll(t testing.TB, size int64, patience time.Duration, h http.HandlerFunc) ([]byte, error) {
 	srv := httptest.NewServer(h)
 	defer srv.Close()
 	src := image.Source{
 		URL: srv.URL, Size: size, Client: image.NewClient(), Clock: hurried{clock.Real()}, Log: slog.New(slog.DiscardHandler),
-		Patience: 300 * time.Millisecond,
+		Patience: patience,
 	}
 	defer src.Client.CloseIdleConnections()
 	r, err := image.Open(t.Context(), src, image.Raw)
@@ -98,7 +98,7 @@ func TestFetchGoesOnWhereItBroke(t *testing.T) {
 			breaks: rapid.SliceOfN(rapid.IntRange(0, 100_000), 0, 3).Draw(rt, "breaks"),
 		}
 		size := int64(len(content)) * int64(rapid.IntRange(0, 1).Draw(rt, "size known"))
-		got, err := fetchAll(t, size, f.ServeHTTP)
+		got, err := fetchAll(t, size, time.Minute, f.ServeHTTP)
 		if err != nil || !bytes.Equal(got, content) {
 			rt.Fatalf("%d bytes of %d, %v; asked for %q", len(got), len(content), err, f.asked)
 		}
@@ -123,7 +123,7 @@ func TestFetchFails(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if got, err := fetchAll(t, int64(len(content)), c.serve); reasonOf(err) != c.want {
+			if got, err := fetchAll(t, int64(len(content)), 300*time.Millisecond, c.serve); reasonOf(err) != c.want {
 				t.Errorf("%d bytes, %v (%s), want %s", len(got), err, reasonOf(err), c.want)
 			}
 		})
@@ -181,7 +181,7 @@ func TestFetchEndsWithItsContext(t *testing.T) {
 func TestWriteSurvivesADyingServer(t *testing.T) {
 	t.Parallel()
 	r := newRig()
-	r.patience = 10 * time.Second
+	r.patience = time.Minute
 	r.handler = &flaky{content: packed(), breaks: []int{100_000, 0, 0, 1_000_000, 7}}
 	got, err := r.write(t.Context(), t)
 	if err != nil {

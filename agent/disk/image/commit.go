@@ -1,0 +1,118 @@
+package image
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+
+	"github.com/ingot-metal/ingot/agent/disk/block"
+	"github.com/ingot-metal/ingot/agent/disk/gpt"
+)
+
+// identity fills the state partition.
+func (w *writer) identity(ctx context.Context) error {
+	w.track.begin(StageIdentity, StateSize)
+	if err := w.copyState(); err != nil {
+		return err
+	}
+	files, err := w.Identity(ctx)
+	if err != nil {
+		return err
+	}
+	if err := w.Fill(ctx, w.stateAt, StateSize, files); err != nil {
+		return diskError("fill the state partition: %w", err)
+	}
+	return w.flush()
+}
+
+func (w *writer) copyState() error {
+	src, err := w.State()
+	if err != nil {
+		return err
+	}
+	// It was only read; a fault in it has shown already.
+	defer src.Close()
+	buf := block.Buffer(chunk)
+	for off := int64(0); ; off += chunk {
+		n, err := io.ReadFull(src, buf)
+		switch {
+		case errors.Is(err, io.EOF):
+			return w.flush()
+		case err != nil && !errors.Is(err, io.ErrUnexpectedEOF):
+			return err
+		case off+int64(n) > StateSize:
+			return notSupported("the file system for the state partition is larger than %d bytes", StateSize)
+		}
+		clear(buf[n:])
+		padded := (n + block.Alignment - 1) / block.Alignment * block.Alignment
+		if err := w.put(buf[:padded], w.stateAt+off); err != nil {
+			return err
+		}
+	}
+}
+
+// commit makes the disk bootable. From its first byte on a cancel comes too late, and whatever fails takes both tables
+// away again.
+func (w *writer) commit(ctx context.Context) error {
+	w.track.begin(StageCommit, 0)
+	c := Commit{Head: hexSum(w.newHead), Undo: gpt.Undo(w.head, w.newHead), StateID: w.out.StateID}
+	if err := w.Committing(ctx, c); err != nil {
+		return err
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	w.committing = true
+	if err := w.putEnds(); err != nil {
+		return errors.Join(err, w.wipeEnds())
+	}
+	// The kernel's idea of the partitions ends with this boot, which is over soon.
+	if err := w.Disk.RereadTable(); err != nil {
+		w.out.Warnings = append(w.out.Warnings, err.Error())
+	}
+	w.track.done()
+	return nil
+}
+
+// putEnds writes the first MiB last, and compares both ends with what was meant.
+func (w *writer) putEnds() error {
+	ends := []struct {
+		want []byte
+		at   int64
+	}{{w.tail, w.tailAt()}, {w.newHead, 0}}
+	for _, end := range ends {
+		if err := w.put(end.want, end.at); err != nil {
+			return err
+		}
+		if err := w.flush(); err != nil {
+			return err
+		}
+	}
+	got := block.Buffer(gpt.HeadSize)
+	for _, end := range ends {
+		if err := get(w.Disk, got[:len(end.want)], end.at); err != nil {
+			return err
+		}
+		if !bytes.Equal(got[:len(end.want)], end.want) {
+			return diskError("the partition table at byte %d reads back differently", end.at)
+		}
+	}
+	w.out.Bytes, w.out.Digest = w.RawSize, w.RawDigest
+	return nil
+}
+
+// wipeEnds takes both tables away again: firmware also takes the backup. It cannot do more than try.
+func (w *writer) wipeEnds() error {
+	zeros := block.Buffer(gpt.HeadSize)
+	return errors.Join(w.put(zeros, 0), w.put(zeros, w.tailAt()), w.flush())
+}
+
+// digestMatches compares what was read back with what was ordered.
+func (w *writer) digestMatches(got []byte) error {
+	if bytes.Equal(got, w.RawDigest[:]) {
+		return nil
+	}
+	return mismatch("the image is sha256:%x, ordered was sha256:%x; the disk gives back what was received", got,
+		w.RawDigest)
+}
