@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -137,6 +138,29 @@ func TestPart(t *testing.T) {
 	}
 	if err := open(t, file(t, 1<<20), true).Part(t.Context(), 0, 4096, nil); !errors.Is(err, block.ErrUnsupported) {
 		t.Errorf("part of a file: %v", err)
+	}
+}
+
+// TestPartWhereAPartitionWas: the kernel still knows the partitions of what was overwritten.
+func TestPartWhereAPartitionWas(t *testing.T) {
+	t.Parallel()
+	device := loop(t, 16<<20)
+	// Kernels differ in whether they read a loop device's table by themselves.
+	script := "printf 'label: gpt\nstart=2048, size=24576\n' | sfdisk --quiet " + device + " && partx --update " + device
+	if out, err := exec.Command("sh", "-c", script).CombinedOutput(); err != nil {
+		t.Fatalf("make a partition: %v: %s", err, out)
+	}
+	d := open(t, device, true)
+	for _, off := range []int64{0, 15 << 20} {
+		if _, err := d.WriteAt(block.Buffer(1<<20), off); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := os.Stat(device + "p1"); err != nil {
+		t.Fatalf("the kernel has forgotten by itself: %v", err)
+	}
+	if err := d.Part(t.Context(), 2<<20, 1<<20, func(string) error { return nil }); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -56,7 +56,7 @@ func (d *Disk) Part(ctx context.Context, off, n int64, fn func(path string) erro
 
 func (d *Disk) part(ctx context.Context, off, n int64, fn func(path string) error) (err error) {
 	p := blkpgPartition{start: off, length: n, number: spareNumber}
-	if err := d.blkpg(blkpgAddPartition, p); err != nil {
+	if err := d.addPartition(p); err != nil {
 		return fmt.Errorf("add a partition of %d bytes at %d: %w", n, off, err)
 	}
 	defer func() {
@@ -69,6 +69,19 @@ func (d *Disk) part(ctx context.Context, off, n int64, fn func(path string) erro
 		return err
 	}
 	return fn(path)
+}
+
+// addPartition lets the kernel forget the partitions that the disk had before, if they are in the way: their table has
+// been overwritten, and nobody has told the kernel.
+func (d *Disk) addPartition(p blkpgPartition) error {
+	err := d.blkpg(blkpgAddPartition, p)
+	if !errors.Is(err, unix.EBUSY) {
+		return err
+	}
+	if err := Patiently(func() error { return d.ioctl(unix.BLKRRPART, nil) }); err != nil {
+		return fmt.Errorf("forget the partitions that were there: %w", err)
+	}
+	return d.blkpg(blkpgAddPartition, p)
 }
 
 // Patiently repeats what fails with EBUSY for a while. A process that is just being started may hold a copy of any open
