@@ -33,8 +33,14 @@ type metalParts struct {
 
 var sharedMetal = sync.OnceValues(buildMetal)
 
+// envPrograms names a directory with programs to test instead of those of this tree.
+const envPrograms = "INGOT_TEST_PROGRAMS"
+
 // buildMetal builds the programs as they are shipped: static, without the race detector.
 func buildMetal() (metalParts, error) {
+	if dir := os.Getenv(envPrograms); dir != "" {
+		return partsOf(dir)
+	}
 	dir := filepath.Join(sharedDir, "metal")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return metalParts{}, err
@@ -45,6 +51,10 @@ func buildMetal() (metalParts, error) {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return metalParts{}, fmt.Errorf("build programs: %w: %s", err, out)
 	}
+	return partsOf(dir)
+}
+
+func partsOf(dir string) (metalParts, error) {
 	cache, err := image.DefaultCacheDir()
 	if err != nil {
 		return metalParts{}, err
