@@ -40,6 +40,8 @@ type siteWork struct {
 	service *site.Service
 	bmcs    *bmc.Provider
 	prober  *bmc.Prober
+	// consoles of machines that are being installed.
+	consoles *consoles
 }
 
 // setUpSite makes the site's own provider and its services.
@@ -61,11 +63,18 @@ func (l *life) setUpSite(log *slog.Logger) error {
 		Provider: w.bmcs, Clock: l.a.cfg.Clock, Log: log, Every: cfg.BMCPoll,
 		Report: func(o bmc.Observation) { w.service.Reports().BMC(bmcReport(o)) },
 	})
+	w.consoles = newConsoles(&consoles{
+		capture: w.bmcs.Console, clock: l.a.cfg.Clock, log: log,
+		keep: func(ctx context.Context, e *fleetv1.Event) error { return l.store.Append(ctx, e, l.a.cfg.Clock.Now()) },
+	})
 	var err error
 	w.service, err = site.NewService(site.ServiceConfig{
 		Interfaces: cfg.Interfaces, TFTPDir: cfg.TFTPDir, CacheDir: cfg.CacheDir, CacheBytes: cfg.CacheBytes, HTTPPort: cfg.HTTPPort,
 		Call: l.runner.Call, DialController: l.a.cfg.Dial, Store: l.store, Clock: l.a.cfg.Clock, Log: log,
-		Targets: func(list []*fleetv1.BMCTarget) { w.prober.Replace(bmcTargets(list)) },
+		Applied: func(doc *fleetv1.SiteDocument) {
+			w.prober.Replace(bmcTargets(doc.GetBmcs()))
+			w.consoles.follow(doc)
+		},
 	})
 	l.site = w
 	return err
@@ -101,6 +110,7 @@ func (l *life) runSite(group *task.Group) {
 	}
 	underOrders("dispatcher", l.dispatcher.Run)
 	underOrders("bmcs", l.runBMCs)
+	underOrders("consoles", l.site.consoles.run)
 	underOrders("heartbeats", l.runner.BufferHeartbeats)
 	group.Go("site", func(ctx context.Context) error {
 		defer endOrders()

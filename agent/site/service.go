@@ -46,8 +46,8 @@ type ServiceConfig struct {
 	// DialController is for the relay; nil means the network.
 	DialController func(ctx context.Context, address string) (net.Conn, error)
 	Store          Store
-	// Targets is told which BMCs there are; may be nil.
-	Targets func([]*fleetv1.BMCTarget)
+	// Applied is told by which document the segments are served from now on; may be nil.
+	Applied func(*fleetv1.SiteDocument)
 	Clock   clock.Clock
 	Log     *slog.Logger
 	// Watch is how often leases and segments are looked at for reports.
@@ -128,8 +128,8 @@ func (s *Service) apply(ctx context.Context, doc *fleetv1.SiteDocument) error {
 		return err
 	}
 	s.cache.Want(p.wanted)
-	if s.cfg.Targets != nil {
-		s.cfg.Targets(p.bmcs)
+	if s.cfg.Applied != nil {
+		s.cfg.Applied(doc)
 	}
 	s.report()
 	return nil

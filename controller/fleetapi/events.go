@@ -130,6 +130,9 @@ func (s *Server) event(ctx context.Context, sess *session.Session, e *fleetv1.Ev
 		if e.GetTs().IsValid() {
 			at = e.GetTs().AsTime()
 		}
+		if b.Log.GetCommandId() == "" && sess.Role == "site" {
+			return s.cfg.Store.ConsoleEvent(ctx, k, sess.Site, b.Log.GetOperationId(), b.Log.GetData(), at)
+		}
 		return s.cfg.Store.LogEvent(ctx, k, b.Log.GetCommandId(), streamName(b.Log.GetStream()), b.Log.GetData(), at)
 	case *fleetv1.Event_Inventory:
 		machine := sess.MachineID

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/auth"
+	"github.com/ingot-metal/ingot/controller/store"
 	"github.com/ingot-metal/ingot/controller/validate"
 )
 
@@ -12,6 +14,12 @@ type logRequest struct {
 	operationID string
 	after       int64
 	noFollow    bool
+}
+
+// maySeeConsole: a serial console shows what nobody has chosen to log.
+func maySeeConsole(ctx context.Context) bool {
+	c, ok := auth.CallerFrom(ctx)
+	return !ok || c.Scope >= auth.ScopeAdmin
 }
 
 // logs sends the stored log after a chunk and follows it until the operation has ended and nothing more has come for a
@@ -61,6 +69,10 @@ func (s *Server) drainLog(ctx context.Context, r logRequest, out *sender[*bareme
 			return r.after, err
 		}
 		for _, c := range page {
+			if c.GetStream() == store.ConsoleStream && !maySeeConsole(ctx) {
+				r.after = c.GetSeq()
+				continue
+			}
 			if err := out.send(ctx, c); err != nil {
 				return r.after, err
 			}

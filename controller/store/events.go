@@ -60,6 +60,28 @@ func (s *Store) LogEvent(ctx context.Context, k EventKey, commandID, stream stri
 	})
 }
 
+// ConsoleStream is the stream of what a machine's serial console has shown. It is for admins.
+const ConsoleStream = "console"
+
+// ConsoleEvent adds to the log of an operation on a machine of the site what its serial console has shown. An operation
+// of another site is not the agent's to write to.
+func (s *Store) ConsoleEvent(ctx context.Context, k EventKey, site, operationID string, data []byte, now time.Time) error {
+	return s.once(ctx, k, func(q *dbsqlc.Queries) error {
+		_, err := q.OperationOfSite(ctx, dbsqlc.OperationOfSiteParams{OperationID: operationID, Site: site})
+		if errors.Is(err, pgx.ErrNoRows) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("read operation: %w", err)
+		}
+		if err := q.LockOperationForLog(ctx, operationID); err != nil {
+			return fmt.Errorf("lock operation: %w", err)
+		}
+		_, err = q.AppendLog(ctx, dbsqlc.AppendLogParams{OperationID: operationID, Ts: now, Stream: ConsoleStream, Step: ConsoleStream, Data: data})
+		return err
+	})
+}
+
 // InventoryEvent keeps an inventory if it differs from the newest one. An empty document says "I don't know yet".
 func (s *Store) InventoryEvent(ctx context.Context, k EventKey, machineID, hash string, document []byte, simulated bool, now time.Time) error {
 	return s.once(ctx, k, func(q *dbsqlc.Queries) error {

@@ -368,6 +368,24 @@ func TestPowerOffLiftsAFence(t *testing.T) {
 	}, "the reconciler does not see the machine as it is: %v", m)
 }
 
+// TestConsoleOfAnotherSiteIsNotKept: a site's agent writes to the operations of its own machines and to no others.
+func TestConsoleOfAnotherSiteIsNotKept(t *testing.T) {
+	r := newMetalRig(t)
+	op := start(t, r.s, store.StartRequest{MachineID: "m-1", RequestID: "r", Type: fleet.Reimage, Inputs: inputs("tiny")}).GetOperationId()
+	for seq, site := range []string{"elsewhere", "lab"} {
+		k := store.EventKey{AgentID: r.site.id, StateID: "st-site", Seq: uint64(seq) + 1}
+		for range 2 { // a repeat of a number that was seen does nothing
+			if err := r.s.ConsoleEvent(t.Context(), k, site, op, []byte("from "+site), now()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	logs, err := r.s.LogsOf(t.Context(), op, 0, 10)
+	if err != nil || len(logs) != 1 || string(logs[0].GetData()) != "from lab" || logs[0].GetStream() != store.ConsoleStream {
+		t.Errorf("the log is %v (%v)", logs, err)
+	}
+}
+
 func exec(t testing.TB, s *store.Store, sql string) {
 	t.Helper()
 	if err := execSQL(t, s, sql); err != nil {

@@ -820,7 +820,8 @@ type LogChunk struct {
 	Ts    *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=ts,proto3" json:"ts,omitempty"`
 	// Equals operation_id.
 	RunId string `protobuf:"bytes,2,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
-	// "stdout" or "stderr".
+	// "stdout", "stderr", or "console": the machine's serial console while it is being installed, scrubbed of secrets, for
+	// admins only.
 	Stream      string `protobuf:"bytes,3,opt,name=stream,proto3" json:"stream,omitempty"`
 	Data        []byte `protobuf:"bytes,4,opt,name=data,proto3" json:"data,omitempty"`
 	OperationId string `protobuf:"bytes,5,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`

@@ -280,6 +280,23 @@ func (q *Queries) MachinesOfSite(ctx context.Context, site string) ([]MachinesOf
 	return items, nil
 }
 
+const operationOfSite = `-- name: OperationOfSite :one
+SELECT o.operation_id FROM operations o JOIN machines m ON m.machine_id = o.target_id
+WHERE o.operation_id = $1 AND m.site = $2
+`
+
+type OperationOfSiteParams struct {
+	OperationID string
+	Site        string
+}
+
+func (q *Queries) OperationOfSite(ctx context.Context, arg OperationOfSiteParams) (string, error) {
+	row := q.db.QueryRow(ctx, operationOfSite, arg.OperationID, arg.Site)
+	var operation_id string
+	err := row.Scan(&operation_id)
+	return operation_id, err
+}
+
 const operationsWaitingForSite = `-- name: OperationsWaitingForSite :many
 SELECT o.operation_id FROM operations o JOIN machines m ON m.machine_id = o.target_id
 WHERE o.phase = 'RUNNING' AND o.wait_reason = 'WAITING_FOR_SITE' AND m.site = $1

@@ -121,3 +121,7 @@ WHERE machine_id = @machine_id AND site = @site AND power_state <> @power_state;
 
 -- name: RevokeTokensOfCommand :exec
 UPDATE bootstrap_tokens SET revoked_at = @now WHERE command_id = @command_id AND used_at IS NULL AND revoked_at IS NULL;
+
+-- name: OperationOfSite :one
+SELECT o.operation_id FROM operations o JOIN machines m ON m.machine_id = o.target_id
+WHERE o.operation_id = @operation_id AND m.site = @site;
