@@ -256,7 +256,7 @@ func TestMetalWaysIn(t *testing.T) {
 	if !asRoot(t) {
 		return
 	}
-	t.Run("UEFI", func(t *testing.T) {
+	t.Run("UEFI by HTTP only", func(t *testing.T) {
 		t.Parallel()
 		s := newSite(t, nil)
 		m := s.machine(metal.MachineConfig{Firmware: vm.UEFI, BMC: metal.Redfish, NoPXE: true})
@@ -265,6 +265,12 @@ func TestMetalWaysIn(t *testing.T) {
 			t.Errorf("the firmware did not boot by HTTP (%v)", err)
 		}
 		s.again(m, "kexec")
+	})
+	t.Run("UEFI", func(t *testing.T) {
+		t.Parallel()
+		s := newSite(t, nil)
+		m := s.machine(metal.MachineConfig{Firmware: vm.UEFI, BMC: metal.Redfish})
+		s.installs(m, "bmc")
 		s.again(m, "bootnext")
 	})
 	t.Run("BIOS", func(t *testing.T) {
