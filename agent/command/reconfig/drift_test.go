@@ -45,7 +45,7 @@ func TestDriftIsToldOnceAndWhenItIsGone(t *testing.T) {
 		world(committed, 0)
 		world(foreign, 1)
 		world(committed, 2)
-		r.host.record.State = host.GuardPending
+		r.host.set(host.GuardPending)
 		world(foreign, 2) // a change that waits for its proof is none
 		cancel()
 		<-done

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/netip"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -23,6 +24,7 @@ import (
 // guarded is a simulated host with a watchdog in memory, which writes down what it was told, and may be too quick.
 type guarded struct {
 	*sim.Host
+	mu      sync.Mutex // of record, where somebody watches
 	record  *host.Guard
 	log     []string
 	tooLate bool
@@ -71,7 +73,16 @@ func (g *guarded) RollBackGuard(ctx context.Context, id string) error {
 	return g.RestoreNetwork(ctx, host.Effect{CommandID: id + "-rollback"}, *g.record.Network)
 }
 
+// set changes the state of the record while somebody watches.
+func (g *guarded) set(state host.GuardState) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.record.State = state
+}
+
 func (g *guarded) Guarded(context.Context) (*host.Guard, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	if g.record == nil {
 		return nil, nil
 	}
