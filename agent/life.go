@@ -95,6 +95,7 @@ func (l *life) run(group *task.Group) {
 	group.Go("session", l.runSession)
 	group.Go("heartbeats", l.runner.BufferHeartbeats)
 	group.Go("inventory", l.reportInventory)
+	group.Go("drift", l.reportDrift)
 }
 
 // runSession returns an error in any case: without a session there is no agent.
@@ -279,6 +280,17 @@ func (l *life) controllers(ctx context.Context) []netip.AddrPort {
 		return nil
 	}
 	return session.Controllers(ctx, append(slices.Clone(list), l.who.EnrollAddresses...))
+}
+
+// reportDrift tells when somebody else has changed what a command had configured, and when that is over.
+func (l *life) reportDrift(ctx context.Context) error {
+	if l.isSite() || l.isInstaller() {
+		return nil
+	}
+	reconfig.New(l.reconfigConfig()).WatchDrift(ctx, reconfig.DriftEvery, func(ctx context.Context, d reconfig.Drift) error {
+		return l.store.Append(ctx, &fleetv1.Event{Body: &fleetv1.Event_Report{Report: d.Report(l.who.MachineID)}}, l.a.cfg.Clock.Now())
+	}, func(err error) { l.a.cfg.Log.Warn("drift not looked for", "error", err) })
+	return nil
 }
 
 // reportInventory puts the inventory into the event buffer when its hash has changed.

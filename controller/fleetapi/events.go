@@ -145,12 +145,18 @@ func (s *Server) event(ctx context.Context, sess *session.Session, e *fleetv1.Ev
 			return err
 		}
 	case *fleetv1.Event_Report:
+		if b.Report.GetKind() == driftReport && sess.Role == "host" {
+			return s.cfg.Store.DriftEvent(ctx, k, sess.MachineID, b.Report.GetFields()["diff"], now)
+		}
 		s.cfg.Logger.Warn("agent reports", "agent_id", sess.AgentID, "machine_id", sess.MachineID, "kind", b.Report.GetKind(), "message", b.Report.GetMessage())
 	case *fleetv1.Event_Dropped:
 		s.cfg.Logger.Warn("agent dropped events over its cap", "agent_id", sess.AgentID, "machine_id", sess.MachineID, "dropped", b.Dropped.GetByPriority())
 	}
 	return s.cfg.Store.SkipEvent(ctx, k)
 }
+
+// driftReport is the kind of a report on a configuration that somebody else has changed.
+const driftReport = "drift"
 
 func streamName(s string) string {
 	if s == "stderr" {

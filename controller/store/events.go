@@ -9,6 +9,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/ingot-metal/ingot/controller/fleet"
+	"github.com/ingot-metal/ingot/controller/operation"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 )
 
@@ -57,6 +59,24 @@ func (s *Store) LogEvent(ctx context.Context, k EventKey, commandID, stream stri
 		}
 		_, err = q.AppendLog(ctx, dbsqlc.AppendLogParams{OperationID: row.OperationID, Ts: now, Stream: stream, Step: row.StepName, Data: data})
 		return err
+	})
+}
+
+// DriftEvent shows on a machine that somebody else has changed its configuration, with the difference in the audit log. An
+// empty difference says that it is over.
+func (s *Store) DriftEvent(ctx context.Context, k EventKey, machineID, diff string, now time.Time) error {
+	return s.once(ctx, k, func(q *dbsqlc.Queries) error {
+		if _, err := q.LockMachine(ctx, machineID); err != nil {
+			return fmt.Errorf("lock machine: %w", err)
+		}
+		err := setCondition(ctx, q, machineID, operation.ConditionChange{
+			Type: fleet.Degraded, Status: diff != "", Reason: "CONFIG_DRIFT",
+			Message: "the configuration is not the one that was committed; the difference is in the audit log (ingot audit)",
+		}, now)
+		if err != nil || diff == "" {
+			return err
+		}
+		return audit(ctx, q, auditEntry{actor: k.AgentID, verb: "CONFIG_DRIFT", target: machineID, data: map[string]string{"diff": diff}}, now)
 	})
 }
 
