@@ -4,7 +4,6 @@ package lab_test
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -313,5 +312,7 @@ func (s *site) powerCycles(m *metal.Machine) {
 	if e["boot_id_after"] == "" || e["boot_id_after"] == e["boot_id_before"] || m.PowerOns() != powerOns+1 {
 		s.Errorf("evidence %v, %d power-ons", e, m.PowerOns()-powerOns)
 	}
-	s.Log(fmt.Sprintf("power cycle in %.1f s", op.GetFinishedAt().AsTime().Sub(op.GetCreatedAt().AsTime()).Seconds()))
+	s.Logf("power cycle in %.1f s", op.GetFinishedAt().AsTime().Sub(op.GetCreatedAt().AsTime()).Seconds())
 }
+
+func disk(serial string, gib int64) chassis.Disk { return chassis.Disk{Serial: serial, Bytes: gib << 30} }

@@ -19,7 +19,6 @@ import (
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/internal/testkit"
 	"github.com/ingot-metal/ingot/lab/bmc"
-	"github.com/ingot-metal/ingot/lab/chassis"
 	"github.com/ingot-metal/ingot/lab/metal"
 	"github.com/ingot-metal/ingot/lab/network"
 	"github.com/ingot-metal/ingot/lab/vm"
@@ -257,10 +256,6 @@ func (s *site) power(m *metal.Machine, to bmc.Switch) {
 	if err := m.SetPower(s.ctx, to); err != nil {
 		s.Fatal(err)
 	}
-}
-
-func disk(serial string, gib int64) chassis.Disk {
-	return chassis.Disk{Serial: serial, Bytes: gib << 30}
 }
 
 // logged counts the lines of an operation's log that contain text.

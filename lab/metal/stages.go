@@ -86,10 +86,10 @@ var logTime = regexp.MustCompile(`^time=(\S+)`)
 // firstAfter gives the time of the first line that matches one of the patterns. Lines that name another machine don't
 // count.
 func firstAfter(log string, began time.Time, machine string, patterns ...string) time.Time {
-	any := regexp.MustCompile(strings.Join(patterns, "|"))
+	wanted := regexp.MustCompile(strings.Join(patterns, "|"))
 	for line := range strings.Lines(log) {
 		m := logTime.FindStringSubmatch(line)
-		if m == nil || !any.MatchString(line) || strings.Contains(line, "machine_id=") && !strings.Contains(line, "machine_id="+machine) {
+		if m == nil || !wanted.MatchString(line) || strings.Contains(line, "machine_id=") && !strings.Contains(line, "machine_id="+machine) {
 			continue
 		}
 		if at, err := time.Parse(time.RFC3339Nano, m[1]); err == nil && !at.Before(began) {
