@@ -315,4 +315,6 @@ func (s *site) powerCycles(m *metal.Machine) {
 	s.Logf("power cycle in %.1f s", op.GetFinishedAt().AsTime().Sub(op.GetCreatedAt().AsTime()).Seconds())
 }
 
-func disk(serial string, gib int64) chassis.Disk { return chassis.Disk{Serial: serial, Bytes: gib << 30} }
+func disk(serial string, gib int64) chassis.Disk {
+	return chassis.Disk{Serial: serial, Bytes: gib << 30}
+}
