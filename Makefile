@@ -107,7 +107,15 @@ lab-down: ## End the small data centre and remove what it made
 
 .PHONY: test-metal
 test-metal: deps ## Run the long tests on virtual machines: every fault, every way in (half an hour)
-	go test -tags metal -timeout 90m -count 1 -v -run TestMetal $(TEST_FLAGS) ./lab
+	go test -tags metal -timeout 90m -count 1 -v -run TestMetal -skip TestMetalDebian $(TEST_FLAGS) ./lab
+
+# An image of one's own: make lab-debian DEBIAN_IMAGE=/path/to/image.raw.zst
+DEBIAN_IMAGE ?= $(CURDIR)/dist/debian.raw.zst
+
+.PHONY: lab-debian
+lab-debian: deps ## Install a Debian image on BIOS and UEFI machines, and say where the time goes (root)
+	@[ -e $(DEBIAN_IMAGE) ] || { $(MAKE) deb && $(GOBUILD) -o bin/ingot-image ./cmd/ingot-image && bin/ingot-image debian --out $(DEBIAN_IMAGE); }
+	INGOT_TEST_DEBIAN=$(DEBIAN_IMAGE) go test -tags metal -timeout 30m -count 1 -v -run TestMetalDebian ./lab
 
 .PHONY: smoke
 smoke: build ## Run every smoke test against controllers of their own
