@@ -73,7 +73,7 @@ type site struct {
 }
 
 // cycle is a generous limit for a whole cycle: emulation shares its processors with whatever else runs here.
-const cycle = 4 * time.Minute
+const cycle = 6 * time.Minute
 
 // asRoot is false where the test has been run by another process, as the root of a user namespace.
 func asRoot(t *testing.T) bool {
