@@ -13,7 +13,7 @@ TOOLS    := buf protoc-gen-go protoc-gen-go-grpc sqlc golangci-lint gotestsum
 
 # Packages under test; `make test PKG=./controller/...` narrows it.
 PKG          ?= ./...
-TEST_TIMEOUT ?= 14m
+TEST_TIMEOUT ?= 20m
 TEST_FLAGS   ?=
 TESTPG       := go run ./internal/testkit/cmd/testpg run --
 GOTESTSUM    := bin/tools/gotestsum --format $(if $(CI),pkgname,pkgname-and-test-fails) --hide-summary=skipped
