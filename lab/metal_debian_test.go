@@ -36,7 +36,8 @@ func TestMetalDebian(t *testing.T) {
 			}
 			s.maintain(m.Name())
 			op, err := s.api.Machines.ReimageMachine(s.ctx, &pb.ReimageMachineRequest{MachineId: m.Name(), RequestId: "debian", ImageRef: "debian"})
-			s.holdsInstalled(m, s.ended(op, err))
+			op = s.ended(op, err)
+			s.holdsInstalled(m, op)
 			t.Logf("%v", op.GetEvidence())
 		})
 	}
