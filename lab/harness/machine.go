@@ -135,7 +135,8 @@ func (c *Client) machine(t testing.TB, o MachineOptions) *Machine {
 	m.Config = agent.Config{
 		StateDir: m.StateDir, Version: "test", Failpoints: m.FP, Log: Logger().With("test_machine", o.ID), Dial: m.dial,
 		RebootSettle: 300 * time.Millisecond, RebootPoll: 10 * time.Millisecond, ResendEvery: 100 * time.Millisecond,
-		GrantWait: 500 * time.Millisecond,
+		// On a machine that is busy an answer takes its time, and one to an earlier question counts for nothing.
+		GrantWait: 2 * time.Second,
 	}
 	if o.Address != "" {
 		m.Config.Addresses = []string{o.Address}
