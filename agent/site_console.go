@@ -83,7 +83,7 @@ func consolesOf(doc *fleetv1.SiteDocument) map[string]provider.Target {
 
 // run captures until ctx ends.
 func (c *consoles) run(ctx context.Context) error {
-	group, ctx := task.New(ctx)
+	group, _ := task.New(ctx)
 	group.Go("follow", func(ctx context.Context) error {
 		for {
 			select {
