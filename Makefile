@@ -104,7 +104,7 @@ demo-down: ## Stop the demo and remove everything that it made
 .PHONY: lab
 lab: ## Put up a small data centre: controller, site agent, machines with BMCs and empty disks
 	@mkdir -p bin
-	@for b in $(BINARIES) ingot-lab; do $(GOBUILD) -o bin/$$b ./cmd/$$b || exit 1; done
+	@for b in $(sort $(BINARIES) ingot-image ingot-lab); do $(GOBUILD) -o bin/$$b ./cmd/$$b || exit 1; done
 	bin/ingot-lab up $(LAB_FLAGS)
 
 .PHONY: lab-down

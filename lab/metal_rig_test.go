@@ -45,7 +45,7 @@ func buildMetal() (metalParts, error) {
 		return metalParts{}, err
 	}
 	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w -buildid=", "-o", dir,
-		"../cmd/ingot-controller", "../cmd/ingot-agent")
+		"../cmd/ingot-controller", "../cmd/ingot-agent", "../cmd/ingot-image")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return metalParts{}, fmt.Errorf("build programs: %w: %s", err, out)
@@ -59,7 +59,7 @@ func partsOf(dir string) (metalParts, error) {
 		return metalParts{}, err
 	}
 	p := metalParts{controller: filepath.Join(dir, "ingot-controller"), agent: filepath.Join(dir, "ingot-agent")}
-	p.files, err = metal.BuildImages(context.Background(), p.agent, cache)
+	p.files, err = metal.BuildImages(context.Background(), filepath.Join(dir, "ingot-image"), p.agent, cache)
 	return p, err
 }
 

@@ -266,7 +266,7 @@ install_packages() {
 
 build() {
   step "build the controller, the agent and the command line"
-  make -s -C "$top" build BINARIES='ingot ingot-controller ingot-agent ingot-lab' >"$logs/build.log" 2>&1 || die "" 20
+  make -s -C "$top" build BINARIES='ingot ingot-controller ingot-agent ingot-image ingot-lab' >"$logs/build.log" 2>&1 || die "" 20
   done_step
 }
 

@@ -38,7 +38,7 @@ func (o *upOptions) bind(cmd *cobra.Command) {
 	f.StringVar(&o.bmc, "bmc", mixed, "how the controller is told to speak to BMCs: redfish, ipmi or mixed")
 	f.StringVar(&o.frontpage, "frontpage", "", "host:port on loopback for clients (default: a free port)")
 	f.StringVar(&o.cache, "cache", "", "directory of downloaded kernels (default $"+image.CacheEnv+" or .cache/lab)")
-	f.StringVar(&o.bin, "bin", "", "directory of ingot-controller and ingot-agent (default: that of this program)")
+	f.StringVar(&o.bin, "bin", "", "directory of ingot-controller, ingot-agent and ingot-image (default: that of this program)")
 	f.StringVar(&o.name, "name", "metal", "machines are called NAME-1 and so on")
 	f.IntVar(&o.machines, "machines", 2, "how many machines; one takes half a GiB of memory while it is on")
 	f.StringVar(&o.join.Frontpage, "server", "", "host:port of a controller that runs already; none is started then")
@@ -168,7 +168,7 @@ func (o *upOptions) addImages(ctx context.Context, lab *metal.Lab, agent string)
 			return err
 		}
 	}
-	files, err := metal.BuildImages(ctx, agent, cache)
+	files, err := metal.BuildImages(ctx, filepath.Join(filepath.Dir(agent), "ingot-image"), agent, cache)
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"time"
 
@@ -38,14 +39,14 @@ const (
 	consoleCmdline = "console=ttyS0 panic=10 quiet no_timer_check"
 )
 
-// BuildImages makes installer and tiny image of an agent, unless the cache has those of the same agent and kernel. The
-// kernel is the host's own or a downloaded one, which is cached too.
-func BuildImages(ctx context.Context, agent, cache string) (ImageFiles, error) {
+// BuildImages makes installer and tiny image with the programs ingot-image and ingot-agent, unless the cache has what
+// the same programs made of the same kernel. The kernel is the host's own or a downloaded one, which is cached too.
+func BuildImages(ctx context.Context, builder, agent, cache string) (ImageFiles, error) {
 	kernel, err := image.FindKernel(ctx, cache)
 	if err != nil {
 		return ImageFiles{}, err
 	}
-	key, err := keyOf(agent, kernel)
+	key, err := keyOf(builder, agent, kernel)
 	if err != nil {
 		return ImageFiles{}, err
 	}
@@ -61,7 +62,7 @@ func BuildImages(ctx context.Context, agent, cache string) (ImageFiles, error) {
 	if err != nil {
 		return ImageFiles{}, err
 	}
-	err = errors.Join(build(ctx, agent, kernel, scratch), os.Chmod(scratch, 0o755))
+	err = errors.Join(build(ctx, builder, agent, kernel, scratch), os.Chmod(scratch, 0o755))
 	if err == nil && os.Rename(scratch, dir) != nil {
 		// Somebody else was quicker; what he made is the same.
 		err = os.RemoveAll(scratch)
@@ -73,15 +74,11 @@ func BuildImages(ctx context.Context, agent, cache string) (ImageFiles, error) {
 	return cached(dir)
 }
 
-// keyOf changes with everything that the images are made of, this program's recipe included.
-func keyOf(agent string, kernel image.Kernel) (string, error) {
+// keyOf changes with everything that the images are made of.
+func keyOf(builder, agent string, kernel image.Kernel) (string, error) {
 	sum := sha256.New()
 	fmt.Fprintln(sum, kernel.Release)
-	self, err := os.Executable()
-	if err != nil {
-		return "", err
-	}
-	for _, path := range []string{agent, self} {
+	for _, path := range []string{builder, agent} {
 		f, err := os.Open(path)
 		if err != nil {
 			return "", err
@@ -106,19 +103,23 @@ func cached(dir string) (ImageFiles, error) {
 	return files, json.Unmarshal(data, &files)
 }
 
-func build(ctx context.Context, agent string, kernel image.Kernel, dir string) (err error) {
+func build(ctx context.Context, builder, agent string, kernel image.Kernel, dir string) error {
 	var files ImageFiles
-	files.Installer, err = image.Installer(ctx, image.InstallerConfig{
-		Agent: agent, Kernel: kernel, Arch: "amd64", Cmdline: installerCmdline, Dir: dir,
-	})
-	if err != nil {
-		return fmt.Errorf("build installer: %w", err)
+	run := func(into any, args ...string) error {
+		args = append(args, "--agent-binary", agent, "--kernel", kernel.Image, "--modules-dir", kernel.ModulesDir, "--output", "json")
+		out, err := exec.CommandContext(ctx, builder, args...).Output()
+		var exit *exec.ExitError
+		if errors.As(err, &exit) {
+			return fmt.Errorf("build %s: %w: %s", args[0], err, exit.Stderr)
+		}
+		return errors.Join(err, json.Unmarshal(out, into))
 	}
-	files.Tiny, err = bootdisk.Tiny(ctx, bootdisk.TinyConfig{Agent: agent, Kernel: kernel, Out: filepath.Join(dir, tinyFile),
-		Cmdline: bootdisk.DefaultCmdline + " ingot.net=dhcp no_timer_check",
-	})
+	err := errors.Join(
+		run(&files.Installer, "installer", "--out", dir),
+		run(&files.Tiny, "tiny", "--out", filepath.Join(dir, tinyFile)),
+	)
 	if err != nil {
-		return fmt.Errorf("build tiny image: %w", err)
+		return err
 	}
 	record, err := json.Marshal(files)
 	if err != nil {
