@@ -220,6 +220,7 @@ advertise:
   enrolment: [$(advertised $((port + 2)) 50053)]
 agents:
   heartbeat_interval: 2s
+installer_cmdline: console=ttyS0 panic=10 quiet no_timer_check
 END
 }
 

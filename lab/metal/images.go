@@ -37,6 +37,7 @@ const (
 	installerCmdline = "ingot.role=installer panic=10 quiet no_timer_check"
 	// consoleCmdline shows installers on the serial port. The emulation's timer may be late; nobody is to doubt it.
 	consoleCmdline = "console=ttyS0 panic=10 quiet no_timer_check"
+	tinyCmdline    = bootdisk.DefaultCmdline + " ingot.net=dhcp no_timer_check"
 )
 
 // BuildImages makes installer and tiny image with the programs ingot-image and ingot-agent, unless the cache has what
@@ -77,7 +78,7 @@ func BuildImages(ctx context.Context, builder, agent, cache string) (ImageFiles,
 // keyOf changes with everything that the images are made of.
 func keyOf(builder, agent string, kernel image.Kernel) (string, error) {
 	sum := sha256.New()
-	fmt.Fprintln(sum, kernel.Release)
+	fmt.Fprintln(sum, kernel.Release, installerCmdline, tinyCmdline)
 	for _, path := range []string{builder, agent} {
 		f, err := os.Open(path)
 		if err != nil {
@@ -115,8 +116,8 @@ func build(ctx context.Context, builder, agent string, kernel image.Kernel, dir 
 		return errors.Join(err, json.Unmarshal(out, into))
 	}
 	err := errors.Join(
-		run(&files.Installer, "installer", "--out", dir),
-		run(&files.Tiny, "tiny", "--out", filepath.Join(dir, tinyFile)),
+		run(&files.Installer, "installer", "--out", dir, "--cmdline", installerCmdline),
+		run(&files.Tiny, "tiny", "--out", filepath.Join(dir, tinyFile), "--cmdline", tinyCmdline),
 	)
 	if err != nil {
 		return err
