@@ -245,7 +245,11 @@ func TestASiteServesOnWithoutItsController(t *testing.T) {
 	address := m.Addresses()
 	r.blockNew.Store(true)
 	r.restart()
-	testkit.Eventually(t, patience, func() bool { return httpStatus(m, "", siteBase+"/boot/"+bootToken+"/kernel") == "200" }, "nothing is served")
+	testkit.Eventually(t, patience, func() bool {
+		// Until it listens again, curl has nobody to talk to.
+		got, err := m.Try(t.Context(), "curl -s -o /dev/null -w %{http_code} "+siteBase+"/boot/"+bootToken+"/kernel")
+		return err == nil && got == "200"
+	}, "nothing is served")
 	if got := m.Run("curl -sf " + siteBase + "/boot/" + bootToken + "/kernel"); got != string(kernel) {
 		t.Errorf("a kernel of %d bytes", len(got))
 	}
