@@ -44,7 +44,7 @@ func buildMetal() (metalParts, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return metalParts{}, err
 	}
-	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w -buildid=", "-o", dir,
+	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-tags", "grpcnotrace", "-ldflags=-s -w -buildid=", "-o", dir,
 		"../cmd/ingot-controller", "../cmd/ingot-agent", "../cmd/ingot-image")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {

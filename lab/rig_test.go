@@ -62,7 +62,7 @@ func TestMain(m *testing.M) {
 // buildParts builds the agent as it is shipped: static, without the race detector.
 func buildParts() (parts, error) {
 	binary := filepath.Join(sharedDir, "ingot-agent")
-	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w -buildid=", "-o", binary, "../cmd/ingot-agent")
+	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-tags", "grpcnotrace", "-ldflags=-s -w -buildid=", "-o", binary, "../cmd/ingot-agent")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return parts{}, fmt.Errorf("build agent: %w: %s", err, out)

@@ -38,7 +38,7 @@ func Build(t testing.TB) Binaries {
 		if built.dir, built.err = os.MkdirTemp("", "ingot-bin-"); built.err != nil {
 			return
 		}
-		cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", built.dir,
+		cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-tags", "grpcnotrace", "-ldflags", "-s -w", "-o", built.dir,
 			"./cmd/ingot-controller", "./cmd/ingot-agent") // as the Makefile does it, which saves compiling twice
 		cmd.Dir = filepath.Join("..", "..")
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")

@@ -36,8 +36,8 @@ const (
 	// installerCmdline is replaced by the boot server.
 	installerCmdline = "ingot.role=installer panic=10 quiet no_timer_check"
 	// consoleCmdline shows installers on the serial port. The emulation's timer may be late; nobody is to doubt it.
-	consoleCmdline = "console=ttyS0 panic=10 quiet no_timer_check"
-	tinyCmdline    = bootdisk.DefaultCmdline + " ingot.net=dhcp no_timer_check"
+	consoleCmdline = "console=ttyS0 panic=10 quiet edd=off no_timer_check"
+	tinyCmdline    = "console=ttyS0,115200n8 panic=10 quiet edd=off ingot.net=dhcp no_timer_check"
 )
 
 // BuildImages makes installer and tiny image with the programs ingot-image and ingot-agent, unless the cache has what

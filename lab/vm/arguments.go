@@ -15,8 +15,8 @@ import (
 func arguments(c Config) []string {
 	args := []string{
 		"-name", escape(c.Name), "-no-user-config", "-nodefaults", "-display", "none", "-S",
-		"-machine", "q35,graphics=off", "-accel", "tcg",
-		"-cpu", processor(c), "-smp", "1", "-m", strconv.Itoa(c.MemoryMB),
+		"-machine", "q35,graphics=off", "-accel", "tcg,tb-size=" + translated,
+		"-cpu", processor(c), "-smp", processors(c), "-m", strconv.Itoa(c.MemoryMB),
 		"-uuid", c.UUID,
 		"-smbios", "type=1,manufacturer=Ingot,product=Laboratory machine,serial=" + escape(c.Serial) + ",uuid=" + c.UUID,
 		"-chardev", serial(c), "-serial", "chardev:serial",
@@ -35,6 +35,10 @@ func arguments(c Config) []string {
 	return append(args, diskArguments(c)...)
 }
 
+// translated is QEMU's room for translated code in MiB. With the default of a GiB nothing is ever thrown away, and a kernel
+// that is loaded over the code of the system before it waits up to ten seconds for the bookkeeping of its pages.
+const translated = "64"
+
 // processor is everything that QEMU emulates for machines that are installed: hashing a disk takes half the time with
 // vector instructions. Those that boot a kernel by hand have the least, which starts a little sooner.
 func processor(c Config) string {
@@ -42,6 +46,14 @@ func processor(c Config) string {
 		return "max"
 	}
 	return "qemu64,+rdrand,+ssse3,+sse4.1,+sse4.2"
+}
+
+// processors is two for machines that are installed: they hash while they write, and start services side by side.
+func processors(c Config) string {
+	if c.Tap != "" {
+		return "2"
+	}
+	return "1"
 }
 
 func serial(c Config) string {

@@ -17,10 +17,13 @@ import (
 )
 
 const (
-	// debianESPMiB has room for two kernels and their initramfs images: one is replaced while the other is there.
-	debianESPMiB = 160
-	// DebianMiB is the default size of a Debian image.
-	DebianMiB = 1024
+	// minDebianESPMiB is room for the boot loaders and for kernels that grow.
+	minDebianESPMiB = 96
+	// spareMiB is what ext4 keeps for itself beside the files and their bookkeeping, and room for what the first boot
+	// writes before the file system has grown.
+	spareMiB = 48
+	// minDebianMiB is what no Debian with a kernel fits below.
+	minDebianMiB = 400
 )
 
 // ErrNotRoot says that the build has to own files as root.
@@ -43,7 +46,8 @@ type DebianConfig struct {
 	Hooks []string
 	// Cmdline is DefaultCmdline when empty; the root file system is added. It carries no secrets.
 	Cmdline string
-	// SizeMiB is DebianMiB when 0.
+	// SizeMiB is what the files need when 0. The root file system grows at its first boot, and every byte of an image is
+	// written and read back, so that room in it costs time.
 	SizeMiB int64
 	// Out is the file to write, compressed when its name ends in .zst.
 	Out string
@@ -76,8 +80,8 @@ func Debian(ctx context.Context, cfg DebianConfig) (r Result, err error) {
 		name string
 		do   func(context.Context) error
 	}{
-		{"install packages", b.bootstrap}, {"configure", b.configure}, {"make EFI system partition", b.makeESP},
-		{"make root file system", b.makeRoot},
+		{"install packages", b.bootstrap}, {"configure", b.configure}, {"measure", b.measure},
+		{"make EFI system partition", b.makeESP}, {"make root file system", b.makeRoot},
 	} {
 		b.say("%s", stage.name)
 		if err := stage.do(ctx); err != nil {
@@ -86,8 +90,8 @@ func Debian(ctx context.Context, cfg DebianConfig) (r Result, err error) {
 	}
 	b.say("write %s", cfg.Out)
 	r, err = assemble(ctx, cfg.Out, b.seed, []part{
-		espPart(b.path("esp.img"), debianESPMiB),
-		{name: rootName, kind: typeRoot, file: b.path("root.img"), size: b.rootMiB() * mib},
+		espPart(b.path("esp.img"), b.espMiB),
+		{name: rootName, kind: typeRoot, file: b.path("root.img"), size: b.rootMiB * mib},
 	})
 	b.say("done")
 	return r, err
@@ -103,9 +107,6 @@ func (cfg *DebianConfig) setDefaults() {
 	if cfg.Cmdline == "" {
 		cfg.Cmdline = DefaultCmdline
 	}
-	if cfg.SizeMiB == 0 {
-		cfg.SizeMiB = DebianMiB
-	}
 	if cfg.Progress == nil {
 		cfg.Progress = io.Discard
 	}
@@ -118,7 +119,7 @@ func (cfg DebianConfig) check() error {
 	if os.Geteuid() != 0 {
 		return ErrNotRoot
 	}
-	if cfg.SizeMiB < debianESPMiB+512 {
+	if cfg.SizeMiB != 0 && cfg.SizeMiB < minDebianMiB {
 		return fmt.Errorf("%d MiB are too small for a Debian image", cfg.SizeMiB)
 	}
 	if _, err := os.Stat(cfg.AgentDeb); err != nil {
@@ -135,11 +136,11 @@ type debianBuild struct {
 	began     time.Time
 	// seed is what the identities on the disk are derived from.
 	seed string
+	// espMiB and rootMiB are the sizes of the two partitions.
+	espMiB, rootMiB int64
 }
 
 func (b *debianBuild) path(name string) string { return filepath.Join(b.dir, name) }
-
-func (b *debianBuild) rootMiB() int64 { return b.SizeMiB - debianESPMiB - 2 }
 
 func (b *debianBuild) say(format string, args ...any) {
 	fmt.Fprintf(b.Progress, "%6.1f s  %s\n", b.Clock.Now().Sub(b.began).Seconds(), fmt.Sprintf(format, args...))
@@ -201,6 +202,57 @@ func (b *debianBuild) configure(context.Context) error {
 	return nil
 }
 
+// measure gives the ESP room for two kernels and their initramfs images, since one is replaced while the other is there,
+// and the root file system the rest, or what its files need.
+func (b *debianBuild) measure(context.Context) error {
+	kernel, initrd, err := b.boot()
+	if err != nil {
+		return err
+	}
+	var boot int64
+	for _, name := range []string{kernel, initrd} {
+		info, err := os.Stat(name)
+		if err != nil {
+			return fmt.Errorf("measure: %w", err)
+		}
+		boot += info.Size()
+	}
+	b.espMiB = max(minDebianESPMiB, 2*boot/mib*9/8+8)
+	tree, err := treeSize(b.tree)
+	if err != nil {
+		return fmt.Errorf("measure: %w", err)
+	}
+	b.rootMiB = tree/mib*17/16 + spareMiB
+	if b.SizeMiB == 0 {
+		return nil
+	}
+	if need := b.rootMiB + b.espMiB + 2; b.SizeMiB < need {
+		return fmt.Errorf("%d MiB are too small for these packages: %d are needed", b.SizeMiB, need)
+	}
+	b.rootMiB = b.SizeMiB - b.espMiB - 2
+	return nil
+}
+
+// treeSize is the room that files take in blocks of 4 KiB, with an inode each.
+func treeSize(dir string) (sum int64, err error) {
+	const block, inode = 4096, 256
+	err = filepath.WalkDir(dir, func(_ string, d os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		sum += inode
+		if info.Mode().IsRegular() || info.IsDir() {
+			sum += (info.Size() + block - 1) / block * block
+		}
+		return nil
+	})
+	return sum, err
+}
+
 func (b *debianBuild) uuid(name string) string { return guid(b.seed, name).String() }
 
 func (b *debianBuild) makeESP(ctx context.Context) error {
@@ -208,21 +260,21 @@ func (b *debianBuild) makeESP(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return makeESP(ctx, b.path("esp.img"), debianESPMiB, b.seed[:8], system{
+	return makeESP(ctx, b.path("esp.img"), b.espMiB, b.seed[:8], system{
 		title: "Debian", kernel: kernel, initrd: initrd, cmdline: "root=PARTUUID=" + b.uuid(rootName) + " ro " + b.Cmdline,
 	})
 }
 
 func (b *debianBuild) makeRoot(ctx context.Context) error {
 	img := b.path("root.img")
-	if err := errors.Join(os.WriteFile(img, nil, 0o600), os.Truncate(img, b.rootMiB()*mib)); err != nil {
+	if err := errors.Join(os.WriteFile(img, nil, 0o600), os.Truncate(img, b.rootMiB*mib)); err != nil {
 		return fmt.Errorf("make root file system: %w", err)
 	}
 	id := guid(b.seed, "root file system").String()
 	_, err := run(ctx, "mke2fs", "-q", "-F", "-t", "ext4", "-b", "4096", "-m", "1", "-L", rootName, "-U", id,
 		"-E", "hash_seed="+id+",lazy_itable_init=0,lazy_journal_init=0", "-d", b.tree, img)
 	if err != nil {
-		return fmt.Errorf("make root file system of %d MiB: %w", b.rootMiB(), err)
+		return fmt.Errorf("make root file system of %d MiB: %w", b.rootMiB, err)
 	}
 	return nil
 }

@@ -69,7 +69,7 @@ func format(ctx context.Context, img string, sizeMiB int64, serial string) error
 	if err := os.Truncate(img, sizeMiB*mib); err != nil {
 		return fmt.Errorf("make EFI system partition: %w", err)
 	}
-	_, err := run(ctx, "mformat", "-i", img, "-F", "-c", "2", "-h", "255", "-s", "63", "-T", fmt.Sprint(sizeMiB*mib/sector),
+	_, err := run(ctx, "mformat", "-i", img, "-F", "-c", "1", "-h", "255", "-s", "63", "-T", fmt.Sprint(sizeMiB*mib/sector),
 		"-H", fmt.Sprint(mib/sector), "-N", serial, "-v", espName, "::")
 	if err != nil {
 		return fmt.Errorf("format EFI system partition: %w", err)

@@ -12,8 +12,8 @@ import (
 	"github.com/ingot-metal/ingot/agent/image"
 )
 
-// tinyMiB is the size of the whole tiny image; all but the first and the last MiB are the EFI system partition.
-const tinyMiB = 96
+// minESP is the size in MiB below which a FAT with clusters of one sector is no FAT32, which has 65,525 at least.
+const minESP = 34
 
 // DefaultCmdline shows the console on screen and on the first serial port, and starts again after a panic.
 const DefaultCmdline = "console=tty0 console=ttyS0,115200n8 panic=10 quiet"
@@ -60,11 +60,29 @@ func Tiny(ctx context.Context, cfg TinyConfig) (r Result, err error) {
 	if err != nil {
 		return r, err
 	}
-	esp := filepath.Join(dir, "esp.img")
-	if err := makeESP(ctx, esp, tinyMiB-2, seed[:8], s); err != nil {
+	size, err := s.size()
+	if err != nil {
 		return r, err
 	}
-	return assemble(ctx, cfg.Out, seed, []part{espPart(esp, tinyMiB-2)})
+	esp := filepath.Join(dir, "esp.img")
+	if err := makeESP(ctx, esp, size, seed[:8], s); err != nil {
+		return r, err
+	}
+	return assemble(ctx, cfg.Out, seed, []part{espPart(esp, size)})
+}
+
+// size is how many MiB hold the system: no more than it needs, because every byte of an image is written and read back.
+func (s system) size() (int64, error) {
+	var sum int64
+	for _, name := range []string{s.kernel, s.initrd, systemdBootFile} {
+		info, err := os.Stat(name)
+		if err != nil {
+			return 0, fmt.Errorf("size of what is to be started: %w", err)
+		}
+		sum += info.Size()
+	}
+	// An eighth for the file system itself and the second boot loader.
+	return max(minESP, sum/mib*9/8+2), nil
 }
 
 // seed changes with what is started.

@@ -49,7 +49,7 @@ its name ends in .zst.`,
 	f.StringArrayVar(&cfg.Mirrors, "mirror", nil, "URL or line of sources.list (default: Debian's, with security updates); may be repeated")
 	f.StringArrayVar(&cfg.Hooks, "hook", nil, "shell command that changes the system, whose root directory is \"$1\"; may be repeated")
 	f.StringVar(&cfg.Cmdline, "cmdline", bootdisk.DefaultCmdline, "kernel command line; no secrets")
-	f.Int64Var(&cfg.SizeMiB, "size", bootdisk.DebianMiB, "size of the image in MiB")
+	f.Int64Var(&cfg.SizeMiB, "size", 0, "size of the image in MiB (default: what the files need; the root file system grows at its first boot)")
 	return cmd
 }
 
