@@ -76,11 +76,6 @@ func Table() map[string]Rule {
 		fleetv1.AgentService_VouchInstaller_FullMethodName,
 		fleetv1.AgentService_IssueIdentity_FullMethodName,
 		fleetv1.AgentService_FetchBlob_FullMethodName,
-		fleetv1.AgentService_SyncSite_FullMethodName,
-		fleetv1.AgentService_GetBMCCredentials_FullMethodName,
-		fleetv1.AgentService_VouchInstaller_FullMethodName,
-		fleetv1.AgentService_IssueIdentity_FullMethodName,
-		fleetv1.AgentService_FetchBlob_FullMethodName,
 	)
 	add(Enrolment, NeedProof,
 		enrollv1.EnrollmentService_Enroll_FullMethodName,

@@ -39,6 +39,10 @@ const (
 	Reason_SITE_NOT_FOUND        Reason = 9
 	Reason_CREDENTIALS_NOT_FOUND Reason = 10
 	Reason_BLOB_NOT_FOUND        Reason = 11
+	Reason_WORKFLOW_NOT_FOUND    Reason = 12
+	Reason_WEBHOOK_NOT_FOUND     Reason = 13
+	Reason_DELIVERY_NOT_FOUND    Reason = 14
+	Reason_DISCOVERY_NOT_FOUND   Reason = 15
 	// INVALID_ARGUMENT.
 	// A field is missing or malformed; BadRequest names it.
 	Reason_INVALID_FIELD                  Reason = 20
@@ -80,6 +84,22 @@ const (
 	// An active operation, a machine's default or a site needs it.
 	Reason_IMAGE_IN_USE       Reason = 78
 	Reason_CREDENTIALS_IN_USE Reason = 79
+	// The node's state has no such transition; the message lists those it has.
+	Reason_NODE_TRANSITION_ILLEGAL Reason = 200
+	// The transition needs force, a plan or evidence first; the message says which.
+	Reason_NODE_GUARD_FAILED Reason = 201
+	// An install report that does not fit the node's state.
+	Reason_REPORT_REFUSED Reason = 202
+	// A deleted identity never comes back; the machine may be registered as a new one.
+	Reason_NODE_IDENTITY_DELETED Reason = 203
+	// The workflow's state does not allow the action; the message lists those it does.
+	Reason_WORKFLOW_ACTION_ILLEGAL Reason = 204
+	// The machine has a workflow that has not ended.
+	Reason_WORKFLOW_ACTIVE Reason = 205
+	// A webhook's address is none that may be called.
+	Reason_WEBHOOK_URL_REFUSED Reason = 206
+	// What is asked for is newer or older than the recorded history.
+	Reason_HISTORY_OUT_OF_RANGE Reason = 207
 	// UNAUTHENTICATED and PERMISSION_DENIED.
 	Reason_BEARER_MISSING  Reason = 80
 	Reason_BEARER_INVALID  Reason = 81
@@ -164,6 +184,10 @@ const (
 	// The host's configuration was changed by somebody else; see the difference.
 	Reason_CONFIG_DRIFT      Reason = 173
 	Reason_ERASE_UNSUPPORTED Reason = 174
+	// The machine's hardware or provider does not show what the stage was to achieve.
+	Reason_STAGE_CHECK_FAILED Reason = 175
+	// The third install attempt has failed.
+	Reason_INSTALL_ATTEMPTS_EXHAUSTED Reason = 176
 )
 
 // Enum value maps for Reason.
@@ -181,6 +205,10 @@ var (
 		9:   "SITE_NOT_FOUND",
 		10:  "CREDENTIALS_NOT_FOUND",
 		11:  "BLOB_NOT_FOUND",
+		12:  "WORKFLOW_NOT_FOUND",
+		13:  "WEBHOOK_NOT_FOUND",
+		14:  "DELIVERY_NOT_FOUND",
+		15:  "DISCOVERY_NOT_FOUND",
 		20:  "INVALID_FIELD",
 		21:  "REQUEST_ID_REQUIRED",
 		22:  "INVALID_FILTER",
@@ -216,6 +244,14 @@ var (
 		77:  "FLEET_FROZEN",
 		78:  "IMAGE_IN_USE",
 		79:  "CREDENTIALS_IN_USE",
+		200: "NODE_TRANSITION_ILLEGAL",
+		201: "NODE_GUARD_FAILED",
+		202: "REPORT_REFUSED",
+		203: "NODE_IDENTITY_DELETED",
+		204: "WORKFLOW_ACTION_ILLEGAL",
+		205: "WORKFLOW_ACTIVE",
+		206: "WEBHOOK_URL_REFUSED",
+		207: "HISTORY_OUT_OF_RANGE",
 		80:  "BEARER_MISSING",
 		81:  "BEARER_INVALID",
 		82:  "SCOPE_TOO_SMALL",
@@ -278,6 +314,8 @@ var (
 		172: "SITE_AGENT_SILENT",
 		173: "CONFIG_DRIFT",
 		174: "ERASE_UNSUPPORTED",
+		175: "STAGE_CHECK_FAILED",
+		176: "INSTALL_ATTEMPTS_EXHAUSTED",
 	}
 	Reason_value = map[string]int32{
 		"REASON_UNSPECIFIED":             0,
@@ -292,6 +330,10 @@ var (
 		"SITE_NOT_FOUND":                 9,
 		"CREDENTIALS_NOT_FOUND":          10,
 		"BLOB_NOT_FOUND":                 11,
+		"WORKFLOW_NOT_FOUND":             12,
+		"WEBHOOK_NOT_FOUND":              13,
+		"DELIVERY_NOT_FOUND":             14,
+		"DISCOVERY_NOT_FOUND":            15,
 		"INVALID_FIELD":                  20,
 		"REQUEST_ID_REQUIRED":            21,
 		"INVALID_FILTER":                 22,
@@ -327,6 +369,14 @@ var (
 		"FLEET_FROZEN":                   77,
 		"IMAGE_IN_USE":                   78,
 		"CREDENTIALS_IN_USE":             79,
+		"NODE_TRANSITION_ILLEGAL":        200,
+		"NODE_GUARD_FAILED":              201,
+		"REPORT_REFUSED":                 202,
+		"NODE_IDENTITY_DELETED":          203,
+		"WORKFLOW_ACTION_ILLEGAL":        204,
+		"WORKFLOW_ACTIVE":                205,
+		"WEBHOOK_URL_REFUSED":            206,
+		"HISTORY_OUT_OF_RANGE":           207,
 		"BEARER_MISSING":                 80,
 		"BEARER_INVALID":                 81,
 		"SCOPE_TOO_SMALL":                82,
@@ -389,6 +439,8 @@ var (
 		"SITE_AGENT_SILENT":              172,
 		"CONFIG_DRIFT":                   173,
 		"ERASE_UNSUPPORTED":              174,
+		"STAGE_CHECK_FAILED":             175,
+		"INSTALL_ATTEMPTS_EXHAUSTED":     176,
 	}
 )
 
@@ -423,7 +475,7 @@ var File_baremetal_v1_reason_proto protoreflect.FileDescriptor
 
 const file_baremetal_v1_reason_proto_rawDesc = "" +
 	"\n" +
-	"\x19baremetal/v1/reason.proto\x12\fbaremetal.v1*\xfe\x13\n" +
+	"\x19baremetal/v1/reason.proto\x12\fbaremetal.v1*\xe8\x16\n" +
 	"\x06Reason\x12\x16\n" +
 	"\x12REASON_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11MACHINE_NOT_FOUND\x10\x01\x12\x17\n" +
@@ -437,7 +489,11 @@ const file_baremetal_v1_reason_proto_rawDesc = "" +
 	"\x0eSITE_NOT_FOUND\x10\t\x12\x19\n" +
 	"\x15CREDENTIALS_NOT_FOUND\x10\n" +
 	"\x12\x12\n" +
-	"\x0eBLOB_NOT_FOUND\x10\v\x12\x11\n" +
+	"\x0eBLOB_NOT_FOUND\x10\v\x12\x16\n" +
+	"\x12WORKFLOW_NOT_FOUND\x10\f\x12\x15\n" +
+	"\x11WEBHOOK_NOT_FOUND\x10\r\x12\x16\n" +
+	"\x12DELIVERY_NOT_FOUND\x10\x0e\x12\x17\n" +
+	"\x13DISCOVERY_NOT_FOUND\x10\x0f\x12\x11\n" +
 	"\rINVALID_FIELD\x10\x14\x12\x17\n" +
 	"\x13REQUEST_ID_REQUIRED\x10\x15\x12\x12\n" +
 	"\x0eINVALID_FILTER\x10\x16\x12\x16\n" +
@@ -472,7 +528,15 @@ const file_baremetal_v1_reason_proto_rawDesc = "" +
 	"\x14MACHINE_HAS_NO_IMAGE\x10L\x12\x10\n" +
 	"\fFLEET_FROZEN\x10M\x12\x10\n" +
 	"\fIMAGE_IN_USE\x10N\x12\x16\n" +
-	"\x12CREDENTIALS_IN_USE\x10O\x12\x12\n" +
+	"\x12CREDENTIALS_IN_USE\x10O\x12\x1c\n" +
+	"\x17NODE_TRANSITION_ILLEGAL\x10\xc8\x01\x12\x16\n" +
+	"\x11NODE_GUARD_FAILED\x10\xc9\x01\x12\x13\n" +
+	"\x0eREPORT_REFUSED\x10\xca\x01\x12\x1a\n" +
+	"\x15NODE_IDENTITY_DELETED\x10\xcb\x01\x12\x1c\n" +
+	"\x17WORKFLOW_ACTION_ILLEGAL\x10\xcc\x01\x12\x14\n" +
+	"\x0fWORKFLOW_ACTIVE\x10\xcd\x01\x12\x18\n" +
+	"\x13WEBHOOK_URL_REFUSED\x10\xce\x01\x12\x19\n" +
+	"\x14HISTORY_OUT_OF_RANGE\x10\xcf\x01\x12\x12\n" +
 	"\x0eBEARER_MISSING\x10P\x12\x12\n" +
 	"\x0eBEARER_INVALID\x10Q\x12\x13\n" +
 	"\x0fSCOPE_TOO_SMALL\x10R\x12\x1b\n" +
@@ -534,7 +598,9 @@ const file_baremetal_v1_reason_proto_rawDesc = "" +
 	"\x11INSTALLER_MISSING\x10\xab\x01\x12\x16\n" +
 	"\x11SITE_AGENT_SILENT\x10\xac\x01\x12\x11\n" +
 	"\fCONFIG_DRIFT\x10\xad\x01\x12\x16\n" +
-	"\x11ERASE_UNSUPPORTED\x10\xae\x01B;Z9github.com/ingot-metal/ingot/api/baremetal/v1;baremetalv1b\x06proto3"
+	"\x11ERASE_UNSUPPORTED\x10\xae\x01\x12\x17\n" +
+	"\x12STAGE_CHECK_FAILED\x10\xaf\x01\x12\x1f\n" +
+	"\x1aINSTALL_ATTEMPTS_EXHAUSTED\x10\xb0\x01B;Z9github.com/ingot-metal/ingot/api/baremetal/v1;baremetalv1b\x06proto3"
 
 var (
 	file_baremetal_v1_reason_proto_rawDescOnce sync.Once
