@@ -1664,8 +1664,10 @@ func (x *CancelOperationRequest) GetOperationId() string {
 }
 
 type ExplainMachineRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	MachineId     string                 `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	MachineId string                 `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
+	// Explains this operation, active or finished, instead of what the machine does now. machine_id may be empty then.
+	OperationId   string `protobuf:"bytes,2,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1707,23 +1709,60 @@ func (x *ExplainMachineRequest) GetMachineId() string {
 	return ""
 }
 
+func (x *ExplainMachineRequest) GetOperationId() string {
+	if x != nil {
+		return x.OperationId
+	}
+	return ""
+}
+
+// ExplainMachineResponse names what a machine is doing, on whom it waits and why, and what may be done.
 type ExplainMachineResponse struct {
-	state       protoimpl.MessageState `protogen:"open.v1"`
-	MachineId   string                 `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
-	Summary     string                 `protobuf:"bytes,2,opt,name=summary,proto3" json:"summary,omitempty"`
-	OperationId string                 `protobuf:"bytes,3,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
-	Step        string                 `protobuf:"bytes,4,opt,name=step,proto3" json:"step,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	MachineId string                 `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
+	// The answer in one line.
+	Summary string `protobuf:"bytes,2,opt,name=summary,proto3" json:"summary,omitempty"`
+	// The operation that is explained: the active one, or the last one where that is the cause of what is now.
+	OperationId string `protobuf:"bytes,3,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	// Name of the operation's current step.
+	Step string `protobuf:"bytes,4,opt,name=step,proto3" json:"step,omitempty"`
 	// agent, bmc, dhcp, provider, operator, limit, nobody.
-	WaitsOn         string                 `protobuf:"bytes,5,opt,name=waits_on,json=waitsOn,proto3" json:"waits_on,omitempty"`
-	Since           *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=since,proto3" json:"since,omitempty"`
-	LastEvidence    string                 `protobuf:"bytes,7,opt,name=last_evidence,json=lastEvidence,proto3" json:"last_evidence,omitempty"`
-	NextAction      string                 `protobuf:"bytes,8,opt,name=next_action,json=nextAction,proto3" json:"next_action,omitempty"`
-	NextActionAt    *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=next_action_at,json=nextActionAt,proto3" json:"next_action_at,omitempty"`
-	OperatorActions []string               `protobuf:"bytes,10,rep,name=operator_actions,json=operatorActions,proto3" json:"operator_actions,omitempty"`
-	StepP50Seconds  float64                `protobuf:"fixed64,11,opt,name=step_p50_seconds,json=stepP50Seconds,proto3" json:"step_p50_seconds,omitempty"`
-	StepP95Seconds  float64                `protobuf:"fixed64,12,opt,name=step_p95_seconds,json=stepP95Seconds,proto3" json:"step_p95_seconds,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	WaitsOn string `protobuf:"bytes,5,opt,name=waits_on,json=waitsOn,proto3" json:"waits_on,omitempty"`
+	// Since when it is like this.
+	Since *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=since,proto3" json:"since,omitempty"`
+	// The last thing that the world has shown, and when.
+	LastEvidence string `protobuf:"bytes,7,opt,name=last_evidence,json=lastEvidence,proto3" json:"last_evidence,omitempty"`
+	// What happens next by itself, and when at the latest; empty when nothing does.
+	NextAction   string                 `protobuf:"bytes,8,opt,name=next_action,json=nextAction,proto3" json:"next_action,omitempty"`
+	NextActionAt *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=next_action_at,json=nextActionAt,proto3" json:"next_action_at,omitempty"`
+	// The commands of actions, in their order.
+	OperatorActions []string `protobuf:"bytes,10,rep,name=operator_actions,json=operatorActions,proto3" json:"operator_actions,omitempty"`
+	// How long steps of this kind take that succeed; 0 where there are too few to say.
+	StepP50Seconds float64 `protobuf:"fixed64,11,opt,name=step_p50_seconds,json=stepP50Seconds,proto3" json:"step_p50_seconds,omitempty"`
+	StepP95Seconds float64 `protobuf:"fixed64,12,opt,name=step_p95_seconds,json=stepP95Seconds,proto3" json:"step_p95_seconds,omitempty"`
+	// What an operator may do now, the best first.
+	Actions []*OperatorAction `protobuf:"bytes,13,rep,name=actions,proto3" json:"actions,omitempty"`
+	// Name of a Reason: the root cause, as far as it has one. Empty when nothing is wrong.
+	Reason string `protobuf:"bytes,14,opt,name=reason,proto3" json:"reason,omitempty"`
+	// The root cause in words.
+	Cause string `protobuf:"bytes,15,opt,name=cause,proto3" json:"cause,omitempty"`
+	// What the cause is read from, and what bears on it.
+	Facts          []string               `protobuf:"bytes,16,rep,name=facts,proto3" json:"facts,omitempty"`
+	LastEvidenceAt *timestamppb.Timestamp `protobuf:"bytes,17,opt,name=last_evidence_at,json=lastEvidenceAt,proto3" json:"last_evidence_at,omitempty"`
+	// The step runs far longer than its kind does, and nothing automatic will end it soon.
+	Stuck bool `protobuf:"varint,18,opt,name=stuck,proto3" json:"stuck,omitempty"`
+	// How many steps the normal durations are made of, and which: "group web", "model R640", or "fleet".
+	StepSamples    int32  `protobuf:"varint,19,opt,name=step_samples,json=stepSamples,proto3" json:"step_samples,omitempty"`
+	StepPopulation string `protobuf:"bytes,20,opt,name=step_population,json=stepPopulation,proto3" json:"step_population,omitempty"`
+	// Who exactly is waited for: an agent, a site, a BMC's address.
+	WaitsFor string `protobuf:"bytes,21,opt,name=waits_for,json=waitsFor,proto3" json:"waits_for,omitempty"`
+	StepKind string `protobuf:"bytes,22,opt,name=step_kind,json=stepKind,proto3" json:"step_kind,omitempty"`
+	// When the step began.
+	StepStartedAt *timestamppb.Timestamp `protobuf:"bytes,23,opt,name=step_started_at,json=stepStartedAt,proto3" json:"step_started_at,omitempty"`
+	// Name of the rule that gave this answer; docs/why.md lists them.
+	Rule          string `protobuf:"bytes,24,opt,name=rule,proto3" json:"rule,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ExplainMachineResponse) Reset() {
@@ -1840,6 +1879,154 @@ func (x *ExplainMachineResponse) GetStepP95Seconds() float64 {
 	return 0
 }
 
+func (x *ExplainMachineResponse) GetActions() []*OperatorAction {
+	if x != nil {
+		return x.Actions
+	}
+	return nil
+}
+
+func (x *ExplainMachineResponse) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *ExplainMachineResponse) GetCause() string {
+	if x != nil {
+		return x.Cause
+	}
+	return ""
+}
+
+func (x *ExplainMachineResponse) GetFacts() []string {
+	if x != nil {
+		return x.Facts
+	}
+	return nil
+}
+
+func (x *ExplainMachineResponse) GetLastEvidenceAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.LastEvidenceAt
+	}
+	return nil
+}
+
+func (x *ExplainMachineResponse) GetStuck() bool {
+	if x != nil {
+		return x.Stuck
+	}
+	return false
+}
+
+func (x *ExplainMachineResponse) GetStepSamples() int32 {
+	if x != nil {
+		return x.StepSamples
+	}
+	return 0
+}
+
+func (x *ExplainMachineResponse) GetStepPopulation() string {
+	if x != nil {
+		return x.StepPopulation
+	}
+	return ""
+}
+
+func (x *ExplainMachineResponse) GetWaitsFor() string {
+	if x != nil {
+		return x.WaitsFor
+	}
+	return ""
+}
+
+func (x *ExplainMachineResponse) GetStepKind() string {
+	if x != nil {
+		return x.StepKind
+	}
+	return ""
+}
+
+func (x *ExplainMachineResponse) GetStepStartedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.StepStartedAt
+	}
+	return nil
+}
+
+func (x *ExplainMachineResponse) GetRule() string {
+	if x != nil {
+		return x.Rule
+	}
+	return ""
+}
+
+// OperatorAction is something that a person may do now.
+type OperatorAction struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A command line of ingot, or words where there is none. Words in capitals are to be filled in.
+	Command string `protobuf:"bytes,1,opt,name=command,proto3" json:"command,omitempty"`
+	// What it brings about.
+	Consequence string `protobuf:"bytes,2,opt,name=consequence,proto3" json:"consequence,omitempty"`
+	// It loses data, interrupts what runs on the machine, or overrides a safeguard.
+	Destructive   bool `protobuf:"varint,3,opt,name=destructive,proto3" json:"destructive,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OperatorAction) Reset() {
+	*x = OperatorAction{}
+	mi := &file_baremetal_v1_machine_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OperatorAction) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OperatorAction) ProtoMessage() {}
+
+func (x *OperatorAction) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_machine_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OperatorAction.ProtoReflect.Descriptor instead.
+func (*OperatorAction) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *OperatorAction) GetCommand() string {
+	if x != nil {
+		return x.Command
+	}
+	return ""
+}
+
+func (x *OperatorAction) GetConsequence() string {
+	if x != nil {
+		return x.Consequence
+	}
+	return ""
+}
+
+func (x *OperatorAction) GetDestructive() bool {
+	if x != nil {
+		return x.Destructive
+	}
+	return false
+}
+
 type GetMachineTimelineRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	MachineId     string                 `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
@@ -1852,7 +2039,7 @@ type GetMachineTimelineRequest struct {
 
 func (x *GetMachineTimelineRequest) Reset() {
 	*x = GetMachineTimelineRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[19]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1864,7 +2051,7 @@ func (x *GetMachineTimelineRequest) String() string {
 func (*GetMachineTimelineRequest) ProtoMessage() {}
 
 func (x *GetMachineTimelineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[19]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1877,7 +2064,7 @@ func (x *GetMachineTimelineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetMachineTimelineRequest.ProtoReflect.Descriptor instead.
 func (*GetMachineTimelineRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{19}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *GetMachineTimelineRequest) GetMachineId() string {
@@ -1918,7 +2105,7 @@ type GetMachineTimelineResponse struct {
 
 func (x *GetMachineTimelineResponse) Reset() {
 	*x = GetMachineTimelineResponse{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[20]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1930,7 +2117,7 @@ func (x *GetMachineTimelineResponse) String() string {
 func (*GetMachineTimelineResponse) ProtoMessage() {}
 
 func (x *GetMachineTimelineResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[20]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1943,7 +2130,7 @@ func (x *GetMachineTimelineResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetMachineTimelineResponse.ProtoReflect.Descriptor instead.
 func (*GetMachineTimelineResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{20}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *GetMachineTimelineResponse) GetEntries() []*TimelineEntry {
@@ -1977,7 +2164,7 @@ type TimelineEntry struct {
 
 func (x *TimelineEntry) Reset() {
 	*x = TimelineEntry{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[21]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1989,7 +2176,7 @@ func (x *TimelineEntry) String() string {
 func (*TimelineEntry) ProtoMessage() {}
 
 func (x *TimelineEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[21]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2002,7 +2189,7 @@ func (x *TimelineEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TimelineEntry.ProtoReflect.Descriptor instead.
 func (*TimelineEntry) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{21}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *TimelineEntry) GetTs() *timestamppb.Timestamp {
@@ -2070,7 +2257,7 @@ type GetInventoryRequest struct {
 
 func (x *GetInventoryRequest) Reset() {
 	*x = GetInventoryRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[22]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2082,7 +2269,7 @@ func (x *GetInventoryRequest) String() string {
 func (*GetInventoryRequest) ProtoMessage() {}
 
 func (x *GetInventoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[22]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2095,7 +2282,7 @@ func (x *GetInventoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetInventoryRequest.ProtoReflect.Descriptor instead.
 func (*GetInventoryRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{22}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *GetInventoryRequest) GetMachineId() string {
@@ -2120,7 +2307,7 @@ type Inventory struct {
 
 func (x *Inventory) Reset() {
 	*x = Inventory{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[23]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2132,7 +2319,7 @@ func (x *Inventory) String() string {
 func (*Inventory) ProtoMessage() {}
 
 func (x *Inventory) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[23]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2145,7 +2332,7 @@ func (x *Inventory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Inventory.ProtoReflect.Descriptor instead.
 func (*Inventory) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{23}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Inventory) GetMachineId() string {
@@ -2345,10 +2532,11 @@ const file_baremetal_v1_machine_proto_rawDesc = "" +
 	"request_id\x18\x02 \x01(\tR\trequestId\x12\x18\n" +
 	"\acomment\x18\x03 \x01(\tR\acomment\";\n" +
 	"\x16CancelOperationRequest\x12!\n" +
-	"\foperation_id\x18\x01 \x01(\tR\voperationId\"6\n" +
+	"\foperation_id\x18\x01 \x01(\tR\voperationId\"Y\n" +
 	"\x15ExplainMachineRequest\x12\x1d\n" +
 	"\n" +
-	"machine_id\x18\x01 \x01(\tR\tmachineId\"\xdc\x03\n" +
+	"machine_id\x18\x01 \x01(\tR\tmachineId\x12!\n" +
+	"\foperation_id\x18\x02 \x01(\tR\voperationId\"\x92\a\n" +
 	"\x16ExplainMachineResponse\x12\x1d\n" +
 	"\n" +
 	"machine_id\x18\x01 \x01(\tR\tmachineId\x12\x18\n" +
@@ -2364,7 +2552,23 @@ const file_baremetal_v1_machine_proto_rawDesc = "" +
 	"\x10operator_actions\x18\n" +
 	" \x03(\tR\x0foperatorActions\x12(\n" +
 	"\x10step_p50_seconds\x18\v \x01(\x01R\x0estepP50Seconds\x12(\n" +
-	"\x10step_p95_seconds\x18\f \x01(\x01R\x0estepP95Seconds\"\xa2\x01\n" +
+	"\x10step_p95_seconds\x18\f \x01(\x01R\x0estepP95Seconds\x126\n" +
+	"\aactions\x18\r \x03(\v2\x1c.baremetal.v1.OperatorActionR\aactions\x12\x16\n" +
+	"\x06reason\x18\x0e \x01(\tR\x06reason\x12\x14\n" +
+	"\x05cause\x18\x0f \x01(\tR\x05cause\x12\x14\n" +
+	"\x05facts\x18\x10 \x03(\tR\x05facts\x12D\n" +
+	"\x10last_evidence_at\x18\x11 \x01(\v2\x1a.google.protobuf.TimestampR\x0elastEvidenceAt\x12\x14\n" +
+	"\x05stuck\x18\x12 \x01(\bR\x05stuck\x12!\n" +
+	"\fstep_samples\x18\x13 \x01(\x05R\vstepSamples\x12'\n" +
+	"\x0fstep_population\x18\x14 \x01(\tR\x0estepPopulation\x12\x1b\n" +
+	"\twaits_for\x18\x15 \x01(\tR\bwaitsFor\x12\x1b\n" +
+	"\tstep_kind\x18\x16 \x01(\tR\bstepKind\x12B\n" +
+	"\x0fstep_started_at\x18\x17 \x01(\v2\x1a.google.protobuf.TimestampR\rstepStartedAt\x12\x12\n" +
+	"\x04rule\x18\x18 \x01(\tR\x04rule\"n\n" +
+	"\x0eOperatorAction\x12\x18\n" +
+	"\acommand\x18\x01 \x01(\tR\acommand\x12 \n" +
+	"\vconsequence\x18\x02 \x01(\tR\vconsequence\x12 \n" +
+	"\vdestructive\x18\x03 \x01(\bR\vdestructive\"\xa2\x01\n" +
 	"\x19GetMachineTimelineRequest\x12\x1d\n" +
 	"\n" +
 	"machine_id\x18\x01 \x01(\tR\tmachineId\x12\x1b\n" +
@@ -2450,7 +2654,7 @@ func file_baremetal_v1_machine_proto_rawDescGZIP() []byte {
 }
 
 var file_baremetal_v1_machine_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_baremetal_v1_machine_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
+var file_baremetal_v1_machine_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
 var file_baremetal_v1_machine_proto_goTypes = []any{
 	(NodeState)(0),                     // 0: baremetal.v1.NodeState
 	(MachineStatus_Phase)(0),           // 1: baremetal.v1.MachineStatus.Phase
@@ -2474,80 +2678,84 @@ var file_baremetal_v1_machine_proto_goTypes = []any{
 	(*CancelOperationRequest)(nil),     // 19: baremetal.v1.CancelOperationRequest
 	(*ExplainMachineRequest)(nil),      // 20: baremetal.v1.ExplainMachineRequest
 	(*ExplainMachineResponse)(nil),     // 21: baremetal.v1.ExplainMachineResponse
-	(*GetMachineTimelineRequest)(nil),  // 22: baremetal.v1.GetMachineTimelineRequest
-	(*GetMachineTimelineResponse)(nil), // 23: baremetal.v1.GetMachineTimelineResponse
-	(*TimelineEntry)(nil),              // 24: baremetal.v1.TimelineEntry
-	(*GetInventoryRequest)(nil),        // 25: baremetal.v1.GetInventoryRequest
-	(*Inventory)(nil),                  // 26: baremetal.v1.Inventory
-	nil,                                // 27: baremetal.v1.Machine.LabelsEntry
-	nil,                                // 28: baremetal.v1.TimelineEntry.FieldsEntry
-	(*timestamppb.Timestamp)(nil),      // 29: google.protobuf.Timestamp
-	(*NetReconfig)(nil),                // 30: baremetal.v1.NetReconfig
-	(*Operation)(nil),                  // 31: baremetal.v1.Operation
+	(*OperatorAction)(nil),             // 22: baremetal.v1.OperatorAction
+	(*GetMachineTimelineRequest)(nil),  // 23: baremetal.v1.GetMachineTimelineRequest
+	(*GetMachineTimelineResponse)(nil), // 24: baremetal.v1.GetMachineTimelineResponse
+	(*TimelineEntry)(nil),              // 25: baremetal.v1.TimelineEntry
+	(*GetInventoryRequest)(nil),        // 26: baremetal.v1.GetInventoryRequest
+	(*Inventory)(nil),                  // 27: baremetal.v1.Inventory
+	nil,                                // 28: baremetal.v1.Machine.LabelsEntry
+	nil,                                // 29: baremetal.v1.TimelineEntry.FieldsEntry
+	(*timestamppb.Timestamp)(nil),      // 30: google.protobuf.Timestamp
+	(*NetReconfig)(nil),                // 31: baremetal.v1.NetReconfig
+	(*Operation)(nil),                  // 32: baremetal.v1.Operation
 }
 var file_baremetal_v1_machine_proto_depIdxs = []int32{
-	27, // 0: baremetal.v1.Machine.labels:type_name -> baremetal.v1.Machine.LabelsEntry
+	28, // 0: baremetal.v1.Machine.labels:type_name -> baremetal.v1.Machine.LabelsEntry
 	4,  // 1: baremetal.v1.Machine.spec:type_name -> baremetal.v1.MachineSpec
 	5,  // 2: baremetal.v1.Machine.status:type_name -> baremetal.v1.MachineStatus
-	29, // 3: baremetal.v1.Machine.created_at:type_name -> google.protobuf.Timestamp
-	29, // 4: baremetal.v1.Machine.updated_at:type_name -> google.protobuf.Timestamp
-	29, // 5: baremetal.v1.Machine.deleted_at:type_name -> google.protobuf.Timestamp
+	30, // 3: baremetal.v1.Machine.created_at:type_name -> google.protobuf.Timestamp
+	30, // 4: baremetal.v1.Machine.updated_at:type_name -> google.protobuf.Timestamp
+	30, // 5: baremetal.v1.Machine.deleted_at:type_name -> google.protobuf.Timestamp
 	1,  // 6: baremetal.v1.MachineStatus.phase:type_name -> baremetal.v1.MachineStatus.Phase
 	6,  // 7: baremetal.v1.MachineStatus.conditions:type_name -> baremetal.v1.Condition
 	2,  // 8: baremetal.v1.MachineStatus.effective_state:type_name -> baremetal.v1.MachineStatus.EffectiveState
 	0,  // 9: baremetal.v1.MachineStatus.node_state:type_name -> baremetal.v1.NodeState
-	29, // 10: baremetal.v1.MachineStatus.node_state_changed_at:type_name -> google.protobuf.Timestamp
-	29, // 11: baremetal.v1.MachineStatus.last_heartbeat_at:type_name -> google.protobuf.Timestamp
-	29, // 12: baremetal.v1.MachineStatus.power_state_at:type_name -> google.protobuf.Timestamp
-	29, // 13: baremetal.v1.Condition.last_transition:type_name -> google.protobuf.Timestamp
+	30, // 10: baremetal.v1.MachineStatus.node_state_changed_at:type_name -> google.protobuf.Timestamp
+	30, // 11: baremetal.v1.MachineStatus.last_heartbeat_at:type_name -> google.protobuf.Timestamp
+	30, // 12: baremetal.v1.MachineStatus.power_state_at:type_name -> google.protobuf.Timestamp
+	30, // 13: baremetal.v1.Condition.last_transition:type_name -> google.protobuf.Timestamp
 	3,  // 14: baremetal.v1.RegisterMachineRequest.machine:type_name -> baremetal.v1.Machine
-	29, // 15: baremetal.v1.ListMachinesRequest.updated_since:type_name -> google.protobuf.Timestamp
+	30, // 15: baremetal.v1.ListMachinesRequest.updated_since:type_name -> google.protobuf.Timestamp
 	3,  // 16: baremetal.v1.ListMachinesResponse.machines:type_name -> baremetal.v1.Machine
-	29, // 17: baremetal.v1.ListMachinesResponse.safe_updated_since:type_name -> google.protobuf.Timestamp
+	30, // 17: baremetal.v1.ListMachinesResponse.safe_updated_since:type_name -> google.protobuf.Timestamp
 	3,  // 18: baremetal.v1.UpdateMachineRequest.machine:type_name -> baremetal.v1.Machine
-	30, // 19: baremetal.v1.ReconfigureMachineRequest.config:type_name -> baremetal.v1.NetReconfig
-	29, // 20: baremetal.v1.ExplainMachineResponse.since:type_name -> google.protobuf.Timestamp
-	29, // 21: baremetal.v1.ExplainMachineResponse.next_action_at:type_name -> google.protobuf.Timestamp
-	29, // 22: baremetal.v1.GetMachineTimelineRequest.at:type_name -> google.protobuf.Timestamp
-	24, // 23: baremetal.v1.GetMachineTimelineResponse.entries:type_name -> baremetal.v1.TimelineEntry
-	29, // 24: baremetal.v1.TimelineEntry.ts:type_name -> google.protobuf.Timestamp
-	28, // 25: baremetal.v1.TimelineEntry.fields:type_name -> baremetal.v1.TimelineEntry.FieldsEntry
-	29, // 26: baremetal.v1.Inventory.reported_at:type_name -> google.protobuf.Timestamp
-	7,  // 27: baremetal.v1.MachineService.RegisterMachine:input_type -> baremetal.v1.RegisterMachineRequest
-	8,  // 28: baremetal.v1.MachineService.GetMachine:input_type -> baremetal.v1.GetMachineRequest
-	9,  // 29: baremetal.v1.MachineService.ListMachines:input_type -> baremetal.v1.ListMachinesRequest
-	11, // 30: baremetal.v1.MachineService.UpdateMachine:input_type -> baremetal.v1.UpdateMachineRequest
-	12, // 31: baremetal.v1.MachineService.DeleteMachine:input_type -> baremetal.v1.DeleteMachineRequest
-	13, // 32: baremetal.v1.MachineService.RebootMachine:input_type -> baremetal.v1.RebootMachineRequest
-	14, // 33: baremetal.v1.MachineService.NetbootMachine:input_type -> baremetal.v1.NetbootMachineRequest
-	15, // 34: baremetal.v1.MachineService.ReimageMachine:input_type -> baremetal.v1.ReimageMachineRequest
-	16, // 35: baremetal.v1.MachineService.ReconfigureMachine:input_type -> baremetal.v1.ReconfigureMachineRequest
-	17, // 36: baremetal.v1.MachineService.EnterMaintenance:input_type -> baremetal.v1.EnterMaintenanceRequest
-	18, // 37: baremetal.v1.MachineService.ExitMaintenance:input_type -> baremetal.v1.ExitMaintenanceRequest
-	19, // 38: baremetal.v1.MachineService.CancelOperation:input_type -> baremetal.v1.CancelOperationRequest
-	20, // 39: baremetal.v1.MachineService.ExplainMachine:input_type -> baremetal.v1.ExplainMachineRequest
-	22, // 40: baremetal.v1.MachineService.GetMachineTimeline:input_type -> baremetal.v1.GetMachineTimelineRequest
-	25, // 41: baremetal.v1.MachineService.GetInventory:input_type -> baremetal.v1.GetInventoryRequest
-	3,  // 42: baremetal.v1.MachineService.RegisterMachine:output_type -> baremetal.v1.Machine
-	3,  // 43: baremetal.v1.MachineService.GetMachine:output_type -> baremetal.v1.Machine
-	10, // 44: baremetal.v1.MachineService.ListMachines:output_type -> baremetal.v1.ListMachinesResponse
-	3,  // 45: baremetal.v1.MachineService.UpdateMachine:output_type -> baremetal.v1.Machine
-	3,  // 46: baremetal.v1.MachineService.DeleteMachine:output_type -> baremetal.v1.Machine
-	31, // 47: baremetal.v1.MachineService.RebootMachine:output_type -> baremetal.v1.Operation
-	31, // 48: baremetal.v1.MachineService.NetbootMachine:output_type -> baremetal.v1.Operation
-	31, // 49: baremetal.v1.MachineService.ReimageMachine:output_type -> baremetal.v1.Operation
-	31, // 50: baremetal.v1.MachineService.ReconfigureMachine:output_type -> baremetal.v1.Operation
-	31, // 51: baremetal.v1.MachineService.EnterMaintenance:output_type -> baremetal.v1.Operation
-	31, // 52: baremetal.v1.MachineService.ExitMaintenance:output_type -> baremetal.v1.Operation
-	31, // 53: baremetal.v1.MachineService.CancelOperation:output_type -> baremetal.v1.Operation
-	21, // 54: baremetal.v1.MachineService.ExplainMachine:output_type -> baremetal.v1.ExplainMachineResponse
-	23, // 55: baremetal.v1.MachineService.GetMachineTimeline:output_type -> baremetal.v1.GetMachineTimelineResponse
-	26, // 56: baremetal.v1.MachineService.GetInventory:output_type -> baremetal.v1.Inventory
-	42, // [42:57] is the sub-list for method output_type
-	27, // [27:42] is the sub-list for method input_type
-	27, // [27:27] is the sub-list for extension type_name
-	27, // [27:27] is the sub-list for extension extendee
-	0,  // [0:27] is the sub-list for field type_name
+	31, // 19: baremetal.v1.ReconfigureMachineRequest.config:type_name -> baremetal.v1.NetReconfig
+	30, // 20: baremetal.v1.ExplainMachineResponse.since:type_name -> google.protobuf.Timestamp
+	30, // 21: baremetal.v1.ExplainMachineResponse.next_action_at:type_name -> google.protobuf.Timestamp
+	22, // 22: baremetal.v1.ExplainMachineResponse.actions:type_name -> baremetal.v1.OperatorAction
+	30, // 23: baremetal.v1.ExplainMachineResponse.last_evidence_at:type_name -> google.protobuf.Timestamp
+	30, // 24: baremetal.v1.ExplainMachineResponse.step_started_at:type_name -> google.protobuf.Timestamp
+	30, // 25: baremetal.v1.GetMachineTimelineRequest.at:type_name -> google.protobuf.Timestamp
+	25, // 26: baremetal.v1.GetMachineTimelineResponse.entries:type_name -> baremetal.v1.TimelineEntry
+	30, // 27: baremetal.v1.TimelineEntry.ts:type_name -> google.protobuf.Timestamp
+	29, // 28: baremetal.v1.TimelineEntry.fields:type_name -> baremetal.v1.TimelineEntry.FieldsEntry
+	30, // 29: baremetal.v1.Inventory.reported_at:type_name -> google.protobuf.Timestamp
+	7,  // 30: baremetal.v1.MachineService.RegisterMachine:input_type -> baremetal.v1.RegisterMachineRequest
+	8,  // 31: baremetal.v1.MachineService.GetMachine:input_type -> baremetal.v1.GetMachineRequest
+	9,  // 32: baremetal.v1.MachineService.ListMachines:input_type -> baremetal.v1.ListMachinesRequest
+	11, // 33: baremetal.v1.MachineService.UpdateMachine:input_type -> baremetal.v1.UpdateMachineRequest
+	12, // 34: baremetal.v1.MachineService.DeleteMachine:input_type -> baremetal.v1.DeleteMachineRequest
+	13, // 35: baremetal.v1.MachineService.RebootMachine:input_type -> baremetal.v1.RebootMachineRequest
+	14, // 36: baremetal.v1.MachineService.NetbootMachine:input_type -> baremetal.v1.NetbootMachineRequest
+	15, // 37: baremetal.v1.MachineService.ReimageMachine:input_type -> baremetal.v1.ReimageMachineRequest
+	16, // 38: baremetal.v1.MachineService.ReconfigureMachine:input_type -> baremetal.v1.ReconfigureMachineRequest
+	17, // 39: baremetal.v1.MachineService.EnterMaintenance:input_type -> baremetal.v1.EnterMaintenanceRequest
+	18, // 40: baremetal.v1.MachineService.ExitMaintenance:input_type -> baremetal.v1.ExitMaintenanceRequest
+	19, // 41: baremetal.v1.MachineService.CancelOperation:input_type -> baremetal.v1.CancelOperationRequest
+	20, // 42: baremetal.v1.MachineService.ExplainMachine:input_type -> baremetal.v1.ExplainMachineRequest
+	23, // 43: baremetal.v1.MachineService.GetMachineTimeline:input_type -> baremetal.v1.GetMachineTimelineRequest
+	26, // 44: baremetal.v1.MachineService.GetInventory:input_type -> baremetal.v1.GetInventoryRequest
+	3,  // 45: baremetal.v1.MachineService.RegisterMachine:output_type -> baremetal.v1.Machine
+	3,  // 46: baremetal.v1.MachineService.GetMachine:output_type -> baremetal.v1.Machine
+	10, // 47: baremetal.v1.MachineService.ListMachines:output_type -> baremetal.v1.ListMachinesResponse
+	3,  // 48: baremetal.v1.MachineService.UpdateMachine:output_type -> baremetal.v1.Machine
+	3,  // 49: baremetal.v1.MachineService.DeleteMachine:output_type -> baremetal.v1.Machine
+	32, // 50: baremetal.v1.MachineService.RebootMachine:output_type -> baremetal.v1.Operation
+	32, // 51: baremetal.v1.MachineService.NetbootMachine:output_type -> baremetal.v1.Operation
+	32, // 52: baremetal.v1.MachineService.ReimageMachine:output_type -> baremetal.v1.Operation
+	32, // 53: baremetal.v1.MachineService.ReconfigureMachine:output_type -> baremetal.v1.Operation
+	32, // 54: baremetal.v1.MachineService.EnterMaintenance:output_type -> baremetal.v1.Operation
+	32, // 55: baremetal.v1.MachineService.ExitMaintenance:output_type -> baremetal.v1.Operation
+	32, // 56: baremetal.v1.MachineService.CancelOperation:output_type -> baremetal.v1.Operation
+	21, // 57: baremetal.v1.MachineService.ExplainMachine:output_type -> baremetal.v1.ExplainMachineResponse
+	24, // 58: baremetal.v1.MachineService.GetMachineTimeline:output_type -> baremetal.v1.GetMachineTimelineResponse
+	27, // 59: baremetal.v1.MachineService.GetInventory:output_type -> baremetal.v1.Inventory
+	45, // [45:60] is the sub-list for method output_type
+	30, // [30:45] is the sub-list for method input_type
+	30, // [30:30] is the sub-list for extension type_name
+	30, // [30:30] is the sub-list for extension extendee
+	0,  // [0:30] is the sub-list for field type_name
 }
 
 func init() { file_baremetal_v1_machine_proto_init() }
@@ -2562,7 +2770,7 @@ func file_baremetal_v1_machine_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_baremetal_v1_machine_proto_rawDesc), len(file_baremetal_v1_machine_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   26,
+			NumMessages:   27,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
