@@ -178,18 +178,31 @@ func (l *loaded) bootAddress(ctx context.Context, q *dbsqlc.Queries) (string, er
 	return "", failure.Unavailable("SITE_AGENT_SILENT", "the site's agent has not said where its boot server is")
 }
 
-// installerFiles gives the newest installer of each architecture that has kernel and initramfs; amd64 is the first.
+// installerFiles gives the newest installer of each architecture; amd64 is the first.
 func installerFiles(ctx context.Context, q *dbsqlc.Queries, cmdline string) ([]*fleetv1.InstallerFiles, error) {
 	rows, err := q.InstallerImages(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("read installers: %w", err)
 	}
-	byArch := map[string]*fleetv1.InstallerFiles{}
+	return newestInstallers(rows, cmdline), nil
+}
+
+// newestInstallers takes images from the oldest to the newest. Files belong together when their names do, as those of
+// installer-kernel-v2 and installer-initrd-v2; an initramfs holds the modules of one kernel. An installer is as new as
+// the file that completes it, so that one being uploaded is not booted before it is whole.
+func newestInstallers(rows []dbsqlc.InstallerImagesRow, cmdline string) []*fleetv1.InstallerFiles {
+	type key struct{ arch, name string }
+	sets := map[key]*fleetv1.InstallerFiles{}
+	newest := map[string]*fleetv1.InstallerFiles{}
 	for _, r := range rows {
-		f := byArch[r.Arch]
+		name, ok := strings.CutPrefix(r.ImageRef, r.Kind)
+		if !ok {
+			name = ""
+		}
+		f := sets[key{r.Arch, name}]
 		if f == nil {
 			f = &fleetv1.InstallerFiles{Arch: r.Arch, Cmdline: cmdline}
-			byArch[r.Arch] = f
+			sets[key{r.Arch, name}] = f
 		}
 		switch r.Kind {
 		case "installer-kernel":
@@ -199,14 +212,15 @@ func installerFiles(ctx context.Context, q *dbsqlc.Queries, cmdline string) ([]*
 		case "installer-uki":
 			f.UkiSha256 = r.Sha256File
 		}
-	}
-	out := []*fleetv1.InstallerFiles{}
-	for _, arch := range slices.Sorted(maps.Keys(byArch)) {
-		if f := byArch[arch]; f.GetKernelSha256() != "" && f.GetInitrdSha256() != "" {
-			out = append(out, f)
+		if f.GetKernelSha256() != "" && f.GetInitrdSha256() != "" {
+			newest[r.Arch] = f
 		}
 	}
-	return out, nil
+	out := []*fleetv1.InstallerFiles{}
+	for _, arch := range slices.Sorted(maps.Keys(newest)) {
+		out = append(out, newest[arch])
+	}
+	return out
 }
 
 // catalogued refuses an image that is not in the catalogue, where a real disk is going to be written. A simulated machine,

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	"github.com/ingot-metal/ingot/internal/failure"
 )
@@ -211,14 +212,14 @@ func (s *Store) imageInUse(ctx context.Context, q *dbsqlc.Queries, r dbsqlc.Imag
 	return nil
 }
 
-// installerInUse keeps the newest file of its kind while a machine boots the installer: it is what is served.
+// installerInUse keeps the files that are served while a machine boots the installer.
 func installerInUse(ctx context.Context, q *dbsqlc.Queries, r dbsqlc.Image) error {
 	all, err := q.InstallerImages(ctx)
 	if err != nil {
 		return fmt.Errorf("look for installers: %w", err)
 	}
-	served := slices.ContainsFunc(all, func(i dbsqlc.InstallerImagesRow) bool {
-		return i.Kind == r.Kind && i.Arch == r.Arch && i.Sha256File == r.Sha256File
+	served := slices.ContainsFunc(newestInstallers(all, ""), func(f *fleetv1.InstallerFiles) bool {
+		return f.GetArch() == r.Arch && slices.Contains([]string{f.GetKernelSha256(), f.GetInitrdSha256(), f.GetUkiSha256()}, r.Sha256File)
 	})
 	if !served {
 		return nil

@@ -171,10 +171,11 @@ func (q *Queries) InsertLeases(ctx context.Context, arg InsertLeasesParams) erro
 }
 
 const installerImages = `-- name: InstallerImages :many
-SELECT DISTINCT ON (arch, kind) arch, kind, sha256_file FROM images WHERE kind <> 'os' ORDER BY arch, kind, created_at DESC
+SELECT image_ref, arch, kind, sha256_file FROM images WHERE kind <> 'os' ORDER BY created_at, image_ref
 `
 
 type InstallerImagesRow struct {
+	ImageRef   string
 	Arch       string
 	Kind       string
 	Sha256File string
@@ -189,7 +190,12 @@ func (q *Queries) InstallerImages(ctx context.Context) ([]InstallerImagesRow, er
 	var items []InstallerImagesRow
 	for rows.Next() {
 		var i InstallerImagesRow
-		if err := rows.Scan(&i.Arch, &i.Kind, &i.Sha256File); err != nil {
+		if err := rows.Scan(
+			&i.ImageRef,
+			&i.Arch,
+			&i.Kind,
+			&i.Sha256File,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

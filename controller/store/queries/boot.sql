@@ -49,7 +49,7 @@ WHERE a.agent_id = c.agent_id AND a.machine_id = @machine_id AND a.role = 'host'
 RETURNING c.fingerprint;
 
 -- name: InstallerImages :many
-SELECT DISTINCT ON (arch, kind) arch, kind, sha256_file FROM images WHERE kind <> 'os' ORDER BY arch, kind, created_at DESC;
+SELECT image_ref, arch, kind, sha256_file FROM images WHERE kind <> 'os' ORDER BY created_at, image_ref;
 
 -- name: ImageByRef :one
 SELECT * FROM images WHERE image_ref = @image_ref;
