@@ -120,7 +120,7 @@ func (l *loaded) repaveAction(ctx context.Context, q *dbsqlc.Queries, r *baremet
 		return nil, fmt.Errorf("read image: %w", err)
 	default:
 		a.Sha256Raw, a.BlobSha256, a.Format, a.RawSize = i.Sha256Raw, i.Sha256File, i.Format, i.SizeBytes
-		a.FileSize, a.MinimumDisk = i.FileSizeBytes, i.MinimumDiskBytes
+		a.FileSize, a.MinimumDisk, a.Arch = i.FileSizeBytes, i.MinimumDiskBytes, i.Arch
 	}
 	return &fleetv1.CommandSpec_Repave{Repave: a}, nil
 }

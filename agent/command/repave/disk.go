@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"strconv"
 	"strings"
 	"time"
@@ -61,6 +62,10 @@ func (d *Disk) Prepare(_ context.Context, spec *fleetv1.CommandSpec) (any, *comm
 	a := spec.GetRepave()
 	if problem := problemOf(a); problem != "" {
 		r := command.Failed(baremetalv1.Reason_INVALID_FIELD, "%s", problem)
+		return nil, &r, nil
+	}
+	if a.GetArch() != "" && a.GetArch() != runtime.GOARCH {
+		r := command.Failed(baremetalv1.Reason_IMAGE_UNSUPPORTED, "image %q is for %s, and this machine is of %s", a.GetImageRef(), a.GetArch(), runtime.GOARCH)
 		return nil, &r, nil
 	}
 	dev, err := d.cfg.Installer.ChooseDisk(a.GetDiskRule(), a.GetProtectedDisks())

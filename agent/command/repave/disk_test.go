@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -74,6 +75,7 @@ func newRig() *rig {
 	r := &rig{m: &machine{dev: sda, write: whole}}
 	r.spec = &fleetv1.CommandSpec{CommandId: "cmd-1", OperationId: "op-1", Action: &fleetv1.CommandSpec_Repave{Repave: &fleetv1.RepaveAction{
 		ImageRef: "debian-12", Sha256Raw: digest, BlobSha256: strings.Repeat("b", 64), Format: "raw.zst", RawSize: 64 << 20, FileSize: 9, DiskRule: "serial=S1",
+		Arch: runtime.GOARCH,
 	}}}
 	r.identity = func() (map[string][]byte, error) { return map[string][]byte{"x": nil}, nil }
 	r.exec = repave.NewDisk(repave.DiskConfig{
@@ -148,6 +150,8 @@ func TestDiskRepavePrepareRefuses(t *testing.T) {
 		"no size":       {func(_ *rig, a *fleetv1.RepaveAction) { a.RawSize = 0 }, baremetalv1.Reason_INVALID_FIELD},
 		"negative size": {func(_ *rig, a *fleetv1.RepaveAction) { a.FileSize = -1 }, baremetalv1.Reason_INVALID_FIELD},
 		"no blob":       {func(_ *rig, a *fleetv1.RepaveAction) { a.BlobSha256 = "../x" }, baremetalv1.Reason_INVALID_FIELD},
+		"another architecture": {func(_ *rig, a *fleetv1.RepaveAction) { a.Arch = "not-" + runtime.GOARCH },
+			baremetalv1.Reason_IMAGE_UNSUPPORTED},
 		"no unique disk": {func(r *rig, _ *fleetv1.RepaveAction) { r.m.choose = &disk.NoUniqueMatch{} },
 			baremetalv1.Reason_DISK_RULE_NO_UNIQUE_MATCH},
 		"disk too small": {func(r *rig, _ *fleetv1.RepaveAction) { r.m.dev.Size = 127 << 20 }, baremetalv1.Reason_IMAGE_TOO_LARGE},

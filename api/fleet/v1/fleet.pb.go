@@ -1450,8 +1450,10 @@ type RepaveAction struct {
 	DiskRule string `protobuf:"bytes,9,opt,name=disk_rule,json=diskRule,proto3" json:"disk_rule,omitempty"`
 	// Rules of disks that are never written.
 	ProtectedDisks []string `protobuf:"bytes,10,rep,name=protected_disks,json=protectedDisks,proto3" json:"protected_disks,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// "amd64" or "arm64": the machines that the image is for. An installer of another architecture refuses it. Empty: any.
+	Arch          string `protobuf:"bytes,11,opt,name=arch,proto3" json:"arch,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RepaveAction) Reset() {
@@ -1552,6 +1554,13 @@ func (x *RepaveAction) GetProtectedDisks() []string {
 		return x.ProtectedDisks
 	}
 	return nil
+}
+
+func (x *RepaveAction) GetArch() string {
+	if x != nil {
+		return x.Arch
+	}
+	return ""
 }
 
 // CommandAck says that the command is durable at the agent.
@@ -4782,7 +4791,7 @@ const file_fleet_v1_fleet_proto_rawDesc = "" +
 	"\x12confirm_timeout_ms\x18\x02 \x01(\x05R\x10confirmTimeoutMs\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x03 \x01(\x03R\n" +
-	"generation\"\xc1\x02\n" +
+	"generation\"\xd5\x02\n" +
 	"\fRepaveAction\x12\x1b\n" +
 	"\timage_ref\x18\x01 \x01(\tR\bimageRef\x12\x1b\n" +
 	"\timage_url\x18\x02 \x01(\tR\bimageUrl\x12\x1d\n" +
@@ -4796,7 +4805,8 @@ const file_fleet_v1_fleet_proto_rawDesc = "" +
 	"\fminimum_disk\x18\b \x01(\x03R\vminimumDisk\x12\x1b\n" +
 	"\tdisk_rule\x18\t \x01(\tR\bdiskRule\x12'\n" +
 	"\x0fprotected_disks\x18\n" +
-	" \x03(\tR\x0eprotectedDisks\"A\n" +
+	" \x03(\tR\x0eprotectedDisks\x12\x12\n" +
+	"\x04arch\x18\v \x01(\tR\x04arch\"A\n" +
 	"\n" +
 	"CommandAck\x12\x1d\n" +
 	"\n" +
