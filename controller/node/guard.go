@@ -1,0 +1,120 @@
+package node
+
+import (
+	"fmt"
+
+	"github.com/ingot-metal/ingot/controller/fleet"
+)
+
+// Guard names what must hold for a change besides its place in the table.
+type Guard string
+
+// The guards.
+const (
+	// AttemptsSpent: the last of MaxAttempts install attempts has failed.
+	AttemptsSpent Guard = "attempts_spent"
+	// ForcedNewPlan: the admin forces it, and the node has another plan than the one that failed.
+	ForcedNewPlan Guard = "forced_new_plan"
+	// Idle: no operation is active on the machine; one that is must be cancelled first.
+	Idle Guard = "idle"
+	// Erased: the disks' erasure has been read back, where the mode erases.
+	Erased Guard = "erased"
+	// ByDeleteMachine: a record goes without removal work through the call DeleteMachine alone.
+	ByDeleteMachine Guard = "by_delete_machine"
+)
+
+// MaxAttempts is how many installations of one plan may fail before a person must look.
+const MaxAttempts = 3
+
+// Facts is what guards look at.
+type Facts struct {
+	// Attempts counts the failed one that is being judged.
+	Attempts int
+	// PlanID is the node's plan now, FailedPlanID the one under which its attempts were spent.
+	PlanID, FailedPlanID string
+	Force                bool
+	// ActiveOperation is empty when none is active.
+	ActiveOperation string
+	// ErasureRequired says that the decommission's mode erases; ErasureVerified that its evidence was read back.
+	ErasureRequired, ErasureVerified bool
+	// Deleting says that DeleteMachine asks.
+	Deleting bool
+}
+
+// Check decides whether a change may happen. It returns the row, or why not.
+func Check(from, to State, by Trigger, f Facts) (Transition, *fleet.Refusal) {
+	if from == Deleted {
+		return Transition{}, &fleet.Refusal{Reason: "NODE_IDENTITY_DELETED",
+			Message: "the node has been deleted and its identity is not used again; register the machine as a new record"}
+	}
+	t, ok := Find(from, to, by)
+	if !ok {
+		return t, &fleet.Refusal{Reason: "NODE_TRANSITION_ILLEGAL", Message: illegal(from, to, by)}
+	}
+	return t, t.Guard.check(f)
+}
+
+func illegal(from, to State, by Trigger) string {
+	text := fmt.Sprintf("a node that is %s cannot become %s", Name(from), Name(to))
+	if len(waysTo(from, to)) > 0 {
+		text += fmt.Sprintf(" by %s", by)
+	}
+	return text + "; from here " + string(by) + " may move it to " + list(Targets(from, by))
+}
+
+func waysTo(from, to State) []Transition {
+	var out []Transition
+	for _, t := range From(from) {
+		if t.To == to {
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
+// Targets lists where a trigger may move a node from a state, each once, by the order of the wire.
+func Targets(from State, by Trigger) []State {
+	var out []State
+	for _, t := range From(from) {
+		if _, ok := Find(from, t.To, by); ok && (len(out) == 0 || out[len(out)-1] != t.To) {
+			out = append(out, t.To)
+		}
+	}
+	return out
+}
+
+func list(states []State) string {
+	text := ""
+	for i, s := range states {
+		if i > 0 {
+			text += ", "
+		}
+		text += Name(s)
+	}
+	if text == "" {
+		return "no other state"
+	}
+	return text
+}
+
+func (g Guard) check(f Facts) *fleet.Refusal {
+	refuse := func(format string, args ...any) *fleet.Refusal {
+		return &fleet.Refusal{Reason: "NODE_GUARD_FAILED", Message: fmt.Sprintf(format, args...)}
+	}
+	switch {
+	case g == AttemptsSpent && f.Attempts < MaxAttempts:
+		return refuse("only %d of %d install attempts have failed", f.Attempts, MaxAttempts)
+	case g == ForcedNewPlan && !f.Force:
+		return refuse("%d install attempts have failed; assign another plan, then ask again with force", MaxAttempts)
+	case g == ForcedNewPlan && f.PlanID == f.FailedPlanID:
+		return refuse("the node still has plan %q, which failed %d times; assign another plan first", f.PlanID, MaxAttempts)
+	case g == Idle && f.ActiveOperation != "":
+		return &fleet.Refusal{Reason: "MACHINE_BUSY",
+			Message: "operation " + f.ActiveOperation + " is active on the machine; wait for it or cancel it first"}
+	case g == Erased && f.ErasureRequired && !f.ErasureVerified:
+		return refuse("the erasure of the disks has not been verified")
+	case g == ByDeleteMachine && !f.Deleting:
+		return refuse("a record is deleted by DeleteMachine, or by a full decommission")
+	}
+	return nil
+}
