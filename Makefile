@@ -11,7 +11,7 @@ GOTAGS  := grpcnotrace
 GOBUILD := CGO_ENABLED=0 go build -trimpath -buildvcs=false -tags $(GOTAGS) -ldflags '$(LDFLAGS)'
 
 BINARIES := ingot ingot-controller ingot-agent ingot-image
-TOOLS    := buf protoc-gen-go protoc-gen-go-grpc sqlc golangci-lint gotestsum
+TOOLS    := buf protoc-gen-go protoc-gen-go-grpc protoc-gen-grpc-gateway protoc-gen-openapiv2 sqlc golangci-lint gotestsum
 
 # Packages under test; `make test PKG=./controller/...` narrows it.
 PKG          ?= ./...
@@ -42,10 +42,10 @@ $(TOOL_BINARIES): bin/tools/%: tools/$$*/go.mod tools/$$*/go.sum
 	@cd tools/$* && CGO_ENABLED=0 go build -trimpath -buildvcs=false -o ../../$@ tool
 	@touch $@
 
-GENERATORS := bin/tools/buf bin/tools/protoc-gen-go bin/tools/protoc-gen-go-grpc bin/tools/sqlc
+GENERATORS := $(addprefix bin/tools/,buf protoc-gen-go protoc-gen-go-grpc protoc-gen-grpc-gateway protoc-gen-openapiv2 sqlc)
 
 .PHONY: generate
-generate: $(GENERATORS) ## Regenerate the Go of api/ and of the SQL queries
+generate: $(GENERATORS) ## Regenerate the Go and OpenAPI of api/ and the Go of the SQL queries
 	scripts/generate .
 
 .PHONY: generate-check

@@ -1,0 +1,9 @@
+// Package openapi holds the OpenAPI document of the HTTP gateway, generated from the .proto files and api/gateway.yaml.
+package openapi
+
+import _ "embed"
+
+// Document is the OpenAPI 2.0 document, as JSON.
+//
+//go:embed ingot.json
+var Document []byte
