@@ -96,7 +96,7 @@ bench-metal: deps build ## Print the rates of DHCP, HTTP boot and image writes b
 	go run ./lab/benchmetal/write
 
 .PHONY: demo
-demo: ## Start a controller, a QEMU machine and simulated hosts, and reboot for real
+demo: ## Start a controller, install a machine from an empty disk, and add simulated hosts
 	scripts/demo.sh up
 
 .PHONY: demo-down
