@@ -140,7 +140,7 @@ func TestServerInfo(t *testing.T) {
 	if i.GetVersion() != "v-test" || i.GetControllerId() != "c-test" || i.GetSchemaVersion() < 1 || i.GetCaHash() != "ab" {
 		t.Errorf("info %v", i)
 	}
-	if !slices.Contains(i.GetNotWired(), "EXPLAIN_NOT_WIRED") || slices.Contains(i.GetNotWired(), "REPAVE_NOT_WIRED") {
+	if !slices.Contains(i.GetNotWired(), "OPERATION_TYPE_NOT_WIRED") || slices.Contains(i.GetNotWired(), "EXPLAIN_NOT_WIRED") || slices.Contains(i.GetNotWired(), "REPAVE_NOT_WIRED") {
 		t.Errorf("not wired %v", i.GetNotWired())
 	}
 }

@@ -141,8 +141,17 @@ var badMachines = []badCall{
 	{"no inventory", notFound, "INVENTORY_NOT_FOUND", "", func(ctx context.Context, r *rig) error {
 		return only(r.machines.GetInventory(ctx, &pb.GetInventoryRequest{MachineId: "m-1"}))
 	}},
-	{"explain", unbuilt, "EXPLAIN_NOT_WIRED", "", func(ctx context.Context, r *rig) error {
-		return only(r.machines.ExplainMachine(ctx, &pb.ExplainMachineRequest{MachineId: "m-1"}))
+	{"explain none", invalid, "INVALID_FIELD", "machine_id", func(ctx context.Context, r *rig) error {
+		return only(r.machines.ExplainMachine(ctx, &pb.ExplainMachineRequest{}))
+	}},
+	{"explain unknown", notFound, "MACHINE_NOT_FOUND", "", func(ctx context.Context, r *rig) error {
+		return only(r.machines.ExplainMachine(ctx, &pb.ExplainMachineRequest{MachineId: "m-no"}))
+	}},
+	{"explain unknown operation", notFound, "OPERATION_NOT_FOUND", "", func(ctx context.Context, r *rig) error {
+		return only(r.machines.ExplainMachine(ctx, &pb.ExplainMachineRequest{OperationId: "op-no"}))
+	}},
+	{"explain NUL", invalid, "INVALID_FIELD", "operation_id", func(ctx context.Context, r *rig) error {
+		return only(r.machines.ExplainMachine(ctx, &pb.ExplainMachineRequest{MachineId: "m-1", OperationId: "op\x00"}))
 	}},
 	{"timeline", unbuilt, "TIMELINE_NOT_WIRED", "", func(ctx context.Context, r *rig) error {
 		return only(r.machines.GetMachineTimeline(ctx, &pb.GetMachineTimelineRequest{MachineId: "m-1"}))

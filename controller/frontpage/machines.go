@@ -63,11 +63,6 @@ func (s *Server) GetInventory(ctx context.Context, r *baremetalv1.GetInventoryRe
 	return s.store.GetInventory(ctx, r.GetMachineId())
 }
 
-// ExplainMachine implements MachineService. It is not built.
-func (s *Server) ExplainMachine(context.Context, *baremetalv1.ExplainMachineRequest) (*baremetalv1.ExplainMachineResponse, error) {
-	return nil, notWired("EXPLAIN_NOT_WIRED", "explain a machine")
-}
-
 // GetMachineTimeline implements MachineService. It is not built.
 func (s *Server) GetMachineTimeline(context.Context, *baremetalv1.GetMachineTimelineRequest) (*baremetalv1.GetMachineTimelineResponse, error) {
 	return nil, notWired("TIMELINE_NOT_WIRED", "read a machine's timeline")

@@ -74,6 +74,8 @@ type Server struct {
 	engine Engine
 	store  Store
 	clock  clock.Clock
+
+	normals normals
 }
 
 // New makes the services.

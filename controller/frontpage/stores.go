@@ -12,6 +12,7 @@ import (
 type Store interface {
 	Machines
 	Operations
+	Explainer
 	Plans
 	Admin
 	Catalogue

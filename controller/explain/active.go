@@ -1,0 +1,261 @@
+package explain
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/ingot-metal/ingot/controller/fleet"
+	"github.com/ingot-metal/ingot/controller/operation"
+)
+
+// overdue is how long after the time at which somebody should look it counts as nobody looking.
+const overdue = 15 * time.Second
+
+// activeRules are for work that is under way.
+var activeRules = []rule{
+	{"cancelling", func(s *scene) bool { return !s.Op.CancelRequested.IsZero() }, (*scene).cancelling},
+	{"nobody-looks", (*scene).nobodyLooks, (*scene).sayNobodyLooks},
+	{"frozen", func(s *scene) bool { return !s.FrozenSince.IsZero() && s.needsGrant() }, (*scene).frozen},
+	{"quarantined-under-way", func(s *scene) bool { return s.status.GetNodeState() == quarantinedState && s.needsGrant() }, (*scene).quarantined},
+	{"blocked-under-way", func(s *scene) bool { return s.blocked() && s.needsGrant() }, (*scene).sayBlocked},
+	{"retry", waits(operation.WaitRetry), (*scene).retry},
+	{"site", waits(operation.WaitSite), (*scene).waitSite},
+	{"installer", waits(operation.WaitInstaller), (*scene).waitInstaller},
+	{"evidence", waits(operation.WaitEvidence), (*scene).waitEvidence},
+	{"granted-and-silent", func(s *scene) bool { return s.granted() && s.exec != nil && !s.exec.Live && !s.leavesOnPurpose() }, (*scene).grantedSilent},
+	{"executing", (*scene).granted, (*scene).executing},
+	{"agent", waits(operation.WaitAgent), (*scene).waitAgent},
+	{"executor-gone", func(s *scene) bool { return s.open() && s.exec != nil && !s.exec.Live }, (*scene).waitAgent},
+	{"executor-locked", func(s *scene) bool { return s.open() && s.exec != nil && s.exec.Locked }, (*scene).locked},
+	{"not-acknowledged", func(s *scene) bool { return s.open() && s.cmd.State == operation.Sent }, (*scene).notAcknowledged},
+	{"grant", (*scene).open, (*scene).waitGrant},
+	{"pending", func(s *scene) bool { return s.Op.Phase == operation.Pending }, (*scene).pending},
+	{"between-steps", func(*scene) bool { return true }, (*scene).pending},
+}
+
+func waits(reason string) func(*scene) bool {
+	return func(s *scene) bool { return s.Op.WaitReason == reason }
+}
+
+// needsGrant says that the operation cannot go on without a new grant.
+func (s *scene) needsGrant() bool {
+	return s.step != nil && s.step.Kind != operation.KindSetPhase && s.step.Kind != operation.KindWaitForAgent && !s.granted()
+}
+
+func (s *scene) blocked() bool { return s.holds(fleet.RMA) || s.holds(fleet.RetiredFlag) }
+
+func (s *scene) cancelling(e *Explanation) {
+	e.WaitsOn, e.Since = OnAgent, s.Op.CancelRequested
+	e.Cause = Cause{Reason: "CANCELED_BY_REQUEST", Text: "somebody cancelled it " + s.ago(s.Op.CancelRequested)}
+	if s.cmd != nil {
+		s.waitsForExecutor(e)
+		e.Cause.Text += ", and the executor has not answered yet"
+		e.Cause.Facts = s.commandFacts()
+	}
+}
+
+func (s *scene) nobodyLooks() bool {
+	return !s.Op.WakeAt.IsZero() && s.Now.Sub(s.Op.WakeAt) > overdue
+}
+
+func (s *scene) sayNobodyLooks(e *Explanation) {
+	e.WaitsOn, e.WaitsFor, e.Since = OnLimit, "a controller", s.Op.WakeAt
+	e.Cause = Cause{Reason: "CONTROLLER_LEASE_LOST", Text: "a controller should have looked at it " + s.ago(s.Op.WakeAt) +
+		", and none has: the controllers' workers are stopped, overloaded, or cut off from the database"}
+	e.Next, e.NextAt = "a controller goes on with it as soon as one works", time.Time{}
+	e.Actions = []Action{{Command: "ingot server info", Consequence: "shows the controller that answers; its log and /readyz say why it does no work"}}
+}
+
+func (s *scene) frozen(e *Explanation) {
+	e.WaitsOn, e.WaitsFor, e.Since = OnOperator, "an admin who lifts the freeze", s.FrozenSince
+	e.Cause = Cause{Reason: "FLEET_FROZEN", Text: "the fleet is frozen since " + s.at(s.FrozenSince) +
+		", because the database was restored: the controller gives no leave to start anything", Facts: s.commandFacts()}
+	e.Actions = []Action{thaw()}
+}
+
+func (s *scene) sayBlocked(e *Explanation) {
+	flag := fleet.RMA
+	if s.holds(fleet.RetiredFlag) {
+		flag = fleet.RetiredFlag
+	}
+	c := s.condition(flag)
+	e.WaitsOn, e.WaitsFor, e.Since = OnOperator, "an admin", c.GetLastTransition().AsTime()
+	e.Cause = Cause{Reason: "MACHINE_BLOCKED", Text: "the machine is flagged " + string(flag) + ": nothing is started on it"}
+	if c.GetMessage() != "" {
+		e.Cause.Facts = []string{c.GetMessage()}
+	}
+	e.Actions = []Action{unflag(s.id(), string(flag))}
+}
+
+// retry: the last attempt failed, and the next one has a time.
+func (s *scene) retry(e *Explanation) {
+	e.WaitsOn, e.WaitsFor = OnLimit, "the pause before the next attempt"
+	e.Since = s.step.StartedAt
+	text := s.step.Message
+	var v verdict
+	if s.cmd != nil {
+		e.Since = latest(s.cmd.FinishedAt, s.cmd.GrantedAt)
+		if s.silentInstaller() {
+			v = s.bootTrouble()
+		} else {
+			v = s.failure(orElse(s.cmd.Reason, "EXECUTION_FAILED"), orElse(s.cmd.Message, text))
+		}
+	}
+	e.Cause = v.Cause
+	e.Cause.Text = fmt.Sprintf("attempt %d failed: %s", s.step.RetryCount, orElse(v.Text, text))
+	e.Cause.Facts = append(e.Cause.Facts, s.commandFacts()...)
+	e.Actions = v.actions
+}
+
+// silentInstaller says that the machine was sent into the installer by the last command, and did not report.
+func (s *scene) silentInstaller() bool {
+	return s.entering() && s.cmd.State == operation.Done && s.cmd.Outcome == operation.OutcomeSucceeded
+}
+
+// waitEvidence: the executor says that it is done, and the world has not confirmed it.
+func (s *scene) waitEvidence(e *Explanation) {
+	e.WaitsOn, e.WaitsFor, e.Since = OnAgent, "another boot of the machine", s.Op.StartedAt
+	e.Cause = Cause{Reason: "EVIDENCE_MISSING", Text: "the reboot was done as its executor says, and the machine's agent has not come back with another boot id"}
+	if s.cmd != nil {
+		e.Since = s.cmd.ClaimedAt
+	}
+	switch {
+	case s.status.GetPowerState() == "off" && s.throughBMC():
+		e.WaitsOn, e.WaitsFor = OnBMC, s.bmc()
+		e.Cause.Reason = "BMC_NO_EFFECT"
+		e.Cause.Text = "the BMC has accepted the power cycle, and still says that the machine is off"
+	case s.host != nil && s.host.Live && s.cmd != nil && s.host.BootID == s.cmd.BootIDBefore:
+		e.Cause.Text = "the machine's agent is connected, and still shows the boot of before: the machine has not rebooted yet, or at all"
+	case s.host != nil && !s.host.Live:
+		e.Cause.Text += ": it " + s.seen(s.host)
+		e.Cause.Facts = append(e.Cause.Facts, "a boot that takes longer than usual hangs in firmware, in the boot loader, or has no network")
+	}
+	e.Cause.Facts = append(e.Cause.Facts, s.commandFacts()...)
+	e.Actions = []Action{{Command: "look at the machine's console", Consequence: "shows whether it boots, and where it stays"}}
+}
+
+// leavesOnPurpose says that the executor's silence is what the command brings about.
+func (s *scene) leavesOnPurpose() bool {
+	switch s.cmd.Kind {
+	case operation.KindReboot, operation.KindKexec, operation.KindPower:
+		return s.cmd.ExecutorRole != "site" && s.Now.Sub(s.exec.LastSeen) < s.bootTime()
+	}
+	return false
+}
+
+// bootTime is how long a machine may be away because it boots.
+func (s *scene) bootTime() time.Duration { return max(90*time.Second, 2*s.Normal.P95) }
+
+func (s *scene) grantedSilent(e *Explanation) {
+	s.waitsForExecutor(e)
+	e.Since = s.exec.LastSeen
+	v := s.silence(s.exec)
+	e.Cause = v.Cause
+	e.Cause.Text = fmt.Sprintf("%s %s was given leave for %s at %s and %s: nobody knows whether the command still acts; %s",
+		roleName(s.exec), s.exec.AgentID, s.cmd.ID, s.at(s.cmd.GrantedAt), s.seen(s.exec), v.Text)
+	if e.Cause.Reason == "AGENT_UNAVAILABLE" {
+		e.Cause.Reason = "OUTCOME_UNKNOWN"
+	}
+	e.Cause.Facts = append(e.Cause.Facts, s.commandFacts()...)
+	e.Actions = v.actions
+}
+
+// executing: leave was given and the executor is there.
+func (s *scene) executing(e *Explanation) {
+	s.waitsForExecutor(e)
+	e.Since = s.cmd.GrantedAt
+	e.Cause.Text = verbs[s.cmd.Kind] + ", for " + span(s.Now.Sub(s.cmd.GrantedAt))
+	if s.Progress.Message != "" || s.Progress.Percent > 0 {
+		e.Cause.Text += fmt.Sprintf(", %d%%", s.Progress.Percent)
+		if s.Progress.Message != "" {
+			e.Cause.Text += " (" + s.Progress.Message + ")"
+		}
+	}
+	if c := s.condition(fleet.BMCReachable); s.throughBMC() && c != nil && !c.GetStatus() {
+		e.Cause.Reason = c.GetReason()
+		e.Cause.Text += "; the BMC is in trouble: " + c.GetMessage()
+		e.Actions = s.failure(c.GetReason(), c.GetMessage()).actions
+	}
+	e.Cause.Facts = append(e.Cause.Facts, s.commandFacts()...)
+}
+
+func (s *scene) locked(e *Explanation) {
+	e.WaitsOn, e.WaitsFor, e.Since = OnOperator, "whoever locked agent "+s.exec.AgentID, s.cmd.SentAt
+	e.Cause = Cause{Reason: "AGENT_LOCKED", Text: roleName(s.exec) + " " + s.exec.AgentID + " was locked by somebody at the machine, and refuses commands", Facts: s.commandFacts()}
+	e.Actions = []Action{unlock()}
+}
+
+func (s *scene) notAcknowledged(e *Explanation) {
+	s.waitsForExecutor(e)
+	e.Since = s.cmd.SentAt
+	e.Cause = Cause{
+		Text:  "command " + s.cmd.ID + " was sent " + s.ago(s.cmd.SentAt) + ", and the agent, which is connected, has not acknowledged it; it is sent again every 30 s",
+		Facts: s.commandFacts(),
+	}
+	if s.Now.Sub(s.cmd.SentAt) > operation.LookAgain {
+		e.Cause.Reason = "AGENT_UNAVAILABLE"
+		e.Cause.Facts = append(e.Cause.Facts, "an agent that stays connected and acknowledges nothing hangs, or its disk is full")
+		e.Actions = []Action{doctor()}
+	}
+}
+
+func (s *scene) waitGrant(e *Explanation) {
+	s.waitsForExecutor(e)
+	e.Since = latest(s.cmd.AckedAt, s.cmd.SentAt)
+	e.Cause = Cause{
+		Text:  "the agent holds command " + s.cmd.ID + " and has not asked for leave to start it: it is busy with another command, or cannot write its memory",
+		Facts: s.commandFacts(),
+	}
+	if s.Now.Sub(e.Since) > operation.LookAgain {
+		e.Cause.Reason = "AGENT_UNAVAILABLE"
+		e.Actions = []Action{doctor()}
+	}
+}
+
+func (s *scene) pending(e *Explanation) {
+	e.WaitsOn, e.WaitsFor, e.Since = OnNobody, "a controller", s.Op.CreatedAt
+	e.Cause.Text = "it was asked for " + s.ago(s.Op.CreatedAt) + ", and a controller is about to go on with it"
+}
+
+// waitsForExecutor names the executor of the current command as whom the machine waits for.
+func (s *scene) waitsForExecutor(e *Explanation) {
+	e.WaitsOn, e.WaitsFor = OnAgent, "agent "+s.cmd.ExecutorID
+	switch {
+	case s.throughBMC():
+		e.WaitsOn, e.WaitsFor = OnBMC, s.bmc()
+	case s.cmd.ExecutorRole == "site":
+		e.WaitsOn, e.WaitsFor = OnProvider, "provider "+s.provider()
+	case s.cmd.ExecutorRole == "installer":
+		e.WaitsFor = "the installer, agent " + s.cmd.ExecutorID
+	}
+	if s.exec != nil && !s.exec.Live && s.cmd.ExecutorRole == "site" {
+		e.WaitsOn, e.WaitsFor = OnAgent, "the agent of site "+s.siteName()
+	}
+}
+
+func (s *scene) bmc() string {
+	if b := s.spec.GetBmcEndpoint(); b != "" {
+		return "the BMC at " + b
+	}
+	return "the machine's BMC"
+}
+
+func (s *scene) id() string { return s.Machine.GetMachineId() }
+
+func roleName(a *Agent) string {
+	switch a.Role {
+	case "site":
+		return "site agent"
+	case "installer":
+		return "the installer"
+	}
+	return "the machine's agent"
+}
+
+// verbs say what an executor does.
+var verbs = map[operation.Kind]string{
+	operation.KindReboot: "the machine is being rebooted", operation.KindNetboot: "the next boot is being set",
+	operation.KindRepave: "the image is being written", operation.KindErase: "disks are being erased",
+	operation.KindReconfig: "the configuration is being applied", operation.KindPower: "the BMC is switching the machine off and on",
+	operation.KindKexec: "the installer's kernel is being started",
+}

@@ -1,0 +1,224 @@
+package explain
+
+import (
+	"strings"
+
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+)
+
+// remedy is what a reason of a failure means: on whom it is, the cause in words, and what helps.
+type remedy struct {
+	on    Party
+	text  string
+	helps func(*scene) []Action
+}
+
+func none(*scene) []Action { return nil }
+
+func does(actions ...func(*scene) Action) func(*scene) []Action {
+	return func(s *scene) []Action {
+		var out []Action
+		for _, a := range actions {
+			out = append(out, a(s))
+		}
+		return out
+	}
+}
+
+func words(command, consequence string) func(*scene) Action {
+	return func(*scene) Action { return Action{Command: command, Consequence: consequence} }
+}
+
+func onMachine(before, after, consequence string) func(*scene) Action {
+	return func(s *scene) Action { return Action{Command: before + s.id() + after, Consequence: consequence} }
+}
+
+func doctorOf(*scene) Action { return doctor() }
+
+func unlockOf(*scene) Action { return unlock() }
+
+func thawOf(*scene) Action { return thaw() }
+
+var (
+	inventory   = onMachine("ingot machine inventory ", "", "shows the machine's disks with serial number, size and model")
+	installDisk = onMachine("ingot machine update ", " --install-disk serial=SERIAL", "names the one disk to write")
+	imageShow   = func(s *scene) Action {
+		return Action{Command: "ingot image show " + orElse(s.Params["image_ref"], "IMAGE"), Consequence: "shows size, digests and kind of the image"}
+	}
+	agents   = words("ingot agent list", "shows which agents are connected, and what they can do")
+	addInst  = words("ingot image add NAME FILE --kind installer-kernel   (and --kind installer-initrd)", "machines can be brought into the installer")
+	resetBMC = words("reset the BMC, or switch the machine by hand", "the power state follows again")
+	config   = onMachine("ingot reconfigure ", " …   (corrected)", "applies another configuration, with the same safeguard")
+)
+
+// remedies by reason. Every reason with which an operation can end has one.
+var remedies = map[string]remedy{
+	"EXECUTION_FAILED":           {OnOperator, "the executor tried, and it failed", does((*scene).console)},
+	"EVIDENCE_MISSING":           {OnOperator, "the executor says that it is done, and the machine does not show it", does((*scene).console, inventory)},
+	"OUTCOME_UNKNOWN":            {OnOperator, "a command was given leave to start, and no result has come: it may have acted", does((*scene).console)},
+	"AGENT_UNAVAILABLE":          {OnAgent, "no agent took the step before its time was up; nothing was started", does(agents, doctorOf)},
+	"CAPABILITY_MISSING":         {OnAgent, "the agent cannot do this on this machine", does(agents, doctorOf)},
+	"AGENT_LOCKED":               {OnOperator, "the agent was locked by somebody at the machine", does(unlockOf)},
+	"REPAVE_NOT_WIRED":           {OnAgent, "this agent cannot write the disk of the system that it runs on", does(agents)},
+	"NETBOOT_UNSUPPORTED":        {OnAgent, "the machine's next boot cannot be set: no network boot entry in its firmware, no UEFI, or nobody to set it", does((*scene).giveBMC)},
+	"CONFIG_ROLLED_BACK":         {OnOperator, "with the new configuration the machine could not reach the controller, so it went back to the old one by itself", does(config, (*scene).console)},
+	"CONFIG_DRIFT":               {OnOperator, "somebody else has changed the host's configuration since it was set", does(onMachine("ingot audit ", "", "shows the difference"), onMachine("ingot reconfigure ", " --accept-drift …", "overwrites what was changed by hand"))},
+	"NETWORK_RECONFIG_NOT_WIRED": {OnOperator, "this host cannot be given interfaces: neither systemd-networkd nor our agent runs its network", none},
+	"COMMAND_EXPIRED":            {OnAgent, "the command's time was up before the agent started it; nothing was done: it was busy, or its clock is far off", does(doctorOf)},
+	"GRANT_REFUSED":              {OnOperator, "the controller gave no leave to start", none},
+	"AGENT_MEMORY_LOST":          {OnAgent, "the agent lost its memory; nothing was started", does(doctorOf)},
+	"AGENT_STATE_ROLLED_BACK":    {OnOperator, "the agent came back with an older copy of its memory: a disk or a snapshot was restored", does(onMachine("ingot commands --machine ", "", "shows what was done since the copy, which the agent has forgotten"))},
+	"CLONE_DETECTED":             {OnOperator, "two machines have used this machine's identity: a disk was copied", does(agents)},
+	"STEP_TIMEOUT":               {OnLimit, "the step took longer than it may, and has stopped", does((*scene).console)},
+	"EXECUTOR_PANICKED":          {OnAgent, "the agent met a bug in itself", does((*scene).console)},
+	"AGENT_STORAGE_FULL":         {OnAgent, "the agent cannot write its memory, because its disk is full, and so refuses work", does(words("free space below /var/lib/ingot on the agent's machine", "the agent takes commands again"))},
+	"BMC_AUTH_FAILED":            {OnOperator, "the BMC rejects the password", does((*scene).setCredentials)},
+	"BMC_UNREACHABLE":            {OnBMC, "the BMC does not answer", does((*scene).giveBMC, (*scene).siteGet)},
+	"BMC_NO_EFFECT":              {OnBMC, "the BMC accepts, and the machine does not follow", does(resetBMC)},
+	"DISK_RULE_NO_UNIQUE_MATCH":  {OnOperator, "the rule for the disk to write does not fit exactly one disk; nothing was written", does(inventory, installDisk)},
+	"ENROLMENT_CONTESTED":        {OnOperator, "several systems claim one identity", does((*scene).siteGet, agents)},
+	"IMAGE_DIGEST_MISMATCH":      {OnOperator, "the bytes received, or read back from the disk, are not those of the image", does(imageShow, inventory)},
+	"IMAGE_TOO_LARGE":            {OnOperator, "the disk is smaller than the image needs; nothing was written", does(imageShow, inventory, installDisk)},
+	"IMAGE_UNAVAILABLE":          {OnAgent, "the image could not be fetched to its end", does(imageShow, (*scene).siteGet)},
+	"IMAGE_UNSUPPORTED":          {OnOperator, "the image is of a kind that cannot be written", does(imageShow)},
+	"IMAGE_NOT_FOUND":            {OnOperator, "the image is not in the catalogue", does(words("ingot image list", "shows the images that there are"))},
+	"CREDENTIALS_NOT_FOUND":      {OnOperator, "there are no BMC credentials of that name, or their key is lost", does((*scene).setCredentials)},
+	"DISK_WRITE_ERROR":           {OnOperator, "the disk refuses writes: replace it", does(inventory, installDisk)},
+	"ERASE_UNSUPPORTED":          {OnOperator, "a disk cannot be erased by that method; nothing was started on it", does(inventory)},
+	"INSTALLER_SILENT":           {OnDHCP, "the machine was sent into the installer, which has not reported", does((*scene).console)},
+	"INSTALLER_MISSING":          {OnOperator, "the image catalogue has no installer for the machine", does(addInst)},
+	"NO_BOOT_PATH":               {OnOperator, "nobody can bring the machine into the installer", does((*scene).giveBMC, onMachine("ingot token issue ", "", "gives a token with which an agent on the machine enrols"))},
+	"SITE_AGENT_SILENT":          {OnAgent, "the site's agent did not take over what the machine is to boot in time; nothing was started", does(agents, (*scene).siteGet)},
+	"INVALID_FIELD":              {OnOperator, "what was asked for makes no sense to the machine; nothing was done", none},
+	"FLEET_FROZEN":               {OnOperator, "the fleet was frozen, because the database was restored: the controller gave no leave", does(thawOf)},
+	"MACHINE_QUARANTINED":        {OnOperator, "the machine is quarantined: the controller gave no leave", does((*scene).clear)},
+	"MACHINE_BLOCKED":            {OnOperator, "the machine was flagged RMA or Retired meanwhile: the controller gave no leave", none},
+	"SESSION_SUPERSEDED":         {OnAgent, "a newer session of the same agent had taken over; nothing was started", does(agents)},
+	"CANCELED_BY_REQUEST":        {OnOperator, "somebody cancelled it", does(onMachine("ingot audit ", "", "shows who, and why"))},
+	"SETTLED_BY_OPERATOR":        {OnOperator, "an operator has settled an unknown outcome", does(onMachine("ingot audit ", "", "shows who, and why"))},
+	"STAGE_CHECK_FAILED":         {OnOperator, "the hardware or the provider does not show what the stage was to achieve", none},
+	"STAGE_NOT_WIRED":            {OnOperator, "this version does not do that stage", none},
+	"STEP_KIND_NOT_WIRED":        {OnOperator, "this version does not do steps of this kind", none},
+	"INSTALL_ATTEMPTS_EXHAUSTED": {OnOperator, "the third install attempt has failed", does(onMachine("ingot node transition ", " pending --force", "starts anew with the counter at 0, after another plan was set"))},
+}
+
+// failure explains a reason and the message that came with it.
+func (s *scene) failure(code, message string) verdict {
+	if code == "GRANT_REFUSED" {
+		code, message = refusedFor(message)
+	}
+	r, ok := remedies[code]
+	if !ok {
+		r = remedies["EXECUTION_FAILED"]
+	}
+	v := verdict{Cause: Cause{Reason: code, Text: r.text}, on: r.on, actions: r.helps(s)}
+	v.who = s.party(r.on)
+	if message != "" && !strings.Contains(message, r.text) {
+		v.Facts = append(v.Facts, message)
+	}
+	if refine := refinements[code]; refine != nil {
+		refine(s, &v, message)
+	}
+	return v
+}
+
+// refusedFor takes the controller's reason out of what an agent that was given no leave repeats.
+func refusedFor(message string) (code, rest string) {
+	code, rest, ok := strings.Cut(message, ": ")
+	if _, known := baremetalv1.Reason_value[code]; ok && known {
+		return code, rest
+	}
+	return "GRANT_REFUSED", message
+}
+
+func (s *scene) party(p Party) string {
+	switch p {
+	case OnBMC:
+		return s.bmc()
+	case OnProvider:
+		return "provider " + s.provider()
+	case OnAgent:
+		if s.exec != nil {
+			return "agent " + s.exec.AgentID
+		}
+		return "an agent"
+	case OnOperator:
+		return "an operator"
+	case OnLimit:
+		return "a limit"
+	case OnDHCP:
+		return "the machine's network"
+	}
+	return ""
+}
+
+// refinements make a cause more exact where the message or the facts allow it.
+var refinements = map[string]func(*scene, *verdict, string){
+	"BMC_AUTH_FAILED": func(s *scene, v *verdict, message string) {
+		v.who = "correct credentials for " + s.bmc()
+		switch {
+		case strings.Contains(message, "certificate"):
+			v.Text = s.bmc() + " shows a certificate that is not the known one, or not trusted; no password was sent"
+		case parked(message):
+			v.Text = s.bmc() + " rejects the password of credentials " + orElse(s.spec.GetBmcCredentialsRef(), "(none)") + "; it is left alone, so that it does not lock the account, until they change"
+		default:
+			v.Text = s.bmc() + " rejects the password of credentials " + orElse(s.spec.GetBmcCredentialsRef(), "(none)") + "; it is not tried again until they change"
+		}
+	},
+	"BMC_UNREACHABLE": func(s *scene, v *verdict, message string) {
+		v.Text = s.bmc() + " does not answer"
+		if strings.Contains(message, "understood") {
+			v.Text = "at " + s.spec.GetBmcEndpoint() + " something answers that speaks neither Redfish nor IPMI"
+		}
+	},
+	"BMC_NO_EFFECT": func(s *scene, v *verdict, _ string) {
+		v.Text = s.bmc() + " accepts, and the machine does not follow"
+	},
+	"DISK_RULE_NO_UNIQUE_MATCH": func(s *scene, v *verdict, message string) {
+		rule := orElse(s.spec.GetInstallDisk(), "(the only disk that may be written)")
+		v.Text = "the rule for the disk to write, " + rule + ", does not fit exactly one disk; nothing was written"
+		if message != "" {
+			v.Text += ": " + message
+		}
+	},
+	"INSTALLER_SILENT": func(s *scene, v *verdict, _ string) {
+		if s.entering() {
+			*v = s.bootTrouble()
+			v.Reason = orElse(v.Reason, "INSTALLER_SILENT")
+		}
+	},
+	"AGENT_UNAVAILABLE": func(s *scene, v *verdict, message string) {
+		if s.step == nil || strings.Contains(message, "stopped by itself") {
+			return
+		}
+		w := s.whoIsMissing()
+		if w.Reason != "" {
+			w.Facts = append(append([]string{}, v.Facts...), w.Facts...)
+			w.Text = v.Text + ": " + w.Text
+			w.Reason = "AGENT_UNAVAILABLE"
+			*v = w
+		}
+	},
+	"SITE_AGENT_SILENT": func(s *scene, v *verdict, _ string) {
+		if all := s.siteAgents(); len(all) == 0 || !all[0].Live {
+			w := s.siteWithoutBMC(all)
+			w.Text = v.Text + ": " + w.Text
+			*v = w
+		}
+	},
+	"EXECUTION_FAILED": func(s *scene, v *verdict, message string) {
+		if message != "" {
+			v.Text = message
+		}
+	},
+	"EVIDENCE_MISSING": func(s *scene, v *verdict, message string) {
+		if message != "" {
+			v.Text = message
+		}
+	},
+	"INVALID_FIELD": func(s *scene, v *verdict, message string) {
+		if message != "" {
+			v.Text += ": " + message
+		}
+	},
+}

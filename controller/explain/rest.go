@@ -1,0 +1,274 @@
+package explain
+
+import (
+	"fmt"
+	"strings"
+
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/fleet"
+	"github.com/ingot-metal/ingot/controller/operation"
+)
+
+const quarantinedState = baremetalv1.NodeState_NODE_STATE_QUARANTINED
+
+// restRules are for machines on which nothing is under way.
+var restRules = []rule{
+	{"deleted", func(s *scene) bool { return s.Machine.GetDeletedAt() != nil }, (*scene).deleted},
+	{"quarantined", func(s *scene) bool { return s.status.GetNodeState() == quarantinedState }, (*scene).quarantined},
+	{"fenced", (*scene).fenced, (*scene).sayFenced},
+	{"blocked", (*scene).blocked, (*scene).sayBlocked},
+	{"workflow", func(s *scene) bool { return s.Workflow != nil }, (*scene).sayWorkflow},
+	{"failed", (*scene).lastFailed, (*scene).sayFailed},
+	{"intervention", func(s *scene) bool { return s.holds(fleet.NeedsIntervention) }, (*scene).sayIntervention},
+	{"install-failed", func(s *scene) bool { return s.nodeState() == "install_failed" }, (*scene).installFailed},
+	{"frozen-fleet", func(s *scene) bool { return !s.FrozenSince.IsZero() }, (*scene).frozenAtRest},
+	{"agent-silent", (*scene).hostSilent, (*scene).sayHostSilent},
+	{"drift", func(s *scene) bool { return s.holds(fleet.Degraded) }, (*scene).degraded},
+	{"bmc-trouble", (*scene).bmcTrouble, (*scene).sayBMCTrouble},
+	{"canceled", (*scene).wasCanceled, (*scene).sayCanceled},
+	{"never-enrolled", func(s *scene) bool {
+		return s.host == nil && s.spec.GetBmcEndpoint() == "" && s.provider() == fleet.AgentProvider
+	}, (*scene).sayNeverEnrolled},
+	{"new", func(s *scene) bool { return s.status.GetPhase() == baremetalv1.MachineStatus_FACTORY_READY }, (*scene).isNew},
+	{"maintenance", func(s *scene) bool { return s.status.GetPhase() == baremetalv1.MachineStatus_MAINTENANCE }, (*scene).inMaintenance},
+	{"idle", func(*scene) bool { return true }, (*scene).idle},
+}
+
+// endedRules are for an operation that has ended, and was asked for by its id.
+var endedRules = []rule{
+	{"fenced", func(s *scene) bool { return s.fenced() && s.UnresolvedOp == s.Op.ID }, (*scene).sayFenced},
+	{"failed", func(s *scene) bool { return s.Op.Phase == operation.Failed }, (*scene).sayFailed},
+	{"canceled", func(s *scene) bool { return s.Op.Phase == operation.Canceled }, (*scene).sayCanceled},
+	{"succeeded", func(*scene) bool { return true }, (*scene).succeeded},
+}
+
+// nodeState is the node's state as it is stored: "active", "install_failed".
+func (s *scene) nodeState() string {
+	return strings.ToLower(strings.TrimPrefix(s.status.GetNodeState().String(), "NODE_STATE_"))
+}
+
+func (s *scene) deleted(e *Explanation) {
+	e.Since = s.Machine.GetDeletedAt().AsTime()
+	e.Cause = Cause{Reason: "MACHINE_DELETED", Text: "the machine was deleted " + s.ago(e.Since) + "; its identity does not come back"}
+	e.Actions = []Action{{Command: "ingot machine register NEW-ID …", Consequence: "registers the hardware as a new machine"}}
+}
+
+func (s *scene) quarantined(e *Explanation) {
+	e.WaitsOn, e.WaitsFor, e.Since = OnOperator, "an operator who finds out why", s.status.GetNodeStateChangedAt().AsTime()
+	e.Cause = Cause{Reason: "MACHINE_QUARANTINED", Text: "the machine is quarantined: nothing is started on it"}
+	if c := s.condition(fleet.NeedsIntervention); c.GetStatus() && c.GetReason() != "" {
+		v := s.failure(c.GetReason(), c.GetMessage())
+		e.Cause = v.Cause
+		e.Cause.Text = "the machine is quarantined: " + e.Cause.Text
+		e.Actions = v.actions
+	}
+	if s.fenced() {
+		e.Cause.Facts = append(e.Cause.Facts, "command "+s.Unresolved.ID+" was granted before, and its outcome is not known")
+		e.Actions = append(e.Actions, s.settle()...)
+	}
+	e.Actions = append(e.Actions, Action{"ingot clear " + s.id(), "ends the quarantine; wipe /var/lib/ingot of the copy first, and enrol it anew", true})
+}
+
+func (s *scene) fenced() bool { return s.Unresolved != nil }
+
+// sayFenced: a granted command ended without a result.
+func (s *scene) sayFenced(e *Explanation) {
+	c := s.Unresolved
+	exec := s.agent(c.ExecutorID)
+	e.OperationID, e.WaitsOn, e.WaitsFor = s.UnresolvedOp, OnOperator, "an operator who settles command "+c.ID
+	e.Since = latest(c.FinishedAt, c.GrantedAt)
+	e.Cause.Reason = orElse(c.Reason, "OUTCOME_UNKNOWN")
+	if _, known := remedies[e.Cause.Reason]; !known || c.Reason == "EXECUTION_FAILED" {
+		e.Cause.Reason = "OUTCOME_UNKNOWN"
+	}
+	what := fmt.Sprintf("command %s (%s) was given leave at %s", c.ID, c.Kind, s.at(c.GrantedAt))
+	if c.GrantedAt.IsZero() {
+		what = fmt.Sprintf("command %s (%s) was never given leave, and its executor says that it acted", c.ID, c.Kind)
+	}
+	e.Cause.Text = what + ", and its outcome is UNKNOWN: " + s.whyUnknown(c, exec)
+	e.Cause.Facts = []string{"it may have acted, and may still act; other work on the machine is refused with COMMAND_UNRESOLVED"}
+	if c.Message != "" {
+		e.Cause.Facts = append(e.Cause.Facts, c.Message)
+	}
+	e.Next = "settles by itself when a late result comes" + provenBy(c)
+	e.Actions = s.settle()
+	if s.spec.GetBmcEndpoint() != "" && c.ExecutorRole != "site" {
+		e.Actions = append(e.Actions, Action{"switch the machine off", "once its BMC says so, nothing can act any more, and the fence lifts by itself", true})
+	}
+	e.Actions = append(e.Actions, Action{Command: "ingot commands --machine " + s.id(), Consequence: "shows how far each command got"})
+}
+
+// whyUnknown says what kept the result from coming.
+func (s *scene) whyUnknown(c *operation.Command, exec *Agent) string {
+	switch {
+	case c.Reason == "EVIDENCE_MISSING" || !c.ClaimedAt.IsZero():
+		return "its executor says that it is done, and the machine has shown no new boot"
+	case c.Reason == "CLONE_DETECTED", c.Reason == "AGENT_STATE_ROLLED_BACK":
+		return remedies[c.Reason].text
+	case exec != nil && !exec.Live:
+		return roleName(exec) + " " + exec.AgentID + " " + s.seen(exec)
+	case exec != nil && exec.StateID != c.ExecutorStateID && c.ExecutorStateID != "":
+		return roleName(exec) + " " + exec.AgentID + " has come back with another memory, and knows nothing of it"
+	}
+	return "no result has come before its deadline"
+}
+
+// provenBy says what would settle an unknown command besides its result.
+func provenBy(c *operation.Command) string {
+	text := ""
+	if c.Kind == operation.KindReboot || c.Kind == operation.KindPower || c.ExecutorRole == "installer" {
+		text = ", or the machine shows another boot"
+	}
+	if c.ExecutorRole != "site" {
+		text += ", or its BMC says that it is off"
+	}
+	return text
+}
+
+func (s *scene) lastFailed() bool {
+	return s.Op != nil && s.Op.Phase == operation.Failed && s.Op.Error != nil && s.holds(fleet.NeedsIntervention) &&
+		s.condition(fleet.NeedsIntervention).GetReason() == s.Op.Error.Code
+}
+
+func (s *scene) sayFailed(e *Explanation) {
+	op := s.Op
+	e.OperationID, e.Step, e.Since = op.ID, op.CurrentStage, op.FinishedAt
+	if s.step != nil {
+		e.StepKind, e.StepStarted = string(s.step.Kind), s.step.StartedAt
+	}
+	failed := operation.Error{Code: "EXECUTION_FAILED"}
+	if op.Error != nil {
+		failed = *op.Error
+	}
+	s.failure(failed.Code, failed.Message).into(e)
+	if e.WaitsOn == OnDHCP || e.WaitsOn == OnAgent || e.WaitsOn == OnBMC || e.WaitsOn == OnLimit {
+		e.WaitsFor = "an operator; the cause is with: " + e.WaitsFor
+	}
+	if s.step != nil && s.step.RetryCount > 0 {
+		e.Cause.Facts = append(e.Cause.Facts, fmt.Sprintf("it was tried %d times", s.step.RetryCount+1))
+	}
+	e.Cause.Facts = append(e.Cause.Facts, s.commandFacts()...)
+	e.Summary = fmt.Sprintf("%s failed at step %s, %s: %s", op.Type, op.CurrentStage, s.ago(op.FinishedAt), e.Cause.Text)
+	if s.holds(fleet.NeedsIntervention) {
+		e.Actions = append(e.Actions, s.clear())
+	}
+}
+
+// sayIntervention: somebody must look, and it is not because of the last operation.
+func (s *scene) sayIntervention(e *Explanation) {
+	c := s.condition(fleet.NeedsIntervention)
+	s.failure(c.GetReason(), c.GetMessage()).into(e)
+	e.WaitsOn, e.WaitsFor, e.Since = OnOperator, "an operator", c.GetLastTransition().AsTime()
+	e.Actions = append(e.Actions, s.clear())
+	e.Summary = "needs intervention, " + s.ago(e.Since) + ": " + e.Cause.Text
+}
+
+func (s *scene) installFailed(e *Explanation) {
+	v := s.failure("INSTALL_ATTEMPTS_EXHAUSTED", "")
+	v.into(e)
+	e.Since = s.status.GetNodeStateChangedAt().AsTime()
+	if m := s.status.GetLastInstallError(); m != "" {
+		e.Cause.Text += "; the last one said: " + m
+	}
+}
+
+func (s *scene) frozenAtRest(e *Explanation) {
+	s.frozen(e)
+	e.Cause.Text = "nothing is under way, and nothing can be started: " + e.Cause.Text
+}
+
+func (s *scene) hostSilent() bool {
+	return s.host != nil && !s.host.Live && s.status.GetAgentId() == s.host.AgentID
+}
+
+func (s *scene) sayHostSilent(e *Explanation) {
+	s.silence(s.host).into(e)
+	e.Since = s.host.LastSeen
+	e.Summary = "nothing is under way; " + e.Cause.Text
+	e.Next = "the machine counts as reachable again as soon as its agent connects"
+}
+
+func (s *scene) degraded(e *Explanation) {
+	c := s.condition(fleet.Degraded)
+	s.failure(c.GetReason(), c.GetMessage()).into(e)
+	e.Since = c.GetLastTransition().AsTime()
+	e.Summary = "nothing is under way; the machine is degraded: " + e.Cause.Text
+}
+
+func (s *scene) bmcTrouble() bool {
+	c := s.condition(fleet.BMCReachable)
+	return c != nil && !c.GetStatus() && s.spec.GetBmcEndpoint() != ""
+}
+
+func (s *scene) sayBMCTrouble(e *Explanation) {
+	c := s.condition(fleet.BMCReachable)
+	s.failure(c.GetReason(), c.GetMessage()).into(e)
+	e.Since = c.GetLastTransition().AsTime()
+	e.Summary = "nothing is under way; the machine cannot be switched from outside: " + e.Cause.Text
+	if e.Cause.Reason == "BMC_UNREACHABLE" {
+		e.Next = "the BMC is asked again by the site's agent, less and less often"
+	}
+}
+
+func (s *scene) wasCanceled() bool {
+	return s.Op != nil && s.Op.Phase == operation.Canceled && s.holds(fleet.OperationCanceled)
+}
+
+func (s *scene) sayCanceled(e *Explanation) {
+	e.OperationID, e.Step, e.Since = s.Op.ID, s.Op.CurrentStage, s.Op.FinishedAt
+	e.Cause = Cause{Reason: "CANCELED_BY_REQUEST", Text: fmt.Sprintf("%s was cancelled at step %s, %s", s.Op.Type, s.Op.CurrentStage, s.ago(s.Op.FinishedAt))}
+	if s.Op.Error != nil {
+		e.Cause.Facts = []string{s.Op.Error.Message}
+	}
+	e.Cause.Facts = append(e.Cause.Facts, s.commandFacts()...)
+}
+
+func (s *scene) succeeded(e *Explanation) {
+	e.OperationID, e.Step, e.Since = s.Op.ID, s.Op.CurrentStage, s.Op.FinishedAt
+	e.Summary = fmt.Sprintf("%s has succeeded, %s", s.Op.Type, s.ago(s.Op.FinishedAt))
+}
+
+func (s *scene) sayNeverEnrolled(e *Explanation) {
+	s.neverEnrolled().into(e)
+	e.Since = s.Machine.GetCreatedAt().AsTime()
+	e.Cause.Text = "nothing is under way: " + e.Cause.Text + ", and it has no BMC"
+	e.Actions = append(e.Actions, s.giveBMC())
+}
+
+func (s *scene) isNew(e *Explanation) {
+	e.WaitsOn, e.WaitsFor, e.Since = OnOperator, "somebody who takes it into service", s.Machine.GetCreatedAt().AsTime()
+	e.Summary = "the machine is registered, and was never taken into service"
+}
+
+func (s *scene) inMaintenance(e *Explanation) {
+	e.WaitsOn, e.WaitsFor = OnOperator, "whoever took it out of service"
+	if s.Op != nil {
+		e.Since = s.Op.FinishedAt
+	}
+	e.Summary = "the machine is in maintenance, and nothing is under way"
+}
+
+func (s *scene) idle(e *Explanation) {
+	e.Summary = "the machine is in service, and nothing is under way"
+	e.Since = s.Machine.GetUpdatedAt().AsTime()
+	if s.Op != nil && !s.Op.FinishedAt.IsZero() {
+		e.Since = s.Op.FinishedAt
+	}
+}
+
+// sayWorkflow: between two operations of a longer piece of work.
+func (s *scene) sayWorkflow(e *Explanation) {
+	w := s.Workflow
+	e.Since = w.Since
+	head := fmt.Sprintf("%s %s is %s at stage %s", w.Kind, w.ID, w.State, w.Stage)
+	if w.FailureClass != "" {
+		v := s.failure(w.FailureClass, w.Message)
+		v.into(e)
+		e.WaitsOn, e.WaitsFor = OnOperator, "an operator"
+		head += ": " + e.Cause.Text
+	}
+	e.Summary = head
+	if w.RecommendedAction != "" {
+		e.Actions = append([]Action{{Command: "ingot workflow " + strings.ReplaceAll(w.RecommendedAction, "_", "-") + " " + w.ID, Consequence: "what the workflow itself recommends"}}, e.Actions...)
+	}
+}
