@@ -14,6 +14,8 @@ func capabilityOf(k Kind) string {
 	switch k {
 	case KindReconfig:
 		return "reconfig"
+	case KindPowerOff:
+		return "power"
 	default:
 		return string(k)
 	}
@@ -46,6 +48,8 @@ func (d *decider) attempt(s *Step) bool {
 		d.out.Machine.SetPhase = fleet.Phase(s.Mode)
 		d.stepDone(map[string]string{"phase": s.Mode})
 		return true
+	case KindStage:
+		return d.attemptStage(s)
 	case KindWaitForAgent:
 		return d.attemptWaitForAgent(s)
 	default:

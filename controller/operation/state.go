@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/ingot-metal/ingot/controller/fleet"
+	"github.com/ingot-metal/ingot/controller/workflow"
 )
 
 // Phase is the state of an operation.
@@ -83,6 +84,8 @@ const (
 	KindWaitForAgent Kind = "wait_for_agent"
 	KindSetPhase     Kind = "set_phase"
 	KindErase        Kind = "erase"
+	// KindStage is a check or an action of the controller's own in a workflow; its mode is the stage.
+	KindStage Kind = "workflow_stage"
 )
 
 // Kinds of commands that no step has: they bring a machine into the installer, or out of it.
@@ -91,6 +94,8 @@ const (
 	KindPower Kind = "power"
 	// KindKexec starts the installer's kernel from the running system.
 	KindKexec Kind = "kexec"
+	// KindPowerOff switches the machine off through its BMC, for good.
+	KindPowerOff Kind = "power_off"
 )
 
 // Error says why an operation ended without success.
@@ -128,7 +133,7 @@ type Step struct {
 	Timeout    time.Duration
 	MaxRetries int
 	// Mode is the kind's variant: "bmc" of a reboot goes out of band; of set_phase it is the phase; of repave and erase
-	// it is the way into the installer.
+	// it is the way into the installer; of workflow_stage the stage.
 	Mode       string
 	State      StepState
 	RetryCount int
@@ -185,6 +190,9 @@ type World struct {
 	ExecutorLive     bool
 	// LastGrantSeq is the highest grant number seen under the state_id of the asking agent.
 	LastGrantSeq uint64
+	// Stage is what the stages of a workflow judge by, read for their operations only; the evidence in it is that of
+	// earlier attempts.
+	Stage workflow.StageFacts
 	// StaleEpoch says that a newer session of the asking agent exists.
 	StaleEpoch bool
 	// NewCommandID names the command that this decision may make, NewBootToken the capability of a new assignment.

@@ -5,11 +5,11 @@ var (
 	startedTexts = map[Kind]string{
 		KindReboot: "Rebooting machine", KindNetboot: "Setting netboot", KindRepave: "Repaving",
 		KindReconfig: "Reconfiguring host", KindWaitForAgent: "Waiting for the machine's agent", KindSetPhase: "Changing phase",
-		KindErase: "Erasing disks",
+		KindErase: "Erasing disks", KindStage: "Checking",
 	}
 	doneTexts = map[Kind]string{
 		KindReboot: "Reboot complete", KindNetboot: "Netboot configured", KindRepave: "Repave complete",
 		KindReconfig: "Host reconfigured", KindWaitForAgent: "Agent is up", KindSetPhase: "Phase changed",
-		KindErase: "Disks erased",
+		KindErase: "Disks erased", KindStage: "Checked",
 	}
 )

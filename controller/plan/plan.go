@@ -14,6 +14,7 @@ import (
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/fleet"
+	"github.com/ingot-metal/ingot/controller/workflow"
 	"github.com/ingot-metal/ingot/internal/failure"
 )
 
@@ -43,6 +44,7 @@ func BuiltInDefaults() Defaults {
 		"erase":           {6 * time.Hour, 0},
 		"drain":           {1800 * time.Second, 0},
 		"provider_action": {1800 * time.Second, 1},
+		"workflow_stage":  {600 * time.Second, 2},
 	}
 }
 
@@ -98,6 +100,8 @@ func validateStep(s *baremetalv1.Step, field string) error {
 	switch {
 	case kind == "" || len(s.ProtoReflect().GetUnknown()) > 0:
 		return invalid("UNKNOWN_STEP_KIND", field+".kind", "the step has no kind that this server knows")
+	case kind == workflow.CheckKind:
+		return invalid("UNKNOWN_STEP_KIND", field+".kind", kind+" belongs to the built-in plans of workflows")
 	case kind == "set_phase":
 		return invalid("UNKNOWN_STEP_KIND", field+".kind", "set_phase belongs to the built-in maintenance plans")
 	case !stepName.MatchString(s.GetName()):
@@ -158,6 +162,11 @@ func Destructive(p *baremetalv1.Plan) bool {
 // Housekeeping says that the plan changes the phase and touches no machine.
 func Housekeeping(p *baremetalv1.Plan) bool {
 	return slices.ContainsFunc(p.GetSteps(), func(s *baremetalv1.Step) bool { return KindOf(s) == "set_phase" })
+}
+
+// OfWorkflow says that the plan holds stages of a workflow, which alone runs it.
+func OfWorkflow(p *baremetalv1.Plan) bool {
+	return slices.ContainsFunc(p.GetSteps(), func(s *baremetalv1.Step) bool { return KindOf(s) == workflow.CheckKind })
 }
 
 // NotWired names the first step of a kind that this version cannot run, nil if there is none.
@@ -279,7 +288,7 @@ func BuiltIn() []*baremetalv1.Plan {
 	mk := func(id, name string, steps ...*baremetalv1.Step) *baremetalv1.Plan {
 		return &baremetalv1.Plan{PlanId: id, DisplayName: name, Steps: steps, BuiltIn: true}
 	}
-	return []*baremetalv1.Plan{
+	return append([]*baremetalv1.Plan{
 		mk("reboot", "Reboot", reboot),
 		mk("netboot", "Boot from the network next time", netboot),
 		mk("netboot-now", "Boot from the network now", netboot, reboot),
@@ -291,5 +300,5 @@ func BuiltIn() []*baremetalv1.Plan {
 		mk("exit-maintenance", "Exit maintenance", phase(fleet.Ready)),
 		mk("upgrade", "Upgrade the cluster node", drain, repave, reboot, join, verify),
 		mk("rma", "Return or replace", &baremetalv1.Step{Name: "rma", Kind: &baremetalv1.Step_Rma{Rma: &baremetalv1.RmaAction{}}}),
-	}
+	}, workflow.Plans()...)
 }

@@ -23,6 +23,10 @@ const (
 	Token      = "t"
 	State      = "st"
 	Controller = "c"
+	Workflow   = "wf"
+	Webhook    = "wh"
+	Delivery   = "dlv"
+	Event      = "evt"
 )
 
 const (

@@ -11,7 +11,7 @@ import (
 
 func TestNewIsValidOfItsKindOnly(t *testing.T) {
 	t.Parallel()
-	all := []string{Operation, Command, Machine, Agent, Plan, Session, Token, State, Controller}
+	all := []string{Operation, Command, Machine, Agent, Plan, Session, Token, State, Controller, Workflow}
 	for _, p := range all {
 		id := New(p)
 		for _, q := range all {

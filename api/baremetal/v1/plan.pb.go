@@ -134,6 +134,7 @@ type Step struct {
 	//	*Step_Drain
 	//	*Step_ProviderAction
 	//	*Step_SetPhase
+	//	*Step_WorkflowStage
 	Kind          isStep_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -323,6 +324,15 @@ func (x *Step) GetSetPhase() *SetPhase {
 	return nil
 }
 
+func (x *Step) GetWorkflowStage() *WorkflowStage {
+	if x != nil {
+		if x, ok := x.Kind.(*Step_WorkflowStage); ok {
+			return x.WorkflowStage
+		}
+	}
+	return nil
+}
+
 type isStep_Kind interface {
 	isStep_Kind()
 }
@@ -383,6 +393,10 @@ type Step_SetPhase struct {
 	SetPhase *SetPhase `protobuf:"bytes,23,opt,name=set_phase,json=setPhase,proto3,oneof"`
 }
 
+type Step_WorkflowStage struct {
+	WorkflowStage *WorkflowStage `protobuf:"bytes,24,opt,name=workflow_stage,json=workflowStage,proto3,oneof"`
+}
+
 func (*Step_Ssh) isStep_Kind() {}
 
 func (*Step_Reboot) isStep_Kind() {}
@@ -411,11 +425,15 @@ func (*Step_ProviderAction) isStep_Kind() {}
 
 func (*Step_SetPhase) isStep_Kind() {}
 
+func (*Step_WorkflowStage) isStep_Kind() {}
+
 // SshCommand runs a catalogued script on the host.
 type SshCommand struct {
-	state   protoimpl.MessageState `protogen:"open.v1"`
-	Command string                 `protobuf:"bytes,1,opt,name=command,proto3" json:"command,omitempty"`
-	Args    []string               `protobuf:"bytes,2,rep,name=args,proto3" json:"args,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of a script in the catalogue; see ScriptService.
+	Command string `protobuf:"bytes,1,opt,name=command,proto3" json:"command,omitempty"`
+	// Handed to the script as they are: no shell reads them.
+	Args []string `protobuf:"bytes,2,rep,name=args,proto3" json:"args,omitempty"`
 	// Gated like a reimage.
 	Destructive   bool `protobuf:"varint,3,opt,name=destructive,proto3" json:"destructive,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -718,9 +736,12 @@ func (x *VerifyInCluster) GetClusterRef() string {
 	return ""
 }
 
+// RmaAction takes a machine out of service, or back.
 type RmaAction struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Action        string                 `protobuf:"bytes,1,opt,name=action,proto3" json:"action,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// "flag" (default): the condition RMA is set, and the machine is BLOCKED; the last step of its plan. "return": the
+	// condition is cleared; the first step of its plan.
+	Action        string `protobuf:"bytes,1,opt,name=action,proto3" json:"action,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1032,6 +1053,52 @@ func (x *SetPhase) GetPhase() string {
 	return ""
 }
 
+// WorkflowStage is a check or an action of the controller's own in the built-in plans of workflows; other plans may not
+// hold it.
+type WorkflowStage struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Stage         string                 `protobuf:"bytes,1,opt,name=stage,proto3" json:"stage,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WorkflowStage) Reset() {
+	*x = WorkflowStage{}
+	mi := &file_baremetal_v1_plan_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WorkflowStage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WorkflowStage) ProtoMessage() {}
+
+func (x *WorkflowStage) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_plan_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WorkflowStage.ProtoReflect.Descriptor instead.
+func (*WorkflowStage) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_plan_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *WorkflowStage) GetStage() string {
+	if x != nil {
+		return x.Stage
+	}
+	return ""
+}
+
 type GetPlanRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	PlanId        string                 `protobuf:"bytes,1,opt,name=plan_id,json=planId,proto3" json:"plan_id,omitempty"`
@@ -1041,7 +1108,7 @@ type GetPlanRequest struct {
 
 func (x *GetPlanRequest) Reset() {
 	*x = GetPlanRequest{}
-	mi := &file_baremetal_v1_plan_proto_msgTypes[15]
+	mi := &file_baremetal_v1_plan_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1053,7 +1120,7 @@ func (x *GetPlanRequest) String() string {
 func (*GetPlanRequest) ProtoMessage() {}
 
 func (x *GetPlanRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_plan_proto_msgTypes[15]
+	mi := &file_baremetal_v1_plan_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1066,7 +1133,7 @@ func (x *GetPlanRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPlanRequest.ProtoReflect.Descriptor instead.
 func (*GetPlanRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_plan_proto_rawDescGZIP(), []int{15}
+	return file_baremetal_v1_plan_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *GetPlanRequest) GetPlanId() string {
@@ -1084,7 +1151,7 @@ type ListPlansRequest struct {
 
 func (x *ListPlansRequest) Reset() {
 	*x = ListPlansRequest{}
-	mi := &file_baremetal_v1_plan_proto_msgTypes[16]
+	mi := &file_baremetal_v1_plan_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1096,7 +1163,7 @@ func (x *ListPlansRequest) String() string {
 func (*ListPlansRequest) ProtoMessage() {}
 
 func (x *ListPlansRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_plan_proto_msgTypes[16]
+	mi := &file_baremetal_v1_plan_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1109,7 +1176,7 @@ func (x *ListPlansRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPlansRequest.ProtoReflect.Descriptor instead.
 func (*ListPlansRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_plan_proto_rawDescGZIP(), []int{16}
+	return file_baremetal_v1_plan_proto_rawDescGZIP(), []int{17}
 }
 
 type ListPlansResponse struct {
@@ -1121,7 +1188,7 @@ type ListPlansResponse struct {
 
 func (x *ListPlansResponse) Reset() {
 	*x = ListPlansResponse{}
-	mi := &file_baremetal_v1_plan_proto_msgTypes[17]
+	mi := &file_baremetal_v1_plan_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1133,7 +1200,7 @@ func (x *ListPlansResponse) String() string {
 func (*ListPlansResponse) ProtoMessage() {}
 
 func (x *ListPlansResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_plan_proto_msgTypes[17]
+	mi := &file_baremetal_v1_plan_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1146,7 +1213,7 @@ func (x *ListPlansResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPlansResponse.ProtoReflect.Descriptor instead.
 func (*ListPlansResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_plan_proto_rawDescGZIP(), []int{17}
+	return file_baremetal_v1_plan_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ListPlansResponse) GetPlans() []*Plan {
@@ -1166,7 +1233,7 @@ type CreatePlanRequest struct {
 
 func (x *CreatePlanRequest) Reset() {
 	*x = CreatePlanRequest{}
-	mi := &file_baremetal_v1_plan_proto_msgTypes[18]
+	mi := &file_baremetal_v1_plan_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1178,7 +1245,7 @@ func (x *CreatePlanRequest) String() string {
 func (*CreatePlanRequest) ProtoMessage() {}
 
 func (x *CreatePlanRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_plan_proto_msgTypes[18]
+	mi := &file_baremetal_v1_plan_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1191,7 +1258,7 @@ func (x *CreatePlanRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreatePlanRequest.ProtoReflect.Descriptor instead.
 func (*CreatePlanRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_plan_proto_rawDescGZIP(), []int{18}
+	return file_baremetal_v1_plan_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *CreatePlanRequest) GetPlan() *Plan {
@@ -1213,7 +1280,7 @@ const file_baremetal_v1_plan_proto_rawDesc = "" +
 	"\bbuilt_in\x18\x04 \x01(\bR\abuiltIn\x129\n" +
 	"\n" +
 	"created_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x12\x12\n" +
-	"\x04used\x18\x06 \x01(\bR\x04used\"\xd1\x06\n" +
+	"\x04used\x18\x06 \x01(\bR\x04used\"\x97\a\n" +
 	"\x04Step\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12'\n" +
 	"\x0ftimeout_seconds\x18\x02 \x01(\x05R\x0etimeoutSeconds\x12\x1f\n" +
@@ -1233,7 +1300,8 @@ const file_baremetal_v1_plan_proto_rawDesc = "" +
 	"\x0ewait_for_agent\x18\x14 \x01(\v2\x1a.baremetal.v1.WaitForAgentH\x00R\fwaitForAgent\x12+\n" +
 	"\x05drain\x18\x15 \x01(\v2\x13.baremetal.v1.DrainH\x00R\x05drain\x12G\n" +
 	"\x0fprovider_action\x18\x16 \x01(\v2\x1c.baremetal.v1.ProviderActionH\x00R\x0eproviderAction\x125\n" +
-	"\tset_phase\x18\x17 \x01(\v2\x16.baremetal.v1.SetPhaseH\x00R\bsetPhaseB\x06\n" +
+	"\tset_phase\x18\x17 \x01(\v2\x16.baremetal.v1.SetPhaseH\x00R\bsetPhase\x12D\n" +
+	"\x0eworkflow_stage\x18\x18 \x01(\v2\x1b.baremetal.v1.WorkflowStageH\x00R\rworkflowStageB\x06\n" +
 	"\x04kind\"\\\n" +
 	"\n" +
 	"SshCommand\x12\x18\n" +
@@ -1273,7 +1341,9 @@ const file_baremetal_v1_plan_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\" \n" +
 	"\bSetPhase\x12\x14\n" +
-	"\x05phase\x18\x01 \x01(\tR\x05phase\")\n" +
+	"\x05phase\x18\x01 \x01(\tR\x05phase\"%\n" +
+	"\rWorkflowStage\x12\x14\n" +
+	"\x05stage\x18\x01 \x01(\tR\x05stage\")\n" +
 	"\x0eGetPlanRequest\x12\x17\n" +
 	"\aplan_id\x18\x01 \x01(\tR\x06planId\"\x12\n" +
 	"\x10ListPlansRequest\"=\n" +
@@ -1299,7 +1369,7 @@ func file_baremetal_v1_plan_proto_rawDescGZIP() []byte {
 	return file_baremetal_v1_plan_proto_rawDescData
 }
 
-var file_baremetal_v1_plan_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
+var file_baremetal_v1_plan_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
 var file_baremetal_v1_plan_proto_goTypes = []any{
 	(*Plan)(nil),                  // 0: baremetal.v1.Plan
 	(*Step)(nil),                  // 1: baremetal.v1.Step
@@ -1316,24 +1386,25 @@ var file_baremetal_v1_plan_proto_goTypes = []any{
 	(*Drain)(nil),                 // 12: baremetal.v1.Drain
 	(*ProviderAction)(nil),        // 13: baremetal.v1.ProviderAction
 	(*SetPhase)(nil),              // 14: baremetal.v1.SetPhase
-	(*GetPlanRequest)(nil),        // 15: baremetal.v1.GetPlanRequest
-	(*ListPlansRequest)(nil),      // 16: baremetal.v1.ListPlansRequest
-	(*ListPlansResponse)(nil),     // 17: baremetal.v1.ListPlansResponse
-	(*CreatePlanRequest)(nil),     // 18: baremetal.v1.CreatePlanRequest
-	nil,                           // 19: baremetal.v1.ProviderAction.ParamsEntry
-	(*timestamppb.Timestamp)(nil), // 20: google.protobuf.Timestamp
-	(*NetReconfig)(nil),           // 21: baremetal.v1.NetReconfig
+	(*WorkflowStage)(nil),         // 15: baremetal.v1.WorkflowStage
+	(*GetPlanRequest)(nil),        // 16: baremetal.v1.GetPlanRequest
+	(*ListPlansRequest)(nil),      // 17: baremetal.v1.ListPlansRequest
+	(*ListPlansResponse)(nil),     // 18: baremetal.v1.ListPlansResponse
+	(*CreatePlanRequest)(nil),     // 19: baremetal.v1.CreatePlanRequest
+	nil,                           // 20: baremetal.v1.ProviderAction.ParamsEntry
+	(*timestamppb.Timestamp)(nil), // 21: google.protobuf.Timestamp
+	(*NetReconfig)(nil),           // 22: baremetal.v1.NetReconfig
 }
 var file_baremetal_v1_plan_proto_depIdxs = []int32{
 	1,  // 0: baremetal.v1.Plan.steps:type_name -> baremetal.v1.Step
-	20, // 1: baremetal.v1.Plan.created_at:type_name -> google.protobuf.Timestamp
+	21, // 1: baremetal.v1.Plan.created_at:type_name -> google.protobuf.Timestamp
 	2,  // 2: baremetal.v1.Step.ssh:type_name -> baremetal.v1.SshCommand
 	3,  // 3: baremetal.v1.Step.reboot:type_name -> baremetal.v1.Reboot
 	4,  // 4: baremetal.v1.Step.netboot:type_name -> baremetal.v1.SetNetboot
 	5,  // 5: baremetal.v1.Step.repave:type_name -> baremetal.v1.RepaveImage
 	6,  // 6: baremetal.v1.Step.join:type_name -> baremetal.v1.KubeadmJoin
 	7,  // 7: baremetal.v1.Step.verify:type_name -> baremetal.v1.VerifyInCluster
-	21, // 8: baremetal.v1.Step.net:type_name -> baremetal.v1.NetReconfig
+	22, // 8: baremetal.v1.Step.net:type_name -> baremetal.v1.NetReconfig
 	8,  // 9: baremetal.v1.Step.rma:type_name -> baremetal.v1.RmaAction
 	9,  // 10: baremetal.v1.Step.inspect:type_name -> baremetal.v1.Inspect
 	10, // 11: baremetal.v1.Step.erase:type_name -> baremetal.v1.EraseDisks
@@ -1341,20 +1412,21 @@ var file_baremetal_v1_plan_proto_depIdxs = []int32{
 	12, // 13: baremetal.v1.Step.drain:type_name -> baremetal.v1.Drain
 	13, // 14: baremetal.v1.Step.provider_action:type_name -> baremetal.v1.ProviderAction
 	14, // 15: baremetal.v1.Step.set_phase:type_name -> baremetal.v1.SetPhase
-	19, // 16: baremetal.v1.ProviderAction.params:type_name -> baremetal.v1.ProviderAction.ParamsEntry
-	0,  // 17: baremetal.v1.ListPlansResponse.plans:type_name -> baremetal.v1.Plan
-	0,  // 18: baremetal.v1.CreatePlanRequest.plan:type_name -> baremetal.v1.Plan
-	15, // 19: baremetal.v1.PlanService.GetPlan:input_type -> baremetal.v1.GetPlanRequest
-	16, // 20: baremetal.v1.PlanService.ListPlans:input_type -> baremetal.v1.ListPlansRequest
-	18, // 21: baremetal.v1.PlanService.CreatePlan:input_type -> baremetal.v1.CreatePlanRequest
-	0,  // 22: baremetal.v1.PlanService.GetPlan:output_type -> baremetal.v1.Plan
-	17, // 23: baremetal.v1.PlanService.ListPlans:output_type -> baremetal.v1.ListPlansResponse
-	0,  // 24: baremetal.v1.PlanService.CreatePlan:output_type -> baremetal.v1.Plan
-	22, // [22:25] is the sub-list for method output_type
-	19, // [19:22] is the sub-list for method input_type
-	19, // [19:19] is the sub-list for extension type_name
-	19, // [19:19] is the sub-list for extension extendee
-	0,  // [0:19] is the sub-list for field type_name
+	15, // 16: baremetal.v1.Step.workflow_stage:type_name -> baremetal.v1.WorkflowStage
+	20, // 17: baremetal.v1.ProviderAction.params:type_name -> baremetal.v1.ProviderAction.ParamsEntry
+	0,  // 18: baremetal.v1.ListPlansResponse.plans:type_name -> baremetal.v1.Plan
+	0,  // 19: baremetal.v1.CreatePlanRequest.plan:type_name -> baremetal.v1.Plan
+	16, // 20: baremetal.v1.PlanService.GetPlan:input_type -> baremetal.v1.GetPlanRequest
+	17, // 21: baremetal.v1.PlanService.ListPlans:input_type -> baremetal.v1.ListPlansRequest
+	19, // 22: baremetal.v1.PlanService.CreatePlan:input_type -> baremetal.v1.CreatePlanRequest
+	0,  // 23: baremetal.v1.PlanService.GetPlan:output_type -> baremetal.v1.Plan
+	18, // 24: baremetal.v1.PlanService.ListPlans:output_type -> baremetal.v1.ListPlansResponse
+	0,  // 25: baremetal.v1.PlanService.CreatePlan:output_type -> baremetal.v1.Plan
+	23, // [23:26] is the sub-list for method output_type
+	20, // [20:23] is the sub-list for method input_type
+	20, // [20:20] is the sub-list for extension type_name
+	20, // [20:20] is the sub-list for extension extendee
+	0,  // [0:20] is the sub-list for field type_name
 }
 
 func init() { file_baremetal_v1_plan_proto_init() }
@@ -1378,6 +1450,7 @@ func file_baremetal_v1_plan_proto_init() {
 		(*Step_Drain)(nil),
 		(*Step_ProviderAction)(nil),
 		(*Step_SetPhase)(nil),
+		(*Step_WorkflowStage)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1385,7 +1458,7 @@ func file_baremetal_v1_plan_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_baremetal_v1_plan_proto_rawDesc), len(file_baremetal_v1_plan_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   20,
+			NumMessages:   21,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

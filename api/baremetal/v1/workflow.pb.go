@@ -272,8 +272,17 @@ type Workflow struct {
 	OperationId           string                 `protobuf:"bytes,11,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
 	CreatedAt             *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	UpdatedAt             *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
-	unknownFields         protoimpl.UnknownFields
-	sizeCache             protoimpl.SizeCache
+	// The stages, in order.
+	Stages []string `protobuf:"bytes,14,rep,name=stages,proto3" json:"stages,omitempty"`
+	// Why the last attempt failed: a Reason, and text.
+	Reason  string `protobuf:"bytes,15,opt,name=reason,proto3" json:"reason,omitempty"`
+	Message string `protobuf:"bytes,16,opt,name=message,proto3" json:"message,omitempty"`
+	// The actions that may be taken now.
+	LegalActions  []WorkflowAction       `protobuf:"varint,17,rep,packed,name=legal_actions,json=legalActions,proto3,enum=baremetal.v1.WorkflowAction" json:"legal_actions,omitempty"`
+	EndedAt       *timestamppb.Timestamp `protobuf:"bytes,18,opt,name=ended_at,json=endedAt,proto3" json:"ended_at,omitempty"`
+	RequestId     string                 `protobuf:"bytes,19,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Workflow) Reset() {
@@ -395,6 +404,48 @@ func (x *Workflow) GetUpdatedAt() *timestamppb.Timestamp {
 		return x.UpdatedAt
 	}
 	return nil
+}
+
+func (x *Workflow) GetStages() []string {
+	if x != nil {
+		return x.Stages
+	}
+	return nil
+}
+
+func (x *Workflow) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *Workflow) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *Workflow) GetLegalActions() []WorkflowAction {
+	if x != nil {
+		return x.LegalActions
+	}
+	return nil
+}
+
+func (x *Workflow) GetEndedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.EndedAt
+	}
+	return nil
+}
+
+func (x *Workflow) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
 }
 
 type StartWorkflowRequest struct {
@@ -725,7 +776,7 @@ var File_baremetal_v1_workflow_proto protoreflect.FileDescriptor
 
 const file_baremetal_v1_workflow_proto_rawDesc = "" +
 	"\n" +
-	"\x1bbaremetal/v1/workflow.proto\x12\fbaremetal.v1\x1a\x1cbaremetal/v1/operation.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa7\a\n" +
+	"\x1bbaremetal/v1/workflow.proto\x12\fbaremetal.v1\x1a\x1cbaremetal/v1/operation.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x8a\t\n" +
 	"\bWorkflow\x12\x1f\n" +
 	"\vworkflow_id\x18\x01 \x01(\tR\n" +
 	"workflowId\x12\x1d\n" +
@@ -744,7 +795,14 @@ const file_baremetal_v1_workflow_proto_rawDesc = "" +
 	"\n" +
 	"created_at\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x129\n" +
 	"\n" +
-	"updated_at\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAt\">\n" +
+	"updated_at\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAt\x12\x16\n" +
+	"\x06stages\x18\x0e \x03(\tR\x06stages\x12\x16\n" +
+	"\x06reason\x18\x0f \x01(\tR\x06reason\x12\x18\n" +
+	"\amessage\x18\x10 \x01(\tR\amessage\x12A\n" +
+	"\rlegal_actions\x18\x11 \x03(\x0e2\x1c.baremetal.v1.WorkflowActionR\flegalActions\x125\n" +
+	"\bended_at\x18\x12 \x01(\v2\x1a.google.protobuf.TimestampR\aendedAt\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x13 \x01(\tR\trequestId\">\n" +
 	"\x04Kind\x12\x14\n" +
 	"\x10KIND_UNSPECIFIED\x10\x00\x12\x0e\n" +
 	"\n" +
@@ -850,24 +908,26 @@ var file_baremetal_v1_workflow_proto_depIdxs = []int32{
 	3,  // 2: baremetal.v1.Workflow.state:type_name -> baremetal.v1.Workflow.State
 	11, // 3: baremetal.v1.Workflow.created_at:type_name -> google.protobuf.Timestamp
 	11, // 4: baremetal.v1.Workflow.updated_at:type_name -> google.protobuf.Timestamp
-	1,  // 5: baremetal.v1.StartWorkflowRequest.kind:type_name -> baremetal.v1.Workflow.Kind
-	2,  // 6: baremetal.v1.StartWorkflowRequest.mode:type_name -> baremetal.v1.Workflow.Mode
-	10, // 7: baremetal.v1.StartWorkflowRequest.params:type_name -> baremetal.v1.StartWorkflowRequest.ParamsEntry
-	4,  // 8: baremetal.v1.ListWorkflowsResponse.workflows:type_name -> baremetal.v1.Workflow
-	0,  // 9: baremetal.v1.ActOnWorkflowRequest.action:type_name -> baremetal.v1.WorkflowAction
-	5,  // 10: baremetal.v1.WorkflowService.StartWorkflow:input_type -> baremetal.v1.StartWorkflowRequest
-	6,  // 11: baremetal.v1.WorkflowService.GetWorkflow:input_type -> baremetal.v1.GetWorkflowRequest
-	7,  // 12: baremetal.v1.WorkflowService.ListWorkflows:input_type -> baremetal.v1.ListWorkflowsRequest
-	9,  // 13: baremetal.v1.WorkflowService.ActOnWorkflow:input_type -> baremetal.v1.ActOnWorkflowRequest
-	12, // 14: baremetal.v1.WorkflowService.StartWorkflow:output_type -> baremetal.v1.Operation
-	4,  // 15: baremetal.v1.WorkflowService.GetWorkflow:output_type -> baremetal.v1.Workflow
-	8,  // 16: baremetal.v1.WorkflowService.ListWorkflows:output_type -> baremetal.v1.ListWorkflowsResponse
-	12, // 17: baremetal.v1.WorkflowService.ActOnWorkflow:output_type -> baremetal.v1.Operation
-	14, // [14:18] is the sub-list for method output_type
-	10, // [10:14] is the sub-list for method input_type
-	10, // [10:10] is the sub-list for extension type_name
-	10, // [10:10] is the sub-list for extension extendee
-	0,  // [0:10] is the sub-list for field type_name
+	0,  // 5: baremetal.v1.Workflow.legal_actions:type_name -> baremetal.v1.WorkflowAction
+	11, // 6: baremetal.v1.Workflow.ended_at:type_name -> google.protobuf.Timestamp
+	1,  // 7: baremetal.v1.StartWorkflowRequest.kind:type_name -> baremetal.v1.Workflow.Kind
+	2,  // 8: baremetal.v1.StartWorkflowRequest.mode:type_name -> baremetal.v1.Workflow.Mode
+	10, // 9: baremetal.v1.StartWorkflowRequest.params:type_name -> baremetal.v1.StartWorkflowRequest.ParamsEntry
+	4,  // 10: baremetal.v1.ListWorkflowsResponse.workflows:type_name -> baremetal.v1.Workflow
+	0,  // 11: baremetal.v1.ActOnWorkflowRequest.action:type_name -> baremetal.v1.WorkflowAction
+	5,  // 12: baremetal.v1.WorkflowService.StartWorkflow:input_type -> baremetal.v1.StartWorkflowRequest
+	6,  // 13: baremetal.v1.WorkflowService.GetWorkflow:input_type -> baremetal.v1.GetWorkflowRequest
+	7,  // 14: baremetal.v1.WorkflowService.ListWorkflows:input_type -> baremetal.v1.ListWorkflowsRequest
+	9,  // 15: baremetal.v1.WorkflowService.ActOnWorkflow:input_type -> baremetal.v1.ActOnWorkflowRequest
+	12, // 16: baremetal.v1.WorkflowService.StartWorkflow:output_type -> baremetal.v1.Operation
+	4,  // 17: baremetal.v1.WorkflowService.GetWorkflow:output_type -> baremetal.v1.Workflow
+	8,  // 18: baremetal.v1.WorkflowService.ListWorkflows:output_type -> baremetal.v1.ListWorkflowsResponse
+	12, // 19: baremetal.v1.WorkflowService.ActOnWorkflow:output_type -> baremetal.v1.Operation
+	16, // [16:20] is the sub-list for method output_type
+	12, // [12:16] is the sub-list for method input_type
+	12, // [12:12] is the sub-list for extension type_name
+	12, // [12:12] is the sub-list for extension extendee
+	0,  // [0:12] is the sub-list for field type_name
 }
 
 func init() { file_baremetal_v1_workflow_proto_init() }

@@ -1,0 +1,53 @@
+package operation
+
+import (
+	"maps"
+	"time"
+
+	"github.com/ingot-metal/ingot/controller/fleet"
+	"github.com/ingot-metal/ingot/controller/workflow"
+)
+
+// attemptStage makes the check of a workflow's stage; it returns true if the step has ended well.
+func (d *decider) attemptStage(s *Step) bool {
+	if s.Mode == workflow.PowerOffNode {
+		d.powerOff(s)
+		return false
+	}
+	v := workflow.Judge(s.Mode, d.stageFacts())
+	limit := s.StartedAt.Add(s.Timeout)
+	switch {
+	case v.Pass:
+		d.stepDone(v.Evidence)
+		return true
+	case v.Wait && d.now.Before(limit):
+		d.wait(WaitAgent, earliest(limit, d.now.Add(LookAgain)))
+	default:
+		d.fail(v.Code, v.Message, false)
+	}
+	return false
+}
+
+// stageFacts adds what this attempt has proved to what earlier ones have.
+func (d *decider) stageFacts() workflow.StageFacts {
+	f := d.w.Stage
+	f.Machine, f.AgentLive, f.AgentImage = d.w.Machine, d.w.TargetAgentLive, d.target().ImageDigest
+	f.Evidence = map[string]string{}
+	maps.Copy(f.Evidence, d.w.Stage.Evidence)
+	maps.Copy(f.Evidence, d.op.Evidence)
+	return f
+}
+
+// powerOff gives the switch to the agent of the machine's site.
+func (d *decider) powerOff(s *Step) {
+	limit := d.limitOf(s)
+	site := fleet.SiteFor(d.w.Candidates, "power", d.w.Provider)
+	switch {
+	case site != nil:
+		d.makeCommand(s, KindPowerOff, site)
+	case !d.now.Before(limit):
+		d.fail("AGENT_UNAVAILABLE", "no agent of the machine's site could switch it off before the step's deadline; nothing was started", true)
+	default:
+		d.wait(WaitAgent, earliest(limit, d.now.Add(min(LookAgain, 10*time.Second))))
+	}
+}

@@ -1,0 +1,169 @@
+package workflow
+
+import (
+	"maps"
+	"strings"
+
+	"github.com/ingot-metal/ingot/controller/fleet"
+	"github.com/ingot-metal/ingot/internal/evidence"
+)
+
+// StageFacts is what a stage's check may know.
+type StageFacts struct {
+	Kind    Kind
+	Mode    Mode
+	Machine fleet.Facts
+	// Evidence of this attempt, and of those before since the last clean start.
+	Evidence map[string]string
+	// AgentLive says that the machine's own agent has a session; AgentImage what its system says that it was made from.
+	AgentLive  bool
+	AgentImage string
+	// PowerOff says that the BMC was read as off; PowerSeenAt when.
+	PowerOff    bool
+	PowerSeenAt string
+	// CredentialsKnown says that the BMC credentials which the machine names are stored, or that it names none.
+	CredentialsKnown bool
+}
+
+// Verdict is the answer of a check.
+type Verdict struct {
+	Pass bool
+	// Wait says that it may pass later.
+	Wait          bool
+	Code, Message string
+	Evidence      map[string]string
+}
+
+func pass(seen map[string]string) Verdict { return Verdict{Pass: true, Evidence: seen} }
+
+func failed(message string) Verdict { return Verdict{Code: "STAGE_CHECK_FAILED", Message: message} }
+
+// Judge makes a stage's own check. A stage that is not built never passes.
+func Judge(stage string, f StageFacts) Verdict {
+	s, ok := Find(f.Kind, stage)
+	check := checks[stage]
+	if !ok || !s.Wired || check == nil {
+		return Verdict{Code: "STAGE_NOT_WIRED", Message: "stage " + stage + " is not built"}
+	}
+	return check(f)
+}
+
+var checks = map[string]func(StageFacts) Verdict{
+	DisableNode:    disabled,
+	ForceRelease:   released,
+	DrainNode:      drained,
+	ValidateClean:  clean,
+	RetireNode:     erased,
+	RemoveRecord:   erased,
+	CleanupSecrets: func(StageFacts) Verdict { return pass(nil) },
+	ApproveNode:    approved,
+	ResolvePower:   powerResolved,
+	VerifyNode:     verified,
+}
+
+func disabled(f StageFacts) Verdict {
+	if f.Machine.Phase != fleet.Maintenance {
+		return failed("the machine is in phase " + string(f.Machine.Phase) + ", and others may be given work on it; enter maintenance")
+	}
+	return pass(nil)
+}
+
+func released(f StageFacts) Verdict {
+	if f.Machine.Conditions[fleet.InCustomerCluster] && !f.Machine.Conditions[fleet.Drained] {
+		return Verdict{Code: "STAGE_NOT_WIRED", Message: "the machine is in a customer's cluster, and this version cannot take it out of one"}
+	}
+	return pass(map[string]string{"allocations": "none"})
+}
+
+func drained(f StageFacts) Verdict {
+	switch {
+	case f.Machine.Conditions[fleet.Drained]:
+		return pass(map[string]string{"drained": "condition Drained"})
+	case f.Machine.Conditions[fleet.InCustomerCluster]:
+		return Verdict{Code: "STAGE_NOT_WIRED", Message: "the machine is in a customer's cluster, and this version cannot drain it"}
+	}
+	return pass(map[string]string{"drained": "in no customer's cluster"})
+}
+
+// needed names the evidence of a clean machine, by mode.
+var needed = map[Mode][]string{
+	SoftReset:        {evidence.BootIDAfter},
+	Reimage:          {evidence.ImageDigest},
+	StorageCleanup:   {evidence.EraseMethod, evidence.ImageDigest},
+	FullDecommission: {evidence.EraseMethod},
+}
+
+func clean(f StageFacts) Verdict {
+	for _, key := range needed[f.Mode] {
+		if f.Evidence[key] == "" {
+			return failed("there is no evidence " + key)
+		}
+	}
+	return pass(map[string]string{"clean": strings.Join(needed[f.Mode], ",")})
+}
+
+func erased(f StageFacts) Verdict {
+	if f.Evidence[evidence.EraseMethod] == "" {
+		return failed("the erasure of the disks has not been verified")
+	}
+	return pass(nil)
+}
+
+// approved: an identity that was in service is not onboarded again.
+func approved(f StageFacts) Verdict {
+	switch f.Machine.NodeState {
+	case Discovered, NodePending, Installing, Installed, BootstrapIssued, Enrolling:
+		return pass(nil)
+	}
+	return failed("the node is " + string(f.Machine.NodeState) + "; only a new one can be onboarded")
+}
+
+func powerResolved(f StageFacts) Verdict {
+	if !f.CredentialsKnown {
+		return failed("the BMC credentials that the machine names are not stored; see `ingot bmc`")
+	}
+	return pass(nil)
+}
+
+func verified(f StageFacts) Verdict {
+	written := f.Evidence[evidence.ImageDigest]
+	switch {
+	case !f.AgentLive:
+		v := failed("the machine's agent has no session")
+		v.Wait = true
+		return v
+	case written != "" && f.AgentImage != "" && !strings.EqualFold(bare(f.AgentImage), bare(written)):
+		return failed("image " + written + " was written, and the system says that it was made from " + f.AgentImage)
+	}
+	return pass(map[string]string{"verified": "agent live"})
+}
+
+// Observed says whether a stage's effect can be seen without doing it.
+func Observed(s Stage, f StageFacts) Verdict {
+	switch s.Name {
+	case DrainNode:
+		return drained(f)
+	case WaitForEnrollment:
+		if !f.AgentLive {
+			return failed("the machine's agent has no session")
+		}
+		return pass(nil)
+	case PowerOffNode:
+		if !f.PowerOff {
+			return failed("the BMC does not say that the machine is off")
+		}
+		return pass(map[string]string{evidence.PowerOffSeenAt: f.PowerSeenAt})
+	}
+	return failed("nothing shows it")
+}
+
+func bare(digest string) string { return strings.TrimPrefix(digest, "sha256:") }
+
+func merged(a, b map[string]string) map[string]string {
+	out := maps.Clone(a)
+	if out == nil {
+		out = map[string]string{}
+	}
+	maps.Copy(out, b)
+	return out
+}

@@ -1,0 +1,118 @@
+package workflow
+
+import "strings"
+
+// Attempt is what of an attempt's operation the workflow follows.
+type Attempt struct {
+	// Phase as operations have it: PENDING, RUNNING, SUCCEEDED, FAILED, CANCELED.
+	Phase string
+	// Step is the current one's name.
+	Step            string
+	Reason, Message string
+	Evidence        map[string]string
+}
+
+// Follow is the workflow after a decision on its attempt. What an operator has frozen stays so.
+func Follow(w Workflow, a Attempt) Workflow {
+	if !Working(w.State) {
+		return w
+	}
+	if stage := StageOf(w.Kind, a.Step); stage != "" && !Opens(w.Kind, stage) || w.Stage == "" {
+		w.at(stage)
+	}
+	w.Evidence = merged(w.Evidence, a.Evidence)
+	switch a.Phase {
+	case "RUNNING":
+		if w.State == Pending {
+			w.move(Running)
+		}
+	case "SUCCEEDED":
+		w.succeed()
+	case "FAILED":
+		w.fail(a)
+	case "CANCELED":
+		if w.State != Compensating {
+			w.move(Compensating)
+		}
+		w.move(Cancelled)
+	}
+	return w
+}
+
+// Opens says that the stage only makes the node's state one of work in progress: going through it is no step back.
+func Opens(k Kind, stage string) bool {
+	s, ok := Find(k, stage)
+	return ok && s.Opens
+}
+
+func (w *Workflow) succeed() {
+	if w.State == Pending {
+		w.move(Running)
+	}
+	w.Repeats, w.Reason, w.Message, w.FailureClass = 0, "", "", ""
+	switch {
+	case w.State == Compensating:
+		w.move(FailedManual)
+		w.FailureClass, w.Message = ClassDisagree, "every stage was done before the cancel took hold"
+	case w.Adopted:
+		w.move(Reconciled)
+	default:
+		w.move(Completed)
+	}
+}
+
+func (w *Workflow) fail(a Attempt) {
+	to := w.failAs(a.Reason, a.Message)
+	if w.State == Compensating {
+		to = FailedManual
+	}
+	w.move(to)
+}
+
+// Next says what to do now, in words, and with which action; empty for nothing.
+func Next(w Workflow, stalled bool) (Action, string) {
+	switch {
+	case Working(w.State) && stalled:
+		return Resume, "nothing has looked at it for long: resume"
+	case w.State == Pending || w.State == Running:
+		return "", "wait: it is at stage " + w.Stage
+	case w.State == Compensating:
+		return "", "wait: it is being cancelled"
+	case w.State == Cancelled:
+		return Rerun, "rerun it, or start another"
+	case w.State == FailedRetryable:
+		return Resume, "resume: " + orElse(w.Message, "another try may succeed")
+	case w.State == FailedManual:
+		return nextManual(w)
+	}
+	return "", ""
+}
+
+// nextManual names what to mend first, by class.
+func nextManual(w Workflow) (Action, string) {
+	what := map[Class]string{
+		ClassConflict: "find out which machine is the right one, clear its quarantine, then restart_clean",
+		ClassDisk:     "set spec.install_disk so that it fits one disk, then retry_stage",
+		ClassPXE:      "give the machine a way to boot from the network (a BMC, an agent, a provisioning network), then retry_stage",
+		ClassGone:     "the machine is gone: cancel",
+		ClassUnknown:  "settle the command whose outcome is unknown, then resume",
+		ClassNotWired: "do by hand what the stage would do, then adopt_observed_state; or cancel",
+		ClassMarked:   "whoever froze it resolves it, then resume",
+		ClassRefused:  "correct what the message names, then retry_stage",
+	}
+	action := RetryStage
+	for _, a := range Actions() {
+		if strings.Contains(what[w.FailureClass], strings.ToLower(string(a))) {
+			action = a
+			break
+		}
+	}
+	return action, orElse(what[w.FailureClass], "look at the cause, then retry_stage")
+}
+
+func orElse(s, fallback string) string {
+	if s == "" {
+		return fallback
+	}
+	return s
+}
