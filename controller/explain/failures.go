@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/operation"
 )
 
 // remedy is what a reason of a failure means: on whom it is, the cause in words, and what helps.
@@ -63,7 +64,7 @@ var remedies = map[string]remedy{
 	"NETBOOT_UNSUPPORTED":        {OnAgent, "the machine's next boot cannot be set: no network boot entry in its firmware, no UEFI, or nobody to set it", does((*scene).giveBMC)},
 	"CONFIG_ROLLED_BACK":         {OnOperator, "with the new configuration the machine could not reach the controller, so it went back to the old one by itself", does(config, (*scene).console)},
 	"CONFIG_DRIFT":               {OnOperator, "somebody else has changed the host's configuration since it was set", does(onMachine("ingot audit ", "", "shows the difference"), onMachine("ingot reconfigure ", " --accept-drift …", "overwrites what was changed by hand"))},
-	"NETWORK_RECONFIG_NOT_WIRED": {OnOperator, "this host cannot be given interfaces: neither systemd-networkd nor our agent runs its network", none},
+	"NETWORK_RECONFIG_NOT_WIRED": {OnOperator, "this host cannot be given interfaces: neither systemd-networkd nor our agent runs its network", does(onMachine("ingot reconfigure ", " …   (without interfaces)", "applies the rest of the configuration"))},
 	"COMMAND_EXPIRED":            {OnAgent, "the command's time was up before the agent started it; nothing was done: it was busy, or its clock is far off", does(doctorOf)},
 	"GRANT_REFUSED":              {OnOperator, "the controller gave no leave to start", none},
 	"AGENT_MEMORY_LOST":          {OnAgent, "the agent lost its memory; nothing was started", does(doctorOf)},
@@ -189,6 +190,10 @@ var refinements = map[string]func(*scene, *verdict, string){
 	},
 	"AGENT_UNAVAILABLE": func(s *scene, v *verdict, message string) {
 		if s.step == nil || strings.Contains(message, "stopped by itself") {
+			return
+		}
+		if s.cmd != nil && s.cmd.State == operation.Expired && s.exec != nil && s.exec.Live {
+			v.Text = roleName(s.exec) + " " + s.exec.AgentID + " was connected and did not take command " + s.cmd.ID + " before its time was up; nothing was started"
 			return
 		}
 		w := s.whoIsMissing()

@@ -141,8 +141,10 @@ func (s *scene) sayFailed(e *Explanation) {
 		failed = *op.Error
 	}
 	s.failure(failed.Code, failed.Message).into(e)
-	if e.WaitsOn == OnDHCP || e.WaitsOn == OnAgent || e.WaitsOn == OnBMC || e.WaitsOn == OnLimit {
-		e.WaitsFor = "an operator; the cause is with: " + e.WaitsFor
+	if e.WaitsOn != OnOperator {
+		// Nothing goes on by itself, wherever the cause lies.
+		e.Cause.Facts = append(e.Cause.Facts, "the cause lies with "+e.WaitsFor)
+		e.WaitsOn, e.WaitsFor = OnOperator, "an operator"
 	}
 	if s.step != nil && s.step.RetryCount > 0 {
 		e.Cause.Facts = append(e.Cause.Facts, fmt.Sprintf("it was tried %d times", s.step.RetryCount+1))
