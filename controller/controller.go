@@ -66,8 +66,8 @@ type Controller struct {
 	started chan struct{}
 }
 
-// listeners are the four open sockets.
-type listeners struct{ frontpage, fleet, enrolment, http net.Listener }
+// listeners are the open sockets; rest is nil where it is off.
+type listeners struct{ frontpage, fleet, enrolment, http, rest net.Listener }
 
 // New opens the listeners, the keys and the tokens. It does not wait for the database.
 func New(ctx context.Context, cfg config.Config, o Options) (*Controller, error) {
@@ -98,7 +98,11 @@ func (c *Controller) openListeners(ctx context.Context) error {
 		{"fleet", &c.cfg.Listen.Fleet, &c.listeners.fleet},
 		{"enrolment", &c.cfg.Listen.Enrolment, &c.listeners.enrolment},
 		{"http", &c.cfg.Listen.HTTP, &c.listeners.http},
+		{"rest", &c.cfg.Listen.REST, &c.listeners.rest},
 	} {
+		if l.what == "rest" && *l.address == "" {
+			continue
+		}
 		open, err := lc.Listen(ctx, "tcp", *l.address)
 		if err != nil {
 			return fmt.Errorf("open %s listener: %w", l.what, err)
@@ -111,7 +115,7 @@ func (c *Controller) openListeners(ctx context.Context) error {
 }
 
 func (c *Controller) closeListeners() {
-	for _, l := range []net.Listener{c.listeners.frontpage, c.listeners.fleet, c.listeners.enrolment, c.listeners.http} {
+	for _, l := range []net.Listener{c.listeners.frontpage, c.listeners.fleet, c.listeners.enrolment, c.listeners.http, c.listeners.rest} {
 		if l != nil {
 			// Closing a listener twice is harmless, and nobody can be told at this point.
 			_ = l.Close()
@@ -176,12 +180,12 @@ func (c *Controller) openEngine(context.Context) (err error) {
 	return err
 }
 
-// Addresses are where the listeners are.
-type Addresses struct{ Frontpage, Fleet, Enrolment, HTTP string }
+// Addresses are where the listeners are. REST is empty where it is off.
+type Addresses struct{ Frontpage, Fleet, Enrolment, HTTP, REST string }
 
 // Addresses says where the listeners are, with the real ports.
 func (c *Controller) Addresses() Addresses {
-	return Addresses{c.cfg.Listen.Frontpage, c.cfg.Listen.Fleet, c.cfg.Listen.Enrolment, c.cfg.Listen.HTTP}
+	return Addresses{c.cfg.Listen.Frontpage, c.cfg.Listen.Fleet, c.cfg.Listen.Enrolment, c.cfg.Listen.HTTP, c.cfg.Listen.REST}
 }
 
 // RootPEM is the certificate that clients should trust.
@@ -213,6 +217,9 @@ func (c *Controller) Run(ctx context.Context) error {
 	g.Go("frontpage", c.serve(c.servers[0], c.listeners.frontpage))
 	g.Go("fleet", c.serve(c.servers[1], c.listeners.fleet))
 	g.Go("enrolment", c.serve(c.servers[2], c.listeners.enrolment))
+	if c.listeners.rest != nil {
+		g.Go("rest", c.runREST)
+	}
 	g.Go("engine", c.runEngine)
 	g.Go("drain", func(context.Context) error {
 		<-gctx.Done()
@@ -221,7 +228,8 @@ func (c *Controller) Run(ctx context.Context) error {
 		return nil
 	})
 	c.log.Info("controller started", "controller_id", c.id, "version", c.version, "frontpage", c.cfg.Listen.Frontpage,
-		"fleet", c.cfg.Listen.Fleet, "enrolment", c.cfg.Listen.Enrolment, "http", c.cfg.Listen.HTTP)
+		"fleet", c.cfg.Listen.Fleet, "enrolment", c.cfg.Listen.Enrolment, "http", c.cfg.Listen.HTTP,
+		"rest", c.cfg.Listen.REST)
 	err := g.Wait()
 	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
 		err = nil

@@ -33,9 +33,9 @@ func (c *Controller) openServers(context.Context) error {
 		return err
 	}
 	c.servers = []*grpc.Server{
-		c.server(auth.GuardConfig{Listener: auth.Frontpage, Tokens: c.tokens}, front),
-		c.server(auth.GuardConfig{Listener: auth.Fleet, CheckAgent: c.checkAgent}, c.fleetTLS(), grpc.ReadBufferSize(0)),
-		c.server(auth.GuardConfig{Listener: auth.Enrolment}, c.ownTLS()),
+		c.server(auth.GuardConfig{Listener: auth.Frontpage, Tokens: c.tokens}, credentials.NewTLS(front)),
+		c.server(auth.GuardConfig{Listener: auth.Fleet, CheckAgent: c.checkAgent}, credentials.NewTLS(c.fleetTLS()), grpc.ReadBufferSize(0)),
+		c.server(auth.GuardConfig{Listener: auth.Enrolment}, credentials.NewTLS(c.ownTLS())),
 	}
 	c.registerFrontpage(c.servers[0])
 	fleetv1.RegisterAgentServiceServer(c.servers[1], fleetapi.New(fleetapi.Config{
@@ -69,12 +69,12 @@ func (c *Controller) registerFrontpage(s *grpc.Server) {
 }
 
 // server makes a gRPC server behind the interceptors that every listener has.
-func (c *Controller) server(g auth.GuardConfig, t *tls.Config, more ...grpc.ServerOption) *grpc.Server {
+func (c *Controller) server(g auth.GuardConfig, t credentials.TransportCredentials, more ...grpc.ServerOption) *grpc.Server {
 	guard := auth.NewGuard(g)
 	calls := obs.CallLog{Logger: c.log, Observe: c.metrics.ObserveCall}
 	errs := failure.Interceptor{Logger: c.log}
 	return grpc.NewServer(append([]grpc.ServerOption{
-		grpc.Creds(credentials.NewTLS(t)),
+		grpc.Creds(t),
 		grpc.MaxRecvMsgSize(c.cfg.MaxMessageBytes),
 		grpc.ChainUnaryInterceptor(calls.Unary(), errs.Unary(), guard.Unary(), c.gateUnary),
 		grpc.ChainStreamInterceptor(calls.Stream(), errs.Stream(), guard.Stream(), c.gateStream),

@@ -6,35 +6,17 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
-	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/reflect/protopath"
-	"google.golang.org/protobuf/reflect/protorange"
-	"google.golang.org/protobuf/reflect/protoreflect"
 	"gopkg.in/yaml.v3"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/internal/apijson"
 )
 
-// marshal keeps false, zero and empty lists, so that a script finds the same fields in every answer.
-var marshal = protojson.MarshalOptions{UseProtoNames: true, EmitDefaultValues: true}
-
 // Line is the message as JSON on one line without its newline.
-func Line(m proto.Message) ([]byte, error) {
-	raw, err := marshal.Marshal(markMaintenance(m))
-	if err != nil {
-		return nil, fmt.Errorf("write JSON: %w", err)
-	}
-	var b bytes.Buffer
-	// protojson varies its white space on purpose.
-	if err := json.Compact(&b, raw); err != nil {
-		return nil, fmt.Errorf("compact JSON: %w", err)
-	}
-	return unmarkMaintenance(b.Bytes()), nil
-}
+func Line(m proto.Message) ([]byte, error) { return apijson.Marshal(m) }
 
 // JSON is the message as indented JSON with a newline: protojson with the names of the .proto files and
 // RFC 3339 times. The effective state MAINTENANCE_IDLE is written MAINTENANCE. Bytes that are documented as
@@ -81,28 +63,6 @@ func blockStyle(n *yaml.Node) {
 	for _, child := range n.Content {
 		blockStyle(child)
 	}
-}
-
-// maintenanceMark stands in for MAINTENANCE_IDLE until the text is written. As a number it cannot be taken for
-// a label that happens to be called effective_state.
-const maintenanceMark = 90_000_004
-
-func markMaintenance(m proto.Message) proto.Message {
-	m = proto.Clone(m)
-	// The walk only fails when the callback does, and it never does.
-	_ = protorange.Range(m.ProtoReflect(), func(p protopath.Values) error {
-		if status, ok := p.Index(-1).Value.Interface().(protoreflect.Message); ok {
-			if s, ok := status.Interface().(*pb.MachineStatus); ok && s.EffectiveState == pb.MachineStatus_MAINTENANCE_IDLE {
-				s.EffectiveState = maintenanceMark
-			}
-		}
-		return nil
-	})
-	return m
-}
-
-func unmarkMaintenance(line []byte) []byte {
-	return bytes.ReplaceAll(line, []byte(`"effective_state":`+strconv.Itoa(maintenanceMark)), []byte(`"effective_state":"MAINTENANCE"`))
 }
 
 // Decoded is Line with JSON and text that the message carries as bytes written out.

@@ -79,6 +79,7 @@ checks and metrics. SIGHUP reads the bearer tokens again without dropping a stre
 	p.StringVar(&f.listen.Fleet, "listen-fleet", "", "address for enrolled agents")
 	p.StringVar(&f.listen.Enrolment, "listen-enrolment", "", "address for agents that enrol")
 	p.StringVar(&f.listen.HTTP, "listen-http", "", "address for health and metrics")
+	p.StringVar(&f.listen.REST, "listen-rest", "", "address for clients that speak JSON over HTTPS")
 	cmd.AddCommand(runCommand(f, version), migrateCommand(f), tokenCommand(f), configCommand(f), afterRestoreCommand(f))
 	return cmd
 }
@@ -92,6 +93,7 @@ func (f *flags) load() (*config.Config, error) {
 		setIf(&c.Listen.Fleet, f.listen.Fleet)
 		setIf(&c.Listen.Enrolment, f.listen.Enrolment)
 		setIf(&c.Listen.HTTP, f.listen.HTTP)
+		setIf(&c.Listen.REST, f.listen.REST)
 		if len(f.names) > 0 {
 			c.TLS.Names = f.names
 		}

@@ -53,8 +53,11 @@ func (c *Config) checkListen(k *checker) {
 	seen := map[string]string{}
 	for _, l := range []struct{ key, address string }{
 		{"listen.frontpage", c.Listen.Frontpage}, {"listen.fleet", c.Listen.Fleet},
-		{"listen.enrolment", c.Listen.Enrolment}, {"listen.http", c.Listen.HTTP},
+		{"listen.enrolment", c.Listen.Enrolment}, {"listen.http", c.Listen.HTTP}, {"listen.rest", c.Listen.REST},
 	} {
+		if l.key == "listen.rest" && l.address == "" {
+			continue // the one that may be off
+		}
 		port, err := checkAddress(l.address, true)
 		k.err(l.key, err)
 		if other := seen[l.address]; other != "" && port != 0 {

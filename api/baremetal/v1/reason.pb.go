@@ -100,6 +100,12 @@ const (
 	Reason_WEBHOOK_URL_REFUSED Reason = 206
 	// What is asked for is newer or older than the recorded history.
 	Reason_HISTORY_OUT_OF_RANGE Reason = 207
+	// Of HTTP alone: nothing is at this path.
+	Reason_ROUTE_NOT_FOUND Reason = 240
+	// Of HTTP alone: the path does not take this method; the header Allow lists those that it takes.
+	Reason_METHOD_NOT_ALLOWED Reason = 241
+	// Of HTTP alone: the body is not application/json.
+	Reason_MEDIA_TYPE_UNSUPPORTED Reason = 242
 	// UNAUTHENTICATED and PERMISSION_DENIED.
 	Reason_BEARER_MISSING  Reason = 80
 	Reason_BEARER_INVALID  Reason = 81
@@ -252,6 +258,9 @@ var (
 		205: "WORKFLOW_ACTIVE",
 		206: "WEBHOOK_URL_REFUSED",
 		207: "HISTORY_OUT_OF_RANGE",
+		240: "ROUTE_NOT_FOUND",
+		241: "METHOD_NOT_ALLOWED",
+		242: "MEDIA_TYPE_UNSUPPORTED",
 		80:  "BEARER_MISSING",
 		81:  "BEARER_INVALID",
 		82:  "SCOPE_TOO_SMALL",
@@ -377,6 +386,9 @@ var (
 		"WORKFLOW_ACTIVE":                205,
 		"WEBHOOK_URL_REFUSED":            206,
 		"HISTORY_OUT_OF_RANGE":           207,
+		"ROUTE_NOT_FOUND":                240,
+		"METHOD_NOT_ALLOWED":             241,
+		"MEDIA_TYPE_UNSUPPORTED":         242,
 		"BEARER_MISSING":                 80,
 		"BEARER_INVALID":                 81,
 		"SCOPE_TOO_SMALL":                82,
@@ -475,7 +487,7 @@ var File_baremetal_v1_reason_proto protoreflect.FileDescriptor
 
 const file_baremetal_v1_reason_proto_rawDesc = "" +
 	"\n" +
-	"\x19baremetal/v1/reason.proto\x12\fbaremetal.v1*\xe8\x16\n" +
+	"\x19baremetal/v1/reason.proto\x12\fbaremetal.v1*\xb4\x17\n" +
 	"\x06Reason\x12\x16\n" +
 	"\x12REASON_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11MACHINE_NOT_FOUND\x10\x01\x12\x17\n" +
@@ -536,7 +548,10 @@ const file_baremetal_v1_reason_proto_rawDesc = "" +
 	"\x17WORKFLOW_ACTION_ILLEGAL\x10\xcc\x01\x12\x14\n" +
 	"\x0fWORKFLOW_ACTIVE\x10\xcd\x01\x12\x18\n" +
 	"\x13WEBHOOK_URL_REFUSED\x10\xce\x01\x12\x19\n" +
-	"\x14HISTORY_OUT_OF_RANGE\x10\xcf\x01\x12\x12\n" +
+	"\x14HISTORY_OUT_OF_RANGE\x10\xcf\x01\x12\x14\n" +
+	"\x0fROUTE_NOT_FOUND\x10\xf0\x01\x12\x17\n" +
+	"\x12METHOD_NOT_ALLOWED\x10\xf1\x01\x12\x1b\n" +
+	"\x16MEDIA_TYPE_UNSUPPORTED\x10\xf2\x01\x12\x12\n" +
 	"\x0eBEARER_MISSING\x10P\x12\x12\n" +
 	"\x0eBEARER_INVALID\x10Q\x12\x13\n" +
 	"\x0fSCOPE_TOO_SMALL\x10R\x12\x1b\n" +

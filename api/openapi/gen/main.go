@@ -1,0 +1,126 @@
+// Command gen finishes the OpenAPI document that protoc-gen-openapiv2 has made: it reads it from standard input and
+// writes it to standard output.
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+)
+
+func main() {
+	if err := run(os.Stdin, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "gen:", err)
+		os.Exit(1)
+	}
+}
+
+type object = map[string]any
+
+func run(in io.Reader, out io.Writer) error {
+	var doc object
+	if err := json.NewDecoder(in).Decode(&doc); err != nil {
+		return fmt.Errorf("read the document: %w", err)
+	}
+	paths, err := onePathEach(asObject(doc["paths"]))
+	if err != nil {
+		return err
+	}
+	doc["paths"] = paths
+	streamTypes(paths)
+	maintenance(doc)
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", " ")
+	if err := e.Encode(doc); err != nil {
+		return fmt.Errorf("write the document: %w", err)
+	}
+	_, err = out.Write(b.Bytes())
+	return err
+}
+
+// onePathEach brings the methods of one path together. The generator names path parameters after fields, so that
+// {machine.machine_id} and {machine_id} in one place are two paths to it; to HTTP, and to OpenAPI, they are one.
+func onePathEach(paths object) (object, error) {
+	out := object{}
+	for path, item := range paths {
+		short := path
+		for name := range parameters(path) {
+			last := name[strings.LastIndexByte(name, '.')+1:]
+			short = strings.ReplaceAll(short, "{"+name+"}", "{"+last+"}")
+			rename(asObject(item), name, last)
+		}
+		if out[short] == nil {
+			out[short] = object{}
+		}
+		for method, described := range asObject(item) {
+			if _, twice := asObject(out[short])[method]; twice {
+				return nil, fmt.Errorf("%s %s is mapped twice", method, short)
+			}
+			asObject(out[short])[method] = described
+		}
+	}
+	return out, nil
+}
+
+func parameters(path string) map[string]bool {
+	out := map[string]bool{}
+	for _, s := range strings.Split(path, "/") {
+		if strings.HasPrefix(s, "{") {
+			out[strings.Trim(s, "{}")] = true
+		}
+	}
+	return out
+}
+
+func rename(item object, from, to string) {
+	for _, described := range item {
+		list, _ := asObject(described)["parameters"].([]any)
+		for _, p := range list {
+			if p := asObject(p); p["in"] == "path" && p["name"] == from {
+				p["name"] = to
+			}
+		}
+	}
+}
+
+// streamTypes says that streams are documents a line.
+func streamTypes(paths object) {
+	for _, item := range paths {
+		for _, described := range asObject(item) {
+			d := asObject(described)
+			answer := asObject(asObject(d["responses"])["200"])
+			if text, _ := answer["description"].(string); strings.Contains(text, "(streaming responses)") {
+				answer["description"] = "A stream: one document a line, as long as it lasts."
+				d["produces"] = []string{"application/x-ndjson"}
+			}
+		}
+	}
+}
+
+// maintenance: JSON prints the effective state MAINTENANCE_IDLE as MAINTENANCE, and so does its description.
+func maintenance(v any) {
+	switch v := v.(type) {
+	case object:
+		for _, child := range v {
+			maintenance(child)
+		}
+	case []any:
+		for i, child := range v {
+			if child == "MAINTENANCE_IDLE" {
+				v[i] = "MAINTENANCE"
+			} else {
+				maintenance(child)
+			}
+		}
+	}
+}
+
+func asObject(v any) object {
+	o, _ := v.(object)
+	return o
+}
