@@ -29,11 +29,14 @@ var specHelp = map[protoreflect.Name]string{
 	"bmc_credentials_ref": "name under which the BMC's credentials are stored",
 	"install_disk":        "which disk a reimage writes, as serial=…, wwn=…, path=…, model=…, size>=100GiB; terms joined by commas",
 	"protected_disks":     "rule of disks that are never written; may be given several times",
+	"ssh_host_keys":       "key that the SSH server may show, as SHA256:… or as a line of authorized_keys; may be given several times",
+	"ssh_credentials_ref": "name under which the SSH credentials are stored",
 }
 
 // shortNames are what people type for flags whose fields have long names.
 var shortNames = map[string]string{
 	"mac": "mac-addresses", "bmc-credentials": "bmc-credentials-ref", "protected-disk": "protected-disks",
+	"ssh-host-key": "ssh-host-keys", "ssh-credentials": "ssh-credentials-ref",
 }
 
 // specFlags are flags for every field of MachineSpec, and labels.
@@ -55,7 +58,7 @@ func (s *specFlags) register(cmd *cobra.Command) {
 		switch name := specFields().Get(i).Name(); name {
 		case "mac_addresses":
 			s.lists[name] = cmd.Flags().StringSlice(flagName(name), nil, specHelp[name])
-		case "protected_disks": // a rule may hold commas
+		case "protected_disks", "ssh_host_keys": // one may hold commas
 			s.lists[name] = cmd.Flags().StringArray(flagName(name), nil, specHelp[name])
 		default:
 			s.text[name] = cmd.Flags().String(flagName(name), "", specHelp[name])

@@ -58,6 +58,8 @@ type Job struct {
 	Progress func(percent int, message string)
 	// Logf adds a line to the operation's log.
 	Logf func(format string, args ...any)
+	// Output adds what a command has written itself, to "stdout" or "stderr", to the operation's log.
+	Output func(stream string, data []byte)
 	// UpdateIntent replaces the intent, durably.
 	UpdateIntent func(ctx context.Context, intent any) error
 }

@@ -112,6 +112,7 @@ func (d *Dispatcher) jobFor(s scope, j *job) command.Job {
 		Spec: j.spec, Intent: j.stored.Intent, Hard: s.hard, StartedAt: j.stored.StartedAt,
 		Progress: d.progressOf(s.ctx, j),
 		Logf:     func(format string, args ...any) { d.logLine(s.ctx, j, fmt.Sprintf(format, args...)) },
+		Output:   func(stream string, data []byte) { d.logData(s.hard, j, stream, data) },
 		UpdateIntent: func(ctx context.Context, intent any) error {
 			b, err := json.Marshal(intent)
 			if err != nil {
@@ -150,11 +151,14 @@ func (d *Dispatcher) progressOf(ctx context.Context, j *job) func(int, string) {
 }
 
 func (d *Dispatcher) logLine(ctx context.Context, j *job, line string) {
-	if d.cfg.Quiet {
-		return
+	if !d.cfg.Quiet {
+		d.logData(ctx, j, "agent", []byte(line+"\n"))
 	}
+}
+
+func (d *Dispatcher) logData(ctx context.Context, j *job, stream string, data []byte) {
 	d.emit(ctx, &fleetv1.Event{Body: &fleetv1.Event_Log{Log: &fleetv1.LogLines{
-		CommandId: j.id, OperationId: j.spec.GetOperationId(), Stream: "agent", Data: []byte(line + "\n"),
+		CommandId: j.id, OperationId: j.spec.GetOperationId(), Stream: stream, Data: data,
 	}}})
 }
 

@@ -73,6 +73,7 @@ func Table() map[string]Rule {
 		fleetv1.AgentService_RotateAgentCert_FullMethodName,
 		fleetv1.AgentService_SyncSite_FullMethodName,
 		fleetv1.AgentService_GetBMCCredentials_FullMethodName,
+		fleetv1.AgentService_GetSSHCredentials_FullMethodName,
 		fleetv1.AgentService_VouchInstaller_FullMethodName,
 		fleetv1.AgentService_IssueIdentity_FullMethodName,
 		fleetv1.AgentService_FetchBlob_FullMethodName,

@@ -26,4 +26,10 @@ const (
 	PowerOffForced = "power_off_forced"
 	// BMCProtocol is how the BMC was spoken to: "redfish" or "ipmi".
 	BMCProtocol = "bmc_protocol"
+	// ExitCode is that of a script, as the machine has kept it; 128 and more stand for a signal.
+	ExitCode = "exit_code"
+	// ScriptSHA256 is the digest of the script as it was read back from the machine before it was started.
+	ScriptSHA256 = "script_sha256"
+	// SSHHostKey is the fingerprint of the host key that the machine has shown.
+	SSHHostKey = "ssh_host_key"
 )

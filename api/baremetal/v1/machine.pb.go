@@ -399,8 +399,13 @@ type MachineSpec struct {
 	InstallDisk string `protobuf:"bytes,21,opt,name=install_disk,json=installDisk,proto3" json:"install_disk,omitempty"`
 	// Rules of disks that are never written.
 	ProtectedDisks []string `protobuf:"bytes,22,rep,name=protected_disks,json=protectedDisks,proto3" json:"protected_disks,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Keys that the SSH server may show: lines of authorized_keys(5) such as "ssh-ed25519 AAAA…", or fingerprints as
+	// "SHA256:…". Without one nothing is run over SSH.
+	SshHostKeys []string `protobuf:"bytes,23,rep,name=ssh_host_keys,json=sshHostKeys,proto3" json:"ssh_host_keys,omitempty"`
+	// Reference to SSH credentials; never the credentials themselves.
+	SshCredentialsRef string `protobuf:"bytes,24,opt,name=ssh_credentials_ref,json=sshCredentialsRef,proto3" json:"ssh_credentials_ref,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *MachineSpec) Reset() {
@@ -550,6 +555,20 @@ func (x *MachineSpec) GetProtectedDisks() []string {
 		return x.ProtectedDisks
 	}
 	return nil
+}
+
+func (x *MachineSpec) GetSshHostKeys() []string {
+	if x != nil {
+		return x.SshHostKeys
+	}
+	return nil
+}
+
+func (x *MachineSpec) GetSshCredentialsRef() string {
+	if x != nil {
+		return x.SshCredentialsRef
+	}
+	return ""
 }
 
 // MachineStatus is what the controller knows. Clients cannot write it.
@@ -2390,7 +2409,7 @@ const file_baremetal_v1_machine_proto_rawDesc = "" +
 	"\aversion\x18\b \x01(\x03R\aversion\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xb6\x04\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x8a\x05\n" +
 	"\vMachineSpec\x12!\n" +
 	"\fssh_endpoint\x18\x01 \x01(\tR\vsshEndpoint\x12!\n" +
 	"\fbmc_endpoint\x18\x02 \x01(\tR\vbmcEndpoint\x12,\n" +
@@ -2411,7 +2430,9 @@ const file_baremetal_v1_machine_proto_rawDesc = "" +
 	"\x11default_image_ref\x18\x13 \x01(\tR\x0fdefaultImageRef\x12.\n" +
 	"\x13bmc_credentials_ref\x18\x14 \x01(\tR\x11bmcCredentialsRef\x12!\n" +
 	"\finstall_disk\x18\x15 \x01(\tR\vinstallDisk\x12'\n" +
-	"\x0fprotected_disks\x18\x16 \x03(\tR\x0eprotectedDisks\"\xc9\t\n" +
+	"\x0fprotected_disks\x18\x16 \x03(\tR\x0eprotectedDisks\x12\"\n" +
+	"\rssh_host_keys\x18\x17 \x03(\tR\vsshHostKeys\x12.\n" +
+	"\x13ssh_credentials_ref\x18\x18 \x01(\tR\x11sshCredentialsRef\"\xc9\t\n" +
 	"\rMachineStatus\x127\n" +
 	"\x05phase\x18\x01 \x01(\x0e2!.baremetal.v1.MachineStatus.PhaseR\x05phase\x127\n" +
 	"\n" +

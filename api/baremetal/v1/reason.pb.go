@@ -106,6 +106,23 @@ const (
 	Reason_METHOD_NOT_ALLOWED Reason = 241
 	// Of HTTP alone: the body is not application/json.
 	Reason_MEDIA_TYPE_UNSUPPORTED Reason = 242
+	Reason_SCRIPT_NOT_FOUND       Reason = 208
+	// Another script has this name; scripts never change.
+	Reason_SCRIPT_EXISTS Reason = 209
+	// An active operation needs the script.
+	Reason_SCRIPT_IN_USE Reason = 210
+	// The bytes are not those of the script.
+	Reason_SCRIPT_DIGEST_MISMATCH Reason = 211
+	// The machine names no SSH endpoint, or no SSH credentials.
+	Reason_SSH_NOT_CONFIGURED Reason = 212
+	// No host key of the machine is known: nothing is trusted on first use.
+	Reason_SSH_HOST_KEY_UNKNOWN Reason = 213
+	// The SSH server shows another key than those of the machine.
+	Reason_SSH_HOST_KEY_MISMATCH Reason = 214
+	// The SSH server refused the credentials.
+	Reason_SSH_AUTH_FAILED Reason = 215
+	// The SSH server does not answer, or hung up.
+	Reason_SSH_UNREACHABLE Reason = 216
 	// UNAUTHENTICATED and PERMISSION_DENIED.
 	Reason_BEARER_MISSING  Reason = 80
 	Reason_BEARER_INVALID  Reason = 81
@@ -261,6 +278,15 @@ var (
 		240: "ROUTE_NOT_FOUND",
 		241: "METHOD_NOT_ALLOWED",
 		242: "MEDIA_TYPE_UNSUPPORTED",
+		208: "SCRIPT_NOT_FOUND",
+		209: "SCRIPT_EXISTS",
+		210: "SCRIPT_IN_USE",
+		211: "SCRIPT_DIGEST_MISMATCH",
+		212: "SSH_NOT_CONFIGURED",
+		213: "SSH_HOST_KEY_UNKNOWN",
+		214: "SSH_HOST_KEY_MISMATCH",
+		215: "SSH_AUTH_FAILED",
+		216: "SSH_UNREACHABLE",
 		80:  "BEARER_MISSING",
 		81:  "BEARER_INVALID",
 		82:  "SCOPE_TOO_SMALL",
@@ -389,6 +415,15 @@ var (
 		"ROUTE_NOT_FOUND":                240,
 		"METHOD_NOT_ALLOWED":             241,
 		"MEDIA_TYPE_UNSUPPORTED":         242,
+		"SCRIPT_NOT_FOUND":               208,
+		"SCRIPT_EXISTS":                  209,
+		"SCRIPT_IN_USE":                  210,
+		"SCRIPT_DIGEST_MISMATCH":         211,
+		"SSH_NOT_CONFIGURED":             212,
+		"SSH_HOST_KEY_UNKNOWN":           213,
+		"SSH_HOST_KEY_MISMATCH":          214,
+		"SSH_AUTH_FAILED":                215,
+		"SSH_UNREACHABLE":                216,
 		"BEARER_MISSING":                 80,
 		"BEARER_INVALID":                 81,
 		"SCOPE_TOO_SMALL":                82,
@@ -487,7 +522,7 @@ var File_baremetal_v1_reason_proto protoreflect.FileDescriptor
 
 const file_baremetal_v1_reason_proto_rawDesc = "" +
 	"\n" +
-	"\x19baremetal/v1/reason.proto\x12\fbaremetal.v1*\xb4\x17\n" +
+	"\x19baremetal/v1/reason.proto\x12\fbaremetal.v1*\x8c\x19\n" +
 	"\x06Reason\x12\x16\n" +
 	"\x12REASON_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11MACHINE_NOT_FOUND\x10\x01\x12\x17\n" +
@@ -551,7 +586,16 @@ const file_baremetal_v1_reason_proto_rawDesc = "" +
 	"\x14HISTORY_OUT_OF_RANGE\x10\xcf\x01\x12\x14\n" +
 	"\x0fROUTE_NOT_FOUND\x10\xf0\x01\x12\x17\n" +
 	"\x12METHOD_NOT_ALLOWED\x10\xf1\x01\x12\x1b\n" +
-	"\x16MEDIA_TYPE_UNSUPPORTED\x10\xf2\x01\x12\x12\n" +
+	"\x16MEDIA_TYPE_UNSUPPORTED\x10\xf2\x01\x12\x15\n" +
+	"\x10SCRIPT_NOT_FOUND\x10\xd0\x01\x12\x12\n" +
+	"\rSCRIPT_EXISTS\x10\xd1\x01\x12\x12\n" +
+	"\rSCRIPT_IN_USE\x10\xd2\x01\x12\x1b\n" +
+	"\x16SCRIPT_DIGEST_MISMATCH\x10\xd3\x01\x12\x17\n" +
+	"\x12SSH_NOT_CONFIGURED\x10\xd4\x01\x12\x19\n" +
+	"\x14SSH_HOST_KEY_UNKNOWN\x10\xd5\x01\x12\x1a\n" +
+	"\x15SSH_HOST_KEY_MISMATCH\x10\xd6\x01\x12\x14\n" +
+	"\x0fSSH_AUTH_FAILED\x10\xd7\x01\x12\x14\n" +
+	"\x0fSSH_UNREACHABLE\x10\xd8\x01\x12\x12\n" +
 	"\x0eBEARER_MISSING\x10P\x12\x12\n" +
 	"\x0eBEARER_INVALID\x10Q\x12\x13\n" +
 	"\x0fSCOPE_TOO_SMALL\x10R\x12\x1b\n" +

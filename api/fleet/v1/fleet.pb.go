@@ -81,7 +81,7 @@ func (x CommandResult_Outcome) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use CommandResult_Outcome.Descriptor instead.
 func (CommandResult_Outcome) EnumDescriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{19, 0}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{20, 0}
 }
 
 type AgentMessage struct {
@@ -854,6 +854,7 @@ type CommandSpec struct {
 	//	*CommandSpec_Power
 	//	*CommandSpec_Installer
 	//	*CommandSpec_Erase
+	//	*CommandSpec_Script
 	Action        isCommandSpec_Action `protobuf_oneof:"action"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1043,6 +1044,15 @@ func (x *CommandSpec) GetErase() *EraseAction {
 	return nil
 }
 
+func (x *CommandSpec) GetScript() *ScriptAction {
+	if x != nil {
+		if x, ok := x.Action.(*CommandSpec_Script); ok {
+			return x.Script
+		}
+	}
+	return nil
+}
+
 type isCommandSpec_Action interface {
 	isCommandSpec_Action()
 }
@@ -1075,6 +1085,10 @@ type CommandSpec_Erase struct {
 	Erase *EraseAction `protobuf:"bytes,26,opt,name=erase,proto3,oneof"`
 }
 
+type CommandSpec_Script struct {
+	Script *ScriptAction `protobuf:"bytes,27,opt,name=script,proto3,oneof"`
+}
+
 func (*CommandSpec_Reboot) isCommandSpec_Action() {}
 
 func (*CommandSpec_Netboot) isCommandSpec_Action() {}
@@ -1088,6 +1102,114 @@ func (*CommandSpec_Power) isCommandSpec_Action() {}
 func (*CommandSpec_Installer) isCommandSpec_Action() {}
 
 func (*CommandSpec_Erase) isCommandSpec_Action() {}
+
+func (*CommandSpec_Script) isCommandSpec_Action() {}
+
+// ScriptAction runs a catalogued script on the target over SSH.
+type ScriptAction struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	ScriptRef string                 `protobuf:"bytes,1,opt,name=script_ref,json=scriptRef,proto3" json:"script_ref,omitempty"`
+	// Of the script, lower hex. Other bytes are refused.
+	Sha256    string `protobuf:"bytes,2,opt,name=sha256,proto3" json:"sha256,omitempty"`
+	SizeBytes int64  `protobuf:"varint,3,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
+	// Absolute path of the program that runs the script.
+	Interpreter string   `protobuf:"bytes,4,opt,name=interpreter,proto3" json:"interpreter,omitempty"`
+	Args        []string `protobuf:"bytes,5,rep,name=args,proto3" json:"args,omitempty"`
+	// host:port.
+	Endpoint string `protobuf:"bytes,6,opt,name=endpoint,proto3" json:"endpoint,omitempty"`
+	// The target's host keys: lines of authorized_keys(5), or fingerprints as "SHA256:…".
+	HostKeys []string `protobuf:"bytes,7,rep,name=host_keys,json=hostKeys,proto3" json:"host_keys,omitempty"`
+	// Names what to log in with; a site agent asks for it with GetSSHCredentials.
+	CredentialsRef string `protobuf:"bytes,8,opt,name=credentials_ref,json=credentialsRef,proto3" json:"credentials_ref,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *ScriptAction) Reset() {
+	*x = ScriptAction{}
+	mi := &file_fleet_v1_fleet_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ScriptAction) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ScriptAction) ProtoMessage() {}
+
+func (x *ScriptAction) ProtoReflect() protoreflect.Message {
+	mi := &file_fleet_v1_fleet_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ScriptAction.ProtoReflect.Descriptor instead.
+func (*ScriptAction) Descriptor() ([]byte, []int) {
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *ScriptAction) GetScriptRef() string {
+	if x != nil {
+		return x.ScriptRef
+	}
+	return ""
+}
+
+func (x *ScriptAction) GetSha256() string {
+	if x != nil {
+		return x.Sha256
+	}
+	return ""
+}
+
+func (x *ScriptAction) GetSizeBytes() int64 {
+	if x != nil {
+		return x.SizeBytes
+	}
+	return 0
+}
+
+func (x *ScriptAction) GetInterpreter() string {
+	if x != nil {
+		return x.Interpreter
+	}
+	return ""
+}
+
+func (x *ScriptAction) GetArgs() []string {
+	if x != nil {
+		return x.Args
+	}
+	return nil
+}
+
+func (x *ScriptAction) GetEndpoint() string {
+	if x != nil {
+		return x.Endpoint
+	}
+	return ""
+}
+
+func (x *ScriptAction) GetHostKeys() []string {
+	if x != nil {
+		return x.HostKeys
+	}
+	return nil
+}
+
+func (x *ScriptAction) GetCredentialsRef() string {
+	if x != nil {
+		return x.CredentialsRef
+	}
+	return ""
+}
 
 // PowerAction switches a machine through its BMC. Done is a power state that was read back.
 type PowerAction struct {
@@ -1104,7 +1226,7 @@ type PowerAction struct {
 
 func (x *PowerAction) Reset() {
 	*x = PowerAction{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[7]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1116,7 +1238,7 @@ func (x *PowerAction) String() string {
 func (*PowerAction) ProtoMessage() {}
 
 func (x *PowerAction) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[7]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1129,7 +1251,7 @@ func (x *PowerAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PowerAction.ProtoReflect.Descriptor instead.
 func (*PowerAction) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{7}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *PowerAction) GetWant() string {
@@ -1167,7 +1289,7 @@ type InstallerAction struct {
 
 func (x *InstallerAction) Reset() {
 	*x = InstallerAction{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[8]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1179,7 +1301,7 @@ func (x *InstallerAction) String() string {
 func (*InstallerAction) ProtoMessage() {}
 
 func (x *InstallerAction) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[8]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1192,7 +1314,7 @@ func (x *InstallerAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InstallerAction.ProtoReflect.Descriptor instead.
 func (*InstallerAction) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{8}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *InstallerAction) GetKernelSha256() string {
@@ -1230,7 +1352,7 @@ type EraseAction struct {
 
 func (x *EraseAction) Reset() {
 	*x = EraseAction{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[9]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1242,7 +1364,7 @@ func (x *EraseAction) String() string {
 func (*EraseAction) ProtoMessage() {}
 
 func (x *EraseAction) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[9]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1255,7 +1377,7 @@ func (x *EraseAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EraseAction.ProtoReflect.Descriptor instead.
 func (*EraseAction) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{9}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *EraseAction) GetMethod() string {
@@ -1289,7 +1411,7 @@ type RebootAction struct {
 
 func (x *RebootAction) Reset() {
 	*x = RebootAction{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[10]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1301,7 +1423,7 @@ func (x *RebootAction) String() string {
 func (*RebootAction) ProtoMessage() {}
 
 func (x *RebootAction) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[10]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1314,7 +1436,7 @@ func (x *RebootAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RebootAction.ProtoReflect.Descriptor instead.
 func (*RebootAction) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{10}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *RebootAction) GetMode() string {
@@ -1334,7 +1456,7 @@ type NetbootAction struct {
 
 func (x *NetbootAction) Reset() {
 	*x = NetbootAction{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[11]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1346,7 +1468,7 @@ func (x *NetbootAction) String() string {
 func (*NetbootAction) ProtoMessage() {}
 
 func (x *NetbootAction) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[11]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1359,7 +1481,7 @@ func (x *NetbootAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NetbootAction.ProtoReflect.Descriptor instead.
 func (*NetbootAction) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{11}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *NetbootAction) GetMode() string {
@@ -1382,7 +1504,7 @@ type ReconfigAction struct {
 
 func (x *ReconfigAction) Reset() {
 	*x = ReconfigAction{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[12]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1394,7 +1516,7 @@ func (x *ReconfigAction) String() string {
 func (*ReconfigAction) ProtoMessage() {}
 
 func (x *ReconfigAction) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[12]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1407,7 +1529,7 @@ func (x *ReconfigAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReconfigAction.ProtoReflect.Descriptor instead.
 func (*ReconfigAction) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{12}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ReconfigAction) GetConfig() []byte {
@@ -1458,7 +1580,7 @@ type RepaveAction struct {
 
 func (x *RepaveAction) Reset() {
 	*x = RepaveAction{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[13]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1470,7 +1592,7 @@ func (x *RepaveAction) String() string {
 func (*RepaveAction) ProtoMessage() {}
 
 func (x *RepaveAction) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[13]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1483,7 +1605,7 @@ func (x *RepaveAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RepaveAction.ProtoReflect.Descriptor instead.
 func (*RepaveAction) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{13}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *RepaveAction) GetImageRef() string {
@@ -1575,7 +1697,7 @@ type CommandAck struct {
 
 func (x *CommandAck) Reset() {
 	*x = CommandAck{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[14]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1587,7 +1709,7 @@ func (x *CommandAck) String() string {
 func (*CommandAck) ProtoMessage() {}
 
 func (x *CommandAck) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[14]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1600,7 +1722,7 @@ func (x *CommandAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommandAck.ProtoReflect.Descriptor instead.
 func (*CommandAck) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{14}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *CommandAck) GetCommandId() string {
@@ -1632,7 +1754,7 @@ type GrantRequest struct {
 
 func (x *GrantRequest) Reset() {
 	*x = GrantRequest{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[15]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1644,7 +1766,7 @@ func (x *GrantRequest) String() string {
 func (*GrantRequest) ProtoMessage() {}
 
 func (x *GrantRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[15]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1657,7 +1779,7 @@ func (x *GrantRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrantRequest.ProtoReflect.Descriptor instead.
 func (*GrantRequest) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{15}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *GrantRequest) GetCommandId() string {
@@ -1719,7 +1841,7 @@ type Grant struct {
 
 func (x *Grant) Reset() {
 	*x = Grant{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[16]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1731,7 +1853,7 @@ func (x *Grant) String() string {
 func (*Grant) ProtoMessage() {}
 
 func (x *Grant) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[16]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1744,7 +1866,7 @@ func (x *Grant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Grant.ProtoReflect.Descriptor instead.
 func (*Grant) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{16}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Grant) GetCommandId() string {
@@ -1812,7 +1934,7 @@ type GrantRefused struct {
 
 func (x *GrantRefused) Reset() {
 	*x = GrantRefused{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[17]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1824,7 +1946,7 @@ func (x *GrantRefused) String() string {
 func (*GrantRefused) ProtoMessage() {}
 
 func (x *GrantRefused) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[17]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1837,7 +1959,7 @@ func (x *GrantRefused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrantRefused.ProtoReflect.Descriptor instead.
 func (*GrantRefused) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{17}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *GrantRefused) GetCommandId() string {
@@ -1891,7 +2013,7 @@ type CancelCommand struct {
 
 func (x *CancelCommand) Reset() {
 	*x = CancelCommand{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[18]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1903,7 +2025,7 @@ func (x *CancelCommand) String() string {
 func (*CancelCommand) ProtoMessage() {}
 
 func (x *CancelCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[18]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1916,7 +2038,7 @@ func (x *CancelCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelCommand.ProtoReflect.Descriptor instead.
 func (*CancelCommand) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{18}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *CancelCommand) GetCommandId() string {
@@ -1947,7 +2069,7 @@ type CommandResult struct {
 
 func (x *CommandResult) Reset() {
 	*x = CommandResult{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[19]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1959,7 +2081,7 @@ func (x *CommandResult) String() string {
 func (*CommandResult) ProtoMessage() {}
 
 func (x *CommandResult) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[19]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1972,7 +2094,7 @@ func (x *CommandResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommandResult.ProtoReflect.Descriptor instead.
 func (*CommandResult) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{19}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *CommandResult) GetCommandId() string {
@@ -2049,7 +2171,7 @@ type ResultAck struct {
 
 func (x *ResultAck) Reset() {
 	*x = ResultAck{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[20]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2061,7 +2183,7 @@ func (x *ResultAck) String() string {
 func (*ResultAck) ProtoMessage() {}
 
 func (x *ResultAck) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[20]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2074,7 +2196,7 @@ func (x *ResultAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResultAck.ProtoReflect.Descriptor instead.
 func (*ResultAck) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{20}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ResultAck) GetCommandId() string {
@@ -2102,7 +2224,7 @@ type Superseded struct {
 
 func (x *Superseded) Reset() {
 	*x = Superseded{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[21]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2114,7 +2236,7 @@ func (x *Superseded) String() string {
 func (*Superseded) ProtoMessage() {}
 
 func (x *Superseded) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[21]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2127,7 +2249,7 @@ func (x *Superseded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Superseded.ProtoReflect.Descriptor instead.
 func (*Superseded) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{21}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Superseded) GetByEpoch() int64 {
@@ -2147,7 +2269,7 @@ type SupersededAck struct {
 
 func (x *SupersededAck) Reset() {
 	*x = SupersededAck{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[22]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2159,7 +2281,7 @@ func (x *SupersededAck) String() string {
 func (*SupersededAck) ProtoMessage() {}
 
 func (x *SupersededAck) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[22]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2172,7 +2294,7 @@ func (x *SupersededAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SupersededAck.ProtoReflect.Descriptor instead.
 func (*SupersededAck) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{22}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *SupersededAck) GetBootId() string {
@@ -2199,7 +2321,7 @@ type Drain struct {
 
 func (x *Drain) Reset() {
 	*x = Drain{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[23]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2211,7 +2333,7 @@ func (x *Drain) String() string {
 func (*Drain) ProtoMessage() {}
 
 func (x *Drain) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[23]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2224,7 +2346,7 @@ func (x *Drain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Drain.ProtoReflect.Descriptor instead.
 func (*Drain) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{23}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Drain) GetSpreadMs() int32 {
@@ -2246,7 +2368,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[24]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2258,7 +2380,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[24]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2271,7 +2393,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{24}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Progress) GetCommandId() string {
@@ -2316,7 +2438,7 @@ type EventsRequest struct {
 
 func (x *EventsRequest) Reset() {
 	*x = EventsRequest{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[25]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2328,7 +2450,7 @@ func (x *EventsRequest) String() string {
 func (*EventsRequest) ProtoMessage() {}
 
 func (x *EventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[25]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2341,7 +2463,7 @@ func (x *EventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventsRequest.ProtoReflect.Descriptor instead.
 func (*EventsRequest) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{25}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *EventsRequest) GetMessage() isEventsRequest_Message {
@@ -2411,7 +2533,7 @@ type EventsHello struct {
 
 func (x *EventsHello) Reset() {
 	*x = EventsHello{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[26]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2423,7 +2545,7 @@ func (x *EventsHello) String() string {
 func (*EventsHello) ProtoMessage() {}
 
 func (x *EventsHello) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[26]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2436,7 +2558,7 @@ func (x *EventsHello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventsHello.ProtoReflect.Descriptor instead.
 func (*EventsHello) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{26}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *EventsHello) GetSessionId() string {
@@ -2475,7 +2597,7 @@ type Heartbeat struct {
 
 func (x *Heartbeat) Reset() {
 	*x = Heartbeat{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[27]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2487,7 +2609,7 @@ func (x *Heartbeat) String() string {
 func (*Heartbeat) ProtoMessage() {}
 
 func (x *Heartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[27]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2500,7 +2622,7 @@ func (x *Heartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Heartbeat.ProtoReflect.Descriptor instead.
 func (*Heartbeat) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{27}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Heartbeat) GetTs() *timestamppb.Timestamp {
@@ -2565,7 +2687,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[28]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2577,7 +2699,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[28]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2590,7 +2712,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{28}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Event) GetSeq() uint64 {
@@ -2720,7 +2842,7 @@ type LogLines struct {
 
 func (x *LogLines) Reset() {
 	*x = LogLines{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[29]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2732,7 +2854,7 @@ func (x *LogLines) String() string {
 func (*LogLines) ProtoMessage() {}
 
 func (x *LogLines) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[29]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2745,7 +2867,7 @@ func (x *LogLines) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogLines.ProtoReflect.Descriptor instead.
 func (*LogLines) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{29}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *LogLines) GetCommandId() string {
@@ -2788,7 +2910,7 @@ type InventoryReport struct {
 
 func (x *InventoryReport) Reset() {
 	*x = InventoryReport{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[30]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2800,7 +2922,7 @@ func (x *InventoryReport) String() string {
 func (*InventoryReport) ProtoMessage() {}
 
 func (x *InventoryReport) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[30]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2813,7 +2935,7 @@ func (x *InventoryReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InventoryReport.ProtoReflect.Descriptor instead.
 func (*InventoryReport) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{30}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *InventoryReport) GetDocument() []byte {
@@ -2850,7 +2972,7 @@ type Report struct {
 
 func (x *Report) Reset() {
 	*x = Report{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[31]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2862,7 +2984,7 @@ func (x *Report) String() string {
 func (*Report) ProtoMessage() {}
 
 func (x *Report) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[31]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2875,7 +2997,7 @@ func (x *Report) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Report.ProtoReflect.Descriptor instead.
 func (*Report) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{31}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Report) GetKind() string {
@@ -2916,7 +3038,7 @@ type Dropped struct {
 
 func (x *Dropped) Reset() {
 	*x = Dropped{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[32]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2928,7 +3050,7 @@ func (x *Dropped) String() string {
 func (*Dropped) ProtoMessage() {}
 
 func (x *Dropped) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[32]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2941,7 +3063,7 @@ func (x *Dropped) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Dropped.ProtoReflect.Descriptor instead.
 func (*Dropped) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{32}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Dropped) GetByPriority() map[string]uint64 {
@@ -2963,7 +3085,7 @@ type ProgressReport struct {
 
 func (x *ProgressReport) Reset() {
 	*x = ProgressReport{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[33]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2975,7 +3097,7 @@ func (x *ProgressReport) String() string {
 func (*ProgressReport) ProtoMessage() {}
 
 func (x *ProgressReport) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[33]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2988,7 +3110,7 @@ func (x *ProgressReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProgressReport.ProtoReflect.Descriptor instead.
 func (*ProgressReport) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{33}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ProgressReport) GetCommandId() string {
@@ -3029,7 +3151,7 @@ type EventsResponse struct {
 
 func (x *EventsResponse) Reset() {
 	*x = EventsResponse{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[34]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3041,7 +3163,7 @@ func (x *EventsResponse) String() string {
 func (*EventsResponse) ProtoMessage() {}
 
 func (x *EventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[34]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3054,7 +3176,7 @@ func (x *EventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventsResponse.ProtoReflect.Descriptor instead.
 func (*EventsResponse) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{34}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *EventsResponse) GetAckedSeq() uint64 {
@@ -3074,7 +3196,7 @@ type RotateAgentCertRequest struct {
 
 func (x *RotateAgentCertRequest) Reset() {
 	*x = RotateAgentCertRequest{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[35]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3086,7 +3208,7 @@ func (x *RotateAgentCertRequest) String() string {
 func (*RotateAgentCertRequest) ProtoMessage() {}
 
 func (x *RotateAgentCertRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[35]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3099,7 +3221,7 @@ func (x *RotateAgentCertRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RotateAgentCertRequest.ProtoReflect.Descriptor instead.
 func (*RotateAgentCertRequest) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{35}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *RotateAgentCertRequest) GetCsr() []byte {
@@ -3119,7 +3241,7 @@ type RotateAgentCertResponse struct {
 
 func (x *RotateAgentCertResponse) Reset() {
 	*x = RotateAgentCertResponse{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[36]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3131,7 +3253,7 @@ func (x *RotateAgentCertResponse) String() string {
 func (*RotateAgentCertResponse) ProtoMessage() {}
 
 func (x *RotateAgentCertResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[36]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3144,7 +3266,7 @@ func (x *RotateAgentCertResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RotateAgentCertResponse.ProtoReflect.Descriptor instead.
 func (*RotateAgentCertResponse) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{36}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *RotateAgentCertResponse) GetCertificateChainPem() []byte {
@@ -3182,7 +3304,7 @@ type SyncSiteRequest struct {
 
 func (x *SyncSiteRequest) Reset() {
 	*x = SyncSiteRequest{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[37]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3194,7 +3316,7 @@ func (x *SyncSiteRequest) String() string {
 func (*SyncSiteRequest) ProtoMessage() {}
 
 func (x *SyncSiteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[37]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3207,7 +3329,7 @@ func (x *SyncSiteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SyncSiteRequest.ProtoReflect.Descriptor instead.
 func (*SyncSiteRequest) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{37}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *SyncSiteRequest) GetAppliedRevision() int64 {
@@ -3276,7 +3398,7 @@ type SyncSiteResponse struct {
 
 func (x *SyncSiteResponse) Reset() {
 	*x = SyncSiteResponse{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[38]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3288,7 +3410,7 @@ func (x *SyncSiteResponse) String() string {
 func (*SyncSiteResponse) ProtoMessage() {}
 
 func (x *SyncSiteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[38]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3301,7 +3423,7 @@ func (x *SyncSiteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SyncSiteResponse.ProtoReflect.Descriptor instead.
 func (*SyncSiteResponse) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{38}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *SyncSiteResponse) GetDocument() *SiteDocument {
@@ -3329,7 +3451,7 @@ type SiteDocument struct {
 
 func (x *SiteDocument) Reset() {
 	*x = SiteDocument{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[39]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3341,7 +3463,7 @@ func (x *SiteDocument) String() string {
 func (*SiteDocument) ProtoMessage() {}
 
 func (x *SiteDocument) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[39]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3354,7 +3476,7 @@ func (x *SiteDocument) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SiteDocument.ProtoReflect.Descriptor instead.
 func (*SiteDocument) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{39}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *SiteDocument) GetRevision() int64 {
@@ -3432,7 +3554,7 @@ type Segment struct {
 
 func (x *Segment) Reset() {
 	*x = Segment{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[40]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3444,7 +3566,7 @@ func (x *Segment) String() string {
 func (*Segment) ProtoMessage() {}
 
 func (x *Segment) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[40]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3457,7 +3579,7 @@ func (x *Segment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Segment.ProtoReflect.Descriptor instead.
 func (*Segment) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{40}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Segment) GetName() string {
@@ -3565,7 +3687,7 @@ type BootAssignment struct {
 
 func (x *BootAssignment) Reset() {
 	*x = BootAssignment{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[41]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3577,7 +3699,7 @@ func (x *BootAssignment) String() string {
 func (*BootAssignment) ProtoMessage() {}
 
 func (x *BootAssignment) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[41]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3590,7 +3712,7 @@ func (x *BootAssignment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BootAssignment.ProtoReflect.Descriptor instead.
 func (*BootAssignment) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{41}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *BootAssignment) GetMachineId() string {
@@ -3662,7 +3784,7 @@ type BMCTarget struct {
 
 func (x *BMCTarget) Reset() {
 	*x = BMCTarget{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[42]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3674,7 +3796,7 @@ func (x *BMCTarget) String() string {
 func (*BMCTarget) ProtoMessage() {}
 
 func (x *BMCTarget) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[42]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3687,7 +3809,7 @@ func (x *BMCTarget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BMCTarget.ProtoReflect.Descriptor instead.
 func (*BMCTarget) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{42}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *BMCTarget) GetMachineId() string {
@@ -3734,7 +3856,7 @@ type InstallerFiles struct {
 
 func (x *InstallerFiles) Reset() {
 	*x = InstallerFiles{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[43]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3746,7 +3868,7 @@ func (x *InstallerFiles) String() string {
 func (*InstallerFiles) ProtoMessage() {}
 
 func (x *InstallerFiles) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[43]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3759,7 +3881,7 @@ func (x *InstallerFiles) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InstallerFiles.ProtoReflect.Descriptor instead.
 func (*InstallerFiles) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{43}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *InstallerFiles) GetArch() string {
@@ -3810,7 +3932,7 @@ type SiteLease struct {
 
 func (x *SiteLease) Reset() {
 	*x = SiteLease{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[44]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3822,7 +3944,7 @@ func (x *SiteLease) String() string {
 func (*SiteLease) ProtoMessage() {}
 
 func (x *SiteLease) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[44]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3835,7 +3957,7 @@ func (x *SiteLease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SiteLease.ProtoReflect.Descriptor instead.
 func (*SiteLease) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{44}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *SiteLease) GetSegment() string {
@@ -3889,7 +4011,7 @@ type UnknownMachine struct {
 
 func (x *UnknownMachine) Reset() {
 	*x = UnknownMachine{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[45]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3901,7 +4023,7 @@ func (x *UnknownMachine) String() string {
 func (*UnknownMachine) ProtoMessage() {}
 
 func (x *UnknownMachine) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[45]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3914,7 +4036,7 @@ func (x *UnknownMachine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnknownMachine.ProtoReflect.Descriptor instead.
 func (*UnknownMachine) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{45}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *UnknownMachine) GetSegment() string {
@@ -3977,7 +4099,7 @@ type BMCObservation struct {
 
 func (x *BMCObservation) Reset() {
 	*x = BMCObservation{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[46]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3989,7 +4111,7 @@ func (x *BMCObservation) String() string {
 func (*BMCObservation) ProtoMessage() {}
 
 func (x *BMCObservation) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[46]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4002,7 +4124,7 @@ func (x *BMCObservation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BMCObservation.ProtoReflect.Descriptor instead.
 func (*BMCObservation) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{46}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *BMCObservation) GetMachineId() string {
@@ -4070,7 +4192,7 @@ type SegmentObservation struct {
 
 func (x *SegmentObservation) Reset() {
 	*x = SegmentObservation{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[47]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4082,7 +4204,7 @@ func (x *SegmentObservation) String() string {
 func (*SegmentObservation) ProtoMessage() {}
 
 func (x *SegmentObservation) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[47]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4095,7 +4217,7 @@ func (x *SegmentObservation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SegmentObservation.ProtoReflect.Descriptor instead.
 func (*SegmentObservation) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{47}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *SegmentObservation) GetSegment() string {
@@ -4143,7 +4265,7 @@ type GetBMCCredentialsRequest struct {
 
 func (x *GetBMCCredentialsRequest) Reset() {
 	*x = GetBMCCredentialsRequest{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[48]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4155,7 +4277,7 @@ func (x *GetBMCCredentialsRequest) String() string {
 func (*GetBMCCredentialsRequest) ProtoMessage() {}
 
 func (x *GetBMCCredentialsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[48]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4168,7 +4290,7 @@ func (x *GetBMCCredentialsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBMCCredentialsRequest.ProtoReflect.Descriptor instead.
 func (*GetBMCCredentialsRequest) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{48}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *GetBMCCredentialsRequest) GetMachineId() string {
@@ -4196,7 +4318,7 @@ type GetBMCCredentialsResponse struct {
 
 func (x *GetBMCCredentialsResponse) Reset() {
 	*x = GetBMCCredentialsResponse{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[49]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4208,7 +4330,7 @@ func (x *GetBMCCredentialsResponse) String() string {
 func (*GetBMCCredentialsResponse) ProtoMessage() {}
 
 func (x *GetBMCCredentialsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[49]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4221,7 +4343,7 @@ func (x *GetBMCCredentialsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBMCCredentialsResponse.ProtoReflect.Descriptor instead.
 func (*GetBMCCredentialsResponse) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{49}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *GetBMCCredentialsResponse) GetUsername() string {
@@ -4239,6 +4361,119 @@ func (x *GetBMCCredentialsResponse) GetPassword() string {
 }
 
 func (x *GetBMCCredentialsResponse) GetVersion() int64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+type GetSSHCredentialsRequest struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	MachineId      string                 `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
+	CredentialsRef string                 `protobuf:"bytes,2,opt,name=credentials_ref,json=credentialsRef,proto3" json:"credentials_ref,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *GetSSHCredentialsRequest) Reset() {
+	*x = GetSSHCredentialsRequest{}
+	mi := &file_fleet_v1_fleet_proto_msgTypes[51]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetSSHCredentialsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetSSHCredentialsRequest) ProtoMessage() {}
+
+func (x *GetSSHCredentialsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fleet_v1_fleet_proto_msgTypes[51]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetSSHCredentialsRequest.ProtoReflect.Descriptor instead.
+func (*GetSSHCredentialsRequest) Descriptor() ([]byte, []int) {
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{51}
+}
+
+func (x *GetSSHCredentialsRequest) GetMachineId() string {
+	if x != nil {
+		return x.MachineId
+	}
+	return ""
+}
+
+func (x *GetSSHCredentialsRequest) GetCredentialsRef() string {
+	if x != nil {
+		return x.CredentialsRef
+	}
+	return ""
+}
+
+type GetSSHCredentialsResponse struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Username string                 `protobuf:"bytes,1,opt,name=username,proto3" json:"username,omitempty"`
+	// PEM, without a passphrase.
+	PrivateKey    []byte `protobuf:"bytes,2,opt,name=private_key,json=privateKey,proto3" json:"private_key,omitempty"`
+	Version       int64  `protobuf:"varint,3,opt,name=version,proto3" json:"version,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetSSHCredentialsResponse) Reset() {
+	*x = GetSSHCredentialsResponse{}
+	mi := &file_fleet_v1_fleet_proto_msgTypes[52]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetSSHCredentialsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetSSHCredentialsResponse) ProtoMessage() {}
+
+func (x *GetSSHCredentialsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fleet_v1_fleet_proto_msgTypes[52]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetSSHCredentialsResponse.ProtoReflect.Descriptor instead.
+func (*GetSSHCredentialsResponse) Descriptor() ([]byte, []int) {
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{52}
+}
+
+func (x *GetSSHCredentialsResponse) GetUsername() string {
+	if x != nil {
+		return x.Username
+	}
+	return ""
+}
+
+func (x *GetSSHCredentialsResponse) GetPrivateKey() []byte {
+	if x != nil {
+		return x.PrivateKey
+	}
+	return nil
+}
+
+func (x *GetSSHCredentialsResponse) GetVersion() int64 {
 	if x != nil {
 		return x.Version
 	}
@@ -4263,7 +4498,7 @@ type VouchInstallerRequest struct {
 
 func (x *VouchInstallerRequest) Reset() {
 	*x = VouchInstallerRequest{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[50]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4275,7 +4510,7 @@ func (x *VouchInstallerRequest) String() string {
 func (*VouchInstallerRequest) ProtoMessage() {}
 
 func (x *VouchInstallerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[50]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4288,7 +4523,7 @@ func (x *VouchInstallerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VouchInstallerRequest.ProtoReflect.Descriptor instead.
 func (*VouchInstallerRequest) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{50}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *VouchInstallerRequest) GetMachineId() string {
@@ -4362,7 +4597,7 @@ type VouchInstallerResponse struct {
 
 func (x *VouchInstallerResponse) Reset() {
 	*x = VouchInstallerResponse{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[51]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4374,7 +4609,7 @@ func (x *VouchInstallerResponse) String() string {
 func (*VouchInstallerResponse) ProtoMessage() {}
 
 func (x *VouchInstallerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[51]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4387,7 +4622,7 @@ func (x *VouchInstallerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VouchInstallerResponse.ProtoReflect.Descriptor instead.
 func (*VouchInstallerResponse) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{51}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *VouchInstallerResponse) GetAgentId() string {
@@ -4449,7 +4684,7 @@ type IssueIdentityRequest struct {
 
 func (x *IssueIdentityRequest) Reset() {
 	*x = IssueIdentityRequest{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[52]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4461,7 +4696,7 @@ func (x *IssueIdentityRequest) String() string {
 func (*IssueIdentityRequest) ProtoMessage() {}
 
 func (x *IssueIdentityRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[52]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4474,7 +4709,7 @@ func (x *IssueIdentityRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IssueIdentityRequest.ProtoReflect.Descriptor instead.
 func (*IssueIdentityRequest) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{52}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *IssueIdentityRequest) GetCommandId() string {
@@ -4499,7 +4734,7 @@ type IssueIdentityResponse struct {
 
 func (x *IssueIdentityResponse) Reset() {
 	*x = IssueIdentityResponse{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[53]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4511,7 +4746,7 @@ func (x *IssueIdentityResponse) String() string {
 func (*IssueIdentityResponse) ProtoMessage() {}
 
 func (x *IssueIdentityResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[53]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4524,7 +4759,7 @@ func (x *IssueIdentityResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IssueIdentityResponse.ProtoReflect.Descriptor instead.
 func (*IssueIdentityResponse) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{53}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *IssueIdentityResponse) GetBootstrapBundle() string {
@@ -4580,7 +4815,7 @@ type FetchBlobRequest struct {
 
 func (x *FetchBlobRequest) Reset() {
 	*x = FetchBlobRequest{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[54]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4592,7 +4827,7 @@ func (x *FetchBlobRequest) String() string {
 func (*FetchBlobRequest) ProtoMessage() {}
 
 func (x *FetchBlobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[54]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4605,7 +4840,7 @@ func (x *FetchBlobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchBlobRequest.ProtoReflect.Descriptor instead.
 func (*FetchBlobRequest) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{54}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *FetchBlobRequest) GetSha256() string {
@@ -4633,7 +4868,7 @@ type FetchBlobResponse struct {
 
 func (x *FetchBlobResponse) Reset() {
 	*x = FetchBlobResponse{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[55]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4645,7 +4880,7 @@ func (x *FetchBlobResponse) String() string {
 func (*FetchBlobResponse) ProtoMessage() {}
 
 func (x *FetchBlobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[55]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4658,7 +4893,7 @@ func (x *FetchBlobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchBlobResponse.ProtoReflect.Descriptor instead.
 func (*FetchBlobResponse) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{55}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *FetchBlobResponse) GetSize() int64 {
@@ -4743,7 +4978,7 @@ const file_fleet_v1_fleet_proto_rawDesc = "" +
 	"\n" +
 	"command_id\x18\x01 \x01(\tR\tcommandId\x12\x12\n" +
 	"\x04spec\x18\x02 \x01(\fR\x04spec\x12\x16\n" +
-	"\x06digest\x18\x03 \x01(\fR\x06digest\"\x9d\x06\n" +
+	"\x06digest\x18\x03 \x01(\fR\x06digest\"\xcf\x06\n" +
 	"\vCommandSpec\x12\x1d\n" +
 	"\n" +
 	"command_id\x18\x01 \x01(\tR\tcommandId\x12!\n" +
@@ -4768,8 +5003,20 @@ const file_fleet_v1_fleet_proto_rawDesc = "" +
 	"\x06repave\x18\x17 \x01(\v2\x16.fleet.v1.RepaveActionH\x00R\x06repave\x12-\n" +
 	"\x05power\x18\x18 \x01(\v2\x15.fleet.v1.PowerActionH\x00R\x05power\x129\n" +
 	"\tinstaller\x18\x19 \x01(\v2\x19.fleet.v1.InstallerActionH\x00R\tinstaller\x12-\n" +
-	"\x05erase\x18\x1a \x01(\v2\x15.fleet.v1.EraseActionH\x00R\x05eraseB\b\n" +
-	"\x06action\"T\n" +
+	"\x05erase\x18\x1a \x01(\v2\x15.fleet.v1.EraseActionH\x00R\x05erase\x120\n" +
+	"\x06script\x18\x1b \x01(\v2\x16.fleet.v1.ScriptActionH\x00R\x06scriptB\b\n" +
+	"\x06action\"\xfc\x01\n" +
+	"\fScriptAction\x12\x1d\n" +
+	"\n" +
+	"script_ref\x18\x01 \x01(\tR\tscriptRef\x12\x16\n" +
+	"\x06sha256\x18\x02 \x01(\tR\x06sha256\x12\x1d\n" +
+	"\n" +
+	"size_bytes\x18\x03 \x01(\x03R\tsizeBytes\x12 \n" +
+	"\vinterpreter\x18\x04 \x01(\tR\vinterpreter\x12\x12\n" +
+	"\x04args\x18\x05 \x03(\tR\x04args\x12\x1a\n" +
+	"\bendpoint\x18\x06 \x01(\tR\bendpoint\x12\x1b\n" +
+	"\thost_keys\x18\a \x03(\tR\bhostKeys\x12'\n" +
+	"\x0fcredentials_ref\x18\b \x01(\tR\x0ecredentialsRef\"T\n" +
 	"\vPowerAction\x12\x12\n" +
 	"\x04want\x18\x01 \x01(\tR\x04want\x12\x1b\n" +
 	"\tboot_once\x18\x02 \x01(\tR\bbootOnce\x12\x14\n" +
@@ -5049,6 +5296,15 @@ const file_fleet_v1_fleet_proto_rawDesc = "" +
 	"\x19GetBMCCredentialsResponse\x12\x1a\n" +
 	"\busername\x18\x01 \x01(\tR\busername\x12\x1a\n" +
 	"\bpassword\x18\x02 \x01(\tR\bpassword\x12\x18\n" +
+	"\aversion\x18\x03 \x01(\x03R\aversion\"b\n" +
+	"\x18GetSSHCredentialsRequest\x12\x1d\n" +
+	"\n" +
+	"machine_id\x18\x01 \x01(\tR\tmachineId\x12'\n" +
+	"\x0fcredentials_ref\x18\x02 \x01(\tR\x0ecredentialsRef\"r\n" +
+	"\x19GetSSHCredentialsResponse\x12\x1a\n" +
+	"\busername\x18\x01 \x01(\tR\busername\x12\x1f\n" +
+	"\vprivate_key\x18\x02 \x01(\fR\n" +
+	"privateKey\x12\x18\n" +
 	"\aversion\x18\x03 \x01(\x03R\aversion\"\x91\x02\n" +
 	"\x15VouchInstallerRequest\x12\x1d\n" +
 	"\n" +
@@ -5088,13 +5344,14 @@ const file_fleet_v1_fleet_proto_rawDesc = "" +
 	"\x06offset\x18\x02 \x01(\x03R\x06offset\";\n" +
 	"\x11FetchBlobResponse\x12\x12\n" +
 	"\x04size\x18\x01 \x01(\x03R\x04size\x12\x12\n" +
-	"\x04data\x18\x02 \x01(\fR\x04data2\xfc\x04\n" +
+	"\x04data\x18\x02 \x01(\fR\x04data2\xda\x05\n" +
 	"\fAgentService\x12C\n" +
 	"\bCommands\x12\x16.fleet.v1.AgentMessage\x1a\x1b.fleet.v1.ControllerMessage(\x010\x01\x12?\n" +
 	"\x06Events\x12\x17.fleet.v1.EventsRequest\x1a\x18.fleet.v1.EventsResponse(\x010\x01\x12V\n" +
 	"\x0fRotateAgentCert\x12 .fleet.v1.RotateAgentCertRequest\x1a!.fleet.v1.RotateAgentCertResponse\x12A\n" +
 	"\bSyncSite\x12\x19.fleet.v1.SyncSiteRequest\x1a\x1a.fleet.v1.SyncSiteResponse\x12\\\n" +
-	"\x11GetBMCCredentials\x12\".fleet.v1.GetBMCCredentialsRequest\x1a#.fleet.v1.GetBMCCredentialsResponse\x12S\n" +
+	"\x11GetBMCCredentials\x12\".fleet.v1.GetBMCCredentialsRequest\x1a#.fleet.v1.GetBMCCredentialsResponse\x12\\\n" +
+	"\x11GetSSHCredentials\x12\".fleet.v1.GetSSHCredentialsRequest\x1a#.fleet.v1.GetSSHCredentialsResponse\x12S\n" +
 	"\x0eVouchInstaller\x12\x1f.fleet.v1.VouchInstallerRequest\x1a .fleet.v1.VouchInstallerResponse\x12P\n" +
 	"\rIssueIdentity\x12\x1e.fleet.v1.IssueIdentityRequest\x1a\x1f.fleet.v1.IssueIdentityResponse\x12F\n" +
 	"\tFetchBlob\x12\x1a.fleet.v1.FetchBlobRequest\x1a\x1b.fleet.v1.FetchBlobResponse0\x01B3Z1github.com/ingot-metal/ingot/api/fleet/v1;fleetv1b\x06proto3"
@@ -5112,7 +5369,7 @@ func file_fleet_v1_fleet_proto_rawDescGZIP() []byte {
 }
 
 var file_fleet_v1_fleet_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_fleet_v1_fleet_proto_msgTypes = make([]protoimpl.MessageInfo, 60)
+var file_fleet_v1_fleet_proto_msgTypes = make([]protoimpl.MessageInfo, 63)
 var file_fleet_v1_fleet_proto_goTypes = []any{
 	(CommandResult_Outcome)(0),        // 0: fleet.v1.CommandResult.Outcome
 	(*AgentMessage)(nil),              // 1: fleet.v1.AgentMessage
@@ -5122,136 +5379,142 @@ var file_fleet_v1_fleet_proto_goTypes = []any{
 	(*Welcome)(nil),                   // 5: fleet.v1.Welcome
 	(*Command)(nil),                   // 6: fleet.v1.Command
 	(*CommandSpec)(nil),               // 7: fleet.v1.CommandSpec
-	(*PowerAction)(nil),               // 8: fleet.v1.PowerAction
-	(*InstallerAction)(nil),           // 9: fleet.v1.InstallerAction
-	(*EraseAction)(nil),               // 10: fleet.v1.EraseAction
-	(*RebootAction)(nil),              // 11: fleet.v1.RebootAction
-	(*NetbootAction)(nil),             // 12: fleet.v1.NetbootAction
-	(*ReconfigAction)(nil),            // 13: fleet.v1.ReconfigAction
-	(*RepaveAction)(nil),              // 14: fleet.v1.RepaveAction
-	(*CommandAck)(nil),                // 15: fleet.v1.CommandAck
-	(*GrantRequest)(nil),              // 16: fleet.v1.GrantRequest
-	(*Grant)(nil),                     // 17: fleet.v1.Grant
-	(*GrantRefused)(nil),              // 18: fleet.v1.GrantRefused
-	(*CancelCommand)(nil),             // 19: fleet.v1.CancelCommand
-	(*CommandResult)(nil),             // 20: fleet.v1.CommandResult
-	(*ResultAck)(nil),                 // 21: fleet.v1.ResultAck
-	(*Superseded)(nil),                // 22: fleet.v1.Superseded
-	(*SupersededAck)(nil),             // 23: fleet.v1.SupersededAck
-	(*Drain)(nil),                     // 24: fleet.v1.Drain
-	(*Progress)(nil),                  // 25: fleet.v1.Progress
-	(*EventsRequest)(nil),             // 26: fleet.v1.EventsRequest
-	(*EventsHello)(nil),               // 27: fleet.v1.EventsHello
-	(*Heartbeat)(nil),                 // 28: fleet.v1.Heartbeat
-	(*Event)(nil),                     // 29: fleet.v1.Event
-	(*LogLines)(nil),                  // 30: fleet.v1.LogLines
-	(*InventoryReport)(nil),           // 31: fleet.v1.InventoryReport
-	(*Report)(nil),                    // 32: fleet.v1.Report
-	(*Dropped)(nil),                   // 33: fleet.v1.Dropped
-	(*ProgressReport)(nil),            // 34: fleet.v1.ProgressReport
-	(*EventsResponse)(nil),            // 35: fleet.v1.EventsResponse
-	(*RotateAgentCertRequest)(nil),    // 36: fleet.v1.RotateAgentCertRequest
-	(*RotateAgentCertResponse)(nil),   // 37: fleet.v1.RotateAgentCertResponse
-	(*SyncSiteRequest)(nil),           // 38: fleet.v1.SyncSiteRequest
-	(*SyncSiteResponse)(nil),          // 39: fleet.v1.SyncSiteResponse
-	(*SiteDocument)(nil),              // 40: fleet.v1.SiteDocument
-	(*Segment)(nil),                   // 41: fleet.v1.Segment
-	(*BootAssignment)(nil),            // 42: fleet.v1.BootAssignment
-	(*BMCTarget)(nil),                 // 43: fleet.v1.BMCTarget
-	(*InstallerFiles)(nil),            // 44: fleet.v1.InstallerFiles
-	(*SiteLease)(nil),                 // 45: fleet.v1.SiteLease
-	(*UnknownMachine)(nil),            // 46: fleet.v1.UnknownMachine
-	(*BMCObservation)(nil),            // 47: fleet.v1.BMCObservation
-	(*SegmentObservation)(nil),        // 48: fleet.v1.SegmentObservation
-	(*GetBMCCredentialsRequest)(nil),  // 49: fleet.v1.GetBMCCredentialsRequest
-	(*GetBMCCredentialsResponse)(nil), // 50: fleet.v1.GetBMCCredentialsResponse
-	(*VouchInstallerRequest)(nil),     // 51: fleet.v1.VouchInstallerRequest
-	(*VouchInstallerResponse)(nil),    // 52: fleet.v1.VouchInstallerResponse
-	(*IssueIdentityRequest)(nil),      // 53: fleet.v1.IssueIdentityRequest
-	(*IssueIdentityResponse)(nil),     // 54: fleet.v1.IssueIdentityResponse
-	(*FetchBlobRequest)(nil),          // 55: fleet.v1.FetchBlobRequest
-	(*FetchBlobResponse)(nil),         // 56: fleet.v1.FetchBlobResponse
-	nil,                               // 57: fleet.v1.CommandResult.EvidenceEntry
-	nil,                               // 58: fleet.v1.Report.FieldsEntry
-	nil,                               // 59: fleet.v1.Dropped.ByPriorityEntry
-	nil,                               // 60: fleet.v1.SyncSiteRequest.BootAddressesEntry
-	(*timestamppb.Timestamp)(nil),     // 61: google.protobuf.Timestamp
+	(*ScriptAction)(nil),              // 8: fleet.v1.ScriptAction
+	(*PowerAction)(nil),               // 9: fleet.v1.PowerAction
+	(*InstallerAction)(nil),           // 10: fleet.v1.InstallerAction
+	(*EraseAction)(nil),               // 11: fleet.v1.EraseAction
+	(*RebootAction)(nil),              // 12: fleet.v1.RebootAction
+	(*NetbootAction)(nil),             // 13: fleet.v1.NetbootAction
+	(*ReconfigAction)(nil),            // 14: fleet.v1.ReconfigAction
+	(*RepaveAction)(nil),              // 15: fleet.v1.RepaveAction
+	(*CommandAck)(nil),                // 16: fleet.v1.CommandAck
+	(*GrantRequest)(nil),              // 17: fleet.v1.GrantRequest
+	(*Grant)(nil),                     // 18: fleet.v1.Grant
+	(*GrantRefused)(nil),              // 19: fleet.v1.GrantRefused
+	(*CancelCommand)(nil),             // 20: fleet.v1.CancelCommand
+	(*CommandResult)(nil),             // 21: fleet.v1.CommandResult
+	(*ResultAck)(nil),                 // 22: fleet.v1.ResultAck
+	(*Superseded)(nil),                // 23: fleet.v1.Superseded
+	(*SupersededAck)(nil),             // 24: fleet.v1.SupersededAck
+	(*Drain)(nil),                     // 25: fleet.v1.Drain
+	(*Progress)(nil),                  // 26: fleet.v1.Progress
+	(*EventsRequest)(nil),             // 27: fleet.v1.EventsRequest
+	(*EventsHello)(nil),               // 28: fleet.v1.EventsHello
+	(*Heartbeat)(nil),                 // 29: fleet.v1.Heartbeat
+	(*Event)(nil),                     // 30: fleet.v1.Event
+	(*LogLines)(nil),                  // 31: fleet.v1.LogLines
+	(*InventoryReport)(nil),           // 32: fleet.v1.InventoryReport
+	(*Report)(nil),                    // 33: fleet.v1.Report
+	(*Dropped)(nil),                   // 34: fleet.v1.Dropped
+	(*ProgressReport)(nil),            // 35: fleet.v1.ProgressReport
+	(*EventsResponse)(nil),            // 36: fleet.v1.EventsResponse
+	(*RotateAgentCertRequest)(nil),    // 37: fleet.v1.RotateAgentCertRequest
+	(*RotateAgentCertResponse)(nil),   // 38: fleet.v1.RotateAgentCertResponse
+	(*SyncSiteRequest)(nil),           // 39: fleet.v1.SyncSiteRequest
+	(*SyncSiteResponse)(nil),          // 40: fleet.v1.SyncSiteResponse
+	(*SiteDocument)(nil),              // 41: fleet.v1.SiteDocument
+	(*Segment)(nil),                   // 42: fleet.v1.Segment
+	(*BootAssignment)(nil),            // 43: fleet.v1.BootAssignment
+	(*BMCTarget)(nil),                 // 44: fleet.v1.BMCTarget
+	(*InstallerFiles)(nil),            // 45: fleet.v1.InstallerFiles
+	(*SiteLease)(nil),                 // 46: fleet.v1.SiteLease
+	(*UnknownMachine)(nil),            // 47: fleet.v1.UnknownMachine
+	(*BMCObservation)(nil),            // 48: fleet.v1.BMCObservation
+	(*SegmentObservation)(nil),        // 49: fleet.v1.SegmentObservation
+	(*GetBMCCredentialsRequest)(nil),  // 50: fleet.v1.GetBMCCredentialsRequest
+	(*GetBMCCredentialsResponse)(nil), // 51: fleet.v1.GetBMCCredentialsResponse
+	(*GetSSHCredentialsRequest)(nil),  // 52: fleet.v1.GetSSHCredentialsRequest
+	(*GetSSHCredentialsResponse)(nil), // 53: fleet.v1.GetSSHCredentialsResponse
+	(*VouchInstallerRequest)(nil),     // 54: fleet.v1.VouchInstallerRequest
+	(*VouchInstallerResponse)(nil),    // 55: fleet.v1.VouchInstallerResponse
+	(*IssueIdentityRequest)(nil),      // 56: fleet.v1.IssueIdentityRequest
+	(*IssueIdentityResponse)(nil),     // 57: fleet.v1.IssueIdentityResponse
+	(*FetchBlobRequest)(nil),          // 58: fleet.v1.FetchBlobRequest
+	(*FetchBlobResponse)(nil),         // 59: fleet.v1.FetchBlobResponse
+	nil,                               // 60: fleet.v1.CommandResult.EvidenceEntry
+	nil,                               // 61: fleet.v1.Report.FieldsEntry
+	nil,                               // 62: fleet.v1.Dropped.ByPriorityEntry
+	nil,                               // 63: fleet.v1.SyncSiteRequest.BootAddressesEntry
+	(*timestamppb.Timestamp)(nil),     // 64: google.protobuf.Timestamp
 }
 var file_fleet_v1_fleet_proto_depIdxs = []int32{
 	3,  // 0: fleet.v1.AgentMessage.hello:type_name -> fleet.v1.Hello
-	15, // 1: fleet.v1.AgentMessage.ack:type_name -> fleet.v1.CommandAck
-	16, // 2: fleet.v1.AgentMessage.grant_request:type_name -> fleet.v1.GrantRequest
-	20, // 3: fleet.v1.AgentMessage.result:type_name -> fleet.v1.CommandResult
-	23, // 4: fleet.v1.AgentMessage.superseded_ack:type_name -> fleet.v1.SupersededAck
-	25, // 5: fleet.v1.AgentMessage.progress:type_name -> fleet.v1.Progress
+	16, // 1: fleet.v1.AgentMessage.ack:type_name -> fleet.v1.CommandAck
+	17, // 2: fleet.v1.AgentMessage.grant_request:type_name -> fleet.v1.GrantRequest
+	21, // 3: fleet.v1.AgentMessage.result:type_name -> fleet.v1.CommandResult
+	24, // 4: fleet.v1.AgentMessage.superseded_ack:type_name -> fleet.v1.SupersededAck
+	26, // 5: fleet.v1.AgentMessage.progress:type_name -> fleet.v1.Progress
 	5,  // 6: fleet.v1.ControllerMessage.welcome:type_name -> fleet.v1.Welcome
 	6,  // 7: fleet.v1.ControllerMessage.command:type_name -> fleet.v1.Command
-	17, // 8: fleet.v1.ControllerMessage.grant:type_name -> fleet.v1.Grant
-	18, // 9: fleet.v1.ControllerMessage.grant_refused:type_name -> fleet.v1.GrantRefused
-	19, // 10: fleet.v1.ControllerMessage.cancel:type_name -> fleet.v1.CancelCommand
-	21, // 11: fleet.v1.ControllerMessage.result_ack:type_name -> fleet.v1.ResultAck
-	22, // 12: fleet.v1.ControllerMessage.superseded:type_name -> fleet.v1.Superseded
-	24, // 13: fleet.v1.ControllerMessage.drain:type_name -> fleet.v1.Drain
+	18, // 8: fleet.v1.ControllerMessage.grant:type_name -> fleet.v1.Grant
+	19, // 9: fleet.v1.ControllerMessage.grant_refused:type_name -> fleet.v1.GrantRefused
+	20, // 10: fleet.v1.ControllerMessage.cancel:type_name -> fleet.v1.CancelCommand
+	22, // 11: fleet.v1.ControllerMessage.result_ack:type_name -> fleet.v1.ResultAck
+	23, // 12: fleet.v1.ControllerMessage.superseded:type_name -> fleet.v1.Superseded
+	25, // 13: fleet.v1.ControllerMessage.drain:type_name -> fleet.v1.Drain
 	4,  // 14: fleet.v1.Hello.held:type_name -> fleet.v1.HeldCommand
-	61, // 15: fleet.v1.Welcome.controller_time:type_name -> google.protobuf.Timestamp
-	61, // 16: fleet.v1.CommandSpec.expires_at:type_name -> google.protobuf.Timestamp
-	11, // 17: fleet.v1.CommandSpec.reboot:type_name -> fleet.v1.RebootAction
-	12, // 18: fleet.v1.CommandSpec.netboot:type_name -> fleet.v1.NetbootAction
-	13, // 19: fleet.v1.CommandSpec.reconfig:type_name -> fleet.v1.ReconfigAction
-	14, // 20: fleet.v1.CommandSpec.repave:type_name -> fleet.v1.RepaveAction
-	8,  // 21: fleet.v1.CommandSpec.power:type_name -> fleet.v1.PowerAction
-	9,  // 22: fleet.v1.CommandSpec.installer:type_name -> fleet.v1.InstallerAction
-	10, // 23: fleet.v1.CommandSpec.erase:type_name -> fleet.v1.EraseAction
-	0,  // 24: fleet.v1.CommandResult.outcome:type_name -> fleet.v1.CommandResult.Outcome
-	57, // 25: fleet.v1.CommandResult.evidence:type_name -> fleet.v1.CommandResult.EvidenceEntry
-	61, // 26: fleet.v1.CommandResult.finished_at:type_name -> google.protobuf.Timestamp
-	27, // 27: fleet.v1.EventsRequest.hello:type_name -> fleet.v1.EventsHello
-	29, // 28: fleet.v1.EventsRequest.event:type_name -> fleet.v1.Event
-	28, // 29: fleet.v1.EventsRequest.heartbeat:type_name -> fleet.v1.Heartbeat
-	61, // 30: fleet.v1.Heartbeat.ts:type_name -> google.protobuf.Timestamp
-	61, // 31: fleet.v1.Event.ts:type_name -> google.protobuf.Timestamp
-	30, // 32: fleet.v1.Event.log:type_name -> fleet.v1.LogLines
-	31, // 33: fleet.v1.Event.inventory:type_name -> fleet.v1.InventoryReport
-	32, // 34: fleet.v1.Event.report:type_name -> fleet.v1.Report
-	33, // 35: fleet.v1.Event.dropped:type_name -> fleet.v1.Dropped
-	34, // 36: fleet.v1.Event.progress:type_name -> fleet.v1.ProgressReport
-	28, // 37: fleet.v1.Event.heartbeat:type_name -> fleet.v1.Heartbeat
-	58, // 38: fleet.v1.Report.fields:type_name -> fleet.v1.Report.FieldsEntry
-	59, // 39: fleet.v1.Dropped.by_priority:type_name -> fleet.v1.Dropped.ByPriorityEntry
-	45, // 40: fleet.v1.SyncSiteRequest.leases:type_name -> fleet.v1.SiteLease
-	46, // 41: fleet.v1.SyncSiteRequest.unknown:type_name -> fleet.v1.UnknownMachine
-	47, // 42: fleet.v1.SyncSiteRequest.bmcs:type_name -> fleet.v1.BMCObservation
-	48, // 43: fleet.v1.SyncSiteRequest.segments:type_name -> fleet.v1.SegmentObservation
-	60, // 44: fleet.v1.SyncSiteRequest.boot_addresses:type_name -> fleet.v1.SyncSiteRequest.BootAddressesEntry
-	40, // 45: fleet.v1.SyncSiteResponse.document:type_name -> fleet.v1.SiteDocument
-	41, // 46: fleet.v1.SiteDocument.segments:type_name -> fleet.v1.Segment
-	42, // 47: fleet.v1.SiteDocument.assignments:type_name -> fleet.v1.BootAssignment
-	43, // 48: fleet.v1.SiteDocument.bmcs:type_name -> fleet.v1.BMCTarget
-	44, // 49: fleet.v1.SiteDocument.installers:type_name -> fleet.v1.InstallerFiles
-	61, // 50: fleet.v1.SiteLease.expires_at:type_name -> google.protobuf.Timestamp
-	61, // 51: fleet.v1.UnknownMachine.seen_at:type_name -> google.protobuf.Timestamp
-	61, // 52: fleet.v1.BMCObservation.seen_at:type_name -> google.protobuf.Timestamp
-	1,  // 53: fleet.v1.AgentService.Commands:input_type -> fleet.v1.AgentMessage
-	26, // 54: fleet.v1.AgentService.Events:input_type -> fleet.v1.EventsRequest
-	36, // 55: fleet.v1.AgentService.RotateAgentCert:input_type -> fleet.v1.RotateAgentCertRequest
-	38, // 56: fleet.v1.AgentService.SyncSite:input_type -> fleet.v1.SyncSiteRequest
-	49, // 57: fleet.v1.AgentService.GetBMCCredentials:input_type -> fleet.v1.GetBMCCredentialsRequest
-	51, // 58: fleet.v1.AgentService.VouchInstaller:input_type -> fleet.v1.VouchInstallerRequest
-	53, // 59: fleet.v1.AgentService.IssueIdentity:input_type -> fleet.v1.IssueIdentityRequest
-	55, // 60: fleet.v1.AgentService.FetchBlob:input_type -> fleet.v1.FetchBlobRequest
-	2,  // 61: fleet.v1.AgentService.Commands:output_type -> fleet.v1.ControllerMessage
-	35, // 62: fleet.v1.AgentService.Events:output_type -> fleet.v1.EventsResponse
-	37, // 63: fleet.v1.AgentService.RotateAgentCert:output_type -> fleet.v1.RotateAgentCertResponse
-	39, // 64: fleet.v1.AgentService.SyncSite:output_type -> fleet.v1.SyncSiteResponse
-	50, // 65: fleet.v1.AgentService.GetBMCCredentials:output_type -> fleet.v1.GetBMCCredentialsResponse
-	52, // 66: fleet.v1.AgentService.VouchInstaller:output_type -> fleet.v1.VouchInstallerResponse
-	54, // 67: fleet.v1.AgentService.IssueIdentity:output_type -> fleet.v1.IssueIdentityResponse
-	56, // 68: fleet.v1.AgentService.FetchBlob:output_type -> fleet.v1.FetchBlobResponse
-	61, // [61:69] is the sub-list for method output_type
-	53, // [53:61] is the sub-list for method input_type
-	53, // [53:53] is the sub-list for extension type_name
-	53, // [53:53] is the sub-list for extension extendee
-	0,  // [0:53] is the sub-list for field type_name
+	64, // 15: fleet.v1.Welcome.controller_time:type_name -> google.protobuf.Timestamp
+	64, // 16: fleet.v1.CommandSpec.expires_at:type_name -> google.protobuf.Timestamp
+	12, // 17: fleet.v1.CommandSpec.reboot:type_name -> fleet.v1.RebootAction
+	13, // 18: fleet.v1.CommandSpec.netboot:type_name -> fleet.v1.NetbootAction
+	14, // 19: fleet.v1.CommandSpec.reconfig:type_name -> fleet.v1.ReconfigAction
+	15, // 20: fleet.v1.CommandSpec.repave:type_name -> fleet.v1.RepaveAction
+	9,  // 21: fleet.v1.CommandSpec.power:type_name -> fleet.v1.PowerAction
+	10, // 22: fleet.v1.CommandSpec.installer:type_name -> fleet.v1.InstallerAction
+	11, // 23: fleet.v1.CommandSpec.erase:type_name -> fleet.v1.EraseAction
+	8,  // 24: fleet.v1.CommandSpec.script:type_name -> fleet.v1.ScriptAction
+	0,  // 25: fleet.v1.CommandResult.outcome:type_name -> fleet.v1.CommandResult.Outcome
+	60, // 26: fleet.v1.CommandResult.evidence:type_name -> fleet.v1.CommandResult.EvidenceEntry
+	64, // 27: fleet.v1.CommandResult.finished_at:type_name -> google.protobuf.Timestamp
+	28, // 28: fleet.v1.EventsRequest.hello:type_name -> fleet.v1.EventsHello
+	30, // 29: fleet.v1.EventsRequest.event:type_name -> fleet.v1.Event
+	29, // 30: fleet.v1.EventsRequest.heartbeat:type_name -> fleet.v1.Heartbeat
+	64, // 31: fleet.v1.Heartbeat.ts:type_name -> google.protobuf.Timestamp
+	64, // 32: fleet.v1.Event.ts:type_name -> google.protobuf.Timestamp
+	31, // 33: fleet.v1.Event.log:type_name -> fleet.v1.LogLines
+	32, // 34: fleet.v1.Event.inventory:type_name -> fleet.v1.InventoryReport
+	33, // 35: fleet.v1.Event.report:type_name -> fleet.v1.Report
+	34, // 36: fleet.v1.Event.dropped:type_name -> fleet.v1.Dropped
+	35, // 37: fleet.v1.Event.progress:type_name -> fleet.v1.ProgressReport
+	29, // 38: fleet.v1.Event.heartbeat:type_name -> fleet.v1.Heartbeat
+	61, // 39: fleet.v1.Report.fields:type_name -> fleet.v1.Report.FieldsEntry
+	62, // 40: fleet.v1.Dropped.by_priority:type_name -> fleet.v1.Dropped.ByPriorityEntry
+	46, // 41: fleet.v1.SyncSiteRequest.leases:type_name -> fleet.v1.SiteLease
+	47, // 42: fleet.v1.SyncSiteRequest.unknown:type_name -> fleet.v1.UnknownMachine
+	48, // 43: fleet.v1.SyncSiteRequest.bmcs:type_name -> fleet.v1.BMCObservation
+	49, // 44: fleet.v1.SyncSiteRequest.segments:type_name -> fleet.v1.SegmentObservation
+	63, // 45: fleet.v1.SyncSiteRequest.boot_addresses:type_name -> fleet.v1.SyncSiteRequest.BootAddressesEntry
+	41, // 46: fleet.v1.SyncSiteResponse.document:type_name -> fleet.v1.SiteDocument
+	42, // 47: fleet.v1.SiteDocument.segments:type_name -> fleet.v1.Segment
+	43, // 48: fleet.v1.SiteDocument.assignments:type_name -> fleet.v1.BootAssignment
+	44, // 49: fleet.v1.SiteDocument.bmcs:type_name -> fleet.v1.BMCTarget
+	45, // 50: fleet.v1.SiteDocument.installers:type_name -> fleet.v1.InstallerFiles
+	64, // 51: fleet.v1.SiteLease.expires_at:type_name -> google.protobuf.Timestamp
+	64, // 52: fleet.v1.UnknownMachine.seen_at:type_name -> google.protobuf.Timestamp
+	64, // 53: fleet.v1.BMCObservation.seen_at:type_name -> google.protobuf.Timestamp
+	1,  // 54: fleet.v1.AgentService.Commands:input_type -> fleet.v1.AgentMessage
+	27, // 55: fleet.v1.AgentService.Events:input_type -> fleet.v1.EventsRequest
+	37, // 56: fleet.v1.AgentService.RotateAgentCert:input_type -> fleet.v1.RotateAgentCertRequest
+	39, // 57: fleet.v1.AgentService.SyncSite:input_type -> fleet.v1.SyncSiteRequest
+	50, // 58: fleet.v1.AgentService.GetBMCCredentials:input_type -> fleet.v1.GetBMCCredentialsRequest
+	52, // 59: fleet.v1.AgentService.GetSSHCredentials:input_type -> fleet.v1.GetSSHCredentialsRequest
+	54, // 60: fleet.v1.AgentService.VouchInstaller:input_type -> fleet.v1.VouchInstallerRequest
+	56, // 61: fleet.v1.AgentService.IssueIdentity:input_type -> fleet.v1.IssueIdentityRequest
+	58, // 62: fleet.v1.AgentService.FetchBlob:input_type -> fleet.v1.FetchBlobRequest
+	2,  // 63: fleet.v1.AgentService.Commands:output_type -> fleet.v1.ControllerMessage
+	36, // 64: fleet.v1.AgentService.Events:output_type -> fleet.v1.EventsResponse
+	38, // 65: fleet.v1.AgentService.RotateAgentCert:output_type -> fleet.v1.RotateAgentCertResponse
+	40, // 66: fleet.v1.AgentService.SyncSite:output_type -> fleet.v1.SyncSiteResponse
+	51, // 67: fleet.v1.AgentService.GetBMCCredentials:output_type -> fleet.v1.GetBMCCredentialsResponse
+	53, // 68: fleet.v1.AgentService.GetSSHCredentials:output_type -> fleet.v1.GetSSHCredentialsResponse
+	55, // 69: fleet.v1.AgentService.VouchInstaller:output_type -> fleet.v1.VouchInstallerResponse
+	57, // 70: fleet.v1.AgentService.IssueIdentity:output_type -> fleet.v1.IssueIdentityResponse
+	59, // 71: fleet.v1.AgentService.FetchBlob:output_type -> fleet.v1.FetchBlobResponse
+	63, // [63:72] is the sub-list for method output_type
+	54, // [54:63] is the sub-list for method input_type
+	54, // [54:54] is the sub-list for extension type_name
+	54, // [54:54] is the sub-list for extension extendee
+	0,  // [0:54] is the sub-list for field type_name
 }
 
 func init() { file_fleet_v1_fleet_proto_init() }
@@ -5285,13 +5548,14 @@ func file_fleet_v1_fleet_proto_init() {
 		(*CommandSpec_Power)(nil),
 		(*CommandSpec_Installer)(nil),
 		(*CommandSpec_Erase)(nil),
+		(*CommandSpec_Script)(nil),
 	}
-	file_fleet_v1_fleet_proto_msgTypes[25].OneofWrappers = []any{
+	file_fleet_v1_fleet_proto_msgTypes[26].OneofWrappers = []any{
 		(*EventsRequest_Hello)(nil),
 		(*EventsRequest_Event)(nil),
 		(*EventsRequest_Heartbeat)(nil),
 	}
-	file_fleet_v1_fleet_proto_msgTypes[28].OneofWrappers = []any{
+	file_fleet_v1_fleet_proto_msgTypes[29].OneofWrappers = []any{
 		(*Event_Log)(nil),
 		(*Event_Inventory)(nil),
 		(*Event_Report)(nil),
@@ -5305,7 +5569,7 @@ func file_fleet_v1_fleet_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fleet_v1_fleet_proto_rawDesc), len(file_fleet_v1_fleet_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   60,
+			NumMessages:   63,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

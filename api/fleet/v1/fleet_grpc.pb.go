@@ -24,6 +24,7 @@ const (
 	AgentService_RotateAgentCert_FullMethodName   = "/fleet.v1.AgentService/RotateAgentCert"
 	AgentService_SyncSite_FullMethodName          = "/fleet.v1.AgentService/SyncSite"
 	AgentService_GetBMCCredentials_FullMethodName = "/fleet.v1.AgentService/GetBMCCredentials"
+	AgentService_GetSSHCredentials_FullMethodName = "/fleet.v1.AgentService/GetSSHCredentials"
 	AgentService_VouchInstaller_FullMethodName    = "/fleet.v1.AgentService/VouchInstaller"
 	AgentService_IssueIdentity_FullMethodName     = "/fleet.v1.AgentService/IssueIdentity"
 	AgentService_FetchBlob_FullMethodName         = "/fleet.v1.AgentService/FetchBlob"
@@ -47,6 +48,8 @@ type AgentServiceClient interface {
 	SyncSite(ctx context.Context, in *SyncSiteRequest, opts ...grpc.CallOption) (*SyncSiteResponse, error)
 	// GetBMCCredentials gives a site agent the credentials of one BMC of its site. They are for its memory only.
 	GetBMCCredentials(ctx context.Context, in *GetBMCCredentialsRequest, opts ...grpc.CallOption) (*GetBMCCredentialsResponse, error)
+	// GetSSHCredentials gives a site agent what it logs in to a machine of its site with. It is for its memory only.
+	GetSSHCredentials(ctx context.Context, in *GetSSHCredentialsRequest, opts ...grpc.CallOption) (*GetSSHCredentialsResponse, error)
 	// VouchInstaller certifies the key of a netbooted system for one operation, on the word of the site agent that it
 	// stands where the assignment says. The same key gets the same certificate again; a second key is
 	// ENROLMENT_CONTESTED and stops the operation. Role site only.
@@ -122,6 +125,16 @@ func (c *agentServiceClient) GetBMCCredentials(ctx context.Context, in *GetBMCCr
 	return out, nil
 }
 
+func (c *agentServiceClient) GetSSHCredentials(ctx context.Context, in *GetSSHCredentialsRequest, opts ...grpc.CallOption) (*GetSSHCredentialsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetSSHCredentialsResponse)
+	err := c.cc.Invoke(ctx, AgentService_GetSSHCredentials_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *agentServiceClient) VouchInstaller(ctx context.Context, in *VouchInstallerRequest, opts ...grpc.CallOption) (*VouchInstallerResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(VouchInstallerResponse)
@@ -179,6 +192,8 @@ type AgentServiceServer interface {
 	SyncSite(context.Context, *SyncSiteRequest) (*SyncSiteResponse, error)
 	// GetBMCCredentials gives a site agent the credentials of one BMC of its site. They are for its memory only.
 	GetBMCCredentials(context.Context, *GetBMCCredentialsRequest) (*GetBMCCredentialsResponse, error)
+	// GetSSHCredentials gives a site agent what it logs in to a machine of its site with. It is for its memory only.
+	GetSSHCredentials(context.Context, *GetSSHCredentialsRequest) (*GetSSHCredentialsResponse, error)
 	// VouchInstaller certifies the key of a netbooted system for one operation, on the word of the site agent that it
 	// stands where the assignment says. The same key gets the same certificate again; a second key is
 	// ENROLMENT_CONTESTED and stops the operation. Role site only.
@@ -212,6 +227,9 @@ func (UnimplementedAgentServiceServer) SyncSite(context.Context, *SyncSiteReques
 }
 func (UnimplementedAgentServiceServer) GetBMCCredentials(context.Context, *GetBMCCredentialsRequest) (*GetBMCCredentialsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetBMCCredentials not implemented")
+}
+func (UnimplementedAgentServiceServer) GetSSHCredentials(context.Context, *GetSSHCredentialsRequest) (*GetSSHCredentialsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetSSHCredentials not implemented")
 }
 func (UnimplementedAgentServiceServer) VouchInstaller(context.Context, *VouchInstallerRequest) (*VouchInstallerResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method VouchInstaller not implemented")
@@ -311,6 +329,24 @@ func _AgentService_GetBMCCredentials_Handler(srv interface{}, ctx context.Contex
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AgentService_GetSSHCredentials_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetSSHCredentialsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AgentServiceServer).GetSSHCredentials(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AgentService_GetSSHCredentials_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AgentServiceServer).GetSSHCredentials(ctx, req.(*GetSSHCredentialsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _AgentService_VouchInstaller_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(VouchInstallerRequest)
 	if err := dec(in); err != nil {
@@ -376,6 +412,10 @@ var AgentService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "GetBMCCredentials",
 			Handler:    _AgentService_GetBMCCredentials_Handler,
+		},
+		{
+			MethodName: "GetSSHCredentials",
+			Handler:    _AgentService_GetSSHCredentials_Handler,
 		},
 		{
 			MethodName: "VouchInstaller",

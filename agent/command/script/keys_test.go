@@ -1,0 +1,5 @@
+package script_test
+
+import xssh "golang.org/x/crypto/ssh"
+
+func fingerprint(k xssh.PublicKey) string { return xssh.FingerprintSHA256(k) }
