@@ -9,29 +9,6 @@ import (
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 )
 
-func (a *app) whyCmd() *cobra.Command {
-	return &cobra.Command{
-		Use:               "why MACHINE",
-		Short:             "Explain what a machine is doing and on whom it waits",
-		Long:              `Explain what a machine is doing, on whom it waits and since when, and what you may do about it.`,
-		Example:           "  ingot why m-1",
-		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: completeAt(a.completeMachines()),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			a.subject.machine = args[0]
-			svc, err := a.services()
-			if err != nil {
-				return err
-			}
-			e, err := svc.machines.ExplainMachine(cmd.Context(), &pb.ExplainMachineRequest{MachineId: args[0]})
-			if err != nil {
-				return err
-			}
-			return a.print(e, func() string { return a.style().Explain(e) }, e.GetMachineId())
-		},
-	}
-}
-
 func (a *app) timelineCmd() *cobra.Command {
 	var limit int
 	var at string

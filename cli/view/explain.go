@@ -3,26 +3,9 @@ package view
 import (
 	"bytes"
 	"encoding/json"
-	"strings"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 )
-
-// Explain is the sheet of `ingot why`.
-func (s Style) Explain(e *pb.ExplainMachineResponse) string {
-	f := &Fields{}
-	f.Add("Machine", e.GetMachineId())
-	f.Add("Summary", s.Bold(Clean(e.GetSummary())))
-	f.Add("Operation", e.GetOperationId())
-	f.Add("Step", e.GetStep())
-	f.Add("WaitsOn", e.GetWaitsOn())
-	f.Add("Since", Time(e.GetSince()))
-	f.Add("LastEvidence", Clean(e.GetLastEvidence()))
-	f.Add("NextAction", Clean(e.GetNextAction()))
-	f.Add("NextActionAt", Time(e.GetNextActionAt()))
-	f.Add("YouCan", strings.Join(e.GetOperatorActions(), "; "))
-	return f.String()
-}
 
 // Timeline is the table of `ingot timeline`.
 func (s Style) Timeline(entries []*pb.TimelineEntry) *Table {

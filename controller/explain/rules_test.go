@@ -8,8 +8,10 @@ import (
 	"time"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/cli"
 	"github.com/ingot-metal/ingot/controller/explain"
 	"github.com/ingot-metal/ingot/controller/operation"
+	"github.com/ingot-metal/ingot/internal/clock"
 )
 
 // TestEveryFailureHasItsWords: an operation can end with any of these codes, and the generic answer is given for none.
@@ -195,5 +197,32 @@ func TestLastEvidence(t *testing.T) {
 	l.f.Site.Leases = []explain.Lease{{MAC: mac, Address: "10.20.0.101", Given: l.now}}
 	if e = l.explain(); !strings.Contains(e.LastEvidence, "DHCP gave "+mac+" the address 10.20.0.101") {
 		t.Errorf("%q", e.LastEvidence)
+	}
+}
+
+// TestActionsAreCommandLines: what is offered as a command of ingot is one, flags included.
+func TestActionsAreCommandLines(t *testing.T) {
+	seen := map[string]bool{}
+	for _, c := range faults() {
+		l := newLab(t)
+		c.inject(l)
+		for _, a := range l.explain().Actions {
+			line, _, _ := strings.Cut(a.Command, "   (")
+			words := strings.Fields(strings.TrimSuffix(line, "…"))
+			if words[0] != "ingot" || words[1] == "node" || words[1] == "workflow" || seen[line] {
+				continue
+			}
+			seen[line] = true
+			var out, bad strings.Builder
+			code := cli.Run(t.Context(), cli.Config{
+				Args: append(words[1:], "--help"), In: strings.NewReader(""), Out: &out, Err: &bad, Getenv: func(string) string { return "" }, Clock: clock.Real(),
+			})
+			if code != 0 || !strings.Contains(out.String(), "Usage:\n  "+strings.Join(words[:2], " ")) {
+				t.Errorf("%s: exit code %d, %s", line, code, bad.String())
+			}
+		}
+	}
+	if len(seen) < 20 {
+		t.Errorf("only %d commands were offered", len(seen))
 	}
 }
