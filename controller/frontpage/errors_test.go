@@ -153,8 +153,20 @@ var badMachines = []badCall{
 	{"explain NUL", invalid, "INVALID_FIELD", "operation_id", func(ctx context.Context, r *rig) error {
 		return only(r.machines.ExplainMachine(ctx, &pb.ExplainMachineRequest{MachineId: "m-1", OperationId: "op\x00"}))
 	}},
-	{"timeline", unbuilt, "TIMELINE_NOT_WIRED", "", func(ctx context.Context, r *rig) error {
-		return only(r.machines.GetMachineTimeline(ctx, &pb.GetMachineTimelineRequest{MachineId: "m-1"}))
+	{"timeline of an unknown machine", notFound, "MACHINE_NOT_FOUND", "", func(ctx context.Context, r *rig) error {
+		return only(r.machines.GetMachineTimeline(ctx, &pb.GetMachineTimelineRequest{MachineId: "m-no"}))
+	}},
+	{"timeline page", invalid, "INVALID_PAGE_TOKEN", "page_token", func(ctx context.Context, r *rig) error {
+		return only(r.machines.GetMachineTimeline(ctx, &pb.GetMachineTimelineRequest{MachineId: "m-1", PageToken: "x"}))
+	}},
+	{"timeline at no time", invalid, "INVALID_FIELD", "at", func(ctx context.Context, r *rig) error {
+		return only(r.machines.GetMachineTimeline(ctx, &pb.GetMachineTimelineRequest{MachineId: "m-1", At: &timestamppb.Timestamp{Seconds: -1}}))
+	}},
+	{"verify unknown", notFound, "MACHINE_NOT_FOUND", "", func(ctx context.Context, r *rig) error {
+		return only(r.machines.VerifyTimeline(ctx, &pb.VerifyTimelineRequest{MachineId: "m-no"}))
+	}},
+	{"verify page", invalid, "INVALID_PAGE_TOKEN", "page_token", func(ctx context.Context, r *rig) error {
+		return only(r.machines.VerifyTimeline(ctx, &pb.VerifyTimelineRequest{PageToken: "x"}))
 	}},
 }
 

@@ -63,11 +63,6 @@ func (s *Server) GetInventory(ctx context.Context, r *baremetalv1.GetInventoryRe
 	return s.store.GetInventory(ctx, r.GetMachineId())
 }
 
-// GetMachineTimeline implements MachineService. It is not built.
-func (s *Server) GetMachineTimeline(context.Context, *baremetalv1.GetMachineTimelineRequest) (*baremetalv1.GetMachineTimelineResponse, error) {
-	return nil, notWired("TIMELINE_NOT_WIRED", "read a machine's timeline")
-}
-
 // ListMachines implements MachineService: a walk, or a reconcile when a cursor or a time is given.
 func (s *Server) ListMachines(ctx context.Context, r *baremetalv1.ListMachinesRequest) (*baremetalv1.ListMachinesResponse, error) {
 	size, err := validate.PageSize(r.GetPageSize())

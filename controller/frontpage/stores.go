@@ -11,6 +11,7 @@ import (
 // Store is what the services read and write; *store.Store is one.
 type Store interface {
 	Machines
+	History
 	Operations
 	Explainer
 	Plans

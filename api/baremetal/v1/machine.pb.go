@@ -2047,11 +2047,17 @@ func (x *OperatorAction) GetDestructive() bool {
 }
 
 type GetMachineTimelineRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	MachineId     string                 `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
-	PageSize      int32                  `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	PageToken     string                 `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	At            *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=at,proto3" json:"at,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	MachineId string                 `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
+	// 0 means 100; at most 1000.
+	PageSize  int32  `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	PageToken string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// The history up to this time, and the state then. Unset means now.
+	At *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=at,proto3" json:"at,omitempty"`
+	// Only entries of this time and later.
+	Since *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=since,proto3" json:"since,omitempty"`
+	// Entries come newest first, or oldest first where this is set.
+	OldestFirst   bool `protobuf:"varint,6,opt,name=oldest_first,json=oldestFirst,proto3" json:"oldest_first,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2114,10 +2120,27 @@ func (x *GetMachineTimelineRequest) GetAt() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *GetMachineTimelineRequest) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+func (x *GetMachineTimelineRequest) GetOldestFirst() bool {
+	if x != nil {
+		return x.OldestFirst
+	}
+	return false
+}
+
 type GetMachineTimelineResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Entries       []*TimelineEntry       `protobuf:"bytes,1,rep,name=entries,proto3" json:"entries,omitempty"`
 	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// The machine as it was at the time asked for, rebuilt from its history. On the first page only; unset where the machine
+	// had no history then.
+	State         *TimelineState `protobuf:"bytes,3,opt,name=state,proto3" json:"state,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2166,17 +2189,33 @@ func (x *GetMachineTimelineResponse) GetNextPageToken() string {
 	return ""
 }
 
-// TimelineEntry is one link of a machine's history.
+func (x *GetMachineTimelineResponse) GetState() *TimelineState {
+	if x != nil {
+		return x.State
+	}
+	return nil
+}
+
+// TimelineEntry is one link of a machine's history. All entries of one transaction have one ts and one tx.
 type TimelineEntry struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Ts            *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=ts,proto3" json:"ts,omitempty"`
-	Kind          string                 `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
-	Summary       string                 `protobuf:"bytes,3,opt,name=summary,proto3" json:"summary,omitempty"`
-	Actor         string                 `protobuf:"bytes,4,opt,name=actor,proto3" json:"actor,omitempty"`
-	OperationId   string                 `protobuf:"bytes,5,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
-	CommandId     string                 `protobuf:"bytes,6,opt,name=command_id,json=commandId,proto3" json:"command_id,omitempty"`
-	Fields        map[string]string      `protobuf:"bytes,7,rep,name=fields,proto3" json:"fields,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	Hash          []byte                 `protobuf:"bytes,8,opt,name=hash,proto3" json:"hash,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// By the database's clock; it never falls along a history.
+	Ts *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=ts,proto3" json:"ts,omitempty"`
+	// snapshot, machine, condition, operation, step, command, node_state, audit.
+	Kind    string `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
+	Summary string `protobuf:"bytes,3,opt,name=summary,proto3" json:"summary,omitempty"`
+	// Who did it, as the audit log of the same transaction says; else the agent that reported it, else "system".
+	Actor       string `protobuf:"bytes,4,opt,name=actor,proto3" json:"actor,omitempty"`
+	OperationId string `protobuf:"bytes,5,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	CommandId   string `protobuf:"bytes,6,opt,name=command_id,json=commandId,proto3" json:"command_id,omitempty"`
+	// What changed, or what is so now.
+	Fields map[string]string `protobuf:"bytes,7,rep,name=fields,proto3" json:"fields,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// SHA-256 of this entry and of the hash before it.
+	Hash []byte `protobuf:"bytes,8,opt,name=hash,proto3" json:"hash,omitempty"`
+	// 1, 2, 3, … without gaps.
+	Seq           int64  `protobuf:"varint,9,opt,name=seq,proto3" json:"seq,omitempty"`
+	PrevHash      []byte `protobuf:"bytes,10,opt,name=prev_hash,json=prevHash,proto3" json:"prev_hash,omitempty"`
+	Tx            int64  `protobuf:"varint,11,opt,name=tx,proto3" json:"tx,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2267,6 +2306,385 @@ func (x *TimelineEntry) GetHash() []byte {
 	return nil
 }
 
+func (x *TimelineEntry) GetSeq() int64 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
+}
+
+func (x *TimelineEntry) GetPrevHash() []byte {
+	if x != nil {
+		return x.PrevHash
+	}
+	return nil
+}
+
+func (x *TimelineEntry) GetTx() int64 {
+	if x != nil {
+		return x.Tx
+	}
+	return 0
+}
+
+// TimelineState is what a history says that a machine was.
+type TimelineState struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Number, time and hash of the last entry that counts.
+	Seq  int64                  `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
+	Ts   *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=ts,proto3" json:"ts,omitempty"`
+	Hash []byte                 `protobuf:"bytes,3,opt,name=hash,proto3" json:"hash,omitempty"`
+	// What histories keep of it: no agent heartbeats, no spec.
+	Status  *MachineStatus `protobuf:"bytes,4,opt,name=status,proto3" json:"status,omitempty"`
+	Deleted bool           `protobuf:"varint,5,opt,name=deleted,proto3" json:"deleted,omitempty"`
+	// The active operation with the steps that have begun, if there was one.
+	OperationId         string            `protobuf:"bytes,6,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	OperationType       string            `protobuf:"bytes,7,opt,name=operation_type,json=operationType,proto3" json:"operation_type,omitempty"`
+	OperationPhase      string            `protobuf:"bytes,8,opt,name=operation_phase,json=operationPhase,proto3" json:"operation_phase,omitempty"`
+	OperationStage      string            `protobuf:"bytes,9,opt,name=operation_stage,json=operationStage,proto3" json:"operation_stage,omitempty"`
+	OperationWaitReason string            `protobuf:"bytes,10,opt,name=operation_wait_reason,json=operationWaitReason,proto3" json:"operation_wait_reason,omitempty"`
+	StepStates          map[string]string `protobuf:"bytes,11,rep,name=step_states,json=stepStates,proto3" json:"step_states,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Commands that had no end, by id: their states.
+	OpenCommands  map[string]string `protobuf:"bytes,12,rep,name=open_commands,json=openCommands,proto3" json:"open_commands,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TimelineState) Reset() {
+	*x = TimelineState{}
+	mi := &file_baremetal_v1_machine_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TimelineState) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TimelineState) ProtoMessage() {}
+
+func (x *TimelineState) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_machine_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TimelineState.ProtoReflect.Descriptor instead.
+func (*TimelineState) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *TimelineState) GetSeq() int64 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
+}
+
+func (x *TimelineState) GetTs() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Ts
+	}
+	return nil
+}
+
+func (x *TimelineState) GetHash() []byte {
+	if x != nil {
+		return x.Hash
+	}
+	return nil
+}
+
+func (x *TimelineState) GetStatus() *MachineStatus {
+	if x != nil {
+		return x.Status
+	}
+	return nil
+}
+
+func (x *TimelineState) GetDeleted() bool {
+	if x != nil {
+		return x.Deleted
+	}
+	return false
+}
+
+func (x *TimelineState) GetOperationId() string {
+	if x != nil {
+		return x.OperationId
+	}
+	return ""
+}
+
+func (x *TimelineState) GetOperationType() string {
+	if x != nil {
+		return x.OperationType
+	}
+	return ""
+}
+
+func (x *TimelineState) GetOperationPhase() string {
+	if x != nil {
+		return x.OperationPhase
+	}
+	return ""
+}
+
+func (x *TimelineState) GetOperationStage() string {
+	if x != nil {
+		return x.OperationStage
+	}
+	return ""
+}
+
+func (x *TimelineState) GetOperationWaitReason() string {
+	if x != nil {
+		return x.OperationWaitReason
+	}
+	return ""
+}
+
+func (x *TimelineState) GetStepStates() map[string]string {
+	if x != nil {
+		return x.StepStates
+	}
+	return nil
+}
+
+func (x *TimelineState) GetOpenCommands() map[string]string {
+	if x != nil {
+		return x.OpenCommands
+	}
+	return nil
+}
+
+// VerifyTimelineRequest asks for one machine, or for all of them in pages.
+type VerifyTimelineRequest struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	MachineId string                 `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
+	// Machines on a page; 0 means 20; at most 200.
+	PageSize      int32  `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *VerifyTimelineRequest) Reset() {
+	*x = VerifyTimelineRequest{}
+	mi := &file_baremetal_v1_machine_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *VerifyTimelineRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*VerifyTimelineRequest) ProtoMessage() {}
+
+func (x *VerifyTimelineRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_machine_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use VerifyTimelineRequest.ProtoReflect.Descriptor instead.
+func (*VerifyTimelineRequest) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *VerifyTimelineRequest) GetMachineId() string {
+	if x != nil {
+		return x.MachineId
+	}
+	return ""
+}
+
+func (x *VerifyTimelineRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *VerifyTimelineRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+type VerifyTimelineResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Verdicts      []*TimelineVerdict     `protobuf:"bytes,1,rep,name=verdicts,proto3" json:"verdicts,omitempty"`
+	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// Histories there are, the fleet's own among them.
+	Total         int64 `protobuf:"varint,3,opt,name=total,proto3" json:"total,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *VerifyTimelineResponse) Reset() {
+	*x = VerifyTimelineResponse{}
+	mi := &file_baremetal_v1_machine_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *VerifyTimelineResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*VerifyTimelineResponse) ProtoMessage() {}
+
+func (x *VerifyTimelineResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_machine_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use VerifyTimelineResponse.ProtoReflect.Descriptor instead.
+func (*VerifyTimelineResponse) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *VerifyTimelineResponse) GetVerdicts() []*TimelineVerdict {
+	if x != nil {
+		return x.Verdicts
+	}
+	return nil
+}
+
+func (x *VerifyTimelineResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+func (x *VerifyTimelineResponse) GetTotal() int64 {
+	if x != nil {
+		return x.Total
+	}
+	return 0
+}
+
+// TimelineVerdict is what verifying one history found.
+type TimelineVerdict struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Empty for the fleet's own history, which holds audit rows that are about no machine.
+	MachineId string `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
+	// Entries that were good: all of them, or those before the break.
+	Entries int64 `protobuf:"varint,2,opt,name=entries,proto3" json:"entries,omitempty"`
+	// Hash of the last good entry. Kept elsewhere, it proves later that nothing was cut off.
+	HeadHash []byte `protobuf:"bytes,3,opt,name=head_hash,json=headHash,proto3" json:"head_hash,omitempty"`
+	Ok       bool   `protobuf:"varint,4,opt,name=ok,proto3" json:"ok,omitempty"`
+	// Number of the first entry that is not as it was written, 0 where there is none, and why.
+	BrokenSeq int64  `protobuf:"varint,5,opt,name=broken_seq,json=brokenSeq,proto3" json:"broken_seq,omitempty"`
+	BrokenWhy string `protobuf:"bytes,6,opt,name=broken_why,json=brokenWhy,proto3" json:"broken_why,omitempty"`
+	// Where the tables differ from the history; looked for in unbroken histories only.
+	Differences   []string `protobuf:"bytes,7,rep,name=differences,proto3" json:"differences,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TimelineVerdict) Reset() {
+	*x = TimelineVerdict{}
+	mi := &file_baremetal_v1_machine_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TimelineVerdict) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TimelineVerdict) ProtoMessage() {}
+
+func (x *TimelineVerdict) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_machine_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TimelineVerdict.ProtoReflect.Descriptor instead.
+func (*TimelineVerdict) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *TimelineVerdict) GetMachineId() string {
+	if x != nil {
+		return x.MachineId
+	}
+	return ""
+}
+
+func (x *TimelineVerdict) GetEntries() int64 {
+	if x != nil {
+		return x.Entries
+	}
+	return 0
+}
+
+func (x *TimelineVerdict) GetHeadHash() []byte {
+	if x != nil {
+		return x.HeadHash
+	}
+	return nil
+}
+
+func (x *TimelineVerdict) GetOk() bool {
+	if x != nil {
+		return x.Ok
+	}
+	return false
+}
+
+func (x *TimelineVerdict) GetBrokenSeq() int64 {
+	if x != nil {
+		return x.BrokenSeq
+	}
+	return 0
+}
+
+func (x *TimelineVerdict) GetBrokenWhy() string {
+	if x != nil {
+		return x.BrokenWhy
+	}
+	return ""
+}
+
+func (x *TimelineVerdict) GetDifferences() []string {
+	if x != nil {
+		return x.Differences
+	}
+	return nil
+}
+
 type GetInventoryRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	MachineId     string                 `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
@@ -2276,7 +2694,7 @@ type GetInventoryRequest struct {
 
 func (x *GetInventoryRequest) Reset() {
 	*x = GetInventoryRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[23]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2288,7 +2706,7 @@ func (x *GetInventoryRequest) String() string {
 func (*GetInventoryRequest) ProtoMessage() {}
 
 func (x *GetInventoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[23]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2301,7 +2719,7 @@ func (x *GetInventoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetInventoryRequest.ProtoReflect.Descriptor instead.
 func (*GetInventoryRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{23}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *GetInventoryRequest) GetMachineId() string {
@@ -2326,7 +2744,7 @@ type Inventory struct {
 
 func (x *Inventory) Reset() {
 	*x = Inventory{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[24]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2338,7 +2756,7 @@ func (x *Inventory) String() string {
 func (*Inventory) ProtoMessage() {}
 
 func (x *Inventory) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[24]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2351,7 +2769,7 @@ func (x *Inventory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Inventory.ProtoReflect.Descriptor instead.
 func (*Inventory) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{24}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Inventory) GetMachineId() string {
@@ -2589,17 +3007,20 @@ const file_baremetal_v1_machine_proto_rawDesc = "" +
 	"\x0eOperatorAction\x12\x18\n" +
 	"\acommand\x18\x01 \x01(\tR\acommand\x12 \n" +
 	"\vconsequence\x18\x02 \x01(\tR\vconsequence\x12 \n" +
-	"\vdestructive\x18\x03 \x01(\bR\vdestructive\"\xa2\x01\n" +
+	"\vdestructive\x18\x03 \x01(\bR\vdestructive\"\xf7\x01\n" +
 	"\x19GetMachineTimelineRequest\x12\x1d\n" +
 	"\n" +
 	"machine_id\x18\x01 \x01(\tR\tmachineId\x12\x1b\n" +
 	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
 	"page_token\x18\x03 \x01(\tR\tpageToken\x12*\n" +
-	"\x02at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\"{\n" +
+	"\x02at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x120\n" +
+	"\x05since\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12!\n" +
+	"\foldest_first\x18\x06 \x01(\bR\voldestFirst\"\xae\x01\n" +
 	"\x1aGetMachineTimelineResponse\x125\n" +
 	"\aentries\x18\x01 \x03(\v2\x1b.baremetal.v1.TimelineEntryR\aentries\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xd1\x02\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x121\n" +
+	"\x05state\x18\x03 \x01(\v2\x1b.baremetal.v1.TimelineStateR\x05state\"\x90\x03\n" +
 	"\rTimelineEntry\x12*\n" +
 	"\x02ts\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x02ts\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x18\n" +
@@ -2609,10 +3030,56 @@ const file_baremetal_v1_machine_proto_rawDesc = "" +
 	"\n" +
 	"command_id\x18\x06 \x01(\tR\tcommandId\x12?\n" +
 	"\x06fields\x18\a \x03(\v2'.baremetal.v1.TimelineEntry.FieldsEntryR\x06fields\x12\x12\n" +
-	"\x04hash\x18\b \x01(\fR\x04hash\x1a9\n" +
+	"\x04hash\x18\b \x01(\fR\x04hash\x12\x10\n" +
+	"\x03seq\x18\t \x01(\x03R\x03seq\x12\x1b\n" +
+	"\tprev_hash\x18\n" +
+	" \x01(\fR\bprevHash\x12\x0e\n" +
+	"\x02tx\x18\v \x01(\x03R\x02tx\x1a9\n" +
 	"\vFieldsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"4\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa2\x05\n" +
+	"\rTimelineState\x12\x10\n" +
+	"\x03seq\x18\x01 \x01(\x03R\x03seq\x12*\n" +
+	"\x02ts\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x02ts\x12\x12\n" +
+	"\x04hash\x18\x03 \x01(\fR\x04hash\x123\n" +
+	"\x06status\x18\x04 \x01(\v2\x1b.baremetal.v1.MachineStatusR\x06status\x12\x18\n" +
+	"\adeleted\x18\x05 \x01(\bR\adeleted\x12!\n" +
+	"\foperation_id\x18\x06 \x01(\tR\voperationId\x12%\n" +
+	"\x0eoperation_type\x18\a \x01(\tR\roperationType\x12'\n" +
+	"\x0foperation_phase\x18\b \x01(\tR\x0eoperationPhase\x12'\n" +
+	"\x0foperation_stage\x18\t \x01(\tR\x0eoperationStage\x122\n" +
+	"\x15operation_wait_reason\x18\n" +
+	" \x01(\tR\x13operationWaitReason\x12L\n" +
+	"\vstep_states\x18\v \x03(\v2+.baremetal.v1.TimelineState.StepStatesEntryR\n" +
+	"stepStates\x12R\n" +
+	"\ropen_commands\x18\f \x03(\v2-.baremetal.v1.TimelineState.OpenCommandsEntryR\fopenCommands\x1a=\n" +
+	"\x0fStepStatesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a?\n" +
+	"\x11OpenCommandsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"r\n" +
+	"\x15VerifyTimelineRequest\x12\x1d\n" +
+	"\n" +
+	"machine_id\x18\x01 \x01(\tR\tmachineId\x12\x1b\n" +
+	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x03 \x01(\tR\tpageToken\"\x91\x01\n" +
+	"\x16VerifyTimelineResponse\x129\n" +
+	"\bverdicts\x18\x01 \x03(\v2\x1d.baremetal.v1.TimelineVerdictR\bverdicts\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x14\n" +
+	"\x05total\x18\x03 \x01(\x03R\x05total\"\xd7\x01\n" +
+	"\x0fTimelineVerdict\x12\x1d\n" +
+	"\n" +
+	"machine_id\x18\x01 \x01(\tR\tmachineId\x12\x18\n" +
+	"\aentries\x18\x02 \x01(\x03R\aentries\x12\x1b\n" +
+	"\thead_hash\x18\x03 \x01(\fR\bheadHash\x12\x0e\n" +
+	"\x02ok\x18\x04 \x01(\bR\x02ok\x12\x1d\n" +
+	"\n" +
+	"broken_seq\x18\x05 \x01(\x03R\tbrokenSeq\x12\x1d\n" +
+	"\n" +
+	"broken_why\x18\x06 \x01(\tR\tbrokenWhy\x12 \n" +
+	"\vdifferences\x18\a \x03(\tR\vdifferences\"4\n" +
 	"\x13GetInventoryRequest\x12\x1d\n" +
 	"\n" +
 	"machine_id\x18\x01 \x01(\tR\tmachineId\"\xb5\x01\n" +
@@ -2643,7 +3110,8 @@ const file_baremetal_v1_machine_proto_rawDesc = "" +
 	"\x13NODE_STATE_DRAINING\x10\x0e\x12\x16\n" +
 	"\x12NODE_STATE_RETIRED\x10\x0f\x12\x17\n" +
 	"\x13NODE_STATE_REMOVING\x10\x10\x12\x16\n" +
-	"\x12NODE_STATE_DELETED\x10\x112\xe5\t\n" +
+	"\x12NODE_STATE_DELETED\x10\x112\xc2\n" +
+	"\n" +
 	"\x0eMachineService\x12N\n" +
 	"\x0fRegisterMachine\x12$.baremetal.v1.RegisterMachineRequest\x1a\x15.baremetal.v1.Machine\x12D\n" +
 	"\n" +
@@ -2659,7 +3127,8 @@ const file_baremetal_v1_machine_proto_rawDesc = "" +
 	"\x0fExitMaintenance\x12$.baremetal.v1.ExitMaintenanceRequest\x1a\x17.baremetal.v1.Operation\x12P\n" +
 	"\x0fCancelOperation\x12$.baremetal.v1.CancelOperationRequest\x1a\x17.baremetal.v1.Operation\x12[\n" +
 	"\x0eExplainMachine\x12#.baremetal.v1.ExplainMachineRequest\x1a$.baremetal.v1.ExplainMachineResponse\x12g\n" +
-	"\x12GetMachineTimeline\x12'.baremetal.v1.GetMachineTimelineRequest\x1a(.baremetal.v1.GetMachineTimelineResponse\x12J\n" +
+	"\x12GetMachineTimeline\x12'.baremetal.v1.GetMachineTimelineRequest\x1a(.baremetal.v1.GetMachineTimelineResponse\x12[\n" +
+	"\x0eVerifyTimeline\x12#.baremetal.v1.VerifyTimelineRequest\x1a$.baremetal.v1.VerifyTimelineResponse\x12J\n" +
 	"\fGetInventory\x12!.baremetal.v1.GetInventoryRequest\x1a\x17.baremetal.v1.InventoryB;Z9github.com/ingot-metal/ingot/api/baremetal/v1;baremetalv1b\x06proto3"
 
 var (
@@ -2675,7 +3144,7 @@ func file_baremetal_v1_machine_proto_rawDescGZIP() []byte {
 }
 
 var file_baremetal_v1_machine_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_baremetal_v1_machine_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
+var file_baremetal_v1_machine_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
 var file_baremetal_v1_machine_proto_goTypes = []any{
 	(NodeState)(0),                     // 0: baremetal.v1.NodeState
 	(MachineStatus_Phase)(0),           // 1: baremetal.v1.MachineStatus.Phase
@@ -2703,80 +3172,95 @@ var file_baremetal_v1_machine_proto_goTypes = []any{
 	(*GetMachineTimelineRequest)(nil),  // 23: baremetal.v1.GetMachineTimelineRequest
 	(*GetMachineTimelineResponse)(nil), // 24: baremetal.v1.GetMachineTimelineResponse
 	(*TimelineEntry)(nil),              // 25: baremetal.v1.TimelineEntry
-	(*GetInventoryRequest)(nil),        // 26: baremetal.v1.GetInventoryRequest
-	(*Inventory)(nil),                  // 27: baremetal.v1.Inventory
-	nil,                                // 28: baremetal.v1.Machine.LabelsEntry
-	nil,                                // 29: baremetal.v1.TimelineEntry.FieldsEntry
-	(*timestamppb.Timestamp)(nil),      // 30: google.protobuf.Timestamp
-	(*NetReconfig)(nil),                // 31: baremetal.v1.NetReconfig
-	(*Operation)(nil),                  // 32: baremetal.v1.Operation
+	(*TimelineState)(nil),              // 26: baremetal.v1.TimelineState
+	(*VerifyTimelineRequest)(nil),      // 27: baremetal.v1.VerifyTimelineRequest
+	(*VerifyTimelineResponse)(nil),     // 28: baremetal.v1.VerifyTimelineResponse
+	(*TimelineVerdict)(nil),            // 29: baremetal.v1.TimelineVerdict
+	(*GetInventoryRequest)(nil),        // 30: baremetal.v1.GetInventoryRequest
+	(*Inventory)(nil),                  // 31: baremetal.v1.Inventory
+	nil,                                // 32: baremetal.v1.Machine.LabelsEntry
+	nil,                                // 33: baremetal.v1.TimelineEntry.FieldsEntry
+	nil,                                // 34: baremetal.v1.TimelineState.StepStatesEntry
+	nil,                                // 35: baremetal.v1.TimelineState.OpenCommandsEntry
+	(*timestamppb.Timestamp)(nil),      // 36: google.protobuf.Timestamp
+	(*NetReconfig)(nil),                // 37: baremetal.v1.NetReconfig
+	(*Operation)(nil),                  // 38: baremetal.v1.Operation
 }
 var file_baremetal_v1_machine_proto_depIdxs = []int32{
-	28, // 0: baremetal.v1.Machine.labels:type_name -> baremetal.v1.Machine.LabelsEntry
+	32, // 0: baremetal.v1.Machine.labels:type_name -> baremetal.v1.Machine.LabelsEntry
 	4,  // 1: baremetal.v1.Machine.spec:type_name -> baremetal.v1.MachineSpec
 	5,  // 2: baremetal.v1.Machine.status:type_name -> baremetal.v1.MachineStatus
-	30, // 3: baremetal.v1.Machine.created_at:type_name -> google.protobuf.Timestamp
-	30, // 4: baremetal.v1.Machine.updated_at:type_name -> google.protobuf.Timestamp
-	30, // 5: baremetal.v1.Machine.deleted_at:type_name -> google.protobuf.Timestamp
+	36, // 3: baremetal.v1.Machine.created_at:type_name -> google.protobuf.Timestamp
+	36, // 4: baremetal.v1.Machine.updated_at:type_name -> google.protobuf.Timestamp
+	36, // 5: baremetal.v1.Machine.deleted_at:type_name -> google.protobuf.Timestamp
 	1,  // 6: baremetal.v1.MachineStatus.phase:type_name -> baremetal.v1.MachineStatus.Phase
 	6,  // 7: baremetal.v1.MachineStatus.conditions:type_name -> baremetal.v1.Condition
 	2,  // 8: baremetal.v1.MachineStatus.effective_state:type_name -> baremetal.v1.MachineStatus.EffectiveState
 	0,  // 9: baremetal.v1.MachineStatus.node_state:type_name -> baremetal.v1.NodeState
-	30, // 10: baremetal.v1.MachineStatus.node_state_changed_at:type_name -> google.protobuf.Timestamp
-	30, // 11: baremetal.v1.MachineStatus.last_heartbeat_at:type_name -> google.protobuf.Timestamp
-	30, // 12: baremetal.v1.MachineStatus.power_state_at:type_name -> google.protobuf.Timestamp
-	30, // 13: baremetal.v1.Condition.last_transition:type_name -> google.protobuf.Timestamp
+	36, // 10: baremetal.v1.MachineStatus.node_state_changed_at:type_name -> google.protobuf.Timestamp
+	36, // 11: baremetal.v1.MachineStatus.last_heartbeat_at:type_name -> google.protobuf.Timestamp
+	36, // 12: baremetal.v1.MachineStatus.power_state_at:type_name -> google.protobuf.Timestamp
+	36, // 13: baremetal.v1.Condition.last_transition:type_name -> google.protobuf.Timestamp
 	3,  // 14: baremetal.v1.RegisterMachineRequest.machine:type_name -> baremetal.v1.Machine
-	30, // 15: baremetal.v1.ListMachinesRequest.updated_since:type_name -> google.protobuf.Timestamp
+	36, // 15: baremetal.v1.ListMachinesRequest.updated_since:type_name -> google.protobuf.Timestamp
 	3,  // 16: baremetal.v1.ListMachinesResponse.machines:type_name -> baremetal.v1.Machine
-	30, // 17: baremetal.v1.ListMachinesResponse.safe_updated_since:type_name -> google.protobuf.Timestamp
+	36, // 17: baremetal.v1.ListMachinesResponse.safe_updated_since:type_name -> google.protobuf.Timestamp
 	3,  // 18: baremetal.v1.UpdateMachineRequest.machine:type_name -> baremetal.v1.Machine
-	31, // 19: baremetal.v1.ReconfigureMachineRequest.config:type_name -> baremetal.v1.NetReconfig
-	30, // 20: baremetal.v1.ExplainMachineResponse.since:type_name -> google.protobuf.Timestamp
-	30, // 21: baremetal.v1.ExplainMachineResponse.next_action_at:type_name -> google.protobuf.Timestamp
+	37, // 19: baremetal.v1.ReconfigureMachineRequest.config:type_name -> baremetal.v1.NetReconfig
+	36, // 20: baremetal.v1.ExplainMachineResponse.since:type_name -> google.protobuf.Timestamp
+	36, // 21: baremetal.v1.ExplainMachineResponse.next_action_at:type_name -> google.protobuf.Timestamp
 	22, // 22: baremetal.v1.ExplainMachineResponse.actions:type_name -> baremetal.v1.OperatorAction
-	30, // 23: baremetal.v1.ExplainMachineResponse.last_evidence_at:type_name -> google.protobuf.Timestamp
-	30, // 24: baremetal.v1.ExplainMachineResponse.step_started_at:type_name -> google.protobuf.Timestamp
-	30, // 25: baremetal.v1.GetMachineTimelineRequest.at:type_name -> google.protobuf.Timestamp
-	25, // 26: baremetal.v1.GetMachineTimelineResponse.entries:type_name -> baremetal.v1.TimelineEntry
-	30, // 27: baremetal.v1.TimelineEntry.ts:type_name -> google.protobuf.Timestamp
-	29, // 28: baremetal.v1.TimelineEntry.fields:type_name -> baremetal.v1.TimelineEntry.FieldsEntry
-	30, // 29: baremetal.v1.Inventory.reported_at:type_name -> google.protobuf.Timestamp
-	7,  // 30: baremetal.v1.MachineService.RegisterMachine:input_type -> baremetal.v1.RegisterMachineRequest
-	8,  // 31: baremetal.v1.MachineService.GetMachine:input_type -> baremetal.v1.GetMachineRequest
-	9,  // 32: baremetal.v1.MachineService.ListMachines:input_type -> baremetal.v1.ListMachinesRequest
-	11, // 33: baremetal.v1.MachineService.UpdateMachine:input_type -> baremetal.v1.UpdateMachineRequest
-	12, // 34: baremetal.v1.MachineService.DeleteMachine:input_type -> baremetal.v1.DeleteMachineRequest
-	13, // 35: baremetal.v1.MachineService.RebootMachine:input_type -> baremetal.v1.RebootMachineRequest
-	14, // 36: baremetal.v1.MachineService.NetbootMachine:input_type -> baremetal.v1.NetbootMachineRequest
-	15, // 37: baremetal.v1.MachineService.ReimageMachine:input_type -> baremetal.v1.ReimageMachineRequest
-	16, // 38: baremetal.v1.MachineService.ReconfigureMachine:input_type -> baremetal.v1.ReconfigureMachineRequest
-	17, // 39: baremetal.v1.MachineService.EnterMaintenance:input_type -> baremetal.v1.EnterMaintenanceRequest
-	18, // 40: baremetal.v1.MachineService.ExitMaintenance:input_type -> baremetal.v1.ExitMaintenanceRequest
-	19, // 41: baremetal.v1.MachineService.CancelOperation:input_type -> baremetal.v1.CancelOperationRequest
-	20, // 42: baremetal.v1.MachineService.ExplainMachine:input_type -> baremetal.v1.ExplainMachineRequest
-	23, // 43: baremetal.v1.MachineService.GetMachineTimeline:input_type -> baremetal.v1.GetMachineTimelineRequest
-	26, // 44: baremetal.v1.MachineService.GetInventory:input_type -> baremetal.v1.GetInventoryRequest
-	3,  // 45: baremetal.v1.MachineService.RegisterMachine:output_type -> baremetal.v1.Machine
-	3,  // 46: baremetal.v1.MachineService.GetMachine:output_type -> baremetal.v1.Machine
-	10, // 47: baremetal.v1.MachineService.ListMachines:output_type -> baremetal.v1.ListMachinesResponse
-	3,  // 48: baremetal.v1.MachineService.UpdateMachine:output_type -> baremetal.v1.Machine
-	3,  // 49: baremetal.v1.MachineService.DeleteMachine:output_type -> baremetal.v1.Machine
-	32, // 50: baremetal.v1.MachineService.RebootMachine:output_type -> baremetal.v1.Operation
-	32, // 51: baremetal.v1.MachineService.NetbootMachine:output_type -> baremetal.v1.Operation
-	32, // 52: baremetal.v1.MachineService.ReimageMachine:output_type -> baremetal.v1.Operation
-	32, // 53: baremetal.v1.MachineService.ReconfigureMachine:output_type -> baremetal.v1.Operation
-	32, // 54: baremetal.v1.MachineService.EnterMaintenance:output_type -> baremetal.v1.Operation
-	32, // 55: baremetal.v1.MachineService.ExitMaintenance:output_type -> baremetal.v1.Operation
-	32, // 56: baremetal.v1.MachineService.CancelOperation:output_type -> baremetal.v1.Operation
-	21, // 57: baremetal.v1.MachineService.ExplainMachine:output_type -> baremetal.v1.ExplainMachineResponse
-	24, // 58: baremetal.v1.MachineService.GetMachineTimeline:output_type -> baremetal.v1.GetMachineTimelineResponse
-	27, // 59: baremetal.v1.MachineService.GetInventory:output_type -> baremetal.v1.Inventory
-	45, // [45:60] is the sub-list for method output_type
-	30, // [30:45] is the sub-list for method input_type
-	30, // [30:30] is the sub-list for extension type_name
-	30, // [30:30] is the sub-list for extension extendee
-	0,  // [0:30] is the sub-list for field type_name
+	36, // 23: baremetal.v1.ExplainMachineResponse.last_evidence_at:type_name -> google.protobuf.Timestamp
+	36, // 24: baremetal.v1.ExplainMachineResponse.step_started_at:type_name -> google.protobuf.Timestamp
+	36, // 25: baremetal.v1.GetMachineTimelineRequest.at:type_name -> google.protobuf.Timestamp
+	36, // 26: baremetal.v1.GetMachineTimelineRequest.since:type_name -> google.protobuf.Timestamp
+	25, // 27: baremetal.v1.GetMachineTimelineResponse.entries:type_name -> baremetal.v1.TimelineEntry
+	26, // 28: baremetal.v1.GetMachineTimelineResponse.state:type_name -> baremetal.v1.TimelineState
+	36, // 29: baremetal.v1.TimelineEntry.ts:type_name -> google.protobuf.Timestamp
+	33, // 30: baremetal.v1.TimelineEntry.fields:type_name -> baremetal.v1.TimelineEntry.FieldsEntry
+	36, // 31: baremetal.v1.TimelineState.ts:type_name -> google.protobuf.Timestamp
+	5,  // 32: baremetal.v1.TimelineState.status:type_name -> baremetal.v1.MachineStatus
+	34, // 33: baremetal.v1.TimelineState.step_states:type_name -> baremetal.v1.TimelineState.StepStatesEntry
+	35, // 34: baremetal.v1.TimelineState.open_commands:type_name -> baremetal.v1.TimelineState.OpenCommandsEntry
+	29, // 35: baremetal.v1.VerifyTimelineResponse.verdicts:type_name -> baremetal.v1.TimelineVerdict
+	36, // 36: baremetal.v1.Inventory.reported_at:type_name -> google.protobuf.Timestamp
+	7,  // 37: baremetal.v1.MachineService.RegisterMachine:input_type -> baremetal.v1.RegisterMachineRequest
+	8,  // 38: baremetal.v1.MachineService.GetMachine:input_type -> baremetal.v1.GetMachineRequest
+	9,  // 39: baremetal.v1.MachineService.ListMachines:input_type -> baremetal.v1.ListMachinesRequest
+	11, // 40: baremetal.v1.MachineService.UpdateMachine:input_type -> baremetal.v1.UpdateMachineRequest
+	12, // 41: baremetal.v1.MachineService.DeleteMachine:input_type -> baremetal.v1.DeleteMachineRequest
+	13, // 42: baremetal.v1.MachineService.RebootMachine:input_type -> baremetal.v1.RebootMachineRequest
+	14, // 43: baremetal.v1.MachineService.NetbootMachine:input_type -> baremetal.v1.NetbootMachineRequest
+	15, // 44: baremetal.v1.MachineService.ReimageMachine:input_type -> baremetal.v1.ReimageMachineRequest
+	16, // 45: baremetal.v1.MachineService.ReconfigureMachine:input_type -> baremetal.v1.ReconfigureMachineRequest
+	17, // 46: baremetal.v1.MachineService.EnterMaintenance:input_type -> baremetal.v1.EnterMaintenanceRequest
+	18, // 47: baremetal.v1.MachineService.ExitMaintenance:input_type -> baremetal.v1.ExitMaintenanceRequest
+	19, // 48: baremetal.v1.MachineService.CancelOperation:input_type -> baremetal.v1.CancelOperationRequest
+	20, // 49: baremetal.v1.MachineService.ExplainMachine:input_type -> baremetal.v1.ExplainMachineRequest
+	23, // 50: baremetal.v1.MachineService.GetMachineTimeline:input_type -> baremetal.v1.GetMachineTimelineRequest
+	27, // 51: baremetal.v1.MachineService.VerifyTimeline:input_type -> baremetal.v1.VerifyTimelineRequest
+	30, // 52: baremetal.v1.MachineService.GetInventory:input_type -> baremetal.v1.GetInventoryRequest
+	3,  // 53: baremetal.v1.MachineService.RegisterMachine:output_type -> baremetal.v1.Machine
+	3,  // 54: baremetal.v1.MachineService.GetMachine:output_type -> baremetal.v1.Machine
+	10, // 55: baremetal.v1.MachineService.ListMachines:output_type -> baremetal.v1.ListMachinesResponse
+	3,  // 56: baremetal.v1.MachineService.UpdateMachine:output_type -> baremetal.v1.Machine
+	3,  // 57: baremetal.v1.MachineService.DeleteMachine:output_type -> baremetal.v1.Machine
+	38, // 58: baremetal.v1.MachineService.RebootMachine:output_type -> baremetal.v1.Operation
+	38, // 59: baremetal.v1.MachineService.NetbootMachine:output_type -> baremetal.v1.Operation
+	38, // 60: baremetal.v1.MachineService.ReimageMachine:output_type -> baremetal.v1.Operation
+	38, // 61: baremetal.v1.MachineService.ReconfigureMachine:output_type -> baremetal.v1.Operation
+	38, // 62: baremetal.v1.MachineService.EnterMaintenance:output_type -> baremetal.v1.Operation
+	38, // 63: baremetal.v1.MachineService.ExitMaintenance:output_type -> baremetal.v1.Operation
+	38, // 64: baremetal.v1.MachineService.CancelOperation:output_type -> baremetal.v1.Operation
+	21, // 65: baremetal.v1.MachineService.ExplainMachine:output_type -> baremetal.v1.ExplainMachineResponse
+	24, // 66: baremetal.v1.MachineService.GetMachineTimeline:output_type -> baremetal.v1.GetMachineTimelineResponse
+	28, // 67: baremetal.v1.MachineService.VerifyTimeline:output_type -> baremetal.v1.VerifyTimelineResponse
+	31, // 68: baremetal.v1.MachineService.GetInventory:output_type -> baremetal.v1.Inventory
+	53, // [53:69] is the sub-list for method output_type
+	37, // [37:53] is the sub-list for method input_type
+	37, // [37:37] is the sub-list for extension type_name
+	37, // [37:37] is the sub-list for extension extendee
+	0,  // [0:37] is the sub-list for field type_name
 }
 
 func init() { file_baremetal_v1_machine_proto_init() }
@@ -2791,7 +3275,7 @@ func file_baremetal_v1_machine_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_baremetal_v1_machine_proto_rawDesc), len(file_baremetal_v1_machine_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   27,
+			NumMessages:   33,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -33,6 +33,7 @@ const (
 	MachineService_CancelOperation_FullMethodName    = "/baremetal.v1.MachineService/CancelOperation"
 	MachineService_ExplainMachine_FullMethodName     = "/baremetal.v1.MachineService/ExplainMachine"
 	MachineService_GetMachineTimeline_FullMethodName = "/baremetal.v1.MachineService/GetMachineTimeline"
+	MachineService_VerifyTimeline_FullMethodName     = "/baremetal.v1.MachineService/VerifyTimeline"
 	MachineService_GetInventory_FullMethodName       = "/baremetal.v1.MachineService/GetInventory"
 )
 
@@ -74,8 +75,11 @@ type MachineServiceClient interface {
 	CancelOperation(ctx context.Context, in *CancelOperationRequest, opts ...grpc.CallOption) (*Operation, error)
 	// ExplainMachine says what a machine is doing, on whom it waits, since when, and what may be done.
 	ExplainMachine(ctx context.Context, in *ExplainMachineRequest, opts ...grpc.CallOption) (*ExplainMachineResponse, error)
-	// GetMachineTimeline reads the ordered history of a machine.
+	// GetMachineTimeline reads the ordered history of a machine, and its state at a time.
 	GetMachineTimeline(ctx context.Context, in *GetMachineTimelineRequest, opts ...grpc.CallOption) (*GetMachineTimelineResponse, error)
+	// VerifyTimeline recomputes histories, a page of machines at a time: whether their chains are unbroken, and whether the
+	// tables say what the histories say.
+	VerifyTimeline(ctx context.Context, in *VerifyTimelineRequest, opts ...grpc.CallOption) (*VerifyTimelineResponse, error)
 	// GetInventory returns the last hardware inventory that an agent reported.
 	GetInventory(ctx context.Context, in *GetInventoryRequest, opts ...grpc.CallOption) (*Inventory, error)
 }
@@ -228,6 +232,16 @@ func (c *machineServiceClient) GetMachineTimeline(ctx context.Context, in *GetMa
 	return out, nil
 }
 
+func (c *machineServiceClient) VerifyTimeline(ctx context.Context, in *VerifyTimelineRequest, opts ...grpc.CallOption) (*VerifyTimelineResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(VerifyTimelineResponse)
+	err := c.cc.Invoke(ctx, MachineService_VerifyTimeline_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *machineServiceClient) GetInventory(ctx context.Context, in *GetInventoryRequest, opts ...grpc.CallOption) (*Inventory, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(Inventory)
@@ -276,8 +290,11 @@ type MachineServiceServer interface {
 	CancelOperation(context.Context, *CancelOperationRequest) (*Operation, error)
 	// ExplainMachine says what a machine is doing, on whom it waits, since when, and what may be done.
 	ExplainMachine(context.Context, *ExplainMachineRequest) (*ExplainMachineResponse, error)
-	// GetMachineTimeline reads the ordered history of a machine.
+	// GetMachineTimeline reads the ordered history of a machine, and its state at a time.
 	GetMachineTimeline(context.Context, *GetMachineTimelineRequest) (*GetMachineTimelineResponse, error)
+	// VerifyTimeline recomputes histories, a page of machines at a time: whether their chains are unbroken, and whether the
+	// tables say what the histories say.
+	VerifyTimeline(context.Context, *VerifyTimelineRequest) (*VerifyTimelineResponse, error)
 	// GetInventory returns the last hardware inventory that an agent reported.
 	GetInventory(context.Context, *GetInventoryRequest) (*Inventory, error)
 	mustEmbedUnimplementedMachineServiceServer()
@@ -331,6 +348,9 @@ func (UnimplementedMachineServiceServer) ExplainMachine(context.Context, *Explai
 }
 func (UnimplementedMachineServiceServer) GetMachineTimeline(context.Context, *GetMachineTimelineRequest) (*GetMachineTimelineResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetMachineTimeline not implemented")
+}
+func (UnimplementedMachineServiceServer) VerifyTimeline(context.Context, *VerifyTimelineRequest) (*VerifyTimelineResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method VerifyTimeline not implemented")
 }
 func (UnimplementedMachineServiceServer) GetInventory(context.Context, *GetInventoryRequest) (*Inventory, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetInventory not implemented")
@@ -608,6 +628,24 @@ func _MachineService_GetMachineTimeline_Handler(srv interface{}, ctx context.Con
 	return interceptor(ctx, in, info, handler)
 }
 
+func _MachineService_VerifyTimeline_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(VerifyTimelineRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(MachineServiceServer).VerifyTimeline(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: MachineService_VerifyTimeline_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(MachineServiceServer).VerifyTimeline(ctx, req.(*VerifyTimelineRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _MachineService_GetInventory_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(GetInventoryRequest)
 	if err := dec(in); err != nil {
@@ -688,6 +726,10 @@ var MachineService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "GetMachineTimeline",
 			Handler:    _MachineService_GetMachineTimeline_Handler,
+		},
+		{
+			MethodName: "VerifyTimeline",
+			Handler:    _MachineService_VerifyTimeline_Handler,
 		},
 		{
 			MethodName: "GetInventory",

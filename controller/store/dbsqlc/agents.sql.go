@@ -633,7 +633,7 @@ func (q *Queries) ListAgents(ctx context.Context, arg ListAgentsParams) ([]ListA
 }
 
 const listAudit = `-- name: ListAudit :many
-SELECT audit_id, ts, actor, verb, target_id, request_id, operation_id, event_data FROM audit_log
+SELECT audit_id, ts, actor, verb, target_id, request_id, operation_id, event_data, salt FROM audit_log
 WHERE ($1::text = '' OR target_id = $1) AND ($2::bigint = 0 OR audit_id < $2)
 ORDER BY audit_id DESC LIMIT $3
 `
@@ -662,6 +662,7 @@ func (q *Queries) ListAudit(ctx context.Context, arg ListAuditParams) ([]AuditLo
 			&i.RequestID,
 			&i.OperationID,
 			&i.EventData,
+			&i.Salt,
 		); err != nil {
 			return nil, err
 		}
@@ -945,7 +946,7 @@ func (q *Queries) RevokedSince(ctx context.Context, fingerprints []string) ([]st
 }
 
 const scrubAudit = `-- name: ScrubAudit :execrows
-UPDATE audit_log SET event_data = '{}' WHERE target_id = $1 AND event_data <> '{}'
+UPDATE audit_log SET event_data = '{}', salt = NULL WHERE target_id = $1 AND event_data <> '{}'
 `
 
 func (q *Queries) ScrubAudit(ctx context.Context, targetID string) (int64, error) {

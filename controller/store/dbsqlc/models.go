@@ -57,6 +57,7 @@ type AuditLog struct {
 	RequestID   string
 	OperationID string
 	EventData   []byte
+	Salt        []byte
 }
 
 type BmcCredential struct {

@@ -178,4 +178,4 @@ WHERE (@target_id::text = '' OR target_id = @target_id) AND (@before_id::bigint 
 ORDER BY audit_id DESC LIMIT @page_size;
 
 -- name: ScrubAudit :execrows
-UPDATE audit_log SET event_data = '{}' WHERE target_id = @target_id AND event_data <> '{}';
+UPDATE audit_log SET event_data = '{}', salt = NULL WHERE target_id = @target_id AND event_data <> '{}';

@@ -1,0 +1,66 @@
+-- The history of machines is written by triggers. Here it is read, with what the tables say of the same machine.
+
+-- name: TimelineNewest :many
+-- Who did something is what the audit row of the same transaction says, else what the entry itself says.
+SELECT t.seq, t.ts, t.tx, t.kind, t.operation_id, t.command_id, t.fields::text AS fields, t.prev_hash, t.hash,
+       coalesce((SELECT a.actor FROM machine_timeline a
+                 WHERE a.machine_id = t.machine_id AND a.seq BETWEEN t.seq - 64 AND t.seq + 64 AND a.tx = t.tx AND a.kind = 'audit'
+                 ORDER BY abs(a.seq - t.seq) LIMIT 1), t.actor)::text AS who
+FROM machine_timeline t
+WHERE t.machine_id = @machine_id AND t.seq < @before_seq
+  AND (sqlc.narg(since)::timestamptz IS NULL OR t.ts >= sqlc.narg(since))
+  AND (sqlc.narg(until)::timestamptz IS NULL OR t.ts <= sqlc.narg(until))
+ORDER BY t.seq DESC LIMIT @page_size;
+
+-- name: TimelineOldest :many
+SELECT t.seq, t.ts, t.tx, t.kind, t.operation_id, t.command_id, t.fields::text AS fields, t.prev_hash, t.hash,
+       coalesce((SELECT a.actor FROM machine_timeline a
+                 WHERE a.machine_id = t.machine_id AND a.seq BETWEEN t.seq - 64 AND t.seq + 64 AND a.tx = t.tx AND a.kind = 'audit'
+                 ORDER BY abs(a.seq - t.seq) LIMIT 1), t.actor)::text AS who
+FROM machine_timeline t
+WHERE t.machine_id = @machine_id AND t.seq > @after_seq
+  AND (sqlc.narg(since)::timestamptz IS NULL OR t.ts >= sqlc.narg(since))
+  AND (sqlc.narg(until)::timestamptz IS NULL OR t.ts <= sqlc.narg(until))
+ORDER BY t.seq LIMIT @page_size;
+
+-- name: TimelineEntries :many
+SELECT machine_id, seq, ts, tx, kind, actor, operation_id, command_id, fields::text AS fields, prev_hash, hash
+FROM machine_timeline
+WHERE machine_id = @machine_id AND seq > @after_seq
+  AND (sqlc.narg(until)::timestamptz IS NULL OR ts <= sqlc.narg(until))
+ORDER BY seq LIMIT @page_size;
+
+-- name: TimelineMachines :many
+-- Every machine that has a history or should have one; the fleet's own comes first, with an empty name.
+SELECT ''::text AS machine_id WHERE @from_start::boolean
+UNION ALL
+(SELECT m.machine_id FROM machines m WHERE m.machine_id > @after_id ORDER BY m.machine_id LIMIT @page_size);
+
+-- name: CountMachines :one
+SELECT count(*) FROM machines;
+
+-- name: MachineFacts :one
+SELECT *, encode(sha256(convert_to(spec::text || labels::text, 'UTF8')), 'hex')::text AS spec_digest
+FROM machines WHERE machine_id = @machine_id;
+
+-- name: OperationFacts :many
+SELECT operation_id, type, phase, current_stage, wait_reason, coalesce(error::text, '')::text AS error, evidence::text AS evidence,
+       (cancel_requested_at IS NOT NULL)::boolean AS cancel_requested
+FROM operations WHERE target_id = @machine_id;
+
+-- name: StepFacts :many
+SELECT s.operation_id, s.name, s.state, s.retry_count, s.evidence::text AS evidence
+FROM operation_steps s JOIN operations o USING (operation_id)
+WHERE o.target_id = @machine_id AND (s.state <> 'WAITING' OR s.retry_count > 0 OR s.evidence <> '{}');
+
+-- name: CommandFacts :many
+SELECT command_id, operation_id, kind, step_name, attempt, executor_id, state, outcome, reason, evidence::text AS evidence, settled_by,
+       (claimed_at IS NOT NULL)::boolean AS claimed
+FROM commands WHERE target_id = @machine_id;
+
+-- name: AuditFacts :many
+SELECT a.audit_id, a.ts, a.actor, a.verb, a.target_id, a.request_id, a.operation_id, a.salt, a.event_data::text AS data
+FROM audit_log a
+WHERE a.audit_id = ANY(@ids::bigint[])
+   OR (@machine_id::text <> '' AND a.target_id = @machine_id)
+   OR (@machine_id::text = '' AND NOT EXISTS (SELECT 1 FROM machines m WHERE m.machine_id = a.target_id));

@@ -1,0 +1,220 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
+	"github.com/ingot-metal/ingot/controller/timeline"
+)
+
+// TimelineQuery asks for a page of a machine's history.
+type TimelineQuery struct {
+	MachineID string
+	// From is the number of the entry that the page before ended with; 0 begins.
+	From int64
+	// Since and Until bound the entries' times where they are set.
+	Since, Until time.Time
+	OldestFirst  bool
+	Limit        int32
+}
+
+// Timeline reads a page of a machine's history.
+func (s *Store) Timeline(ctx context.Context, f TimelineQuery) ([]*baremetalv1.TimelineEntry, error) {
+	var rows []dbsqlc.TimelineNewestRow
+	var err error
+	if f.OldestFirst {
+		var oldest []dbsqlc.TimelineOldestRow
+		oldest, err = s.q.TimelineOldest(ctx, dbsqlc.TimelineOldestParams{
+			MachineID: f.MachineID, AfterSeq: f.From, Since: timePtr(f.Since), Until: timePtr(f.Until), PageSize: f.Limit,
+		})
+		for _, r := range oldest {
+			rows = append(rows, dbsqlc.TimelineNewestRow(r))
+		}
+	} else {
+		before := f.From
+		if before == 0 {
+			before = math.MaxInt64
+		}
+		rows, err = s.q.TimelineNewest(ctx, dbsqlc.TimelineNewestParams{
+			MachineID: f.MachineID, BeforeSeq: before, Since: timePtr(f.Since), Until: timePtr(f.Until), PageSize: f.Limit,
+		})
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read history: %w", err)
+	}
+	out := make([]*baremetalv1.TimelineEntry, 0, len(rows))
+	for _, r := range rows {
+		out = append(out, timelineMessage(r))
+	}
+	return out, nil
+}
+
+func timelineMessage(r dbsqlc.TimelineNewestRow) *baremetalv1.TimelineEntry {
+	fields := jsonToMap([]byte(r.Fields))
+	return &baremetalv1.TimelineEntry{
+		Ts: stamp(r.Ts), Kind: r.Kind, Summary: timeline.Summary(r.Kind, fields), Actor: orText(r.Who, "system"),
+		OperationId: r.OperationID, CommandId: r.CommandID, Fields: fields, Hash: r.Hash, Seq: r.Seq, PrevHash: r.PrevHash, Tx: r.Tx,
+	}
+}
+
+// historyPage is how many entries are read at once where all of them are walked.
+const historyPage = 2000
+
+// walkHistory gives a machine's entries to fn in order, up to a time if one is given.
+func walkHistory(ctx context.Context, q *dbsqlc.Queries, machineID string, until time.Time, fn func(timeline.Entry) error) error {
+	var after int64
+	for {
+		rows, err := q.TimelineEntries(ctx, dbsqlc.TimelineEntriesParams{
+			MachineID: machineID, AfterSeq: after, Until: timePtr(until), PageSize: historyPage,
+		})
+		if err != nil {
+			return fmt.Errorf("read history: %w", err)
+		}
+		for _, r := range rows {
+			if err := fn(timelineEntry(r)); err != nil {
+				return err
+			}
+			after = r.Seq
+		}
+		if len(rows) < historyPage {
+			return nil
+		}
+	}
+}
+
+func timelineEntry(r dbsqlc.TimelineEntriesRow) timeline.Entry {
+	return timeline.Entry{
+		MachineID: r.MachineID, Seq: r.Seq, Time: r.Ts, Tx: r.Tx, Kind: r.Kind, Actor: r.Actor, OperationID: r.OperationID,
+		CommandID: r.CommandID, Fields: []byte(r.Fields), Prev: r.PrevHash, Hash: r.Hash,
+	}
+}
+
+// StateAt rebuilds what a machine was at a time from its history; nil where it had none then. A zero time means now.
+func (s *Store) StateAt(ctx context.Context, machineID string, at time.Time) (*timeline.State, error) {
+	state := timeline.NewState()
+	if err := walkHistory(ctx, s.q, machineID, at, state.Apply); err != nil {
+		return nil, fmt.Errorf("rebuild machine %s: %w", machineID, err)
+	}
+	if !state.Exists {
+		return nil, nil
+	}
+	return state, nil
+}
+
+// HistoryOwners lists whose histories there are, by machine id after the given one; the fleet's, which has no id, is first
+// where no id is given. total counts all of them.
+func (s *Store) HistoryOwners(ctx context.Context, after string, limit int32) (owners []string, total int64, err error) {
+	if owners, err = s.q.TimelineMachines(ctx, dbsqlc.TimelineMachinesParams{FromStart: after == "", AfterID: after, PageSize: limit}); err != nil {
+		return nil, 0, fmt.Errorf("list machines: %w", err)
+	}
+	if total, err = s.q.CountMachines(ctx); err != nil {
+		return nil, 0, fmt.Errorf("count machines: %w", err)
+	}
+	return owners, total + 1, nil
+}
+
+// VerifyTimeline recomputes a history and, if it is unbroken, compares it with the tables, all in one moment.
+func (s *Store) VerifyTimeline(ctx context.Context, machineID string) (*baremetalv1.TimelineVerdict, error) {
+	var out *baremetalv1.TimelineVerdict
+	opts := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
+	err := pgx.BeginTxFunc(ctx, s.pool, opts, func(tx pgx.Tx) error {
+		var err error
+		out, err = verifyTimeline(ctx, s.q.WithTx(tx), machineID)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("verify history of %q: %w", machineID, err)
+	}
+	return out, nil
+}
+
+func verifyTimeline(ctx context.Context, q *dbsqlc.Queries, machineID string) (*baremetalv1.TimelineVerdict, error) {
+	chain, state := timeline.Chain{MachineID: machineID}, timeline.NewState()
+	err := walkHistory(ctx, q, machineID, time.Time{}, func(e timeline.Entry) error {
+		if b := chain.Next(e); b != nil {
+			return b
+		}
+		return state.Apply(e)
+	})
+	out := &baremetalv1.TimelineVerdict{MachineId: machineID, Entries: chain.Seq, HeadHash: chain.Hash}
+	var broken *timeline.Break
+	if errors.As(err, &broken) {
+		out.BrokenSeq, out.BrokenWhy = broken.Seq, broken.Why
+		return out, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	tables, err := tablesOf(ctx, q, machineID, state)
+	if err != nil {
+		return nil, err
+	}
+	out.Differences = timeline.Diff(state, tables)
+	out.Ok = len(out.GetDifferences()) == 0
+	return out, nil
+}
+
+// tablesOf reads what the tables say of a machine; the fleet has audit rows alone.
+func tablesOf(ctx context.Context, q *dbsqlc.Queries, machineID string, history *timeline.State) (timeline.Tables, error) {
+	t := timeline.Tables{}
+	if err := auditFacts(ctx, q, machineID, history, &t); err != nil || machineID == "" {
+		return t, err
+	}
+	for _, read := range []func(context.Context, *dbsqlc.Queries, string, *timeline.Tables) error{
+		machineFacts, conditionFacts, operationFacts, commandFacts,
+	} {
+		if err := read(ctx, q, machineID, &t); err != nil {
+			return t, err
+		}
+	}
+	return t, nil
+}
+
+func machineFacts(ctx context.Context, q *dbsqlc.Queries, machineID string, t *timeline.Tables) error {
+	m, err := q.MachineFacts(ctx, machineID)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return machineNotFound(machineID)
+	}
+	if err != nil {
+		return fmt.Errorf("read machine: %w", err)
+	}
+	t.Machine = map[string]string{}
+	for k, v := range map[string]string{
+		"phase": m.Phase, "node_state": m.NodeState, "boot_mode": m.BootMode, "spec": m.SpecDigest,
+		"current_operation_id": strVal(m.CurrentOperationID), "unresolved_command_id": strVal(m.UnresolvedCommandID),
+		"agent_id": strVal(m.AgentID), "boot_id": m.BootID, "os_image_digest": m.OsImageDigest, "power_state": m.PowerState,
+		"deleted": trueText(m.DeletedAt != nil),
+	} {
+		if v != "" {
+			t.Machine[k] = v
+		}
+	}
+	return nil
+}
+
+func trueText(b bool) string {
+	if b {
+		return "true"
+	}
+	return ""
+}
+
+func conditionFacts(ctx context.Context, q *dbsqlc.Queries, machineID string, t *timeline.Tables) error {
+	rows, err := q.ConditionsOf(ctx, []string{machineID})
+	if err != nil {
+		return fmt.Errorf("read conditions: %w", err)
+	}
+	t.Conditions = map[string]timeline.ConditionState{}
+	for _, r := range rows {
+		t.Conditions[r.Type] = timeline.ConditionState{Status: strconv.FormatBool(r.Status), Reason: r.Reason, Message: r.Message}
+	}
+	return nil
+}

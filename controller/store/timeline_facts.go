@@ -1,0 +1,91 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
+	"github.com/ingot-metal/ingot/controller/timeline"
+)
+
+func operationFacts(ctx context.Context, q *dbsqlc.Queries, machineID string, t *timeline.Tables) error {
+	rows, err := q.OperationFacts(ctx, machineID)
+	if err != nil {
+		return fmt.Errorf("read operations: %w", err)
+	}
+	steps, err := q.StepFacts(ctx, machineID)
+	if err != nil {
+		return fmt.Errorf("read steps: %w", err)
+	}
+	byOperation := map[string]map[string]timeline.StepState{}
+	for _, r := range steps {
+		if byOperation[r.OperationID] == nil {
+			byOperation[r.OperationID] = map[string]timeline.StepState{}
+		}
+		retries := ""
+		if r.RetryCount > 0 {
+			retries = strconv.Itoa(int(r.RetryCount))
+		}
+		byOperation[r.OperationID][r.Name] = timeline.StepState{State: r.State, Retries: retries, Evidence: notEmptyObject(r.Evidence)}
+	}
+	t.Operations = map[string]timeline.OperationState{}
+	for _, r := range rows {
+		t.Operations[r.OperationID] = timeline.OperationState{
+			Type: r.Type, Phase: r.Phase, Stage: r.CurrentStage, WaitReason: r.WaitReason, Error: r.Error,
+			Evidence: notEmptyObject(r.Evidence), CancelRequested: r.CancelRequested, Steps: byOperation[r.OperationID],
+		}
+	}
+	return nil
+}
+
+// notEmptyObject is a JSON object's text, nothing for an empty one.
+func notEmptyObject(s string) string {
+	if s == "{}" {
+		return ""
+	}
+	return s
+}
+
+func commandFacts(ctx context.Context, q *dbsqlc.Queries, machineID string, t *timeline.Tables) error {
+	rows, err := q.CommandFacts(ctx, machineID)
+	if err != nil {
+		return fmt.Errorf("read commands: %w", err)
+	}
+	t.Commands = map[string]timeline.CommandState{}
+	for _, r := range rows {
+		t.Commands[r.CommandID] = timeline.CommandState{
+			OperationID: r.OperationID, Kind: r.Kind, Step: r.StepName, Attempt: strconv.Itoa(int(r.Attempt)), Executor: r.ExecutorID,
+			State: r.State, Outcome: r.Outcome, Reason: r.Reason, Evidence: notEmptyObject(r.Evidence), SettledBy: r.SettledBy,
+			Claimed: r.Claimed,
+		}
+	}
+	return nil
+}
+
+// auditFacts reads the rows that the history names, and those that it should name.
+func auditFacts(ctx context.Context, q *dbsqlc.Queries, machineID string, history *timeline.State, t *timeline.Tables) error {
+	known := make([]int64, 0, len(history.Audits))
+	for id := range history.Audits {
+		n, err := strconv.ParseInt(id, 10, 64)
+		if err != nil {
+			return fmt.Errorf("parse number of audit row: %w", err)
+		}
+		known = append(known, n)
+	}
+	rows, err := q.AuditFacts(ctx, dbsqlc.AuditFactsParams{Ids: known, MachineID: machineID})
+	if err != nil {
+		return fmt.Errorf("read audit log: %w", err)
+	}
+	t.Audits = map[string]timeline.AuditData{}
+	for _, r := range rows {
+		t.Audits[strconv.FormatInt(r.AuditID, 10)] = timeline.AuditData{
+			AuditRow: timeline.AuditRow{
+				Actor: r.Actor, OperationID: r.OperationID, Verb: r.Verb, Target: r.TargetID, RequestID: r.RequestID,
+				At: strconv.FormatInt(r.Ts.UnixMicro(), 10),
+			},
+			Salt: r.Salt, Data: r.Data,
+		}
+	}
+	return nil
+}

@@ -1,0 +1,72 @@
+// Package timeline is the history of a machine as a chain of hashes: what an entry is, whether a chain is unbroken, and
+// what state a chain says the machine is in.
+//
+// The database writes the entries, in the transactions that make the changes; this package is pure and only reads them.
+package timeline
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// The kinds of entry.
+const (
+	// Snapshot is the first entry of a machine that is older than its history.
+	Snapshot = "snapshot"
+	// Machine is a machine's own row: all of it in the first entry, then what has changed.
+	Machine   = "machine"
+	Condition = "condition"
+	Operation = "operation"
+	Step      = "step"
+	Command   = "command"
+	// NodeState says who moved a node state, and from where.
+	NodeState = "node_state"
+	// Audit is a row of the audit log, its data as a salted digest.
+	Audit = "audit"
+)
+
+// Entry is one link of a chain.
+type Entry struct {
+	// MachineID is empty in the fleet's chain, which holds what is about no machine.
+	MachineID string
+	// Seq counts from 1 without gaps.
+	Seq int64
+	// Time is whole microseconds. All entries of one transaction have one time, and it never falls.
+	Time time.Time
+	// Tx is the database's number of the transaction.
+	Tx                                  int64
+	Kind, Actor, OperationID, CommandID string
+	// Fields is a JSON object of strings, byte by byte as it is stored.
+	Fields []byte
+	// Prev is the hash of the entry before, empty in the first one.
+	Prev, Hash []byte
+}
+
+// Sum is the hash that the entry should have: SHA-256 of Prev, then number and time (microseconds since 1970) and
+// transaction in decimal, and each text with its length in bytes before it, so that no byte can move from one column to the
+// next unseen. The SQL function timeline_append computes the same.
+func (e Entry) Sum() []byte {
+	b := bytes.NewBuffer(slices.Clone(e.Prev))
+	text := func(s string) { fmt.Fprintf(b, "%d:%s", len(s), s) }
+	text(e.MachineID)
+	fmt.Fprintf(b, "%d,%d,%d,", e.Seq, e.Time.UnixMicro(), e.Tx)
+	for _, s := range []string{e.Kind, e.Actor, e.OperationID, e.CommandID} {
+		text(s)
+	}
+	b.Write(e.Fields)
+	sum := sha256.Sum256(b.Bytes())
+	return sum[:]
+}
+
+// Values parses the fields.
+func (e Entry) Values() (map[string]string, error) {
+	var m map[string]string
+	if err := json.Unmarshal(e.Fields, &m); err != nil {
+		return nil, fmt.Errorf("parse fields of entry %d: %w", e.Seq, err)
+	}
+	return m, nil
+}

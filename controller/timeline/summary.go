@@ -1,0 +1,71 @@
+package timeline
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Summary says in one line what an entry is about.
+func Summary(kind string, v map[string]string) string {
+	switch kind {
+	case Condition:
+		return withReason(v["type"]+" "+conditionWord(v["status"]), v["reason"], v["message"])
+	case Operation:
+		return withReason(v["type"]+" "+v["phase"], v["wait_reason"], v["error"])
+	case Step:
+		return withReason("step "+v["step"]+" "+v["state"], "", v["evidence"])
+	case Command:
+		return withReason(fmt.Sprintf("%s (attempt %s of step %s) %s", v["kind"], v["attempt"], v["step"], joined(v["state"], v["outcome"])),
+			joined(v["reason"], v["settled_by"]), v["evidence"])
+	case NodeState:
+		return fmt.Sprintf("node state %s → %s by %s", v["from"], v["to"], v["by"])
+	case Audit:
+		return v["verb"]
+	default:
+		return values(v)
+	}
+}
+
+func conditionWord(status string) string {
+	switch status {
+	case "true":
+		return "is true"
+	case "false":
+		return "is false"
+	default:
+		return "is gone"
+	}
+}
+
+func joined(parts ...string) string {
+	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), " ")
+}
+
+func withReason(what, reason, detail string) string {
+	if reason != "" {
+		what += " (" + reason + ")"
+	}
+	if detail != "" {
+		what += ": " + detail
+	}
+	return what
+}
+
+// values are all fields, in order of their names; digests are too long for a line.
+func values(v map[string]string) string {
+	var out []string
+	for _, k := range slices.Sorted(maps.Keys(v)) {
+		value := v[k]
+		switch {
+		case k == "spec":
+			out = append(out, "spec or labels set")
+			continue
+		case value == "":
+			value = "none"
+		}
+		out = append(out, k+"="+value)
+	}
+	return strings.Join(out, ", ")
+}
