@@ -124,3 +124,5 @@ func (o observer) Done(kind string, took time.Duration) {
 }
 
 func (o observer) Rescued(n int) { o.m.OperationsRescued.Add(float64(n)) }
+
+func (o observer) Stuck(n int) { o.m.OperationsStuck.Set(float64(n)) }

@@ -46,6 +46,8 @@ type Observer interface {
 	Done(commandKind string, took time.Duration)
 	// Rescued counts operations that the sweep found.
 	Rescued(n int)
+	// Stuck is told again and again how many operations are stuck.
+	Stuck(n int)
 }
 
 type nobody struct{}
@@ -54,6 +56,7 @@ func (nobody) Ended(string, string, time.Duration) {}
 func (nobody) Dispatched(string, time.Duration)    {}
 func (nobody) Done(string, time.Duration)          {}
 func (nobody) Rescued(int)                         {}
+func (nobody) Stuck(int)                           {}
 
 // Engine moves operations. It is safe for concurrent use.
 type Engine struct {

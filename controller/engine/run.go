@@ -20,6 +20,9 @@ func (e *Engine) Run(ctx context.Context) error {
 	g.Go("sweep", func(ctx context.Context) error { return e.every(ctx, time.Second, "sweep", e.sweepAll) })
 	g.Go("acks", func(ctx context.Context) error { return e.every(ctx, ackDelay, "write acknowledgements", e.flushAcks) })
 	g.Go("heartbeats", func(ctx context.Context) error { return e.every(ctx, time.Second, "heartbeats", e.heartbeats) })
+	g.Go("stuck", func(ctx context.Context) error {
+		return e.every(ctx, stuckEvery, "look for what is stuck", e.watchStuck)
+	})
 	g.Go("revocations", func(ctx context.Context) error { return e.every(ctx, time.Second, "revocations", e.revocations) })
 	err := g.Wait()
 	e.cfg.Sessions.CloseAll(session.ErrDraining)

@@ -25,8 +25,11 @@ func (s *scene) stuck(next time.Time) bool {
 // zero time.
 func Stuck(ran time.Duration, n Normal, now, next time.Time) bool {
 	inSight := !next.IsZero() && !next.Before(now) && next.Sub(now) <= max(soon, n.P95)
-	return ran > bound(n) && !inSight
+	return Overlong(ran, n) && !inSight
 }
+
+// Overlong says that a step has taken longer than its kind should.
+func Overlong(ran time.Duration, n Normal) bool { return ran > bound(n) }
 
 // bound is how long a step may take before somebody should look.
 func bound(n Normal) time.Duration {

@@ -8,7 +8,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 	"github.com/ingot-metal/ingot/controller/explain"
 	"github.com/ingot-metal/ingot/controller/fleet"
@@ -331,15 +330,27 @@ func (s *Store) StepNormals(ctx context.Context) (explain.Normals, error) {
 	return explain.Measure(samples), nil
 }
 
-// LongOperations gives up to limit active operations whose current step has run since before a time.
-func (s *Store) LongOperations(ctx context.Context, before time.Time, limit int32) ([]*baremetalv1.Operation, error) {
+// LongStep is the current step of an active operation that has run for long.
+type LongStep struct {
+	OperationID, MachineID, Step string
+	Kind                         operation.Kind
+	StartedAt                    time.Time
+	Group, Model                 string
+	Simulated                    bool
+}
+
+// LongSteps gives up to limit active operations whose current step has run since before a time, the longest first.
+func (s *Store) LongSteps(ctx context.Context, before time.Time, limit int32) ([]LongStep, error) {
 	rows, err := s.q.LongOperations(ctx, dbsqlc.LongOperationsParams{StartedBefore: &before, PageSize: limit})
 	if err != nil {
 		return nil, fmt.Errorf("read long operations: %w", err)
 	}
-	out := make([]*baremetalv1.Operation, 0, len(rows))
+	out := make([]LongStep, 0, len(rows))
 	for _, r := range rows {
-		out = append(out, &baremetalv1.Operation{OperationId: r.OperationID, MachineId: r.TargetID})
+		out = append(out, LongStep{
+			OperationID: r.OperationID, MachineID: r.TargetID, Step: r.Name, Kind: operation.Kind(r.Kind), StartedAt: timeVal(r.StartedAt),
+			Group: r.MachineGroup, Model: r.Model, Simulated: r.Simulated,
+		})
 	}
 	return out, nil
 }

@@ -164,12 +164,12 @@ func TestStepNormals(t *testing.T) {
 func TestStuckIsNotedOnce(t *testing.T) {
 	s := storetest.New(t)
 	_, op, _ := rebooting(t, s, "m-1")
-	if got, err := s.LongOperations(t.Context(), now().Add(-time.Hour), 10); err != nil || len(got) != 0 {
+	if got, err := s.LongSteps(t.Context(), now().Add(-time.Hour), 10); err != nil || len(got) != 0 {
 		t.Errorf("young operations are long: %v (%v)", got, err)
 	}
-	got, err := s.LongOperations(t.Context(), now().Add(time.Hour), 10)
-	if err != nil || len(got) != 1 || got[0].GetOperationId() != op || got[0].GetMachineId() != "m-1" {
-		t.Fatalf("long operations: %v (%v)", got, err)
+	got, err := s.LongSteps(t.Context(), now().Add(time.Hour), 10)
+	if err != nil || len(got) != 1 || got[0].OperationID != op || got[0].MachineID != "m-1" || got[0].Kind != operation.KindReboot || got[0].StartedAt.IsZero() {
+		t.Fatalf("long steps: %v (%v)", got, err)
 	}
 	for i, want := range []bool{true, false} {
 		if first, err := s.NoteStuck(t.Context(), op, "reboot", "stuck", now()); err != nil || first != want {

@@ -234,8 +234,12 @@ func (q *Queries) LeasesOfMachine(ctx context.Context, arg LeasesOfMachineParams
 }
 
 const longOperations = `-- name: LongOperations :many
-SELECT o.operation_id, o.target_id FROM operations o
+SELECT o.operation_id, o.target_id, s.name, s.kind, s.started_at, m.simulated, coalesce(m.spec ->> 'group', '')::text AS machine_group,
+       coalesce((SELECT i.document #>> '{system,product}' FROM inventories i WHERE i.machine_id = m.machine_id
+                 ORDER BY i.reported_at DESC LIMIT 1), '')::text AS model
+FROM operations o
 JOIN operation_steps s ON s.operation_id = o.operation_id AND s.idx = o.current_step
+JOIN machines m ON m.machine_id = o.target_id
 WHERE o.phase = 'RUNNING' AND s.state = 'RUNNING' AND s.started_at < $1
 ORDER BY s.started_at LIMIT $2
 `
@@ -246,8 +250,14 @@ type LongOperationsParams struct {
 }
 
 type LongOperationsRow struct {
-	OperationID string
-	TargetID    string
+	OperationID  string
+	TargetID     string
+	Name         string
+	Kind         string
+	StartedAt    *time.Time
+	Simulated    bool
+	MachineGroup string
+	Model        string
 }
 
 // Active operations whose current step has run for long, the longest first.
@@ -260,7 +270,16 @@ func (q *Queries) LongOperations(ctx context.Context, arg LongOperationsParams) 
 	var items []LongOperationsRow
 	for rows.Next() {
 		var i LongOperationsRow
-		if err := rows.Scan(&i.OperationID, &i.TargetID); err != nil {
+		if err := rows.Scan(
+			&i.OperationID,
+			&i.TargetID,
+			&i.Name,
+			&i.Kind,
+			&i.StartedAt,
+			&i.Simulated,
+			&i.MachineGroup,
+			&i.Model,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

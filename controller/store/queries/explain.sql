@@ -52,8 +52,12 @@ WHERE s.state = 'SUCCEEDED' AND s.started_at IS NOT NULL AND s.finished_at > s.s
 
 -- name: LongOperations :many
 -- Active operations whose current step has run for long, the longest first.
-SELECT o.operation_id, o.target_id FROM operations o
+SELECT o.operation_id, o.target_id, s.name, s.kind, s.started_at, m.simulated, coalesce(m.spec ->> 'group', '')::text AS machine_group,
+       coalesce((SELECT i.document #>> '{system,product}' FROM inventories i WHERE i.machine_id = m.machine_id
+                 ORDER BY i.reported_at DESC LIMIT 1), '')::text AS model
+FROM operations o
 JOIN operation_steps s ON s.operation_id = o.operation_id AND s.idx = o.current_step
+JOIN machines m ON m.machine_id = o.target_id
 WHERE o.phase = 'RUNNING' AND s.state = 'RUNNING' AND s.started_at < @started_before
 ORDER BY s.started_at LIMIT @page_size;
 

@@ -36,6 +36,8 @@ type Metrics struct {
 	OperationsRescued prometheus.Counter
 	// OperationsUnwakeable is the number of active operations that nothing would ever wake; anything but 0 is a bug.
 	OperationsUnwakeable prometheus.Gauge
+	// OperationsStuck is the number of active operations whose step runs far longer than its kind does.
+	OperationsStuck prometheus.Gauge
 	// CursorLag is how far the end of the reconcile cursor lies behind now.
 	CursorLag prometheus.Gauge
 	// RPCSeconds is the duration of calls, by full method and code.
@@ -71,6 +73,7 @@ func New(r prometheus.Registerer) *Metrics {
 			Namespace: namespace, Name: "operations_rescued_total", Help: "Operations moved by the sweep instead of by their job.",
 		}),
 		OperationsUnwakeable: gauge("operations_unwakeable", "Active operations that nothing would wake. Not 0 is a bug."),
+		OperationsStuck:      gauge("operations_stuck", "Active operations whose step runs far longer than its kind does."),
 		CursorLag:            gauge("cursor_lag_seconds", "How far the end of the reconcile cursor lies behind now."),
 		RPCSeconds:           histogramVec("rpc_seconds", "Duration of gRPC calls.", fastBuckets, "method", "code"),
 	}
@@ -81,7 +84,7 @@ func New(r prometheus.Registerer) *Metrics {
 func (m *Metrics) collectors() []prometheus.Collector {
 	return []prometheus.Collector{
 		m.machines, m.Operations, m.OperationSeconds, m.CommandLatency, m.Sessions, m.EventLag,
-		m.OperationsRescued, m.OperationsUnwakeable, m.CursorLag, m.RPCSeconds,
+		m.OperationsRescued, m.OperationsUnwakeable, m.OperationsStuck, m.CursorLag, m.RPCSeconds,
 	}
 }
 

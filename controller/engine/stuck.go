@@ -1,0 +1,72 @@
+package engine
+
+import (
+	"context"
+	"time"
+
+	"github.com/ingot-metal/ingot/controller/explain"
+	"github.com/ingot-metal/ingot/controller/store"
+)
+
+const (
+	// stuckEvery is how often steps are held against their normal durations.
+	stuckEvery = 30 * time.Second
+	// stuckPage bounds the steps that are looked at each time; the longest come first.
+	stuckPage = 1000
+)
+
+// FindStuck counts the operations whose step runs far longer than its kind does while nothing automatic is in sight, and
+// notes each step once in the operation's log. It fails nothing.
+func (e *Engine) FindStuck(ctx context.Context) (int, error) {
+	now := e.clock.Now()
+	normals, err := e.store.StepNormals(ctx)
+	if err != nil {
+		return 0, err
+	}
+	long, err := e.store.LongSteps(ctx, now.Add(-explain.StuckFloor), stuckPage)
+	if err != nil {
+		return 0, err
+	}
+	n := 0
+	for _, step := range long {
+		normal := normals.For(step.Kind, step.Group, step.Model, step.Simulated)
+		if !explain.Overlong(now.Sub(step.StartedAt), normal) {
+			continue
+		}
+		stuck, err := e.stuck(ctx, step, normals, now)
+		if err != nil {
+			return 0, err
+		}
+		if stuck {
+			n++
+		}
+	}
+	return n, nil
+}
+
+// stuck looks at all that is known about one operation, and notes it if it is stuck.
+func (e *Engine) stuck(ctx context.Context, step store.LongStep, normals explain.Normals, now time.Time) (bool, error) {
+	facts, err := e.store.ExplainFacts(ctx, step.MachineID, step.OperationID, now)
+	if err != nil {
+		return false, err
+	}
+	x := explain.Explain(facts.WithNormals(normals))
+	if !x.Stuck {
+		return false, nil
+	}
+	first, err := e.store.NoteStuck(ctx, step.OperationID, x.Step, "stuck: "+x.Summary, now)
+	if first {
+		e.log.Warn("operation is stuck", "operation_id", step.OperationID, "machine_id", step.MachineID, "step", x.Step,
+			"waits_on", string(x.WaitsOn), "reason", x.Cause.Reason, "ran", now.Sub(step.StartedAt).Truncate(time.Second).String())
+	}
+	return true, err
+}
+
+// watchStuck shows the count to whoever observes.
+func (e *Engine) watchStuck(ctx context.Context) error {
+	n, err := e.FindStuck(ctx)
+	if err == nil {
+		e.cfg.Observer.Stuck(n)
+	}
+	return err
+}
