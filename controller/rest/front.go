@@ -132,21 +132,38 @@ func disagreement(body []byte, inPath map[string]string) *failure.Error {
 	if len(body) == 0 || len(inPath) == 0 {
 		return nil
 	}
-	var said map[string]json.RawMessage
-	if json.Unmarshal(body, &said) != nil {
-		return nil // the decoder says what is wrong
-	}
-	for name, want := range inPath {
-		name = name[strings.LastIndexByte(name, '.')+1:]
-		for key, raw := range said {
-			var got string
-			if sameName(key, name) && json.Unmarshal(raw, &got) == nil && got != "" && got != want {
+	for path, want := range inPath {
+		words := strings.Split(path, ".")
+		name := words[len(words)-1]
+		// The body is the whole request, or the field of it that the path's name begins with.
+		for _, at := range [][]string{words, {name}} {
+			if got := textAt(body, at); got != "" && got != want {
 				return failure.Invalid(reasonInvalidField, "%s is %q in the path and %q in the body", name, want, got).
-					WithField(name, "is not what the path says")
+					WithField(strings.Join(at, "."), "is not what the path says")
 			}
 		}
 	}
 	return nil
+}
+
+// textAt gives the string at a path of names. What is no JSON, or no string, is for the decoder to refuse.
+func textAt(raw json.RawMessage, path []string) (text string) {
+	if len(path) == 0 {
+		if json.Unmarshal(raw, &text) != nil {
+			return ""
+		}
+		return text
+	}
+	var object map[string]json.RawMessage
+	if json.Unmarshal(raw, &object) != nil {
+		return ""
+	}
+	for key, inner := range object {
+		if sameName(key, path[0]) {
+			return textAt(inner, path[1:])
+		}
+	}
+	return ""
 }
 
 // sameName compares machine_id with machine_id and machineId, the two spellings that a body may have.
