@@ -178,9 +178,9 @@ listens() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
 # choose_ports: the usual ones, or the next thousand where something listens there.
 choose_ports() {
   for ((port = 50051; port < 60000; port += 1000)); do
-    listens "$port" || listens $((port + 1)) || listens $((port + 2)) || listens $((port + 3)) || return 0
+    listens "$port" || listens $((port + 1)) || listens $((port + 2)) || listens $((port + 3)) || listens $((port + 4)) || return 0
   done
-  die "no free ports from 50051 to 59054"
+  die "no free ports from 50051 to 59055"
 }
 
 ready() {
@@ -213,6 +213,7 @@ listen:
   fleet: 127.0.0.1:$((port + 1))
   enrolment: 127.0.0.1:$((port + 2))
   http: 127.0.0.1:$((port + 3))
+  rest: 127.0.0.1:$((port + 4))
 tls:
   names: [localhost, 127.0.0.1, 10.0.2.2, 192.0.2.1]
 advertise:
