@@ -189,6 +189,7 @@ type services struct {
 	plans      pb.PlanServiceClient
 	runs       pb.RunServiceClient
 	admin      pb.AdminServiceClient
+	workflows  pb.WorkflowServiceClient
 }
 
 func (a *app) services() (*services, error) {
@@ -199,6 +200,7 @@ func (a *app) services() (*services, error) {
 	return &services{
 		machines: pb.NewMachineServiceClient(conn), operations: pb.NewOperationServiceClient(conn),
 		plans: pb.NewPlanServiceClient(conn), runs: pb.NewRunServiceClient(conn), admin: pb.NewAdminServiceClient(conn),
+		workflows: pb.NewWorkflowServiceClient(conn),
 	}, nil
 }
 

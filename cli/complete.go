@@ -149,3 +149,21 @@ func (a *app) completeContexts(*cobra.Command, []string, string) ([]string, cobr
 	}
 	return file.Names(), cobra.ShellCompDirectiveNoFileComp
 }
+
+func (a *app) completeWorkflows() completion {
+	return a.remote(func(ctx context.Context, svc *services) ([]string, error) {
+		r, err := svc.workflows.ListWorkflows(ctx, &pb.ListWorkflowsRequest{PageSize: 100})
+		var out []string
+		for _, w := range r.GetWorkflows() {
+			out = append(out, w.GetWorkflowId()+"\t"+w.GetMachineId())
+		}
+		return out, err
+	})
+}
+
+// among completes one of a few words.
+func among(words ...string) completion {
+	return func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		return words, cobra.ShellCompDirectiveNoFileComp
+	}
+}

@@ -29,6 +29,7 @@ type fakeServer struct {
 	pb.UnimplementedAdminServiceServer
 	pb.UnimplementedRunServiceServer
 	pb.UnimplementedPlanServiceServer
+	pb.UnimplementedWorkflowServiceServer
 
 	mu       sync.Mutex
 	machines []*pb.Machine
@@ -200,6 +201,7 @@ func (f *fakeServer) runWith(t *testing.T, change func(*Config), args ...string)
 	pb.RegisterAdminServiceServer(srv, f)
 	pb.RegisterRunServiceServer(srv, f)
 	pb.RegisterPlanServiceServer(srv, f)
+	pb.RegisterWorkflowServiceServer(srv, f)
 	g, _ := task.New(t.Context())
 	g.Go("serve", func(context.Context) error { return srv.Serve(listener) })
 	defer func() {

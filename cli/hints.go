@@ -52,6 +52,12 @@ var hints = map[pb.Reason]string{
 	pb.Reason_RATE_LIMITED:         "slow down and try again",
 	pb.Reason_IMAGE_STORE_FULL:     "ingot image list, and ingot image remove what nobody needs; or give the controller a bigger images_dir",
 
+	pb.Reason_WORKFLOW_NOT_FOUND:      "ingot workflow list shows the workflows that there are",
+	pb.Reason_WORKFLOW_ACTIVE:         "ingot workflow list --machine {machine} --open shows it; ingot workflow act steers or cancels it",
+	pb.Reason_WORKFLOW_ACTION_ILLEGAL: "ingot workflow get shows its state and the actions that it allows",
+	pb.Reason_STAGE_NOT_WIRED:         "this server cannot do that stage; see docs/workflows.md for what it can",
+	pb.Reason_STAGE_CHECK_FAILED:      "ingot why {machine} shows what is seen; then ingot workflow act",
+
 	pb.Reason_OPERATION_TYPE_NOT_WIRED:   "this server cannot run that yet; ingot server info lists what it cannot do",
 	pb.Reason_STEP_KIND_NOT_WIRED:        "this server cannot run that step yet; ingot server info lists what it cannot do",
 	pb.Reason_EXPLAIN_NOT_WIRED:          "until it can: ingot machine get {machine} and ingot ops --machine {machine}",

@@ -82,6 +82,9 @@ func Act(w Workflow, a Action, f Facts) (Effect, *fleet.Refusal) {
 	case !slices.Contains(Legal(w.State, f.Stalled), a):
 		return Effect{}, illegal(w, a, f)
 	}
+	if r := Continuable(w, f.Stage.Machine.NodeState); r != nil && a != Cancel && a != MarkManual && !f.OperationActive {
+		return Effect{}, r
+	}
 	switch a {
 	case Cancel:
 		return cancel(w, f), nil

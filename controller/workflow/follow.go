@@ -1,6 +1,9 @@
 package workflow
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // Attempt is what of an attempt's operation the workflow follows.
 type Attempt struct {
@@ -17,7 +20,7 @@ func Follow(w Workflow, a Attempt) Workflow {
 	if !Working(w.State) {
 		return w
 	}
-	if stage := StageOf(w.Kind, a.Step); stage != "" && !Opens(w.Kind, stage) || w.Stage == "" {
+	if stage := StageOf(w.Kind, a.Step); !opensBefore(w, stage) {
 		w.at(stage)
 	}
 	w.Evidence = merged(w.Evidence, a.Evidence)
@@ -39,10 +42,11 @@ func Follow(w Workflow, a Attempt) Workflow {
 	return w
 }
 
-// Opens says that the stage only makes the node's state one of work in progress: going through it is no step back.
-func Opens(k Kind, stage string) bool {
-	s, ok := Find(k, stage)
-	return ok && s.Opens
+// opensBefore says that the stage only puts the node's state back to one of work in progress, before the attempt goes on
+// from a later one: going through it is no step back.
+func opensBefore(w Workflow, stage string) bool {
+	s, ok := Find(w.Kind, stage)
+	return ok && s.Opens && slices.Index(w.Plan, stage) < w.StageIdx
 }
 
 func (w *Workflow) succeed() {

@@ -38,7 +38,7 @@ func Mapping() []Pair {
 
 		{d, Pending, nil, inLife},
 		{d, Running, nil, inLife},
-		{d, Compensating, nil, concat(inLife, Removing)},
+		{d, Compensating, nil, inLife},
 		{d, FailedRetryable, nil, []fleet.NodeState{Active, Offline, Retired}},
 		{d, FailedManual, nil, []fleet.NodeState{Active, Offline, Retired, Quarantined}},
 		{d, Cancelled, nil, []fleet.NodeState{Active, Offline, Retired, Quarantined, Deleted}},
@@ -46,7 +46,7 @@ func Mapping() []Pair {
 		{d, Reconciled, []Mode{SoftReset, Reimage, StorageCleanup}, []fleet.NodeState{Active}},
 		{d, Pending, full, concat(never, Removing)},
 		{d, Running, full, concat(never, Removing)},
-		{d, Compensating, full, never},
+		{d, Compensating, full, concat(never, Removing)},
 		{d, FailedRetryable, full, never},
 		{d, FailedManual, full, never},
 		{d, Cancelled, full, never},

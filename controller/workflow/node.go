@@ -130,3 +130,18 @@ func DefaultPath(node fleet.NodeState) string {
 	}
 	return PathInstall
 }
+
+// Continuable refuses another attempt on a node that has left the states in which its workflow works.
+func Continuable(w Workflow, node fleet.NodeState) *fleet.Refusal {
+	switch {
+	case node == Quarantined:
+		return &fleet.Refusal{Reason: "MACHINE_QUARANTINED", Message: "the node is quarantined; find out why and clear it first"}
+	case w.Kind == Onboarding && in(node, Discovered, NodePending, Installing, Installed, BootstrapIssued, Enrolling):
+	case w.Kind == Decommission && w.Mode == FullDecommission && node != Deleted:
+	case w.Kind == Decommission && in(node, Active, Offline, Draining):
+	default:
+		return &fleet.Refusal{Reason: "NODE_TRANSITION_ILLEGAL",
+			Message: "the node is " + string(node) + " by now, and this workflow cannot go on from there; cancel it"}
+	}
+	return nil
+}

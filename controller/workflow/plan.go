@@ -10,7 +10,7 @@ import (
 // Plan gives the stages of a workflow on a machine, in order.
 func Plan(k Kind, m Mode, t Traits) []Stage {
 	var out []Stage
-	for _, s := range Catalogue() {
+	for _, s := range catalogue {
 		if s.Kind == k && slices.Contains(s.Modes, m) && (s.When == nil || s.When(t)) {
 			out = append(out, s)
 		}
@@ -80,7 +80,7 @@ func SafeStage(w Workflow, stage string) string {
 
 // StageOf finds the stage of a step by the step's name.
 func StageOf(k Kind, step string) string {
-	for _, s := range Catalogue() {
+	for _, s := range catalogue {
 		if s.Kind == k && slices.ContainsFunc(s.Steps, func(o StepOf) bool { return o.Name == step }) {
 			return s.Name
 		}

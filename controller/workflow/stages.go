@@ -96,7 +96,9 @@ func installSteps(stage string) []StepOf {
 }
 
 // Catalogue lists every stage, in the order in which a workflow has them.
-func Catalogue() []Stage { return slices.Concat(decommissionStages(), onboardingStages()) }
+func Catalogue() []Stage { return slices.Clone(catalogue) }
+
+var catalogue = slices.Concat(decommissionStages(), onboardingStages())
 
 func decommissionStages() []Stage {
 	return slices.Concat(cleaningStages(), leavingStages())
@@ -204,10 +206,9 @@ func maasOnboarding() []Stage {
 
 // Find gives the row of a stage.
 func Find(k Kind, name string) (Stage, bool) {
-	all := Catalogue()
-	i := slices.IndexFunc(all, func(s Stage) bool { return s.Kind == k && s.Name == name })
+	i := slices.IndexFunc(catalogue, func(s Stage) bool { return s.Kind == k && s.Name == name })
 	if i < 0 {
 		return Stage{}, false
 	}
-	return all[i], true
+	return catalogue[i], true
 }

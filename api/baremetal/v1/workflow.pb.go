@@ -456,9 +456,12 @@ type StartWorkflowRequest struct {
 	Mode             Workflow_Mode          `protobuf:"varint,4,opt,name=mode,proto3,enum=baremetal.v1.Workflow_Mode" json:"mode,omitempty"`
 	EnterMaintenance bool                   `protobuf:"varint,5,opt,name=enter_maintenance,json=enterMaintenance,proto3" json:"enter_maintenance,omitempty"`
 	PlanId           string                 `protobuf:"bytes,6,opt,name=plan_id,json=planId,proto3" json:"plan_id,omitempty"`
-	Params           map[string]string      `protobuf:"bytes,7,rep,name=params,proto3" json:"params,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// "image_ref", "timeout_seconds", and of an onboarding "path": "install" or "adopt" (by default by the node's state).
+	Params map[string]string `protobuf:"bytes,7,rep,name=params,proto3" json:"params,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Says what would happen: the answer has no operation_id, and params "stages" and "would".
+	DryRun        bool `protobuf:"varint,8,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *StartWorkflowRequest) Reset() {
@@ -538,6 +541,13 @@ func (x *StartWorkflowRequest) GetParams() map[string]string {
 		return x.Params
 	}
 	return nil
+}
+
+func (x *StartWorkflowRequest) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
 }
 
 type GetWorkflowRequest struct {
@@ -825,7 +835,7 @@ const file_baremetal_v1_workflow_proto_rawDesc = "" +
 	"\tCANCELLED\x10\x06\x12\x10\n" +
 	"\fCOMPENSATING\x10\a\x12\x0e\n" +
 	"\n" +
-	"RECONCILED\x10\b\"\xff\x02\n" +
+	"RECONCILED\x10\b\"\x98\x03\n" +
 	"\x14StartWorkflowRequest\x12\x1d\n" +
 	"\n" +
 	"machine_id\x18\x01 \x01(\tR\tmachineId\x12\x1d\n" +
@@ -835,7 +845,8 @@ const file_baremetal_v1_workflow_proto_rawDesc = "" +
 	"\x04mode\x18\x04 \x01(\x0e2\x1b.baremetal.v1.Workflow.ModeR\x04mode\x12+\n" +
 	"\x11enter_maintenance\x18\x05 \x01(\bR\x10enterMaintenance\x12\x17\n" +
 	"\aplan_id\x18\x06 \x01(\tR\x06planId\x12F\n" +
-	"\x06params\x18\a \x03(\v2..baremetal.v1.StartWorkflowRequest.ParamsEntryR\x06params\x1a9\n" +
+	"\x06params\x18\a \x03(\v2..baremetal.v1.StartWorkflowRequest.ParamsEntryR\x06params\x12\x17\n" +
+	"\adry_run\x18\b \x01(\bR\x06dryRun\x1a9\n" +
 	"\vParamsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"5\n" +

@@ -29,14 +29,15 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// WorkflowService onboards and decommissions machines. It is not built yet and answers UNIMPLEMENTED with reason
-// WORKFLOWS_NOT_WIRED.
+// WorkflowService onboards and decommissions machines. Each attempt of a workflow is an operation of type ONBOARD or
+// DECOMMISSION, which is watched and cancelled like any other.
 type WorkflowServiceClient interface {
 	// StartWorkflow starts an onboarding or a decommission; idempotent by (machine_id, request_id).
 	StartWorkflow(ctx context.Context, in *StartWorkflowRequest, opts ...grpc.CallOption) (*Operation, error)
 	GetWorkflow(ctx context.Context, in *GetWorkflowRequest, opts ...grpc.CallOption) (*Workflow, error)
 	ListWorkflows(ctx context.Context, in *ListWorkflowsRequest, opts ...grpc.CallOption) (*ListWorkflowsResponse, error)
-	// ActOnWorkflow applies one operator action. Each is idempotent and audited; dry_run says what would happen.
+	// ActOnWorkflow applies one operator action. Each is idempotent and audited; with dry_run nothing changes, and params
+	// "would" of the answer says what would happen.
 	ActOnWorkflow(ctx context.Context, in *ActOnWorkflowRequest, opts ...grpc.CallOption) (*Operation, error)
 }
 
@@ -92,14 +93,15 @@ func (c *workflowServiceClient) ActOnWorkflow(ctx context.Context, in *ActOnWork
 // All implementations must embed UnimplementedWorkflowServiceServer
 // for forward compatibility.
 //
-// WorkflowService onboards and decommissions machines. It is not built yet and answers UNIMPLEMENTED with reason
-// WORKFLOWS_NOT_WIRED.
+// WorkflowService onboards and decommissions machines. Each attempt of a workflow is an operation of type ONBOARD or
+// DECOMMISSION, which is watched and cancelled like any other.
 type WorkflowServiceServer interface {
 	// StartWorkflow starts an onboarding or a decommission; idempotent by (machine_id, request_id).
 	StartWorkflow(context.Context, *StartWorkflowRequest) (*Operation, error)
 	GetWorkflow(context.Context, *GetWorkflowRequest) (*Workflow, error)
 	ListWorkflows(context.Context, *ListWorkflowsRequest) (*ListWorkflowsResponse, error)
-	// ActOnWorkflow applies one operator action. Each is idempotent and audited; dry_run says what would happen.
+	// ActOnWorkflow applies one operator action. Each is idempotent and audited; with dry_run nothing changes, and params
+	// "would" of the answer says what would happen.
 	ActOnWorkflow(context.Context, *ActOnWorkflowRequest) (*Operation, error)
 	mustEmbedUnimplementedWorkflowServiceServer()
 }
