@@ -104,6 +104,7 @@ var readMethods = []string{
 	baremetalv1.NodeService_ListNodes_FullMethodName,
 	baremetalv1.NodeService_GetNode_FullMethodName,
 	baremetalv1.NodeService_GetNodeHistory_FullMethodName,
+	baremetalv1.NodeService_ListNodeGroups_FullMethodName,
 	baremetalv1.WorkflowService_GetWorkflow_FullMethodName,
 	baremetalv1.WorkflowService_ListWorkflows_FullMethodName,
 	baremetalv1.AdminService_GetServerInfo_FullMethodName,
@@ -135,6 +136,8 @@ var operateMethods = []string{
 	baremetalv1.NodeService_UpdateNode_FullMethodName,
 	baremetalv1.NodeService_TransitionNode_FullMethodName,
 	baremetalv1.NodeService_ReportNode_FullMethodName,
+	baremetalv1.NodeService_ApproveDiscovered_FullMethodName,
+	baremetalv1.NodeService_SetNodeGroup_FullMethodName,
 	baremetalv1.WorkflowService_StartWorkflow_FullMethodName,
 	baremetalv1.WorkflowService_ActOnWorkflow_FullMethodName,
 }

@@ -26,6 +26,7 @@ var allowed = map[fleet.OperationType]string{
 	fleet.Decommission:     "MAINTENANCE",
 	fleet.ExitMaintenance:  "MAINTENANCE",
 	fleet.EnterMaintenance: "FACTORY_READY READY MAINTENANCE",
+	fleet.NodeTransition:   "FACTORY_READY READY MAINTENANCE",
 }
 
 // circumstance is everything besides the phase that may speak against an operation.
@@ -57,7 +58,7 @@ func (c circumstance) facts(p fleet.Phase) fleet.Facts {
 // expected says why an operation may not start; empty if it may.
 func expected(c circumstance, p fleet.Phase, t fleet.OperationType, destructive bool) string {
 	phaseOK := slices.Contains(strings.Fields(allowed[t]), string(p)) && (!destructive || p == fleet.Maintenance)
-	changesTheMachine := t != fleet.EnterMaintenance && t != fleet.ExitMaintenance
+	changesTheMachine := t != fleet.EnterMaintenance && t != fleet.ExitMaintenance && t != fleet.NodeTransition
 	for _, rule := range []struct {
 		against bool
 		reason  string

@@ -17,6 +17,8 @@ const (
 	RMAType          OperationType = "RMA"
 	Onboard          OperationType = "ONBOARD"
 	Decommission     OperationType = "DECOMMISSION"
+	// NodeTransition changes the node state and does no work; it ends in the transaction that creates it.
+	NodeTransition OperationType = "NODE_TRANSITION"
 )
 
 // typeRule is one row of the table of operation types.
@@ -44,6 +46,7 @@ var typeRules = map[OperationType]typeRule{
 	RMAType:          {phases: []Phase{Maintenance}, plan: "rma"},
 	Onboard:          {phases: []Phase{Maintenance}},
 	Decommission:     {phases: []Phase{Maintenance}},
+	NodeTransition:   {phases: []Phase{FactoryReady, Ready, Maintenance}, plan: "node-transition", wired: true, housekeeping: true},
 }
 
 // OperationTypes lists every type, wired or not.

@@ -315,7 +315,7 @@ var badOthers = []badCall{
 	{"node history", invalid, "INVALID_FIELD", "offset", func(ctx context.Context, r *rig) error {
 		return only(r.nodes.GetNodeHistory(ctx, &pb.GetNodeHistoryRequest{NodeId: "m-1", Offset: -1}))
 	}},
-	{"node transition", unbuilt, "NODE_LIFECYCLE_NOT_WIRED", "", func(ctx context.Context, r *rig) error {
+	{"node transition", invalid, "REQUEST_ID_REQUIRED", "request_id", func(ctx context.Context, r *rig) error {
 		return only(r.nodes.TransitionNode(ctx, &pb.TransitionNodeRequest{}))
 	}},
 	{"workflow", unbuilt, "WORKFLOWS_NOT_WIRED", "", func(ctx context.Context, r *rig) error {

@@ -69,6 +69,18 @@ func (e *engine) Cancel(ctx context.Context, id, actor string) (*pb.Operation, e
 	return e.store.GetOperation(ctx, id)
 }
 
+func (e *engine) TransitionNode(ctx context.Context, r store.TransitionRequest) (*pb.Operation, error) {
+	op, _, err := e.store.TransitionNode(ctx, r, time.Now())
+	e.publish()
+	return op, err
+}
+
+func (e *engine) ApproveDiscovered(ctx context.Context, r store.ApproveRequest) (*pb.Operation, error) {
+	op, _, err := e.store.ApproveDiscovered(ctx, r, time.Now())
+	e.publish()
+	return op, err
+}
+
 func (e *engine) Settle(ctx context.Context, machineID, commandID, verdict, actor, comment string) (*pb.Machine, error) {
 	return e.store.Settle(ctx, machineID, commandID, verdict, actor, comment, time.Now())
 }

@@ -2,8 +2,12 @@ package frontpage
 
 import (
 	"context"
+	"strconv"
+	"time"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/node"
+	"github.com/ingot-metal/ingot/controller/store"
 	"github.com/ingot-metal/ingot/controller/validate"
 )
 
@@ -12,13 +16,14 @@ const (
 	maxHistory     = 1000
 )
 
-func nodeOf(m *baremetalv1.Machine) *baremetalv1.Node {
-	st := m.GetStatus()
-	return &baremetalv1.Node{
-		NodeId: m.GetMachineId(), State: st.GetNodeState(), StateChangedAt: st.GetNodeStateChangedAt(),
-		InstallAttempts: st.GetInstallAttempts(), LastInstallError: st.GetLastInstallError(),
-		Group: m.GetSpec().GetGroup(), Machine: m,
-	}
+// Nodes is the life of machines in the inventory.
+type Nodes interface {
+	GetNode(ctx context.Context, id string) (*baremetalv1.Node, error)
+	Nodes(ctx context.Context, machines []*baremetalv1.Machine) ([]*baremetalv1.Node, error)
+	UpdateNode(ctx context.Context, id string, u store.NodeUpdate, actor string, now time.Time) (*baremetalv1.Node, error)
+	ReportNode(ctx context.Context, r *baremetalv1.ReportNodeRequest, actor string, now time.Time) (*baremetalv1.Node, error)
+	SetNodeGroup(ctx context.Context, group string, autoPromote bool, actor string, now time.Time) (*baremetalv1.NodeGroup, error)
+	ListNodeGroups(ctx context.Context, after string, limit int32) ([]*baremetalv1.NodeGroup, error)
 }
 
 // ListNodes implements NodeService. Its filter is that of ListMachines.
@@ -35,11 +40,11 @@ func (s *Server) ListNodes(ctx context.Context, r *baremetalv1.ListNodesRequest)
 	if err != nil {
 		return nil, err
 	}
-	out := &baremetalv1.ListNodesResponse{NextPageToken: next}
-	for _, m := range all {
-		out.Nodes = append(out.Nodes, nodeOf(m))
+	nodes, err := s.store.Nodes(ctx, all)
+	if err != nil {
+		return nil, err
 	}
-	return out, nil
+	return &baremetalv1.ListNodesResponse{Nodes: nodes, NextPageToken: next}, nil
 }
 
 // GetNode implements NodeService.
@@ -47,11 +52,7 @@ func (s *Server) GetNode(ctx context.Context, r *baremetalv1.GetNodeRequest) (*b
 	if err := validate.Key("node_id", r.GetNodeId()); err != nil {
 		return nil, err
 	}
-	m, err := s.store.GetMachine(ctx, r.GetNodeId(), "")
-	if err != nil {
-		return nil, err
-	}
-	return nodeOf(m), nil
+	return s.store.GetNode(ctx, r.GetNodeId())
 }
 
 // GetNodeHistory implements NodeService.
@@ -75,19 +76,145 @@ func (s *Server) GetNodeHistory(ctx context.Context, r *baremetalv1.GetNodeHisto
 	return &baremetalv1.GetNodeHistoryResponse{Data: data, Total: total}, nil
 }
 
-const noNodeLifecycle = "NODE_LIFECYCLE_NOT_WIRED"
-
-// UpdateNode implements NodeService. It is not built.
-func (s *Server) UpdateNode(context.Context, *baremetalv1.UpdateNodeRequest) (*baremetalv1.Node, error) {
-	return nil, notWired(noNodeLifecycle, "update a node")
+// UpdateNode implements NodeService.
+func (s *Server) UpdateNode(ctx context.Context, r *baremetalv1.UpdateNodeRequest) (*baremetalv1.Node, error) {
+	err := firstError(
+		validate.Key("node_id", r.GetNodeId()), validate.OptionalKey("plan_id", r.GetPlanId()), validate.OptionalKey("group", r.GetGroup()),
+		installPlanOnly(r.GetPlanId()),
+	)
+	if err != nil {
+		return nil, err
+	}
+	u, err := nodeUpdate(r)
+	if err != nil {
+		return nil, err
+	}
+	return s.store.UpdateNode(ctx, r.GetNodeId(), u, actor(ctx), s.clock.Now())
 }
 
-// TransitionNode implements NodeService. It is not built.
-func (s *Server) TransitionNode(context.Context, *baremetalv1.TransitionNodeRequest) (*baremetalv1.Operation, error) {
-	return nil, notWired(noNodeLifecycle, "move a node to another state")
+// installPlanOnly keeps the plans that only change records away from installations.
+func installPlanOnly(planID string) error {
+	if owner, ok := maintenancePlans[planID]; ok {
+		return validate.Fault("plan_id", "plan %s belongs to %s and installs nothing", planID, owner)
+	}
+	return nil
 }
 
-// ReportNode implements NodeService. It is not built.
-func (s *Server) ReportNode(context.Context, *baremetalv1.ReportNodeRequest) (*baremetalv1.Node, error) {
-	return nil, notWired(noNodeLifecycle, "take an install report")
+// nodeUpdate reads what is to be set: the fields of the mask, or those that are not empty.
+func nodeUpdate(r *baremetalv1.UpdateNodeRequest) (store.NodeUpdate, error) {
+	var u store.NodeUpdate
+	paths := r.GetUpdateMask().GetPaths()
+	if len(paths) == 0 {
+		if r.GetPlanId() != "" {
+			paths = append(paths, "plan_id")
+		}
+		if r.GetGroup() != "" {
+			paths = append(paths, "group")
+		}
+	}
+	for i, p := range paths {
+		switch p {
+		case "plan_id":
+			u.PlanID = &r.PlanId
+		case "group":
+			u.Group = &r.Group
+		default:
+			return u, validate.Fault("update_mask.paths["+strconv.Itoa(i)+"]", "plan_id or group")
+		}
+	}
+	if len(paths) == 0 {
+		return u, validate.Fault("update_mask", "nothing is to be set: send plan_id or group, or name in the mask which to clear")
+	}
+	return u, nil
+}
+
+// TransitionNode implements NodeService.
+func (s *Server) TransitionNode(ctx context.Context, r *baremetalv1.TransitionNodeRequest) (*baremetalv1.Operation, error) {
+	err := firstError(
+		validate.RequestID(r.GetRequestId()), validate.Key("node_id", r.GetNodeId()), validate.Comment("comment", r.GetComment()),
+		validate.OptionalKey("image_ref", r.GetImageRef()),
+	)
+	if err != nil {
+		return nil, err
+	}
+	if _, ok := baremetalv1.NodeState_name[int32(r.GetState())]; !ok || r.GetState() == 0 {
+		return nil, validate.Fault("state", "one of the node states")
+	}
+	if r.GetImageRef() != "" && r.GetState() != node.Reprovision {
+		return nil, validate.Fault("image_ref", "only with the state reprovision, which writes an image")
+	}
+	return s.engine.TransitionNode(ctx, store.TransitionRequest{
+		MachineID: r.GetNodeId(), RequestID: r.GetRequestId(), To: r.GetState(), Force: r.GetForce(), ImageRef: r.GetImageRef(),
+		Actor: actor(ctx), Comment: r.GetComment(), DryRun: r.GetDryRun(),
+	})
+}
+
+// ReportNode implements NodeService.
+func (s *Server) ReportNode(ctx context.Context, r *baremetalv1.ReportNodeRequest) (*baremetalv1.Node, error) {
+	mac, err := validate.Report(r)
+	if err != nil {
+		return nil, err
+	}
+	r.MacAddress = mac
+	return s.store.ReportNode(ctx, r, actor(ctx), s.clock.Now())
+}
+
+// ApproveDiscovered implements NodeService.
+func (s *Server) ApproveDiscovered(ctx context.Context, r *baremetalv1.ApproveDiscoveredRequest) (*baremetalv1.Operation, error) {
+	mac, ok := validate.MAC(r.GetMacAddress())
+	if !ok {
+		return nil, validate.Fault("mac_address", "a MAC address, such as 52:54:00:12:34:56")
+	}
+	spec := r.GetSpec()
+	if spec == nil {
+		spec = &baremetalv1.MachineSpec{}
+	}
+	if r.GetGroup() != "" {
+		spec.Group = r.GetGroup()
+	}
+	err := firstError(
+		validate.RequestID(r.GetRequestId()), validate.OptionalKey("site", r.GetSite()), validate.OptionalKey("plan_id", r.GetPlanId()),
+		validate.Comment("comment", r.GetComment()), installPlanOnly(r.GetPlanId()),
+	)
+	if err != nil {
+		return nil, err
+	}
+	m, err := validate.Machine("machine", &baremetalv1.Machine{MachineId: r.GetMachineId(), Labels: r.GetLabels(), Spec: spec})
+	if err != nil {
+		return nil, err
+	}
+	return s.engine.ApproveDiscovered(ctx, store.ApproveRequest{
+		Site: orElse(r.GetSite(), "default"), MAC: mac, RequestID: r.GetRequestId(), PlanID: r.GetPlanId(), Machine: m,
+		Actor: actor(ctx), Comment: r.GetComment(),
+	})
+}
+
+// SetNodeGroup implements NodeService.
+func (s *Server) SetNodeGroup(ctx context.Context, r *baremetalv1.SetNodeGroupRequest) (*baremetalv1.NodeGroup, error) {
+	if err := validate.Key("group", r.GetGroup()); err != nil {
+		return nil, err
+	}
+	return s.store.SetNodeGroup(ctx, r.GetGroup(), r.GetAutoPromote(), actor(ctx), s.clock.Now())
+}
+
+// ListNodeGroups implements NodeService.
+func (s *Server) ListNodeGroups(ctx context.Context, r *baremetalv1.ListNodeGroupsRequest) (*baremetalv1.ListNodeGroupsResponse, error) {
+	size, err := validate.PageSize(r.GetPageSize())
+	if err != nil {
+		return nil, err
+	}
+	page, err := validate.ParsePage(r.GetPageToken(), "node-groups", "")
+	if err != nil {
+		return nil, err
+	}
+	all, err := s.store.ListNodeGroups(ctx, page.ID, size+1)
+	if err != nil {
+		return nil, err
+	}
+	out := &baremetalv1.ListNodeGroupsResponse{Groups: all}
+	if len(all) > int(size) {
+		out.Groups = all[:size]
+		out.NextPageToken = validate.Page{ID: all[size-1].GetGroup()}.Token("node-groups", "")
+	}
+	return out, nil
 }

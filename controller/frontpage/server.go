@@ -18,6 +18,8 @@ import (
 type Engine interface {
 	Start(ctx context.Context, r store.StartRequest) (*baremetalv1.Operation, error)
 	Cancel(ctx context.Context, operationID, actor string) (*baremetalv1.Operation, error)
+	TransitionNode(ctx context.Context, r store.TransitionRequest) (*baremetalv1.Operation, error)
+	ApproveDiscovered(ctx context.Context, r store.ApproveRequest) (*baremetalv1.Operation, error)
 	Settle(ctx context.Context, machineID, commandID, verdict, actor, comment string) (*baremetalv1.Machine, error)
 	RevokeAgent(ctx context.Context, agentID, fingerprint, actor, reason string) error
 	// Changed is closed at the next change that this controller commits; call again for the one after.

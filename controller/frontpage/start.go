@@ -21,10 +21,11 @@ type work struct {
 	path func(param string) string
 }
 
-// Reserved plans: they change the phase, which only these operations may do.
+// Reserved plans: they change the phase or the node state, which only these operations may do.
 var maintenancePlans = map[string]fleet.OperationType{
 	fleet.DefaultPlan(fleet.EnterMaintenance): fleet.EnterMaintenance,
 	fleet.DefaultPlan(fleet.ExitMaintenance):  fleet.ExitMaintenance,
+	fleet.DefaultPlan(fleet.NodeTransition):   fleet.NodeTransition,
 }
 
 // begin checks the request, then that the work is built, then starts it.
@@ -75,6 +76,9 @@ func (w work) plan() string { return orElse(w.planID, fleet.DefaultPlan(w.kind))
 // checkPlan keeps phase changes to the operations that are there for them, and those to their own plan: they are let
 // through where other work is refused.
 func (w work) checkPlan() error {
+	if w.kind == fleet.NodeTransition {
+		return validate.Fault("type", "a node is moved by TransitionNode, which says where to")
+	}
 	if w.kind == fleet.RunPlan && w.planID == "" {
 		return validate.Fault("plan_id", "required for RUN_PLAN")
 	}

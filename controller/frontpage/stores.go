@@ -18,6 +18,7 @@ type Store interface {
 	Admin
 	Catalogue
 	Sites
+	Nodes
 }
 
 var _ Store = (*store.Store)(nil)

@@ -43,9 +43,10 @@ removing -> retired: workflow admin
 removing -> deleted: workflow admin
 `
 
-// What is ours: a token for a machine that was registered before, quarantine of a machine that another one answers for
+// What is ours: another image for a node that nobody has verified yet, a token for a machine that was registered before, quarantine of a machine that another one answers for
 // whatever it is about, and the call that deletes a record.
 const ours = `
+installed -> pending: workflow
 discovered -> bootstrap_issued: admin
 discovered -> quarantined: system
 bootstrap_issued -> quarantined: system

@@ -11,6 +11,8 @@ var table = complete([]Transition{
 	{From: Installing, To: InstallFailed, Triggers: []Trigger{NodeReport, Workflow}, Guard: AttemptsSpent},
 	{From: InstallFailed, To: Pending, Triggers: []Trigger{Admin}, Guard: ForcedNewPlan},
 	{From: Installed, To: Active, Triggers: []Trigger{Admin, System, Workflow}, Guard: Idle},
+	// Another image before anybody has verified the one before.
+	{From: Installed, To: Pending, Triggers: []Trigger{Workflow}},
 
 	// The adoption path. A token is issued for a registered machine, whose agent enrols with it.
 	{From: Discovered, To: BootstrapIssued, Triggers: []Trigger{Admin}},
@@ -23,7 +25,7 @@ var table = complete([]Transition{
 	{From: Offline, To: Active, Triggers: []Trigger{System}},
 	{From: Active, To: Quarantined, Triggers: []Trigger{System, Workflow}},
 	{From: Offline, To: Quarantined, Triggers: []Trigger{System, Workflow}},
-	{From: Quarantined, To: Active, Triggers: []Trigger{Admin, System}, Guard: Idle},
+	{From: Quarantined, To: Active, Triggers: []Trigger{Admin, System}},
 	{From: Active, To: Reprovision, Triggers: []Trigger{Admin, Workflow}},
 	{From: Reprovision, To: Pending, Triggers: []Trigger{Workflow}},
 	{From: Active, To: Deprovisioning, Triggers: []Trigger{Admin, Workflow}},

@@ -298,6 +298,7 @@ func BuiltIn() []*baremetalv1.Plan {
 		mk("net-reconfig", "Reconfigure the host", &baremetalv1.Step{Name: "reconfigure", Kind: &baremetalv1.Step_Net{Net: &baremetalv1.NetReconfig{}}}),
 		mk("enter-maintenance", "Enter maintenance", phase(fleet.Maintenance)),
 		mk("exit-maintenance", "Exit maintenance", phase(fleet.Ready)),
+		mk("node-transition", "Record a change of the node state", &baremetalv1.Step{Name: "record", Kind: &baremetalv1.Step_SetPhase{SetPhase: &baremetalv1.SetPhase{}}}),
 		mk("upgrade", "Upgrade the cluster node", drain, repave, reboot, join, verify),
 		mk("rma", "Return or replace", &baremetalv1.Step{Name: "rma", Kind: &baremetalv1.Step_Rma{Rma: &baremetalv1.RmaAction{}}}),
 	}, workflow.Plans()...)

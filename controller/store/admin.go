@@ -11,6 +11,7 @@ import (
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/fleet"
+	"github.com/ingot-metal/ingot/controller/node"
 	"github.com/ingot-metal/ingot/controller/operation"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	"github.com/ingot-metal/ingot/internal/failure"
@@ -65,8 +66,8 @@ func (s *Store) ClearIntervention(ctx context.Context, machineID, actor, comment
 		if err := setCondition(ctx, q, machineID, change, now); err != nil {
 			return err
 		}
-		if m.NodeState == string(fleet.Quarantined) {
-			if err := moveNode(ctx, q, m, fleet.Active, "admin", actor, comment, now); err != nil {
+		if node.Parse(m.NodeState) == node.Quarantined {
+			if err := moveNode(ctx, q, machineID, node.Active, node.Admin, actor, comment, nil, now); err != nil {
 				return err
 			}
 		}

@@ -145,6 +145,9 @@ func apply(ctx context.Context, q *dbsqlc.Queries, l *loaded, d operation.Decisi
 	if err := l.applyBoot(ctx, q, d.Machine, now); err != nil {
 		return nil, err
 	}
+	if err := nodeFollows(ctx, q, l, d, now); err != nil {
+		return nil, err
+	}
 	if d.Resend && l.command != nil {
 		out.Send = append(out.Send, Outgoing{l.command.CommandID, l.command.ExecutorID, l.command.Spec, l.command.Digest})
 	}

@@ -15,6 +15,7 @@ import (
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/fleet"
+	"github.com/ingot-metal/ingot/controller/node"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	"github.com/ingot-metal/ingot/internal/failpoint"
 	"github.com/ingot-metal/ingot/internal/failure"
@@ -79,10 +80,10 @@ func readyForToken(ctx context.Context, q *dbsqlc.Queries, t NewToken, now time.
 	if m.DeletedAt != nil {
 		return failure.Precondition("MACHINE_DELETED", "machine %s has been deleted; register it as a new record", t.MachineID)
 	}
-	if m.NodeState != string(fleet.Discovered) {
+	if node.Parse(m.NodeState) != node.Discovered {
 		return nil
 	}
-	return moveNode(ctx, q, m, fleet.BootstrapIssued, "admin", t.Actor, "", now)
+	return moveNode(ctx, q, t.MachineID, node.BootstrapIssued, node.Admin, t.Actor, "", nil, now)
 }
 
 // EnrollRequest is what an agent that is not enrolled yet says.
@@ -255,10 +256,10 @@ func enrollMachine(ctx context.Context, q *dbsqlc.Queries, e *Enrolled, now time
 	if m.DeletedAt != nil || m.NodeState == string(fleet.Retired) {
 		return errToken()
 	}
-	if m.NodeState == string(fleet.BootstrapIssued) || m.NodeState == string(fleet.Discovered) {
-		return moveNode(ctx, q, m, fleet.Enrolling, "system", e.AgentID, "", now)
+	if node.Parse(m.NodeState) != node.BootstrapIssued {
+		return nil
 	}
-	return nil
+	return moveNode(ctx, q, e.MachineID, node.Enrolling, node.System, e.AgentID, "", nil, now)
 }
 
 func insertCert(ctx context.Context, q *dbsqlc.Queries, agentID string, c *Signed, keyDigest []byte, now time.Time) error {

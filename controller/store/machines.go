@@ -10,7 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/controller/fleet"
+	"github.com/ingot-metal/ingot/controller/node"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	"github.com/ingot-metal/ingot/internal/failure"
 	"github.com/ingot-metal/ingot/internal/ids"
@@ -208,19 +208,8 @@ func (s *Store) Delete(ctx context.Context, id, actor string, now time.Time) (*b
 		case m.UnresolvedCommandID != nil:
 			return failure.Precondition("COMMAND_UNRESOLVED", "command %s may still be acting; settle it first", *m.UnresolvedCommandID)
 		}
-		if err := q.DeleteMachineMacs(ctx, dbsqlc.DeleteMachineMacsParams{MachineID: id, Keep: []string{}}); err != nil {
-			return fmt.Errorf("free MAC addresses: %w", err)
-		}
-		if err := logNodeState(ctx, q, m, fleet.Deleted, "admin", actor, "", now); err != nil {
+		if err := moveTo(ctx, q, id, move{to: node.Deleted, by: node.Admin, user: actor, deleting: true}, now); err != nil {
 			return err
-		}
-		if err := q.TombstoneMachine(ctx, dbsqlc.TombstoneMachineParams{MachineID: id, Now: &now}); err != nil {
-			return fmt.Errorf("delete machine: %w", err)
-		}
-		if m.AgentID != nil {
-			if _, err := q.RevokeCerts(ctx, dbsqlc.RevokeCertsParams{AgentID: *m.AgentID, Now: &now}); err != nil {
-				return fmt.Errorf("revoke certificates: %w", err)
-			}
 		}
 		return audit(ctx, q, auditEntry{actor: actor, verb: "DELETE", target: id}, now)
 	})
@@ -228,41 +217,6 @@ func (s *Store) Delete(ctx context.Context, id, actor string, now time.Time) (*b
 		return nil, fmt.Errorf("delete machine: %w", err)
 	}
 	return s.GetMachine(ctx, id, "")
-}
-
-// logNodeState writes a node_state_log row; free text goes to the audit log.
-func logNodeState(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, to fleet.NodeState, by, user, comment string, now time.Time) error {
-	if m.NodeState == string(to) {
-		return nil
-	}
-	p := dbsqlc.InsertNodeStateLogParams{
-		MachineID: m.MachineID, FromState: m.NodeState, ToState: string(to), TriggeredBy: by, UserID: user, Metadata: []byte("{}"), Now: now,
-	}
-	if comment != "" {
-		id, err := auditID(ctx, q, auditEntry{actor: user, verb: "NODE_STATE", target: m.MachineID, comment: comment}, now)
-		if err != nil {
-			return err
-		}
-		p.AuditID = &id
-	}
-	if err := q.InsertNodeStateLog(ctx, p); err != nil {
-		return fmt.Errorf("log node state: %w", err)
-	}
-	return nil
-}
-
-// moveNode changes the node state and logs it.
-func moveNode(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, to fleet.NodeState, by, user, comment string, now time.Time) error {
-	if m.NodeState == string(to) {
-		return nil
-	}
-	if err := logNodeState(ctx, q, m, to, by, user, comment, now); err != nil {
-		return err
-	}
-	if err := q.SetNodeState(ctx, dbsqlc.SetNodeStateParams{MachineID: m.MachineID, NodeState: string(to), Now: now}); err != nil {
-		return fmt.Errorf("set node state: %w", err)
-	}
-	return nil
 }
 
 // GetMachine finds a machine by id, or by external id when id is empty. Tombstones are found by id.

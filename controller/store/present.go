@@ -113,6 +113,7 @@ func machineMessage(r dbsqlc.Machine, conds []dbsqlc.MachineCondition, heartbeat
 		EffectiveState:    baremetalv1.MachineStatus_EffectiveState(baremetalv1.MachineStatus_EffectiveState_value[string(fleet.Effective(f))]),
 		ActiveOperationId: strVal(r.CurrentOperationID), ActiveRunId: strVal(r.CurrentOperationID),
 		UnresolvedCommandId: strVal(r.UnresolvedCommandID), NodeState: nodeStateMessage(r.NodeState),
+		InstallAttempts: r.InstallAttempts, LastInstallError: r.LastInstallError,
 		NodeStateChangedAt: stamp(r.NodeStateChangedAt), Schedulable: fleet.Schedulable(f), BootId: r.BootID,
 		AgentId: strVal(r.AgentID), LastHeartbeatAt: stampPtr(heartbeat), Simulated: r.Simulated, OsImageDigest: r.OsImageDigest,
 		PowerState: r.PowerState, PowerStateAt: stampPtr(r.PowerStateAt), BootAssignment: r.BootMode,

@@ -187,6 +187,7 @@ func machineOfChange(r dbsqlc.ChangedMachinesRow) dbsqlc.Machine {
 		CurrentOperationID: r.CurrentOperationID, UnresolvedCommandID: r.UnresolvedCommandID, AgentID: r.AgentID,
 		BootID: r.BootID, Simulated: r.Simulated, OsImageDigest: r.OsImageDigest, ConfigGeneration: r.ConfigGeneration,
 		Version: r.Version, ChangeXid: r.ChangeXid, CreatedAt: r.CreatedAt, UpdatedAt: r.UpdatedAt, DeletedAt: r.DeletedAt,
+		InstallAttempts: r.InstallAttempts, LastInstallError: r.LastInstallError, PlanID: r.PlanID, FailedPlanID: r.FailedPlanID,
 		PowerState: r.PowerState, PowerStateAt: r.PowerStateAt, BootMode: r.BootMode,
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/ingot-metal/ingot/controller/fleet"
+	"github.com/ingot-metal/ingot/controller/node"
 	"github.com/ingot-metal/ingot/controller/operation"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	"github.com/ingot-metal/ingot/internal/failure"
@@ -198,11 +199,8 @@ func machineSeen(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, h Hel
 	if err := settleByProof(ctx, q, m, h.BootID, now); err != nil {
 		return err
 	}
-	state := fleet.NodeState(m.NodeState)
-	if state == fleet.Discovered || state == fleet.BootstrapIssued || state == fleet.Enrolling {
-		if err := moveNode(ctx, q, m, fleet.Active, "system", h.AgentID, "", now); err != nil {
-			return err
-		}
+	if err := nodeSeen(ctx, q, m, h.AgentID, now); err != nil {
+		return err
 	}
 	if out.RolledBack {
 		err := setCondition(ctx, q, m.MachineID, operation.ConditionChange{
@@ -214,6 +212,18 @@ func machineSeen(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, h Hel
 		}
 	}
 	return setCondition(ctx, q, m.MachineID, operation.ConditionChange{Type: fleet.Reachable, Status: true, Reason: "SessionOpen"}, now)
+}
+
+// nodeSeen moves the node of a machine whose own agent has opened a session: a new one has been adopted, one that was offline
+// is back.
+func nodeSeen(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, agentID string, now time.Time) error {
+	switch node.Parse(m.NodeState) {
+	case node.BootstrapIssued:
+		return moveAlong(ctx, q, m.MachineID, move{by: node.System, user: agentID}, now, node.Enrolling, node.Active)
+	case node.Enrolling, node.Offline:
+		return moveNode(ctx, q, m.MachineID, node.Active, node.System, agentID, "", nil, now)
+	}
+	return nil
 }
 
 // settleByProof lifts a fence that a new boot has proven to be over.
@@ -247,8 +257,9 @@ func settleCommand(ctx context.Context, q *dbsqlc.Queries, machineID string, c *
 
 // quarantine takes a machine out of all work and says why.
 func quarantine(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, reason, message string, now time.Time) error {
-	if m.NodeState != string(fleet.Deleted) && m.NodeState != string(fleet.Retired) {
-		if err := moveNode(ctx, q, m, fleet.Quarantined, "system", "", "", now); err != nil {
+	if _, ok := node.Find(node.Parse(m.NodeState), node.Quarantined, node.System); ok {
+		err := moveNode(ctx, q, m.MachineID, node.Quarantined, node.System, "", "", map[string]string{"reason": reason}, now)
+		if err != nil {
 			return err
 		}
 	}
@@ -297,7 +308,8 @@ func (s *Store) FlushHeartbeats(ctx context.Context, at map[string]time.Time) er
 	return nil
 }
 
-// UpdateReachable sets and clears the condition Reachable by the heartbeats that have been stored.
+// UpdateReachable sets and clears the condition Reachable by the heartbeats that have been stored, and moves nodes between
+// active and offline with it.
 func (s *Store) UpdateReachable(ctx context.Context, silentSince, now time.Time) error {
 	silent, err := s.q.SilentHosts(ctx, silentSince)
 	if err != nil {
@@ -322,8 +334,18 @@ func (s *Store) UpdateReachable(ctx context.Context, silentSince, now time.Time)
 
 func (s *Store) setReachable(ctx context.Context, machineID string, status bool, reason string, now time.Time) error {
 	return s.inTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
-		if _, err := q.LockMachine(ctx, machineID); err != nil {
+		m, err := q.LockMachine(ctx, machineID)
+		if err != nil {
 			return fmt.Errorf("lock machine: %w", err)
+		}
+		from, to := node.Active, node.Offline
+		if status {
+			from, to = to, from
+		}
+		if node.Parse(m.NodeState) == from {
+			if err := moveNode(ctx, q, machineID, to, node.System, "", "", map[string]string{"reason": reason}, now); err != nil {
+				return err
+			}
 		}
 		return setCondition(ctx, q, machineID, operation.ConditionChange{Type: fleet.Reachable, Status: status, Reason: reason}, now)
 	})

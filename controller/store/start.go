@@ -120,6 +120,9 @@ func differing(a, b map[string]string) []string {
 
 func (s *Store) create(ctx context.Context, tx pgx.Tx, q *dbsqlc.Queries, m dbsqlc.Machine, r StartRequest, now time.Time) (*baremetalv1.Operation, error) {
 	planID := r.PlanID
+	if planID == "" && r.Type == fleet.Reimage {
+		planID = installPlan(m)
+	}
 	if planID == "" {
 		planID = fleet.DefaultPlan(r.Type)
 	}
@@ -141,8 +144,14 @@ func (s *Store) create(ctx context.Context, tx pgx.Tx, q *dbsqlc.Queries, m dbsq
 	if err := catalogued(ctx, q, m, steps); err != nil {
 		return nil, err
 	}
+	if err := mayInstall(m, r.Type, steps); err != nil {
+		return nil, err
+	}
 	op, row, err := s.insertOperation(ctx, q, m, r, p, steps, now)
 	if err != nil {
+		return nil, err
+	}
+	if err := approveByInstalling(ctx, q, m, r, steps, op.ID, now); err != nil {
 		return nil, err
 	}
 	if err := audit(ctx, q, auditEntry{

@@ -9,6 +9,7 @@ package baremetalv1
 import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	fieldmaskpb "google.golang.org/protobuf/types/known/fieldmaskpb"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
@@ -32,8 +33,12 @@ type Node struct {
 	PlanId           string                 `protobuf:"bytes,6,opt,name=plan_id,json=planId,proto3" json:"plan_id,omitempty"`
 	Group            string                 `protobuf:"bytes,7,opt,name=group,proto3" json:"group,omitempty"`
 	Machine          *Machine               `protobuf:"bytes,8,opt,name=machine,proto3" json:"machine,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// Where an admin may move the node from here, guards aside.
+	NextStates []NodeState `protobuf:"varint,9,rep,packed,name=next_states,json=nextStates,proto3,enum=baremetal.v1.NodeState" json:"next_states,omitempty"`
+	// The last word of an installer that reports by itself.
+	LastReport    *NodeReport `protobuf:"bytes,10,opt,name=last_report,json=lastReport,proto3" json:"last_report,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Node) Reset() {
@@ -122,6 +127,138 @@ func (x *Node) GetMachine() *Machine {
 	return nil
 }
 
+func (x *Node) GetNextStates() []NodeState {
+	if x != nil {
+		return x.NextStates
+	}
+	return nil
+}
+
+func (x *Node) GetLastReport() *NodeReport {
+	if x != nil {
+		return x.LastReport
+	}
+	return nil
+}
+
+// NodeReport is what an installer said last.
+type NodeReport struct {
+	state              protoimpl.MessageState `protogen:"open.v1"`
+	MacAddress         string                 `protobuf:"bytes,1,opt,name=mac_address,json=macAddress,proto3" json:"mac_address,omitempty"`
+	IpAddress          string                 `protobuf:"bytes,2,opt,name=ip_address,json=ipAddress,proto3" json:"ip_address,omitempty"`
+	Hostname           string                 `protobuf:"bytes,3,opt,name=hostname,proto3" json:"hostname,omitempty"`
+	Vendor             string                 `protobuf:"bytes,4,opt,name=vendor,proto3" json:"vendor,omitempty"`
+	Model              string                 `protobuf:"bytes,5,opt,name=model,proto3" json:"model,omitempty"`
+	SerialNumber       string                 `protobuf:"bytes,6,opt,name=serial_number,json=serialNumber,proto3" json:"serial_number,omitempty"`
+	SystemUuid         string                 `protobuf:"bytes,7,opt,name=system_uuid,json=systemUuid,proto3" json:"system_uuid,omitempty"`
+	InstallationStatus string                 `protobuf:"bytes,8,opt,name=installation_status,json=installationStatus,proto3" json:"installation_status,omitempty"`
+	// 0 to 100.
+	InstallationProgress int32                  `protobuf:"varint,9,opt,name=installation_progress,json=installationProgress,proto3" json:"installation_progress,omitempty"`
+	ReportedAt           *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=reported_at,json=reportedAt,proto3" json:"reported_at,omitempty"`
+	unknownFields        protoimpl.UnknownFields
+	sizeCache            protoimpl.SizeCache
+}
+
+func (x *NodeReport) Reset() {
+	*x = NodeReport{}
+	mi := &file_baremetal_v1_node_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodeReport) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodeReport) ProtoMessage() {}
+
+func (x *NodeReport) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_node_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodeReport.ProtoReflect.Descriptor instead.
+func (*NodeReport) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_node_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *NodeReport) GetMacAddress() string {
+	if x != nil {
+		return x.MacAddress
+	}
+	return ""
+}
+
+func (x *NodeReport) GetIpAddress() string {
+	if x != nil {
+		return x.IpAddress
+	}
+	return ""
+}
+
+func (x *NodeReport) GetHostname() string {
+	if x != nil {
+		return x.Hostname
+	}
+	return ""
+}
+
+func (x *NodeReport) GetVendor() string {
+	if x != nil {
+		return x.Vendor
+	}
+	return ""
+}
+
+func (x *NodeReport) GetModel() string {
+	if x != nil {
+		return x.Model
+	}
+	return ""
+}
+
+func (x *NodeReport) GetSerialNumber() string {
+	if x != nil {
+		return x.SerialNumber
+	}
+	return ""
+}
+
+func (x *NodeReport) GetSystemUuid() string {
+	if x != nil {
+		return x.SystemUuid
+	}
+	return ""
+}
+
+func (x *NodeReport) GetInstallationStatus() string {
+	if x != nil {
+		return x.InstallationStatus
+	}
+	return ""
+}
+
+func (x *NodeReport) GetInstallationProgress() int32 {
+	if x != nil {
+		return x.InstallationProgress
+	}
+	return 0
+}
+
+func (x *NodeReport) GetReportedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ReportedAt
+	}
+	return nil
+}
+
 type ListNodesRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Filter        string                 `protobuf:"bytes,1,opt,name=filter,proto3" json:"filter,omitempty"`
@@ -133,7 +270,7 @@ type ListNodesRequest struct {
 
 func (x *ListNodesRequest) Reset() {
 	*x = ListNodesRequest{}
-	mi := &file_baremetal_v1_node_proto_msgTypes[1]
+	mi := &file_baremetal_v1_node_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -145,7 +282,7 @@ func (x *ListNodesRequest) String() string {
 func (*ListNodesRequest) ProtoMessage() {}
 
 func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_node_proto_msgTypes[1]
+	mi := &file_baremetal_v1_node_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -158,7 +295,7 @@ func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesRequest.ProtoReflect.Descriptor instead.
 func (*ListNodesRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_node_proto_rawDescGZIP(), []int{1}
+	return file_baremetal_v1_node_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *ListNodesRequest) GetFilter() string {
@@ -192,7 +329,7 @@ type ListNodesResponse struct {
 
 func (x *ListNodesResponse) Reset() {
 	*x = ListNodesResponse{}
-	mi := &file_baremetal_v1_node_proto_msgTypes[2]
+	mi := &file_baremetal_v1_node_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -204,7 +341,7 @@ func (x *ListNodesResponse) String() string {
 func (*ListNodesResponse) ProtoMessage() {}
 
 func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_node_proto_msgTypes[2]
+	mi := &file_baremetal_v1_node_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -217,7 +354,7 @@ func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesResponse.ProtoReflect.Descriptor instead.
 func (*ListNodesResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_node_proto_rawDescGZIP(), []int{2}
+	return file_baremetal_v1_node_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *ListNodesResponse) GetNodes() []*Node {
@@ -243,7 +380,7 @@ type GetNodeRequest struct {
 
 func (x *GetNodeRequest) Reset() {
 	*x = GetNodeRequest{}
-	mi := &file_baremetal_v1_node_proto_msgTypes[3]
+	mi := &file_baremetal_v1_node_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -255,7 +392,7 @@ func (x *GetNodeRequest) String() string {
 func (*GetNodeRequest) ProtoMessage() {}
 
 func (x *GetNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_node_proto_msgTypes[3]
+	mi := &file_baremetal_v1_node_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -268,7 +405,7 @@ func (x *GetNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNodeRequest.ProtoReflect.Descriptor instead.
 func (*GetNodeRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_node_proto_rawDescGZIP(), []int{3}
+	return file_baremetal_v1_node_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *GetNodeRequest) GetNodeId() string {
@@ -279,17 +416,21 @@ func (x *GetNodeRequest) GetNodeId() string {
 }
 
 type UpdateNodeRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	NodeId        string                 `protobuf:"bytes,1,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
-	PlanId        string                 `protobuf:"bytes,2,opt,name=plan_id,json=planId,proto3" json:"plan_id,omitempty"`
-	Group         string                 `protobuf:"bytes,3,opt,name=group,proto3" json:"group,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	NodeId string                 `protobuf:"bytes,1,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
+	// The plan that a reimage of the node runs where it names none.
+	PlanId string `protobuf:"bytes,2,opt,name=plan_id,json=planId,proto3" json:"plan_id,omitempty"`
+	Group  string `protobuf:"bytes,3,opt,name=group,proto3" json:"group,omitempty"`
+	// plan_id, group. Fields that are named are set, and cleared if they are empty; without a mask those that are not empty
+	// are set.
+	UpdateMask    *fieldmaskpb.FieldMask `protobuf:"bytes,4,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *UpdateNodeRequest) Reset() {
 	*x = UpdateNodeRequest{}
-	mi := &file_baremetal_v1_node_proto_msgTypes[4]
+	mi := &file_baremetal_v1_node_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -301,7 +442,7 @@ func (x *UpdateNodeRequest) String() string {
 func (*UpdateNodeRequest) ProtoMessage() {}
 
 func (x *UpdateNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_node_proto_msgTypes[4]
+	mi := &file_baremetal_v1_node_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -314,7 +455,7 @@ func (x *UpdateNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateNodeRequest.ProtoReflect.Descriptor instead.
 func (*UpdateNodeRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_node_proto_rawDescGZIP(), []int{4}
+	return file_baremetal_v1_node_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *UpdateNodeRequest) GetNodeId() string {
@@ -338,21 +479,32 @@ func (x *UpdateNodeRequest) GetGroup() string {
 	return ""
 }
 
+func (x *UpdateNodeRequest) GetUpdateMask() *fieldmaskpb.FieldMask {
+	if x != nil {
+		return x.UpdateMask
+	}
+	return nil
+}
+
 type TransitionNodeRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	NodeId    string                 `protobuf:"bytes,1,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
 	RequestId string                 `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	State     NodeState              `protobuf:"varint,3,opt,name=state,proto3,enum=baremetal.v1.NodeState" json:"state,omitempty"`
 	Comment   string                 `protobuf:"bytes,4,opt,name=comment,proto3" json:"comment,omitempty"`
-	// Bypasses the retry limit and resets the counter.
-	Force         bool `protobuf:"varint,5,opt,name=force,proto3" json:"force,omitempty"`
+	// Bypasses the retry limit and resets the counter. install_failed is left with it alone, and with another plan.
+	Force bool `protobuf:"varint,5,opt,name=force,proto3" json:"force,omitempty"`
+	// The image of the reimage that a move to reprovision starts; empty means the machine's own.
+	ImageRef string `protobuf:"bytes,6,opt,name=image_ref,json=imageRef,proto3" json:"image_ref,omitempty"`
+	// Answers what would happen, or why it may not, and changes nothing. The operation has no id then.
+	DryRun        bool `protobuf:"varint,7,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *TransitionNodeRequest) Reset() {
 	*x = TransitionNodeRequest{}
-	mi := &file_baremetal_v1_node_proto_msgTypes[5]
+	mi := &file_baremetal_v1_node_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -364,7 +516,7 @@ func (x *TransitionNodeRequest) String() string {
 func (*TransitionNodeRequest) ProtoMessage() {}
 
 func (x *TransitionNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_node_proto_msgTypes[5]
+	mi := &file_baremetal_v1_node_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -377,7 +529,7 @@ func (x *TransitionNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransitionNodeRequest.ProtoReflect.Descriptor instead.
 func (*TransitionNodeRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_node_proto_rawDescGZIP(), []int{5}
+	return file_baremetal_v1_node_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *TransitionNodeRequest) GetNodeId() string {
@@ -415,6 +567,20 @@ func (x *TransitionNodeRequest) GetForce() bool {
 	return false
 }
 
+func (x *TransitionNodeRequest) GetImageRef() string {
+	if x != nil {
+		return x.ImageRef
+	}
+	return ""
+}
+
+func (x *TransitionNodeRequest) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
+}
+
 type GetNodeHistoryRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	NodeId        string                 `protobuf:"bytes,1,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
@@ -426,7 +592,7 @@ type GetNodeHistoryRequest struct {
 
 func (x *GetNodeHistoryRequest) Reset() {
 	*x = GetNodeHistoryRequest{}
-	mi := &file_baremetal_v1_node_proto_msgTypes[6]
+	mi := &file_baremetal_v1_node_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -438,7 +604,7 @@ func (x *GetNodeHistoryRequest) String() string {
 func (*GetNodeHistoryRequest) ProtoMessage() {}
 
 func (x *GetNodeHistoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_node_proto_msgTypes[6]
+	mi := &file_baremetal_v1_node_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -451,7 +617,7 @@ func (x *GetNodeHistoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNodeHistoryRequest.ProtoReflect.Descriptor instead.
 func (*GetNodeHistoryRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_node_proto_rawDescGZIP(), []int{6}
+	return file_baremetal_v1_node_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *GetNodeHistoryRequest) GetNodeId() string {
@@ -485,7 +651,7 @@ type GetNodeHistoryResponse struct {
 
 func (x *GetNodeHistoryResponse) Reset() {
 	*x = GetNodeHistoryResponse{}
-	mi := &file_baremetal_v1_node_proto_msgTypes[7]
+	mi := &file_baremetal_v1_node_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -497,7 +663,7 @@ func (x *GetNodeHistoryResponse) String() string {
 func (*GetNodeHistoryResponse) ProtoMessage() {}
 
 func (x *GetNodeHistoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_node_proto_msgTypes[7]
+	mi := &file_baremetal_v1_node_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -510,7 +676,7 @@ func (x *GetNodeHistoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNodeHistoryResponse.ProtoReflect.Descriptor instead.
 func (*GetNodeHistoryResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_node_proto_rawDescGZIP(), []int{7}
+	return file_baremetal_v1_node_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *GetNodeHistoryResponse) GetData() []*NodeStateLog {
@@ -544,7 +710,7 @@ type NodeStateLog struct {
 
 func (x *NodeStateLog) Reset() {
 	*x = NodeStateLog{}
-	mi := &file_baremetal_v1_node_proto_msgTypes[8]
+	mi := &file_baremetal_v1_node_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -556,7 +722,7 @@ func (x *NodeStateLog) String() string {
 func (*NodeStateLog) ProtoMessage() {}
 
 func (x *NodeStateLog) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_node_proto_msgTypes[8]
+	mi := &file_baremetal_v1_node_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -569,7 +735,7 @@ func (x *NodeStateLog) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeStateLog.ProtoReflect.Descriptor instead.
 func (*NodeStateLog) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_node_proto_rawDescGZIP(), []int{8}
+	return file_baremetal_v1_node_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *NodeStateLog) GetId() string {
@@ -648,7 +814,7 @@ type ReportNodeRequest struct {
 
 func (x *ReportNodeRequest) Reset() {
 	*x = ReportNodeRequest{}
-	mi := &file_baremetal_v1_node_proto_msgTypes[9]
+	mi := &file_baremetal_v1_node_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -660,7 +826,7 @@ func (x *ReportNodeRequest) String() string {
 func (*ReportNodeRequest) ProtoMessage() {}
 
 func (x *ReportNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_node_proto_msgTypes[9]
+	mi := &file_baremetal_v1_node_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -673,7 +839,7 @@ func (x *ReportNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportNodeRequest.ProtoReflect.Descriptor instead.
 func (*ReportNodeRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_node_proto_rawDescGZIP(), []int{9}
+	return file_baremetal_v1_node_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ReportNodeRequest) GetMacAddress() string {
@@ -746,11 +912,351 @@ func (x *ReportNodeRequest) GetInstallationError() string {
 	return ""
 }
 
+type ApproveDiscoveredRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Empty means "default".
+	Site string `protobuf:"bytes,1,opt,name=site,proto3" json:"site,omitempty"`
+	// As ListDiscovered shows it.
+	MacAddress string `protobuf:"bytes,2,opt,name=mac_address,json=macAddress,proto3" json:"mac_address,omitempty"`
+	// Empty makes one.
+	MachineId string            `protobuf:"bytes,3,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
+	PlanId    string            `protobuf:"bytes,4,opt,name=plan_id,json=planId,proto3" json:"plan_id,omitempty"`
+	Group     string            `protobuf:"bytes,5,opt,name=group,proto3" json:"group,omitempty"`
+	RequestId string            `protobuf:"bytes,6,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	Labels    map[string]string `protobuf:"bytes,7,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Further fields of the machine; site, group and the MAC address are those of the request.
+	Spec          *MachineSpec `protobuf:"bytes,8,opt,name=spec,proto3" json:"spec,omitempty"`
+	Comment       string       `protobuf:"bytes,9,opt,name=comment,proto3" json:"comment,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ApproveDiscoveredRequest) Reset() {
+	*x = ApproveDiscoveredRequest{}
+	mi := &file_baremetal_v1_node_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ApproveDiscoveredRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ApproveDiscoveredRequest) ProtoMessage() {}
+
+func (x *ApproveDiscoveredRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_node_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ApproveDiscoveredRequest.ProtoReflect.Descriptor instead.
+func (*ApproveDiscoveredRequest) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_node_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *ApproveDiscoveredRequest) GetSite() string {
+	if x != nil {
+		return x.Site
+	}
+	return ""
+}
+
+func (x *ApproveDiscoveredRequest) GetMacAddress() string {
+	if x != nil {
+		return x.MacAddress
+	}
+	return ""
+}
+
+func (x *ApproveDiscoveredRequest) GetMachineId() string {
+	if x != nil {
+		return x.MachineId
+	}
+	return ""
+}
+
+func (x *ApproveDiscoveredRequest) GetPlanId() string {
+	if x != nil {
+		return x.PlanId
+	}
+	return ""
+}
+
+func (x *ApproveDiscoveredRequest) GetGroup() string {
+	if x != nil {
+		return x.Group
+	}
+	return ""
+}
+
+func (x *ApproveDiscoveredRequest) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+func (x *ApproveDiscoveredRequest) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
+func (x *ApproveDiscoveredRequest) GetSpec() *MachineSpec {
+	if x != nil {
+		return x.Spec
+	}
+	return nil
+}
+
+func (x *ApproveDiscoveredRequest) GetComment() string {
+	if x != nil {
+		return x.Comment
+	}
+	return ""
+}
+
+// NodeGroup is a policy that machines share by spec.group.
+type NodeGroup struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Group string                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
+	// An installed node becomes active by itself. False asks a person to verify each installation.
+	AutoPromote bool                   `protobuf:"varint,2,opt,name=auto_promote,json=autoPromote,proto3" json:"auto_promote,omitempty"`
+	UpdatedAt   *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
+	// How many nodes are in the group.
+	Nodes         int32 `protobuf:"varint,4,opt,name=nodes,proto3" json:"nodes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NodeGroup) Reset() {
+	*x = NodeGroup{}
+	mi := &file_baremetal_v1_node_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodeGroup) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodeGroup) ProtoMessage() {}
+
+func (x *NodeGroup) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_node_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodeGroup.ProtoReflect.Descriptor instead.
+func (*NodeGroup) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_node_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *NodeGroup) GetGroup() string {
+	if x != nil {
+		return x.Group
+	}
+	return ""
+}
+
+func (x *NodeGroup) GetAutoPromote() bool {
+	if x != nil {
+		return x.AutoPromote
+	}
+	return false
+}
+
+func (x *NodeGroup) GetUpdatedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.UpdatedAt
+	}
+	return nil
+}
+
+func (x *NodeGroup) GetNodes() int32 {
+	if x != nil {
+		return x.Nodes
+	}
+	return 0
+}
+
+type SetNodeGroupRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Group         string                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
+	AutoPromote   bool                   `protobuf:"varint,2,opt,name=auto_promote,json=autoPromote,proto3" json:"auto_promote,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetNodeGroupRequest) Reset() {
+	*x = SetNodeGroupRequest{}
+	mi := &file_baremetal_v1_node_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetNodeGroupRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetNodeGroupRequest) ProtoMessage() {}
+
+func (x *SetNodeGroupRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_node_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetNodeGroupRequest.ProtoReflect.Descriptor instead.
+func (*SetNodeGroupRequest) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_node_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *SetNodeGroupRequest) GetGroup() string {
+	if x != nil {
+		return x.Group
+	}
+	return ""
+}
+
+func (x *SetNodeGroupRequest) GetAutoPromote() bool {
+	if x != nil {
+		return x.AutoPromote
+	}
+	return false
+}
+
+type ListNodeGroupsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// 0 means 100; at most 1000.
+	PageSize      int32  `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	PageToken     string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListNodeGroupsRequest) Reset() {
+	*x = ListNodeGroupsRequest{}
+	mi := &file_baremetal_v1_node_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListNodeGroupsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListNodeGroupsRequest) ProtoMessage() {}
+
+func (x *ListNodeGroupsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_node_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListNodeGroupsRequest.ProtoReflect.Descriptor instead.
+func (*ListNodeGroupsRequest) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_node_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *ListNodeGroupsRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListNodeGroupsRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+type ListNodeGroupsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Groups        []*NodeGroup           `protobuf:"bytes,1,rep,name=groups,proto3" json:"groups,omitempty"`
+	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListNodeGroupsResponse) Reset() {
+	*x = ListNodeGroupsResponse{}
+	mi := &file_baremetal_v1_node_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListNodeGroupsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListNodeGroupsResponse) ProtoMessage() {}
+
+func (x *ListNodeGroupsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_node_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListNodeGroupsResponse.ProtoReflect.Descriptor instead.
+func (*ListNodeGroupsResponse) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_node_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *ListNodeGroupsResponse) GetGroups() []*NodeGroup {
+	if x != nil {
+		return x.Groups
+	}
+	return nil
+}
+
+func (x *ListNodeGroupsResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
 var File_baremetal_v1_node_proto protoreflect.FileDescriptor
 
 const file_baremetal_v1_node_proto_rawDesc = "" +
 	"\n" +
-	"\x17baremetal/v1/node.proto\x12\fbaremetal.v1\x1a\x1abaremetal/v1/machine.proto\x1a\x1cbaremetal/v1/operation.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xcd\x02\n" +
+	"\x17baremetal/v1/node.proto\x12\fbaremetal.v1\x1a\x1abaremetal/v1/machine.proto\x1a\x1cbaremetal/v1/operation.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc2\x03\n" +
 	"\x04Node\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12-\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x17.baremetal.v1.NodeStateR\x05state\x12D\n" +
@@ -759,7 +1265,29 @@ const file_baremetal_v1_node_proto_rawDesc = "" +
 	"\x12last_install_error\x18\x05 \x01(\tR\x10lastInstallError\x12\x17\n" +
 	"\aplan_id\x18\x06 \x01(\tR\x06planId\x12\x14\n" +
 	"\x05group\x18\a \x01(\tR\x05group\x12/\n" +
-	"\amachine\x18\b \x01(\v2\x15.baremetal.v1.MachineR\amachine\"f\n" +
+	"\amachine\x18\b \x01(\v2\x15.baremetal.v1.MachineR\amachine\x128\n" +
+	"\vnext_states\x18\t \x03(\x0e2\x17.baremetal.v1.NodeStateR\n" +
+	"nextStates\x129\n" +
+	"\vlast_report\x18\n" +
+	" \x01(\v2\x18.baremetal.v1.NodeReportR\n" +
+	"lastReport\"\xff\x02\n" +
+	"\n" +
+	"NodeReport\x12\x1f\n" +
+	"\vmac_address\x18\x01 \x01(\tR\n" +
+	"macAddress\x12\x1d\n" +
+	"\n" +
+	"ip_address\x18\x02 \x01(\tR\tipAddress\x12\x1a\n" +
+	"\bhostname\x18\x03 \x01(\tR\bhostname\x12\x16\n" +
+	"\x06vendor\x18\x04 \x01(\tR\x06vendor\x12\x14\n" +
+	"\x05model\x18\x05 \x01(\tR\x05model\x12#\n" +
+	"\rserial_number\x18\x06 \x01(\tR\fserialNumber\x12\x1f\n" +
+	"\vsystem_uuid\x18\a \x01(\tR\n" +
+	"systemUuid\x12/\n" +
+	"\x13installation_status\x18\b \x01(\tR\x12installationStatus\x123\n" +
+	"\x15installation_progress\x18\t \x01(\x05R\x14installationProgress\x12;\n" +
+	"\vreported_at\x18\n" +
+	" \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"reportedAt\"f\n" +
 	"\x10ListNodesRequest\x12\x16\n" +
 	"\x06filter\x18\x01 \x01(\tR\x06filter\x12\x1b\n" +
 	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
@@ -769,18 +1297,22 @@ const file_baremetal_v1_node_proto_rawDesc = "" +
 	"\x05nodes\x18\x01 \x03(\v2\x12.baremetal.v1.NodeR\x05nodes\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\")\n" +
 	"\x0eGetNodeRequest\x12\x17\n" +
-	"\anode_id\x18\x01 \x01(\tR\x06nodeId\"[\n" +
+	"\anode_id\x18\x01 \x01(\tR\x06nodeId\"\x98\x01\n" +
 	"\x11UpdateNodeRequest\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x17\n" +
 	"\aplan_id\x18\x02 \x01(\tR\x06planId\x12\x14\n" +
-	"\x05group\x18\x03 \x01(\tR\x05group\"\xae\x01\n" +
+	"\x05group\x18\x03 \x01(\tR\x05group\x12;\n" +
+	"\vupdate_mask\x18\x04 \x01(\v2\x1a.google.protobuf.FieldMaskR\n" +
+	"updateMask\"\xe4\x01\n" +
 	"\x15TransitionNodeRequest\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x02 \x01(\tR\trequestId\x12-\n" +
 	"\x05state\x18\x03 \x01(\x0e2\x17.baremetal.v1.NodeStateR\x05state\x12\x18\n" +
 	"\acomment\x18\x04 \x01(\tR\acomment\x12\x14\n" +
-	"\x05force\x18\x05 \x01(\bR\x05force\"^\n" +
+	"\x05force\x18\x05 \x01(\bR\x05force\x12\x1b\n" +
+	"\timage_ref\x18\x06 \x01(\tR\bimageRef\x12\x17\n" +
+	"\adry_run\x18\a \x01(\bR\x06dryRun\"^\n" +
 	"\x15GetNodeHistoryRequest\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\x05R\x05limit\x12\x16\n" +
@@ -816,7 +1348,39 @@ const file_baremetal_v1_node_proto_rawDesc = "" +
 	"\x13installation_status\x18\b \x01(\tR\x12installationStatus\x123\n" +
 	"\x15installation_progress\x18\t \x01(\x05R\x14installationProgress\x12-\n" +
 	"\x12installation_error\x18\n" +
-	" \x01(\tR\x11installationError2\xcb\x03\n" +
+	" \x01(\tR\x11installationError\"\x8c\x03\n" +
+	"\x18ApproveDiscoveredRequest\x12\x12\n" +
+	"\x04site\x18\x01 \x01(\tR\x04site\x12\x1f\n" +
+	"\vmac_address\x18\x02 \x01(\tR\n" +
+	"macAddress\x12\x1d\n" +
+	"\n" +
+	"machine_id\x18\x03 \x01(\tR\tmachineId\x12\x17\n" +
+	"\aplan_id\x18\x04 \x01(\tR\x06planId\x12\x14\n" +
+	"\x05group\x18\x05 \x01(\tR\x05group\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x06 \x01(\tR\trequestId\x12J\n" +
+	"\x06labels\x18\a \x03(\v22.baremetal.v1.ApproveDiscoveredRequest.LabelsEntryR\x06labels\x12-\n" +
+	"\x04spec\x18\b \x01(\v2\x19.baremetal.v1.MachineSpecR\x04spec\x12\x18\n" +
+	"\acomment\x18\t \x01(\tR\acomment\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x95\x01\n" +
+	"\tNodeGroup\x12\x14\n" +
+	"\x05group\x18\x01 \x01(\tR\x05group\x12!\n" +
+	"\fauto_promote\x18\x02 \x01(\bR\vautoPromote\x129\n" +
+	"\n" +
+	"updated_at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAt\x12\x14\n" +
+	"\x05nodes\x18\x04 \x01(\x05R\x05nodes\"N\n" +
+	"\x13SetNodeGroupRequest\x12\x14\n" +
+	"\x05group\x18\x01 \x01(\tR\x05group\x12!\n" +
+	"\fauto_promote\x18\x02 \x01(\bR\vautoPromote\"S\n" +
+	"\x15ListNodeGroupsRequest\x12\x1b\n" +
+	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x02 \x01(\tR\tpageToken\"q\n" +
+	"\x16ListNodeGroupsResponse\x12/\n" +
+	"\x06groups\x18\x01 \x03(\v2\x17.baremetal.v1.NodeGroupR\x06groups\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken2\xca\x05\n" +
 	"\vNodeService\x12L\n" +
 	"\tListNodes\x12\x1e.baremetal.v1.ListNodesRequest\x1a\x1f.baremetal.v1.ListNodesResponse\x12;\n" +
 	"\aGetNode\x12\x1c.baremetal.v1.GetNodeRequest\x1a\x12.baremetal.v1.Node\x12A\n" +
@@ -825,7 +1389,10 @@ const file_baremetal_v1_node_proto_rawDesc = "" +
 	"\x0eTransitionNode\x12#.baremetal.v1.TransitionNodeRequest\x1a\x17.baremetal.v1.Operation\x12[\n" +
 	"\x0eGetNodeHistory\x12#.baremetal.v1.GetNodeHistoryRequest\x1a$.baremetal.v1.GetNodeHistoryResponse\x12A\n" +
 	"\n" +
-	"ReportNode\x12\x1f.baremetal.v1.ReportNodeRequest\x1a\x12.baremetal.v1.NodeB;Z9github.com/ingot-metal/ingot/api/baremetal/v1;baremetalv1b\x06proto3"
+	"ReportNode\x12\x1f.baremetal.v1.ReportNodeRequest\x1a\x12.baremetal.v1.Node\x12T\n" +
+	"\x11ApproveDiscovered\x12&.baremetal.v1.ApproveDiscoveredRequest\x1a\x17.baremetal.v1.Operation\x12J\n" +
+	"\fSetNodeGroup\x12!.baremetal.v1.SetNodeGroupRequest\x1a\x17.baremetal.v1.NodeGroup\x12[\n" +
+	"\x0eListNodeGroups\x12#.baremetal.v1.ListNodeGroupsRequest\x1a$.baremetal.v1.ListNodeGroupsResponseB;Z9github.com/ingot-metal/ingot/api/baremetal/v1;baremetalv1b\x06proto3"
 
 var (
 	file_baremetal_v1_node_proto_rawDescOnce sync.Once
@@ -839,52 +1406,75 @@ func file_baremetal_v1_node_proto_rawDescGZIP() []byte {
 	return file_baremetal_v1_node_proto_rawDescData
 }
 
-var file_baremetal_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
+var file_baremetal_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
 var file_baremetal_v1_node_proto_goTypes = []any{
-	(*Node)(nil),                   // 0: baremetal.v1.Node
-	(*ListNodesRequest)(nil),       // 1: baremetal.v1.ListNodesRequest
-	(*ListNodesResponse)(nil),      // 2: baremetal.v1.ListNodesResponse
-	(*GetNodeRequest)(nil),         // 3: baremetal.v1.GetNodeRequest
-	(*UpdateNodeRequest)(nil),      // 4: baremetal.v1.UpdateNodeRequest
-	(*TransitionNodeRequest)(nil),  // 5: baremetal.v1.TransitionNodeRequest
-	(*GetNodeHistoryRequest)(nil),  // 6: baremetal.v1.GetNodeHistoryRequest
-	(*GetNodeHistoryResponse)(nil), // 7: baremetal.v1.GetNodeHistoryResponse
-	(*NodeStateLog)(nil),           // 8: baremetal.v1.NodeStateLog
-	(*ReportNodeRequest)(nil),      // 9: baremetal.v1.ReportNodeRequest
-	nil,                            // 10: baremetal.v1.NodeStateLog.MetadataEntry
-	(NodeState)(0),                 // 11: baremetal.v1.NodeState
-	(*timestamppb.Timestamp)(nil),  // 12: google.protobuf.Timestamp
-	(*Machine)(nil),                // 13: baremetal.v1.Machine
-	(*Operation)(nil),              // 14: baremetal.v1.Operation
+	(*Node)(nil),                     // 0: baremetal.v1.Node
+	(*NodeReport)(nil),               // 1: baremetal.v1.NodeReport
+	(*ListNodesRequest)(nil),         // 2: baremetal.v1.ListNodesRequest
+	(*ListNodesResponse)(nil),        // 3: baremetal.v1.ListNodesResponse
+	(*GetNodeRequest)(nil),           // 4: baremetal.v1.GetNodeRequest
+	(*UpdateNodeRequest)(nil),        // 5: baremetal.v1.UpdateNodeRequest
+	(*TransitionNodeRequest)(nil),    // 6: baremetal.v1.TransitionNodeRequest
+	(*GetNodeHistoryRequest)(nil),    // 7: baremetal.v1.GetNodeHistoryRequest
+	(*GetNodeHistoryResponse)(nil),   // 8: baremetal.v1.GetNodeHistoryResponse
+	(*NodeStateLog)(nil),             // 9: baremetal.v1.NodeStateLog
+	(*ReportNodeRequest)(nil),        // 10: baremetal.v1.ReportNodeRequest
+	(*ApproveDiscoveredRequest)(nil), // 11: baremetal.v1.ApproveDiscoveredRequest
+	(*NodeGroup)(nil),                // 12: baremetal.v1.NodeGroup
+	(*SetNodeGroupRequest)(nil),      // 13: baremetal.v1.SetNodeGroupRequest
+	(*ListNodeGroupsRequest)(nil),    // 14: baremetal.v1.ListNodeGroupsRequest
+	(*ListNodeGroupsResponse)(nil),   // 15: baremetal.v1.ListNodeGroupsResponse
+	nil,                              // 16: baremetal.v1.NodeStateLog.MetadataEntry
+	nil,                              // 17: baremetal.v1.ApproveDiscoveredRequest.LabelsEntry
+	(NodeState)(0),                   // 18: baremetal.v1.NodeState
+	(*timestamppb.Timestamp)(nil),    // 19: google.protobuf.Timestamp
+	(*Machine)(nil),                  // 20: baremetal.v1.Machine
+	(*fieldmaskpb.FieldMask)(nil),    // 21: google.protobuf.FieldMask
+	(*MachineSpec)(nil),              // 22: baremetal.v1.MachineSpec
+	(*Operation)(nil),                // 23: baremetal.v1.Operation
 }
 var file_baremetal_v1_node_proto_depIdxs = []int32{
-	11, // 0: baremetal.v1.Node.state:type_name -> baremetal.v1.NodeState
-	12, // 1: baremetal.v1.Node.state_changed_at:type_name -> google.protobuf.Timestamp
-	13, // 2: baremetal.v1.Node.machine:type_name -> baremetal.v1.Machine
-	0,  // 3: baremetal.v1.ListNodesResponse.nodes:type_name -> baremetal.v1.Node
-	11, // 4: baremetal.v1.TransitionNodeRequest.state:type_name -> baremetal.v1.NodeState
-	8,  // 5: baremetal.v1.GetNodeHistoryResponse.data:type_name -> baremetal.v1.NodeStateLog
-	11, // 6: baremetal.v1.NodeStateLog.from_state:type_name -> baremetal.v1.NodeState
-	11, // 7: baremetal.v1.NodeStateLog.to_state:type_name -> baremetal.v1.NodeState
-	10, // 8: baremetal.v1.NodeStateLog.metadata:type_name -> baremetal.v1.NodeStateLog.MetadataEntry
-	12, // 9: baremetal.v1.NodeStateLog.created_at:type_name -> google.protobuf.Timestamp
-	1,  // 10: baremetal.v1.NodeService.ListNodes:input_type -> baremetal.v1.ListNodesRequest
-	3,  // 11: baremetal.v1.NodeService.GetNode:input_type -> baremetal.v1.GetNodeRequest
-	4,  // 12: baremetal.v1.NodeService.UpdateNode:input_type -> baremetal.v1.UpdateNodeRequest
-	5,  // 13: baremetal.v1.NodeService.TransitionNode:input_type -> baremetal.v1.TransitionNodeRequest
-	6,  // 14: baremetal.v1.NodeService.GetNodeHistory:input_type -> baremetal.v1.GetNodeHistoryRequest
-	9,  // 15: baremetal.v1.NodeService.ReportNode:input_type -> baremetal.v1.ReportNodeRequest
-	2,  // 16: baremetal.v1.NodeService.ListNodes:output_type -> baremetal.v1.ListNodesResponse
-	0,  // 17: baremetal.v1.NodeService.GetNode:output_type -> baremetal.v1.Node
-	0,  // 18: baremetal.v1.NodeService.UpdateNode:output_type -> baremetal.v1.Node
-	14, // 19: baremetal.v1.NodeService.TransitionNode:output_type -> baremetal.v1.Operation
-	7,  // 20: baremetal.v1.NodeService.GetNodeHistory:output_type -> baremetal.v1.GetNodeHistoryResponse
-	0,  // 21: baremetal.v1.NodeService.ReportNode:output_type -> baremetal.v1.Node
-	16, // [16:22] is the sub-list for method output_type
-	10, // [10:16] is the sub-list for method input_type
-	10, // [10:10] is the sub-list for extension type_name
-	10, // [10:10] is the sub-list for extension extendee
-	0,  // [0:10] is the sub-list for field type_name
+	18, // 0: baremetal.v1.Node.state:type_name -> baremetal.v1.NodeState
+	19, // 1: baremetal.v1.Node.state_changed_at:type_name -> google.protobuf.Timestamp
+	20, // 2: baremetal.v1.Node.machine:type_name -> baremetal.v1.Machine
+	18, // 3: baremetal.v1.Node.next_states:type_name -> baremetal.v1.NodeState
+	1,  // 4: baremetal.v1.Node.last_report:type_name -> baremetal.v1.NodeReport
+	19, // 5: baremetal.v1.NodeReport.reported_at:type_name -> google.protobuf.Timestamp
+	0,  // 6: baremetal.v1.ListNodesResponse.nodes:type_name -> baremetal.v1.Node
+	21, // 7: baremetal.v1.UpdateNodeRequest.update_mask:type_name -> google.protobuf.FieldMask
+	18, // 8: baremetal.v1.TransitionNodeRequest.state:type_name -> baremetal.v1.NodeState
+	9,  // 9: baremetal.v1.GetNodeHistoryResponse.data:type_name -> baremetal.v1.NodeStateLog
+	18, // 10: baremetal.v1.NodeStateLog.from_state:type_name -> baremetal.v1.NodeState
+	18, // 11: baremetal.v1.NodeStateLog.to_state:type_name -> baremetal.v1.NodeState
+	16, // 12: baremetal.v1.NodeStateLog.metadata:type_name -> baremetal.v1.NodeStateLog.MetadataEntry
+	19, // 13: baremetal.v1.NodeStateLog.created_at:type_name -> google.protobuf.Timestamp
+	17, // 14: baremetal.v1.ApproveDiscoveredRequest.labels:type_name -> baremetal.v1.ApproveDiscoveredRequest.LabelsEntry
+	22, // 15: baremetal.v1.ApproveDiscoveredRequest.spec:type_name -> baremetal.v1.MachineSpec
+	19, // 16: baremetal.v1.NodeGroup.updated_at:type_name -> google.protobuf.Timestamp
+	12, // 17: baremetal.v1.ListNodeGroupsResponse.groups:type_name -> baremetal.v1.NodeGroup
+	2,  // 18: baremetal.v1.NodeService.ListNodes:input_type -> baremetal.v1.ListNodesRequest
+	4,  // 19: baremetal.v1.NodeService.GetNode:input_type -> baremetal.v1.GetNodeRequest
+	5,  // 20: baremetal.v1.NodeService.UpdateNode:input_type -> baremetal.v1.UpdateNodeRequest
+	6,  // 21: baremetal.v1.NodeService.TransitionNode:input_type -> baremetal.v1.TransitionNodeRequest
+	7,  // 22: baremetal.v1.NodeService.GetNodeHistory:input_type -> baremetal.v1.GetNodeHistoryRequest
+	10, // 23: baremetal.v1.NodeService.ReportNode:input_type -> baremetal.v1.ReportNodeRequest
+	11, // 24: baremetal.v1.NodeService.ApproveDiscovered:input_type -> baremetal.v1.ApproveDiscoveredRequest
+	13, // 25: baremetal.v1.NodeService.SetNodeGroup:input_type -> baremetal.v1.SetNodeGroupRequest
+	14, // 26: baremetal.v1.NodeService.ListNodeGroups:input_type -> baremetal.v1.ListNodeGroupsRequest
+	3,  // 27: baremetal.v1.NodeService.ListNodes:output_type -> baremetal.v1.ListNodesResponse
+	0,  // 28: baremetal.v1.NodeService.GetNode:output_type -> baremetal.v1.Node
+	0,  // 29: baremetal.v1.NodeService.UpdateNode:output_type -> baremetal.v1.Node
+	23, // 30: baremetal.v1.NodeService.TransitionNode:output_type -> baremetal.v1.Operation
+	8,  // 31: baremetal.v1.NodeService.GetNodeHistory:output_type -> baremetal.v1.GetNodeHistoryResponse
+	0,  // 32: baremetal.v1.NodeService.ReportNode:output_type -> baremetal.v1.Node
+	23, // 33: baremetal.v1.NodeService.ApproveDiscovered:output_type -> baremetal.v1.Operation
+	12, // 34: baremetal.v1.NodeService.SetNodeGroup:output_type -> baremetal.v1.NodeGroup
+	15, // 35: baremetal.v1.NodeService.ListNodeGroups:output_type -> baremetal.v1.ListNodeGroupsResponse
+	27, // [27:36] is the sub-list for method output_type
+	18, // [18:27] is the sub-list for method input_type
+	18, // [18:18] is the sub-list for extension type_name
+	18, // [18:18] is the sub-list for extension extendee
+	0,  // [0:18] is the sub-list for field type_name
 }
 
 func init() { file_baremetal_v1_node_proto_init() }
@@ -900,7 +1490,7 @@ func file_baremetal_v1_node_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_baremetal_v1_node_proto_rawDesc), len(file_baremetal_v1_node_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   11,
+			NumMessages:   18,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

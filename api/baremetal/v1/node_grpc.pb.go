@@ -19,28 +19,43 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	NodeService_ListNodes_FullMethodName      = "/baremetal.v1.NodeService/ListNodes"
-	NodeService_GetNode_FullMethodName        = "/baremetal.v1.NodeService/GetNode"
-	NodeService_UpdateNode_FullMethodName     = "/baremetal.v1.NodeService/UpdateNode"
-	NodeService_TransitionNode_FullMethodName = "/baremetal.v1.NodeService/TransitionNode"
-	NodeService_GetNodeHistory_FullMethodName = "/baremetal.v1.NodeService/GetNodeHistory"
-	NodeService_ReportNode_FullMethodName     = "/baremetal.v1.NodeService/ReportNode"
+	NodeService_ListNodes_FullMethodName         = "/baremetal.v1.NodeService/ListNodes"
+	NodeService_GetNode_FullMethodName           = "/baremetal.v1.NodeService/GetNode"
+	NodeService_UpdateNode_FullMethodName        = "/baremetal.v1.NodeService/UpdateNode"
+	NodeService_TransitionNode_FullMethodName    = "/baremetal.v1.NodeService/TransitionNode"
+	NodeService_GetNodeHistory_FullMethodName    = "/baremetal.v1.NodeService/GetNodeHistory"
+	NodeService_ReportNode_FullMethodName        = "/baremetal.v1.NodeService/ReportNode"
+	NodeService_ApproveDiscovered_FullMethodName = "/baremetal.v1.NodeService/ApproveDiscovered"
+	NodeService_SetNodeGroup_FullMethodName      = "/baremetal.v1.NodeService/SetNodeGroup"
+	NodeService_ListNodeGroups_FullMethodName    = "/baremetal.v1.NodeService/ListNodeGroups"
 )
 
 // NodeServiceClient is the client API for NodeService service.
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// NodeService is the inventory lifecycle of machines. Its writes are not built yet and answer UNIMPLEMENTED with
-// reason NODE_LIFECYCLE_NOT_WIRED.
+// NodeService is the inventory lifecycle of machines: docs/nodes.md has the table of states.
 type NodeServiceClient interface {
 	ListNodes(ctx context.Context, in *ListNodesRequest, opts ...grpc.CallOption) (*ListNodesResponse, error)
 	GetNode(ctx context.Context, in *GetNodeRequest, opts ...grpc.CallOption) (*Node, error)
+	// UpdateNode sets the plan that installs the node, and its group.
 	UpdateNode(ctx context.Context, in *UpdateNodeRequest, opts ...grpc.CallOption) (*Node, error)
-	// TransitionNode starts the work that a transition stands for and returns its operation.
+	// TransitionNode moves a node to another state, and starts the work that the state stands for. The operation of a move
+	// that stands for none has ended when it returns. What the table does not have is FAILED_PRECONDITION with reason
+	// NODE_TRANSITION_ILLEGAL, what a guard refuses NODE_GUARD_FAILED, anything of a deleted node NODE_IDENTITY_DELETED.
 	TransitionNode(ctx context.Context, in *TransitionNodeRequest, opts ...grpc.CallOption) (*Operation, error)
+	// GetNodeHistory reads the changes of state, newest first.
 	GetNodeHistory(ctx context.Context, in *GetNodeHistoryRequest, opts ...grpc.CallOption) (*GetNodeHistoryResponse, error)
+	// ReportNode takes what an installer says of its work. A report that does not fit the node's state is
+	// FAILED_PRECONDITION with reason REPORT_REFUSED and changes nothing.
 	ReportNode(ctx context.Context, in *ReportNodeRequest, opts ...grpc.CallOption) (*Node, error)
+	// ApproveDiscovered registers a machine that a site agent has seen and moves it to pending. The operation has ended when
+	// it returns, and names the new machine.
+	ApproveDiscovered(ctx context.Context, in *ApproveDiscoveredRequest, opts ...grpc.CallOption) (*Operation, error)
+	// SetNodeGroup sets the policy of a group.
+	SetNodeGroup(ctx context.Context, in *SetNodeGroupRequest, opts ...grpc.CallOption) (*NodeGroup, error)
+	// ListNodeGroups lists groups that were set, or that a machine names.
+	ListNodeGroups(ctx context.Context, in *ListNodeGroupsRequest, opts ...grpc.CallOption) (*ListNodeGroupsResponse, error)
 }
 
 type nodeServiceClient struct {
@@ -111,20 +126,62 @@ func (c *nodeServiceClient) ReportNode(ctx context.Context, in *ReportNodeReques
 	return out, nil
 }
 
+func (c *nodeServiceClient) ApproveDiscovered(ctx context.Context, in *ApproveDiscoveredRequest, opts ...grpc.CallOption) (*Operation, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Operation)
+	err := c.cc.Invoke(ctx, NodeService_ApproveDiscovered_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *nodeServiceClient) SetNodeGroup(ctx context.Context, in *SetNodeGroupRequest, opts ...grpc.CallOption) (*NodeGroup, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(NodeGroup)
+	err := c.cc.Invoke(ctx, NodeService_SetNodeGroup_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *nodeServiceClient) ListNodeGroups(ctx context.Context, in *ListNodeGroupsRequest, opts ...grpc.CallOption) (*ListNodeGroupsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListNodeGroupsResponse)
+	err := c.cc.Invoke(ctx, NodeService_ListNodeGroups_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // NodeServiceServer is the server API for NodeService service.
 // All implementations must embed UnimplementedNodeServiceServer
 // for forward compatibility.
 //
-// NodeService is the inventory lifecycle of machines. Its writes are not built yet and answer UNIMPLEMENTED with
-// reason NODE_LIFECYCLE_NOT_WIRED.
+// NodeService is the inventory lifecycle of machines: docs/nodes.md has the table of states.
 type NodeServiceServer interface {
 	ListNodes(context.Context, *ListNodesRequest) (*ListNodesResponse, error)
 	GetNode(context.Context, *GetNodeRequest) (*Node, error)
+	// UpdateNode sets the plan that installs the node, and its group.
 	UpdateNode(context.Context, *UpdateNodeRequest) (*Node, error)
-	// TransitionNode starts the work that a transition stands for and returns its operation.
+	// TransitionNode moves a node to another state, and starts the work that the state stands for. The operation of a move
+	// that stands for none has ended when it returns. What the table does not have is FAILED_PRECONDITION with reason
+	// NODE_TRANSITION_ILLEGAL, what a guard refuses NODE_GUARD_FAILED, anything of a deleted node NODE_IDENTITY_DELETED.
 	TransitionNode(context.Context, *TransitionNodeRequest) (*Operation, error)
+	// GetNodeHistory reads the changes of state, newest first.
 	GetNodeHistory(context.Context, *GetNodeHistoryRequest) (*GetNodeHistoryResponse, error)
+	// ReportNode takes what an installer says of its work. A report that does not fit the node's state is
+	// FAILED_PRECONDITION with reason REPORT_REFUSED and changes nothing.
 	ReportNode(context.Context, *ReportNodeRequest) (*Node, error)
+	// ApproveDiscovered registers a machine that a site agent has seen and moves it to pending. The operation has ended when
+	// it returns, and names the new machine.
+	ApproveDiscovered(context.Context, *ApproveDiscoveredRequest) (*Operation, error)
+	// SetNodeGroup sets the policy of a group.
+	SetNodeGroup(context.Context, *SetNodeGroupRequest) (*NodeGroup, error)
+	// ListNodeGroups lists groups that were set, or that a machine names.
+	ListNodeGroups(context.Context, *ListNodeGroupsRequest) (*ListNodeGroupsResponse, error)
 	mustEmbedUnimplementedNodeServiceServer()
 }
 
@@ -152,6 +209,15 @@ func (UnimplementedNodeServiceServer) GetNodeHistory(context.Context, *GetNodeHi
 }
 func (UnimplementedNodeServiceServer) ReportNode(context.Context, *ReportNodeRequest) (*Node, error) {
 	return nil, status.Error(codes.Unimplemented, "method ReportNode not implemented")
+}
+func (UnimplementedNodeServiceServer) ApproveDiscovered(context.Context, *ApproveDiscoveredRequest) (*Operation, error) {
+	return nil, status.Error(codes.Unimplemented, "method ApproveDiscovered not implemented")
+}
+func (UnimplementedNodeServiceServer) SetNodeGroup(context.Context, *SetNodeGroupRequest) (*NodeGroup, error) {
+	return nil, status.Error(codes.Unimplemented, "method SetNodeGroup not implemented")
+}
+func (UnimplementedNodeServiceServer) ListNodeGroups(context.Context, *ListNodeGroupsRequest) (*ListNodeGroupsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListNodeGroups not implemented")
 }
 func (UnimplementedNodeServiceServer) mustEmbedUnimplementedNodeServiceServer() {}
 func (UnimplementedNodeServiceServer) testEmbeddedByValue()                     {}
@@ -282,6 +348,60 @@ func _NodeService_ReportNode_Handler(srv interface{}, ctx context.Context, dec f
 	return interceptor(ctx, in, info, handler)
 }
 
+func _NodeService_ApproveDiscovered_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ApproveDiscoveredRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(NodeServiceServer).ApproveDiscovered(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: NodeService_ApproveDiscovered_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(NodeServiceServer).ApproveDiscovered(ctx, req.(*ApproveDiscoveredRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _NodeService_SetNodeGroup_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SetNodeGroupRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(NodeServiceServer).SetNodeGroup(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: NodeService_SetNodeGroup_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(NodeServiceServer).SetNodeGroup(ctx, req.(*SetNodeGroupRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _NodeService_ListNodeGroups_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListNodeGroupsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(NodeServiceServer).ListNodeGroups(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: NodeService_ListNodeGroups_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(NodeServiceServer).ListNodeGroups(ctx, req.(*ListNodeGroupsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // NodeService_ServiceDesc is the grpc.ServiceDesc for NodeService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -312,6 +432,18 @@ var NodeService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ReportNode",
 			Handler:    _NodeService_ReportNode_Handler,
+		},
+		{
+			MethodName: "ApproveDiscovered",
+			Handler:    _NodeService_ApproveDiscovered_Handler,
+		},
+		{
+			MethodName: "SetNodeGroup",
+			Handler:    _NodeService_SetNodeGroup_Handler,
+		},
+		{
+			MethodName: "ListNodeGroups",
+			Handler:    _NodeService_ListNodeGroups_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

@@ -973,13 +973,14 @@ func (q *Queries) SetAgentLocked(ctx context.Context, arg SetAgentLockedParams) 
 
 const silentHosts = `-- name: SilentHosts :many
 SELECT m.machine_id FROM machines m
-JOIN machine_conditions c ON c.machine_id = m.machine_id AND c.type = 'Reachable' AND c.status
+LEFT JOIN machine_conditions c ON c.machine_id = m.machine_id AND c.type = 'Reachable'
 LEFT JOIN agent_sessions s ON s.agent_id = m.agent_id
-WHERE s.agent_id IS NULL OR s.last_heartbeat_at < $1
+WHERE (c.status OR m.node_state = 'active' AND m.agent_id IS NOT NULL)
+  AND (s.agent_id IS NULL OR s.last_heartbeat_at < $1)
 ORDER BY m.machine_id LIMIT 1000
 `
 
-// Machines whose agent has missed its heartbeats and that still count as reachable.
+// Machines whose agent has missed its heartbeats and that still count as reachable, or as active.
 func (q *Queries) SilentHosts(ctx context.Context, silentSince time.Time) ([]string, error) {
 	rows, err := q.db.Query(ctx, silentHosts, silentSince)
 	if err != nil {
@@ -1004,10 +1005,10 @@ const speakingHosts = `-- name: SpeakingHosts :many
 SELECT m.machine_id FROM machines m
 JOIN agent_sessions s ON s.agent_id = m.agent_id AND s.ended_at IS NULL AND s.last_heartbeat_at >= $1
 LEFT JOIN machine_conditions c ON c.machine_id = m.machine_id AND c.type = 'Reachable'
-WHERE c.status IS NOT TRUE ORDER BY m.machine_id LIMIT 1000
+WHERE c.status IS NOT TRUE OR m.node_state = 'offline' ORDER BY m.machine_id LIMIT 1000
 `
 
-// Machines whose agent speaks and that do not count as reachable.
+// Machines whose agent speaks and that do not count as reachable, or that count as offline.
 func (q *Queries) SpeakingHosts(ctx context.Context, silentSince time.Time) ([]string, error) {
 	rows, err := q.db.Query(ctx, speakingHosts, silentSince)
 	if err != nil {

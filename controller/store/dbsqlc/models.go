@@ -161,6 +161,10 @@ type Machine struct {
 	PowerState          string
 	PowerStateAt        *time.Time
 	BootMode            string
+	InstallAttempts     int32
+	LastInstallError    string
+	PlanID              *string
+	FailedPlanID        string
 }
 
 type MachineCondition struct {
@@ -170,6 +174,12 @@ type MachineCondition struct {
 	Reason         string
 	Message        string
 	LastTransition time.Time
+}
+
+type NodeGroup struct {
+	NodeGroup   string
+	AutoPromote bool
+	UpdatedAt   time.Time
 }
 
 type Operation struct {

@@ -119,19 +119,20 @@ FROM (SELECT unnest(@session_ids::text[]) AS session_id, unnest(@ats::timestampt
 WHERE s.session_id = b.session_id AND s.last_heartbeat_at < b.at;
 
 -- name: SilentHosts :many
--- Machines whose agent has missed its heartbeats and that still count as reachable.
+-- Machines whose agent has missed its heartbeats and that still count as reachable, or as active.
 SELECT m.machine_id FROM machines m
-JOIN machine_conditions c ON c.machine_id = m.machine_id AND c.type = 'Reachable' AND c.status
+LEFT JOIN machine_conditions c ON c.machine_id = m.machine_id AND c.type = 'Reachable'
 LEFT JOIN agent_sessions s ON s.agent_id = m.agent_id
-WHERE s.agent_id IS NULL OR s.last_heartbeat_at < @silent_since
+WHERE (c.status OR m.node_state = 'active' AND m.agent_id IS NOT NULL)
+  AND (s.agent_id IS NULL OR s.last_heartbeat_at < @silent_since)
 ORDER BY m.machine_id LIMIT 1000;
 
 -- name: SpeakingHosts :many
--- Machines whose agent speaks and that do not count as reachable.
+-- Machines whose agent speaks and that do not count as reachable, or that count as offline.
 SELECT m.machine_id FROM machines m
 JOIN agent_sessions s ON s.agent_id = m.agent_id AND s.ended_at IS NULL AND s.last_heartbeat_at >= @silent_since
 LEFT JOIN machine_conditions c ON c.machine_id = m.machine_id AND c.type = 'Reachable'
-WHERE c.status IS NOT TRUE ORDER BY m.machine_id LIMIT 1000;
+WHERE c.status IS NOT TRUE OR m.node_state = 'offline' ORDER BY m.machine_id LIMIT 1000;
 
 -- name: CandidatesFor :many
 SELECT a.agent_id, a.role, a.capabilities, a.simulated, a.state_id, a.boot_id, a.operation_id, a.os_image_digest,

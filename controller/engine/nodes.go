@@ -1,0 +1,31 @@
+package engine
+
+import (
+	"context"
+
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/store"
+)
+
+// TransitionNode moves a node by an admin's word.
+func (e *Engine) TransitionNode(ctx context.Context, r store.TransitionRequest) (*baremetalv1.Operation, error) {
+	op, created, err := e.store.TransitionNode(ctx, r, e.clock.Now())
+	e.tellMoved(op, created)
+	return op, err
+}
+
+// ApproveDiscovered registers a discovered machine and moves it to pending.
+func (e *Engine) ApproveDiscovered(ctx context.Context, r store.ApproveRequest) (*baremetalv1.Operation, error) {
+	op, created, err := e.store.ApproveDiscovered(ctx, r, e.clock.Now())
+	e.tellMoved(op, created)
+	return op, err
+}
+
+func (e *Engine) tellMoved(op *baremetalv1.Operation, created bool) {
+	if !created {
+		return
+	}
+	e.log.Info("operation created", "operation_id", op.GetOperationId(), "machine_id", op.GetMachineId(), "type", op.GetType().String(),
+		"node_state", op.GetParams()["node_state"])
+	e.publish()
+}

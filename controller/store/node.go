@@ -1,0 +1,158 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/ingot-metal/ingot/controller/fleet"
+	"github.com/ingot-metal/ingot/controller/node"
+	"github.com/ingot-metal/ingot/controller/operation"
+	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
+	"github.com/ingot-metal/ingot/internal/failure"
+)
+
+// The key of a move's metadata that says how the disks stand, which removing → deleted asks for.
+const (
+	MetaErasure        = "erasure"
+	ErasureVerified    = "verified"
+	ErasureNotRequired = "not_required"
+)
+
+// move is one change of a node's state.
+type move struct {
+	to node.State
+	by node.Trigger
+	// user is the opaque name of whoever asked; comment is free text and goes into the audit log.
+	user, comment string
+	metadata      map[string]string
+	force         bool
+	// deleting: DeleteMachine asks.
+	deleting bool
+	// ended names the operation that ends with this move: it stands in nobody's way any more.
+	ended string
+}
+
+// moveNode changes the state of a node by the table of package node, in the caller's transaction, and logs it. A node that
+// is in the state stays as it is. Moving to deleted leaves a tombstone; it takes metadata that says how the disks stand.
+func moveNode(ctx context.Context, q *dbsqlc.Queries, machineID string, to node.State, by node.Trigger, userID, comment string, metadata map[string]string, now time.Time) error {
+	return moveTo(ctx, q, machineID, move{to: to, by: by, user: userID, comment: comment, metadata: metadata}, now)
+}
+
+func moveTo(ctx context.Context, q *dbsqlc.Queries, machineID string, v move, now time.Time) error {
+	m, err := q.LockMachine(ctx, machineID)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return machineNotFound(machineID)
+	}
+	if err != nil {
+		return fmt.Errorf("lock machine: %w", err)
+	}
+	from := node.Parse(m.NodeState)
+	if from == v.to {
+		return nil
+	}
+	if _, refusal := node.Check(from, v.to, v.by, v.facts(m)); refusal != nil {
+		return nodeRefused(m, refusal)
+	}
+	if err := logMove(ctx, q, m, v, now); err != nil {
+		return err
+	}
+	if v.to == node.Deleted {
+		return bury(ctx, q, m, now)
+	}
+	if err := q.SetNodeState(ctx, dbsqlc.SetNodeStateParams{MachineID: machineID, NodeState: node.Name(v.to), Now: now}); err != nil {
+		return fmt.Errorf("set node state: %w", err)
+	}
+	return followRetirement(ctx, q, machineID, from, v.to, now)
+}
+
+// facts reads what guards look at.
+func (v move) facts(m dbsqlc.Machine) node.Facts {
+	f := node.Facts{
+		Attempts: int(m.InstallAttempts), PlanID: installPlan(m), FailedPlanID: m.FailedPlanID, Force: v.force, Deleting: v.deleting,
+		ErasureRequired: v.metadata[MetaErasure] != ErasureNotRequired, ErasureVerified: v.metadata[MetaErasure] == ErasureVerified,
+	}
+	if op := strVal(m.CurrentOperationID); op != v.ended {
+		f.ActiveOperation = op
+	}
+	return f
+}
+
+// installPlan is the plan that a reimage of the machine runs where it names none.
+func installPlan(m dbsqlc.Machine) string {
+	return orText(strVal(m.PlanID), fleet.DefaultPlan(fleet.Reimage))
+}
+
+func nodeRefused(m dbsqlc.Machine, r *fleet.Refusal) error {
+	return failure.Precondition(r.Reason, "%s", r.Message).WithMeta("machine_id", m.MachineID).WithMeta("node_state", m.NodeState)
+}
+
+// logMove writes the node_state_log row; free text goes to the audit log.
+func logMove(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, v move, now time.Time) error {
+	metadata, err := jsonMap(v.metadata)
+	if err != nil {
+		return err
+	}
+	p := dbsqlc.InsertNodeStateLogParams{
+		MachineID: m.MachineID, FromState: m.NodeState, ToState: node.Name(v.to), TriggeredBy: string(v.by), UserID: v.user,
+		Metadata: metadata, Now: now,
+	}
+	if v.comment != "" {
+		data := map[string]string{"from": m.NodeState, "to": node.Name(v.to)}
+		id, err := auditID(ctx, q, auditEntry{
+			actor: orText(v.user, string(v.by)), verb: "NODE_STATE", target: m.MachineID, comment: v.comment, data: data,
+		}, now)
+		if err != nil {
+			return err
+		}
+		p.AuditID = &id
+	}
+	if err := q.InsertNodeStateLog(ctx, p); err != nil {
+		return fmt.Errorf("log node state: %w", err)
+	}
+	return nil
+}
+
+// followRetirement keeps the condition Retired with the states that are out of the inventory.
+func followRetirement(ctx context.Context, q *dbsqlc.Queries, machineID string, from, to node.State, now time.Time) error {
+	if node.Gone(from) == node.Gone(to) {
+		return nil
+	}
+	return setCondition(ctx, q, machineID, operation.ConditionChange{
+		Type: fleet.RetiredFlag, Status: node.Gone(to), Reason: "NodeState", Message: "the node is " + node.Name(to),
+	}, now)
+}
+
+// moveAlong makes several moves, one after the other.
+func moveAlong(ctx context.Context, q *dbsqlc.Queries, machineID string, v move, now time.Time, states ...node.State) error {
+	for _, to := range states {
+		step := v
+		step.to = to
+		step.metadata = maps.Clone(v.metadata)
+		if err := moveTo(ctx, q, machineID, step, now); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// bury takes a machine out of the inventory for good. Its addresses are free for another record.
+func bury(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, now time.Time) error {
+	if err := q.DeleteMachineMacs(ctx, dbsqlc.DeleteMachineMacsParams{MachineID: m.MachineID, Keep: []string{}}); err != nil {
+		return fmt.Errorf("free MAC addresses: %w", err)
+	}
+	if err := q.TombstoneMachine(ctx, dbsqlc.TombstoneMachineParams{MachineID: m.MachineID, Now: &now}); err != nil {
+		return fmt.Errorf("delete machine: %w", err)
+	}
+	if m.AgentID == nil {
+		return nil
+	}
+	if _, err := q.RevokeCerts(ctx, dbsqlc.RevokeCertsParams{AgentID: *m.AgentID, Now: &now}); err != nil {
+		return fmt.Errorf("revoke certificates: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,222 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/fleet"
+	"github.com/ingot-metal/ingot/controller/node"
+	"github.com/ingot-metal/ingot/controller/operation"
+	"github.com/ingot-metal/ingot/controller/plan"
+	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
+	"github.com/ingot-metal/ingot/internal/failure"
+)
+
+// TransitionRequest asks to move a node.
+type TransitionRequest struct {
+	MachineID, RequestID string
+	To                   node.State
+	Force                bool
+	ImageRef             string
+	Actor, Comment       string
+	// DryRun answers what would happen and changes nothing.
+	DryRun bool
+}
+
+func (r TransitionRequest) start() StartRequest {
+	out := StartRequest{
+		MachineID: r.MachineID, RequestID: r.RequestID, Type: fleet.NodeTransition, Actor: r.Actor, Comment: r.Comment,
+		Params: map[string]string{"node_state": node.Name(r.To)},
+	}
+	if r.Force {
+		out.Params["force"] = "true"
+	}
+	if w, ok := nodeWork[r.To]; ok {
+		out.Type, out.PlanID = w.kind, w.plan
+		out.Inputs.ImageRef = r.ImageRef
+		if r.ImageRef != "" {
+			out.Params["image_ref"] = r.ImageRef
+		}
+	}
+	return out
+}
+
+// nodeWork is the work that a state stands for, where an admin's move starts it.
+var nodeWork = map[node.State]struct {
+	kind fleet.OperationType
+	plan string
+}{
+	node.Reprovision:    {kind: fleet.Reimage},
+	node.Deprovisioning: {kind: fleet.RunPlan, plan: "erase"},
+	node.Migrating:      {kind: fleet.RMAType},
+	node.Draining:       {kind: fleet.Decommission},
+}
+
+// errDryRun takes a transaction back.
+var errDryRun = errors.New("nothing is to be stored")
+
+// TransitionNode moves a node by an admin's word, together with the operation that stands for the move. A repeat returns
+// the first one's operation. created says that the operation is new.
+func (s *Store) TransitionNode(ctx context.Context, r TransitionRequest, now time.Time) (op *baremetalv1.Operation, created bool, err error) {
+	if op, err = s.replay(ctx, s.q, r.start()); op != nil || err != nil {
+		return op, false, err
+	}
+	err = s.inTx(ctx, func(tx pgx.Tx, q *dbsqlc.Queries) error {
+		m, err := q.LockMachine(ctx, r.MachineID)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return machineNotFound(r.MachineID)
+		}
+		if err != nil {
+			return fmt.Errorf("lock machine: %w", err)
+		}
+		if op, err = s.replay(ctx, q, r.start()); op != nil || err != nil {
+			created = false
+			return err
+		}
+		if op, created, err = s.transition(ctx, tx, q, m, r, now); err == nil && r.DryRun {
+			return errDryRun
+		}
+		return err
+	})
+	if errors.Is(err, errDryRun) {
+		op.OperationId, created, err = "", false, nil
+	}
+	if err != nil {
+		return nil, false, fmt.Errorf("move node: %w", err)
+	}
+	return op, created, nil
+}
+
+func (s *Store) transition(ctx context.Context, tx pgx.Tx, q *dbsqlc.Queries, m dbsqlc.Machine, r TransitionRequest, now time.Time) (*baremetalv1.Operation, bool, error) {
+	from := node.Parse(m.NodeState)
+	v := move{to: r.To, by: node.Admin, user: r.Actor, comment: r.Comment, force: r.Force}
+	if from == r.To && node.InProgress(from) {
+		return s.resume(ctx, tx, q, m, r, now)
+	}
+	row, refusal := node.Check(from, r.To, node.Admin, v.facts(m))
+	switch {
+	case refusal != nil:
+		return nil, false, nodeRefused(m, refusal)
+	case m.CurrentOperationID != nil:
+		return nil, false, nodeBusy(m)
+	case row.Work:
+		op, err := s.startWork(ctx, tx, q, m, r, now)
+		if err != nil {
+			return nil, false, err
+		}
+		v.metadata = map[string]string{"operation_id": op.GetOperationId()}
+		v.ended = op.GetOperationId()
+		return op, true, moveTo(ctx, q, m.MachineID, v, now)
+	}
+	op, err := s.record(ctx, q, m, r.start(), v, now)
+	return op, err == nil, err
+}
+
+func nodeBusy(m dbsqlc.Machine) error {
+	return failure.Precondition("MACHINE_BUSY", "operation %s is active on the machine; wait for it or cancel it first", *m.CurrentOperationID).
+		WithMeta("machine_id", m.MachineID).WithMeta("active_operation_id", *m.CurrentOperationID)
+}
+
+// resume gives a node that is in a state of work the work that the state stands for: what is under way already is the
+// answer, and what was lost begins again.
+func (s *Store) resume(ctx context.Context, tx pgx.Tx, q *dbsqlc.Queries, m dbsqlc.Machine, r TransitionRequest, now time.Time) (*baremetalv1.Operation, bool, error) {
+	if m.CurrentOperationID != nil {
+		row, err := q.GetOperation(ctx, *m.CurrentOperationID)
+		if err != nil {
+			return nil, false, fmt.Errorf("read the active operation: %w", err)
+		}
+		op, err := s.operationOf(ctx, q, row)
+		return op, false, err
+	}
+	op, err := s.startWork(ctx, tx, q, m, r, now)
+	return op, err == nil, err
+}
+
+// startWork creates the operation that owns the node while it is in the state.
+func (s *Store) startWork(ctx context.Context, tx pgx.Tx, q *dbsqlc.Queries, m dbsqlc.Machine, r TransitionRequest, now time.Time) (*baremetalv1.Operation, error) {
+	w, ok := nodeWork[r.To]
+	if r.To == node.Installing {
+		w, ok = nodeWork[node.Reprovision], true
+	}
+	switch {
+	case !ok:
+		return nil, failure.Precondition("NODE_GUARD_FAILED", "%s", noWork(r.To)).WithMeta("machine_id", m.MachineID)
+	case !fleet.Wired(w.kind) || w.kind == fleet.Decommission:
+		return nil, failure.Unimplemented("OPERATION_TYPE_NOT_WIRED", "%s is the work of a %s, which a workflow starts", node.Name(r.To), w.kind)
+	}
+	start := r.start()
+	start.Type, start.PlanID = w.kind, w.plan
+	return s.create(ctx, tx, q, m, start, now)
+}
+
+func noWork(to node.State) string {
+	if to == node.Enrolling {
+		return "a node enrols when its agent does; issue a bootstrap token for the machine and start the agent with it"
+	}
+	return "a decommission workflow moves a node to " + node.Name(to)
+}
+
+// record moves a node and keeps an operation that has ended with the move, so that a repeat of the request finds it.
+func (s *Store) record(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r StartRequest, v move, now time.Time) (*baremetalv1.Operation, error) {
+	p, err := getPlan(ctx, q, fleet.DefaultPlan(fleet.NodeTransition))
+	if err != nil {
+		return nil, err
+	}
+	steps, err := plan.Fill(p, r.Inputs, s.defaults)
+	if err != nil {
+		return nil, err
+	}
+	op, row, err := s.insertOperation(ctx, q, m, r, p, steps, now)
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range steps {
+		op.Steps = append(op.Steps, operation.Step{Name: f.Step.GetName(), Kind: operation.Kind(f.Kind), State: operation.StepWaiting})
+	}
+	entry := auditEntry{actor: r.Actor, verb: string(r.Type), target: m.MachineID, request: r.RequestID, operation: op.ID, comment: r.Comment, data: r.Params}
+	if err := audit(ctx, q, entry, now); err != nil {
+		return nil, err
+	}
+	v.metadata, v.ended = map[string]string{"operation_id": op.ID}, op.ID
+	if err := s.recordMove(ctx, q, m, v, now); err != nil {
+		return nil, err
+	}
+	return s.finishRecord(ctx, q, m, op, row, map[string]string{"node_state": node.Name(v.to)}, now)
+}
+
+// recordMove makes an admin's move, and what goes with it.
+func (s *Store) recordMove(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, v move, now time.Time) error {
+	if err := moveTo(ctx, q, m.MachineID, v, now); err != nil {
+		return err
+	}
+	switch node.Parse(m.NodeState) {
+	case node.InstallFailed:
+		return setInstall(ctx, q, m.MachineID, node.Install{}, "")
+	case node.Quarantined:
+		return setCondition(ctx, q, m.MachineID, operation.ConditionChange{Type: fleet.NeedsIntervention, Reason: "ClearedByAdmin"}, now)
+	}
+	if v.to == node.Quarantined {
+		return setCondition(ctx, q, m.MachineID, operation.ConditionChange{
+			Type: fleet.NeedsIntervention, Status: true, Reason: "MACHINE_QUARANTINED", Message: "quarantined by an admin",
+		}, now)
+	}
+	return nil
+}
+
+// finishRecord ends an operation that has just been created.
+func (s *Store) finishRecord(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, op operation.Operation, row dbsqlc.Operation, evidence map[string]string, now time.Time) (*baremetalv1.Operation, error) {
+	l := &loaded{machine: m, row: row, snap: operation.Snapshot{Op: op}}
+	l.row.EventSeq = 1
+	d := operation.Record(op, evidence, now)
+	out, err := apply(ctx, q, l, d, now)
+	if err != nil {
+		return nil, err
+	}
+	row.Version = out.Version
+	return operationMessage(row, d.Op), nil
+}
