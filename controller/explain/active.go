@@ -2,6 +2,7 @@ package explain
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/ingot-metal/ingot/controller/fleet"
@@ -60,8 +61,11 @@ func (s *scene) nobodyLooks() bool {
 
 func (s *scene) sayNobodyLooks(e *Explanation) {
 	e.WaitsOn, e.WaitsFor, e.Since = OnLimit, "a controller", s.Op.WakeAt
-	e.Cause = Cause{Reason: "CONTROLLER_LEASE_LOST", Text: "a controller should have looked at it " + s.ago(s.Op.WakeAt) +
-		", and none has: the controllers' workers are stopped, overloaded, or cut off from the database"}
+	e.Cause = Cause{Text: "a controller should have looked at it " + s.ago(s.Op.WakeAt) + ", and none has: the controllers' workers are stopped or overloaded"}
+	if s.Controllers == 0 {
+		e.Cause = Cause{Reason: "CONTROLLER_LEASE_LOST", Text: "a controller should have looked at it " + s.ago(s.Op.WakeAt) +
+			", and none has: no controller holds its lease in the database"}
+	}
 	e.Next, e.NextAt = "a controller goes on with it as soon as one works", time.Time{}
 	e.Actions = []Action{{Command: "ingot server info", Consequence: "shows the controller that answers; its log and /readyz say why it does no work"}}
 }
@@ -71,6 +75,9 @@ func (s *scene) frozen(e *Explanation) {
 	e.Cause = Cause{Reason: "FLEET_FROZEN", Text: "the fleet is frozen since " + s.at(s.FrozenSince) +
 		", because the database was restored: the controller gives no leave to start anything", Facts: s.commandFacts()}
 	e.Actions = []Action{thaw()}
+	if s.active {
+		s.refusedNext(e)
+	}
 }
 
 func (s *scene) sayBlocked(e *Explanation) {
@@ -79,12 +86,15 @@ func (s *scene) sayBlocked(e *Explanation) {
 		flag = fleet.RetiredFlag
 	}
 	c := s.condition(flag)
-	e.WaitsOn, e.WaitsFor, e.Since = OnOperator, "an admin", c.GetLastTransition().AsTime()
+	e.WaitsOn, e.WaitsFor, e.Since = OnOperator, "an admin", when(c.GetLastTransition())
 	e.Cause = Cause{Reason: "MACHINE_BLOCKED", Text: "the machine is flagged " + string(flag) + ": nothing is started on it"}
 	if c.GetMessage() != "" {
 		e.Cause.Facts = []string{c.GetMessage()}
 	}
 	e.Actions = []Action{unflag(s.id(), string(flag))}
+	if s.active {
+		s.refusedNext(e)
+	}
 }
 
 // retry: the last attempt failed, and the next one has a time.
@@ -151,8 +161,11 @@ func (s *scene) grantedSilent(e *Explanation) {
 	e.Since = s.exec.LastSeen
 	v := s.silence(s.exec)
 	e.Cause = v.Cause
-	e.Cause.Text = fmt.Sprintf("%s %s was given leave for %s at %s and %s: nobody knows whether the command still acts; %s",
-		roleName(s.exec), s.exec.AgentID, s.cmd.ID, s.at(s.cmd.GrantedAt), s.seen(s.exec), v.Text)
+	e.Cause.Text = fmt.Sprintf("%s %s was given leave for %s at %s and %s: nobody knows whether the command still acts",
+		roleName(s.exec), s.exec.AgentID, s.cmd.ID, s.at(s.cmd.GrantedAt), s.seen(s.exec))
+	if more := strings.TrimPrefix(v.Text, roleName(s.exec)+" "+s.exec.AgentID+" "+s.seen(s.exec)); more != "" {
+		e.Cause.Text += "; " + strings.TrimPrefix(more, ": ")
+	}
 	if e.Cause.Reason == "AGENT_UNAVAILABLE" {
 		e.Cause.Reason = "OUTCOME_UNKNOWN"
 	}
@@ -164,7 +177,7 @@ func (s *scene) grantedSilent(e *Explanation) {
 func (s *scene) executing(e *Explanation) {
 	s.waitsForExecutor(e)
 	e.Since = s.cmd.GrantedAt
-	e.Cause.Text = verbs[s.cmd.Kind] + ", for " + span(s.Now.Sub(s.cmd.GrantedAt))
+	e.Cause.Text = orElse(verbs[s.cmd.Kind], "the command is being executed") + ", for " + span(s.Now.Sub(s.cmd.GrantedAt))
 	if s.Progress.Message != "" || s.Progress.Percent > 0 {
 		e.Cause.Text += fmt.Sprintf(", %d%%", s.Progress.Percent)
 		if s.Progress.Message != "" {
@@ -223,6 +236,8 @@ func (s *scene) waitsForExecutor(e *Explanation) {
 	switch {
 	case s.throughBMC():
 		e.WaitsOn, e.WaitsFor = OnBMC, s.bmc()
+	case s.cmd.Kind == kindSSH:
+		e.WaitsFor = "a script on the machine, over SSH to " + orElse(s.spec.GetSshEndpoint(), "no endpoint")
 	case s.cmd.ExecutorRole == "site":
 		e.WaitsOn, e.WaitsFor = OnProvider, "provider "+s.provider()
 	case s.cmd.ExecutorRole == "installer":
@@ -257,5 +272,5 @@ var verbs = map[operation.Kind]string{
 	operation.KindReboot: "the machine is being rebooted", operation.KindNetboot: "the next boot is being set",
 	operation.KindRepave: "the image is being written", operation.KindErase: "disks are being erased",
 	operation.KindReconfig: "the configuration is being applied", operation.KindPower: "the BMC is switching the machine off and on",
-	operation.KindKexec: "the installer's kernel is being started",
+	operation.KindKexec: "the installer's kernel is being started", kindSSH: "a script runs on the machine", kindPowerOff: "the BMC is switching the machine off",
 }

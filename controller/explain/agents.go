@@ -47,10 +47,14 @@ func (s *scene) missing() *Agent {
 }
 
 // siteOnly says that only the site's agent can do the step.
-func (s *scene) siteOnly() bool { return s.step.Kind == operation.KindReboot && s.step.Mode == "bmc" }
+func (s *scene) siteOnly() bool {
+	return s.step.Kind == operation.KindReboot && s.step.Mode == "bmc" || s.step.Kind == kindSSH || s.step.Kind == kindPowerOff
+}
 
 func (s *scene) whoIsMissing() verdict {
 	switch {
+	case s.step.Kind == kindStage:
+		return verdict{Cause{"", "the check of stage " + orElse(s.step.Mode, s.step.Name) + " does not pass yet", nil}, OnProvider, "what the stage is to achieve", nil}
 	case s.exec != nil && s.open() && s.exec.Role == "site":
 		return s.siteSilence(s.exec)
 	case s.exec != nil && s.open():
@@ -93,11 +97,10 @@ func (s *scene) silence(a *Agent) verdict {
 		v.Text = who + " may not connect: its certificate was revoked " + s.ago(a.CertRevoked)
 		v.actions = []Action{{Command: "ingot token issue " + s.id(), Consequence: "gives a token with which the machine enrols anew, if it was revoked by mistake"}}
 	case !a.CertExpires.IsZero() && s.Now.After(a.CertExpires):
-		v.Reason = "CERTIFICATE_UNKNOWN"
 		v.Text = who + " cannot connect: its certificate ran out " + s.ago(a.CertExpires)
 		v.actions = []Action{{Command: "ingot token issue " + s.id(), Consequence: "gives a token with which the machine enrols anew, if the agent does not renew its certificate by itself"}}
 	case a.Role != "site" && s.status.GetPowerState() == "off":
-		v.Text += ": the machine is switched off, as its BMC says since " + s.at(s.status.GetPowerStateAt().AsTime())
+		v.Text += ": the machine is switched off, as its BMC says since " + s.at(when(s.status.GetPowerStateAt()))
 		v.actions = []Action{s.rebootBMC()}
 	case a.Role != "site" && s.Boot.Mode == operation.BootRescue:
 		v.Text += ": the machine was told to boot from the network, and may run the RAM system"
@@ -124,18 +127,23 @@ func (s *scene) siteSilence(a *Agent) verdict {
 	return v
 }
 
+func (s *scene) overSSH() bool { return s.step != nil && s.step.Kind == kindSSH }
+
 // siteTrouble says why the site's agent cannot act on the machine; without a reason if it can.
 func (s *scene) siteTrouble() verdict {
 	all, who := s.siteAgents(), "the agent of site "+s.siteName()
 	switch {
-	case s.provider() == fleet.AgentProvider && s.spec.GetBmcEndpoint() == "":
+	case s.overSSH() && s.spec.GetSshEndpoint() == "":
+		r := remedies["SSH_NOT_CONFIGURED"]
+		return verdict{Cause{Reason: "SSH_NOT_CONFIGURED", Text: r.text}, r.on, "an SSH endpoint", r.helps(s)}
+	case !s.overSSH() && s.provider() == fleet.AgentProvider && s.spec.GetBmcEndpoint() == "":
 		return verdict{Cause{"NO_BOOT_PATH", "the machine has no BMC, so nobody can act on it from outside", nil}, OnOperator, "a BMC", []Action{s.giveBMC()}}
 	case len(all) == 0:
 		return verdict{Cause{"SITE_AGENT_SILENT", "site " + s.siteName() + " has no agent", nil}, OnOperator, who,
 			[]Action{{Command: "ingot token issue --role site --site " + s.siteName(), Consequence: "gives a token with which the site's agent enrols"}}}
 	case !all[0].Live:
 		return s.siteSilence(all[0])
-	case !slices.ContainsFunc(all, func(a *Agent) bool { return a.Live && slices.Contains(a.Capabilities, "provider:"+s.provider()) }):
+	case !s.overSSH() && !slices.ContainsFunc(all, func(a *Agent) bool { return a.Live && slices.Contains(a.Capabilities, "provider:"+s.provider()) }):
 		return verdict{Cause{"CAPABILITY_MISSING", who + " is connected and has no adapter for provider " + s.provider(), nil}, OnProvider, "provider " + s.provider(),
 			[]Action{{Command: "ingot agent list -o wide", Consequence: "shows which providers each site's agent can drive"}}}
 	}

@@ -81,7 +81,7 @@ func (s *scene) certified(time.Time) verdict {
 }
 
 func (s *scene) stillOff(at time.Time) bool {
-	return s.status.GetPowerState() == "off" && s.cmd != nil && s.cmd.Kind == operation.KindPower && !s.status.GetPowerStateAt().AsTime().Before(at)
+	return s.status.GetPowerState() == "off" && s.cmd != nil && s.cmd.Kind == operation.KindPower && !when(s.status.GetPowerStateAt()).Before(at)
 }
 
 func (s *scene) sayStillOff(time.Time) verdict {
@@ -202,7 +202,7 @@ func (s *scene) bootFacts(at time.Time) []string {
 		out = append(out, "the machine was "+orElse(ways[s.cmd.Kind], "sent into the installer")+" at "+s.at(at)+" (command "+s.cmd.ID+")")
 	}
 	if p := s.status.GetPowerState(); p != "" {
-		out = append(out, "the BMC says that the power is "+p+", since "+s.at(s.status.GetPowerStateAt().AsTime()))
+		out = append(out, "the BMC says that the power is "+p+", since "+s.at(when(s.status.GetPowerStateAt())))
 	}
 	if s.Site != nil {
 		out = append(out, s.revisions())

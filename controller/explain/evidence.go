@@ -57,7 +57,7 @@ func (s *scene) signs() []sign {
 		}
 	}
 	if p := s.status.GetPowerState(); p != "" && s.status.GetPowerStateAt() != nil {
-		add(s.status.GetPowerStateAt().AsTime(), "the BMC says that the power is "+p)
+		add(when(s.status.GetPowerStateAt()), "the BMC says that the power is "+p)
 	}
 	if l := s.leaseSince(time.Time{}); l != nil {
 		add(l.Given, "DHCP gave "+l.MAC+" the address "+l.Address)

@@ -31,6 +31,8 @@ type Facts struct {
 	Boot Boot
 	// FrozenSince is zero unless the fleet is frozen after a restore.
 	FrozenSince time.Time
+	// Controllers is how many hold their lease.
+	Controllers int
 	// Progress is that of the current step.
 	Progress Progress
 	// Last is the newest event of Op.
@@ -245,8 +247,15 @@ func (s *scene) entering() bool {
 
 // throughBMC says that the current command is done through the machine's management controller.
 func (s *scene) throughBMC() bool {
-	return s.cmd != nil && s.cmd.ExecutorRole == "site" && s.provider() == fleet.AgentProvider
+	return s.cmd != nil && s.cmd.ExecutorRole == "site" && s.provider() == fleet.AgentProvider && s.cmd.Kind != kindSSH
 }
+
+// Kinds of steps that the engine gives to others than the machine's own agent, as they are stored.
+const (
+	kindSSH      operation.Kind = "ssh"
+	kindPowerOff operation.Kind = "power_off"
+	kindStage    operation.Kind = "stage"
+)
 
 // limit is when the current try of the step has taken too long to find an executor.
 func (s *scene) limit() time.Time {

@@ -48,6 +48,7 @@ var (
 	}
 	agents   = words("ingot agent list", "shows which agents are connected, and what they can do")
 	addInst  = words("ingot image add NAME FILE --kind installer-kernel   (and --kind installer-initrd)", "machines can be brought into the installer")
+	hostKey  = onMachine("ingot machine update ", " --ssh-host-keys SHA256:FINGERPRINT", "takes the key that was read at the machine itself: ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub")
 	resetBMC = words("reset the BMC, or switch the machine by hand", "the power state follows again")
 	config   = onMachine("ingot reconfigure ", " …   (corrected)", "applies another configuration, with the same safeguard")
 )
@@ -97,6 +98,12 @@ var remedies = map[string]remedy{
 	"SESSION_SUPERSEDED":         {OnAgent, "a newer session of the same agent had taken over; nothing was started", does(agents)},
 	"CANCELED_BY_REQUEST":        {OnOperator, "somebody cancelled it", does(onMachine("ingot audit ", "", "shows who, and why"))},
 	"SETTLED_BY_OPERATOR":        {OnOperator, "an operator has settled an unknown outcome", does(onMachine("ingot audit ", "", "shows who, and why"))},
+	"SSH_NOT_CONFIGURED":         {OnOperator, "the machine names no SSH endpoint, or no SSH credentials", does(onMachine("ingot machine update ", " --ssh-endpoint HOST:22 --ssh-credentials-ref NAME", "scripts can be run on the machine"))},
+	"SSH_HOST_KEY_UNKNOWN":       {OnOperator, "no host key of the machine's SSH server is known; nothing was sent to it", does(hostKey)},
+	"SSH_HOST_KEY_MISMATCH":      {OnOperator, "the SSH server shows another key than the known one; nothing was sent to it: another machine answers there, or it was reinstalled", does(hostKey)},
+	"SSH_AUTH_FAILED":            {OnOperator, "the SSH server refuses the user or the key", does(words("put the public key into the user's authorized_keys", "the site's agent can log in"))},
+	"SSH_UNREACHABLE":            {OnOperator, "the machine's SSH server does not answer", does((*scene).console)},
+	"SCRIPT_DIGEST_MISMATCH":     {OnOperator, "the script's bytes are not those that its digest names; it was not run", none},
 	"STAGE_CHECK_FAILED":         {OnOperator, "the hardware or the provider does not show what the stage was to achieve", none},
 	"STAGE_NOT_WIRED":            {OnOperator, "this version does not do that stage", none},
 	"STEP_KIND_NOT_WIRED":        {OnOperator, "this version does not do steps of this kind", none},
@@ -151,6 +158,13 @@ func (s *scene) party(p Party) string {
 		return "the machine's network"
 	}
 	return ""
+}
+
+// exactly takes the message for the cause: the engine gives it, and knows better.
+func exactly(_ *scene, v *verdict, message string) {
+	if message != "" {
+		v.Text = message
+	}
 }
 
 // refinements make a cause more exact where the message or the facts allow it.
@@ -211,16 +225,9 @@ var refinements = map[string]func(*scene, *verdict, string){
 			*v = w
 		}
 	},
-	"EXECUTION_FAILED": func(s *scene, v *verdict, message string) {
-		if message != "" {
-			v.Text = message
-		}
-	},
-	"EVIDENCE_MISSING": func(s *scene, v *verdict, message string) {
-		if message != "" {
-			v.Text = message
-		}
-	},
+	"EXECUTION_FAILED": exactly,
+	"EVIDENCE_MISSING": exactly,
+	"NO_BOOT_PATH":     exactly, "CAPABILITY_MISSING": exactly, "NETBOOT_UNSUPPORTED": exactly,
 	"INVALID_FIELD": func(s *scene, v *verdict, message string) {
 		if message != "" {
 			v.Text += ": " + message

@@ -220,7 +220,7 @@ var faultsOfAgents = []fault{
 	{"certificate ran out", func(l *lab) {
 		l.host().withoutSiteOnly().gone(hostID).find(hostID).CertExpires = t0
 		l.reboot().look().after(time.Minute)
-	}, "CERTIFICATE_UNKNOWN", explain.OnAgent, []string{"certificate ran out 60 s ago"}, "AGENT_UNAVAILABLE", "ingot token issue m-1"},
+	}, "AGENT_UNAVAILABLE", explain.OnAgent, []string{"certificate ran out 60 s ago"}, "AGENT_UNAVAILABLE", "ingot token issue m-1"},
 	{"agent locked, command waits", func(l *lab) { l.host().find(hostID).Locked = true; l.reboot().look().after(5 * time.Second) },
 		"AGENT_LOCKED", explain.OnOperator, []string{"locked by somebody at the machine"}, "AGENT_UNAVAILABLE", "ingot-agent unlock"},
 	{"agent locked, refused", func(l *lab) {
@@ -259,7 +259,7 @@ var faultsOfAgents = []fault{
 	},
 		"NETWORK_RECONFIG_NOT_WIRED", explain.OnOperator, []string{"systemd-networkd"}, "", "ingot reconfigure"},
 	{"agent lacks the capability", func(l *lab) { l.host().find(hostID).Capabilities = []string{"reboot"}; l.reconfigure().look() },
-		"CAPABILITY_MISSING", explain.OnOperator, []string{"cannot do this on this machine"}, "", "ingot-agent doctor"},
+		"CAPABILITY_MISSING", explain.OnOperator, []string{"a-host cannot reconfig on this machine"}, "", "ingot-agent doctor"},
 	{"agent's disk is full", func(l *lab) {
 		l.host().reboot().look().says(operation.OutcomeRefused, "AGENT_STORAGE_FULL", "no space left on device", false)
 	},
@@ -293,7 +293,7 @@ var faultsOfAgents = []fault{
 // faultsOfRule: what people, limits and the controller itself keep from going on.
 var faultsOfRule = []fault{
 	{"fleet frozen, command waits for its grant", func(l *lab) { l.host().reboot().look(); l.f.FrozenSince = l.now; l.after(5 * time.Second) },
-		"FLEET_FROZEN", explain.OnOperator, []string{"the fleet is frozen since", "no leave"}, "AGENT_UNAVAILABLE", "ingot server thaw"},
+		"FLEET_FROZEN", explain.OnOperator, []string{"the fleet is frozen since", "no leave"}, "GRANT_REFUSED", "ingot server thaw"},
 	{"fleet frozen, grant refused", func(l *lab) {
 		l.host().reboot().look()
 		l.f.FrozenSince = l.now
@@ -312,7 +312,7 @@ var faultsOfRule = []fault{
 	{"flagged RMA at rest", func(l *lab) { l.host().condition(fleet.RMA, true, "RMA", "DIMM 3") },
 		"MACHINE_BLOCKED", explain.OnOperator, []string{"flagged RMA", "DIMM 3"}, "", "ingot flag m-1 RMA --off"},
 	{"flagged RMA before the grant", func(l *lab) { l.host().reboot().look().condition(fleet.RMA, true, "RMA", "").after(5 * time.Second) },
-		"MACHINE_BLOCKED", explain.OnOperator, []string{"flagged RMA"}, "AGENT_UNAVAILABLE", "ingot flag m-1 RMA --off"},
+		"MACHINE_BLOCKED", explain.OnOperator, []string{"flagged RMA"}, "GRANT_REFUSED", "ingot flag m-1 RMA --off"},
 	{"retired", func(l *lab) { l.host().condition(fleet.RetiredFlag, true, "Retired", "") },
 		"MACHINE_BLOCKED", explain.OnOperator, []string{"flagged Retired"}, "", "ingot flag m-1 Retired --off"},
 	{"cancelled, no answer yet", func(l *lab) {
@@ -327,6 +327,8 @@ var faultsOfRule = []fault{
 		"CANCELED_BY_REQUEST", explain.OnNobody, []string{"cancelled at step reboot", "canceled by ann"}, "", "ingot reboot m-1"},
 	{"no controller looks", func(l *lab) { l.host().reboot(); l.now = l.now.Add(5 * time.Minute) },
 		"CONTROLLER_LEASE_LOST", explain.OnLimit, []string{"should have looked"}, "as soon as one works", "ingot server info"},
+	{"controllers are there and do not look", func(l *lab) { l.host().reboot(); l.f.Controllers = 2; l.now = l.now.Add(5 * time.Minute) },
+		"", explain.OnLimit, []string{"stopped or overloaded"}, "as soon as one works", "ingot server info"},
 	{"install failed three times", func(l *lab) {
 		l.host().f.Machine.Status.NodeState = baremetalv1.NodeState_NODE_STATE_INSTALL_FAILED
 		l.f.Machine.Status.LastInstallError = "no space on /dev/sda"
@@ -347,8 +349,24 @@ var faultsOfRule = []fault{
 	}, "", explain.OnAgent, []string{"42% (120 MiB/s)", "image is being written"}, "OUTCOME_UNKNOWN", "ingot cancel op-1"},
 }
 
+// faultsOfSSH: scripts that the site's agent runs on the machine.
+var faultsOfSSH = []fault{
+	{"SSH host key changed", func(l *lab) {
+		l.ssh().fails("SSH_HOST_KEY_MISMATCH", "10.20.0.50:22 shows SHA256:abc")
+	},
+		"SSH_HOST_KEY_MISMATCH", explain.OnOperator, []string{"shows another key", "SHA256:abc"}, "", "--ssh-host-keys"},
+	{"SSH user refused", func(l *lab) { l.ssh().fails("SSH_AUTH_FAILED", "no method is left") },
+		"SSH_AUTH_FAILED", explain.OnOperator, []string{"refuses the user or the key"}, "", "authorized_keys"},
+	{"SSH server silent", func(l *lab) {
+		l.ssh().says(operation.OutcomeFailed, "SSH_UNREACHABLE", "no route to host", true)
+	},
+		"SSH_UNREACHABLE", explain.OnLimit, []string{"does not answer", "no route to host"}, "", "ingot"},
+	{"script runs", func(l *lab) { l.ssh().after(10 * time.Second) },
+		"", explain.OnAgent, []string{"a script runs on the machine", "10.20.0.50:22"}, "OUTCOME_UNKNOWN", "ingot cancel"},
+}
+
 func faults() []fault {
-	return slices.Concat(faultsOfBMCs, faultsOfBoot, faultsOfImages, faultsOfAgents, faultsOfRule)
+	return slices.Concat(faultsOfSSH, faultsOfBMCs, faultsOfBoot, faultsOfImages, faultsOfAgents, faultsOfRule)
 }
 
 // TestFaults: of each fault, the right cause. The count is in docs/why.md.

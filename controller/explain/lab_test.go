@@ -371,3 +371,17 @@ func (l *lab) quarantine(reason, message string) *lab {
 	l.f.Machine.Status.NodeState, l.f.Machine.Status.NodeStateChangedAt = baremetalv1.NodeState_NODE_STATE_QUARANTINED, timestamppb.New(l.now)
 	return l.condition(fleet.NeedsIntervention, true, reason, message)
 }
+
+// ssh is an operation whose script the site's agent was given leave to run.
+func (l *lab) ssh() *lab {
+	l.f.Machine.Spec.SshEndpoint = "10.20.0.50:22"
+	l.start(fleet.RunPlan, operation.Step{Kind: "ssh", MaxRetries: 1})
+	end := l.now.Add(10 * time.Minute)
+	l.f.Op.Phase, l.f.Op.WaitReason, l.f.Op.WakeAt, l.f.Op.StartedAt = operation.Running, operation.WaitResult, end, l.now
+	l.f.Op.Steps[0].State, l.f.Op.Steps[0].StartedAt = operation.StepRunning, l.now
+	l.f.Commands = []operation.Command{{
+		ID: "cmd-1", Attempt: 1, Kind: "ssh", State: operation.Granted, ExecutorID: siteID, ExecutorRole: "site", ExecutorStateID: "s-" + siteID,
+		Deadline: end, SentAt: l.now, AckedAt: l.now, GrantedAt: l.now,
+	}}
+	return l
+}

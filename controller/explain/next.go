@@ -21,11 +21,17 @@ func (s *scene) next() (string, time.Time) {
 	case s.Op.WaitReason == operation.WaitInstaller:
 		return s.nextWay(), s.Op.WakeAt
 	case s.Op.WaitReason == operation.WaitEvidence && s.cmd != nil:
-		return "gives up: FAILED with EVIDENCE_MISSING, and the machine is fenced until it shows another boot", s.cmd.Deadline
+		return "if nothing confirms it by then, gives up: FAILED with EVIDENCE_MISSING, and the machine is fenced until it shows another boot", s.cmd.Deadline
 	case s.granted():
 		return s.nextGranted()
 	}
 	return s.nextUngranted()
+}
+
+// refusedNext: whoever asks for leave gets none.
+func (s *scene) refusedNext(e *Explanation) {
+	_, at := s.next()
+	e.Next, e.NextAt = "when its executor asks for leave it gets none, and the operation ends FAILED with GRANT_REFUSED; nothing will have been started by this step", at
 }
 
 // nextWay is what follows when the installer stays silent.
@@ -40,7 +46,7 @@ func (s *scene) nextGranted() (string, time.Time) {
 	if s.exec != nil && !s.exec.Live && s.exec.Role == "installer" && s.spec.GetBmcEndpoint() != "" && s.step.RetryCount < s.step.MaxRetries {
 		return "switches the machine off and on through its BMC, and starts again from the installer", s.exec.LastSeen.Add(operation.InstallerLost)
 	}
-	return "gives up: FAILED with OUTCOME_UNKNOWN, and the machine is fenced", s.cmd.Deadline
+	return "if no result comes by then, gives up: FAILED with OUTCOME_UNKNOWN, and the machine is fenced", s.cmd.Deadline
 }
 
 func (s *scene) nextUngranted() (string, time.Time) {
@@ -57,7 +63,7 @@ func (s *scene) nextUngranted() (string, time.Time) {
 			return "hands the step over to the agent of site " + s.siteName(), at
 		}
 	}
-	return "gives up: FAILED with " + code + "; nothing will have been started by this step", limit
+	return "if nobody takes it by then, gives up: FAILED with " + code + "; nothing will have been started by this step", limit
 }
 
 // viaSite says that the site's agent could do the step instead of the machine's own.

@@ -48,13 +48,13 @@ func (s *scene) nodeState() string {
 }
 
 func (s *scene) deleted(e *Explanation) {
-	e.Since = s.Machine.GetDeletedAt().AsTime()
+	e.Since = when(s.Machine.GetDeletedAt())
 	e.Cause = Cause{Reason: "MACHINE_DELETED", Text: "the machine was deleted " + s.ago(e.Since) + "; its identity does not come back"}
 	e.Actions = []Action{{Command: "ingot machine register NEW-ID …", Consequence: "registers the hardware as a new machine"}}
 }
 
 func (s *scene) quarantined(e *Explanation) {
-	e.WaitsOn, e.WaitsFor, e.Since = OnOperator, "an operator who finds out why", s.status.GetNodeStateChangedAt().AsTime()
+	e.WaitsOn, e.WaitsFor, e.Since = OnOperator, "an operator who finds out why", when(s.status.GetNodeStateChangedAt())
 	e.Cause = Cause{Reason: "MACHINE_QUARANTINED", Text: "the machine is quarantined: nothing is started on it"}
 	if c := s.condition(fleet.NeedsIntervention); c.GetStatus() && c.GetReason() != "" {
 		v := s.failure(c.GetReason(), c.GetMessage())
@@ -101,6 +101,8 @@ func (s *scene) sayFenced(e *Explanation) {
 // whyUnknown says what kept the result from coming.
 func (s *scene) whyUnknown(c *operation.Command, exec *Agent) string {
 	switch {
+	case c.GrantedAt.IsZero():
+		return "leave is the controller's to give, so nothing that this executor says can be relied on"
 	case c.Reason == "EVIDENCE_MISSING" || !c.ClaimedAt.IsZero():
 		return "its executor says that it is done, and the machine has shown no new boot"
 	case c.Reason == "CLONE_DETECTED", c.Reason == "AGENT_STATE_ROLLED_BACK":
@@ -150,17 +152,26 @@ func (s *scene) sayFailed(e *Explanation) {
 		e.Cause.Facts = append(e.Cause.Facts, fmt.Sprintf("it was tried %d times", s.step.RetryCount+1))
 	}
 	e.Cause.Facts = append(e.Cause.Facts, s.commandFacts()...)
-	e.Summary = fmt.Sprintf("%s failed at step %s, %s: %s", op.Type, op.CurrentStage, s.ago(op.FinishedAt), e.Cause.Text)
+	e.Summary = fmt.Sprintf("%s failed at step %s, %s: %s", op.Type, op.CurrentStage, s.ago(op.FinishedAt), e.Cause.Text+inBrackets(failed.Message, e.Cause.Text))
 	if s.holds(fleet.NeedsIntervention) {
 		e.Actions = append(e.Actions, s.clear())
 	}
+}
+
+// inBrackets adds what an executor said to what it means, if it is short and says more.
+func inBrackets(message, text string) string {
+	const short = 160
+	if message == "" || len(message) > short || strings.Contains(message, "\n") || strings.Contains(text, message) {
+		return ""
+	}
+	return " (" + message + ")"
 }
 
 // sayIntervention: somebody must look, and it is not because of the last operation.
 func (s *scene) sayIntervention(e *Explanation) {
 	c := s.condition(fleet.NeedsIntervention)
 	s.failure(c.GetReason(), c.GetMessage()).into(e)
-	e.WaitsOn, e.WaitsFor, e.Since = OnOperator, "an operator", c.GetLastTransition().AsTime()
+	e.WaitsOn, e.WaitsFor, e.Since = OnOperator, "an operator", when(c.GetLastTransition())
 	e.Actions = append(e.Actions, s.clear())
 	e.Summary = "needs intervention, " + s.ago(e.Since) + ": " + e.Cause.Text
 }
@@ -168,7 +179,7 @@ func (s *scene) sayIntervention(e *Explanation) {
 func (s *scene) installFailed(e *Explanation) {
 	v := s.failure("INSTALL_ATTEMPTS_EXHAUSTED", "")
 	v.into(e)
-	e.Since = s.status.GetNodeStateChangedAt().AsTime()
+	e.Since = when(s.status.GetNodeStateChangedAt())
 	if m := s.status.GetLastInstallError(); m != "" {
 		e.Cause.Text += "; the last one said: " + m
 	}
@@ -193,7 +204,7 @@ func (s *scene) sayHostSilent(e *Explanation) {
 func (s *scene) degraded(e *Explanation) {
 	c := s.condition(fleet.Degraded)
 	s.failure(c.GetReason(), c.GetMessage()).into(e)
-	e.Since = c.GetLastTransition().AsTime()
+	e.Since = when(c.GetLastTransition())
 	e.Summary = "nothing is under way; the machine is degraded: " + e.Cause.Text
 }
 
@@ -205,7 +216,7 @@ func (s *scene) bmcTrouble() bool {
 func (s *scene) sayBMCTrouble(e *Explanation) {
 	c := s.condition(fleet.BMCReachable)
 	s.failure(c.GetReason(), c.GetMessage()).into(e)
-	e.Since = c.GetLastTransition().AsTime()
+	e.Since = when(c.GetLastTransition())
 	e.Summary = "nothing is under way; the machine cannot be switched from outside: " + e.Cause.Text
 	if e.Cause.Reason == "BMC_UNREACHABLE" {
 		e.Next = "the BMC is asked again by the site's agent, less and less often"
@@ -232,13 +243,13 @@ func (s *scene) succeeded(e *Explanation) {
 
 func (s *scene) sayNeverEnrolled(e *Explanation) {
 	s.neverEnrolled().into(e)
-	e.Since = s.Machine.GetCreatedAt().AsTime()
+	e.Since = when(s.Machine.GetCreatedAt())
 	e.Cause.Text = "nothing is under way: " + e.Cause.Text + ", and it has no BMC"
 	e.Actions = append(e.Actions, s.giveBMC())
 }
 
 func (s *scene) isNew(e *Explanation) {
-	e.WaitsOn, e.WaitsFor, e.Since = OnOperator, "somebody who takes it into service", s.Machine.GetCreatedAt().AsTime()
+	e.WaitsOn, e.WaitsFor, e.Since = OnOperator, "somebody who takes it into service", when(s.Machine.GetCreatedAt())
 	e.Summary = "the machine is registered, and was never taken into service"
 }
 
@@ -252,7 +263,7 @@ func (s *scene) inMaintenance(e *Explanation) {
 
 func (s *scene) idle(e *Explanation) {
 	e.Summary = "the machine is in service, and nothing is under way"
-	e.Since = s.Machine.GetUpdatedAt().AsTime()
+	e.Since = when(s.Machine.GetUpdatedAt())
 	if s.Op != nil && !s.Op.FinishedAt.IsZero() {
 		e.Since = s.Op.FinishedAt
 	}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
 )
 
 // span writes a duration the way a person says it.
@@ -65,4 +67,12 @@ func earliest(a, b time.Time) time.Time {
 		return a
 	}
 	return b
+}
+
+// when is a stamp as a time; the zero time where there is none.
+func when(ts *timestamppb.Timestamp) time.Time {
+	if ts == nil {
+		return time.Time{}
+	}
+	return ts.AsTime()
 }

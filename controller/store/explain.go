@@ -312,6 +312,11 @@ func (g *gather) fleet(ctx context.Context) error {
 		return fmt.Errorf("read freeze: %w", err)
 	}
 	g.f.FrozenSince = timeVal(frozen)
+	n, err := g.q.LiveControllers(ctx, g.now)
+	if err != nil {
+		return fmt.Errorf("count controllers: %w", err)
+	}
+	g.f.Controllers = int(n)
 	return nil
 }
 

@@ -39,7 +39,7 @@ func TestFactsOfAReimage(t *testing.T) {
 	f := facts(t, r.s, "", op, now())
 	if !f.Named || f.Machine.GetMachineId() != "m-1" || len(f.Commands) != 1 || f.Commands[0].ExecutorRole != "site" || f.Params["image_ref"] != "tiny" ||
 		f.PlanID != "repave" || f.Boot.Mode != operation.BootInstaller || !f.InstallerReady || f.Site.Applied != f.Site.Revision || f.Site.Segments[0].Name != "seg" ||
-		f.Last.Kind == "" || len(f.Agents) != 1 || !f.Agents[0].Live || f.Agents[0].CertExpires.IsZero() {
+		f.Last.Kind == "" || f.Controllers != 1 || len(f.Agents) != 1 || !f.Agents[0].Live || f.Agents[0].CertExpires.IsZero() {
 		t.Errorf("facts %+v, site %+v", f, f.Site)
 	}
 	e := explain.Explain(f)

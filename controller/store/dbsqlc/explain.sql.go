@@ -233,6 +233,17 @@ func (q *Queries) LeasesOfMachine(ctx context.Context, arg LeasesOfMachineParams
 	return items, nil
 }
 
+const liveControllers = `-- name: LiveControllers :one
+SELECT count(*) FROM controllers WHERE lease_until > $1
+`
+
+func (q *Queries) LiveControllers(ctx context.Context, now time.Time) (int64, error) {
+	row := q.db.QueryRow(ctx, liveControllers, now)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
+}
+
 const longOperations = `-- name: LongOperations :many
 SELECT o.operation_id, o.target_id, s.name, s.kind, s.started_at, m.simulated, coalesce(m.spec ->> 'group', '')::text AS machine_group,
        coalesce((SELECT i.document #>> '{system,product}' FROM inventories i WHERE i.machine_id = m.machine_id

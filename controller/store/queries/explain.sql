@@ -35,6 +35,9 @@ SELECT d.segment, d.mac::text AS mac, d.last_seen_at FROM discovered_machines d
 WHERE d.site = @site AND d.last_seen_at > @seen_after
 ORDER BY d.last_seen_at DESC LIMIT 5;
 
+-- name: LiveControllers :one
+SELECT count(*) FROM controllers WHERE lease_until > @now;
+
 -- name: ModelOf :one
 SELECT coalesce((SELECT i.document #>> '{system,product}' FROM inventories i WHERE i.machine_id = @machine_id
                  ORDER BY i.reported_at DESC LIMIT 1), '')::text AS model;
