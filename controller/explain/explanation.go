@@ -95,6 +95,9 @@ func (s *scene) complete(e *Explanation) {
 		e.LastEvidence, e.LastEvidenceAt = s.lastEvidence()
 	}
 	if s.active {
+		if s.Workflow != nil {
+			e.Cause.Facts = append(e.Cause.Facts, "it is an attempt of "+s.workflowName()+", at stage "+s.Workflow.Stage)
+		}
 		if e.Next == "" {
 			e.Next, e.NextAt = s.next()
 		}

@@ -6,6 +6,7 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/fleet"
 	"github.com/ingot-metal/ingot/controller/operation"
+	"github.com/ingot-metal/ingot/controller/workflow"
 )
 
 // Facts are what is known about a machine at one moment.
@@ -39,8 +40,9 @@ type Facts struct {
 	Last Event
 	// InstallerReady says that the image catalogue has an installer.
 	InstallerReady bool
-	// Workflow is the machine's workflow that has not ended, nil if there is none.
-	Workflow *Workflow
+	// Workflow is the machine's workflow that has not ended, nil if there is none, as it is since WorkflowSince.
+	Workflow      *workflow.Workflow
+	WorkflowSince time.Time
 	// Model is the machine's hardware model, as its inventory says; empty where that is not known.
 	Model string
 	// Normal is how long the current kind of step takes.
@@ -126,15 +128,6 @@ type Progress struct {
 type Event struct {
 	At            time.Time
 	Kind, Message string
-}
-
-// Workflow is a longer piece of work that the machine is in.
-type Workflow struct {
-	ID, Kind, Mode, State, Stage string
-	// FailureClass is a Reason; empty unless it has failed.
-	FailureClass, Message string
-	RecommendedAction     string
-	Since                 time.Time
 }
 
 // scene is the facts with what follows from them at once.

@@ -12,6 +12,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/explain"
 	"github.com/ingot-metal/ingot/controller/fleet"
 	"github.com/ingot-metal/ingot/controller/operation"
+	"github.com/ingot-metal/ingot/controller/workflow"
 )
 
 // fault is something that goes wrong, and what must be said of it.
@@ -338,8 +339,18 @@ var faultsOfRule = []fault{
 	{"needs intervention without an operation", func(l *lab) { l.host().condition(fleet.NeedsIntervention, true, "DISK_WRITE_ERROR", "sda is failing") },
 		"DISK_WRITE_ERROR", explain.OnOperator, []string{"refuses writes", "sda is failing"}, "", "ingot clear m-1"},
 	{"workflow failed", func(l *lab) {
-		l.host().f.Workflow = &explain.Workflow{ID: "wf-1", Kind: "decommission", State: "failed_manual_intervention", Stage: "erase", FailureClass: "STAGE_CHECK_FAILED", RecommendedAction: "retry_stage", Since: l.now}
-	}, "STAGE_CHECK_FAILED", explain.OnOperator, []string{"wf-1", "failed_manual_intervention", "stage erase"}, "", "ingot workflow retry-stage wf-1"},
+		l.host().f.Workflow = &workflow.Workflow{
+			ID: "wf-1", Kind: "DECOMMISSION", Mode: "FULL_DECOMMISSION", State: workflow.FailedManual, Stage: "wipe_storage", FailureClass: workflow.ClassCheck,
+			Reason: "STAGE_CHECK_FAILED", Message: "disk QM1 still has partitions", Attempts: 3,
+		}
+	}, "STAGE_CHECK_FAILED", explain.OnOperator, []string{"wf-1", "FAILED_MANUAL_INTERVENTION at stage wipe_storage", "still has partitions"}, "", "ingot workflow act wf-1 retry-stage"},
+	{"workflow lost its attempt", func(l *lab) {
+		l.host().f.Workflow = &workflow.Workflow{ID: "wf-1", Kind: "ONBOARDING", State: workflow.Running, Stage: "install", Attempts: 1}
+	}, "", explain.OnOperator, []string{"no attempt of it is under way"}, "", "ingot workflow act wf-1 resume"},
+	{"attempt of a workflow", func(l *lab) {
+		l.poweredOn().after(90 * time.Second)
+		l.f.Workflow = &workflow.Workflow{ID: "wf-1", Kind: "ONBOARDING", State: workflow.Running, Stage: "install", Attempts: 1}
+	}, "INSTALLER_SILENT", explain.OnDHCP, []string{"attempt of onboarding wf-1, at stage install", "no DHCP request"}, "INSTALLER_SILENT", "ingot cancel"},
 	{"nothing wrong", func(l *lab) { l.host().f.Machine.Status.Phase = baremetalv1.MachineStatus_READY; l.phase = fleet.Ready },
 		"", explain.OnNobody, []string{"in service, and nothing is under way"}, "", "ingot reboot m-1"},
 	{"in maintenance", func(l *lab) { l.host() }, "", explain.OnOperator, []string{"in maintenance"}, "", "ingot exit-maintenance m-1"},

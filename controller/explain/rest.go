@@ -7,6 +7,7 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/fleet"
 	"github.com/ingot-metal/ingot/controller/operation"
+	"github.com/ingot-metal/ingot/controller/workflow"
 )
 
 const quarantinedState = baremetalv1.NodeState_NODE_STATE_QUARANTINED
@@ -17,7 +18,7 @@ var restRules = []rule{
 	{"quarantined", func(s *scene) bool { return s.status.GetNodeState() == quarantinedState }, (*scene).quarantined},
 	{"fenced", (*scene).fenced, (*scene).sayFenced},
 	{"blocked", (*scene).blocked, (*scene).sayBlocked},
-	{"workflow", func(s *scene) bool { return s.Workflow != nil }, (*scene).sayWorkflow},
+	{"workflow", func(s *scene) bool { return s.Workflow != nil && workflow.Holds(s.Workflow.State) }, (*scene).sayWorkflow},
 	{"failed", (*scene).lastFailed, (*scene).sayFailed},
 	{"intervention", func(s *scene) bool { return s.holds(fleet.NeedsIntervention) }, (*scene).sayIntervention},
 	{"install-failed", func(s *scene) bool { return s.nodeState() == "install_failed" }, (*scene).installFailed},
@@ -266,22 +267,5 @@ func (s *scene) idle(e *Explanation) {
 	e.Since = when(s.Machine.GetUpdatedAt())
 	if s.Op != nil && !s.Op.FinishedAt.IsZero() {
 		e.Since = s.Op.FinishedAt
-	}
-}
-
-// sayWorkflow: between two operations of a longer piece of work.
-func (s *scene) sayWorkflow(e *Explanation) {
-	w := s.Workflow
-	e.Since = w.Since
-	head := fmt.Sprintf("%s %s is %s at stage %s", w.Kind, w.ID, w.State, w.Stage)
-	if w.FailureClass != "" {
-		v := s.failure(w.FailureClass, w.Message)
-		v.into(e)
-		e.WaitsOn, e.WaitsFor = OnOperator, "an operator"
-		head += ": " + e.Cause.Text
-	}
-	e.Summary = head
-	if w.RecommendedAction != "" {
-		e.Actions = append([]Action{{Command: "ingot workflow " + strings.ReplaceAll(w.RecommendedAction, "_", "-") + " " + w.ID, Consequence: "what the workflow itself recommends"}}, e.Actions...)
 	}
 }

@@ -1,0 +1,75 @@
+package explain
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/ingot-metal/ingot/controller/workflow"
+)
+
+// workflowActions say what each action brings about.
+var workflowActions = map[workflow.Action]Action{
+	workflow.RetryStage:   {Consequence: "tries the stage that failed again"},
+	workflow.Resume:       {Consequence: "goes on from the last safe stage; what is under way is not started twice"},
+	workflow.Rerun:        {Consequence: "begins at the top, leaving out what is proven", Destructive: true},
+	workflow.RestartClean: {Consequence: "drops all evidence, puts the node back and begins again, erasing and installing included", Destructive: true},
+	workflow.Cancel:       {Consequence: "stops, and undoes what can be undone", Destructive: true},
+	workflow.Adopt:        {Consequence: "takes the failed stage as done, if it is observed to be", Destructive: true},
+	workflow.MarkManual:   {Consequence: "freezes it until somebody resolves it"},
+}
+
+// sayWorkflow: between two attempts of a longer piece of work, or after one that has failed.
+func (s *scene) sayWorkflow(e *Explanation) {
+	w := *s.Workflow
+	lost := workflow.Working(w.State)
+	best, advice := workflow.Next(w, lost)
+	e.WaitsOn, e.WaitsFor, e.Since, e.OperationID = OnOperator, "an action on workflow "+w.ID, s.WorkflowSince, w.OperationID
+	head := fmt.Sprintf("%s is %s at stage %s", s.workflowName(), w.State, w.Stage)
+	if w.Reason != "" {
+		v := s.failure(w.Reason, w.Message)
+		e.Cause, e.Actions = v.Cause, v.actions
+		head += ": " + e.Cause.Text + inBrackets(w.Message, e.Cause.Text)
+	}
+	if lost {
+		e.Cause.Text = "no attempt of it is under way, although it is " + string(w.State)
+		head = s.workflowName() + ": " + e.Cause.Text
+	}
+	if w.FailureClass != "" {
+		e.Cause.Facts = append(e.Cause.Facts, "class of the failure: "+string(w.FailureClass))
+	}
+	if advice != "" {
+		e.Cause.Facts = append(e.Cause.Facts, "what helps: "+advice)
+	}
+	e.Cause.Facts = append(e.Cause.Facts, fmt.Sprintf("attempt %d; stages: %s", w.Attempts, list(w.Plan)))
+	e.Summary = head
+	e.Actions = append(e.Actions, s.actionsOf(w, best, lost)...)
+}
+
+func (s *scene) workflowName() string {
+	text := strings.ToLower(string(s.Workflow.Kind))
+	if s.Workflow.Mode != "" {
+		text += " (" + strings.ToLower(string(s.Workflow.Mode)) + ")"
+	}
+	return text + " " + s.Workflow.ID
+}
+
+// actionsOf are the actions that are legal, with the one that helps most first.
+func (s *scene) actionsOf(w workflow.Workflow, best workflow.Action, lost bool) []Action {
+	all := workflow.Legal(w.State, lost)
+	slices.SortStableFunc(all, func(a, b workflow.Action) int { return rank(a == best) - rank(b == best) })
+	out := make([]Action, 0, len(all))
+	for _, a := range all {
+		act := workflowActions[a]
+		act.Command = "ingot workflow act " + w.ID + " " + strings.ReplaceAll(strings.ToLower(string(a)), "_", "-")
+		out = append(out, act)
+	}
+	return out
+}
+
+func rank(first bool) int {
+	if first {
+		return 0
+	}
+	return 1
+}
