@@ -43,7 +43,7 @@ func (a *app) auditCmd() *cobra.Command {
 		},
 	}
 	cmd.Flags().IntVar(&limit, "limit", 100, "at most so many; 0 is all")
-	cmd.AddCommand(a.auditScrubCmd())
+	cmd.AddCommand(a.auditScrubCmd(), a.auditVerifyCmd())
 	return cmd
 }
 

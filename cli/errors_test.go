@@ -64,6 +64,7 @@ func TestUnimplementedIsExplained(t *testing.T) {
 	if got.code != 10 || got.err != want {
 		t.Errorf("%+v", got)
 	}
+	f.fail["GetMachineTimeline"] = status.Error(codes.Unimplemented, "what?")
 	if got := f.run(t, "timeline", "machine-1"); got.code != 10 || !strings.Contains(got.err, "(UNIMPLEMENTED)") {
 		t.Errorf("without a reason: %+v", got)
 	}

@@ -60,6 +60,37 @@ func (f *fakeServer) ListAuditLog(context.Context, *pb.ListAuditLogRequest) (*pb
 	}}}, nil
 }
 
+func (f *fakeServer) GetMachineTimeline(context.Context, *pb.GetMachineTimelineRequest) (*pb.GetMachineTimelineResponse, error) {
+	return &pb.GetMachineTimelineResponse{
+		Entries: []*pb.TimelineEntry{{Seq: 2, Ts: at(1), Kind: "audit", Actor: "op-team", OperationId: "op-1", Summary: "REIMAGE", Hash: []byte{0xab}}},
+		State: &pb.TimelineState{
+			Seq: 2, Ts: at(1), OperationId: "op-1", OperationType: "REIMAGE", OperationPhase: "RUNNING", OpenCommands: map[string]string{"cmd-1": "SENT"},
+			Status: &pb.MachineStatus{
+				Phase:      pb.MachineStatus_MAINTENANCE,
+				Conditions: []*pb.Condition{{Type: "NeedsIntervention", Status: true, LastTransition: at(1)}, {Type: "Reachable"}},
+			},
+		},
+	}, nil
+}
+
+// VerifyTimeline gives two histories, one a page; those named in broken are at fault.
+func (f *fakeServer) VerifyTimeline(_ context.Context, r *pb.VerifyTimelineRequest) (*pb.VerifyTimelineResponse, error) {
+	one := func(id string) []*pb.TimelineVerdict {
+		v := &pb.TimelineVerdict{MachineId: id, Entries: 2, HeadHash: []byte{0xab, 0xcd}, Ok: id != f.broken || id == ""}
+		if !v.GetOk() {
+			v.BrokenSeq, v.BrokenWhy = 2, "has been changed"
+		}
+		return []*pb.TimelineVerdict{v}
+	}
+	switch {
+	case r.GetMachineId() != "":
+		return &pb.VerifyTimelineResponse{Verdicts: one(r.GetMachineId()), Total: 1}, nil
+	case r.GetPageToken() == "":
+		return &pb.VerifyTimelineResponse{Verdicts: one(""), NextPageToken: "2", Total: 2}, nil
+	}
+	return &pb.VerifyTimelineResponse{Verdicts: one("machine-1"), Total: 2}, nil
+}
+
 func (f *fakeServer) GetServerInfo(context.Context, *pb.GetServerInfoRequest) (*pb.ServerInfo, error) {
 	return &pb.ServerInfo{Version: "v9", ControllerId: "c-1", SchemaVersion: 3, NotWired: []string{"WEBHOOKS_NOT_WIRED"}}, nil
 }

@@ -53,6 +53,8 @@ type fakeServer struct {
 	knownDigest string
 	// ctx is the command line's, when a script wants to end it.
 	ctx context.Context
+	// broken is the machine whose history is at fault.
+	broken string
 	// fail makes every call of the method fail.
 	fail map[string]error
 }

@@ -7,15 +7,6 @@ import (
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 )
 
-// Timeline is the table of `ingot timeline`.
-func (s Style) Timeline(entries []*pb.TimelineEntry) *Table {
-	t := &Table{Header: []string{"TIME", "KIND", "ACTOR", "OPERATION_ID", "SUMMARY"}}
-	for _, e := range entries {
-		t.Add(Time(e.GetTs()), e.GetKind(), Clean(e.GetActor()), e.GetOperationId(), Clean(e.GetSummary()))
-	}
-	return t
-}
-
 // Inventory shows an inventory: where it comes from, then the document.
 func (s Style) Inventory(i *pb.Inventory) string {
 	f := &Fields{}

@@ -1,0 +1,94 @@
+package cli
+
+import (
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
+)
+
+type timelineFlags struct {
+	limit       int
+	at, since   string
+	oldestFirst bool
+}
+
+func (a *app) timelineCmd() *cobra.Command {
+	var f timelineFlags
+	cmd := &cobra.Command{
+		Use:   "timeline MACHINE",
+		Short: "Show the history of a machine, and what it was at a time",
+		Long: `Show the ordered history of a machine, newest first: every change of its phase, conditions, node state, operations,
+steps and commands, who caused it, and on what evidence.
+
+With --at, first comes the machine as it was then, rebuilt from its history, and then the history up to that time.
+
+Histories are chained by hashes: "ingot audit verify" finds any that was changed.`,
+		Example: `  ingot timeline m-1
+  ingot timeline m-1 --at 2026-03-01T12:00:00Z
+  ingot timeline m-1 --since 2h --oldest-first --limit 0 -o json`,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: completeAt(a.completeMachines()),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			a.subject.machine = args[0]
+			return a.timeline(cmd, args[0], f)
+		},
+	}
+	cmd.Flags().IntVar(&f.limit, "limit", 100, "at most so many entries; 0 is all")
+	cmd.Flags().StringVar(&f.at, "at", "", "the machine as it was at this time, RFC 3339, or so long ago, such as 2h")
+	cmd.Flags().StringVar(&f.since, "since", "", "only entries since this time, RFC 3339, or since so long ago")
+	cmd.Flags().BoolVar(&f.oldestFirst, "oldest-first", false, "in the order in which it happened")
+	return cmd
+}
+
+func (a *app) timeline(cmd *cobra.Command, machine string, f timelineFlags) error {
+	at, err := a.moment("--at", f.at)
+	if err != nil {
+		return err
+	}
+	since, err := a.moment("--since", f.since)
+	if err != nil {
+		return err
+	}
+	svc, err := a.services()
+	if err != nil {
+		return err
+	}
+	all := &pb.GetMachineTimelineResponse{}
+	all.Entries, err = pages(f.limit, func(size int32, token string) ([]*pb.TimelineEntry, string, error) {
+		r, err := svc.machines.GetMachineTimeline(cmd.Context(), &pb.GetMachineTimelineRequest{
+			MachineId: machine, PageSize: size, PageToken: token, At: at, Since: since, OldestFirst: f.oldestFirst,
+		})
+		if token == "" {
+			all.State = r.GetState()
+		}
+		return r.GetEntries(), r.GetNextPageToken(), err
+	})
+	if err != nil {
+		return err
+	}
+	return a.print(all, func() string {
+		entries := a.style().Timeline(all.GetEntries()).String()
+		if at == nil {
+			return entries
+		}
+		return a.style().StateThen(machine, at, all.GetState()) + "\n" + entries
+	})
+}
+
+// moment reads a time, or how long ago it was; nil for none.
+func (a *app) moment(flag, s string) (*timestamppb.Timestamp, error) {
+	if s == "" {
+		return nil, nil
+	}
+	if t, err := time.Parse(time.RFC3339, s); err == nil {
+		return timestamppb.New(t), nil
+	}
+	ago, err := time.ParseDuration(s)
+	if err != nil || ago < 0 {
+		return nil, usagef("%s %q: want RFC 3339, such as 2026-03-01T12:00:00Z, or how long ago, such as 90m", flag, s)
+	}
+	return timestamppb.New(a.cfg.Clock.Now().Add(-ago)), nil
+}

@@ -1,0 +1,96 @@
+package view
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
+)
+
+// Timeline is the table of `ingot timeline`.
+func (s Style) Timeline(entries []*pb.TimelineEntry) *Table {
+	t := &Table{Header: []string{"SEQ", "TIME", "KIND", "ACTOR", "OPERATION_ID", "SUMMARY"}}
+	for _, e := range entries {
+		t.Add(strconv.FormatInt(e.GetSeq(), 10), Time(e.GetTs()), e.GetKind(), Clean(e.GetActor()), e.GetOperationId(), Clean(e.GetSummary()))
+	}
+	return t
+}
+
+// StateThen is the sheet of a machine as it was at a time.
+func (s Style) StateThen(machine string, at *timestamppb.Timestamp, st *pb.TimelineState) string {
+	f := &Fields{}
+	f.Add("Machine", machine)
+	f.Add("At", Time(at))
+	if st == nil {
+		f.Add("State", "it had no history then")
+		return f.String()
+	}
+	f.Add("LastChange", Time(st.GetTs())+" (entry "+strconv.FormatInt(st.GetSeq(), 10)+")")
+	f.Add("Phase", st.GetStatus().GetPhase().String())
+	f.Add("State", strings.TrimSuffix(st.GetStatus().GetEffectiveState().String(), "_IDLE"))
+	f.Add("NodeState", strings.ToLower(strings.TrimPrefix(st.GetStatus().GetNodeState().String(), "NODE_STATE_")))
+	if st.GetDeleted() {
+		f.Add("Deleted", "yes")
+	}
+	for _, c := range st.GetStatus().GetConditions() {
+		if c.GetStatus() {
+			f.Add(c.GetType(), joinNonEmpty("since "+Time(c.GetLastTransition()), Clean(c.GetReason()), Clean(c.GetMessage())))
+		}
+	}
+	f.Add("Unresolved", st.GetStatus().GetUnresolvedCommandId())
+	if st.GetOperationId() != "" {
+		f.Add("Operation", joinNonEmpty(st.GetOperationId(), st.GetOperationType()+" "+st.GetOperationPhase(), st.GetOperationStage(), st.GetOperationWaitReason()))
+	}
+	for _, id := range slices.Sorted(maps.Keys(st.GetOpenCommands())) {
+		f.Add("Command", id+" "+st.GetOpenCommands()[id])
+	}
+	return f.String()
+}
+
+func joinNonEmpty(parts ...string) string {
+	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return strings.TrimSpace(s) == "" }), ", ")
+}
+
+// Verdicts says what `ingot audit verify` found: the histories to show, then one line about all of them.
+func (s Style) Verdicts(all, shown []*pb.TimelineVerdict, bad int) string {
+	var b strings.Builder
+	if len(shown) > 0 {
+		t := &Table{Header: []string{"MACHINE", "ENTRIES", "HEAD", "OK", "FOUND"}}
+		for _, v := range shown {
+			t.Add(historyName(v), strconv.FormatInt(v.GetEntries(), 10), fmt.Sprintf("%.12x", v.GetHeadHash()), s.verdictMark(v), Clean(found(v)))
+		}
+		b.WriteString(t.String())
+	}
+	var entries int64
+	for _, v := range all {
+		entries += v.GetEntries()
+	}
+	fmt.Fprintf(&b, "%d histories with %d entries verified, %d at fault\n", len(all), entries, bad)
+	return b.String()
+}
+
+func historyName(v *pb.TimelineVerdict) string {
+	if v.GetMachineId() == "" {
+		return "(fleet)"
+	}
+	return v.GetMachineId()
+}
+
+func (s Style) verdictMark(v *pb.TimelineVerdict) string {
+	if v.GetOk() {
+		return "yes"
+	}
+	return s.Warn("no")
+}
+
+func found(v *pb.TimelineVerdict) string {
+	if v.GetBrokenSeq() != 0 {
+		return fmt.Sprintf("entry %d %s", v.GetBrokenSeq(), v.GetBrokenWhy())
+	}
+	return strings.Join(v.GetDifferences(), "; ")
+}
