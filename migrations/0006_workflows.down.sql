@@ -1,1 +1,2 @@
-SELECT 1;
+DROP TABLE workflows;
+DROP FUNCTION workflows_final();

@@ -68,6 +68,9 @@ type Engine struct {
 	lease lease
 	acks  acks
 
+	// violations that have been reported, by workflow; only their loop reads it.
+	violations map[string]bool
+
 	mu      sync.Mutex
 	changed chan struct{}
 }

@@ -23,6 +23,9 @@ func (e *Engine) Run(ctx context.Context) error {
 	g.Go("stuck", func(ctx context.Context) error {
 		return e.every(ctx, stuckEvery, "look for what is stuck", e.watchStuck)
 	})
+	g.Go("workflows", func(ctx context.Context) error {
+		return e.every(ctx, 30*time.Second, "compare workflows", e.compareWorkflows)
+	})
 	g.Go("revocations", func(ctx context.Context) error { return e.every(ctx, time.Second, "revocations", e.revocations) })
 	err := g.Wait()
 	e.cfg.Sessions.CloseAll(session.ErrDraining)

@@ -318,8 +318,28 @@ var badOthers = []badCall{
 	{"node transition", invalid, "REQUEST_ID_REQUIRED", "request_id", func(ctx context.Context, r *rig) error {
 		return only(r.nodes.TransitionNode(ctx, &pb.TransitionNodeRequest{}))
 	}},
-	{"workflow", unbuilt, "WORKFLOWS_NOT_WIRED", "", func(ctx context.Context, r *rig) error {
+	{"workflow without a request id", invalid, "REQUEST_ID_REQUIRED", "request_id", func(ctx context.Context, r *rig) error {
 		return only(r.workflows.StartWorkflow(ctx, &pb.StartWorkflowRequest{}))
+	}},
+	{"workflow of no kind", invalid, "INVALID_FIELD", "kind", startWorkflow(&pb.StartWorkflowRequest{})},
+	{"onboarding with a mode", invalid, "INVALID_FIELD", "mode", startWorkflow(&pb.StartWorkflowRequest{Kind: pb.Workflow_ONBOARDING, Mode: pb.Workflow_REIMAGE})},
+	{"decommission without a mode", invalid, "INVALID_FIELD", "mode", startWorkflow(&pb.StartWorkflowRequest{Kind: pb.Workflow_DECOMMISSION})},
+	{"workflow with a plan", invalid, "INVALID_FIELD", "plan_id", startWorkflow(&pb.StartWorkflowRequest{Kind: pb.Workflow_ONBOARDING, PlanId: "repave"})},
+	{"workflow with an unknown parameter", invalid, "INVALID_FIELD", "params", startWorkflow(&pb.StartWorkflowRequest{Kind: pb.Workflow_ONBOARDING, Params: map[string]string{"x": "y"}})},
+	{"onboarding by no path", invalid, "INVALID_FIELD", "params[path]", startWorkflow(&pb.StartWorkflowRequest{Kind: pb.Workflow_ONBOARDING, Params: map[string]string{"path": "air"}})},
+	{"workflow outside maintenance", precondition, "WRONG_PHASE", "", startWorkflow(&pb.StartWorkflowRequest{Kind: pb.Workflow_ONBOARDING, Params: map[string]string{"path": "adopt"}})},
+	{"soft reset of a new machine", precondition, "NODE_TRANSITION_ILLEGAL", "", startWorkflow(&pb.StartWorkflowRequest{Kind: pb.Workflow_DECOMMISSION, Mode: pb.Workflow_SOFT_RESET})},
+	{"unknown workflow", notFound, "WORKFLOW_NOT_FOUND", "workflow_id", func(ctx context.Context, r *rig) error {
+		return only(r.workflows.GetWorkflow(ctx, &pb.GetWorkflowRequest{WorkflowId: "wf-no"}))
+	}},
+	{"workflow filter", invalid, "INVALID_FILTER", "filter", func(ctx context.Context, r *rig) error {
+		return only(r.workflows.ListWorkflows(ctx, &pb.ListWorkflowsRequest{Filter: "state=SLEEPING"}))
+	}},
+	{"no action", invalid, "INVALID_FIELD", "action", func(ctx context.Context, r *rig) error {
+		return only(r.workflows.ActOnWorkflow(ctx, &pb.ActOnWorkflowRequest{WorkflowId: "wf-no", RequestId: "x"}))
+	}},
+	{"action on an unknown workflow", notFound, "WORKFLOW_NOT_FOUND", "workflow_id", func(ctx context.Context, r *rig) error {
+		return only(r.workflows.ActOnWorkflow(ctx, &pb.ActOnWorkflowRequest{WorkflowId: "wf-no", RequestId: "x", Action: pb.WorkflowAction_WORKFLOW_ACTION_RESUME}))
 	}},
 	{"webhooks", unbuilt, "WEBHOOKS_NOT_WIRED", "", func(ctx context.Context, r *rig) error {
 		return only(r.admin.CreateWebhook(ctx, &pb.CreateWebhookRequest{}))
@@ -363,6 +383,13 @@ var badOthers = []badCall{
 	{"scrub nothing", invalid, "INVALID_FIELD", "target_id", func(ctx context.Context, r *rig) error {
 		return only(r.admin.ScrubAuditEventData(ctx, &pb.ScrubAuditEventDataRequest{}))
 	}},
+}
+
+func startWorkflow(q *pb.StartWorkflowRequest) func(context.Context, *rig) error {
+	return func(ctx context.Context, r *rig) error {
+		q.MachineId, q.RequestId = "m-1", "bad-workflow"
+		return only(r.workflows.StartWorkflow(ctx, q))
+	}
 }
 
 // TestBadInput: every refusal has its code, its reason and the field at fault, and none changes anything.

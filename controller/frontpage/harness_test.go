@@ -81,6 +81,21 @@ func (e *engine) ApproveDiscovered(ctx context.Context, r store.ApproveRequest) 
 	return op, err
 }
 
+func (e *engine) StartWorkflow(ctx context.Context, r store.WorkflowStart) (*pb.Operation, error) {
+	op, _, err := e.store.StartWorkflow(ctx, r, time.Now())
+	e.publish()
+	return op, err
+}
+
+func (e *engine) ActOnWorkflow(ctx context.Context, r store.WorkflowAct) (*pb.Operation, error) {
+	a, err := e.store.ActOnWorkflow(ctx, r, time.Now())
+	e.publish()
+	if err != nil {
+		return nil, err
+	}
+	return a.Operation, nil
+}
+
 func (e *engine) Settle(ctx context.Context, machineID, commandID, verdict, actor, comment string) (*pb.Machine, error) {
 	return e.store.Settle(ctx, machineID, commandID, verdict, actor, comment, time.Now())
 }

@@ -17,6 +17,8 @@ import (
 // Engine does what must also reach agents and watchers.
 type Engine interface {
 	Start(ctx context.Context, r store.StartRequest) (*baremetalv1.Operation, error)
+	StartWorkflow(ctx context.Context, r store.WorkflowStart) (*baremetalv1.Operation, error)
+	ActOnWorkflow(ctx context.Context, r store.WorkflowAct) (*baremetalv1.Operation, error)
 	Cancel(ctx context.Context, operationID, actor string) (*baremetalv1.Operation, error)
 	TransitionNode(ctx context.Context, r store.TransitionRequest) (*baremetalv1.Operation, error)
 	ApproveDiscovered(ctx context.Context, r store.ApproveRequest) (*baremetalv1.Operation, error)

@@ -18,6 +18,7 @@ type Store interface {
 	Admin
 	Catalogue
 	Sites
+	Workflows
 	Nodes
 }
 
@@ -34,6 +35,12 @@ type Machines interface {
 	HeadCursor(ctx context.Context) (next string, safeSince time.Time, err error)
 	GetInventory(ctx context.Context, machineID string) (*baremetalv1.Inventory, error)
 	NodeHistory(ctx context.Context, machineID string, limit, offset int32) ([]*baremetalv1.NodeStateLog, int32, error)
+}
+
+// Workflows are onboardings and decommissions.
+type Workflows interface {
+	GetWorkflow(ctx context.Context, id string) (*baremetalv1.Workflow, error)
+	ListWorkflows(ctx context.Context, f store.WorkflowFilter) ([]*baremetalv1.Workflow, error)
 }
 
 // Operations is the work, as it is and as it was.

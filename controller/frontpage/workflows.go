@@ -2,28 +2,164 @@ package frontpage
 
 import (
 	"context"
+	"strings"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/fleet"
+	"github.com/ingot-metal/ingot/controller/plan"
+	"github.com/ingot-metal/ingot/controller/store"
+	"github.com/ingot-metal/ingot/controller/validate"
+	"github.com/ingot-metal/ingot/controller/workflow"
 )
 
-const noWorkflows = "WORKFLOWS_NOT_WIRED"
+const (
+	actionPrefix = "WORKFLOW_ACTION_"
+	unspecified  = "_UNSPECIFIED"
+)
 
-// StartWorkflow implements WorkflowService. It is not built.
-func (s *Server) StartWorkflow(context.Context, *baremetalv1.StartWorkflowRequest) (*baremetalv1.Operation, error) {
-	return nil, notWired(noWorkflows, "start a workflow")
+var workflowKeys = validate.Keys{
+	"machine_id":    validate.Any,
+	"kind":          validate.Among(enumNames(baremetalv1.Workflow_Kind_value, "")),
+	"mode":          validate.Among(enumNames(baremetalv1.Workflow_Mode_value, "")),
+	"state":         validate.Among(enumNames(baremetalv1.Workflow_State_value, "")),
+	"failure_class": validate.Any,
+	"open":          validate.Among(map[string]string{"true": "true", "false": "false"}),
 }
 
-// GetWorkflow implements WorkflowService. It is not built.
-func (s *Server) GetWorkflow(context.Context, *baremetalv1.GetWorkflowRequest) (*baremetalv1.Workflow, error) {
-	return nil, notWired(noWorkflows, "read a workflow")
+// StartWorkflow implements WorkflowService.
+func (s *Server) StartWorkflow(ctx context.Context, r *baremetalv1.StartWorkflowRequest) (*baremetalv1.Operation, error) {
+	w, err := workflowStart(r)
+	if err != nil {
+		return nil, err
+	}
+	w.Actor = actor(ctx)
+	return s.engine.StartWorkflow(ctx, w)
 }
 
-// ListWorkflows implements WorkflowService. It is not built.
-func (s *Server) ListWorkflows(context.Context, *baremetalv1.ListWorkflowsRequest) (*baremetalv1.ListWorkflowsResponse, error) {
-	return nil, notWired(noWorkflows, "list workflows")
+func workflowStart(r *baremetalv1.StartWorkflowRequest) (store.WorkflowStart, error) {
+	w := store.WorkflowStart{
+		MachineID: r.GetMachineId(), RequestID: r.GetRequestId(), Kind: workflow.Kind(r.GetKind().String()), Mode: modeOf(r.GetMode()),
+		EnterMaintenance: r.GetEnterMaintenance(), Params: r.GetParams(), DryRun: r.GetDryRun(),
+	}
+	err := firstError(validate.RequestID(r.GetRequestId()), validate.Key("machine_id", r.GetMachineId()), checkWorkflow(r, w))
+	if err != nil {
+		return w, err
+	}
+	w.Inputs, err = workflowInputs(w.Kind)(r.GetParams())
+	return w, err
 }
 
-// ActOnWorkflow implements WorkflowService. It is not built.
-func (s *Server) ActOnWorkflow(context.Context, *baremetalv1.ActOnWorkflowRequest) (*baremetalv1.Operation, error) {
-	return nil, notWired(noWorkflows, "act on a workflow")
+func checkWorkflow(r *baremetalv1.StartWorkflowRequest, w store.WorkflowStart) error {
+	switch {
+	case r.GetPlanId() != "":
+		return validate.Fault("plan_id", "a workflow runs the plan of its kind and mode")
+	case w.Kind != workflow.Onboarding && w.Kind != workflow.Decommission:
+		return validate.Fault("kind", "ONBOARDING or DECOMMISSION")
+	case !workflow.Fits(w.Kind, w.Mode) && w.Kind == workflow.Onboarding:
+		return validate.Fault("mode", "an onboarding has none")
+	case !workflow.Fits(w.Kind, w.Mode):
+		return validate.Fault("mode", "SOFT_RESET, REIMAGE, STORAGE_CLEANUP or FULL_DECOMMISSION")
+	}
+	return nil
+}
+
+func modeOf(m baremetalv1.Workflow_Mode) workflow.Mode {
+	if m == baremetalv1.Workflow_MODE_UNSPECIFIED {
+		return workflow.NoMode
+	}
+	return workflow.Mode(m.String())
+}
+
+// workflowInputs reads what a workflow's parameters say to its steps; every attempt reads them again.
+func workflowInputs(k workflow.Kind) func(map[string]string) (plan.Inputs, error) {
+	return func(params map[string]string) (plan.Inputs, error) {
+		of := map[string]string{}
+		for key, value := range params {
+			switch {
+			case key == validate.ParamImage || key == validate.ParamTimeout:
+				of[key] = value
+			case key == validate.ParamPath && k == workflow.Onboarding:
+				if err := validate.OneOf("params[path]", value, workflow.PathInstall, workflow.PathAdopt); err != nil {
+					return plan.Inputs{}, err
+				}
+			default:
+				return plan.Inputs{}, validate.Fault("params", "%.64q is no parameter of it; image_ref, timeout_seconds, and path of an onboarding are", key)
+			}
+		}
+		return validate.Params(fleet.Onboard, of, func(p string) string { return "params[" + p + "]" })
+	}
+}
+
+// GetWorkflow implements WorkflowService.
+func (s *Server) GetWorkflow(ctx context.Context, r *baremetalv1.GetWorkflowRequest) (*baremetalv1.Workflow, error) {
+	if err := validate.Key("workflow_id", r.GetWorkflowId()); err != nil {
+		return nil, err
+	}
+	return s.store.GetWorkflow(ctx, r.GetWorkflowId())
+}
+
+// ListWorkflows implements WorkflowService.
+func (s *Server) ListWorkflows(ctx context.Context, r *baremetalv1.ListWorkflowsRequest) (*baremetalv1.ListWorkflowsResponse, error) {
+	size, err := validate.PageSize(r.GetPageSize())
+	if err != nil {
+		return nil, err
+	}
+	terms, err := validate.Filter(r.GetFilter(), workflowKeys)
+	if err != nil {
+		return nil, err
+	}
+	page, err := validate.ParsePage(r.GetPageToken(), "workflows", r.GetFilter())
+	if err != nil {
+		return nil, err
+	}
+	f := workflowFilter(terms)
+	f.BeforeID, f.BeforeTime, f.Limit = page.ID, page.Time, size+1
+	all, err := s.store.ListWorkflows(ctx, f)
+	if err != nil {
+		return nil, err
+	}
+	out := &baremetalv1.ListWorkflowsResponse{Workflows: all}
+	if len(all) > int(size) {
+		out.Workflows = all[:size]
+		last := out.Workflows[size-1]
+		out.NextPageToken = validate.Page{ID: last.GetWorkflowId(), Time: last.GetCreatedAt().AsTime()}.Token("workflows", r.GetFilter())
+	}
+	return out, nil
+}
+
+func workflowFilter(terms []validate.Term) store.WorkflowFilter {
+	var f store.WorkflowFilter
+	for _, t := range terms {
+		switch t.Key {
+		case "machine_id":
+			f.MachineID = t.Value
+		case "kind":
+			f.Kind = t.Value
+		case "mode":
+			f.Mode = t.Value
+		case "state":
+			f.State = t.Value
+		case "failure_class":
+			f.FailureClass = t.Value
+		case "open":
+			f.Open = t.Value == "true"
+		}
+	}
+	return f
+}
+
+// ActOnWorkflow implements WorkflowService.
+func (s *Server) ActOnWorkflow(ctx context.Context, r *baremetalv1.ActOnWorkflowRequest) (*baremetalv1.Operation, error) {
+	err := firstError(validate.RequestID(r.GetRequestId()), validate.Key("workflow_id", r.GetWorkflowId()), validate.Comment("comment", r.GetComment()))
+	if err != nil {
+		return nil, err
+	}
+	name := r.GetAction().String()
+	if strings.HasSuffix(name, unspecified) || !strings.HasPrefix(name, actionPrefix) {
+		return nil, validate.Fault("action", "required: one of the workflow's legal_actions")
+	}
+	return s.engine.ActOnWorkflow(ctx, store.WorkflowAct{
+		WorkflowID: r.GetWorkflowId(), RequestID: r.GetRequestId(), Action: workflow.Action(strings.TrimPrefix(name, actionPrefix)),
+		Comment: r.GetComment(), Actor: actor(ctx), DryRun: r.GetDryRun(), Inputs: workflowInputs(workflow.Onboarding),
+	})
 }

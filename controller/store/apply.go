@@ -168,7 +168,10 @@ func apply(ctx context.Context, q *dbsqlc.Queries, l *loaded, d operation.Decisi
 		return out, nil
 	}
 	out.Version++
-	return out, applyOperation(ctx, q, l, d, now)
+	if err := applyOperation(ctx, q, l, d, now); err != nil {
+		return nil, err
+	}
+	return out, l.followWorkflow(ctx, q, d, now)
 }
 
 func applyOperation(ctx context.Context, q *dbsqlc.Queries, l *loaded, d operation.Decision, now time.Time) error {

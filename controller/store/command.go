@@ -38,6 +38,8 @@ func commandSpec(ctx context.Context, q *dbsqlc.Queries, l *loaded, d operation.
 		}}
 	case operation.KindPower:
 		spec.Action = &fleetv1.CommandSpec_Power{Power: l.powerAction(d)}
+	case operation.KindPowerOff:
+		spec.Action = &fleetv1.CommandSpec_Power{Power: &fleetv1.PowerAction{Want: "off", Force: true}}
 	case operation.KindKexec:
 		spec.Action, err = l.installerAction(ctx, q)
 	case operation.KindReconfig:

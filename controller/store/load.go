@@ -15,6 +15,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/operation"
 	"github.com/ingot-metal/ingot/controller/plan"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
+	"github.com/ingot-metal/ingot/controller/workflow"
 	"github.com/ingot-metal/ingot/internal/failure"
 	"github.com/ingot-metal/ingot/internal/ids"
 )
@@ -29,6 +30,8 @@ type loaded struct {
 	snap    operation.Snapshot
 	// cmdline is added to that of an installer.
 	cmdline string
+	// workflow whose attempt the operation is, as it was before the decision; nil for any other operation.
+	workflow *workflow.Workflow
 }
 
 // commandRow is a command together with its executor's role.
@@ -106,6 +109,9 @@ func (l *loaded) world(ctx context.Context, q *dbsqlc.Queries, now time.Time) (o
 		NewCommandID: ids.New(ids.Command),
 	}
 	if err := l.boot(ctx, q, &w); err != nil {
+		return w, err
+	}
+	if err := l.readWorkflow(ctx, q, &w); err != nil {
 		return w, err
 	}
 	frozen, err := q.FrozenSince(ctx)
@@ -200,6 +206,8 @@ func modeOf(s *baremetalv1.Step) string {
 		return s.GetSetPhase().GetPhase()
 	case "repave":
 		return s.GetRepave().GetPath()
+	case "workflow_stage":
+		return s.GetWorkflowStage().GetStage()
 	default:
 		return ""
 	}

@@ -217,7 +217,12 @@ func machineSeen(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, h Hel
 // nodeSeen moves the node of a machine whose own agent has opened a session: a new one has been adopted, one that was offline
 // is back.
 func nodeSeen(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, agentID string, now time.Time) error {
-	switch node.Parse(m.NodeState) {
+	state := node.Parse(m.NodeState)
+	held, err := heldByWorkflow(ctx, q, m.MachineID, state)
+	if err != nil || held {
+		return err // an onboarding verifies it first
+	}
+	switch state {
 	case node.BootstrapIssued:
 		return moveAlong(ctx, q, m.MachineID, move{by: node.System, user: agentID}, now, node.Enrolling, node.Active)
 	case node.Enrolling, node.Offline:

@@ -134,6 +134,10 @@ func (s *Store) create(ctx context.Context, tx pgx.Tx, q *dbsqlc.Queries, m dbsq
 		return nil, failure.Invalid("INVALID_FIELD", "plan %s does not fit operation type %s", planID, r.Type).
 			WithField("plan_id", "plans that change the phase belong to ENTER_MAINTENANCE and EXIT_MAINTENANCE, and no others do")
 	}
+	if plan.OfWorkflow(p) {
+		return nil, failure.Invalid("INVALID_FIELD", "plan %s is run by workflows alone", planID).
+			WithField("plan_id", "start a workflow: ingot onboard, ingot decommission")
+	}
 	if err := admit(ctx, q, m, r.Type, p); err != nil {
 		return nil, err
 	}
@@ -168,6 +172,24 @@ func (s *Store) create(ctx context.Context, tx pgx.Tx, q *dbsqlc.Queries, m dbsq
 }
 
 func admit(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, t fleet.OperationType, p *baremetalv1.Plan) error {
+	if err := admitted(ctx, q, m, t, p); err != nil {
+		return err
+	}
+	if plan.Destructive(p) {
+		// What a workflow has proved must not be undone behind it.
+		if err := noOpenWorkflow(ctx, q, m.MachineID); err != nil {
+			return err
+		}
+	}
+	if s := plan.NotWired(p); s != nil {
+		return failure.Unimplemented("STEP_KIND_NOT_WIRED", "step %s of plan %s is of kind %s, which this version cannot run",
+			s.GetName(), p.GetPlanId(), plan.KindOf(s))
+	}
+	return nil
+}
+
+// admitted asks whether the machine may be worked on now.
+func admitted(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, t fleet.OperationType, p *baremetalv1.Plan) error {
 	conds, err := q.ConditionsOf(ctx, []string{m.MachineID})
 	if err != nil {
 		return fmt.Errorf("read conditions: %w", err)
@@ -187,10 +209,6 @@ func admit(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, t fleet.Ope
 			e = e.WithMeta("unresolved_command_id", *m.UnresolvedCommandID)
 		}
 		return e
-	}
-	if s := plan.NotWired(p); s != nil {
-		return failure.Unimplemented("STEP_KIND_NOT_WIRED", "step %s of plan %s is of kind %s, which this version cannot run",
-			s.GetName(), p.GetPlanId(), plan.KindOf(s))
 	}
 	return nil
 }

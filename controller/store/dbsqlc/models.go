@@ -273,3 +273,29 @@ type StepProgress struct {
 	Message     string
 	UpdatedAt   time.Time
 }
+
+type Workflow struct {
+	WorkflowID            string
+	MachineID             string
+	Kind                  string
+	Mode                  string
+	State                 string
+	Plan                  []string
+	Stage                 string
+	StageIdx              int32
+	AttemptCount          int32
+	Repeats               int32
+	FailureClass          string
+	Reason                string
+	Message               string
+	ObservedProviderState string
+	LastAction            string
+	Adopted               bool
+	Evidence              []byte
+	OperationID           *string
+	RequestID             string
+	Params                []byte
+	CreatedAt             time.Time
+	UpdatedAt             time.Time
+	EndedAt               *time.Time
+}

@@ -1,0 +1,273 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/fleet"
+	"github.com/ingot-metal/ingot/controller/operation"
+	"github.com/ingot-metal/ingot/controller/plan"
+	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
+	"github.com/ingot-metal/ingot/controller/workflow"
+	"github.com/ingot-metal/ingot/internal/failure"
+)
+
+// stalledAfter is how long the look at an attempt may be overdue before its workflow counts as stalled. The sweep looks
+// once a second.
+const stalledAfter = time.Minute
+
+// WorkflowAct is one operator action.
+type WorkflowAct struct {
+	WorkflowID, RequestID string
+	Action                workflow.Action
+	Comment, Actor        string
+	// DryRun decides and changes nothing.
+	DryRun bool
+	// Inputs of the attempt, from the workflow's params.
+	Inputs func(params map[string]string) (plan.Inputs, error)
+}
+
+// Acted is what an action did.
+type Acted struct {
+	// Operation is the attempt as it is afterwards; of a dry run that would make one, it has no id.
+	Operation *baremetalv1.Operation
+	Text      string
+	// Created says that an operation was made; Applied what a cancelled one means for agents.
+	Created bool
+	Applied *Applied
+}
+
+// ActOnWorkflow takes an operator's action. It is idempotent: what is under way or done already is not done twice.
+func (s *Store) ActOnWorkflow(ctx context.Context, r WorkflowAct, now time.Time) (*Acted, error) {
+	var out *Acted
+	err := s.inTx(ctx, func(tx pgx.Tx, q *dbsqlc.Queries) error {
+		var err error
+		if out, err = s.act(ctx, tx, q, r, now); err != nil {
+			return err
+		}
+		return fpBeforeCommit.HitCtx(ctx)
+	})
+	if uniqueViolation(err, "workflows_one_open") {
+		err = failure.Precondition("WORKFLOW_ACTIVE", "another workflow holds the machine; end it first")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("act on workflow: %w", err)
+	}
+	return out, nil
+}
+
+func (s *Store) act(ctx context.Context, tx pgx.Tx, q *dbsqlc.Queries, r WorkflowAct, now time.Time) (*Acted, error) {
+	row, m, err := lockWorkflow(ctx, q, r.WorkflowID)
+	if err != nil {
+		return nil, err
+	}
+	w, err := workflowFromRow(row)
+	if err != nil {
+		return nil, err
+	}
+	request := StartRequest{
+		MachineID: m.MachineID, RequestID: r.RequestID, Type: operationTypes[w.Kind], Actor: r.Actor, Comment: r.Comment,
+		Params: map[string]string{"mode": string(w.Mode), "workflow_id": w.ID, "action": strings.ToLower(string(r.Action))},
+	}
+	if op, err := s.replay(ctx, q, request); op != nil || err != nil {
+		return &Acted{Operation: op, Text: "nothing: this request has been taken before"}, err
+	}
+	f, err := actFacts(ctx, q, m, w, now)
+	if err != nil {
+		return nil, err
+	}
+	e, refusal := workflow.Act(w, r.Action, f)
+	if refusal != nil {
+		return nil, failure.Precondition(refusal.Reason, "%s", refusal.Message).WithMeta("workflow_id", w.ID).WithMeta("machine_id", m.MachineID)
+	}
+	if r.Inputs != nil {
+		if request.Inputs, err = r.Inputs(jsonToMap(row.Params)); err != nil {
+			return nil, err
+		}
+	}
+	if e.Nothing || r.DryRun {
+		return s.foretold(ctx, q, w, e, r.DryRun)
+	}
+	return s.carryOut(ctx, tx, q, m, e, request, now)
+}
+
+// lockWorkflow locks the machine first, as everything does.
+func lockWorkflow(ctx context.Context, q *dbsqlc.Queries, id string) (dbsqlc.Workflow, dbsqlc.Machine, error) {
+	row, err := q.GetWorkflow(ctx, id)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return row, dbsqlc.Machine{}, workflowNotFound(id)
+	}
+	if err != nil {
+		return row, dbsqlc.Machine{}, fmt.Errorf("read workflow: %w", err)
+	}
+	m, err := lockMachine(ctx, q, row.MachineID)
+	if err != nil {
+		return row, m, err
+	}
+	if row, err = q.LockWorkflow(ctx, id); err != nil {
+		return row, m, fmt.Errorf("lock workflow: %w", err)
+	}
+	return row, m, nil
+}
+
+// stalledAttempt says whether nobody looks at a workflow's attempt any more, and whether the attempt is still active.
+func stalledAttempt(ctx context.Context, q *dbsqlc.Queries, w workflow.Workflow, now time.Time) (stalled, active bool, err error) {
+	if w.OperationID == "" {
+		return workflow.Working(w.State), false, nil
+	}
+	op, err := q.GetOperation(ctx, w.OperationID)
+	if err != nil {
+		return false, false, fmt.Errorf("read the attempt: %w", err)
+	}
+	active = !operation.IsTerminal(operation.Phase(op.Phase))
+	late := op.WakeAt != nil && op.WakeAt.Before(now.Add(-stalledAfter))
+	return workflow.Working(w.State) && (!active || late), active, nil
+}
+
+func actFacts(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, w workflow.Workflow, now time.Time) (workflow.Facts, error) {
+	var f workflow.Facts
+	var err error
+	if f.Stalled, f.OperationActive, err = stalledAttempt(ctx, q, w, now); err != nil {
+		return f, err
+	}
+	if f.Stage, err = stageFacts(ctx, q, m, w); err != nil {
+		return f, err
+	}
+	conds, err := q.ConditionsOf(ctx, []string{m.MachineID})
+	if err != nil {
+		return f, fmt.Errorf("read conditions: %w", err)
+	}
+	f.Stage.Machine = factsOf(m, conds)
+	f.Stage.AgentLive, err = agentLive(ctx, q, m, now)
+	return f, err
+}
+
+func agentLive(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, now time.Time) (bool, error) {
+	rows, err := q.CandidatesFor(ctx, dbsqlc.CandidatesForParams{MachineID: &m.MachineID, Site: m.Site, Now: now})
+	if err != nil {
+		return false, fmt.Errorf("read agents: %w", err)
+	}
+	for _, r := range rows {
+		if r.AgentID == strVal(m.AgentID) {
+			return r.Live, nil
+		}
+	}
+	return false, nil
+}
+
+// foretold answers a dry run, and a repeat, by the attempt as it is.
+func (s *Store) foretold(ctx context.Context, q *dbsqlc.Queries, w workflow.Workflow, e workflow.Effect, dry bool) (*Acted, error) {
+	out := &Acted{Text: e.Text}
+	if dry && e.Attempt {
+		out.Operation = &baremetalv1.Operation{
+			MachineId: w.MachineID, Type: baremetalv1.Operation_OperationType(baremetalv1.Operation_OperationType_value[string(operationTypes[w.Kind])]),
+			CurrentStage: e.Workflow.Stage, Params: map[string]string{"workflow_id": w.ID, "stages": strings.Join(workflow.Names(stagesOf(e)), ",")},
+		}
+	} else if w.OperationID != "" {
+		row, err := q.GetOperation(ctx, w.OperationID)
+		if err != nil {
+			return nil, fmt.Errorf("read the attempt: %w", err)
+		}
+		if out.Operation, err = s.operationOf(ctx, q, row); err != nil {
+			return nil, err
+		}
+	}
+	if out.Operation == nil {
+		out.Operation = &baremetalv1.Operation{MachineId: w.MachineID}
+	}
+	if dry {
+		if out.Operation.Params == nil {
+			out.Operation.Params = map[string]string{}
+		}
+		out.Operation.Params["would"] = e.Text
+	}
+	return out, nil
+}
+
+// stagesOf gives the stages of the attempt that an effect makes.
+func stagesOf(e workflow.Effect) []workflow.Stage {
+	stages := workflow.From(e.Workflow.Stages(), e.Workflow.Stage)
+	if !e.Skip {
+		return stages
+	}
+	return workflow.Unproven(stages, e.Workflow.Evidence)
+}
+
+func (s *Store) carryOut(ctx context.Context, tx pgx.Tx, q *dbsqlc.Queries, m dbsqlc.Machine, e workflow.Effect, r StartRequest, now time.Time) (*Acted, error) {
+	out := &Acted{Text: e.Text}
+	w := e.Workflow
+	err := audit(ctx, q, auditEntry{
+		actor: r.Actor, verb: "WORKFLOW_" + strings.ToUpper(r.Params["action"]), target: m.MachineID, request: r.RequestID,
+		operation: w.OperationID, comment: r.Comment, data: map[string]string{"workflow_id": w.ID, "stage": w.Stage},
+	}, now)
+	if err != nil {
+		return nil, err
+	}
+	if e.Attempt {
+		if out.Operation, err = s.nextAttempt(ctx, tx, q, &w, e, r, now); err != nil {
+			return nil, err
+		}
+		out.Created = true
+	}
+	if err := saveWorkflow(ctx, q, w, m.PowerState, now); err != nil {
+		return nil, err
+	}
+	if err := s.stopOrWake(ctx, q, m, w, e, r, out, now); err != nil || out.Operation != nil {
+		return out, err
+	}
+	row, err := q.GetOperation(ctx, w.OperationID)
+	if err != nil {
+		return nil, fmt.Errorf("read the attempt: %w", err)
+	}
+	out.Operation, err = s.operationOf(ctx, q, row)
+	return out, err
+}
+
+// nextAttempt makes the operation of another attempt, after the node is where it can begin.
+func (s *Store) nextAttempt(ctx context.Context, tx pgx.Tx, q *dbsqlc.Queries, w *workflow.Workflow, e workflow.Effect, r StartRequest, now time.Time) (*baremetalv1.Operation, error) {
+	if e.Reset {
+		if err := moveNodeAlong(ctx, q, w.MachineID, w.OperationID, r.Actor, func(m dbsqlc.Machine) []workflow.Move {
+			return workflow.Resetting(*w, fleet.NodeState(m.NodeState))
+		}, now); err != nil {
+			return nil, err
+		}
+	}
+	m, err := lockMachine(ctx, q, w.MachineID)
+	if err != nil {
+		return nil, err
+	}
+	spec, err := specFromJSON(m.Spec)
+	if err != nil {
+		return nil, err
+	}
+	t := workflow.Traits{Provider: m.Provider, BMC: spec.GetBmcEndpoint() != ""}
+	return s.insertAttempt(ctx, tx, q, m, attempt{w: w, traits: t, stages: stagesOf(e), request: r}, now)
+}
+
+// stopOrWake does what an action does to the attempt that is under way, or to the node where there is none.
+func (s *Store) stopOrWake(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, w workflow.Workflow, e workflow.Effect, r StartRequest, out *Acted, now time.Time) error {
+	var err error
+	switch {
+	case e.CancelOperation:
+		out.Applied, err = s.decideIn(ctx, q, w.OperationID, 0, operation.CancelAsked{Actor: r.Actor}, now)
+	case e.Requeue:
+		_, err = q.WakeOperation(ctx, dbsqlc.WakeOperationParams{OperationID: w.OperationID, Now: &now})
+	case e.Release:
+		var live bool
+		if live, err = agentLive(ctx, q, m, now); err == nil {
+			err = endWork(ctx, q, w, r.Actor, live, now)
+		}
+	}
+	return err
+}
+
+// SameInputs is for callers that need no params.
+func SameInputs(in plan.Inputs) func(map[string]string) (plan.Inputs, error) {
+	return func(map[string]string) (plan.Inputs, error) { return in, nil }
+}
