@@ -11,6 +11,7 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/explain"
 	"github.com/ingot-metal/ingot/controller/fleet"
+	"github.com/ingot-metal/ingot/controller/node"
 	"github.com/ingot-metal/ingot/controller/operation"
 	"github.com/ingot-metal/ingot/controller/workflow"
 )
@@ -351,6 +352,32 @@ var faultsOfRule = []fault{
 		l.poweredOn().after(90 * time.Second)
 		l.f.Workflow = &workflow.Workflow{ID: "wf-1", Kind: "ONBOARDING", State: workflow.Running, Stage: "install", Attempts: 1}
 	}, "INSTALLER_SILENT", explain.OnDHCP, []string{"attempt of onboarding wf-1, at stage install", "no DHCP request"}, "INSTALLER_SILENT", "ingot cancel"},
+	{"discovered", func(l *lab) { l.host().f.Machine.Status.NodeState = node.Discovered },
+		"", explain.OnOperator, []string{"nobody has approved it yet"}, "", "ingot node transition m-1 pending"},
+	{"installed", func(l *lab) { l.host().f.Machine.Status.NodeState = node.Installed },
+		"", explain.OnOperator, []string{"waits to be verified"}, "", "ingot node transition m-1 active"},
+	{"deprovisioning by nobody", func(l *lab) { l.host().f.Machine.Status.NodeState = node.Deprovisioning },
+		"", explain.OnOperator, []string{"is deprovisioning, which stands for work, and no operation or workflow"}, "", "ingot"},
+	{"installing by its own installer", func(l *lab) { l.host().f.Machine.Status.NodeState = node.Installing },
+		"", explain.OnAgent, []string{"an installer that reports by itself"}, "", "ingot"},
+	{"clone found while a command waits", func(l *lab) { l.host().reboot().look().quarantine("CLONE_DETECTED", "an older boot came back") },
+		"CLONE_DETECTED", explain.OnOperator, []string{"quarantined", "a disk was copied"}, "AGENT_UNAVAILABLE", "ingot cancel"},
+	{"just asked for", func(l *lab) { l.host().reboot() },
+		"", explain.OnNobody, []string{"asked for 0 s ago"}, "a controller starts it", "ingot cancel op-1"},
+	{"between two steps", func(l *lab) { l.reimage().look(); l.f.Op.WaitReason = "" },
+		"", explain.OnNobody, []string{"a controller is about to go on"}, "", "ingot cancel op-1"},
+	{"registered and nothing else", func(l *lab) { l.withoutSite().f.Machine.Spec.BmcEndpoint = "" },
+		"AGENT_UNAVAILABLE", explain.OnOperator, []string{"no agent has ever been enrolled", "no BMC"}, "", "ingot token issue m-1"},
+	{"never taken into service", func(l *lab) { l.host().f.Machine.Status.Phase = baremetalv1.MachineStatus_FACTORY_READY },
+		"", explain.OnOperator, []string{"never taken into service"}, "", "ingot enter-maintenance m-1"},
+	{"reimage succeeded", func(l *lab) {
+		l.written().granted()
+		a := l.agent("a-new", "host", "reboot")
+		a.OperationID, a.ImageDigest, a.BootID = "op-1", digest, "boot-new"
+		l.target.boot = "boot-new"
+		l.do(operation.SessionOpened{AgentID: "a-new", StateID: a.StateID, BootID: "boot-new", OfTarget: true})
+		l.f.Named = true
+	}, "", explain.OnNobody, []string{"REIMAGE has succeeded"}, "", "ingot why m-1"},
 	{"nothing wrong", func(l *lab) { l.host().f.Machine.Status.Phase = baremetalv1.MachineStatus_READY; l.phase = fleet.Ready },
 		"", explain.OnNobody, []string{"in service, and nothing is under way"}, "", "ingot reboot m-1"},
 	{"in maintenance", func(l *lab) { l.host() }, "", explain.OnOperator, []string{"in maintenance"}, "", "ingot exit-maintenance m-1"},
@@ -380,7 +407,7 @@ func faults() []fault {
 	return slices.Concat(faultsOfSSH, faultsOfBMCs, faultsOfBoot, faultsOfImages, faultsOfAgents, faultsOfRule)
 }
 
-// TestFaults: of each fault, the right cause. The count is in docs/why.md.
+// TestFaults: of each fault, the right cause.
 func TestFaults(t *testing.T) {
 	names := map[string]bool{}
 	for _, c := range faults() {

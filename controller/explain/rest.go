@@ -22,6 +22,7 @@ var restRules = []rule{
 	{"failed", (*scene).lastFailed, (*scene).sayFailed},
 	{"intervention", func(s *scene) bool { return s.holds(fleet.NeedsIntervention) }, (*scene).sayIntervention},
 	{"install-failed", func(s *scene) bool { return s.nodeState() == "install_failed" }, (*scene).installFailed},
+	{"unowned", (*scene).unowned, (*scene).sayUnowned},
 	{"frozen-fleet", func(s *scene) bool { return !s.FrozenSince.IsZero() }, (*scene).frozenAtRest},
 	{"agent-silent", (*scene).hostSilent, (*scene).sayHostSilent},
 	{"drift", func(s *scene) bool { return s.holds(fleet.Degraded) }, (*scene).degraded},
@@ -30,6 +31,7 @@ var restRules = []rule{
 	{"never-enrolled", func(s *scene) bool {
 		return s.host == nil && s.spec.GetBmcEndpoint() == "" && s.provider() == fleet.AgentProvider
 	}, (*scene).sayNeverEnrolled},
+	{"life", (*scene).lifeWaits, (*scene).sayLife},
 	{"new", func(s *scene) bool { return s.status.GetPhase() == baremetalv1.MachineStatus_FACTORY_READY }, (*scene).isNew},
 	{"maintenance", func(s *scene) bool { return s.status.GetPhase() == baremetalv1.MachineStatus_MAINTENANCE }, (*scene).inMaintenance},
 	{"idle", func(*scene) bool { return true }, (*scene).idle},

@@ -2,6 +2,7 @@ package explain_test
 
 import (
 	"math/rand/v2"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -224,5 +225,29 @@ func TestActionsAreCommandLines(t *testing.T) {
 	}
 	if len(seen) < 20 {
 		t.Errorf("only %d commands were offered", len(seen))
+	}
+}
+
+// TestDocumentListsEveryRule: and every rule is reached by some fault.
+func TestDocumentListsEveryRule(t *testing.T) {
+	doc, err := os.ReadFile("../../docs/why.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	reached := map[string]bool{}
+	for _, c := range faults() {
+		l := newLab(t)
+		c.inject(l)
+		reached[l.explain().Rule] = true
+		l.f.Named = true
+		reached[l.explain().Rule] = true
+	}
+	for _, name := range explain.RuleNames() {
+		if !strings.Contains(string(doc), "`"+name+"`") {
+			t.Errorf("docs/why.md does not speak of rule %s", name)
+		}
+		if !reached[name] {
+			t.Errorf("no fault reaches rule %s", name)
+		}
 	}
 }
