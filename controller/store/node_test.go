@@ -1,0 +1,383 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/fleet"
+	"github.com/ingot-metal/ingot/controller/node"
+	"github.com/ingot-metal/ingot/controller/operation"
+	"github.com/ingot-metal/ingot/controller/store"
+	"github.com/ingot-metal/ingot/controller/store/storetest"
+	"github.com/ingot-metal/ingot/internal/failpoint"
+)
+
+// installer gives plans of one step that writes an image: "write" and "write-again".
+func installer(t testing.TB, s *store.Store) {
+	t.Helper()
+	for _, id := range []string{"write", "write-again"} {
+		_, err := s.CreatePlan(t.Context(), &baremetalv1.Plan{PlanId: id, Steps: []*baremetalv1.Step{
+			{Name: "write", MaxRetries: -1, Kind: &baremetalv1.Step_Repave{Repave: &baremetalv1.RepaveImage{Image: "img"}}},
+		}}, now())
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// serviced is a machine in maintenance whose own agent can write disks; its node is active.
+func serviced(t testing.TB, s *store.Store, id string) enrolled {
+	t.Helper()
+	register(t, s, id)
+	a := enrol(t, s, store.NewToken{TokenID: "t-" + id, MachineID: id})
+	lease(t, s)
+	h := a.hello("st-1", "boot-1")
+	h.Capabilities = append(h.Capabilities, "repave")
+	open(t, s, h)
+	maintenance(t, s, id)
+	return a
+}
+
+func state(t testing.TB, s *store.Store, id string) string {
+	t.Helper()
+	return node.Name(machine(t, s, id).GetStatus().GetNodeState())
+}
+
+// history is the node's life as "from>to by trigger", oldest first.
+func history(t testing.TB, s *store.Store, id string) []string {
+	t.Helper()
+	rows, _, err := s.NodeHistory(t.Context(), id, 1000, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	for _, r := range rows {
+		out = append([]string{fmt.Sprintf("%s>%s %s", node.Name(r.GetFromState()), node.Name(r.GetToState()), r.GetTriggeredBy())}, out...)
+	}
+	return out
+}
+
+func wantHistory(t testing.TB, s *store.Store, id string, want ...string) {
+	t.Helper()
+	if got := history(t, s, id); strings.Join(got, ", ") != strings.Join(want, ", ") {
+		t.Errorf("history of %s:\n got %v\nwant %v", id, got, want)
+	}
+}
+
+// write starts a reimage and grants its command.
+func write(t testing.TB, s *store.Store, a enrolled, request string, seq uint64) (id string, c *operation.Command) {
+	t.Helper()
+	id = start(t, s, store.StartRequest{MachineID: a.machine, RequestID: request, Type: fleet.Reimage, PlanID: "write"}).GetOperationId()
+	c = decide(t, s, id, operation.Look{}).Command
+	if d := decide(t, s, id, ask(a, c, seq, 1)); !d.Decision.Grant {
+		t.Fatalf("no grant: %+v", d.Decision.Refusal)
+	}
+	return id, c
+}
+
+func wrote(a enrolled, c *operation.Command) operation.Resulted {
+	return operation.Resulted{CommandID: c.ID, AgentID: a.id, Outcome: operation.OutcomeSucceeded, Evidence: map[string]string{"image_digest": "sha256:ab"}}
+}
+
+func notWritten(a enrolled, c *operation.Command) operation.Resulted {
+	return operation.Resulted{CommandID: c.ID, AgentID: a.id, Outcome: operation.OutcomeFailed, Reason: "DISK_WRITE_ERROR", Message: "bad disk"}
+}
+
+var adopted = []string{"discovered>bootstrap_issued admin", "bootstrap_issued>enrolling system", "enrolling>active system"}
+
+var reinstalling = []string{"active>reprovision workflow", "reprovision>pending workflow", "pending>installing workflow"}
+
+// A node that was in service is in service again when its new image is verified, and every move is of the operation.
+func TestReimageOfAnActiveNode(t *testing.T) {
+	s := storetest.New(t)
+	installer(t, s)
+	a := serviced(t, s, "m-1")
+	wantHistory(t, s, "m-1", adopted...)
+	id, c := write(t, s, a, "r", 1)
+	if got := state(t, s, "m-1"); got != "installing" {
+		t.Fatalf("granted, and the node is %s", got)
+	}
+	decide(t, s, id, wrote(a, c))
+	whole(t, s, "m-1", id, operation.Succeeded)
+	wantHistory(t, s, "m-1", append(append(adopted[:3:3], reinstalling...), "installing>installed workflow", "installed>active workflow")...)
+	if n := count(t, s, "SELECT count(*) FROM node_state_log WHERE triggered_by = 'workflow' AND metadata ->> 'operation_id' = $1", id); n != 5 {
+		t.Errorf("%d moves name the operation", n)
+	}
+}
+
+// Before anything was granted nothing has happened to a node that is in service.
+func TestReimageThatNeverBegan(t *testing.T) {
+	s := storetest.New(t)
+	installer(t, s)
+	serviced(t, s, "m-1")
+	id := start(t, s, store.StartRequest{MachineID: "m-1", RequestID: "r", Type: fleet.Reimage, PlanID: "write"}).GetOperationId()
+	decide(t, s, id, operation.Look{})
+	decide(t, s, id, operation.CancelAsked{Actor: "x"})
+	wantHistory(t, s, "m-1", adopted...)
+}
+
+// A group that asks for verification gets it, one that promotes needs none.
+func TestGroupsPromote(t *testing.T) {
+	s := storetest.New(t)
+	installer(t, s)
+	for _, c := range []struct {
+		group   string
+		promote bool
+		want    string
+	}{{"careful", false, "installed"}, {"quick", true, "active"}} {
+		if _, err := s.SetNodeGroup(t.Context(), c.group, c.promote, "tester", now()); err != nil {
+			t.Fatal(err)
+		}
+		id := "m-" + c.group
+		a := serviced(t, s, id)
+		if _, err := s.UpdateNode(t.Context(), id, store.NodeUpdate{Group: &c.group}, "tester", now()); err != nil {
+			t.Fatal(err)
+		}
+		op, cmd := write(t, s, a, "r", 1)
+		decide(t, s, op, wrote(a, cmd))
+		if got := state(t, s, id); got != c.want {
+			t.Errorf("group %s: %s, want %s", c.group, got, c.want)
+		}
+	}
+	// Another image for a node that nobody has verified goes the same way.
+	op := start(t, s, store.StartRequest{MachineID: "m-careful", RequestID: "r2", Type: fleet.Reimage, PlanID: "write"}).GetOperationId()
+	if c := decide(t, s, op, operation.Look{}).Command; c == nil || c.State != operation.Sent {
+		t.Errorf("an installed node is not reimaged: %+v", c)
+	}
+	groups, err := s.ListNodeGroups(t.Context(), "", 10)
+	if err != nil || len(groups) != 2 || groups[0].GetNodes() != 1 || groups[0].GetAutoPromote() || !groups[1].GetAutoPromote() {
+		t.Errorf("groups %v, %v", groups, err)
+	}
+}
+
+func transition(s *store.Store, id, request string, to node.State, force bool) error {
+	_, _, err := s.TransitionNode(context.Background(), store.TransitionRequest{
+		MachineID: id, RequestID: request, To: to, Force: force, Actor: "tester", Comment: "because",
+	}, now())
+	return err
+}
+
+// Three installations fail; then the node waits for a person, who must bring another plan and force it.
+func TestThreeFailedInstalls(t *testing.T) {
+	s := storetest.New(t)
+	installer(t, s)
+	a := serviced(t, s, "m-1")
+	for i := 1; i <= 3; i++ {
+		id, c := write(t, s, a, fmt.Sprint("r", i), uint64(i))
+		decide(t, s, id, notWritten(a, c))
+		st := machine(t, s, "m-1").GetStatus()
+		want := "installing"
+		if i == 3 {
+			want = "install_failed"
+		}
+		if int(st.GetInstallAttempts()) != i || st.GetLastInstallError() != "DISK_WRITE_ERROR: bad disk" || state(t, s, "m-1") != want {
+			t.Fatalf("after %d failures: %d attempts, %q, %s", i, st.GetInstallAttempts(), st.GetLastInstallError(), state(t, s, "m-1"))
+		}
+	}
+	_, _, err := s.Start(t.Context(), store.StartRequest{MachineID: "m-1", RequestID: "r4", Type: fleet.Reimage, PlanID: "write"}, now())
+	wantReason(t, err, "NODE_GUARD_FAILED")
+	plan := "write"
+	if _, err := s.UpdateNode(t.Context(), "m-1", store.NodeUpdate{PlanID: &plan}, "tester", now()); err != nil {
+		t.Fatal(err)
+	}
+	wantReason(t, transition(s, "m-1", "t1", node.Pending, true), "NODE_GUARD_FAILED")
+	plan = "write-again"
+	if _, err := s.UpdateNode(t.Context(), "m-1", store.NodeUpdate{PlanID: &plan}, "tester", now()); err != nil {
+		t.Fatal(err)
+	}
+	wantReason(t, transition(s, "m-1", "t2", node.Pending, false), "NODE_GUARD_FAILED")
+	if err := transition(s, "m-1", "t3", node.Pending, true); err != nil {
+		t.Fatal(err)
+	}
+	if st := machine(t, s, "m-1").GetStatus(); st.GetInstallAttempts() != 0 || st.GetLastInstallError() != "" {
+		t.Errorf("the counter stands at %d, %q", st.GetInstallAttempts(), st.GetLastInstallError())
+	}
+	// The reimage that names no plan runs the node's.
+	op := start(t, s, store.StartRequest{MachineID: "m-1", RequestID: "r5", Type: fleet.Reimage})
+	if op.GetPlanId() != "write-again" {
+		t.Errorf("ran %s", op.GetPlanId())
+	}
+	c := decide(t, s, op.GetOperationId(), operation.Look{}).Command
+	decide(t, s, op.GetOperationId(), ask(a, c, 9, 1))
+	decide(t, s, op.GetOperationId(), wrote(a, c))
+	if got := state(t, s, "m-1"); got != "active" {
+		t.Errorf("in the end the node is %s", got)
+	}
+}
+
+// Whoever dies in the middle of a decision leaves node and operation as they were, both.
+func TestNodeMovesAreOfOneDecision(t *testing.T) {
+	s := storetest.New(t)
+	installer(t, s)
+	tables := append([]string{"node_state_log"}, decided...)
+	for n, point := range []string{"store.before-apply", "store.before-commit", "store.after-commit"} {
+		id := fmt.Sprintf("m-%d", n)
+		a := serviced(t, s, id)
+		op := start(t, s, store.StartRequest{MachineID: id, RequestID: "r", Type: fleet.Reimage, PlanID: "write"}).GetOperationId()
+		c := decide(t, s, op, operation.Look{}).Command
+		for _, e := range []operation.Event{ask(a, c, 1, 1), notWritten(a, c)} {
+			before := everything(t, s, tables...)
+			scope := failpoint.NewScope()
+			scope.Set(point, failpoint.Panic())
+			died := dies(func() error {
+				_, err := s.Decide(failpoint.With(t.Context(), scope), op, 0, e, now())
+				return err
+			})
+			if !errors.Is(died, failpoint.ErrInjected) {
+				t.Fatalf("got %v", died)
+			}
+			if committed := point == "store.after-commit"; committed == (everything(t, s, tables...) == before) {
+				t.Fatalf("%s, %T: changed %t", point, e, committed)
+			}
+			if point != "store.after-commit" {
+				decide(t, s, op, e)
+			}
+		}
+		if st := machine(t, s, id).GetStatus(); st.GetInstallAttempts() != 1 || state(t, s, id) != "installing" {
+			t.Errorf("%s: %d attempts, %s", point, st.GetInstallAttempts(), state(t, s, id))
+		}
+		wantHistory(t, s, id, append(adopted[:3:3], reinstalling...)...)
+	}
+}
+
+// Ten requests at once, and each of them again, make one operation and one row.
+func TestOneTransitionForManyRequests(t *testing.T) {
+	s := storetest.New(t)
+	register(t, s, "m-1")
+	ops := make([]string, 10)
+	for i, err := range together(t, 10, func(ctx context.Context, i int) error {
+		op, _, err := s.TransitionNode(ctx, store.TransitionRequest{MachineID: "m-1", RequestID: "same", To: node.Pending, Actor: "tester"}, now())
+		ops[i] = op.GetOperationId()
+		return err
+	}) {
+		if err != nil || ops[i] == "" || ops[i] != ops[0] {
+			t.Errorf("call %d: %q, %v", i, ops[i], err)
+		}
+	}
+	wantHistory(t, s, "m-1", "discovered>pending admin")
+	whole(t, s, "m-1", ops[0], operation.Succeeded)
+	if n := count(t, s, "SELECT count(*) FROM audit_log WHERE verb = 'NODE_TRANSITION'"); n != 1 {
+		t.Errorf("%d audit rows", n)
+	}
+	wantReason(t, transition(s, "m-1", "same", node.Retired, false), "REQUEST_ID_REUSED")
+}
+
+// Heartbeats that are missed take an active node offline, and bring it back; they touch no other state.
+func TestHeartbeatsMoveTheNode(t *testing.T) {
+	s := storetest.New(t)
+	a := live(t, s, "m-1")
+	h := a.hello("st-1", "boot-1")
+	open(t, s, h)
+	beat := func(silentSince time.Time) string {
+		t.Helper()
+		if err := s.UpdateReachable(t.Context(), silentSince, now()); err != nil {
+			t.Fatal(err)
+		}
+		return state(t, s, "m-1")
+	}
+	at := now()
+	if beat(at.Add(-time.Minute)) != "active" || beat(at.Add(time.Minute)) != "offline" || beat(at.Add(time.Minute)) != "offline" {
+		t.Fatal("wrong without heartbeats")
+	}
+	if err := s.FlushHeartbeats(t.Context(), map[string]time.Time{h.SessionID: at.Add(2 * time.Minute)}); err != nil {
+		t.Fatal(err)
+	}
+	if got := beat(at.Add(time.Minute)); got != "active" {
+		t.Errorf("%s after a heartbeat", got)
+	}
+	beat(at.Add(time.Hour))
+	open(t, s, a.hello("st-1", "boot-1"))
+	wantHistory(t, s, "m-1", append(adopted[:3:3], "active>offline system", "offline>active system", "active>offline system", "offline>active system")...)
+	if err := transition(s, "m-1", "out", node.Retired, false); err != nil {
+		t.Fatal(err)
+	}
+	if got := beat(at.Add(3 * time.Hour)); got != "retired" {
+		t.Errorf("a retired node went %s", got)
+	}
+}
+
+// The work of a state starts with the move, what is under way is not started twice, and what is lost begins again.
+func TestTransitionsStartTheirWork(t *testing.T) {
+	s := storetest.New(t)
+	installer(t, s)
+	serviced(t, s, "m-1")
+	mark := func(request string) *baremetalv1.Operation {
+		t.Helper()
+		op, _, err := s.TransitionNode(t.Context(), store.TransitionRequest{MachineID: "m-1", RequestID: request, To: node.Reprovision, ImageRef: "img", Actor: "tester"}, now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return op
+	}
+	first := mark("a")
+	if first.GetType() != baremetalv1.Operation_REIMAGE || state(t, s, "m-1") != "reprovision" {
+		t.Fatalf("%v, %s", first, state(t, s, "m-1"))
+	}
+	if again := mark("b"); again.GetOperationId() != first.GetOperationId() {
+		t.Errorf("resuming live work started %s", again.GetOperationId())
+	}
+	decide(t, s, first.GetOperationId(), operation.CancelAsked{Actor: "x"})
+	if got := state(t, s, "m-1"); got != "pending" {
+		t.Errorf("cancelled before it began, and the node is %s", got)
+	}
+	wantReason(t, transition(s, "m-1", "c", node.Deprovisioning, false), "NODE_TRANSITION_ILLEGAL")
+}
+
+// What a dry run answers is not stored.
+func TestDryRunStoresNothing(t *testing.T) {
+	s := storetest.New(t)
+	register(t, s, "m-1")
+	before := everything(t, s, append([]string{"node_state_log"}, decided...)...)
+	op, created, err := s.TransitionNode(t.Context(), store.TransitionRequest{MachineID: "m-1", RequestID: "r", To: node.Pending, DryRun: true}, now())
+	if err != nil || created || op.GetOperationId() != "" || op.GetParams()["node_state"] != "pending" {
+		t.Errorf("%v %t %v", op, created, err)
+	}
+	if everything(t, s, append([]string{"node_state_log"}, decided...)...) != before {
+		t.Error("a dry run changed something")
+	}
+}
+
+// A deleted identity is final; the same hardware comes back as another record.
+func TestDeletedIsFinal(t *testing.T) {
+	s := storetest.New(t)
+	register(t, s, "m-1", "52:54:00:00:00:01")
+	if _, err := s.Delete(t.Context(), "m-1", "tester", now()); err != nil {
+		t.Fatal(err)
+	}
+	wantHistory(t, s, "m-1", "discovered>deleted admin")
+	for _, to := range node.States() {
+		if to != node.Deleted {
+			wantReason(t, transition(s, "m-1", "back-to-"+node.Name(to), to, true), "NODE_IDENTITY_DELETED")
+		}
+	}
+	_, err := s.UpdateNode(t.Context(), "m-1", store.NodeUpdate{}, "tester", now())
+	wantReason(t, err, "NODE_IDENTITY_DELETED")
+	register(t, s, "m-2", "52:54:00:00:00:01")
+}
+
+// The condition Retired follows the states that are out of the inventory.
+func TestRetiredFollowsTheState(t *testing.T) {
+	s := storetest.New(t)
+	register(t, s, "m-1")
+	if err := transition(s, "m-1", "out", node.Retired, false); err != nil {
+		t.Fatal(err)
+	}
+	if condition(machine(t, s, "m-1"), fleet.RetiredFlag) == nil {
+		t.Error("not blocked")
+	}
+	if err := transition(s, "m-1", "back", node.Offline, false); err != nil {
+		t.Fatal(err)
+	}
+	if condition(machine(t, s, "m-1"), fleet.RetiredFlag) != nil {
+		t.Error("still blocked")
+	}
+	rows, total, err := s.NodeHistory(t.Context(), "m-1", 1, 1)
+	if err != nil || total != 2 || len(rows) != 1 || rows[0].GetComment() != "because" || rows[0].GetUserId() != "tester" {
+		t.Errorf("%v %d %v", rows, total, err)
+	}
+}
