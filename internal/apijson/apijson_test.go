@@ -2,6 +2,7 @@ package apijson_test
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -65,6 +66,15 @@ func TestFaultsNameTheirPlace(t *testing.T) {
 		var faults apijson.Faults
 		if !errors.As(err, &faults) || err.Error() != c.want {
 			t.Errorf("%.60s: %v, want %s", c.text, err, c.want)
+		}
+	}
+}
+
+func TestFieldMasksInBothSpellings(t *testing.T) {
+	for _, text := range []string{"plan_id,group", "planId,group"} {
+		r := &pb.UpdateNodeRequest{}
+		if err := apijson.Unmarshal([]byte(`{"update_mask": "`+text+`"}`), r); err != nil || !slices.Equal(r.GetUpdateMask().GetPaths(), []string{"plan_id", "group"}) {
+			t.Errorf("%s: %v (%v)", text, r, err)
 		}
 	}
 }
