@@ -272,5 +272,5 @@ var verbs = map[operation.Kind]string{
 	operation.KindReboot: "the machine is being rebooted", operation.KindNetboot: "the next boot is being set",
 	operation.KindRepave: "the image is being written", operation.KindErase: "disks are being erased",
 	operation.KindReconfig: "the configuration is being applied", operation.KindPower: "the BMC is switching the machine off and on",
-	operation.KindKexec: "the installer's kernel is being started", kindSSH: "a script runs on the machine", kindPowerOff: "the BMC is switching the machine off",
+	operation.KindKexec: "the installer's kernel is being started", kindSSH: "a script runs on the machine", operation.KindPowerOff: "the BMC is switching the machine off",
 }

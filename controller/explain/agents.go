@@ -48,13 +48,13 @@ func (s *scene) missing() *Agent {
 
 // siteOnly says that only the site's agent can do the step.
 func (s *scene) siteOnly() bool {
-	return s.step.Kind == operation.KindReboot && s.step.Mode == "bmc" || s.step.Kind == kindSSH || s.step.Kind == kindPowerOff
+	return s.step.Kind == operation.KindReboot && s.step.Mode == "bmc" || s.step.Kind == kindSSH || s.step.Kind == operation.KindPowerOff
 }
 
 func (s *scene) whoIsMissing() verdict {
 	switch {
-	case s.step.Kind == kindStage:
-		return verdict{Cause{"", "the check of stage " + orElse(s.step.Mode, s.step.Name) + " does not pass yet", nil}, OnProvider, "what the stage is to achieve", nil}
+	case s.step.Kind == operation.KindStage && s.cmd == nil:
+		return s.stageWaits()
 	case s.exec != nil && s.open() && s.exec.Role == "site":
 		return s.siteSilence(s.exec)
 	case s.exec != nil && s.open():
@@ -77,6 +77,23 @@ func (s *scene) whoIsMissing() verdict {
 	if t := s.siteTrouble(); t.Reason != "" && s.spec.GetBmcEndpoint() != "" {
 		v.Facts = append(v.Facts, "its site's agent cannot step in: "+t.Text)
 	}
+	return v
+}
+
+// stageWaits: a stage of a workflow is checked again and again until its time is up.
+func (s *scene) stageWaits() verdict {
+	v := verdict{on: OnProvider, who: "what the stage is to achieve"}
+	switch {
+	case s.host == nil:
+		v = s.neverEnrolled()
+	case !s.host.Live:
+		v = s.silence(s.host)
+	}
+	text := "the check of stage " + orElse(s.step.Mode, s.step.Name) + " does not pass yet"
+	if v.Text != "" {
+		text += ": " + v.Text
+	}
+	v.Text = text
 	return v
 }
 

@@ -243,12 +243,8 @@ func (s *scene) throughBMC() bool {
 	return s.cmd != nil && s.cmd.ExecutorRole == "site" && s.provider() == fleet.AgentProvider && s.cmd.Kind != kindSSH
 }
 
-// Kinds of steps that the engine gives to others than the machine's own agent, as they are stored.
-const (
-	kindSSH      operation.Kind = "ssh"
-	kindPowerOff operation.Kind = "power_off"
-	kindStage    operation.Kind = "stage"
-)
+// kindSSH is the kind of a step whose script the site's agent runs on the machine.
+const kindSSH operation.Kind = "ssh"
 
 // limit is when the current try of the step has taken too long to find an executor.
 func (s *scene) limit() time.Time {

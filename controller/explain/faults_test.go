@@ -378,6 +378,10 @@ var faultsOfRule = []fault{
 		l.do(operation.SessionOpened{AgentID: "a-new", StateID: a.StateID, BootID: "boot-new", OfTarget: true})
 		l.f.Named = true
 	}, "", explain.OnNobody, []string{"REIMAGE has succeeded"}, "", "ingot why m-1"},
+	{"stage waits for the agent", func(l *lab) { l.host().gone(hostID).stage().after(time.Minute) },
+		"AGENT_UNAVAILABLE", explain.OnAgent, []string{"check of stage verify_boot does not pass yet", "a-host was heard last"}, "STAGE_CHECK_FAILED", "ingot cancel"},
+	{"stage waits for something else", func(l *lab) { l.host().stage().after(time.Minute) },
+		"", explain.OnProvider, []string{"check of stage verify_boot does not pass yet"}, "STAGE_CHECK_FAILED", "ingot cancel"},
 	{"nothing wrong", func(l *lab) { l.host().f.Machine.Status.Phase = baremetalv1.MachineStatus_READY; l.phase = fleet.Ready },
 		"", explain.OnNobody, []string{"in service, and nothing is under way"}, "", "ingot reboot m-1"},
 	{"in maintenance", func(l *lab) { l.host() }, "", explain.OnOperator, []string{"in maintenance"}, "", "ingot exit-maintenance m-1"},

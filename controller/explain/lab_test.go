@@ -385,3 +385,11 @@ func (l *lab) ssh() *lab {
 	}}
 	return l
 }
+
+// stage is an operation of a workflow that checks one of its stages.
+func (l *lab) stage() *lab {
+	l.start(fleet.Onboard, operation.Step{Kind: operation.KindStage, Mode: "verify_boot"})
+	l.f.Op.Phase, l.f.Op.WaitReason, l.f.Op.WakeAt, l.f.Op.StartedAt = operation.Running, operation.WaitAgent, l.now.Add(5*time.Minute), l.now
+	l.f.Op.Steps[0].State, l.f.Op.Steps[0].StartedAt = operation.StepRunning, l.now
+	return l
+}

@@ -52,6 +52,9 @@ func (s *scene) nextGranted() (string, time.Time) {
 func (s *scene) nextUngranted() (string, time.Time) {
 	code := "AGENT_UNAVAILABLE"
 	limit := s.limit()
+	if s.step.Kind == operation.KindStage {
+		code = "STAGE_CHECK_FAILED"
+	}
 	if s.Op.WaitReason == operation.WaitSite {
 		code = "SITE_AGENT_SILENT"
 	}

@@ -51,7 +51,7 @@ func (g *gather) all(ctx context.Context, machineID, operationID string) error {
 	for _, read := range []func(context.Context) error{
 		func(ctx context.Context) error { return g.machine(ctx, machineID, operationID) },
 		func(ctx context.Context) error { return g.operation(ctx, operationID) },
-		g.commands, g.agents, g.site, g.boot, g.fence, g.fleet,
+		g.commands, g.agents, g.site, g.boot, g.fence, g.workflow, g.fleet,
 	} {
 		if err := read(ctx); err != nil {
 			return err
@@ -303,6 +303,22 @@ func (g *gather) fence(ctx context.Context) error {
 		return fmt.Errorf("read unresolved command: %w", err)
 	}
 	g.f.Unresolved, g.f.UnresolvedOp = commandFromRow(&row), row.OperationID
+	return nil
+}
+
+func (g *gather) workflow(ctx context.Context) error {
+	row, err := g.q.OpenWorkflowOf(ctx, g.m.MachineID)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read workflow: %w", err)
+	}
+	w, err := workflowFromRow(row)
+	if err != nil {
+		return err
+	}
+	g.f.Workflow, g.f.WorkflowSince = &w, row.UpdatedAt
 	return nil
 }
 

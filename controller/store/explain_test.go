@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -179,5 +180,18 @@ func TestStuckIsNotedOnce(t *testing.T) {
 	logs, err := s.LogsOf(t.Context(), op, 0, 10)
 	if err != nil || len(logs) != 1 || string(logs[0].GetData()) != "stuck\n" || logs[0].GetStream() != store.ControllerStream {
 		t.Errorf("the log is %v (%v)", logs, err)
+	}
+}
+
+// TestFactsOfAWorkflow: the one that has not ended, while an attempt is under way and after it was cancelled.
+func TestFactsOfAWorkflow(t *testing.T) {
+	r := newLifeRig(t)
+	w := r.start("DECOMMISSION", "SOFT_RESET")
+	f := facts(t, r.s, "m-1", "", now())
+	if f.Workflow == nil || f.Workflow.ID != w.GetWorkflowId() || f.WorkflowSince.IsZero() || f.Op == nil || f.Op.ID != w.GetOperationId() {
+		t.Fatalf("workflow %+v of operation %+v", f.Workflow, f.Op)
+	}
+	if e := explain.Explain(f); e.OperationID != w.GetOperationId() || !containsAny(strings.Join(e.Cause.Facts, "\n"), "attempt of decommission (soft_reset) "+w.GetWorkflowId()) {
+		t.Errorf("%+v", e)
 	}
 }
