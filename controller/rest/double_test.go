@@ -143,7 +143,7 @@ func newRigWith(t *testing.T, c rest.Config) *rig {
 	return r
 }
 
-// http2 makes the rig's client speak HTTP/2 to a gateway that is served as the controller serves it.
+// serveForReal serves a gateway to the rig's services as the controller does.
 func serveForReal(t *testing.T, r *rig, c rest.Config, cert tls.Certificate) (address string, stop func()) {
 	t.Helper()
 	c.Conn, c.Logger = r.conn, testkit.Logger(t)

@@ -306,7 +306,7 @@ func TestSlowBodies(t *testing.T) {
 	req.Body, req.ContentLength = body, 100
 	resp, err := r.client.Do(req)
 	if err != nil {
-		return // cut off, which tells the client as well
+		t.Fatal(err)
 	}
 	defer resp.Body.Close()
 	if reason, _ := readStatus(t, resp); resp.StatusCode != 400 || reason != "INVALID_FIELD" {
