@@ -190,6 +190,7 @@ type services struct {
 	runs       pb.RunServiceClient
 	admin      pb.AdminServiceClient
 	workflows  pb.WorkflowServiceClient
+	nodes      pb.NodeServiceClient
 }
 
 func (a *app) services() (*services, error) {
@@ -200,7 +201,7 @@ func (a *app) services() (*services, error) {
 	return &services{
 		machines: pb.NewMachineServiceClient(conn), operations: pb.NewOperationServiceClient(conn),
 		plans: pb.NewPlanServiceClient(conn), runs: pb.NewRunServiceClient(conn), admin: pb.NewAdminServiceClient(conn),
-		workflows: pb.NewWorkflowServiceClient(conn),
+		workflows: pb.NewWorkflowServiceClient(conn), nodes: pb.NewNodeServiceClient(conn),
 	}, nil
 }
 

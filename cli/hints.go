@@ -52,6 +52,12 @@ var hints = map[pb.Reason]string{
 	pb.Reason_RATE_LIMITED:         "slow down and try again",
 	pb.Reason_IMAGE_STORE_FULL:     "ingot image list, and ingot image remove what nobody needs; or give the controller a bigger images_dir",
 
+	pb.Reason_NODE_TRANSITION_ILLEGAL: "ingot node get {machine} shows where the node may go from here",
+	pb.Reason_NODE_GUARD_FAILED:       "ingot node get {machine} shows attempts and plan; ingot node update {machine} --plan PLAN, then ingot node transition {machine} pending --force",
+	pb.Reason_NODE_IDENTITY_DELETED:   "a deleted node stays deleted: register the machine under another id",
+	pb.Reason_REPORT_REFUSED:          "ingot node get {machine} shows the node's state; only pending and installing nodes take reports",
+	pb.Reason_DISCOVERY_NOT_FOUND:     "ingot site discovered shows the machines that asked to boot",
+
 	pb.Reason_WORKFLOW_NOT_FOUND:      "ingot workflow list shows the workflows that there are",
 	pb.Reason_WORKFLOW_ACTIVE:         "ingot workflow list --machine {machine} --open shows it; ingot workflow act steers or cancels it",
 	pb.Reason_WORKFLOW_ACTION_ILLEGAL: "ingot workflow get shows its state and the actions that it allows",

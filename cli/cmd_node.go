@@ -1,0 +1,225 @@
+package cli
+
+import (
+	"context"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/fieldmaskpb"
+
+	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/cli/view"
+	"github.com/ingot-metal/ingot/internal/ids"
+)
+
+func (a *app) nodeCmd() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "node",
+		Aliases: []string{"nodes"},
+		Short:   "See and move machines through their life in the inventory",
+		Long: `A node is a machine's place in its life: discovered, pending, installing, installed, active, and on to its retirement.
+ingot node get shows where it may go from where it is.`,
+		Example: "  ingot node list --state install_failed\n  ingot node approve 52:54:00:12:34:56 --machine m-1\n  ingot node transition m-1 active --comment \"burn-in passed\"",
+	}
+	cmd.AddCommand(a.nodeListCmd(), a.nodeGetCmd(), a.nodeUpdateCmd(), a.nodeTransitionCmd(), a.nodeHistoryCmd(), a.nodeApproveCmd(), a.nodeGroupCmd())
+	return cmd
+}
+
+// nodeStates are the states as they are typed.
+func nodeStates() []string {
+	var out []string
+	for n := int32(1); pb.NodeState_name[n] != ""; n++ {
+		out = append(out, strings.ToLower(view.NodeState(pb.NodeState(n))))
+	}
+	return out
+}
+
+func (a *app) nodeListCmd() *cobra.Command {
+	var state, filter string
+	var limit int
+	cmd := &cobra.Command{
+		Use:     "list",
+		Short:   "List nodes",
+		Long:    "List nodes by id, with the state of their installation.",
+		Example: "  ingot node list --state pending\n  ingot node list --filter group=g1 -o json",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			svc, err := a.services()
+			if err != nil {
+				return err
+			}
+			terms := joinFilter("node_state", state, "", filter)
+			all, err := pages(limit, func(size int32, token string) ([]*pb.Node, string, error) {
+				r, err := svc.nodes.ListNodes(cmd.Context(), &pb.ListNodesRequest{Filter: terms, PageSize: size, PageToken: token})
+				return r.GetNodes(), r.GetNextPageToken(), err
+			})
+			if err != nil {
+				return err
+			}
+			names := make([]string, len(all))
+			for i, n := range all {
+				names[i] = n.GetNodeId()
+			}
+			return a.print(&pb.ListNodesResponse{Nodes: all}, func() string { return a.style().Nodes(all, a.now()).String() }, names...)
+		},
+	}
+	cmd.Flags().StringVar(&state, "state", "", "only this state, such as install_failed")
+	cmd.Flags().StringVar(&filter, "filter", "", "further terms, as with ingot list")
+	cmd.Flags().IntVar(&limit, "limit", 0, "at most so many; 0 is all")
+	fixed(cmd, "state", nodeStates()...)
+	return cmd
+}
+
+func (a *app) nodeGetCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:               "get MACHINE",
+		Short:             "Show one node and where it may go from here",
+		Long:              "Show one node: its state, its installation, what an installer reported last, and where an operator may move it.",
+		Example:           "  ingot node get m-1",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: completeAt(a.completeMachines()),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			a.subject.machine = args[0]
+			svc, err := a.services()
+			if err != nil {
+				return err
+			}
+			n, err := svc.nodes.GetNode(cmd.Context(), &pb.GetNodeRequest{NodeId: args[0]})
+			if err != nil {
+				return err
+			}
+			return a.printNode(n)
+		},
+	}
+}
+
+func (a *app) printNode(n *pb.Node) error {
+	return a.print(n, func() string { return a.style().Node(n, a.now()) }, n.GetNodeId())
+}
+
+func (a *app) nodeUpdateCmd() *cobra.Command {
+	r := &pb.UpdateNodeRequest{}
+	cmd := &cobra.Command{
+		Use:               "update MACHINE",
+		Short:             "Set the plan that installs a node, or its group",
+		Long:              `Set the plan that a reimage of the node runs where it names none, or the node's group. An empty value clears it.`,
+		Example:           "  ingot node update m-1 --plan repave-small\n  ingot node update m-1 --group rack-7",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: completeAt(a.completeMachines()),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			a.subject.machine, r.NodeId, r.UpdateMask = args[0], args[0], &fieldmaskpb.FieldMask{}
+			for flag, path := range map[string]string{"plan": "plan_id", "group": "group"} {
+				if cmd.Flags().Changed(flag) {
+					r.UpdateMask.Paths = append(r.UpdateMask.Paths, path)
+				}
+			}
+			if len(r.UpdateMask.Paths) == 0 {
+				return usagef("nothing to set: give --plan or --group")
+			}
+			svc, err := a.services()
+			if err != nil {
+				return err
+			}
+			n, err := svc.nodes.UpdateNode(cmd.Context(), r)
+			if err != nil {
+				return err
+			}
+			return a.printNode(n)
+		},
+	}
+	cmd.Flags().StringVar(&r.PlanId, "plan", "", "plan that installs the node")
+	cmd.Flags().StringVar(&r.Group, "group", "", "group whose policy holds for the node")
+	a.must(cmd.RegisterFlagCompletionFunc("plan", a.completePlans()))
+	a.must(cmd.RegisterFlagCompletionFunc("group", a.completeGroups()))
+	return cmd
+}
+
+func (a *app) nodeTransitionCmd() *cobra.Command {
+	var w workFlags
+	r := &pb.TransitionNodeRequest{}
+	cmd := &cobra.Command{
+		Use:   "transition MACHINE STATE",
+		Short: "Move a node to another state",
+		Long: `Move a node to another state, and start the work that the state stands for: reprovision reimages the machine,
+deprovisioning erases its disks. Moves that stand for no work end at once.
+
+A node whose installations have failed three times takes another plan (ingot node update) and --force.` + waitHelp,
+		Example: `  ingot node transition m-1 active --comment "burn-in passed"
+  ingot node transition m-1 pending --force
+  ingot node transition m-1 reprovision --image ubuntu-2204 --dry-run`,
+		Args:              cobra.ExactArgs(2),
+		ValidArgsFunction: completeAt(a.completeMachines(), cobra.FixedCompletions(nodeStates(), cobra.ShellCompDirectiveNoFileComp)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			state, ok := pb.NodeState_value["NODE_STATE_"+enumName(args[1])]
+			if !ok || state == 0 {
+				return usagef("%q is none of %s", args[1], strings.Join(nodeStates(), ", "))
+			}
+			r.NodeId, r.State = args[0], pb.NodeState(state)
+			if r.GetDryRun() {
+				return a.previewTransition(cmd, r)
+			}
+			return a.work(cmd, args[0], &w, func(ctx context.Context, svc *services, id string, _ int32) (*pb.Operation, error) {
+				r.RequestId = id
+				return svc.nodes.TransitionNode(ctx, r)
+			})
+		},
+	}
+	w.register(cmd)
+	cmd.Flags().StringVar(&r.Comment, "comment", "", "why; kept in the audit log")
+	cmd.Flags().BoolVar(&r.Force, "force", false, "leave install_failed, and reset its counter")
+	cmd.Flags().StringVar(&r.ImageRef, "image", "", "image that reprovision writes (default: the machine's or the server's)")
+	cmd.Flags().BoolVar(&r.DryRun, "dry-run", false, "say what would happen, and do nothing")
+	a.must(cmd.RegisterFlagCompletionFunc("image", a.completeImages("kind=os")))
+	return cmd
+}
+
+// previewTransition says what a move would start.
+func (a *app) previewTransition(cmd *cobra.Command, r *pb.TransitionNodeRequest) error {
+	a.subject.machine, r.RequestId = r.GetNodeId(), ids.New("req")
+	svc, err := a.services()
+	if err != nil {
+		return err
+	}
+	op, err := svc.nodes.TransitionNode(cmd.Context(), r)
+	if err != nil {
+		return err
+	}
+	return a.print(op, func() string {
+		text := r.GetNodeId() + " would become " + strings.ToLower(view.NodeState(r.GetState()))
+		if op.GetPhase() != pb.Operation_SUCCEEDED {
+			text += ", and operation " + op.GetType().String() + " would start with plan " + op.GetPlanId()
+		}
+		return text + "\n"
+	}, r.GetNodeId())
+}
+
+func (a *app) nodeHistoryCmd() *cobra.Command {
+	r := &pb.GetNodeHistoryRequest{}
+	cmd := &cobra.Command{
+		Use:               "history MACHINE",
+		Short:             "Show how a node came to where it is",
+		Long:              "Show the changes of a node's state, newest first: who caused each, and why.",
+		Example:           "  ingot node history m-1\n  ingot node history m-1 --limit 10 --offset 10",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: completeAt(a.completeMachines()),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			a.subject.machine, r.NodeId = args[0], args[0]
+			svc, err := a.services()
+			if err != nil {
+				return err
+			}
+			h, err := svc.nodes.GetNodeHistory(cmd.Context(), r)
+			if err != nil {
+				return err
+			}
+			names := make([]string, len(h.GetData()))
+			for i, l := range h.GetData() {
+				names[i] = l.GetId()
+			}
+			return a.print(h, func() string { return a.style().NodeHistory(h).String() }, names...)
+		},
+	}
+	cmd.Flags().Int32Var(&r.Limit, "limit", 0, "at most so many (default 50)")
+	cmd.Flags().Int32Var(&r.Offset, "offset", 0, "leave out so many of the newest")
+	return cmd
+}
