@@ -88,6 +88,9 @@ BEGIN
     IF TG_OP = 'INSERT' OR NEW.boot_mode <> OLD.boot_mode THEN
         fields := fields || jsonb_build_object('boot_mode', NEW.boot_mode);
     END IF;
+    IF NEW.install_attempts <> coalesce(OLD.install_attempts, 0) THEN
+        fields := fields || jsonb_build_object('install_attempts', NEW.install_attempts::text);
+    END IF;
     -- Spec and labels are the client's words: only that they changed is kept.
     IF TG_OP = 'INSERT' OR NEW.spec <> OLD.spec OR NEW.labels <> OLD.labels THEN
         fields := fields || jsonb_build_object('spec', encode(sha256(convert_to(NEW.spec::text || NEW.labels::text, 'UTF8')), 'hex'));
@@ -107,6 +110,9 @@ BEGIN
         END IF;
         IF NEW.os_image_digest <> OLD.os_image_digest THEN
             fields := fields || jsonb_build_object('os_image_digest', NEW.os_image_digest);
+        END IF;
+        IF NEW.plan_id IS DISTINCT FROM OLD.plan_id THEN
+            fields := fields || jsonb_build_object('plan_id', coalesce(NEW.plan_id, ''));
         END IF;
         IF NEW.power_state <> OLD.power_state THEN
             fields := fields || jsonb_build_object('power_state', NEW.power_state);
@@ -213,6 +219,7 @@ SELECT timeline_append(m.machine_id, 'snapshot', '', '', '', jsonb_strip_nulls(j
     'spec', encode(sha256(convert_to(m.spec::text || m.labels::text, 'UTF8')), 'hex'),
     'current_operation_id', m.current_operation_id, 'unresolved_command_id', m.unresolved_command_id, 'agent_id', m.agent_id,
     'boot_id', nullif(m.boot_id, ''), 'os_image_digest', nullif(m.os_image_digest, ''), 'power_state', nullif(m.power_state, ''),
+    'install_attempts', nullif(m.install_attempts, 0)::text, 'plan_id', m.plan_id,
     'deleted', CASE WHEN m.deleted_at IS NOT NULL THEN 'true' END,
     'operations_before', (SELECT count(*)::text FROM operations o WHERE o.target_id = m.machine_id AND o.finished_at IS NOT NULL)))::text)
 FROM machines m ORDER BY m.machine_id;

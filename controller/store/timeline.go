@@ -191,13 +191,21 @@ func machineFacts(ctx context.Context, q *dbsqlc.Queries, machineID string, t *t
 		"phase": m.Phase, "node_state": m.NodeState, "boot_mode": m.BootMode, "spec": m.SpecDigest,
 		"current_operation_id": strVal(m.CurrentOperationID), "unresolved_command_id": strVal(m.UnresolvedCommandID),
 		"agent_id": strVal(m.AgentID), "boot_id": m.BootID, "os_image_digest": m.OsImageDigest, "power_state": m.PowerState,
-		"deleted": trueText(m.DeletedAt != nil),
+		"deleted": trueText(m.DeletedAt != nil), "plan_id": strVal(m.PlanID), "install_attempts": orNothing(m.InstallAttempts),
 	} {
 		if v != "" {
 			t.Machine[k] = v
 		}
 	}
 	return nil
+}
+
+// orNothing is a number's text, nothing for 0.
+func orNothing(n int32) string {
+	if n == 0 {
+		return ""
+	}
+	return strconv.Itoa(int(n))
 }
 
 func trueText(b bool) string {

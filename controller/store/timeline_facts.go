@@ -23,11 +23,7 @@ func operationFacts(ctx context.Context, q *dbsqlc.Queries, machineID string, t 
 		if byOperation[r.OperationID] == nil {
 			byOperation[r.OperationID] = map[string]timeline.StepState{}
 		}
-		retries := ""
-		if r.RetryCount > 0 {
-			retries = strconv.Itoa(int(r.RetryCount))
-		}
-		byOperation[r.OperationID][r.Name] = timeline.StepState{State: r.State, Retries: retries, Evidence: notEmptyObject(r.Evidence)}
+		byOperation[r.OperationID][r.Name] = timeline.StepState{State: r.State, Retries: orNothing(r.RetryCount), Evidence: notEmptyObject(r.Evidence)}
 	}
 	t.Operations = map[string]timeline.OperationState{}
 	for _, r := range rows {

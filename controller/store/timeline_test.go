@@ -7,10 +7,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/fleet"
+	"github.com/ingot-metal/ingot/controller/operation"
 	"github.com/ingot-metal/ingot/controller/store"
 	"github.com/ingot-metal/ingot/controller/store/storetest"
+	"github.com/ingot-metal/ingot/migrations"
 )
 
 func verdict(t testing.TB, s *store.Store, machineID string) *baremetalv1.TimelineVerdict {
@@ -232,5 +236,40 @@ func TestConcurrentTransactionsNeverFork(t *testing.T) {
 		if v := verdict(t, s, id); v.GetEntries() < writers*rounds {
 			t.Errorf("%q has %d entries", id, v.GetEntries())
 		}
+	}
+}
+
+// A machine that is older than its history begins with what it is; what comes after is as of any other.
+func TestMachinesOfBeforeBeginWithASnapshot(t *testing.T) {
+	s := storetest.New(t)
+	a := live(t, s, "m-1")
+	if err := rebootOnce(t.Context(), s, a, 1); err != nil {
+		t.Fatal(err)
+	}
+	id := start(t, s, store.StartRequest{MachineID: "m-1", RequestID: "r", Type: fleet.Reboot}).GetOperationId()
+	c := decide(t, s, id, operation.Look{}).Command
+	for _, name := range []string{"0004_timeline.down.sql", "0004_timeline.up.sql"} {
+		raw, err := migrations.Files.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := pgx.BeginFunc(t.Context(), s.Pool(), func(tx pgx.Tx) error {
+			_, err := tx.Exec(t.Context(), string(raw))
+			return err
+		}); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+	}
+	s.Pool().Reset()
+	intact(t, s, "m-1")
+	if n := count(t, s, "SELECT count(*) FROM machine_timeline WHERE seq = 1 AND kind = 'snapshot'"); n != 1 {
+		t.Errorf("%d snapshots", n)
+	}
+	decide(t, s, id, ask(a, c, 2, 1))
+	decide(t, s, id, operation.CancelAsked{Actor: "tester"})
+	intact(t, s, "m-1")
+	then, err := s.StateAt(t.Context(), "m-1", time.Time{})
+	if err != nil || then.Commands[c.ID].State != "GRANTED" || then.OperationsBefore != "2" {
+		t.Errorf("%+v, %v", then, err)
 	}
 }

@@ -57,10 +57,10 @@ func (s *State) diffAudits(t Tables) []string {
 		row, inTable := t.Audits[id]
 		why := ""
 		switch {
-		case !inHistory && number(id) > first:
+		case !inHistory && (row.Salt != nil || first > 0 && number(id) > first):
 			why = "is not in the history"
 		case !inHistory:
-			// Older than the history.
+			// Older than the history: rows have had a salt since it began.
 		case !inTable:
 			why = "is gone"
 		default:

@@ -111,7 +111,7 @@ func (s *State) applyMachine(v map[string]string) {
 		delete(v, "operations_before")
 	}
 	maps.Copy(s.Machine, v)
-	maps.DeleteFunc(s.Machine, func(_, value string) bool { return value == "" })
+	maps.DeleteFunc(s.Machine, func(name, value string) bool { return value == "" || name == "install_attempts" && value == "0" })
 }
 
 func (s *State) applyCondition(e Entry, v map[string]string) {

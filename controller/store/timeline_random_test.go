@@ -1,0 +1,248 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/fleet"
+	"github.com/ingot-metal/ingot/controller/operation"
+	"github.com/ingot-metal/ingot/controller/store"
+	"github.com/ingot-metal/ingot/controller/store/storetest"
+	"github.com/ingot-metal/ingot/internal/failpoint"
+	"github.com/ingot-metal/ingot/internal/failure"
+)
+
+// After a long random life the state of every machine, rebuilt from its history, is what the tables say, and the state at
+// moments that were noted down is what was read then. INGOT_HISTORY_OPERATIONS sets the length, INGOT_HISTORY_SEED the life.
+func TestHistoryEqualsTablesAfterARandomLife(t *testing.T) {
+	s := storetest.New(t)
+	operations, seed := setting(t, "INGOT_HISTORY_OPERATIONS", 1000), setting(t, "INGOT_HISTORY_SEED", 1)
+	const workers, each = 4, 8
+	lives := make([]*life, workers*each)
+	for i := range lives {
+		id := fmt.Sprintf("m-%02d", i)
+		lives[i] = &life{s: s, agent: live(t, s, id), boot: 1, rnd: rand.New(rand.NewPCG(uint64(seed), uint64(i)))}
+	}
+	begin := time.Now()
+	for _, err := range together(t, workers, func(ctx context.Context, w int) error {
+		for n := range operations / workers {
+			if err := lives[w*each+n%each].work(ctx); err != nil {
+				return fmt.Errorf("worker %d, operation %d: %w", w, n, err)
+			}
+		}
+		return nil
+	}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	lived := time.Since(begin)
+	begin = time.Now()
+	for _, l := range lives {
+		intact(t, s, l.agent.machine)
+		l.remember(t)
+	}
+	intact(t, s, "")
+	made := count(t, s, "SELECT count(*) FROM operations")
+	t.Logf("%d operations (%d SUCCEEDED, %d FAILED, %d CANCELED), %d entries; lived %v, verified in %v", made,
+		count(t, s, "SELECT count(*) FROM operations WHERE phase = 'SUCCEEDED'"), count(t, s, "SELECT count(*) FROM operations WHERE phase = 'FAILED'"),
+		count(t, s, "SELECT count(*) FROM operations WHERE phase = 'CANCELED'"), count(t, s, "SELECT count(*) FROM machine_timeline"), lived, time.Since(begin))
+	if made < operations {
+		t.Errorf("%d operations were made, not %d", made, operations)
+	}
+}
+
+func setting(t *testing.T, name string, def int) int {
+	t.Helper()
+	v := os.Getenv(name)
+	if v == "" {
+		return def
+	}
+	n, err := strconv.Atoi(v)
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return n
+}
+
+// life is one machine and what happens to it. One goroutine lives it.
+type life struct {
+	s     *store.Store
+	agent enrolled
+	rnd   *rand.Rand
+	boot  int
+	grant uint64
+	asked int
+	// command is the newest one of the operation at hand.
+	command *operation.Command
+	notes   []note
+}
+
+// note is what was read of the machine at a time.
+type note struct {
+	at                time.Time
+	phase, op, unsure string
+	rma               bool
+}
+
+func (l *life) chance(percent int) bool { return l.rnd.IntN(100) < percent }
+
+// work starts one operation and sees it to its end, whatever that is.
+func (l *life) work(ctx context.Context) error {
+	l.command = nil
+	op, err := l.start(ctx)
+	if err != nil {
+		return err
+	}
+	for range 500 {
+		a, err := l.step(ctx, op.GetOperationId())
+		if err != nil {
+			return err
+		}
+		if operation.IsTerminal(a.Phase) {
+			return l.afterwards(ctx)
+		}
+	}
+	return fmt.Errorf("operation %s has no end", op.GetOperationId())
+}
+
+var types = []fleet.OperationType{fleet.Reboot, fleet.Reboot, fleet.Reboot, fleet.Netboot, fleet.EnterMaintenance, fleet.ExitMaintenance}
+
+// start tries until the machine's phase allows what was drawn.
+func (l *life) start(ctx context.Context) (*baremetalv1.Operation, error) {
+	for {
+		l.asked++
+		op, _, err := l.s.Start(ctx, store.StartRequest{
+			MachineID: l.agent.machine, RequestID: fmt.Sprint("r-", l.asked), Type: types[l.rnd.IntN(len(types))],
+			Actor: "tester", Comment: "a word of Jane Roe",
+		}, now())
+		var refused *failure.Error
+		if !errors.As(err, &refused) {
+			return op, err
+		}
+	}
+}
+
+// step lets one thing happen; a controller may die while it writes it down, before or after the commit.
+func (l *life) step(ctx context.Context, id string) (*store.Applied, error) {
+	e, at := l.event()
+	if l.chance(10) {
+		scope := failpoint.NewScope()
+		points := []string{"store.before-apply", "store.before-commit", "store.after-commit"}
+		scope.Set(points[l.rnd.IntN(len(points))], failpoint.Error())
+		if _, err := l.s.Decide(failpoint.With(ctx, scope), id, 0, e, at); err != nil && !errors.Is(err, failpoint.ErrInjected) {
+			return nil, err
+		}
+	}
+	a, err := l.s.Decide(ctx, id, 0, e, at)
+	if err == nil && a.Command != nil {
+		l.command = a.Command
+	}
+	return a, err
+}
+
+func (l *life) event() (operation.Event, time.Time) {
+	if l.command == nil || l.chance(10) {
+		return operation.Look{}, now()
+	}
+	if l.chance(4) {
+		return operation.CancelAsked{Actor: "tester"}, now()
+	}
+	if l.chance(8) {
+		return operation.Look{}, now().Add(24 * time.Hour)
+	}
+	c := l.command
+	switch l.rnd.IntN(4) {
+	case 0:
+		return operation.AckedByAgent{CommandID: c.ID, AgentID: l.agent.id}, now()
+	case 1, 2:
+		l.grant++
+		return operation.GrantAsked{
+			CommandID: c.ID, AgentID: l.agent.id, StateID: "st-1", BootID: fmt.Sprint("boot-", l.boot), Seq: l.grant, Digest: c.Digest, Epoch: 1,
+		}, now()
+	}
+	r := operation.Resulted{CommandID: c.ID, AgentID: l.agent.id, StateID: "st-1", SessionBootID: fmt.Sprint("boot-", l.boot), Outcome: operation.OutcomeSucceeded}
+	switch {
+	case l.chance(15):
+		r.Outcome, r.Reason, r.Retryable = operation.OutcomeFailed, "EXECUTION_FAILED", l.chance(50)
+	case l.chance(5):
+		r.Outcome = operation.OutcomeUnknown
+	default:
+		l.boot++
+		r.SessionBootID = fmt.Sprint("boot-", l.boot)
+	}
+	return r, now()
+}
+
+// afterwards is what people do between operations: settle, flag, edit, scrub.
+func (l *life) afterwards(ctx context.Context) error {
+	id := l.agent.machine
+	m, err := l.s.GetMachine(ctx, id, "")
+	if err != nil {
+		return err
+	}
+	if c := m.GetStatus().GetUnresolvedCommandId(); c != "" {
+		if m, err = l.s.Settle(ctx, id, c, "did-not-happen", "tester", "seen by Jane Roe", now()); err != nil {
+			return err
+		}
+	}
+	for _, act := range []func() (*baremetalv1.Machine, error){
+		func() (*baremetalv1.Machine, error) { return l.s.ClearIntervention(ctx, id, "tester", "", now()) },
+		func() (*baremetalv1.Machine, error) { return l.s.SetFlag(ctx, id, "RMA", true, "tester", "", now()) },
+		func() (*baremetalv1.Machine, error) {
+			m.Labels = map[string]string{"n": fmt.Sprint(l.asked)}
+			m.Version = 0
+			return l.s.Update(ctx, m, "tester", now())
+		},
+		func() (*baremetalv1.Machine, error) {
+			_, err := l.s.ScrubAudit(ctx, id, "tester", now())
+			return m, err
+		},
+	} {
+		if !l.chance(15) {
+			continue
+		}
+		if m, err = act(); err != nil {
+			return err
+		}
+	}
+	if err := l.note(ctx); err != nil {
+		return err
+	}
+	_, err = l.s.SetFlag(ctx, id, "RMA", false, "tester", "", now())
+	return err
+}
+
+func (l *life) note(ctx context.Context) error {
+	m, err := l.s.GetMachine(ctx, l.agent.machine, "")
+	if err == nil {
+		l.notes = append(l.notes, note{
+			at: time.Now(), phase: m.GetStatus().GetPhase().String(), op: m.GetStatus().GetActiveOperationId(),
+			unsure: m.GetStatus().GetUnresolvedCommandId(), rma: condition(m, fleet.RMA) != nil,
+		})
+	}
+	return err
+}
+
+// remember compares some of the notes with the states that the history gives for their times.
+func (l *life) remember(t *testing.T) {
+	t.Helper()
+	for range min(5, len(l.notes)) {
+		n := l.notes[l.rnd.IntN(len(l.notes))]
+		st, err := l.s.StateAt(t.Context(), l.agent.machine, n.at)
+		if err != nil || st == nil {
+			t.Fatalf("state of %s at %v: %v, %v", l.agent.machine, n.at, st, err)
+		}
+		got := note{n.at, st.Machine["phase"], st.Machine["current_operation_id"], st.Machine["unresolved_command_id"], st.Conditions["RMA"].Status == "true"}
+		if got != n {
+			t.Errorf("%s: the history says %+v, it was %+v", l.agent.machine, got, n)
+		}
+	}
+}
