@@ -18,6 +18,7 @@ import (
 
 	"github.com/ingot-metal/ingot/agent/command"
 	"github.com/ingot-metal/ingot/agent/command/reconfig"
+	"github.com/ingot-metal/ingot/agent/command/script"
 	"github.com/ingot-metal/ingot/agent/dispatch"
 	"github.com/ingot-metal/ingot/agent/enroll"
 	"github.com/ingot-metal/ingot/agent/host"
@@ -210,7 +211,13 @@ func (l *life) readImageDigest(ctx context.Context) string {
 	return doc.OS.ImageDigest
 }
 
+// capSSH: it runs scripts on machines over SSH.
+const capSSH = "ssh"
+
 func (l *life) capabilities() []string {
+	if l.isSite() && l.site != nil {
+		return append(l.providers.Capabilities(), capSSH)
+	}
 	if l.isSite() {
 		return l.providers.Capabilities()
 	}
@@ -244,6 +251,9 @@ func rss() int64 {
 // resolve finds the executor of a command. A host agent acts on its own machine only.
 func (l *life) resolve(spec *fleetv1.CommandSpec) (command.Executor, *command.Result) {
 	if l.isSite() {
+		if l.site != nil && spec.GetScript() != nil {
+			return script.New(l.scripts()), nil
+		}
 		return l.providers.Resolve(l.executorConfig(), spec)
 	}
 	if spec.GetTargetId() != l.who.MachineID {

@@ -12,8 +12,10 @@ import (
 
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 
+	"github.com/ingot-metal/ingot/agent/command/script"
 	"github.com/ingot-metal/ingot/agent/provider"
 	"github.com/ingot-metal/ingot/agent/provider/bmc"
+	"github.com/ingot-metal/ingot/agent/provider/ssh"
 	"github.com/ingot-metal/ingot/agent/session"
 	"github.com/ingot-metal/ingot/agent/site"
 	"github.com/ingot-metal/ingot/internal/task"
@@ -30,6 +32,8 @@ type SiteConfig struct {
 	HTTPPort int
 	// BMCPoll is how often each BMC is asked how it is.
 	BMCPoll time.Duration
+	// ScriptDir is where machines remember the scripts that were run on them; empty means what package ssh says.
+	ScriptDir string
 }
 
 // bmcFile is what is remembered of BMCs; it holds no secret.
@@ -78,6 +82,24 @@ func (l *life) setUpSite(log *slog.Logger) error {
 	})
 	l.site = w
 	return err
+}
+
+// scripts is what the executor of scripts needs.
+func (l *life) scripts() script.Config {
+	return script.Config{Open: l.site.service.OpenBlob, Credentials: l.sshCredentials, Clock: l.a.cfg.Clock, Base: l.a.cfg.Site.ScriptDir}
+}
+
+// sshCredentials asks the controller. They stay in memory.
+func (l *life) sshCredentials(ctx context.Context, machineID, ref string) (c ssh.Credentials, err error) {
+	err = l.runner.Call(ctx, func(ctx context.Context, client fleetv1.AgentServiceClient) error {
+		answer, err := client.GetSSHCredentials(ctx, &fleetv1.GetSSHCredentialsRequest{MachineId: machineID, CredentialsRef: ref})
+		c = ssh.Credentials{Username: answer.GetUsername(), PrivateKey: answer.GetPrivateKey()}
+		return err
+	})
+	if err != nil {
+		return ssh.Credentials{}, fmt.Errorf("ask for the SSH credentials of a machine: %w", err)
+	}
+	return c, nil
 }
 
 // runSite starts what a site agent consists of. When a newer process turns out to have this identity, the machines of

@@ -20,6 +20,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/config"
 	"github.com/ingot-metal/ingot/controller/engine"
 	"github.com/ingot-metal/ingot/controller/image"
+	"github.com/ingot-metal/ingot/controller/script"
 	"github.com/ingot-metal/ingot/controller/secret"
 	"github.com/ingot-metal/ingot/controller/session"
 	"github.com/ingot-metal/ingot/controller/store"
@@ -48,6 +49,7 @@ type Controller struct {
 	store    *store.Store
 	blobs    *blob.Dir
 	images   *image.Catalogue
+	scripts  *script.Catalogue
 	secrets  *secret.Box
 	ca       *ca.Authority
 	certs    *ca.ServerCerts
@@ -166,6 +168,7 @@ func (c *Controller) openImages(context.Context) (err error) {
 		return fmt.Errorf("open the image directory: %w", err)
 	}
 	c.images = image.New(image.Config{Blobs: c.blobs, Store: c.store, Clock: c.clock, Logger: c.log})
+	c.scripts = script.New(script.Config{Blobs: c.blobs, Store: c.store, Clock: c.clock, Logger: c.log})
 	return nil
 }
 

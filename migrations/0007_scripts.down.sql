@@ -1,1 +1,1 @@
-SELECT 1;
+DROP TABLE ssh_credentials, scripts;

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"maps"
 	"net"
@@ -91,6 +92,15 @@ func NewService(cfg ServiceConfig) (*Service, error) {
 
 // Reports is where others put what they have seen.
 func (s *Service) Reports() *sitesync.Reports { return s.reports }
+
+// OpenBlob gives a file of the controller's by its SHA-256, through the cache.
+func (s *Service) OpenBlob(ctx context.Context, sha256 string) (io.ReadCloser, error) {
+	b, err := s.cache.Open(ctx, sha256)
+	if err != nil {
+		return nil, fmt.Errorf("open blob: %w", err)
+	}
+	return b, nil
+}
 
 // Run serves until ctx ends: first by the stored document, then by what the controller says. orders ends earlier, when
 // the agent may not act on the controller's word any more; the segments are served on.

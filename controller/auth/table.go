@@ -113,6 +113,8 @@ var readMethods = []string{
 	baremetalv1.AdminService_ListCommands_FullMethodName,
 	baremetalv1.AdminService_GetImage_FullMethodName,
 	baremetalv1.AdminService_ListImages_FullMethodName,
+	baremetalv1.ScriptService_GetScript_FullMethodName,
+	baremetalv1.ScriptService_ListScripts_FullMethodName,
 	baremetalv1.AdminService_GetSite_FullMethodName,
 	baremetalv1.AdminService_ListSites_FullMethodName,
 	baremetalv1.AdminService_ListSiteLeases_FullMethodName,
@@ -165,4 +167,9 @@ var adminMethods = []string{
 	baremetalv1.AdminService_SetBMCCredentials_FullMethodName,
 	baremetalv1.AdminService_ListBMCCredentials_FullMethodName,
 	baremetalv1.AdminService_DeleteBMCCredentials_FullMethodName,
+	baremetalv1.ScriptService_AddScript_FullMethodName,
+	baremetalv1.ScriptService_RemoveScript_FullMethodName,
+	baremetalv1.ScriptService_SetSSHCredentials_FullMethodName,
+	baremetalv1.ScriptService_ListSSHCredentials_FullMethodName,
+	baremetalv1.ScriptService_DeleteSSHCredentials_FullMethodName,
 }

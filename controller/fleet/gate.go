@@ -43,7 +43,7 @@ var typeRules = map[OperationType]typeRule{
 	ExitMaintenance:  {phases: []Phase{Maintenance}, plan: "exit-maintenance", wired: true, housekeeping: true},
 	JoinCluster:      {phases: []Phase{Maintenance}, plan: "repave-join"},
 	Upgrade:          {phases: []Phase{Maintenance}, plan: "upgrade"},
-	RMAType:          {phases: []Phase{Maintenance}, plan: "rma"},
+	RMAType:          {phases: []Phase{Maintenance}, plan: "rma", wired: true},
 	Onboard:          {phases: []Phase{Maintenance}},
 	Decommission:     {phases: []Phase{Maintenance}},
 	NodeTransition:   {phases: []Phase{FactoryReady, Ready, Maintenance}, plan: "node-transition", wired: true, housekeeping: true},
@@ -79,11 +79,29 @@ type Refusal struct {
 // Admit decides whether an operation may start on a machine. planDestructive says that its plan loses data, which is
 // gated like a reimage whatever the type. It returns nil when it may.
 func Admit(f Facts, t OperationType, planDestructive bool) *Refusal {
+	return AdmitPlan(f, t, PlanTraits{Destructive: planDestructive})
+}
+
+// PlanTraits are what of a plan matters to whether it may start.
+type PlanTraits struct {
+	// Destructive: it loses data or takes the machine away.
+	Destructive bool
+	// ReturnsFromRMA: its first step takes the flag RMA off.
+	ReturnsFromRMA bool
+}
+
+// AdmitPlan is Admit with all that matters of the plan. On a blocked machine one thing may start: the RMA that finishes
+// the one it is flagged for.
+func AdmitPlan(f Facts, t OperationType, p PlanTraits) *Refusal {
+	planDestructive := p.Destructive
+	finishesRMA := t == RMAType && p.ReturnsFromRMA && f.Conditions[RMA] && !f.Conditions[RetiredFlag]
 	switch {
 	case f.Deleted:
 		return &Refusal{"MACHINE_DELETED", "the machine has been deleted; register it again as a new record"}
-	case f.Conditions[RetiredFlag] || f.Conditions[RMA]:
-		return &Refusal{"MACHINE_BLOCKED", "the machine is flagged RMA or Retired; an admin must clear the flag first"}
+	case f.Conditions[RetiredFlag]:
+		return &Refusal{"MACHINE_BLOCKED", "the machine is flagged Retired; an admin must clear the flag first"}
+	case f.Conditions[RMA] && !finishesRMA:
+		return &Refusal{"MACHINE_BLOCKED", "the machine is flagged RMA; finish that with `ingot rma MACHINE --return`, or an admin clears the flag"}
 	case f.ActiveOperation:
 		return &Refusal{"MACHINE_BUSY", "another operation is active on the machine; wait for it or cancel it"}
 	case !phaseAllows(f.Phase, t, planDestructive):

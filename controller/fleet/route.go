@@ -85,6 +85,16 @@ func SiteFor(candidates []Candidate, capability, provider string) *Candidate {
 	return nil
 }
 
+// SiteForSSH gives the live site agent that runs scripts on the machines of its site; nil if there is none.
+func SiteForSSH(candidates []Candidate) *Candidate {
+	for i := range candidates {
+		if c := &candidates[i]; c.Role == "site" && c.Live && slices.Contains(c.Capabilities, "ssh") {
+			return c
+		}
+	}
+	return nil
+}
+
 // throughProvider says that a site agent can do it at all: through a BMC it can switch a machine and choose what it
 // boots.
 func throughProvider(capability, provider string) bool {

@@ -267,7 +267,7 @@ var badStarts = []badCall{
 	{"reboot and plan", invalid, "INVALID_FIELD", "params[reboot]", run(&pb.StartRunRequest{MachineId: "m-1", RequestId: "q", Type: "NETBOOT", PlanId: "netboot", Params: map[string]string{"reboot": "true"}})},
 	{"not wired", unbuilt, "OPERATION_TYPE_NOT_WIRED", "", run(&pb.StartRunRequest{MachineId: "m-no", RequestId: "q", Type: "UPGRADE"})},
 	{"validated first", invalid, "INVALID_FIELD", "machine_id", run(&pb.StartRunRequest{RequestId: "q", Type: "RMA"})},
-	{"step not wired", unbuilt, "STEP_KIND_NOT_WIRED", "", run(&pb.StartRunRequest{MachineId: "m-maint", RequestId: "q", PlanId: "rma"})},
+	{"step not wired", unbuilt, "STEP_KIND_NOT_WIRED", "", run(&pb.StartRunRequest{MachineId: "m-maint", RequestId: "q", PlanId: "upgrade"})},
 	{"plan that changes the phase", invalid, "INVALID_FIELD", "plan_id", run(&pb.StartRunRequest{MachineId: "m-1", RequestId: "q", PlanId: "enter-maintenance"})},
 	{"work in maintenance's clothes", invalid, "INVALID_FIELD", "plan_id", run(&pb.StartRunRequest{MachineId: "m-1", RequestId: "q", Type: "ENTER_MAINTENANCE", PlanId: "repave"})},
 	{"cancel unknown", notFound, "OPERATION_NOT_FOUND", "operation_id", func(ctx context.Context, r *rig) error {

@@ -21,9 +21,11 @@ import (
 	"github.com/ingot-metal/ingot/controller/frontpage"
 	"github.com/ingot-metal/ingot/controller/image"
 	"github.com/ingot-metal/ingot/controller/operation"
+	"github.com/ingot-metal/ingot/controller/script"
 	"github.com/ingot-metal/ingot/controller/secret"
 	"github.com/ingot-metal/ingot/controller/store"
 	"github.com/ingot-metal/ingot/controller/store/storetest"
+	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/failure"
 	"github.com/ingot-metal/ingot/internal/task"
 	"github.com/ingot-metal/ingot/internal/testkit"
@@ -142,8 +144,9 @@ func newRig(t *testing.T, change ...func(*frontpage.Config)) *rig {
 	}
 	cfg := frontpage.Config{
 		Engine: e, Store: st, Images: image.New(image.Config{Blobs: blobs, Store: st, Logger: testkit.Logger(t)}), Secrets: box,
-		Info:   frontpage.Info{Version: "v-test", ControllerID: "c-test", CAHash: "ab"},
-		Bundle: func(id, secret string, _ time.Time) (string, error) { return "bundle:" + id + ":" + secret, nil },
+		Scripts: script.New(script.Config{Blobs: blobs, Store: st, Clock: clock.Real(), Logger: testkit.Logger(t)}),
+		Info:    frontpage.Info{Version: "v-test", ControllerID: "c-test", CAHash: "ab"},
+		Bundle:  func(id, secret string, _ time.Time) (string, error) { return "bundle:" + id + ":" + secret, nil },
 	}
 	for _, c := range change {
 		c(&cfg)

@@ -41,6 +41,8 @@ type Config struct {
 	Engine Engine
 	Store  Store
 	Images Images
+	// Scripts is the catalogue of scripts. Required.
+	Scripts Scripts
 	// Secrets seals BMC credentials.
 	Secrets *secret.Box
 	// Clock is the real one when nil.
@@ -73,6 +75,7 @@ type Server struct {
 	baremetalv1.UnsafeNodeServiceServer
 	baremetalv1.UnsafeWorkflowServiceServer
 	baremetalv1.UnsafeAdminServiceServer
+	baremetalv1.UnsafeScriptServiceServer
 
 	cfg    Config
 	engine Engine
@@ -117,6 +120,7 @@ func Register(r grpc.ServiceRegistrar, s *Server) {
 	baremetalv1.RegisterNodeServiceServer(r, s)
 	baremetalv1.RegisterWorkflowServiceServer(r, s)
 	baremetalv1.RegisterAdminServiceServer(r, s)
+	baremetalv1.RegisterScriptServiceServer(r, s)
 }
 
 // actor names the caller in the audit log. Only a server without a guard has calls without one.

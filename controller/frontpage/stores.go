@@ -17,6 +17,7 @@ type Store interface {
 	Plans
 	Admin
 	Catalogue
+	ScriptEntries
 	Sites
 	Workflows
 	Nodes
@@ -95,4 +96,13 @@ type Sites interface {
 	SetCredentials(ctx context.Context, ref string, sealed []byte, actor string, now time.Time) (store.SealedCredentials, error)
 	ListCredentials(ctx context.Context) ([]store.SealedCredentials, error)
 	DeleteCredentials(ctx context.Context, ref, actor string, now time.Time) (store.SealedCredentials, error)
+}
+
+// ScriptEntries are the catalogue of scripts, and what machines are logged in to with.
+type ScriptEntries interface {
+	GetScript(ctx context.Context, ref string) (*baremetalv1.Script, error)
+	ListScripts(ctx context.Context, afterRef string, limit int32) ([]*baremetalv1.Script, error)
+	SetSSHCredentials(ctx context.Context, ref string, sealed []byte, actor string, now time.Time) (store.SealedCredentials, error)
+	ListSSHCredentials(ctx context.Context, afterRef string, limit int32) ([]store.SealedCredentials, error)
+	DeleteSSHCredentials(ctx context.Context, ref, actor string, now time.Time) (store.SealedCredentials, error)
 }

@@ -52,9 +52,19 @@ func (d *decider) attempt(s *Step) bool {
 		return d.attemptStage(s)
 	case KindWaitForAgent:
 		return d.attemptWaitForAgent(s)
+	case KindRMA:
+		d.flagRMA(s)
+		return true
 	default:
 		return d.dispatch(s)
 	}
+}
+
+// flagRMA sets or clears the condition that blocks a machine that is returned or replaced.
+func (d *decider) flagRMA(s *Step) {
+	on := s.Mode != "return"
+	d.condition(fleet.RMA, on, "RmaOperation", "")
+	d.stepDone(map[string]string{"rma": map[bool]string{true: "flagged", false: "returned"}[on]})
 }
 
 func (d *decider) attemptWaitForAgent(s *Step) bool {

@@ -184,6 +184,9 @@ func (d *decider) shouldHandOver() bool {
 
 func (d *decider) route() *fleet.Candidate {
 	s := d.step()
+	if s.Kind == KindSSH {
+		return fleet.SiteForSSH(d.w.Candidates)
+	}
 	return fleet.Route(d.w.Candidates, capabilityOf(s.Kind), d.w.Provider, s.Mode == "bmc", d.now)
 }
 

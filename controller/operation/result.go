@@ -142,6 +142,8 @@ func evidenceKey(k Kind) string {
 		return evidence.ImageDigest
 	case KindErase:
 		return evidence.EraseMethod
+	case KindSSH:
+		return evidence.ExitCode
 	case KindPowerOff:
 		return evidence.PowerOffSeenAt
 	default:

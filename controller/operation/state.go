@@ -84,6 +84,10 @@ const (
 	KindWaitForAgent Kind = "wait_for_agent"
 	KindSetPhase     Kind = "set_phase"
 	KindErase        Kind = "erase"
+	// KindSSH runs a script from the site agent.
+	KindSSH Kind = "ssh"
+	// KindRMA takes the machine out of service, or back; it touches nothing but our record.
+	KindRMA Kind = "rma"
 	// KindStage is a check or an action of the controller's own in a workflow; its mode is the stage.
 	KindStage Kind = "workflow_stage"
 )

@@ -5,11 +5,11 @@ var (
 	startedTexts = map[Kind]string{
 		KindReboot: "Rebooting machine", KindNetboot: "Setting netboot", KindRepave: "Repaving",
 		KindReconfig: "Reconfiguring host", KindWaitForAgent: "Waiting for the machine's agent", KindSetPhase: "Changing phase",
-		KindErase: "Erasing disks", KindStage: "Checking",
+		KindErase: "Erasing disks", KindSSH: "Running script", KindRMA: "Changing the RMA flag", KindStage: "Checking",
 	}
 	doneTexts = map[Kind]string{
 		KindReboot: "Reboot complete", KindNetboot: "Netboot configured", KindRepave: "Repave complete",
 		KindReconfig: "Host reconfigured", KindWaitForAgent: "Agent is up", KindSetPhase: "Phase changed",
-		KindErase: "Disks erased", KindStage: "Checked",
+		KindErase: "Disks erased", KindSSH: "Script has ended", KindRMA: "RMA flag changed", KindStage: "Checked",
 	}
 )

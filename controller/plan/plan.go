@@ -61,7 +61,7 @@ const maxTimeout = 24 * time.Hour
 var stepName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 
 // wired lists the kinds that this version can run; whichever is missing answers STEP_KIND_NOT_WIRED at the start.
-var wired = []string{"reboot", "netboot", "repave", "net", "wait_for_agent", "set_phase", "erase"}
+var wired = []string{"reboot", "netboot", "repave", "net", "wait_for_agent", "set_phase", "erase", "ssh", "rma"}
 
 // KindOf names the kind of a step: the oneof field's name, empty when none is set.
 func KindOf(s *baremetalv1.Step) string {
@@ -92,7 +92,7 @@ func Validate(p *baremetalv1.Plan) error {
 		}
 		seen[s.GetName()] = true
 	}
-	return nil
+	return validateRMA(p)
 }
 
 func validateStep(s *baremetalv1.Step, field string) error {
@@ -125,6 +125,10 @@ func validateMode(s *baremetalv1.Step, kind, field string) error {
 	case "erase":
 		return oneOf(field+".erase.method", s.GetErase().GetMethod(), "", "auto", "nvme-sanitize", "nvme-format",
 			"ata-secure-erase", "discard", "overwrite")
+	case "ssh":
+		return validateScript(s.GetSsh(), field+".ssh")
+	case "rma":
+		return oneOf(field+".rma.action", s.GetRma().GetAction(), "", "flag", "return")
 	default:
 		return nil
 	}
@@ -300,6 +304,6 @@ func BuiltIn() []*baremetalv1.Plan {
 		mk("exit-maintenance", "Exit maintenance", phase(fleet.Ready)),
 		mk("node-transition", "Record a change of the node state", &baremetalv1.Step{Name: "record", Kind: &baremetalv1.Step_SetPhase{SetPhase: &baremetalv1.SetPhase{}}}),
 		mk("upgrade", "Upgrade the cluster node", drain, repave, reboot, join, verify),
-		mk("rma", "Return or replace", &baremetalv1.Step{Name: "rma", Kind: &baremetalv1.Step_Rma{Rma: &baremetalv1.RmaAction{}}}),
+		mk("rma", "Return or replace", rmaStep("")), mk("rma-return", "Back from return or replacement", rmaStep("return")),
 	}, workflow.Plans()...)
 }

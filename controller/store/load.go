@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -126,7 +127,9 @@ func (l *loaded) world(ctx context.Context, q *dbsqlc.Queries, now time.Time) (o
 			ImageDigest: r.OsImageDigest,
 		}
 		if c.Role == "site" && w.Provider == fleet.AgentProvider && l.spec.GetBmcEndpoint() == "" {
-			continue // there is nothing through which it could reach the machine
+			if !reachesBySSH(&c, l.spec) {
+				continue // there is nothing through which it could reach the machine
+			}
 		}
 		w.Candidates = append(w.Candidates, c)
 		if r.AgentID == w.TargetAgentID {
@@ -137,6 +140,15 @@ func (l *loaded) world(ctx context.Context, q *dbsqlc.Queries, now time.Time) (o
 		}
 	}
 	return w, nil
+}
+
+// reachesBySSH leaves a site agent what it can do without a BMC, if there is anything.
+func reachesBySSH(c *fleet.Candidate, spec *baremetalv1.MachineSpec) bool {
+	if spec.GetSshEndpoint() == "" || !slices.Contains(c.Capabilities, "ssh") {
+		return false
+	}
+	c.Capabilities = []string{"ssh"}
+	return true
 }
 
 func factsOf(m dbsqlc.Machine, conds []dbsqlc.MachineCondition) fleet.Facts {
@@ -206,6 +218,8 @@ func modeOf(s *baremetalv1.Step) string {
 		return s.GetSetPhase().GetPhase()
 	case "repave":
 		return s.GetRepave().GetPath()
+	case "rma":
+		return s.GetRma().GetAction()
 	case "workflow_stage":
 		return s.GetWorkflowStage().GetStage()
 	default:

@@ -148,6 +148,9 @@ func (s *Store) create(ctx context.Context, tx pgx.Tx, q *dbsqlc.Queries, m dbsq
 	if err := catalogued(ctx, q, m, steps); err != nil {
 		return nil, err
 	}
+	if err := scriptsReady(ctx, q, m, steps); err != nil {
+		return nil, err
+	}
 	if err := mayInstall(m, r.Type, steps); err != nil {
 		return nil, err
 	}
@@ -198,9 +201,13 @@ func admitted(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, t fleet.
 	if err != nil {
 		return fmt.Errorf("read freeze: %w", err)
 	}
+	destructive, err := destructiveScripts(ctx, q, p)
+	if err != nil {
+		return err
+	}
 	facts := factsOf(m, conds)
 	facts.Frozen = frozen != nil
-	if r := fleet.Admit(facts, t, plan.Destructive(p)); r != nil {
+	if r := fleet.AdmitPlan(facts, t, fleet.PlanTraits{Destructive: destructive, ReturnsFromRMA: plan.ReturnsFromRMA(p)}); r != nil {
 		e := failure.Precondition(r.Reason, "%s", r.Message).WithMeta("machine_id", m.MachineID).WithMeta("phase", m.Phase)
 		if m.CurrentOperationID != nil {
 			e = e.WithMeta("active_operation_id", *m.CurrentOperationID)

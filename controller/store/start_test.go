@@ -149,7 +149,7 @@ func TestStartNamesWhatIsMissing(t *testing.T) {
 		"PLAN_NOT_FOUND":       {MachineID: "m-1", Type: fleet.RunPlan, PlanID: "no-such"},
 		"WRONG_PHASE":          {MachineID: "m-new", Type: fleet.Reboot},
 		"MACHINE_HAS_NO_IMAGE": {MachineID: "m-1", Type: fleet.Reimage},
-		"STEP_KIND_NOT_WIRED":  {MachineID: "m-1", Type: fleet.RunPlan, PlanID: "rma"},
+		"STEP_KIND_NOT_WIRED":  {MachineID: "m-1", Type: fleet.RunPlan, PlanID: "upgrade"},
 	} {
 		r.RequestID = "r-" + reason
 		_, _, err := s.Start(t.Context(), r, now())

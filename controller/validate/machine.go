@@ -45,10 +45,12 @@ func spec(f *faults, path string, s *baremetalv1.MachineSpec) {
 	f.add(path+".default_image_ref", imageRef(s.GetDefaultImageRef()))
 	f.add(path+".install_disk", diskRule(s.GetInstallDisk()))
 	protectedDisks(f, path+".protected_disks", s.GetProtectedDisks())
+	hostKeys(f, path+".ssh_host_keys", s.GetSshHostKeys())
 	for _, t := range []struct{ field, value string }{
 		{"target_cluster_ref", s.GetTargetClusterRef()}, {"serial", s.GetSerial()}, {"rack", s.GetRack()},
 		{"location", s.GetLocation()}, {"region", s.GetRegion()}, {"customer_id", s.GetCustomerId()},
 		{"external_id", s.GetExternalId()}, {"group", s.GetGroup()}, {"bmc_credentials_ref", s.GetBmcCredentialsRef()},
+		{"ssh_credentials_ref", s.GetSshCredentialsRef()},
 	} {
 		f.add(path+"."+t.field, text(t.value, maxText))
 	}

@@ -22,7 +22,8 @@ func (q *Queries) AnyMachineBootsInstaller(ctx context.Context) (bool, error) {
 }
 
 const blobsNamed = `-- name: BlobsNamed :many
-SELECT DISTINCT sha256_file FROM images WHERE sha256_file = ANY($1::text[])
+SELECT sha256_file FROM images WHERE sha256_file = ANY($1::text[])
+UNION SELECT sha256 FROM scripts WHERE sha256 = ANY($1::text[])
 `
 
 func (q *Queries) BlobsNamed(ctx context.Context, sums []string) ([]string, error) {
@@ -46,14 +47,16 @@ func (q *Queries) BlobsNamed(ctx context.Context, sums []string) ([]string, erro
 }
 
 const countImagesOfBlob = `-- name: CountImagesOfBlob :one
-SELECT count(*) FROM images WHERE sha256_file = $1
+SELECT (SELECT count(*) FROM images WHERE images.sha256_file = $1)
+     + (SELECT count(*) FROM scripts WHERE scripts.sha256 = $1)
 `
 
-func (q *Queries) CountImagesOfBlob(ctx context.Context, sha256File string) (int64, error) {
+// Scripts are files of the same store.
+func (q *Queries) CountImagesOfBlob(ctx context.Context, sha256File string) (int32, error) {
 	row := q.db.QueryRow(ctx, countImagesOfBlob, sha256File)
-	var count int64
-	err := row.Scan(&count)
-	return count, err
+	var column_1 int32
+	err := row.Scan(&column_1)
+	return column_1, err
 }
 
 const credentialsRefOfMachine = `-- name: CredentialsRefOfMachine :one

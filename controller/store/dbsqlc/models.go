@@ -254,6 +254,15 @@ type Plan struct {
 	CreatedAt   time.Time
 }
 
+type Script struct {
+	ScriptRef   string
+	Sha256      string
+	SizeBytes   int64
+	Interpreter string
+	Destructive bool
+	CreatedAt   time.Time
+}
+
 type Site struct {
 	Site            string
 	CreatedAt       time.Time
@@ -264,6 +273,13 @@ type Site struct {
 	AgentID         *string
 	Observations    []byte
 	BootAddresses   []byte
+}
+
+type SshCredential struct {
+	CredentialsRef string
+	Sealed         []byte
+	Version        int64
+	UpdatedAt      time.Time
 }
 
 type StepProgress struct {

@@ -28,10 +28,13 @@ WHERE image_ref > @after_ref AND (@kind::text = '' OR kind = @kind) AND (@arch::
 ORDER BY image_ref LIMIT @page_size;
 
 -- name: CountImagesOfBlob :one
-SELECT count(*) FROM images WHERE sha256_file = @sha256_file;
+-- Scripts are files of the same store.
+SELECT (SELECT count(*) FROM images WHERE images.sha256_file = @sha256_file)
+     + (SELECT count(*) FROM scripts WHERE scripts.sha256 = @sha256_file);
 
 -- name: BlobsNamed :many
-SELECT DISTINCT sha256_file FROM images WHERE sha256_file = ANY(@sums::text[]);
+SELECT sha256_file FROM images WHERE sha256_file = ANY(@sums::text[])
+UNION SELECT sha256 FROM scripts WHERE sha256 = ANY(@sums::text[]);
 
 -- name: RepavesUnderWay :many
 -- The image's name is inside the step.

@@ -1,0 +1,131 @@
+package frontpage
+
+import (
+	"context"
+	"strings"
+
+	"golang.org/x/crypto/ssh"
+
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/secret"
+	"github.com/ingot-metal/ingot/controller/store"
+	"github.com/ingot-metal/ingot/controller/validate"
+)
+
+// Scripts takes scripts into the catalogue and out of it; *script.Catalogue does.
+type Scripts interface {
+	Add(ctx context.Context, s *baremetalv1.Script, content []byte, actor string) (*baremetalv1.Script, error)
+	Remove(ctx context.Context, ref, actor string) (*baremetalv1.Script, error)
+}
+
+// AddScript implements ScriptService.
+func (s *Server) AddScript(ctx context.Context, r *baremetalv1.AddScriptRequest) (*baremetalv1.Script, error) {
+	sc, err := validate.NewScript(r)
+	if err != nil {
+		return nil, err
+	}
+	return s.cfg.Scripts.Add(ctx, sc, r.GetContent(), actor(ctx))
+}
+
+// GetScript implements ScriptService.
+func (s *Server) GetScript(ctx context.Context, r *baremetalv1.GetScriptRequest) (*baremetalv1.Script, error) {
+	if err := validate.Key("script_ref", r.GetScriptRef()); err != nil {
+		return nil, err
+	}
+	return s.store.GetScript(ctx, r.GetScriptRef())
+}
+
+// ListScripts implements ScriptService.
+func (s *Server) ListScripts(ctx context.Context, r *baremetalv1.ListScriptsRequest) (*baremetalv1.ListScriptsResponse, error) {
+	size, err := validate.PageSize(r.GetPageSize())
+	if err != nil {
+		return nil, err
+	}
+	page, err := validate.ParsePage(r.GetPageToken(), "scripts", "")
+	if err != nil {
+		return nil, err
+	}
+	all, err := s.store.ListScripts(ctx, page.ID, size+1)
+	if err != nil {
+		return nil, err
+	}
+	out := &baremetalv1.ListScriptsResponse{Scripts: all}
+	if len(all) > int(size) {
+		out.Scripts = all[:size]
+		out.NextPageToken = validate.Page{ID: all[size-1].GetScriptRef()}.Token("scripts", "")
+	}
+	return out, nil
+}
+
+// RemoveScript implements ScriptService.
+func (s *Server) RemoveScript(ctx context.Context, r *baremetalv1.RemoveScriptRequest) (*baremetalv1.Script, error) {
+	if err := validate.Key("script_ref", r.GetScriptRef()); err != nil {
+		return nil, err
+	}
+	return s.cfg.Scripts.Remove(ctx, r.GetScriptRef(), actor(ctx))
+}
+
+// SetSSHCredentials implements ScriptService.
+func (s *Server) SetSSHCredentials(ctx context.Context, r *baremetalv1.SetSSHCredentialsRequest) (*baremetalv1.SSHCredentials, error) {
+	if err := validate.SSHCredentials(r); err != nil {
+		return nil, err
+	}
+	ref := r.GetCredentialsRef()
+	sealed := s.cfg.Secrets.SealSSH(ref, secret.SSH{Username: r.GetUsername(), PrivateKey: r.GetPrivateKey()})
+	stored, err := s.store.SetSSHCredentials(ctx, ref, sealed, actor(ctx), s.clock.Now())
+	if err != nil {
+		return nil, err
+	}
+	return s.sshCredentials(stored), nil
+}
+
+// ListSSHCredentials implements ScriptService.
+func (s *Server) ListSSHCredentials(ctx context.Context, r *baremetalv1.ListSSHCredentialsRequest) (*baremetalv1.ListSSHCredentialsResponse, error) {
+	size, err := validate.PageSize(r.GetPageSize())
+	if err != nil {
+		return nil, err
+	}
+	page, err := validate.ParsePage(r.GetPageToken(), "ssh-credentials", "")
+	if err != nil {
+		return nil, err
+	}
+	all, err := s.store.ListSSHCredentials(ctx, page.ID, size+1)
+	if err != nil {
+		return nil, err
+	}
+	out := &baremetalv1.ListSSHCredentialsResponse{}
+	for i, c := range all {
+		if i == int(size) {
+			out.NextPageToken = validate.Page{ID: all[i-1].Ref}.Token("ssh-credentials", "")
+			break
+		}
+		out.Credentials = append(out.Credentials, s.sshCredentials(c))
+	}
+	return out, nil
+}
+
+// sshCredentials shows whose they are. Where the key is lost, user and public key stay empty: they must be set again.
+func (s *Server) sshCredentials(c store.SealedCredentials) *baremetalv1.SSHCredentials {
+	out := &baremetalv1.SSHCredentials{CredentialsRef: c.Ref, Version: c.Version, UpdatedAt: stamp(c.UpdatedAt)}
+	plain, err := s.cfg.Secrets.OpenSSH(c.Ref, c.Sealed)
+	if err != nil {
+		return out
+	}
+	out.Username = plain.Username
+	if key, err := ssh.ParsePrivateKey(plain.PrivateKey); err == nil {
+		out.PublicKey = strings.TrimSpace(string(ssh.MarshalAuthorizedKey(key.PublicKey())))
+	}
+	return out
+}
+
+// DeleteSSHCredentials implements ScriptService.
+func (s *Server) DeleteSSHCredentials(ctx context.Context, r *baremetalv1.DeleteSSHCredentialsRequest) (*baremetalv1.SSHCredentials, error) {
+	if err := validate.Key("credentials_ref", r.GetCredentialsRef()); err != nil {
+		return nil, err
+	}
+	gone, err := s.store.DeleteSSHCredentials(ctx, r.GetCredentialsRef(), actor(ctx), s.clock.Now())
+	if err != nil {
+		return nil, err
+	}
+	return s.sshCredentials(gone), nil
+}
