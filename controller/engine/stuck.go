@@ -19,11 +19,11 @@ const (
 // notes each step once in the operation's log. It fails nothing.
 func (e *Engine) FindStuck(ctx context.Context) (int, error) {
 	now := e.clock.Now()
-	normals, err := e.store.StepNormals(ctx)
-	if err != nil {
+	long, err := e.store.LongSteps(ctx, now.Add(-explain.StuckFloor), stuckPage)
+	if err != nil || len(long) == 0 {
 		return 0, err
 	}
-	long, err := e.store.LongSteps(ctx, now.Add(-explain.StuckFloor), stuckPage)
+	normals, err := e.store.StepNormals(ctx)
 	if err != nil {
 		return 0, err
 	}

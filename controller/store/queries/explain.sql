@@ -44,13 +44,18 @@ SELECT coalesce((SELECT i.document #>> '{system,product}' FROM inventories i WHE
 
 -- name: StepDurations :many
 -- How long the steps of the newest operations took that succeeded, with what their machines have in common.
-SELECT s.kind, (extract(epoch FROM s.finished_at - s.started_at) * 1000)::bigint AS took_ms, m.simulated,
-       coalesce(m.spec ->> 'group', '')::text AS machine_group,
-       coalesce((SELECT i.document #>> '{system,product}' FROM inventories i WHERE i.machine_id = m.machine_id
-                 ORDER BY i.reported_at DESC LIMIT 1), '')::text AS model
-FROM (SELECT o.operation_id, o.target_id FROM operations o ORDER BY o.created_at DESC, o.operation_id DESC LIMIT @newest) recent
+WITH recent AS MATERIALIZED (
+    SELECT o.operation_id, o.target_id FROM operations o ORDER BY o.created_at DESC, o.operation_id DESC LIMIT @newest
+), seen AS MATERIALIZED (
+    SELECT m.machine_id, m.simulated, coalesce(m.spec ->> 'group', '')::text AS machine_group,
+           coalesce((SELECT i.document #>> '{system,product}' FROM inventories i WHERE i.machine_id = m.machine_id
+                     ORDER BY i.reported_at DESC LIMIT 1), '')::text AS model
+    FROM machines m WHERE m.machine_id IN (SELECT r.target_id FROM recent r)
+)
+SELECT s.kind, (extract(epoch FROM s.finished_at - s.started_at) * 1000)::bigint AS took_ms, seen.simulated, seen.machine_group, seen.model
+FROM recent
+JOIN seen ON seen.machine_id = recent.target_id
 JOIN operation_steps s ON s.operation_id = recent.operation_id
-JOIN machines m ON m.machine_id = recent.target_id
 WHERE s.state = 'SUCCEEDED' AND s.started_at IS NOT NULL AND s.finished_at > s.started_at;
 
 -- name: LongOperations :many
