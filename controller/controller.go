@@ -175,10 +175,14 @@ func (c *Controller) openImages(context.Context) (err error) {
 func (c *Controller) openEngine(context.Context) (err error) {
 	c.registry = metrics.NewRegistry()
 	c.metrics = metrics.New(c.registry)
+	hooks, err := c.webhooks()
+	if err != nil {
+		return err
+	}
 	c.engine, err = engine.New(engine.Config{
 		Store: c.store, Sessions: c.sessions, Clock: c.clock, Logger: c.log, ControllerID: c.id, Version: c.version,
 		GrantKey: c.ca.GrantKey(), Workers: c.cfg.Workers, Lease: c.cfg.Lease.Duration,
-		Heartbeat: c.cfg.Agents.HeartbeatInterval.Duration, MissedBeats: c.cfg.Agents.MissedHeartbeats, Observer: observer{c.metrics},
+		Heartbeat: c.cfg.Agents.HeartbeatInterval.Duration, MissedBeats: c.cfg.Agents.MissedHeartbeats, Observer: observer{c.metrics}, Webhooks: hooks,
 	})
 	return err
 }

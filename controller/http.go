@@ -123,6 +123,8 @@ func (o observer) Done(kind string, took time.Duration) {
 	o.m.CommandLatency.WithLabelValues(kind, metrics.StageDone).Observe(took.Seconds())
 }
 
+func (o observer) Sent(outcome string) { o.m.WebhookDeliveries.WithLabelValues(outcome).Inc() }
+
 func (o observer) Rescued(n int) { o.m.OperationsRescued.Add(float64(n)) }
 
 func (o observer) Stuck(n int) { o.m.OperationsStuck.Set(float64(n)) }

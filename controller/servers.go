@@ -54,6 +54,7 @@ func (c *Controller) openServers(context.Context) error {
 func (c *Controller) registerFrontpage(s *grpc.Server) {
 	frontpage.Register(s, frontpage.New(frontpage.Config{
 		Engine: c.engine, Store: c.store, Images: c.images, Scripts: c.scripts, Secrets: c.secrets, Clock: c.clock, Draining: c.draining,
+		WebhookPolicy: c.webhookPolicy(), WebhookSource: c.cfg.Webhooks.Source,
 		Info:        frontpage.Info{Version: c.version, ControllerID: c.id, CAHash: c.CAHash()},
 		Incarnation: c.store.Incarnation,
 		Bundle: func(tokenID, secret string, issued time.Time) (string, error) {

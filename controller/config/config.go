@@ -51,6 +51,7 @@ type Config struct {
 	// MaxMessageBytes bounds one message on any gRPC listener.
 	MaxMessageBytes int           `yaml:"max_message_bytes"`
 	Workers         int           `yaml:"workers"`
+	Webhooks        Webhooks      `yaml:"webhooks"`
 	Log             obs.LogConfig `yaml:"log"`
 }
 
@@ -119,6 +120,7 @@ func Default() *Config {
 		Lease:           Duration{15 * time.Second},
 		MaxMessageBytes: 4 << 20,
 		Workers:         100,
+		Webhooks:        defaultWebhooks(),
 		Log:             obs.LogConfig{Level: "info", Format: "text"},
 	}
 }

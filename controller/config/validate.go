@@ -41,6 +41,7 @@ func (c *Config) Validate() Problems {
 	c.checkPaths(k)
 	c.checkTimes(k)
 	c.checkSteps(k)
+	c.checkWebhooks(k)
 	number(k, "max_message_bytes", c.MaxMessageBytes, 64<<10, 64<<20)
 	number(k, "workers", c.Workers, 1, 10_000)
 	for field, err := range c.Log.Check() {
@@ -211,6 +212,8 @@ func (c *Config) CheckFiles() Problems {
 		_, err := os.Stat(c.SecretsKeyFile)
 		k.err("secrets_key_file", err)
 	}
+	_, err := c.Webhooks.Roots()
+	k.err("webhooks.ca_file", err)
 	for _, d := range []struct{ key, path string }{{"data_dir", c.DataDir}, {"images_dir", c.ImagesPath()}} {
 		if info, err := os.Stat(d.path); err == nil && !info.IsDir() {
 			k.err(d.key, errors.New("is not a directory"))

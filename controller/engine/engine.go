@@ -35,6 +35,8 @@ type Config struct {
 	Heartbeat time.Duration
 	// MissedBeats is how many heartbeats an agent may miss before it counts as gone; 0 means 3.
 	MissedBeats int
+	// Webhooks sends events to other systems; nil sends none.
+	Webhooks *Webhooks
 	// Observer is told what happens. May be nil.
 	Observer Observer
 }
@@ -48,6 +50,8 @@ type Observer interface {
 	Rescued(n int)
 	// Stuck is told again and again how many operations are stuck.
 	Stuck(n int)
+	// Sent counts tries of webhook deliveries by outcome: delivered, retried, dead.
+	Sent(outcome string)
 }
 
 type nobody struct{}
@@ -57,6 +61,7 @@ func (nobody) Dispatched(string, time.Duration)    {}
 func (nobody) Done(string, time.Duration)          {}
 func (nobody) Rescued(int)                         {}
 func (nobody) Stuck(int)                           {}
+func (nobody) Sent(string)                         {}
 
 // Engine moves operations. It is safe for concurrent use.
 type Engine struct {
@@ -67,6 +72,9 @@ type Engine struct {
 	river *river.Client[pgx.Tx]
 	lease lease
 	acks  acks
+	hooks *Webhooks
+	// queues are River's queues of webhooks and their workers; only one task touches them.
+	queues map[string]int
 
 	// violations that have been reported, by workflow; only their loop reads it.
 	violations map[string]bool
@@ -95,6 +103,11 @@ func New(c Config) (*Engine, error) {
 	e := &Engine{
 		cfg: c, store: c.Store, log: c.Logger, clock: c.Clock, changed: make(chan struct{}),
 		acks: acks{waiting: map[string]waitingAck{}}, lease: lease{length: c.Lease, clock: c.Clock},
+		queues: map[string]int{},
+	}
+	if c.Webhooks != nil {
+		e.hooks = c.Webhooks.filled()
+		c.Store.OnDeliveries(e.enqueueDeliveries)
 	}
 	var err error
 	if e.river, err = newRiver(e); err != nil {

@@ -56,6 +56,9 @@ func (w *lookWorker) Work(ctx context.Context, job *river.Job[lookArgs]) error {
 func newRiver(e *Engine) (*river.Client[pgx.Tx], error) {
 	workers := river.NewWorkers()
 	river.AddWorker(workers, &lookWorker{e: e})
+	if e.hooks != nil {
+		river.AddWorker(workers, &deliverWorker{e: e})
+	}
 	c, err := river.NewClient(riverpgxv5.New(e.store.Pool()), &river.Config{
 		ID:                          e.cfg.ControllerID,
 		Logger:                      e.log.With("component", "river"),

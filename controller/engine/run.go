@@ -27,6 +27,13 @@ func (e *Engine) Run(ctx context.Context) error {
 		return e.every(ctx, 30*time.Second, "compare workflows", e.compareWorkflows)
 	})
 	g.Go("revocations", func(ctx context.Context) error { return e.every(ctx, time.Second, "revocations", e.revocations) })
+	if e.hooks != nil {
+		g.Go("webhooks", e.fanOuts)
+		g.Go("late deliveries", func(ctx context.Context) error {
+			return e.every(ctx, time.Second, "late deliveries", e.sweepDeliveries)
+		})
+		g.Go("tidy webhooks", func(ctx context.Context) error { return e.every(ctx, time.Minute, "tidy webhooks", e.tidyWebhooks) })
+	}
 	err := g.Wait()
 	e.cfg.Sessions.CloseAll(session.ErrDraining)
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)

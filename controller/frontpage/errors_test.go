@@ -341,9 +341,6 @@ var badOthers = []badCall{
 	{"action on an unknown workflow", notFound, "WORKFLOW_NOT_FOUND", "workflow_id", func(ctx context.Context, r *rig) error {
 		return only(r.workflows.ActOnWorkflow(ctx, &pb.ActOnWorkflowRequest{WorkflowId: "wf-no", RequestId: "x", Action: pb.WorkflowAction_WORKFLOW_ACTION_RESUME}))
 	}},
-	{"webhooks", unbuilt, "WEBHOOKS_NOT_WIRED", "", func(ctx context.Context, r *rig) error {
-		return only(r.admin.CreateWebhook(ctx, &pb.CreateWebhookRequest{}))
-	}},
 	{"token for no machine", invalid, "INVALID_FIELD", "machine_id", token(&pb.IssueBootstrapTokenRequest{})},
 	{"token for an unknown machine", notFound, "MACHINE_NOT_FOUND", "", token(&pb.IssueBootstrapTokenRequest{MachineId: "m-no"})},
 	{"token for no site", invalid, "INVALID_FIELD", "site", token(&pb.IssueBootstrapTokenRequest{Role: pb.AgentRole_AGENT_ROLE_SITE})},

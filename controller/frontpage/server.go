@@ -10,6 +10,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/auth"
 	"github.com/ingot-metal/ingot/controller/secret"
 	"github.com/ingot-metal/ingot/controller/store"
+	"github.com/ingot-metal/ingot/controller/webhook"
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/failure"
 )
@@ -43,8 +44,12 @@ type Config struct {
 	Images Images
 	// Scripts is the catalogue of scripts. Required.
 	Scripts Scripts
-	// Secrets seals BMC credentials.
+	// Secrets seals BMC credentials and the secrets of webhooks.
 	Secrets *secret.Box
+	// WebhookPolicy says which addresses webhooks may have.
+	WebhookPolicy webhook.Policy
+	// WebhookSource names this installation in events.
+	WebhookSource string
 	// Clock is the real one when nil.
 	Clock clock.Clock
 	Info  Info

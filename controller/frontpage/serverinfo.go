@@ -37,6 +37,7 @@ func (s *Server) ThawFleet(ctx context.Context, r *baremetalv1.ThawFleetRequest)
 var built = []baremetalv1.Reason{
 	baremetalv1.Reason_REPAVE_NOT_WIRED, baremetalv1.Reason_IMAGE_CATALOGUE_NOT_WIRED, baremetalv1.Reason_SITE_SERVICES_NOT_WIRED,
 	baremetalv1.Reason_EXPLAIN_NOT_WIRED, baremetalv1.Reason_TIMELINE_NOT_WIRED,
+	baremetalv1.Reason_WEBHOOKS_NOT_WIRED,
 }
 
 // unbuilt lists the reasons for what is published and not built.
@@ -49,26 +50,4 @@ func unbuilt() []string {
 	}
 	slices.Sort(out)
 	return out
-}
-
-const noWebhooks = "WEBHOOKS_NOT_WIRED"
-
-// CreateWebhook implements AdminService. It is not built.
-func (s *Server) CreateWebhook(context.Context, *baremetalv1.CreateWebhookRequest) (*baremetalv1.Webhook, error) {
-	return nil, notWired(noWebhooks, "create a webhook")
-}
-
-// ListWebhooks implements AdminService. It is not built.
-func (s *Server) ListWebhooks(context.Context, *baremetalv1.ListWebhooksRequest) (*baremetalv1.ListWebhooksResponse, error) {
-	return nil, notWired(noWebhooks, "list webhooks")
-}
-
-// DeleteWebhook implements AdminService. It is not built.
-func (s *Server) DeleteWebhook(context.Context, *baremetalv1.DeleteWebhookRequest) (*baremetalv1.Webhook, error) {
-	return nil, notWired(noWebhooks, "delete a webhook")
-}
-
-// RedeliverWebhook implements AdminService. It is not built.
-func (s *Server) RedeliverWebhook(context.Context, *baremetalv1.RedeliverWebhookRequest) (*baremetalv1.WebhookDelivery, error) {
-	return nil, notWired(noWebhooks, "send a webhook again")
 }

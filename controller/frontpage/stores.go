@@ -21,6 +21,7 @@ type Store interface {
 	Sites
 	Workflows
 	Nodes
+	Webhooks
 }
 
 var _ Store = (*store.Store)(nil)

@@ -148,6 +148,10 @@ func (s *Store) Restored(ctx context.Context, now time.Time) error {
 		if err := q.RestampEvents(ctx); err != nil {
 			return err
 		}
+		// The events have new change ids and are not news.
+		if err := q.SkipWebhookFeed(ctx); err != nil {
+			return err
+		}
 		return q.NewIncarnation(ctx, &now)
 	})
 	if err != nil {

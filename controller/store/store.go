@@ -42,6 +42,7 @@ type Store struct {
 	cmdline  string
 	log      *slog.Logger
 	enqueue  Enqueue
+	deliver  EnqueueDeliveries
 }
 
 // New connects. It does not migrate.

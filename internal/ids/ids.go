@@ -27,6 +27,8 @@ const (
 	Webhook    = "wh"
 	Delivery   = "dlv"
 	Event      = "evt"
+
+	WebhookSecret = "whs"
 )
 
 const (

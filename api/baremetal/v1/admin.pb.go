@@ -10,6 +10,7 @@ import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	durationpb "google.golang.org/protobuf/types/known/durationpb"
+	fieldmaskpb "google.golang.org/protobuf/types/known/fieldmaskpb"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
@@ -2431,12 +2432,41 @@ func (x *RemoveImageRequest) GetImageRef() string {
 }
 
 type Webhook struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	WebhookId     string                 `protobuf:"bytes,1,opt,name=webhook_id,json=webhookId,proto3" json:"webhook_id,omitempty"`
-	Url           string                 `protobuf:"bytes,2,opt,name=url,proto3" json:"url,omitempty"`
-	EventTypes    []string               `protobuf:"bytes,3,rep,name=event_types,json=eventTypes,proto3" json:"event_types,omitempty"`
-	Filter        string                 `protobuf:"bytes,4,opt,name=filter,proto3" json:"filter,omitempty"`
-	Enabled       bool                   `protobuf:"varint,5,opt,name=enabled,proto3" json:"enabled,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// 1 to 63 characters of [a-z0-9.-]; made by the server where it is empty.
+	WebhookId string `protobuf:"bytes,1,opt,name=webhook_id,json=webhookId,proto3" json:"webhook_id,omitempty"`
+	// Absolute https URL without user and fragment. http only where the server allows it, on loopback.
+	Url string `protobuf:"bytes,2,opt,name=url,proto3" json:"url,omitempty"`
+	// "machine.registered", "operation.*", "*". Empty means all.
+	EventTypes []string `protobuf:"bytes,3,rep,name=event_types,json=eventTypes,proto3" json:"event_types,omitempty"`
+	// Of machines, as in ListMachines. An event passes where its machine matches when the event is sent out.
+	Filter string `protobuf:"bytes,4,opt,name=filter,proto3" json:"filter,omitempty"`
+	// Output: state is "active". UpdateWebhook takes it to pause and resume.
+	Enabled bool `protobuf:"varint,5,opt,name=enabled,proto3" json:"enabled,omitempty"`
+	// Output. "active", "paused" (nothing is sent or queued; what is pending waits) or "disabled" (the receiver has
+	// answered 410 Gone).
+	State string `protobuf:"bytes,6,opt,name=state,proto3" json:"state,omitempty"`
+	// Output. Why it is not active: "OPERATOR", "FAILING", "BACKLOG" or "GONE".
+	StateReason    string                 `protobuf:"bytes,7,opt,name=state_reason,json=stateReason,proto3" json:"state_reason,omitempty"`
+	StateChangedAt *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=state_changed_at,json=stateChangedAt,proto3" json:"state_changed_at,omitempty"`
+	CreatedAt      *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	UpdatedAt      *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
+	// Requests at once from one controller, 1 to 4; 0 means 2.
+	MaxConcurrency int32 `protobuf:"varint,11,opt,name=max_concurrency,json=maxConcurrency,proto3" json:"max_concurrency,omitempty"`
+	// Output, without the secrets themselves. Each request is signed with all that have not expired.
+	Secrets []*WebhookSecret `protobuf:"bytes,12,rep,name=secrets,proto3" json:"secrets,omitempty"`
+	// Output. Since when no request has succeeded; unset while all is well.
+	FailingSince *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=failing_since,json=failingSince,proto3" json:"failing_since,omitempty"`
+	// Output. Events in a row whose tries have run out.
+	FailedEvents int32 `protobuf:"varint,14,opt,name=failed_events,json=failedEvents,proto3" json:"failed_events,omitempty"`
+	// Output.
+	PendingDeliveries int64 `protobuf:"varint,15,opt,name=pending_deliveries,json=pendingDeliveries,proto3" json:"pending_deliveries,omitempty"`
+	// Output. Events that were given up: see ListWebhookDeliveries and RedeliverWebhook.
+	DeadDeliveries int64 `protobuf:"varint,16,opt,name=dead_deliveries,json=deadDeliveries,proto3" json:"dead_deliveries,omitempty"`
+	// "whsec_" and base64. Only in the answer that made it.
+	Secret string `protobuf:"bytes,17,opt,name=secret,proto3" json:"secret,omitempty"`
+	// Output. The receiver has asked for a pause until then (Retry-After).
+	HoldUntil     *timestamppb.Timestamp `protobuf:"bytes,18,opt,name=hold_until,json=holdUntil,proto3" json:"hold_until,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2506,6 +2536,158 @@ func (x *Webhook) GetEnabled() bool {
 	return false
 }
 
+func (x *Webhook) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *Webhook) GetStateReason() string {
+	if x != nil {
+		return x.StateReason
+	}
+	return ""
+}
+
+func (x *Webhook) GetStateChangedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.StateChangedAt
+	}
+	return nil
+}
+
+func (x *Webhook) GetCreatedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CreatedAt
+	}
+	return nil
+}
+
+func (x *Webhook) GetUpdatedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.UpdatedAt
+	}
+	return nil
+}
+
+func (x *Webhook) GetMaxConcurrency() int32 {
+	if x != nil {
+		return x.MaxConcurrency
+	}
+	return 0
+}
+
+func (x *Webhook) GetSecrets() []*WebhookSecret {
+	if x != nil {
+		return x.Secrets
+	}
+	return nil
+}
+
+func (x *Webhook) GetFailingSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.FailingSince
+	}
+	return nil
+}
+
+func (x *Webhook) GetFailedEvents() int32 {
+	if x != nil {
+		return x.FailedEvents
+	}
+	return 0
+}
+
+func (x *Webhook) GetPendingDeliveries() int64 {
+	if x != nil {
+		return x.PendingDeliveries
+	}
+	return 0
+}
+
+func (x *Webhook) GetDeadDeliveries() int64 {
+	if x != nil {
+		return x.DeadDeliveries
+	}
+	return 0
+}
+
+func (x *Webhook) GetSecret() string {
+	if x != nil {
+		return x.Secret
+	}
+	return ""
+}
+
+func (x *Webhook) GetHoldUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.HoldUntil
+	}
+	return nil
+}
+
+type WebhookSecret struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	SecretId  string                 `protobuf:"bytes,1,opt,name=secret_id,json=secretId,proto3" json:"secret_id,omitempty"`
+	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	// Unset: it stands until it is replaced.
+	ExpiresAt     *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WebhookSecret) Reset() {
+	*x = WebhookSecret{}
+	mi := &file_baremetal_v1_admin_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WebhookSecret) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WebhookSecret) ProtoMessage() {}
+
+func (x *WebhookSecret) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_admin_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WebhookSecret.ProtoReflect.Descriptor instead.
+func (*WebhookSecret) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *WebhookSecret) GetSecretId() string {
+	if x != nil {
+		return x.SecretId
+	}
+	return ""
+}
+
+func (x *WebhookSecret) GetCreatedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CreatedAt
+	}
+	return nil
+}
+
+func (x *WebhookSecret) GetExpiresAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ExpiresAt
+	}
+	return nil
+}
+
 type CreateWebhookRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Webhook       *Webhook               `protobuf:"bytes,1,opt,name=webhook,proto3" json:"webhook,omitempty"`
@@ -2515,7 +2697,7 @@ type CreateWebhookRequest struct {
 
 func (x *CreateWebhookRequest) Reset() {
 	*x = CreateWebhookRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[34]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2527,7 +2709,7 @@ func (x *CreateWebhookRequest) String() string {
 func (*CreateWebhookRequest) ProtoMessage() {}
 
 func (x *CreateWebhookRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[34]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2540,7 +2722,7 @@ func (x *CreateWebhookRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateWebhookRequest.ProtoReflect.Descriptor instead.
 func (*CreateWebhookRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{34}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *CreateWebhookRequest) GetWebhook() *Webhook {
@@ -2548,6 +2730,50 @@ func (x *CreateWebhookRequest) GetWebhook() *Webhook {
 		return x.Webhook
 	}
 	return nil
+}
+
+type GetWebhookRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	WebhookId     string                 `protobuf:"bytes,1,opt,name=webhook_id,json=webhookId,proto3" json:"webhook_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetWebhookRequest) Reset() {
+	*x = GetWebhookRequest{}
+	mi := &file_baremetal_v1_admin_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetWebhookRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetWebhookRequest) ProtoMessage() {}
+
+func (x *GetWebhookRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_admin_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetWebhookRequest.ProtoReflect.Descriptor instead.
+func (*GetWebhookRequest) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *GetWebhookRequest) GetWebhookId() string {
+	if x != nil {
+		return x.WebhookId
+	}
+	return ""
 }
 
 type ListWebhooksRequest struct {
@@ -2560,7 +2786,7 @@ type ListWebhooksRequest struct {
 
 func (x *ListWebhooksRequest) Reset() {
 	*x = ListWebhooksRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[35]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2572,7 +2798,7 @@ func (x *ListWebhooksRequest) String() string {
 func (*ListWebhooksRequest) ProtoMessage() {}
 
 func (x *ListWebhooksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[35]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2585,7 +2811,7 @@ func (x *ListWebhooksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWebhooksRequest.ProtoReflect.Descriptor instead.
 func (*ListWebhooksRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{35}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ListWebhooksRequest) GetPageSize() int32 {
@@ -2612,7 +2838,7 @@ type ListWebhooksResponse struct {
 
 func (x *ListWebhooksResponse) Reset() {
 	*x = ListWebhooksResponse{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[36]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2624,7 +2850,7 @@ func (x *ListWebhooksResponse) String() string {
 func (*ListWebhooksResponse) ProtoMessage() {}
 
 func (x *ListWebhooksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[36]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2637,7 +2863,7 @@ func (x *ListWebhooksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWebhooksResponse.ProtoReflect.Descriptor instead.
 func (*ListWebhooksResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{36}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ListWebhooksResponse) GetWebhooks() []*Webhook {
@@ -2654,6 +2880,78 @@ func (x *ListWebhooksResponse) GetNextPageToken() string {
 	return ""
 }
 
+type UpdateWebhookRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// webhook_id says which.
+	Webhook *Webhook `protobuf:"bytes,1,opt,name=webhook,proto3" json:"webhook,omitempty"`
+	// url, event_types, filter, max_concurrency, enabled. Resuming forgets failures and sends what is pending.
+	UpdateMask *fieldmaskpb.FieldMask `protobuf:"bytes,2,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
+	// Makes a new secret, which the answer shows. Those of before go on signing for secret_overlap.
+	RotateSecret bool `protobuf:"varint,3,opt,name=rotate_secret,json=rotateSecret,proto3" json:"rotate_secret,omitempty"`
+	// 24 h when unset, at most 30 days; 0 ends the old secrets at once.
+	SecretOverlap *durationpb.Duration `protobuf:"bytes,4,opt,name=secret_overlap,json=secretOverlap,proto3" json:"secret_overlap,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpdateWebhookRequest) Reset() {
+	*x = UpdateWebhookRequest{}
+	mi := &file_baremetal_v1_admin_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpdateWebhookRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpdateWebhookRequest) ProtoMessage() {}
+
+func (x *UpdateWebhookRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_admin_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpdateWebhookRequest.ProtoReflect.Descriptor instead.
+func (*UpdateWebhookRequest) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{39}
+}
+
+func (x *UpdateWebhookRequest) GetWebhook() *Webhook {
+	if x != nil {
+		return x.Webhook
+	}
+	return nil
+}
+
+func (x *UpdateWebhookRequest) GetUpdateMask() *fieldmaskpb.FieldMask {
+	if x != nil {
+		return x.UpdateMask
+	}
+	return nil
+}
+
+func (x *UpdateWebhookRequest) GetRotateSecret() bool {
+	if x != nil {
+		return x.RotateSecret
+	}
+	return false
+}
+
+func (x *UpdateWebhookRequest) GetSecretOverlap() *durationpb.Duration {
+	if x != nil {
+		return x.SecretOverlap
+	}
+	return nil
+}
+
 type DeleteWebhookRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	WebhookId     string                 `protobuf:"bytes,1,opt,name=webhook_id,json=webhookId,proto3" json:"webhook_id,omitempty"`
@@ -2663,7 +2961,7 @@ type DeleteWebhookRequest struct {
 
 func (x *DeleteWebhookRequest) Reset() {
 	*x = DeleteWebhookRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[37]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2675,7 +2973,7 @@ func (x *DeleteWebhookRequest) String() string {
 func (*DeleteWebhookRequest) ProtoMessage() {}
 
 func (x *DeleteWebhookRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[37]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2688,10 +2986,54 @@ func (x *DeleteWebhookRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteWebhookRequest.ProtoReflect.Descriptor instead.
 func (*DeleteWebhookRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{37}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *DeleteWebhookRequest) GetWebhookId() string {
+	if x != nil {
+		return x.WebhookId
+	}
+	return ""
+}
+
+type TestWebhookRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	WebhookId     string                 `protobuf:"bytes,1,opt,name=webhook_id,json=webhookId,proto3" json:"webhook_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TestWebhookRequest) Reset() {
+	*x = TestWebhookRequest{}
+	mi := &file_baremetal_v1_admin_proto_msgTypes[41]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TestWebhookRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TestWebhookRequest) ProtoMessage() {}
+
+func (x *TestWebhookRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_admin_proto_msgTypes[41]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TestWebhookRequest.ProtoReflect.Descriptor instead.
+func (*TestWebhookRequest) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{41}
+}
+
+func (x *TestWebhookRequest) GetWebhookId() string {
 	if x != nil {
 		return x.WebhookId
 	}
@@ -2707,7 +3049,7 @@ type RedeliverWebhookRequest struct {
 
 func (x *RedeliverWebhookRequest) Reset() {
 	*x = RedeliverWebhookRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[38]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2719,7 +3061,7 @@ func (x *RedeliverWebhookRequest) String() string {
 func (*RedeliverWebhookRequest) ProtoMessage() {}
 
 func (x *RedeliverWebhookRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[38]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2732,7 +3074,7 @@ func (x *RedeliverWebhookRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RedeliverWebhookRequest.ProtoReflect.Descriptor instead.
 func (*RedeliverWebhookRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{38}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *RedeliverWebhookRequest) GetDeliveryId() string {
@@ -2742,21 +3084,168 @@ func (x *RedeliverWebhookRequest) GetDeliveryId() string {
 	return ""
 }
 
-type WebhookDelivery struct {
+type ListWebhookDeliveriesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Empty means all webhooks.
+	WebhookId string `protobuf:"bytes,1,opt,name=webhook_id,json=webhookId,proto3" json:"webhook_id,omitempty"`
+	// "pending", "delivered" or "dead"; empty means all.
+	State     string `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"`
+	PageSize  int32  `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	PageToken string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// One delivery.
+	DeliveryId    string `protobuf:"bytes,5,opt,name=delivery_id,json=deliveryId,proto3" json:"delivery_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListWebhookDeliveriesRequest) Reset() {
+	*x = ListWebhookDeliveriesRequest{}
+	mi := &file_baremetal_v1_admin_proto_msgTypes[43]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListWebhookDeliveriesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListWebhookDeliveriesRequest) ProtoMessage() {}
+
+func (x *ListWebhookDeliveriesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_admin_proto_msgTypes[43]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListWebhookDeliveriesRequest.ProtoReflect.Descriptor instead.
+func (*ListWebhookDeliveriesRequest) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{43}
+}
+
+func (x *ListWebhookDeliveriesRequest) GetWebhookId() string {
+	if x != nil {
+		return x.WebhookId
+	}
+	return ""
+}
+
+func (x *ListWebhookDeliveriesRequest) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *ListWebhookDeliveriesRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListWebhookDeliveriesRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+func (x *ListWebhookDeliveriesRequest) GetDeliveryId() string {
+	if x != nil {
+		return x.DeliveryId
+	}
+	return ""
+}
+
+type ListWebhookDeliveriesResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	DeliveryId    string                 `protobuf:"bytes,1,opt,name=delivery_id,json=deliveryId,proto3" json:"delivery_id,omitempty"`
-	WebhookId     string                 `protobuf:"bytes,2,opt,name=webhook_id,json=webhookId,proto3" json:"webhook_id,omitempty"`
-	EventType     string                 `protobuf:"bytes,3,opt,name=event_type,json=eventType,proto3" json:"event_type,omitempty"`
-	State         string                 `protobuf:"bytes,4,opt,name=state,proto3" json:"state,omitempty"`
-	Attempts      int32                  `protobuf:"varint,5,opt,name=attempts,proto3" json:"attempts,omitempty"`
-	LastError     string                 `protobuf:"bytes,6,opt,name=last_error,json=lastError,proto3" json:"last_error,omitempty"`
+	Deliveries    []*WebhookDelivery     `protobuf:"bytes,1,rep,name=deliveries,proto3" json:"deliveries,omitempty"`
+	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListWebhookDeliveriesResponse) Reset() {
+	*x = ListWebhookDeliveriesResponse{}
+	mi := &file_baremetal_v1_admin_proto_msgTypes[44]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListWebhookDeliveriesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListWebhookDeliveriesResponse) ProtoMessage() {}
+
+func (x *ListWebhookDeliveriesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_admin_proto_msgTypes[44]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListWebhookDeliveriesResponse.ProtoReflect.Descriptor instead.
+func (*ListWebhookDeliveriesResponse) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{44}
+}
+
+func (x *ListWebhookDeliveriesResponse) GetDeliveries() []*WebhookDelivery {
+	if x != nil {
+		return x.Deliveries
+	}
+	return nil
+}
+
+func (x *ListWebhookDeliveriesResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+type WebhookDelivery struct {
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	DeliveryId string                 `protobuf:"bytes,1,opt,name=delivery_id,json=deliveryId,proto3" json:"delivery_id,omitempty"`
+	WebhookId  string                 `protobuf:"bytes,2,opt,name=webhook_id,json=webhookId,proto3" json:"webhook_id,omitempty"`
+	EventType  string                 `protobuf:"bytes,3,opt,name=event_type,json=eventType,proto3" json:"event_type,omitempty"`
+	// "pending", "delivered" or "dead".
+	State string `protobuf:"bytes,4,opt,name=state,proto3" json:"state,omitempty"`
+	// Tries that have ended.
+	Attempts int32 `protobuf:"varint,5,opt,name=attempts,proto3" json:"attempts,omitempty"`
+	// Why the last try failed.
+	LastError string `protobuf:"bytes,6,opt,name=last_error,json=lastError,proto3" json:"last_error,omitempty"`
+	// The event's id, which is also the header webhook-id: the same for every try and every webhook.
+	EventId string `protobuf:"bytes,7,opt,name=event_id,json=eventId,proto3" json:"event_id,omitempty"`
+	// The machine's or the operation's id.
+	Subject string `protobuf:"bytes,8,opt,name=subject,proto3" json:"subject,omitempty"`
+	// Empty for pings.
+	MachineId string `protobuf:"bytes,9,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
+	// HTTP status of the last try; 0 where there was no answer.
+	LastStatus    int32                  `protobuf:"varint,10,opt,name=last_status,json=lastStatus,proto3" json:"last_status,omitempty"`
+	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	LastAttemptAt *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=last_attempt_at,json=lastAttemptAt,proto3" json:"last_attempt_at,omitempty"`
+	// When it is tried next; unset while its webhook is not active, and at the end.
+	NextAt        *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=next_at,json=nextAt,proto3" json:"next_at,omitempty"`
+	FinishedAt    *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=finished_at,json=finishedAt,proto3" json:"finished_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *WebhookDelivery) Reset() {
 	*x = WebhookDelivery{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[39]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2768,7 +3257,7 @@ func (x *WebhookDelivery) String() string {
 func (*WebhookDelivery) ProtoMessage() {}
 
 func (x *WebhookDelivery) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[39]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2781,7 +3270,7 @@ func (x *WebhookDelivery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WebhookDelivery.ProtoReflect.Descriptor instead.
 func (*WebhookDelivery) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{39}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *WebhookDelivery) GetDeliveryId() string {
@@ -2826,6 +3315,62 @@ func (x *WebhookDelivery) GetLastError() string {
 	return ""
 }
 
+func (x *WebhookDelivery) GetEventId() string {
+	if x != nil {
+		return x.EventId
+	}
+	return ""
+}
+
+func (x *WebhookDelivery) GetSubject() string {
+	if x != nil {
+		return x.Subject
+	}
+	return ""
+}
+
+func (x *WebhookDelivery) GetMachineId() string {
+	if x != nil {
+		return x.MachineId
+	}
+	return ""
+}
+
+func (x *WebhookDelivery) GetLastStatus() int32 {
+	if x != nil {
+		return x.LastStatus
+	}
+	return 0
+}
+
+func (x *WebhookDelivery) GetCreatedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CreatedAt
+	}
+	return nil
+}
+
+func (x *WebhookDelivery) GetLastAttemptAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.LastAttemptAt
+	}
+	return nil
+}
+
+func (x *WebhookDelivery) GetNextAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.NextAt
+	}
+	return nil
+}
+
+func (x *WebhookDelivery) GetFinishedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.FinishedAt
+	}
+	return nil
+}
+
 type SiteLease struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Site          string                 `protobuf:"bytes,1,opt,name=site,proto3" json:"site,omitempty"`
@@ -2841,7 +3386,7 @@ type SiteLease struct {
 
 func (x *SiteLease) Reset() {
 	*x = SiteLease{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[40]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2853,7 +3398,7 @@ func (x *SiteLease) String() string {
 func (*SiteLease) ProtoMessage() {}
 
 func (x *SiteLease) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[40]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2866,7 +3411,7 @@ func (x *SiteLease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SiteLease.ProtoReflect.Descriptor instead.
 func (*SiteLease) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{40}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *SiteLease) GetSite() string {
@@ -2935,7 +3480,7 @@ type Site struct {
 
 func (x *Site) Reset() {
 	*x = Site{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[41]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2947,7 +3492,7 @@ func (x *Site) String() string {
 func (*Site) ProtoMessage() {}
 
 func (x *Site) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[41]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2960,7 +3505,7 @@ func (x *Site) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Site.ProtoReflect.Descriptor instead.
 func (*Site) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{41}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Site) GetSite() string {
@@ -3040,7 +3585,7 @@ type Segment struct {
 
 func (x *Segment) Reset() {
 	*x = Segment{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[42]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3052,7 +3597,7 @@ func (x *Segment) String() string {
 func (*Segment) ProtoMessage() {}
 
 func (x *Segment) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[42]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3065,7 +3610,7 @@ func (x *Segment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Segment.ProtoReflect.Descriptor instead.
 func (*Segment) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{42}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Segment) GetName() string {
@@ -3190,7 +3735,7 @@ type SetSiteRequest struct {
 
 func (x *SetSiteRequest) Reset() {
 	*x = SetSiteRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[43]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3202,7 +3747,7 @@ func (x *SetSiteRequest) String() string {
 func (*SetSiteRequest) ProtoMessage() {}
 
 func (x *SetSiteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[43]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3215,7 +3760,7 @@ func (x *SetSiteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetSiteRequest.ProtoReflect.Descriptor instead.
 func (*SetSiteRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{43}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *SetSiteRequest) GetSite() string {
@@ -3241,7 +3786,7 @@ type GetSiteRequest struct {
 
 func (x *GetSiteRequest) Reset() {
 	*x = GetSiteRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[44]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3253,7 +3798,7 @@ func (x *GetSiteRequest) String() string {
 func (*GetSiteRequest) ProtoMessage() {}
 
 func (x *GetSiteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[44]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3266,7 +3811,7 @@ func (x *GetSiteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSiteRequest.ProtoReflect.Descriptor instead.
 func (*GetSiteRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{44}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *GetSiteRequest) GetSite() string {
@@ -3284,7 +3829,7 @@ type ListSitesRequest struct {
 
 func (x *ListSitesRequest) Reset() {
 	*x = ListSitesRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[45]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3296,7 +3841,7 @@ func (x *ListSitesRequest) String() string {
 func (*ListSitesRequest) ProtoMessage() {}
 
 func (x *ListSitesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[45]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3309,7 +3854,7 @@ func (x *ListSitesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSitesRequest.ProtoReflect.Descriptor instead.
 func (*ListSitesRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{45}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{51}
 }
 
 type ListSitesResponse struct {
@@ -3321,7 +3866,7 @@ type ListSitesResponse struct {
 
 func (x *ListSitesResponse) Reset() {
 	*x = ListSitesResponse{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[46]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3333,7 +3878,7 @@ func (x *ListSitesResponse) String() string {
 func (*ListSitesResponse) ProtoMessage() {}
 
 func (x *ListSitesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[46]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3346,7 +3891,7 @@ func (x *ListSitesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSitesResponse.ProtoReflect.Descriptor instead.
 func (*ListSitesResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{46}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ListSitesResponse) GetSites() []*Site {
@@ -3372,7 +3917,7 @@ type DiscoveredMachine struct {
 
 func (x *DiscoveredMachine) Reset() {
 	*x = DiscoveredMachine{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[47]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3384,7 +3929,7 @@ func (x *DiscoveredMachine) String() string {
 func (*DiscoveredMachine) ProtoMessage() {}
 
 func (x *DiscoveredMachine) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[47]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3397,7 +3942,7 @@ func (x *DiscoveredMachine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiscoveredMachine.ProtoReflect.Descriptor instead.
 func (*DiscoveredMachine) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{47}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *DiscoveredMachine) GetSite() string {
@@ -3466,7 +4011,7 @@ type ListDiscoveredRequest struct {
 
 func (x *ListDiscoveredRequest) Reset() {
 	*x = ListDiscoveredRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[48]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3478,7 +4023,7 @@ func (x *ListDiscoveredRequest) String() string {
 func (*ListDiscoveredRequest) ProtoMessage() {}
 
 func (x *ListDiscoveredRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[48]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3491,7 +4036,7 @@ func (x *ListDiscoveredRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDiscoveredRequest.ProtoReflect.Descriptor instead.
 func (*ListDiscoveredRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{48}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *ListDiscoveredRequest) GetSite() string {
@@ -3510,7 +4055,7 @@ type ListDiscoveredResponse struct {
 
 func (x *ListDiscoveredResponse) Reset() {
 	*x = ListDiscoveredResponse{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[49]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3522,7 +4067,7 @@ func (x *ListDiscoveredResponse) String() string {
 func (*ListDiscoveredResponse) ProtoMessage() {}
 
 func (x *ListDiscoveredResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[49]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3535,7 +4080,7 @@ func (x *ListDiscoveredResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDiscoveredResponse.ProtoReflect.Descriptor instead.
 func (*ListDiscoveredResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{49}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *ListDiscoveredResponse) GetMachines() []*DiscoveredMachine {
@@ -3558,7 +4103,7 @@ type BMCCredentials struct {
 
 func (x *BMCCredentials) Reset() {
 	*x = BMCCredentials{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[50]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3570,7 +4115,7 @@ func (x *BMCCredentials) String() string {
 func (*BMCCredentials) ProtoMessage() {}
 
 func (x *BMCCredentials) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[50]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3583,7 +4128,7 @@ func (x *BMCCredentials) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BMCCredentials.ProtoReflect.Descriptor instead.
 func (*BMCCredentials) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{50}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *BMCCredentials) GetCredentialsRef() string {
@@ -3626,7 +4171,7 @@ type SetBMCCredentialsRequest struct {
 
 func (x *SetBMCCredentialsRequest) Reset() {
 	*x = SetBMCCredentialsRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[51]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3638,7 +4183,7 @@ func (x *SetBMCCredentialsRequest) String() string {
 func (*SetBMCCredentialsRequest) ProtoMessage() {}
 
 func (x *SetBMCCredentialsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[51]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3651,7 +4196,7 @@ func (x *SetBMCCredentialsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetBMCCredentialsRequest.ProtoReflect.Descriptor instead.
 func (*SetBMCCredentialsRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{51}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *SetBMCCredentialsRequest) GetCredentialsRef() string {
@@ -3683,7 +4228,7 @@ type ListBMCCredentialsRequest struct {
 
 func (x *ListBMCCredentialsRequest) Reset() {
 	*x = ListBMCCredentialsRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[52]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3695,7 +4240,7 @@ func (x *ListBMCCredentialsRequest) String() string {
 func (*ListBMCCredentialsRequest) ProtoMessage() {}
 
 func (x *ListBMCCredentialsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[52]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3708,7 +4253,7 @@ func (x *ListBMCCredentialsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBMCCredentialsRequest.ProtoReflect.Descriptor instead.
 func (*ListBMCCredentialsRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{52}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{58}
 }
 
 type ListBMCCredentialsResponse struct {
@@ -3720,7 +4265,7 @@ type ListBMCCredentialsResponse struct {
 
 func (x *ListBMCCredentialsResponse) Reset() {
 	*x = ListBMCCredentialsResponse{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[53]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3732,7 +4277,7 @@ func (x *ListBMCCredentialsResponse) String() string {
 func (*ListBMCCredentialsResponse) ProtoMessage() {}
 
 func (x *ListBMCCredentialsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[53]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3745,7 +4290,7 @@ func (x *ListBMCCredentialsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBMCCredentialsResponse.ProtoReflect.Descriptor instead.
 func (*ListBMCCredentialsResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{53}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *ListBMCCredentialsResponse) GetCredentials() []*BMCCredentials {
@@ -3764,7 +4309,7 @@ type DeleteBMCCredentialsRequest struct {
 
 func (x *DeleteBMCCredentialsRequest) Reset() {
 	*x = DeleteBMCCredentialsRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[54]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3776,7 +4321,7 @@ func (x *DeleteBMCCredentialsRequest) String() string {
 func (*DeleteBMCCredentialsRequest) ProtoMessage() {}
 
 func (x *DeleteBMCCredentialsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[54]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3789,7 +4334,7 @@ func (x *DeleteBMCCredentialsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteBMCCredentialsRequest.ProtoReflect.Descriptor instead.
 func (*DeleteBMCCredentialsRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{54}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *DeleteBMCCredentialsRequest) GetCredentialsRef() string {
@@ -3810,7 +4355,7 @@ type ListSiteLeasesRequest struct {
 
 func (x *ListSiteLeasesRequest) Reset() {
 	*x = ListSiteLeasesRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[55]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3822,7 +4367,7 @@ func (x *ListSiteLeasesRequest) String() string {
 func (*ListSiteLeasesRequest) ProtoMessage() {}
 
 func (x *ListSiteLeasesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[55]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3835,7 +4380,7 @@ func (x *ListSiteLeasesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSiteLeasesRequest.ProtoReflect.Descriptor instead.
 func (*ListSiteLeasesRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{55}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *ListSiteLeasesRequest) GetSite() string {
@@ -3869,7 +4414,7 @@ type ListSiteLeasesResponse struct {
 
 func (x *ListSiteLeasesResponse) Reset() {
 	*x = ListSiteLeasesResponse{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[56]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3881,7 +4426,7 @@ func (x *ListSiteLeasesResponse) String() string {
 func (*ListSiteLeasesResponse) ProtoMessage() {}
 
 func (x *ListSiteLeasesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[56]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3894,7 +4439,7 @@ func (x *ListSiteLeasesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSiteLeasesResponse.ProtoReflect.Descriptor instead.
 func (*ListSiteLeasesResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{56}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *ListSiteLeasesResponse) GetLeases() []*SiteLease {
@@ -3915,7 +4460,7 @@ var File_baremetal_v1_admin_proto protoreflect.FileDescriptor
 
 const file_baremetal_v1_admin_proto_rawDesc = "" +
 	"\n" +
-	"\x18baremetal/v1/admin.proto\x12\fbaremetal.v1\x1a\x1abaremetal/v1/machine.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa0\x02\n" +
+	"\x18baremetal/v1/admin.proto\x12\fbaremetal.v1\x1a\x1abaremetal/v1/machine.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa0\x02\n" +
 	"\x1aIssueBootstrapTokenRequest\x12\x1d\n" +
 	"\n" +
 	"machine_id\x18\x01 \x01(\tR\tmachineId\x12+\n" +
@@ -4127,7 +4672,7 @@ const file_baremetal_v1_admin_proto_rawDesc = "" +
 	"\x06images\x18\x01 \x03(\v2\x13.baremetal.v1.ImageR\x06images\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"1\n" +
 	"\x12RemoveImageRequest\x12\x1b\n" +
-	"\timage_ref\x18\x01 \x01(\tR\bimageRef\"\x8d\x01\n" +
+	"\timage_ref\x18\x01 \x01(\tR\bimageRef\"\xf3\x05\n" +
 	"\aWebhook\x12\x1d\n" +
 	"\n" +
 	"webhook_id\x18\x01 \x01(\tR\twebhookId\x12\x10\n" +
@@ -4135,22 +4680,71 @@ const file_baremetal_v1_admin_proto_rawDesc = "" +
 	"\vevent_types\x18\x03 \x03(\tR\n" +
 	"eventTypes\x12\x16\n" +
 	"\x06filter\x18\x04 \x01(\tR\x06filter\x12\x18\n" +
-	"\aenabled\x18\x05 \x01(\bR\aenabled\"G\n" +
+	"\aenabled\x18\x05 \x01(\bR\aenabled\x12\x14\n" +
+	"\x05state\x18\x06 \x01(\tR\x05state\x12!\n" +
+	"\fstate_reason\x18\a \x01(\tR\vstateReason\x12D\n" +
+	"\x10state_changed_at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\x0estateChangedAt\x129\n" +
+	"\n" +
+	"created_at\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x129\n" +
+	"\n" +
+	"updated_at\x18\n" +
+	" \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAt\x12'\n" +
+	"\x0fmax_concurrency\x18\v \x01(\x05R\x0emaxConcurrency\x125\n" +
+	"\asecrets\x18\f \x03(\v2\x1b.baremetal.v1.WebhookSecretR\asecrets\x12?\n" +
+	"\rfailing_since\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\ffailingSince\x12#\n" +
+	"\rfailed_events\x18\x0e \x01(\x05R\ffailedEvents\x12-\n" +
+	"\x12pending_deliveries\x18\x0f \x01(\x03R\x11pendingDeliveries\x12'\n" +
+	"\x0fdead_deliveries\x18\x10 \x01(\x03R\x0edeadDeliveries\x12\x16\n" +
+	"\x06secret\x18\x11 \x01(\tR\x06secret\x129\n" +
+	"\n" +
+	"hold_until\x18\x12 \x01(\v2\x1a.google.protobuf.TimestampR\tholdUntil\"\xa2\x01\n" +
+	"\rWebhookSecret\x12\x1b\n" +
+	"\tsecret_id\x18\x01 \x01(\tR\bsecretId\x129\n" +
+	"\n" +
+	"created_at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x129\n" +
+	"\n" +
+	"expires_at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\"G\n" +
 	"\x14CreateWebhookRequest\x12/\n" +
-	"\awebhook\x18\x01 \x01(\v2\x15.baremetal.v1.WebhookR\awebhook\"Q\n" +
+	"\awebhook\x18\x01 \x01(\v2\x15.baremetal.v1.WebhookR\awebhook\"2\n" +
+	"\x11GetWebhookRequest\x12\x1d\n" +
+	"\n" +
+	"webhook_id\x18\x01 \x01(\tR\twebhookId\"Q\n" +
 	"\x13ListWebhooksRequest\x12\x1b\n" +
 	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
 	"page_token\x18\x02 \x01(\tR\tpageToken\"q\n" +
 	"\x14ListWebhooksResponse\x121\n" +
 	"\bwebhooks\x18\x01 \x03(\v2\x15.baremetal.v1.WebhookR\bwebhooks\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"5\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xeb\x01\n" +
+	"\x14UpdateWebhookRequest\x12/\n" +
+	"\awebhook\x18\x01 \x01(\v2\x15.baremetal.v1.WebhookR\awebhook\x12;\n" +
+	"\vupdate_mask\x18\x02 \x01(\v2\x1a.google.protobuf.FieldMaskR\n" +
+	"updateMask\x12#\n" +
+	"\rrotate_secret\x18\x03 \x01(\bR\frotateSecret\x12@\n" +
+	"\x0esecret_overlap\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\rsecretOverlap\"5\n" +
 	"\x14DeleteWebhookRequest\x12\x1d\n" +
+	"\n" +
+	"webhook_id\x18\x01 \x01(\tR\twebhookId\"3\n" +
+	"\x12TestWebhookRequest\x12\x1d\n" +
 	"\n" +
 	"webhook_id\x18\x01 \x01(\tR\twebhookId\":\n" +
 	"\x17RedeliverWebhookRequest\x12\x1f\n" +
 	"\vdelivery_id\x18\x01 \x01(\tR\n" +
-	"deliveryId\"\xc1\x01\n" +
+	"deliveryId\"\xb0\x01\n" +
+	"\x1cListWebhookDeliveriesRequest\x12\x1d\n" +
+	"\n" +
+	"webhook_id\x18\x01 \x01(\tR\twebhookId\x12\x14\n" +
+	"\x05state\x18\x02 \x01(\tR\x05state\x12\x1b\n" +
+	"\tpage_size\x18\x03 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x04 \x01(\tR\tpageToken\x12\x1f\n" +
+	"\vdelivery_id\x18\x05 \x01(\tR\n" +
+	"deliveryId\"\x86\x01\n" +
+	"\x1dListWebhookDeliveriesResponse\x12=\n" +
+	"\n" +
+	"deliveries\x18\x01 \x03(\v2\x1d.baremetal.v1.WebhookDeliveryR\n" +
+	"deliveries\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xa7\x04\n" +
 	"\x0fWebhookDelivery\x12\x1f\n" +
 	"\vdelivery_id\x18\x01 \x01(\tR\n" +
 	"deliveryId\x12\x1d\n" +
@@ -4161,7 +4755,20 @@ const file_baremetal_v1_admin_proto_rawDesc = "" +
 	"\x05state\x18\x04 \x01(\tR\x05state\x12\x1a\n" +
 	"\battempts\x18\x05 \x01(\x05R\battempts\x12\x1d\n" +
 	"\n" +
-	"last_error\x18\x06 \x01(\tR\tlastError\"\xea\x01\n" +
+	"last_error\x18\x06 \x01(\tR\tlastError\x12\x19\n" +
+	"\bevent_id\x18\a \x01(\tR\aeventId\x12\x18\n" +
+	"\asubject\x18\b \x01(\tR\asubject\x12\x1d\n" +
+	"\n" +
+	"machine_id\x18\t \x01(\tR\tmachineId\x12\x1f\n" +
+	"\vlast_status\x18\n" +
+	" \x01(\x05R\n" +
+	"lastStatus\x129\n" +
+	"\n" +
+	"created_at\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x12B\n" +
+	"\x0flast_attempt_at\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\rlastAttemptAt\x123\n" +
+	"\anext_at\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\x06nextAt\x12;\n" +
+	"\vfinished_at\x18\x0e \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"finishedAt\"\xea\x01\n" +
 	"\tSiteLease\x12\x12\n" +
 	"\x04site\x18\x01 \x01(\tR\x04site\x12\x18\n" +
 	"\asegment\x18\x02 \x01(\tR\asegment\x12\x1f\n" +
@@ -4250,7 +4857,7 @@ const file_baremetal_v1_admin_proto_rawDesc = "" +
 	"\x16AGENT_ROLE_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fAGENT_ROLE_HOST\x10\x01\x12\x18\n" +
 	"\x14AGENT_ROLE_INSTALLER\x10\x02\x12\x13\n" +
-	"\x0fAGENT_ROLE_SITE\x10\x032\x8b\x14\n" +
+	"\x0fAGENT_ROLE_SITE\x10\x032\xdf\x16\n" +
 	"\fAdminService\x12j\n" +
 	"\x13IssueBootstrapToken\x12(.baremetal.v1.IssueBootstrapTokenRequest\x1a).baremetal.v1.IssueBootstrapTokenResponse\x12j\n" +
 	"\x13ListBootstrapTokens\x12(.baremetal.v1.ListBootstrapTokensRequest\x1a).baremetal.v1.ListBootstrapTokensResponse\x12_\n" +
@@ -4273,9 +4880,14 @@ const file_baremetal_v1_admin_proto_rawDesc = "" +
 	"\n" +
 	"ListImages\x12\x1f.baremetal.v1.ListImagesRequest\x1a .baremetal.v1.ListImagesResponse\x12D\n" +
 	"\vRemoveImage\x12 .baremetal.v1.RemoveImageRequest\x1a\x13.baremetal.v1.Image\x12J\n" +
-	"\rCreateWebhook\x12\".baremetal.v1.CreateWebhookRequest\x1a\x15.baremetal.v1.Webhook\x12U\n" +
+	"\rCreateWebhook\x12\".baremetal.v1.CreateWebhookRequest\x1a\x15.baremetal.v1.Webhook\x12D\n" +
+	"\n" +
+	"GetWebhook\x12\x1f.baremetal.v1.GetWebhookRequest\x1a\x15.baremetal.v1.Webhook\x12U\n" +
 	"\fListWebhooks\x12!.baremetal.v1.ListWebhooksRequest\x1a\".baremetal.v1.ListWebhooksResponse\x12J\n" +
-	"\rDeleteWebhook\x12\".baremetal.v1.DeleteWebhookRequest\x1a\x15.baremetal.v1.Webhook\x12X\n" +
+	"\rUpdateWebhook\x12\".baremetal.v1.UpdateWebhookRequest\x1a\x15.baremetal.v1.Webhook\x12J\n" +
+	"\rDeleteWebhook\x12\".baremetal.v1.DeleteWebhookRequest\x1a\x15.baremetal.v1.Webhook\x12N\n" +
+	"\vTestWebhook\x12 .baremetal.v1.TestWebhookRequest\x1a\x1d.baremetal.v1.WebhookDelivery\x12p\n" +
+	"\x15ListWebhookDeliveries\x12*.baremetal.v1.ListWebhookDeliveriesRequest\x1a+.baremetal.v1.ListWebhookDeliveriesResponse\x12X\n" +
 	"\x10RedeliverWebhook\x12%.baremetal.v1.RedeliverWebhookRequest\x1a\x1d.baremetal.v1.WebhookDelivery\x12[\n" +
 	"\x0eListSiteLeases\x12#.baremetal.v1.ListSiteLeasesRequest\x1a$.baremetal.v1.ListSiteLeasesResponse\x12;\n" +
 	"\aSetSite\x12\x1c.baremetal.v1.SetSiteRequest\x1a\x12.baremetal.v1.Site\x12;\n" +
@@ -4299,187 +4911,218 @@ func file_baremetal_v1_admin_proto_rawDescGZIP() []byte {
 }
 
 var file_baremetal_v1_admin_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_baremetal_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 58)
+var file_baremetal_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 64)
 var file_baremetal_v1_admin_proto_goTypes = []any{
-	(AgentRole)(0),                      // 0: baremetal.v1.AgentRole
-	(*IssueBootstrapTokenRequest)(nil),  // 1: baremetal.v1.IssueBootstrapTokenRequest
-	(*IssueBootstrapTokenResponse)(nil), // 2: baremetal.v1.IssueBootstrapTokenResponse
-	(*BootstrapToken)(nil),              // 3: baremetal.v1.BootstrapToken
-	(*ListBootstrapTokensRequest)(nil),  // 4: baremetal.v1.ListBootstrapTokensRequest
-	(*ListBootstrapTokensResponse)(nil), // 5: baremetal.v1.ListBootstrapTokensResponse
-	(*RevokeBootstrapTokenRequest)(nil), // 6: baremetal.v1.RevokeBootstrapTokenRequest
-	(*Agent)(nil),                       // 7: baremetal.v1.Agent
-	(*AgentCert)(nil),                   // 8: baremetal.v1.AgentCert
-	(*ListAgentsRequest)(nil),           // 9: baremetal.v1.ListAgentsRequest
-	(*ListAgentsResponse)(nil),          // 10: baremetal.v1.ListAgentsResponse
-	(*GetAgentRequest)(nil),             // 11: baremetal.v1.GetAgentRequest
-	(*RevokeAgentRequest)(nil),          // 12: baremetal.v1.RevokeAgentRequest
-	(*SettleCommandRequest)(nil),        // 13: baremetal.v1.SettleCommandRequest
-	(*ClearInterventionRequest)(nil),    // 14: baremetal.v1.ClearInterventionRequest
-	(*SetMachineFlagRequest)(nil),       // 15: baremetal.v1.SetMachineFlagRequest
-	(*Command)(nil),                     // 16: baremetal.v1.Command
-	(*ListCommandsRequest)(nil),         // 17: baremetal.v1.ListCommandsRequest
-	(*ListCommandsResponse)(nil),        // 18: baremetal.v1.ListCommandsResponse
-	(*AuditEntry)(nil),                  // 19: baremetal.v1.AuditEntry
-	(*ListAuditLogRequest)(nil),         // 20: baremetal.v1.ListAuditLogRequest
-	(*ListAuditLogResponse)(nil),        // 21: baremetal.v1.ListAuditLogResponse
-	(*ScrubAuditEventDataRequest)(nil),  // 22: baremetal.v1.ScrubAuditEventDataRequest
-	(*ScrubAuditEventDataResponse)(nil), // 23: baremetal.v1.ScrubAuditEventDataResponse
-	(*GetServerInfoRequest)(nil),        // 24: baremetal.v1.GetServerInfoRequest
-	(*ThawFleetRequest)(nil),            // 25: baremetal.v1.ThawFleetRequest
-	(*ServerInfo)(nil),                  // 26: baremetal.v1.ServerInfo
-	(*Image)(nil),                       // 27: baremetal.v1.Image
-	(*UploadImageRequest)(nil),          // 28: baremetal.v1.UploadImageRequest
-	(*GetImageRequest)(nil),             // 29: baremetal.v1.GetImageRequest
-	(*AddImageRequest)(nil),             // 30: baremetal.v1.AddImageRequest
-	(*ListImagesRequest)(nil),           // 31: baremetal.v1.ListImagesRequest
-	(*ListImagesResponse)(nil),          // 32: baremetal.v1.ListImagesResponse
-	(*RemoveImageRequest)(nil),          // 33: baremetal.v1.RemoveImageRequest
-	(*Webhook)(nil),                     // 34: baremetal.v1.Webhook
-	(*CreateWebhookRequest)(nil),        // 35: baremetal.v1.CreateWebhookRequest
-	(*ListWebhooksRequest)(nil),         // 36: baremetal.v1.ListWebhooksRequest
-	(*ListWebhooksResponse)(nil),        // 37: baremetal.v1.ListWebhooksResponse
-	(*DeleteWebhookRequest)(nil),        // 38: baremetal.v1.DeleteWebhookRequest
-	(*RedeliverWebhookRequest)(nil),     // 39: baremetal.v1.RedeliverWebhookRequest
-	(*WebhookDelivery)(nil),             // 40: baremetal.v1.WebhookDelivery
-	(*SiteLease)(nil),                   // 41: baremetal.v1.SiteLease
-	(*Site)(nil),                        // 42: baremetal.v1.Site
-	(*Segment)(nil),                     // 43: baremetal.v1.Segment
-	(*SetSiteRequest)(nil),              // 44: baremetal.v1.SetSiteRequest
-	(*GetSiteRequest)(nil),              // 45: baremetal.v1.GetSiteRequest
-	(*ListSitesRequest)(nil),            // 46: baremetal.v1.ListSitesRequest
-	(*ListSitesResponse)(nil),           // 47: baremetal.v1.ListSitesResponse
-	(*DiscoveredMachine)(nil),           // 48: baremetal.v1.DiscoveredMachine
-	(*ListDiscoveredRequest)(nil),       // 49: baremetal.v1.ListDiscoveredRequest
-	(*ListDiscoveredResponse)(nil),      // 50: baremetal.v1.ListDiscoveredResponse
-	(*BMCCredentials)(nil),              // 51: baremetal.v1.BMCCredentials
-	(*SetBMCCredentialsRequest)(nil),    // 52: baremetal.v1.SetBMCCredentialsRequest
-	(*ListBMCCredentialsRequest)(nil),   // 53: baremetal.v1.ListBMCCredentialsRequest
-	(*ListBMCCredentialsResponse)(nil),  // 54: baremetal.v1.ListBMCCredentialsResponse
-	(*DeleteBMCCredentialsRequest)(nil), // 55: baremetal.v1.DeleteBMCCredentialsRequest
-	(*ListSiteLeasesRequest)(nil),       // 56: baremetal.v1.ListSiteLeasesRequest
-	(*ListSiteLeasesResponse)(nil),      // 57: baremetal.v1.ListSiteLeasesResponse
-	nil,                                 // 58: baremetal.v1.Command.EvidenceEntry
-	(*durationpb.Duration)(nil),         // 59: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),       // 60: google.protobuf.Timestamp
-	(*Machine)(nil),                     // 61: baremetal.v1.Machine
+	(AgentRole)(0),                        // 0: baremetal.v1.AgentRole
+	(*IssueBootstrapTokenRequest)(nil),    // 1: baremetal.v1.IssueBootstrapTokenRequest
+	(*IssueBootstrapTokenResponse)(nil),   // 2: baremetal.v1.IssueBootstrapTokenResponse
+	(*BootstrapToken)(nil),                // 3: baremetal.v1.BootstrapToken
+	(*ListBootstrapTokensRequest)(nil),    // 4: baremetal.v1.ListBootstrapTokensRequest
+	(*ListBootstrapTokensResponse)(nil),   // 5: baremetal.v1.ListBootstrapTokensResponse
+	(*RevokeBootstrapTokenRequest)(nil),   // 6: baremetal.v1.RevokeBootstrapTokenRequest
+	(*Agent)(nil),                         // 7: baremetal.v1.Agent
+	(*AgentCert)(nil),                     // 8: baremetal.v1.AgentCert
+	(*ListAgentsRequest)(nil),             // 9: baremetal.v1.ListAgentsRequest
+	(*ListAgentsResponse)(nil),            // 10: baremetal.v1.ListAgentsResponse
+	(*GetAgentRequest)(nil),               // 11: baremetal.v1.GetAgentRequest
+	(*RevokeAgentRequest)(nil),            // 12: baremetal.v1.RevokeAgentRequest
+	(*SettleCommandRequest)(nil),          // 13: baremetal.v1.SettleCommandRequest
+	(*ClearInterventionRequest)(nil),      // 14: baremetal.v1.ClearInterventionRequest
+	(*SetMachineFlagRequest)(nil),         // 15: baremetal.v1.SetMachineFlagRequest
+	(*Command)(nil),                       // 16: baremetal.v1.Command
+	(*ListCommandsRequest)(nil),           // 17: baremetal.v1.ListCommandsRequest
+	(*ListCommandsResponse)(nil),          // 18: baremetal.v1.ListCommandsResponse
+	(*AuditEntry)(nil),                    // 19: baremetal.v1.AuditEntry
+	(*ListAuditLogRequest)(nil),           // 20: baremetal.v1.ListAuditLogRequest
+	(*ListAuditLogResponse)(nil),          // 21: baremetal.v1.ListAuditLogResponse
+	(*ScrubAuditEventDataRequest)(nil),    // 22: baremetal.v1.ScrubAuditEventDataRequest
+	(*ScrubAuditEventDataResponse)(nil),   // 23: baremetal.v1.ScrubAuditEventDataResponse
+	(*GetServerInfoRequest)(nil),          // 24: baremetal.v1.GetServerInfoRequest
+	(*ThawFleetRequest)(nil),              // 25: baremetal.v1.ThawFleetRequest
+	(*ServerInfo)(nil),                    // 26: baremetal.v1.ServerInfo
+	(*Image)(nil),                         // 27: baremetal.v1.Image
+	(*UploadImageRequest)(nil),            // 28: baremetal.v1.UploadImageRequest
+	(*GetImageRequest)(nil),               // 29: baremetal.v1.GetImageRequest
+	(*AddImageRequest)(nil),               // 30: baremetal.v1.AddImageRequest
+	(*ListImagesRequest)(nil),             // 31: baremetal.v1.ListImagesRequest
+	(*ListImagesResponse)(nil),            // 32: baremetal.v1.ListImagesResponse
+	(*RemoveImageRequest)(nil),            // 33: baremetal.v1.RemoveImageRequest
+	(*Webhook)(nil),                       // 34: baremetal.v1.Webhook
+	(*WebhookSecret)(nil),                 // 35: baremetal.v1.WebhookSecret
+	(*CreateWebhookRequest)(nil),          // 36: baremetal.v1.CreateWebhookRequest
+	(*GetWebhookRequest)(nil),             // 37: baremetal.v1.GetWebhookRequest
+	(*ListWebhooksRequest)(nil),           // 38: baremetal.v1.ListWebhooksRequest
+	(*ListWebhooksResponse)(nil),          // 39: baremetal.v1.ListWebhooksResponse
+	(*UpdateWebhookRequest)(nil),          // 40: baremetal.v1.UpdateWebhookRequest
+	(*DeleteWebhookRequest)(nil),          // 41: baremetal.v1.DeleteWebhookRequest
+	(*TestWebhookRequest)(nil),            // 42: baremetal.v1.TestWebhookRequest
+	(*RedeliverWebhookRequest)(nil),       // 43: baremetal.v1.RedeliverWebhookRequest
+	(*ListWebhookDeliveriesRequest)(nil),  // 44: baremetal.v1.ListWebhookDeliveriesRequest
+	(*ListWebhookDeliveriesResponse)(nil), // 45: baremetal.v1.ListWebhookDeliveriesResponse
+	(*WebhookDelivery)(nil),               // 46: baremetal.v1.WebhookDelivery
+	(*SiteLease)(nil),                     // 47: baremetal.v1.SiteLease
+	(*Site)(nil),                          // 48: baremetal.v1.Site
+	(*Segment)(nil),                       // 49: baremetal.v1.Segment
+	(*SetSiteRequest)(nil),                // 50: baremetal.v1.SetSiteRequest
+	(*GetSiteRequest)(nil),                // 51: baremetal.v1.GetSiteRequest
+	(*ListSitesRequest)(nil),              // 52: baremetal.v1.ListSitesRequest
+	(*ListSitesResponse)(nil),             // 53: baremetal.v1.ListSitesResponse
+	(*DiscoveredMachine)(nil),             // 54: baremetal.v1.DiscoveredMachine
+	(*ListDiscoveredRequest)(nil),         // 55: baremetal.v1.ListDiscoveredRequest
+	(*ListDiscoveredResponse)(nil),        // 56: baremetal.v1.ListDiscoveredResponse
+	(*BMCCredentials)(nil),                // 57: baremetal.v1.BMCCredentials
+	(*SetBMCCredentialsRequest)(nil),      // 58: baremetal.v1.SetBMCCredentialsRequest
+	(*ListBMCCredentialsRequest)(nil),     // 59: baremetal.v1.ListBMCCredentialsRequest
+	(*ListBMCCredentialsResponse)(nil),    // 60: baremetal.v1.ListBMCCredentialsResponse
+	(*DeleteBMCCredentialsRequest)(nil),   // 61: baremetal.v1.DeleteBMCCredentialsRequest
+	(*ListSiteLeasesRequest)(nil),         // 62: baremetal.v1.ListSiteLeasesRequest
+	(*ListSiteLeasesResponse)(nil),        // 63: baremetal.v1.ListSiteLeasesResponse
+	nil,                                   // 64: baremetal.v1.Command.EvidenceEntry
+	(*durationpb.Duration)(nil),           // 65: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),         // 66: google.protobuf.Timestamp
+	(*fieldmaskpb.FieldMask)(nil),         // 67: google.protobuf.FieldMask
+	(*Machine)(nil),                       // 68: baremetal.v1.Machine
 }
 var file_baremetal_v1_admin_proto_depIdxs = []int32{
 	0,  // 0: baremetal.v1.IssueBootstrapTokenRequest.role:type_name -> baremetal.v1.AgentRole
-	59, // 1: baremetal.v1.IssueBootstrapTokenRequest.lifetime:type_name -> google.protobuf.Duration
+	65, // 1: baremetal.v1.IssueBootstrapTokenRequest.lifetime:type_name -> google.protobuf.Duration
 	3,  // 2: baremetal.v1.IssueBootstrapTokenResponse.token:type_name -> baremetal.v1.BootstrapToken
 	0,  // 3: baremetal.v1.BootstrapToken.role:type_name -> baremetal.v1.AgentRole
-	60, // 4: baremetal.v1.BootstrapToken.created_at:type_name -> google.protobuf.Timestamp
-	60, // 5: baremetal.v1.BootstrapToken.expires_at:type_name -> google.protobuf.Timestamp
-	60, // 6: baremetal.v1.BootstrapToken.used_at:type_name -> google.protobuf.Timestamp
-	60, // 7: baremetal.v1.BootstrapToken.revoked_at:type_name -> google.protobuf.Timestamp
+	66, // 4: baremetal.v1.BootstrapToken.created_at:type_name -> google.protobuf.Timestamp
+	66, // 5: baremetal.v1.BootstrapToken.expires_at:type_name -> google.protobuf.Timestamp
+	66, // 6: baremetal.v1.BootstrapToken.used_at:type_name -> google.protobuf.Timestamp
+	66, // 7: baremetal.v1.BootstrapToken.revoked_at:type_name -> google.protobuf.Timestamp
 	3,  // 8: baremetal.v1.ListBootstrapTokensResponse.tokens:type_name -> baremetal.v1.BootstrapToken
 	0,  // 9: baremetal.v1.Agent.role:type_name -> baremetal.v1.AgentRole
-	60, // 10: baremetal.v1.Agent.last_heartbeat_at:type_name -> google.protobuf.Timestamp
+	66, // 10: baremetal.v1.Agent.last_heartbeat_at:type_name -> google.protobuf.Timestamp
 	8,  // 11: baremetal.v1.Agent.certs:type_name -> baremetal.v1.AgentCert
-	60, // 12: baremetal.v1.Agent.created_at:type_name -> google.protobuf.Timestamp
-	60, // 13: baremetal.v1.Agent.session_started_at:type_name -> google.protobuf.Timestamp
-	60, // 14: baremetal.v1.AgentCert.not_before:type_name -> google.protobuf.Timestamp
-	60, // 15: baremetal.v1.AgentCert.not_after:type_name -> google.protobuf.Timestamp
-	60, // 16: baremetal.v1.AgentCert.revoked_at:type_name -> google.protobuf.Timestamp
-	60, // 17: baremetal.v1.AgentCert.first_used_at:type_name -> google.protobuf.Timestamp
+	66, // 12: baremetal.v1.Agent.created_at:type_name -> google.protobuf.Timestamp
+	66, // 13: baremetal.v1.Agent.session_started_at:type_name -> google.protobuf.Timestamp
+	66, // 14: baremetal.v1.AgentCert.not_before:type_name -> google.protobuf.Timestamp
+	66, // 15: baremetal.v1.AgentCert.not_after:type_name -> google.protobuf.Timestamp
+	66, // 16: baremetal.v1.AgentCert.revoked_at:type_name -> google.protobuf.Timestamp
+	66, // 17: baremetal.v1.AgentCert.first_used_at:type_name -> google.protobuf.Timestamp
 	7,  // 18: baremetal.v1.ListAgentsResponse.agents:type_name -> baremetal.v1.Agent
-	60, // 19: baremetal.v1.Command.created_at:type_name -> google.protobuf.Timestamp
-	60, // 20: baremetal.v1.Command.sent_at:type_name -> google.protobuf.Timestamp
-	60, // 21: baremetal.v1.Command.acked_at:type_name -> google.protobuf.Timestamp
-	60, // 22: baremetal.v1.Command.granted_at:type_name -> google.protobuf.Timestamp
-	60, // 23: baremetal.v1.Command.finished_at:type_name -> google.protobuf.Timestamp
-	60, // 24: baremetal.v1.Command.deadline:type_name -> google.protobuf.Timestamp
-	58, // 25: baremetal.v1.Command.evidence:type_name -> baremetal.v1.Command.EvidenceEntry
+	66, // 19: baremetal.v1.Command.created_at:type_name -> google.protobuf.Timestamp
+	66, // 20: baremetal.v1.Command.sent_at:type_name -> google.protobuf.Timestamp
+	66, // 21: baremetal.v1.Command.acked_at:type_name -> google.protobuf.Timestamp
+	66, // 22: baremetal.v1.Command.granted_at:type_name -> google.protobuf.Timestamp
+	66, // 23: baremetal.v1.Command.finished_at:type_name -> google.protobuf.Timestamp
+	66, // 24: baremetal.v1.Command.deadline:type_name -> google.protobuf.Timestamp
+	64, // 25: baremetal.v1.Command.evidence:type_name -> baremetal.v1.Command.EvidenceEntry
 	16, // 26: baremetal.v1.ListCommandsResponse.commands:type_name -> baremetal.v1.Command
-	60, // 27: baremetal.v1.AuditEntry.ts:type_name -> google.protobuf.Timestamp
+	66, // 27: baremetal.v1.AuditEntry.ts:type_name -> google.protobuf.Timestamp
 	19, // 28: baremetal.v1.ListAuditLogResponse.entries:type_name -> baremetal.v1.AuditEntry
-	60, // 29: baremetal.v1.ServerInfo.server_time:type_name -> google.protobuf.Timestamp
-	60, // 30: baremetal.v1.ServerInfo.frozen_since:type_name -> google.protobuf.Timestamp
-	60, // 31: baremetal.v1.Image.created_at:type_name -> google.protobuf.Timestamp
+	66, // 29: baremetal.v1.ServerInfo.server_time:type_name -> google.protobuf.Timestamp
+	66, // 30: baremetal.v1.ServerInfo.frozen_since:type_name -> google.protobuf.Timestamp
+	66, // 31: baremetal.v1.Image.created_at:type_name -> google.protobuf.Timestamp
 	27, // 32: baremetal.v1.UploadImageRequest.image:type_name -> baremetal.v1.Image
 	27, // 33: baremetal.v1.AddImageRequest.image:type_name -> baremetal.v1.Image
 	27, // 34: baremetal.v1.ListImagesResponse.images:type_name -> baremetal.v1.Image
-	34, // 35: baremetal.v1.CreateWebhookRequest.webhook:type_name -> baremetal.v1.Webhook
-	34, // 36: baremetal.v1.ListWebhooksResponse.webhooks:type_name -> baremetal.v1.Webhook
-	60, // 37: baremetal.v1.SiteLease.expires_at:type_name -> google.protobuf.Timestamp
-	43, // 38: baremetal.v1.Site.segments:type_name -> baremetal.v1.Segment
-	60, // 39: baremetal.v1.Site.applied_at:type_name -> google.protobuf.Timestamp
-	43, // 40: baremetal.v1.SetSiteRequest.segments:type_name -> baremetal.v1.Segment
-	42, // 41: baremetal.v1.ListSitesResponse.sites:type_name -> baremetal.v1.Site
-	60, // 42: baremetal.v1.DiscoveredMachine.first_seen_at:type_name -> google.protobuf.Timestamp
-	60, // 43: baremetal.v1.DiscoveredMachine.last_seen_at:type_name -> google.protobuf.Timestamp
-	48, // 44: baremetal.v1.ListDiscoveredResponse.machines:type_name -> baremetal.v1.DiscoveredMachine
-	60, // 45: baremetal.v1.BMCCredentials.updated_at:type_name -> google.protobuf.Timestamp
-	51, // 46: baremetal.v1.ListBMCCredentialsResponse.credentials:type_name -> baremetal.v1.BMCCredentials
-	41, // 47: baremetal.v1.ListSiteLeasesResponse.leases:type_name -> baremetal.v1.SiteLease
-	1,  // 48: baremetal.v1.AdminService.IssueBootstrapToken:input_type -> baremetal.v1.IssueBootstrapTokenRequest
-	4,  // 49: baremetal.v1.AdminService.ListBootstrapTokens:input_type -> baremetal.v1.ListBootstrapTokensRequest
-	6,  // 50: baremetal.v1.AdminService.RevokeBootstrapToken:input_type -> baremetal.v1.RevokeBootstrapTokenRequest
-	9,  // 51: baremetal.v1.AdminService.ListAgents:input_type -> baremetal.v1.ListAgentsRequest
-	11, // 52: baremetal.v1.AdminService.GetAgent:input_type -> baremetal.v1.GetAgentRequest
-	12, // 53: baremetal.v1.AdminService.RevokeAgent:input_type -> baremetal.v1.RevokeAgentRequest
-	13, // 54: baremetal.v1.AdminService.SettleCommand:input_type -> baremetal.v1.SettleCommandRequest
-	14, // 55: baremetal.v1.AdminService.ClearIntervention:input_type -> baremetal.v1.ClearInterventionRequest
-	15, // 56: baremetal.v1.AdminService.SetMachineFlag:input_type -> baremetal.v1.SetMachineFlagRequest
-	17, // 57: baremetal.v1.AdminService.ListCommands:input_type -> baremetal.v1.ListCommandsRequest
-	20, // 58: baremetal.v1.AdminService.ListAuditLog:input_type -> baremetal.v1.ListAuditLogRequest
-	22, // 59: baremetal.v1.AdminService.ScrubAuditEventData:input_type -> baremetal.v1.ScrubAuditEventDataRequest
-	24, // 60: baremetal.v1.AdminService.GetServerInfo:input_type -> baremetal.v1.GetServerInfoRequest
-	25, // 61: baremetal.v1.AdminService.ThawFleet:input_type -> baremetal.v1.ThawFleetRequest
-	30, // 62: baremetal.v1.AdminService.AddImage:input_type -> baremetal.v1.AddImageRequest
-	28, // 63: baremetal.v1.AdminService.UploadImage:input_type -> baremetal.v1.UploadImageRequest
-	29, // 64: baremetal.v1.AdminService.GetImage:input_type -> baremetal.v1.GetImageRequest
-	31, // 65: baremetal.v1.AdminService.ListImages:input_type -> baremetal.v1.ListImagesRequest
-	33, // 66: baremetal.v1.AdminService.RemoveImage:input_type -> baremetal.v1.RemoveImageRequest
-	35, // 67: baremetal.v1.AdminService.CreateWebhook:input_type -> baremetal.v1.CreateWebhookRequest
-	36, // 68: baremetal.v1.AdminService.ListWebhooks:input_type -> baremetal.v1.ListWebhooksRequest
-	38, // 69: baremetal.v1.AdminService.DeleteWebhook:input_type -> baremetal.v1.DeleteWebhookRequest
-	39, // 70: baremetal.v1.AdminService.RedeliverWebhook:input_type -> baremetal.v1.RedeliverWebhookRequest
-	56, // 71: baremetal.v1.AdminService.ListSiteLeases:input_type -> baremetal.v1.ListSiteLeasesRequest
-	44, // 72: baremetal.v1.AdminService.SetSite:input_type -> baremetal.v1.SetSiteRequest
-	45, // 73: baremetal.v1.AdminService.GetSite:input_type -> baremetal.v1.GetSiteRequest
-	46, // 74: baremetal.v1.AdminService.ListSites:input_type -> baremetal.v1.ListSitesRequest
-	49, // 75: baremetal.v1.AdminService.ListDiscovered:input_type -> baremetal.v1.ListDiscoveredRequest
-	52, // 76: baremetal.v1.AdminService.SetBMCCredentials:input_type -> baremetal.v1.SetBMCCredentialsRequest
-	53, // 77: baremetal.v1.AdminService.ListBMCCredentials:input_type -> baremetal.v1.ListBMCCredentialsRequest
-	55, // 78: baremetal.v1.AdminService.DeleteBMCCredentials:input_type -> baremetal.v1.DeleteBMCCredentialsRequest
-	2,  // 79: baremetal.v1.AdminService.IssueBootstrapToken:output_type -> baremetal.v1.IssueBootstrapTokenResponse
-	5,  // 80: baremetal.v1.AdminService.ListBootstrapTokens:output_type -> baremetal.v1.ListBootstrapTokensResponse
-	3,  // 81: baremetal.v1.AdminService.RevokeBootstrapToken:output_type -> baremetal.v1.BootstrapToken
-	10, // 82: baremetal.v1.AdminService.ListAgents:output_type -> baremetal.v1.ListAgentsResponse
-	7,  // 83: baremetal.v1.AdminService.GetAgent:output_type -> baremetal.v1.Agent
-	7,  // 84: baremetal.v1.AdminService.RevokeAgent:output_type -> baremetal.v1.Agent
-	61, // 85: baremetal.v1.AdminService.SettleCommand:output_type -> baremetal.v1.Machine
-	61, // 86: baremetal.v1.AdminService.ClearIntervention:output_type -> baremetal.v1.Machine
-	61, // 87: baremetal.v1.AdminService.SetMachineFlag:output_type -> baremetal.v1.Machine
-	18, // 88: baremetal.v1.AdminService.ListCommands:output_type -> baremetal.v1.ListCommandsResponse
-	21, // 89: baremetal.v1.AdminService.ListAuditLog:output_type -> baremetal.v1.ListAuditLogResponse
-	23, // 90: baremetal.v1.AdminService.ScrubAuditEventData:output_type -> baremetal.v1.ScrubAuditEventDataResponse
-	26, // 91: baremetal.v1.AdminService.GetServerInfo:output_type -> baremetal.v1.ServerInfo
-	26, // 92: baremetal.v1.AdminService.ThawFleet:output_type -> baremetal.v1.ServerInfo
-	27, // 93: baremetal.v1.AdminService.AddImage:output_type -> baremetal.v1.Image
-	27, // 94: baremetal.v1.AdminService.UploadImage:output_type -> baremetal.v1.Image
-	27, // 95: baremetal.v1.AdminService.GetImage:output_type -> baremetal.v1.Image
-	32, // 96: baremetal.v1.AdminService.ListImages:output_type -> baremetal.v1.ListImagesResponse
-	27, // 97: baremetal.v1.AdminService.RemoveImage:output_type -> baremetal.v1.Image
-	34, // 98: baremetal.v1.AdminService.CreateWebhook:output_type -> baremetal.v1.Webhook
-	37, // 99: baremetal.v1.AdminService.ListWebhooks:output_type -> baremetal.v1.ListWebhooksResponse
-	34, // 100: baremetal.v1.AdminService.DeleteWebhook:output_type -> baremetal.v1.Webhook
-	40, // 101: baremetal.v1.AdminService.RedeliverWebhook:output_type -> baremetal.v1.WebhookDelivery
-	57, // 102: baremetal.v1.AdminService.ListSiteLeases:output_type -> baremetal.v1.ListSiteLeasesResponse
-	42, // 103: baremetal.v1.AdminService.SetSite:output_type -> baremetal.v1.Site
-	42, // 104: baremetal.v1.AdminService.GetSite:output_type -> baremetal.v1.Site
-	47, // 105: baremetal.v1.AdminService.ListSites:output_type -> baremetal.v1.ListSitesResponse
-	50, // 106: baremetal.v1.AdminService.ListDiscovered:output_type -> baremetal.v1.ListDiscoveredResponse
-	51, // 107: baremetal.v1.AdminService.SetBMCCredentials:output_type -> baremetal.v1.BMCCredentials
-	54, // 108: baremetal.v1.AdminService.ListBMCCredentials:output_type -> baremetal.v1.ListBMCCredentialsResponse
-	51, // 109: baremetal.v1.AdminService.DeleteBMCCredentials:output_type -> baremetal.v1.BMCCredentials
-	79, // [79:110] is the sub-list for method output_type
-	48, // [48:79] is the sub-list for method input_type
-	48, // [48:48] is the sub-list for extension type_name
-	48, // [48:48] is the sub-list for extension extendee
-	0,  // [0:48] is the sub-list for field type_name
+	66, // 35: baremetal.v1.Webhook.state_changed_at:type_name -> google.protobuf.Timestamp
+	66, // 36: baremetal.v1.Webhook.created_at:type_name -> google.protobuf.Timestamp
+	66, // 37: baremetal.v1.Webhook.updated_at:type_name -> google.protobuf.Timestamp
+	35, // 38: baremetal.v1.Webhook.secrets:type_name -> baremetal.v1.WebhookSecret
+	66, // 39: baremetal.v1.Webhook.failing_since:type_name -> google.protobuf.Timestamp
+	66, // 40: baremetal.v1.Webhook.hold_until:type_name -> google.protobuf.Timestamp
+	66, // 41: baremetal.v1.WebhookSecret.created_at:type_name -> google.protobuf.Timestamp
+	66, // 42: baremetal.v1.WebhookSecret.expires_at:type_name -> google.protobuf.Timestamp
+	34, // 43: baremetal.v1.CreateWebhookRequest.webhook:type_name -> baremetal.v1.Webhook
+	34, // 44: baremetal.v1.ListWebhooksResponse.webhooks:type_name -> baremetal.v1.Webhook
+	34, // 45: baremetal.v1.UpdateWebhookRequest.webhook:type_name -> baremetal.v1.Webhook
+	67, // 46: baremetal.v1.UpdateWebhookRequest.update_mask:type_name -> google.protobuf.FieldMask
+	65, // 47: baremetal.v1.UpdateWebhookRequest.secret_overlap:type_name -> google.protobuf.Duration
+	46, // 48: baremetal.v1.ListWebhookDeliveriesResponse.deliveries:type_name -> baremetal.v1.WebhookDelivery
+	66, // 49: baremetal.v1.WebhookDelivery.created_at:type_name -> google.protobuf.Timestamp
+	66, // 50: baremetal.v1.WebhookDelivery.last_attempt_at:type_name -> google.protobuf.Timestamp
+	66, // 51: baremetal.v1.WebhookDelivery.next_at:type_name -> google.protobuf.Timestamp
+	66, // 52: baremetal.v1.WebhookDelivery.finished_at:type_name -> google.protobuf.Timestamp
+	66, // 53: baremetal.v1.SiteLease.expires_at:type_name -> google.protobuf.Timestamp
+	49, // 54: baremetal.v1.Site.segments:type_name -> baremetal.v1.Segment
+	66, // 55: baremetal.v1.Site.applied_at:type_name -> google.protobuf.Timestamp
+	49, // 56: baremetal.v1.SetSiteRequest.segments:type_name -> baremetal.v1.Segment
+	48, // 57: baremetal.v1.ListSitesResponse.sites:type_name -> baremetal.v1.Site
+	66, // 58: baremetal.v1.DiscoveredMachine.first_seen_at:type_name -> google.protobuf.Timestamp
+	66, // 59: baremetal.v1.DiscoveredMachine.last_seen_at:type_name -> google.protobuf.Timestamp
+	54, // 60: baremetal.v1.ListDiscoveredResponse.machines:type_name -> baremetal.v1.DiscoveredMachine
+	66, // 61: baremetal.v1.BMCCredentials.updated_at:type_name -> google.protobuf.Timestamp
+	57, // 62: baremetal.v1.ListBMCCredentialsResponse.credentials:type_name -> baremetal.v1.BMCCredentials
+	47, // 63: baremetal.v1.ListSiteLeasesResponse.leases:type_name -> baremetal.v1.SiteLease
+	1,  // 64: baremetal.v1.AdminService.IssueBootstrapToken:input_type -> baremetal.v1.IssueBootstrapTokenRequest
+	4,  // 65: baremetal.v1.AdminService.ListBootstrapTokens:input_type -> baremetal.v1.ListBootstrapTokensRequest
+	6,  // 66: baremetal.v1.AdminService.RevokeBootstrapToken:input_type -> baremetal.v1.RevokeBootstrapTokenRequest
+	9,  // 67: baremetal.v1.AdminService.ListAgents:input_type -> baremetal.v1.ListAgentsRequest
+	11, // 68: baremetal.v1.AdminService.GetAgent:input_type -> baremetal.v1.GetAgentRequest
+	12, // 69: baremetal.v1.AdminService.RevokeAgent:input_type -> baremetal.v1.RevokeAgentRequest
+	13, // 70: baremetal.v1.AdminService.SettleCommand:input_type -> baremetal.v1.SettleCommandRequest
+	14, // 71: baremetal.v1.AdminService.ClearIntervention:input_type -> baremetal.v1.ClearInterventionRequest
+	15, // 72: baremetal.v1.AdminService.SetMachineFlag:input_type -> baremetal.v1.SetMachineFlagRequest
+	17, // 73: baremetal.v1.AdminService.ListCommands:input_type -> baremetal.v1.ListCommandsRequest
+	20, // 74: baremetal.v1.AdminService.ListAuditLog:input_type -> baremetal.v1.ListAuditLogRequest
+	22, // 75: baremetal.v1.AdminService.ScrubAuditEventData:input_type -> baremetal.v1.ScrubAuditEventDataRequest
+	24, // 76: baremetal.v1.AdminService.GetServerInfo:input_type -> baremetal.v1.GetServerInfoRequest
+	25, // 77: baremetal.v1.AdminService.ThawFleet:input_type -> baremetal.v1.ThawFleetRequest
+	30, // 78: baremetal.v1.AdminService.AddImage:input_type -> baremetal.v1.AddImageRequest
+	28, // 79: baremetal.v1.AdminService.UploadImage:input_type -> baremetal.v1.UploadImageRequest
+	29, // 80: baremetal.v1.AdminService.GetImage:input_type -> baremetal.v1.GetImageRequest
+	31, // 81: baremetal.v1.AdminService.ListImages:input_type -> baremetal.v1.ListImagesRequest
+	33, // 82: baremetal.v1.AdminService.RemoveImage:input_type -> baremetal.v1.RemoveImageRequest
+	36, // 83: baremetal.v1.AdminService.CreateWebhook:input_type -> baremetal.v1.CreateWebhookRequest
+	37, // 84: baremetal.v1.AdminService.GetWebhook:input_type -> baremetal.v1.GetWebhookRequest
+	38, // 85: baremetal.v1.AdminService.ListWebhooks:input_type -> baremetal.v1.ListWebhooksRequest
+	40, // 86: baremetal.v1.AdminService.UpdateWebhook:input_type -> baremetal.v1.UpdateWebhookRequest
+	41, // 87: baremetal.v1.AdminService.DeleteWebhook:input_type -> baremetal.v1.DeleteWebhookRequest
+	42, // 88: baremetal.v1.AdminService.TestWebhook:input_type -> baremetal.v1.TestWebhookRequest
+	44, // 89: baremetal.v1.AdminService.ListWebhookDeliveries:input_type -> baremetal.v1.ListWebhookDeliveriesRequest
+	43, // 90: baremetal.v1.AdminService.RedeliverWebhook:input_type -> baremetal.v1.RedeliverWebhookRequest
+	62, // 91: baremetal.v1.AdminService.ListSiteLeases:input_type -> baremetal.v1.ListSiteLeasesRequest
+	50, // 92: baremetal.v1.AdminService.SetSite:input_type -> baremetal.v1.SetSiteRequest
+	51, // 93: baremetal.v1.AdminService.GetSite:input_type -> baremetal.v1.GetSiteRequest
+	52, // 94: baremetal.v1.AdminService.ListSites:input_type -> baremetal.v1.ListSitesRequest
+	55, // 95: baremetal.v1.AdminService.ListDiscovered:input_type -> baremetal.v1.ListDiscoveredRequest
+	58, // 96: baremetal.v1.AdminService.SetBMCCredentials:input_type -> baremetal.v1.SetBMCCredentialsRequest
+	59, // 97: baremetal.v1.AdminService.ListBMCCredentials:input_type -> baremetal.v1.ListBMCCredentialsRequest
+	61, // 98: baremetal.v1.AdminService.DeleteBMCCredentials:input_type -> baremetal.v1.DeleteBMCCredentialsRequest
+	2,  // 99: baremetal.v1.AdminService.IssueBootstrapToken:output_type -> baremetal.v1.IssueBootstrapTokenResponse
+	5,  // 100: baremetal.v1.AdminService.ListBootstrapTokens:output_type -> baremetal.v1.ListBootstrapTokensResponse
+	3,  // 101: baremetal.v1.AdminService.RevokeBootstrapToken:output_type -> baremetal.v1.BootstrapToken
+	10, // 102: baremetal.v1.AdminService.ListAgents:output_type -> baremetal.v1.ListAgentsResponse
+	7,  // 103: baremetal.v1.AdminService.GetAgent:output_type -> baremetal.v1.Agent
+	7,  // 104: baremetal.v1.AdminService.RevokeAgent:output_type -> baremetal.v1.Agent
+	68, // 105: baremetal.v1.AdminService.SettleCommand:output_type -> baremetal.v1.Machine
+	68, // 106: baremetal.v1.AdminService.ClearIntervention:output_type -> baremetal.v1.Machine
+	68, // 107: baremetal.v1.AdminService.SetMachineFlag:output_type -> baremetal.v1.Machine
+	18, // 108: baremetal.v1.AdminService.ListCommands:output_type -> baremetal.v1.ListCommandsResponse
+	21, // 109: baremetal.v1.AdminService.ListAuditLog:output_type -> baremetal.v1.ListAuditLogResponse
+	23, // 110: baremetal.v1.AdminService.ScrubAuditEventData:output_type -> baremetal.v1.ScrubAuditEventDataResponse
+	26, // 111: baremetal.v1.AdminService.GetServerInfo:output_type -> baremetal.v1.ServerInfo
+	26, // 112: baremetal.v1.AdminService.ThawFleet:output_type -> baremetal.v1.ServerInfo
+	27, // 113: baremetal.v1.AdminService.AddImage:output_type -> baremetal.v1.Image
+	27, // 114: baremetal.v1.AdminService.UploadImage:output_type -> baremetal.v1.Image
+	27, // 115: baremetal.v1.AdminService.GetImage:output_type -> baremetal.v1.Image
+	32, // 116: baremetal.v1.AdminService.ListImages:output_type -> baremetal.v1.ListImagesResponse
+	27, // 117: baremetal.v1.AdminService.RemoveImage:output_type -> baremetal.v1.Image
+	34, // 118: baremetal.v1.AdminService.CreateWebhook:output_type -> baremetal.v1.Webhook
+	34, // 119: baremetal.v1.AdminService.GetWebhook:output_type -> baremetal.v1.Webhook
+	39, // 120: baremetal.v1.AdminService.ListWebhooks:output_type -> baremetal.v1.ListWebhooksResponse
+	34, // 121: baremetal.v1.AdminService.UpdateWebhook:output_type -> baremetal.v1.Webhook
+	34, // 122: baremetal.v1.AdminService.DeleteWebhook:output_type -> baremetal.v1.Webhook
+	46, // 123: baremetal.v1.AdminService.TestWebhook:output_type -> baremetal.v1.WebhookDelivery
+	45, // 124: baremetal.v1.AdminService.ListWebhookDeliveries:output_type -> baremetal.v1.ListWebhookDeliveriesResponse
+	46, // 125: baremetal.v1.AdminService.RedeliverWebhook:output_type -> baremetal.v1.WebhookDelivery
+	63, // 126: baremetal.v1.AdminService.ListSiteLeases:output_type -> baremetal.v1.ListSiteLeasesResponse
+	48, // 127: baremetal.v1.AdminService.SetSite:output_type -> baremetal.v1.Site
+	48, // 128: baremetal.v1.AdminService.GetSite:output_type -> baremetal.v1.Site
+	53, // 129: baremetal.v1.AdminService.ListSites:output_type -> baremetal.v1.ListSitesResponse
+	56, // 130: baremetal.v1.AdminService.ListDiscovered:output_type -> baremetal.v1.ListDiscoveredResponse
+	57, // 131: baremetal.v1.AdminService.SetBMCCredentials:output_type -> baremetal.v1.BMCCredentials
+	60, // 132: baremetal.v1.AdminService.ListBMCCredentials:output_type -> baremetal.v1.ListBMCCredentialsResponse
+	57, // 133: baremetal.v1.AdminService.DeleteBMCCredentials:output_type -> baremetal.v1.BMCCredentials
+	99, // [99:134] is the sub-list for method output_type
+	64, // [64:99] is the sub-list for method input_type
+	64, // [64:64] is the sub-list for extension type_name
+	64, // [64:64] is the sub-list for extension extendee
+	0,  // [0:64] is the sub-list for field type_name
 }
 
 func init() { file_baremetal_v1_admin_proto_init() }
@@ -4498,7 +5141,7 @@ func file_baremetal_v1_admin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_baremetal_v1_admin_proto_rawDesc), len(file_baremetal_v1_admin_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   58,
+			NumMessages:   64,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

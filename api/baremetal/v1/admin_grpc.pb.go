@@ -19,37 +19,41 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	AdminService_IssueBootstrapToken_FullMethodName  = "/baremetal.v1.AdminService/IssueBootstrapToken"
-	AdminService_ListBootstrapTokens_FullMethodName  = "/baremetal.v1.AdminService/ListBootstrapTokens"
-	AdminService_RevokeBootstrapToken_FullMethodName = "/baremetal.v1.AdminService/RevokeBootstrapToken"
-	AdminService_ListAgents_FullMethodName           = "/baremetal.v1.AdminService/ListAgents"
-	AdminService_GetAgent_FullMethodName             = "/baremetal.v1.AdminService/GetAgent"
-	AdminService_RevokeAgent_FullMethodName          = "/baremetal.v1.AdminService/RevokeAgent"
-	AdminService_SettleCommand_FullMethodName        = "/baremetal.v1.AdminService/SettleCommand"
-	AdminService_ClearIntervention_FullMethodName    = "/baremetal.v1.AdminService/ClearIntervention"
-	AdminService_SetMachineFlag_FullMethodName       = "/baremetal.v1.AdminService/SetMachineFlag"
-	AdminService_ListCommands_FullMethodName         = "/baremetal.v1.AdminService/ListCommands"
-	AdminService_ListAuditLog_FullMethodName         = "/baremetal.v1.AdminService/ListAuditLog"
-	AdminService_ScrubAuditEventData_FullMethodName  = "/baremetal.v1.AdminService/ScrubAuditEventData"
-	AdminService_GetServerInfo_FullMethodName        = "/baremetal.v1.AdminService/GetServerInfo"
-	AdminService_ThawFleet_FullMethodName            = "/baremetal.v1.AdminService/ThawFleet"
-	AdminService_AddImage_FullMethodName             = "/baremetal.v1.AdminService/AddImage"
-	AdminService_UploadImage_FullMethodName          = "/baremetal.v1.AdminService/UploadImage"
-	AdminService_GetImage_FullMethodName             = "/baremetal.v1.AdminService/GetImage"
-	AdminService_ListImages_FullMethodName           = "/baremetal.v1.AdminService/ListImages"
-	AdminService_RemoveImage_FullMethodName          = "/baremetal.v1.AdminService/RemoveImage"
-	AdminService_CreateWebhook_FullMethodName        = "/baremetal.v1.AdminService/CreateWebhook"
-	AdminService_ListWebhooks_FullMethodName         = "/baremetal.v1.AdminService/ListWebhooks"
-	AdminService_DeleteWebhook_FullMethodName        = "/baremetal.v1.AdminService/DeleteWebhook"
-	AdminService_RedeliverWebhook_FullMethodName     = "/baremetal.v1.AdminService/RedeliverWebhook"
-	AdminService_ListSiteLeases_FullMethodName       = "/baremetal.v1.AdminService/ListSiteLeases"
-	AdminService_SetSite_FullMethodName              = "/baremetal.v1.AdminService/SetSite"
-	AdminService_GetSite_FullMethodName              = "/baremetal.v1.AdminService/GetSite"
-	AdminService_ListSites_FullMethodName            = "/baremetal.v1.AdminService/ListSites"
-	AdminService_ListDiscovered_FullMethodName       = "/baremetal.v1.AdminService/ListDiscovered"
-	AdminService_SetBMCCredentials_FullMethodName    = "/baremetal.v1.AdminService/SetBMCCredentials"
-	AdminService_ListBMCCredentials_FullMethodName   = "/baremetal.v1.AdminService/ListBMCCredentials"
-	AdminService_DeleteBMCCredentials_FullMethodName = "/baremetal.v1.AdminService/DeleteBMCCredentials"
+	AdminService_IssueBootstrapToken_FullMethodName   = "/baremetal.v1.AdminService/IssueBootstrapToken"
+	AdminService_ListBootstrapTokens_FullMethodName   = "/baremetal.v1.AdminService/ListBootstrapTokens"
+	AdminService_RevokeBootstrapToken_FullMethodName  = "/baremetal.v1.AdminService/RevokeBootstrapToken"
+	AdminService_ListAgents_FullMethodName            = "/baremetal.v1.AdminService/ListAgents"
+	AdminService_GetAgent_FullMethodName              = "/baremetal.v1.AdminService/GetAgent"
+	AdminService_RevokeAgent_FullMethodName           = "/baremetal.v1.AdminService/RevokeAgent"
+	AdminService_SettleCommand_FullMethodName         = "/baremetal.v1.AdminService/SettleCommand"
+	AdminService_ClearIntervention_FullMethodName     = "/baremetal.v1.AdminService/ClearIntervention"
+	AdminService_SetMachineFlag_FullMethodName        = "/baremetal.v1.AdminService/SetMachineFlag"
+	AdminService_ListCommands_FullMethodName          = "/baremetal.v1.AdminService/ListCommands"
+	AdminService_ListAuditLog_FullMethodName          = "/baremetal.v1.AdminService/ListAuditLog"
+	AdminService_ScrubAuditEventData_FullMethodName   = "/baremetal.v1.AdminService/ScrubAuditEventData"
+	AdminService_GetServerInfo_FullMethodName         = "/baremetal.v1.AdminService/GetServerInfo"
+	AdminService_ThawFleet_FullMethodName             = "/baremetal.v1.AdminService/ThawFleet"
+	AdminService_AddImage_FullMethodName              = "/baremetal.v1.AdminService/AddImage"
+	AdminService_UploadImage_FullMethodName           = "/baremetal.v1.AdminService/UploadImage"
+	AdminService_GetImage_FullMethodName              = "/baremetal.v1.AdminService/GetImage"
+	AdminService_ListImages_FullMethodName            = "/baremetal.v1.AdminService/ListImages"
+	AdminService_RemoveImage_FullMethodName           = "/baremetal.v1.AdminService/RemoveImage"
+	AdminService_CreateWebhook_FullMethodName         = "/baremetal.v1.AdminService/CreateWebhook"
+	AdminService_GetWebhook_FullMethodName            = "/baremetal.v1.AdminService/GetWebhook"
+	AdminService_ListWebhooks_FullMethodName          = "/baremetal.v1.AdminService/ListWebhooks"
+	AdminService_UpdateWebhook_FullMethodName         = "/baremetal.v1.AdminService/UpdateWebhook"
+	AdminService_DeleteWebhook_FullMethodName         = "/baremetal.v1.AdminService/DeleteWebhook"
+	AdminService_TestWebhook_FullMethodName           = "/baremetal.v1.AdminService/TestWebhook"
+	AdminService_ListWebhookDeliveries_FullMethodName = "/baremetal.v1.AdminService/ListWebhookDeliveries"
+	AdminService_RedeliverWebhook_FullMethodName      = "/baremetal.v1.AdminService/RedeliverWebhook"
+	AdminService_ListSiteLeases_FullMethodName        = "/baremetal.v1.AdminService/ListSiteLeases"
+	AdminService_SetSite_FullMethodName               = "/baremetal.v1.AdminService/SetSite"
+	AdminService_GetSite_FullMethodName               = "/baremetal.v1.AdminService/GetSite"
+	AdminService_ListSites_FullMethodName             = "/baremetal.v1.AdminService/ListSites"
+	AdminService_ListDiscovered_FullMethodName        = "/baremetal.v1.AdminService/ListDiscovered"
+	AdminService_SetBMCCredentials_FullMethodName     = "/baremetal.v1.AdminService/SetBMCCredentials"
+	AdminService_ListBMCCredentials_FullMethodName    = "/baremetal.v1.AdminService/ListBMCCredentials"
+	AdminService_DeleteBMCCredentials_FullMethodName  = "/baremetal.v1.AdminService/DeleteBMCCredentials"
 )
 
 // AdminServiceClient is the client API for AdminService service.
@@ -92,10 +96,21 @@ type AdminServiceClient interface {
 	GetImage(ctx context.Context, in *GetImageRequest, opts ...grpc.CallOption) (*Image, error)
 	ListImages(ctx context.Context, in *ListImagesRequest, opts ...grpc.CallOption) (*ListImagesResponse, error)
 	RemoveImage(ctx context.Context, in *RemoveImageRequest, opts ...grpc.CallOption) (*Image, error)
-	// Webhooks are not built yet: UNIMPLEMENTED with WEBHOOKS_NOT_WIRED.
+	// CreateWebhook subscribes an HTTPS address to events. The answer holds the secret that signs them, this once. With a
+	// webhook_id of the caller's it can be repeated; the repeat's answer has no secret.
 	CreateWebhook(ctx context.Context, in *CreateWebhookRequest, opts ...grpc.CallOption) (*Webhook, error)
+	GetWebhook(ctx context.Context, in *GetWebhookRequest, opts ...grpc.CallOption) (*Webhook, error)
 	ListWebhooks(ctx context.Context, in *ListWebhooksRequest, opts ...grpc.CallOption) (*ListWebhooksResponse, error)
+	// UpdateWebhook changes what its mask names, pauses and resumes by "enabled", and makes a new secret where that is asked.
+	UpdateWebhook(ctx context.Context, in *UpdateWebhookRequest, opts ...grpc.CallOption) (*Webhook, error)
+	// DeleteWebhook removes a webhook with its secrets and deliveries. What is under way may still arrive.
 	DeleteWebhook(ctx context.Context, in *DeleteWebhookRequest, opts ...grpc.CallOption) (*Webhook, error)
+	// TestWebhook sends an event of type "ping" to one webhook, whatever it subscribes to.
+	TestWebhook(ctx context.Context, in *TestWebhookRequest, opts ...grpc.CallOption) (*WebhookDelivery, error)
+	// ListWebhookDeliveries shows what was sent or is to be sent, newest first. Delivered and dead ones are kept for a while.
+	ListWebhookDeliveries(ctx context.Context, in *ListWebhookDeliveriesRequest, opts ...grpc.CallOption) (*ListWebhookDeliveriesResponse, error)
+	// RedeliverWebhook sends an event once more, under the id that it had: its tries begin anew. One that is pending stays
+	// as it is.
 	RedeliverWebhook(ctx context.Context, in *RedeliverWebhookRequest, opts ...grpc.CallOption) (*WebhookDelivery, error)
 	// ListSiteLeases shows the DHCP leases that a site's agent has reported.
 	ListSiteLeases(ctx context.Context, in *ListSiteLeasesRequest, opts ...grpc.CallOption) (*ListSiteLeasesResponse, error)
@@ -324,6 +339,16 @@ func (c *adminServiceClient) CreateWebhook(ctx context.Context, in *CreateWebhoo
 	return out, nil
 }
 
+func (c *adminServiceClient) GetWebhook(ctx context.Context, in *GetWebhookRequest, opts ...grpc.CallOption) (*Webhook, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Webhook)
+	err := c.cc.Invoke(ctx, AdminService_GetWebhook_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *adminServiceClient) ListWebhooks(ctx context.Context, in *ListWebhooksRequest, opts ...grpc.CallOption) (*ListWebhooksResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ListWebhooksResponse)
@@ -334,10 +359,40 @@ func (c *adminServiceClient) ListWebhooks(ctx context.Context, in *ListWebhooksR
 	return out, nil
 }
 
+func (c *adminServiceClient) UpdateWebhook(ctx context.Context, in *UpdateWebhookRequest, opts ...grpc.CallOption) (*Webhook, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Webhook)
+	err := c.cc.Invoke(ctx, AdminService_UpdateWebhook_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *adminServiceClient) DeleteWebhook(ctx context.Context, in *DeleteWebhookRequest, opts ...grpc.CallOption) (*Webhook, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(Webhook)
 	err := c.cc.Invoke(ctx, AdminService_DeleteWebhook_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminServiceClient) TestWebhook(ctx context.Context, in *TestWebhookRequest, opts ...grpc.CallOption) (*WebhookDelivery, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(WebhookDelivery)
+	err := c.cc.Invoke(ctx, AdminService_TestWebhook_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminServiceClient) ListWebhookDeliveries(ctx context.Context, in *ListWebhookDeliveriesRequest, opts ...grpc.CallOption) (*ListWebhookDeliveriesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListWebhookDeliveriesResponse)
+	err := c.cc.Invoke(ctx, AdminService_ListWebhookDeliveries_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -474,10 +529,21 @@ type AdminServiceServer interface {
 	GetImage(context.Context, *GetImageRequest) (*Image, error)
 	ListImages(context.Context, *ListImagesRequest) (*ListImagesResponse, error)
 	RemoveImage(context.Context, *RemoveImageRequest) (*Image, error)
-	// Webhooks are not built yet: UNIMPLEMENTED with WEBHOOKS_NOT_WIRED.
+	// CreateWebhook subscribes an HTTPS address to events. The answer holds the secret that signs them, this once. With a
+	// webhook_id of the caller's it can be repeated; the repeat's answer has no secret.
 	CreateWebhook(context.Context, *CreateWebhookRequest) (*Webhook, error)
+	GetWebhook(context.Context, *GetWebhookRequest) (*Webhook, error)
 	ListWebhooks(context.Context, *ListWebhooksRequest) (*ListWebhooksResponse, error)
+	// UpdateWebhook changes what its mask names, pauses and resumes by "enabled", and makes a new secret where that is asked.
+	UpdateWebhook(context.Context, *UpdateWebhookRequest) (*Webhook, error)
+	// DeleteWebhook removes a webhook with its secrets and deliveries. What is under way may still arrive.
 	DeleteWebhook(context.Context, *DeleteWebhookRequest) (*Webhook, error)
+	// TestWebhook sends an event of type "ping" to one webhook, whatever it subscribes to.
+	TestWebhook(context.Context, *TestWebhookRequest) (*WebhookDelivery, error)
+	// ListWebhookDeliveries shows what was sent or is to be sent, newest first. Delivered and dead ones are kept for a while.
+	ListWebhookDeliveries(context.Context, *ListWebhookDeliveriesRequest) (*ListWebhookDeliveriesResponse, error)
+	// RedeliverWebhook sends an event once more, under the id that it had: its tries begin anew. One that is pending stays
+	// as it is.
 	RedeliverWebhook(context.Context, *RedeliverWebhookRequest) (*WebhookDelivery, error)
 	// ListSiteLeases shows the DHCP leases that a site's agent has reported.
 	ListSiteLeases(context.Context, *ListSiteLeasesRequest) (*ListSiteLeasesResponse, error)
@@ -563,11 +629,23 @@ func (UnimplementedAdminServiceServer) RemoveImage(context.Context, *RemoveImage
 func (UnimplementedAdminServiceServer) CreateWebhook(context.Context, *CreateWebhookRequest) (*Webhook, error) {
 	return nil, status.Error(codes.Unimplemented, "method CreateWebhook not implemented")
 }
+func (UnimplementedAdminServiceServer) GetWebhook(context.Context, *GetWebhookRequest) (*Webhook, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetWebhook not implemented")
+}
 func (UnimplementedAdminServiceServer) ListWebhooks(context.Context, *ListWebhooksRequest) (*ListWebhooksResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListWebhooks not implemented")
 }
+func (UnimplementedAdminServiceServer) UpdateWebhook(context.Context, *UpdateWebhookRequest) (*Webhook, error) {
+	return nil, status.Error(codes.Unimplemented, "method UpdateWebhook not implemented")
+}
 func (UnimplementedAdminServiceServer) DeleteWebhook(context.Context, *DeleteWebhookRequest) (*Webhook, error) {
 	return nil, status.Error(codes.Unimplemented, "method DeleteWebhook not implemented")
+}
+func (UnimplementedAdminServiceServer) TestWebhook(context.Context, *TestWebhookRequest) (*WebhookDelivery, error) {
+	return nil, status.Error(codes.Unimplemented, "method TestWebhook not implemented")
+}
+func (UnimplementedAdminServiceServer) ListWebhookDeliveries(context.Context, *ListWebhookDeliveriesRequest) (*ListWebhookDeliveriesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListWebhookDeliveries not implemented")
 }
 func (UnimplementedAdminServiceServer) RedeliverWebhook(context.Context, *RedeliverWebhookRequest) (*WebhookDelivery, error) {
 	return nil, status.Error(codes.Unimplemented, "method RedeliverWebhook not implemented")
@@ -966,6 +1044,24 @@ func _AdminService_CreateWebhook_Handler(srv interface{}, ctx context.Context, d
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AdminService_GetWebhook_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetWebhookRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServiceServer).GetWebhook(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdminService_GetWebhook_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServiceServer).GetWebhook(ctx, req.(*GetWebhookRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _AdminService_ListWebhooks_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ListWebhooksRequest)
 	if err := dec(in); err != nil {
@@ -984,6 +1080,24 @@ func _AdminService_ListWebhooks_Handler(srv interface{}, ctx context.Context, de
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AdminService_UpdateWebhook_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(UpdateWebhookRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServiceServer).UpdateWebhook(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdminService_UpdateWebhook_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServiceServer).UpdateWebhook(ctx, req.(*UpdateWebhookRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _AdminService_DeleteWebhook_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(DeleteWebhookRequest)
 	if err := dec(in); err != nil {
@@ -998,6 +1112,42 @@ func _AdminService_DeleteWebhook_Handler(srv interface{}, ctx context.Context, d
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(AdminServiceServer).DeleteWebhook(ctx, req.(*DeleteWebhookRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AdminService_TestWebhook_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(TestWebhookRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServiceServer).TestWebhook(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdminService_TestWebhook_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServiceServer).TestWebhook(ctx, req.(*TestWebhookRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AdminService_ListWebhookDeliveries_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListWebhookDeliveriesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServiceServer).ListWebhookDeliveries(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdminService_ListWebhookDeliveries_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServiceServer).ListWebhookDeliveries(ctx, req.(*ListWebhookDeliveriesRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -1248,12 +1398,28 @@ var AdminService_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _AdminService_CreateWebhook_Handler,
 		},
 		{
+			MethodName: "GetWebhook",
+			Handler:    _AdminService_GetWebhook_Handler,
+		},
+		{
 			MethodName: "ListWebhooks",
 			Handler:    _AdminService_ListWebhooks_Handler,
 		},
 		{
+			MethodName: "UpdateWebhook",
+			Handler:    _AdminService_UpdateWebhook_Handler,
+		},
+		{
 			MethodName: "DeleteWebhook",
 			Handler:    _AdminService_DeleteWebhook_Handler,
+		},
+		{
+			MethodName: "TestWebhook",
+			Handler:    _AdminService_TestWebhook_Handler,
+		},
+		{
+			MethodName: "ListWebhookDeliveries",
+			Handler:    _AdminService_ListWebhookDeliveries_Handler,
 		},
 		{
 			MethodName: "RedeliverWebhook",

@@ -123,6 +123,8 @@ const (
 	Reason_SSH_AUTH_FAILED Reason = 215
 	// The SSH server does not answer, or hung up.
 	Reason_SSH_UNREACHABLE Reason = 216
+	// Another webhook has this name.
+	Reason_WEBHOOK_EXISTS Reason = 230
 	// UNAUTHENTICATED and PERMISSION_DENIED.
 	Reason_BEARER_MISSING  Reason = 80
 	Reason_BEARER_INVALID  Reason = 81
@@ -287,6 +289,7 @@ var (
 		214: "SSH_HOST_KEY_MISMATCH",
 		215: "SSH_AUTH_FAILED",
 		216: "SSH_UNREACHABLE",
+		230: "WEBHOOK_EXISTS",
 		80:  "BEARER_MISSING",
 		81:  "BEARER_INVALID",
 		82:  "SCOPE_TOO_SMALL",
@@ -424,6 +427,7 @@ var (
 		"SSH_HOST_KEY_MISMATCH":          214,
 		"SSH_AUTH_FAILED":                215,
 		"SSH_UNREACHABLE":                216,
+		"WEBHOOK_EXISTS":                 230,
 		"BEARER_MISSING":                 80,
 		"BEARER_INVALID":                 81,
 		"SCOPE_TOO_SMALL":                82,
@@ -522,7 +526,7 @@ var File_baremetal_v1_reason_proto protoreflect.FileDescriptor
 
 const file_baremetal_v1_reason_proto_rawDesc = "" +
 	"\n" +
-	"\x19baremetal/v1/reason.proto\x12\fbaremetal.v1*\x8c\x19\n" +
+	"\x19baremetal/v1/reason.proto\x12\fbaremetal.v1*\xa1\x19\n" +
 	"\x06Reason\x12\x16\n" +
 	"\x12REASON_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11MACHINE_NOT_FOUND\x10\x01\x12\x17\n" +
@@ -595,7 +599,8 @@ const file_baremetal_v1_reason_proto_rawDesc = "" +
 	"\x14SSH_HOST_KEY_UNKNOWN\x10\xd5\x01\x12\x1a\n" +
 	"\x15SSH_HOST_KEY_MISMATCH\x10\xd6\x01\x12\x14\n" +
 	"\x0fSSH_AUTH_FAILED\x10\xd7\x01\x12\x14\n" +
-	"\x0fSSH_UNREACHABLE\x10\xd8\x01\x12\x12\n" +
+	"\x0fSSH_UNREACHABLE\x10\xd8\x01\x12\x13\n" +
+	"\x0eWEBHOOK_EXISTS\x10\xe6\x01\x12\x12\n" +
 	"\x0eBEARER_MISSING\x10P\x12\x12\n" +
 	"\x0eBEARER_INVALID\x10Q\x12\x13\n" +
 	"\x0fSCOPE_TOO_SMALL\x10R\x12\x1b\n" +

@@ -290,6 +290,60 @@ type StepProgress struct {
 	UpdatedAt   time.Time
 }
 
+type Webhook struct {
+	WebhookID      string
+	Url            string
+	EventTypes     []string
+	Filter         string
+	WantsMachines  bool
+	MaxConcurrency int32
+	State          string
+	StateReason    string
+	StateChangedAt time.Time
+	FailingSince   *time.Time
+	FailedEvents   int32
+	HoldUntil      *time.Time
+	CreatedAt      time.Time
+	UpdatedAt      time.Time
+}
+
+type WebhookDelivery struct {
+	DeliveryID    string
+	WebhookID     string
+	EventID       string
+	EventType     string
+	Subject       string
+	MachineID     string
+	Body          []byte
+	State         string
+	Round         int32
+	Attempts      int32
+	LastStatus    int32
+	LastError     string
+	LastAttemptAt *time.Time
+	NextAt        *time.Time
+	CreatedAt     time.Time
+	FinishedAt    *time.Time
+}
+
+type WebhookOutbox struct {
+	ChangeID  int64
+	MachineID string
+	ChangeXid uint64
+	Kind      string
+	FromValue string
+	ToValue   string
+	Ts        time.Time
+}
+
+type WebhookSecret struct {
+	WebhookID string
+	SecretID  string
+	Sealed    []byte
+	CreatedAt time.Time
+	ExpiresAt *time.Time
+}
+
 type Workflow struct {
 	WorkflowID            string
 	MachineID             string

@@ -38,6 +38,8 @@ type Metrics struct {
 	OperationsUnwakeable prometheus.Gauge
 	// OperationsStuck is the number of active operations whose step runs far longer than its kind does.
 	OperationsStuck prometheus.Gauge
+	// WebhookDeliveries counts tries of webhook deliveries by outcome (delivered, retried, dead).
+	WebhookDeliveries *prometheus.CounterVec
 	// CursorLag is how far the end of the reconcile cursor lies behind now.
 	CursorLag prometheus.Gauge
 	// RPCSeconds is the duration of calls, by full method and code.
@@ -74,6 +76,7 @@ func New(r prometheus.Registerer) *Metrics {
 		}),
 		OperationsUnwakeable: gauge("operations_unwakeable", "Active operations that nothing would wake. Not 0 is a bug."),
 		OperationsStuck:      gauge("operations_stuck", "Active operations whose step runs far longer than its kind does."),
+		WebhookDeliveries:    counterVec("webhook_deliveries_total", "Tries of webhook deliveries.", "outcome"),
 		CursorLag:            gauge("cursor_lag_seconds", "How far the end of the reconcile cursor lies behind now."),
 		RPCSeconds:           histogramVec("rpc_seconds", "Duration of gRPC calls.", fastBuckets, "method", "code"),
 	}
@@ -85,6 +88,7 @@ func (m *Metrics) collectors() []prometheus.Collector {
 	return []prometheus.Collector{
 		m.machines, m.Operations, m.OperationSeconds, m.CommandLatency, m.Sessions, m.EventLag,
 		m.OperationsRescued, m.OperationsUnwakeable, m.OperationsStuck, m.CursorLag, m.RPCSeconds,
+		m.WebhookDeliveries,
 	}
 }
 

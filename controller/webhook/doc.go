@@ -1,0 +1,17 @@
+// Package webhook tells other systems what happens to machines and operations: CloudEvents 1.0 over HTTP, signed as
+// Standard Webhooks says.
+//
+// # What is authoritative
+//
+// The database. This package decides (which webhook wants an event, what an answer means, when to try again, which
+// addresses may be called) and carries out one request; the store keeps the rest and the engine makes it happen.
+//
+// # State model
+//
+// None beyond the idle connections of a Sender.
+//
+// # Failure handling
+//
+// Delivery is at least once and not in order: a receiver tells repeats by the event's id. What a receiver answers
+// besides its status is neither kept nor shown.
+package webhook
