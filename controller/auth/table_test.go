@@ -67,6 +67,10 @@ func TestNoMethodIsListedTwice(t *testing.T) {
 
 func TestNamesAgreeWithNeeds(t *testing.T) {
 	for m, rule := range Table() {
+		// It compares the audit log, which is for admins.
+		if m == baremetalv1.MachineService_VerifyTimeline_FullMethodName && rule.Need == NeedAdmin {
+			continue
+		}
 		if rule.Listener != Frontpage || strings.Contains(m, "AdminService") || strings.Contains(m, "ScriptService") || strings.HasPrefix(m, "/grpc.") {
 			continue
 		}
