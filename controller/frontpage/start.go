@@ -34,6 +34,9 @@ func (s *Server) begin(ctx context.Context, w work) (*baremetalv1.Operation, err
 	if err != nil {
 		return nil, err
 	}
+	if w.kind == fleet.Onboard || w.kind == fleet.Decommission {
+		return nil, validate.Fault("type", "%s is the type of a workflow's attempts; call StartWorkflow", w.kind)
+	}
 	if !fleet.Wired(w.kind) {
 		return nil, notWired("OPERATION_TYPE_NOT_WIRED", "operations of type "+string(w.kind))
 	}

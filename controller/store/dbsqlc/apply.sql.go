@@ -488,3 +488,22 @@ func (q *Queries) UpdateStep(ctx context.Context, arg UpdateStepParams) error {
 	)
 	return err
 }
+
+const wakeOperation = `-- name: WakeOperation :execrows
+UPDATE operations SET wake_at = $1, version = version + 1
+WHERE operation_id = $2 AND phase IN ('PENDING', 'RUNNING')
+`
+
+type WakeOperationParams struct {
+	Now         *time.Time
+	OperationID string
+}
+
+// A new version gives the look a key of its own.
+func (q *Queries) WakeOperation(ctx context.Context, arg WakeOperationParams) (int64, error) {
+	result, err := q.db.Exec(ctx, wakeOperation, arg.Now, arg.OperationID)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}

@@ -95,3 +95,8 @@ RETURNING operation_id, version;
 
 -- name: RestampEvents :exec
 UPDATE operation_events SET change_xid = pg_current_xact_id();
+
+-- name: WakeOperation :execrows
+-- A new version gives the look a key of its own.
+UPDATE operations SET wake_at = @now, version = version + 1
+WHERE operation_id = @operation_id AND phase IN ('PENDING', 'RUNNING');

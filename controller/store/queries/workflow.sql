@@ -43,11 +43,6 @@ SELECT w.workflow_id, w.machine_id, w.kind, w.mode, w.state, m.node_state FROM w
 JOIN machines m ON m.machine_id = w.machine_id
 WHERE w.ended_at IS NULL AND w.workflow_id > @after_id::text ORDER BY w.workflow_id LIMIT @page_size;
 
--- name: WakeOperation :execrows
--- A new version gives the look a key of its own.
-UPDATE operations SET wake_at = @now, version = version + 1
-WHERE operation_id = @operation_id AND phase IN ('PENDING', 'RUNNING');
-
 -- name: RevokeCertsOfMachine :many
 UPDATE agent_certs c SET revoked_at = @now
 FROM agents a
