@@ -45,7 +45,7 @@ func switchHistory(t testing.TB, s *store.Store, on bool) {
 // BenchmarkHistory is a whole reboot at the store, without and with history.
 func BenchmarkHistory(b *testing.B) {
 	s := storetest.New(b)
-	const machines, turn = 4, 300 // long turns: a switch makes every connection plan anew
+	const machines, turn = 4, 100 // long turns: a switch makes every connection plan anew
 	agents := make([]enrolled, machines)
 	for i := range agents {
 		agents[i] = live(b, s, fmt.Sprintf("m-%d", i))
