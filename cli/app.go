@@ -191,6 +191,7 @@ type services struct {
 	admin      pb.AdminServiceClient
 	workflows  pb.WorkflowServiceClient
 	nodes      pb.NodeServiceClient
+	scripts    pb.ScriptServiceClient
 }
 
 func (a *app) services() (*services, error) {
@@ -202,6 +203,7 @@ func (a *app) services() (*services, error) {
 		machines: pb.NewMachineServiceClient(conn), operations: pb.NewOperationServiceClient(conn),
 		plans: pb.NewPlanServiceClient(conn), runs: pb.NewRunServiceClient(conn), admin: pb.NewAdminServiceClient(conn),
 		workflows: pb.NewWorkflowServiceClient(conn), nodes: pb.NewNodeServiceClient(conn),
+		scripts: pb.NewScriptServiceClient(conn),
 	}, nil
 }
 

@@ -135,11 +135,34 @@ func (a *app) completeCredentials() completion {
 	})
 }
 
+func (a *app) completeScripts() completion {
+	return a.remote(func(ctx context.Context, svc *services) ([]string, error) {
+		resp, err := svc.scripts.ListScripts(ctx, &pb.ListScriptsRequest{})
+		var out []string
+		for _, s := range resp.GetScripts() {
+			out = append(out, s.GetScriptRef())
+		}
+		return out, err
+	})
+}
+
+func (a *app) completeSSHCredentials() completion {
+	return a.remote(func(ctx context.Context, svc *services) ([]string, error) {
+		resp, err := svc.scripts.ListSSHCredentials(ctx, &pb.ListSSHCredentialsRequest{})
+		var out []string
+		for _, c := range resp.GetCredentials() {
+			out = append(out, c.GetCredentialsRef()+"\t"+view.Clean(c.GetUsername()))
+		}
+		return out, err
+	})
+}
+
 // completeSpec completes the flags of a machine's spec whose values the server knows.
 func (a *app) completeSpec(cmd *cobra.Command) {
 	a.must(cmd.RegisterFlagCompletionFunc("site", a.completeSites()))
 	a.must(cmd.RegisterFlagCompletionFunc("default-image-ref", a.completeImages("kind=os")))
 	a.must(cmd.RegisterFlagCompletionFunc("bmc-credentials-ref", a.completeCredentials()))
+	a.must(cmd.RegisterFlagCompletionFunc("ssh-credentials-ref", a.completeSSHCredentials()))
 }
 
 func (a *app) completeContexts(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {

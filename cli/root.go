@@ -44,10 +44,10 @@ Put the machine into maintenance before work that destroys data:
 	root.SetHelpCommandGroupID(groupSetup)
 	root.SetCompletionCommandGroupID(groupSetup)
 	add(root, groupWork, a.rebootCmd(), a.reimageCmd(), a.netbootCmd(), a.reconfigureCmd(), a.enterCmd(), a.exitCmd(),
-		a.onboardCmd(), a.decommissionCmd(), a.workflowCmd(),
+		a.onboardCmd(), a.decommissionCmd(), a.workflowCmd(), a.rmaCmd(),
 		a.opsCmd(), a.watchCmd(), a.logsCmd(), a.cancelCmd(), a.whyCmd(), a.timelineCmd())
-	add(root, groupInventory, a.importCmd(), a.listCmd(), a.machineCmd(), a.nodeCmd(), a.imageCmd(), a.planCmd(), a.runCmd())
-	add(root, groupAdmin, a.tokenCmd(), a.agentCmd(), a.siteCmd(), a.bmcCmd(), a.settleCmd(), a.clearCmd(), a.flagCmd(), a.commandsCmd(),
+	add(root, groupInventory, a.importCmd(), a.listCmd(), a.machineCmd(), a.nodeCmd(), a.imageCmd(), a.scriptCmd(), a.planCmd(), a.runCmd())
+	add(root, groupAdmin, a.tokenCmd(), a.agentCmd(), a.siteCmd(), a.bmcCmd(), a.sshCmd(), a.settleCmd(), a.clearCmd(), a.flagCmd(), a.commandsCmd(),
 		a.auditCmd(), a.serverCmd())
 	add(root, groupSetup, a.configCmd(), a.versionCmd())
 	root.AddCommand(&cobra.Command{Use: "exit-codes", Short: "What the exit codes mean", Long: exitCodesHelp})
