@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -33,7 +32,7 @@ func (s *Store) ReportNode(ctx context.Context, r *baremetalv1.ReportNodeRequest
 	if err != nil {
 		var f *failure.Error
 		if errors.As(err, &f) && f.Reason == "REPORT_REFUSED" {
-			s.log.Warn("installation report refused", "machine_id", id, "reason", f.Message, slog.String("status", r.GetInstallationStatus()))
+			s.log.Warn("installation report refused", "machine_id", id, "reason", f.Message, "status", r.GetInstallationStatus())
 		}
 		return nil, fmt.Errorf("take report: %w", err)
 	}
