@@ -38,6 +38,25 @@ func (r ApproveRequest) start(machineID string) StartRequest {
 // ApproveDiscovered registers a discovered machine and moves it to pending, in one transaction. A repeat returns the first
 // one's operation. created says that the operation is new.
 func (s *Store) ApproveDiscovered(ctx context.Context, r ApproveRequest, now time.Time) (op *baremetalv1.Operation, created bool, err error) {
+	for range maxTries {
+		// Two approvals at once: where the other one won, its machine is found the next time.
+		if op, created, err = s.approveOnce(ctx, r, now); !takenMeanwhile(err) {
+			break
+		}
+	}
+	if err := conflictOf(err, r.Machine); err != nil {
+		return nil, false, fmt.Errorf("approve discovered machine: %w", err)
+	}
+	return op, created, nil
+}
+
+func takenMeanwhile(err error) bool {
+	var f *failure.Error
+	return uniqueViolation(err, "machine_macs_pkey") || uniqueViolation(err, "machines_pkey") ||
+		errors.As(err, &f) && f.Reason == "MAC_ADDRESS_IN_USE"
+}
+
+func (s *Store) approveOnce(ctx context.Context, r ApproveRequest, now time.Time) (op *baremetalv1.Operation, created bool, err error) {
 	err = s.inTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
 		known, err := q.LockMachineByMac(ctx, r.MAC)
 		switch {
@@ -52,14 +71,7 @@ func (s *Store) ApproveDiscovered(ctx context.Context, r ApproveRequest, now tim
 		created = err == nil
 		return err
 	})
-	if uniqueViolation(err, "machine_macs_pkey") || uniqueViolation(err, "machines_pkey") {
-		// Two approvals at once: the other one won.
-		return s.ApproveDiscovered(ctx, r, now)
-	}
-	if err := conflictOf(err, r.Machine); err != nil {
-		return nil, false, fmt.Errorf("approve discovered machine: %w", err)
-	}
-	return op, created, nil
+	return op, created, err
 }
 
 // approvedBefore finds the operation of a repeated approval; a machine that was registered otherwise is no discovery.
