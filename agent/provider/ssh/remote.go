@@ -75,7 +75,7 @@ re=$!
 ( unset LC_ALL; umask 022; cd /; exec setsid "$interp" "$d/script" "$@" ) </dev/null >"$d/o" 2>"$d/e" &
 p=$!
 echo "$p $(st "$p")" >"$d/child.new" && mv "$d/child.new" "$d/child"
-( sleep "$limit"; : >"$d/timeout"; kill -TERM "-$p"; sleep 5; kill -KILL "-$p" ) 2>/dev/null &
+( sleep "$limit"; true >"$d/timeout"; kill -TERM "-$p"; sleep 5; kill -KILL "-$p" ) 2>/dev/null &
 wait "$p"
 rc=$?
 left=
@@ -120,7 +120,7 @@ const killText = `[ -d "$d/started" ] || { echo absent; exit 0; }
 [ -f "$d/exit" ] && exit 0
 p=; s=
 [ -f "$d/child" ] && read -r p s <"$d/child"
-: >"$d/killed"
+true >"$d/killed"
 if same "$p" "$s"; then
 kill -TERM "-$p" 2>/dev/null
 i=0; while same "$p" "$s" && [ "$i" -lt 10 ]; do sleep 0.2; i=$((i+1)); done
