@@ -147,6 +147,14 @@ func (r *rig) eventually(id, state string) *pb.WebhookDelivery {
 	return last[0]
 }
 
+// delivered waits for n deliveries of a webhook to have arrived.
+func (r *rig) delivered(id string, n int) {
+	r.t.Helper()
+	testkit.Eventually(r.t, patience, func() bool {
+		return len(r.deliveries(store.DeliveryFilter{WebhookID: id, State: webhook.Delivered})) == n
+	}, "not %d have arrived", n)
+}
+
 // post is a request as a receiver got it.
 type post struct {
 	header http.Header

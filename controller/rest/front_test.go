@@ -75,6 +75,7 @@ var refusals = []struct {
 	{name: "two documents", method: "POST", path: "/api/v1/machines", body: "{} {}", code: 400, reason: "INVALID_FIELD"},
 	{name: "another machine in the body", method: "POST", path: "/api/v1/machines/m/reboot", body: `{"machine_id": "n"}`, code: 400, reason: "INVALID_FIELD", field: "machine_id"},
 	{name: "the same in the other spelling", method: "PUT", path: "/api/v1/machines/m", body: `{"machineId": "n"}`, code: 400, reason: "INVALID_FIELD", field: "machine_id"},
+	{name: "another webhook in the body", method: "PATCH", path: "/api/v1/webhooks/w", body: `{"webhook": {"webhook_id": "x"}}`, code: 400, reason: "INVALID_FIELD", field: "webhook.webhook_id"},
 	{name: "no token", method: "GET", path: "/api/v1/machines", headers: []string{"Authorization", "none"}, code: 401, reason: "BEARER_MISSING"},
 	{name: "bad token", method: "GET", path: "/api/v1/machines", headers: []string{"Authorization", "Bearer wrong"}, code: 401, reason: "BEARER_INVALID"},
 	{name: "bad token of a stream", method: "GET", path: "/api/v1/operation-events", headers: []string{"Authorization", "Bearer wrong"}, code: 401, reason: "BEARER_INVALID"},

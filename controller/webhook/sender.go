@@ -114,7 +114,7 @@ func (s *Sender) Send(ctx context.Context, r Request) (Result, error) {
 	req.Header.Set(HeaderID, r.EventID)
 	req.Header.Set(HeaderTimestamp, timestamp(now))
 	req.Header.Set(HeaderSignature, Sign(r.Secrets, r.EventID, now, r.Body))
-	resp, err := s.client.Do(req)
+	resp, err := s.client.Do(req) //nolint:bodyclose // drain closes it
 	if err != nil {
 		if ctx.Err() != nil {
 			return Result{}, fmt.Errorf("send event: %w", ctx.Err())
