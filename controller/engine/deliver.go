@@ -13,8 +13,8 @@ import (
 )
 
 var (
-	fpBeforeSend = failpoint.Register("engine.before-send")
-	fpAfterSend  = failpoint.Register("engine.after-send")
+	fpBeforeSend = failpoint.Register("webhook.before-send")
+	fpAfterSend  = failpoint.Register("webhook.after-send")
 )
 
 // deliverArgs asks for a delivery to be tried until it has ended. The tries are counted in the delivery's row, so that

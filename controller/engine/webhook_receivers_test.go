@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"context"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ingot-metal/ingot/controller/webhook"
+	"github.com/ingot-metal/ingot/internal/failpoint"
 )
 
 // TestReceiversThatMisbehave: each way of not taking an event ends as documented, after as many tries as it should, and no
@@ -129,5 +131,42 @@ func TestASlowReceiverBlocksNobody(t *testing.T) {
 	r.delivered(id, 5)
 	if n := len(slow.got()); n > 2 {
 		t.Errorf("%d requests at once, of 2", n)
+	}
+}
+
+// TestADeathAnywhereLosesNoEvent: whatever place the controller dies in, the next one sends the event, under the same id.
+// It may come twice, where it died between sending and writing that down.
+func TestADeathAnywhereLosesNoEvent(t *testing.T) {
+	t.Parallel()
+	for point, most := range map[string]int{
+		"webhook.before-deliveries": 1, "webhook.after-deliveries": 1, "webhook.before-send": 1, "webhook.after-send": 2,
+	} {
+		t.Run(point, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			rec := newReceiver(t, nil)
+			id, _ := r.subscribe(rec.URL, webhook.MachineRegistered)
+			died := make(chan struct{})
+			r.points = failpoint.NewScope()
+			r.points.Set(point, failpoint.Call(func(context.Context) error {
+				close(died)
+				return failpoint.ErrInjected
+			}).At(1))
+			stop := r.run()
+			r.register("m-1", nil)
+			select {
+			case <-died:
+			case <-time.After(patience):
+				t.Fatal("it never came there")
+			}
+			stop()
+			r.points = nil
+			r.run()
+			r.delivered(id, 1)
+			got := rec.got()
+			if len(got) == 0 || len(got) > most || got[0].id() != got[len(got)-1].id() {
+				t.Errorf("%d requests, at most %d", len(got), most)
+			}
+		})
 	}
 }

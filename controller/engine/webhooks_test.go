@@ -26,6 +26,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/store/storetest"
 	"github.com/ingot-metal/ingot/controller/webhook"
 	"github.com/ingot-metal/ingot/internal/clock"
+	"github.com/ingot-metal/ingot/internal/failpoint"
 	"github.com/ingot-metal/ingot/internal/ids"
 	"github.com/ingot-metal/ingot/internal/task"
 	"github.com/ingot-metal/ingot/internal/testkit"
@@ -41,6 +42,8 @@ type rig struct {
 	sched webhook.Schedule
 	limit time.Duration
 	e     *engine.Engine
+	// points are passed by the engine that is started next; nil for none.
+	points *failpoint.Scope
 }
 
 func newRig(t testing.TB) *rig {
@@ -70,6 +73,9 @@ func (r *rig) run() (stop func()) {
 	}
 	r.e = e
 	ctx, cancel := context.WithCancel(context.WithoutCancel(r.t.Context()))
+	if r.points != nil {
+		ctx = failpoint.With(ctx, r.points)
+	}
 	done := make(chan struct{})
 	task.Background("engine", func() {
 		defer close(done)

@@ -17,8 +17,8 @@ import (
 )
 
 var (
-	fpBeforeDeliveries = failpoint.Register("store.before-deliveries")
-	fpAfterDeliveries  = failpoint.Register("store.after-deliveries")
+	fpBeforeDeliveries = failpoint.Register("webhook.before-deliveries")
+	fpAfterDeliveries  = failpoint.Register("webhook.after-deliveries")
 )
 
 // DeliveryJob names a delivery that somebody must try. Round grows when its tries begin anew.

@@ -21,7 +21,10 @@ var elsewhere = map[string]string{
 	"site.before-stored": "sync.TestAKillAtEveryPoint", "site.after-stored": "sync.TestAKillAtEveryPoint",
 	"site.after-applied": "sync.TestAKillAtEveryPoint", "site.after-reported": "sync.TestAKillAtEveryPoint",
 	"blob.at-write": "image.TestKilledInTheMiddle", "blob.before-place": "image.TestKilledInTheMiddle", "blob.after-place": "image.TestKilledInTheMiddle",
-	"image.before-entry":   "image.TestKilledInTheMiddle",
+	"image.before-entry":        "image.TestKilledInTheMiddle",
+	"ssh.before-start":          "script.TestAnAgentThatDies",
+	"webhook.before-deliveries": "engine.TestADeathAnywhereLosesNoEvent", "webhook.after-deliveries": "engine.TestADeathAnywhereLosesNoEvent",
+	"webhook.before-send": "engine.TestADeathAnywhereLosesNoEvent", "webhook.after-send": "engine.TestADeathAnywhereLosesNoEvent",
 	"site.blob-after-part": "cache.TestACrashInEveryPlace", "site.blob-after-rename": "cache.TestACrashInEveryPlace",
 }
 

@@ -21,7 +21,7 @@ import (
 )
 
 // BeforeStart is passed when the script is on the machine and not yet started.
-var BeforeStart = failpoint.Register("agent.before-script")
+var BeforeStart = failpoint.Register("ssh.before-start")
 
 // MaxScript is the largest script, in bytes.
 const MaxScript = 1 << 20

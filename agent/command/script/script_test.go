@@ -275,7 +275,7 @@ func TestACancelBeforeTheStart(t *testing.T) {
 	r := newRig(t, wait)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	fp := failpoint.NewScope()
-	fp.Set("agent.before-script", failpoint.Call(func(context.Context) error {
+	fp.Set("ssh.before-start", failpoint.Call(func(context.Context) error {
 		cancel(command.ErrCanceled)
 		return nil
 	}))
@@ -287,7 +287,7 @@ func TestACancelBeforeTheStart(t *testing.T) {
 
 // The agent dies at each point; what ran is counted by the machine.
 func TestAnAgentThatDies(t *testing.T) {
-	for _, point := range []string{"agent.before-script", "agent.after-effect"} {
+	for _, point := range []string{"ssh.before-start", "agent.after-effect"} {
 		t.Run(point, func(t *testing.T) {
 			r := newRig(t, wait)
 			fp := failpoint.NewScope()
@@ -298,7 +298,7 @@ func TestAnAgentThatDies(t *testing.T) {
 			}
 			r.openGate()
 			v := r.resume()
-			if v.GoOn != (point == "agent.before-script") {
+			if v.GoOn != (point == "ssh.before-start") {
 				t.Fatalf("verdict %+v", v)
 			}
 			if v.GoOn {
