@@ -2,6 +2,7 @@ package ra
 
 import (
 	"context"
+	"math"
 	"net"
 	"net/netip"
 	"strings"
@@ -129,13 +130,22 @@ func TestOnTheWire(t *testing.T) {
 	if err := c.SetControlMessage(ipv6.FlagHopLimit|ipv6.FlagDst, true); err != nil {
 		t.Fatal(err)
 	}
-	start := time.Now()
-	got, control := advertisement(t, c, func() {
+	ask := func() {
 		if err := c.WriteTo(&ndp.RouterSolicitation{Options: []ndp.Option{source}}, nil, allRouters); err != nil {
 			t.Fatal(err)
 		}
-	})
-	if took := time.Since(start); took > shortest {
+	}
+	var got *ndp.RouterAdvertisement
+	var control *ipv6.ControlMessage
+	took := time.Duration(math.MaxInt64)
+	// A solicitation may be lost, as on a machine that is busy; an answer in less time than is between two that nobody asked
+	// for is one.
+	for try := 0; try < 3 && took > shortest; try++ {
+		start := time.Now()
+		got, control = advertisement(t, c, ask)
+		took = time.Since(start)
+	}
+	if took > shortest {
 		t.Errorf("the answer took %v", took)
 	}
 	if control.HopLimit != 255 || got.RouterLifetime != 0 || got.ManagedConfiguration || got.OtherConfiguration || len(got.Options) != 1 {
