@@ -20,7 +20,7 @@ type writer struct {
 	stateAt int64
 	// committing says that a partition table may be on the disk.
 	committing bool
-	sums       []uint32 // of each chunk as it was written
+	sums       []uint64 // of each chunk as it was written
 	track      tracker
 	out        Evidence
 }

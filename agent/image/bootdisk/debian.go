@@ -17,11 +17,14 @@ import (
 )
 
 const (
-	// minDebianESPMiB is room for the boot loaders and for kernels that grow.
-	minDebianESPMiB = 96
+	// minDebianESPMiB is what FAT32 needs at least, with room to spare.
+	minDebianESPMiB = 48
 	// spareMiB is what ext4 keeps for itself beside the files and their bookkeeping, and room for what the first boot
 	// writes before the file system has grown.
-	spareMiB = 48
+	spareMiB = 40
+	// bytesPerInode is what mke2fs takes for file systems that are not small. This one is small only until it has grown
+	// to its disk, where the ratio stays: at that of small ones a sixteenth of the disk would hold inodes.
+	bytesPerInode = 16384
 	// minDebianMiB is what no Debian with a kernel fits below.
 	minDebianMiB = 400
 )
@@ -61,7 +64,12 @@ type DebianConfig struct {
 var basePackages = []string{
 	"systemd-sysv", "udev", "dbus", "libpam-systemd", "systemd-resolved", "systemd-timesyncd", "iproute2", "nftables",
 	"ca-certificates", "e2fsprogs", "initramfs-tools", "zstd", "kmod", "procps",
+	// In the place of usrmerge, which brings all of Perl along to convert what this tree never was.
+	"usr-is-merged",
 }
+
+// mergedUsr are mmdebstrap's hooks that lay /bin, /lib and /sbin out as links into /usr from the start.
+const mergedUsr = "/usr/share/mmdebstrap/hooks/merged-usr"
 
 // Debian builds an image with Debian and the agent. It fetches packages.
 func Debian(ctx context.Context, cfg DebianConfig) (r Result, err error) {
@@ -150,6 +158,7 @@ func (b *debianBuild) bootstrap(ctx context.Context) error {
 	args := []string{
 		"--quiet", "--mode=root", "--variant=apt", "--format=directory",
 		"--include=" + strings.Join(slices.Concat(basePackages, []string{b.KernelPackage}, b.Packages), ","),
+		"--hook-dir=" + mergedUsr,
 		"--dpkgopt=path-exclude=/usr/share/man/*", "--dpkgopt=path-exclude=/usr/share/locale/*",
 		"--dpkgopt=path-exclude=/usr/share/doc/*", "--dpkgopt=path-include=/usr/share/doc/*/copyright",
 		// The host's own name for itself must not become everybody's.
@@ -271,7 +280,7 @@ func (b *debianBuild) makeRoot(ctx context.Context) error {
 		return fmt.Errorf("make root file system: %w", err)
 	}
 	id := guid(b.seed, "root file system").String()
-	_, err := run(ctx, "mke2fs", "-q", "-F", "-t", "ext4", "-b", "4096", "-m", "1", "-L", rootName, "-U", id,
+	_, err := run(ctx, "mke2fs", "-q", "-F", "-t", "ext4", "-b", "4096", "-m", "1", "-i", fmt.Sprint(bytesPerInode), "-L", rootName, "-U", id,
 		"-E", "hash_seed="+id+",lazy_itable_init=0,lazy_journal_init=0", "-d", b.tree, img)
 	if err != nil {
 		return fmt.Errorf("make root file system of %d MiB: %w", b.rootMiB, err)
