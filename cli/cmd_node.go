@@ -108,9 +108,9 @@ func (a *app) nodeUpdateCmd() *cobra.Command {
 		ValidArgsFunction: completeAt(a.completeMachines()),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			a.subject.machine, r.NodeId, r.UpdateMask = args[0], args[0], &fieldmaskpb.FieldMask{}
-			for flag, path := range map[string]string{"plan": "plan_id", "group": "group"} {
-				if cmd.Flags().Changed(flag) {
-					r.UpdateMask.Paths = append(r.UpdateMask.Paths, path)
+			for _, f := range [][2]string{{"plan", "plan_id"}, {"group", "group"}} {
+				if cmd.Flags().Changed(f[0]) {
+					r.UpdateMask.Paths = append(r.UpdateMask.Paths, f[1])
 				}
 			}
 			if len(r.UpdateMask.Paths) == 0 {

@@ -30,6 +30,8 @@ type fakeServer struct {
 	pb.UnimplementedRunServiceServer
 	pb.UnimplementedPlanServiceServer
 	pb.UnimplementedWorkflowServiceServer
+	pb.UnimplementedNodeServiceServer
+	pb.UnimplementedScriptServiceServer
 
 	mu       sync.Mutex
 	machines []*pb.Machine
@@ -57,6 +59,12 @@ type fakeServer struct {
 	broken string
 	// fail makes every call of the method fail.
 	fail map[string]error
+	// lose lets the next call of the method happen, and loses its answer.
+	lose map[string]error
+	// asked are the unary calls, each with its request as JSON.
+	asked []string
+	// pinged is what becomes of a webhook's delivery that was pending; delivered when nil.
+	pinged *pb.WebhookDelivery
 }
 
 func (f *fakeServer) intercept(ctx context.Context, req any, info *grpc.UnaryServerInfo, h grpc.UnaryHandler) (any, error) {
@@ -197,13 +205,15 @@ func (f *fakeServer) run(t *testing.T, args ...string) result {
 func (f *fakeServer) runWith(t *testing.T, change func(*Config), args ...string) result {
 	t.Helper()
 	listener := bufconn.Listen(1 << 16)
-	srv := grpc.NewServer(grpc.UnaryInterceptor(f.intercept))
+	srv := grpc.NewServer(grpc.UnaryInterceptor(f.record))
 	pb.RegisterMachineServiceServer(srv, f)
 	pb.RegisterOperationServiceServer(srv, f)
 	pb.RegisterAdminServiceServer(srv, f)
 	pb.RegisterRunServiceServer(srv, f)
 	pb.RegisterPlanServiceServer(srv, f)
 	pb.RegisterWorkflowServiceServer(srv, f)
+	pb.RegisterNodeServiceServer(srv, f)
+	pb.RegisterScriptServiceServer(srv, f)
 	g, _ := task.New(t.Context())
 	g.Go("serve", func(context.Context) error { return srv.Serve(listener) })
 	defer func() {

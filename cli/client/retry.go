@@ -17,13 +17,15 @@ import (
 	"github.com/ingot-metal/ingot/internal/clock"
 )
 
-// once holds the methods that may not be sent twice: a repeat would make a second token or meet a state that
-// the first has already changed. Every other unary method is a read, carries a request id, or sets a value.
+// once holds the methods that may not be sent twice: a repeat would make a second token or event, or meet a state that
+// the first has already changed. Every other unary method is a read, carries a request id, or sets a value; the one call
+// of theirs that makes something anew (a secret of a webhook) carries Once.
 var once = map[string]bool{
 	pb.AdminService_IssueBootstrapToken_FullMethodName: true,
 	pb.AdminService_SettleCommand_FullMethodName:       true,
 	pb.AdminService_CreateWebhook_FullMethodName:       true,
 	pb.AdminService_RedeliverWebhook_FullMethodName:    true,
+	pb.AdminService_TestWebhook_FullMethodName:         true,
 }
 
 // long holds the methods whose answer may take any time: they end with the caller's patience, and a connection that is

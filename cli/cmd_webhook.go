@@ -1,0 +1,273 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/fieldmaskpb"
+
+	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/cli/client"
+	"github.com/ingot-metal/ingot/cli/view"
+)
+
+func (a *app) webhookCmd() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "webhook",
+		Aliases: []string{"webhooks"},
+		Short:   "Tell other systems what happens: subscribe, pause, look at deliveries",
+		Long: `A webhook is an HTTPS address that is told of events of machines and operations, signed with a secret. An event that
+cannot be delivered is tried again for about a day; then it is dead, and can be sent again. docs/webhooks.md says what
+comes and what an answer does.`,
+		Example: `  ingot webhook create https://hooks.example.org/failures --event operation.failed
+  ingot webhook test wh-01k
+  ingot webhook deliveries --state dead`,
+	}
+	cmd.AddCommand(a.webhookCreateCmd(), a.webhookListCmd(), a.webhookGetCmd(), a.webhookUpdateCmd(), a.webhookPauseCmd(), a.webhookResumeCmd(),
+		a.webhookRotateCmd(), a.webhookDeleteCmd(), a.webhookTestCmd(), a.webhookDeliveriesCmd(), a.webhookRedeliverCmd())
+	return cmd
+}
+
+// eventTypes are what may be subscribed to.
+var eventTypes = []string{
+	"machine.*", "machine.registered", "machine.updated", "machine.phase_changed", "machine.node_state_changed", "machine.deleted",
+	"operation.*", "operation.created", "operation.started", "operation.succeeded", "operation.failed", "operation.canceled",
+}
+
+// registerWebhook makes the flags of what an operator says of a webhook, its address aside.
+func (a *app) registerWebhook(cmd *cobra.Command, w *pb.Webhook) {
+	f := cmd.Flags()
+	f.StringSliceVar(&w.EventTypes, "event", nil, "type of event, or a beginning such as operation.*; may be repeated (default: all)")
+	f.StringVar(&w.Filter, "filter", "", "only events of machines that match, as with ingot list: site=berlin,labels.env=prod")
+	f.Int32Var(&w.MaxConcurrency, "max-concurrency", 0, "requests at once from one controller, 1 to 4 (default 2)")
+	fixed(cmd, "event", eventTypes...)
+	fixed(cmd, "max-concurrency", "1", "2", "3", "4")
+}
+
+func (a *app) printWebhook(w *pb.Webhook) error {
+	return a.print(w, func() string { return a.style().Webhook(w, a.now()) }, w.GetWebhookId())
+}
+
+// printSecret prints a webhook whose secret is shown this once, also to who asks for no more than its name.
+func (a *app) printSecret(w *pb.Webhook) error {
+	if a.flags.output == "name" && w.GetSecret() != "" {
+		a.note("Secret: %s", w.GetSecret())
+	}
+	return a.printWebhook(w)
+}
+
+func (a *app) webhookCreateCmd() *cobra.Command {
+	w := &pb.Webhook{}
+	cmd := &cobra.Command{
+		Use:   "create URL",
+		Short: "Subscribe an address to events",
+		Long: `Subscribe an HTTPS address. The secret that signs its events is shown now and never again: give it to the receiver.
+With --name the command can be repeated and changes nothing; the repeat shows no secret.`,
+		Example: `  ingot webhook create https://hooks.example.org/all
+  ingot webhook create https://hooks.example.org/failures --name failures --event operation.failed --filter site=berlin`,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: completeAt(),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			svc, err := a.services()
+			if err != nil {
+				return err
+			}
+			w.Url = args[0]
+			made, err := svc.admin.CreateWebhook(cmd.Context(), &pb.CreateWebhookRequest{Webhook: w})
+			if err != nil {
+				return err
+			}
+			if made.GetSecret() == "" {
+				a.note("It was there already. Its secret is not shown again; for a new one: ingot webhook rotate %s", made.GetWebhookId())
+			}
+			return a.printSecret(made)
+		},
+	}
+	cmd.Flags().StringVar(&w.WebhookId, "name", "", "the webhook's id; made when absent")
+	a.registerWebhook(cmd, w)
+	return cmd
+}
+
+func webhooks(ctx context.Context, svc *services, limit int) ([]*pb.Webhook, error) {
+	return pages(limit, func(size int32, token string) ([]*pb.Webhook, string, error) {
+		r, err := svc.admin.ListWebhooks(ctx, &pb.ListWebhooksRequest{PageSize: size, PageToken: token})
+		return r.GetWebhooks(), r.GetNextPageToken(), err
+	})
+}
+
+func (a *app) webhookListCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:     "list",
+		Short:   "List webhooks",
+		Long:    "List webhooks with what waits for them and what was given up. -o wide adds since when one fails.",
+		Example: "  ingot webhook list\n  ingot webhook list -o wide",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			svc, err := a.services()
+			if err != nil {
+				return err
+			}
+			all, err := webhooks(cmd.Context(), svc, 0)
+			if err != nil {
+				return err
+			}
+			names := make([]string, len(all))
+			for i, w := range all {
+				names[i] = w.GetWebhookId()
+			}
+			return a.print(&pb.ListWebhooksResponse{Webhooks: all}, func() string {
+				return a.style().Webhooks(all, a.wide(), a.now()).String()
+			}, names...)
+		},
+	}
+}
+
+// oneWebhook makes a command that makes one call for one webhook.
+func (a *app) oneWebhook(cmd *cobra.Command, call func(ctx context.Context, svc *services, id string) error) *cobra.Command {
+	cmd.Args = cobra.ExactArgs(1)
+	cmd.ValidArgsFunction = completeAt(a.completeWebhooks())
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		svc, err := a.services()
+		if err != nil {
+			return err
+		}
+		return call(cmd.Context(), svc, args[0])
+	}
+	return cmd
+}
+
+func (a *app) webhookGetCmd() *cobra.Command {
+	return a.oneWebhook(&cobra.Command{
+		Use:     "get WEBHOOK",
+		Short:   "Show one webhook",
+		Long:    "Show one webhook: what it takes, whether it sends and why not, and which secrets sign its events.",
+		Example: "  ingot webhook get failures",
+	}, func(ctx context.Context, svc *services, id string) error {
+		w, err := svc.admin.GetWebhook(ctx, &pb.GetWebhookRequest{WebhookId: id})
+		if err != nil {
+			return err
+		}
+		return a.printWebhook(w)
+	})
+}
+
+// changeWebhook sets the fields of a webhook that paths names.
+func (a *app) changeWebhook(ctx context.Context, svc *services, w *pb.Webhook, paths ...string) error {
+	got, err := svc.admin.UpdateWebhook(ctx, &pb.UpdateWebhookRequest{Webhook: w, UpdateMask: &fieldmaskpb.FieldMask{Paths: paths}})
+	if err != nil {
+		return err
+	}
+	return a.printWebhook(got)
+}
+
+func (a *app) webhookUpdateCmd() *cobra.Command {
+	w := &pb.Webhook{}
+	var all bool
+	cmd := &cobra.Command{
+		Use:   "update WEBHOOK",
+		Short: "Change a webhook's address, events or filter",
+		Long: `Change what the flags name and leave the rest. What waits already goes to the new address. --all-events takes every
+type; an empty --filter takes every machine.`,
+		Example: `  ingot webhook update failures --url https://hooks.example.net/failures
+  ingot webhook update failures --event operation.failed --event operation.canceled
+  ingot webhook update failures --all-events --filter ''`,
+	}
+	a.oneWebhook(cmd, func(ctx context.Context, svc *services, id string) error {
+		var paths []string
+		for _, f := range [][2]string{{"url", "url"}, {"event", "event_types"}, {"all-events", "event_types"}, {"filter", "filter"}, {"max-concurrency", "max_concurrency"}} {
+			if cmd.Flags().Changed(f[0]) {
+				paths = append(paths, f[1])
+			}
+		}
+		if len(paths) == 0 {
+			return usagef("nothing to change: give --url, --event, --all-events, --filter or --max-concurrency")
+		}
+		w.WebhookId = id
+		return a.changeWebhook(ctx, svc, w, paths...)
+	})
+	cmd.Flags().StringVar(&w.Url, "url", "", "address to send to")
+	cmd.Flags().BoolVar(&all, "all-events", false, "take every type of event")
+	a.registerWebhook(cmd, w)
+	cmd.MarkFlagsMutuallyExclusive("event", "all-events")
+	return cmd
+}
+
+func (a *app) webhookPauseCmd() *cobra.Command {
+	return a.oneWebhook(&cobra.Command{
+		Use:   "pause WEBHOOK",
+		Short: "Send nothing until it is resumed",
+		Long: `Send nothing more. What is pending waits. What happens meanwhile is not queued for it: after resuming it, the receiver
+should walk the fleet once.`,
+		Example: "  ingot webhook pause failures",
+	}, func(ctx context.Context, svc *services, id string) error {
+		return a.changeWebhook(ctx, svc, &pb.Webhook{WebhookId: id}, "enabled")
+	})
+}
+
+func (a *app) webhookResumeCmd() *cobra.Command {
+	return a.oneWebhook(&cobra.Command{
+		Use:   "resume WEBHOOK",
+		Short: "Send again, also after it was disabled",
+		Long: `Send again: what is pending goes out at once, and past failures are forgotten. Also for a webhook that was paused because
+it failed, and for one whose receiver has answered 410 Gone.`,
+		Example: "  ingot webhook resume failures",
+	}, func(ctx context.Context, svc *services, id string) error {
+		return a.changeWebhook(ctx, svc, &pb.Webhook{WebhookId: id, Enabled: true}, "enabled")
+	})
+}
+
+func (a *app) webhookRotateCmd() *cobra.Command {
+	var overlap time.Duration
+	cmd := &cobra.Command{
+		Use:   "rotate WEBHOOK",
+		Short: "Make a new secret",
+		Long: `Make a new secret and show it, this once. Until --overlap has passed events are signed with both, so that the receiver
+can change over without losing any. --overlap 0s ends the old ones at once: when one is known to others.
+
+The call is not repeated when its answer is lost. ingot webhook get shows whether there is a new secret; rotate again then.`,
+		Example: "  ingot webhook rotate failures\n  ingot webhook rotate failures --overlap 0s",
+	}
+	a.oneWebhook(cmd, func(ctx context.Context, svc *services, id string) error {
+		r := &pb.UpdateWebhookRequest{Webhook: &pb.Webhook{WebhookId: id}, RotateSecret: true}
+		if cmd.Flags().Changed("overlap") {
+			r.SecretOverlap = durationpb.New(overlap)
+		}
+		// A second secret would be made, and only that one shown.
+		w, err := svc.admin.UpdateWebhook(ctx, r, client.Once())
+		if err != nil {
+			return err
+		}
+		return a.printSecret(w)
+	})
+	cmd.Flags().DurationVar(&overlap, "overlap", 24*time.Hour, "how long the old secrets go on signing, at most 720h")
+	return cmd
+}
+
+func (a *app) webhookDeleteCmd() *cobra.Command {
+	return a.oneWebhook(&cobra.Command{
+		Use:     "delete WEBHOOK",
+		Short:   "Remove a webhook with its secrets and deliveries",
+		Long:    "Remove a webhook with its secrets and its deliveries, dead ones too. What is under way may still arrive.",
+		Example: "  ingot webhook delete failures",
+	}, func(ctx context.Context, svc *services, id string) error {
+		w, err := svc.admin.DeleteWebhook(ctx, &pb.DeleteWebhookRequest{WebhookId: id})
+		if err != nil {
+			return err
+		}
+		return a.print(w, func() string { return fmt.Sprintf("Deleted %s\n", w.GetWebhookId()) }, w.GetWebhookId())
+	})
+}
+
+func (a *app) completeWebhooks() completion {
+	return a.remote(func(ctx context.Context, svc *services) ([]string, error) {
+		all, err := webhooks(ctx, svc, 1000)
+		var out []string
+		for _, w := range all {
+			out = append(out, w.GetWebhookId()+"\t"+w.GetState()+" "+view.Clean(w.GetUrl()))
+		}
+		return out, err
+	})
+}
