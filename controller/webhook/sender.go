@@ -143,6 +143,7 @@ func (s *Sender) problem(err error) string {
 		cert    *tls.CertificateVerificationError
 		alert   tls.AlertError
 		record  tls.RecordHeaderError
+		remote  *net.OpError
 		timeout interface{ Timeout() bool }
 	)
 	switch {
@@ -154,7 +155,9 @@ func (s *Sender) problem(err error) string {
 		return "TLS: " + cert.Err.Error()
 	case errors.As(err, &alert):
 		return "TLS: " + alert.Error()
-	case errors.As(err, &record):
+	case errors.As(err, &remote) && remote.Op == "remote error":
+		return shortened("TLS: the receiver refuses: " + remote.Err.Error())
+	case errors.As(err, &record), errors.Is(err, http.ErrSchemeMismatch):
 		return "TLS: the receiver does not speak it"
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return "connection refused"
