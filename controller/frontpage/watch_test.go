@@ -13,7 +13,6 @@ import (
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/frontpage"
-	"github.com/ingot-metal/ingot/controller/store"
 	"github.com/ingot-metal/ingot/internal/failure"
 )
 
