@@ -56,7 +56,7 @@ func TestNoLogLineCarriesABearerToken(t *testing.T) {
 	}
 }
 
-func startController(t *testing.T, log *testkit.Buffer) (*controller.Controller, string) {
+func startController(t *testing.T, log *testkit.Buffer, change ...func(*config.Config)) (*controller.Controller, string) {
 	t.Helper()
 	dir := testkit.TempDir(t)
 	c := config.Default()
@@ -64,6 +64,9 @@ func startController(t *testing.T, log *testkit.Buffer) (*controller.Controller,
 	c.DataDir, c.TokensFile = dir, filepath.Join(dir, "tokens")
 	c.Database.URL = testkit.EmptyDatabase(t)
 	c.TLS.Names = []string{"127.0.0.1"}
+	for _, ch := range change {
+		ch(c)
+	}
 	scope, err := auth.ParseScope("admin")
 	if err != nil {
 		t.Fatal(err)
