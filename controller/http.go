@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/engine"
 	"github.com/ingot-metal/ingot/controller/httpapi"
 	"github.com/ingot-metal/ingot/internal/obs/metrics"
@@ -85,6 +86,11 @@ func (c *Controller) countFleet(ctx context.Context) error {
 		})
 	}
 	c.metrics.SetMachines(out)
+	sites, err := c.store.ListSites(ctx)
+	if err != nil {
+		return err
+	}
+	c.metrics.SetCapacity(capacityOf(sites))
 	unwakeable, err := c.store.CountUnwakeable(ctx, c.clock.Now())
 	if err != nil {
 		return err
@@ -103,6 +109,20 @@ func (c *Controller) countFleet(ctx context.Context) error {
 		c.metrics.Sessions.WithLabelValues(role).Set(float64(n))
 	}
 	return nil
+}
+
+// capacityOf counts the addresses of each segment, as its site's agent has reported them last.
+func capacityOf(sites []*baremetalv1.Site) []metrics.Capacity {
+	var out []metrics.Capacity
+	for _, site := range sites {
+		for _, segment := range site.GetSegments() {
+			out = append(out, metrics.Capacity{
+				Site: site.GetSite(), Segment: segment.GetName(), Resource: "addresses",
+				Used: int64(segment.GetPoolUsed()), Size: int64(segment.GetPoolSize()),
+			})
+		}
+	}
+	return out
 }
 
 // observer hands the engine's observations to the metrics.

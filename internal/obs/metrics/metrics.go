@@ -20,7 +20,8 @@ const (
 
 // Metrics are the controller's own metrics, registered. Labels stand in the order in which they are to be given.
 type Metrics struct {
-	machines *machineCounts
+	machines *replaced
+	capacity *replaced
 
 	// Operations counts finished operations by type and outcome (SUCCEEDED, FAILED, CANCELED).
 	Operations *prometheus.CounterVec
@@ -61,7 +62,8 @@ func NewRegistry() *prometheus.Registry {
 // New makes the metrics and registers them. It panics if they are registered there already.
 func New(r prometheus.Registerer) *Metrics {
 	m := &Metrics{
-		machines:         &machineCounts{},
+		machines:         &replaced{desc: machinesDesc},
+		capacity:         &replaced{desc: capacityDesc},
 		Operations:       counterVec("operations_total", "Finished operations.", "type", "outcome"),
 		OperationSeconds: histogramVec("operation_seconds", "Time from creation to end of an operation.", slowBuckets, "type", "outcome"),
 		CommandLatency:   histogramVec("command_latency_seconds", "Time from the decision for a command to a stage of it.", fastBuckets, "kind", "stage"),
@@ -86,7 +88,7 @@ func New(r prometheus.Registerer) *Metrics {
 
 func (m *Metrics) collectors() []prometheus.Collector {
 	return []prometheus.Collector{
-		m.machines, m.Operations, m.OperationSeconds, m.CommandLatency, m.Sessions, m.EventLag,
+		m.machines, m.capacity, m.Operations, m.OperationSeconds, m.CommandLatency, m.Sessions, m.EventLag,
 		m.OperationsRescued, m.OperationsUnwakeable, m.OperationsStuck, m.CursorLag, m.RPCSeconds,
 		m.WebhookDeliveries,
 	}
@@ -119,28 +121,51 @@ type MachineCount struct {
 }
 
 // SetMachines replaces all machine counts at once: a scrape sees the old ones or the new ones.
-func (m *Metrics) SetMachines(counts []MachineCount) { m.machines.set(counts) }
-
-var machinesDesc = prometheus.NewDesc(namespace+"_machines_total", "Machines, refreshed every 30 s.",
-	[]string{"phase", "effective_state", "node_state", "region", "site"}, nil)
-
-// machineCounts is a collector because a GaugeVec could only be emptied and filled under the eyes of a scrape.
-type machineCounts struct {
-	current atomic.Pointer[[]prometheus.Metric]
-}
-
-func (c *machineCounts) set(counts []MachineCount) {
+func (m *Metrics) SetMachines(counts []MachineCount) {
 	out := make([]prometheus.Metric, 0, len(counts))
 	for _, n := range counts {
 		out = append(out, prometheus.MustNewConstMetric(machinesDesc, prometheus.GaugeValue, float64(n.Count),
 			n.Phase, n.EffectiveState, n.NodeState, n.Region, n.Site))
 	}
-	c.current.Store(&out)
+	m.machines.set(out)
 }
 
-func (c *machineCounts) Describe(ch chan<- *prometheus.Desc) { ch <- machinesDesc }
+var machinesDesc = prometheus.NewDesc(namespace+"_machines_total", "Machines, refreshed every 30 s.",
+	[]string{"phase", "effective_state", "node_state", "region", "site"}, nil)
 
-func (c *machineCounts) Collect(ch chan<- prometheus.Metric) {
+// Capacity is how much of something a segment of a site has, and how much of that is in use.
+type Capacity struct {
+	Site, Segment, Resource string
+	Used, Size              int64
+}
+
+// SetCapacity replaces all capacities at once. What has no size has no ratio and is left out.
+func (m *Metrics) SetCapacity(all []Capacity) {
+	out := make([]prometheus.Metric, 0, len(all))
+	for _, c := range all {
+		if c.Size > 0 {
+			out = append(out, prometheus.MustNewConstMetric(capacityDesc, prometheus.GaugeValue, float64(c.Used)/float64(c.Size),
+				c.Site, c.Segment, c.Resource))
+		}
+	}
+	m.capacity.set(out)
+}
+
+var capacityDesc = prometheus.NewDesc(namespace+"_site_capacity_used_ratio", "Used part of what a site has, refreshed every 30 s.",
+	[]string{"site", "segment", "resource"}, nil)
+
+// replaced is a collector of gauges that are counted all at once, because a GaugeVec could only be emptied and filled
+// under the eyes of a scrape.
+type replaced struct {
+	desc    *prometheus.Desc
+	current atomic.Pointer[[]prometheus.Metric]
+}
+
+func (c *replaced) set(all []prometheus.Metric) { c.current.Store(&all) }
+
+func (c *replaced) Describe(ch chan<- *prometheus.Desc) { ch <- c.desc }
+
+func (c *replaced) Collect(ch chan<- prometheus.Metric) {
 	if current := c.current.Load(); current != nil {
 		for _, m := range *current {
 			ch <- m

@@ -48,7 +48,7 @@ func typeOf(c prometheus.Collector) string {
 		return "counter"
 	case *prometheus.HistogramVec, prometheus.Histogram:
 		return "histogram"
-	case *prometheus.GaugeVec, *machineCounts:
+	case *prometheus.GaugeVec, *replaced:
 		return "gauge"
 	case interface{ Dec() }: // a Gauge has all the methods of a Counter, and this one
 		return "gauge"
