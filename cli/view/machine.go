@@ -39,6 +39,14 @@ func (s Style) effective(e pb.MachineStatus_EffectiveState) string {
 	return s.paint(grey, name)
 }
 
+// banner marks a machine that something is wrong with beside its effective state; empty when nothing is.
+func (s Style) banner(m *pb.Machine) string {
+	if !Holds(m, "Degraded") {
+		return ""
+	}
+	return s.paint(orange, " ⚠DEGRADED")
+}
+
 // Holds says whether the machine has the condition and it is true.
 func Holds(m *pb.Machine, condition string) bool {
 	return slices.ContainsFunc(m.GetStatus().GetConditions(), func(c *pb.Condition) bool {
@@ -55,7 +63,7 @@ func (s Style) Machines(machines []*pb.Machine, wide bool, now time.Time) *Table
 	for _, m := range machines {
 		st := m.GetStatus()
 		row := []string{
-			m.GetMachineId(), Phase(st.GetPhase()), s.effective(st.GetEffectiveState()),
+			m.GetMachineId(), Phase(st.GetPhase()), s.effective(st.GetEffectiveState()) + s.banner(m),
 			Mark(Holds(m, "Reachable")), Mark(Holds(m, "Provisioned")), st.GetActiveOperationId(),
 		}
 		if wide {
@@ -83,7 +91,7 @@ func (s Style) Machine(m *pb.Machine, now time.Time) string {
 	f, st, sp := &Fields{}, m.GetStatus(), m.GetSpec()
 	f.Add("Machine", m.GetMachineId())
 	f.Add("Phase", Phase(st.GetPhase()))
-	f.Add("EffectiveState", s.effective(st.GetEffectiveState()))
+	f.Add("EffectiveState", s.effective(st.GetEffectiveState())+s.banner(m))
 	f.Add("NodeState", NodeState(st.GetNodeState()))
 	f.Add("ActiveOperationId", st.GetActiveOperationId())
 	f.Add("UnresolvedCommandId", s.Bad(st.GetUnresolvedCommandId()))
