@@ -1,0 +1,154 @@
+package store_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
+	"github.com/ingot-metal/ingot/controller/fleet"
+	"github.com/ingot-metal/ingot/controller/node"
+	"github.com/ingot-metal/ingot/controller/store"
+	"github.com/ingot-metal/ingot/controller/store/storetest"
+)
+
+// TestTransitionLogHasItsColumns: each row says from where, to where, by whom and when, and the node says when it was moved.
+func TestTransitionLogHasItsColumns(t *testing.T) {
+	s := storetest.New(t)
+	register(t, s, "m-1", reporter)
+	at := now().Add(time.Hour)
+	_, _, err := s.TransitionNode(t.Context(), store.TransitionRequest{MachineID: "m-1", RequestID: "r", To: node.Pending, Actor: "tester"}, at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	later := at.Add(time.Minute)
+	report := &baremetalv1.ReportNodeRequest{MacAddress: reporter, InstallationStatus: node.Started}
+	if _, err := s.ReportNode(t.Context(), report, "installer", later); err != nil {
+		t.Fatal(err)
+	}
+	rows, total, err := s.NodeHistory(t.Context(), "m-1", 10, 0)
+	if err != nil || total != 2 || len(rows) != 2 {
+		t.Fatalf("%d rows of %d, %v", len(rows), total, err)
+	}
+	for i, want := range []struct {
+		from, to node.State
+		by       string
+		at       time.Time
+	}{{node.Pending, node.Installing, "node_report", later}, {node.Discovered, node.Pending, "admin", at}} {
+		r := rows[i]
+		if r.GetId() == "" || r.GetFromState() != want.from || r.GetToState() != want.to || r.GetTriggeredBy() != want.by || !r.GetCreatedAt().AsTime().Equal(want.at) {
+			t.Errorf("row %v, want %+v", r, want)
+		}
+	}
+	if rows[0].GetId() == rows[1].GetId() {
+		t.Error("two rows have one id")
+	}
+	if moved := machine(t, s, "m-1").GetStatus().GetNodeStateChangedAt().AsTime(); !moved.Equal(later) {
+		t.Errorf("the state changed at %v, the node says %v", later, moved)
+	}
+	for _, column := range []string{"machine_id", "from_state", "to_state", "triggered_by", "created_at"} {
+		err := execSQL(t, s, "UPDATE node_state_log SET "+column+" = NULL")
+		var pg *pgconn.PgError
+		if !errors.As(err, &pg) || pg.Code != "23502" { // not_null_violation
+			t.Errorf("a row may lack %s: %v", column, err)
+		}
+	}
+}
+
+// TestReportsKeepEveryField: what an installer says of its machine can be read back, the last word of it.
+func TestReportsKeepEveryField(t *testing.T) {
+	s := storetest.New(t)
+	register(t, s, "m-1", reporter)
+	if err := transition(s, "m-1", "approve", node.Pending, false); err != nil {
+		t.Fatal(err)
+	}
+	at := now()
+	for _, host := range []string{"before", "web-1"} {
+		_, err := s.ReportNode(t.Context(), &baremetalv1.ReportNodeRequest{
+			MacAddress: reporter, IpAddress: "10.0.0.7", Hostname: host, Vendor: "ACME", Model: "X1", SerialNumber: "SN1",
+			SystemUuid: "4c4c4544-0000-1000-8000-000000000001",
+		}, "installer", at)
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	n, err := s.GetNode(t.Context(), "m-1")
+	want := &baremetalv1.NodeReport{
+		MacAddress: reporter, IpAddress: "10.0.0.7", Hostname: "web-1", Vendor: "ACME", Model: "X1", SerialNumber: "SN1",
+		SystemUuid: "4c4c4544-0000-1000-8000-000000000001", ReportedAt: timestamppb.New(at),
+	}
+	if err != nil || !proto.Equal(n.GetLastReport(), want) || n.GetState() != node.Pending {
+		t.Errorf("%v, %v; want %v", n, err, want)
+	}
+}
+
+// TestBMCReachableFollowsTheProbes: it holds while the BMC answers, and says why it does not.
+func TestBMCReachableFollowsTheProbes(t *testing.T) {
+	r := newMetalRig(t)
+	saw := func(reachable bool, reason string) {
+		t.Helper()
+		_, err := r.s.RecordSite(t.Context(), store.SiteReport{Site: "lab", AgentID: r.site.id, LeasesSame: true, BMCs: []*fleetv1.BMCObservation{{
+			MachineId: "m-1", Reachable: reachable, PowerState: "on", Reason: reason, SeenAt: timestamppb.New(now()),
+		}}}, now())
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	saw(true, "")
+	if c := condition(machine(t, r.s, "m-1"), fleet.BMCReachable); c == nil || c.GetReason() == "" || c.GetLastTransition() == nil {
+		t.Errorf("a BMC that answers: %v", c)
+	}
+	saw(false, "BMC_UNREACHABLE")
+	m := machine(t, r.s, "m-1")
+	if c := condition(m, fleet.BMCReachable); c != nil || m.GetStatus().GetPowerState() != "unknown" {
+		t.Errorf("a silent BMC: %v, power %s", c, m.GetStatus().GetPowerState())
+	}
+	for _, c := range m.GetStatus().GetConditions() {
+		if c.GetType() == string(fleet.BMCReachable) && c.GetReason() != "BMC_UNREACHABLE" {
+			t.Errorf("condition %v", c)
+		}
+	}
+	saw(true, "")
+	if condition(machine(t, r.s, "m-1"), fleet.BMCReachable) == nil {
+		t.Error("a BMC that answers again is not reachable")
+	}
+}
+
+// TestAnEmptyInventoryChangesNothing: it says that the agent does not know yet, and neither what was known nor what is under
+// way is given up for it.
+func TestAnEmptyInventoryChangesNothing(t *testing.T) {
+	s := storetest.New(t)
+	a, id, c := rebooting(t, s, "m-1")
+	if d := decide(t, s, id, ask(a, c, 1, 1)); !d.Decision.Grant {
+		t.Fatalf("no grant: %+v", d.Decision.Refusal)
+	}
+	says := func(seq uint64, document string) {
+		t.Helper()
+		k := store.EventKey{AgentID: a.id, StateID: "st-1", Seq: seq}
+		if err := s.InventoryEvent(t.Context(), k, "m-1", "h", []byte(document), false, now()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	says(1, `{"cpu": 8}`)
+	before := everything(t, s, "operations", "operation_steps", "commands")
+	says(2, "")
+	says(3, "{")
+	h := a.hello("st-1", "boot-1") // it names no command that it holds
+	h.LastGrantSeq, h.LastEventSeq = 1, 3
+	open(t, s, h)
+	got, err := s.GetInventory(t.Context(), "m-1")
+	if err != nil || string(got.GetDocument()) == "" || got.GetHash() != "h" {
+		t.Errorf("the inventory is %v, %v", got, err)
+	}
+	if after := everything(t, s, "operations", "operation_steps", "commands"); after != before {
+		t.Errorf("it changed\n%s\nto\n%s", before, after)
+	}
+	if active := machine(t, s, "m-1").GetStatus().GetActiveOperationId(); active != id {
+		t.Errorf("the active operation is %q", active)
+	}
+}
