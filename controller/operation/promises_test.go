@@ -1,0 +1,49 @@
+package operation_test
+
+import (
+	"testing"
+
+	"github.com/ingot-metal/ingot/controller/fleet"
+	"github.com/ingot-metal/ingot/controller/operation"
+	"github.com/ingot-metal/ingot/internal/evidence"
+)
+
+// TestFailuresSayWhatAndWhere: a code, words, whether another try may succeed, and which step, command and executor it was.
+func TestFailuresSayWhatAndWhere(t *testing.T) {
+	for _, retryable := range []bool{false, true} {
+		s := granted(t, operation.Step{Kind: operation.KindReconfig, Name: "apply"})
+		s.do(operation.Resulted{
+			CommandID: "c-1", AgentID: hostID, Outcome: operation.OutcomeFailed, Reason: "EXECUTION_FAILED", Message: "SSH connection refused",
+			Retryable: retryable,
+		})
+		s.ended(operation.Failed, "EXECUTION_FAILED")
+		e := s.op.Error
+		if e.Message != "SSH connection refused" || e.Retryable != retryable {
+			t.Errorf("error %+v, want retryable %t", e, retryable)
+		}
+		for key, want := range map[string]string{"step": "apply", "machine_id": "m-1", "command_id": "c-1", "executor": hostID} {
+			if e.Details[key] != want {
+				t.Errorf("details %v, want %s %s", e.Details, key, want)
+			}
+		}
+	}
+}
+
+// TestCancelMarksTheMachineUntilTheNextSuccess: a cancel is shown on the machine and asks nobody to intervene; work that
+// succeeds afterwards clears it.
+func TestCancelMarksTheMachineUntilTheNextSuccess(t *testing.T) {
+	s := started(t, reboot())
+	phase := s.phase
+	s.do(operation.CancelAsked{Actor: "x"})
+	s.ended(operation.Canceled, "CANCELED_BY_REQUEST")
+	if !s.conditions[fleet.OperationCanceled] || s.conditions[fleet.NeedsIntervention] || s.phase != phase {
+		t.Fatalf("conditions %v, phase %s", s.conditions, s.phase)
+	}
+	next := granted(t, reconfig())
+	next.conditions = s.conditions
+	next.result(next.latest(), operation.OutcomeSucceeded, map[string]string{evidence.ConfigDigest: "sha256:1"})
+	next.ended(operation.Succeeded, "")
+	if next.conditions[fleet.OperationCanceled] {
+		t.Error("still shown after a success")
+	}
+}
