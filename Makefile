@@ -96,6 +96,10 @@ bench-metal: deps build ## Print the rates of DHCP, HTTP boot and image writes b
 	go run ./lab/benchmetal/http
 	go run ./lab/benchmetal/write
 
+.PHONY: bench-install
+bench-install: deps build debian-image ## Install a Debian image through the API and by hand, side by side (root)
+	go run ./lab/benchmetal/install -image $(DEBIAN_IMAGE) $(BENCH_FLAGS)
+
 .PHONY: demo
 demo: ## Start a controller, install a machine from an empty disk, and add simulated hosts
 	scripts/demo.sh up
@@ -116,14 +120,17 @@ lab-down: ## End the small data centre and remove what it made
 
 .PHONY: test-metal
 test-metal: deps ## Run the long tests on virtual machines: every fault, every way in (half an hour)
-	go test -tags metal -timeout 90m -count 1 -v -run TestMetal -skip TestMetalDebian $(TEST_FLAGS) ./lab
+	go test -tags metal -timeout 90m -count 1 -v -run 'TestMetal|TestLife' -skip TestMetalDebian $(TEST_FLAGS) ./lab
 
 # An image of one's own: make lab-debian DEBIAN_IMAGE=/path/to/image.raw.zst
 DEBIAN_IMAGE ?= $(CURDIR)/dist/debian.raw.zst
 
-.PHONY: lab-debian
-lab-debian: deps ## Install a Debian image on BIOS and UEFI machines, and say where the time goes (root)
+.PHONY: debian-image
+debian-image:
 	@[ -e $(DEBIAN_IMAGE) ] || { $(MAKE) deb && $(GOBUILD) -o bin/ingot-image ./cmd/ingot-image && bin/ingot-image debian --out $(DEBIAN_IMAGE); }
+
+.PHONY: lab-debian
+lab-debian: deps debian-image ## Install a Debian image on BIOS and UEFI machines, and say where the time goes (root)
 	INGOT_TEST_DEBIAN=$(DEBIAN_IMAGE) go test -tags metal -timeout 30m -count 1 -v -run TestMetalDebian ./lab
 
 .PHONY: smoke

@@ -23,6 +23,7 @@ import (
 	"github.com/ingot-metal/ingot/agent/pid1"
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/task"
+	"github.com/ingot-metal/ingot/lab/benchmetal/guest"
 )
 
 const (
@@ -100,18 +101,7 @@ func eachWay(ctx context.Context, j job, url string) error {
 
 // prepare makes the programs executable and copies the file into memory.
 func prepare(j job) error {
-	err := filepath.Walk("/", func(path string, info os.FileInfo, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case info.IsDir() && (path == "/proc" || path == "/sys" || path == "/dev" || path == "/var"):
-			return filepath.SkipDir
-		case info.Mode().IsRegular() && (strings.HasPrefix(path, "/usr/bin/") || strings.Contains(path, "lib")):
-			return os.Chmod(path, 0o755)
-		}
-		return nil
-	})
-	if err != nil {
+	if err := guest.MakeExecutable(); err != nil {
 		return err
 	}
 	in, err := os.Open(source)

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/ingot-metal/ingot/agent/image"
+	"github.com/ingot-metal/ingot/lab/benchmetal/guest"
 	"github.com/ingot-metal/ingot/lab/vm"
 )
 
@@ -141,7 +142,7 @@ func machine(ctx context.Context, dir string, o options, j job) (vm.Config, erro
 	if b, err := build.CombinedOutput(); err != nil {
 		return vm.Config{}, fmt.Errorf("build the machine's program: %w: %s", err, b)
 	}
-	tools, err := programs(ctx, "dd", "zstd")
+	tools, err := guest.Programs(ctx, "dd", "zstd")
 	if err != nil {
 		return vm.Config{}, err
 	}
@@ -171,38 +172,6 @@ func machine(ctx context.Context, dir string, o options, j job) (vm.Config, erro
 		Name: "write", Dir: filepath.Join(dir, "vm"), Kernel: kernel.Image, Initrd: initrd, StateDisk: state,
 		ExtraDisks: []string{filepath.Join(dir, "image.zst"), target}, MemoryMB: o.memoryMiB,
 	}, nil
-}
-
-// programs gives programs of this host with the libraries that they ask for, at the same paths.
-func programs(ctx context.Context, names ...string) (map[string][]byte, error) {
-	files := map[string][]byte{}
-	for _, name := range names {
-		path, err := exec.LookPath(name)
-		if err != nil {
-			return nil, err
-		}
-		out, err := exec.CommandContext(ctx, "ldd", path).Output()
-		if err != nil {
-			return nil, fmt.Errorf("ldd %s: %w", path, err)
-		}
-		paths := []string{path}
-		for _, word := range strings.Fields(string(out)) {
-			if strings.HasPrefix(word, "/") {
-				paths = append(paths, word)
-			}
-		}
-		for _, p := range paths {
-			b, err := os.ReadFile(p)
-			if err != nil {
-				return nil, err
-			}
-			if p == path {
-				p = "/usr/bin/" + name
-			}
-			files[strings.TrimPrefix(p, "/")] = b
-		}
-	}
-	return files, nil
 }
 
 // runMachine lets it run to its end and gives its console.
