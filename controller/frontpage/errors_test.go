@@ -317,7 +317,7 @@ var badOthers = []badCall{
 		return only(r.nodes.GetNodeHistory(ctx, &pb.GetNodeHistoryRequest{NodeId: "m-1", Offset: -1}))
 	}},
 	{"node transition", invalid, "REQUEST_ID_REQUIRED", "request_id", func(ctx context.Context, r *rig) error {
-		return only(r.nodes.TransitionNode(ctx, &pb.TransitionNodeRequest{}))
+		return only(r.nodes.TransitionNode(ctx, &pb.TransitionNodeRequest{State: pb.NodeState_NODE_STATE_REPROVISION}))
 	}},
 	{"workflow without a request id", invalid, "REQUEST_ID_REQUIRED", "request_id", func(ctx context.Context, r *rig) error {
 		return only(r.workflows.StartWorkflow(ctx, &pb.StartWorkflowRequest{}))

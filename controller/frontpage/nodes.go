@@ -131,7 +131,7 @@ func nodeUpdate(r *baremetalv1.UpdateNodeRequest) (store.NodeUpdate, error) {
 // TransitionNode implements NodeService.
 func (s *Server) TransitionNode(ctx context.Context, r *baremetalv1.TransitionNodeRequest) (*baremetalv1.Operation, error) {
 	err := firstError(
-		validate.RequestID(r.GetRequestId()), validate.Key("node_id", r.GetNodeId()), validate.Comment("comment", r.GetComment()),
+		moveID(r), validate.Key("node_id", r.GetNodeId()), validate.Comment("comment", r.GetComment()),
 		validate.OptionalKey("image_ref", r.GetImageRef()),
 	)
 	if err != nil {
@@ -143,7 +143,7 @@ func (s *Server) TransitionNode(ctx context.Context, r *baremetalv1.TransitionNo
 	if r.GetImageRef() != "" && r.GetState() != node.Reprovision {
 		return nil, validate.Fault("image_ref", "only with the state reprovision, which writes an image")
 	}
-	return s.engine.TransitionNode(ctx, store.TransitionRequest{
+	return s.move(ctx, store.TransitionRequest{
 		MachineID: r.GetNodeId(), RequestID: r.GetRequestId(), To: r.GetState(), Force: r.GetForce(), ImageRef: r.GetImageRef(),
 		Actor: actor(ctx), Comment: r.GetComment(), DryRun: r.GetDryRun(),
 	})

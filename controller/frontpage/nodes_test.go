@@ -40,7 +40,9 @@ var badNodes = []badCall{
 	{"update of nobody", notFound, "MACHINE_NOT_FOUND", "", updating(&pb.UpdateNodeRequest{NodeId: "m-no", Group: "g"})},
 	{"update of a deleted node", precondition, "NODE_IDENTITY_DELETED", "", updating(&pb.UpdateNodeRequest{NodeId: "m-gone", Group: "g"})},
 
-	{"no request id", invalid, "REQUEST_ID_REQUIRED", "request_id", moving(move("m-1", "", node.Pending))},
+	{"no request id for work", invalid, "REQUEST_ID_REQUIRED", "request_id", moving(move("m-1", "", node.Reprovision))},
+	{"no request id, and not in the table", precondition, "NODE_TRANSITION_ILLEGAL", "", moving(move("m-1", "", node.Active))},
+	{"no request id, and where it was before", precondition, "NODE_TRANSITION_ILLEGAL", "", moving(move("m-pending", "", node.Discovered))},
 	{"no state", invalid, "INVALID_FIELD", "state", moving(move("m-1", "a", 0))},
 	{"a state that there is not", invalid, "INVALID_FIELD", "state", moving(move("m-1", "a", 99))},
 	{"an image for a move that writes none", invalid, "INVALID_FIELD", "image_ref", moving(&pb.TransitionNodeRequest{NodeId: "m-1", RequestId: "a", State: node.Pending, ImageRef: "img"})},
