@@ -128,6 +128,7 @@ type rig struct {
 	nodes      pb.NodeServiceClient
 	workflows  pb.WorkflowServiceClient
 	admin      pb.AdminServiceClient
+	scripts    pb.ScriptServiceClient
 }
 
 func newRig(t *testing.T, change ...func(*frontpage.Config)) *rig {
@@ -156,6 +157,7 @@ func newRig(t *testing.T, change ...func(*frontpage.Config)) *rig {
 	r.machines, r.operations, r.plans = pb.NewMachineServiceClient(conn), pb.NewOperationServiceClient(conn), pb.NewPlanServiceClient(conn)
 	r.runs, r.nodes = pb.NewRunServiceClient(conn), pb.NewNodeServiceClient(conn)
 	r.workflows, r.admin = pb.NewWorkflowServiceClient(conn), pb.NewAdminServiceClient(conn)
+	r.scripts = pb.NewScriptServiceClient(conn)
 	return r
 }
 
