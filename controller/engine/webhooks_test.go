@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"sync"
@@ -42,6 +43,7 @@ type rig struct {
 	sched webhook.Schedule
 	limit time.Duration
 	e     *engine.Engine
+	log   *slog.Logger
 	// points are passed by the engine that is started next; nil for none.
 	points *failpoint.Scope
 }
@@ -52,14 +54,17 @@ func newRig(t testing.TB) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &rig{t: t, store: storetest.New(t), box: box, sched: webhook.Schedule{Base: 20 * time.Millisecond, MaxAttempts: 3}, limit: 2 * time.Second}
+	return &rig{
+		t: t, store: storetest.New(t), box: box, sched: webhook.Schedule{Base: 20 * time.Millisecond, MaxAttempts: 3}, limit: 2 * time.Second,
+		log: testkit.Logger(t),
+	}
 }
 
 // run starts an engine and returns what stops it and waits.
 func (r *rig) run() (stop func()) {
 	r.t.Helper()
 	e, err := engine.New(engine.Config{
-		Store: r.store, Sessions: session.NewRegistry(), Clock: clock.Real(), Logger: testkit.Logger(r.t),
+		Store: r.store, Sessions: session.NewRegistry(), Clock: clock.Real(), Logger: r.log,
 		ControllerID: ids.New(ids.Controller), Version: "v-test",
 		Webhooks: &engine.Webhooks{
 			Sender: webhook.NewSender(webhook.SenderConfig{
