@@ -19,7 +19,7 @@ func (a *app) printError(err error) {
 	}
 	style := view.Style{Colour: a.colour(a.cfg.ErrTerminal)}
 	var b strings.Builder
-	b.WriteString(style.Bad("error:") + " " + view.Clean(errorText(err)) + "\n")
+	b.WriteString(style.Bad("error:") + " " + lines(errorText(err)) + "\n")
 	for _, v := range client.Violations(err) {
 		fmt.Fprintf(&b, "  %s: %s\n", view.Clean(v.GetField()), view.Clean(v.GetDescription()))
 	}
@@ -28,6 +28,15 @@ func (a *app) printError(err error) {
 	}
 	// Err is the last place to report to; if it is gone the exit code still speaks.
 	_, _ = a.cfg.Err.Write([]byte(b.String()))
+}
+
+// lines cleans a text of several lines, each by itself: what follows the first stands under it.
+func lines(text string) string {
+	var clean []string
+	for line := range strings.Lines(strings.TrimSpace(text)) {
+		clean = append(clean, view.Clean(strings.TrimRight(line, "\r\n")))
+	}
+	return strings.Join(clean, "\n  ")
 }
 
 // errorText is "message (REASON)"; without a reason the gRPC code stands in its place.

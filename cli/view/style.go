@@ -73,7 +73,7 @@ func runeWidth(r rune) int {
 func Clean(text string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
-		case r == '\t':
+		case r == '\t', r == '\n':
 			return ' '
 		case unicode.IsControl(r), r == '\u202e', r == '\u2066', r == '\u2067':
 			return -1

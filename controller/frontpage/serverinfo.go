@@ -37,7 +37,7 @@ func (s *Server) ThawFleet(ctx context.Context, r *baremetalv1.ThawFleetRequest)
 var built = []baremetalv1.Reason{
 	baremetalv1.Reason_REPAVE_NOT_WIRED, baremetalv1.Reason_IMAGE_CATALOGUE_NOT_WIRED, baremetalv1.Reason_SITE_SERVICES_NOT_WIRED,
 	baremetalv1.Reason_EXPLAIN_NOT_WIRED, baremetalv1.Reason_TIMELINE_NOT_WIRED,
-	baremetalv1.Reason_WEBHOOKS_NOT_WIRED,
+	baremetalv1.Reason_WEBHOOKS_NOT_WIRED, baremetalv1.Reason_NODE_LIFECYCLE_NOT_WIRED, baremetalv1.Reason_WORKFLOWS_NOT_WIRED,
 }
 
 // unbuilt lists the reasons for what is published and not built.
