@@ -40,7 +40,8 @@ func (l *life) metal(spec *fleetv1.CommandSpec) command.Executor {
 			})
 		}
 	case *fleetv1.CommandSpec_Erase:
-		if m, ok := l.host.(erase.Machine); ok && l.isInstaller() {
+		// A simulated machine has no installer to be erased from.
+		if m, ok := l.host.(erase.Machine); ok && (l.isInstaller() || l.ident.Simulated) {
 			return erase.New(erase.Config{Machine: m, Clock: l.a.cfg.Clock})
 		}
 	case *fleetv1.CommandSpec_Installer:

@@ -113,6 +113,9 @@ func (in intent) judge(got host.DiskImage, wrote error, last host.RepaveProgress
 	switch {
 	case in.on(got):
 		return command.Succeeded(readBack(got))
+	case errors.Is(wrote, command.ErrTimeout):
+		return command.Failed(baremetalv1.Reason_STEP_TIMEOUT, "the time was up at %d%% (%s); the disk holds no image", last.Percent, last.Stage).
+			AndRetry().WithEvidence(readBack(got))
 	case wrote != nil:
 		return command.Failed(baremetalv1.Reason_EXECUTION_FAILED, "write image, at %d%% (%s): %v", last.Percent, last.Stage, wrote).
 			AndRetry().WithEvidence(readBack(got))

@@ -29,7 +29,7 @@ func (m *Machine) Inventory(ctx context.Context) (inventory.Document, error) {
 			{Locator: "DIMM_A1", SizeBytes: 32 * gib, SpeedMTs: 4800, Type: "DDR5", Manufacturer: Vendor, Serial: seedHex(m.id, "A1")[:8]},
 			{Locator: "DIMM_B1", SizeBytes: 32 * gib, SpeedMTs: 4800, Type: "DDR5", Manufacturer: Vendor, Serial: seedHex(m.id, "B1")[:8]},
 		}},
-		Disks: []inventory.Disk{{Name: "simdisk0", Model: "Simulated disk", Serial: diskSerial(m.id), SizeBytes: 960 * 1000 * 1000 * 1000, Transport: "nvme"}},
+		Disks: []inventory.Disk{{Name: "simdisk0", Model: "Simulated disk", Serial: diskSerial(m.id), SizeBytes: diskBytes, Transport: "nvme"}},
 		Firmware: []inventory.Firmware{
 			{Component: "bios", Version: "sim-1.0"},
 		},

@@ -32,7 +32,7 @@ func (m *Machine) Repave(ctx context.Context, e host.Effect, r host.RepaveReques
 	switch fault.Mode {
 	case Never:
 		<-ctx.Done()
-		return host.RepaveEvidence{}, fmt.Errorf("wait for the repave of %s: %w", m.id, ctx.Err())
+		return host.RepaveEvidence{}, fmt.Errorf("wait for the repave of %s: %w", m.id, context.Cause(ctx))
 	case Lie:
 		return host.RepaveEvidence{Image: image, Simulated: true}, m.write(ctx, r, progress)
 	}
@@ -92,7 +92,7 @@ func (m *Machine) write(ctx context.Context, r host.RepaveRequest, progress func
 		if d := m.world.cfg.RepaveTime / repaveSteps; d > 0 {
 			select {
 			case <-ctx.Done():
-				return fmt.Errorf("repave %s: %w", m.id, ctx.Err())
+				return fmt.Errorf("repave %s: %w", m.id, context.Cause(ctx))
 			case <-m.world.cfg.Clock.After(d):
 			}
 		}

@@ -21,6 +21,7 @@ const (
 	KindFirewallRemove Kind = "firewall-remove"
 	KindNetwork        Kind = "network"
 	KindRepave         Kind = "repave"
+	KindErase          Kind = "erase"
 	KindPowerOn        Kind = "power-on"
 	KindPowerOff       Kind = "power-off"
 )
@@ -37,6 +38,7 @@ var kindsByName = map[string][]Kind{
 	"firewall-remove": {KindFirewallRemove},
 	"network":         {KindNetwork},
 	"repave":          {KindRepave},
+	"erase":           {KindErase},
 	"power-on":        {KindPowerOn},
 	"power-off":       {KindPowerOff},
 }

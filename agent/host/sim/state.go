@@ -96,6 +96,8 @@ func (st *MachineState) apply(c change) {
 		st.Network = c.Network
 	case KindRepave:
 		st.Disk = c.Image
+	case KindErase:
+		st.Disk = host.DiskImage{Disk: st.Disk.Disk}
 	}
 }
 
