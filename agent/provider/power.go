@@ -3,6 +3,7 @@ package provider
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/ingot-metal/ingot/agent/host"
@@ -48,6 +49,16 @@ type Cycle struct {
 	// BootOnce is the device that was set and read back for the next boot.
 	BootOnce BootDevice `json:"boot_once,omitempty"`
 }
+
+// CutShort is the error of a call whose time was up before it could say what the BMC does wrong. It unwraps to Cause; Last
+// is what the BMC had done until then.
+type CutShort struct{ Cause, Last error }
+
+// Error gives both.
+func (e *CutShort) Error() string { return fmt.Sprintf("%v; until then: %v", e.Cause, e.Last) }
+
+// Unwrap gives Cause alone.
+func (e *CutShort) Unwrap() error { return e.Cause }
 
 // OutOfBand is power and boot device through a BMC, each call until it was read back. Errors are those of package
 // failure, with reasons BMC_AUTH_FAILED, BMC_UNREACHABLE and BMC_NO_EFFECT, or refusals of package host.

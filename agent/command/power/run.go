@@ -144,6 +144,13 @@ func (r *run) failed(ctx context.Context, err error) (command.Result, error) {
 	case command.Interrupted(r.job.Hard), command.Interrupted(ctx):
 		return command.Result{}, command.ErrInterrupted
 	case r.job.Hard.Err() != nil:
+		var cut *provider.CutShort
+		if errors.As(err, &cut) {
+			if out, ok := command.FromFailure(cut.Last); ok {
+				out.Message += "; then the time was up"
+				return out.WithEvidence(evidence), nil
+			}
+		}
 		return command.Failed(baremetalv1.Reason_EXECUTION_FAILED, "no time left: %v", err).AndRetry().WithEvidence(evidence), nil
 	}
 	return command.Result{}, err

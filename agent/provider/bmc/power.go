@@ -108,7 +108,7 @@ func (p *Provider) drive(ctx context.Context, t provider.Target, e host.Effect, 
 	for round := 0; ; round++ {
 		var state provider.PowerState
 		if state, protocol, err = p.readPower(ctx, t); fatal(ctx, err) {
-			return protocol, err
+			return protocol, d.cutShort(ctx, t, err)
 		}
 		d.read(state, err)
 		move := d.next(p.cfg.Clock.Now())
@@ -124,13 +124,13 @@ func (p *Provider) drive(ctx context.Context, t provider.Target, e host.Effect, 
 				return protocol, err
 			}
 			if err := p.push(ctx, t, e, d, move); err != nil {
-				return protocol, err
+				return protocol, d.cutShort(ctx, t, err)
 			}
 		case moveWait:
 		}
 		select {
 		case <-ctx.Done():
-			return protocol, context.Cause(ctx)
+			return protocol, d.cutShort(ctx, t, context.Cause(ctx))
 		case <-p.cfg.Clock.After(pollAfter(round)):
 		}
 	}
@@ -176,6 +176,18 @@ func fatal(ctx context.Context, err error) bool {
 	var refused *host.Refusal
 	var e *failure.Error
 	return ctx.Err() != nil || errors.As(err, &refused) || !errors.As(err, &e) || !e.Retryable
+}
+
+// cutShort adds to the end of ctx what the BMC had done until then.
+func (d *drive) cutShort(ctx context.Context, t provider.Target, err error) error {
+	last := d.lastErr
+	if last == nil && d.asked > 0 {
+		last = d.stuck(t)
+	}
+	if ctx.Err() == nil || last == nil {
+		return err
+	}
+	return &provider.CutShort{Cause: err, Last: last}
 }
 
 func (d *drive) stuck(t provider.Target) error {
