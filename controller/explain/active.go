@@ -30,6 +30,7 @@ var activeRules = []rule{
 	{"executor-locked", func(s *scene) bool { return s.open() && s.exec != nil && s.exec.Locked }, (*scene).locked},
 	{"not-acknowledged", func(s *scene) bool { return s.open() && s.cmd.State == operation.Sent }, (*scene).notAcknowledged},
 	{"grant", (*scene).open, (*scene).waitGrant},
+	{"not-started", func(s *scene) bool { return s.Op.Phase == operation.Pending && s.Now.Sub(s.Op.CreatedAt) > overdue }, (*scene).notStarted},
 	{"pending", func(s *scene) bool { return s.Op.Phase == operation.Pending }, (*scene).pending},
 	{"between-steps", func(*scene) bool { return true }, (*scene).pending},
 }
@@ -228,6 +229,15 @@ func (s *scene) waitGrant(e *Explanation) {
 func (s *scene) pending(e *Explanation) {
 	e.WaitsOn, e.WaitsFor, e.Since = OnNobody, "a controller", s.Op.CreatedAt
 	e.Cause.Text = "it was asked for " + s.ago(s.Op.CreatedAt) + ", and a controller is about to go on with it"
+}
+
+// notStarted: somebody looks for what is due, and whoever should begin with it does not.
+func (s *scene) notStarted(e *Explanation) {
+	s.sayNobodyLooks(e)
+	e.Since = s.Op.CreatedAt
+	if s.Controllers > 0 {
+		e.Cause.Text = "it was asked for " + s.ago(s.Op.CreatedAt) + ", and no controller has begun with it: the controllers' workers fail or are overloaded"
+	}
 }
 
 // waitsForExecutor names the executor of the current command as whom the machine waits for.

@@ -61,7 +61,7 @@ func (s *scene) whoIsMissing() verdict {
 		return s.silence(s.exec)
 	case s.siteOnly():
 		return s.siteTrouble()
-	case s.host == nil && s.step.Kind != operation.KindWaitForAgent && s.spec.GetBmcEndpoint() != "":
+	case s.host == nil && s.step.Kind != operation.KindWaitForAgent && (s.spec.GetBmcEndpoint() != "" || s.provider() != fleet.AgentProvider):
 		v := s.siteTrouble()
 		v.Facts = append(v.Facts, "no agent has ever been enrolled on the machine itself, so only its site's agent can act")
 		return v

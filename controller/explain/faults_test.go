@@ -408,7 +408,7 @@ var faultsOfSSH = []fault{
 }
 
 func faults() []fault {
-	return slices.Concat(faultsOfSSH, faultsOfBMCs, faultsOfBoot, faultsOfImages, faultsOfAgents, faultsOfRule)
+	return slices.Concat(faultsOfControllers, faultsOfSSH, faultsOfBMCs, faultsOfBoot, faultsOfImages, faultsOfAgents, faultsOfRule)
 }
 
 // TestFaults: of each fault, the right cause.

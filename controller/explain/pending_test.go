@@ -1,0 +1,51 @@
+package explain_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ingot-metal/ingot/controller/explain"
+)
+
+// faultsOfControllers: those that are there, and begin with nothing.
+var faultsOfControllers = []fault{
+	{"workers fail", func(l *lab) {
+		l.host().reboot()
+		l.f.Controllers, l.now = 1, l.now.Add(time.Minute)
+		l.f.Op.WakeAt = l.now.Add(time.Second)
+	}, "", explain.OnLimit, []string{"workers fail"}, "as soon as one works", "ingot server info"},
+}
+
+// TestNotStarted: an operation that nobody begins with is not about to begin, even where its next look is put off again and
+// again.
+func TestNotStarted(t *testing.T) {
+	for _, c := range []struct {
+		after       time.Duration
+		controllers int
+		rule, says  string
+		on          explain.Party
+	}{
+		{time.Second, 1, "pending", "about to go on", explain.OnNobody},
+		{time.Minute, 1, "not-started", "workers fail", explain.OnLimit},
+		{time.Minute, 0, "not-started", "no controller holds its lease", explain.OnLimit},
+	} {
+		l := newLab(t).host().reboot()
+		l.now = l.now.Add(c.after)
+		l.f.Op.WakeAt, l.f.Controllers = l.now.Add(time.Second), c.controllers
+		e := l.explain()
+		if e.Rule != c.rule || e.WaitsOn != c.on || !strings.Contains(everything(e), c.says) {
+			t.Errorf("after %s: rule %s on %s: %s", c.after, e.Rule, e.WaitsOn, everything(e))
+		}
+	}
+}
+
+// TestOnlyTheSiteCanAct: a machine of another provider has no agent of its own, and is not waiting for one.
+func TestOnlyTheSiteCanAct(t *testing.T) {
+	l := newLab(t)
+	l.f.Machine.Spec.Provider, l.f.Machine.Spec.BmcEndpoint = "fake", ""
+	l.gone(siteID).reboot().look()
+	if e := l.explain(); e.Cause.Reason != "SITE_AGENT_SILENT" || e.WaitsOn != explain.OnAgent {
+		t.Errorf("%s on %s: %s", e.Cause.Reason, e.WaitsOn, everything(e))
+	}
+}
