@@ -487,11 +487,13 @@ func (x *UpdateNodeRequest) GetUpdateMask() *fieldmaskpb.FieldMask {
 }
 
 type TransitionNodeRequest struct {
-	state     protoimpl.MessageState `protogen:"open.v1"`
-	NodeId    string                 `protobuf:"bytes,1,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
-	RequestId string                 `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	State     NodeState              `protobuf:"varint,3,opt,name=state,proto3,enum=baremetal.v1.NodeState" json:"state,omitempty"`
-	Comment   string                 `protobuf:"bytes,4,opt,name=comment,proto3" json:"comment,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	NodeId string                 `protobuf:"bytes,1,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
+	// Required where the move starts work. Without one a node that an admin has moved to the state already answers with that
+	// move's operation.
+	RequestId string    `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	State     NodeState `protobuf:"varint,3,opt,name=state,proto3,enum=baremetal.v1.NodeState" json:"state,omitempty"`
+	Comment   string    `protobuf:"bytes,4,opt,name=comment,proto3" json:"comment,omitempty"`
 	// Bypasses the retry limit and resets the counter. install_failed is left with it alone, and with another plan.
 	Force bool `protobuf:"varint,5,opt,name=force,proto3" json:"force,omitempty"`
 	// The image of the reimage that a move to reprovision starts; empty means the machine's own.
