@@ -1,0 +1,110 @@
+package e2e
+
+import (
+	"bytes"
+	"encoding/pem"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/cli"
+	"github.com/ingot-metal/ingot/cli/client"
+	"github.com/ingot-metal/ingot/controller/config"
+	"github.com/ingot-metal/ingot/internal/clock"
+	"github.com/ingot-metal/ingot/internal/testkit"
+	"github.com/ingot-metal/ingot/lab/harness"
+)
+
+// told is an event as a receiver got it.
+type told struct {
+	header http.Header
+	body   []byte
+}
+
+// TestWebhooksByTheCommandLine: a receiver with a certificate of its owner's own authority is told of nothing until the
+// configuration names that authority; what was given up meanwhile is sent again.
+func TestWebhooksByTheCommandLine(t *testing.T) {
+	t.Parallel()
+	events := make(chan told, 100)
+	receiver := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		events <- told{r.Header.Clone(), body}
+	}))
+	t.Cleanup(receiver.Close)
+	var authority string
+	c := harness.New(t, harness.Options{Configure: func(cfg *config.Config) {
+		cfg.Webhooks.AllowLoopback, cfg.Webhooks.CAFile = true, authority
+	}})
+	ingot := func(wantCode int, line string) string {
+		t.Helper()
+		var out bytes.Buffer
+		env := map[string]string{
+			"INGOT_SERVER": c.Front.Address(), "INGOT_CA_FILE": filepath.Join(c.Data, "ca.pem"), "INGOT_TOKEN": c.Token(), "INGOT_CONFIG": os.DevNull,
+		}
+		code := cli.Run(t.Context(), cli.Config{
+			Args: strings.Fields(line), In: strings.NewReader(""), Out: &out, Err: &out, Getenv: func(key string) string { return env[key] },
+			Clock: clock.Real(), Connect: client.Dial, Version: "test",
+		})
+		if code != wantCode {
+			t.Fatalf("ingot %s: exit code %d, want %d\n%s", line, code, wantCode, out.String())
+		}
+		return out.String()
+	}
+	out := ingot(0, "webhook create "+receiver.URL+"/hook --name hook --event machine.registered")
+	secret := regexp.MustCompile(`whsec_\S+`).FindString(out)
+	if out := ingot(5, "webhook test hook"); !strings.Contains(out, "TLS: x509: certificate signed by unknown authority") {
+		t.Errorf("the ping ended with %s", out)
+	}
+	if len(events) != 0 {
+		t.Error("an event was sent to whom nobody knows")
+	}
+	authority = filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(authority, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: receiver.Certificate().Raw}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c.Stop()
+	c.Start()
+	c.WaitReady()
+	ingot(0, "webhook test hook")
+	dead := strings.TrimSpace(ingot(0, "webhook deliveries hook --state dead -o name"))
+	ingot(0, "webhook redeliver "+dead)
+	c.Register(&baremetalv1.Machine{MachineId: "m-told"})
+	testkit.Eventually(t, soon, func() bool { return len(events) == 3 }, "not all events have come")
+	lib, err := standardwebhooks.NewWebhook(secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := 0
+	for range 3 {
+		e := <-events
+		if err := lib.Verify(e.body, e.header); err != nil {
+			t.Errorf("signature: %v", err)
+		}
+		if bytes.Contains(e.body, []byte(`"type":"machine.registered"`)) && bytes.Contains(e.body, []byte("m-told")) {
+			seen++
+		}
+	}
+	if seen != 1 {
+		t.Errorf("the machine was told of %d times", seen)
+	}
+	if out := ingot(0, "webhook rotate hook --overlap 1h"); strings.Contains(out, secret) || strings.Count(out, "SecretId:") != 2 {
+		t.Errorf("rotated: %s", out)
+	}
+	ingot(0, "webhook delete hook")
+	ingot(3, "webhook get hook")
+	if out := ingot(0, "audit hook"); !strings.Contains(out, "ROTATE_WEBHOOK_SECRET") || strings.Contains(out, "whsec_") {
+		t.Errorf("audit log:\n%s", out)
+	}
+}
