@@ -126,7 +126,7 @@ test-metal: deps ## Run the long tests on virtual machines: every fault, every w
 DEBIAN_IMAGE ?= $(CURDIR)/dist/debian.raw.zst
 
 .PHONY: debian-image
-debian-image:
+debian-image: ## Build the Debian image that machines are installed with, where there is none (root)
 	@[ -e $(DEBIAN_IMAGE) ] || { $(MAKE) deb && $(GOBUILD) -o bin/ingot-image ./cmd/ingot-image && bin/ingot-image debian --out $(DEBIAN_IMAGE); }
 
 .PHONY: lab-debian
