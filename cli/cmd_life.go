@@ -10,8 +10,10 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/grpc/status"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/cli/client"
 	"github.com/ingot-metal/ingot/cli/view"
 	"github.com/ingot-metal/ingot/internal/task"
 )
@@ -270,14 +272,18 @@ func (a *app) printLives(machines []string, ops []*pb.Operation, errs []error) e
 	var first error
 	out := &pb.ListOperationsResponse{}
 	for i, machine := range machines {
-		op, problem := ops[i], ops[i].GetError().GetCode()
-		if errs[i] != nil {
-			problem = errs[i].Error()
-		}
-		t.Add(machine, op.GetOperationId(), op.GetPhase().String(), op.GetCurrentStage(), view.Clean(problem))
+		op, phase, problem := ops[i], "", ops[i].GetError().GetCode()
 		if op != nil {
-			out.Operations = append(out.Operations, op)
+			phase = op.GetPhase().String()
+		} else {
+			op = &pb.Operation{MachineId: machine} // for programs: why there is none
 		}
+		if errs[i] != nil {
+			problem = errorText(errs[i])
+			op.Error = &pb.ErrorStatus{Code: client.Info(errs[i]).GetReason(), Message: status.Convert(errs[i]).Message()}
+		}
+		t.Add(machine, op.GetOperationId(), phase, op.GetCurrentStage(), view.Clean(problem))
+		out.Operations = append(out.Operations, op)
 		if first == nil {
 			first = errs[i]
 		}

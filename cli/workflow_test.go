@@ -21,6 +21,9 @@ var someWorkflow = &pb.Workflow{
 }
 
 func (f *fakeServer) StartWorkflow(_ context.Context, r *pb.StartWorkflowRequest) (*pb.Operation, error) {
+	if f.lives != nil {
+		return f.lives.start(r)
+	}
 	f.mu.Lock()
 	f.sent = append(f.sent, proto.CloneOf(r))
 	f.mu.Unlock()
