@@ -103,6 +103,9 @@ func (s *scene) restActions(e *Explanation) []Action {
 		return out
 	}
 	for _, c := range startCommands {
+		if c.kind == fleet.Reimage && s.spent() {
+			continue // an operator brings another plan first
+		}
 		again := s.Op != nil && s.Op.Phase == operation.Failed && s.Op.Type == c.kind
 		if fleet.Admit(s.gate(), c.kind, c.kind == fleet.Reimage) != nil || c.kind == fleet.EnterMaintenance && s.gate().Phase == fleet.Maintenance {
 			continue

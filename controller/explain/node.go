@@ -32,6 +32,9 @@ func (s *scene) sayLife(e *Explanation) {
 	e.Actions = s.transitions()
 }
 
+// spent says that the node's installations have failed as often as they may.
+func (s *scene) spent() bool { return s.status.GetNodeState() == node.InstallFailed }
+
 // unowned says that the node's state stands for work that nobody does.
 func (s *scene) unowned() bool { return node.InProgress(s.status.GetNodeState()) }
 

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/explain"
 )
 
@@ -47,5 +48,23 @@ func TestOnlyTheSiteCanAct(t *testing.T) {
 	l.gone(siteID).reboot().look()
 	if e := l.explain(); e.Cause.Reason != "SITE_AGENT_SILENT" || e.WaitsOn != explain.OnAgent {
 		t.Errorf("%s on %s: %s", e.Cause.Reason, e.WaitsOn, everything(e))
+	}
+}
+
+// TestThirdFailedInstall: whoever asks is told of what failed and of the way out, and not of the reimage that is refused.
+func TestThirdFailedInstall(t *testing.T) {
+	l := newLab(t).installing().fails("DISK_WRITE_ERROR", "write /dev/vda: input/output error")
+	l.f.Machine.Status.NodeState = baremetalv1.NodeState_NODE_STATE_INSTALL_FAILED
+	l.f.Machine.Status.LastInstallError = "DISK_WRITE_ERROR: write /dev/vda: input/output error"
+	e := l.explain()
+	if e.Cause.Reason != "INSTALL_ATTEMPTS_EXHAUSTED" || e.OperationID != "op-1" || !strings.Contains(everything(e), "the disk refuses writes") {
+		t.Errorf("%s of %s: %s", e.Cause.Reason, e.OperationID, everything(e))
+	}
+	offered := ""
+	for _, a := range e.Actions {
+		offered += a.Command + "\n"
+	}
+	if !strings.Contains(offered, "ingot node transition m-1 pending --force") || strings.Contains(offered, "ingot reimage") {
+		t.Errorf("offered:\n%s", offered)
 	}
 }

@@ -19,9 +19,9 @@ var restRules = []rule{
 	{"fenced", (*scene).fenced, (*scene).sayFenced},
 	{"blocked", (*scene).blocked, (*scene).sayBlocked},
 	{"workflow", func(s *scene) bool { return s.Workflow != nil && workflow.Holds(s.Workflow.State) }, (*scene).sayWorkflow},
+	{"install-failed", (*scene).spent, (*scene).installFailed},
 	{"failed", (*scene).lastFailed, (*scene).sayFailed},
 	{"intervention", func(s *scene) bool { return s.holds(fleet.NeedsIntervention) }, (*scene).sayIntervention},
-	{"install-failed", func(s *scene) bool { return s.nodeState() == "install_failed" }, (*scene).installFailed},
 	{"unowned", (*scene).unowned, (*scene).sayUnowned},
 	{"frozen-fleet", func(s *scene) bool { return !s.FrozenSince.IsZero() }, (*scene).frozenAtRest},
 	{"agent-silent", (*scene).hostSilent, (*scene).sayHostSilent},
@@ -185,6 +185,11 @@ func (s *scene) installFailed(e *Explanation) {
 	e.Since = when(s.status.GetNodeStateChangedAt())
 	if m := s.status.GetLastInstallError(); m != "" {
 		e.Cause.Text += "; the last one said: " + m
+	}
+	if s.lastFailed() {
+		e.OperationID, e.Step = s.Op.ID, s.Op.CurrentStage
+		e.Cause.Facts = append(e.Cause.Facts, s.failure(s.Op.Error.Code, s.Op.Error.Message).Text)
+		e.Cause.Facts = append(e.Cause.Facts, s.commandFacts()...)
 	}
 }
 
