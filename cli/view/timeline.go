@@ -49,6 +49,13 @@ func (s Style) StateThen(machine string, at *timestamppb.Timestamp, st *pb.Timel
 	for _, id := range slices.Sorted(maps.Keys(st.GetOpenCommands())) {
 		f.Add("Command", id+" "+st.GetOpenCommands()[id])
 	}
+	if st.GetWorkflowId() != "" {
+		what := strings.TrimSpace(st.GetWorkflowKind() + " " + st.GetWorkflowMode())
+		f.Add("Workflow", joinNonEmpty(st.GetWorkflowId(), what, st.GetWorkflowState(), "stage "+st.GetWorkflowStage(), st.GetWorkflowFailureClass(), Clean(st.GetWorkflowMessage())))
+	}
+	for _, name := range slices.Sorted(maps.Keys(st.GetStepMessages())) {
+		f.Add("Step", joinNonEmpty(name+" "+st.GetStepStates()[name], Clean(st.GetStepMessages()[name])))
+	}
 	return f.String()
 }
 

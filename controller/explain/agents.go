@@ -90,8 +90,11 @@ func (s *scene) stageWaits() verdict {
 		v = s.silence(s.host)
 	}
 	text := "the check of stage " + orElse(s.step.Mode, s.step.Name) + " does not pass yet"
-	if v.Text != "" {
-		text += ": " + v.Text
+	if said := orElse(v.Text, s.step.Message); said != "" {
+		text += ": " + said
+	}
+	if v.Text != "" && s.step.Message != "" {
+		v.Facts = append(v.Facts, "the check says: "+s.step.Message)
 	}
 	v.Text = text
 	return v

@@ -97,6 +97,7 @@ func (s *scene) complete(e *Explanation) {
 	if s.active {
 		if s.Workflow != nil {
 			e.Cause.Facts = append(e.Cause.Facts, "it is an attempt of "+s.workflowName()+", at stage "+s.Workflow.Stage)
+			e.Cause.Facts = append(e.Cause.Facts, s.stagesSoFar()...)
 		}
 		if e.Next == "" {
 			e.Next, e.NextAt = s.next()

@@ -380,8 +380,18 @@ var faultsOfRule = []fault{
 	}, "", explain.OnNobody, []string{"REIMAGE has succeeded"}, "", "ingot why m-1"},
 	{"stage waits for the agent", func(l *lab) { l.host().gone(hostID).stage().after(time.Minute) },
 		"AGENT_UNAVAILABLE", explain.OnAgent, []string{"check of stage verify_boot does not pass yet", "a-host was heard last"}, "STAGE_CHECK_FAILED", "ingot cancel"},
-	{"stage waits for something else", func(l *lab) { l.host().stage().after(time.Minute) },
-		"", explain.OnProvider, []string{"check of stage verify_boot does not pass yet"}, "STAGE_CHECK_FAILED", "ingot cancel"},
+	{"stage waits for something else", func(l *lab) {
+		l.host().stage().after(time.Minute)
+		l.f.Op.Steps[0].Message = "MAAS does not say Ready"
+	}, "", explain.OnProvider, []string{"check of stage verify_boot does not pass yet: MAAS does not say Ready"}, "STAGE_CHECK_FAILED", "ingot cancel"},
+	{"stages that are behind it", func(l *lab) {
+		l.host().gone(hostID).stage().after(time.Minute)
+		l.f.Workflow = &workflow.Workflow{ID: "wf-1", Kind: "ONBOARDING", State: workflow.Running, Stage: "verify_node", OperationID: l.f.Op.ID, Attempts: 1}
+		done := operation.Step{Name: "approve-node", Kind: operation.KindStage, Mode: "approve_node", State: operation.StepSucceeded, Message: "the node is new"}
+		l.f.Op.Steps = append([]operation.Step{done}, l.f.Op.Steps...)
+		l.f.Op.CurrentStep, l.f.Op.Steps[1].Message = 1, "the machine's agent has no session"
+	}, "AGENT_UNAVAILABLE", explain.OnAgent, []string{"stage approve_node: succeeded, the node is new", "the check says: the machine's agent has no session"},
+		"STAGE_CHECK_FAILED", "ingot cancel"},
 	{"nothing wrong", func(l *lab) { l.host().f.Machine.Status.Phase = baremetalv1.MachineStatus_READY; l.phase = fleet.Ready },
 		"", explain.OnNobody, []string{"in service, and nothing is under way"}, "", "ingot reboot m-1"},
 	{"in maintenance", func(l *lab) { l.host() }, "", explain.OnOperator, []string{"in maintenance"}, "", "ingot exit-maintenance m-1"},

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/ingot-metal/ingot/controller/operation"
 	"github.com/ingot-metal/ingot/controller/workflow"
 )
 
@@ -42,8 +43,25 @@ func (s *scene) sayWorkflow(e *Explanation) {
 		e.Cause.Facts = append(e.Cause.Facts, "what helps: "+advice)
 	}
 	e.Cause.Facts = append(e.Cause.Facts, fmt.Sprintf("attempt %d; stages: %s", w.Attempts, list(w.Plan)))
+	e.Cause.Facts = append(e.Cause.Facts, s.stagesSoFar()...)
 	e.Summary = head
 	e.Actions = append(e.Actions, s.actionsOf(w, best, lost)...)
+}
+
+// stagesSoFar are the stages that the last attempt has been through, with what their checks have said.
+func (s *scene) stagesSoFar() []string {
+	var out []string
+	if s.Op == nil || s.Op.ID != s.Workflow.OperationID {
+		return nil
+	}
+	for _, step := range s.Op.Steps {
+		if step.Message == "" || step.State == operation.StepWaiting {
+			continue
+		}
+		stage := orElse(workflow.StageOf(s.Workflow.Kind, step.Name), step.Name)
+		out = append(out, "stage "+stage+": "+strings.ToLower(string(step.State))+", "+step.Message)
+	}
+	return out
 }
 
 func (s *scene) workflowName() string {

@@ -3,7 +3,6 @@ package frontpage
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -36,7 +35,7 @@ func (s *Server) GetMachineTimeline(ctx context.Context, r *baremetalv1.GetMachi
 	if err != nil {
 		return nil, err
 	}
-	if f.From, err = page.AuditPosition(); err != nil {
+	if f.From.Seq, f.From.Change, err = page.HistoryPosition(); err != nil {
 		return nil, err
 	}
 	out := &baremetalv1.GetMachineTimelineResponse{}
@@ -50,8 +49,8 @@ func (s *Server) GetMachineTimeline(ctx context.Context, r *baremetalv1.GetMachi
 	}
 	if len(out.GetEntries()) > int(size) {
 		out.Entries = out.GetEntries()[:size]
-		last := strconv.FormatInt(out.GetEntries()[size-1].GetSeq(), 10)
-		out.NextPageToken = validate.Page{ID: last}.Token("timeline", filter)
+		last := out.GetEntries()[size-1]
+		out.NextPageToken = validate.Page{ID: fmt.Sprintf("%d.%d", last.GetSeq(), last.GetChange())}.Token("timeline", filter)
 	}
 	return out, nil
 }

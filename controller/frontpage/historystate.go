@@ -58,11 +58,15 @@ func addWork(out *baremetalv1.TimelineState, s *timeline.State) {
 	if op, ok := s.Operations[id]; ok && id != "" {
 		out.OperationId, out.OperationType, out.OperationPhase = id, op.Type, op.Phase
 		out.OperationStage, out.OperationWaitReason = op.Stage, op.WaitReason
-		out.StepStates = map[string]string{}
+		out.StepStates, out.StepMessages = map[string]string{}, map[string]string{}
 		for name, step := range op.Steps {
 			out.StepStates[name] = step.State
+			if step.Message != "" && step.Message != timeline.Untold {
+				out.StepMessages[name] = step.Message
+			}
 		}
 	}
+	addWorkflow(out, s)
 	for id, c := range s.Commands {
 		switch c.State {
 		case "QUEUED", "SENT", "ACKED", "GRANTED":
@@ -73,5 +77,16 @@ func addWork(out *baremetalv1.TimelineState, s *timeline.State) {
 			out.OpenCommands = map[string]string{}
 		}
 		out.OpenCommands[id] = c.State
+	}
+}
+
+// addWorkflow adds the one that held the machine.
+func addWorkflow(out *baremetalv1.TimelineState, s *timeline.State) {
+	for id, w := range s.Workflows {
+		if w.Ended {
+			continue
+		}
+		out.WorkflowId, out.WorkflowKind, out.WorkflowMode, out.WorkflowState = id, w.Kind, w.Mode, w.State
+		out.WorkflowStage, out.WorkflowFailureClass, out.WorkflowMessage = w.Stage, w.FailureClass, w.Message
 	}
 }

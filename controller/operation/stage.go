@@ -15,6 +15,7 @@ func (d *decider) attemptStage(s *Step) bool {
 		return false
 	}
 	v := workflow.Judge(s.Mode, d.stageFacts())
+	s.Message = v.Message
 	limit := s.StartedAt.Add(s.Timeout)
 	switch {
 	case v.Pass:

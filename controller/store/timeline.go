@@ -1,10 +1,12 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"time"
 
@@ -18,51 +20,90 @@ import (
 // TimelineQuery asks for a page of a machine's history.
 type TimelineQuery struct {
 	MachineID string
-	// From is the number of the entry that the page before ended with; 0 begins.
-	From int64
+	// From is where the page before ended; the zero value begins.
+	From TimelinePosition
 	// Since and Until bound the entries' times where they are set.
 	Since, Until time.Time
 	OldestFirst  bool
-	Limit        int32
+	// Limit is how many changes.
+	Limit int32
 }
 
-// Timeline reads a page of a machine's history.
+// TimelinePosition is a change: the number of its entry, and its own in it, from 0.
+type TimelinePosition struct {
+	Seq    int64
+	Change int32
+}
+
+// Timeline reads a page of a machine's history, change by change.
 func (s *Store) Timeline(ctx context.Context, f TimelineQuery) ([]*baremetalv1.TimelineEntry, error) {
-	var rows []dbsqlc.TimelineNewestRow
-	var err error
-	if f.OldestFirst {
-		var oldest []dbsqlc.TimelineOldestRow
-		oldest, err = s.q.TimelineOldest(ctx, dbsqlc.TimelineOldestParams{
-			MachineID: f.MachineID, AfterSeq: f.From, Since: timePtr(f.Since), Until: timePtr(f.Until), PageSize: f.Limit,
-		})
-		for _, r := range oldest {
-			rows = append(rows, dbsqlc.TimelineNewestRow(r))
-		}
-	} else {
-		before := f.From
-		if before == 0 {
-			before = math.MaxInt64
-		}
-		rows, err = s.q.TimelineNewest(ctx, dbsqlc.TimelineNewestParams{
-			MachineID: f.MachineID, BeforeSeq: before, Since: timePtr(f.Since), Until: timePtr(f.Until), PageSize: f.Limit,
-		})
-	}
+	rows, err := s.timelineRows(ctx, f)
 	if err != nil {
 		return nil, fmt.Errorf("read history: %w", err)
 	}
-	out := make([]*baremetalv1.TimelineEntry, 0, len(rows))
+	out := make([]*baremetalv1.TimelineEntry, 0, f.Limit)
 	for _, r := range rows {
-		out = append(out, timelineMessage(r))
+		all, err := timelineMessages(r)
+		if err != nil {
+			return nil, err
+		}
+		if !f.OldestFirst {
+			slices.Reverse(all)
+		}
+		for _, m := range all {
+			if len(out) < int(f.Limit) && f.beyond(m) {
+				out = append(out, m)
+			}
+		}
 	}
 	return out, nil
 }
 
-func timelineMessage(r dbsqlc.TimelineNewestRow) *baremetalv1.TimelineEntry {
-	fields := jsonToMap([]byte(r.Fields))
-	return &baremetalv1.TimelineEntry{
-		Ts: stamp(r.Ts), Kind: r.Kind, Summary: timeline.Summary(r.Kind, fields), Actor: orText(r.Who, "system"),
-		OperationId: r.OperationID, CommandId: r.CommandID, Fields: fields, Hash: r.Hash, Seq: r.Seq, PrevHash: r.PrevHash, Tx: r.Tx,
+// beyond says that a change comes after the position, in the order that is asked for.
+func (f TimelineQuery) beyond(m *baremetalv1.TimelineEntry) bool {
+	switch {
+	case m.GetSeq() != f.From.Seq:
+		return true
+	case f.OldestFirst:
+		return m.GetChange() > f.From.Change
+	default:
+		return m.GetChange() < f.From.Change
 	}
+}
+
+// timelineRows reads enough entries for a page: each has a change, and the first may have been read up to its last.
+func (s *Store) timelineRows(ctx context.Context, f TimelineQuery) ([]dbsqlc.TimelineNewestRow, error) {
+	if !f.OldestFirst {
+		return s.q.TimelineNewest(ctx, dbsqlc.TimelineNewestParams{
+			MachineID: f.MachineID, FromSeq: cmp.Or(f.From.Seq, math.MaxInt64), Since: timePtr(f.Since), Until: timePtr(f.Until), PageSize: f.Limit + 1,
+		})
+	}
+	oldest, err := s.q.TimelineOldest(ctx, dbsqlc.TimelineOldestParams{
+		MachineID: f.MachineID, FromSeq: f.From.Seq, Since: timePtr(f.Since), Until: timePtr(f.Until), PageSize: f.Limit + 1,
+	})
+	rows := make([]dbsqlc.TimelineNewestRow, 0, len(oldest))
+	for _, r := range oldest {
+		rows = append(rows, dbsqlc.TimelineNewestRow(r))
+	}
+	return rows, err
+}
+
+// timelineMessages are the changes of an entry, in their order.
+func timelineMessages(r dbsqlc.TimelineNewestRow) ([]*baremetalv1.TimelineEntry, error) {
+	e := timeline.Entry{Seq: r.Seq, Kind: r.Kind, Actor: r.Who, OperationID: r.OperationID, CommandID: r.CommandID, Fields: []byte(r.Fields)}
+	changes, err := e.Changes()
+	if err != nil {
+		return nil, fmt.Errorf("read history: %w", err)
+	}
+	out := make([]*baremetalv1.TimelineEntry, 0, len(changes))
+	for i, c := range changes {
+		out = append(out, &baremetalv1.TimelineEntry{
+			Ts: stamp(r.Ts), Kind: c.Kind, Summary: timeline.Summary(c.Kind, c.Fields), Actor: orText(c.Actor, "system"),
+			OperationId: c.OperationID, CommandId: c.CommandID, Fields: c.Fields, Hash: r.Hash, Seq: r.Seq, PrevHash: r.PrevHash, Tx: r.Tx,
+			Change: int32(i),
+		})
+	}
+	return out, nil
 }
 
 // historyPage is how many entries are read at once where all of them are walked.
@@ -169,7 +210,7 @@ func tablesOf(ctx context.Context, q *dbsqlc.Queries, machineID string, history 
 		return t, err
 	}
 	for _, read := range []func(context.Context, *dbsqlc.Queries, string, *timeline.Tables) error{
-		machineFacts, conditionFacts, operationFacts, commandFacts,
+		machineFacts, conditionFacts, operationFacts, commandFacts, workflowFacts, moveFacts,
 	} {
 		if err := read(ctx, q, machineID, &t); err != nil {
 			return t, err

@@ -23,7 +23,9 @@ func operationFacts(ctx context.Context, q *dbsqlc.Queries, machineID string, t 
 		if byOperation[r.OperationID] == nil {
 			byOperation[r.OperationID] = map[string]timeline.StepState{}
 		}
-		byOperation[r.OperationID][r.Name] = timeline.StepState{State: r.State, Retries: orNothing(r.RetryCount), Evidence: notEmptyObject(r.Evidence)}
+		byOperation[r.OperationID][r.Name] = timeline.StepState{
+			State: r.State, Retries: orNothing(r.RetryCount), Evidence: notEmptyObject(r.Evidence), Message: r.Message,
+		}
 	}
 	t.Operations = map[string]timeline.OperationState{}
 	for _, r := range rows {
@@ -55,6 +57,36 @@ func commandFacts(ctx context.Context, q *dbsqlc.Queries, machineID string, t *t
 			State: r.State, Outcome: r.Outcome, Reason: r.Reason, Evidence: notEmptyObject(r.Evidence), SettledBy: r.SettledBy,
 			Claimed: r.Claimed,
 		}
+	}
+	return nil
+}
+
+func workflowFacts(ctx context.Context, q *dbsqlc.Queries, machineID string, t *timeline.Tables) error {
+	rows, err := q.WorkflowFacts(ctx, machineID)
+	if err != nil {
+		return fmt.Errorf("read workflows: %w", err)
+	}
+	t.Workflows = map[string]timeline.WorkflowState{}
+	for _, r := range rows {
+		t.Workflows[r.WorkflowID] = timeline.WorkflowState{
+			Kind: r.Kind, Mode: r.Mode, State: r.State, Stage: r.Stage, Plan: r.PlanText,
+			Attempt: strconv.Itoa(int(r.AttemptCount)), Repeats: orNothing(r.Repeats), OperationID: strVal(r.OperationID),
+			FailureClass: r.FailureClass, Reason: r.Reason, Message: r.Message,
+			Observed: r.ObservedProviderState, Action: r.LastAction, Evidence: notEmptyObject(r.EvidenceText),
+			Adopted: r.Adopted, Ended: r.EndedAt != nil,
+		}
+	}
+	return nil
+}
+
+func moveFacts(ctx context.Context, q *dbsqlc.Queries, machineID string, t *timeline.Tables) error {
+	rows, err := q.MoveFacts(ctx, machineID)
+	if err != nil {
+		return fmt.Errorf("read moves of the node: %w", err)
+	}
+	t.Moves = map[string]timeline.MoveState{}
+	for _, r := range rows {
+		t.Moves[strconv.FormatInt(r.ID, 10)] = timeline.MoveState{From: r.FromState, To: r.ToState, By: r.TriggeredBy, User: r.UserID}
 	}
 	return nil
 }

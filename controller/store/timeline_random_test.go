@@ -15,8 +15,8 @@ import (
 	"github.com/ingot-metal/ingot/controller/operation"
 	"github.com/ingot-metal/ingot/controller/store"
 	"github.com/ingot-metal/ingot/controller/store/storetest"
+	"github.com/ingot-metal/ingot/controller/workflow"
 	"github.com/ingot-metal/ingot/internal/failpoint"
-	"github.com/ingot-metal/ingot/internal/failure"
 )
 
 // After a long random life the state of every machine, rebuilt from its history, is what the tables say, and the state at
@@ -27,9 +27,9 @@ func TestHistoryEqualsTablesAfterARandomLife(t *testing.T) {
 	const workers, each = 4, 8
 	lives := make([]*life, workers*each)
 	for i := range lives {
-		id := fmt.Sprintf("m-%02d", i)
-		lives[i] = &life{s: s, agent: live(t, s, id), boot: 1, rnd: rand.New(rand.NewPCG(uint64(seed), uint64(i)))}
+		lives[i] = &life{s: s, name: fmt.Sprintf("m-%02d", i), rnd: rand.New(rand.NewPCG(uint64(seed), uint64(i)))}
 	}
+	lease(t, s)
 	begin := time.Now()
 	for _, err := range together(t, workers, func(ctx context.Context, w int) error {
 		for n := range operations / workers {
@@ -46,10 +46,13 @@ func TestHistoryEqualsTablesAfterARandomLife(t *testing.T) {
 	lived := time.Since(begin)
 	begin = time.Now()
 	for _, l := range lives {
-		intact(t, s, l.agent.machine)
+		for _, id := range l.machines {
+			intact(t, s, id)
+		}
 		l.remember(t)
 	}
 	intact(t, s, "")
+	drawn(t, s)
 	made := count(t, s, "SELECT count(*) FROM operations")
 	t.Logf("%d operations (%d SUCCEEDED, %d FAILED, %d CANCELED), %d entries; lived %v, verified in %v", made,
 		count(t, s, "SELECT count(*) FROM operations WHERE phase = 'SUCCEEDED'"), count(t, s, "SELECT count(*) FROM operations WHERE phase = 'FAILED'"),
@@ -57,6 +60,21 @@ func TestHistoryEqualsTablesAfterARandomLife(t *testing.T) {
 	if made < operations {
 		t.Errorf("%d operations were made, not %d", made, operations)
 	}
+}
+
+// drawn says how the workflows went; each kind, mode and end must have been there.
+func drawn(t *testing.T, s *store.Store) {
+	t.Helper()
+	for _, m := range append(workflow.Modes(workflow.Decommission), workflow.NoMode) {
+		all, done := "SELECT count(*) FROM workflows WHERE mode = $1", "SELECT count(*) FROM workflows WHERE mode = $1 AND state IN ('COMPLETED', 'RECONCILED')"
+		if count(t, s, all, string(m)) == 0 || count(t, s, done, string(m)) == 0 {
+			t.Errorf("workflows of mode %q: %d, of which %d got to their end", m, count(t, s, all, string(m)), count(t, s, done, string(m)))
+		}
+	}
+	t.Logf("%d workflows (%d COMPLETED, %d RECONCILED, %d CANCELLED) with %d actions on %d machines", count(t, s, "SELECT count(*) FROM workflows"),
+		count(t, s, "SELECT count(*) FROM workflows WHERE state = 'COMPLETED'"), count(t, s, "SELECT count(*) FROM workflows WHERE state = 'RECONCILED'"),
+		count(t, s, "SELECT count(*) FROM workflows WHERE state = 'CANCELLED'"), count(t, s, "SELECT count(*) FROM audit_log WHERE verb LIKE 'WORKFLOW_%'"),
+		count(t, s, "SELECT count(*) FROM machines"))
 }
 
 func setting(t *testing.T, name string, def int) int {
@@ -72,14 +90,20 @@ func setting(t *testing.T, name string, def int) int {
 	return n
 }
 
-// life is one machine and what happens to it. One goroutine lives it.
+// life is one machine after the other and what happens to them. One goroutine lives it.
 type life struct {
 	s     *store.Store
+	name  string
 	agent enrolled
 	rnd   *rand.Rand
-	boot  int
-	grant uint64
-	asked int
+	// long says that many commands must go well: then they fail less often.
+	long bool
+	// generation counts the machines, which are listed in machines.
+	generation int
+	machines   []string
+	boot       int
+	grant      uint64
+	asked      int
 	// command is the newest one of the operation at hand.
 	command *operation.Command
 	notes   []note
@@ -88,14 +112,31 @@ type life struct {
 // note is what was read of the machine at a time.
 type note struct {
 	at                time.Time
+	machine           string
 	phase, op, unsure string
 	rma               bool
 }
 
 func (l *life) chance(percent int) bool { return l.rnd.IntN(100) < percent }
 
+// mishap is the chance of something that ends a command badly.
+func (l *life) mishap(percent int) bool {
+	if l.long {
+		percent = (percent + 3) / 4
+	}
+	return l.chance(percent)
+}
+
 // work starts one operation and sees it to its end, whatever that is.
 func (l *life) work(ctx context.Context) error {
+	if l.agent.id == "" {
+		if err := l.join(ctx); err != nil {
+			return err
+		}
+	}
+	if l.chance(10) {
+		return l.leave(ctx)
+	}
 	l.command = nil
 	op, err := l.start(ctx)
 	if err != nil {
@@ -123,8 +164,7 @@ func (l *life) start(ctx context.Context) (*baremetalv1.Operation, error) {
 			MachineID: l.agent.machine, RequestID: fmt.Sprint("r-", l.asked), Type: types[l.rnd.IntN(len(types))],
 			Actor: "tester", Comment: "a word of Jane Roe",
 		}, now())
-		var refused *failure.Error
-		if !errors.As(err, &refused) {
+		if !refused(err) {
 			return op, err
 		}
 	}
@@ -152,10 +192,10 @@ func (l *life) event() (operation.Event, time.Time) {
 	if l.command == nil || l.chance(10) {
 		return operation.Look{}, now()
 	}
-	if l.chance(4) {
+	if l.mishap(4) {
 		return operation.CancelAsked{Actor: "tester"}, now()
 	}
-	if l.chance(8) {
+	if l.mishap(8) {
 		return operation.Look{}, now().Add(24 * time.Hour)
 	}
 	c := l.command
@@ -168,11 +208,11 @@ func (l *life) event() (operation.Event, time.Time) {
 			CommandID: c.ID, AgentID: l.agent.id, StateID: "st-1", BootID: fmt.Sprint("boot-", l.boot), Seq: l.grant, Digest: c.Digest, Epoch: 1,
 		}, now()
 	}
-	r := operation.Resulted{CommandID: c.ID, AgentID: l.agent.id, StateID: "st-1", SessionBootID: fmt.Sprint("boot-", l.boot), Outcome: operation.OutcomeSucceeded}
+	r := operation.Resulted{CommandID: c.ID, AgentID: l.agent.id, StateID: "st-1", SessionBootID: fmt.Sprint("boot-", l.boot), Outcome: operation.OutcomeSucceeded, Evidence: proof(c.Kind)}
 	switch {
-	case l.chance(15):
+	case l.mishap(15):
 		r.Outcome, r.Reason, r.Retryable = operation.OutcomeFailed, "EXECUTION_FAILED", l.chance(50)
-	case l.chance(5):
+	case l.mishap(5):
 		r.Outcome = operation.OutcomeUnknown
 	default:
 		l.boot++
@@ -224,7 +264,7 @@ func (l *life) note(ctx context.Context) error {
 	m, err := l.s.GetMachine(ctx, l.agent.machine, "")
 	if err == nil {
 		l.notes = append(l.notes, note{
-			at: time.Now(), phase: m.GetStatus().GetPhase().String(), op: m.GetStatus().GetActiveOperationId(),
+			at: time.Now(), machine: l.agent.machine, phase: m.GetStatus().GetPhase().String(), op: m.GetStatus().GetActiveOperationId(),
 			unsure: m.GetStatus().GetUnresolvedCommandId(), rma: condition(m, fleet.RMA) != nil,
 		})
 	}
@@ -236,13 +276,13 @@ func (l *life) remember(t *testing.T) {
 	t.Helper()
 	for range min(5, len(l.notes)) {
 		n := l.notes[l.rnd.IntN(len(l.notes))]
-		st, err := l.s.StateAt(t.Context(), l.agent.machine, n.at)
+		st, err := l.s.StateAt(t.Context(), n.machine, n.at)
 		if err != nil || st == nil {
-			t.Fatalf("state of %s at %v: %v, %v", l.agent.machine, n.at, st, err)
+			t.Fatalf("state of %s at %v: %v, %v", n.machine, n.at, st, err)
 		}
-		got := note{n.at, st.Machine["phase"], st.Machine["current_operation_id"], st.Machine["unresolved_command_id"], st.Conditions["RMA"].Status == "true"}
+		got := note{n.at, n.machine, st.Machine["phase"], st.Machine["current_operation_id"], st.Machine["unresolved_command_id"], st.Conditions["RMA"].Status == "true"}
 		if got != n {
-			t.Errorf("%s: the history says %+v, it was %+v", l.agent.machine, got, n)
+			t.Errorf("%s: the history says %+v, it was %+v", n.machine, got, n)
 		}
 	}
 }

@@ -14,6 +14,8 @@ import (
 	"github.com/ingot-metal/ingot/controller/operation"
 	"github.com/ingot-metal/ingot/controller/store"
 	"github.com/ingot-metal/ingot/controller/store/storetest"
+	"github.com/ingot-metal/ingot/controller/timeline"
+	"github.com/ingot-metal/ingot/controller/workflow"
 	"github.com/ingot-metal/ingot/migrations"
 )
 
@@ -164,23 +166,28 @@ func TestChangedTablesAreFound(t *testing.T) {
 	if err := rebootOnce(t.Context(), s, a, 1); err != nil {
 		t.Fatal(err)
 	}
-	for table, set := range map[string]string{
-		"machines": "phase = 'READY'", "machine_conditions": "reason = 'x'", "operations": "evidence = '{\"a\": \"b\"}'",
-		"operation_steps": "retry_count = 2", "commands": "outcome = 'FAILED'", "audit_log": "event_data = '{\"comment\": \"nothing\"}'",
+	if _, _, err := s.StartWorkflow(t.Context(), store.WorkflowStart{
+		MachineID: "m-1", RequestID: "w", Kind: workflow.Decommission, Mode: workflow.SoftReset, Actor: "tester",
+	}, now()); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ table, set, key string }{
+		{"machines", "phase = 'READY'", "machine_id"}, {"machine_conditions", "reason = 'x'", "type"},
+		{"operations", "evidence = '{\"a\": \"b\"}'", "operation_id"}, {"operation_steps", "retry_count = 2", "operation_id || idx"},
+		{"operation_steps", "message = 'x'", "operation_id || idx"}, {"commands", "outcome = 'FAILED'", "command_id"},
+		{"workflows", "stage = 'x'", "workflow_id"}, {"workflows", "message = 'x'", "workflow_id"}, {"workflows", "plan = '{}'", "workflow_id"},
+		{"workflows", "evidence = '{\"erase_method\": \"x\"}'", "workflow_id"},
+		{"node_state_log", "to_state = 'deleted'", "id"}, {"node_state_log", "triggered_by = 'node_report'", "id"},
+		{"audit_log", "event_data = '{\"comment\": \"nothing\"}'", "audit_id"},
 	} {
-		rewrite(t, s, table, fmt.Sprintf("CREATE TABLE kept AS SELECT ctid AS at, t.* FROM %s t", table))
-		rewrite(t, s, table, fmt.Sprintf("UPDATE %s SET %s", table, set))
+		column, _, _ := strings.Cut(c.set, " ")
+		rewrite(t, s, c.table, fmt.Sprintf("CREATE TABLE kept AS SELECT %s AS key, %s AS value FROM %s", c.key, column, c.table))
+		rewrite(t, s, c.table, fmt.Sprintf("UPDATE %s SET %s", c.table, c.set))
 		if v := verdict(t, s, "m-1"); v.GetOk() || v.GetBrokenSeq() != 0 || len(v.GetDifferences()) == 0 {
-			t.Errorf("%s: %v", table, v)
+			t.Errorf("%s: %v", c.set, v)
 		}
-		column, _, _ := strings.Cut(set, " ")
-		key := map[string]string{
-			"machines": "t.machine_id = k.machine_id", "machine_conditions": "t.machine_id = k.machine_id AND t.type = k.type",
-			"operations": "t.operation_id = k.operation_id", "operation_steps": "t.operation_id = k.operation_id AND t.idx = k.idx",
-			"commands": "t.command_id = k.command_id", "audit_log": "t.audit_id = k.audit_id",
-		}[table]
-		rewrite(t, s, table, fmt.Sprintf("UPDATE %s t SET %s = k.%s FROM kept k WHERE %s", table, column, column, key))
-		rewrite(t, s, table, "DROP TABLE kept")
+		rewrite(t, s, c.table, fmt.Sprintf("UPDATE %s SET %s = value FROM kept WHERE %s = key", c.table, column, c.key))
+		rewrite(t, s, c.table, "DROP TABLE kept")
 		intact(t, s, "m-1")
 	}
 }
@@ -209,19 +216,22 @@ func TestScrubbingKeepsTheChain(t *testing.T) {
 	}
 }
 
-// Transactions that do not take the machine's row first wait for each other all the same: no gap, no fork, none fails.
+// Transactions that do not take the machine's row first wait for each other all the same: no gap, no fork, none fails, in
+// whatever order they write to several histories.
 func TestConcurrentTransactionsNeverFork(t *testing.T) {
 	s := storetest.New(t)
-	register(t, s, "m-1")
+	histories := []string{"m-1", "m-2", "m-3", ""}
+	for _, id := range histories[:3] {
+		register(t, s, id)
+	}
 	const writers, rounds = 8, 20
 	for _, err := range together(t, writers, func(ctx context.Context, i int) error {
 		for n := range rounds {
-			// Audit rows of the machine and of the fleet, by writers that hold no lock.
-			for _, target := range []string{"m-1", fmt.Sprint("site-", i)} {
-				_, err := s.Pool().Exec(ctx, "INSERT INTO audit_log (ts, actor, verb, target_id) VALUES (now(), $1, $2, $3)", fmt.Sprint("w-", i), fmt.Sprint("V", n), target)
-				if err != nil {
-					return err
-				}
+			// Audit rows of machines and of the fleet, by writers that hold no lock.
+			_, err := s.Pool().Exec(ctx, "INSERT INTO audit_log (ts, actor, verb, target_id) SELECT now(), $1, $2, t FROM unnest($3::text[]) t",
+				fmt.Sprint("w-", i), fmt.Sprint("V", n), [][]string{{"m-1", "site", "m-2"}, {"m-2", "m-3", "m-1"}, {"site", "m-1"}, {"m-3", "m-2", "site"}}[(i+n)%4])
+			if err != nil {
+				return err
 			}
 		}
 		return nil
@@ -230,12 +240,65 @@ func TestConcurrentTransactionsNeverFork(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	intact(t, s, "m-1")
-	intact(t, s, "")
-	for _, id := range []string{"m-1", ""} {
-		if v := verdict(t, s, id); v.GetEntries() < writers*rounds {
+	for _, id := range histories {
+		intact(t, s, id)
+		if v := verdict(t, s, id); v.GetEntries() < writers*rounds/2 {
 			t.Errorf("%q has %d entries", id, v.GetEntries())
 		}
+	}
+}
+
+// One transaction is one entry of each machine, and what a savepoint took back is in none.
+func TestATransactionIsOneEntry(t *testing.T) {
+	s := storetest.New(t)
+	for _, id := range []string{"m-1", "m-2"} {
+		register(t, s, id)
+	}
+	before := count(t, s, "SELECT max(seq) FROM machine_timeline WHERE machine_id = 'm-1'")
+	err := pgx.BeginFunc(t.Context(), s.Pool(), func(tx pgx.Tx) error {
+		for _, q := range []string{
+			"UPDATE machines SET power_state = 'off' WHERE machine_id = 'm-1'", "SAVEPOINT one", "UPDATE machines SET power_state = 'lost' WHERE machine_id = 'm-1'",
+			"INSERT INTO audit_log (ts, actor, verb, target_id) VALUES (now(), 'x', 'LOST', 'm-2')", "ROLLBACK TO one",
+			"UPDATE machines SET power_state = 'on' WHERE machine_id = 'm-1'",
+		} {
+			if _, err := tx.Exec(t.Context(), q); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	intact(t, s, "m-1")
+	intact(t, s, "m-2")
+	entries, err := s.Timeline(t.Context(), store.TimelineQuery{MachineID: "m-1", From: store.TimelinePosition{Seq: int64(before), Change: 1000}, OldestFirst: true, Limit: 10})
+	if err != nil || len(entries) != 2 || entries[0].GetSeq() != int64(before+1) || entries[1].GetSeq() != int64(before+1) ||
+		entries[0].GetFields()["power_state"] != "off" || entries[1].GetFields()["power_state"] != "on" || entries[1].GetChange() != 1 {
+		t.Errorf("%v, %v", entries, err)
+	}
+	if n := count(t, s, "SELECT count(*) FROM machine_timeline WHERE fields::text LIKE '%LOST%' OR fields::text LIKE '%lost%'"); n != 0 {
+		t.Errorf("%d entries say what was rolled back", n)
+	}
+}
+
+// A transaction with very many changes writes its entries in parts, with one time.
+func TestAHugeTransaction(t *testing.T) {
+	s := storetest.New(t)
+	for _, id := range []string{"m-1", "m-2", "m-3"} {
+		register(t, s, id)
+	}
+	if err := execSQL(t, s, "INSERT INTO audit_log (ts, actor, verb, target_id) SELECT now(), 'x', 'HUGE', 'm-' || n % 4 FROM generate_series(1, 3000) n"); err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []string{"m-1", "m-2", "m-3", ""} {
+		intact(t, s, id)
+	}
+	if n := count(t, s, "SELECT count(*) FROM machine_timeline WHERE fields::text LIKE '%HUGE%'"); n < 8 {
+		t.Errorf("%d entries", n)
+	}
+	if n := count(t, s, "SELECT count(DISTINCT ts) FROM machine_timeline WHERE machine_id = 'm-1' AND fields::text LIKE '%HUGE%'"); n != 1 {
+		t.Errorf("%d times", n)
 	}
 }
 
@@ -248,7 +311,24 @@ func TestMachinesOfBeforeBeginWithASnapshot(t *testing.T) {
 	}
 	id := start(t, s, store.StartRequest{MachineID: "m-1", RequestID: "r", Type: fleet.Reboot}).GetOperationId()
 	c := decide(t, s, id, operation.Look{}).Command
-	for _, name := range []string{"0004_timeline.down.sql", "0004_timeline.up.sql"} {
+	migrateBy(t, s, "0011_history.down.sql", "0004_timeline.down.sql", "0004_timeline.up.sql", "0011_history.up.sql")
+	intact(t, s, "m-1")
+	if n := count(t, s, "SELECT count(*) FROM machine_timeline WHERE seq = 1 AND kind = 'snapshot'"); n != 1 {
+		t.Errorf("%d snapshots", n)
+	}
+	decide(t, s, id, ask(a, c, 2, 1))
+	decide(t, s, id, operation.CancelAsked{Actor: "tester"})
+	intact(t, s, "m-1")
+	then, err := s.StateAt(t.Context(), "m-1", time.Time{})
+	if err != nil || then.Commands[c.ID].State != "GRANTED" || then.OperationsBefore != "2" {
+		t.Errorf("%+v, %v", then, err)
+	}
+}
+
+// migrateBy runs files of the migrations by hand.
+func migrateBy(t *testing.T, s *store.Store, names ...string) {
+	t.Helper()
+	for _, name := range names {
 		raw, err := migrations.Files.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)
@@ -261,15 +341,93 @@ func TestMachinesOfBeforeBeginWithASnapshot(t *testing.T) {
 		}
 	}
 	s.Pool().Reset()
-	intact(t, s, "m-1")
-	if n := count(t, s, "SELECT count(*) FROM machine_timeline WHERE seq = 1 AND kind = 'snapshot'"); n != 1 {
-		t.Errorf("%d snapshots", n)
+}
+
+// Chains of before the migration, with an entry for each row, go on with entries for each transaction, and stay whole.
+func TestOldChainsGoOn(t *testing.T) {
+	s := storetest.New(t)
+	a := live(t, s, "m-1")
+	migrateBy(t, s, "0011_history.down.sql")
+	if err := rebootOnce(t.Context(), s, a, 1); err != nil {
+		t.Fatal(err)
 	}
-	decide(t, s, id, ask(a, c, 2, 1))
-	decide(t, s, id, operation.CancelAsked{Actor: "tester"})
+	// One that fails leaves a message, which the old entries do not have; another has begun.
+	late := start(t, s, store.StartRequest{MachineID: "m-1", RequestID: "late", Type: fleet.Reboot}).GetOperationId()
+	decide(t, s, late, operation.Look{})
+	if _, err := s.Decide(t.Context(), late, 0, operation.Look{}, now().Add(24*time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	workflows, _, err := s.StartWorkflow(t.Context(), store.WorkflowStart{
+		MachineID: "m-1", RequestID: "w", Kind: workflow.Decommission, Mode: workflow.SoftReset, Actor: "tester",
+	}, now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := count(t, s, "SELECT count(*) FROM machine_timeline WHERE machine_id = 'm-1' AND kind <> 'changes'")
+	if old < 20 {
+		t.Fatalf("%d old entries", old)
+	}
+	migrateBy(t, s, "0011_history.up.sql")
 	intact(t, s, "m-1")
+	decide(t, s, workflows.GetOperationId(), operation.Look{})
+	decide(t, s, workflows.GetOperationId(), operation.CancelAsked{Actor: "tester"})
+	intact(t, s, "m-1")
+	intact(t, s, "")
+	if n := count(t, s, "SELECT count(*) FROM machine_timeline WHERE machine_id = 'm-1' AND kind <> 'changes'"); n != old {
+		t.Errorf("%d old entries", n)
+	}
 	then, err := s.StateAt(t.Context(), "m-1", time.Time{})
-	if err != nil || then.Commands[c.ID].State != "GRANTED" || then.OperationsBefore != "2" {
+	if err != nil || len(then.Workflows) != 1 {
 		t.Errorf("%+v, %v", then, err)
+	}
+	page, err := s.Timeline(t.Context(), store.TimelineQuery{MachineID: "m-1", OldestFirst: true, Limit: 1000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, e := range page {
+		if i > 0 && e.GetSeq() != page[i-1].GetSeq() && string(e.GetPrevHash()) != string(page[i-1].GetHash()) || e.GetActor() == "" || e.GetSummary() == "" {
+			t.Errorf("entry %d: %v", i, e)
+		}
+	}
+}
+
+// A workflow's stages are in the history, with what their checks have said, and the state at a time has them.
+func TestHistoryOfAWorkflow(t *testing.T) {
+	r := newLifeRig(t)
+	r.start(workflow.Decommission, workflow.SoftReset)
+	if w := r.run(); w.GetEndedAt() == nil {
+		t.Fatalf("%v", w)
+	}
+	intact(t, r.s, "m-1")
+	entries, err := r.s.Timeline(t.Context(), store.TimelineQuery{MachineID: "m-1", OldestFirst: true, Limit: 1000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	middle := time.Time{}
+	for _, e := range entries {
+		got = append(got, e.GetSummary())
+		if e.GetKind() == timeline.Workflow && e.GetFields()["stage"] == workflow.ResetHost {
+			middle = e.GetTs().AsTime()
+		}
+	}
+	all := strings.Join(got, "\n")
+	for _, want := range []string{
+		"DECOMMISSION (SOFT_RESET) PENDING at stage disable_node", "step disable-node SUCCEEDED: the phase is MAINTENANCE",
+		"DECOMMISSION (SOFT_RESET) RUNNING at stage reset_host", "step validate-clean-node SUCCEEDED: the evidence of the mode is there",
+		"DECOMMISSION (SOFT_RESET) COMPLETED",
+	} {
+		if !strings.Contains(all, want) {
+			t.Errorf("no %q in\n%s", want, all)
+		}
+	}
+	then, err := r.s.StateAt(t.Context(), "m-1", middle)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, w := range then.Workflows {
+		if w.Ended || w.Stage != workflow.ResetHost || w.State != "RUNNING" {
+			t.Errorf("then it was %+v", w)
+		}
 	}
 }

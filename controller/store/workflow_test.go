@@ -260,6 +260,7 @@ func (r *lifeRig) ended(w *baremetalv1.Workflow, mode workflow.Mode) {
 	if got := strings.Join(kinds, ","); got != commandsOf[mode] {
 		r.Errorf("commands %s, want %s", got, commandsOf[mode])
 	}
+	intact(r, r.s, "m-1")
 	m := machine(r, r.s, "m-1")
 	if mode != workflow.FullDecommission {
 		if r.node() != "ACTIVE" || m.GetStatus().GetPhase() != baremetalv1.MachineStatus_MAINTENANCE {

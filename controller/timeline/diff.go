@@ -22,7 +22,9 @@ type Tables struct {
 	Conditions map[string]ConditionState
 	Operations map[string]OperationState
 	Commands   map[string]CommandState
+	Workflows  map[string]WorkflowState
 	Audits     map[string]AuditData
+	Moves      map[string]MoveState
 }
 
 // Diff says where tables and history differ, one line each, in a stable order; nothing when they agree.
@@ -32,6 +34,8 @@ func Diff(s *State, t Tables) []string {
 	out = append(out, diffMaps("condition", s.conditions(), t.Conditions)...)
 	out = append(out, s.diffOperations(t)...)
 	out = append(out, s.diffCommands(t)...)
+	out = append(out, diffMaps("workflow", s.Workflows, t.Workflows)...)
+	out = append(out, s.diffMoves(t)...)
 	return append(out, s.diffAudits(t)...)
 }
 

@@ -17,6 +17,7 @@ func (s *State) diffOperations(t Tables) []string {
 	for _, id := range keys(s.Operations, t.Operations) {
 		h, inHistory := s.Operations[id]
 		o, inTable := t.Operations[id]
+		o.Steps = asTold(h.Steps, o.Steps)
 		switch {
 		case !inHistory:
 			before++
@@ -26,6 +27,41 @@ func (s *State) diffOperations(t Tables) []string {
 	}
 	if want := cmpOr(s.OperationsBefore, "0"); strconv.Itoa(before) != want {
 		out = append(out, fmt.Sprintf("operations: the table has %d that the history does not, and %s are older than the history", before, want))
+	}
+	return out
+}
+
+// asTold leaves out of the table's steps the messages that the history was not told.
+func asTold(history, table map[string]StepState) map[string]StepState {
+	var out map[string]StepState
+	for name, step := range table {
+		if history[name].Message == Untold {
+			step.Message = Untold
+		}
+		if out == nil {
+			out = map[string]StepState{}
+		}
+		out[name] = step
+	}
+	return out
+}
+
+// diffMoves: moves that are older than the history are counted, all others are in it.
+func (s *State) diffMoves(t Tables) []string {
+	var out []string
+	last, before := number(s.LastMove), 0
+	for _, id := range keys(s.Moves, t.Moves) {
+		h, inHistory := s.Moves[id]
+		m, inTable := t.Moves[id]
+		if inTable && number(id) <= last {
+			before++
+		}
+		if (inHistory || number(id) > last) && (h != m || inHistory != inTable) {
+			out = append(out, fmt.Sprintf("node move %s: %s in the table, %s in the history", id, shown(m, inTable), shown(h, inHistory)))
+		}
+	}
+	if want := cmpOr(s.MovesBefore, "0"); strconv.Itoa(before) != want {
+		out = append(out, fmt.Sprintf("node moves: the table has %d up to number %d, and there were %s", before, last, want))
 	}
 	return out
 }

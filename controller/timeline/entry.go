@@ -7,7 +7,6 @@ package timeline
 import (
 	"bytes"
 	"crypto/sha256"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -26,7 +25,11 @@ const (
 	// NodeState says who moved a node state, and from where.
 	NodeState = "node_state"
 	// Audit is a row of the audit log, its data as a salted digest.
-	Audit = "audit"
+	Audit    = "audit"
+	Workflow = "workflow"
+	// Changes is an entry that holds all changes that its transaction made. Entries of the other kinds are each one change,
+	// and older than those.
+	Changes = "changes"
 )
 
 // Entry is one link of a chain.
@@ -35,12 +38,12 @@ type Entry struct {
 	MachineID string
 	// Seq counts from 1 without gaps.
 	Seq int64
-	// Time is whole microseconds. All entries of one transaction have one time, and it never falls.
+	// Time is whole microseconds, and it never falls. What one transaction did has one time.
 	Time time.Time
 	// Tx is the database's number of the transaction.
 	Tx                                  int64
 	Kind, Actor, OperationID, CommandID string
-	// Fields is a JSON object of strings, byte by byte as it is stored.
+	// Fields is a JSON object of strings, or of kind Changes an array of changes, byte by byte as it is stored.
 	Fields []byte
 	// Prev is the hash of the entry before, empty in the first one.
 	Prev, Hash []byte
@@ -48,7 +51,7 @@ type Entry struct {
 
 // Sum is the hash that the entry should have: SHA-256 of Prev, then number and time (microseconds since 1970) and
 // transaction in decimal, and each text with its length in bytes before it, so that no byte can move from one column to the
-// next unseen. The SQL function timeline_append computes the same.
+// next unseen. The SQL function timeline_enter computes the same.
 func (e Entry) Sum() []byte {
 	b := bytes.NewBuffer(slices.Clone(e.Prev))
 	text := func(s string) { fmt.Fprintf(b, "%d:%s", len(s), s) }
@@ -60,13 +63,4 @@ func (e Entry) Sum() []byte {
 	b.Write(e.Fields)
 	sum := sha256.Sum256(b.Bytes())
 	return sum[:]
-}
-
-// Values parses the fields.
-func (e Entry) Values() (map[string]string, error) {
-	var m map[string]string
-	if err := json.Unmarshal(e.Fields, &m); err != nil {
-		return nil, fmt.Errorf("parse fields of entry %d: %w", e.Seq, err)
-	}
-	return m, nil
 }

@@ -1,9 +1,6 @@
 package timeline
 
-import (
-	"maps"
-	"time"
-)
+import "time"
 
 // State is what a machine was after an entry. Values are those of the database's columns.
 type State struct {
@@ -13,12 +10,16 @@ type State struct {
 	Machine map[string]string
 	// OperationsBefore is how many operations had finished before the history began.
 	OperationsBefore string
-	// Conditions by type, Operations by id, Commands by id.
+	// Conditions by type, the others by id.
 	Conditions map[string]ConditionState
 	Operations map[string]OperationState
 	Commands   map[string]CommandState
-	// Audits are the rows of the audit log, by number.
+	Workflows  map[string]WorkflowState
+	// Audits are the rows of the audit log, Moves those of the node's log, by number.
 	Audits map[string]AuditRow
+	Moves  map[string]MoveState
+	// MovesBefore is how many moves were in the node's log when it began to be held against the history, LastMove their last number.
+	MovesBefore, LastMove string
 	// Last is the last entry that was applied, without its fields.
 	Last Entry
 }
@@ -39,7 +40,14 @@ type OperationState struct {
 }
 
 // StepState is one step that has begun.
-type StepState struct{ State, Retries, Evidence string }
+type StepState struct {
+	State, Retries, Evidence string
+	// Message is what its check, or its failure, says; Untold where it was written down before histories kept messages.
+	Message string
+}
+
+// Untold is the message of a step that the history does not know.
+const Untold = "\x00"
 
 // CommandState is one attempt of one step.
 type CommandState struct {
@@ -47,6 +55,18 @@ type CommandState struct {
 	State, Outcome, Reason, Evidence, SettledBy string
 	Claimed                                     bool
 }
+
+// WorkflowState is one onboarding or decommission.
+type WorkflowState struct {
+	Kind, Mode, State, Stage, Plan string
+	Attempt, Repeats, OperationID  string
+	FailureClass, Reason, Message  string
+	Observed, Action, Evidence     string
+	Adopted, Ended                 bool
+}
+
+// MoveState is one move of the node's state.
+type MoveState struct{ From, To, By, User string }
 
 // AuditRow is what the chain knows of a row of the audit log.
 type AuditRow struct {
@@ -61,7 +81,7 @@ type AuditRow struct {
 func NewState() *State {
 	return &State{
 		Machine: map[string]string{}, Conditions: map[string]ConditionState{}, Operations: map[string]OperationState{},
-		Commands: map[string]CommandState{}, Audits: map[string]AuditRow{},
+		Commands: map[string]CommandState{}, Workflows: map[string]WorkflowState{}, Audits: map[string]AuditRow{}, Moves: map[string]MoveState{},
 	}
 }
 
@@ -74,85 +94,4 @@ func Rebuild(entries []Entry) (*State, error) {
 		}
 	}
 	return s, nil
-}
-
-// Apply moves the state on by one entry. Kinds that are not known change nothing: a newer version wrote them.
-func (s *State) Apply(e Entry) error {
-	v, err := e.Values()
-	if err != nil {
-		return err
-	}
-	s.Last = e
-	s.Last.Fields = nil
-	switch e.Kind {
-	case Snapshot, Machine:
-		s.applyMachine(v)
-	case Condition:
-		s.applyCondition(e, v)
-	case Operation:
-		s.applyOperation(e.OperationID, v)
-	case Step:
-		s.applyStep(e.OperationID, v)
-	case Command:
-		s.applyCommand(e, v)
-	case Audit:
-		s.Audits[v["audit_id"]] = AuditRow{
-			Actor: e.Actor, OperationID: e.OperationID, Verb: v["verb"], Target: v["target"], RequestID: v["request_id"],
-			At: v["at"], Digest: v["data_digest"],
-		}
-	}
-	return nil
-}
-
-func (s *State) applyMachine(v map[string]string) {
-	s.Exists = true
-	if n, ok := v["operations_before"]; ok {
-		s.OperationsBefore = n
-		delete(v, "operations_before")
-	}
-	maps.Copy(s.Machine, v)
-	maps.DeleteFunc(s.Machine, func(name, value string) bool { return value == "" || name == "install_attempts" && value == "0" })
-}
-
-func (s *State) applyCondition(e Entry, v map[string]string) {
-	if v["status"] == "" {
-		delete(s.Conditions, v["type"])
-		return
-	}
-	old, known := s.Conditions[v["type"]]
-	c := ConditionState{Status: v["status"], Reason: v["reason"], Message: v["message"], Since: old.Since}
-	if !known || old.Status != c.Status {
-		c.Since = e.Time
-	}
-	s.Conditions[v["type"]] = c
-}
-
-func (s *State) applyOperation(id string, v map[string]string) {
-	s.Operations[id] = OperationState{
-		Type: v["type"], Phase: v["phase"], Stage: v["stage"], WaitReason: v["wait_reason"], Error: v["error"],
-		Evidence: v["evidence"], CancelRequested: v["cancel_requested"] != "", Steps: s.Operations[id].Steps,
-	}
-}
-
-// waiting is a step that has not begun.
-var waiting = StepState{State: "WAITING"}
-
-func (s *State) applyStep(id string, v map[string]string) {
-	op := s.Operations[id]
-	if op.Steps == nil {
-		op.Steps = map[string]StepState{}
-	}
-	op.Steps[v["step"]] = StepState{State: v["state"], Retries: v["retries"], Evidence: v["evidence"]}
-	if op.Steps[v["step"]] == waiting {
-		delete(op.Steps, v["step"])
-	}
-	s.Operations[id] = op
-}
-
-func (s *State) applyCommand(e Entry, v map[string]string) {
-	s.Commands[e.CommandID] = CommandState{
-		OperationID: e.OperationID, Kind: v["kind"], Step: v["step"], Attempt: v["attempt"], Executor: v["executor_id"],
-		State: v["state"], Outcome: v["outcome"], Reason: v["reason"], Evidence: v["evidence"], SettledBy: v["settled_by"],
-		Claimed: v["claimed"] != "",
-	}
 }

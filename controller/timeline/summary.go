@@ -15,10 +15,12 @@ func Summary(kind string, v map[string]string) string {
 	case Operation:
 		return withReason(v["type"]+" "+v["phase"], v["wait_reason"], v["error"])
 	case Step:
-		return withReason("step "+v["step"]+" "+v["state"], "", v["evidence"])
+		return withReason("step "+v["step"]+" "+v["state"], "", orElse(v["message"], v["evidence"]))
 	case Command:
 		return withReason(fmt.Sprintf("%s (attempt %s of step %s) %s", v["kind"], v["attempt"], v["step"], joined(v["state"], v["outcome"])),
 			joined(v["reason"], v["settled_by"]), v["evidence"])
+	case Workflow:
+		return workflowSummary(v)
 	case NodeState:
 		return fmt.Sprintf("node state %s → %s by %s", v["from"], v["to"], v["by"])
 	case Audit:
@@ -26,6 +28,26 @@ func Summary(kind string, v map[string]string) string {
 	default:
 		return values(v)
 	}
+}
+
+// workflowSummary names the stage where it is still to be done, or has failed.
+func workflowSummary(v map[string]string) string {
+	what := v["kind"]
+	if v["mode"] != "" {
+		what += " (" + v["mode"] + ")"
+	}
+	what += " " + v["state"]
+	if v["ended"] == "" {
+		what += " at stage " + v["stage"]
+	}
+	return withReason(what, joined(v["reason"], v["failure_class"]), v["message"])
+}
+
+func orElse(s, fallback string) string {
+	if s == "" {
+		return fallback
+	}
+	return s
 }
 
 func conditionWord(status string) string {

@@ -149,6 +149,13 @@ func TestSummaries(t *testing.T) {
 		{timeline.Operation, map[string]string{"type": "REBOOT", "phase": "RUNNING", "wait_reason": "WAITING_FOR_AGENT"}, "REBOOT RUNNING (WAITING_FOR_AGENT)"},
 		{timeline.Step, map[string]string{"step": "boot", "state": "SUCCEEDED"}, "step boot SUCCEEDED"},
 		{timeline.Command, map[string]string{"kind": "reboot", "attempt": "1", "step": "boot", "state": "DONE", "outcome": "SUCCEEDED"}, "reboot (attempt 1 of step boot) DONE SUCCEEDED"},
+		{timeline.Step, map[string]string{"step": "drain-node", "state": "SUCCEEDED", "message": "nobody is there", "evidence": "{}"}, "step drain-node SUCCEEDED: nobody is there"},
+		{timeline.Workflow, map[string]string{"kind": "ONBOARDING", "state": "RUNNING", "stage": "verify_node"}, "ONBOARDING RUNNING at stage verify_node"},
+		{timeline.Workflow, map[string]string{
+			"kind": "DECOMMISSION", "mode": "REIMAGE", "state": "FAILED_RETRYABLE", "stage": "install_node", "reason": "STEP_TIMEOUT",
+			"failure_class": "timeout", "message": "too late",
+		}, "DECOMMISSION (REIMAGE) FAILED_RETRYABLE at stage install_node (STEP_TIMEOUT timeout): too late"},
+		{timeline.Workflow, map[string]string{"kind": "ONBOARDING", "state": "COMPLETED", "stage": "verify_node", "ended": "true"}, "ONBOARDING COMPLETED"},
 		{timeline.NodeState, map[string]string{"from": "pending", "to": "active", "by": "admin"}, "node state pending → active by admin"},
 		{timeline.Audit, map[string]string{"verb": "SETTLE"}, "SETTLE"},
 	} {

@@ -92,6 +92,22 @@ func (p Page) AuditPosition() (int64, error) {
 	return int64(n), nil
 }
 
+// HistoryPosition reads Page.ID as the number of an entry and that of a change in it, "12.3"; 0 at the start of the list.
+func (p Page) HistoryPosition() (seq int64, change int32, err error) {
+	if p.ID == "" {
+		return 0, 0, nil
+	}
+	entry, rest, _ := strings.Cut(p.ID, ".")
+	if seq, err = (Page{ID: entry}).AuditPosition(); err != nil {
+		return 0, 0, err
+	}
+	n, err := strconv.ParseUint(rest, 10, 31)
+	if err != nil {
+		return 0, 0, badToken("malformed")
+	}
+	return seq, int32(n), nil
+}
+
 func badToken(why string) error {
 	return failure.Invalid("INVALID_PAGE_TOKEN", "page_token: %s", why).WithField("page_token", why)
 }

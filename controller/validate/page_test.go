@@ -81,3 +81,17 @@ func TestAuditPosition(t *testing.T) {
 		}
 	}
 }
+
+func TestHistoryPosition(t *testing.T) {
+	if seq, change, err := (validate.Page{}).HistoryPosition(); seq != 0 || change != 0 || err != nil {
+		t.Errorf("start: %d, %d, %v", seq, change, err)
+	}
+	if seq, change, err := (validate.Page{ID: "42.7"}).HistoryPosition(); seq != 42 || change != 7 || err != nil {
+		t.Errorf("42.7: %d, %d, %v", seq, change, err)
+	}
+	for _, id := range []string{"42", "0.1", "42.", "42.x", "42.-1", "x.1", "42.2147483648"} {
+		if _, _, err := (validate.Page{ID: id}).HistoryPosition(); !badToken(err) {
+			t.Errorf("%q: %v", id, err)
+		}
+	}
+}

@@ -29,7 +29,8 @@ type StageFacts struct {
 type Verdict struct {
 	Pass bool
 	// Wait says that it may pass later.
-	Wait          bool
+	Wait bool
+	// Code is empty where it passes; Message says what was seen.
 	Code, Message string
 	Evidence      map[string]string
 }
@@ -45,7 +46,11 @@ func Judge(stage string, f StageFacts) Verdict {
 	if !ok || !s.Wired || check == nil {
 		return Verdict{Code: "STAGE_NOT_WIRED", Message: "stage " + stage + " is not built"}
 	}
-	return check(f)
+	v := check(f)
+	if v.Pass && v.Message == "" {
+		v.Message, _, _ = strings.Cut(s.Check, ";")
+	}
+	return v
 }
 
 var checks = map[string]func(StageFacts) Verdict{

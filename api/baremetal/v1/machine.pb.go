@@ -2196,12 +2196,13 @@ func (x *GetMachineTimelineResponse) GetState() *TimelineState {
 	return nil
 }
 
-// TimelineEntry is one link of a machine's history. All entries of one transaction have one ts and one tx.
+// TimelineEntry is one change in a machine's history. The changes that one transaction made are one link of the chain: they
+// have one seq, ts, tx and hash.
 type TimelineEntry struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// By the database's clock; it never falls along a history.
 	Ts *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=ts,proto3" json:"ts,omitempty"`
-	// snapshot, machine, condition, operation, step, command, node_state, audit.
+	// snapshot, machine, condition, operation, step, command, workflow, node_state, audit.
 	Kind    string `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
 	Summary string `protobuf:"bytes,3,opt,name=summary,proto3" json:"summary,omitempty"`
 	// Who did it, as the audit log of the same transaction says; else the agent that reported it, else "system".
@@ -2210,12 +2211,14 @@ type TimelineEntry struct {
 	CommandId   string `protobuf:"bytes,6,opt,name=command_id,json=commandId,proto3" json:"command_id,omitempty"`
 	// What changed, or what is so now.
 	Fields map[string]string `protobuf:"bytes,7,rep,name=fields,proto3" json:"fields,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// SHA-256 of this entry and of the hash before it.
+	// SHA-256 of the link that this is part of and of the hash before it.
 	Hash []byte `protobuf:"bytes,8,opt,name=hash,proto3" json:"hash,omitempty"`
-	// 1, 2, 3, … without gaps.
-	Seq           int64  `protobuf:"varint,9,opt,name=seq,proto3" json:"seq,omitempty"`
-	PrevHash      []byte `protobuf:"bytes,10,opt,name=prev_hash,json=prevHash,proto3" json:"prev_hash,omitempty"`
-	Tx            int64  `protobuf:"varint,11,opt,name=tx,proto3" json:"tx,omitempty"`
+	// The link's number: 1, 2, 3, … without gaps.
+	Seq      int64  `protobuf:"varint,9,opt,name=seq,proto3" json:"seq,omitempty"`
+	PrevHash []byte `protobuf:"bytes,10,opt,name=prev_hash,json=prevHash,proto3" json:"prev_hash,omitempty"`
+	Tx       int64  `protobuf:"varint,11,opt,name=tx,proto3" json:"tx,omitempty"`
+	// Which change of the link this is, from 0.
+	Change        int32 `protobuf:"varint,12,opt,name=change,proto3" json:"change,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2327,6 +2330,13 @@ func (x *TimelineEntry) GetTx() int64 {
 	return 0
 }
 
+func (x *TimelineEntry) GetChange() int32 {
+	if x != nil {
+		return x.Change
+	}
+	return 0
+}
+
 // TimelineState is what a history says that a machine was.
 type TimelineState struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2345,9 +2355,20 @@ type TimelineState struct {
 	OperationWaitReason string            `protobuf:"bytes,10,opt,name=operation_wait_reason,json=operationWaitReason,proto3" json:"operation_wait_reason,omitempty"`
 	StepStates          map[string]string `protobuf:"bytes,11,rep,name=step_states,json=stepStates,proto3" json:"step_states,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Commands that had no end, by id: their states.
-	OpenCommands  map[string]string `protobuf:"bytes,12,rep,name=open_commands,json=openCommands,proto3" json:"open_commands,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	OpenCommands map[string]string `protobuf:"bytes,12,rep,name=open_commands,json=openCommands,proto3" json:"open_commands,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// What the steps of step_states said: the check of a workflow's stage, or why the step failed.
+	StepMessages map[string]string `protobuf:"bytes,13,rep,name=step_messages,json=stepMessages,proto3" json:"step_messages,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// The workflow that held the machine, if there was one: kind, mode, state and failure class as in Workflow, the stage that it
+	// was at, and its message.
+	WorkflowId           string `protobuf:"bytes,14,opt,name=workflow_id,json=workflowId,proto3" json:"workflow_id,omitempty"`
+	WorkflowKind         string `protobuf:"bytes,15,opt,name=workflow_kind,json=workflowKind,proto3" json:"workflow_kind,omitempty"`
+	WorkflowMode         string `protobuf:"bytes,16,opt,name=workflow_mode,json=workflowMode,proto3" json:"workflow_mode,omitempty"`
+	WorkflowState        string `protobuf:"bytes,17,opt,name=workflow_state,json=workflowState,proto3" json:"workflow_state,omitempty"`
+	WorkflowStage        string `protobuf:"bytes,18,opt,name=workflow_stage,json=workflowStage,proto3" json:"workflow_stage,omitempty"`
+	WorkflowFailureClass string `protobuf:"bytes,19,opt,name=workflow_failure_class,json=workflowFailureClass,proto3" json:"workflow_failure_class,omitempty"`
+	WorkflowMessage      string `protobuf:"bytes,20,opt,name=workflow_message,json=workflowMessage,proto3" json:"workflow_message,omitempty"`
+	unknownFields        protoimpl.UnknownFields
+	sizeCache            protoimpl.SizeCache
 }
 
 func (x *TimelineState) Reset() {
@@ -2462,6 +2483,62 @@ func (x *TimelineState) GetOpenCommands() map[string]string {
 		return x.OpenCommands
 	}
 	return nil
+}
+
+func (x *TimelineState) GetStepMessages() map[string]string {
+	if x != nil {
+		return x.StepMessages
+	}
+	return nil
+}
+
+func (x *TimelineState) GetWorkflowId() string {
+	if x != nil {
+		return x.WorkflowId
+	}
+	return ""
+}
+
+func (x *TimelineState) GetWorkflowKind() string {
+	if x != nil {
+		return x.WorkflowKind
+	}
+	return ""
+}
+
+func (x *TimelineState) GetWorkflowMode() string {
+	if x != nil {
+		return x.WorkflowMode
+	}
+	return ""
+}
+
+func (x *TimelineState) GetWorkflowState() string {
+	if x != nil {
+		return x.WorkflowState
+	}
+	return ""
+}
+
+func (x *TimelineState) GetWorkflowStage() string {
+	if x != nil {
+		return x.WorkflowStage
+	}
+	return ""
+}
+
+func (x *TimelineState) GetWorkflowFailureClass() string {
+	if x != nil {
+		return x.WorkflowFailureClass
+	}
+	return ""
+}
+
+func (x *TimelineState) GetWorkflowMessage() string {
+	if x != nil {
+		return x.WorkflowMessage
+	}
+	return ""
 }
 
 // VerifyTimelineRequest asks for one machine, or for all of them in pages.
@@ -3020,7 +3097,7 @@ const file_baremetal_v1_machine_proto_rawDesc = "" +
 	"\x1aGetMachineTimelineResponse\x125\n" +
 	"\aentries\x18\x01 \x03(\v2\x1b.baremetal.v1.TimelineEntryR\aentries\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x121\n" +
-	"\x05state\x18\x03 \x01(\v2\x1b.baremetal.v1.TimelineStateR\x05state\"\x90\x03\n" +
+	"\x05state\x18\x03 \x01(\v2\x1b.baremetal.v1.TimelineStateR\x05state\"\xa8\x03\n" +
 	"\rTimelineEntry\x12*\n" +
 	"\x02ts\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x02ts\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x18\n" +
@@ -3034,10 +3111,11 @@ const file_baremetal_v1_machine_proto_rawDesc = "" +
 	"\x03seq\x18\t \x01(\x03R\x03seq\x12\x1b\n" +
 	"\tprev_hash\x18\n" +
 	" \x01(\fR\bprevHash\x12\x0e\n" +
-	"\x02tx\x18\v \x01(\x03R\x02tx\x1a9\n" +
+	"\x02tx\x18\v \x01(\x03R\x02tx\x12\x16\n" +
+	"\x06change\x18\f \x01(\x05R\x06change\x1a9\n" +
 	"\vFieldsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa2\x05\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xd1\b\n" +
 	"\rTimelineState\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x03R\x03seq\x12*\n" +
 	"\x02ts\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x02ts\x12\x12\n" +
@@ -3052,11 +3130,23 @@ const file_baremetal_v1_machine_proto_rawDesc = "" +
 	" \x01(\tR\x13operationWaitReason\x12L\n" +
 	"\vstep_states\x18\v \x03(\v2+.baremetal.v1.TimelineState.StepStatesEntryR\n" +
 	"stepStates\x12R\n" +
-	"\ropen_commands\x18\f \x03(\v2-.baremetal.v1.TimelineState.OpenCommandsEntryR\fopenCommands\x1a=\n" +
+	"\ropen_commands\x18\f \x03(\v2-.baremetal.v1.TimelineState.OpenCommandsEntryR\fopenCommands\x12R\n" +
+	"\rstep_messages\x18\r \x03(\v2-.baremetal.v1.TimelineState.StepMessagesEntryR\fstepMessages\x12\x1f\n" +
+	"\vworkflow_id\x18\x0e \x01(\tR\n" +
+	"workflowId\x12#\n" +
+	"\rworkflow_kind\x18\x0f \x01(\tR\fworkflowKind\x12#\n" +
+	"\rworkflow_mode\x18\x10 \x01(\tR\fworkflowMode\x12%\n" +
+	"\x0eworkflow_state\x18\x11 \x01(\tR\rworkflowState\x12%\n" +
+	"\x0eworkflow_stage\x18\x12 \x01(\tR\rworkflowStage\x124\n" +
+	"\x16workflow_failure_class\x18\x13 \x01(\tR\x14workflowFailureClass\x12)\n" +
+	"\x10workflow_message\x18\x14 \x01(\tR\x0fworkflowMessage\x1a=\n" +
 	"\x0fStepStatesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a?\n" +
 	"\x11OpenCommandsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a?\n" +
+	"\x11StepMessagesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"r\n" +
 	"\x15VerifyTimelineRequest\x12\x1d\n" +
@@ -3144,7 +3234,7 @@ func file_baremetal_v1_machine_proto_rawDescGZIP() []byte {
 }
 
 var file_baremetal_v1_machine_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_baremetal_v1_machine_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
+var file_baremetal_v1_machine_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
 var file_baremetal_v1_machine_proto_goTypes = []any{
 	(NodeState)(0),                     // 0: baremetal.v1.NodeState
 	(MachineStatus_Phase)(0),           // 1: baremetal.v1.MachineStatus.Phase
@@ -3182,85 +3272,87 @@ var file_baremetal_v1_machine_proto_goTypes = []any{
 	nil,                                // 33: baremetal.v1.TimelineEntry.FieldsEntry
 	nil,                                // 34: baremetal.v1.TimelineState.StepStatesEntry
 	nil,                                // 35: baremetal.v1.TimelineState.OpenCommandsEntry
-	(*timestamppb.Timestamp)(nil),      // 36: google.protobuf.Timestamp
-	(*NetReconfig)(nil),                // 37: baremetal.v1.NetReconfig
-	(*Operation)(nil),                  // 38: baremetal.v1.Operation
+	nil,                                // 36: baremetal.v1.TimelineState.StepMessagesEntry
+	(*timestamppb.Timestamp)(nil),      // 37: google.protobuf.Timestamp
+	(*NetReconfig)(nil),                // 38: baremetal.v1.NetReconfig
+	(*Operation)(nil),                  // 39: baremetal.v1.Operation
 }
 var file_baremetal_v1_machine_proto_depIdxs = []int32{
 	32, // 0: baremetal.v1.Machine.labels:type_name -> baremetal.v1.Machine.LabelsEntry
 	4,  // 1: baremetal.v1.Machine.spec:type_name -> baremetal.v1.MachineSpec
 	5,  // 2: baremetal.v1.Machine.status:type_name -> baremetal.v1.MachineStatus
-	36, // 3: baremetal.v1.Machine.created_at:type_name -> google.protobuf.Timestamp
-	36, // 4: baremetal.v1.Machine.updated_at:type_name -> google.protobuf.Timestamp
-	36, // 5: baremetal.v1.Machine.deleted_at:type_name -> google.protobuf.Timestamp
+	37, // 3: baremetal.v1.Machine.created_at:type_name -> google.protobuf.Timestamp
+	37, // 4: baremetal.v1.Machine.updated_at:type_name -> google.protobuf.Timestamp
+	37, // 5: baremetal.v1.Machine.deleted_at:type_name -> google.protobuf.Timestamp
 	1,  // 6: baremetal.v1.MachineStatus.phase:type_name -> baremetal.v1.MachineStatus.Phase
 	6,  // 7: baremetal.v1.MachineStatus.conditions:type_name -> baremetal.v1.Condition
 	2,  // 8: baremetal.v1.MachineStatus.effective_state:type_name -> baremetal.v1.MachineStatus.EffectiveState
 	0,  // 9: baremetal.v1.MachineStatus.node_state:type_name -> baremetal.v1.NodeState
-	36, // 10: baremetal.v1.MachineStatus.node_state_changed_at:type_name -> google.protobuf.Timestamp
-	36, // 11: baremetal.v1.MachineStatus.last_heartbeat_at:type_name -> google.protobuf.Timestamp
-	36, // 12: baremetal.v1.MachineStatus.power_state_at:type_name -> google.protobuf.Timestamp
-	36, // 13: baremetal.v1.Condition.last_transition:type_name -> google.protobuf.Timestamp
+	37, // 10: baremetal.v1.MachineStatus.node_state_changed_at:type_name -> google.protobuf.Timestamp
+	37, // 11: baremetal.v1.MachineStatus.last_heartbeat_at:type_name -> google.protobuf.Timestamp
+	37, // 12: baremetal.v1.MachineStatus.power_state_at:type_name -> google.protobuf.Timestamp
+	37, // 13: baremetal.v1.Condition.last_transition:type_name -> google.protobuf.Timestamp
 	3,  // 14: baremetal.v1.RegisterMachineRequest.machine:type_name -> baremetal.v1.Machine
-	36, // 15: baremetal.v1.ListMachinesRequest.updated_since:type_name -> google.protobuf.Timestamp
+	37, // 15: baremetal.v1.ListMachinesRequest.updated_since:type_name -> google.protobuf.Timestamp
 	3,  // 16: baremetal.v1.ListMachinesResponse.machines:type_name -> baremetal.v1.Machine
-	36, // 17: baremetal.v1.ListMachinesResponse.safe_updated_since:type_name -> google.protobuf.Timestamp
+	37, // 17: baremetal.v1.ListMachinesResponse.safe_updated_since:type_name -> google.protobuf.Timestamp
 	3,  // 18: baremetal.v1.UpdateMachineRequest.machine:type_name -> baremetal.v1.Machine
-	37, // 19: baremetal.v1.ReconfigureMachineRequest.config:type_name -> baremetal.v1.NetReconfig
-	36, // 20: baremetal.v1.ExplainMachineResponse.since:type_name -> google.protobuf.Timestamp
-	36, // 21: baremetal.v1.ExplainMachineResponse.next_action_at:type_name -> google.protobuf.Timestamp
+	38, // 19: baremetal.v1.ReconfigureMachineRequest.config:type_name -> baremetal.v1.NetReconfig
+	37, // 20: baremetal.v1.ExplainMachineResponse.since:type_name -> google.protobuf.Timestamp
+	37, // 21: baremetal.v1.ExplainMachineResponse.next_action_at:type_name -> google.protobuf.Timestamp
 	22, // 22: baremetal.v1.ExplainMachineResponse.actions:type_name -> baremetal.v1.OperatorAction
-	36, // 23: baremetal.v1.ExplainMachineResponse.last_evidence_at:type_name -> google.protobuf.Timestamp
-	36, // 24: baremetal.v1.ExplainMachineResponse.step_started_at:type_name -> google.protobuf.Timestamp
-	36, // 25: baremetal.v1.GetMachineTimelineRequest.at:type_name -> google.protobuf.Timestamp
-	36, // 26: baremetal.v1.GetMachineTimelineRequest.since:type_name -> google.protobuf.Timestamp
+	37, // 23: baremetal.v1.ExplainMachineResponse.last_evidence_at:type_name -> google.protobuf.Timestamp
+	37, // 24: baremetal.v1.ExplainMachineResponse.step_started_at:type_name -> google.protobuf.Timestamp
+	37, // 25: baremetal.v1.GetMachineTimelineRequest.at:type_name -> google.protobuf.Timestamp
+	37, // 26: baremetal.v1.GetMachineTimelineRequest.since:type_name -> google.protobuf.Timestamp
 	25, // 27: baremetal.v1.GetMachineTimelineResponse.entries:type_name -> baremetal.v1.TimelineEntry
 	26, // 28: baremetal.v1.GetMachineTimelineResponse.state:type_name -> baremetal.v1.TimelineState
-	36, // 29: baremetal.v1.TimelineEntry.ts:type_name -> google.protobuf.Timestamp
+	37, // 29: baremetal.v1.TimelineEntry.ts:type_name -> google.protobuf.Timestamp
 	33, // 30: baremetal.v1.TimelineEntry.fields:type_name -> baremetal.v1.TimelineEntry.FieldsEntry
-	36, // 31: baremetal.v1.TimelineState.ts:type_name -> google.protobuf.Timestamp
+	37, // 31: baremetal.v1.TimelineState.ts:type_name -> google.protobuf.Timestamp
 	5,  // 32: baremetal.v1.TimelineState.status:type_name -> baremetal.v1.MachineStatus
 	34, // 33: baremetal.v1.TimelineState.step_states:type_name -> baremetal.v1.TimelineState.StepStatesEntry
 	35, // 34: baremetal.v1.TimelineState.open_commands:type_name -> baremetal.v1.TimelineState.OpenCommandsEntry
-	29, // 35: baremetal.v1.VerifyTimelineResponse.verdicts:type_name -> baremetal.v1.TimelineVerdict
-	36, // 36: baremetal.v1.Inventory.reported_at:type_name -> google.protobuf.Timestamp
-	7,  // 37: baremetal.v1.MachineService.RegisterMachine:input_type -> baremetal.v1.RegisterMachineRequest
-	8,  // 38: baremetal.v1.MachineService.GetMachine:input_type -> baremetal.v1.GetMachineRequest
-	9,  // 39: baremetal.v1.MachineService.ListMachines:input_type -> baremetal.v1.ListMachinesRequest
-	11, // 40: baremetal.v1.MachineService.UpdateMachine:input_type -> baremetal.v1.UpdateMachineRequest
-	12, // 41: baremetal.v1.MachineService.DeleteMachine:input_type -> baremetal.v1.DeleteMachineRequest
-	13, // 42: baremetal.v1.MachineService.RebootMachine:input_type -> baremetal.v1.RebootMachineRequest
-	14, // 43: baremetal.v1.MachineService.NetbootMachine:input_type -> baremetal.v1.NetbootMachineRequest
-	15, // 44: baremetal.v1.MachineService.ReimageMachine:input_type -> baremetal.v1.ReimageMachineRequest
-	16, // 45: baremetal.v1.MachineService.ReconfigureMachine:input_type -> baremetal.v1.ReconfigureMachineRequest
-	17, // 46: baremetal.v1.MachineService.EnterMaintenance:input_type -> baremetal.v1.EnterMaintenanceRequest
-	18, // 47: baremetal.v1.MachineService.ExitMaintenance:input_type -> baremetal.v1.ExitMaintenanceRequest
-	19, // 48: baremetal.v1.MachineService.CancelOperation:input_type -> baremetal.v1.CancelOperationRequest
-	20, // 49: baremetal.v1.MachineService.ExplainMachine:input_type -> baremetal.v1.ExplainMachineRequest
-	23, // 50: baremetal.v1.MachineService.GetMachineTimeline:input_type -> baremetal.v1.GetMachineTimelineRequest
-	27, // 51: baremetal.v1.MachineService.VerifyTimeline:input_type -> baremetal.v1.VerifyTimelineRequest
-	30, // 52: baremetal.v1.MachineService.GetInventory:input_type -> baremetal.v1.GetInventoryRequest
-	3,  // 53: baremetal.v1.MachineService.RegisterMachine:output_type -> baremetal.v1.Machine
-	3,  // 54: baremetal.v1.MachineService.GetMachine:output_type -> baremetal.v1.Machine
-	10, // 55: baremetal.v1.MachineService.ListMachines:output_type -> baremetal.v1.ListMachinesResponse
-	3,  // 56: baremetal.v1.MachineService.UpdateMachine:output_type -> baremetal.v1.Machine
-	3,  // 57: baremetal.v1.MachineService.DeleteMachine:output_type -> baremetal.v1.Machine
-	38, // 58: baremetal.v1.MachineService.RebootMachine:output_type -> baremetal.v1.Operation
-	38, // 59: baremetal.v1.MachineService.NetbootMachine:output_type -> baremetal.v1.Operation
-	38, // 60: baremetal.v1.MachineService.ReimageMachine:output_type -> baremetal.v1.Operation
-	38, // 61: baremetal.v1.MachineService.ReconfigureMachine:output_type -> baremetal.v1.Operation
-	38, // 62: baremetal.v1.MachineService.EnterMaintenance:output_type -> baremetal.v1.Operation
-	38, // 63: baremetal.v1.MachineService.ExitMaintenance:output_type -> baremetal.v1.Operation
-	38, // 64: baremetal.v1.MachineService.CancelOperation:output_type -> baremetal.v1.Operation
-	21, // 65: baremetal.v1.MachineService.ExplainMachine:output_type -> baremetal.v1.ExplainMachineResponse
-	24, // 66: baremetal.v1.MachineService.GetMachineTimeline:output_type -> baremetal.v1.GetMachineTimelineResponse
-	28, // 67: baremetal.v1.MachineService.VerifyTimeline:output_type -> baremetal.v1.VerifyTimelineResponse
-	31, // 68: baremetal.v1.MachineService.GetInventory:output_type -> baremetal.v1.Inventory
-	53, // [53:69] is the sub-list for method output_type
-	37, // [37:53] is the sub-list for method input_type
-	37, // [37:37] is the sub-list for extension type_name
-	37, // [37:37] is the sub-list for extension extendee
-	0,  // [0:37] is the sub-list for field type_name
+	36, // 35: baremetal.v1.TimelineState.step_messages:type_name -> baremetal.v1.TimelineState.StepMessagesEntry
+	29, // 36: baremetal.v1.VerifyTimelineResponse.verdicts:type_name -> baremetal.v1.TimelineVerdict
+	37, // 37: baremetal.v1.Inventory.reported_at:type_name -> google.protobuf.Timestamp
+	7,  // 38: baremetal.v1.MachineService.RegisterMachine:input_type -> baremetal.v1.RegisterMachineRequest
+	8,  // 39: baremetal.v1.MachineService.GetMachine:input_type -> baremetal.v1.GetMachineRequest
+	9,  // 40: baremetal.v1.MachineService.ListMachines:input_type -> baremetal.v1.ListMachinesRequest
+	11, // 41: baremetal.v1.MachineService.UpdateMachine:input_type -> baremetal.v1.UpdateMachineRequest
+	12, // 42: baremetal.v1.MachineService.DeleteMachine:input_type -> baremetal.v1.DeleteMachineRequest
+	13, // 43: baremetal.v1.MachineService.RebootMachine:input_type -> baremetal.v1.RebootMachineRequest
+	14, // 44: baremetal.v1.MachineService.NetbootMachine:input_type -> baremetal.v1.NetbootMachineRequest
+	15, // 45: baremetal.v1.MachineService.ReimageMachine:input_type -> baremetal.v1.ReimageMachineRequest
+	16, // 46: baremetal.v1.MachineService.ReconfigureMachine:input_type -> baremetal.v1.ReconfigureMachineRequest
+	17, // 47: baremetal.v1.MachineService.EnterMaintenance:input_type -> baremetal.v1.EnterMaintenanceRequest
+	18, // 48: baremetal.v1.MachineService.ExitMaintenance:input_type -> baremetal.v1.ExitMaintenanceRequest
+	19, // 49: baremetal.v1.MachineService.CancelOperation:input_type -> baremetal.v1.CancelOperationRequest
+	20, // 50: baremetal.v1.MachineService.ExplainMachine:input_type -> baremetal.v1.ExplainMachineRequest
+	23, // 51: baremetal.v1.MachineService.GetMachineTimeline:input_type -> baremetal.v1.GetMachineTimelineRequest
+	27, // 52: baremetal.v1.MachineService.VerifyTimeline:input_type -> baremetal.v1.VerifyTimelineRequest
+	30, // 53: baremetal.v1.MachineService.GetInventory:input_type -> baremetal.v1.GetInventoryRequest
+	3,  // 54: baremetal.v1.MachineService.RegisterMachine:output_type -> baremetal.v1.Machine
+	3,  // 55: baremetal.v1.MachineService.GetMachine:output_type -> baremetal.v1.Machine
+	10, // 56: baremetal.v1.MachineService.ListMachines:output_type -> baremetal.v1.ListMachinesResponse
+	3,  // 57: baremetal.v1.MachineService.UpdateMachine:output_type -> baremetal.v1.Machine
+	3,  // 58: baremetal.v1.MachineService.DeleteMachine:output_type -> baremetal.v1.Machine
+	39, // 59: baremetal.v1.MachineService.RebootMachine:output_type -> baremetal.v1.Operation
+	39, // 60: baremetal.v1.MachineService.NetbootMachine:output_type -> baremetal.v1.Operation
+	39, // 61: baremetal.v1.MachineService.ReimageMachine:output_type -> baremetal.v1.Operation
+	39, // 62: baremetal.v1.MachineService.ReconfigureMachine:output_type -> baremetal.v1.Operation
+	39, // 63: baremetal.v1.MachineService.EnterMaintenance:output_type -> baremetal.v1.Operation
+	39, // 64: baremetal.v1.MachineService.ExitMaintenance:output_type -> baremetal.v1.Operation
+	39, // 65: baremetal.v1.MachineService.CancelOperation:output_type -> baremetal.v1.Operation
+	21, // 66: baremetal.v1.MachineService.ExplainMachine:output_type -> baremetal.v1.ExplainMachineResponse
+	24, // 67: baremetal.v1.MachineService.GetMachineTimeline:output_type -> baremetal.v1.GetMachineTimelineResponse
+	28, // 68: baremetal.v1.MachineService.VerifyTimeline:output_type -> baremetal.v1.VerifyTimelineResponse
+	31, // 69: baremetal.v1.MachineService.GetInventory:output_type -> baremetal.v1.Inventory
+	54, // [54:70] is the sub-list for method output_type
+	38, // [38:54] is the sub-list for method input_type
+	38, // [38:38] is the sub-list for extension type_name
+	38, // [38:38] is the sub-list for extension extendee
+	0,  // [0:38] is the sub-list for field type_name
 }
 
 func init() { file_baremetal_v1_machine_proto_init() }
@@ -3275,7 +3367,7 @@ func file_baremetal_v1_machine_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_baremetal_v1_machine_proto_rawDesc), len(file_baremetal_v1_machine_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   33,
+			NumMessages:   34,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -206,6 +206,44 @@ func (q *Queries) MachineFacts(ctx context.Context, machineID string) (MachineFa
 	return i, err
 }
 
+const moveFacts = `-- name: MoveFacts :many
+SELECT id, from_state, to_state, triggered_by, user_id FROM node_state_log WHERE machine_id = $1
+`
+
+type MoveFactsRow struct {
+	ID          int64
+	FromState   string
+	ToState     string
+	TriggeredBy string
+	UserID      string
+}
+
+func (q *Queries) MoveFacts(ctx context.Context, machineID string) ([]MoveFactsRow, error) {
+	rows, err := q.db.Query(ctx, moveFacts, machineID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []MoveFactsRow
+	for rows.Next() {
+		var i MoveFactsRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.FromState,
+			&i.ToState,
+			&i.TriggeredBy,
+			&i.UserID,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const operationFacts = `-- name: OperationFacts :many
 SELECT operation_id, type, phase, current_stage, wait_reason, coalesce(error::text, '')::text AS error, evidence::text AS evidence,
        (cancel_requested_at IS NOT NULL)::boolean AS cancel_requested
@@ -253,9 +291,9 @@ func (q *Queries) OperationFacts(ctx context.Context, machineID string) ([]Opera
 }
 
 const stepFacts = `-- name: StepFacts :many
-SELECT s.operation_id, s.name, s.state, s.retry_count, s.evidence::text AS evidence
+SELECT s.operation_id, s.name, s.state, s.retry_count, s.message, s.evidence::text AS evidence
 FROM operation_steps s JOIN operations o USING (operation_id)
-WHERE o.target_id = $1 AND (s.state <> 'WAITING' OR s.retry_count > 0 OR s.evidence <> '{}')
+WHERE o.target_id = $1 AND (s.state <> 'WAITING' OR s.retry_count > 0 OR s.evidence <> '{}' OR s.message <> '')
 `
 
 type StepFactsRow struct {
@@ -263,6 +301,7 @@ type StepFactsRow struct {
 	Name        string
 	State       string
 	RetryCount  int32
+	Message     string
 	Evidence    string
 }
 
@@ -280,6 +319,7 @@ func (q *Queries) StepFacts(ctx context.Context, machineID string) ([]StepFactsR
 			&i.Name,
 			&i.State,
 			&i.RetryCount,
+			&i.Message,
 			&i.Evidence,
 		); err != nil {
 			return nil, err
@@ -394,11 +434,11 @@ func (q *Queries) TimelineMachines(ctx context.Context, arg TimelineMachinesPara
 const timelineNewest = `-- name: TimelineNewest :many
 
 SELECT t.seq, t.ts, t.tx, t.kind, t.operation_id, t.command_id, t.fields::text AS fields, t.prev_hash, t.hash,
-       coalesce((SELECT a.actor FROM machine_timeline a
+       (CASE WHEN t.kind = 'changes' THEN '' ELSE coalesce((SELECT a.actor FROM machine_timeline a
                  WHERE a.machine_id = t.machine_id AND a.seq BETWEEN t.seq - 64 AND t.seq + 64 AND a.tx = t.tx AND a.kind = 'audit'
-                 ORDER BY abs(a.seq - t.seq) LIMIT 1), t.actor)::text AS who
+                 ORDER BY abs(a.seq - t.seq) LIMIT 1), t.actor) END)::text AS who
 FROM machine_timeline t
-WHERE t.machine_id = $1 AND t.seq < $2
+WHERE t.machine_id = $1 AND t.seq <= $2
   AND ($3::timestamptz IS NULL OR t.ts >= $3)
   AND ($4::timestamptz IS NULL OR t.ts <= $4)
 ORDER BY t.seq DESC LIMIT $5
@@ -406,7 +446,7 @@ ORDER BY t.seq DESC LIMIT $5
 
 type TimelineNewestParams struct {
 	MachineID string
-	BeforeSeq int64
+	FromSeq   int64
 	Since     *time.Time
 	Until     *time.Time
 	PageSize  int32
@@ -426,11 +466,12 @@ type TimelineNewestRow struct {
 }
 
 // The history of machines is written by triggers. Here it is read, with what the tables say of the same machine.
-// Who did something is what the audit row of the same transaction says, else what the entry itself says.
+// Who did something is what the audit row of the same transaction says, else what the entry itself says. Entries of kind
+// 'changes' hold both.
 func (q *Queries) TimelineNewest(ctx context.Context, arg TimelineNewestParams) ([]TimelineNewestRow, error) {
 	rows, err := q.db.Query(ctx, timelineNewest,
 		arg.MachineID,
-		arg.BeforeSeq,
+		arg.FromSeq,
 		arg.Since,
 		arg.Until,
 		arg.PageSize,
@@ -466,11 +507,11 @@ func (q *Queries) TimelineNewest(ctx context.Context, arg TimelineNewestParams) 
 
 const timelineOldest = `-- name: TimelineOldest :many
 SELECT t.seq, t.ts, t.tx, t.kind, t.operation_id, t.command_id, t.fields::text AS fields, t.prev_hash, t.hash,
-       coalesce((SELECT a.actor FROM machine_timeline a
+       (CASE WHEN t.kind = 'changes' THEN '' ELSE coalesce((SELECT a.actor FROM machine_timeline a
                  WHERE a.machine_id = t.machine_id AND a.seq BETWEEN t.seq - 64 AND t.seq + 64 AND a.tx = t.tx AND a.kind = 'audit'
-                 ORDER BY abs(a.seq - t.seq) LIMIT 1), t.actor)::text AS who
+                 ORDER BY abs(a.seq - t.seq) LIMIT 1), t.actor) END)::text AS who
 FROM machine_timeline t
-WHERE t.machine_id = $1 AND t.seq > $2
+WHERE t.machine_id = $1 AND t.seq >= $2
   AND ($3::timestamptz IS NULL OR t.ts >= $3)
   AND ($4::timestamptz IS NULL OR t.ts <= $4)
 ORDER BY t.seq LIMIT $5
@@ -478,7 +519,7 @@ ORDER BY t.seq LIMIT $5
 
 type TimelineOldestParams struct {
 	MachineID string
-	AfterSeq  int64
+	FromSeq   int64
 	Since     *time.Time
 	Until     *time.Time
 	PageSize  int32
@@ -500,7 +541,7 @@ type TimelineOldestRow struct {
 func (q *Queries) TimelineOldest(ctx context.Context, arg TimelineOldestParams) ([]TimelineOldestRow, error) {
 	rows, err := q.db.Query(ctx, timelineOldest,
 		arg.MachineID,
-		arg.AfterSeq,
+		arg.FromSeq,
 		arg.Since,
 		arg.Until,
 		arg.PageSize,
@@ -523,6 +564,84 @@ func (q *Queries) TimelineOldest(ctx context.Context, arg TimelineOldestParams) 
 			&i.PrevHash,
 			&i.Hash,
 			&i.Who,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const workflowFacts = `-- name: WorkflowFacts :many
+SELECT workflow_id, machine_id, kind, mode, state, plan, stage, stage_idx, attempt_count, repeats, failure_class, reason, message, observed_provider_state, last_action, adopted, evidence, operation_id, request_id, params, created_at, updated_at, ended_at, evidence::text AS evidence_text, array_to_string(plan, ',')::text AS plan_text FROM workflows WHERE machine_id = $1
+`
+
+type WorkflowFactsRow struct {
+	WorkflowID            string
+	MachineID             string
+	Kind                  string
+	Mode                  string
+	State                 string
+	Plan                  []string
+	Stage                 string
+	StageIdx              int32
+	AttemptCount          int32
+	Repeats               int32
+	FailureClass          string
+	Reason                string
+	Message               string
+	ObservedProviderState string
+	LastAction            string
+	Adopted               bool
+	Evidence              []byte
+	OperationID           *string
+	RequestID             string
+	Params                []byte
+	CreatedAt             time.Time
+	UpdatedAt             time.Time
+	EndedAt               *time.Time
+	EvidenceText          string
+	PlanText              string
+}
+
+func (q *Queries) WorkflowFacts(ctx context.Context, machineID string) ([]WorkflowFactsRow, error) {
+	rows, err := q.db.Query(ctx, workflowFacts, machineID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []WorkflowFactsRow
+	for rows.Next() {
+		var i WorkflowFactsRow
+		if err := rows.Scan(
+			&i.WorkflowID,
+			&i.MachineID,
+			&i.Kind,
+			&i.Mode,
+			&i.State,
+			&i.Plan,
+			&i.Stage,
+			&i.StageIdx,
+			&i.AttemptCount,
+			&i.Repeats,
+			&i.FailureClass,
+			&i.Reason,
+			&i.Message,
+			&i.ObservedProviderState,
+			&i.LastAction,
+			&i.Adopted,
+			&i.Evidence,
+			&i.OperationID,
+			&i.RequestID,
+			&i.Params,
+			&i.CreatedAt,
+			&i.UpdatedAt,
+			&i.EndedAt,
+			&i.EvidenceText,
+			&i.PlanText,
 		); err != nil {
 			return nil, err
 		}

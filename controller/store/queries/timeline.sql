@@ -1,24 +1,25 @@
 -- The history of machines is written by triggers. Here it is read, with what the tables say of the same machine.
 
 -- name: TimelineNewest :many
--- Who did something is what the audit row of the same transaction says, else what the entry itself says.
+-- Who did something is what the audit row of the same transaction says, else what the entry itself says. Entries of kind
+-- 'changes' hold both.
 SELECT t.seq, t.ts, t.tx, t.kind, t.operation_id, t.command_id, t.fields::text AS fields, t.prev_hash, t.hash,
-       coalesce((SELECT a.actor FROM machine_timeline a
+       (CASE WHEN t.kind = 'changes' THEN '' ELSE coalesce((SELECT a.actor FROM machine_timeline a
                  WHERE a.machine_id = t.machine_id AND a.seq BETWEEN t.seq - 64 AND t.seq + 64 AND a.tx = t.tx AND a.kind = 'audit'
-                 ORDER BY abs(a.seq - t.seq) LIMIT 1), t.actor)::text AS who
+                 ORDER BY abs(a.seq - t.seq) LIMIT 1), t.actor) END)::text AS who
 FROM machine_timeline t
-WHERE t.machine_id = @machine_id AND t.seq < @before_seq
+WHERE t.machine_id = @machine_id AND t.seq <= @from_seq
   AND (sqlc.narg(since)::timestamptz IS NULL OR t.ts >= sqlc.narg(since))
   AND (sqlc.narg(until)::timestamptz IS NULL OR t.ts <= sqlc.narg(until))
 ORDER BY t.seq DESC LIMIT @page_size;
 
 -- name: TimelineOldest :many
 SELECT t.seq, t.ts, t.tx, t.kind, t.operation_id, t.command_id, t.fields::text AS fields, t.prev_hash, t.hash,
-       coalesce((SELECT a.actor FROM machine_timeline a
+       (CASE WHEN t.kind = 'changes' THEN '' ELSE coalesce((SELECT a.actor FROM machine_timeline a
                  WHERE a.machine_id = t.machine_id AND a.seq BETWEEN t.seq - 64 AND t.seq + 64 AND a.tx = t.tx AND a.kind = 'audit'
-                 ORDER BY abs(a.seq - t.seq) LIMIT 1), t.actor)::text AS who
+                 ORDER BY abs(a.seq - t.seq) LIMIT 1), t.actor) END)::text AS who
 FROM machine_timeline t
-WHERE t.machine_id = @machine_id AND t.seq > @after_seq
+WHERE t.machine_id = @machine_id AND t.seq >= @from_seq
   AND (sqlc.narg(since)::timestamptz IS NULL OR t.ts >= sqlc.narg(since))
   AND (sqlc.narg(until)::timestamptz IS NULL OR t.ts <= sqlc.narg(until))
 ORDER BY t.seq LIMIT @page_size;
@@ -49,14 +50,20 @@ SELECT operation_id, type, phase, current_stage, wait_reason, coalesce(error::te
 FROM operations WHERE target_id = @machine_id;
 
 -- name: StepFacts :many
-SELECT s.operation_id, s.name, s.state, s.retry_count, s.evidence::text AS evidence
+SELECT s.operation_id, s.name, s.state, s.retry_count, s.message, s.evidence::text AS evidence
 FROM operation_steps s JOIN operations o USING (operation_id)
-WHERE o.target_id = @machine_id AND (s.state <> 'WAITING' OR s.retry_count > 0 OR s.evidence <> '{}');
+WHERE o.target_id = @machine_id AND (s.state <> 'WAITING' OR s.retry_count > 0 OR s.evidence <> '{}' OR s.message <> '');
 
 -- name: CommandFacts :many
 SELECT command_id, operation_id, kind, step_name, attempt, executor_id, state, outcome, reason, evidence::text AS evidence, settled_by,
        (claimed_at IS NOT NULL)::boolean AS claimed
 FROM commands WHERE target_id = @machine_id;
+
+-- name: WorkflowFacts :many
+SELECT *, evidence::text AS evidence_text, array_to_string(plan, ',')::text AS plan_text FROM workflows WHERE machine_id = @machine_id;
+
+-- name: MoveFacts :many
+SELECT id, from_state, to_state, triggered_by, user_id FROM node_state_log WHERE machine_id = @machine_id;
 
 -- name: AuditFacts :many
 SELECT a.audit_id, a.ts, a.actor, a.verb, a.target_id, a.request_id, a.operation_id, a.salt, a.event_data::text AS data
