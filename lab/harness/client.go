@@ -108,6 +108,16 @@ func (c *Client) Admin() baremetalv1.AdminServiceClient {
 	return baremetalv1.NewAdminServiceClient(c.Conn())
 }
 
+// Workflows is the service.
+func (c *Client) Workflows() baremetalv1.WorkflowServiceClient {
+	return baremetalv1.NewWorkflowServiceClient(c.Conn())
+}
+
+// Nodes is the service.
+func (c *Client) Nodes() baremetalv1.NodeServiceClient {
+	return baremetalv1.NewNodeServiceClient(c.Conn())
+}
+
 // patience is how long a call is repeated.
 const patience = 60 * time.Second
 

@@ -16,6 +16,7 @@ import (
 	"github.com/ingot-metal/ingot/controller"
 	"github.com/ingot-metal/ingot/controller/auth"
 	"github.com/ingot-metal/ingot/controller/config"
+	"github.com/ingot-metal/ingot/controller/store"
 	_ "github.com/ingot-metal/ingot/controller/store/storetest" // registers the migrations of test databases
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/task"
@@ -262,6 +263,19 @@ func (c *Cluster) WaitReady() {
 type lazy func() string
 
 func (l lazy) String() string { return l() }
+
+// Restored tells the database that it was restored from a backup, as an operator does before a controller is started.
+func (c *Cluster) Restored(t testing.TB) {
+	t.Helper()
+	s, err := store.New(t.Context(), store.Config{URL: c.o.DatabaseURL, PoolSize: 1, Logger: c.log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if err := s.Restored(t.Context(), time.Now()); err != nil {
+		t.Fatal(err)
+	}
+}
 
 // Readiness asks /readyz.
 func (c *Cluster) Readiness() (ready bool, answer string) {
