@@ -15,10 +15,7 @@ import (
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/cli"
-	"github.com/ingot-metal/ingot/cli/client"
 	"github.com/ingot-metal/ingot/controller/config"
-	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/testkit"
 	"github.com/ingot-metal/ingot/lab/harness"
 )
@@ -49,18 +46,11 @@ func TestWebhooksByTheCommandLine(t *testing.T) {
 	}})
 	ingot := func(wantCode int, line string) string {
 		t.Helper()
-		var out bytes.Buffer
-		env := map[string]string{
-			"INGOT_SERVER": c.Front.Address(), "INGOT_CA_FILE": filepath.Join(c.Data, "ca.pem"), "INGOT_TOKEN": c.Token(), "INGOT_CONFIG": os.DevNull,
-		}
-		code := cli.Run(t.Context(), cli.Config{
-			Args: strings.Fields(line), In: strings.NewReader(""), Out: &out, Err: &out, Getenv: func(key string) string { return env[key] },
-			Clock: clock.Real(), Connect: client.Dial, Version: "test",
-		})
+		code, out := c.Ingot(strings.Fields(line)...)
 		if code != wantCode {
-			t.Fatalf("ingot %s: exit code %d, want %d\n%s", line, code, wantCode, out.String())
+			t.Fatalf("ingot %s: exit code %d, want %d\n%s", line, code, wantCode, out)
 		}
-		return out.String()
+		return out
 	}
 	out := ingot(0, "webhook create "+receiver.URL+"/hook --name hook --event machine.registered")
 	secret := regexp.MustCompile(`whsec_\S+`).FindString(out)
