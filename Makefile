@@ -122,6 +122,18 @@ lab-down: ## End the small data centre and remove what it made
 test-metal: deps ## Run the long tests on virtual machines: every fault, every way in (half an hour)
 	go test -tags metal -timeout 90m -count 1 -v -run 'TestMetal|TestLife' -skip TestMetalDebian $(TEST_FLAGS) ./lab
 
+# What kube-apiserver and kubeadm are built from; bin/kube keeps them until it changes.
+bin/kube/%: lab/kube/go.mod lab/kube/go.sum
+	@mkdir -p bin/kube
+	@echo "build $@"
+	@cd lab/kube && CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w' -o ../../$@ k8s.io/kubernetes/cmd/$*
+	@touch $@
+
+.PHONY: test-clusters
+test-clusters: bin/kube/kube-apiserver bin/kube/kubeadm ## Hold clusters against a real kube-apiserver, etcd and kubeadm (builds them)
+	scripts/install-deps test clusters
+	INGOT_TEST_KUBE=$(CURDIR)/bin/kube $(TESTPG) go test -tags clusters -timeout 30m -count 1 -v $(TEST_FLAGS) ./lab/clusters
+
 # An image of one's own: make lab-debian DEBIAN_IMAGE=/path/to/image.raw.zst
 DEBIAN_IMAGE ?= $(CURDIR)/dist/debian.raw.zst
 

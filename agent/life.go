@@ -17,6 +17,7 @@ import (
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 
 	"github.com/ingot-metal/ingot/agent/command"
+	"github.com/ingot-metal/ingot/agent/command/cluster"
 	"github.com/ingot-metal/ingot/agent/command/reconfig"
 	"github.com/ingot-metal/ingot/agent/command/script"
 	"github.com/ingot-metal/ingot/agent/dispatch"
@@ -214,9 +215,12 @@ func (l *life) readImageDigest(ctx context.Context) string {
 // capSSH: it runs scripts on machines over SSH.
 const capSSH = "ssh"
 
+// capCluster: it speaks to clusters about machines.
+const capCluster = "cluster"
+
 func (l *life) capabilities() []string {
 	if l.isSite() && l.site != nil {
-		return append(l.providers.Capabilities(), capSSH)
+		return append(l.providers.Capabilities(), capSSH, capCluster)
 	}
 	if l.isSite() {
 		return l.providers.Capabilities()
@@ -253,6 +257,9 @@ func (l *life) resolve(spec *fleetv1.CommandSpec) (command.Executor, *command.Re
 	if l.isSite() {
 		if l.site != nil && spec.GetScript() != nil {
 			return script.New(l.scripts()), nil
+		}
+		if l.site != nil && spec.GetCluster() != nil {
+			return cluster.New(l.clusters()), nil
 		}
 		return l.providers.Resolve(l.executorConfig(), spec)
 	}

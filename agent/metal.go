@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 	"slices"
 
 	"gopkg.in/yaml.v3"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/ingot-metal/ingot/agent/command"
 	"github.com/ingot-metal/ingot/agent/command/erase"
+	"github.com/ingot-metal/ingot/agent/command/join"
 	"github.com/ingot-metal/ingot/agent/command/kexec"
 	"github.com/ingot-metal/ingot/agent/command/repave"
 	"github.com/ingot-metal/ingot/agent/host"
@@ -43,6 +45,10 @@ func (l *life) metal(spec *fleetv1.CommandSpec) command.Executor {
 		// A simulated machine has no installer to be erased from.
 		if m, ok := l.host.(erase.Machine); ok && (l.isInstaller() || l.ident.Simulated) {
 			return erase.New(erase.Config{Machine: m, Clock: l.a.cfg.Clock})
+		}
+	case *fleetv1.CommandSpec_Join:
+		if m, ok := l.host.(join.Machine); ok && !l.isInstaller() {
+			return join.New(join.Config{Machine: m, Material: l.joinMaterial, Clock: l.a.cfg.Clock, Dir: filepath.Join(l.a.cfg.StateDir, "join")})
 		}
 	case *fleetv1.CommandSpec_Installer:
 		if m, ok := l.host.(kexec.Machine); ok {

@@ -34,6 +34,8 @@ type SiteConfig struct {
 	BMCPoll time.Duration
 	// ScriptDir is where machines remember the scripts that were run on them; empty means what package ssh says.
 	ScriptDir string
+	// ClusterPoll is how often a cluster is asked how far it is; 0 means what package cluster says.
+	ClusterPoll time.Duration
 }
 
 // bmcFile is what is remembered of BMCs; it holds no secret.

@@ -192,6 +192,7 @@ type services struct {
 	workflows  pb.WorkflowServiceClient
 	nodes      pb.NodeServiceClient
 	scripts    pb.ScriptServiceClient
+	clusters   pb.ClusterServiceClient
 }
 
 func (a *app) services() (*services, error) {
@@ -203,7 +204,7 @@ func (a *app) services() (*services, error) {
 		machines: pb.NewMachineServiceClient(conn), operations: pb.NewOperationServiceClient(conn),
 		plans: pb.NewPlanServiceClient(conn), runs: pb.NewRunServiceClient(conn), admin: pb.NewAdminServiceClient(conn),
 		workflows: pb.NewWorkflowServiceClient(conn), nodes: pb.NewNodeServiceClient(conn),
-		scripts: pb.NewScriptServiceClient(conn),
+		scripts: pb.NewScriptServiceClient(conn), clusters: pb.NewClusterServiceClient(conn),
 	}, nil
 }
 

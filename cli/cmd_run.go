@@ -30,7 +30,7 @@ func (a *app) runStartCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "start MACHINE",
 		Short: "Run a plan on a machine",
-		Long: `Run a plan, or the default plan of a type (REPAVE, RMA, REBOOT, UPGRADE, NET_RECONFIG, or a type of operation), on
+		Long: `Run a plan, or the default plan of a type (REPAVE, RMA, REBOOT, UPGRADE, NET_RECONFIG, JOIN_CLUSTER, or a type of operation), on
 a machine. Parameters fill the fields that the plan's steps leave empty.` + waitHelp,
 		Example: `  ingot run start m-1 --plan reboot-twice
   ingot run start m-1 --type REPAVE --param image_ref=ubuntu-2204`,
@@ -48,7 +48,7 @@ a machine. Parameters fill the fields that the plan's steps leave empty.` + wait
 	cmd.Flags().StringToStringVar(&req.Params, "param", nil, "parameter as key=value; may be given several times")
 	cmd.MarkFlagsOneRequired("plan", "type")
 	a.must(cmd.RegisterFlagCompletionFunc("plan", a.completePlans()))
-	fixed(cmd, "type", "REPAVE", "RMA", "REBOOT", "UPGRADE", "NET_RECONFIG")
+	fixed(cmd, "type", "REPAVE", "RMA", "REBOOT", "UPGRADE", "NET_RECONFIG", "JOIN_CLUSTER")
 	return cmd
 }
 

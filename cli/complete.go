@@ -146,6 +146,17 @@ func (a *app) completeScripts() completion {
 	})
 }
 
+func (a *app) completeClusters() completion {
+	return a.remote(func(ctx context.Context, svc *services) ([]string, error) {
+		resp, err := svc.clusters.ListClusters(ctx, &pb.ListClustersRequest{})
+		var out []string
+		for _, c := range resp.GetClusters() {
+			out = append(out, c.GetClusterRef()+"\t"+view.Clean(c.GetServer()))
+		}
+		return out, err
+	})
+}
+
 func (a *app) completeSSHCredentials() completion {
 	return a.remote(func(ctx context.Context, svc *services) ([]string, error) {
 		resp, err := svc.scripts.ListSSHCredentials(ctx, &pb.ListSSHCredentialsRequest{})
@@ -160,6 +171,7 @@ func (a *app) completeSSHCredentials() completion {
 // completeSpec completes the flags of a machine's spec whose values the server knows.
 func (a *app) completeSpec(cmd *cobra.Command) {
 	a.must(cmd.RegisterFlagCompletionFunc("site", a.completeSites()))
+	a.must(cmd.RegisterFlagCompletionFunc("target-cluster-ref", a.completeClusters()))
 	a.must(cmd.RegisterFlagCompletionFunc("default-image-ref", a.completeImages("kind=os")))
 	a.must(cmd.RegisterFlagCompletionFunc("bmc-credentials-ref", a.completeCredentials()))
 	a.must(cmd.RegisterFlagCompletionFunc("ssh-credentials-ref", a.completeSSHCredentials()))

@@ -39,6 +39,8 @@ type Config struct {
 	// HTTP fetches images. nil: image.NewClient.
 	HTTP *http.Client
 	Log  *slog.Logger
+	// Kubeadm is the program that joins clusters. "": kubeadm, by PATH.
+	Kubeadm string
 	// Kexec enters the loaded kernel where the agent is init. nil: systemd, or reboot(2) where there is none.
 	Kexec func(ctx context.Context) error
 }
@@ -108,6 +110,9 @@ func (l *Linux) Capabilities() []string {
 	}
 	if l.canKexec() {
 		caps = append(caps, CapKexec)
+	}
+	if l.canJoin() {
+		caps = append(caps, CapJoin)
 	}
 	slices.Sort(caps)
 	return caps

@@ -30,7 +30,8 @@ func described() map[string]Listener {
 	add(Frontpage, baremetalv1.File_baremetal_v1_machine_proto, baremetalv1.File_baremetal_v1_operation_proto,
 		baremetalv1.File_baremetal_v1_plan_proto, baremetalv1.File_baremetal_v1_run_proto,
 		baremetalv1.File_baremetal_v1_node_proto, baremetalv1.File_baremetal_v1_workflow_proto,
-		baremetalv1.File_baremetal_v1_admin_proto, baremetalv1.File_baremetal_v1_script_proto, grpc_health_v1.File_grpc_health_v1_health_proto,
+		baremetalv1.File_baremetal_v1_admin_proto, baremetalv1.File_baremetal_v1_script_proto,
+		baremetalv1.File_baremetal_v1_cluster_proto, grpc_health_v1.File_grpc_health_v1_health_proto,
 		grpc_reflection_v1.File_grpc_reflection_v1_reflection_proto,
 		grpc_reflection_v1alpha.File_grpc_reflection_v1alpha_reflection_proto)
 	add(Fleet, fleetv1.File_fleet_v1_fleet_proto)
@@ -71,7 +72,8 @@ func TestNamesAgreeWithNeeds(t *testing.T) {
 		if m == baremetalv1.MachineService_VerifyTimeline_FullMethodName && rule.Need == NeedAdmin {
 			continue
 		}
-		if rule.Listener != Frontpage || strings.Contains(m, "AdminService") || strings.Contains(m, "ScriptService") || strings.HasPrefix(m, "/grpc.") {
+		if rule.Listener != Frontpage || strings.Contains(m, "AdminService") || strings.Contains(m, "ScriptService") ||
+			strings.Contains(m, "ClusterService") || strings.HasPrefix(m, "/grpc.") {
 			continue
 		}
 		name := m[strings.LastIndexByte(m, '/')+1:]

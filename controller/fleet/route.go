@@ -86,9 +86,14 @@ func SiteFor(candidates []Candidate, capability, provider string) *Candidate {
 }
 
 // SiteForSSH gives the live site agent that runs scripts on the machines of its site; nil if there is none.
-func SiteForSSH(candidates []Candidate) *Candidate {
+func SiteForSSH(candidates []Candidate) *Candidate { return siteWith(candidates, "ssh") }
+
+// SiteForClusters gives the live site agent that speaks to clusters for the machines of its site; nil if there is none.
+func SiteForClusters(candidates []Candidate) *Candidate { return siteWith(candidates, "cluster") }
+
+func siteWith(candidates []Candidate, capability string) *Candidate {
 	for i := range candidates {
-		if c := &candidates[i]; c.Role == "site" && c.Live && slices.Contains(c.Capabilities, "ssh") {
+		if c := &candidates[i]; c.Role == "site" && c.Live && slices.Contains(c.Capabilities, capability) {
 			return c
 		}
 	}

@@ -266,9 +266,8 @@ var badStarts = []badCall{
 	{"bad config param", invalid, "INVALID_FIELD", "params[config]", run(&pb.StartRunRequest{MachineId: "m-1", RequestId: "q", Type: "NET_RECONFIG", Params: map[string]string{"config": "{"}})},
 	{"reboot and plan", invalid, "INVALID_FIELD", "params[reboot]", run(&pb.StartRunRequest{MachineId: "m-1", RequestId: "q", Type: "NETBOOT", PlanId: "netboot", Params: map[string]string{"reboot": "true"}})},
 	{"a workflow as a run", invalid, "INVALID_FIELD", "type", run(&pb.StartRunRequest{MachineId: "m-no", RequestId: "q", Type: "DECOMMISSION"})},
-	{"not wired", unbuilt, "OPERATION_TYPE_NOT_WIRED", "", run(&pb.StartRunRequest{MachineId: "m-no", RequestId: "q", Type: "UPGRADE"})},
 	{"validated first", invalid, "INVALID_FIELD", "machine_id", run(&pb.StartRunRequest{RequestId: "q", Type: "RMA"})},
-	{"step not wired", unbuilt, "STEP_KIND_NOT_WIRED", "", run(&pb.StartRunRequest{MachineId: "m-maint", RequestId: "q", PlanId: "upgrade"})},
+	{"no cluster named", precondition, "CLUSTER_NOT_CONFIGURED", "target_cluster_ref", run(&pb.StartRunRequest{MachineId: "m-maint", RequestId: "q", PlanId: "upgrade"})},
 	{"plan that changes the phase", invalid, "INVALID_FIELD", "plan_id", run(&pb.StartRunRequest{MachineId: "m-1", RequestId: "q", PlanId: "enter-maintenance"})},
 	{"work in maintenance's clothes", invalid, "INVALID_FIELD", "plan_id", run(&pb.StartRunRequest{MachineId: "m-1", RequestId: "q", Type: "ENTER_MAINTENANCE", PlanId: "repave"})},
 	{"cancel unknown", notFound, "OPERATION_NOT_FOUND", "operation_id", func(ctx context.Context, r *rig) error {

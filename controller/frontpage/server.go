@@ -81,6 +81,7 @@ type Server struct {
 	baremetalv1.UnsafeWorkflowServiceServer
 	baremetalv1.UnsafeAdminServiceServer
 	baremetalv1.UnsafeScriptServiceServer
+	baremetalv1.UnsafeClusterServiceServer
 
 	cfg    Config
 	engine Engine
@@ -126,6 +127,7 @@ func Register(r grpc.ServiceRegistrar, s *Server) {
 	baremetalv1.RegisterWorkflowServiceServer(r, s)
 	baremetalv1.RegisterAdminServiceServer(r, s)
 	baremetalv1.RegisterScriptServiceServer(r, s)
+	baremetalv1.RegisterClusterServiceServer(r, s)
 }
 
 // actor names the caller in the audit log. Only a server without a guard has calls without one.

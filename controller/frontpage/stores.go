@@ -18,6 +18,7 @@ type Store interface {
 	Admin
 	Catalogue
 	ScriptEntries
+	Clusters
 	Sites
 	Workflows
 	Nodes
@@ -97,6 +98,14 @@ type Sites interface {
 	SetCredentials(ctx context.Context, ref string, sealed []byte, actor string, now time.Time) (store.SealedCredentials, error)
 	ListCredentials(ctx context.Context) ([]store.SealedCredentials, error)
 	DeleteCredentials(ctx context.Context, ref, actor string, now time.Time) (store.SealedCredentials, error)
+}
+
+// Clusters are what machines join.
+type Clusters interface {
+	SetCluster(ctx context.Context, c store.SealedCluster, actor string, now time.Time) (store.SealedCluster, error)
+	GetCluster(ctx context.Context, ref string) (store.SealedCluster, error)
+	ListClusters(ctx context.Context, afterRef string, limit int32) ([]store.SealedCluster, error)
+	DeleteCluster(ctx context.Context, ref, actor string, now time.Time) (store.SealedCluster, error)
 }
 
 // ScriptEntries are the catalogue of scripts, and what machines are logged in to with.

@@ -88,6 +88,8 @@ func (d *decider) dispatch(s *Step) bool {
 	switch {
 	case d.onMetal(s):
 		return d.dispatchOnMetal(s, limit)
+	case d.onCluster(s):
+		d.dispatchInCluster(s, limit)
 	case next == nil && !d.now.Before(limit):
 		d.fail("AGENT_UNAVAILABLE", "no agent could take the step before its deadline; nothing was started", true)
 	case next == nil:
@@ -224,7 +226,9 @@ func (d *decider) finishSucceeded() {
 	if digest := d.op.Evidence[evidence.ImageDigest]; digest != "" {
 		d.out.Machine.ImageDigest = digest
 		d.condition(fleet.Provisioned, true, "ImageVerified", digest)
-		d.condition(fleet.InCustomerCluster, false, "Reimaged", "")
+		if d.op.Evidence[evidence.NodeReadyAt] == "" {
+			d.condition(fleet.InCustomerCluster, false, "Reimaged", "")
+		}
 	}
 	d.finish(Succeeded, "succeeded", "")
 }

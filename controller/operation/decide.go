@@ -187,6 +187,9 @@ func (d *decider) route() *fleet.Candidate {
 	if s.Kind == KindSSH {
 		return fleet.SiteForSSH(d.w.Candidates)
 	}
+	if d.onCluster(s) {
+		return d.routeInCluster(s)
+	}
 	return fleet.Route(d.w.Candidates, capabilityOf(s.Kind), d.w.Provider, s.Mode == "bmc", d.now)
 }
 

@@ -122,6 +122,11 @@ func (d *decider) succeeded(e Resulted) {
 		d.rebootClaimed(e)
 		return
 	}
+	if d.cmd.Kind == KindJoinToken {
+		d.setCommand(Done)
+		d.advance()
+		return
+	}
 	d.setCommand(Done)
 	key := evidenceKey(d.cmd.Kind)
 	if e.Evidence[key] == "" {
@@ -129,6 +134,7 @@ func (d *decider) succeeded(e Resulted) {
 		return
 	}
 	d.leaveInstaller()
+	d.clusterFollows(e.Evidence)
 	d.stepDone(e.Evidence)
 	d.advance()
 }
@@ -146,6 +152,14 @@ func evidenceKey(k Kind) string {
 		return evidence.ExitCode
 	case KindPowerOff:
 		return evidence.PowerOffSeenAt
+	case KindJoin:
+		return evidence.JoinedCluster
+	case KindVerify:
+		return evidence.NodeReadyAt
+	case KindDrain:
+		return evidence.NodeDrained
+	case KindUncordon:
+		return evidence.NodeSchedulable
 	default:
 		return evidence.ConfigDigest
 	}

@@ -14,6 +14,10 @@ func (d *decider) attemptStage(s *Step) bool {
 		d.powerOff(s)
 		return false
 	}
+	if s.Mode == workflow.DrainNode && workflow.MustDrain(d.stageFacts()) {
+		d.dispatchInCluster(s, d.limitOf(s))
+		return false
+	}
 	v := workflow.Judge(s.Mode, d.stageFacts())
 	s.Message = v.Message
 	limit := s.StartedAt.Add(s.Timeout)

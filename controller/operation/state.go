@@ -88,12 +88,20 @@ const (
 	KindSSH Kind = "ssh"
 	// KindRMA takes the machine out of service, or back; it touches nothing but our record.
 	KindRMA Kind = "rma"
+	// KindJoin joins a cluster: a site agent makes a token, the machine's own agent uses it.
+	KindJoin Kind = "join"
+	// KindVerify, KindDrain and KindUncordon speak of the machine's Node to the cluster, from the site agent.
+	KindVerify   Kind = "verify"
+	KindDrain    Kind = "drain"
+	KindUncordon Kind = "uncordon"
 	// KindStage is a check or an action of the controller's own in a workflow; its mode is the stage.
 	KindStage Kind = "workflow_stage"
 )
 
-// Kinds of commands that no step has: they bring a machine into the installer, or out of it.
+// Kinds of commands that no step has: they bring a machine into the installer, or out of it, or come before a join.
 const (
+	// KindJoinToken makes the token of one join in the cluster.
+	KindJoinToken Kind = "join_token"
 	// KindPower switches the machine through its BMC, with the device of the next boot set first.
 	KindPower Kind = "power"
 	// KindKexec starts the installer's kernel from the running system.

@@ -43,6 +43,7 @@ func BuiltInDefaults() Defaults {
 		"inspect":         {300 * time.Second, 2},
 		"erase":           {6 * time.Hour, 0},
 		"drain":           {1800 * time.Second, 0},
+		"uncordon":        {60 * time.Second, 2},
 		"provider_action": {1800 * time.Second, 1},
 		"workflow_stage":  {600 * time.Second, 2},
 	}
@@ -61,7 +62,8 @@ const maxTimeout = 24 * time.Hour
 var stepName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 
 // wired lists the kinds that this version can run; whichever is missing answers STEP_KIND_NOT_WIRED at the start.
-var wired = []string{"reboot", "netboot", "repave", "net", "wait_for_agent", "set_phase", "erase", "ssh", "rma"}
+var wired = []string{"reboot", "netboot", "repave", "net", "wait_for_agent", "set_phase", "erase", "ssh", "rma",
+	"join", "verify", "drain", "uncordon"}
 
 // KindOf names the kind of a step: the oneof field's name, empty when none is set.
 func KindOf(s *baremetalv1.Step) string {
@@ -127,6 +129,8 @@ func validateMode(s *baremetalv1.Step, kind, field string) error {
 			"ata-secure-erase", "discard", "overwrite")
 	case "ssh":
 		return validateScript(s.GetSsh(), field+".ssh")
+	case "join", "verify", "drain", "uncordon":
+		return validateCluster(s, field)
 	case "rma":
 		return oneOf(field+".rma.action", s.GetRma().GetAction(), "", "flag", "return")
 	default:
@@ -154,6 +158,8 @@ func Destructive(p *baremetalv1.Plan) bool {
 		switch KindOf(s) {
 		case "repave", "erase", "rma":
 			return true
+		case "drain":
+			return losesData(s.GetDrain())
 		case "ssh":
 			return s.GetSsh().GetDestructive()
 		case "provider_action":
@@ -197,10 +203,12 @@ func Digest(p *baremetalv1.Plan) ([]byte, error) {
 
 // Inputs fill what a plan leaves open.
 type Inputs struct {
-	ImageRef       string
-	RebootMode     string
-	NetbootMode    string
-	InstallerPath  string
+	ImageRef      string
+	RebootMode    string
+	NetbootMode   string
+	InstallerPath string
+	// ClusterRef is the cluster that the machine is meant for.
+	ClusterRef     string
 	TimeoutSeconds int32
 	Config         *baremetalv1.NetReconfig
 }
@@ -242,6 +250,8 @@ func fillFields(s *baremetalv1.Step, in Inputs) error {
 		s.GetReboot().Mode = first(s.GetReboot().GetMode(), in.RebootMode, "graceful")
 	case "netboot":
 		s.GetNetboot().Mode = first(s.GetNetboot().GetMode(), in.NetbootMode, "PXE")
+	case "join", "verify", "drain", "uncordon":
+		return fillCluster(s, in.ClusterRef)
 	case "net":
 		if proto.Size(s.GetNet()) == 0 && in.Config != nil {
 			proto.Merge(s.GetNet(), in.Config)
@@ -283,9 +293,7 @@ func BuiltIn() []*baremetalv1.Plan {
 	reboot := &baremetalv1.Step{Name: "reboot", TimeoutSeconds: 300, MaxRetries: 2, Kind: &baremetalv1.Step_Reboot{Reboot: &baremetalv1.Reboot{}}}
 	netboot := &baremetalv1.Step{Name: "set-netboot", TimeoutSeconds: 60, MaxRetries: 2, Kind: &baremetalv1.Step_Netboot{Netboot: &baremetalv1.SetNetboot{}}}
 	repave := &baremetalv1.Step{Name: "repave-os", TimeoutSeconds: 1800, MaxRetries: 1, Kind: &baremetalv1.Step_Repave{Repave: &baremetalv1.RepaveImage{}}}
-	join := &baremetalv1.Step{Name: "join-cluster", TimeoutSeconds: 600, MaxRetries: 1, Kind: &baremetalv1.Step_Join{Join: &baremetalv1.KubeadmJoin{}}}
-	verify := &baremetalv1.Step{Name: "verify", TimeoutSeconds: 300, Kind: &baremetalv1.Step_Verify{Verify: &baremetalv1.VerifyInCluster{}}}
-	drain := &baremetalv1.Step{Name: "drain", Kind: &baremetalv1.Step_Drain{Drain: &baremetalv1.Drain{}}}
+	join, verify := joinSteps()
 	phase := func(p fleet.Phase) *baremetalv1.Step {
 		return &baremetalv1.Step{Name: "set-phase", Kind: &baremetalv1.Step_SetPhase{SetPhase: &baremetalv1.SetPhase{Phase: string(p)}}}
 	}
@@ -303,7 +311,9 @@ func BuiltIn() []*baremetalv1.Plan {
 		mk("enter-maintenance", "Enter maintenance", phase(fleet.Maintenance)),
 		mk("exit-maintenance", "Exit maintenance", phase(fleet.Ready)),
 		mk("node-transition", "Record a change of the node state", &baremetalv1.Step{Name: "record", Kind: &baremetalv1.Step_SetPhase{SetPhase: &baremetalv1.SetPhase{}}}),
-		mk("upgrade", "Upgrade the cluster node", drain, repave, reboot, join, verify),
+		mk("join", "Join a cluster", join, verify),
+		mk("upgrade", "Upgrade the cluster node", leaveStep(), repave, reboot, join, verify),
+		mk("drain", "Drain the cluster node", drainStep()), mk("leave", "Leave the cluster", leaveStep()), mk("uncordon", "Use the cluster node again", uncordonStep()),
 		mk("rma", "Return or replace", rmaStep("")), mk("rma-return", "Back from return or replacement", rmaStep("return")),
 	}, workflow.Plans()...)
 }

@@ -132,7 +132,7 @@ func TestEveryKindHasLimitsAndAnAnswer(t *testing.T) {
 			t.Errorf("the step that is not wired is %v", got)
 		}
 	}
-	if wired != 9 {
+	if wired != 13 {
 		t.Errorf("%d kinds are wired", wired)
 	}
 }

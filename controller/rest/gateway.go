@@ -94,6 +94,7 @@ func (g *Gateway) register(c grpc.ClientConnInterface) error {
 		gatewayv1.RegisterNodeServiceHandlerClient(ctx, g.mux, baremetalv1.NewNodeServiceClient(c)),
 		gatewayv1.RegisterWorkflowServiceHandlerClient(ctx, g.mux, baremetalv1.NewWorkflowServiceClient(c)),
 		gatewayv1.RegisterScriptServiceHandlerClient(ctx, g.mux, baremetalv1.NewScriptServiceClient(c)),
+		gatewayv1.RegisterClusterServiceHandlerClient(ctx, g.mux, baremetalv1.NewClusterServiceClient(c)),
 		gatewayv1.RegisterAdminServiceHandlerClient(ctx, g.mux, baremetalv1.NewAdminServiceClient(c)),
 	} {
 		if err != nil {

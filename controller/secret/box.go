@@ -3,6 +3,7 @@ package secret
 import (
 	"crypto/aes"
 	"crypto/cipher"
+	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
 	"errors"
@@ -29,6 +30,8 @@ type keyID [idSize]byte
 type Box struct {
 	seal keyID
 	keys map[keyID]cipher.AEAD
+	// derive is what secrets that are stored nowhere are made of. It comes from the key that seals.
+	derive []byte
 }
 
 // New makes a box of at least one key. The first seals.
@@ -36,7 +39,7 @@ func New(keys ...[]byte) (*Box, error) {
 	if len(keys) == 0 {
 		return nil, errors.New("no key")
 	}
-	b := &Box{seal: idOf(keys[0]), keys: map[keyID]cipher.AEAD{}}
+	b := &Box{seal: idOf(keys[0]), keys: map[keyID]cipher.AEAD{}, derive: deriving(keys[0])}
 	for i, k := range keys {
 		if len(k) != KeySize {
 			return nil, fmt.Errorf("key %d has %d bytes, not %d", i+1, len(k), KeySize)
@@ -58,6 +61,13 @@ func New(keys ...[]byte) (*Box, error) {
 func idOf(key []byte) keyID {
 	sum := sha256.Sum256(append([]byte("ingot key id\x00"), key...))
 	return keyID(sum[:idSize])
+}
+
+// deriving keeps the key itself for sealing alone.
+func deriving(key []byte) []byte {
+	mac := hmac.New(sha256.New, key)
+	mac.Write([]byte("ingot derived secrets"))
+	return mac.Sum(nil)
 }
 
 // Seal encrypts plain for name. The same again gives another text. It is version, key id, nonce and ciphertext with tag.

@@ -44,6 +44,10 @@ func commandSpec(ctx context.Context, q *dbsqlc.Queries, l *loaded, d operation.
 		spec.Action = &fleetv1.CommandSpec_Power{Power: &fleetv1.PowerAction{Want: "off", Force: true}}
 	case operation.KindKexec:
 		spec.Action, err = l.installerAction(ctx, q)
+	case operation.KindJoinToken, operation.KindVerify, operation.KindDrain, operation.KindUncordon:
+		spec.Action, err = l.clusterAction(ctx, q, c.Kind, step)
+	case operation.KindJoin:
+		spec.Action, err = l.joinAction(ctx, q, step)
 	case operation.KindReconfig:
 		spec.Action = &fleetv1.CommandSpec_Reconfig{Reconfig: reconfigAction(step.GetNet(), s.Timeout, generation)}
 	}

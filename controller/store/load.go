@@ -127,7 +127,7 @@ func (l *loaded) world(ctx context.Context, q *dbsqlc.Queries, now time.Time) (o
 			ImageDigest: r.OsImageDigest,
 		}
 		if c.Role == "site" && w.Provider == fleet.AgentProvider && l.spec.GetBmcEndpoint() == "" {
-			if !reachesBySSH(&c, l.spec) {
+			if !reachesWithoutBMC(&c, l.spec) {
 				continue // there is nothing through which it could reach the machine
 			}
 		}
@@ -142,13 +142,13 @@ func (l *loaded) world(ctx context.Context, q *dbsqlc.Queries, now time.Time) (o
 	return w, nil
 }
 
-// reachesBySSH leaves a site agent what it can do without a BMC, if there is anything.
-func reachesBySSH(c *fleet.Candidate, spec *baremetalv1.MachineSpec) bool {
-	if spec.GetSshEndpoint() == "" || !slices.Contains(c.Capabilities, "ssh") {
-		return false
-	}
-	c.Capabilities = []string{"ssh"}
-	return true
+// reachesWithoutBMC leaves a site agent what it can do without a BMC, if there is anything: scripts over SSH, and what a
+// cluster does.
+func reachesWithoutBMC(c *fleet.Candidate, spec *baremetalv1.MachineSpec) bool {
+	c.Capabilities = slices.DeleteFunc(slices.Clone(c.Capabilities), func(name string) bool {
+		return name != "cluster" && (name != "ssh" || spec.GetSshEndpoint() == "")
+	})
+	return len(c.Capabilities) > 0
 }
 
 func factsOf(m dbsqlc.Machine, conds []dbsqlc.MachineCondition) fleet.Facts {

@@ -151,6 +151,9 @@ func (s *Store) create(ctx context.Context, tx pgx.Tx, q *dbsqlc.Queries, m dbsq
 	if err := scriptsReady(ctx, q, m, steps); err != nil {
 		return nil, err
 	}
+	if err := clustersReady(ctx, q, steps); err != nil {
+		return nil, err
+	}
 	if err := mayInstall(m, r.Type, steps); err != nil {
 		return nil, err
 	}
@@ -221,11 +224,12 @@ func admitted(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, t fleet.
 }
 
 func (s *Store) fill(p *baremetalv1.Plan, m dbsqlc.Machine, in plan.Inputs) ([]plan.Filled, error) {
+	spec, err := specFromJSON(m.Spec)
+	if err != nil {
+		return nil, err
+	}
+	in.ClusterRef = spec.GetTargetClusterRef()
 	if in.ImageRef == "" {
-		spec, err := specFromJSON(m.Spec)
-		if err != nil {
-			return nil, err
-		}
 		in.ImageRef = spec.GetDefaultImageRef()
 	}
 	if in.ImageRef == "" {

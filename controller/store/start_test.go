@@ -145,11 +145,11 @@ func TestStartNamesWhatIsMissing(t *testing.T) {
 	live(t, s, "m-1")
 	register(t, s, "m-new")
 	for reason, r := range map[string]store.StartRequest{
-		"MACHINE_NOT_FOUND":    {MachineID: "m-x", Type: fleet.Reboot},
-		"PLAN_NOT_FOUND":       {MachineID: "m-1", Type: fleet.RunPlan, PlanID: "no-such"},
-		"WRONG_PHASE":          {MachineID: "m-new", Type: fleet.Reboot},
-		"MACHINE_HAS_NO_IMAGE": {MachineID: "m-1", Type: fleet.Reimage},
-		"STEP_KIND_NOT_WIRED":  {MachineID: "m-1", Type: fleet.RunPlan, PlanID: "upgrade"},
+		"MACHINE_NOT_FOUND":      {MachineID: "m-x", Type: fleet.Reboot},
+		"PLAN_NOT_FOUND":         {MachineID: "m-1", Type: fleet.RunPlan, PlanID: "no-such"},
+		"WRONG_PHASE":            {MachineID: "m-new", Type: fleet.Reboot},
+		"MACHINE_HAS_NO_IMAGE":   {MachineID: "m-1", Type: fleet.Reimage},
+		"CLUSTER_NOT_CONFIGURED": {MachineID: "m-1", Type: fleet.RunPlan, PlanID: "drain"},
 	} {
 		r.RequestID = "r-" + reason
 		_, _, err := s.Start(t.Context(), r, now())

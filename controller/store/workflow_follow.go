@@ -46,7 +46,11 @@ func stageFacts(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, w work
 		f.PowerSeenAt = m.PowerStateAt.UTC().Format(time.RFC3339)
 	}
 	spec, err := specFromJSON(m.Spec)
-	if err != nil || spec.GetBmcCredentialsRef() == "" {
+	if err != nil {
+		return f, err
+	}
+	f.Cluster = spec.GetTargetClusterRef()
+	if f.ClusterKnown, err = clusterKnown(ctx, q, f.Cluster); err != nil || spec.GetBmcCredentialsRef() == "" {
 		return f, err
 	}
 	if f.CredentialsKnown, err = q.CredentialsKnown(ctx, spec.GetBmcCredentialsRef()); err != nil {

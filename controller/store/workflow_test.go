@@ -372,7 +372,7 @@ func TestACustomersMachineIsNotTaken(t *testing.T) {
 	exec(t, r.s, "INSERT INTO machine_conditions (machine_id, type, status, reason, message, last_transition) VALUES ('m-1', 'InCustomerCluster', true, 'x', '', now())")
 	r.start(workflow.Decommission, workflow.FullDecommission)
 	w := r.run()
-	if w.GetState() != baremetalv1.Workflow_FAILED_MANUAL_INTERVENTION || w.GetReason() != "STAGE_NOT_WIRED" || w.GetCurrentStage() != workflow.ForceRelease {
+	if w.GetState() != baremetalv1.Workflow_FAILED_MANUAL_INTERVENTION || w.GetReason() != "CLUSTER_NOT_CONFIGURED" || w.GetCurrentStage() != workflow.ForceRelease {
 		t.Fatalf("it is %v", w)
 	}
 	if n := count(t, r.s, "SELECT count(*) FROM commands"); n != 0 {

@@ -21,6 +21,9 @@ type StageFacts struct {
 	// PowerOff says that the BMC was read as off; PowerSeenAt when.
 	PowerOff    bool
 	PowerSeenAt string
+	// Cluster that the machine names; ClusterKnown says that it is stored.
+	Cluster      string
+	ClusterKnown bool
 	// CredentialsKnown says that the BMC credentials which the machine names are stored, or that it names none.
 	CredentialsKnown bool
 }
@@ -74,20 +77,38 @@ func disabled(f StageFacts) Verdict {
 }
 
 func released(f StageFacts) Verdict {
-	if f.Machine.Conditions[fleet.InCustomerCluster] && !f.Machine.Conditions[fleet.Drained] {
-		return Verdict{Code: "STAGE_NOT_WIRED", Message: "the machine is in a customer's cluster, and this version cannot take it out of one"}
+	switch {
+	case !f.Machine.Conditions[fleet.InCustomerCluster]:
+		return pass(map[string]string{"allocations": "none"})
+	case !f.ClusterKnown:
+		return unknownCluster(f)
 	}
-	return pass(map[string]string{"allocations": "none"})
+	return pass(map[string]string{"allocations": "cluster " + f.Cluster + ", until it is drained"})
 }
 
 func drained(f StageFacts) Verdict {
 	switch {
 	case f.Machine.Conditions[fleet.Drained]:
 		return pass(map[string]string{"drained": "condition Drained"})
+	case f.Machine.Conditions[fleet.InCustomerCluster] && !f.ClusterKnown:
+		return unknownCluster(f)
 	case f.Machine.Conditions[fleet.InCustomerCluster]:
-		return Verdict{Code: "STAGE_NOT_WIRED", Message: "the machine is in a customer's cluster, and this version cannot drain it"}
+		return failed("the machine is in cluster " + f.Cluster + " and not drained")
 	}
 	return pass(map[string]string{"drained": "in no customer's cluster"})
+}
+
+// unknownCluster: nobody can drain what nobody can speak to.
+func unknownCluster(f StageFacts) Verdict {
+	if f.Cluster == "" {
+		return Verdict{Code: "CLUSTER_NOT_CONFIGURED", Message: "the machine is in a customer's cluster and names none; set its target_cluster_ref"}
+	}
+	return Verdict{Code: "CLUSTER_NOT_FOUND", Message: "the machine is in cluster " + f.Cluster + ", which is not stored; see `ingot cluster set`"}
+}
+
+// MustDrain says that the stage drain_node takes more than a look: the machine is in a cluster that can be spoken to.
+func MustDrain(f StageFacts) bool {
+	return f.Machine.Conditions[fleet.InCustomerCluster] && !f.Machine.Conditions[fleet.Drained] && f.ClusterKnown
 }
 
 // needed names the evidence of a clean machine, by mode.

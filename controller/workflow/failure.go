@@ -96,6 +96,12 @@ var rules = map[string]rule{
 	"MACHINE_QUARANTINED":        {ClassConflict, false},
 	"MACHINE_BLOCKED":            {ClassRefused, false},
 	"FLEET_FROZEN":               {ClassRefused, false},
+	"CLUSTER_NOT_FOUND":          {ClassRefused, false},
+	"CLUSTER_NOT_CONFIGURED":     {ClassRefused, false},
+	"CLUSTER_ACCESS_DENIED":      {ClassRefused, false},
+	"CLUSTER_UNREACHABLE":        {ClassSite, true},
+	"CLUSTER_NODE_MISMATCH":      {ClassConflict, false},
+	"DRAIN_BLOCKED":              {ClassRefused, false},
 }
 
 // Classify gives the class of a Reason and whether another try may mend it.

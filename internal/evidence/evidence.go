@@ -30,6 +30,20 @@ const (
 	ExitCode = "exit_code"
 	// ScriptSHA256 is the digest of the script as it was read back from the machine before it was started.
 	ScriptSHA256 = "script_sha256"
+	// ClusterName is the cluster that a machine was joined to, seen in, or drained from.
+	ClusterName = "cluster"
+	// JoinedCluster is the digest of the CA key ("sha256:<hex>") that the machine's kubelet trusts.
+	JoinedCluster = "joined_cluster_ca"
+	// NodeReadyAt is since when the Node says that it is ready (RFC 3339, the cluster's clock); NodeIdentity by what it was
+	// recognized as the machine: "boot_id", "system_uuid" or "name"; KubeletVersion what it runs.
+	NodeReadyAt    = "node_ready_at"
+	NodeIdentity   = "node_identity"
+	KubeletVersion = "kubelet_version"
+	// NodeDrained is the number of pods that were evicted, NodeRemoved says that the Node was read back as gone, and
+	// NodeSchedulable that it takes pods.
+	NodeDrained     = "node_drained"
+	NodeRemoved     = "node_removed"
+	NodeSchedulable = "node_schedulable"
 	// SSHHostKey is the fingerprint of the host key that the machine has shown.
 	SSHHostKey = "ssh_host_key"
 )

@@ -23,6 +23,8 @@ var elsewhere = map[string]string{
 	"blob.at-write": "image.TestKilledInTheMiddle", "blob.before-place": "image.TestKilledInTheMiddle", "blob.after-place": "image.TestKilledInTheMiddle",
 	"image.before-entry":        "image.TestKilledInTheMiddle",
 	"ssh.before-start":          "script.TestAnAgentThatDies",
+	"cluster.after-cordon":      "cluster.TestACrashAtEveryPlace",
+	"join.before-kubeadm":       "join.TestAnAgentThatDies",
 	"webhook.before-deliveries": "engine.TestADeathAnywhereLosesNoEvent", "webhook.after-deliveries": "engine.TestADeathAnywhereLosesNoEvent",
 	"webhook.before-send": "engine.TestADeathAnywhereLosesNoEvent", "webhook.after-send": "engine.TestADeathAnywhereLosesNoEvent",
 	"site.blob-after-part": "cache.TestACrashInEveryPlace", "site.blob-after-rename": "cache.TestACrashInEveryPlace",

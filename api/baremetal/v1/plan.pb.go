@@ -135,6 +135,7 @@ type Step struct {
 	//	*Step_ProviderAction
 	//	*Step_SetPhase
 	//	*Step_WorkflowStage
+	//	*Step_Uncordon
 	Kind          isStep_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -333,6 +334,15 @@ func (x *Step) GetWorkflowStage() *WorkflowStage {
 	return nil
 }
 
+func (x *Step) GetUncordon() *Uncordon {
+	if x != nil {
+		if x, ok := x.Kind.(*Step_Uncordon); ok {
+			return x.Uncordon
+		}
+	}
+	return nil
+}
+
 type isStep_Kind interface {
 	isStep_Kind()
 }
@@ -397,6 +407,10 @@ type Step_WorkflowStage struct {
 	WorkflowStage *WorkflowStage `protobuf:"bytes,24,opt,name=workflow_stage,json=workflowStage,proto3,oneof"`
 }
 
+type Step_Uncordon struct {
+	Uncordon *Uncordon `protobuf:"bytes,25,opt,name=uncordon,proto3,oneof"`
+}
+
 func (*Step_Ssh) isStep_Kind() {}
 
 func (*Step_Reboot) isStep_Kind() {}
@@ -426,6 +440,8 @@ func (*Step_ProviderAction) isStep_Kind() {}
 func (*Step_SetPhase) isStep_Kind() {}
 
 func (*Step_WorkflowStage) isStep_Kind() {}
+
+func (*Step_Uncordon) isStep_Kind() {}
 
 // SshCommand runs a catalogued script on the host.
 type SshCommand struct {
@@ -648,9 +664,12 @@ func (x *RepaveImage) GetPath() string {
 	return ""
 }
 
+// KubeadmJoin joins the machine to a cluster: a site agent makes a token for this join, the machine's own agent runs kubeadm.
+// A machine that is in the cluster already is left as it is; one of another cluster fails with CLUSTER_OTHER_MEMBER.
 type KubeadmJoin struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	ClusterRef    string                 `protobuf:"bytes,1,opt,name=cluster_ref,json=clusterRef,proto3" json:"cluster_ref,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Filled from the machine's target_cluster_ref when empty.
+	ClusterRef    string `protobuf:"bytes,1,opt,name=cluster_ref,json=clusterRef,proto3" json:"cluster_ref,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -692,11 +711,15 @@ func (x *KubeadmJoin) GetClusterRef() string {
 	return ""
 }
 
+// VerifyInCluster waits for the machine's Node to be ready, and sets the condition InCustomerCluster.
 type VerifyInCluster struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	ClusterRef    string                 `protobuf:"bytes,1,opt,name=cluster_ref,json=clusterRef,proto3" json:"cluster_ref,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Filled from the machine's target_cluster_ref when empty.
+	ClusterRef string `protobuf:"bytes,1,opt,name=cluster_ref,json=clusterRef,proto3" json:"cluster_ref,omitempty"`
+	// What the Node's kubelet must be, such as "v1.33.2". Empty: any.
+	KubeletVersion string `protobuf:"bytes,2,opt,name=kubelet_version,json=kubeletVersion,proto3" json:"kubelet_version,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *VerifyInCluster) Reset() {
@@ -732,6 +755,13 @@ func (*VerifyInCluster) Descriptor() ([]byte, []int) {
 func (x *VerifyInCluster) GetClusterRef() string {
 	if x != nil {
 		return x.ClusterRef
+	}
+	return ""
+}
+
+func (x *VerifyInCluster) GetKubeletVersion() string {
+	if x != nil {
+		return x.KubeletVersion
 	}
 	return ""
 }
@@ -911,9 +941,18 @@ func (*WaitForAgent) Descriptor() ([]byte, []int) {
 	return file_baremetal_v1_plan_proto_rawDescGZIP(), []int{11}
 }
 
+// Drain cordons the machine's Node and evicts its pods, as far as their disruption budgets allow; pods of DaemonSets and
+// static pods stay. It sets the condition Drained. A drain that fails takes its own cordon back.
 type Drain struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	ClusterRef    string                 `protobuf:"bytes,1,opt,name=cluster_ref,json=clusterRef,proto3" json:"cluster_ref,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Filled from the machine's target_cluster_ref when empty.
+	ClusterRef string `protobuf:"bytes,1,opt,name=cluster_ref,json=clusterRef,proto3" json:"cluster_ref,omitempty"`
+	// Evict also pods that nothing would start again elsewhere.
+	Force bool `protobuf:"varint,2,opt,name=force,proto3" json:"force,omitempty"`
+	// Evict also pods that keep data on the machine itself (emptyDir): the data is lost.
+	DeleteLocalData bool `protobuf:"varint,3,opt,name=delete_local_data,json=deleteLocalData,proto3" json:"delete_local_data,omitempty"`
+	// Delete the Node once it is drained: the machine has left the cluster.
+	RemoveNode    bool `protobuf:"varint,4,opt,name=remove_node,json=removeNode,proto3" json:"remove_node,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -955,6 +994,73 @@ func (x *Drain) GetClusterRef() string {
 	return ""
 }
 
+func (x *Drain) GetForce() bool {
+	if x != nil {
+		return x.Force
+	}
+	return false
+}
+
+func (x *Drain) GetDeleteLocalData() bool {
+	if x != nil {
+		return x.DeleteLocalData
+	}
+	return false
+}
+
+func (x *Drain) GetRemoveNode() bool {
+	if x != nil {
+		return x.RemoveNode
+	}
+	return false
+}
+
+// Uncordon lets pods be placed on the machine's Node again, and clears the condition Drained.
+type Uncordon struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Filled from the machine's target_cluster_ref when empty.
+	ClusterRef    string `protobuf:"bytes,1,opt,name=cluster_ref,json=clusterRef,proto3" json:"cluster_ref,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Uncordon) Reset() {
+	*x = Uncordon{}
+	mi := &file_baremetal_v1_plan_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Uncordon) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Uncordon) ProtoMessage() {}
+
+func (x *Uncordon) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_plan_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Uncordon.ProtoReflect.Descriptor instead.
+func (*Uncordon) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_plan_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *Uncordon) GetClusterRef() string {
+	if x != nil {
+		return x.ClusterRef
+	}
+	return ""
+}
+
 type ProviderAction struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Action        string                 `protobuf:"bytes,1,opt,name=action,proto3" json:"action,omitempty"`
@@ -965,7 +1071,7 @@ type ProviderAction struct {
 
 func (x *ProviderAction) Reset() {
 	*x = ProviderAction{}
-	mi := &file_baremetal_v1_plan_proto_msgTypes[13]
+	mi := &file_baremetal_v1_plan_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -977,7 +1083,7 @@ func (x *ProviderAction) String() string {
 func (*ProviderAction) ProtoMessage() {}
 
 func (x *ProviderAction) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_plan_proto_msgTypes[13]
+	mi := &file_baremetal_v1_plan_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -990,7 +1096,7 @@ func (x *ProviderAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProviderAction.ProtoReflect.Descriptor instead.
 func (*ProviderAction) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_plan_proto_rawDescGZIP(), []int{13}
+	return file_baremetal_v1_plan_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ProviderAction) GetAction() string {
@@ -1018,7 +1124,7 @@ type SetPhase struct {
 
 func (x *SetPhase) Reset() {
 	*x = SetPhase{}
-	mi := &file_baremetal_v1_plan_proto_msgTypes[14]
+	mi := &file_baremetal_v1_plan_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1030,7 +1136,7 @@ func (x *SetPhase) String() string {
 func (*SetPhase) ProtoMessage() {}
 
 func (x *SetPhase) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_plan_proto_msgTypes[14]
+	mi := &file_baremetal_v1_plan_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1043,7 +1149,7 @@ func (x *SetPhase) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPhase.ProtoReflect.Descriptor instead.
 func (*SetPhase) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_plan_proto_rawDescGZIP(), []int{14}
+	return file_baremetal_v1_plan_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *SetPhase) GetPhase() string {
@@ -1064,7 +1170,7 @@ type WorkflowStage struct {
 
 func (x *WorkflowStage) Reset() {
 	*x = WorkflowStage{}
-	mi := &file_baremetal_v1_plan_proto_msgTypes[15]
+	mi := &file_baremetal_v1_plan_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1076,7 +1182,7 @@ func (x *WorkflowStage) String() string {
 func (*WorkflowStage) ProtoMessage() {}
 
 func (x *WorkflowStage) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_plan_proto_msgTypes[15]
+	mi := &file_baremetal_v1_plan_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1089,7 +1195,7 @@ func (x *WorkflowStage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkflowStage.ProtoReflect.Descriptor instead.
 func (*WorkflowStage) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_plan_proto_rawDescGZIP(), []int{15}
+	return file_baremetal_v1_plan_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *WorkflowStage) GetStage() string {
@@ -1108,7 +1214,7 @@ type GetPlanRequest struct {
 
 func (x *GetPlanRequest) Reset() {
 	*x = GetPlanRequest{}
-	mi := &file_baremetal_v1_plan_proto_msgTypes[16]
+	mi := &file_baremetal_v1_plan_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1120,7 +1226,7 @@ func (x *GetPlanRequest) String() string {
 func (*GetPlanRequest) ProtoMessage() {}
 
 func (x *GetPlanRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_plan_proto_msgTypes[16]
+	mi := &file_baremetal_v1_plan_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1133,7 +1239,7 @@ func (x *GetPlanRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPlanRequest.ProtoReflect.Descriptor instead.
 func (*GetPlanRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_plan_proto_rawDescGZIP(), []int{16}
+	return file_baremetal_v1_plan_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *GetPlanRequest) GetPlanId() string {
@@ -1151,7 +1257,7 @@ type ListPlansRequest struct {
 
 func (x *ListPlansRequest) Reset() {
 	*x = ListPlansRequest{}
-	mi := &file_baremetal_v1_plan_proto_msgTypes[17]
+	mi := &file_baremetal_v1_plan_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1163,7 +1269,7 @@ func (x *ListPlansRequest) String() string {
 func (*ListPlansRequest) ProtoMessage() {}
 
 func (x *ListPlansRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_plan_proto_msgTypes[17]
+	mi := &file_baremetal_v1_plan_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1176,7 +1282,7 @@ func (x *ListPlansRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPlansRequest.ProtoReflect.Descriptor instead.
 func (*ListPlansRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_plan_proto_rawDescGZIP(), []int{17}
+	return file_baremetal_v1_plan_proto_rawDescGZIP(), []int{18}
 }
 
 type ListPlansResponse struct {
@@ -1188,7 +1294,7 @@ type ListPlansResponse struct {
 
 func (x *ListPlansResponse) Reset() {
 	*x = ListPlansResponse{}
-	mi := &file_baremetal_v1_plan_proto_msgTypes[18]
+	mi := &file_baremetal_v1_plan_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1200,7 +1306,7 @@ func (x *ListPlansResponse) String() string {
 func (*ListPlansResponse) ProtoMessage() {}
 
 func (x *ListPlansResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_plan_proto_msgTypes[18]
+	mi := &file_baremetal_v1_plan_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1213,7 +1319,7 @@ func (x *ListPlansResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPlansResponse.ProtoReflect.Descriptor instead.
 func (*ListPlansResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_plan_proto_rawDescGZIP(), []int{18}
+	return file_baremetal_v1_plan_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ListPlansResponse) GetPlans() []*Plan {
@@ -1233,7 +1339,7 @@ type CreatePlanRequest struct {
 
 func (x *CreatePlanRequest) Reset() {
 	*x = CreatePlanRequest{}
-	mi := &file_baremetal_v1_plan_proto_msgTypes[19]
+	mi := &file_baremetal_v1_plan_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1245,7 +1351,7 @@ func (x *CreatePlanRequest) String() string {
 func (*CreatePlanRequest) ProtoMessage() {}
 
 func (x *CreatePlanRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_plan_proto_msgTypes[19]
+	mi := &file_baremetal_v1_plan_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1258,7 +1364,7 @@ func (x *CreatePlanRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreatePlanRequest.ProtoReflect.Descriptor instead.
 func (*CreatePlanRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_plan_proto_rawDescGZIP(), []int{19}
+	return file_baremetal_v1_plan_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *CreatePlanRequest) GetPlan() *Plan {
@@ -1280,7 +1386,7 @@ const file_baremetal_v1_plan_proto_rawDesc = "" +
 	"\bbuilt_in\x18\x04 \x01(\bR\abuiltIn\x129\n" +
 	"\n" +
 	"created_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x12\x12\n" +
-	"\x04used\x18\x06 \x01(\bR\x04used\"\x97\a\n" +
+	"\x04used\x18\x06 \x01(\bR\x04used\"\xcd\a\n" +
 	"\x04Step\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12'\n" +
 	"\x0ftimeout_seconds\x18\x02 \x01(\x05R\x0etimeoutSeconds\x12\x1f\n" +
@@ -1301,7 +1407,8 @@ const file_baremetal_v1_plan_proto_rawDesc = "" +
 	"\x05drain\x18\x15 \x01(\v2\x13.baremetal.v1.DrainH\x00R\x05drain\x12G\n" +
 	"\x0fprovider_action\x18\x16 \x01(\v2\x1c.baremetal.v1.ProviderActionH\x00R\x0eproviderAction\x125\n" +
 	"\tset_phase\x18\x17 \x01(\v2\x16.baremetal.v1.SetPhaseH\x00R\bsetPhase\x12D\n" +
-	"\x0eworkflow_stage\x18\x18 \x01(\v2\x1b.baremetal.v1.WorkflowStageH\x00R\rworkflowStageB\x06\n" +
+	"\x0eworkflow_stage\x18\x18 \x01(\v2\x1b.baremetal.v1.WorkflowStageH\x00R\rworkflowStage\x124\n" +
+	"\buncordon\x18\x19 \x01(\v2\x16.baremetal.v1.UncordonH\x00R\buncordonB\x06\n" +
 	"\x04kind\"\\\n" +
 	"\n" +
 	"SshCommand\x12\x18\n" +
@@ -1319,10 +1426,11 @@ const file_baremetal_v1_plan_proto_rawDesc = "" +
 	"\x04path\x18\x03 \x01(\tR\x04path\".\n" +
 	"\vKubeadmJoin\x12\x1f\n" +
 	"\vcluster_ref\x18\x01 \x01(\tR\n" +
-	"clusterRef\"2\n" +
+	"clusterRef\"[\n" +
 	"\x0fVerifyInCluster\x12\x1f\n" +
 	"\vcluster_ref\x18\x01 \x01(\tR\n" +
-	"clusterRef\"#\n" +
+	"clusterRef\x12'\n" +
+	"\x0fkubelet_version\x18\x02 \x01(\tR\x0ekubeletVersion\"#\n" +
 	"\tRmaAction\x12\x16\n" +
 	"\x06action\x18\x01 \x01(\tR\x06action\"\t\n" +
 	"\aInspect\"8\n" +
@@ -1330,8 +1438,15 @@ const file_baremetal_v1_plan_proto_rawDesc = "" +
 	"EraseDisks\x12\x16\n" +
 	"\x06method\x18\x01 \x01(\tR\x06method\x12\x12\n" +
 	"\x04disk\x18\x02 \x01(\tR\x04disk\"\x0e\n" +
-	"\fWaitForAgent\"(\n" +
+	"\fWaitForAgent\"\x8b\x01\n" +
 	"\x05Drain\x12\x1f\n" +
+	"\vcluster_ref\x18\x01 \x01(\tR\n" +
+	"clusterRef\x12\x14\n" +
+	"\x05force\x18\x02 \x01(\bR\x05force\x12*\n" +
+	"\x11delete_local_data\x18\x03 \x01(\bR\x0fdeleteLocalData\x12\x1f\n" +
+	"\vremove_node\x18\x04 \x01(\bR\n" +
+	"removeNode\"+\n" +
+	"\bUncordon\x12\x1f\n" +
 	"\vcluster_ref\x18\x01 \x01(\tR\n" +
 	"clusterRef\"\xa5\x01\n" +
 	"\x0eProviderAction\x12\x16\n" +
@@ -1369,7 +1484,7 @@ func file_baremetal_v1_plan_proto_rawDescGZIP() []byte {
 	return file_baremetal_v1_plan_proto_rawDescData
 }
 
-var file_baremetal_v1_plan_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
+var file_baremetal_v1_plan_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
 var file_baremetal_v1_plan_proto_goTypes = []any{
 	(*Plan)(nil),                  // 0: baremetal.v1.Plan
 	(*Step)(nil),                  // 1: baremetal.v1.Step
@@ -1384,49 +1499,51 @@ var file_baremetal_v1_plan_proto_goTypes = []any{
 	(*EraseDisks)(nil),            // 10: baremetal.v1.EraseDisks
 	(*WaitForAgent)(nil),          // 11: baremetal.v1.WaitForAgent
 	(*Drain)(nil),                 // 12: baremetal.v1.Drain
-	(*ProviderAction)(nil),        // 13: baremetal.v1.ProviderAction
-	(*SetPhase)(nil),              // 14: baremetal.v1.SetPhase
-	(*WorkflowStage)(nil),         // 15: baremetal.v1.WorkflowStage
-	(*GetPlanRequest)(nil),        // 16: baremetal.v1.GetPlanRequest
-	(*ListPlansRequest)(nil),      // 17: baremetal.v1.ListPlansRequest
-	(*ListPlansResponse)(nil),     // 18: baremetal.v1.ListPlansResponse
-	(*CreatePlanRequest)(nil),     // 19: baremetal.v1.CreatePlanRequest
-	nil,                           // 20: baremetal.v1.ProviderAction.ParamsEntry
-	(*timestamppb.Timestamp)(nil), // 21: google.protobuf.Timestamp
-	(*NetReconfig)(nil),           // 22: baremetal.v1.NetReconfig
+	(*Uncordon)(nil),              // 13: baremetal.v1.Uncordon
+	(*ProviderAction)(nil),        // 14: baremetal.v1.ProviderAction
+	(*SetPhase)(nil),              // 15: baremetal.v1.SetPhase
+	(*WorkflowStage)(nil),         // 16: baremetal.v1.WorkflowStage
+	(*GetPlanRequest)(nil),        // 17: baremetal.v1.GetPlanRequest
+	(*ListPlansRequest)(nil),      // 18: baremetal.v1.ListPlansRequest
+	(*ListPlansResponse)(nil),     // 19: baremetal.v1.ListPlansResponse
+	(*CreatePlanRequest)(nil),     // 20: baremetal.v1.CreatePlanRequest
+	nil,                           // 21: baremetal.v1.ProviderAction.ParamsEntry
+	(*timestamppb.Timestamp)(nil), // 22: google.protobuf.Timestamp
+	(*NetReconfig)(nil),           // 23: baremetal.v1.NetReconfig
 }
 var file_baremetal_v1_plan_proto_depIdxs = []int32{
 	1,  // 0: baremetal.v1.Plan.steps:type_name -> baremetal.v1.Step
-	21, // 1: baremetal.v1.Plan.created_at:type_name -> google.protobuf.Timestamp
+	22, // 1: baremetal.v1.Plan.created_at:type_name -> google.protobuf.Timestamp
 	2,  // 2: baremetal.v1.Step.ssh:type_name -> baremetal.v1.SshCommand
 	3,  // 3: baremetal.v1.Step.reboot:type_name -> baremetal.v1.Reboot
 	4,  // 4: baremetal.v1.Step.netboot:type_name -> baremetal.v1.SetNetboot
 	5,  // 5: baremetal.v1.Step.repave:type_name -> baremetal.v1.RepaveImage
 	6,  // 6: baremetal.v1.Step.join:type_name -> baremetal.v1.KubeadmJoin
 	7,  // 7: baremetal.v1.Step.verify:type_name -> baremetal.v1.VerifyInCluster
-	22, // 8: baremetal.v1.Step.net:type_name -> baremetal.v1.NetReconfig
+	23, // 8: baremetal.v1.Step.net:type_name -> baremetal.v1.NetReconfig
 	8,  // 9: baremetal.v1.Step.rma:type_name -> baremetal.v1.RmaAction
 	9,  // 10: baremetal.v1.Step.inspect:type_name -> baremetal.v1.Inspect
 	10, // 11: baremetal.v1.Step.erase:type_name -> baremetal.v1.EraseDisks
 	11, // 12: baremetal.v1.Step.wait_for_agent:type_name -> baremetal.v1.WaitForAgent
 	12, // 13: baremetal.v1.Step.drain:type_name -> baremetal.v1.Drain
-	13, // 14: baremetal.v1.Step.provider_action:type_name -> baremetal.v1.ProviderAction
-	14, // 15: baremetal.v1.Step.set_phase:type_name -> baremetal.v1.SetPhase
-	15, // 16: baremetal.v1.Step.workflow_stage:type_name -> baremetal.v1.WorkflowStage
-	20, // 17: baremetal.v1.ProviderAction.params:type_name -> baremetal.v1.ProviderAction.ParamsEntry
-	0,  // 18: baremetal.v1.ListPlansResponse.plans:type_name -> baremetal.v1.Plan
-	0,  // 19: baremetal.v1.CreatePlanRequest.plan:type_name -> baremetal.v1.Plan
-	16, // 20: baremetal.v1.PlanService.GetPlan:input_type -> baremetal.v1.GetPlanRequest
-	17, // 21: baremetal.v1.PlanService.ListPlans:input_type -> baremetal.v1.ListPlansRequest
-	19, // 22: baremetal.v1.PlanService.CreatePlan:input_type -> baremetal.v1.CreatePlanRequest
-	0,  // 23: baremetal.v1.PlanService.GetPlan:output_type -> baremetal.v1.Plan
-	18, // 24: baremetal.v1.PlanService.ListPlans:output_type -> baremetal.v1.ListPlansResponse
-	0,  // 25: baremetal.v1.PlanService.CreatePlan:output_type -> baremetal.v1.Plan
-	23, // [23:26] is the sub-list for method output_type
-	20, // [20:23] is the sub-list for method input_type
-	20, // [20:20] is the sub-list for extension type_name
-	20, // [20:20] is the sub-list for extension extendee
-	0,  // [0:20] is the sub-list for field type_name
+	14, // 14: baremetal.v1.Step.provider_action:type_name -> baremetal.v1.ProviderAction
+	15, // 15: baremetal.v1.Step.set_phase:type_name -> baremetal.v1.SetPhase
+	16, // 16: baremetal.v1.Step.workflow_stage:type_name -> baremetal.v1.WorkflowStage
+	13, // 17: baremetal.v1.Step.uncordon:type_name -> baremetal.v1.Uncordon
+	21, // 18: baremetal.v1.ProviderAction.params:type_name -> baremetal.v1.ProviderAction.ParamsEntry
+	0,  // 19: baremetal.v1.ListPlansResponse.plans:type_name -> baremetal.v1.Plan
+	0,  // 20: baremetal.v1.CreatePlanRequest.plan:type_name -> baremetal.v1.Plan
+	17, // 21: baremetal.v1.PlanService.GetPlan:input_type -> baremetal.v1.GetPlanRequest
+	18, // 22: baremetal.v1.PlanService.ListPlans:input_type -> baremetal.v1.ListPlansRequest
+	20, // 23: baremetal.v1.PlanService.CreatePlan:input_type -> baremetal.v1.CreatePlanRequest
+	0,  // 24: baremetal.v1.PlanService.GetPlan:output_type -> baremetal.v1.Plan
+	19, // 25: baremetal.v1.PlanService.ListPlans:output_type -> baremetal.v1.ListPlansResponse
+	0,  // 26: baremetal.v1.PlanService.CreatePlan:output_type -> baremetal.v1.Plan
+	24, // [24:27] is the sub-list for method output_type
+	21, // [21:24] is the sub-list for method input_type
+	21, // [21:21] is the sub-list for extension type_name
+	21, // [21:21] is the sub-list for extension extendee
+	0,  // [0:21] is the sub-list for field type_name
 }
 
 func init() { file_baremetal_v1_plan_proto_init() }
@@ -1451,6 +1568,7 @@ func file_baremetal_v1_plan_proto_init() {
 		(*Step_ProviderAction)(nil),
 		(*Step_SetPhase)(nil),
 		(*Step_WorkflowStage)(nil),
+		(*Step_Uncordon)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1458,7 +1576,7 @@ func file_baremetal_v1_plan_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_baremetal_v1_plan_proto_rawDesc), len(file_baremetal_v1_plan_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   21,
+			NumMessages:   22,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -213,6 +213,25 @@ const (
 	Reason_STAGE_CHECK_FAILED Reason = 175
 	// The third install attempt has failed.
 	Reason_INSTALL_ATTEMPTS_EXHAUSTED Reason = 176
+	// Clusters.
+	Reason_CLUSTER_NOT_FOUND Reason = 250
+	Reason_CLUSTER_IN_USE    Reason = 251
+	// Neither the step nor the machine names a cluster.
+	Reason_CLUSTER_NOT_CONFIGURED Reason = 252
+	// The cluster's API server does not answer, or is not the one that the CA vouches for.
+	Reason_CLUSTER_UNREACHABLE Reason = 253
+	// The API server refuses the credentials, or what they ask for.
+	Reason_CLUSTER_ACCESS_DENIED Reason = 254
+	// The machine is a member of another cluster.
+	Reason_CLUSTER_OTHER_MEMBER Reason = 255
+	// The Node of this name is another machine.
+	Reason_CLUSTER_NODE_MISMATCH Reason = 256
+	// The Node is not there, not ready, or not of the version that was asked for.
+	Reason_CLUSTER_NODE_NOT_READY Reason = 257
+	// Pods are left on the Node; the message names them.
+	Reason_DRAIN_BLOCKED Reason = 258
+	// kubeadm is not on the machine, or has failed.
+	Reason_KUBEADM_FAILED Reason = 259
 )
 
 // Enum value maps for Reason.
@@ -354,6 +373,16 @@ var (
 		174: "ERASE_UNSUPPORTED",
 		175: "STAGE_CHECK_FAILED",
 		176: "INSTALL_ATTEMPTS_EXHAUSTED",
+		250: "CLUSTER_NOT_FOUND",
+		251: "CLUSTER_IN_USE",
+		252: "CLUSTER_NOT_CONFIGURED",
+		253: "CLUSTER_UNREACHABLE",
+		254: "CLUSTER_ACCESS_DENIED",
+		255: "CLUSTER_OTHER_MEMBER",
+		256: "CLUSTER_NODE_MISMATCH",
+		257: "CLUSTER_NODE_NOT_READY",
+		258: "DRAIN_BLOCKED",
+		259: "KUBEADM_FAILED",
 	}
 	Reason_value = map[string]int32{
 		"REASON_UNSPECIFIED":             0,
@@ -492,6 +521,16 @@ var (
 		"ERASE_UNSUPPORTED":              174,
 		"STAGE_CHECK_FAILED":             175,
 		"INSTALL_ATTEMPTS_EXHAUSTED":     176,
+		"CLUSTER_NOT_FOUND":              250,
+		"CLUSTER_IN_USE":                 251,
+		"CLUSTER_NOT_CONFIGURED":         252,
+		"CLUSTER_UNREACHABLE":            253,
+		"CLUSTER_ACCESS_DENIED":          254,
+		"CLUSTER_OTHER_MEMBER":           255,
+		"CLUSTER_NODE_MISMATCH":          256,
+		"CLUSTER_NODE_NOT_READY":         257,
+		"DRAIN_BLOCKED":                  258,
+		"KUBEADM_FAILED":                 259,
 	}
 )
 
@@ -526,7 +565,7 @@ var File_baremetal_v1_reason_proto protoreflect.FileDescriptor
 
 const file_baremetal_v1_reason_proto_rawDesc = "" +
 	"\n" +
-	"\x19baremetal/v1/reason.proto\x12\fbaremetal.v1*\xa1\x19\n" +
+	"\x19baremetal/v1/reason.proto\x12\fbaremetal.v1*\x9e\x1b\n" +
 	"\x06Reason\x12\x16\n" +
 	"\x12REASON_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11MACHINE_NOT_FOUND\x10\x01\x12\x17\n" +
@@ -664,7 +703,17 @@ const file_baremetal_v1_reason_proto_rawDesc = "" +
 	"\fCONFIG_DRIFT\x10\xad\x01\x12\x16\n" +
 	"\x11ERASE_UNSUPPORTED\x10\xae\x01\x12\x17\n" +
 	"\x12STAGE_CHECK_FAILED\x10\xaf\x01\x12\x1f\n" +
-	"\x1aINSTALL_ATTEMPTS_EXHAUSTED\x10\xb0\x01B;Z9github.com/ingot-metal/ingot/api/baremetal/v1;baremetalv1b\x06proto3"
+	"\x1aINSTALL_ATTEMPTS_EXHAUSTED\x10\xb0\x01\x12\x16\n" +
+	"\x11CLUSTER_NOT_FOUND\x10\xfa\x01\x12\x13\n" +
+	"\x0eCLUSTER_IN_USE\x10\xfb\x01\x12\x1b\n" +
+	"\x16CLUSTER_NOT_CONFIGURED\x10\xfc\x01\x12\x18\n" +
+	"\x13CLUSTER_UNREACHABLE\x10\xfd\x01\x12\x1a\n" +
+	"\x15CLUSTER_ACCESS_DENIED\x10\xfe\x01\x12\x19\n" +
+	"\x14CLUSTER_OTHER_MEMBER\x10\xff\x01\x12\x1a\n" +
+	"\x15CLUSTER_NODE_MISMATCH\x10\x80\x02\x12\x1b\n" +
+	"\x16CLUSTER_NODE_NOT_READY\x10\x81\x02\x12\x12\n" +
+	"\rDRAIN_BLOCKED\x10\x82\x02\x12\x13\n" +
+	"\x0eKUBEADM_FAILED\x10\x83\x02B;Z9github.com/ingot-metal/ingot/api/baremetal/v1;baremetalv1b\x06proto3"
 
 var (
 	file_baremetal_v1_reason_proto_rawDescOnce sync.Once

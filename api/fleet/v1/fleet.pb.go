@@ -855,6 +855,8 @@ type CommandSpec struct {
 	//	*CommandSpec_Installer
 	//	*CommandSpec_Erase
 	//	*CommandSpec_Script
+	//	*CommandSpec_Cluster
+	//	*CommandSpec_Join
 	Action        isCommandSpec_Action `protobuf_oneof:"action"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1053,6 +1055,24 @@ func (x *CommandSpec) GetScript() *ScriptAction {
 	return nil
 }
 
+func (x *CommandSpec) GetCluster() *ClusterAction {
+	if x != nil {
+		if x, ok := x.Action.(*CommandSpec_Cluster); ok {
+			return x.Cluster
+		}
+	}
+	return nil
+}
+
+func (x *CommandSpec) GetJoin() *JoinAction {
+	if x != nil {
+		if x, ok := x.Action.(*CommandSpec_Join); ok {
+			return x.Join
+		}
+	}
+	return nil
+}
+
 type isCommandSpec_Action interface {
 	isCommandSpec_Action()
 }
@@ -1089,6 +1109,14 @@ type CommandSpec_Script struct {
 	Script *ScriptAction `protobuf:"bytes,27,opt,name=script,proto3,oneof"`
 }
 
+type CommandSpec_Cluster struct {
+	Cluster *ClusterAction `protobuf:"bytes,32,opt,name=cluster,proto3,oneof"`
+}
+
+type CommandSpec_Join struct {
+	Join *JoinAction `protobuf:"bytes,33,opt,name=join,proto3,oneof"`
+}
+
 func (*CommandSpec_Reboot) isCommandSpec_Action() {}
 
 func (*CommandSpec_Netboot) isCommandSpec_Action() {}
@@ -1104,6 +1132,10 @@ func (*CommandSpec_Installer) isCommandSpec_Action() {}
 func (*CommandSpec_Erase) isCommandSpec_Action() {}
 
 func (*CommandSpec_Script) isCommandSpec_Action() {}
+
+func (*CommandSpec_Cluster) isCommandSpec_Action() {}
+
+func (*CommandSpec_Join) isCommandSpec_Action() {}
 
 // ScriptAction runs a catalogued script on the target over SSH.
 type ScriptAction struct {
@@ -4914,7 +4946,7 @@ var File_fleet_v1_fleet_proto protoreflect.FileDescriptor
 
 const file_fleet_v1_fleet_proto_rawDesc = "" +
 	"\n" +
-	"\x14fleet/v1/fleet.proto\x12\bfleet.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd2\x02\n" +
+	"\x14fleet/v1/fleet.proto\x12\bfleet.v1\x1a\x16fleet/v1/cluster.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd2\x02\n" +
 	"\fAgentMessage\x12'\n" +
 	"\x05hello\x18\x01 \x01(\v2\x0f.fleet.v1.HelloH\x00R\x05hello\x12(\n" +
 	"\x03ack\x18\x02 \x01(\v2\x14.fleet.v1.CommandAckH\x00R\x03ack\x12=\n" +
@@ -4978,7 +5010,7 @@ const file_fleet_v1_fleet_proto_rawDesc = "" +
 	"\n" +
 	"command_id\x18\x01 \x01(\tR\tcommandId\x12\x12\n" +
 	"\x04spec\x18\x02 \x01(\fR\x04spec\x12\x16\n" +
-	"\x06digest\x18\x03 \x01(\fR\x06digest\"\xcf\x06\n" +
+	"\x06digest\x18\x03 \x01(\fR\x06digest\"\xb0\a\n" +
 	"\vCommandSpec\x12\x1d\n" +
 	"\n" +
 	"command_id\x18\x01 \x01(\tR\tcommandId\x12!\n" +
@@ -5004,7 +5036,9 @@ const file_fleet_v1_fleet_proto_rawDesc = "" +
 	"\x05power\x18\x18 \x01(\v2\x15.fleet.v1.PowerActionH\x00R\x05power\x129\n" +
 	"\tinstaller\x18\x19 \x01(\v2\x19.fleet.v1.InstallerActionH\x00R\tinstaller\x12-\n" +
 	"\x05erase\x18\x1a \x01(\v2\x15.fleet.v1.EraseActionH\x00R\x05erase\x120\n" +
-	"\x06script\x18\x1b \x01(\v2\x16.fleet.v1.ScriptActionH\x00R\x06scriptB\b\n" +
+	"\x06script\x18\x1b \x01(\v2\x16.fleet.v1.ScriptActionH\x00R\x06script\x123\n" +
+	"\acluster\x18  \x01(\v2\x17.fleet.v1.ClusterActionH\x00R\acluster\x12*\n" +
+	"\x04join\x18! \x01(\v2\x14.fleet.v1.JoinActionH\x00R\x04joinB\b\n" +
 	"\x06action\"\xfc\x01\n" +
 	"\fScriptAction\x12\x1d\n" +
 	"\n" +
@@ -5344,14 +5378,16 @@ const file_fleet_v1_fleet_proto_rawDesc = "" +
 	"\x06offset\x18\x02 \x01(\x03R\x06offset\";\n" +
 	"\x11FetchBlobResponse\x12\x12\n" +
 	"\x04size\x18\x01 \x01(\x03R\x04size\x12\x12\n" +
-	"\x04data\x18\x02 \x01(\fR\x04data2\xda\x05\n" +
+	"\x04data\x18\x02 \x01(\fR\x04data2\x8d\a\n" +
 	"\fAgentService\x12C\n" +
 	"\bCommands\x12\x16.fleet.v1.AgentMessage\x1a\x1b.fleet.v1.ControllerMessage(\x010\x01\x12?\n" +
 	"\x06Events\x12\x17.fleet.v1.EventsRequest\x1a\x18.fleet.v1.EventsResponse(\x010\x01\x12V\n" +
 	"\x0fRotateAgentCert\x12 .fleet.v1.RotateAgentCertRequest\x1a!.fleet.v1.RotateAgentCertResponse\x12A\n" +
 	"\bSyncSite\x12\x19.fleet.v1.SyncSiteRequest\x1a\x1a.fleet.v1.SyncSiteResponse\x12\\\n" +
 	"\x11GetBMCCredentials\x12\".fleet.v1.GetBMCCredentialsRequest\x1a#.fleet.v1.GetBMCCredentialsResponse\x12\\\n" +
-	"\x11GetSSHCredentials\x12\".fleet.v1.GetSSHCredentialsRequest\x1a#.fleet.v1.GetSSHCredentialsResponse\x12S\n" +
+	"\x11GetSSHCredentials\x12\".fleet.v1.GetSSHCredentialsRequest\x1a#.fleet.v1.GetSSHCredentialsResponse\x12Y\n" +
+	"\x10GetClusterAccess\x12!.fleet.v1.GetClusterAccessRequest\x1a\".fleet.v1.GetClusterAccessResponse\x12V\n" +
+	"\x0fGetJoinMaterial\x12 .fleet.v1.GetJoinMaterialRequest\x1a!.fleet.v1.GetJoinMaterialResponse\x12S\n" +
 	"\x0eVouchInstaller\x12\x1f.fleet.v1.VouchInstallerRequest\x1a .fleet.v1.VouchInstallerResponse\x12P\n" +
 	"\rIssueIdentity\x12\x1e.fleet.v1.IssueIdentityRequest\x1a\x1f.fleet.v1.IssueIdentityResponse\x12F\n" +
 	"\tFetchBlob\x12\x1a.fleet.v1.FetchBlobRequest\x1a\x1b.fleet.v1.FetchBlobResponse0\x01B3Z1github.com/ingot-metal/ingot/api/fleet/v1;fleetv1b\x06proto3"
@@ -5436,6 +5472,12 @@ var file_fleet_v1_fleet_proto_goTypes = []any{
 	nil,                               // 62: fleet.v1.Dropped.ByPriorityEntry
 	nil,                               // 63: fleet.v1.SyncSiteRequest.BootAddressesEntry
 	(*timestamppb.Timestamp)(nil),     // 64: google.protobuf.Timestamp
+	(*ClusterAction)(nil),             // 65: fleet.v1.ClusterAction
+	(*JoinAction)(nil),                // 66: fleet.v1.JoinAction
+	(*GetClusterAccessRequest)(nil),   // 67: fleet.v1.GetClusterAccessRequest
+	(*GetJoinMaterialRequest)(nil),    // 68: fleet.v1.GetJoinMaterialRequest
+	(*GetClusterAccessResponse)(nil),  // 69: fleet.v1.GetClusterAccessResponse
+	(*GetJoinMaterialResponse)(nil),   // 70: fleet.v1.GetJoinMaterialResponse
 }
 var file_fleet_v1_fleet_proto_depIdxs = []int32{
 	3,  // 0: fleet.v1.AgentMessage.hello:type_name -> fleet.v1.Hello
@@ -5463,58 +5505,64 @@ var file_fleet_v1_fleet_proto_depIdxs = []int32{
 	10, // 22: fleet.v1.CommandSpec.installer:type_name -> fleet.v1.InstallerAction
 	11, // 23: fleet.v1.CommandSpec.erase:type_name -> fleet.v1.EraseAction
 	8,  // 24: fleet.v1.CommandSpec.script:type_name -> fleet.v1.ScriptAction
-	0,  // 25: fleet.v1.CommandResult.outcome:type_name -> fleet.v1.CommandResult.Outcome
-	60, // 26: fleet.v1.CommandResult.evidence:type_name -> fleet.v1.CommandResult.EvidenceEntry
-	64, // 27: fleet.v1.CommandResult.finished_at:type_name -> google.protobuf.Timestamp
-	28, // 28: fleet.v1.EventsRequest.hello:type_name -> fleet.v1.EventsHello
-	30, // 29: fleet.v1.EventsRequest.event:type_name -> fleet.v1.Event
-	29, // 30: fleet.v1.EventsRequest.heartbeat:type_name -> fleet.v1.Heartbeat
-	64, // 31: fleet.v1.Heartbeat.ts:type_name -> google.protobuf.Timestamp
-	64, // 32: fleet.v1.Event.ts:type_name -> google.protobuf.Timestamp
-	31, // 33: fleet.v1.Event.log:type_name -> fleet.v1.LogLines
-	32, // 34: fleet.v1.Event.inventory:type_name -> fleet.v1.InventoryReport
-	33, // 35: fleet.v1.Event.report:type_name -> fleet.v1.Report
-	34, // 36: fleet.v1.Event.dropped:type_name -> fleet.v1.Dropped
-	35, // 37: fleet.v1.Event.progress:type_name -> fleet.v1.ProgressReport
-	29, // 38: fleet.v1.Event.heartbeat:type_name -> fleet.v1.Heartbeat
-	61, // 39: fleet.v1.Report.fields:type_name -> fleet.v1.Report.FieldsEntry
-	62, // 40: fleet.v1.Dropped.by_priority:type_name -> fleet.v1.Dropped.ByPriorityEntry
-	46, // 41: fleet.v1.SyncSiteRequest.leases:type_name -> fleet.v1.SiteLease
-	47, // 42: fleet.v1.SyncSiteRequest.unknown:type_name -> fleet.v1.UnknownMachine
-	48, // 43: fleet.v1.SyncSiteRequest.bmcs:type_name -> fleet.v1.BMCObservation
-	49, // 44: fleet.v1.SyncSiteRequest.segments:type_name -> fleet.v1.SegmentObservation
-	63, // 45: fleet.v1.SyncSiteRequest.boot_addresses:type_name -> fleet.v1.SyncSiteRequest.BootAddressesEntry
-	41, // 46: fleet.v1.SyncSiteResponse.document:type_name -> fleet.v1.SiteDocument
-	42, // 47: fleet.v1.SiteDocument.segments:type_name -> fleet.v1.Segment
-	43, // 48: fleet.v1.SiteDocument.assignments:type_name -> fleet.v1.BootAssignment
-	44, // 49: fleet.v1.SiteDocument.bmcs:type_name -> fleet.v1.BMCTarget
-	45, // 50: fleet.v1.SiteDocument.installers:type_name -> fleet.v1.InstallerFiles
-	64, // 51: fleet.v1.SiteLease.expires_at:type_name -> google.protobuf.Timestamp
-	64, // 52: fleet.v1.UnknownMachine.seen_at:type_name -> google.protobuf.Timestamp
-	64, // 53: fleet.v1.BMCObservation.seen_at:type_name -> google.protobuf.Timestamp
-	1,  // 54: fleet.v1.AgentService.Commands:input_type -> fleet.v1.AgentMessage
-	27, // 55: fleet.v1.AgentService.Events:input_type -> fleet.v1.EventsRequest
-	37, // 56: fleet.v1.AgentService.RotateAgentCert:input_type -> fleet.v1.RotateAgentCertRequest
-	39, // 57: fleet.v1.AgentService.SyncSite:input_type -> fleet.v1.SyncSiteRequest
-	50, // 58: fleet.v1.AgentService.GetBMCCredentials:input_type -> fleet.v1.GetBMCCredentialsRequest
-	52, // 59: fleet.v1.AgentService.GetSSHCredentials:input_type -> fleet.v1.GetSSHCredentialsRequest
-	54, // 60: fleet.v1.AgentService.VouchInstaller:input_type -> fleet.v1.VouchInstallerRequest
-	56, // 61: fleet.v1.AgentService.IssueIdentity:input_type -> fleet.v1.IssueIdentityRequest
-	58, // 62: fleet.v1.AgentService.FetchBlob:input_type -> fleet.v1.FetchBlobRequest
-	2,  // 63: fleet.v1.AgentService.Commands:output_type -> fleet.v1.ControllerMessage
-	36, // 64: fleet.v1.AgentService.Events:output_type -> fleet.v1.EventsResponse
-	38, // 65: fleet.v1.AgentService.RotateAgentCert:output_type -> fleet.v1.RotateAgentCertResponse
-	40, // 66: fleet.v1.AgentService.SyncSite:output_type -> fleet.v1.SyncSiteResponse
-	51, // 67: fleet.v1.AgentService.GetBMCCredentials:output_type -> fleet.v1.GetBMCCredentialsResponse
-	53, // 68: fleet.v1.AgentService.GetSSHCredentials:output_type -> fleet.v1.GetSSHCredentialsResponse
-	55, // 69: fleet.v1.AgentService.VouchInstaller:output_type -> fleet.v1.VouchInstallerResponse
-	57, // 70: fleet.v1.AgentService.IssueIdentity:output_type -> fleet.v1.IssueIdentityResponse
-	59, // 71: fleet.v1.AgentService.FetchBlob:output_type -> fleet.v1.FetchBlobResponse
-	63, // [63:72] is the sub-list for method output_type
-	54, // [54:63] is the sub-list for method input_type
-	54, // [54:54] is the sub-list for extension type_name
-	54, // [54:54] is the sub-list for extension extendee
-	0,  // [0:54] is the sub-list for field type_name
+	65, // 25: fleet.v1.CommandSpec.cluster:type_name -> fleet.v1.ClusterAction
+	66, // 26: fleet.v1.CommandSpec.join:type_name -> fleet.v1.JoinAction
+	0,  // 27: fleet.v1.CommandResult.outcome:type_name -> fleet.v1.CommandResult.Outcome
+	60, // 28: fleet.v1.CommandResult.evidence:type_name -> fleet.v1.CommandResult.EvidenceEntry
+	64, // 29: fleet.v1.CommandResult.finished_at:type_name -> google.protobuf.Timestamp
+	28, // 30: fleet.v1.EventsRequest.hello:type_name -> fleet.v1.EventsHello
+	30, // 31: fleet.v1.EventsRequest.event:type_name -> fleet.v1.Event
+	29, // 32: fleet.v1.EventsRequest.heartbeat:type_name -> fleet.v1.Heartbeat
+	64, // 33: fleet.v1.Heartbeat.ts:type_name -> google.protobuf.Timestamp
+	64, // 34: fleet.v1.Event.ts:type_name -> google.protobuf.Timestamp
+	31, // 35: fleet.v1.Event.log:type_name -> fleet.v1.LogLines
+	32, // 36: fleet.v1.Event.inventory:type_name -> fleet.v1.InventoryReport
+	33, // 37: fleet.v1.Event.report:type_name -> fleet.v1.Report
+	34, // 38: fleet.v1.Event.dropped:type_name -> fleet.v1.Dropped
+	35, // 39: fleet.v1.Event.progress:type_name -> fleet.v1.ProgressReport
+	29, // 40: fleet.v1.Event.heartbeat:type_name -> fleet.v1.Heartbeat
+	61, // 41: fleet.v1.Report.fields:type_name -> fleet.v1.Report.FieldsEntry
+	62, // 42: fleet.v1.Dropped.by_priority:type_name -> fleet.v1.Dropped.ByPriorityEntry
+	46, // 43: fleet.v1.SyncSiteRequest.leases:type_name -> fleet.v1.SiteLease
+	47, // 44: fleet.v1.SyncSiteRequest.unknown:type_name -> fleet.v1.UnknownMachine
+	48, // 45: fleet.v1.SyncSiteRequest.bmcs:type_name -> fleet.v1.BMCObservation
+	49, // 46: fleet.v1.SyncSiteRequest.segments:type_name -> fleet.v1.SegmentObservation
+	63, // 47: fleet.v1.SyncSiteRequest.boot_addresses:type_name -> fleet.v1.SyncSiteRequest.BootAddressesEntry
+	41, // 48: fleet.v1.SyncSiteResponse.document:type_name -> fleet.v1.SiteDocument
+	42, // 49: fleet.v1.SiteDocument.segments:type_name -> fleet.v1.Segment
+	43, // 50: fleet.v1.SiteDocument.assignments:type_name -> fleet.v1.BootAssignment
+	44, // 51: fleet.v1.SiteDocument.bmcs:type_name -> fleet.v1.BMCTarget
+	45, // 52: fleet.v1.SiteDocument.installers:type_name -> fleet.v1.InstallerFiles
+	64, // 53: fleet.v1.SiteLease.expires_at:type_name -> google.protobuf.Timestamp
+	64, // 54: fleet.v1.UnknownMachine.seen_at:type_name -> google.protobuf.Timestamp
+	64, // 55: fleet.v1.BMCObservation.seen_at:type_name -> google.protobuf.Timestamp
+	1,  // 56: fleet.v1.AgentService.Commands:input_type -> fleet.v1.AgentMessage
+	27, // 57: fleet.v1.AgentService.Events:input_type -> fleet.v1.EventsRequest
+	37, // 58: fleet.v1.AgentService.RotateAgentCert:input_type -> fleet.v1.RotateAgentCertRequest
+	39, // 59: fleet.v1.AgentService.SyncSite:input_type -> fleet.v1.SyncSiteRequest
+	50, // 60: fleet.v1.AgentService.GetBMCCredentials:input_type -> fleet.v1.GetBMCCredentialsRequest
+	52, // 61: fleet.v1.AgentService.GetSSHCredentials:input_type -> fleet.v1.GetSSHCredentialsRequest
+	67, // 62: fleet.v1.AgentService.GetClusterAccess:input_type -> fleet.v1.GetClusterAccessRequest
+	68, // 63: fleet.v1.AgentService.GetJoinMaterial:input_type -> fleet.v1.GetJoinMaterialRequest
+	54, // 64: fleet.v1.AgentService.VouchInstaller:input_type -> fleet.v1.VouchInstallerRequest
+	56, // 65: fleet.v1.AgentService.IssueIdentity:input_type -> fleet.v1.IssueIdentityRequest
+	58, // 66: fleet.v1.AgentService.FetchBlob:input_type -> fleet.v1.FetchBlobRequest
+	2,  // 67: fleet.v1.AgentService.Commands:output_type -> fleet.v1.ControllerMessage
+	36, // 68: fleet.v1.AgentService.Events:output_type -> fleet.v1.EventsResponse
+	38, // 69: fleet.v1.AgentService.RotateAgentCert:output_type -> fleet.v1.RotateAgentCertResponse
+	40, // 70: fleet.v1.AgentService.SyncSite:output_type -> fleet.v1.SyncSiteResponse
+	51, // 71: fleet.v1.AgentService.GetBMCCredentials:output_type -> fleet.v1.GetBMCCredentialsResponse
+	53, // 72: fleet.v1.AgentService.GetSSHCredentials:output_type -> fleet.v1.GetSSHCredentialsResponse
+	69, // 73: fleet.v1.AgentService.GetClusterAccess:output_type -> fleet.v1.GetClusterAccessResponse
+	70, // 74: fleet.v1.AgentService.GetJoinMaterial:output_type -> fleet.v1.GetJoinMaterialResponse
+	55, // 75: fleet.v1.AgentService.VouchInstaller:output_type -> fleet.v1.VouchInstallerResponse
+	57, // 76: fleet.v1.AgentService.IssueIdentity:output_type -> fleet.v1.IssueIdentityResponse
+	59, // 77: fleet.v1.AgentService.FetchBlob:output_type -> fleet.v1.FetchBlobResponse
+	67, // [67:78] is the sub-list for method output_type
+	56, // [56:67] is the sub-list for method input_type
+	56, // [56:56] is the sub-list for extension type_name
+	56, // [56:56] is the sub-list for extension extendee
+	0,  // [0:56] is the sub-list for field type_name
 }
 
 func init() { file_fleet_v1_fleet_proto_init() }
@@ -5522,6 +5570,7 @@ func file_fleet_v1_fleet_proto_init() {
 	if File_fleet_v1_fleet_proto != nil {
 		return
 	}
+	file_fleet_v1_cluster_proto_init()
 	file_fleet_v1_fleet_proto_msgTypes[0].OneofWrappers = []any{
 		(*AgentMessage_Hello)(nil),
 		(*AgentMessage_Ack)(nil),
@@ -5549,6 +5598,8 @@ func file_fleet_v1_fleet_proto_init() {
 		(*CommandSpec_Installer)(nil),
 		(*CommandSpec_Erase)(nil),
 		(*CommandSpec_Script)(nil),
+		(*CommandSpec_Cluster)(nil),
+		(*CommandSpec_Join)(nil),
 	}
 	file_fleet_v1_fleet_proto_msgTypes[26].OneofWrappers = []any{
 		(*EventsRequest_Hello)(nil),

@@ -25,6 +25,8 @@ const (
 	AgentService_SyncSite_FullMethodName          = "/fleet.v1.AgentService/SyncSite"
 	AgentService_GetBMCCredentials_FullMethodName = "/fleet.v1.AgentService/GetBMCCredentials"
 	AgentService_GetSSHCredentials_FullMethodName = "/fleet.v1.AgentService/GetSSHCredentials"
+	AgentService_GetClusterAccess_FullMethodName  = "/fleet.v1.AgentService/GetClusterAccess"
+	AgentService_GetJoinMaterial_FullMethodName   = "/fleet.v1.AgentService/GetJoinMaterial"
 	AgentService_VouchInstaller_FullMethodName    = "/fleet.v1.AgentService/VouchInstaller"
 	AgentService_IssueIdentity_FullMethodName     = "/fleet.v1.AgentService/IssueIdentity"
 	AgentService_FetchBlob_FullMethodName         = "/fleet.v1.AgentService/FetchBlob"
@@ -50,6 +52,10 @@ type AgentServiceClient interface {
 	GetBMCCredentials(ctx context.Context, in *GetBMCCredentialsRequest, opts ...grpc.CallOption) (*GetBMCCredentialsResponse, error)
 	// GetSSHCredentials gives a site agent what it logs in to a machine of its site with. It is for its memory only.
 	GetSSHCredentials(ctx context.Context, in *GetSSHCredentialsRequest, opts ...grpc.CallOption) (*GetSSHCredentialsResponse, error)
+	// GetClusterAccess gives a site agent what it speaks to a cluster with, for one command. It is for its memory only.
+	GetClusterAccess(ctx context.Context, in *GetClusterAccessRequest, opts ...grpc.CallOption) (*GetClusterAccessResponse, error)
+	// GetJoinMaterial gives a machine's own agent what it joins a cluster with, for one command that was granted to it.
+	GetJoinMaterial(ctx context.Context, in *GetJoinMaterialRequest, opts ...grpc.CallOption) (*GetJoinMaterialResponse, error)
 	// VouchInstaller certifies the key of a netbooted system for one operation, on the word of the site agent that it
 	// stands where the assignment says. The same key gets the same certificate again; a second key is
 	// ENROLMENT_CONTESTED and stops the operation. Role site only.
@@ -135,6 +141,26 @@ func (c *agentServiceClient) GetSSHCredentials(ctx context.Context, in *GetSSHCr
 	return out, nil
 }
 
+func (c *agentServiceClient) GetClusterAccess(ctx context.Context, in *GetClusterAccessRequest, opts ...grpc.CallOption) (*GetClusterAccessResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetClusterAccessResponse)
+	err := c.cc.Invoke(ctx, AgentService_GetClusterAccess_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *agentServiceClient) GetJoinMaterial(ctx context.Context, in *GetJoinMaterialRequest, opts ...grpc.CallOption) (*GetJoinMaterialResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetJoinMaterialResponse)
+	err := c.cc.Invoke(ctx, AgentService_GetJoinMaterial_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *agentServiceClient) VouchInstaller(ctx context.Context, in *VouchInstallerRequest, opts ...grpc.CallOption) (*VouchInstallerResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(VouchInstallerResponse)
@@ -194,6 +220,10 @@ type AgentServiceServer interface {
 	GetBMCCredentials(context.Context, *GetBMCCredentialsRequest) (*GetBMCCredentialsResponse, error)
 	// GetSSHCredentials gives a site agent what it logs in to a machine of its site with. It is for its memory only.
 	GetSSHCredentials(context.Context, *GetSSHCredentialsRequest) (*GetSSHCredentialsResponse, error)
+	// GetClusterAccess gives a site agent what it speaks to a cluster with, for one command. It is for its memory only.
+	GetClusterAccess(context.Context, *GetClusterAccessRequest) (*GetClusterAccessResponse, error)
+	// GetJoinMaterial gives a machine's own agent what it joins a cluster with, for one command that was granted to it.
+	GetJoinMaterial(context.Context, *GetJoinMaterialRequest) (*GetJoinMaterialResponse, error)
 	// VouchInstaller certifies the key of a netbooted system for one operation, on the word of the site agent that it
 	// stands where the assignment says. The same key gets the same certificate again; a second key is
 	// ENROLMENT_CONTESTED and stops the operation. Role site only.
@@ -230,6 +260,12 @@ func (UnimplementedAgentServiceServer) GetBMCCredentials(context.Context, *GetBM
 }
 func (UnimplementedAgentServiceServer) GetSSHCredentials(context.Context, *GetSSHCredentialsRequest) (*GetSSHCredentialsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetSSHCredentials not implemented")
+}
+func (UnimplementedAgentServiceServer) GetClusterAccess(context.Context, *GetClusterAccessRequest) (*GetClusterAccessResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetClusterAccess not implemented")
+}
+func (UnimplementedAgentServiceServer) GetJoinMaterial(context.Context, *GetJoinMaterialRequest) (*GetJoinMaterialResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetJoinMaterial not implemented")
 }
 func (UnimplementedAgentServiceServer) VouchInstaller(context.Context, *VouchInstallerRequest) (*VouchInstallerResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method VouchInstaller not implemented")
@@ -347,6 +383,42 @@ func _AgentService_GetSSHCredentials_Handler(srv interface{}, ctx context.Contex
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AgentService_GetClusterAccess_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetClusterAccessRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AgentServiceServer).GetClusterAccess(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AgentService_GetClusterAccess_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AgentServiceServer).GetClusterAccess(ctx, req.(*GetClusterAccessRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AgentService_GetJoinMaterial_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetJoinMaterialRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AgentServiceServer).GetJoinMaterial(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AgentService_GetJoinMaterial_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AgentServiceServer).GetJoinMaterial(ctx, req.(*GetJoinMaterialRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _AgentService_VouchInstaller_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(VouchInstallerRequest)
 	if err := dec(in); err != nil {
@@ -416,6 +488,14 @@ var AgentService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "GetSSHCredentials",
 			Handler:    _AgentService_GetSSHCredentials_Handler,
+		},
+		{
+			MethodName: "GetClusterAccess",
+			Handler:    _AgentService_GetClusterAccess_Handler,
+		},
+		{
+			MethodName: "GetJoinMaterial",
+			Handler:    _AgentService_GetJoinMaterial_Handler,
 		},
 		{
 			MethodName: "VouchInstaller",

@@ -81,6 +81,15 @@ type BootAssignment struct {
 	ContenderAt        *time.Time
 }
 
+type Cluster struct {
+	ClusterRef string
+	Server     string
+	CaPem      []byte
+	Sealed     []byte
+	Version    int64
+	UpdatedAt  time.Time
+}
+
 type Command struct {
 	CommandID       string
 	OperationID     string

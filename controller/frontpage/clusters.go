@@ -1,0 +1,89 @@
+package frontpage
+
+import (
+	"context"
+
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/secret"
+	"github.com/ingot-metal/ingot/controller/store"
+	"github.com/ingot-metal/ingot/controller/validate"
+	"github.com/ingot-metal/ingot/internal/pki"
+)
+
+// SetCluster implements ClusterService.
+func (s *Server) SetCluster(ctx context.Context, r *baremetalv1.SetClusterRequest) (*baremetalv1.Cluster, error) {
+	if err := validate.Cluster(r); err != nil {
+		return nil, err
+	}
+	sealed := s.cfg.Secrets.SealCluster(r.GetClusterRef(), secret.Cluster{
+		Token: r.GetBearerToken(), CertificatePEM: r.GetClientCertificatePem(), KeyPEM: r.GetClientKeyPem(),
+	})
+	stored, err := s.store.SetCluster(ctx, store.SealedCluster{
+		Ref: r.GetClusterRef(), Server: r.GetServer(), CAPEM: r.GetCaPem(), Sealed: sealed,
+	}, actor(ctx), s.clock.Now())
+	if err != nil {
+		return nil, err
+	}
+	return s.cluster(stored), nil
+}
+
+// GetCluster implements ClusterService.
+func (s *Server) GetCluster(ctx context.Context, r *baremetalv1.GetClusterRequest) (*baremetalv1.Cluster, error) {
+	if err := validate.Key("cluster_ref", r.GetClusterRef()); err != nil {
+		return nil, err
+	}
+	c, err := s.store.GetCluster(ctx, r.GetClusterRef())
+	if err != nil {
+		return nil, err
+	}
+	return s.cluster(c), nil
+}
+
+// ListClusters implements ClusterService.
+func (s *Server) ListClusters(ctx context.Context, r *baremetalv1.ListClustersRequest) (*baremetalv1.ListClustersResponse, error) {
+	size, err := validate.PageSize(r.GetPageSize())
+	if err != nil {
+		return nil, err
+	}
+	page, err := validate.ParsePage(r.GetPageToken(), "clusters", "")
+	if err != nil {
+		return nil, err
+	}
+	all, err := s.store.ListClusters(ctx, page.ID, size+1)
+	if err != nil {
+		return nil, err
+	}
+	out := &baremetalv1.ListClustersResponse{}
+	for i, c := range all {
+		if i == int(size) {
+			out.NextPageToken = validate.Page{ID: all[i-1].Ref}.Token("clusters", "")
+			break
+		}
+		out.Clusters = append(out.Clusters, s.cluster(c))
+	}
+	return out, nil
+}
+
+// DeleteCluster implements ClusterService.
+func (s *Server) DeleteCluster(ctx context.Context, r *baremetalv1.DeleteClusterRequest) (*baremetalv1.Cluster, error) {
+	if err := validate.Key("cluster_ref", r.GetClusterRef()); err != nil {
+		return nil, err
+	}
+	gone, err := s.store.DeleteCluster(ctx, r.GetClusterRef(), actor(ctx), s.clock.Now())
+	if err != nil {
+		return nil, err
+	}
+	return s.cluster(gone), nil
+}
+
+// cluster shows a cluster without its credentials. Where the key is lost, their kind stays empty: they must be set again.
+func (s *Server) cluster(c store.SealedCluster) *baremetalv1.Cluster {
+	out := &baremetalv1.Cluster{ClusterRef: c.Ref, Server: c.Server, CaPem: c.CAPEM, Version: c.Version, UpdatedAt: stamp(c.UpdatedAt)}
+	if hashes, err := pki.KeyHashes(c.CAPEM); err == nil { // it was valid when it was stored
+		out.CaHashes = hashes
+	}
+	if plain, err := s.cfg.Secrets.OpenCluster(c.Ref, c.Sealed); err == nil {
+		out.CredentialsKind = plain.Kind()
+	}
+	return out
+}
