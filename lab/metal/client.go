@@ -21,6 +21,8 @@ type Client struct {
 	Operations pb.OperationServiceClient
 	Plans      pb.PlanServiceClient
 	Admin      pb.AdminServiceClient
+	Nodes      pb.NodeServiceClient
+	Workflows  pb.WorkflowServiceClient
 }
 
 // bearer sends the token with every call.
@@ -54,6 +56,7 @@ func newClient(to Controller) (*Client, error) {
 	return &Client{
 		conn: conn, Machines: pb.NewMachineServiceClient(conn), Operations: pb.NewOperationServiceClient(conn),
 		Plans: pb.NewPlanServiceClient(conn), Admin: pb.NewAdminServiceClient(conn),
+		Nodes: pb.NewNodeServiceClient(conn), Workflows: pb.NewWorkflowServiceClient(conn),
 	}, nil
 }
 
