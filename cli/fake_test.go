@@ -32,6 +32,7 @@ type fakeServer struct {
 	pb.UnimplementedWorkflowServiceServer
 	pb.UnimplementedNodeServiceServer
 	pb.UnimplementedScriptServiceServer
+	pb.UnimplementedClusterServiceServer
 
 	mu       sync.Mutex
 	machines []*pb.Machine
@@ -219,6 +220,7 @@ func (f *fakeServer) runWith(t *testing.T, change func(*Config), args ...string)
 	pb.RegisterWorkflowServiceServer(srv, f)
 	pb.RegisterNodeServiceServer(srv, f)
 	pb.RegisterScriptServiceServer(srv, f)
+	pb.RegisterClusterServiceServer(srv, f)
 	g, _ := task.New(t.Context())
 	g.Go("serve", func(context.Context) error { return srv.Serve(listener) })
 	defer func() {
