@@ -155,13 +155,21 @@ func (s *site) unplug(m *metal.Machine) {
 func (s *site) failed(op *pb.Operation, reason string) {
 	s.Helper()
 	s.Logf("%s after %.1f s: %s", op.GetError().GetCode(), op.GetFinishedAt().AsTime().Sub(op.GetCreatedAt().AsTime()).Seconds(), op.GetError().GetMessage())
-	if op.GetPhase() != pb.Operation_FAILED || op.GetError().GetCode() != reason {
+	if op.GetPhase() != pb.Operation_FAILED || causeOf(op) != reason {
 		s.Errorf("ended %s, %v; want %s", op.GetPhase(), op.GetError(), reason)
 	}
 	s.holdsWrites(op, 0)
 	if mode := s.get(op.GetMachineId()).GetStatus().GetBootAssignment(); mode != "disk" {
 		s.Errorf("the machine would boot its %s", mode)
 	}
+}
+
+// causeOf is what made the operation fail; after the last install attempt it stands beside the code that says so.
+func causeOf(op *pb.Operation) string {
+	if e := op.GetError(); e.GetCode() == "INSTALL_ATTEMPTS_EXHAUSTED" {
+		return e.GetDetails()["cause"]
+	}
+	return op.GetError().GetCode()
 }
 
 // TestMetalDisks: the disks are not as they should be.
@@ -222,7 +230,7 @@ func TestMetalDamagedImage(t *testing.T) {
 		t.Fatalf("damaged %d files", n)
 	}
 	op := s.ended(s.reimage(m.Name(), "damaged"), nil)
-	if code := op.GetError().GetCode(); code != "IMAGE_DIGEST_MISMATCH" && code != "IMAGE_UNAVAILABLE" {
+	if code := causeOf(op); code != "IMAGE_DIGEST_MISMATCH" && code != "IMAGE_UNAVAILABLE" {
 		t.Errorf("ended %s, %v", op.GetPhase(), op.GetError())
 	}
 	s.holdsWrites(op, 0)

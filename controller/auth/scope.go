@@ -2,7 +2,7 @@ package auth
 
 import "fmt"
 
-// Scope is what a bearer token is good for. A larger one includes the smaller ones.
+// Scope is what a bearer token is good for. A larger one includes the smaller ones; ScopeReport stands aside.
 type Scope uint8
 
 // The scopes. The zero value covers nothing.
@@ -10,9 +10,12 @@ const (
 	ScopeRead Scope = iota + 1
 	ScopeOperate
 	ScopeAdmin
+	// ScopeReport is an installer's: it opens the report of an installation and nothing else, not even reading. Who may
+	// operate may report too.
+	ScopeReport
 )
 
-var scopeNames = map[Scope]string{ScopeRead: "read", ScopeOperate: "operate", ScopeAdmin: "admin"}
+var scopeNames = map[Scope]string{ScopeRead: "read", ScopeOperate: "operate", ScopeAdmin: "admin", ScopeReport: "report"}
 
 // String is the name that token files use.
 func (s Scope) String() string {
@@ -22,15 +25,20 @@ func (s Scope) String() string {
 	return "none"
 }
 
-// ParseScope reads read, operate or admin.
+// ParseScope reads read, operate, admin or report.
 func ParseScope(name string) (Scope, error) {
 	for s, n := range scopeNames {
 		if n == name {
 			return s, nil
 		}
 	}
-	return 0, fmt.Errorf("scope %q is none of read, operate, admin", name)
+	return 0, fmt.Errorf("scope %q is none of read, operate, admin, report", name)
 }
 
 // Covers says that s is need or includes it.
-func (s Scope) Covers(need Scope) bool { return s >= need && s != 0 }
+func (s Scope) Covers(need Scope) bool {
+	if s == ScopeReport || need == ScopeReport {
+		return s == need || s == ScopeOperate || s == ScopeAdmin
+	}
+	return s >= need && s != 0
+}

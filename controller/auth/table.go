@@ -28,6 +28,8 @@ const (
 	NeedRead
 	NeedOperate
 	NeedAdmin
+	// NeedReport: a bearer token of scope report, or one that may operate.
+	NeedReport
 	// NeedAgentCert: a client certificate of our CA that names an agent.
 	NeedAgentCert
 	// NeedProof: the request itself carries a bootstrap token or a signature, which its handler checks.
@@ -36,7 +38,7 @@ const (
 
 // Scope is the scope that a bearer token must cover; 0 where no token is asked for.
 func (n Need) Scope() Scope {
-	return map[Need]Scope{NeedRead: ScopeRead, NeedOperate: ScopeOperate, NeedAdmin: ScopeAdmin}[n]
+	return map[Need]Scope{NeedRead: ScopeRead, NeedOperate: ScopeOperate, NeedAdmin: ScopeAdmin, NeedReport: ScopeReport}[n]
 }
 
 // Rule says where a method is served and what it needs.
@@ -67,6 +69,7 @@ func Table() map[string]Rule {
 	add(Frontpage, NeedRead, readMethods...)
 	add(Frontpage, NeedOperate, operateMethods...)
 	add(Frontpage, NeedAdmin, adminMethods...)
+	add(Frontpage, NeedReport, baremetalv1.NodeService_ReportNode_FullMethodName)
 	add(Fleet, NeedAgentCert,
 		fleetv1.AgentService_Commands_FullMethodName,
 		fleetv1.AgentService_Events_FullMethodName,
@@ -141,7 +144,6 @@ var operateMethods = []string{
 	baremetalv1.RunService_CancelRun_FullMethodName,
 	baremetalv1.NodeService_UpdateNode_FullMethodName,
 	baremetalv1.NodeService_TransitionNode_FullMethodName,
-	baremetalv1.NodeService_ReportNode_FullMethodName,
 	baremetalv1.NodeService_ApproveDiscovered_FullMethodName,
 	baremetalv1.NodeService_SetNodeGroup_FullMethodName,
 	baremetalv1.WorkflowService_StartWorkflow_FullMethodName,

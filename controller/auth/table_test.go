@@ -76,6 +76,10 @@ func TestNamesAgreeWithNeeds(t *testing.T) {
 			strings.Contains(m, "ClusterService") || strings.HasPrefix(m, "/grpc.") {
 			continue
 		}
+		// An installer's credential is good for one call.
+		if m == baremetalv1.NodeService_ReportNode_FullMethodName && rule.Need == NeedReport {
+			continue
+		}
 		name := m[strings.LastIndexByte(m, '/')+1:]
 		reads := false
 		for _, prefix := range []string{"Get", "List", "Watch", "Stream", "Explain"} {

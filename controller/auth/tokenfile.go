@@ -100,7 +100,7 @@ func parseToken(fields []string) (token, error) {
 	}
 	scope, err := ParseScope(fields[1])
 	if err != nil {
-		return token{}, errors.New("the scope is none of read, operate, admin")
+		return token{}, errors.New("the scope is none of read, operate, admin, report")
 	}
 	t := token{name: fields[0], scope: scope}
 	hash, err := hex.DecodeString(fields[2])

@@ -29,6 +29,23 @@ func TestScopeOrder(t *testing.T) {
 	}
 }
 
+// An installer's scope opens its one call, and who may operate may make it too; nothing else goes either way.
+func TestScopeReportStandsAside(t *testing.T) {
+	for need, want := range map[Scope]bool{ScopeReport: true, ScopeRead: false, ScopeOperate: false, ScopeAdmin: false} {
+		if ScopeReport.Covers(need) != want {
+			t.Errorf("report covers %s: %v", need, !want)
+		}
+	}
+	for have, want := range map[Scope]bool{ScopeRead: false, ScopeOperate: true, ScopeAdmin: true, 0: false} {
+		if have.Covers(ScopeReport) != want {
+			t.Errorf("%s covers report: %v", have, !want)
+		}
+	}
+	if s, err := ParseScope("report"); err != nil || s != ScopeReport {
+		t.Errorf("%v %v", s, err)
+	}
+}
+
 func TestParseTokens(t *testing.T) {
 	h1, h2 := HashToken("one"), HashToken("two")
 	set, err := parseTokens([]byte("# tokens\n\nplatform operate " + h1 + " # since May\n\talice.b  admin\t" + h2 + "\n"))

@@ -218,7 +218,7 @@ func tokenCommand(f *flags) *cobra.Command {
 			return err
 		},
 	}
-	add.Flags().StringVar(&scope, "scope", "operate", "read, operate or admin")
+	add.Flags().StringVar(&scope, "scope", "operate", "read, operate, admin, or report (an installer's)")
 	cmd.AddCommand(add)
 	return cmd
 }

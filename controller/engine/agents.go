@@ -31,6 +31,7 @@ func (e *Engine) SessionOpened(ctx context.Context, s *session.Session, o *store
 		// Before anything else: the boot of a clone differs from the machine's own and would pass for proof of a reboot.
 		return e.quarantine(ctx, s, "an older boot of this machine's identity came back after a newer one")
 	}
+	e.signals.sessionOpened()
 	for _, id := range o.Operations {
 		_, err := e.Handle(ctx, id, operation.SessionOpened{
 			AgentID: s.AgentID, StateID: s.StateID, BootID: s.BootID,

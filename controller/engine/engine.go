@@ -75,6 +75,8 @@ type Engine struct {
 	hooks *Webhooks
 	// queues are River's queues of webhooks and their workers; only one task touches them.
 	queues map[string]int
+	// signals wake the reconcilers.
+	signals signals
 
 	// violations that have been reported, by workflow; only their loop reads it.
 	violations map[string]bool
@@ -103,7 +105,7 @@ func New(c Config) (*Engine, error) {
 	e := &Engine{
 		cfg: c, store: c.Store, log: c.Logger, clock: c.Clock, changed: make(chan struct{}),
 		acks: acks{waiting: map[string]waitingAck{}}, lease: lease{length: c.Lease, clock: c.Clock},
-		queues: map[string]int{},
+		queues: map[string]int{}, signals: newSignals(),
 	}
 	if c.Webhooks != nil {
 		e.hooks = c.Webhooks.filled()
@@ -114,6 +116,7 @@ func New(c Config) (*Engine, error) {
 		return nil, err
 	}
 	c.Store.OnStart(e.enqueueFirst)
+	c.Store.OnApplied(e.carryOut)
 	return e, nil
 }
 
@@ -198,6 +201,7 @@ func (e *Engine) carryOut(a *store.Applied) {
 	}
 	e.publish()
 	if operation.IsTerminal(a.Phase) {
+		e.signals.workEnded()
 		e.log.Info("operation ended", "operation_id", a.OperationID, "machine_id", a.MachineID, "type", string(a.Type),
 			"phase", string(a.Phase), "stage", a.Decision.Op.CurrentStage, "reason", reasonOf(a.Decision.Op))
 		e.cfg.Observer.Ended(string(a.Type), string(a.Phase), a.FinishedAt.Sub(a.CreatedAt))

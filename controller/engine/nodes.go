@@ -27,5 +27,6 @@ func (e *Engine) tellMoved(op *baremetalv1.Operation, created bool) {
 	}
 	e.log.Info("operation created", "operation_id", op.GetOperationId(), "machine_id", op.GetMachineId(), "type", op.GetType().String(),
 		"node_state", op.GetParams()["node_state"])
+	e.signals.workEnded()
 	e.publish()
 }

@@ -19,13 +19,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	g.Go("lease", func(ctx context.Context) error { return e.every(ctx, e.cfg.Lease/6, "renew lease", e.keepLease) })
 	g.Go("sweep", func(ctx context.Context) error { return e.every(ctx, time.Second, "sweep", e.sweepAll) })
 	g.Go("acks", func(ctx context.Context) error { return e.every(ctx, ackDelay, "write acknowledgements", e.flushAcks) })
-	g.Go("heartbeats", func(ctx context.Context) error { return e.every(ctx, time.Second, "heartbeats", e.heartbeats) })
-	g.Go("stuck", func(ctx context.Context) error {
-		return e.every(ctx, stuckEvery, "look for what is stuck", e.watchStuck)
-	})
-	g.Go("workflows", func(ctx context.Context) error {
-		return e.every(ctx, 30*time.Second, "compare workflows", e.compareWorkflows)
-	})
+	e.startReconcilers(g)
 	g.Go("revocations", func(ctx context.Context) error { return e.every(ctx, time.Second, "revocations", e.revocations) })
 	if e.hooks != nil {
 		g.Go("webhooks", e.fanOuts)
@@ -67,26 +61,37 @@ func (e *Engine) runRiver(ctx context.Context) error {
 	return nil
 }
 
-// every runs fn again and again. A failure is logged once when it starts and once when it is over.
+// every runs fn again and again.
 func (e *Engine) every(ctx context.Context, d time.Duration, what string, fn func(context.Context) error) error {
 	t := e.clock.NewTicker(d)
 	defer t.Stop()
-	failing := false
+	w := work{what: what}
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-t.C():
 		}
-		err := fn(ctx)
-		switch {
-		case err != nil && ctx.Err() == nil && !failing:
-			e.log.Error("background work failed; it is tried again", "work", what, "error", err.Error())
-			failing = true
-		case err == nil && failing:
-			e.log.Info("background work goes on", "work", what)
-			failing = false
-		}
+		e.attempt(ctx, &w, fn)
+	}
+}
+
+// work is something that is done again and again.
+type work struct {
+	what    string
+	failing bool
+}
+
+// attempt does it once. A failure is logged once when it starts and once when it is over.
+func (e *Engine) attempt(ctx context.Context, w *work, fn func(context.Context) error) {
+	err := fn(ctx)
+	switch {
+	case err != nil && ctx.Err() == nil && !w.failing:
+		e.log.Error("background work failed; it is tried again", "work", w.what, "error", err.Error())
+		w.failing = true
+	case err == nil && w.failing:
+		e.log.Info("background work goes on", "work", w.what)
+		w.failing = false
 	}
 }
 

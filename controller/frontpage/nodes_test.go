@@ -51,7 +51,7 @@ var badNodes = []badCall{
 	{"not an admin's move", precondition, "NODE_TRANSITION_ILLEGAL", "", moving(move("m-pending", "a", node.Installing))},
 	{"deleted by a move", precondition, "NODE_GUARD_FAILED", "", moving(move("m-1", "a", node.Deleted))},
 	{"deleted is final", precondition, "NODE_IDENTITY_DELETED", "", moving(move("m-gone", "a", node.Offline))},
-	{"busy", precondition, "MACHINE_BUSY", "", moving(move("m-busy", "a", node.Retired))},
+	{"nothing to drain", precondition, "NODE_TRANSITION_ILLEGAL", "", moving(move("m-1", "a", node.Draining))},
 	{"busy, and no guard speaks of it", precondition, "MACHINE_BUSY", "", moving(move("m-busy", "a", node.Pending))},
 	{"a request id of other work", exists, "REQUEST_ID_REUSED", "node_state", moving(move("m-pending", "approve", node.Retired))},
 	{"history of nobody", notFound, "MACHINE_NOT_FOUND", "", func(ctx context.Context, r *rig) error {

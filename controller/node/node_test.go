@@ -20,7 +20,7 @@ installed -> active: admin system workflow
 active -> reprovision: admin workflow
 active -> deprovisioning: admin workflow
 active -> migrating: admin workflow
-reprovision -> pending: workflow
+reprovision -> pending: workflow system
 deprovisioning -> retired: workflow admin
 migrating -> active: workflow
 
@@ -36,16 +36,18 @@ quarantined -> draining: admin workflow
 active -> draining: admin workflow
 offline -> draining: admin workflow
 draining -> retired: workflow admin
-draining -> offline: admin workflow
+draining -> offline: admin workflow system
 retired -> offline: admin
 retired -> removing: workflow
-removing -> retired: workflow admin
+removing -> retired: workflow admin system
 removing -> deleted: workflow admin
 `
 
 // What is ours: another image for a node that nobody has verified yet, a token for a machine that was registered before, quarantine of a machine that another one answers for
-// whatever it is about, and the call that deletes a record.
+// whatever it is about, the ways out of a state of work whose work has ended or was lost, and the call that deletes a record.
 const ours = `
+installing -> pending: workflow system
+deprovisioning -> active: workflow
 installed -> pending: workflow
 discovered -> bootstrap_issued: admin
 discovered -> quarantined: system

@@ -9,6 +9,8 @@ var table = complete([]Transition{
 	{From: Pending, To: Installing, Triggers: []Trigger{NodeReport, Workflow}},
 	{From: Installing, To: Installed, Triggers: []Trigger{NodeReport, Workflow}},
 	{From: Installing, To: InstallFailed, Triggers: []Trigger{NodeReport, Workflow}, Guard: AttemptsSpent},
+	// What installed it has ended, and attempts are left: nobody is at it, and it waits for its installation again.
+	{From: Installing, To: Pending, Triggers: []Trigger{Workflow, System}},
 	{From: InstallFailed, To: Pending, Triggers: []Trigger{Admin}, Guard: ForcedNewPlan},
 	{From: Installed, To: Active, Triggers: []Trigger{Admin, System, Workflow}, Guard: Idle},
 	// Another image before anybody has verified the one before.
@@ -27,9 +29,11 @@ var table = complete([]Transition{
 	{From: Offline, To: Quarantined, Triggers: []Trigger{System, Workflow}},
 	{From: Quarantined, To: Active, Triggers: []Trigger{Admin, System}},
 	{From: Active, To: Reprovision, Triggers: []Trigger{Admin, Workflow}},
-	{From: Reprovision, To: Pending, Triggers: []Trigger{Workflow}},
+	{From: Reprovision, To: Pending, Triggers: []Trigger{Workflow, System}},
 	{From: Active, To: Deprovisioning, Triggers: []Trigger{Admin, Workflow}},
 	{From: Deprovisioning, To: Retired, Triggers: []Trigger{Workflow}},
+	// The erasure has ended before anything of it was begun.
+	{From: Deprovisioning, To: Active, Triggers: []Trigger{Workflow}},
 	{From: Active, To: Migrating, Triggers: []Trigger{Admin, Workflow}},
 	{From: Migrating, To: Active, Triggers: []Trigger{Workflow}},
 
@@ -38,10 +42,10 @@ var table = complete([]Transition{
 	{From: Offline, To: Draining, Triggers: []Trigger{Admin, Workflow}},
 	{From: Quarantined, To: Draining, Triggers: []Trigger{Admin, Workflow}},
 	{From: Draining, To: Retired, Triggers: []Trigger{Workflow}},
-	{From: Draining, To: Offline, Triggers: []Trigger{Admin, Workflow}, Guard: Idle},
+	{From: Draining, To: Offline, Triggers: []Trigger{Admin, Workflow, System}, Guard: Idle},
 	{From: Retired, To: Offline, Triggers: []Trigger{Admin}, Guard: Idle},
 	{From: Retired, To: Removing, Triggers: []Trigger{Workflow}},
-	{From: Removing, To: Retired, Triggers: []Trigger{Workflow}},
+	{From: Removing, To: Retired, Triggers: []Trigger{Workflow, System}},
 	{From: Removing, To: Deleted, Triggers: []Trigger{Workflow}, Guard: Erased},
 })
 

@@ -64,6 +64,10 @@ func (d *decider) attempt(s *Step) bool {
 func (d *decider) flagRMA(s *Step) {
 	on := s.Mode != "return"
 	d.condition(fleet.RMA, on, "RmaOperation", "")
+	d.w.Machine.Conditions = maps.Clone(d.w.Machine.Conditions)
+	if d.w.Machine.Conditions != nil {
+		d.w.Machine.Conditions[fleet.RMA] = on
+	}
 	d.stepDone(map[string]string{"rma": map[bool]string{true: "flagged", false: "returned"}[on]})
 }
 
@@ -81,8 +85,21 @@ func (d *decider) attemptWaitForAgent(s *Step) bool {
 	return false
 }
 
+// blocked says that nothing may run on the machine.
+func (d *decider) blocked() bool {
+	return d.w.Machine.Conditions[fleet.RMA] || d.w.Machine.Conditions[fleet.RetiredFlag]
+}
+
+func (d *decider) failBlocked() {
+	d.fail("MACHINE_BLOCKED", "the machine has been flagged RMA or Retired since, and nothing runs on a blocked machine", false)
+}
+
 // dispatch makes the command of the next attempt, if somebody can take it.
 func (d *decider) dispatch(s *Step) bool {
+	if d.blocked() {
+		d.failBlocked()
+		return false
+	}
 	limit := d.limitOf(s)
 	next := d.route()
 	switch {
@@ -191,8 +208,9 @@ func (d *decider) fail(code, message string, retryable bool) {
 		d.op.StartedAt = d.now
 	}
 	d.op.Error = &Error{Code: code, Message: message, Retryable: retryable, Details: d.details()}
-	d.condition(fleet.NeedsIntervention, true, code, message)
-	d.finish(Failed, "failed", message)
+	d.endAttempt(d.op.Error)
+	d.condition(fleet.NeedsIntervention, true, d.op.Error.Code, d.op.Error.Message)
+	d.finish(Failed, "failed", d.op.Error.Message)
 }
 
 func (d *decider) details() map[string]string {

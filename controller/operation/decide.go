@@ -23,6 +23,8 @@ func Decide(s Snapshot, e Event, now time.Time) Decision {
 		d.sessionOpened(e)
 	case CancelAsked:
 		d.cancelAsked(e)
+	case Reported:
+		d.reported(e)
 	case Quarantine:
 		d.stop(e.Reason, e.Message)
 	}
@@ -220,7 +222,7 @@ func (d *decider) cancelAsked(e CancelAsked) {
 		d.cancelGranted(e)
 	default:
 		d.dropCommand("canceled by request")
-		d.finishCanceled("canceled by " + e.Actor)
+		d.finishCanceled("canceled " + e.by())
 	}
 }
 
@@ -230,7 +232,7 @@ func (d *decider) cancelGranted(e CancelAsked) {
 		return
 	}
 	d.op.CancelRequested = d.now
-	d.note("cancel_requested", "by "+e.Actor)
+	d.note("cancel_requested", e.by())
 	d.wait(WaitCancelling, d.grantedWake())
 }
 
@@ -319,7 +321,7 @@ func (d *decider) whyNoGrant(e GrantAsked) (reason, message string) {
 		return "FLEET_FROZEN", "the fleet is frozen after a restore"
 	case d.w.Machine.NodeState == fleet.Quarantined:
 		return "MACHINE_QUARANTINED", "the machine is quarantined"
-	case d.w.Machine.Conditions[fleet.RMA] || d.w.Machine.Conditions[fleet.RetiredFlag]:
+	case d.blocked():
 		return "MACHINE_BLOCKED", "the machine has been blocked since"
 	case !d.cmd.ClaimedAt.IsZero():
 		return "GRANT_REFUSED", "the command has a result already"

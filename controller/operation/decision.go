@@ -30,6 +30,9 @@ type Decision struct {
 	Ack bool
 	// Resend says that the latest command has not been acknowledged by an executor that is connected.
 	Resend bool
+	// AttemptFailed says what made an install attempt of the node fail, whether or not the operation goes on with another;
+	// empty for none.
+	AttemptFailed string
 	// CancelOnAgent names a command whose executor should be told to stop.
 	CancelOnAgent string
 }

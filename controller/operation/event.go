@@ -40,8 +40,24 @@ type SessionOpened struct {
 	RolledBack bool
 }
 
-// CancelAsked is a client's wish to stop.
-type CancelAsked struct{ Actor string }
+// CancelAsked is a client's wish to stop. Why is said where it is not simply that: the machine is blocked, or retired.
+type CancelAsked struct{ Actor, Why string }
+
+func (e CancelAsked) by() string {
+	if e.Why == "" {
+		return "by " + e.Actor
+	}
+	return "by " + e.Actor + ": " + e.Why
+}
+
+// Reported is what an installer that reports by itself says of the installation that the operation waits for.
+type Reported struct {
+	// Status is "started", "progress", "complete" or "failed".
+	Status string
+	Error  string
+	// Actor is the opaque name of whoever carries the report.
+	Actor string
+}
 
 // Quarantine says that the machine has been found to be unsafe to act on.
 type Quarantine struct{ Reason, Message string }
@@ -52,4 +68,5 @@ func (GrantAsked) event()    {}
 func (Resulted) event()      {}
 func (SessionOpened) event() {}
 func (CancelAsked) event()   {}
+func (Reported) event()      {}
 func (Quarantine) event()    {}

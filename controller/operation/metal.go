@@ -252,8 +252,8 @@ func (d *decider) noWayLeft(s *Step) {
 	if d.cmd.Outcome != OutcomeSucceeded {
 		code, message = orElse(d.cmd.Reason, "NO_BOOT_PATH"), orElse(d.cmd.Message, "no way into the installer is left")
 	}
-	if s.RetryCount < s.MaxRetries && code == "INSTALLER_SILENT" {
-		d.retry(s, message)
+	if code == "INSTALLER_SILENT" && d.mayTryAgain(s) {
+		d.retry(s, d.attemptFailed(s, code, message))
 		return
 	}
 	d.fail(code, message, true)
@@ -330,7 +330,7 @@ func (d *decider) anotherWay() bool {
 // it has ended the command.
 func (d *decider) lookGrantedOnMetal() bool {
 	s := d.step()
-	if !needsInstaller(s.Kind) || d.cmd.ExecutorRole == "site" || d.inPlace(s.Kind) || !d.op.CancelRequested.IsZero() {
+	if !needsInstaller(s.Kind) || d.cmd.ExecutorRole == "site" || d.inPlace(s.Kind) || !d.op.CancelRequested.IsZero() || d.blocked() {
 		return false
 	}
 	other := d.installer()
@@ -341,9 +341,10 @@ func (d *decider) lookGrantedOnMetal() bool {
 		d.enteredInstaller()
 	case d.entering() && !d.now.Before(d.cmd.GrantedAt.Add(s.patience())) && d.pathOf(wayBMC) != nil && s.way() == wayAuto:
 		d.supersede("no result and no installer; the machine is switched off and on through its BMC")
-	case !d.entering() && d.executorLost() && d.pathOf(wayBMC) != nil && s.RetryCount < s.MaxRetries:
+	case !d.entering() && d.executorLost() && d.pathOf(wayBMC) != nil && d.mayTryAgain(s):
+		why := d.attemptFailed(s, "INSTALLER_SILENT", "the installer is silent; the machine is switched off and on through its BMC")
 		s.RetryCount++
-		d.note("step_retrying", "the installer is silent; the machine is switched off and on through its BMC")
+		d.note("step_retrying", why)
 		d.supersede("the installer fell silent after it was granted the command; the machine is switched off through its BMC before anything else is tried")
 	default:
 		return false
@@ -363,11 +364,14 @@ func (d *decider) nextLook() time.Time {
 	return d.grantedWake()
 }
 
+// byPowerCycle settles a command whose machine is switched off next.
+const byPowerCycle = "power_cycle"
+
 // supersede settles a granted command without a result, because the machine is about to be switched off: what it may
 // still do ends there. The next command is that power cycle.
 func (d *decider) supersede(why string) {
 	d.setCommand(Done)
-	d.cmd.Outcome, d.cmd.Message, d.cmd.SettledBy = OutcomeUnknown, why, "power_cycle"
+	d.cmd.Outcome, d.cmd.Message, d.cmd.SettledBy = OutcomeUnknown, why, byPowerCycle
 	d.advance()
 }
 

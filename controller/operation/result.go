@@ -96,8 +96,8 @@ func (d *decider) notDone(e Resulted) {
 		d.finishCanceled("canceled by request: " + message)
 	case e.Outcome == OutcomeCanceled:
 		d.fail("EXECUTION_FAILED", "the executor stopped by itself: "+message, true)
-	case e.Retryable && s.RetryCount < s.MaxRetries:
-		d.retry(s, message)
+	case e.Retryable && d.mayTryAgain(s):
+		d.retry(s, d.attemptFailed(s, code, message))
 	default:
 		d.fail(code, message, e.Retryable)
 	}

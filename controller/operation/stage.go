@@ -10,6 +10,12 @@ import (
 
 // attemptStage makes the check of a workflow's stage; it returns true if the step has ended well.
 func (d *decider) attemptStage(s *Step) bool {
+	switch s.Mode {
+	case workflow.ReportedInstall:
+		return d.awaitReport(s)
+	case workflow.AwaitReplacement:
+		return d.awaitReplacement(s)
+	}
 	if s.Mode == workflow.PowerOffNode {
 		d.powerOff(s)
 		return false
@@ -53,6 +59,8 @@ func (d *decider) powerOff(s *Step) {
 	case !d.now.Before(limit):
 		d.fail("AGENT_UNAVAILABLE", "no agent of the machine's site could switch it off before the step's deadline; nothing was started", true)
 	default:
+	case d.blocked():
+		d.failBlocked()
 		d.wait(WaitAgent, earliest(limit, d.now.Add(min(LookAgain, 10*time.Second))))
 	}
 }

@@ -210,6 +210,8 @@ type World struct {
 	// NewCommandID names the command that this decision may make, NewBootToken the capability of a new assignment.
 	NewCommandID string
 	NewBootToken string
+	// Install is how the installation of the node stands that the operation makes.
+	Install Install
 }
 
 // The modes of a boot assignment.
@@ -220,6 +222,18 @@ const (
 )
 
 // Boot is what a machine boots from the network, and whether its site knows. It is read for operations that need it.
+// Install is how the installation of a node stands. The rule of attempts is the node's, not the plan's: the retries of
+// a step are tries within one attempt, and after the last attempt a person must look.
+type Install struct {
+	// Counted says that the operation is installing the node: what fails of it now is an attempt.
+	Counted bool
+	// Failed attempts so far, and how many there may be.
+	Failed, Max int
+}
+
+// last says that no attempt follows the one that is under way.
+func (i Install) last() bool { return i.Failed+1 >= i.Max }
+
 type Boot struct {
 	// Mode is one of the modes above; OperationID whose it is.
 	Mode, OperationID string

@@ -314,6 +314,8 @@ func BuiltIn() []*baremetalv1.Plan {
 		mk("join", "Join a cluster", join, verify),
 		mk("upgrade", "Upgrade the cluster node", leaveStep(), repave, reboot, join, verify),
 		mk("drain", "Drain the cluster node", drainStep()), mk("leave", "Leave the cluster", leaveStep()), mk("uncordon", "Use the cluster node again", uncordonStep()),
+		mk("reported-install", "Wait for an installer that reports by itself", loneStep("reported-install", workflow.ReportedInstall, 6*time.Hour)),
+		mk("replace", "Wait for a machine whose hardware is replaced", loneStep("await-replacement", workflow.AwaitReplacement, 14*24*time.Hour)),
 		mk("rma", "Return or replace", rmaStep("")), mk("rma-return", "Back from return or replacement", rmaStep("return")),
 	}, workflow.Plans()...)
 }

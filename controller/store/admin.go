@@ -75,12 +75,17 @@ func (s *Store) ClearIntervention(ctx context.Context, machineID, actor, comment
 	})
 }
 
-// SetFlag sets or clears RMA or Retired.
+// SetFlag sets or clears RMA or Retired. What is under way on a machine that is flagged is cancelled.
 func (s *Store) SetFlag(ctx context.Context, machineID, flag string, value bool, actor, comment string, now time.Time) (*baremetalv1.Machine, error) {
-	return s.withMachine(ctx, machineID, func(q *dbsqlc.Queries, _ dbsqlc.Machine) error {
+	return s.withMachine(ctx, machineID, func(q *dbsqlc.Queries, m dbsqlc.Machine) error {
 		change := operation.ConditionChange{Type: fleet.ConditionType(flag), Status: value, Reason: "SetByAdmin"}
 		if err := setCondition(ctx, q, machineID, change, now); err != nil {
 			return err
+		}
+		if value {
+			if _, err := s.stopWork(ctx, q, m, actor, "the machine is flagged "+flag, now); err != nil {
+				return err
+			}
 		}
 		return audit(ctx, q, auditEntry{
 			actor: actor, verb: "SET_FLAG", target: machineID, comment: comment, data: map[string]string{"flag": flag, "value": fmt.Sprint(value)},

@@ -73,6 +73,9 @@ func (s *Store) decideIn(ctx context.Context, q *dbsqlc.Queries, operationID str
 		return nil, err
 	}
 	l.cmdline = s.cmdline
+	if r, ok := e.(operation.Reported); ok {
+		l.report = &r
+	}
 	if version != 0 && l.row.Version != version {
 		return &Applied{StaleVersion: true, OperationID: operationID, Phase: l.snap.Op.Phase}, nil
 	}
@@ -83,7 +86,11 @@ func (s *Store) decideIn(ctx context.Context, q *dbsqlc.Queries, operationID str
 	if err := fpBeforeApply.HitCtx(ctx); err != nil {
 		return nil, err
 	}
-	return apply(ctx, q, l, d, now)
+	a, err := apply(ctx, q, l, d, now)
+	if err != nil || l.machine.Retiring == nil || strVal(l.machine.CurrentOperationID) != operationID || !operation.IsTerminal(a.Phase) {
+		return a, err
+	}
+	return a, s.retireNow(ctx, q, l.machine.MachineID, now)
 }
 
 // commandOf names the command that an event is about.

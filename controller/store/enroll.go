@@ -206,7 +206,7 @@ func again(ctx context.Context, q *dbsqlc.Queries, t dbsqlc.LockTokenRow, r Enro
 func (s *Store) enrollNew(ctx context.Context, q *dbsqlc.Queries, t dbsqlc.LockTokenRow, r EnrollRequest, sign func(context.Context, string) (*Signed, error), now time.Time) (*Enrolled, error) {
 	out := &Enrolled{AgentID: ids.New(ids.Agent), MachineID: strVal(t.MachineID), Site: t.Site, Role: t.Role}
 	if out.MachineID != "" {
-		if err := enrollMachine(ctx, q, out, now); err != nil {
+		if err := enrollMachine(ctx, q, out); err != nil {
 			return nil, err
 		}
 	}
@@ -247,8 +247,9 @@ func (s *Store) enrollNew(ctx context.Context, q *dbsqlc.Queries, t dbsqlc.LockT
 	}, now)
 }
 
-// enrollMachine moves a new machine to enrolling; a deleted or retired one is refused like a bad token.
-func enrollMachine(ctx context.Context, q *dbsqlc.Queries, e *Enrolled, now time.Time) error {
+// enrollMachine refuses the agent of a deleted or retired machine like a bad token. The node stays where it is: its agent's
+// first session moves it, so that no node is enrolling while nobody is at it.
+func enrollMachine(ctx context.Context, q *dbsqlc.Queries, e *Enrolled) error {
 	m, err := q.LockMachine(ctx, e.MachineID)
 	if err != nil {
 		return fmt.Errorf("lock machine: %w", err)
@@ -256,10 +257,7 @@ func enrollMachine(ctx context.Context, q *dbsqlc.Queries, e *Enrolled, now time
 	if m.DeletedAt != nil || m.NodeState == string(fleet.Retired) {
 		return errToken()
 	}
-	if node.Parse(m.NodeState) != node.BootstrapIssued {
-		return nil
-	}
-	return moveNode(ctx, q, e.MachineID, node.Enrolling, node.System, e.AgentID, "", nil, now)
+	return nil
 }
 
 func insertCert(ctx context.Context, q *dbsqlc.Queries, agentID string, c *Signed, keyDigest []byte, now time.Time) error {

@@ -13,6 +13,7 @@ import (
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/fleet"
+	"github.com/ingot-metal/ingot/controller/node"
 	"github.com/ingot-metal/ingot/controller/operation"
 	"github.com/ingot-metal/ingot/controller/plan"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
@@ -29,6 +30,8 @@ type loaded struct {
 	command *commandRow
 	spec    *baremetalv1.MachineSpec
 	snap    operation.Snapshot
+	// report is the event, where it is an installer's report.
+	report *operation.Reported
 	// cmdline is added to that of an installer.
 	cmdline string
 	// workflow whose attempt the operation is, as it was before the decision; nil for any other operation.
@@ -109,6 +112,7 @@ func (l *loaded) world(ctx context.Context, q *dbsqlc.Queries, now time.Time) (o
 		TargetBootID: l.machine.BootID, TargetAgentID: strVal(l.machine.AgentID),
 		NewCommandID: ids.New(ids.Command),
 	}
+	w.Install = operation.Install{Counted: countsAttempts(l.machine, l.snap.Op), Failed: int(l.machine.InstallAttempts), Max: node.MaxAttempts}
 	if err := l.boot(ctx, q, &w); err != nil {
 		return w, err
 	}

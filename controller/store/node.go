@@ -35,6 +35,8 @@ type move struct {
 	deleting bool
 	// ended names the operation that ends with this move: it stands in nobody's way any more.
 	ended string
+	// auditID is the audit row that has the comment already; nil where it is still to be written.
+	auditID *int64
 }
 
 // moveNode changes the state of a node by the table of package node, in the caller's transaction, and logs it. A node that
@@ -61,6 +63,7 @@ func moveTo(ctx context.Context, q *dbsqlc.Queries, machineID string, v move, no
 	if err := logMove(ctx, q, m, v, now); err != nil {
 		return err
 	}
+	afterCommit(q).noteMove(moved{machineID, m.NodeState, v})
 	if v.to == node.Deleted {
 		return bury(ctx, q, m, now)
 	}
@@ -91,7 +94,8 @@ func nodeRefused(m dbsqlc.Machine, r *fleet.Refusal) error {
 	return failure.Precondition(r.Reason, "%s", r.Message).WithMeta("machine_id", m.MachineID).WithMeta("node_state", m.NodeState)
 }
 
-// logMove writes the node_state_log row; free text goes to the audit log.
+// logMove says for the node_state_log whose the next change of the state is, and why: the row itself is written with the
+// state, by its trigger. Free text goes to the audit log.
 func logMove(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, v move, now time.Time) error {
 	metadata, err := jsonMap(v.metadata)
 	if err != nil {
@@ -99,7 +103,7 @@ func logMove(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, v move, n
 	}
 	p := dbsqlc.InsertNodeStateLogParams{
 		MachineID: m.MachineID, FromState: m.NodeState, ToState: node.Name(v.to), TriggeredBy: string(v.by), UserID: v.user,
-		Metadata: metadata, Now: now,
+		Metadata: metadata, Now: now, AuditID: v.auditID,
 	}
 	if v.comment != "" {
 		data := map[string]string{"from": m.NodeState, "to": node.Name(v.to)}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -66,22 +67,6 @@ func approveByInstalling(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machin
 	}, now)
 }
 
-// nodeFollows moves the node with a decision about its operation, in the decision's transaction.
-func nodeFollows(ctx context.Context, q *dbsqlc.Queries, l *loaded, d operation.Decision, now time.Time) error {
-	ended := operation.IsTerminal(d.Op.Phase) && !operation.IsTerminal(l.snap.Op.Phase)
-	switch {
-	case installs(d.Op.Type, stepKinds(d.Op.Steps)...) && installBegins(l, d):
-		return beginInstall(ctx, q, l, now)
-	case !ended:
-		return nil
-	case installs(d.Op.Type, stepKinds(d.Op.Steps)...):
-		return endInstall(ctx, q, l, d, now)
-	case d.Op.Phase == operation.Succeeded && node.Parse(l.machine.NodeState) == node.Deprovisioning && d.Op.Evidence["erase_method"] != "":
-		return moveTo(ctx, q, l.machine.MachineID, workMove(l, node.Retired), now)
-	}
-	return nil
-}
-
 // installBegins says that the decision grants the repave, or the way into the installer that it needs: from here on what
 // the machine ran before may be gone.
 func installBegins(l *loaded, d operation.Decision) bool {
@@ -90,12 +75,28 @@ func installBegins(l *loaded, d operation.Decision) bool {
 		l.snap.Op.Steps[c.StepIdx].Kind == operation.KindRepave
 }
 
+// workMove is a move by the operation, or by the report that it waited for.
 func workMove(l *loaded, to node.State) move {
-	return move{to: to, by: node.Workflow, metadata: map[string]string{"operation_id": l.row.OperationID}, ended: l.row.OperationID}
+	v := move{to: to, by: node.Workflow, metadata: map[string]string{"operation_id": l.row.OperationID}, ended: l.row.OperationID}
+	if l.report != nil {
+		v.by, v.user = node.NodeReport, l.report.Actor
+	}
+	return v
+}
+
+// countsAttempts says that the operation is installing its node: what fails of it now is an attempt. Onboardings count
+// theirs as well.
+func countsAttempts(m dbsqlc.Machine, op operation.Operation) bool {
+	if node.Parse(m.NodeState) != node.Installing {
+		return false
+	}
+	kinds := stepKinds(op.Steps)
+	return installs(op.Type, kinds...) || waitsForReports(op) || op.Type == fleet.Onboard && slices.Contains(kinds, operation.KindRepave)
 }
 
 // beginInstall moves a node into installing by the way that the table has from where it is. Nodes on the adoption path, and
-// those that are out of service, stay what they are: what their new system's agent says moves them.
+// those that are out of service, stay what they are: what their new system's agent says moves them. Attempts that an
+// operation has left unspent are what the next one has.
 func beginInstall(ctx context.Context, q *dbsqlc.Queries, l *loaded, now time.Time) error {
 	paths := map[node.State][]node.State{
 		node.Active:      {node.Reprovision, node.Pending, node.Installing},
@@ -103,31 +104,47 @@ func beginInstall(ctx context.Context, q *dbsqlc.Queries, l *loaded, now time.Ti
 		node.Installed:   {node.Pending, node.Installing},
 		node.Pending:     {node.Installing},
 	}
-	path := paths[node.Parse(l.machine.NodeState)]
+	state := node.Parse(l.machine.NodeState)
+	path := paths[state]
 	if len(path) == 0 {
 		return nil
 	}
 	if err := moveAlong(ctx, q, l.machine.MachineID, workMove(l, node.Installing), now, path...); err != nil {
 		return err
 	}
+	if state == node.Pending && l.machine.InstallAttempts > 0 {
+		return nil
+	}
 	return setInstall(ctx, q, l.machine.MachineID, node.Install{}, "")
 }
 
-// endInstall moves the node to where the end of its installation leaves it.
+// endInstall moves the node to where the end of its installation leaves it. What fails of it has been counted.
 func endInstall(ctx context.Context, q *dbsqlc.Queries, l *loaded, d operation.Decision, now time.Time) error {
-	switch state := node.Parse(l.machine.NodeState); {
+	m, err := q.GetMachine(ctx, l.machine.MachineID)
+	if err != nil {
+		return fmt.Errorf("read machine: %w", err)
+	}
+	switch state := node.Parse(m.NodeState); {
 	case state == node.Reprovision:
 		// It was marked, and ended before it began.
-		return moveTo(ctx, q, l.machine.MachineID, workMove(l, node.Pending), now)
+		return moveTo(ctx, q, m.MachineID, workMove(l, node.Pending), now)
 	case state != node.Installing:
 		return nil
 	case d.Op.Phase == operation.Succeeded:
-		return installDone(ctx, q, l.machine, workMove(l, node.Installed), now)
-	case d.Op.Phase == operation.Canceled:
-		return setInstall(ctx, q, l.machine.MachineID,
-			node.Install{Attempts: int(l.machine.InstallAttempts), LastError: "CANCELED_BY_REQUEST"}, l.machine.FailedPlanID)
+		return installDone(ctx, q, m, workMove(l, node.Installed), now)
 	}
-	return installFailed(ctx, q, l.machine, workMove(l, node.InstallFailed), d.Op.Error.Code+": "+d.Op.Error.Message, l.row.PlanID, now)
+	// Nobody is at it any more, and attempts are left: it waits for its installation.
+	if d.Op.Phase == operation.Canceled {
+		canceled := node.Install{Attempts: int(m.InstallAttempts), LastError: "CANCELED_BY_REQUEST"}
+		if err := setInstall(ctx, q, m.MachineID, canceled, m.FailedPlanID); err != nil {
+			return err
+		}
+	}
+	v := workMove(l, node.Pending)
+	if d.Op.Error != nil {
+		v.metadata["error"] = d.Op.Error.Code
+	}
+	return moveTo(ctx, q, m.MachineID, v, now)
 }
 
 // installDone makes an installation complete and promotes the node where nobody need look at it first: its group says so,

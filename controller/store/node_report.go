@@ -9,9 +9,14 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/fleet"
 	"github.com/ingot-metal/ingot/controller/node"
+	"github.com/ingot-metal/ingot/controller/operation"
+	"github.com/ingot-metal/ingot/controller/plan"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
+	"github.com/ingot-metal/ingot/controller/workflow"
 	"github.com/ingot-metal/ingot/internal/failure"
+	"github.com/ingot-metal/ingot/internal/ids"
 )
 
 // ReportNode takes what an installer says about itself and its work. The MAC address must be normalized. Actor is the
@@ -27,7 +32,7 @@ func (s *Store) ReportNode(ctx context.Context, r *baremetalv1.ReportNodeRequest
 			return fmt.Errorf("lock machine: %w", err)
 		}
 		id = m.MachineID
-		return report(ctx, q, m, r, actor, now)
+		return s.report(ctx, q, m, r, actor, now)
 	})
 	if err != nil {
 		var f *failure.Error
@@ -39,13 +44,13 @@ func (s *Store) ReportNode(ctx context.Context, r *baremetalv1.ReportNodeRequest
 	return s.GetNode(ctx, id)
 }
 
-func report(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r *baremetalv1.ReportNodeRequest, actor string, now time.Time) error {
+func (s *Store) report(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r *baremetalv1.ReportNodeRequest, actor string, now time.Time) error {
 	if m.DeletedAt != nil {
 		_, refusal := node.Check(node.Deleted, node.Installing, node.NodeReport, node.Facts{})
 		return nodeRefused(m, refusal)
 	}
 	if r.GetInstallationStatus() != "" {
-		if err := reportInstall(ctx, q, m, r, actor, now); err != nil {
+		if err := s.reportInstall(ctx, q, m, r, actor, now); err != nil {
 			return err
 		}
 	}
@@ -70,32 +75,105 @@ func percentOf(r *baremetalv1.ReportNodeRequest) int32 {
 	return r.GetInstallationProgress()
 }
 
-// reportInstall moves the node as the report says. An installation that an operation makes is judged by that operation's
-// evidence: somebody else's word may tell of its progress and decides nothing.
-func reportInstall(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r *baremetalv1.ReportNodeRequest, actor string, now time.Time) error {
-	status := r.GetInstallationStatus()
+// reportInstall brings the report to the operation that waits for it, which moves the node. An installation that another
+// operation makes is judged by that operation's evidence: somebody else's word may tell of its progress and decides nothing.
+func (s *Store) reportInstall(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r *baremetalv1.ReportNodeRequest, actor string, now time.Time) error {
+	e := operation.Reported{Status: r.GetInstallationStatus(), Error: r.GetInstallationError(), Actor: actor}
 	was := node.Install{State: node.Parse(m.NodeState), Attempts: int(m.InstallAttempts), LastError: m.LastInstallError}
-	next, refusal := node.Decide(was, node.Report{Status: status, Percent: int(r.GetInstallationProgress()), Error: r.GetInstallationError()})
-	switch {
-	case refusal != nil:
+	_, refusal := node.Decide(was, node.Report{Status: e.Status, Percent: int(r.GetInstallationProgress()), Error: e.Error})
+	if refusal != nil {
 		return nodeRefused(m, refusal)
-	case status == node.Progress:
+	}
+	waiting, err := waitingForReports(ctx, q, m)
+	switch {
+	case err != nil:
+		return err
+	case m.CurrentOperationID != nil && !waiting && e.Status == node.Progress:
 		return nil
-	case m.CurrentOperationID != nil:
+	case m.CurrentOperationID != nil && !waiting:
 		return failure.Precondition("REPORT_REFUSED", "operation %s is active on the machine and decides by its own evidence", *m.CurrentOperationID).
 			WithMeta("machine_id", m.MachineID).WithMeta("active_operation_id", *m.CurrentOperationID)
-	}
-	v := move{to: next.State, by: node.NodeReport, user: actor}
-	switch status {
-	case node.Complete:
-		return installDone(ctx, q, m, v, now)
-	case node.Failed:
-		return installFailed(ctx, q, m, v, next.LastError, installPlan(m), now)
-	}
-	if was.State == node.Pending {
-		if err := setInstall(ctx, q, m.MachineID, next, ""); err != nil {
+	case !waiting:
+		if m, err = s.awaitReports(ctx, q, m, actor, now); err != nil {
 			return err
 		}
 	}
-	return moveTo(ctx, q, m.MachineID, v, now)
+	a, err := s.decideIn(ctx, q, *m.CurrentOperationID, 0, e, now)
+	if err == nil {
+		afterCommit(q).noteApplied(a)
+	}
+	return err
+}
+
+// waitsForReports says that the operation is one that an installer carries out which reports by itself.
+func waitsForReports(op operation.Operation) bool {
+	return op.Type == fleet.NodeTransition && len(op.Steps) == 1 && op.Steps[0].Mode == workflow.ReportedInstall
+}
+
+func waitingForReports(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine) (bool, error) {
+	if m.CurrentOperationID == nil {
+		return false, nil
+	}
+	row, err := q.GetOperation(ctx, *m.CurrentOperationID)
+	if err != nil {
+		return false, fmt.Errorf("read the active operation: %w", err)
+	}
+	return row.PlanID == reportedPlan, nil
+}
+
+// reportedPlan is the built-in plan of an installation that is reported.
+const reportedPlan = "reported-install"
+
+// awaitReports makes the operation that owns the node while an installer that is not ours installs it, and gives the machine
+// as it is then. A node that was pending is installing from here on, with all its attempts.
+func (s *Store) awaitReports(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, actor string, now time.Time) (dbsqlc.Machine, error) {
+	if err := notBlocked(ctx, q, m); err != nil {
+		return m, err
+	}
+	p, err := getPlan(ctx, q, reportedPlan)
+	if err != nil {
+		return m, err
+	}
+	steps, err := plan.Fill(p, plan.Inputs{}, s.defaults)
+	if err != nil {
+		return m, err
+	}
+	start := StartRequest{
+		MachineID: m.MachineID, RequestID: ids.New(ids.Operation), Type: fleet.NodeTransition, PlanID: reportedPlan, Actor: actor,
+		Params: map[string]string{"node_state": node.Name(node.Installing)},
+	}
+	op, _, err := s.insertOperation(ctx, q, m, start, p, steps, now)
+	if err != nil {
+		return m, err
+	}
+	entry := auditEntry{actor: actor, verb: string(start.Type), target: m.MachineID, request: start.RequestID, operation: op.ID, data: start.Params}
+	if err := audit(ctx, q, entry, now); err != nil {
+		return m, err
+	}
+	if node.Parse(m.NodeState) == node.Pending {
+		if err := setInstall(ctx, q, m.MachineID, node.Install{}, ""); err != nil {
+			return m, err
+		}
+		v := move{to: node.Installing, by: node.NodeReport, user: actor, metadata: map[string]string{"operation_id": op.ID}}
+		if err := moveTo(ctx, q, m.MachineID, v, now); err != nil {
+			return m, err
+		}
+	}
+	if _, err := s.decideIn(ctx, q, op.ID, 0, operation.Look{}, now); err != nil {
+		return m, err
+	}
+	return lockMachine(ctx, q, m.MachineID)
+}
+
+// notBlocked refuses to let an installation begin on a machine on which nothing may run.
+func notBlocked(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine) error {
+	conds, err := q.ConditionsOf(ctx, []string{m.MachineID})
+	if err != nil {
+		return fmt.Errorf("read conditions: %w", err)
+	}
+	if f := factsOf(m, conds); f.Conditions[fleet.RMA] || f.Conditions[fleet.RetiredFlag] {
+		return failure.Precondition("MACHINE_BLOCKED", "machine %s is flagged RMA or Retired; nothing may be installed on it", m.MachineID).
+			WithMeta("machine_id", m.MachineID)
+	}
+	return nil
 }

@@ -182,5 +182,5 @@ func TestReimageApproves(t *testing.T) {
 	maintenance(t, s, "m-1")
 	start(t, s, store.StartRequest{MachineID: "m-1", RequestID: "r", Type: fleet.Reimage, PlanID: "write"})
 	wantHistory(t, s, "m-1", "discovered>pending admin")
-	wantReason(t, transition(s, "m-1", "busy", node.Retired, false), "MACHINE_BUSY")
+	wantReason(t, transition(s, "m-1", "busy", node.BootstrapIssued, false), "NODE_TRANSITION_ILLEGAL")
 }

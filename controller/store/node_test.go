@@ -162,7 +162,8 @@ func transition(s *store.Store, id, request string, to node.State, force bool) e
 	return err
 }
 
-// Three installations fail; then the node waits for a person, who must bring another plan and force it.
+// Three installations fail for good, each in an operation of its own, and leave no node installing without an owner; then
+// the node waits for a person, who must bring another plan and force it.
 func TestThreeFailedInstalls(t *testing.T) {
 	s := storetest.New(t)
 	installer(t, s)
@@ -171,9 +172,13 @@ func TestThreeFailedInstalls(t *testing.T) {
 		id, c := write(t, s, a, fmt.Sprint("r", i), uint64(i))
 		decide(t, s, id, notWritten(a, c))
 		st := machine(t, s, "m-1").GetStatus()
-		want := "installing"
+		want, code := "pending", "DISK_WRITE_ERROR"
 		if i == 3 {
-			want = "install_failed"
+			want, code = "install_failed", "INSTALL_ATTEMPTS_EXHAUSTED"
+		}
+		op, err := s.GetOperation(t.Context(), id)
+		if err != nil || op.GetError().GetCode() != code {
+			t.Fatalf("operation %d: %v %v", i, op.GetError(), err)
 		}
 		if int(st.GetInstallAttempts()) != i || st.GetLastInstallError() != "DISK_WRITE_ERROR: bad disk" || state(t, s, "m-1") != want {
 			t.Fatalf("after %d failures: %d attempts, %q, %s", i, st.GetInstallAttempts(), st.GetLastInstallError(), state(t, s, "m-1"))
@@ -238,10 +243,10 @@ func TestNodeMovesAreOfOneDecision(t *testing.T) {
 				decide(t, s, op, e)
 			}
 		}
-		if st := machine(t, s, id).GetStatus(); st.GetInstallAttempts() != 1 || state(t, s, id) != "installing" {
+		if st := machine(t, s, id).GetStatus(); st.GetInstallAttempts() != 1 || state(t, s, id) != "pending" {
 			t.Errorf("%s: %d attempts, %s", point, st.GetInstallAttempts(), state(t, s, id))
 		}
-		wantHistory(t, s, id, append(adopted[:3:3], reinstalling...)...)
+		wantHistory(t, s, id, append(append(adopted[:3:3], reinstalling...), "installing>pending workflow")...)
 	}
 }
 

@@ -53,8 +53,8 @@ var nodeWork = map[node.State]struct {
 }{
 	node.Reprovision:    {kind: fleet.Reimage},
 	node.Deprovisioning: {kind: fleet.RunPlan, plan: "erase"},
-	node.Migrating:      {kind: fleet.RMAType},
-	node.Draining:       {kind: fleet.Decommission},
+	node.Migrating:      {kind: fleet.RMAType, plan: "replace"},
+	node.Draining:       {kind: fleet.RunPlan, plan: "drain"},
 }
 
 // errDryRun takes a transaction back.
@@ -98,10 +98,15 @@ func (s *Store) transition(ctx context.Context, tx pgx.Tx, q *dbsqlc.Queries, m 
 	if from == r.To && node.InProgress(from) {
 		return s.resume(ctx, tx, q, m, r, now)
 	}
+	if r.To == node.Retired {
+		v.ended = strVal(m.CurrentOperationID) // it is cancelled first
+	}
 	row, refusal := node.Check(from, r.To, node.Admin, v.facts(m))
 	switch {
 	case refusal != nil:
 		return nil, false, nodeRefused(m, refusal)
+	case m.CurrentOperationID != nil && r.To == node.Retired:
+		return s.retireBusy(ctx, tx, q, m, r, now)
 	case m.CurrentOperationID != nil:
 		return nil, false, nodeBusy(m)
 	case row.Work:
@@ -112,6 +117,12 @@ func (s *Store) transition(ctx context.Context, tx pgx.Tx, q *dbsqlc.Queries, m 
 		v.metadata = map[string]string{"operation_id": op.GetOperationId()}
 		v.ended = op.GetOperationId()
 		return op, true, moveTo(ctx, q, m.MachineID, v, now)
+	}
+	if r.To == node.Retired {
+		var err error
+		if m, err = cancelOpenWorkflow(ctx, q, m, r.Actor, now); err != nil {
+			return nil, false, err
+		}
 	}
 	op, err := s.record(ctx, q, m, r.start(), v, now)
 	return op, err == nil, err
@@ -143,15 +154,32 @@ func (s *Store) startWork(ctx context.Context, tx pgx.Tx, q *dbsqlc.Queries, m d
 	if r.To == node.Installing {
 		w, ok = nodeWork[node.Reprovision], true
 	}
-	switch {
-	case !ok:
+	if !ok {
 		return nil, failure.Precondition("NODE_GUARD_FAILED", "%s", noWork(r.To)).WithMeta("machine_id", m.MachineID)
-	case !fleet.Wired(w.kind) || w.kind == fleet.Decommission:
-		return nil, failure.Unimplemented("OPERATION_TYPE_NOT_WIRED", "%s is the work of a %s, which a workflow starts", node.Name(r.To), w.kind)
+	}
+	if r.To == node.Draining {
+		if err := inCluster(ctx, q, m); err != nil {
+			return nil, err
+		}
 	}
 	start := r.start()
-	start.Type, start.PlanID = w.kind, w.plan
+	start.Type, start.PlanID, start.own = w.kind, w.plan, true
 	return s.create(ctx, tx, q, m, start, now)
+}
+
+// inCluster refuses to drain a machine on which no cluster puts anything.
+func inCluster(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine) error {
+	conds, err := q.ConditionsOf(ctx, []string{m.MachineID})
+	if err != nil {
+		return fmt.Errorf("read conditions: %w", err)
+	}
+	spec, err := specFromJSON(m.Spec)
+	if err != nil || spec.GetTargetClusterRef() != "" || factsOf(m, conds).Conditions[fleet.InCustomerCluster] {
+		return err
+	}
+	return failure.Precondition("NODE_NOT_IN_CLUSTER",
+		"machine %s is in no cluster, and there is nothing to drain; move it to retired, or decommission it", m.MachineID).
+		WithMeta("machine_id", m.MachineID).WithMeta("node_state", m.NodeState)
 }
 
 func noWork(to node.State) string {
@@ -202,10 +230,17 @@ func (s *Store) recordMove(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Mach
 	}
 	if v.to == node.Quarantined {
 		return setCondition(ctx, q, m.MachineID, operation.ConditionChange{
-			Type: fleet.NeedsIntervention, Status: true, Reason: "MACHINE_QUARANTINED", Message: "quarantined by an admin",
+			Type: fleet.NeedsIntervention, Status: true, Reason: "MACHINE_QUARANTINED", Message: quarantinedBy(v, m.NodeState),
 		}, now)
 	}
 	return nil
+}
+
+func quarantinedBy(v move, from string) string {
+	if v.by == node.System {
+		return "the node was " + from + ", which stands for work, and nobody did it"
+	}
+	return "quarantined by an admin"
 }
 
 // finishRecord ends an operation that has just been created.

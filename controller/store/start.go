@@ -34,6 +34,8 @@ type StartRequest struct {
 	// Actor is the caller's opaque name; Comment is free text and is stored in the audit log only.
 	Actor   string
 	Comment string
+	// own says that the store itself asks: the plan need not be one that clients may name.
+	own bool
 }
 
 // body is what makes two requests the same.
@@ -134,7 +136,7 @@ func (s *Store) create(ctx context.Context, tx pgx.Tx, q *dbsqlc.Queries, m dbsq
 		return nil, failure.Invalid("INVALID_FIELD", "plan %s does not fit operation type %s", planID, r.Type).
 			WithField("plan_id", "plans that change the phase belong to ENTER_MAINTENANCE and EXIT_MAINTENANCE, and no others do")
 	}
-	if plan.OfWorkflow(p) {
+	if plan.OfWorkflow(p) && !r.own {
 		return nil, failure.Invalid("INVALID_FIELD", "plan %s is run by workflows alone", planID).
 			WithField("plan_id", "start a workflow: ingot onboard, ingot decommission")
 	}
@@ -187,7 +189,7 @@ func admit(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, t fleet.Ope
 			return err
 		}
 	}
-	if s := plan.NotWired(p); s != nil {
+	if s := plan.NotWired(p); s != nil && !plan.OfWorkflow(p) {
 		return failure.Unimplemented("STEP_KIND_NOT_WIRED", "step %s of plan %s is of kind %s, which this version cannot run",
 			s.GetName(), p.GetPlanId(), plan.KindOf(s))
 	}

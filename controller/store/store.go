@@ -43,6 +43,7 @@ type Store struct {
 	log      *slog.Logger
 	enqueue  Enqueue
 	deliver  EnqueueDeliveries
+	applied  func(*Applied)
 }
 
 // New connects. It does not migrate.
@@ -99,7 +100,14 @@ const maxTries = 5
 func (s *Store) inTx(ctx context.Context, fn func(tx pgx.Tx, q *dbsqlc.Queries) error) error {
 	var err error
 	for range maxTries {
-		err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error { return fn(tx, s.q.WithTx(tx)) })
+		var a *after
+		err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+			a = &after{Tx: tx}
+			return fn(tx, s.q.WithTx(a))
+		})
+		if err == nil {
+			s.tell(a)
+		}
 		if !repeatable(err) {
 			return err
 		}

@@ -125,6 +125,8 @@ const (
 	Reason_SSH_UNREACHABLE Reason = 216
 	// Another webhook has this name.
 	Reason_WEBHOOK_EXISTS Reason = 230
+	// The machine is in no cluster: there is nothing to drain.
+	Reason_NODE_NOT_IN_CLUSTER Reason = 260
 	// UNAUTHENTICATED and PERMISSION_DENIED.
 	Reason_BEARER_MISSING  Reason = 80
 	Reason_BEARER_INVALID  Reason = 81
@@ -309,6 +311,7 @@ var (
 		215: "SSH_AUTH_FAILED",
 		216: "SSH_UNREACHABLE",
 		230: "WEBHOOK_EXISTS",
+		260: "NODE_NOT_IN_CLUSTER",
 		80:  "BEARER_MISSING",
 		81:  "BEARER_INVALID",
 		82:  "SCOPE_TOO_SMALL",
@@ -457,6 +460,7 @@ var (
 		"SSH_AUTH_FAILED":                215,
 		"SSH_UNREACHABLE":                216,
 		"WEBHOOK_EXISTS":                 230,
+		"NODE_NOT_IN_CLUSTER":            260,
 		"BEARER_MISSING":                 80,
 		"BEARER_INVALID":                 81,
 		"SCOPE_TOO_SMALL":                82,
@@ -565,7 +569,7 @@ var File_baremetal_v1_reason_proto protoreflect.FileDescriptor
 
 const file_baremetal_v1_reason_proto_rawDesc = "" +
 	"\n" +
-	"\x19baremetal/v1/reason.proto\x12\fbaremetal.v1*\x9e\x1b\n" +
+	"\x19baremetal/v1/reason.proto\x12\fbaremetal.v1*\xb8\x1b\n" +
 	"\x06Reason\x12\x16\n" +
 	"\x12REASON_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11MACHINE_NOT_FOUND\x10\x01\x12\x17\n" +
@@ -639,7 +643,8 @@ const file_baremetal_v1_reason_proto_rawDesc = "" +
 	"\x15SSH_HOST_KEY_MISMATCH\x10\xd6\x01\x12\x14\n" +
 	"\x0fSSH_AUTH_FAILED\x10\xd7\x01\x12\x14\n" +
 	"\x0fSSH_UNREACHABLE\x10\xd8\x01\x12\x13\n" +
-	"\x0eWEBHOOK_EXISTS\x10\xe6\x01\x12\x12\n" +
+	"\x0eWEBHOOK_EXISTS\x10\xe6\x01\x12\x18\n" +
+	"\x13NODE_NOT_IN_CLUSTER\x10\x84\x02\x12\x12\n" +
 	"\x0eBEARER_MISSING\x10P\x12\x12\n" +
 	"\x0eBEARER_INVALID\x10Q\x12\x13\n" +
 	"\x0fSCOPE_TOO_SMALL\x10R\x12\x1b\n" +

@@ -23,7 +23,7 @@ func (q *Queries) AgentsNotSeenSince(ctx context.Context, since time.Time) (int6
 }
 
 const changedMachines = `-- name: ChangedMachines :many
-SELECT m.machine_id, m.external_id, m.labels, m.spec, m.provider, m.site, m.region, m.phase, m.node_state, m.node_state_changed_at, m.current_operation_id, m.unresolved_command_id, m.agent_id, m.boot_id, m.simulated, m.os_image_digest, m.config_generation, m.version, m.change_xid, m.created_at, m.updated_at, m.deleted_at, m.power_state, m.power_state_at, m.boot_mode, m.install_attempts, m.last_install_error, m.plan_id, m.failed_plan_id, pg_snapshot_xmin(pg_current_snapshot())::text AS xmin FROM machines m
+SELECT m.machine_id, m.external_id, m.labels, m.spec, m.provider, m.site, m.region, m.phase, m.node_state, m.node_state_changed_at, m.current_operation_id, m.unresolved_command_id, m.agent_id, m.boot_id, m.simulated, m.os_image_digest, m.config_generation, m.version, m.change_xid, m.created_at, m.updated_at, m.deleted_at, m.power_state, m.power_state_at, m.boot_mode, m.install_attempts, m.last_install_error, m.plan_id, m.failed_plan_id, m.retiring, pg_snapshot_xmin(pg_current_snapshot())::text AS xmin FROM machines m
 WHERE (m.change_xid, m.machine_id) > (CAST($1::text AS xid8), $2::text)
   AND m.change_xid < pg_snapshot_xmin(pg_current_snapshot())
   AND ($3::timestamptz IS NULL OR m.updated_at >= $3)
@@ -67,6 +67,7 @@ type ChangedMachinesRow struct {
 	LastInstallError    string
 	PlanID              *string
 	FailedPlanID        string
+	Retiring            []byte
 	Xmin                string
 }
 
@@ -115,6 +116,7 @@ func (q *Queries) ChangedMachines(ctx context.Context, arg ChangedMachinesParams
 			&i.LastInstallError,
 			&i.PlanID,
 			&i.FailedPlanID,
+			&i.Retiring,
 			&i.Xmin,
 		); err != nil {
 			return nil, err
@@ -214,7 +216,7 @@ func (q *Queries) FrozenSince(ctx context.Context) (*time.Time, error) {
 }
 
 const getMachine = `-- name: GetMachine :one
-SELECT machine_id, external_id, labels, spec, provider, site, region, phase, node_state, node_state_changed_at, current_operation_id, unresolved_command_id, agent_id, boot_id, simulated, os_image_digest, config_generation, version, change_xid, created_at, updated_at, deleted_at, power_state, power_state_at, boot_mode, install_attempts, last_install_error, plan_id, failed_plan_id FROM machines WHERE machine_id = $1
+SELECT machine_id, external_id, labels, spec, provider, site, region, phase, node_state, node_state_changed_at, current_operation_id, unresolved_command_id, agent_id, boot_id, simulated, os_image_digest, config_generation, version, change_xid, created_at, updated_at, deleted_at, power_state, power_state_at, boot_mode, install_attempts, last_install_error, plan_id, failed_plan_id, retiring FROM machines WHERE machine_id = $1
 `
 
 func (q *Queries) GetMachine(ctx context.Context, machineID string) (Machine, error) {
@@ -250,12 +252,13 @@ func (q *Queries) GetMachine(ctx context.Context, machineID string) (Machine, er
 		&i.LastInstallError,
 		&i.PlanID,
 		&i.FailedPlanID,
+		&i.Retiring,
 	)
 	return i, err
 }
 
 const getMachineByExternalID = `-- name: GetMachineByExternalID :one
-SELECT machine_id, external_id, labels, spec, provider, site, region, phase, node_state, node_state_changed_at, current_operation_id, unresolved_command_id, agent_id, boot_id, simulated, os_image_digest, config_generation, version, change_xid, created_at, updated_at, deleted_at, power_state, power_state_at, boot_mode, install_attempts, last_install_error, plan_id, failed_plan_id FROM machines WHERE external_id = $1
+SELECT machine_id, external_id, labels, spec, provider, site, region, phase, node_state, node_state_changed_at, current_operation_id, unresolved_command_id, agent_id, boot_id, simulated, os_image_digest, config_generation, version, change_xid, created_at, updated_at, deleted_at, power_state, power_state_at, boot_mode, install_attempts, last_install_error, plan_id, failed_plan_id, retiring FROM machines WHERE external_id = $1
 `
 
 func (q *Queries) GetMachineByExternalID(ctx context.Context, externalID *string) (Machine, error) {
@@ -291,6 +294,7 @@ func (q *Queries) GetMachineByExternalID(ctx context.Context, externalID *string
 		&i.LastInstallError,
 		&i.PlanID,
 		&i.FailedPlanID,
+		&i.Retiring,
 	)
 	return i, err
 }
@@ -442,7 +446,7 @@ func (q *Queries) LatestInventory(ctx context.Context, machineID string) (Invent
 }
 
 const lockMachine = `-- name: LockMachine :one
-SELECT machine_id, external_id, labels, spec, provider, site, region, phase, node_state, node_state_changed_at, current_operation_id, unresolved_command_id, agent_id, boot_id, simulated, os_image_digest, config_generation, version, change_xid, created_at, updated_at, deleted_at, power_state, power_state_at, boot_mode, install_attempts, last_install_error, plan_id, failed_plan_id FROM machines WHERE machine_id = $1 FOR UPDATE
+SELECT machine_id, external_id, labels, spec, provider, site, region, phase, node_state, node_state_changed_at, current_operation_id, unresolved_command_id, agent_id, boot_id, simulated, os_image_digest, config_generation, version, change_xid, created_at, updated_at, deleted_at, power_state, power_state_at, boot_mode, install_attempts, last_install_error, plan_id, failed_plan_id, retiring FROM machines WHERE machine_id = $1 FOR UPDATE
 `
 
 func (q *Queries) LockMachine(ctx context.Context, machineID string) (Machine, error) {
@@ -478,12 +482,13 @@ func (q *Queries) LockMachine(ctx context.Context, machineID string) (Machine, e
 		&i.LastInstallError,
 		&i.PlanID,
 		&i.FailedPlanID,
+		&i.Retiring,
 	)
 	return i, err
 }
 
 const lockMachineOfOperation = `-- name: LockMachineOfOperation :one
-SELECT m.machine_id, m.external_id, m.labels, m.spec, m.provider, m.site, m.region, m.phase, m.node_state, m.node_state_changed_at, m.current_operation_id, m.unresolved_command_id, m.agent_id, m.boot_id, m.simulated, m.os_image_digest, m.config_generation, m.version, m.change_xid, m.created_at, m.updated_at, m.deleted_at, m.power_state, m.power_state_at, m.boot_mode, m.install_attempts, m.last_install_error, m.plan_id, m.failed_plan_id FROM machines m JOIN operations o ON o.target_id = m.machine_id
+SELECT m.machine_id, m.external_id, m.labels, m.spec, m.provider, m.site, m.region, m.phase, m.node_state, m.node_state_changed_at, m.current_operation_id, m.unresolved_command_id, m.agent_id, m.boot_id, m.simulated, m.os_image_digest, m.config_generation, m.version, m.change_xid, m.created_at, m.updated_at, m.deleted_at, m.power_state, m.power_state_at, m.boot_mode, m.install_attempts, m.last_install_error, m.plan_id, m.failed_plan_id, m.retiring FROM machines m JOIN operations o ON o.target_id = m.machine_id
 WHERE o.operation_id = $1 FOR UPDATE OF m
 `
 
@@ -520,6 +525,7 @@ func (q *Queries) LockMachineOfOperation(ctx context.Context, operationID string
 		&i.LastInstallError,
 		&i.PlanID,
 		&i.FailedPlanID,
+		&i.Retiring,
 	)
 	return i, err
 }
@@ -778,7 +784,7 @@ func (q *Queries) UpdateMachineSpec(ctx context.Context, arg UpdateMachineSpecPa
 }
 
 const walkMachines = `-- name: WalkMachines :many
-SELECT m.machine_id, m.external_id, m.labels, m.spec, m.provider, m.site, m.region, m.phase, m.node_state, m.node_state_changed_at, m.current_operation_id, m.unresolved_command_id, m.agent_id, m.boot_id, m.simulated, m.os_image_digest, m.config_generation, m.version, m.change_xid, m.created_at, m.updated_at, m.deleted_at, m.power_state, m.power_state_at, m.boot_mode, m.install_attempts, m.last_install_error, m.plan_id, m.failed_plan_id FROM machines m
+SELECT m.machine_id, m.external_id, m.labels, m.spec, m.provider, m.site, m.region, m.phase, m.node_state, m.node_state_changed_at, m.current_operation_id, m.unresolved_command_id, m.agent_id, m.boot_id, m.simulated, m.os_image_digest, m.config_generation, m.version, m.change_xid, m.created_at, m.updated_at, m.deleted_at, m.power_state, m.power_state_at, m.boot_mode, m.install_attempts, m.last_install_error, m.plan_id, m.failed_plan_id, m.retiring FROM machines m
 WHERE m.deleted_at IS NULL AND m.machine_id > $1
   AND ($2::text = '' OR m.machine_id = $2)
   AND ($3::text = '' OR m.phase = $3)
@@ -868,6 +874,7 @@ func (q *Queries) WalkMachines(ctx context.Context, arg WalkMachinesParams) ([]M
 			&i.LastInstallError,
 			&i.PlanID,
 			&i.FailedPlanID,
+			&i.Retiring,
 		); err != nil {
 			return nil, err
 		}

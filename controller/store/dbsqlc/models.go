@@ -174,6 +174,7 @@ type Machine struct {
 	LastInstallError    string
 	PlanID              *string
 	FailedPlanID        string
+	Retiring            []byte
 }
 
 type MachineCondition struct {

@@ -65,6 +65,24 @@ func (q *Queries) GetNodeGroup(ctx context.Context, nodeGroup string) (NodeGroup
 	return i, err
 }
 
+const grantedFor = `-- name: GrantedFor :one
+SELECT EXISTS (SELECT 1 FROM commands c JOIN operation_steps s ON s.operation_id = c.operation_id AND s.idx = c.step_idx
+               WHERE c.operation_id = $1 AND s.kind = $2 AND c.granted_at IS NOT NULL)
+`
+
+type GrantedForParams struct {
+	OperationID string
+	Kind        string
+}
+
+// Whether a command for a step of this kind was ever granted: what the step changes may have been changed.
+func (q *Queries) GrantedFor(ctx context.Context, arg GrantedForParams) (bool, error) {
+	row := q.db.QueryRow(ctx, grantedFor, arg.OperationID, arg.Kind)
+	var exists bool
+	err := row.Scan(&exists)
+	return exists, err
+}
+
 const listNodeGroups = `-- name: ListNodeGroups :many
 SELECT g.name::text AS node_group, coalesce(n.auto_promote, false)::boolean AS auto_promote, n.updated_at,
        (SELECT count(*) FROM machines m WHERE m.deleted_at IS NULL AND m.spec ->> 'group' = g.name) AS nodes
@@ -113,7 +131,7 @@ func (q *Queries) ListNodeGroups(ctx context.Context, arg ListNodeGroupsParams) 
 }
 
 const lockMachineByMac = `-- name: LockMachineByMac :one
-SELECT m.machine_id, m.external_id, m.labels, m.spec, m.provider, m.site, m.region, m.phase, m.node_state, m.node_state_changed_at, m.current_operation_id, m.unresolved_command_id, m.agent_id, m.boot_id, m.simulated, m.os_image_digest, m.config_generation, m.version, m.change_xid, m.created_at, m.updated_at, m.deleted_at, m.power_state, m.power_state_at, m.boot_mode, m.install_attempts, m.last_install_error, m.plan_id, m.failed_plan_id FROM machines m JOIN machine_macs mm ON mm.machine_id = m.machine_id
+SELECT m.machine_id, m.external_id, m.labels, m.spec, m.provider, m.site, m.region, m.phase, m.node_state, m.node_state_changed_at, m.current_operation_id, m.unresolved_command_id, m.agent_id, m.boot_id, m.simulated, m.os_image_digest, m.config_generation, m.version, m.change_xid, m.created_at, m.updated_at, m.deleted_at, m.power_state, m.power_state_at, m.boot_mode, m.install_attempts, m.last_install_error, m.plan_id, m.failed_plan_id, m.retiring FROM machines m JOIN machine_macs mm ON mm.machine_id = m.machine_id
 WHERE mm.mac = CAST($1::text AS macaddr) FOR UPDATE OF m
 `
 
@@ -150,6 +168,7 @@ func (q *Queries) LockMachineByMac(ctx context.Context, mac string) (Machine, er
 		&i.LastInstallError,
 		&i.PlanID,
 		&i.FailedPlanID,
+		&i.Retiring,
 	)
 	return i, err
 }
@@ -235,6 +254,47 @@ func (q *Queries) NodeReportsOf(ctx context.Context, machineIds []string) ([]Nod
 	return items, nil
 }
 
+const ownerlessNodes = `-- name: OwnerlessNodes :many
+SELECT m.machine_id, m.node_state, m.node_state_changed_at FROM machines m
+WHERE m.node_state IN ('enrolling', 'installing', 'reprovision', 'deprovisioning', 'migrating', 'draining', 'removing')
+  AND m.deleted_at IS NULL AND m.current_operation_id IS NULL AND m.node_state_changed_at <= $1
+  AND NOT EXISTS (SELECT 1 FROM workflows w WHERE w.machine_id = m.machine_id AND w.ended_at IS NULL)
+ORDER BY m.machine_id LIMIT $2
+`
+
+type OwnerlessNodesParams struct {
+	ChangedBefore time.Time
+	PageSize      int32
+}
+
+type OwnerlessNodesRow struct {
+	MachineID          string
+	NodeState          string
+	NodeStateChangedAt time.Time
+}
+
+// Nodes that have been, since before a time, in a state that stands for work, while no operation is active on them and no
+// workflow holds them.
+func (q *Queries) OwnerlessNodes(ctx context.Context, arg OwnerlessNodesParams) ([]OwnerlessNodesRow, error) {
+	rows, err := q.db.Query(ctx, ownerlessNodes, arg.ChangedBefore, arg.PageSize)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []OwnerlessNodesRow
+	for rows.Next() {
+		var i OwnerlessNodesRow
+		if err := rows.Scan(&i.MachineID, &i.NodeState, &i.NodeStateChangedAt); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const setInstall = `-- name: SetInstall :exec
 UPDATE machines SET install_attempts = $1, last_install_error = $2, failed_plan_id = $3
 WHERE machine_id = $4
@@ -270,6 +330,54 @@ type SetNodePlanParams struct {
 func (q *Queries) SetNodePlan(ctx context.Context, arg SetNodePlanParams) error {
 	_, err := q.db.Exec(ctx, setNodePlan, arg.PlanID, arg.MachineID)
 	return err
+}
+
+const setRetiring = `-- name: SetRetiring :exec
+UPDATE machines SET retiring = $1 WHERE machine_id = $2
+`
+
+type SetRetiringParams struct {
+	Retiring  []byte
+	MachineID string
+}
+
+func (q *Queries) SetRetiring(ctx context.Context, arg SetRetiringParams) error {
+	_, err := q.db.Exec(ctx, setRetiring, arg.Retiring, arg.MachineID)
+	return err
+}
+
+const staleConditions = `-- name: StaleConditions :many
+SELECT m.machine_id FROM machines m
+WHERE m.deleted_at IS NULL AND m.node_state IN ('retired', 'removing', 'quarantined')
+  AND NOT EXISTS (SELECT 1 FROM machine_conditions c
+                  WHERE c.machine_id = m.machine_id AND (c.status OR c.reason = 'SetByAdmin')
+                    AND c.type = CASE WHEN m.node_state = 'quarantined' THEN 'NeedsIntervention' ELSE 'Retired' END)
+UNION
+SELECT m.machine_id FROM machine_conditions c JOIN machines m USING (machine_id)
+WHERE c.type = 'Retired' AND c.status AND c.reason = 'NodeState' AND m.deleted_at IS NULL AND m.retiring IS NULL
+  AND m.node_state NOT IN ('retired', 'removing', 'deleted')
+LIMIT 1000
+`
+
+// Machines of which a condition does not follow the node's state that it stands for. What an admin has set or cleared stays.
+func (q *Queries) StaleConditions(ctx context.Context) ([]string, error) {
+	rows, err := q.db.Query(ctx, staleConditions)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var machine_id string
+		if err := rows.Scan(&machine_id); err != nil {
+			return nil, err
+		}
+		items = append(items, machine_id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const upsertNodeGroup = `-- name: UpsertNodeGroup :one

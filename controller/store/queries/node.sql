@@ -52,3 +52,33 @@ SELECT machine_id, coalesce(plan_id, '')::text AS plan_id FROM machines WHERE ma
 -- name: GetDiscovered :one
 SELECT d.site, d.mac::text AS mac, d.segment, d.address, d.arch, d.vendor FROM discovered_machines d
 WHERE d.site = @site AND d.mac = CAST(@mac::text AS macaddr);
+
+-- name: GrantedFor :one
+-- Whether a command for a step of this kind was ever granted: what the step changes may have been changed.
+SELECT EXISTS (SELECT 1 FROM commands c JOIN operation_steps s ON s.operation_id = c.operation_id AND s.idx = c.step_idx
+               WHERE c.operation_id = @operation_id AND s.kind = @kind AND c.granted_at IS NOT NULL);
+
+-- name: SetRetiring :exec
+UPDATE machines SET retiring = sqlc.narg(retiring) WHERE machine_id = @machine_id;
+
+-- name: OwnerlessNodes :many
+-- Nodes that have been, since before a time, in a state that stands for work, while no operation is active on them and no
+-- workflow holds them.
+SELECT m.machine_id, m.node_state, m.node_state_changed_at FROM machines m
+WHERE m.node_state IN ('enrolling', 'installing', 'reprovision', 'deprovisioning', 'migrating', 'draining', 'removing')
+  AND m.deleted_at IS NULL AND m.current_operation_id IS NULL AND m.node_state_changed_at <= @changed_before
+  AND NOT EXISTS (SELECT 1 FROM workflows w WHERE w.machine_id = m.machine_id AND w.ended_at IS NULL)
+ORDER BY m.machine_id LIMIT @page_size;
+
+-- name: StaleConditions :many
+-- Machines of which a condition does not follow the node's state that it stands for. What an admin has set or cleared stays.
+SELECT m.machine_id FROM machines m
+WHERE m.deleted_at IS NULL AND m.node_state IN ('retired', 'removing', 'quarantined')
+  AND NOT EXISTS (SELECT 1 FROM machine_conditions c
+                  WHERE c.machine_id = m.machine_id AND (c.status OR c.reason = 'SetByAdmin')
+                    AND c.type = CASE WHEN m.node_state = 'quarantined' THEN 'NeedsIntervention' ELSE 'Retired' END)
+UNION
+SELECT m.machine_id FROM machine_conditions c JOIN machines m USING (machine_id)
+WHERE c.type = 'Retired' AND c.status AND c.reason = 'NodeState' AND m.deleted_at IS NULL AND m.retiring IS NULL
+  AND m.node_state NOT IN ('retired', 'removing', 'deleted')
+LIMIT 1000;

@@ -1,0 +1,119 @@
+package engine
+
+import (
+	"context"
+	"time"
+
+	"github.com/ingot-metal/ingot/internal/task"
+)
+
+// reconciler compares what is with what should be. It takes no input and only opens operations or records observations, so
+// that running it twice, or on several controllers at once, changes nothing more. It runs when it is signalled and on its
+// period, whichever comes first: the signal makes it quick, the period makes it sure.
+type reconciler struct {
+	name  string
+	every time.Duration
+	on    signal
+	run   func(context.Context) error
+}
+
+// signal wakes a reconciler. Any number of them before it looks are one.
+type signal chan struct{}
+
+func newSignal() signal { return make(signal, 1) }
+
+func (s signal) fire() {
+	select {
+	case s <- struct{}{}:
+	default:
+	}
+}
+
+// signals are what reconcilers wait for.
+type signals struct {
+	// heartbeats: a session has opened. The others: an operation has ended, or a node was moved.
+	heartbeats, stuck, workflows, owners, conditions signal
+}
+
+func newSignals() signals {
+	return signals{newSignal(), newSignal(), newSignal(), newSignal(), newSignal()}
+}
+
+func (s signals) sessionOpened() { s.heartbeats.fire() }
+
+func (s signals) workEnded() {
+	for _, one := range []signal{s.stuck, s.workflows, s.owners, s.conditions} {
+		one.fire()
+	}
+}
+
+// reconcilers are those of every controller.
+func (e *Engine) reconcilers() []reconciler {
+	return []reconciler{
+		{"heartbeats", time.Second, e.signals.heartbeats, e.heartbeats},
+		{"look for what is stuck", stuckEvery, e.signals.stuck, e.watchStuck},
+		{"compare workflows", 30 * time.Second, e.signals.workflows, e.compareWorkflows},
+		{"give nodes an owner", 30 * time.Second, e.signals.owners, e.repairNodes},
+		{"recompute conditions", time.Minute, e.signals.conditions, e.recomputeConditions},
+	}
+}
+
+func (e *Engine) startReconcilers(g *task.Group) {
+	for _, r := range e.reconcilers() {
+		g.Go(r.name, func(ctx context.Context) error { return e.reconcile(ctx, r) })
+	}
+}
+
+// pause is how long a reconciler rests at least between two looks, however often it is signalled.
+const pause = time.Second
+
+func (e *Engine) reconcile(ctx context.Context, r reconciler) error {
+	t := e.clock.NewTicker(r.every)
+	defer t.Stop()
+	w := work{what: r.name}
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-t.C():
+		case <-r.on:
+		}
+		e.attempt(ctx, &w, r.run)
+		if r.every <= pause {
+			continue // its own period is no slower than any signal
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-e.clock.After(pause):
+		}
+	}
+}
+
+// ownerGrace is how long a node may be in a state of work without an owner before the reconciler takes it out of there:
+// a controller of an older version may be about to give it one.
+const ownerGrace = time.Minute
+
+// repairNodes takes nodes out of states that stand for work when nobody does it. By what this version writes there are
+// none; an older one, or a restored database, may have left some.
+func (e *Engine) repairNodes(ctx context.Context) error {
+	now := e.clock.Now()
+	moved, err := e.store.RepairOwnerless(ctx, now.Add(-ownerGrace), now)
+	for _, m := range moved {
+		e.log.Warn("a node stood for work that nobody did", "machine_id", m.MachineID, "from", m.From, "to", m.To, "operation_id", m.OperationID)
+	}
+	if len(moved) > 0 {
+		e.publish()
+	}
+	return err
+}
+
+// recomputeConditions sets the conditions that follow from a node's state as that state says.
+func (e *Engine) recomputeConditions(ctx context.Context) error {
+	n, err := e.store.RecomputeConditions(ctx, e.clock.Now())
+	if n > 0 {
+		e.log.Warn("conditions did not follow the node's state", "machines", n)
+		e.publish()
+	}
+	return err
+}

@@ -1,0 +1,14 @@
+package plan
+
+import (
+	"time"
+
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+)
+
+// loneStep is a step in which the controller waits for somebody else. Only the controller itself starts plans with it.
+func loneStep(name, stage string, timeout time.Duration) *baremetalv1.Step {
+	return &baremetalv1.Step{Name: name, TimeoutSeconds: int32(timeout.Seconds()), Kind: &baremetalv1.Step_WorkflowStage{
+		WorkflowStage: &baremetalv1.WorkflowStage{Stage: stage},
+	}}
+}

@@ -1,0 +1,375 @@
+package store_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/fleet"
+	"github.com/ingot-metal/ingot/controller/node"
+	"github.com/ingot-metal/ingot/controller/operation"
+	"github.com/ingot-metal/ingot/controller/store"
+	"github.com/ingot-metal/ingot/controller/store/storetest"
+)
+
+// owned fails unless every node in a state of work has an owner.
+func owned(t testing.TB, s *store.Store) {
+	t.Helper()
+	found, err := s.OwnerlessNodes(t.Context(), now().Add(48*time.Hour))
+	if err != nil || len(found) > 0 {
+		t.Fatalf("without an owner: %+v, %v", found, err)
+	}
+}
+
+// able lets the agent of a machine do everything in place.
+func able(t testing.TB, s *store.Store, id string) enrolled {
+	t.Helper()
+	register(t, s, id)
+	a := enrol(t, s, store.NewToken{TokenID: "t-" + id, MachineID: id})
+	lease(t, s)
+	h := a.hello("st-1", "boot-1")
+	h.Capabilities = append(h.Capabilities, "repave", "erase", "ssh")
+	open(t, s, h)
+	maintenance(t, s, id)
+	return a
+}
+
+func moveNode(t testing.TB, s *store.Store, id, request string, to node.State) *baremetalv1.Operation {
+	t.Helper()
+	op, _, err := s.TransitionNode(t.Context(), store.TransitionRequest{MachineID: id, RequestID: request, To: to, ImageRef: imageFor(to), Actor: "tester"}, now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return op
+}
+
+func imageFor(to node.State) string {
+	if to == node.Reprovision {
+		return "img"
+	}
+	return ""
+}
+
+// granted lets the next command of an operation be granted.
+func granted(t testing.TB, s *store.Store, a enrolled, op string, seq *uint64) *operation.Command {
+	t.Helper()
+	d := decide(t, s, op, operation.Look{})
+	if d.Command == nil {
+		t.Fatalf("no command: %+v", d.Decision.Op)
+	}
+	*seq++
+	if g := decide(t, s, op, ask(a, d.Command, *seq, 1)); !g.Decision.Grant {
+		t.Fatalf("no grant: %+v", g.Decision.Refusal)
+	}
+	return d.Command
+}
+
+// The ends that work can come to, before and after its first grant.
+var ends = map[string]func(t *testing.T, s *store.Store, a enrolled, op string){
+	"canceled before anything was granted": func(t *testing.T, s *store.Store, _ enrolled, op string) {
+		decide(t, s, op, operation.Look{})
+		decide(t, s, op, operation.CancelAsked{Actor: "ann"})
+	},
+	"nobody takes it": func(t *testing.T, s *store.Store, _ enrolled, op string) {
+		decide(t, s, op, operation.Look{})
+		if _, err := s.Decide(t.Context(), op, 0, operation.Look{}, now().Add(30*24*time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+	},
+	"canceled after the grant": func(t *testing.T, s *store.Store, a enrolled, op string) {
+		var seq uint64
+		c := granted(t, s, a, op, &seq)
+		decide(t, s, op, operation.CancelAsked{Actor: "ann"})
+		decide(t, s, op, operation.Resulted{CommandID: c.ID, AgentID: a.id, Outcome: operation.OutcomeCanceled})
+	},
+	"failed after the grant": func(t *testing.T, s *store.Store, a enrolled, op string) {
+		var seq uint64
+		c := granted(t, s, a, op, &seq)
+		decide(t, s, op, operation.Resulted{CommandID: c.ID, AgentID: a.id, Outcome: operation.OutcomeFailed, Reason: "EXECUTION_FAILED", Message: "no"})
+	},
+	"unknown after the grant": func(t *testing.T, s *store.Store, a enrolled, op string) {
+		var seq uint64
+		c := granted(t, s, a, op, &seq)
+		decide(t, s, op, operation.Resulted{CommandID: c.ID, AgentID: a.id, Outcome: operation.OutcomeUnknown})
+	},
+}
+
+// However the work of a state ends, its end moves the node out of it, in the same transaction.
+func TestTheEndOfWorkMovesTheNode(t *testing.T) {
+	s := storetest.New(t)
+	installer(t, s)
+	want := map[node.State]map[string]string{
+		node.Reprovision: {
+			"canceled before anything was granted": "pending", "nobody takes it": "pending", "canceled after the grant": "pending",
+			"failed after the grant": "pending", "unknown after the grant": "pending",
+		},
+		node.Deprovisioning: {
+			"canceled before anything was granted": "active", "nobody takes it": "active", "canceled after the grant": "active",
+			"failed after the grant": "active", "unknown after the grant": "active",
+		},
+		node.Migrating: {"canceled before anything was granted": "active", "nobody takes it": "active"},
+	}
+	n := 0
+	for from, byEnd := range want {
+		for name, end := range ends {
+			if byEnd[name] == "" {
+				continue // such work grants nothing
+			}
+			n++
+			id := fmt.Sprintf("m-%d", n)
+			a := able(t, s, id)
+			if from == node.Reprovision {
+				plan := "write"
+				if _, err := s.UpdateNode(t.Context(), id, store.NodeUpdate{PlanID: &plan}, "tester", now()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			op := moveNode(t, s, id, "work", from)
+			if got := state(t, s, id); got != node.Name(from) {
+				t.Fatalf("%s: the node is %s", node.Name(from), got)
+			}
+			end(t, s, a, op.GetOperationId())
+			if got := state(t, s, id); got != byEnd[name] {
+				t.Errorf("%s, %s: the node is %s, want %s", node.Name(from), name, got, byEnd[name])
+			}
+			owned(t, s)
+		}
+	}
+}
+
+// An erasure that was begun and did not end well leaves a machine of whose disks nobody knows what they hold: it is kept out
+// of all work.
+func TestABegunErasureQuarantines(t *testing.T) {
+	s := storetest.New(t)
+	for n, outcome := range []operation.Outcome{operation.OutcomeCanceled, operation.OutcomeFailed, operation.OutcomeUnknown} {
+		id := fmt.Sprintf("m-%d", n)
+		a := able(t, s, id)
+		op := moveNode(t, s, id, "work", node.Deprovisioning).GetOperationId()
+		var seq uint64
+		c := granted(t, s, a, op, &seq)
+		d := decide(t, s, op, operation.Resulted{CommandID: c.ID, AgentID: a.id, Outcome: operation.OutcomeSucceeded, Evidence: map[string]string{"boot_next": "network"}})
+		seq++
+		if g := decide(t, s, op, ask(a, d.Command, seq, 1)); !g.Decision.Grant {
+			t.Fatalf("no grant: %+v", g.Decision.Refusal)
+		}
+		if outcome == operation.OutcomeCanceled {
+			decide(t, s, op, operation.CancelAsked{Actor: "ann"})
+		}
+		decide(t, s, op, operation.Resulted{CommandID: d.Command.ID, AgentID: a.id, Outcome: outcome, Reason: "EXECUTION_FAILED"})
+		if got := state(t, s, id); got != "quarantined" || condition(machine(t, s, id), fleet.NeedsIntervention) == nil {
+			t.Errorf("%s: the node is %s", outcome, got)
+		}
+		owned(t, s)
+	}
+}
+
+// A machine whose hardware is replaced is migrating until it comes back under another boot, and then in service.
+func TestMigratingWaitsForTheMachine(t *testing.T) {
+	s := storetest.New(t)
+	a := able(t, s, "m-1")
+	op := moveNode(t, s, "m-1", "swap", node.Migrating)
+	if op.GetType() != baremetalv1.Operation_RMA || op.GetPlanId() != "replace" || state(t, s, "m-1") != "migrating" {
+		t.Fatalf("%v, %s", op, state(t, s, "m-1"))
+	}
+	decide(t, s, op.GetOperationId(), operation.Look{})
+	h := a.hello("st-1", "boot-1")
+	h.Capabilities = append(h.Capabilities, "repave")
+	open(t, s, h)
+	decide(t, s, op.GetOperationId(), operation.SessionOpened{AgentID: a.id, StateID: "st-1", BootID: "boot-1", OfTarget: true})
+	if got := state(t, s, "m-1"); got != "migrating" {
+		t.Fatalf("the same boot, and the node is %s", got)
+	}
+	open(t, s, a.hello("st-2", "boot-2"))
+	decide(t, s, op.GetOperationId(), operation.SessionOpened{AgentID: a.id, StateID: "st-2", BootID: "boot-2", OfTarget: true})
+	whole(t, s, "m-1", op.GetOperationId(), operation.Succeeded)
+	wantHistory(t, s, "m-1", append(adopted[:3:3], "active>migrating admin", "migrating>active workflow")...)
+}
+
+// An agent that has enrolled and says nothing more leaves no node enrolling: the first session moves it.
+func TestEnrolledIsNotEnrolling(t *testing.T) {
+	s := storetest.New(t)
+	register(t, s, "m-1")
+	a := enrol(t, s, store.NewToken{TokenID: "t-1", MachineID: "m-1"})
+	if got := state(t, s, "m-1"); got != "bootstrap_issued" {
+		t.Errorf("without a session the node is %s", got)
+	}
+	lease(t, s)
+	open(t, s, a.hello("st-1", "boot-1"))
+	wantHistory(t, s, "m-1", adopted...)
+}
+
+// Draining is the work of a cluster's machine; any other has nothing to drain, and is told so.
+func TestDrainingNeedsACluster(t *testing.T) {
+	s := storetest.New(t)
+	able(t, s, "m-1")
+	wantReason(t, transition(s, "m-1", "drain", node.Draining, false), "NODE_NOT_IN_CLUSTER")
+	if got := state(t, s, "m-1"); got != "active" {
+		t.Errorf("refused, and the node is %s", got)
+	}
+}
+
+// What an older version, or a restored database, has left in a state of work goes to where it needs no owner, once, by an
+// operation that says so; what has an owner, or has only just lost it, stays.
+func TestRepairOfOwnerlessNodes(t *testing.T) {
+	s := storetest.New(t)
+	n := 0
+	for _, st := range node.States() {
+		if !node.InProgress(st) {
+			continue
+		}
+		n++
+		id := fmt.Sprintf("m-%d", n)
+		register(t, s, id)
+		if err := execSQL(t, s, `UPDATE machines SET node_state = $2, node_state_changed_at = now() - interval '1 hour' WHERE machine_id = $1`, id, node.Name(st)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	installer(t, s)
+	a := serviced(t, s, "m-busy")
+	write(t, s, a, "r", 1)
+	if early, err := s.RepairOwnerless(t.Context(), now().Add(-2*time.Hour), now()); err != nil || len(early) > 0 {
+		t.Errorf("too early: %v %v", early, err)
+	}
+	moved, err := s.RepairOwnerless(t.Context(), now().Add(-time.Minute), now())
+	if err != nil || len(moved) != 7 {
+		t.Fatalf("%d moved, %v", len(moved), err)
+	}
+	for _, m := range moved {
+		to, _ := node.Ownerless(node.Parse(m.From))
+		if m.To != node.Name(to) || state(t, s, m.MachineID) != m.To {
+			t.Errorf("%+v", m)
+		}
+		whole(t, s, m.MachineID, m.OperationID, operation.Succeeded)
+		if h := history(t, s, m.MachineID); h[len(h)-1] != m.From+">"+m.To+" system" {
+			t.Errorf("history %v", h)
+		}
+	}
+	if again, err := s.RepairOwnerless(t.Context(), now().Add(time.Hour), now()); err != nil || len(again) > 0 {
+		t.Errorf("again: %v %v", again, err)
+	}
+	if got := state(t, s, "m-busy"); got != "installing" {
+		t.Errorf("a node with an owner went %s", got)
+	}
+	owned(t, s)
+}
+
+// Conditions that stand for a node's state follow it, whatever somebody has done to the tables; an admin's word stays.
+func TestConditionsAreRecomputed(t *testing.T) {
+	s := storetest.New(t)
+	for _, id := range []string{"m-1", "m-2", "m-3", "m-4"} {
+		register(t, s, id)
+	}
+	for id, st := range map[string]string{"m-1": "retired", "m-2": "quarantined", "m-4": "retired"} {
+		if err := execSQL(t, s, `UPDATE machines SET node_state = $2 WHERE machine_id = $1`, id, st); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := execSQL(t, s, `INSERT INTO machine_conditions (machine_id, type, status, reason, last_transition) VALUES ('m-3', 'Retired', true, 'NodeState', now())`); err != nil {
+		t.Fatal(err)
+	}
+	for _, on := range []bool{true, false} {
+		if _, err := s.SetFlag(t.Context(), "m-4", "Retired", on, "tester", "", now()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n, err := s.RecomputeConditions(t.Context(), now()); err != nil || n != 3 {
+		t.Errorf("%d machines, %v", n, err)
+	}
+	has := func(id string, c fleet.ConditionType) bool { return condition(machine(t, s, id), c) != nil }
+	if !has("m-1", fleet.RetiredFlag) || !has("m-2", fleet.NeedsIntervention) || has("m-3", fleet.RetiredFlag) || has("m-4", fleet.RetiredFlag) {
+		t.Error("the conditions do not follow")
+	}
+	if n, err := s.RecomputeConditions(t.Context(), now()); err != nil || n != 0 {
+		t.Errorf("again: %d machines, %v", n, err)
+	}
+}
+
+// Three attempts of one reimage: the node is installing all the while, and install_failed at the end, with the reason.
+func TestThreeAttemptsOfOneReimage(t *testing.T) {
+	s := storetest.New(t)
+	installer(t, s)
+	a := serviced(t, s, "m-1")
+	id := start(t, s, store.StartRequest{MachineID: "m-1", RequestID: "r", Type: fleet.Reimage, PlanID: "write"}).GetOperationId()
+	at := now()
+	for i := 1; i <= 3; i++ {
+		at = at.Add(time.Minute)
+		d, err := s.Decide(t.Context(), id, 0, operation.Look{}, at)
+		if err != nil || d.Command == nil {
+			t.Fatalf("attempt %d: %+v %v", i, d, err)
+		}
+		c := d.Command
+		if g, err := s.Decide(t.Context(), id, 0, ask(a, c, uint64(i), 1), at); err != nil || !g.Decision.Grant {
+			t.Fatalf("attempt %d: %v %v", i, g, err)
+		}
+		if got := state(t, s, "m-1"); got != "installing" {
+			t.Fatalf("attempt %d: %s", i, got)
+		}
+		r := notWritten(a, c)
+		r.Retryable = true
+		if _, err := s.Decide(t.Context(), id, 0, r, at); err != nil {
+			t.Fatal(err)
+		}
+		if n := machine(t, s, "m-1").GetStatus().GetInstallAttempts(); int(n) != i {
+			t.Errorf("%d attempts after failure %d", n, i)
+		}
+		owned(t, s)
+	}
+	op, err := s.GetOperation(t.Context(), id)
+	if err != nil || op.GetError().GetCode() != "INSTALL_ATTEMPTS_EXHAUSTED" || op.GetError().GetDetails()["cause"] != "DISK_WRITE_ERROR" || state(t, s, "m-1") != "install_failed" {
+		t.Errorf("%v %v, %s", op.GetError(), err, state(t, s, "m-1"))
+	}
+	rows, _, err := s.NodeHistory(t.Context(), "m-1", 1, 0)
+	if err != nil || rows[0].GetMetadata()["error"] != "DISK_WRITE_ERROR: bad disk" || rows[0].GetMetadata()["attempt"] != "3" {
+		t.Errorf("%v %v", rows, err)
+	}
+	if c := condition(machine(t, s, "m-1"), fleet.NeedsIntervention); c.GetReason() != "INSTALL_ATTEMPTS_EXHAUSTED" {
+		t.Errorf("condition %v", c)
+	}
+}
+
+// An installer that reports by itself has an operation for its owner: it is busy, it can be cancelled, and silence ends it.
+func TestReportedInstallationHasAnOwner(t *testing.T) {
+	s := storetest.New(t)
+	register(t, s, "m-1", reporter)
+	pending := func(request string) string {
+		t.Helper()
+		if state(t, s, "m-1") == "discovered" {
+			moveNode(t, s, "m-1", request, node.Pending)
+		}
+		if _, err := reported(t, s, node.Started, 0, ""); err != nil {
+			t.Fatal(err)
+		}
+		owned(t, s)
+		return machine(t, s, "m-1").GetStatus().GetActiveOperationId()
+	}
+	op := pending("a")
+	got, err := s.GetOperation(t.Context(), op)
+	if err != nil || got.GetType() != baremetalv1.Operation_NODE_TRANSITION || got.GetPlanId() != "reported-install" || got.GetWaitReason() != "WAITING_FOR_INSTALLER" {
+		t.Fatalf("%v %v", got, err)
+	}
+	_, _, err = s.Start(t.Context(), store.StartRequest{MachineID: "m-1", RequestID: "other", Type: fleet.EnterMaintenance}, now())
+	wantReason(t, err, "MACHINE_BUSY")
+	decide(t, s, op, operation.CancelAsked{Actor: "ann"})
+	if state(t, s, "m-1") != "pending" {
+		t.Errorf("cancelled, and the node is %s", state(t, s, "m-1"))
+	}
+	op = pending("b")
+	if _, err := s.Decide(t.Context(), op, 0, operation.Look{}, now().Add(7*time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	whole(t, s, "m-1", op, operation.Failed)
+	if st := machine(t, s, "m-1").GetStatus(); st.GetInstallAttempts() != 1 || state(t, s, "m-1") != "pending" || !strings.Contains(st.GetLastInstallError(), "has not reported") {
+		t.Errorf("after the silence: %s, %v", state(t, s, "m-1"), st)
+	}
+	if h := history(t, s, "m-1"); !slices.Contains(h, "pending>installing node_report") {
+		t.Errorf("history %v", h)
+	}
+	if _, err := s.SetFlag(t.Context(), "m-1", "RMA", true, "tester", "", now()); err != nil {
+		t.Fatal(err)
+	}
+	_, err = reported(t, s, node.Started, 0, "")
+	wantReason(t, err, "MACHINE_BLOCKED")
+}
