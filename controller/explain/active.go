@@ -20,6 +20,8 @@ var activeRules = []rule{
 	{"quarantined-under-way", func(s *scene) bool { return s.status.GetNodeState() == quarantinedState && s.needsGrant() }, (*scene).quarantined},
 	{"blocked-under-way", func(s *scene) bool { return s.blocked() && s.needsGrant() }, (*scene).sayBlocked},
 	{"retry", waits(operation.WaitRetry), (*scene).retry},
+	{"reported-install", (*scene).reported, (*scene).sayReported},
+	{"replacement", (*scene).replaced, (*scene).sayReplaced},
 	{"site", waits(operation.WaitSite), (*scene).waitSite},
 	{"installer", waits(operation.WaitInstaller), (*scene).waitInstaller},
 	{"evidence", waits(operation.WaitEvidence), (*scene).waitEvidence},
@@ -53,6 +55,9 @@ func (s *scene) cancelling(e *Explanation) {
 		s.waitsForExecutor(e)
 		e.Cause.Text += ", and the executor has not answered yet"
 		e.Cause.Facts = s.commandFacts()
+	}
+	if s.blocked() {
+		e.Cause.Facts = append(e.Cause.Facts, "the machine is blocked: nothing more is started on it")
 	}
 }
 

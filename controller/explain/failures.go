@@ -53,6 +53,11 @@ var (
 	config   = onMachine("ingot reconfigure ", " …   (corrected)", "applies another configuration, with the same safeguard")
 )
 
+var (
+	newPlan   = onMachine("ingot node update ", " --plan PLAN", "gives the node another plan than the one that failed")
+	startAnew = onMachine("ingot node transition ", " pending --force", "starts anew with the counter at 0, after another plan was set")
+)
+
 // remedies by reason. Every reason with which an operation can end has one.
 var remedies = map[string]remedy{
 	"EXECUTION_FAILED":           {OnOperator, "the executor tried, and it failed", does((*scene).console)},
@@ -107,7 +112,7 @@ var remedies = map[string]remedy{
 	"STAGE_CHECK_FAILED":         {OnOperator, "the hardware or the provider does not show what the stage was to achieve", none},
 	"STAGE_NOT_WIRED":            {OnOperator, "this version does not do that stage", none},
 	"STEP_KIND_NOT_WIRED":        {OnOperator, "this version does not do steps of this kind", none},
-	"INSTALL_ATTEMPTS_EXHAUSTED": {OnOperator, "the third install attempt has failed", does(onMachine("ingot node transition ", " pending --force", "starts anew with the counter at 0, after another plan was set"))},
+	"INSTALL_ATTEMPTS_EXHAUSTED": {OnOperator, "the third install attempt has failed", does(newPlan, startAnew)},
 }
 
 // failure explains a reason and the message that came with it.
@@ -224,6 +229,15 @@ var refinements = map[string]func(*scene, *verdict, string){
 			w.Text = v.Text + ": " + w.Text
 			*v = w
 		}
+	},
+	"INSTALL_ATTEMPTS_EXHAUSTED": func(s *scene, v *verdict, _ string) {
+		code, said := s.exhaustedBy()
+		if code == "" || remedies[code].text == "" {
+			return
+		}
+		v.Text += ": " + remedies[code].text
+		v.Facts = append(v.Facts, "each failed attempt is one for the counter; the last one ended with "+code+": "+said)
+		v.actions = append(remedies[code].helps(s), v.actions...)
 	},
 	"EXECUTION_FAILED": exactly,
 	"EVIDENCE_MISSING": exactly,

@@ -357,9 +357,37 @@ var faultsOfRule = []fault{
 	{"installed", func(l *lab) { l.host().f.Machine.Status.NodeState = node.Installed },
 		"", explain.OnOperator, []string{"waits to be verified"}, "", "ingot node transition m-1 active"},
 	{"deprovisioning by nobody", func(l *lab) { l.host().f.Machine.Status.NodeState = node.Deprovisioning },
-		"", explain.OnOperator, []string{"is deprovisioning, which stands for work, and no operation or workflow"}, "", "ingot"},
-	{"installing by its own installer", func(l *lab) { l.host().f.Machine.Status.NodeState = node.Installing },
-		"", explain.OnAgent, []string{"an installer that reports by itself"}, "", "ingot"},
+		"", explain.OnLimit, []string{"is deprovisioning, which stands for work, and no operation or workflow"}, "moves the node to quarantined", "ingot"},
+	{"installing by nobody", func(l *lab) { l.host().f.Machine.Status.NodeState = node.Installing },
+		"", explain.OnLimit, []string{"is installing, which stands for work"}, "moves the node to pending", "ingot"},
+	{"installing by its own installer", func(l *lab) { l.lone(workflow.ReportedInstall, node.Installing) },
+		"", explain.OnAgent, []string{"an installer that reports by itself"}, "INSTALLER_SILENT", "ingot cancel"},
+	{"its own installer has failed twice", func(l *lab) {
+		l.lone(workflow.ReportedInstall, node.Installing)
+		l.f.Machine.Status.InstallAttempts, l.f.Machine.Status.LastInstallError = 2, "no disk"
+	}, "", explain.OnAgent, []string{"2 of 3 install attempts have failed", "no disk"}, "INSTALLER_SILENT", "ingot cancel"},
+	{"its own installer is silent", func(l *lab) {
+		l.lone(workflow.ReportedInstall, node.Installing).after(2 * time.Hour)
+	}, "INSTALLER_SILENT", explain.OnOperator, []string{"has not reported for 1h0m0s"}, "", "ingot"},
+	{"hardware is being replaced", func(l *lab) { l.lone(workflow.AwaitReplacement, node.Migrating).gone(hostID).after(time.Minute) },
+		"", explain.OnOperator, []string{"hardware is being replaced", "under another boot"}, "AGENT_UNAVAILABLE", "ingot cancel"},
+	{"three attempts of one reimage", func(l *lab) {
+		l.host().start(fleet.Reimage, operation.Step{Kind: operation.KindRepave}).look()
+		l.f.Op.Phase, l.f.Op.FinishedAt, l.f.Op.WakeAt = operation.Failed, l.now, time.Time{}
+		l.f.Op.Error = &operation.Error{Code: "INSTALL_ATTEMPTS_EXHAUSTED", Message: "install attempt 3 of 3 has failed: DISK_WRITE_ERROR: sector 8192", Details: map[string]string{"cause": "DISK_WRITE_ERROR"}}
+		l.f.Machine.Status.ActiveOperationId, l.f.Machine.Status.NodeState = "", node.InstallFailed
+		l.f.Machine.Status.LastInstallError = "DISK_WRITE_ERROR: sector 8192"
+		l.condition(fleet.NeedsIntervention, true, "INSTALL_ATTEMPTS_EXHAUSTED", l.f.Op.Error.Message)
+	}, "INSTALL_ATTEMPTS_EXHAUSTED", explain.OnOperator, []string{"third install attempt", "disk refuses writes", "sector 8192"}, "", "ingot node update"},
+	{"retired while it is being imaged", func(l *lab) {
+		l.host().reboot().look().granted().after(5 * time.Second)
+		l.do(operation.CancelAsked{Actor: "ann", Why: "the node is retired"})
+		l.condition(fleet.RetiredFlag, true, "NodeState", "").after(time.Second)
+	}, "CANCELED_BY_REQUEST", explain.OnAgent, []string{"has not answered yet", "the machine is blocked"}, "OUTCOME_UNKNOWN", "ingot watch"},
+	{"enrolled, and no session yet", func(l *lab) {
+		l.host().gone(hostID).f.Machine.Status.NodeState = node.BootstrapIssued
+		l.f.Machine.Status.AgentId = ""
+	}, "", explain.OnAgent, []string{"has enrolled, and has not opened a session yet"}, "", "ingot"},
 	{"clone found while a command waits", func(l *lab) { l.host().reboot().look().quarantine("CLONE_DETECTED", "an older boot came back") },
 		"CLONE_DETECTED", explain.OnOperator, []string{"quarantined", "a disk was copied"}, "AGENT_UNAVAILABLE", "ingot cancel"},
 	{"just asked for", func(l *lab) { l.host().reboot() },

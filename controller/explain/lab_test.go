@@ -393,3 +393,10 @@ func (l *lab) stage() *lab {
 	l.f.Op.Steps[0].State, l.f.Op.Steps[0].StartedAt = operation.StepRunning, l.now
 	return l
 }
+
+// lone is an operation in which the controller waits for somebody else, while the node is in a state of work.
+func (l *lab) lone(mode string, state baremetalv1.NodeState) *lab {
+	l.host().start(fleet.NodeTransition, operation.Step{Kind: operation.KindStage, Mode: mode, Timeout: time.Hour}).look()
+	l.f.Machine.Status.NodeState = state
+	return l
+}

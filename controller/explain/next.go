@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/ingot-metal/ingot/controller/fleet"
+	"github.com/ingot-metal/ingot/controller/node"
 	"github.com/ingot-metal/ingot/controller/operation"
 )
 
@@ -16,6 +17,8 @@ func (s *scene) next() (string, time.Time) {
 	case !s.Op.CancelRequested.IsZero() && s.granted():
 		return "ends as FAILED with OUTCOME_UNKNOWN if the executor does not answer, and the machine is fenced",
 			earliest(s.cmd.Deadline, s.Op.CancelRequested.Add(operation.CancelPatience))
+	case s.Op.WaitReason == operation.WaitRetry && s.step.RetryCount > s.step.MaxRetries:
+		return fmt.Sprintf("begins install attempt %d of %d", s.status.GetInstallAttempts()+1, node.MaxAttempts), s.step.RetryAt
 	case s.Op.WaitReason == operation.WaitRetry:
 		return fmt.Sprintf("tries again (retry %d of %d)", s.step.RetryCount, s.step.MaxRetries), s.step.RetryAt
 	case s.Op.WaitReason == operation.WaitInstaller:

@@ -1,9 +1,13 @@
 package explain
 
 import (
+	"fmt"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/ingot-metal/ingot/controller/node"
+	"github.com/ingot-metal/ingot/controller/workflow"
 )
 
 // nodeWait is for whom a node waits in a state of its life in which nothing is wrong.
@@ -27,6 +31,9 @@ func (s *scene) lifeWaits() bool {
 
 func (s *scene) sayLife(e *Explanation) {
 	w := nodeWaits[s.status.GetNodeState()]
+	if s.status.GetNodeState() == node.BootstrapIssued && s.host != nil {
+		w = nodeWait{OnAgent, "the first session of agent " + s.host.AgentID, "agent " + s.host.AgentID + " has enrolled, and has not opened a session yet"}
+	}
 	e.WaitsOn, e.WaitsFor, e.Since = w.on, w.who, when(s.status.GetNodeStateChangedAt())
 	e.Summary = "nothing is under way; " + w.text
 	e.Actions = s.transitions()
@@ -38,15 +45,52 @@ func (s *scene) spent() bool { return s.status.GetNodeState() == node.InstallFai
 // unowned says that the node's state stands for work that nobody does.
 func (s *scene) unowned() bool { return node.InProgress(s.status.GetNodeState()) }
 
+// ownerGrace is how long a controller leaves such a node alone.
+const ownerGrace = time.Minute
+
 func (s *scene) sayUnowned(e *Explanation) {
-	e.WaitsOn, e.WaitsFor, e.Since = OnOperator, "an operator", when(s.status.GetNodeStateChangedAt())
+	to, _ := node.Ownerless(s.status.GetNodeState())
+	e.WaitsOn, e.WaitsFor, e.Since = OnLimit, "a controller that takes it out of there", when(s.status.GetNodeStateChangedAt())
 	e.Cause.Text = "the machine is " + s.nodeState() + ", which stands for work, and no operation or workflow of ours works on it"
-	if s.status.GetNodeState() == node.Installing {
-		e.WaitsOn, e.WaitsFor = OnAgent, "the report of an installer"
-		e.Cause.Text = "the machine is installing by an installer that reports by itself; its next report is waited for"
+	e.Next = "a controller moves the node to " + node.Name(to)
+	if !e.Since.IsZero() {
+		e.NextAt = latest(e.Since.Add(ownerGrace), s.Now)
 	}
 	e.Summary = e.Cause.Text
 	e.Actions = s.transitions()
+}
+
+// reported says that an installer which is not ours installs the machine and reports by itself.
+func (s *scene) reported() bool { return s.step != nil && s.step.Mode == workflow.ReportedInstall }
+
+func (s *scene) sayReported(e *Explanation) {
+	e.WaitsOn, e.WaitsFor, e.Since = OnAgent, "the next report of its installer", s.step.StartedAt
+	e.Cause.Text = "the machine is installing by an installer that reports by itself"
+	if n := s.status.GetInstallAttempts(); n > 0 {
+		e.Cause.Facts = append(e.Cause.Facts, fmt.Sprintf("%d of %d install attempts have failed; the last one said: %s", n, node.MaxAttempts, s.status.GetLastInstallError()))
+	}
+	e.Next, e.NextAt = "if it says nothing by then, gives up: FAILED with INSTALLER_SILENT, and the attempt counts as failed", s.Op.WakeAt
+}
+
+// replaced says that the machine's hardware is being replaced.
+func (s *scene) replaced() bool { return s.step != nil && s.step.Mode == workflow.AwaitReplacement }
+
+func (s *scene) sayReplaced(e *Explanation) {
+	e.WaitsOn, e.WaitsFor, e.Since = OnOperator, "whoever replaces its hardware", s.step.StartedAt
+	e.Cause.Text = "the machine's hardware is being replaced; it is back when its agent reports under another boot"
+	e.Next, e.NextAt = "if it is not back by then, gives up: FAILED with AGENT_UNAVAILABLE", s.limit()
+}
+
+// exhaustedBy gives what made the last install attempt fail: the reason, and what was said of it.
+func (s *scene) exhaustedBy() (code, message string) {
+	if s.Op != nil && s.Op.Error != nil && s.Op.Error.Code == "INSTALL_ATTEMPTS_EXHAUSTED" {
+		code = s.Op.Error.Details["cause"]
+	}
+	said := s.status.GetLastInstallError()
+	if c, rest, ok := strings.Cut(said, ": "); ok && (c == code || code == "") && remedies[c].text != "" {
+		return c, rest
+	}
+	return code, said
 }
 
 // transitions are the changes of the node's state that an admin may make, but for those that end its life.

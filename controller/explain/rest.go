@@ -183,7 +183,7 @@ func (s *scene) installFailed(e *Explanation) {
 	v := s.failure("INSTALL_ATTEMPTS_EXHAUSTED", "")
 	v.into(e)
 	e.Since = when(s.status.GetNodeStateChangedAt())
-	if m := s.status.GetLastInstallError(); m != "" {
+	if _, m := s.exhaustedBy(); m != "" {
 		e.Cause.Text += "; the last one said: " + m
 	}
 	if s.lastFailed() {
