@@ -9,6 +9,8 @@ DROP TRIGGER operation_steps_timeline_commit ON operation_steps;
 DROP TRIGGER operations_timeline_commit ON operations;
 DROP TRIGGER machine_conditions_timeline_commit ON machine_conditions;
 DROP TRIGGER machines_timeline_commit ON machines;
+DROP TRIGGER machines_timeline ON machines;
+CREATE TRIGGER machines_timeline AFTER INSERT OR UPDATE ON machines FOR EACH ROW EXECUTE FUNCTION timeline_of_machine();
 DROP FUNCTION timeline_of_workflow, timeline_workflow_change, timeline_commit, timeline_write, timeline_note, timeline_enter, timeline_lane;
 
 CREATE FUNCTION timeline_append(machine text, kind text, actor text, operation text, command text, fields text)

@@ -19,27 +19,20 @@ $$;
 -- timeline_enter adds one entry to a history. Histories are locked last of all in a transaction, those of several machines in
 -- the order of their lanes, so that nobody who waits for one holds up another. changes is a JSON array.
 CREATE FUNCTION timeline_enter(machine text, changes text) RETURNS text LANGUAGE plpgsql AS $$
-DECLARE
-    this_tx bigint := pg_current_xact_id()::text::bigint;
-    head    record;
-    n       bigint;
-    at      timestamptz;
-    prev    bytea;
-    digest  bytea;
 BEGIN
+    -- The statement below sees what was committed until the lock was there.
     IF pg_advisory_xact_lock(716422830, hashtext(machine) & 1023) IS NULL THEN
         RETURN NULL;
     END IF;
-    SELECT t.seq, t.ts, t.tx, t.hash INTO head
-    FROM machine_timeline t WHERE t.machine_id = machine ORDER BY t.seq DESC LIMIT 1;
-    n := coalesce(head.seq, 0) + 1;
-    at := CASE WHEN head.tx = this_tx THEN head.ts ELSE greatest(head.ts, clock_timestamp()) END;
-    prev := coalesce(head.hash, '');
-    -- Not in the statement below: expressions of statements are prepared anew each time.
-    digest := sha256(prev || convert_to(concat(
-        octet_length(machine), ':', machine, n, ',', (extract(epoch FROM at) * 1000000)::bigint, ',', this_tx,
-        ',7:changes0:0:0:', changes), 'UTF8'));
-    INSERT INTO machine_timeline VALUES (machine, n, at, this_tx, 'changes', '', '', '', changes::json, prev, digest);
+    INSERT INTO machine_timeline (machine_id, seq, ts, tx, kind, actor, operation_id, command_id, fields, prev_hash, hash)
+    SELECT machine, h.seq, h.ts, h.tx, 'changes', '', '', '', changes::json, h.prev, sha256(h.prev || convert_to(concat(
+        octet_length(machine), ':', machine, h.seq, ',', (extract(epoch FROM h.ts) * 1000000)::bigint, ',', h.tx,
+        ',7:changes0:0:0:', changes), 'UTF8'))
+    FROM (SELECT coalesce(last.seq, 0) + 1 AS seq, this.tx, coalesce(last.hash, '') AS prev,
+                 CASE WHEN last.tx = this.tx THEN last.ts ELSE greatest(last.ts, clock_timestamp()) END AS ts
+          FROM (SELECT pg_current_xact_id()::text::bigint AS tx) this
+          LEFT JOIN (SELECT t.seq, t.ts, t.tx, t.hash FROM machine_timeline t
+                     WHERE t.machine_id = machine ORDER BY t.seq DESC LIMIT 1) last ON true) h;
     RETURN '';
 END $$;
 
@@ -234,9 +227,15 @@ BEGIN
     done := timeline_note(NEW.machine_id, change);
     RETURN NULL;
 END $$;
+-- Rows of machines are stamped more often than they change.
+DROP TRIGGER machines_timeline ON machines;
+CREATE TRIGGER machines_timeline AFTER INSERT OR UPDATE OF phase, node_state, boot_mode, install_attempts, spec, labels,
+    current_operation_id, unresolved_command_id, agent_id, boot_id, os_image_digest, plan_id, power_state, deleted_at ON machines
+    FOR EACH ROW EXECUTE FUNCTION timeline_of_machine();
 CREATE TRIGGER workflows_timeline AFTER INSERT OR UPDATE ON workflows FOR EACH ROW EXECUTE FUNCTION timeline_of_workflow();
 
-CREATE CONSTRAINT TRIGGER machines_timeline_commit AFTER INSERT OR UPDATE ON machines
+CREATE CONSTRAINT TRIGGER machines_timeline_commit AFTER INSERT OR UPDATE OF phase, node_state, boot_mode, install_attempts, spec, labels,
+    current_operation_id, unresolved_command_id, agent_id, boot_id, os_image_digest, plan_id, power_state, deleted_at ON machines
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION timeline_commit();
 CREATE CONSTRAINT TRIGGER machine_conditions_timeline_commit AFTER INSERT OR UPDATE OR DELETE ON machine_conditions
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION timeline_commit();
