@@ -181,34 +181,56 @@ func apply(ctx context.Context, q *dbsqlc.Queries, l *loaded, d operation.Decisi
 	return out, l.followWorkflow(ctx, q, d, now)
 }
 
+// applyOperation writes the operation with its steps and events in one round trip.
 func applyOperation(ctx context.Context, q *dbsqlc.Queries, l *loaded, d operation.Decision, now time.Time) error {
+	var writes []func(*dbsqlc.Queries) error
 	op := d.Op
 	for i, s := range op.Steps {
 		if reflect.DeepEqual(s, l.snap.Op.Steps[i]) {
 			continue
 		}
-		if err := applyStep(ctx, q, op.ID, i, s); err != nil {
+		p, err := stepParams(op.ID, i, s)
+		if err != nil {
 			return err
 		}
+		writes = append(writes, func(q *dbsqlc.Queries) error { return orWhat(q.UpdateStep(ctx, p), "update step") })
 	}
-	errJSON, evidence, err := errorAndEvidence(op)
+	update, err := operationParams(l, d, now)
 	if err != nil {
 		return err
 	}
-	n, err := q.UpdateOperation(ctx, dbsqlc.UpdateOperationParams{
+	writes = append(writes, func(q *dbsqlc.Queries) error { return updateOperation(ctx, q, update) })
+	if len(d.Notes) > 0 {
+		events, err := eventParams(l, d, now)
+		if err != nil {
+			return err
+		}
+		writes = append(writes, func(q *dbsqlc.Queries) error { return orWhat(q.InsertEvents(ctx, events), "insert events") })
+	}
+	return q.Together(ctx, writes...)
+}
+
+func operationParams(l *loaded, d operation.Decision, now time.Time) (dbsqlc.UpdateOperationParams, error) {
+	op := d.Op
+	errJSON, evidence, err := errorAndEvidence(op)
+	return dbsqlc.UpdateOperationParams{
 		OperationID: op.ID, Version: l.row.Version, Phase: string(op.Phase), CurrentStep: int32(op.CurrentStep),
 		CurrentStage: op.CurrentStage, WaitReason: op.WaitReason, WakeAt: timePtr(op.WakeAt),
 		CancelRequestedAt: timePtr(op.CancelRequested), Error: errJSON, Evidence: evidence,
 		StartedAt: timePtr(op.StartedAt), FinishedAt: timePtr(op.FinishedAt), Now: now,
 		EventSeq: l.row.EventSeq + int64(len(d.Notes)),
-	})
+	}, err
+}
+
+func updateOperation(ctx context.Context, q *dbsqlc.Queries, p dbsqlc.UpdateOperationParams) error {
+	n, err := q.UpdateOperation(ctx, p)
 	if err != nil {
 		return fmt.Errorf("update operation: %w", err)
 	}
 	if n != 1 {
 		return errLostVersion
 	}
-	return insertNotes(ctx, q, l, d, now)
+	return nil
 }
 
 func errorAndEvidence(op operation.Operation) (errJSON, evidence []byte, err error) {
@@ -232,29 +254,19 @@ func jsonMap(m map[string]string) ([]byte, error) {
 	return b, nil
 }
 
-func applyStep(ctx context.Context, q *dbsqlc.Queries, operationID string, idx int, s operation.Step) error {
+func stepParams(operationID string, idx int, s operation.Step) (dbsqlc.UpdateStepParams, error) {
 	evidence, err := jsonMap(s.Evidence)
-	if err != nil {
-		return err
-	}
-	err = q.UpdateStep(ctx, dbsqlc.UpdateStepParams{
+	return dbsqlc.UpdateStepParams{
 		OperationID: operationID, Idx: int32(idx), State: string(s.State), RetryCount: int32(s.RetryCount),
 		RetryAt: timePtr(s.RetryAt), Message: s.Message, Evidence: evidence,
 		StartedAt: timePtr(s.StartedAt), FinishedAt: timePtr(s.FinishedAt),
-	})
-	if err != nil {
-		return fmt.Errorf("update step: %w", err)
-	}
-	return nil
+	}, err
 }
 
-// insertNotes stores the events of a decision, numbered under the operation's row lock. All carry the operation as it is
+// eventParams are the events of a decision, numbered under the operation's row lock. All carry the operation as it is
 // after the whole decision, but for the phase: that is the one of the moment, so that a watcher sees RUNNING too of an
 // operation that begins and ends in one decision.
-func insertNotes(ctx context.Context, q *dbsqlc.Queries, l *loaded, d operation.Decision, now time.Time) error {
-	if len(d.Notes) == 0 {
-		return nil
-	}
+func eventParams(l *loaded, d operation.Decision, now time.Time) (dbsqlc.InsertEventsParams, error) {
 	p := dbsqlc.InsertEventsParams{OperationID: d.Op.ID, TargetID: d.Op.MachineID, Ts: now}
 	row := l.row
 	row.Version++
@@ -263,7 +275,7 @@ func insertNotes(ctx context.Context, q *dbsqlc.Queries, l *loaded, d operation.
 	for i, n := range d.Notes {
 		snapshot, err := snapshotAt(snapshots, row, d.Op, n.Phase)
 		if err != nil {
-			return err
+			return p, err
 		}
 		p.Seqs = append(p.Seqs, l.row.EventSeq+int64(i)+1)
 		p.Kinds = append(p.Kinds, n.Kind)
@@ -271,10 +283,7 @@ func insertNotes(ctx context.Context, q *dbsqlc.Queries, l *loaded, d operation.
 		p.Messages = append(p.Messages, n.Message)
 		p.Snapshots = append(p.Snapshots, snapshot)
 	}
-	if err := q.InsertEvents(ctx, p); err != nil {
-		return fmt.Errorf("insert events: %w", err)
-	}
-	return nil
+	return p, nil
 }
 
 // snapshotAt serializes the operation as it was in a phase, once for each.
@@ -357,21 +366,19 @@ func insertCommand(ctx context.Context, q *dbsqlc.Queries, l *loaded, d operatio
 }
 
 func applyMachine(ctx context.Context, q *dbsqlc.Queries, machineID string, m operation.MachineChange, now time.Time) error {
+	var writes []func(*dbsqlc.Queries) error
 	if m.SetPhase != "" || m.ClearCurrent || m.Fence != "" || m.Unfence != "" || m.ImageDigest != "" {
-		err := q.ApplyToMachine(ctx, dbsqlc.ApplyToMachineParams{
-			MachineID: machineID, SetPhase: string(m.SetPhase), ClearCurrent: m.ClearCurrent, Fence: m.Fence,
-			Unfence: m.Unfence, ImageDigest: m.ImageDigest,
+		writes = append(writes, func(q *dbsqlc.Queries) error {
+			return orWhat(q.ApplyToMachine(ctx, dbsqlc.ApplyToMachineParams{
+				MachineID: machineID, SetPhase: string(m.SetPhase), ClearCurrent: m.ClearCurrent, Fence: m.Fence,
+				Unfence: m.Unfence, ImageDigest: m.ImageDigest,
+			}), "update machine")
 		})
-		if err != nil {
-			return fmt.Errorf("update machine: %w", err)
-		}
 	}
 	for _, c := range m.Conditions {
-		if err := setCondition(ctx, q, machineID, c, now); err != nil {
-			return err
-		}
+		writes = append(writes, func(q *dbsqlc.Queries) error { return setCondition(ctx, q, machineID, c, now) })
 	}
-	return nil
+	return q.Together(ctx, writes...)
 }
 
 // setCondition writes a condition. One that was never true is not written as false: absence says the same.

@@ -44,33 +44,64 @@ type commandRow = dbsqlc.GetCommandRow
 // load locks the machine, then the operation, and reads the rest. commandID names the command that the event is about;
 // empty means the latest attempt.
 func load(ctx context.Context, q *dbsqlc.Queries, operationID, commandID string, now time.Time) (*loaded, error) {
-	m, err := q.LockMachineOfOperation(ctx, operationID)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return nil, operationNotFound(operationID)
-	}
+	l := &loaded{}
+	var frozen bool
+	err := q.Together(ctx,
+		func(q *dbsqlc.Queries) error { return l.lockMachine(ctx, q, operationID) },
+		func(q *dbsqlc.Queries) error { return l.lockOperation(ctx, q, operationID) },
+		func(q *dbsqlc.Queries) error { return l.readSteps(ctx, q, operationID) },
+		func(q *dbsqlc.Queries) (err error) {
+			l.command, err = loadCommand(ctx, q, operationID, commandID)
+			return err
+		},
+		func(q *dbsqlc.Queries) (err error) { frozen, err = isFrozen(ctx, q); return err },
+	)
 	if err != nil {
-		return nil, fmt.Errorf("lock machine: %w", err)
-	}
-	l := &loaded{machine: m}
-	if l.row, err = q.LockOperation(ctx, operationID); err != nil {
-		return nil, fmt.Errorf("lock operation: %w", err)
-	}
-	if l.steps, err = q.StepsOf(ctx, operationID); err != nil {
-		return nil, fmt.Errorf("read steps: %w", err)
-	}
-	if l.command, err = loadCommand(ctx, q, operationID, commandID); err != nil {
 		return nil, err
 	}
 	if l.snap.Op, err = operationFromRow(l.row, l.steps); err != nil {
 		return nil, err
 	}
 	l.snap.Command = commandFromRow(l.command)
-	l.spec, err = specFromJSON(m.Spec)
-	if err != nil {
+	if l.spec, err = specFromJSON(l.machine.Spec); err != nil {
 		return nil, err
 	}
 	l.snap.World, err = l.world(ctx, q, now)
+	l.snap.World.Machine.Frozen = frozen
 	return l, err
+}
+
+func (l *loaded) lockMachine(ctx context.Context, q *dbsqlc.Queries, operationID string) (err error) {
+	l.machine, err = q.LockMachineOfOperation(ctx, operationID)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return operationNotFound(operationID)
+	}
+	if err != nil {
+		return fmt.Errorf("lock machine: %w", err)
+	}
+	return nil
+}
+
+func (l *loaded) lockOperation(ctx context.Context, q *dbsqlc.Queries, operationID string) (err error) {
+	if l.row, err = q.LockOperation(ctx, operationID); err != nil {
+		return fmt.Errorf("lock operation: %w", err)
+	}
+	return nil
+}
+
+func (l *loaded) readSteps(ctx context.Context, q *dbsqlc.Queries, operationID string) (err error) {
+	if l.steps, err = q.StepsOf(ctx, operationID); err != nil {
+		return fmt.Errorf("read steps: %w", err)
+	}
+	return nil
+}
+
+func isFrozen(ctx context.Context, q *dbsqlc.Queries) (bool, error) {
+	since, err := q.FrozenSince(ctx)
+	if err != nil {
+		return false, fmt.Errorf("read freeze: %w", err)
+	}
+	return since != nil, nil
 }
 
 func operationNotFound(id string) error {
@@ -96,16 +127,31 @@ func loadCommand(ctx context.Context, q *dbsqlc.Queries, operationID, commandID 
 	return &row, nil
 }
 
-func (l *loaded) world(ctx context.Context, q *dbsqlc.Queries, now time.Time) (operation.World, error) {
-	conds, err := q.ConditionsOf(ctx, []string{l.machine.MachineID})
-	if err != nil {
-		return operation.World{}, fmt.Errorf("read conditions: %w", err)
+// orWhat says what failed.
+func orWhat(err error, what string) error {
+	if err == nil {
+		return nil
 	}
-	rows, err := q.CandidatesFor(ctx, dbsqlc.CandidatesForParams{
-		MachineID: &l.machine.MachineID, OperationID: &l.row.OperationID, Site: l.machine.Site, Now: now,
-	})
+	return fmt.Errorf("%s: %w", what, err)
+}
+
+func (l *loaded) world(ctx context.Context, q *dbsqlc.Queries, now time.Time) (operation.World, error) {
+	var conds []dbsqlc.MachineCondition
+	var rows []dbsqlc.CandidatesForRow
+	err := q.Together(ctx,
+		func(q *dbsqlc.Queries) (err error) {
+			conds, err = q.ConditionsOf(ctx, []string{l.machine.MachineID})
+			return orWhat(err, "read conditions")
+		},
+		func(q *dbsqlc.Queries) (err error) {
+			rows, err = q.CandidatesFor(ctx, dbsqlc.CandidatesForParams{
+				MachineID: &l.machine.MachineID, OperationID: &l.row.OperationID, Site: l.machine.Site, Now: now,
+			})
+			return orWhat(err, "read executors")
+		},
+	)
 	if err != nil {
-		return operation.World{}, fmt.Errorf("read executors: %w", err)
+		return operation.World{}, err
 	}
 	w := operation.World{
 		Machine: factsOf(l.machine, conds), Provider: orText(l.machine.Provider, fleet.AgentProvider),
@@ -119,11 +165,6 @@ func (l *loaded) world(ctx context.Context, q *dbsqlc.Queries, now time.Time) (o
 	if err := l.readWorkflow(ctx, q, &w); err != nil {
 		return w, err
 	}
-	frozen, err := q.FrozenSince(ctx)
-	if err != nil {
-		return operation.World{}, fmt.Errorf("read freeze: %w", err)
-	}
-	w.Machine.Frozen = frozen != nil
 	for _, r := range rows {
 		c := fleet.Candidate{
 			AgentID: r.AgentID, Role: r.Role, StateID: r.StateID, Capabilities: r.Capabilities, Simulated: r.Simulated,

@@ -141,22 +141,28 @@ func checkCert(ctx context.Context, q *dbsqlc.Queries, h Hello, now time.Time) e
 
 // compareMemory holds what the agent says of its memory and boot against what has been seen before.
 func compareMemory(ctx context.Context, q *dbsqlc.Queries, h Hello, out *Opened, now time.Time) error {
-	if err := q.InsertAgentState(ctx, dbsqlc.InsertAgentStateParams{AgentID: h.AgentID, StateID: h.StateID, Now: now}); err != nil {
-		return fmt.Errorf("record memory: %w", err)
-	}
-	st, err := q.AgentState(ctx, dbsqlc.AgentStateParams{AgentID: h.AgentID, StateID: h.StateID})
+	var st dbsqlc.AgentState
+	err := q.Together(ctx,
+		func(q *dbsqlc.Queries) error {
+			return orWhat(q.InsertAgentState(ctx, dbsqlc.InsertAgentStateParams{AgentID: h.AgentID, StateID: h.StateID, Now: now}), "record memory")
+		},
+		func(q *dbsqlc.Queries) (err error) {
+			st, err = q.AgentState(ctx, dbsqlc.AgentStateParams{AgentID: h.AgentID, StateID: h.StateID})
+			return orWhat(err, "read memory")
+		},
+		func(q *dbsqlc.Queries) error {
+			return orWhat(q.InsertAgentBoot(ctx, dbsqlc.InsertAgentBootParams{AgentID: h.AgentID, BootID: h.BootID, Now: now}), "record boot")
+		},
+		func(q *dbsqlc.Queries) (err error) {
+			out.Cloned, err = q.BootIsOld(ctx, dbsqlc.BootIsOldParams{AgentID: h.AgentID, BootID: h.BootID})
+			return orWhat(err, "compare boots")
+		},
+	)
 	if err != nil {
-		return fmt.Errorf("read memory: %w", err)
+		return err
 	}
 	out.LastEventSeq = uint64(st.LastEventSeq)
 	out.RolledBack = int64(h.LastGrantSeq) < st.LastGrantSeq || int64(h.LastEventSeq) < st.LastEventSeq
-	if err := q.InsertAgentBoot(ctx, dbsqlc.InsertAgentBootParams{AgentID: h.AgentID, BootID: h.BootID, Now: now}); err != nil {
-		return fmt.Errorf("record boot: %w", err)
-	}
-	out.Cloned, err = q.BootIsOld(ctx, dbsqlc.BootIsOldParams{AgentID: h.AgentID, BootID: h.BootID})
-	if err != nil {
-		return fmt.Errorf("compare boots: %w", err)
-	}
 	return nil
 }
 

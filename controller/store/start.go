@@ -258,26 +258,12 @@ func (s *Store) insertOperation(ctx context.Context, q *dbsqlc.Queries, m dbsqlc
 		Phase: string(op.Phase), Params: params, PlanID: p.GetPlanId(), CurrentStage: op.CurrentStage, WakeAt: &now,
 		Version: 0, CreatedAt: now, UpdatedAt: now,
 	}
-	err = q.InsertOperation(ctx, dbsqlc.InsertOperationParams{
+	insert := dbsqlc.InsertOperationParams{
 		OperationID: op.ID, TargetID: m.MachineID, RequestID: r.RequestID, RequestBody: body, Type: row.Type,
 		Phase: row.Phase, Params: params, PlanID: row.PlanID, CurrentStage: row.CurrentStage, WakeAt: timePtr(now.Add(startGrace)),
 		EventSeq: 1, CreatedAt: now,
-	})
-	if err != nil {
-		return op, row, fmt.Errorf("insert operation: %w", err)
 	}
-	if err := insertSteps(ctx, q, op.ID, steps); err != nil {
-		return op, row, err
-	}
-	if err := q.SetCurrentOperation(ctx, dbsqlc.SetCurrentOperationParams{OperationID: &op.ID, MachineID: m.MachineID}); err != nil {
-		return op, row, fmt.Errorf("point the machine to its operation: %w", err)
-	}
-	if err := q.MarkPlanUsed(ctx, dbsqlc.MarkPlanUsedParams{PlanID: row.PlanID, Now: &now}); err != nil {
-		return op, row, fmt.Errorf("mark plan as used: %w", err)
-	}
-	l := &loaded{row: row}
-	created := operation.Decision{Op: op, Notes: []operation.Note{{Kind: "created", Step: ""}}}
-	if err := insertNotes(ctx, q, l, created, now); err != nil {
+	if err := writeOperation(ctx, q, insert, op, row, steps); err != nil {
 		return op, row, err
 	}
 	row.Version = 1
@@ -287,12 +273,36 @@ func (s *Store) insertOperation(ctx context.Context, q *dbsqlc.Queries, m dbsqlc
 // startGrace is how long the job that was enqueued with the operation has before the sweeper looks as well.
 const startGrace = 2 * time.Second
 
-func insertSteps(ctx context.Context, q *dbsqlc.Queries, operationID string, steps []plan.Filled) error {
+// writeOperation makes all rows of a new operation in one round trip.
+func writeOperation(ctx context.Context, q *dbsqlc.Queries, insert dbsqlc.InsertOperationParams, op operation.Operation, row dbsqlc.Operation, filled []plan.Filled) error {
+	steps, err := stepRows(op.ID, filled)
+	if err != nil {
+		return err
+	}
+	created := operation.Decision{Op: op, Notes: []operation.Note{{Kind: "created", Step: ""}}}
+	events, err := eventParams(&loaded{row: row}, created, op.CreatedAt)
+	if err != nil {
+		return err
+	}
+	return q.Together(ctx,
+		func(q *dbsqlc.Queries) error { return orWhat(q.InsertOperation(ctx, insert), "insert operation") },
+		func(q *dbsqlc.Queries) error { return orWhat(q.InsertSteps(ctx, steps), "insert steps") },
+		func(q *dbsqlc.Queries) error {
+			return orWhat(q.SetCurrentOperation(ctx, dbsqlc.SetCurrentOperationParams{OperationID: &op.ID, MachineID: op.MachineID}), "point the machine to its operation")
+		},
+		func(q *dbsqlc.Queries) error {
+			return orWhat(q.MarkPlanUsed(ctx, dbsqlc.MarkPlanUsedParams{PlanID: row.PlanID, Now: &op.CreatedAt}), "mark plan as used")
+		},
+		func(q *dbsqlc.Queries) error { return orWhat(q.InsertEvents(ctx, events), "insert events") },
+	)
+}
+
+func stepRows(operationID string, steps []plan.Filled) (dbsqlc.InsertStepsParams, error) {
 	p := dbsqlc.InsertStepsParams{OperationID: operationID}
 	for i, f := range steps {
 		spec, err := proto.MarshalOptions{Deterministic: true}.Marshal(f.Step)
 		if err != nil {
-			return fmt.Errorf("serialize step: %w", err)
+			return p, fmt.Errorf("serialize step: %w", err)
 		}
 		p.Idxs = append(p.Idxs, int32(i))
 		p.Names = append(p.Names, f.Step.GetName())
@@ -301,10 +311,7 @@ func insertSteps(ctx context.Context, q *dbsqlc.Queries, operationID string, ste
 		p.Timeouts = append(p.Timeouts, f.Timeout.Milliseconds())
 		p.Retries = append(p.Retries, int32(f.Retries))
 	}
-	if err := q.InsertSteps(ctx, p); err != nil {
-		return fmt.Errorf("insert steps: %w", err)
-	}
-	return nil
+	return p, nil
 }
 
 // auditEntry says who did what.

@@ -28,6 +28,8 @@ type Config struct {
 	// DefaultImage is used where neither a request nor the machine names an image.
 	DefaultImage string
 	Logger       *slog.Logger
+	// Tracer watches what is sent to the database; nil for none.
+	Tracer pgx.QueryTracer
 }
 
 // Enqueue puts a job that looks at an operation into the running transaction.
@@ -55,6 +57,9 @@ func New(ctx context.Context, c Config) (*Store, error) {
 	pc.MaxConns = c.PoolSize
 	if pc.MaxConns == 0 {
 		pc.MaxConns = 16
+	}
+	if c.Tracer != nil {
+		pc.ConnConfig.Tracer = c.Tracer
 	}
 	// Transactions that stay open hold back every reader of the reconcile cursor: bound them.
 	setDefault(pc.ConnConfig.RuntimeParams, "idle_in_transaction_session_timeout", "10000")
