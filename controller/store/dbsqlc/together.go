@@ -1,3 +1,4 @@
+// Package dbsqlc is the SQL of the store. sqlc writes all of it but Together.
 package dbsqlc
 
 import (
