@@ -228,3 +228,24 @@ func TestNothingIsMadeForABlockedMachine(t *testing.T) {
 		}
 	}
 }
+
+// Switching a machine off waits for an agent of its site, for a while, and is not even tried on a blocked machine.
+func TestSwitchingOffWaitsForTheSite(t *testing.T) {
+	begin := func() *stored {
+		s := newStored(t, operation.Step{Kind: operation.KindStage, Mode: workflow.PowerOffNode, Timeout: time.Minute})
+		s.setAgents()
+		return s
+	}
+	s := begin()
+	s.look()
+	if s.op.WaitReason != operation.WaitAgent || !s.op.WakeAt.After(s.now) {
+		t.Fatalf("it waits for %q until %v", s.op.WaitReason, s.op.WakeAt)
+	}
+	s.now = s.now.Add(time.Minute)
+	s.look()
+	s.ended(operation.Failed, "AGENT_UNAVAILABLE")
+	s = begin()
+	s.world.Machine.Conditions[fleet.RetiredFlag] = true
+	s.look()
+	s.ended(operation.Failed, "MACHINE_BLOCKED")
+}

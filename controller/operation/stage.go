@@ -54,13 +54,13 @@ func (d *decider) powerOff(s *Step) {
 	limit := d.limitOf(s)
 	site := fleet.SiteFor(d.w.Candidates, "power", d.w.Provider)
 	switch {
+	case d.blocked():
+		d.failBlocked()
 	case site != nil:
 		d.makeCommand(s, KindPowerOff, site)
 	case !d.now.Before(limit):
 		d.fail("AGENT_UNAVAILABLE", "no agent of the machine's site could switch it off before the step's deadline; nothing was started", true)
 	default:
-	case d.blocked():
-		d.failBlocked()
 		d.wait(WaitAgent, earliest(limit, d.now.Add(min(LookAgain, 10*time.Second))))
 	}
 }

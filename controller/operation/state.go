@@ -214,14 +214,6 @@ type World struct {
 	Install Install
 }
 
-// The modes of a boot assignment.
-const (
-	BootInstaller = "installer"
-	BootRescue    = "rescue"
-	BootDisk      = "disk"
-)
-
-// Boot is what a machine boots from the network, and whether its site knows. It is read for operations that need it.
 // Install is how the installation of a node stands. The rule of attempts is the node's, not the plan's: the retries of
 // a step are tries within one attempt, and after the last attempt a person must look.
 type Install struct {
@@ -234,6 +226,14 @@ type Install struct {
 // last says that no attempt follows the one that is under way.
 func (i Install) last() bool { return i.Failed+1 >= i.Max }
 
+// The modes of a boot assignment.
+const (
+	BootInstaller = "installer"
+	BootRescue    = "rescue"
+	BootDisk      = "disk"
+)
+
+// Boot is what a machine boots from the network, and whether its site knows. It is read for operations that need it.
 type Boot struct {
 	// Mode is one of the modes above; OperationID whose it is.
 	Mode, OperationID string

@@ -13,6 +13,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/operation"
 	"github.com/ingot-metal/ingot/controller/store"
 	"github.com/ingot-metal/ingot/controller/store/storetest"
+	"github.com/ingot-metal/ingot/internal/evidence"
 )
 
 // owned fails unless every node in a state of work has an owner.
@@ -372,4 +373,28 @@ func TestReportedInstallationHasAnOwner(t *testing.T) {
 	}
 	_, err = reported(t, s, node.Started, 0, "")
 	wantReason(t, err, "MACHINE_BLOCKED")
+}
+
+// A machine of a cluster is draining while its pods are moved away, and then retired; where that does not end well it is
+// offline, and active again as its agent is there.
+func TestDrainingIsTheWorkOfItsCluster(t *testing.T) {
+	for outcome, want := range map[operation.Outcome]string{operation.OutcomeSucceeded: "retired", operation.OutcomeFailed: "active", operation.OutcomeCanceled: "active"} {
+		r := newClusterRig(t)
+		op := moveNode(t, r.s, "m-1", "drain", node.Draining).GetOperationId()
+		if got := state(t, r.s, "m-1"); got != "draining" {
+			t.Fatalf("the node is %s", got)
+		}
+		c := *decide(t, r.s, op, operation.Look{}).Command
+		grant(t, r.s, op, c, "st-2", 1)
+		if outcome == operation.OutcomeCanceled {
+			decide(t, r.s, op, operation.CancelAsked{Actor: "ann"})
+		}
+		decide(t, r.s, op, operation.Resulted{
+			AgentID: r.site.id, CommandID: c.ID, Outcome: outcome, Reason: "EXECUTION_FAILED", Evidence: map[string]string{evidence.NodeDrained: "m-1"},
+		})
+		if got := state(t, r.s, "m-1"); got != want {
+			t.Errorf("%s: the node is %s, want %s", outcome, got, want)
+		}
+		owned(t, r.s)
+	}
 }

@@ -26,7 +26,9 @@ var block = map[string]func(t testing.TB, s *store.Store, id string) error{
 		_, err := s.SetFlag(t.Context(), id, "Retired", true, "ann", "", now())
 		return err
 	},
-	"retired node": func(_ testing.TB, s *store.Store, id string) error { return transition(s, id, "out", node.Retired, false) },
+	"retired node": func(_ testing.TB, s *store.Store, id string) error {
+		return transition(s, id, "out", node.Retired, false)
+	},
 }
 
 func blocked(t testing.TB, s *store.Store, id string) bool {
