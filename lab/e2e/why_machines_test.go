@@ -41,12 +41,12 @@ func faultsOfMachines() []injected {
 			m := r.at(t, harness.MachineOptions{Script: "repave:fail-before"})
 			r.failedOperation(t, reimage(t, r, m.ID, patientTime))
 			return m.ID
-		}, []string{"EXECUTION_FAILED"}, "operator", []string{"scripted failure"}},
+		}, []string{"EXECUTION_FAILED", "INSTALL_ATTEMPTS_EXHAUSTED"}, "operator", []string{"scripted failure"}},
 		{"write that hangs", func(t *testing.T, r *whyRig) string {
 			m := r.at(t, harness.MachineOptions{Script: "repave:never"})
 			r.failedOperation(t, reimage(t, r, m.ID, 3))
 			return m.ID
-		}, []string{"STEP_TIMEOUT"}, "operator", []string{"time"}},
+		}, []string{"STEP_TIMEOUT", "INSTALL_ATTEMPTS_EXHAUSTED"}, "operator", []string{"the time was up"}},
 		{"write that goes on", func(t *testing.T, r *whyRig) string {
 			m := r.at(t, harness.MachineOptions{RepaveTime: 40 * time.Second})
 			reimage(t, r, m.ID, patientTime)

@@ -212,7 +212,7 @@ func concluded(ctx context.Context, job command.Job, in diskIntent, got image.Ev
 	var e *image.Error
 	switch {
 	case errors.As(err, &e):
-		r := command.Failed(e.Reason, "%v; the disk does not boot", e)
+		r := command.Failed(e.Reason, "%v; disk %s does not boot", e, in.Disk)
 		r.Retryable = e.Retryable
 		return r.WithEvidence(map[string]string{"disk": in.Disk, "written_bytes": strconv.FormatInt(got.Written, 10)}), nil
 	case errors.Is(err, command.ErrCanceled):
