@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -53,6 +54,13 @@ func clustersReady(ctx context.Context, q *dbsqlc.Queries, steps []plan.Filled) 
 
 // nodeName is what the machine's Node is called. A machine id that is no DNS name joins nothing: the API server refuses it.
 func (l *loaded) nodeName() string { return l.machine.MachineID }
+
+// speaksToCluster says that the operation has a step for which somebody speaks to a cluster.
+func (l *loaded) speaksToCluster() bool {
+	return slices.ContainsFunc(l.snap.Op.Steps, func(s operation.Step) bool {
+		return acts[s.Kind] != "" || s.Kind == operation.KindJoin || s.Kind == operation.KindStage && s.Mode == workflow.DrainNode
+	})
+}
 
 // acts of a cluster's commands, by their kind.
 var acts = map[operation.Kind]string{

@@ -172,7 +172,7 @@ func (l *loaded) world(ctx context.Context, q *dbsqlc.Queries, now time.Time) (o
 			ImageDigest: r.OsImageDigest,
 		}
 		if c.Role == "site" && w.Provider == fleet.AgentProvider && l.spec.GetBmcEndpoint() == "" {
-			if !reachesWithoutBMC(&c, l.spec) {
+			if !reachesWithoutBMC(&c, l.spec, l.speaksToCluster()) {
 				continue // there is nothing through which it could reach the machine
 			}
 		}
@@ -189,9 +189,9 @@ func (l *loaded) world(ctx context.Context, q *dbsqlc.Queries, now time.Time) (o
 
 // reachesWithoutBMC leaves a site agent what it can do without a BMC, if there is anything: scripts over SSH, and what a
 // cluster does.
-func reachesWithoutBMC(c *fleet.Candidate, spec *baremetalv1.MachineSpec) bool {
+func reachesWithoutBMC(c *fleet.Candidate, spec *baremetalv1.MachineSpec, cluster bool) bool {
 	c.Capabilities = slices.DeleteFunc(slices.Clone(c.Capabilities), func(name string) bool {
-		return name != "cluster" && (name != "ssh" || spec.GetSshEndpoint() == "")
+		return (name != "cluster" || !cluster) && (name != "ssh" || spec.GetSshEndpoint() == "")
 	})
 	return len(c.Capabilities) > 0
 }

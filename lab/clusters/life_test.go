@@ -268,7 +268,10 @@ func TestRefusals(t *testing.T) {
 	put(t, filepath.Join(f.root, "etc/kubernetes/kubelet.conf"),
 		"clusters: [{name: c, cluster: {server: 'https://elsewhere:6443', certificate-authority-data: "+base64.StdEncoding.EncodeToString(other)+"}}]", 0o600)
 	f.ended(t, f.start(t, &pb.StartRunRequest{RequestId: "member", Type: "JOIN_CLUSTER"}), pb.Operation_FAILED, "CLUSTER_OTHER_MEMBER")
-	_, err := runs.StartRun(t.Context(), &pb.StartRunRequest{MachineId: f.c.Register(&pb.Machine{MachineId: "m-2"}).GetMachineId(), RequestId: "none", PlanId: "drain"})
+	f.c.Register(&pb.Machine{MachineId: "m-2"})
+	in := harness.Must(t, f.c.Machines().EnterMaintenance, &pb.EnterMaintenanceRequest{MachineId: "m-2", RequestId: "in"})
+	f.c.Wait(in.GetOperationId(), soon)
+	_, err := runs.StartRun(t.Context(), &pb.StartRunRequest{MachineId: "m-2", RequestId: "none", PlanId: "drain"})
 	wantReason(t, err, "CLUSTER_NOT_CONFIGURED")
 	clusters := pb.NewClusterServiceClient(f.c.Conn())
 	_, err = clusters.DeleteCluster(t.Context(), &pb.DeleteClusterRequest{ClusterRef: "prod"})
@@ -305,7 +308,7 @@ func TestADecommissionDrains(t *testing.T) {
 		t.Error("a drain that was refused leaves its cordon")
 	}
 	f.Admin.Delete(kubetest.PodPath("alone"))
-	harness.Must(t, f.c.Workflows().ActOnWorkflow, &pb.ActOnWorkflowRequest{WorkflowId: w.GetWorkflowId(), RequestId: "retry", Action: pb.WorkflowAction_RETRY_STAGE})
+	harness.Must(t, f.c.Workflows().ActOnWorkflow, &pb.ActOnWorkflowRequest{WorkflowId: w.GetWorkflowId(), RequestId: "retry", Action: pb.WorkflowAction_WORKFLOW_ACTION_RETRY_STAGE})
 	f.workflow(t, w, pb.Workflow_COMPLETED)
 	if !f.unschedulable("m-1") || !f.condition("Drained") {
 		t.Error("the workflow is done and the Node not drained")
