@@ -18,6 +18,7 @@ import (
 
 	"github.com/ingot-metal/ingot/agent/command"
 	"github.com/ingot-metal/ingot/agent/command/cluster"
+	"github.com/ingot-metal/ingot/agent/command/provideraction"
 	"github.com/ingot-metal/ingot/agent/command/reconfig"
 	"github.com/ingot-metal/ingot/agent/command/script"
 	"github.com/ingot-metal/ingot/agent/dispatch"
@@ -220,7 +221,7 @@ const capCluster = "cluster"
 
 func (l *life) capabilities() []string {
 	if l.isSite() && l.site != nil {
-		return append(l.providers.Capabilities(), capSSH, capCluster)
+		return append(l.providers.Capabilities(), capSSH, capCluster, "provider:"+provideraction.Provider)
 	}
 	if l.isSite() {
 		return l.providers.Capabilities()
@@ -260,6 +261,9 @@ func (l *life) resolve(spec *fleetv1.CommandSpec) (command.Executor, *command.Re
 		}
 		if l.site != nil && spec.GetCluster() != nil {
 			return cluster.New(l.clusters()), nil
+		}
+		if l.site != nil && spec.GetProviderAction() != nil {
+			return provideraction.New(l.providerActions()), nil
 		}
 		return l.providers.Resolve(l.executorConfig(), spec)
 	}

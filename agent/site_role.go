@@ -15,6 +15,7 @@ import (
 	"github.com/ingot-metal/ingot/agent/command/script"
 	"github.com/ingot-metal/ingot/agent/provider"
 	"github.com/ingot-metal/ingot/agent/provider/bmc"
+	"github.com/ingot-metal/ingot/agent/provider/maas"
 	"github.com/ingot-metal/ingot/agent/provider/ssh"
 	"github.com/ingot-metal/ingot/agent/session"
 	"github.com/ingot-metal/ingot/agent/site"
@@ -32,6 +33,9 @@ type SiteConfig struct {
 	HTTPPort int
 	// BMCPoll is how often each BMC is asked how it is.
 	BMCPoll time.Duration
+	// MAASPoll is how often MAAS is asked what it says of the site's machines; 0 means 30 s. While it works for a command it is
+	// asked every 5 s, or as often as this.
+	MAASPoll time.Duration
 	// ScriptDir is where machines remember the scripts that were run on them; empty means what package ssh says.
 	ScriptDir string
 	// ClusterPoll is how often a cluster is asked how far it is; 0 means what package cluster says.
@@ -48,6 +52,9 @@ type siteWork struct {
 	prober  *bmc.Prober
 	// consoles of machines that are being installed.
 	consoles *consoles
+	// regions of MAAS, and what they say of the site's machines.
+	regions *regions
+	maas    *maas.Prober
 }
 
 // setUpSite makes the site's own provider and its services.
@@ -73,6 +80,7 @@ func (l *life) setUpSite(log *slog.Logger) error {
 		capture: w.bmcs.Console, clock: l.a.cfg.Clock, log: log,
 		keep: func(ctx context.Context, e *fleetv1.Event) error { return l.store.Append(ctx, e, l.a.cfg.Clock.Now()) },
 	})
+	l.setUpMAAS(w, log)
 	var err error
 	w.service, err = site.NewService(site.ServiceConfig{
 		Interfaces: cfg.Interfaces, TFTPDir: cfg.TFTPDir, CacheDir: cfg.CacheDir, CacheBytes: cfg.CacheBytes, HTTPPort: cfg.HTTPPort,
@@ -80,6 +88,7 @@ func (l *life) setUpSite(log *slog.Logger) error {
 		Applied: func(doc *fleetv1.SiteDocument) {
 			w.prober.Replace(bmcTargets(doc.GetBmcs()))
 			w.consoles.follow(doc)
+			w.maas.Replace(maasTargets(doc.GetProviders()))
 		},
 	})
 	l.site = w
@@ -135,6 +144,7 @@ func (l *life) runSite(group *task.Group) {
 	underOrders("dispatcher", l.dispatcher.Run)
 	underOrders("bmcs", l.runBMCs)
 	underOrders("consoles", l.site.consoles.run)
+	underOrders("maas", l.site.maas.Run)
 	underOrders("heartbeats", l.runner.BufferHeartbeats)
 	group.Go("site", func(ctx context.Context) error {
 		defer endOrders()

@@ -193,6 +193,7 @@ type services struct {
 	nodes      pb.NodeServiceClient
 	scripts    pb.ScriptServiceClient
 	clusters   pb.ClusterServiceClient
+	maas       pb.MAASServiceClient
 }
 
 func (a *app) services() (*services, error) {
@@ -205,6 +206,7 @@ func (a *app) services() (*services, error) {
 		plans: pb.NewPlanServiceClient(conn), runs: pb.NewRunServiceClient(conn), admin: pb.NewAdminServiceClient(conn),
 		workflows: pb.NewWorkflowServiceClient(conn), nodes: pb.NewNodeServiceClient(conn),
 		scripts: pb.NewScriptServiceClient(conn), clusters: pb.NewClusterServiceClient(conn),
+		maas: pb.NewMAASServiceClient(conn),
 	}, nil
 }
 

@@ -168,6 +168,17 @@ func (a *app) completeSSHCredentials() completion {
 	})
 }
 
+func (a *app) completeMAASRegions() completion {
+	return a.remote(func(ctx context.Context, svc *services) ([]string, error) {
+		resp, err := svc.maas.ListMAASRegions(ctx, &pb.ListMAASRegionsRequest{})
+		var out []string
+		for _, m := range resp.GetRegions() {
+			out = append(out, m.GetRegionRef()+"\t"+view.Clean(m.GetEndpoint()))
+		}
+		return out, err
+	})
+}
+
 // completeSpec completes the flags of a machine's spec whose values the server knows.
 func (a *app) completeSpec(cmd *cobra.Command) {
 	a.must(cmd.RegisterFlagCompletionFunc("site", a.completeSites()))
@@ -175,6 +186,7 @@ func (a *app) completeSpec(cmd *cobra.Command) {
 	a.must(cmd.RegisterFlagCompletionFunc("default-image-ref", a.completeImages("kind=os")))
 	a.must(cmd.RegisterFlagCompletionFunc("bmc-credentials-ref", a.completeCredentials()))
 	a.must(cmd.RegisterFlagCompletionFunc("ssh-credentials-ref", a.completeSSHCredentials()))
+	a.must(cmd.RegisterFlagCompletionFunc("provider-ref", a.completeMAASRegions()))
 }
 
 func (a *app) completeContexts(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {

@@ -31,6 +31,7 @@ var specHelp = map[protoreflect.Name]string{
 	"protected_disks":     "rule of disks that are never written; may be given several times",
 	"ssh_host_keys":       "key that the SSH server may show, as SHA256:… or as a line of authorized_keys; may be given several times",
 	"ssh_credentials_ref": "name under which the SSH credentials are stored",
+	"provider_ref":        "MAAS region of a machine of provider maas",
 }
 
 // shortNames are what people type for flags whose fields have long names.

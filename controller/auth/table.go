@@ -79,6 +79,7 @@ func Table() map[string]Rule {
 		fleetv1.AgentService_GetSSHCredentials_FullMethodName,
 		fleetv1.AgentService_GetClusterAccess_FullMethodName,
 		fleetv1.AgentService_GetJoinMaterial_FullMethodName,
+		fleetv1.AgentService_GetMAASRegion_FullMethodName,
 		fleetv1.AgentService_VouchInstaller_FullMethodName,
 		fleetv1.AgentService_IssueIdentity_FullMethodName,
 		fleetv1.AgentService_FetchBlob_FullMethodName,
@@ -184,4 +185,7 @@ var adminMethods = []string{
 	baremetalv1.ScriptService_SetSSHCredentials_FullMethodName,
 	baremetalv1.ScriptService_ListSSHCredentials_FullMethodName,
 	baremetalv1.ScriptService_DeleteSSHCredentials_FullMethodName,
+	baremetalv1.MAASService_SetMAASRegion_FullMethodName,
+	baremetalv1.MAASService_ListMAASRegions_FullMethodName,
+	baremetalv1.MAASService_DeleteMAASRegion_FullMethodName,
 }

@@ -45,6 +45,8 @@ const (
 	OperationCanceled ConditionType = "OperationCanceled"
 	RMA               ConditionType = "RMA"
 	RetiredFlag       ConditionType = "Retired"
+	// ProviderDrift: what the machine's provider says does not go with its node state.
+	ProviderDrift ConditionType = "ProviderDrift"
 )
 
 // Condition is the value of one condition.

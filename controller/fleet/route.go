@@ -101,9 +101,18 @@ func siteWith(candidates []Candidate, capability string) *Candidate {
 }
 
 // throughProvider says that a site agent can do it at all: through a BMC it can switch a machine and choose what it
-// boots.
+// boots; a MAAS region has actions of its own.
 func throughProvider(capability, provider string) bool {
-	return provider != AgentProvider || slices.Contains([]string{"power", "reboot", "netboot"}, capability)
+	if able, limited := siteWork[provider]; limited {
+		return slices.Contains(able, capability)
+	}
+	return true
+}
+
+// siteWork is what a site agent can do to the machines of a provider; one that is not here does all that a host agent does.
+var siteWork = map[string][]string{
+	AgentProvider: {"power", "reboot", "netboot"},
+	"maas":        {"provider_action"},
 }
 
 // Host gives the machine's own agent, live or not; nil if it never had one.

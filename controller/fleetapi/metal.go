@@ -51,6 +51,7 @@ func (s *Server) SyncSite(ctx context.Context, r *fleetv1.SyncSiteRequest) (*fle
 	waiting, err := s.cfg.Store.RecordSite(ctx, store.SiteReport{
 		Site: sess.Site, AgentID: sess.AgentID, Applied: r.GetAppliedRevision(), BootAddresses: r.GetBootAddresses(),
 		Leases: r.GetLeases(), LeasesSame: !r.GetLeasesChanged(), Unknown: r.GetUnknown(), BMCs: r.GetBmcs(), Segments: r.GetSegments(),
+		Providers: r.GetProviders(),
 	}, s.cfg.Clock.Now())
 	if err != nil {
 		return nil, err
@@ -146,9 +147,13 @@ func (s *Server) contested(ctx context.Context, v *store.Vouched) error {
 	return failure.Precondition("ENROLMENT_CONTESTED", message)
 }
 
-// IssueIdentity gives an installer what the system that it writes needs to enrol.
+// IssueIdentity gives an installer what the system that it writes needs to enrol, and a site agent what one needs that a
+// provider deploys for it.
 func (s *Server) IssueIdentity(ctx context.Context, r *fleetv1.IssueIdentityRequest) (*fleetv1.IssueIdentityResponse, error) {
 	sess, err := s.caller(ctx, "installer")
+	if err != nil {
+		sess, err = s.caller(ctx, "site")
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -82,6 +82,7 @@ type Server struct {
 	baremetalv1.UnsafeAdminServiceServer
 	baremetalv1.UnsafeScriptServiceServer
 	baremetalv1.UnsafeClusterServiceServer
+	baremetalv1.UnsafeMAASServiceServer
 
 	cfg    Config
 	engine Engine
@@ -128,6 +129,7 @@ func Register(r grpc.ServiceRegistrar, s *Server) {
 	baremetalv1.RegisterAdminServiceServer(r, s)
 	baremetalv1.RegisterScriptServiceServer(r, s)
 	baremetalv1.RegisterClusterServiceServer(r, s)
+	baremetalv1.RegisterMAASServiceServer(r, s)
 }
 
 // actor names the caller in the audit log. Only a server without a guard has calls without one.

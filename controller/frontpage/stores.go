@@ -19,6 +19,7 @@ type Store interface {
 	Catalogue
 	ScriptEntries
 	Clusters
+	MAASRegions
 	Sites
 	Workflows
 	Nodes

@@ -248,6 +248,12 @@ func (d *decider) finishSucceeded() {
 			d.condition(fleet.InCustomerCluster, false, "Reimaged", "")
 		}
 	}
+	if what := d.op.Evidence[evidence.Deployed]; what != "" {
+		d.condition(fleet.Provisioned, true, "DeployedByProvider", what)
+	}
+	if d.op.Evidence[evidence.Redeployed] != "" {
+		d.condition(fleet.InCustomerCluster, false, "Redeployed", "")
+	}
 	d.finish(Succeeded, "succeeded", "")
 }
 

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/ingot-metal/ingot/controller/fleet"
+	"github.com/ingot-metal/ingot/controller/workflow"
 )
 
 // Decide answers one event. It changes nothing in the snapshot.
@@ -186,8 +187,11 @@ func (d *decider) shouldHandOver() bool {
 
 func (d *decider) route() *fleet.Candidate {
 	s := d.step()
-	if s.Kind == KindSSH {
+	switch s.Kind {
+	case KindSSH:
 		return fleet.SiteForSSH(d.w.Candidates)
+	case KindProvider:
+		return fleet.SiteFor(d.w.Candidates, string(KindProvider), d.w.Provider)
 	}
 	if d.onCluster(s) {
 		return d.routeInCluster(s)
@@ -321,12 +325,18 @@ func (d *decider) whyNoGrant(e GrantAsked) (reason, message string) {
 		return "FLEET_FROZEN", "the fleet is frozen after a restore"
 	case d.w.Machine.NodeState == fleet.Quarantined:
 		return "MACHINE_QUARANTINED", "the machine is quarantined"
-	case d.blocked():
+	case d.blocked() && !d.forgets():
 		return "MACHINE_BLOCKED", "the machine has been blocked since"
 	case !d.cmd.ClaimedAt.IsZero():
 		return "GRANT_REFUSED", "the command has a result already"
 	}
 	return "", ""
+}
+
+// forgets says that the command only makes the provider forget a machine that its workflow has retired.
+func (d *decider) forgets() bool {
+	return d.op.Type == fleet.Decommission && d.cmd.Kind == KindProvider && d.step().Mode == workflow.ForgetAction &&
+		!d.w.Machine.Conditions[fleet.RMA]
 }
 
 // bootBefore is the boot that must be gone for a reboot to count.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/ingot-metal/ingot/controller/fleet"
+	"github.com/ingot-metal/ingot/controller/workflow"
 	"github.com/ingot-metal/ingot/internal/evidence"
 )
 
@@ -44,7 +45,8 @@ func (d *decider) inPlace(k Kind) bool {
 		case "host":
 			return slices.Contains(c.Capabilities, capabilityOf(k))
 		case "site":
-			return d.w.Provider != fleet.AgentProvider && k == KindRepave && slices.Contains(c.Capabilities, "provider:"+d.w.Provider)
+			return d.w.Provider != workflow.ProviderMAAS && d.w.Provider != fleet.AgentProvider && k == KindRepave &&
+				slices.Contains(c.Capabilities, "provider:"+d.w.Provider)
 		}
 		return false
 	})

@@ -160,6 +160,8 @@ func evidenceKey(k Kind) string {
 		return evidence.NodeDrained
 	case KindUncordon:
 		return evidence.NodeSchedulable
+	case KindProvider:
+		return evidence.ProviderSaid
 	default:
 		return evidence.ConfigDigest
 	}

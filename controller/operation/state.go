@@ -94,6 +94,8 @@ const (
 	KindVerify   Kind = "verify"
 	KindDrain    Kind = "drain"
 	KindUncordon Kind = "uncordon"
+	// KindProvider is done through the machine's provider, by the site agent; its mode is the action.
+	KindProvider Kind = "provider_action"
 	// KindStage is a check or an action of the controller's own in a workflow; its mode is the stage.
 	KindStage Kind = "workflow_stage"
 )

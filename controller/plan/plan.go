@@ -63,7 +63,7 @@ var stepName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 
 // wired lists the kinds that this version can run; whichever is missing answers STEP_KIND_NOT_WIRED at the start.
 var wired = []string{"reboot", "netboot", "repave", "net", "wait_for_agent", "set_phase", "erase", "ssh", "rma",
-	"join", "verify", "drain", "uncordon"}
+	"provider_action", "join", "verify", "drain", "uncordon"}
 
 // KindOf names the kind of a step: the oneof field's name, empty when none is set.
 func KindOf(s *baremetalv1.Step) string {
@@ -133,6 +133,8 @@ func validateMode(s *baremetalv1.Step, kind, field string) error {
 		return validateCluster(s, field)
 	case "rma":
 		return oneOf(field+".rma.action", s.GetRma().GetAction(), "", "flag", "return")
+	case "provider_action":
+		return validateProvider(s.GetProviderAction(), field+".provider_action")
 	default:
 		return nil
 	}
@@ -163,7 +165,7 @@ func Destructive(p *baremetalv1.Plan) bool {
 		case "ssh":
 			return s.GetSsh().GetDestructive()
 		case "provider_action":
-			return slices.Contains([]string{"deploy", "release", "erase"}, s.GetProviderAction().GetAction())
+			return slices.Contains(destructiveActions, s.GetProviderAction().GetAction())
 		}
 		return false
 	})
@@ -210,7 +212,9 @@ type Inputs struct {
 	// ClusterRef is the cluster that the machine is meant for.
 	ClusterRef     string
 	TimeoutSeconds int32
-	Config         *baremetalv1.NetReconfig
+	// ProviderImage is what a provider deploys, in its own words; of ImageRef only what was asked for, or the machine's own.
+	ProviderImage string
+	Config        *baremetalv1.NetReconfig
 }
 
 // Filled is a step that is ready to run.
@@ -252,6 +256,8 @@ func fillFields(s *baremetalv1.Step, in Inputs) error {
 		s.GetNetboot().Mode = first(s.GetNetboot().GetMode(), in.NetbootMode, "PXE")
 	case "join", "verify", "drain", "uncordon":
 		return fillCluster(s, in.ClusterRef)
+	case "provider_action":
+		fillProvider(s.GetProviderAction(), in)
 	case "net":
 		if proto.Size(s.GetNet()) == 0 && in.Config != nil {
 			proto.Merge(s.GetNet(), in.Config)

@@ -48,6 +48,8 @@ func commandSpec(ctx context.Context, q *dbsqlc.Queries, l *loaded, d operation.
 		spec.Action, err = l.clusterAction(ctx, q, c.Kind, step)
 	case operation.KindJoin:
 		spec.Action, err = l.joinAction(ctx, q, step)
+	case operation.KindProvider:
+		spec.Action = l.providerAction(step.GetProviderAction())
 	case operation.KindReconfig:
 		spec.Action = &fleetv1.CommandSpec_Reconfig{Reconfig: reconfigAction(step.GetNet(), s.Timeout, generation)}
 	}

@@ -87,6 +87,11 @@ func (g *gather) machine(ctx context.Context, machineID, operationID string) err
 	if err != nil {
 		return err
 	}
+	said, err := providerStatuses(ctx, g.q, []string{machineID})
+	if err != nil {
+		return err
+	}
+	g.f.Machine.Status.Provider = said[machineID]
 	g.f.Model, err = g.q.ModelOf(ctx, machineID)
 	if err != nil {
 		return fmt.Errorf("read model: %w", err)

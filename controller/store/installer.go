@@ -205,7 +205,7 @@ func (s *Store) IssueIdentity(ctx context.Context, agentID, commandID, tokenID, 
 	var out *Identity
 	err := s.inTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
 		c, err := q.GetCommand(ctx, commandID)
-		if errors.Is(err, pgx.ErrNoRows) || err == nil && (c.ExecutorID != agentID || c.Kind != string(operation.KindRepave)) {
+		if errors.Is(err, pgx.ErrNoRows) || err == nil && (c.ExecutorID != agentID || !writesSystem(c)) {
 			return failure.NotFound("COMMAND_NOT_FOUND", "the command was not given to this agent")
 		}
 		if err != nil {
@@ -238,10 +238,26 @@ func (s *Store) IssueIdentity(ctx context.Context, agentID, commandID, tokenID, 
 	return out, nil
 }
 
+// writesSystem says that a new system comes of the command, which will need an identity.
+func writesSystem(c dbsqlc.GetCommandRow) bool {
+	if c.Kind == string(operation.KindRepave) {
+		return true
+	}
+	spec := &fleetv1.CommandSpec{}
+	if c.Kind != string(operation.KindProvider) || proto.Unmarshal(c.Spec, spec) != nil {
+		return false
+	}
+	action := spec.GetProviderAction().GetAction()
+	return action == "deploy" || action == "recover_deploy"
+}
+
 func identityOf(spec []byte) (*Identity, error) {
 	c := &fleetv1.CommandSpec{}
 	if err := proto.Unmarshal(spec, c); err != nil {
 		return nil, fmt.Errorf("parse stored command: %w", err)
+	}
+	if p := c.GetProviderAction(); p != nil {
+		return &Identity{ImageRef: p.GetParams()["image"]}, nil
 	}
 	return &Identity{ImageRef: c.GetRepave().GetImageRef(), ImageDigest: "sha256:" + c.GetRepave().GetSha256Raw()}, nil
 }

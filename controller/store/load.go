@@ -267,6 +267,8 @@ func modeOf(s *baremetalv1.Step) string {
 		return s.GetRma().GetAction()
 	case "workflow_stage":
 		return s.GetWorkflowStage().GetStage()
+	case "provider_action":
+		return s.GetProviderAction().GetAction()
 	default:
 		return ""
 	}

@@ -262,12 +262,17 @@ func (s *Store) machineMessages(ctx context.Context, rows []dbsqlc.Machine) ([]*
 	for _, b := range beats {
 		beat[b.MachineID] = &b.LastHeartbeatAt
 	}
+	said, err := providerStatuses(ctx, s.q, idList)
+	if err != nil {
+		return nil, err
+	}
 	out := make([]*baremetalv1.Machine, 0, len(rows))
 	for _, r := range rows {
 		m, err := machineMessage(r, byMachine[r.MachineID], beat[r.MachineID])
 		if err != nil {
 			return nil, err
 		}
+		m.Status.Provider = said[r.MachineID]
 		out = append(out, m)
 	}
 	return out, nil

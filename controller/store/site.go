@@ -29,6 +29,7 @@ type SiteReport struct {
 	LeasesSame bool
 	Unknown    []*fleetv1.UnknownMachine
 	BMCs       []*fleetv1.BMCObservation
+	Providers  []*fleetv1.ProviderObservation
 	// Segments is nil when nothing was said of them.
 	Segments []*fleetv1.SegmentObservation
 }
@@ -53,6 +54,9 @@ func (s *Store) RecordSite(ctx context.Context, r SiteReport, now time.Time) ([]
 	})
 	if err == nil {
 		err = s.recordBMCs(ctx, r, now)
+	}
+	if err == nil {
+		err = s.recordProviders(ctx, r, now)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("record site: %w", err)
@@ -236,7 +240,8 @@ func siteDocument(ctx context.Context, q *dbsqlc.Queries, site, cmdline string) 
 		return nil, fmt.Errorf("read machines: %w", err)
 	}
 	addMachines(d, assigned, machines)
-	return d, nil
+	d.Providers, err = providerTargets(ctx, q, site)
+	return d, err
 }
 
 // addMachines adds what each machine boots, and its BMC. Machines without an assignment boot from disk.

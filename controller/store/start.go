@@ -234,6 +234,7 @@ func (s *Store) fill(p *baremetalv1.Plan, m dbsqlc.Machine, in plan.Inputs) ([]p
 	if in.ImageRef == "" {
 		in.ImageRef = spec.GetDefaultImageRef()
 	}
+	in.ProviderImage = in.ImageRef
 	if in.ImageRef == "" {
 		in.ImageRef = s.image
 	}

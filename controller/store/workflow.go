@@ -133,7 +133,7 @@ func (s *Store) beginWorkflow(ctx context.Context, tx pgx.Tx, q *dbsqlc.Queries,
 		}
 	}
 	w := workflow.Workflow{
-		ID: ids.New(ids.Workflow), MachineID: m.MachineID, Kind: r.Kind, Mode: r.Mode, State: workflow.Pending,
+		ID: ids.New(ids.Workflow), MachineID: m.MachineID, Provider: m.Provider, Kind: r.Kind, Mode: r.Mode, State: workflow.Pending,
 		Plan: workflow.Names(stages), Stage: stages[0].Name, Attempts: 1,
 	}
 	op, err := s.insertAttempt(ctx, tx, q, m, attempt{w: &w, traits: traits, stages: stages, request: r.request()}, now)
@@ -144,12 +144,16 @@ func (s *Store) beginWorkflow(ctx context.Context, tx pgx.Tx, q *dbsqlc.Queries,
 	if err != nil {
 		return nil, err
 	}
+	observed, err := observedProviderState(ctx, q, m)
+	if err != nil {
+		return nil, err
+	}
 	if r.DryRun {
 		op.Params["stages"], op.Params[ParamPath] = strings.Join(w.Plan, ","), traits.Path
 	}
 	err = q.InsertWorkflow(ctx, dbsqlc.InsertWorkflowParams{
 		WorkflowID: w.ID, MachineID: w.MachineID, Kind: string(w.Kind), Mode: string(w.Mode), State: string(w.State), Plan: w.Plan,
-		Stage: w.Stage, AttemptCount: 1, ObservedProviderState: m.PowerState, OperationID: &w.OperationID, RequestID: r.RequestID,
+		Stage: w.Stage, AttemptCount: 1, ObservedProviderState: observed, OperationID: &w.OperationID, RequestID: r.RequestID,
 		Params: params, Now: now,
 	})
 	if err != nil {

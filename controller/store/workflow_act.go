@@ -71,6 +71,7 @@ func (s *Store) act(ctx context.Context, tx pgx.Tx, q *dbsqlc.Queries, r Workflo
 	if err != nil {
 		return nil, err
 	}
+	w.Provider = m.Provider
 	request := StartRequest{
 		MachineID: m.MachineID, RequestID: r.RequestID, Type: operationTypes[w.Kind], Actor: r.Actor, Comment: r.Comment,
 		Params: map[string]string{"mode": string(w.Mode), "workflow_id": w.ID, "action": strings.ToLower(string(r.Action))},
@@ -215,7 +216,11 @@ func (s *Store) carryOut(ctx context.Context, tx pgx.Tx, q *dbsqlc.Queries, m db
 		}
 		out.Created = true
 	}
-	if err := saveWorkflow(ctx, q, w, m.PowerState, now); err != nil {
+	observed, err := observedProviderState(ctx, q, m)
+	if err != nil {
+		return nil, err
+	}
+	if err := saveWorkflow(ctx, q, w, observed, now); err != nil {
 		return nil, err
 	}
 	if err := s.stopOrWake(ctx, q, m, w, e, r, out, now); err != nil || out.Operation != nil {

@@ -34,6 +34,7 @@ func (l *loaded) readWorkflow(ctx context.Context, q *dbsqlc.Queries, w *operati
 	if err != nil {
 		return err
 	}
+	wf.Provider = l.machine.Provider
 	l.workflow = &wf
 	w.Stage, err = stageFacts(ctx, q, l.machine, wf)
 	return err
@@ -44,6 +45,9 @@ func stageFacts(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, w work
 	f := workflow.StageFacts{Kind: w.Kind, Mode: w.Mode, Evidence: w.Evidence, PowerOff: m.PowerState == "off", CredentialsKnown: true}
 	if m.PowerStateAt != nil {
 		f.PowerSeenAt = m.PowerStateAt.UTC().Format(time.RFC3339)
+	}
+	if err := providerFacts(ctx, q, m, &f); err != nil {
+		return f, err
 	}
 	spec, err := specFromJSON(m.Spec)
 	if err != nil {
@@ -77,7 +81,11 @@ func (l *loaded) followWorkflow(ctx context.Context, q *dbsqlc.Queries, d operat
 			return err
 		}
 	}
-	return saveWorkflow(ctx, q, w, l.machine.PowerState, now)
+	observed, err := observedProviderState(ctx, q, l.machine)
+	if err != nil {
+		return err
+	}
+	return saveWorkflow(ctx, q, w, observed, now)
 }
 
 // beginStages does what belongs to the stages that this decision has begun, or whose own check it has passed.

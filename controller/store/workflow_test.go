@@ -463,16 +463,21 @@ func TestOnboarding(t *testing.T) {
 	}
 }
 
-// TestMAASIsRefusedBeforeItBegins: its stages are not built, and nothing is begun that cannot be ended.
-func TestMAASIsRefusedBeforeItBegins(t *testing.T) {
+// TestMAASHasStagesOfItsOwn: a machine that MAAS drives is onboarded by MAAS's stages, and by no other way of installing.
+func TestMAASHasStagesOfItsOwn(t *testing.T) {
 	s := storetest.New(t)
 	if _, err := s.Register(t.Context(), &baremetalv1.Machine{MachineId: "m-1", Spec: &baremetalv1.MachineSpec{Provider: "maas"}}, "tester", now()); err != nil {
 		t.Fatal(err)
 	}
 	maintenance(t, s, "m-1")
-	_, _, err := s.StartWorkflow(t.Context(), store.WorkflowStart{MachineID: "m-1", RequestID: "x", Kind: workflow.Onboarding, Actor: "tester"}, now())
-	wantReason(t, err, "STAGE_NOT_WIRED")
-	if n := count(t, s, "SELECT count(*) FROM workflows"); n != 0 {
-		t.Errorf("%d workflows", n)
+	op, _, err := s.StartWorkflow(t.Context(), store.WorkflowStart{MachineID: "m-1", RequestID: "x", Kind: workflow.Onboarding, Actor: "tester"}, now())
+	if err != nil || op.GetPlanId() != "onboard-maas" {
+		t.Fatalf("%v %v", op, err)
+	}
+	if n := count(t, s, "SELECT count(*) FROM operation_steps WHERE kind = 'provider_action'"); n != 14 {
+		t.Errorf("%d steps are actions of the provider", n)
+	}
+	if n := count(t, s, "SELECT count(*) FROM operation_steps WHERE kind IN ('netboot', 'repave', 'reboot')"); n != 0 {
+		t.Errorf("%d steps are for machines without a provider", n)
 	}
 }

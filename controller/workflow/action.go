@@ -207,7 +207,7 @@ func freeze(w Workflow, f Facts) Effect {
 
 // adopt takes the stage that failed as done when what is observed says so, and goes on with the next one.
 func adopt(w Workflow, f Facts) (Effect, *fleet.Refusal) {
-	s, ok := Find(w.Kind, w.Stage)
+	s, ok := FindFor(w.Kind, w.Stage, w.Provider)
 	next := w.StageIdx + 1
 	if !ok || !s.Adoptable || next >= len(w.Plan) {
 		return Effect{}, &fleet.Refusal{Reason: "STAGE_CHECK_FAILED",

@@ -2,10 +2,12 @@ package workflow
 
 import (
 	"maps"
+	"slices"
 	"strings"
 
 	"github.com/ingot-metal/ingot/controller/fleet"
 	"github.com/ingot-metal/ingot/internal/evidence"
+	"github.com/ingot-metal/ingot/internal/maasstatus"
 )
 
 // StageFacts is what a stage's check may know.
@@ -24,6 +26,12 @@ type StageFacts struct {
 	// Cluster that the machine names; ClusterKnown says that it is stored.
 	Cluster      string
 	ClusterKnown bool
+	// Provider drives the machine. ProviderState and ProviderPower are what it was seen to say; RegionKnown says that the
+	// region which the machine names is stored, or that it needs none.
+	Provider      string
+	ProviderState maasstatus.State
+	ProviderPower string
+	RegionKnown   bool
 	// CredentialsKnown says that the BMC credentials which the machine names are stored, or that it names none.
 	CredentialsKnown bool
 }
@@ -119,13 +127,25 @@ var needed = map[Mode][]string{
 	FullDecommission: {evidence.EraseMethod},
 }
 
+// neededOf is needed of machines whose systems MAAS writes: it shows what is deployed, and no digest.
+func neededOf(f StageFacts) []string {
+	keys := slices.Clone(needed[f.Mode])
+	for i, key := range keys {
+		if key == evidence.ImageDigest && f.Provider == ProviderMAAS {
+			keys[i] = evidence.Deployed
+		}
+	}
+	return keys
+}
+
 func clean(f StageFacts) Verdict {
-	for _, key := range needed[f.Mode] {
+	keys := neededOf(f)
+	for _, key := range keys {
 		if f.Evidence[key] == "" {
 			return failed("there is no evidence " + key)
 		}
 	}
-	return pass(map[string]string{"clean": strings.Join(needed[f.Mode], ",")})
+	return pass(map[string]string{"clean": strings.Join(keys, ",")})
 }
 
 func erased(f StageFacts) Verdict {
@@ -145,6 +165,9 @@ func approved(f StageFacts) Verdict {
 }
 
 func powerResolved(f StageFacts) Verdict {
+	if f.Provider == ProviderMAAS && !f.RegionKnown {
+		return failed("the MAAS region that the machine names is not stored; see `ingot maas set`")
+	}
 	if !f.CredentialsKnown {
 		return failed("the BMC credentials that the machine names are not stored; see `ingot bmc`")
 	}
@@ -179,6 +202,9 @@ func Observed(s Stage, f StageFacts) Verdict {
 			return failed("the BMC does not say that the machine is off")
 		}
 		return pass(map[string]string{evidence.PowerOffSeenAt: f.PowerSeenAt})
+	}
+	if s.Provider == ProviderMAAS {
+		return providerShows(s.Name, f)
 	}
 	return failed("nothing shows it")
 }

@@ -12,6 +12,7 @@ const (
 	ClassExecution Class = "execution_failed"
 	ClassTimeout   Class = "timeout"
 	ClassAttempts  Class = "install_attempts"
+	ClassProvider  Class = "provider_unreachable"
 )
 
 // The classes that need a person.
@@ -102,6 +103,13 @@ var rules = map[string]rule{
 	"CLUSTER_UNREACHABLE":        {ClassSite, true},
 	"CLUSTER_NODE_MISMATCH":      {ClassConflict, false},
 	"DRAIN_BLOCKED":              {ClassRefused, false},
+	"MAAS_UNREACHABLE":           {ClassProvider, true},
+	"MAAS_FAILED":                {ClassExecution, true},
+	"MAAS_AUTH_FAILED":           {ClassRefused, false},
+	"MAAS_REFUSED":               {ClassRefused, false},
+	"MAAS_MACHINE_GONE":          {ClassGone, false},
+	"MAAS_MACHINE_AMBIGUOUS":     {ClassConflict, false},
+	"MAAS_STATUS_CONFLICT":       {ClassDisagree, false},
 }
 
 // Classify gives the class of a Reason and whether another try may mend it.
@@ -134,9 +142,9 @@ func (w *Workflow) failAs(reason, message string) State {
 
 func repeatedClass(stage string) Class {
 	switch stage {
-	case InstallNode:
+	case InstallNode, DeployViaMAAS, WaitDeployed:
 		return ClassInstall
-	case WaitForEnrollment:
+	case WaitForEnrollment, RecoverDeploy, WaitHardwareRun:
 		return ClassSeed
 	}
 	return ClassRepeated

@@ -45,7 +45,7 @@ func Follow(w Workflow, a Attempt) Workflow {
 // opensBefore says that the stage only puts the node's state back to one of work in progress, before the attempt goes on
 // from a later one: going through it is no step back.
 func opensBefore(w Workflow, stage string) bool {
-	s, ok := Find(w.Kind, stage)
+	s, ok := FindFor(w.Kind, stage, w.Provider)
 	return ok && s.Opens && slices.Index(w.Plan, stage) < w.StageIdx
 }
 

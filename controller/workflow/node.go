@@ -30,7 +30,7 @@ func At(stage string, from fleet.NodeState) []Move {
 		return []Move{{Enrolling, byWorkflow}}
 	case stage == ApproveNode && from == Discovered:
 		return []Move{{NodePending, byAdmin}}
-	case stage == InstallNode && from == NodePending:
+	case (stage == InstallNode || stage == DeployViaMAAS) && from == NodePending:
 		return []Move{{Installing, byWorkflow}}
 	case stage == WaitForEnrollment && from == Installing:
 		return []Move{{Installed, byWorkflow}}

@@ -11,7 +11,7 @@ import (
 func Plan(k Kind, m Mode, t Traits) []Stage {
 	var out []Stage
 	for _, s := range catalogue {
-		if s.Kind == k && slices.Contains(s.Modes, m) && (s.When == nil || s.When(t)) {
+		if s.Kind == k && slices.Contains(s.Modes, m) && s.of(t.Provider) && (s.When == nil || s.When(t)) {
 			out = append(out, s)
 		}
 	}
@@ -31,7 +31,7 @@ func Names(stages []Stage) []string {
 func (w Workflow) Stages() []Stage {
 	var out []Stage
 	for _, n := range w.Plan {
-		if s, ok := Find(w.Kind, n); ok {
+		if s, ok := FindFor(w.Kind, n, w.Provider); ok {
 			out = append(out, s)
 		}
 	}
@@ -112,10 +112,21 @@ func (o StepOf) step() *baremetalv1.Step {
 		s.Kind = &baremetalv1.Step_Erase{Erase: &baremetalv1.EraseDisks{}}
 	case "wait_for_agent":
 		s.Kind = &baremetalv1.Step_WaitForAgent{WaitForAgent: &baremetalv1.WaitForAgent{}}
+	case ProviderKind:
+		s.Kind = &baremetalv1.Step_ProviderAction{ProviderAction: &baremetalv1.ProviderAction{Action: o.Mode, Params: providerParams[o.Name]}}
+		s.TimeoutSeconds = providerSeconds[o.Mode]
 	default:
 		s.Kind = &baremetalv1.Step_WorkflowStage{WorkflowStage: &baremetalv1.WorkflowStage{Stage: o.Mode}}
 	}
 	return s
+}
+
+// providerParams are the parameters of provider actions, by step.
+var providerParams = map[string]map[string]string{StepName(WaitDeployed): {"settle": "true"}}
+
+// providerSeconds is how long an action of a provider may take where the default for the kind is not long enough.
+var providerSeconds = map[string]int32{
+	"wait_ready": 2 * 3600, "wait_deployed": 2 * 3600, "recover_deploy": 2 * 3600, "erase": 24 * 3600, "wait_hardware_sync": 3600,
 }
 
 // PlanID names the published plan that an attempt of such a workflow runs, or the end of.

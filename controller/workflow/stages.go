@@ -6,7 +6,7 @@ import (
 	"github.com/ingot-metal/ingot/internal/evidence"
 )
 
-// The stages that are built. Those of MAAS are in the catalogue under their names alone.
+// The stages.
 const (
 	DisableNode       = "disable_node"
 	ForceRelease      = "force_release_allocations"
@@ -26,12 +26,33 @@ const (
 	VerifyNode        = "verify_node"
 )
 
+// The stages of MAAS.
+const (
+	LoadSiteConfig  = "load_site_config"
+	CreateInMAAS    = "create_or_find_in_maas"
+	CommissionRun   = "commission_node"
+	WaitForReady    = "wait_for_ready"
+	DeployViaMAAS   = "deploy_via_maas"
+	WaitDeployed    = "wait_for_deployed"
+	RecoverDeploy   = "recover_for_datasource_retry"
+	WaitHardwareRun = "wait_for_hardware_sync_healthy"
+	ReleaseMAAS     = "release_maas_node"
+	PowerOffMAAS    = "power_off_maas_node"
+	RemoveMAAS      = "remove_maas_record"
+)
+
+// ForgetAction is the provider's action that removes its record of a machine.
+const ForgetAction = "delete"
+
 // Stage is one row of the catalogue.
 type Stage struct {
 	Name string
 	Kind Kind
 	// Modes that have it; of an onboarding, NoMode.
 	Modes []Mode
+	// Provider names the one whose machines have this row, or notMAAS; empty means all. Two rows of one name are two ways
+	// of doing it.
+	Provider string
 	// When narrows the machines that have it; nil means all. Where says so in words.
 	When  func(Traits) bool
 	Where string
@@ -64,6 +85,9 @@ var (
 // CheckKind is the kind of a step that is a stage's own check or action.
 const CheckKind = "workflow_stage"
 
+// ProviderKind is the kind of a step that is an action of the machine's provider.
+const ProviderKind = "provider_action"
+
 func own(name string) []StepOf { return []StepOf{{Name: StepName(name), Kind: CheckKind, Mode: name}} }
 
 // StepName is a stage's name as a step may have it.
@@ -77,16 +101,25 @@ func StepName(stage string) string {
 	return string(b)
 }
 
-// maas makes a row of the stages that a MAAS region would do. None is built.
-func maas(k Kind, name, effect, check, compensation string) Stage {
+// notMAAS marks rows that machines of MAAS have another of.
+const notMAAS = "not maas"
+
+// maas makes a row of a stage that a MAAS region does, by one action.
+func maas(k Kind, name, action, effect, check, compensation string) Stage {
 	modes := none
 	if k == Decommission {
 		modes = full
 	}
 	return Stage{
-		Name: name, Kind: k, Modes: modes, When: Traits.maas, Where: "provider maas", Steps: own(name), Effect: effect, Check: check,
-		Compensation: compensation,
+		Name: name, Kind: k, Modes: modes, Provider: ProviderMAAS, Where: "provider maas", Effect: effect, Check: check,
+		Steps: []StepOf{{StepName(name), ProviderKind, action}}, Compensation: compensation, Wired: true,
 	}
+}
+
+// giving adds what a stage of MAAS leaves, and whether its effect may be taken as done because it is observed.
+func (s Stage) giving(evidence string, adoptable bool) Stage {
+	s.Gives, s.Adoptable = evidence, adoptable
+	return s
 }
 
 // installSteps are those of a repave, named after their stage.
@@ -118,15 +151,26 @@ func cleaningStages() []Stage {
 			Check:        "condition InCustomerCluster is false or Drained is true; else the Node is drained and read back",
 			Compensation: "a drain that fails or is cancelled takes its own cordon back"},
 		{Name: CleanupStorage, Kind: d, Modes: []Mode{StorageCleanup, FullDecommission}, Wired: true, Gives: evidence.EraseMethod,
+			Provider: notMAAS, Where: "not provider maas",
 			Steps:  []StepOf{{"cleanup-storage-netboot", "netboot", ""}, {"cleanup-storage", "erase", ""}},
 			Effect: "every disk that is not protected is erased", Check: "the method is read back as verified", Compensation: "none: data is gone"},
+		{Name: CleanupStorage, Kind: d, Modes: []Mode{StorageCleanup, FullDecommission}, Wired: true, Gives: evidence.EraseMethod,
+			Provider: ProviderMAAS, Where: "provider maas", Steps: []StepOf{{"cleanup-storage", ProviderKind, "erase"}},
+			Effect: "MAAS releases the machine and erases its disks", Check: "MAAS is seen to erase them after the request, then says Ready",
+			Compensation: "none: data is gone"},
 		{Name: ScrubGPU, Kind: d, Modes: []Mode{SoftReset, FullDecommission}, When: func(t Traits) bool { return t.GPU },
 			Where: "the inventory shows a GPU", Steps: own(ScrubGPU), Effect: "the memory of GPUs is cleared", Check: "not built",
 			Compensation: "none"},
 		{Name: ResetHost, Kind: d, Modes: []Mode{SoftReset}, Wired: true, Gives: evidence.BootIDAfter,
 			Steps:  []StepOf{{"reset-host", "reboot", ""}, {"reset-host-agent", "wait_for_agent", ""}},
 			Effect: "what ran on the machine runs no more", Check: "another boot id is read back", Compensation: "none"},
+		{Name: InstallNode, Kind: d, Modes: installing, Provider: ProviderMAAS, Where: "provider maas", Wired: true, Gives: evidence.Deployed,
+			Steps: []StepOf{{"install-node-release", ProviderKind, "release"}, {"install-node", ProviderKind, "deploy"},
+				{"install-node-deployed", ProviderKind, "wait_deployed"}},
+			Effect: "MAAS releases the machine and deploys it again", Check: "MAAS says Deployed, and the deployment is this operation's",
+			Compensation: "none: the machine stays as MAAS has it"},
 		{Name: InstallNode, Kind: d, Modes: installing, Steps: installSteps(InstallNode), Wired: true, Gives: evidence.ImageDigest,
+			Provider: notMAAS, Where: "not provider maas",
 			Effect: "the image is written to the machine's disk", Check: "the image is read back from the disk and reported by the new system",
 			Compensation: "the machine boots from its disk"},
 		{Name: WaitForEnrollment, Kind: d, Modes: installing, Wired: true, Adoptable: true,
@@ -142,10 +186,10 @@ func cleaningStages() []Stage {
 func leavingStages() []Stage {
 	d := Decommission
 	return []Stage{
-		maas(d, "load_site_config", "the region's address and key are known", "the region answers", "none"),
-		maas(d, "release_maas_node", "MAAS releases the machine", "MAAS says Ready", "none"),
-		maas(d, "power_off_maas_node", "MAAS switches the machine off", "MAAS says that it is off", "none"),
-		{Name: PowerOffNode, Kind: d, Modes: full, When: func(t Traits) bool { return t.BMC && !t.maas() }, Where: "the machine has a BMC",
+		maas(d, LoadSiteConfig, "check_region", "none", "the region answers and takes the key", "none"),
+		maas(d, ReleaseMAAS, "release", "MAAS releases the machine", "MAAS says Ready", "none").giving("maas_released", true),
+		maas(d, PowerOffMAAS, "power_off", "MAAS switches the machine off", "MAAS reads the power as off", "none").giving("", true),
+		{Name: PowerOffNode, Kind: d, Modes: full, When: func(t Traits) bool { return t.BMC }, Provider: notMAAS, Where: "the machine has a BMC",
 			Steps: own(PowerOffNode), Wired: true, Adoptable: true, Gives: evidence.PowerOffSeenAt,
 			Effect: "the machine is off", Check: "the BMC is read back as off", Compensation: "none: the operator switches it on"},
 		{Name: RetireNode, Kind: d, Modes: full, Steps: own(RetireNode), Wired: true,
@@ -154,11 +198,12 @@ func leavingStages() []Stage {
 		{Name: RemoveRecord, Kind: d, Modes: full, Steps: own(RemoveRecord), Wired: true, Opens: true,
 			Effect: "the node is removing, and deleted when the workflow completes; its MAC addresses are free then",
 			Check:  "the erasure is verified", Compensation: "the node is retired"},
+		maas(d, RemoveMAAS, ForgetAction, "MAAS forgets the machine, unless the region keeps machines", "the machine is absent from MAAS", "none").
+			giving("maas_record", true),
 		{Name: CleanupSecrets, Kind: d, Modes: full, Steps: own(CleanupSecrets), Wired: true, ResumeAt: RemoveRecord,
 			Effect:       "its agents' certificates and tokens are revoked; BMC credentials that no other machine names are deleted",
 			Check:        "done in the same transaction as the removal",
 			Compensation: "none: new tokens are issued to a new record"},
-		maas(d, "remove_maas_record", "MAAS forgets the machine", "the machine is absent from MAAS", "none"),
 	}
 }
 
@@ -167,12 +212,12 @@ func onboardingStages() []Stage {
 	return slices.Concat([]Stage{
 		{Name: ApproveNode, Kind: o, Modes: none, Steps: own(ApproveNode), Wired: true, Opens: true,
 			Effect: "the node is enrolling", Check: "the node is new: it was never active", Compensation: "the node is quarantined"},
-		maas(o, "load_site_config", "the region's address and key are known", "the region answers", "none"),
-		{Name: ResolvePower, Kind: o, Modes: none, When: func(t Traits) bool { return t.BMC || t.maas() }, Where: "the machine has a BMC",
+		maas(o, LoadSiteConfig, "check_region", "none", "the region answers and takes the key", "none"),
+		{Name: ResolvePower, Kind: o, Modes: none, When: func(t Traits) bool { return t.BMC || t.maas() }, Where: "the machine has a BMC, or provider maas",
 			Steps: own(ResolvePower), Wired: true,
-			Effect: "none", Check: "the BMC credentials that the machine names are known", Compensation: "none"},
+			Effect: "none", Check: "the BMC credentials, and of provider maas the region, that the machine names are known", Compensation: "none"},
 	}, maasOnboarding(), []Stage{
-		{Name: InstallNode, Kind: o, Modes: none, When: func(t Traits) bool { return !t.maas() && t.Path != PathAdopt },
+		{Name: InstallNode, Kind: o, Modes: none, When: func(t Traits) bool { return t.Path != PathAdopt }, Provider: notMAAS,
 			Where: "path install", Steps: installSteps(InstallNode), Wired: true, Gives: evidence.ImageDigest,
 			Effect:       "the image is written to the machine's disk",
 			Check:        "the image is read back from the disk and reported by the new system",
@@ -188,28 +233,59 @@ func onboardingStages() []Stage {
 
 func maasOnboarding() []Stage {
 	o := Onboarding
+	ready := maas(o, WaitForReady, "wait_ready", "none", "MAAS says Ready", "none").giving("maas_ready", true)
+	ready.ResumeAt = CommissionRun
 	return []Stage{
-		maas(o, "create_or_find_in_maas", "MAAS knows the machine", "exactly one machine in MAAS has its MAC addresses", "what was created is removed"),
-		maas(o, "commission_node", "MAAS commissions the machine", "MAAS takes the request", "commissioning is aborted"),
-		maas(o, "wait_for_ready", "none", "MAAS says Ready", "none"),
-		maas(o, "configure_storage", "the disks' layout is set", "the boot disk is found", "none"),
-		maas(o, "apply_roce_phase2", "the fabric's interfaces are set", "MAAS shows them", "none"),
-		maas(o, "ensure_pxe_interface_auto", "the boot interface has an address mode", "MAAS shows it", "none"),
-		maas(o, "render_cloud_init", "the user data is made", "it parses", "none"),
-		maas(o, "deploy_via_maas", "MAAS writes the system", "MAAS takes the request", "the machine is released"),
-		maas(o, "wait_for_deployed", "none", "MAAS says Deployed", "the machine is released"),
-		maas(o, "classify_deploy_failure", "a failed deployment has a class", "the class is known", "none"),
-		maas(o, "recover_for_datasource_retry", "the machine is released for another try", "fewer than the bound", "none"),
-		maas(o, "ensure_hardware_sync_configured", "hardware sync is on", "MAAS shows it", "none"),
-		maas(o, "wait_for_hardware_sync_healthy", "none", "a sync was seen lately", "none"),
+		maas(o, CreateInMAAS, "create", "MAAS knows the machine", "exactly one machine in MAAS has its MAC addresses, and its serial number",
+			"none: a record that was made stays for the next try").giving("maas_found", true),
+		maas(o, CommissionRun, "commission", "MAAS commissions the machine", "MAAS takes the request", "commissioning is aborted").
+			giving("maas_commissioned", true),
+		ready,
+		maas(o, "configure_storage", "set_storage_layout", "the disks' layout is set", "MAAS has a boot disk, and shows the layout", "none"),
+		maas(o, "apply_roce_phase2", "fabric_interfaces", "interfaces that are tagged roce have an address mode", "MAAS shows it", "none"),
+		maas(o, "ensure_pxe_interface_auto", "boot_interface", "the boot interface has an address mode", "MAAS shows it", "none"),
+		maas(o, "render_cloud_init", "render_user_data", "none", "the region's user data can be filled in and is YAML", "none"),
+		maas(o, DeployViaMAAS, "deploy", "MAAS writes the system", "MAAS says Deploying or beyond, for this operation", "the deployment is aborted").
+			giving(evidence.Redeployed, true),
+		maas(o, WaitDeployed, "wait_deployed", "none", "the deployment has ended", "the deployment is aborted").giving("", true),
+		maas(o, "classify_deploy_failure", "classify_failure", "a failed deployment has a class",
+			"the deployment did not fail, or for want of its data source", "none"),
+		maas(o, RecoverDeploy, "recover_deploy", "a deployment that failed for want of its data source is released and made once more",
+			"MAAS says Deployed", "the deployment is aborted").giving(evidence.Deployed, false),
+		maas(o, "ensure_hardware_sync_configured", "hardware_sync", "none", "hardware sync is on, where the system has it", "none"),
+		maas(o, WaitHardwareRun, "wait_hardware_sync", "none", "a sync was seen lately, where it is on", "none"),
 	}
 }
 
-// Find gives the row of a stage.
-func Find(k Kind, name string) (Stage, bool) {
-	i := slices.IndexFunc(catalogue, func(s Stage) bool { return s.Kind == k && s.Name == name })
-	if i < 0 {
+// Find gives the row of a stage of machines that MAAS does not drive, or the only one there is.
+func Find(k Kind, name string) (Stage, bool) { return FindFor(k, name, "") }
+
+// FindFor gives the row of a stage of a provider's machines.
+func FindFor(k Kind, name, provider string) (Stage, bool) {
+	var found *Stage
+	for i := range catalogue {
+		s := &catalogue[i]
+		if s.Kind != k || s.Name != name {
+			continue
+		}
+		if s.of(provider) {
+			return *s, true
+		}
+		found = s
+	}
+	if found == nil {
 		return Stage{}, false
 	}
-	return catalogue[i], true
+	return *found, true
+}
+
+// of says that machines of the provider have this row.
+func (s *Stage) of(provider string) bool {
+	switch s.Provider {
+	case "":
+		return true
+	case notMAAS:
+		return provider != ProviderMAAS
+	}
+	return provider == s.Provider
 }

@@ -83,9 +83,11 @@ func Working(s State) bool { return s == Pending || s == Running || s == Compens
 // Workflow is what is stored of one workflow.
 type Workflow struct {
 	ID, MachineID string
-	Kind          Kind
-	Mode          Mode
-	State         State
+	// Provider of the machine: it decides how some stages are done.
+	Provider string
+	Kind     Kind
+	Mode     Mode
+	State    State
 	// Stage is the one that the attempt is at, or was when it ended; StageIdx its place in the plan, from 0.
 	Stage    string
 	StageIdx int

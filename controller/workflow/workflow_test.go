@@ -120,7 +120,7 @@ func TestCatalogueIsComplete(t *testing.T) {
 	}
 	seen := map[string]bool{}
 	for _, s := range workflow.Catalogue() {
-		id := string(s.Kind) + s.Name
+		id := string(s.Kind) + s.Name + s.Provider
 		if seen[id] || s.Effect == "" || s.Check == "" || s.Compensation == "" || len(s.Steps) == 0 || len(s.Modes) == 0 {
 			t.Errorf("%s: %+v", s.Name, s)
 		}
@@ -137,8 +137,8 @@ func TestCatalogueIsComplete(t *testing.T) {
 	}
 }
 
-// TestPlans: a plan ends with a step that nobody is granted, so that a cancel gets in before its end; MAAS's stages are in
-// plans of its machines alone.
+// TestPlans: a plan ends with a step that nobody is granted, so that a cancel gets in before its end; actions of a provider
+// are in plans of its machines alone, and those have nothing that only machines with a BMC of ours can do.
 func TestPlans(t *testing.T) {
 	for _, p := range workflow.Plans() {
 		last := p.GetSteps()[len(p.GetSteps())-1]
@@ -149,16 +149,21 @@ func TestPlans(t *testing.T) {
 	for _, k := range []workflow.Kind{workflow.Onboarding, workflow.Decommission} {
 		for _, m := range workflow.Modes(k) {
 			for _, s := range workflow.Plan(k, m, workflow.Traits{Provider: "agent", BMC: true, Path: workflow.PathInstall}) {
-				if !s.Wired {
-					t.Errorf("%s %s has %s, which is not built", k, m, s.Name)
+				if !s.Wired || hasKind(s, "provider_action") {
+					t.Errorf("%s %s has %s, which is not built, or not for it", k, m, s.Name)
+				}
+			}
+			for _, s := range workflow.Plan(k, m, workflow.Traits{Provider: workflow.ProviderMAAS, BMC: true, Path: workflow.PathInstall}) {
+				if !s.Wired || hasKind(s, "netboot") || hasKind(s, "repave") || hasKind(s, "erase") || s.Name == workflow.PowerOffNode {
+					t.Errorf("%s %s by MAAS has %s, which is not built, or not for it", k, m, s.Name)
 				}
 			}
 		}
-		last := workflow.Modes(k)
-		if workflow.NotWired(workflow.Plan(k, last[len(last)-1], workflow.Traits{Provider: workflow.ProviderMAAS})) == "" {
-			t.Errorf("%s by MAAS has nothing that is not built", k)
-		}
 	}
+}
+
+func hasKind(s workflow.Stage, kind string) bool {
+	return slices.ContainsFunc(s.Steps, func(o workflow.StepOf) bool { return o.Kind == kind })
 }
 
 // TestEveryReasonHasAClass: what operations can end with leads somewhere that can be left.

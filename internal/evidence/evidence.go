@@ -26,6 +26,12 @@ const (
 	PowerOffForced = "power_off_forced"
 	// BMCProtocol is how the BMC was spoken to: "redfish" or "ipmi".
 	BMCProtocol = "bmc_protocol"
+	// ProviderSaid is the machine's status in its provider's own words, when the provider showed what was asked for.
+	ProviderSaid = "provider_status"
+	// Deployed is what the provider has deployed, in its own words.
+	Deployed = "provider_deployed"
+	// Redeployed is "true" where the provider has taken the order to write a system.
+	Redeployed = "provider_redeployed"
 	// ExitCode is that of a script, as the machine has kept it; 128 and more stand for a signal.
 	ExitCode = "exit_code"
 	// ScriptSHA256 is the digest of the script as it was read back from the machine before it was started.

@@ -28,6 +28,9 @@ type Reports struct {
 	now, sent hashes
 	unknown   map[string]*fleetv1.UnknownMachine
 	bmcs      map[string]*fleetv1.BMCObservation
+	providers map[string]*fleetv1.ProviderObservation
+	// toldOf is what was told last of each provider's machine.
+	toldOf map[string]*fleetv1.ProviderObservation
 	// told is what was told last of each BMC.
 	told map[string]*fleetv1.BMCObservation
 	boot map[string]string
@@ -44,6 +47,7 @@ type hashes struct{ leases, segments [sha256.Size]byte }
 func NewReports() *Reports {
 	return &Reports{
 		unknown: map[string]*fleetv1.UnknownMachine{}, bmcs: map[string]*fleetv1.BMCObservation{},
+		providers: map[string]*fleetv1.ProviderObservation{}, toldOf: map[string]*fleetv1.ProviderObservation{},
 		told: map[string]*fleetv1.BMCObservation{}, boot: map[string]string{},
 	}
 }
@@ -95,6 +99,26 @@ func sameWord(before, o *fleetv1.BMCObservation) bool {
 	return proto.Equal(before, same)
 }
 
+// Provider adds what a provider said of a machine; of each only the last word counts. The same word is told again once in
+// a while.
+func (r *Reports) Provider(o *fleetv1.ProviderObservation) {
+	r.change(func() {
+		id := o.GetMachineId()
+		if before := r.toldOf[id]; r.providers[id] != nil || !sameSaying(before, o) {
+			r.providers[id] = o
+		}
+	})
+}
+
+func sameSaying(before, o *fleetv1.ProviderObservation) bool {
+	if before == nil || o.GetSeenAt().AsTime().Sub(before.GetSeenAt().AsTime()) >= repeatBMC {
+		return false
+	}
+	same := proto.Clone(o).(*fleetv1.ProviderObservation)
+	same.SeenAt = before.SeenAt
+	return proto.Equal(before, same)
+}
+
 func (r *Reports) change(fn func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -133,7 +157,7 @@ func (r *Reports) pending() bool {
 }
 
 func (r *Reports) isPending() bool {
-	return len(r.unknown) > 0 || len(r.bmcs) > 0 || r.now != r.sent
+	return len(r.unknown) > 0 || len(r.bmcs) > 0 || len(r.providers) > 0 || r.now != r.sent
 }
 
 // batch is what one call carries.
@@ -159,6 +183,9 @@ func (r *Reports) take() batch {
 	b.req.Bmcs = slices.Collect(maps.Values(r.bmcs))
 	r.sent = r.now
 	maps.Copy(r.told, r.bmcs)
+	b.req.Providers = slices.Collect(maps.Values(r.providers))
+	maps.Copy(r.toldOf, r.providers)
+	clear(r.providers)
 	clear(r.unknown)
 	clear(r.bmcs)
 	return b
@@ -178,6 +205,12 @@ func (r *Reports) giveBack(b batch) {
 			delete(r.told, o.GetMachineId())
 			if r.bmcs[o.GetMachineId()] == nil {
 				r.bmcs[o.GetMachineId()] = o
+			}
+		}
+		for _, o := range b.req.GetProviders() {
+			delete(r.toldOf, o.GetMachineId())
+			if r.providers[o.GetMachineId()] == nil {
+				r.providers[o.GetMachineId()] = o
 			}
 		}
 	})

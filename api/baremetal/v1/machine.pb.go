@@ -376,7 +376,7 @@ type MachineSpec struct {
 	TargetClusterRef string `protobuf:"bytes,3,opt,name=target_cluster_ref,json=targetClusterRef,proto3" json:"target_cluster_ref,omitempty"`
 	// EUI-48, any common notation in, lower case with colons out. Unique in the fleet.
 	MacAddresses []string `protobuf:"bytes,4,rep,name=mac_addresses,json=macAddresses,proto3" json:"mac_addresses,omitempty"`
-	// Adapter that drives the machine: "agent" (default), "fake", later "maas".
+	// Adapter that drives the machine: "agent" (default), "maas", "fake".
 	Provider string `protobuf:"bytes,10,opt,name=provider,proto3" json:"provider,omitempty"`
 	// Chassis serial number.
 	Serial     string `protobuf:"bytes,11,opt,name=serial,proto3" json:"serial,omitempty"`
@@ -404,8 +404,10 @@ type MachineSpec struct {
 	SshHostKeys []string `protobuf:"bytes,23,rep,name=ssh_host_keys,json=sshHostKeys,proto3" json:"ssh_host_keys,omitempty"`
 	// Reference to SSH credentials; never the credentials themselves.
 	SshCredentialsRef string `protobuf:"bytes,24,opt,name=ssh_credentials_ref,json=sshCredentialsRef,proto3" json:"ssh_credentials_ref,omitempty"`
-	unknownFields     protoimpl.UnknownFields
-	sizeCache         protoimpl.SizeCache
+	// The MAAS region of a machine of provider "maas"; empty means "default". See MAASService.
+	ProviderRef   string `protobuf:"bytes,25,opt,name=provider_ref,json=providerRef,proto3" json:"provider_ref,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *MachineSpec) Reset() {
@@ -571,6 +573,13 @@ func (x *MachineSpec) GetSshCredentialsRef() string {
 	return ""
 }
 
+func (x *MachineSpec) GetProviderRef() string {
+	if x != nil {
+		return x.ProviderRef
+	}
+	return ""
+}
+
 // MachineStatus is what the controller knows. Clients cannot write it.
 type MachineStatus struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
@@ -601,8 +610,10 @@ type MachineStatus struct {
 	PowerStateAt *timestamppb.Timestamp `protobuf:"bytes,18,opt,name=power_state_at,json=powerStateAt,proto3" json:"power_state_at,omitempty"`
 	// What the machine would boot from the network now: "installer", "rescue" or "disk".
 	BootAssignment string `protobuf:"bytes,19,opt,name=boot_assignment,json=bootAssignment,proto3" json:"boot_assignment,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// What the machine's provider says of it; unset for machines of provider "agent".
+	Provider      *ProviderStatus `protobuf:"bytes,20,opt,name=provider,proto3" json:"provider,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *MachineStatus) Reset() {
@@ -768,11 +779,144 @@ func (x *MachineStatus) GetBootAssignment() string {
 	return ""
 }
 
+func (x *MachineStatus) GetProvider() *ProviderStatus {
+	if x != nil {
+		return x.Provider
+	}
+	return nil
+}
+
+// ProviderStatus is what a provider says of a machine. It is observed, and never owned.
+type ProviderStatus struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Provider string                 `protobuf:"bytes,1,opt,name=provider,proto3" json:"provider,omitempty"`
+	// What the status means: New, Commissioning, Ready, Allocated, Deploying, Deployed, Failed, Absent, Releasing, Testing,
+	// Rescue or Unknown.
+	State string `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"`
+	// As the provider calls it, such as "Failed commissioning".
+	Status string `protobuf:"bytes,3,opt,name=status,proto3" json:"status,omitempty"`
+	// The provider's own identifier of the machine.
+	SystemId string `protobuf:"bytes,4,opt,name=system_id,json=systemId,proto3" json:"system_id,omitempty"`
+	// "on", "off" or "unknown".
+	PowerState string `protobuf:"bytes,5,opt,name=power_state,json=powerState,proto3" json:"power_state,omitempty"`
+	// Why it does not go with the node's state; empty when it does.
+	Drift string `protobuf:"bytes,6,opt,name=drift,proto3" json:"drift,omitempty"`
+	// One of Reason when the provider could not be asked, and a sentence.
+	Reason  string `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"`
+	Message string `protobuf:"bytes,8,opt,name=message,proto3" json:"message,omitempty"`
+	// Since when this is so, as far as it was seen.
+	ChangedAt *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=changed_at,json=changedAt,proto3" json:"changed_at,omitempty"`
+	// What is deployed, in the provider's own words.
+	Deployed      string `protobuf:"bytes,10,opt,name=deployed,proto3" json:"deployed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProviderStatus) Reset() {
+	*x = ProviderStatus{}
+	mi := &file_baremetal_v1_machine_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProviderStatus) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProviderStatus) ProtoMessage() {}
+
+func (x *ProviderStatus) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_machine_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProviderStatus.ProtoReflect.Descriptor instead.
+func (*ProviderStatus) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *ProviderStatus) GetProvider() string {
+	if x != nil {
+		return x.Provider
+	}
+	return ""
+}
+
+func (x *ProviderStatus) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *ProviderStatus) GetStatus() string {
+	if x != nil {
+		return x.Status
+	}
+	return ""
+}
+
+func (x *ProviderStatus) GetSystemId() string {
+	if x != nil {
+		return x.SystemId
+	}
+	return ""
+}
+
+func (x *ProviderStatus) GetPowerState() string {
+	if x != nil {
+		return x.PowerState
+	}
+	return ""
+}
+
+func (x *ProviderStatus) GetDrift() string {
+	if x != nil {
+		return x.Drift
+	}
+	return ""
+}
+
+func (x *ProviderStatus) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *ProviderStatus) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *ProviderStatus) GetChangedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ChangedAt
+	}
+	return nil
+}
+
+func (x *ProviderStatus) GetDeployed() string {
+	if x != nil {
+		return x.Deployed
+	}
+	return ""
+}
+
 // Condition is one observed or derived boolean.
 type Condition struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Reachable, BMCReachable, Provisioned, InCustomerCluster, Drained, Degraded, NeedsIntervention,
-	// OperationCanceled, RMA, Retired.
+	// OperationCanceled, RMA, Retired, ProviderDrift.
 	Type           string                 `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
 	Status         bool                   `protobuf:"varint,2,opt,name=status,proto3" json:"status,omitempty"`
 	Reason         string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
@@ -784,7 +928,7 @@ type Condition struct {
 
 func (x *Condition) Reset() {
 	*x = Condition{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[3]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -796,7 +940,7 @@ func (x *Condition) String() string {
 func (*Condition) ProtoMessage() {}
 
 func (x *Condition) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[3]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -809,7 +953,7 @@ func (x *Condition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Condition.ProtoReflect.Descriptor instead.
 func (*Condition) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{3}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Condition) GetType() string {
@@ -857,7 +1001,7 @@ type RegisterMachineRequest struct {
 
 func (x *RegisterMachineRequest) Reset() {
 	*x = RegisterMachineRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[4]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -869,7 +1013,7 @@ func (x *RegisterMachineRequest) String() string {
 func (*RegisterMachineRequest) ProtoMessage() {}
 
 func (x *RegisterMachineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[4]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -882,7 +1026,7 @@ func (x *RegisterMachineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterMachineRequest.ProtoReflect.Descriptor instead.
 func (*RegisterMachineRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{4}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *RegisterMachineRequest) GetMachine() *Machine {
@@ -904,7 +1048,7 @@ type GetMachineRequest struct {
 
 func (x *GetMachineRequest) Reset() {
 	*x = GetMachineRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[5]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -916,7 +1060,7 @@ func (x *GetMachineRequest) String() string {
 func (*GetMachineRequest) ProtoMessage() {}
 
 func (x *GetMachineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[5]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -929,7 +1073,7 @@ func (x *GetMachineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetMachineRequest.ProtoReflect.Descriptor instead.
 func (*GetMachineRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{5}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *GetMachineRequest) GetMachineId() string {
@@ -971,7 +1115,7 @@ type ListMachinesRequest struct {
 
 func (x *ListMachinesRequest) Reset() {
 	*x = ListMachinesRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[6]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -983,7 +1127,7 @@ func (x *ListMachinesRequest) String() string {
 func (*ListMachinesRequest) ProtoMessage() {}
 
 func (x *ListMachinesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[6]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -996,7 +1140,7 @@ func (x *ListMachinesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListMachinesRequest.ProtoReflect.Descriptor instead.
 func (*ListMachinesRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{6}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ListMachinesRequest) GetFilter() string {
@@ -1051,7 +1195,7 @@ type ListMachinesResponse struct {
 
 func (x *ListMachinesResponse) Reset() {
 	*x = ListMachinesResponse{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[7]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1063,7 +1207,7 @@ func (x *ListMachinesResponse) String() string {
 func (*ListMachinesResponse) ProtoMessage() {}
 
 func (x *ListMachinesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[7]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1076,7 +1220,7 @@ func (x *ListMachinesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListMachinesResponse.ProtoReflect.Descriptor instead.
 func (*ListMachinesResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{7}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ListMachinesResponse) GetMachines() []*Machine {
@@ -1124,7 +1268,7 @@ type UpdateMachineRequest struct {
 
 func (x *UpdateMachineRequest) Reset() {
 	*x = UpdateMachineRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[8]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1136,7 +1280,7 @@ func (x *UpdateMachineRequest) String() string {
 func (*UpdateMachineRequest) ProtoMessage() {}
 
 func (x *UpdateMachineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[8]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1149,7 +1293,7 @@ func (x *UpdateMachineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateMachineRequest.ProtoReflect.Descriptor instead.
 func (*UpdateMachineRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{8}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *UpdateMachineRequest) GetMachine() *Machine {
@@ -1168,7 +1312,7 @@ type DeleteMachineRequest struct {
 
 func (x *DeleteMachineRequest) Reset() {
 	*x = DeleteMachineRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[9]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1180,7 +1324,7 @@ func (x *DeleteMachineRequest) String() string {
 func (*DeleteMachineRequest) ProtoMessage() {}
 
 func (x *DeleteMachineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[9]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1193,7 +1337,7 @@ func (x *DeleteMachineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteMachineRequest.ProtoReflect.Descriptor instead.
 func (*DeleteMachineRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{9}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *DeleteMachineRequest) GetMachineId() string {
@@ -1220,7 +1364,7 @@ type RebootMachineRequest struct {
 
 func (x *RebootMachineRequest) Reset() {
 	*x = RebootMachineRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[10]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1232,7 +1376,7 @@ func (x *RebootMachineRequest) String() string {
 func (*RebootMachineRequest) ProtoMessage() {}
 
 func (x *RebootMachineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[10]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1245,7 +1389,7 @@ func (x *RebootMachineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RebootMachineRequest.ProtoReflect.Descriptor instead.
 func (*RebootMachineRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{10}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *RebootMachineRequest) GetMachineId() string {
@@ -1298,7 +1442,7 @@ type NetbootMachineRequest struct {
 
 func (x *NetbootMachineRequest) Reset() {
 	*x = NetbootMachineRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[11]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1310,7 +1454,7 @@ func (x *NetbootMachineRequest) String() string {
 func (*NetbootMachineRequest) ProtoMessage() {}
 
 func (x *NetbootMachineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[11]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1323,7 +1467,7 @@ func (x *NetbootMachineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NetbootMachineRequest.ProtoReflect.Descriptor instead.
 func (*NetbootMachineRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{11}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *NetbootMachineRequest) GetMachineId() string {
@@ -1379,7 +1523,7 @@ type ReimageMachineRequest struct {
 
 func (x *ReimageMachineRequest) Reset() {
 	*x = ReimageMachineRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[12]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1391,7 +1535,7 @@ func (x *ReimageMachineRequest) String() string {
 func (*ReimageMachineRequest) ProtoMessage() {}
 
 func (x *ReimageMachineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[12]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1404,7 +1548,7 @@ func (x *ReimageMachineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReimageMachineRequest.ProtoReflect.Descriptor instead.
 func (*ReimageMachineRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{12}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ReimageMachineRequest) GetMachineId() string {
@@ -1461,7 +1605,7 @@ type ReconfigureMachineRequest struct {
 
 func (x *ReconfigureMachineRequest) Reset() {
 	*x = ReconfigureMachineRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[13]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1473,7 +1617,7 @@ func (x *ReconfigureMachineRequest) String() string {
 func (*ReconfigureMachineRequest) ProtoMessage() {}
 
 func (x *ReconfigureMachineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[13]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1486,7 +1630,7 @@ func (x *ReconfigureMachineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReconfigureMachineRequest.ProtoReflect.Descriptor instead.
 func (*ReconfigureMachineRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{13}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ReconfigureMachineRequest) GetMachineId() string {
@@ -1529,7 +1673,7 @@ type EnterMaintenanceRequest struct {
 
 func (x *EnterMaintenanceRequest) Reset() {
 	*x = EnterMaintenanceRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[14]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1541,7 +1685,7 @@ func (x *EnterMaintenanceRequest) String() string {
 func (*EnterMaintenanceRequest) ProtoMessage() {}
 
 func (x *EnterMaintenanceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[14]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1554,7 +1698,7 @@ func (x *EnterMaintenanceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnterMaintenanceRequest.ProtoReflect.Descriptor instead.
 func (*EnterMaintenanceRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{14}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *EnterMaintenanceRequest) GetMachineId() string {
@@ -1589,7 +1733,7 @@ type ExitMaintenanceRequest struct {
 
 func (x *ExitMaintenanceRequest) Reset() {
 	*x = ExitMaintenanceRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[15]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1601,7 +1745,7 @@ func (x *ExitMaintenanceRequest) String() string {
 func (*ExitMaintenanceRequest) ProtoMessage() {}
 
 func (x *ExitMaintenanceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[15]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1614,7 +1758,7 @@ func (x *ExitMaintenanceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExitMaintenanceRequest.ProtoReflect.Descriptor instead.
 func (*ExitMaintenanceRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{15}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ExitMaintenanceRequest) GetMachineId() string {
@@ -1647,7 +1791,7 @@ type CancelOperationRequest struct {
 
 func (x *CancelOperationRequest) Reset() {
 	*x = CancelOperationRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[16]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1659,7 +1803,7 @@ func (x *CancelOperationRequest) String() string {
 func (*CancelOperationRequest) ProtoMessage() {}
 
 func (x *CancelOperationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[16]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1672,7 +1816,7 @@ func (x *CancelOperationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelOperationRequest.ProtoReflect.Descriptor instead.
 func (*CancelOperationRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{16}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *CancelOperationRequest) GetOperationId() string {
@@ -1693,7 +1837,7 @@ type ExplainMachineRequest struct {
 
 func (x *ExplainMachineRequest) Reset() {
 	*x = ExplainMachineRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[17]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1705,7 +1849,7 @@ func (x *ExplainMachineRequest) String() string {
 func (*ExplainMachineRequest) ProtoMessage() {}
 
 func (x *ExplainMachineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[17]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1718,7 +1862,7 @@ func (x *ExplainMachineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainMachineRequest.ProtoReflect.Descriptor instead.
 func (*ExplainMachineRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{17}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ExplainMachineRequest) GetMachineId() string {
@@ -1786,7 +1930,7 @@ type ExplainMachineResponse struct {
 
 func (x *ExplainMachineResponse) Reset() {
 	*x = ExplainMachineResponse{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[18]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1798,7 +1942,7 @@ func (x *ExplainMachineResponse) String() string {
 func (*ExplainMachineResponse) ProtoMessage() {}
 
 func (x *ExplainMachineResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[18]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1811,7 +1955,7 @@ func (x *ExplainMachineResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainMachineResponse.ProtoReflect.Descriptor instead.
 func (*ExplainMachineResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{18}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ExplainMachineResponse) GetMachineId() string {
@@ -1997,7 +2141,7 @@ type OperatorAction struct {
 
 func (x *OperatorAction) Reset() {
 	*x = OperatorAction{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[19]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2009,7 +2153,7 @@ func (x *OperatorAction) String() string {
 func (*OperatorAction) ProtoMessage() {}
 
 func (x *OperatorAction) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[19]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2022,7 +2166,7 @@ func (x *OperatorAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperatorAction.ProtoReflect.Descriptor instead.
 func (*OperatorAction) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{19}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *OperatorAction) GetCommand() string {
@@ -2064,7 +2208,7 @@ type GetMachineTimelineRequest struct {
 
 func (x *GetMachineTimelineRequest) Reset() {
 	*x = GetMachineTimelineRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[20]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2076,7 +2220,7 @@ func (x *GetMachineTimelineRequest) String() string {
 func (*GetMachineTimelineRequest) ProtoMessage() {}
 
 func (x *GetMachineTimelineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[20]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2089,7 +2233,7 @@ func (x *GetMachineTimelineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetMachineTimelineRequest.ProtoReflect.Descriptor instead.
 func (*GetMachineTimelineRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{20}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *GetMachineTimelineRequest) GetMachineId() string {
@@ -2147,7 +2291,7 @@ type GetMachineTimelineResponse struct {
 
 func (x *GetMachineTimelineResponse) Reset() {
 	*x = GetMachineTimelineResponse{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[21]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2159,7 +2303,7 @@ func (x *GetMachineTimelineResponse) String() string {
 func (*GetMachineTimelineResponse) ProtoMessage() {}
 
 func (x *GetMachineTimelineResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[21]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2172,7 +2316,7 @@ func (x *GetMachineTimelineResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetMachineTimelineResponse.ProtoReflect.Descriptor instead.
 func (*GetMachineTimelineResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{21}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *GetMachineTimelineResponse) GetEntries() []*TimelineEntry {
@@ -2225,7 +2369,7 @@ type TimelineEntry struct {
 
 func (x *TimelineEntry) Reset() {
 	*x = TimelineEntry{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[22]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2237,7 +2381,7 @@ func (x *TimelineEntry) String() string {
 func (*TimelineEntry) ProtoMessage() {}
 
 func (x *TimelineEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[22]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2250,7 +2394,7 @@ func (x *TimelineEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TimelineEntry.ProtoReflect.Descriptor instead.
 func (*TimelineEntry) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{22}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *TimelineEntry) GetTs() *timestamppb.Timestamp {
@@ -2373,7 +2517,7 @@ type TimelineState struct {
 
 func (x *TimelineState) Reset() {
 	*x = TimelineState{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[23]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2385,7 +2529,7 @@ func (x *TimelineState) String() string {
 func (*TimelineState) ProtoMessage() {}
 
 func (x *TimelineState) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[23]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2398,7 +2542,7 @@ func (x *TimelineState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TimelineState.ProtoReflect.Descriptor instead.
 func (*TimelineState) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{23}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *TimelineState) GetSeq() int64 {
@@ -2554,7 +2698,7 @@ type VerifyTimelineRequest struct {
 
 func (x *VerifyTimelineRequest) Reset() {
 	*x = VerifyTimelineRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[24]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2566,7 +2710,7 @@ func (x *VerifyTimelineRequest) String() string {
 func (*VerifyTimelineRequest) ProtoMessage() {}
 
 func (x *VerifyTimelineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[24]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2579,7 +2723,7 @@ func (x *VerifyTimelineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyTimelineRequest.ProtoReflect.Descriptor instead.
 func (*VerifyTimelineRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{24}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *VerifyTimelineRequest) GetMachineId() string {
@@ -2615,7 +2759,7 @@ type VerifyTimelineResponse struct {
 
 func (x *VerifyTimelineResponse) Reset() {
 	*x = VerifyTimelineResponse{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[25]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2627,7 +2771,7 @@ func (x *VerifyTimelineResponse) String() string {
 func (*VerifyTimelineResponse) ProtoMessage() {}
 
 func (x *VerifyTimelineResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[25]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2640,7 +2784,7 @@ func (x *VerifyTimelineResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyTimelineResponse.ProtoReflect.Descriptor instead.
 func (*VerifyTimelineResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{25}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *VerifyTimelineResponse) GetVerdicts() []*TimelineVerdict {
@@ -2685,7 +2829,7 @@ type TimelineVerdict struct {
 
 func (x *TimelineVerdict) Reset() {
 	*x = TimelineVerdict{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[26]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2697,7 +2841,7 @@ func (x *TimelineVerdict) String() string {
 func (*TimelineVerdict) ProtoMessage() {}
 
 func (x *TimelineVerdict) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[26]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2710,7 +2854,7 @@ func (x *TimelineVerdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TimelineVerdict.ProtoReflect.Descriptor instead.
 func (*TimelineVerdict) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{26}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *TimelineVerdict) GetMachineId() string {
@@ -2771,7 +2915,7 @@ type GetInventoryRequest struct {
 
 func (x *GetInventoryRequest) Reset() {
 	*x = GetInventoryRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[27]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2783,7 +2927,7 @@ func (x *GetInventoryRequest) String() string {
 func (*GetInventoryRequest) ProtoMessage() {}
 
 func (x *GetInventoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[27]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2796,7 +2940,7 @@ func (x *GetInventoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetInventoryRequest.ProtoReflect.Descriptor instead.
 func (*GetInventoryRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{27}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *GetInventoryRequest) GetMachineId() string {
@@ -2821,7 +2965,7 @@ type Inventory struct {
 
 func (x *Inventory) Reset() {
 	*x = Inventory{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[28]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2833,7 +2977,7 @@ func (x *Inventory) String() string {
 func (*Inventory) ProtoMessage() {}
 
 func (x *Inventory) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[28]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2846,7 +2990,7 @@ func (x *Inventory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Inventory.ProtoReflect.Descriptor instead.
 func (*Inventory) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{28}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Inventory) GetMachineId() string {
@@ -2904,7 +3048,7 @@ const file_baremetal_v1_machine_proto_rawDesc = "" +
 	"\aversion\x18\b \x01(\x03R\aversion\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x8a\x05\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xad\x05\n" +
 	"\vMachineSpec\x12!\n" +
 	"\fssh_endpoint\x18\x01 \x01(\tR\vsshEndpoint\x12!\n" +
 	"\fbmc_endpoint\x18\x02 \x01(\tR\vbmcEndpoint\x12,\n" +
@@ -2927,7 +3071,9 @@ const file_baremetal_v1_machine_proto_rawDesc = "" +
 	"\finstall_disk\x18\x15 \x01(\tR\vinstallDisk\x12'\n" +
 	"\x0fprotected_disks\x18\x16 \x03(\tR\x0eprotectedDisks\x12\"\n" +
 	"\rssh_host_keys\x18\x17 \x03(\tR\vsshHostKeys\x12.\n" +
-	"\x13ssh_credentials_ref\x18\x18 \x01(\tR\x11sshCredentialsRef\"\xc9\t\n" +
+	"\x13ssh_credentials_ref\x18\x18 \x01(\tR\x11sshCredentialsRef\x12!\n" +
+	"\fprovider_ref\x18\x19 \x01(\tR\vproviderRef\"\x83\n" +
+	"\n" +
 	"\rMachineStatus\x127\n" +
 	"\x05phase\x18\x01 \x01(\x0e2!.baremetal.v1.MachineStatus.PhaseR\x05phase\x127\n" +
 	"\n" +
@@ -2952,7 +3098,8 @@ const file_baremetal_v1_machine_proto_rawDesc = "" +
 	"\vpower_state\x18\x11 \x01(\tR\n" +
 	"powerState\x12@\n" +
 	"\x0epower_state_at\x18\x12 \x01(\v2\x1a.google.protobuf.TimestampR\fpowerStateAt\x12'\n" +
-	"\x0fboot_assignment\x18\x13 \x01(\tR\x0ebootAssignment\"\x95\x01\n" +
+	"\x0fboot_assignment\x18\x13 \x01(\tR\x0ebootAssignment\x128\n" +
+	"\bprovider\x18\x14 \x01(\v2\x1c.baremetal.v1.ProviderStatusR\bprovider\"\x95\x01\n" +
 	"\x05Phase\x12\x15\n" +
 	"\x11PHASE_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rFACTORY_READY\x10\x01\x12\t\n" +
@@ -2970,7 +3117,21 @@ const file_baremetal_v1_machine_proto_rawDesc = "" +
 	"\x04BUSY\x10\x03\x12\x14\n" +
 	"\x10MAINTENANCE_IDLE\x10\x04\x12\r\n" +
 	"\tATTENTION\x10\x05\x12\v\n" +
-	"\aBLOCKED\x10\x06\"\xae\x01\n" +
+	"\aBLOCKED\x10\x06\"\xb7\x02\n" +
+	"\x0eProviderStatus\x12\x1a\n" +
+	"\bprovider\x18\x01 \x01(\tR\bprovider\x12\x14\n" +
+	"\x05state\x18\x02 \x01(\tR\x05state\x12\x16\n" +
+	"\x06status\x18\x03 \x01(\tR\x06status\x12\x1b\n" +
+	"\tsystem_id\x18\x04 \x01(\tR\bsystemId\x12\x1f\n" +
+	"\vpower_state\x18\x05 \x01(\tR\n" +
+	"powerState\x12\x14\n" +
+	"\x05drift\x18\x06 \x01(\tR\x05drift\x12\x16\n" +
+	"\x06reason\x18\a \x01(\tR\x06reason\x12\x18\n" +
+	"\amessage\x18\b \x01(\tR\amessage\x129\n" +
+	"\n" +
+	"changed_at\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\tchangedAt\x12\x1a\n" +
+	"\bdeployed\x18\n" +
+	" \x01(\tR\bdeployed\"\xae\x01\n" +
 	"\tCondition\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x16\n" +
 	"\x06status\x18\x02 \x01(\bR\x06status\x12\x16\n" +
@@ -3234,7 +3395,7 @@ func file_baremetal_v1_machine_proto_rawDescGZIP() []byte {
 }
 
 var file_baremetal_v1_machine_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_baremetal_v1_machine_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
+var file_baremetal_v1_machine_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
 var file_baremetal_v1_machine_proto_goTypes = []any{
 	(NodeState)(0),                     // 0: baremetal.v1.NodeState
 	(MachineStatus_Phase)(0),           // 1: baremetal.v1.MachineStatus.Phase
@@ -3242,117 +3403,120 @@ var file_baremetal_v1_machine_proto_goTypes = []any{
 	(*Machine)(nil),                    // 3: baremetal.v1.Machine
 	(*MachineSpec)(nil),                // 4: baremetal.v1.MachineSpec
 	(*MachineStatus)(nil),              // 5: baremetal.v1.MachineStatus
-	(*Condition)(nil),                  // 6: baremetal.v1.Condition
-	(*RegisterMachineRequest)(nil),     // 7: baremetal.v1.RegisterMachineRequest
-	(*GetMachineRequest)(nil),          // 8: baremetal.v1.GetMachineRequest
-	(*ListMachinesRequest)(nil),        // 9: baremetal.v1.ListMachinesRequest
-	(*ListMachinesResponse)(nil),       // 10: baremetal.v1.ListMachinesResponse
-	(*UpdateMachineRequest)(nil),       // 11: baremetal.v1.UpdateMachineRequest
-	(*DeleteMachineRequest)(nil),       // 12: baremetal.v1.DeleteMachineRequest
-	(*RebootMachineRequest)(nil),       // 13: baremetal.v1.RebootMachineRequest
-	(*NetbootMachineRequest)(nil),      // 14: baremetal.v1.NetbootMachineRequest
-	(*ReimageMachineRequest)(nil),      // 15: baremetal.v1.ReimageMachineRequest
-	(*ReconfigureMachineRequest)(nil),  // 16: baremetal.v1.ReconfigureMachineRequest
-	(*EnterMaintenanceRequest)(nil),    // 17: baremetal.v1.EnterMaintenanceRequest
-	(*ExitMaintenanceRequest)(nil),     // 18: baremetal.v1.ExitMaintenanceRequest
-	(*CancelOperationRequest)(nil),     // 19: baremetal.v1.CancelOperationRequest
-	(*ExplainMachineRequest)(nil),      // 20: baremetal.v1.ExplainMachineRequest
-	(*ExplainMachineResponse)(nil),     // 21: baremetal.v1.ExplainMachineResponse
-	(*OperatorAction)(nil),             // 22: baremetal.v1.OperatorAction
-	(*GetMachineTimelineRequest)(nil),  // 23: baremetal.v1.GetMachineTimelineRequest
-	(*GetMachineTimelineResponse)(nil), // 24: baremetal.v1.GetMachineTimelineResponse
-	(*TimelineEntry)(nil),              // 25: baremetal.v1.TimelineEntry
-	(*TimelineState)(nil),              // 26: baremetal.v1.TimelineState
-	(*VerifyTimelineRequest)(nil),      // 27: baremetal.v1.VerifyTimelineRequest
-	(*VerifyTimelineResponse)(nil),     // 28: baremetal.v1.VerifyTimelineResponse
-	(*TimelineVerdict)(nil),            // 29: baremetal.v1.TimelineVerdict
-	(*GetInventoryRequest)(nil),        // 30: baremetal.v1.GetInventoryRequest
-	(*Inventory)(nil),                  // 31: baremetal.v1.Inventory
-	nil,                                // 32: baremetal.v1.Machine.LabelsEntry
-	nil,                                // 33: baremetal.v1.TimelineEntry.FieldsEntry
-	nil,                                // 34: baremetal.v1.TimelineState.StepStatesEntry
-	nil,                                // 35: baremetal.v1.TimelineState.OpenCommandsEntry
-	nil,                                // 36: baremetal.v1.TimelineState.StepMessagesEntry
-	(*timestamppb.Timestamp)(nil),      // 37: google.protobuf.Timestamp
-	(*NetReconfig)(nil),                // 38: baremetal.v1.NetReconfig
-	(*Operation)(nil),                  // 39: baremetal.v1.Operation
+	(*ProviderStatus)(nil),             // 6: baremetal.v1.ProviderStatus
+	(*Condition)(nil),                  // 7: baremetal.v1.Condition
+	(*RegisterMachineRequest)(nil),     // 8: baremetal.v1.RegisterMachineRequest
+	(*GetMachineRequest)(nil),          // 9: baremetal.v1.GetMachineRequest
+	(*ListMachinesRequest)(nil),        // 10: baremetal.v1.ListMachinesRequest
+	(*ListMachinesResponse)(nil),       // 11: baremetal.v1.ListMachinesResponse
+	(*UpdateMachineRequest)(nil),       // 12: baremetal.v1.UpdateMachineRequest
+	(*DeleteMachineRequest)(nil),       // 13: baremetal.v1.DeleteMachineRequest
+	(*RebootMachineRequest)(nil),       // 14: baremetal.v1.RebootMachineRequest
+	(*NetbootMachineRequest)(nil),      // 15: baremetal.v1.NetbootMachineRequest
+	(*ReimageMachineRequest)(nil),      // 16: baremetal.v1.ReimageMachineRequest
+	(*ReconfigureMachineRequest)(nil),  // 17: baremetal.v1.ReconfigureMachineRequest
+	(*EnterMaintenanceRequest)(nil),    // 18: baremetal.v1.EnterMaintenanceRequest
+	(*ExitMaintenanceRequest)(nil),     // 19: baremetal.v1.ExitMaintenanceRequest
+	(*CancelOperationRequest)(nil),     // 20: baremetal.v1.CancelOperationRequest
+	(*ExplainMachineRequest)(nil),      // 21: baremetal.v1.ExplainMachineRequest
+	(*ExplainMachineResponse)(nil),     // 22: baremetal.v1.ExplainMachineResponse
+	(*OperatorAction)(nil),             // 23: baremetal.v1.OperatorAction
+	(*GetMachineTimelineRequest)(nil),  // 24: baremetal.v1.GetMachineTimelineRequest
+	(*GetMachineTimelineResponse)(nil), // 25: baremetal.v1.GetMachineTimelineResponse
+	(*TimelineEntry)(nil),              // 26: baremetal.v1.TimelineEntry
+	(*TimelineState)(nil),              // 27: baremetal.v1.TimelineState
+	(*VerifyTimelineRequest)(nil),      // 28: baremetal.v1.VerifyTimelineRequest
+	(*VerifyTimelineResponse)(nil),     // 29: baremetal.v1.VerifyTimelineResponse
+	(*TimelineVerdict)(nil),            // 30: baremetal.v1.TimelineVerdict
+	(*GetInventoryRequest)(nil),        // 31: baremetal.v1.GetInventoryRequest
+	(*Inventory)(nil),                  // 32: baremetal.v1.Inventory
+	nil,                                // 33: baremetal.v1.Machine.LabelsEntry
+	nil,                                // 34: baremetal.v1.TimelineEntry.FieldsEntry
+	nil,                                // 35: baremetal.v1.TimelineState.StepStatesEntry
+	nil,                                // 36: baremetal.v1.TimelineState.OpenCommandsEntry
+	nil,                                // 37: baremetal.v1.TimelineState.StepMessagesEntry
+	(*timestamppb.Timestamp)(nil),      // 38: google.protobuf.Timestamp
+	(*NetReconfig)(nil),                // 39: baremetal.v1.NetReconfig
+	(*Operation)(nil),                  // 40: baremetal.v1.Operation
 }
 var file_baremetal_v1_machine_proto_depIdxs = []int32{
-	32, // 0: baremetal.v1.Machine.labels:type_name -> baremetal.v1.Machine.LabelsEntry
+	33, // 0: baremetal.v1.Machine.labels:type_name -> baremetal.v1.Machine.LabelsEntry
 	4,  // 1: baremetal.v1.Machine.spec:type_name -> baremetal.v1.MachineSpec
 	5,  // 2: baremetal.v1.Machine.status:type_name -> baremetal.v1.MachineStatus
-	37, // 3: baremetal.v1.Machine.created_at:type_name -> google.protobuf.Timestamp
-	37, // 4: baremetal.v1.Machine.updated_at:type_name -> google.protobuf.Timestamp
-	37, // 5: baremetal.v1.Machine.deleted_at:type_name -> google.protobuf.Timestamp
+	38, // 3: baremetal.v1.Machine.created_at:type_name -> google.protobuf.Timestamp
+	38, // 4: baremetal.v1.Machine.updated_at:type_name -> google.protobuf.Timestamp
+	38, // 5: baremetal.v1.Machine.deleted_at:type_name -> google.protobuf.Timestamp
 	1,  // 6: baremetal.v1.MachineStatus.phase:type_name -> baremetal.v1.MachineStatus.Phase
-	6,  // 7: baremetal.v1.MachineStatus.conditions:type_name -> baremetal.v1.Condition
+	7,  // 7: baremetal.v1.MachineStatus.conditions:type_name -> baremetal.v1.Condition
 	2,  // 8: baremetal.v1.MachineStatus.effective_state:type_name -> baremetal.v1.MachineStatus.EffectiveState
 	0,  // 9: baremetal.v1.MachineStatus.node_state:type_name -> baremetal.v1.NodeState
-	37, // 10: baremetal.v1.MachineStatus.node_state_changed_at:type_name -> google.protobuf.Timestamp
-	37, // 11: baremetal.v1.MachineStatus.last_heartbeat_at:type_name -> google.protobuf.Timestamp
-	37, // 12: baremetal.v1.MachineStatus.power_state_at:type_name -> google.protobuf.Timestamp
-	37, // 13: baremetal.v1.Condition.last_transition:type_name -> google.protobuf.Timestamp
-	3,  // 14: baremetal.v1.RegisterMachineRequest.machine:type_name -> baremetal.v1.Machine
-	37, // 15: baremetal.v1.ListMachinesRequest.updated_since:type_name -> google.protobuf.Timestamp
-	3,  // 16: baremetal.v1.ListMachinesResponse.machines:type_name -> baremetal.v1.Machine
-	37, // 17: baremetal.v1.ListMachinesResponse.safe_updated_since:type_name -> google.protobuf.Timestamp
-	3,  // 18: baremetal.v1.UpdateMachineRequest.machine:type_name -> baremetal.v1.Machine
-	38, // 19: baremetal.v1.ReconfigureMachineRequest.config:type_name -> baremetal.v1.NetReconfig
-	37, // 20: baremetal.v1.ExplainMachineResponse.since:type_name -> google.protobuf.Timestamp
-	37, // 21: baremetal.v1.ExplainMachineResponse.next_action_at:type_name -> google.protobuf.Timestamp
-	22, // 22: baremetal.v1.ExplainMachineResponse.actions:type_name -> baremetal.v1.OperatorAction
-	37, // 23: baremetal.v1.ExplainMachineResponse.last_evidence_at:type_name -> google.protobuf.Timestamp
-	37, // 24: baremetal.v1.ExplainMachineResponse.step_started_at:type_name -> google.protobuf.Timestamp
-	37, // 25: baremetal.v1.GetMachineTimelineRequest.at:type_name -> google.protobuf.Timestamp
-	37, // 26: baremetal.v1.GetMachineTimelineRequest.since:type_name -> google.protobuf.Timestamp
-	25, // 27: baremetal.v1.GetMachineTimelineResponse.entries:type_name -> baremetal.v1.TimelineEntry
-	26, // 28: baremetal.v1.GetMachineTimelineResponse.state:type_name -> baremetal.v1.TimelineState
-	37, // 29: baremetal.v1.TimelineEntry.ts:type_name -> google.protobuf.Timestamp
-	33, // 30: baremetal.v1.TimelineEntry.fields:type_name -> baremetal.v1.TimelineEntry.FieldsEntry
-	37, // 31: baremetal.v1.TimelineState.ts:type_name -> google.protobuf.Timestamp
-	5,  // 32: baremetal.v1.TimelineState.status:type_name -> baremetal.v1.MachineStatus
-	34, // 33: baremetal.v1.TimelineState.step_states:type_name -> baremetal.v1.TimelineState.StepStatesEntry
-	35, // 34: baremetal.v1.TimelineState.open_commands:type_name -> baremetal.v1.TimelineState.OpenCommandsEntry
-	36, // 35: baremetal.v1.TimelineState.step_messages:type_name -> baremetal.v1.TimelineState.StepMessagesEntry
-	29, // 36: baremetal.v1.VerifyTimelineResponse.verdicts:type_name -> baremetal.v1.TimelineVerdict
-	37, // 37: baremetal.v1.Inventory.reported_at:type_name -> google.protobuf.Timestamp
-	7,  // 38: baremetal.v1.MachineService.RegisterMachine:input_type -> baremetal.v1.RegisterMachineRequest
-	8,  // 39: baremetal.v1.MachineService.GetMachine:input_type -> baremetal.v1.GetMachineRequest
-	9,  // 40: baremetal.v1.MachineService.ListMachines:input_type -> baremetal.v1.ListMachinesRequest
-	11, // 41: baremetal.v1.MachineService.UpdateMachine:input_type -> baremetal.v1.UpdateMachineRequest
-	12, // 42: baremetal.v1.MachineService.DeleteMachine:input_type -> baremetal.v1.DeleteMachineRequest
-	13, // 43: baremetal.v1.MachineService.RebootMachine:input_type -> baremetal.v1.RebootMachineRequest
-	14, // 44: baremetal.v1.MachineService.NetbootMachine:input_type -> baremetal.v1.NetbootMachineRequest
-	15, // 45: baremetal.v1.MachineService.ReimageMachine:input_type -> baremetal.v1.ReimageMachineRequest
-	16, // 46: baremetal.v1.MachineService.ReconfigureMachine:input_type -> baremetal.v1.ReconfigureMachineRequest
-	17, // 47: baremetal.v1.MachineService.EnterMaintenance:input_type -> baremetal.v1.EnterMaintenanceRequest
-	18, // 48: baremetal.v1.MachineService.ExitMaintenance:input_type -> baremetal.v1.ExitMaintenanceRequest
-	19, // 49: baremetal.v1.MachineService.CancelOperation:input_type -> baremetal.v1.CancelOperationRequest
-	20, // 50: baremetal.v1.MachineService.ExplainMachine:input_type -> baremetal.v1.ExplainMachineRequest
-	23, // 51: baremetal.v1.MachineService.GetMachineTimeline:input_type -> baremetal.v1.GetMachineTimelineRequest
-	27, // 52: baremetal.v1.MachineService.VerifyTimeline:input_type -> baremetal.v1.VerifyTimelineRequest
-	30, // 53: baremetal.v1.MachineService.GetInventory:input_type -> baremetal.v1.GetInventoryRequest
-	3,  // 54: baremetal.v1.MachineService.RegisterMachine:output_type -> baremetal.v1.Machine
-	3,  // 55: baremetal.v1.MachineService.GetMachine:output_type -> baremetal.v1.Machine
-	10, // 56: baremetal.v1.MachineService.ListMachines:output_type -> baremetal.v1.ListMachinesResponse
-	3,  // 57: baremetal.v1.MachineService.UpdateMachine:output_type -> baremetal.v1.Machine
-	3,  // 58: baremetal.v1.MachineService.DeleteMachine:output_type -> baremetal.v1.Machine
-	39, // 59: baremetal.v1.MachineService.RebootMachine:output_type -> baremetal.v1.Operation
-	39, // 60: baremetal.v1.MachineService.NetbootMachine:output_type -> baremetal.v1.Operation
-	39, // 61: baremetal.v1.MachineService.ReimageMachine:output_type -> baremetal.v1.Operation
-	39, // 62: baremetal.v1.MachineService.ReconfigureMachine:output_type -> baremetal.v1.Operation
-	39, // 63: baremetal.v1.MachineService.EnterMaintenance:output_type -> baremetal.v1.Operation
-	39, // 64: baremetal.v1.MachineService.ExitMaintenance:output_type -> baremetal.v1.Operation
-	39, // 65: baremetal.v1.MachineService.CancelOperation:output_type -> baremetal.v1.Operation
-	21, // 66: baremetal.v1.MachineService.ExplainMachine:output_type -> baremetal.v1.ExplainMachineResponse
-	24, // 67: baremetal.v1.MachineService.GetMachineTimeline:output_type -> baremetal.v1.GetMachineTimelineResponse
-	28, // 68: baremetal.v1.MachineService.VerifyTimeline:output_type -> baremetal.v1.VerifyTimelineResponse
-	31, // 69: baremetal.v1.MachineService.GetInventory:output_type -> baremetal.v1.Inventory
-	54, // [54:70] is the sub-list for method output_type
-	38, // [38:54] is the sub-list for method input_type
-	38, // [38:38] is the sub-list for extension type_name
-	38, // [38:38] is the sub-list for extension extendee
-	0,  // [0:38] is the sub-list for field type_name
+	38, // 10: baremetal.v1.MachineStatus.node_state_changed_at:type_name -> google.protobuf.Timestamp
+	38, // 11: baremetal.v1.MachineStatus.last_heartbeat_at:type_name -> google.protobuf.Timestamp
+	38, // 12: baremetal.v1.MachineStatus.power_state_at:type_name -> google.protobuf.Timestamp
+	6,  // 13: baremetal.v1.MachineStatus.provider:type_name -> baremetal.v1.ProviderStatus
+	38, // 14: baremetal.v1.ProviderStatus.changed_at:type_name -> google.protobuf.Timestamp
+	38, // 15: baremetal.v1.Condition.last_transition:type_name -> google.protobuf.Timestamp
+	3,  // 16: baremetal.v1.RegisterMachineRequest.machine:type_name -> baremetal.v1.Machine
+	38, // 17: baremetal.v1.ListMachinesRequest.updated_since:type_name -> google.protobuf.Timestamp
+	3,  // 18: baremetal.v1.ListMachinesResponse.machines:type_name -> baremetal.v1.Machine
+	38, // 19: baremetal.v1.ListMachinesResponse.safe_updated_since:type_name -> google.protobuf.Timestamp
+	3,  // 20: baremetal.v1.UpdateMachineRequest.machine:type_name -> baremetal.v1.Machine
+	39, // 21: baremetal.v1.ReconfigureMachineRequest.config:type_name -> baremetal.v1.NetReconfig
+	38, // 22: baremetal.v1.ExplainMachineResponse.since:type_name -> google.protobuf.Timestamp
+	38, // 23: baremetal.v1.ExplainMachineResponse.next_action_at:type_name -> google.protobuf.Timestamp
+	23, // 24: baremetal.v1.ExplainMachineResponse.actions:type_name -> baremetal.v1.OperatorAction
+	38, // 25: baremetal.v1.ExplainMachineResponse.last_evidence_at:type_name -> google.protobuf.Timestamp
+	38, // 26: baremetal.v1.ExplainMachineResponse.step_started_at:type_name -> google.protobuf.Timestamp
+	38, // 27: baremetal.v1.GetMachineTimelineRequest.at:type_name -> google.protobuf.Timestamp
+	38, // 28: baremetal.v1.GetMachineTimelineRequest.since:type_name -> google.protobuf.Timestamp
+	26, // 29: baremetal.v1.GetMachineTimelineResponse.entries:type_name -> baremetal.v1.TimelineEntry
+	27, // 30: baremetal.v1.GetMachineTimelineResponse.state:type_name -> baremetal.v1.TimelineState
+	38, // 31: baremetal.v1.TimelineEntry.ts:type_name -> google.protobuf.Timestamp
+	34, // 32: baremetal.v1.TimelineEntry.fields:type_name -> baremetal.v1.TimelineEntry.FieldsEntry
+	38, // 33: baremetal.v1.TimelineState.ts:type_name -> google.protobuf.Timestamp
+	5,  // 34: baremetal.v1.TimelineState.status:type_name -> baremetal.v1.MachineStatus
+	35, // 35: baremetal.v1.TimelineState.step_states:type_name -> baremetal.v1.TimelineState.StepStatesEntry
+	36, // 36: baremetal.v1.TimelineState.open_commands:type_name -> baremetal.v1.TimelineState.OpenCommandsEntry
+	37, // 37: baremetal.v1.TimelineState.step_messages:type_name -> baremetal.v1.TimelineState.StepMessagesEntry
+	30, // 38: baremetal.v1.VerifyTimelineResponse.verdicts:type_name -> baremetal.v1.TimelineVerdict
+	38, // 39: baremetal.v1.Inventory.reported_at:type_name -> google.protobuf.Timestamp
+	8,  // 40: baremetal.v1.MachineService.RegisterMachine:input_type -> baremetal.v1.RegisterMachineRequest
+	9,  // 41: baremetal.v1.MachineService.GetMachine:input_type -> baremetal.v1.GetMachineRequest
+	10, // 42: baremetal.v1.MachineService.ListMachines:input_type -> baremetal.v1.ListMachinesRequest
+	12, // 43: baremetal.v1.MachineService.UpdateMachine:input_type -> baremetal.v1.UpdateMachineRequest
+	13, // 44: baremetal.v1.MachineService.DeleteMachine:input_type -> baremetal.v1.DeleteMachineRequest
+	14, // 45: baremetal.v1.MachineService.RebootMachine:input_type -> baremetal.v1.RebootMachineRequest
+	15, // 46: baremetal.v1.MachineService.NetbootMachine:input_type -> baremetal.v1.NetbootMachineRequest
+	16, // 47: baremetal.v1.MachineService.ReimageMachine:input_type -> baremetal.v1.ReimageMachineRequest
+	17, // 48: baremetal.v1.MachineService.ReconfigureMachine:input_type -> baremetal.v1.ReconfigureMachineRequest
+	18, // 49: baremetal.v1.MachineService.EnterMaintenance:input_type -> baremetal.v1.EnterMaintenanceRequest
+	19, // 50: baremetal.v1.MachineService.ExitMaintenance:input_type -> baremetal.v1.ExitMaintenanceRequest
+	20, // 51: baremetal.v1.MachineService.CancelOperation:input_type -> baremetal.v1.CancelOperationRequest
+	21, // 52: baremetal.v1.MachineService.ExplainMachine:input_type -> baremetal.v1.ExplainMachineRequest
+	24, // 53: baremetal.v1.MachineService.GetMachineTimeline:input_type -> baremetal.v1.GetMachineTimelineRequest
+	28, // 54: baremetal.v1.MachineService.VerifyTimeline:input_type -> baremetal.v1.VerifyTimelineRequest
+	31, // 55: baremetal.v1.MachineService.GetInventory:input_type -> baremetal.v1.GetInventoryRequest
+	3,  // 56: baremetal.v1.MachineService.RegisterMachine:output_type -> baremetal.v1.Machine
+	3,  // 57: baremetal.v1.MachineService.GetMachine:output_type -> baremetal.v1.Machine
+	11, // 58: baremetal.v1.MachineService.ListMachines:output_type -> baremetal.v1.ListMachinesResponse
+	3,  // 59: baremetal.v1.MachineService.UpdateMachine:output_type -> baremetal.v1.Machine
+	3,  // 60: baremetal.v1.MachineService.DeleteMachine:output_type -> baremetal.v1.Machine
+	40, // 61: baremetal.v1.MachineService.RebootMachine:output_type -> baremetal.v1.Operation
+	40, // 62: baremetal.v1.MachineService.NetbootMachine:output_type -> baremetal.v1.Operation
+	40, // 63: baremetal.v1.MachineService.ReimageMachine:output_type -> baremetal.v1.Operation
+	40, // 64: baremetal.v1.MachineService.ReconfigureMachine:output_type -> baremetal.v1.Operation
+	40, // 65: baremetal.v1.MachineService.EnterMaintenance:output_type -> baremetal.v1.Operation
+	40, // 66: baremetal.v1.MachineService.ExitMaintenance:output_type -> baremetal.v1.Operation
+	40, // 67: baremetal.v1.MachineService.CancelOperation:output_type -> baremetal.v1.Operation
+	22, // 68: baremetal.v1.MachineService.ExplainMachine:output_type -> baremetal.v1.ExplainMachineResponse
+	25, // 69: baremetal.v1.MachineService.GetMachineTimeline:output_type -> baremetal.v1.GetMachineTimelineResponse
+	29, // 70: baremetal.v1.MachineService.VerifyTimeline:output_type -> baremetal.v1.VerifyTimelineResponse
+	32, // 71: baremetal.v1.MachineService.GetInventory:output_type -> baremetal.v1.Inventory
+	56, // [56:72] is the sub-list for method output_type
+	40, // [40:56] is the sub-list for method input_type
+	40, // [40:40] is the sub-list for extension type_name
+	40, // [40:40] is the sub-list for extension extendee
+	0,  // [0:40] is the sub-list for field type_name
 }
 
 func init() { file_baremetal_v1_machine_proto_init() }
@@ -3367,7 +3531,7 @@ func file_baremetal_v1_machine_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_baremetal_v1_machine_proto_rawDesc), len(file_baremetal_v1_machine_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   34,
+			NumMessages:   35,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

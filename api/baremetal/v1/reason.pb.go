@@ -106,7 +106,21 @@ const (
 	Reason_METHOD_NOT_ALLOWED Reason = 241
 	// Of HTTP alone: the body is not application/json.
 	Reason_MEDIA_TYPE_UNSUPPORTED Reason = 242
-	Reason_SCRIPT_NOT_FOUND       Reason = 208
+	// The MAAS region does not answer, or answers that it cannot now.
+	Reason_MAAS_UNREACHABLE Reason = 243
+	// MAAS refuses the API key.
+	Reason_MAAS_AUTH_FAILED Reason = 244
+	// MAAS refuses the request; the message is MAAS's own.
+	Reason_MAAS_REFUSED Reason = 245
+	// MAAS has no such machine, or no longer.
+	Reason_MAAS_MACHINE_GONE Reason = 246
+	// More than one machine in MAAS has the machine's MAC addresses.
+	Reason_MAAS_MACHINE_AMBIGUOUS Reason = 247
+	// What MAAS was asked to do has failed, as MAAS says itself.
+	Reason_MAAS_FAILED Reason = 248
+	// The machine's status in MAAS does not fit what is to be done; somebody else has worked on it.
+	Reason_MAAS_STATUS_CONFLICT Reason = 249
+	Reason_SCRIPT_NOT_FOUND     Reason = 208
 	// Another script has this name; scripts never change.
 	Reason_SCRIPT_EXISTS Reason = 209
 	// An active operation needs the script.
@@ -301,6 +315,13 @@ var (
 		240: "ROUTE_NOT_FOUND",
 		241: "METHOD_NOT_ALLOWED",
 		242: "MEDIA_TYPE_UNSUPPORTED",
+		243: "MAAS_UNREACHABLE",
+		244: "MAAS_AUTH_FAILED",
+		245: "MAAS_REFUSED",
+		246: "MAAS_MACHINE_GONE",
+		247: "MAAS_MACHINE_AMBIGUOUS",
+		248: "MAAS_FAILED",
+		249: "MAAS_STATUS_CONFLICT",
 		208: "SCRIPT_NOT_FOUND",
 		209: "SCRIPT_EXISTS",
 		210: "SCRIPT_IN_USE",
@@ -450,6 +471,13 @@ var (
 		"ROUTE_NOT_FOUND":                240,
 		"METHOD_NOT_ALLOWED":             241,
 		"MEDIA_TYPE_UNSUPPORTED":         242,
+		"MAAS_UNREACHABLE":               243,
+		"MAAS_AUTH_FAILED":               244,
+		"MAAS_REFUSED":                   245,
+		"MAAS_MACHINE_GONE":              246,
+		"MAAS_MACHINE_AMBIGUOUS":         247,
+		"MAAS_FAILED":                    248,
+		"MAAS_STATUS_CONFLICT":           249,
 		"SCRIPT_NOT_FOUND":               208,
 		"SCRIPT_EXISTS":                  209,
 		"SCRIPT_IN_USE":                  210,
@@ -569,7 +597,7 @@ var File_baremetal_v1_reason_proto protoreflect.FileDescriptor
 
 const file_baremetal_v1_reason_proto_rawDesc = "" +
 	"\n" +
-	"\x19baremetal/v1/reason.proto\x12\fbaremetal.v1*\xb8\x1b\n" +
+	"\x19baremetal/v1/reason.proto\x12\fbaremetal.v1*\xdb\x1c\n" +
 	"\x06Reason\x12\x16\n" +
 	"\x12REASON_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11MACHINE_NOT_FOUND\x10\x01\x12\x17\n" +
@@ -634,6 +662,13 @@ const file_baremetal_v1_reason_proto_rawDesc = "" +
 	"\x0fROUTE_NOT_FOUND\x10\xf0\x01\x12\x17\n" +
 	"\x12METHOD_NOT_ALLOWED\x10\xf1\x01\x12\x1b\n" +
 	"\x16MEDIA_TYPE_UNSUPPORTED\x10\xf2\x01\x12\x15\n" +
+	"\x10MAAS_UNREACHABLE\x10\xf3\x01\x12\x15\n" +
+	"\x10MAAS_AUTH_FAILED\x10\xf4\x01\x12\x11\n" +
+	"\fMAAS_REFUSED\x10\xf5\x01\x12\x16\n" +
+	"\x11MAAS_MACHINE_GONE\x10\xf6\x01\x12\x1b\n" +
+	"\x16MAAS_MACHINE_AMBIGUOUS\x10\xf7\x01\x12\x10\n" +
+	"\vMAAS_FAILED\x10\xf8\x01\x12\x19\n" +
+	"\x14MAAS_STATUS_CONFLICT\x10\xf9\x01\x12\x15\n" +
 	"\x10SCRIPT_NOT_FOUND\x10\xd0\x01\x12\x12\n" +
 	"\rSCRIPT_EXISTS\x10\xd1\x01\x12\x12\n" +
 	"\rSCRIPT_IN_USE\x10\xd2\x01\x12\x1b\n" +

@@ -857,6 +857,7 @@ type CommandSpec struct {
 	//	*CommandSpec_Script
 	//	*CommandSpec_Cluster
 	//	*CommandSpec_Join
+	//	*CommandSpec_ProviderAction
 	Action        isCommandSpec_Action `protobuf_oneof:"action"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1073,6 +1074,15 @@ func (x *CommandSpec) GetJoin() *JoinAction {
 	return nil
 }
 
+func (x *CommandSpec) GetProviderAction() *ProviderAction {
+	if x != nil {
+		if x, ok := x.Action.(*CommandSpec_ProviderAction); ok {
+			return x.ProviderAction
+		}
+	}
+	return nil
+}
+
 type isCommandSpec_Action interface {
 	isCommandSpec_Action()
 }
@@ -1117,6 +1127,10 @@ type CommandSpec_Join struct {
 	Join *JoinAction `protobuf:"bytes,33,opt,name=join,proto3,oneof"`
 }
 
+type CommandSpec_ProviderAction struct {
+	ProviderAction *ProviderAction `protobuf:"bytes,28,opt,name=provider_action,json=providerAction,proto3,oneof"`
+}
+
 func (*CommandSpec_Reboot) isCommandSpec_Action() {}
 
 func (*CommandSpec_Netboot) isCommandSpec_Action() {}
@@ -1136,6 +1150,8 @@ func (*CommandSpec_Script) isCommandSpec_Action() {}
 func (*CommandSpec_Cluster) isCommandSpec_Action() {}
 
 func (*CommandSpec_Join) isCommandSpec_Action() {}
+
+func (*CommandSpec_ProviderAction) isCommandSpec_Action() {}
 
 // ScriptAction runs a catalogued script on the target over SSH.
 type ScriptAction struct {
@@ -3329,7 +3345,8 @@ type SyncSiteRequest struct {
 	Bmcs          []*BMCObservation     `protobuf:"bytes,6,rep,name=bmcs,proto3" json:"bmcs,omitempty"`
 	Segments      []*SegmentObservation `protobuf:"bytes,7,rep,name=segments,proto3" json:"segments,omitempty"`
 	// host:port of the boot server, by segment.
-	BootAddresses map[string]string `protobuf:"bytes,8,rep,name=boot_addresses,json=bootAddresses,proto3" json:"boot_addresses,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	BootAddresses map[string]string      `protobuf:"bytes,8,rep,name=boot_addresses,json=bootAddresses,proto3" json:"boot_addresses,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Providers     []*ProviderObservation `protobuf:"bytes,9,rep,name=providers,proto3" json:"providers,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3420,6 +3437,13 @@ func (x *SyncSiteRequest) GetBootAddresses() map[string]string {
 	return nil
 }
 
+func (x *SyncSiteRequest) GetProviders() []*ProviderObservation {
+	if x != nil {
+		return x.Providers
+	}
+	return nil
+}
+
 type SyncSiteResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Absent when nothing is newer than the applied revision.
@@ -3477,8 +3501,10 @@ type SiteDocument struct {
 	Installers []*InstallerFiles `protobuf:"bytes,6,rep,name=installers,proto3" json:"installers,omitempty"`
 	// host:port that machines may reach through the boot server's CONNECT.
 	ControllerAddresses []string `protobuf:"bytes,7,rep,name=controller_addresses,json=controllerAddresses,proto3" json:"controller_addresses,omitempty"`
-	unknownFields       protoimpl.UnknownFields
-	sizeCache           protoimpl.SizeCache
+	// Machines whose provider is to be looked at.
+	Providers     []*ProviderTarget `protobuf:"bytes,8,rep,name=providers,proto3" json:"providers,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SiteDocument) Reset() {
@@ -3556,6 +3582,13 @@ func (x *SiteDocument) GetInstallers() []*InstallerFiles {
 func (x *SiteDocument) GetControllerAddresses() []string {
 	if x != nil {
 		return x.ControllerAddresses
+	}
+	return nil
+}
+
+func (x *SiteDocument) GetProviders() []*ProviderTarget {
+	if x != nil {
+		return x.Providers
 	}
 	return nil
 }
@@ -4946,7 +4979,7 @@ var File_fleet_v1_fleet_proto protoreflect.FileDescriptor
 
 const file_fleet_v1_fleet_proto_rawDesc = "" +
 	"\n" +
-	"\x14fleet/v1/fleet.proto\x12\bfleet.v1\x1a\x16fleet/v1/cluster.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd2\x02\n" +
+	"\x14fleet/v1/fleet.proto\x12\bfleet.v1\x1a\x16fleet/v1/cluster.proto\x1a\x13fleet/v1/maas.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd2\x02\n" +
 	"\fAgentMessage\x12'\n" +
 	"\x05hello\x18\x01 \x01(\v2\x0f.fleet.v1.HelloH\x00R\x05hello\x12(\n" +
 	"\x03ack\x18\x02 \x01(\v2\x14.fleet.v1.CommandAckH\x00R\x03ack\x12=\n" +
@@ -5010,7 +5043,7 @@ const file_fleet_v1_fleet_proto_rawDesc = "" +
 	"\n" +
 	"command_id\x18\x01 \x01(\tR\tcommandId\x12\x12\n" +
 	"\x04spec\x18\x02 \x01(\fR\x04spec\x12\x16\n" +
-	"\x06digest\x18\x03 \x01(\fR\x06digest\"\xb0\a\n" +
+	"\x06digest\x18\x03 \x01(\fR\x06digest\"\xf5\a\n" +
 	"\vCommandSpec\x12\x1d\n" +
 	"\n" +
 	"command_id\x18\x01 \x01(\tR\tcommandId\x12!\n" +
@@ -5038,7 +5071,8 @@ const file_fleet_v1_fleet_proto_rawDesc = "" +
 	"\x05erase\x18\x1a \x01(\v2\x15.fleet.v1.EraseActionH\x00R\x05erase\x120\n" +
 	"\x06script\x18\x1b \x01(\v2\x16.fleet.v1.ScriptActionH\x00R\x06script\x123\n" +
 	"\acluster\x18  \x01(\v2\x17.fleet.v1.ClusterActionH\x00R\acluster\x12*\n" +
-	"\x04join\x18! \x01(\v2\x14.fleet.v1.JoinActionH\x00R\x04joinB\b\n" +
+	"\x04join\x18! \x01(\v2\x14.fleet.v1.JoinActionH\x00R\x04join\x12C\n" +
+	"\x0fprovider_action\x18\x1c \x01(\v2\x18.fleet.v1.ProviderActionH\x00R\x0eproviderActionB\b\n" +
 	"\x06action\"\xfc\x01\n" +
 	"\fScriptAction\x12\x1d\n" +
 	"\n" +
@@ -5228,7 +5262,7 @@ const file_fleet_v1_fleet_proto_rawDesc = "" +
 	"\x03csr\x18\x01 \x01(\fR\x03csr\"w\n" +
 	"\x17RotateAgentCertResponse\x122\n" +
 	"\x15certificate_chain_pem\x18\x01 \x01(\fR\x13certificateChainPem\x12(\n" +
-	"\x10trust_bundle_pem\x18\x02 \x01(\fR\x0etrustBundlePem\"\xdc\x03\n" +
+	"\x10trust_bundle_pem\x18\x02 \x01(\fR\x0etrustBundlePem\"\x99\x04\n" +
 	"\x0fSyncSiteRequest\x12)\n" +
 	"\x10applied_revision\x18\x01 \x01(\x03R\x0fappliedRevision\x12\x17\n" +
 	"\ahold_ms\x18\x02 \x01(\x05R\x06holdMs\x12+\n" +
@@ -5237,12 +5271,13 @@ const file_fleet_v1_fleet_proto_rawDesc = "" +
 	"\aunknown\x18\x05 \x03(\v2\x18.fleet.v1.UnknownMachineR\aunknown\x12,\n" +
 	"\x04bmcs\x18\x06 \x03(\v2\x18.fleet.v1.BMCObservationR\x04bmcs\x128\n" +
 	"\bsegments\x18\a \x03(\v2\x1c.fleet.v1.SegmentObservationR\bsegments\x12S\n" +
-	"\x0eboot_addresses\x18\b \x03(\v2,.fleet.v1.SyncSiteRequest.BootAddressesEntryR\rbootAddresses\x1a@\n" +
+	"\x0eboot_addresses\x18\b \x03(\v2,.fleet.v1.SyncSiteRequest.BootAddressesEntryR\rbootAddresses\x12;\n" +
+	"\tproviders\x18\t \x03(\v2\x1d.fleet.v1.ProviderObservationR\tproviders\x1a@\n" +
 	"\x12BootAddressesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"F\n" +
 	"\x10SyncSiteResponse\x122\n" +
-	"\bdocument\x18\x01 \x01(\v2\x16.fleet.v1.SiteDocumentR\bdocument\"\xbf\x02\n" +
+	"\bdocument\x18\x01 \x01(\v2\x16.fleet.v1.SiteDocumentR\bdocument\"\xf7\x02\n" +
 	"\fSiteDocument\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\x03R\brevision\x12\x12\n" +
 	"\x04site\x18\x02 \x01(\tR\x04site\x12-\n" +
@@ -5252,7 +5287,8 @@ const file_fleet_v1_fleet_proto_rawDesc = "" +
 	"\n" +
 	"installers\x18\x06 \x03(\v2\x18.fleet.v1.InstallerFilesR\n" +
 	"installers\x121\n" +
-	"\x14controller_addresses\x18\a \x03(\tR\x13controllerAddresses\"\xc5\x02\n" +
+	"\x14controller_addresses\x18\a \x03(\tR\x13controllerAddresses\x126\n" +
+	"\tproviders\x18\b \x03(\v2\x18.fleet.v1.ProviderTargetR\tproviders\"\xc5\x02\n" +
 	"\aSegment\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1c\n" +
 	"\tinterface\x18\x02 \x01(\tR\tinterface\x12\x18\n" +
@@ -5378,7 +5414,7 @@ const file_fleet_v1_fleet_proto_rawDesc = "" +
 	"\x06offset\x18\x02 \x01(\x03R\x06offset\";\n" +
 	"\x11FetchBlobResponse\x12\x12\n" +
 	"\x04size\x18\x01 \x01(\x03R\x04size\x12\x12\n" +
-	"\x04data\x18\x02 \x01(\fR\x04data2\x8d\a\n" +
+	"\x04data\x18\x02 \x01(\fR\x04data2\xdf\a\n" +
 	"\fAgentService\x12C\n" +
 	"\bCommands\x12\x16.fleet.v1.AgentMessage\x1a\x1b.fleet.v1.ControllerMessage(\x010\x01\x12?\n" +
 	"\x06Events\x12\x17.fleet.v1.EventsRequest\x1a\x18.fleet.v1.EventsResponse(\x010\x01\x12V\n" +
@@ -5387,7 +5423,8 @@ const file_fleet_v1_fleet_proto_rawDesc = "" +
 	"\x11GetBMCCredentials\x12\".fleet.v1.GetBMCCredentialsRequest\x1a#.fleet.v1.GetBMCCredentialsResponse\x12\\\n" +
 	"\x11GetSSHCredentials\x12\".fleet.v1.GetSSHCredentialsRequest\x1a#.fleet.v1.GetSSHCredentialsResponse\x12Y\n" +
 	"\x10GetClusterAccess\x12!.fleet.v1.GetClusterAccessRequest\x1a\".fleet.v1.GetClusterAccessResponse\x12V\n" +
-	"\x0fGetJoinMaterial\x12 .fleet.v1.GetJoinMaterialRequest\x1a!.fleet.v1.GetJoinMaterialResponse\x12S\n" +
+	"\x0fGetJoinMaterial\x12 .fleet.v1.GetJoinMaterialRequest\x1a!.fleet.v1.GetJoinMaterialResponse\x12P\n" +
+	"\rGetMAASRegion\x12\x1e.fleet.v1.GetMAASRegionRequest\x1a\x1f.fleet.v1.GetMAASRegionResponse\x12S\n" +
 	"\x0eVouchInstaller\x12\x1f.fleet.v1.VouchInstallerRequest\x1a .fleet.v1.VouchInstallerResponse\x12P\n" +
 	"\rIssueIdentity\x12\x1e.fleet.v1.IssueIdentityRequest\x1a\x1f.fleet.v1.IssueIdentityResponse\x12F\n" +
 	"\tFetchBlob\x12\x1a.fleet.v1.FetchBlobRequest\x1a\x1b.fleet.v1.FetchBlobResponse0\x01B3Z1github.com/ingot-metal/ingot/api/fleet/v1;fleetv1b\x06proto3"
@@ -5474,10 +5511,15 @@ var file_fleet_v1_fleet_proto_goTypes = []any{
 	(*timestamppb.Timestamp)(nil),     // 64: google.protobuf.Timestamp
 	(*ClusterAction)(nil),             // 65: fleet.v1.ClusterAction
 	(*JoinAction)(nil),                // 66: fleet.v1.JoinAction
-	(*GetClusterAccessRequest)(nil),   // 67: fleet.v1.GetClusterAccessRequest
-	(*GetJoinMaterialRequest)(nil),    // 68: fleet.v1.GetJoinMaterialRequest
-	(*GetClusterAccessResponse)(nil),  // 69: fleet.v1.GetClusterAccessResponse
-	(*GetJoinMaterialResponse)(nil),   // 70: fleet.v1.GetJoinMaterialResponse
+	(*ProviderAction)(nil),            // 67: fleet.v1.ProviderAction
+	(*ProviderObservation)(nil),       // 68: fleet.v1.ProviderObservation
+	(*ProviderTarget)(nil),            // 69: fleet.v1.ProviderTarget
+	(*GetClusterAccessRequest)(nil),   // 70: fleet.v1.GetClusterAccessRequest
+	(*GetJoinMaterialRequest)(nil),    // 71: fleet.v1.GetJoinMaterialRequest
+	(*GetMAASRegionRequest)(nil),      // 72: fleet.v1.GetMAASRegionRequest
+	(*GetClusterAccessResponse)(nil),  // 73: fleet.v1.GetClusterAccessResponse
+	(*GetJoinMaterialResponse)(nil),   // 74: fleet.v1.GetJoinMaterialResponse
+	(*GetMAASRegionResponse)(nil),     // 75: fleet.v1.GetMAASRegionResponse
 }
 var file_fleet_v1_fleet_proto_depIdxs = []int32{
 	3,  // 0: fleet.v1.AgentMessage.hello:type_name -> fleet.v1.Hello
@@ -5507,62 +5549,67 @@ var file_fleet_v1_fleet_proto_depIdxs = []int32{
 	8,  // 24: fleet.v1.CommandSpec.script:type_name -> fleet.v1.ScriptAction
 	65, // 25: fleet.v1.CommandSpec.cluster:type_name -> fleet.v1.ClusterAction
 	66, // 26: fleet.v1.CommandSpec.join:type_name -> fleet.v1.JoinAction
-	0,  // 27: fleet.v1.CommandResult.outcome:type_name -> fleet.v1.CommandResult.Outcome
-	60, // 28: fleet.v1.CommandResult.evidence:type_name -> fleet.v1.CommandResult.EvidenceEntry
-	64, // 29: fleet.v1.CommandResult.finished_at:type_name -> google.protobuf.Timestamp
-	28, // 30: fleet.v1.EventsRequest.hello:type_name -> fleet.v1.EventsHello
-	30, // 31: fleet.v1.EventsRequest.event:type_name -> fleet.v1.Event
-	29, // 32: fleet.v1.EventsRequest.heartbeat:type_name -> fleet.v1.Heartbeat
-	64, // 33: fleet.v1.Heartbeat.ts:type_name -> google.protobuf.Timestamp
-	64, // 34: fleet.v1.Event.ts:type_name -> google.protobuf.Timestamp
-	31, // 35: fleet.v1.Event.log:type_name -> fleet.v1.LogLines
-	32, // 36: fleet.v1.Event.inventory:type_name -> fleet.v1.InventoryReport
-	33, // 37: fleet.v1.Event.report:type_name -> fleet.v1.Report
-	34, // 38: fleet.v1.Event.dropped:type_name -> fleet.v1.Dropped
-	35, // 39: fleet.v1.Event.progress:type_name -> fleet.v1.ProgressReport
-	29, // 40: fleet.v1.Event.heartbeat:type_name -> fleet.v1.Heartbeat
-	61, // 41: fleet.v1.Report.fields:type_name -> fleet.v1.Report.FieldsEntry
-	62, // 42: fleet.v1.Dropped.by_priority:type_name -> fleet.v1.Dropped.ByPriorityEntry
-	46, // 43: fleet.v1.SyncSiteRequest.leases:type_name -> fleet.v1.SiteLease
-	47, // 44: fleet.v1.SyncSiteRequest.unknown:type_name -> fleet.v1.UnknownMachine
-	48, // 45: fleet.v1.SyncSiteRequest.bmcs:type_name -> fleet.v1.BMCObservation
-	49, // 46: fleet.v1.SyncSiteRequest.segments:type_name -> fleet.v1.SegmentObservation
-	63, // 47: fleet.v1.SyncSiteRequest.boot_addresses:type_name -> fleet.v1.SyncSiteRequest.BootAddressesEntry
-	41, // 48: fleet.v1.SyncSiteResponse.document:type_name -> fleet.v1.SiteDocument
-	42, // 49: fleet.v1.SiteDocument.segments:type_name -> fleet.v1.Segment
-	43, // 50: fleet.v1.SiteDocument.assignments:type_name -> fleet.v1.BootAssignment
-	44, // 51: fleet.v1.SiteDocument.bmcs:type_name -> fleet.v1.BMCTarget
-	45, // 52: fleet.v1.SiteDocument.installers:type_name -> fleet.v1.InstallerFiles
-	64, // 53: fleet.v1.SiteLease.expires_at:type_name -> google.protobuf.Timestamp
-	64, // 54: fleet.v1.UnknownMachine.seen_at:type_name -> google.protobuf.Timestamp
-	64, // 55: fleet.v1.BMCObservation.seen_at:type_name -> google.protobuf.Timestamp
-	1,  // 56: fleet.v1.AgentService.Commands:input_type -> fleet.v1.AgentMessage
-	27, // 57: fleet.v1.AgentService.Events:input_type -> fleet.v1.EventsRequest
-	37, // 58: fleet.v1.AgentService.RotateAgentCert:input_type -> fleet.v1.RotateAgentCertRequest
-	39, // 59: fleet.v1.AgentService.SyncSite:input_type -> fleet.v1.SyncSiteRequest
-	50, // 60: fleet.v1.AgentService.GetBMCCredentials:input_type -> fleet.v1.GetBMCCredentialsRequest
-	52, // 61: fleet.v1.AgentService.GetSSHCredentials:input_type -> fleet.v1.GetSSHCredentialsRequest
-	67, // 62: fleet.v1.AgentService.GetClusterAccess:input_type -> fleet.v1.GetClusterAccessRequest
-	68, // 63: fleet.v1.AgentService.GetJoinMaterial:input_type -> fleet.v1.GetJoinMaterialRequest
-	54, // 64: fleet.v1.AgentService.VouchInstaller:input_type -> fleet.v1.VouchInstallerRequest
-	56, // 65: fleet.v1.AgentService.IssueIdentity:input_type -> fleet.v1.IssueIdentityRequest
-	58, // 66: fleet.v1.AgentService.FetchBlob:input_type -> fleet.v1.FetchBlobRequest
-	2,  // 67: fleet.v1.AgentService.Commands:output_type -> fleet.v1.ControllerMessage
-	36, // 68: fleet.v1.AgentService.Events:output_type -> fleet.v1.EventsResponse
-	38, // 69: fleet.v1.AgentService.RotateAgentCert:output_type -> fleet.v1.RotateAgentCertResponse
-	40, // 70: fleet.v1.AgentService.SyncSite:output_type -> fleet.v1.SyncSiteResponse
-	51, // 71: fleet.v1.AgentService.GetBMCCredentials:output_type -> fleet.v1.GetBMCCredentialsResponse
-	53, // 72: fleet.v1.AgentService.GetSSHCredentials:output_type -> fleet.v1.GetSSHCredentialsResponse
-	69, // 73: fleet.v1.AgentService.GetClusterAccess:output_type -> fleet.v1.GetClusterAccessResponse
-	70, // 74: fleet.v1.AgentService.GetJoinMaterial:output_type -> fleet.v1.GetJoinMaterialResponse
-	55, // 75: fleet.v1.AgentService.VouchInstaller:output_type -> fleet.v1.VouchInstallerResponse
-	57, // 76: fleet.v1.AgentService.IssueIdentity:output_type -> fleet.v1.IssueIdentityResponse
-	59, // 77: fleet.v1.AgentService.FetchBlob:output_type -> fleet.v1.FetchBlobResponse
-	67, // [67:78] is the sub-list for method output_type
-	56, // [56:67] is the sub-list for method input_type
-	56, // [56:56] is the sub-list for extension type_name
-	56, // [56:56] is the sub-list for extension extendee
-	0,  // [0:56] is the sub-list for field type_name
+	67, // 27: fleet.v1.CommandSpec.provider_action:type_name -> fleet.v1.ProviderAction
+	0,  // 28: fleet.v1.CommandResult.outcome:type_name -> fleet.v1.CommandResult.Outcome
+	60, // 29: fleet.v1.CommandResult.evidence:type_name -> fleet.v1.CommandResult.EvidenceEntry
+	64, // 30: fleet.v1.CommandResult.finished_at:type_name -> google.protobuf.Timestamp
+	28, // 31: fleet.v1.EventsRequest.hello:type_name -> fleet.v1.EventsHello
+	30, // 32: fleet.v1.EventsRequest.event:type_name -> fleet.v1.Event
+	29, // 33: fleet.v1.EventsRequest.heartbeat:type_name -> fleet.v1.Heartbeat
+	64, // 34: fleet.v1.Heartbeat.ts:type_name -> google.protobuf.Timestamp
+	64, // 35: fleet.v1.Event.ts:type_name -> google.protobuf.Timestamp
+	31, // 36: fleet.v1.Event.log:type_name -> fleet.v1.LogLines
+	32, // 37: fleet.v1.Event.inventory:type_name -> fleet.v1.InventoryReport
+	33, // 38: fleet.v1.Event.report:type_name -> fleet.v1.Report
+	34, // 39: fleet.v1.Event.dropped:type_name -> fleet.v1.Dropped
+	35, // 40: fleet.v1.Event.progress:type_name -> fleet.v1.ProgressReport
+	29, // 41: fleet.v1.Event.heartbeat:type_name -> fleet.v1.Heartbeat
+	61, // 42: fleet.v1.Report.fields:type_name -> fleet.v1.Report.FieldsEntry
+	62, // 43: fleet.v1.Dropped.by_priority:type_name -> fleet.v1.Dropped.ByPriorityEntry
+	46, // 44: fleet.v1.SyncSiteRequest.leases:type_name -> fleet.v1.SiteLease
+	47, // 45: fleet.v1.SyncSiteRequest.unknown:type_name -> fleet.v1.UnknownMachine
+	48, // 46: fleet.v1.SyncSiteRequest.bmcs:type_name -> fleet.v1.BMCObservation
+	49, // 47: fleet.v1.SyncSiteRequest.segments:type_name -> fleet.v1.SegmentObservation
+	63, // 48: fleet.v1.SyncSiteRequest.boot_addresses:type_name -> fleet.v1.SyncSiteRequest.BootAddressesEntry
+	68, // 49: fleet.v1.SyncSiteRequest.providers:type_name -> fleet.v1.ProviderObservation
+	41, // 50: fleet.v1.SyncSiteResponse.document:type_name -> fleet.v1.SiteDocument
+	42, // 51: fleet.v1.SiteDocument.segments:type_name -> fleet.v1.Segment
+	43, // 52: fleet.v1.SiteDocument.assignments:type_name -> fleet.v1.BootAssignment
+	44, // 53: fleet.v1.SiteDocument.bmcs:type_name -> fleet.v1.BMCTarget
+	45, // 54: fleet.v1.SiteDocument.installers:type_name -> fleet.v1.InstallerFiles
+	69, // 55: fleet.v1.SiteDocument.providers:type_name -> fleet.v1.ProviderTarget
+	64, // 56: fleet.v1.SiteLease.expires_at:type_name -> google.protobuf.Timestamp
+	64, // 57: fleet.v1.UnknownMachine.seen_at:type_name -> google.protobuf.Timestamp
+	64, // 58: fleet.v1.BMCObservation.seen_at:type_name -> google.protobuf.Timestamp
+	1,  // 59: fleet.v1.AgentService.Commands:input_type -> fleet.v1.AgentMessage
+	27, // 60: fleet.v1.AgentService.Events:input_type -> fleet.v1.EventsRequest
+	37, // 61: fleet.v1.AgentService.RotateAgentCert:input_type -> fleet.v1.RotateAgentCertRequest
+	39, // 62: fleet.v1.AgentService.SyncSite:input_type -> fleet.v1.SyncSiteRequest
+	50, // 63: fleet.v1.AgentService.GetBMCCredentials:input_type -> fleet.v1.GetBMCCredentialsRequest
+	52, // 64: fleet.v1.AgentService.GetSSHCredentials:input_type -> fleet.v1.GetSSHCredentialsRequest
+	70, // 65: fleet.v1.AgentService.GetClusterAccess:input_type -> fleet.v1.GetClusterAccessRequest
+	71, // 66: fleet.v1.AgentService.GetJoinMaterial:input_type -> fleet.v1.GetJoinMaterialRequest
+	72, // 67: fleet.v1.AgentService.GetMAASRegion:input_type -> fleet.v1.GetMAASRegionRequest
+	54, // 68: fleet.v1.AgentService.VouchInstaller:input_type -> fleet.v1.VouchInstallerRequest
+	56, // 69: fleet.v1.AgentService.IssueIdentity:input_type -> fleet.v1.IssueIdentityRequest
+	58, // 70: fleet.v1.AgentService.FetchBlob:input_type -> fleet.v1.FetchBlobRequest
+	2,  // 71: fleet.v1.AgentService.Commands:output_type -> fleet.v1.ControllerMessage
+	36, // 72: fleet.v1.AgentService.Events:output_type -> fleet.v1.EventsResponse
+	38, // 73: fleet.v1.AgentService.RotateAgentCert:output_type -> fleet.v1.RotateAgentCertResponse
+	40, // 74: fleet.v1.AgentService.SyncSite:output_type -> fleet.v1.SyncSiteResponse
+	51, // 75: fleet.v1.AgentService.GetBMCCredentials:output_type -> fleet.v1.GetBMCCredentialsResponse
+	53, // 76: fleet.v1.AgentService.GetSSHCredentials:output_type -> fleet.v1.GetSSHCredentialsResponse
+	73, // 77: fleet.v1.AgentService.GetClusterAccess:output_type -> fleet.v1.GetClusterAccessResponse
+	74, // 78: fleet.v1.AgentService.GetJoinMaterial:output_type -> fleet.v1.GetJoinMaterialResponse
+	75, // 79: fleet.v1.AgentService.GetMAASRegion:output_type -> fleet.v1.GetMAASRegionResponse
+	55, // 80: fleet.v1.AgentService.VouchInstaller:output_type -> fleet.v1.VouchInstallerResponse
+	57, // 81: fleet.v1.AgentService.IssueIdentity:output_type -> fleet.v1.IssueIdentityResponse
+	59, // 82: fleet.v1.AgentService.FetchBlob:output_type -> fleet.v1.FetchBlobResponse
+	71, // [71:83] is the sub-list for method output_type
+	59, // [59:71] is the sub-list for method input_type
+	59, // [59:59] is the sub-list for extension type_name
+	59, // [59:59] is the sub-list for extension extendee
+	0,  // [0:59] is the sub-list for field type_name
 }
 
 func init() { file_fleet_v1_fleet_proto_init() }
@@ -5571,6 +5618,7 @@ func file_fleet_v1_fleet_proto_init() {
 		return
 	}
 	file_fleet_v1_cluster_proto_init()
+	file_fleet_v1_maas_proto_init()
 	file_fleet_v1_fleet_proto_msgTypes[0].OneofWrappers = []any{
 		(*AgentMessage_Hello)(nil),
 		(*AgentMessage_Ack)(nil),
@@ -5600,6 +5648,7 @@ func file_fleet_v1_fleet_proto_init() {
 		(*CommandSpec_Script)(nil),
 		(*CommandSpec_Cluster)(nil),
 		(*CommandSpec_Join)(nil),
+		(*CommandSpec_ProviderAction)(nil),
 	}
 	file_fleet_v1_fleet_proto_msgTypes[26].OneofWrappers = []any{
 		(*EventsRequest_Hello)(nil),

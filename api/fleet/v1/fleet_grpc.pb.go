@@ -27,6 +27,7 @@ const (
 	AgentService_GetSSHCredentials_FullMethodName = "/fleet.v1.AgentService/GetSSHCredentials"
 	AgentService_GetClusterAccess_FullMethodName  = "/fleet.v1.AgentService/GetClusterAccess"
 	AgentService_GetJoinMaterial_FullMethodName   = "/fleet.v1.AgentService/GetJoinMaterial"
+	AgentService_GetMAASRegion_FullMethodName     = "/fleet.v1.AgentService/GetMAASRegion"
 	AgentService_VouchInstaller_FullMethodName    = "/fleet.v1.AgentService/VouchInstaller"
 	AgentService_IssueIdentity_FullMethodName     = "/fleet.v1.AgentService/IssueIdentity"
 	AgentService_FetchBlob_FullMethodName         = "/fleet.v1.AgentService/FetchBlob"
@@ -56,12 +57,16 @@ type AgentServiceClient interface {
 	GetClusterAccess(ctx context.Context, in *GetClusterAccessRequest, opts ...grpc.CallOption) (*GetClusterAccessResponse, error)
 	// GetJoinMaterial gives a machine's own agent what it joins a cluster with, for one command that was granted to it.
 	GetJoinMaterial(ctx context.Context, in *GetJoinMaterialRequest, opts ...grpc.CallOption) (*GetJoinMaterialResponse, error)
+	// GetMAASRegion gives a site agent the address and the key of the MAAS region of a machine of its site. They are for its
+	// memory only.
+	GetMAASRegion(ctx context.Context, in *GetMAASRegionRequest, opts ...grpc.CallOption) (*GetMAASRegionResponse, error)
 	// VouchInstaller certifies the key of a netbooted system for one operation, on the word of the site agent that it
 	// stands where the assignment says. The same key gets the same certificate again; a second key is
 	// ENROLMENT_CONTESTED and stops the operation. Role site only.
 	VouchInstaller(ctx context.Context, in *VouchInstallerRequest, opts ...grpc.CallOption) (*VouchInstallerResponse, error)
 	// IssueIdentity makes what the next system of the calling installer's machine needs to enrol: a one-time token, bound
-	// to the operation. A repeat for the same command revokes the token before. Role installer only.
+	// to the operation. A repeat for the same command revokes the token before. Role installer, and role site for a
+	// deployment through a provider.
 	IssueIdentity(ctx context.Context, in *IssueIdentityRequest, opts ...grpc.CallOption) (*IssueIdentityResponse, error)
 	// FetchBlob streams a stored file from an offset on.
 	FetchBlob(ctx context.Context, in *FetchBlobRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[FetchBlobResponse], error)
@@ -161,6 +166,16 @@ func (c *agentServiceClient) GetJoinMaterial(ctx context.Context, in *GetJoinMat
 	return out, nil
 }
 
+func (c *agentServiceClient) GetMAASRegion(ctx context.Context, in *GetMAASRegionRequest, opts ...grpc.CallOption) (*GetMAASRegionResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetMAASRegionResponse)
+	err := c.cc.Invoke(ctx, AgentService_GetMAASRegion_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *agentServiceClient) VouchInstaller(ctx context.Context, in *VouchInstallerRequest, opts ...grpc.CallOption) (*VouchInstallerResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(VouchInstallerResponse)
@@ -224,12 +239,16 @@ type AgentServiceServer interface {
 	GetClusterAccess(context.Context, *GetClusterAccessRequest) (*GetClusterAccessResponse, error)
 	// GetJoinMaterial gives a machine's own agent what it joins a cluster with, for one command that was granted to it.
 	GetJoinMaterial(context.Context, *GetJoinMaterialRequest) (*GetJoinMaterialResponse, error)
+	// GetMAASRegion gives a site agent the address and the key of the MAAS region of a machine of its site. They are for its
+	// memory only.
+	GetMAASRegion(context.Context, *GetMAASRegionRequest) (*GetMAASRegionResponse, error)
 	// VouchInstaller certifies the key of a netbooted system for one operation, on the word of the site agent that it
 	// stands where the assignment says. The same key gets the same certificate again; a second key is
 	// ENROLMENT_CONTESTED and stops the operation. Role site only.
 	VouchInstaller(context.Context, *VouchInstallerRequest) (*VouchInstallerResponse, error)
 	// IssueIdentity makes what the next system of the calling installer's machine needs to enrol: a one-time token, bound
-	// to the operation. A repeat for the same command revokes the token before. Role installer only.
+	// to the operation. A repeat for the same command revokes the token before. Role installer, and role site for a
+	// deployment through a provider.
 	IssueIdentity(context.Context, *IssueIdentityRequest) (*IssueIdentityResponse, error)
 	// FetchBlob streams a stored file from an offset on.
 	FetchBlob(*FetchBlobRequest, grpc.ServerStreamingServer[FetchBlobResponse]) error
@@ -266,6 +285,9 @@ func (UnimplementedAgentServiceServer) GetClusterAccess(context.Context, *GetClu
 }
 func (UnimplementedAgentServiceServer) GetJoinMaterial(context.Context, *GetJoinMaterialRequest) (*GetJoinMaterialResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetJoinMaterial not implemented")
+}
+func (UnimplementedAgentServiceServer) GetMAASRegion(context.Context, *GetMAASRegionRequest) (*GetMAASRegionResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetMAASRegion not implemented")
 }
 func (UnimplementedAgentServiceServer) VouchInstaller(context.Context, *VouchInstallerRequest) (*VouchInstallerResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method VouchInstaller not implemented")
@@ -419,6 +441,24 @@ func _AgentService_GetJoinMaterial_Handler(srv interface{}, ctx context.Context,
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AgentService_GetMAASRegion_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetMAASRegionRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AgentServiceServer).GetMAASRegion(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AgentService_GetMAASRegion_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AgentServiceServer).GetMAASRegion(ctx, req.(*GetMAASRegionRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _AgentService_VouchInstaller_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(VouchInstallerRequest)
 	if err := dec(in); err != nil {
@@ -496,6 +536,10 @@ var AgentService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "GetJoinMaterial",
 			Handler:    _AgentService_GetJoinMaterial_Handler,
+		},
+		{
+			MethodName: "GetMAASRegion",
+			Handler:    _AgentService_GetMAASRegion_Handler,
 		},
 		{
 			MethodName: "VouchInstaller",

@@ -144,6 +144,17 @@ type Inventory struct {
 	Simulated  bool
 }
 
+type MaasRegion struct {
+	RegionRef      string
+	Endpoint       string
+	Sealed         []byte
+	CaPem          []byte
+	UserData       string
+	RetainMachines bool
+	Version        int64
+	UpdatedAt      time.Time
+}
+
 type Machine struct {
 	MachineID           string
 	ExternalID          *string
@@ -262,6 +273,20 @@ type Plan struct {
 	BuiltIn     bool
 	UsedAt      *time.Time
 	CreatedAt   time.Time
+}
+
+type ProviderObservation struct {
+	MachineID  string
+	Provider   string
+	State      string
+	Status     string
+	SystemID   string
+	PowerState string
+	Deployed   string
+	Drift      string
+	Reason     string
+	Message    string
+	ChangedAt  time.Time
 }
 
 type Script struct {

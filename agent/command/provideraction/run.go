@@ -1,0 +1,242 @@
+package provideraction
+
+import (
+	"context"
+	"errors"
+	"maps"
+
+	"github.com/ingot-metal/ingot/agent/command"
+	"github.com/ingot-metal/ingot/agent/provider/maas"
+	"github.com/ingot-metal/ingot/internal/failure"
+	ms "github.com/ingot-metal/ingot/internal/maasstatus"
+)
+
+// run is one command towards one machine.
+type run struct {
+	e      *Executor
+	job    command.Job
+	order  maas.Order
+	action maas.Action
+	client *maas.Client
+	region maas.Region
+	p      maas.Progress
+	// mayAct: requests may be made.
+	mayAct bool
+	// waiting is what was waited for last, last the error of the last look, seen the machine as of the last good one.
+	waiting string
+	last    error
+	seen    *maas.Machine
+}
+
+// follow looks and acts until the command has ended. goOn says that something is left to ask for, and may not be.
+func (r *run) follow(ctx context.Context) (out command.Result, goOn bool, err error) {
+	if r.action.Region {
+		out, err = r.ofRegion(ctx)
+		return out, false, err
+	}
+	for {
+		out, state, err := r.turn(ctx)
+		if state != turnWait {
+			return out, state == turnGoOn, err
+		}
+		select {
+		case <-ctx.Done():
+			out, err := r.stopped(ctx)
+			return out, false, err
+		case <-r.e.cfg.Clock.After(r.e.cfg.Poll):
+		}
+	}
+}
+
+// The ends of a turn.
+type turnState int
+
+const (
+	turnWait turnState = iota
+	turnEnd
+	turnGoOn
+)
+
+// turn looks once, and does what follows.
+func (r *run) turn(ctx context.Context) (command.Result, turnState, error) {
+	s, err := r.client.Look(ctx, r.action, r.order, &r.p)
+	if err != nil {
+		return r.cannotLook(ctx, err)
+	}
+	r.last, r.seen = nil, s.M
+	s.Now = r.e.cfg.Clock.Now()
+	if err := r.noteErasing(&s); err != nil {
+		return command.Result{}, turnEnd, err
+	}
+	next := maas.Decide(r.order, s)
+	switch {
+	case next.Done:
+		r.job.Logf("MAAS shows %s: %s is done", statusOf(s.M), r.order.Action)
+		return command.Succeeded(next.Evidence), turnEnd, nil
+	case next.Unknown != "":
+		return command.Unknown("%s", next.Unknown), turnEnd, nil
+	case next.Err != nil:
+		return r.ended(next.Err), turnEnd, nil
+	case next.Do != "" && !r.mayAct:
+		return command.Result{}, turnGoOn, nil
+	case next.Do != "":
+		return r.ask(ctx, s, next)
+	}
+	r.wait(next.Wait, s)
+	return command.Result{}, turnWait, nil
+}
+
+func statusOf(m *maas.Machine) string {
+	if m == nil {
+		return "no machine"
+	}
+	return m.StatusName
+}
+
+// wait says once what it waits for.
+func (r *run) wait(what string, s maas.Seen) {
+	if what != r.waiting {
+		r.job.Logf("MAAS shows %s; waiting for %s", statusOf(s.M), what)
+		r.job.Progress(0, what)
+	}
+	r.waiting = what
+}
+
+// noteErasing keeps that MAAS was seen to erase, durably: a machine that is Ready does not show it any more.
+func (r *run) noteErasing(s *maas.Seen) error {
+	if s.M == nil || s.M.Status != ms.DiskErasing || r.p.Erasing {
+		return nil
+	}
+	if _, asked := r.p.Asked[maas.Release]; !asked {
+		return nil
+	}
+	r.p.Erasing, s.P.Erasing = true, true
+	return r.job.UpdateIntent(r.job.Hard, r.p)
+}
+
+// cannotLook: what another look may mend is waited for, everything else ends the command.
+func (r *run) cannotLook(ctx context.Context, err error) (command.Result, turnState, error) {
+	if ctx.Err() != nil {
+		r.last = err
+		return command.Result{}, turnWait, nil
+	}
+	if !failure.Retryable(err) {
+		return r.ended(err), turnEnd, nil
+	}
+	if r.last == nil {
+		r.job.Logf("%v; looking again", err)
+	}
+	r.last = err
+	return command.Result{}, turnWait, nil
+}
+
+// ask makes one request. That it may leave is durable before it does.
+func (r *run) ask(ctx context.Context, s maas.Seen, next maas.Next) (command.Result, turnState, error) {
+	if errors.Is(context.Cause(ctx), command.ErrCanceled) {
+		return command.Result{}, turnWait, nil
+	}
+	before := r.p
+	r.p.Asked = maps.Clone(r.p.Asked)
+	if r.p.Asked == nil {
+		r.p.Asked = map[maas.Verb]maas.Ask{}
+	}
+	r.p.Asked[next.Do] = maas.Ask{At: s.Now, Times: before.Asked[next.Do].Times + 1}
+	if err := r.job.UpdateIntent(r.job.Hard, r.p); err != nil {
+		return command.Result{}, turnEnd, err
+	}
+	if err := BeforeRequest.HitCtx(ctx); err != nil {
+		return command.Result{}, turnEnd, err
+	}
+	r.job.Logf("asking MAAS to %s", next.Do)
+	err := r.request(next)
+	if err == nil {
+		err = command.AfterEffect.HitCtx(ctx)
+		if err != nil {
+			return command.Result{}, turnEnd, err
+		}
+	}
+	return r.answered(ctx, next.Do, before, err)
+}
+
+// answered keeps what the answer to a request says.
+func (r *run) answered(ctx context.Context, v maas.Verb, before maas.Progress, err error) (command.Result, turnState, error) {
+	var e *maas.Error
+	known := errors.As(err, &e)
+	switch {
+	case err == nil:
+		a := r.p.Asked[v]
+		a.Answered = true
+		r.p.Asked[v] = a
+	case !known || e.Effect != maas.Open:
+		r.p = before // it has not acted
+	default:
+		r.job.Logf("%v; whether it has acted is looked at", err)
+	}
+	if err := r.job.UpdateIntent(r.job.Hard, r.p); err != nil {
+		return command.Result{}, turnEnd, err
+	}
+	switch {
+	case command.Interrupted(r.job.Hard), command.Interrupted(ctx):
+		return command.Result{}, turnEnd, command.ErrInterrupted
+	case err != nil && (!known || e.Effect == maas.Refused):
+		return r.ended(err), turnEnd, nil
+	case err != nil:
+		r.last = err
+	}
+	return command.Result{}, turnWait, nil
+}
+
+// request makes the request with what only it may hold. A cancel does not cut it off: its answer is worth having.
+func (r *run) request(next maas.Next) error {
+	params := maps.Clone(next.Params)
+	switch next.Do {
+	case maas.Create:
+		return r.create(params["architecture"])
+	case maas.Deploy:
+		bundle, hostname, err := r.e.cfg.Identity(r.job.Hard, r.job.Spec.GetCommandId())
+		if err != nil {
+			return err
+		}
+		if params["user_data"], err = maas.Render(r.region.UserData, bundle, r.order.Machine, hostname); err != nil {
+			return failure.Invalid("INVALID_FIELD", "%v", err)
+		}
+	}
+	return r.client.Do(r.job.Hard, next.Do, r.p.SystemID, params)
+}
+
+func (r *run) create(architecture string) error {
+	kind, params, err := r.e.cfg.Power(r.job.Hard, r.job.Spec)
+	if err != nil {
+		return err
+	}
+	if architecture == "" {
+		architecture = "amd64/generic"
+	}
+	return r.client.Create(r.job.Hard, maas.NewMachine{
+		Hostname: r.order.Machine, Architecture: architecture, MACs: r.order.MACs, PowerType: kind, PowerParams: params,
+	})
+}
+
+// stopped says what it means that the time is up, that somebody cancels, or that the agent stops.
+func (r *run) stopped(ctx context.Context) (command.Result, error) {
+	switch {
+	case command.Interrupted(r.job.Hard), command.Interrupted(ctx):
+		return command.Result{}, command.ErrInterrupted
+	case !errors.Is(context.Cause(ctx), command.ErrCanceled):
+		return r.outOfTime(r.waiting, r.last), nil
+	case r.p.OpenDestructive():
+		return r.ended(context.Cause(ctx)), nil
+	}
+	return r.canceled()
+}
+
+// canceled stops what MAAS is doing for this command.
+func (r *run) canceled() (command.Result, error) {
+	if r.mayAct && r.seen != nil && (r.seen.Status == ms.Commissioning || r.seen.Status == ms.Deploying || r.seen.Status == ms.Testing) {
+		if err := r.client.Do(r.job.Hard, maas.Abort, r.seen.SystemID, map[string]string{"comment": "ingot " + r.order.Operation}); err != nil {
+			return command.Canceled("canceled; MAAS goes on by itself: %v", err), nil
+		}
+		return command.Canceled("canceled; MAAS was asked to abort %s", r.seen.StatusName), nil
+	}
+	return command.Canceled("canceled; nothing is under way in MAAS for it"), nil
+}

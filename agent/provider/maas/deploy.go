@@ -1,0 +1,212 @@
+package maas
+
+import (
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/ingot-metal/ingot/internal/evidence"
+	ms "github.com/ingot-metal/ingot/internal/maasstatus"
+)
+
+// notes are what a deployment of this order carries in MAAS.
+func (o Order) notes() map[string]string {
+	return map[string]string{noteMachine: o.Machine, noteOperation: o.Operation}
+}
+
+// ours: what is there was made for this very operation.
+func (o Order) ours(m *Machine) bool {
+	return m.Annotations[noteOperation] == o.Operation && m.Annotations[noteMachine] == o.Machine
+}
+
+// decideAllocate reserves the machine in MAAS, and says in MAAS for what.
+func decideAllocate(o Order, s Seen) Next {
+	switch m := s.M; {
+	case m.is(ms.Ready) && s.P.asked(Allocate):
+		return wait("MAAS to allocate the machine")
+	case m.is(ms.Ready):
+		return do(Allocate, map[string]string{"comment": "ingot " + o.Operation})
+	case !m.is(ms.Allocated):
+		return conflict(s, "a machine is allocated while it is Ready")
+	case o.ours(m):
+		return done(s, map[string]string{"maas_allocated": "true"})
+	case m.Annotations[noteMachine] != o.Machine && !s.P.asked(Allocate):
+		return conflict(s, "it is allocated to "+orNobody(m.Owner)+", not by us")
+	}
+	return do(Annotate, o.notes())
+}
+
+func orNobody(name string) string {
+	if name == "" {
+		return "nobody that MAAS names"
+	}
+	return name
+}
+
+// decideDeploy is done when MAAS has taken the request: deploying, or beyond.
+func decideDeploy(o Order, s Seen) Next {
+	m := s.M
+	if s.P.asked(Deploy) {
+		return afterDeploy(o, s)
+	}
+	switch {
+	case m.is(ms.Deploying, ms.Deployed) && o.ours(m):
+		return taken(s)
+	case m.is(ms.Ready, ms.Allocated):
+		if n := decideAllocate(o, s); !n.Done {
+			return n
+		}
+		return do(Deploy, o.deployment())
+	case m.is(ms.FailedDeployment) && m.Annotations[noteMachine] == o.Machine && !s.P.asked(Release):
+		// Nothing is lost: it was being overwritten.
+		return do(Release, map[string]string{"comment": "ingot " + o.Operation})
+	case m.is(ms.Releasing) && s.P.asked(Release):
+		return wait("MAAS to release the machine")
+	}
+	return conflict(s, "it is deployed from Ready, or from Allocated by us")
+}
+
+func afterDeploy(o Order, s Seen) Next {
+	switch m := s.M; {
+	case m.is(ms.Deploying, ms.Deployed, ms.FailedDeployment) && o.ours(m):
+		return taken(s)
+	case m.is(ms.Allocated) && o.ours(m):
+		return wait("MAAS to begin to deploy the machine")
+	}
+	return conflict(s, "somebody else has taken it since it was to be deployed")
+}
+
+func taken(s Seen) Next { return done(s, map[string]string{evidence.Redeployed: "true"}) }
+
+// deployment gives the parameters of the request; the user data is added by whoever has it.
+func (o Order) deployment() map[string]string {
+	p := pick(o.Params, "distro_series", "hwe_kernel")
+	if series := o.Params["image"]; p["distro_series"] == "" && series != "" {
+		p["distro_series"] = series
+	}
+	p["enable_hw_sync"] = strconv.FormatBool(o.Params["hardware_sync"] != "false")
+	p["comment"] = "ingot " + o.Operation
+	return p
+}
+
+// decideDeployed waits for the end of a deployment. With settle a failed one is an end too, for whoever classifies it.
+func decideDeployed(o Order, s Seen) Next {
+	switch m := s.M; {
+	case m.is(ms.Deployed):
+		return deployed(s)
+	case m.is(ms.FailedDeployment) && o.on("settle"):
+		return done(s, map[string]string{"maas_deploy_outcome": "failed"})
+	case m.is(ms.FailedDeployment):
+		return failedThere(s)
+	case m.is(ms.Deploying):
+		return wait("MAAS to deploy the machine")
+	}
+	return conflict(s, "the deployment was aborted, or the machine was released")
+}
+
+func deployed(s Seen) Next {
+	what := s.M.Deployed()
+	if what == "" {
+		what = "unnamed"
+	}
+	return done(s, map[string]string{evidence.Deployed: what})
+}
+
+// Classes of failed deployments.
+const (
+	classNone       = "none"
+	classDatasource = "datasource"
+	classDisk       = "boot_disk"
+	classOther      = "other"
+)
+
+var (
+	datasource = regexp.MustCompile(`(?i)cloud-init|datasource|data source|metadata|user[ -]?data`)
+	bootDisk   = regexp.MustCompile(`(?i)no (such )?(boot )?disk|boot disk|disk not found|no space left|block device`)
+)
+
+// classOf reads what MAAS says of a failed deployment: its message, and the events since the deployment began.
+func classOf(s Seen) string {
+	if s.M.is(ms.Deployed) {
+		return classNone
+	}
+	text := []string{s.M.StatusMessage}
+	for _, e := range s.Events {
+		if strings.Contains(e.Description, "to 'Deploying'") {
+			break
+		}
+		text = append(text, e.Description)
+	}
+	switch all := strings.Join(text, "\n"); {
+	case datasource.MatchString(all):
+		return classDatasource
+	case bootDisk.MatchString(all):
+		return classDisk
+	}
+	return classOther
+}
+
+func decideClass(_ Order, s Seen) Next {
+	if !s.M.is(ms.Deployed, ms.FailedDeployment) {
+		return conflict(s, "the deployment has neither succeeded nor failed")
+	}
+	switch class := classOf(s); class {
+	case classDisk:
+		return fail("DISK_RULE_NO_UNIQUE_MATCH", false, "the deployment found no disk to write: %s", s.M.StatusMessage)
+	case classOther:
+		return failedThere(s)
+	default:
+		return done(s, map[string]string{"maas_deploy_failure": class})
+	}
+}
+
+// decideRecover releases a machine whose deployment failed for want of its data source, and deploys it again, once.
+func decideRecover(o Order, s Seen) Next {
+	m := s.M
+	switch {
+	case m.is(ms.Deployed) && s.P.asked(Deploy) && o.ours(m):
+		n := deployed(s)
+		n.Evidence[evidence.Redeployed] = "true"
+		return n
+	case m.is(ms.Deployed) && !s.P.asked(Deploy):
+		return deployed(s)
+	case m.is(ms.FailedDeployment) && s.P.asked(Deploy):
+		return failedThere(s)
+	case m.is(ms.FailedDeployment) && s.P.asked(Release):
+		return wait("MAAS to release the machine")
+	case m.is(ms.FailedDeployment) && classOf(s) != classDatasource:
+		return decideClass(o, s)
+	case m.is(ms.FailedDeployment):
+		return do(Release, map[string]string{"comment": "ingot " + o.Operation})
+	case m.is(ms.Deploying):
+		return wait("MAAS to deploy the machine")
+	}
+	if n := decideDeploy(o, s); !n.Done {
+		return n
+	}
+	return wait("MAAS to deploy the machine")
+}
+
+func decideSync(_ Order, s Seen) Next {
+	switch m := s.M; {
+	case !m.is(ms.Deployed):
+		return conflict(s, "Deployed was expected")
+	case m.HWSync:
+		return done(s, map[string]string{"maas_hardware_sync": "on"})
+	case m.OSystem != "ubuntu":
+		return done(s, map[string]string{"maas_hardware_sync": "not on " + m.OSystem})
+	}
+	return fail("MAAS_STATUS_CONFLICT", false, "hardware sync is off, and only another deployment can switch it on")
+}
+
+func decideSyncHealthy(_ Order, s Seen) Next {
+	switch m := s.M; {
+	case !m.is(ms.Deployed):
+		return conflict(s, "Deployed was expected")
+	case !m.HWSync:
+		return done(s, map[string]string{"maas_hardware_sync": "off"})
+	case !m.LastSync.IsZero() && s.Now.Sub(m.LastSync) <= 2*m.SyncEvery+syncGrace:
+		return done(s, map[string]string{"maas_last_sync": m.LastSync.UTC().Format("2006-01-02T15:04:05Z")})
+	}
+	return wait("the deployed system to tell MAAS of its hardware")
+}

@@ -1,0 +1,250 @@
+// Package maastest is a MAAS region for tests: its API 2.0 as far as it is used here, with MAAS's statuses and the ways
+// between them. It can be slow, fail, hang, cut connections before and after an effect, and lose machines.
+package maastest
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/ingot-metal/ingot/internal/clock"
+)
+
+// Config describes a region.
+type Config struct {
+	// Delay is how long each piece of work takes; 0 means 20 ms.
+	Delay time.Duration
+	Clock clock.Clock
+}
+
+// Region is one MAAS region. Its methods are safe for concurrent use.
+type Region struct {
+	cfg    Config
+	server *httptest.Server
+
+	mu       sync.Mutex
+	machines []*Machine
+	faults   []Fault
+	requests []Request
+	events   []logged
+	nonces   map[string]bool
+	next     int
+	closed   chan struct{}
+}
+
+// Request is one request that passed the door.
+type Request struct {
+	// Op is "GET machines", "POST deploy", "DELETE machine", ….
+	Op, SystemID string
+	Form         url.Values
+	// Acted says that it had its effect.
+	Acted bool
+}
+
+// Kind of a fault.
+type Kind string
+
+// The faults. Before ones leave no effect; After ones answer badly once the effect is there.
+const (
+	Busy        Kind = "busy"         // 503 with Retry-After, no effect
+	Conflict    Kind = "conflict"     // 409 with Retry-After, no effect
+	ErrorBefore Kind = "error-before" // 500, no effect
+	ErrorAfter  Kind = "error-after"  // 500, after the effect
+	CutBefore   Kind = "cut-before"   // the connection ends, no effect
+	CutAfter    Kind = "cut-after"    // the connection ends, after the effect
+	HangBefore  Kind = "hang-before"  // no answer, no effect
+	HangAfter   Kind = "hang-after"   // no answer, after the effect
+	Nonsense    Kind = "nonsense"     // 200 with a page of HTML, no effect
+	Vanish      Kind = "vanish"       // the machine is deleted before the request is looked at
+)
+
+// Fault happens to the next Times requests of an Op; 0 means one, -1 all.
+type Fault struct {
+	Op    string
+	Kind  Kind
+	Times int
+}
+
+// The parts of the key that a region takes.
+const (
+	Consumer = "consumer0123456789"
+	Token    = "token0123456789"
+	Secret   = "secret0123456789"
+)
+
+// APIKey is what a region takes.
+const APIKey = Consumer + ":" + Token + ":" + Secret
+
+// New starts a region on loopback.
+func New(cfg Config) *Region {
+	if cfg.Delay == 0 {
+		cfg.Delay = 20 * time.Millisecond
+	}
+	if cfg.Clock == nil {
+		cfg.Clock = clock.Real()
+	}
+	r := &Region{cfg: cfg, nonces: map[string]bool{}, closed: make(chan struct{})}
+	r.server = httptest.NewServer(http.HandlerFunc(r.serve))
+	return r
+}
+
+// Endpoint is its URL, as configurations have it.
+func (r *Region) Endpoint() string { return r.server.URL + "/MAAS" }
+
+// Close ends it, hanging requests too.
+func (r *Region) Close() {
+	close(r.closed)
+	r.server.CloseClientConnections()
+	r.server.Close()
+}
+
+// Fail arms faults.
+func (r *Region) Fail(faults ...Fault) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, f := range faults {
+		if f.Times == 0 {
+			f.Times = 1
+		}
+		r.faults = append(r.faults, f)
+	}
+}
+
+// Mend disarms all faults.
+func (r *Region) Mend() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.faults = nil
+}
+
+// Requests gives those of an op, in order; empty means all.
+func (r *Region) Requests(op string) []Request {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var out []Request
+	for _, q := range r.requests {
+		if op == "" || q.Op == op {
+			out = append(out, q)
+		}
+	}
+	return out
+}
+
+// Acted counts the requests of an op that had their effect.
+func (r *Region) Acted(op string) (n int) {
+	for _, q := range r.Requests(op) {
+		if q.Acted {
+			n++
+		}
+	}
+	return n
+}
+
+func (r *Region) strikes(op string) Kind {
+	for i := range r.faults {
+		f := &r.faults[i]
+		if f.Op != op || f.Times == 0 {
+			continue
+		}
+		if f.Times > 0 {
+			f.Times--
+		}
+		return f.Kind
+	}
+	return ""
+}
+
+// answer is what a handler says.
+type answer struct {
+	status int
+	body   any
+	// acted: something has changed.
+	acted bool
+}
+
+func (r *Region) serve(w http.ResponseWriter, q *http.Request) {
+	if why := r.door(q.Header.Get("Authorization")); why != "" {
+		http.Error(w, "Authorization Error: "+why, http.StatusUnauthorized)
+		return
+	}
+	if err := q.ParseForm(); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	c := parse(q)
+	r.mu.Lock()
+	kind := r.strikes(c.op)
+	var a answer
+	if kind == Vanish {
+		r.drop(c.systemID)
+	}
+	if !slices.Contains([]Kind{Busy, Conflict, ErrorBefore, CutBefore, HangBefore, Nonsense}, kind) {
+		a = r.handle(c)
+	}
+	r.requests = append(r.requests, Request{Op: c.op, SystemID: c.systemID, Form: q.Form, Acted: a.acted})
+	r.mu.Unlock()
+	r.reply(w, q, kind, a)
+}
+
+func (r *Region) reply(w http.ResponseWriter, q *http.Request, kind Kind, a answer) {
+	switch kind {
+	case Busy:
+		w.Header().Set("Retry-After", "0")
+		http.Error(w, "Unable to connect to rack controller", http.StatusServiceUnavailable)
+	case Conflict:
+		w.Header().Set("Retry-After", "0")
+		http.Error(w, "Conflict error. Try your request again, as it will most likely succeed.", http.StatusConflict)
+	case ErrorBefore, ErrorAfter:
+		http.Error(w, "Internal server error.", http.StatusInternalServerError)
+	case CutBefore, CutAfter:
+		panic(http.ErrAbortHandler)
+	case HangBefore, HangAfter:
+		select {
+		case <-q.Context().Done():
+		case <-r.closed:
+		}
+		panic(http.ErrAbortHandler)
+	case Nonsense:
+		_, _ = fmt.Fprint(w, "<html>please log in</html>") // the client may be gone
+	default:
+		write(w, a)
+	}
+}
+
+// door checks OAuth 1.0 PLAINTEXT as MAAS does: the key, the form, and that no nonce comes twice.
+func (r *Region) door(header string) string {
+	fields := map[string]string{}
+	rest, ok := strings.CutPrefix(header, "OAuth ")
+	for _, part := range strings.Split(rest, ",") {
+		key, quoted, _ := strings.Cut(strings.TrimSpace(part), "=")
+		value, err := url.QueryUnescape(strings.Trim(quoted, `"`))
+		if err != nil {
+			return "malformed " + key
+		}
+		fields[key] = value
+	}
+	at, err := strconv.ParseInt(fields["oauth_timestamp"], 10, 64)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	age := r.cfg.Clock.Now().Sub(time.Unix(at, 0))
+	switch {
+	case !ok || err != nil || fields["oauth_version"] != "1.0":
+		return "no OAuth 1.0 header"
+	case fields["oauth_signature_method"] != "PLAINTEXT" || fields["oauth_signature"] != "&"+Secret:
+		return "Invalid signature"
+	case fields["oauth_consumer_key"] != Consumer || fields["oauth_token"] != Token:
+		return "Invalid API key"
+	case age > 5*time.Minute || age < -5*time.Minute:
+		return "Expired timestamp"
+	case fields["oauth_nonce"] == "" || r.nonces[fields["oauth_nonce"]]:
+		return "Nonce already used"
+	}
+	r.nonces[fields["oauth_nonce"]] = true
+	return ""
+}

@@ -1,0 +1,126 @@
+package maas
+
+import (
+	"maps"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/ingot-metal/ingot/internal/evidence"
+	ms "github.com/ingot-metal/ingot/internal/maasstatus"
+)
+
+// syncGrace is how late a hardware sync may be.
+const syncGrace = 5 * time.Minute
+
+func itoa(n int) string { return strconv.Itoa(n) }
+
+func pick(from map[string]string, keys ...string) map[string]string {
+	out := map[string]string{}
+	for _, k := range keys {
+		if from[k] != "" {
+			out[k] = from[k]
+		}
+	}
+	return out
+}
+
+// linkVerb is LinkAuto of one interface: each is asked for once.
+func linkVerb(nic int) Verb { return LinkAuto + Verb("/"+itoa(nic)) }
+
+// Kind is the verb without what it is about.
+func (v Verb) Kind() Verb {
+	kind, _, _ := strings.Cut(string(v), "/")
+	return Verb(kind)
+}
+
+func decideErase(o Order, s Seen) Next {
+	o.Params = maps.Clone(o.Params)
+	if o.Params == nil {
+		o.Params = map[string]string{}
+	}
+	o.Params["erase"] = "true"
+	if o.Params["secure_erase"] == "" && !o.on("quick_erase") {
+		o.Params["secure_erase"] = "true"
+	}
+	return decideRelease(o, s)
+}
+
+// decideRelease: the machine is Ready again; where disks are to be erased, MAAS was seen to do that after our request.
+func decideRelease(o Order, s Seen) Next {
+	if s.P.asked(Release) {
+		return afterRelease(o, s)
+	}
+	m, erase := s.M, o.on("erase")
+	switch {
+	case m.Locked:
+		return conflict(s, "it is locked there; unlock it in MAAS first")
+	case m.is(ms.New, ms.Ready, ms.FailedCommissioning, ms.FailedTesting) && !erase:
+		return done(s, map[string]string{"maas_released": "already"})
+	case m.is(ms.Ready):
+		// MAAS erases what it releases: a machine that nobody has is allocated for that.
+		return decideAllocate(o, s)
+	case m.is(ms.Releasing, ms.DiskErasing):
+		return wait("MAAS to release the machine")
+	case m.is(ms.Allocated) && s.P.asked(Allocate) && !o.ours(m):
+		return decideAllocate(o, s)
+	case m.is(ms.Allocated, ms.Reserved, ms.Deployed, ms.Deploying, ms.FailedDeployment, ms.Broken, ms.FailedReleasing, ms.FailedDiskErasing):
+		return do(Release, with(pick(o.Params, "erase", "secure_erase", "quick_erase"), "comment", "ingot "+o.Operation))
+	}
+	return conflict(s, "it is not released from there")
+}
+
+func with(m map[string]string, key, value string) map[string]string {
+	m[key] = value
+	return m
+}
+
+func afterRelease(o Order, s Seen) Next {
+	m := s.M
+	switch {
+	case m.is(ms.Releasing, ms.DiskErasing):
+		return wait("MAAS, which says " + m.StatusName)
+	case m.is(ms.Ready, ms.New):
+		return released(o, s)
+	case m.is(ms.FailedReleasing, ms.FailedDiskErasing) && (!s.P.Open(Release) || moved(s, "Disk erasing", "Releasing")):
+		return failedThere(s)
+	}
+	return wait("MAAS to begin to release the machine")
+}
+
+// released: a machine that is Ready has had its disks erased only if MAAS was seen to erase them.
+func released(o Order, s Seen) Next {
+	switch {
+	case !o.on("erase"):
+		return done(s, map[string]string{"maas_released": "true"})
+	case o.on("quick_erase") && !o.on("secure_erase"):
+		return done(s, map[string]string{"maas_released": "true", "maas_erase": "quick, not verified"})
+	case s.P.Erasing || moved(s, "Disk erasing"):
+		return done(s, map[string]string{"maas_released": "true", evidence.EraseMethod: eraseMethod(o)})
+	case s.P.Open(Release):
+		return Next{Unknown: "the machine is Ready, and MAAS does not show that its disks were erased after the request, whose answer was lost"}
+	}
+	return fail("MAAS_FAILED", false, "MAAS has released the machine without erasing its disks")
+}
+
+func eraseMethod(o Order) string {
+	if o.on("secure_erase") {
+		return "maas-secure-erase"
+	}
+	return "maas-overwrite"
+}
+
+// moved says that MAAS's own log shows a change to one of the statuses after our first request.
+func moved(s Seen, to ...string) bool {
+	for _, e := range s.Events {
+		if e.ID <= s.P.LastEvent {
+			continue
+		}
+		for _, name := range to {
+			if strings.HasSuffix(e.Description, "to '"+name+"'") {
+				return true
+			}
+		}
+	}
+	return false
+}
