@@ -96,7 +96,7 @@ func (d *decider) failBlocked() {
 
 // dispatch makes the command of the next attempt, if somebody can take it.
 func (d *decider) dispatch(s *Step) bool {
-	if d.blocked() {
+	if d.blocked() && !d.forgets() {
 		d.failBlocked()
 		return false
 	}

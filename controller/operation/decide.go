@@ -333,9 +333,9 @@ func (d *decider) whyNoGrant(e GrantAsked) (reason, message string) {
 	return "", ""
 }
 
-// forgets says that the command only makes the provider forget a machine that its workflow has retired.
+// forgets says that the step only makes the provider forget a machine that its workflow has retired.
 func (d *decider) forgets() bool {
-	return d.op.Type == fleet.Decommission && d.cmd.Kind == KindProvider && d.step().Mode == workflow.ForgetAction &&
+	return d.op.Type == fleet.Decommission && d.step().Kind == KindProvider && d.step().Mode == workflow.ForgetAction &&
 		!d.w.Machine.Conditions[fleet.RMA]
 }
 

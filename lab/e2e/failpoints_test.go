@@ -25,6 +25,7 @@ var elsewhere = map[string]string{
 	"ssh.before-start":          "script.TestAnAgentThatDies",
 	"cluster.after-cordon":      "cluster.TestACrashAtEveryPlace",
 	"join.before-kubeadm":       "join.TestAnAgentThatDies",
+	"maas.before-request":       "TestMAASCrashes",
 	"webhook.before-deliveries": "engine.TestADeathAnywhereLosesNoEvent", "webhook.after-deliveries": "engine.TestADeathAnywhereLosesNoEvent",
 	"webhook.before-send": "engine.TestADeathAnywhereLosesNoEvent", "webhook.after-send": "engine.TestADeathAnywhereLosesNoEvent",
 	"site.blob-after-part": "cache.TestACrashInEveryPlace", "site.blob-after-rename": "cache.TestACrashInEveryPlace",

@@ -36,7 +36,6 @@ func newMAASRig(t *testing.T) *maasRig {
 	harness.Must(t, baremetalv1.NewMAASServiceClient(r.c.Conn()).SetMAASRegion, &baremetalv1.SetMAASRegionRequest{
 		RegionRef: "default", Endpoint: r.region.Endpoint(), ApiKey: maastest.APIKey,
 	})
-	harness.Must(t, r.c.Admin().SetBMCCredentials, &baremetalv1.SetBMCCredentialsRequest{CredentialsRef: "rack", Username: "u", Password: "p"})
 	world, err := sim.OpenWorld(sim.WorldConfig{Dir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
@@ -51,8 +50,9 @@ func newMAASRig(t *testing.T) *maasRig {
 func (r *maasRig) register(n int) (id, mac string) {
 	r.t.Helper()
 	id, mac = fmt.Sprintf("m-maas-%d", n), fmt.Sprintf("52:54:00:00:01:%02x", n)
+	harness.Must(r.t, r.c.Admin().SetBMCCredentials, &baremetalv1.SetBMCCredentialsRequest{CredentialsRef: id, Username: "u", Password: "p"})
 	r.c.Register(&baremetalv1.Machine{MachineId: id, Spec: &baremetalv1.MachineSpec{
-		Provider: "maas", MacAddresses: []string{mac}, BmcEndpoint: "ipmi://10.0.0.9", BmcCredentialsRef: "rack",
+		Provider: "maas", MacAddresses: []string{mac}, BmcEndpoint: "ipmi://10.0.0.9", BmcCredentialsRef: id,
 	}})
 	return id, mac
 }
