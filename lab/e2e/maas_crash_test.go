@@ -41,7 +41,7 @@ func (r *maasRig) dieAt(n int, point string, hit uint64) {
 	id, mac := r.register(n)
 	r.site.WaitConnected()
 	crashes, settled := r.site.Crashes(), 0
-	defer r.site.FP.Set(point, failpoint.Error().At(r.site.FP.Hits(point)+hit))()
+	defer r.site.FP.Set(point, failpoint.Error().At(hit))()
 	params := map[string]string{}
 	if point == "maas.before-request" {
 		params["timeout_seconds"] = maasSteps
