@@ -42,7 +42,7 @@ func TestLifeThreeFailures(t *testing.T) {
 		s.failed(s.ended(s.reimage(id, fmt.Sprintf("try-%d", failures)), nil), "DISK_WRITE_ERROR")
 	}
 	n := s.node(id)
-	if n.GetInstallAttempts() != 3 || !strings.Contains(n.GetLastInstallError(), "DISK_WRITE_ERROR") {
+	if n.GetInstallAttempts() != 3 || !strings.Contains(n.GetLastInstallError(), "worn") {
 		t.Errorf("after %d operations the node shows %d attempts and %q", failures, n.GetInstallAttempts(), n.GetLastInstallError())
 	}
 	s.namesTheDisk(id)
