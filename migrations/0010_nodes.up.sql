@@ -36,7 +36,11 @@ END $$;
 CREATE TRIGGER machines_node_move AFTER UPDATE OF node_state ON machines FOR EACH ROW EXECUTE FUNCTION log_node_move();
 
 -- Lines never change and never go.
-CREATE TRIGGER node_state_log_keep BEFORE UPDATE OR DELETE ON node_state_log FOR EACH ROW EXECUTE FUNCTION refuse_rewriting();
+CREATE FUNCTION keep_node_log() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION 'lines of % never change', TG_TABLE_NAME USING ERRCODE = 'restrict_violation';
+END $$;
+CREATE TRIGGER node_state_log_keep BEFORE UPDATE OR DELETE ON node_state_log FOR EACH ROW EXECUTE FUNCTION keep_node_log();
 
 -- A machine that is to be retired as soon as the operation on it, which is being cancelled, has ended: who asked, under
 -- which request, and where their words are.
