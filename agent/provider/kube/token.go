@@ -18,8 +18,8 @@ type Token struct {
 const bootstrapGroup = "system:bootstrappers:kubeadm:default-node-token"
 
 const (
-	systemSecrets = "/api/v1/namespaces/kube-system/secrets"
-	tokenType     = "bootstrap.kubernetes.io/token"
+	systemSecrets = "/api/v1/namespaces/kube-system/secrets" //nolint:gosec // a path
+	tokenType     = "bootstrap.kubernetes.io/token"          //nolint:gosec // a type
 )
 
 type secretObject struct {
