@@ -44,7 +44,7 @@ var errDead = errors.New("the agent is dead")
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
-	r := &rig{t: t, region: maastest.New(maastest.Config{Delay: 5 * time.Millisecond}), key: maastest.APIKey, call: 5 * time.Second}
+	r := &rig{t: t, region: maastest.New(maastest.Config{Delay: 5 * time.Millisecond}), key: maastest.APIKey, call: 10 * time.Second}
 	t.Cleanup(r.region.Close)
 	r.exec = provideraction.New(provideraction.Config{
 		Open: func(context.Context, string, string) (*maas.Client, maas.Region, error) {
@@ -118,7 +118,7 @@ func (r *rig) do(action string, params map[string]string) command.Result {
 	if refused := r.prepare(s); refused != nil {
 		return *refused
 	}
-	out, err := r.execute(s, 5*time.Second)
+	out, err := r.execute(s, 30*time.Second)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -257,14 +257,16 @@ func TestFaultsOfOneRequest(t *testing.T) {
 		t.Run(c.action+"/"+c.op+"/"+string(c.kind), func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
-			r.call = 100 * time.Millisecond
+			if strings.HasPrefix(string(c.kind), "hang") {
+				r.call = time.Second
+			}
 			r.add(maastest.Machine{Status: c.start})
 			r.region.Fail(maastest.Fault{Op: c.op, Kind: c.kind})
 			s := spec(c.action, nil)
 			r.prepare(s)
-			limit := 5 * time.Second
+			limit := 30 * time.Second
 			if c.want != ok && c.kind != maastest.Conflict && c.kind != maastest.Vanish {
-				limit = 400 * time.Millisecond
+				limit = 3 * time.Second
 			}
 			out, err := r.execute(s, limit)
 			if err != nil {
@@ -338,7 +340,7 @@ func TestAnotherRecordIsNotTheMachine(t *testing.T) {
 	r.prepare(s)
 	group, _ := task.New(t.Context())
 	var out command.Result
-	group.Go("execute", func(context.Context) (err error) { out, err = r.execute(s, 5*time.Second); return err })
+	group.Go("execute", func(context.Context) (err error) { out, err = r.execute(s, 30*time.Second); return err })
 	testkit.Eventually(t, 5*time.Second, func() bool { return len(r.region.Requests("GET machines")) > 0 }, "MAAS was not asked")
 	r.region.Change(id, func(m *maastest.Machine) { m.MACs = nil })
 	r.add(maastest.Machine{Status: ms.Deployed, Series: "noble"})
@@ -388,12 +390,11 @@ func TestAgentDiesAtEveryPoint(t *testing.T) {
 		died, unknown := 0, 0
 		for at := 1; ; at++ {
 			r := newRig(t)
-			r.call = time.Second
-			r.add(maastest.Machine{Status: c.start, FailDeploy: nil})
+			r.add(maastest.Machine{Status: c.start})
 			s := spec(c.action, nil)
 			r.prepare(s)
 			r.dieAt = at
-			out, err := r.execute(s, 5*time.Second)
+			out, err := r.execute(s, 30*time.Second)
 			if err == nil {
 				if out.Outcome != fleetv1.CommandResult_SUCCEEDED {
 					t.Errorf("%s without a death: %v %q", c.action, out.Outcome, out.Message)
@@ -426,7 +427,7 @@ func (r *rig) resumed(s *fleetv1.CommandSpec) command.Result {
 	r.dieAt = 0
 	ctx, cancel := context.WithCancelCause(r.t.Context())
 	defer cancel(nil)
-	timer := time.AfterFunc(300*time.Millisecond, func() { cancel(command.ErrTimeout) })
+	timer := time.AfterFunc(time.Second, func() { cancel(command.ErrTimeout) })
 	defer timer.Stop()
 	v, err := r.exec.Resume(ctx, r.job(s, ctx))
 	if err != nil {
@@ -435,7 +436,7 @@ func (r *rig) resumed(s *fleetv1.CommandSpec) command.Result {
 	if v.Settled != nil {
 		return *v.Settled
 	}
-	out, err := r.execute(s, 2*time.Second)
+	out, err := r.execute(s, 20*time.Second)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -468,9 +469,9 @@ func TestCancel(t *testing.T) {
 	s := spec("wait_deployed", nil)
 	r.prepare(s)
 	ctx, cancel := context.WithCancelCause(t.Context())
-	timer := time.AfterFunc(50*time.Millisecond, func() { cancel(command.ErrCanceled) })
-	defer timer.Stop()
-	out, err := r.exec.Execute(ctx, r.job(s, t.Context()))
+	job := r.job(s, t.Context())
+	job.Progress = func(int, string) { cancel(command.ErrCanceled) } // it waits for MAAS
+	out, err := r.exec.Execute(ctx, job)
 	if err != nil || out.Outcome != fleetv1.CommandResult_CANCELED || r.status() != "Allocated" {
 		t.Errorf("%v %v %q, the machine is %s", err, out.Outcome, out.Message, r.status())
 	}
@@ -484,9 +485,9 @@ func TestShutdownLeavesItToResume(t *testing.T) {
 	s := spec("wait_deployed", nil)
 	r.prepare(s)
 	ctx, cancel := context.WithCancelCause(t.Context())
-	timer := time.AfterFunc(30*time.Millisecond, func() { cancel(command.ErrShutdown) })
-	defer timer.Stop()
-	if _, err := r.exec.Execute(ctx, r.job(s, ctx)); !errors.Is(err, command.ErrInterrupted) {
+	job := r.job(s, ctx)
+	job.Progress = func(int, string) { cancel(command.ErrShutdown) }
+	if _, err := r.exec.Execute(ctx, job); !errors.Is(err, command.ErrInterrupted) {
 		t.Errorf("%v", err)
 	}
 }

@@ -117,8 +117,7 @@ func (r *run) noteErasing(s *maas.Seen) error {
 // cannotLook: what another look may mend is waited for, everything else ends the command.
 func (r *run) cannotLook(ctx context.Context, err error) (command.Result, turnState, error) {
 	if ctx.Err() != nil {
-		r.last = err
-		return command.Result{}, turnWait, nil
+		return command.Result{}, turnWait, nil // it was cut off from here, and says nothing of MAAS
 	}
 	if !failure.Retryable(err) {
 		return r.ended(err), turnEnd, nil
