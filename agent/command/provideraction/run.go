@@ -139,6 +139,9 @@ func (r *run) ask(ctx context.Context, s maas.Seen, next maas.Next) (command.Res
 	if r.p.Asked == nil {
 		r.p.Asked = map[maas.Verb]maas.Ask{}
 	}
+	if len(r.p.Asked) == 0 && s.M != nil {
+		r.p.Before = s.M.Status
+	}
 	r.p.Asked[next.Do] = maas.Ask{At: s.Now, Times: before.Asked[next.Do].Times + 1}
 	if err := r.job.UpdateIntent(r.job.Hard, r.p); err != nil {
 		return command.Result{}, turnEnd, err

@@ -30,7 +30,8 @@ func found(created bool) string {
 func decideCommission(o Order, s Seen) Next {
 	m := s.M
 	if s.P.asked(Commission) {
-		if !s.P.Open(Commission) || m.is(ms.Commissioning, ms.Testing) {
+		// A quick one may be over before anybody looks: then the status is another than before.
+		if !s.P.Open(Commission) || m.is(ms.Commissioning, ms.Testing) || m.Status != s.P.Before {
 			return done(s, map[string]string{"maas_commissioned": "true"})
 		}
 		return wait("MAAS to begin to commission the machine")

@@ -7,6 +7,7 @@ import (
 
 	"github.com/ingot-metal/ingot/internal/evidence"
 	"github.com/ingot-metal/ingot/internal/failure"
+	"github.com/ingot-metal/ingot/internal/maasstatus"
 )
 
 // Verb names a request that changes something in MAAS.
@@ -65,6 +66,8 @@ type Progress struct {
 	// SystemID is the machine in MAAS that the command is about.
 	SystemID string       `json:"system_id,omitempty"`
 	Asked    map[Verb]Ask `json:"asked,omitempty"`
+	// Before is the machine's status before the first request.
+	Before maasstatus.Status `json:"before,omitempty"`
 	// LastEvent is the number of MAAS's newest event of the machine before the first request.
 	LastEvent int `json:"last_event,omitempty"`
 	// Erasing: MAAS was seen to erase the disks after our request.
