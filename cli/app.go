@@ -194,6 +194,7 @@ type services struct {
 	scripts    pb.ScriptServiceClient
 	clusters   pb.ClusterServiceClient
 	maas       pb.MAASServiceClient
+	budgets    pb.BudgetServiceClient
 }
 
 func (a *app) services() (*services, error) {
@@ -205,7 +206,7 @@ func (a *app) services() (*services, error) {
 		machines: pb.NewMachineServiceClient(conn), operations: pb.NewOperationServiceClient(conn),
 		plans: pb.NewPlanServiceClient(conn), runs: pb.NewRunServiceClient(conn), admin: pb.NewAdminServiceClient(conn),
 		workflows: pb.NewWorkflowServiceClient(conn), nodes: pb.NewNodeServiceClient(conn),
-		scripts: pb.NewScriptServiceClient(conn), clusters: pb.NewClusterServiceClient(conn),
+		scripts: pb.NewScriptServiceClient(conn), clusters: pb.NewClusterServiceClient(conn), budgets: pb.NewBudgetServiceClient(conn),
 		maas: pb.NewMAASServiceClient(conn),
 	}, nil
 }

@@ -94,7 +94,7 @@ func (a *app) serverCmd() *cobra.Command {
 			}
 			return a.print(i, func() string { return a.style().Server(i) }, i.GetControllerId())
 		},
-	}, a.thawCmd())
+	}, a.freezeCmd(), a.thawCmd())
 	return cmd
 }
 
@@ -102,9 +102,9 @@ func (a *app) thawCmd() *cobra.Command {
 	var comment string
 	cmd := &cobra.Command{
 		Use:   "thaw",
-		Short: "Lift the freeze after a restore of the database",
-		Long: `Lift the freeze that "ingot-controller after-restore" puts on the fleet. Until then nothing is started on a machine:
-what the backup forgot must not be done again. Look first: ingot server info says how many agents have not been heard
+		Short: "Lift the freeze of the fleet",
+		Long: `Lift the freeze that "ingot server freeze" or "ingot-controller after-restore" puts on the fleet. Until then nothing is
+started on a machine; after a restore, what the backup forgot must not be done again. Look first: ingot server info says how many agents have not been heard
 since, and ingot agent list which.`,
 		Example: `  ingot server thaw --comment "compared with the change log of Tuesday"`,
 		Args:    cobra.NoArgs,

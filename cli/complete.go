@@ -135,6 +135,17 @@ func (a *app) completeCredentials() completion {
 	})
 }
 
+func (a *app) completeBudgets() completion {
+	return a.remote(func(ctx context.Context, svc *services) ([]string, error) {
+		resp, err := svc.budgets.ListBudgets(ctx, &pb.ListBudgetsRequest{})
+		var out []string
+		for _, b := range resp.GetBudgets() {
+			out = append(out, b.GetName())
+		}
+		return out, err
+	})
+}
+
 func (a *app) completeScripts() completion {
 	return a.remote(func(ctx context.Context, svc *services) ([]string, error) {
 		resp, err := svc.scripts.ListScripts(ctx, &pb.ListScriptsRequest{})

@@ -31,6 +31,7 @@ var hints = map[pb.Reason]string{
 	pb.Reason_VERSION_CONFLICT:   "somebody else changed it meanwhile: read it again and repeat the change",
 	pb.Reason_MACHINE_DELETED:    "an identity that was deleted stays deleted: register under another machine id",
 
+	pb.Reason_BUDGET_SLOT_IN_USE:  "ingot why MACHINE shows what it does; ingot cancel OPERATION stops it",
 	pb.Reason_FLEET_FROZEN:        "ingot server info shows what is missing; then ingot server thaw",
 	pb.Reason_WRONG_PHASE:         "ingot enter-maintenance {machine}, then try again; ingot machine get {machine} shows the phase",
 	pb.Reason_MACHINE_BUSY:        "ingot watch {operation} to wait for it, ingot cancel {operation} to stop it",

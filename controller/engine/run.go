@@ -110,6 +110,9 @@ func (e *Engine) sweepAll(ctx context.Context) error {
 	if err := e.store.EndSessionsOf(ctx, "", e.clock.Now()); err != nil {
 		return err
 	}
+	if _, err := e.store.AdmitDestructive(ctx, e.clock.Now()); err != nil {
+		return err
+	}
 	_, err := e.sweep(ctx)
 	return err
 }

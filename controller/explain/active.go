@@ -19,6 +19,7 @@ var activeRules = []rule{
 	{"frozen", func(s *scene) bool { return !s.FrozenSince.IsZero() && s.needsGrant() }, (*scene).frozen},
 	{"quarantined-under-way", func(s *scene) bool { return s.status.GetNodeState() == quarantinedState && s.needsGrant() }, (*scene).quarantined},
 	{"blocked-under-way", func(s *scene) bool { return s.blocked() && s.needsGrant() }, (*scene).sayBlocked},
+	{"budget", waits(operation.WaitBudget), (*scene).waitBudget},
 	{"retry", waits(operation.WaitRetry), (*scene).retry},
 	{"reported-install", (*scene).reported, (*scene).sayReported},
 	{"replacement", (*scene).replaced, (*scene).sayReplaced},
@@ -58,6 +59,17 @@ func (s *scene) cancelling(e *Explanation) {
 	}
 	if s.blocked() {
 		e.Cause.Facts = append(e.Cause.Facts, "the machine is blocked: nothing more is started on it")
+	}
+}
+
+func (s *scene) waitBudget(e *Explanation) {
+	e.WaitsOn, e.WaitsFor, e.Since = OnLimit, "a slot of the budgets for destructive work", s.Op.CreatedAt
+	e.Cause = Cause{Text: orElse(s.Budget, "a slot is free, and the operation is about to take it")}
+	e.Next, e.NextAt = "it begins when there is room, after those that were asked for before it", s.BudgetUntil
+	e.Actions = []Action{
+		{Command: "ingot budget slots", Consequence: "shows which machines hold slots; those of operations that failed wait for somebody to look"},
+		{"ingot budget release MACHINE", "gives back the slot of a machine that was left behind, once you have looked at it", true},
+		{"ingot budget set NAME", "changes a limit, for everybody", true},
 	}
 }
 

@@ -30,8 +30,11 @@ type Facts struct {
 	// Site is nil where the machine's site is not known.
 	Site *Site
 	Boot Boot
-	// FrozenSince is zero unless the fleet is frozen after a restore.
+	// FrozenSince is zero unless the fleet is frozen.
 	FrozenSince time.Time
+	// Budget is which budget leaves no room for Op, and BudgetUntil when a rate has room again; empty and zero otherwise.
+	Budget      string
+	BudgetUntil time.Time
 	// Controllers is how many hold their lease.
 	Controllers int
 	// Progress is that of the current step.

@@ -294,6 +294,12 @@ var faultsOfAgents = []fault{
 
 // faultsOfRule: what people, limits and the controller itself keep from going on.
 var faultsOfRule = []fault{
+	{"a budget is full", func(l *lab) {
+		l.host().reboot()
+		l.f.Op.Destructive = true
+		l.look()
+		l.f.Budget = "budget racks: 2 of 2 slots of rack r42 are taken"
+	}, "", explain.OnLimit, []string{"budget racks", "r42"}, "when there is room", "ingot budget slots"},
 	{"fleet frozen, command waits for its grant", func(l *lab) { l.host().reboot().look(); l.f.FrozenSince = l.now; l.after(5 * time.Second) },
 		"FLEET_FROZEN", explain.OnOperator, []string{"the fleet is frozen since", "no leave"}, "GRANT_REFUSED", "ingot server thaw"},
 	{"fleet frozen, grant refused", func(l *lab) {

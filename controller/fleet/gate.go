@@ -109,7 +109,7 @@ func AdmitPlan(f Facts, t OperationType, p PlanTraits) *Refusal {
 	case Housekeeping(t):
 		return nil
 	case f.Frozen:
-		return &Refusal{"FLEET_FROZEN", "the database was restored from a backup and the fleet is frozen; an admin must look at what agents hold and thaw it"}
+		return &Refusal{"FLEET_FROZEN", "the fleet is frozen, because an admin froze it or the database was restored from a backup; an admin must look at what agents hold and thaw it"}
 	case f.NodeState == Quarantined:
 		return &Refusal{"MACHINE_QUARANTINED", "the machine is quarantined; find out why and clear it first"}
 	case f.UnresolvedCommand != "":

@@ -83,6 +83,7 @@ type Server struct {
 	baremetalv1.UnsafeScriptServiceServer
 	baremetalv1.UnsafeClusterServiceServer
 	baremetalv1.UnsafeMAASServiceServer
+	baremetalv1.UnsafeBudgetServiceServer
 
 	cfg    Config
 	engine Engine
@@ -130,6 +131,7 @@ func Register(r grpc.ServiceRegistrar, s *Server) {
 	baremetalv1.RegisterScriptServiceServer(r, s)
 	baremetalv1.RegisterClusterServiceServer(r, s)
 	baremetalv1.RegisterMAASServiceServer(r, s)
+	baremetalv1.RegisterBudgetServiceServer(r, s)
 }
 
 // actor names the caller in the audit log. Only a server without a guard has calls without one.

@@ -20,6 +20,7 @@ type Store interface {
 	ScriptEntries
 	Clusters
 	MAASRegions
+	Budgets
 	Sites
 	Workflows
 	Nodes
@@ -116,4 +117,14 @@ type ScriptEntries interface {
 	SetSSHCredentials(ctx context.Context, ref string, sealed []byte, actor string, now time.Time) (store.SealedCredentials, error)
 	ListSSHCredentials(ctx context.Context, afterRef string, limit int32) ([]store.SealedCredentials, error)
 	DeleteSSHCredentials(ctx context.Context, ref, actor string, now time.Time) (store.SealedCredentials, error)
+}
+
+// Budgets bound how many machines may be lost at a time, and stop the fleet.
+type Budgets interface {
+	SetBudget(ctx context.Context, b *baremetalv1.Budget, actor string, now time.Time) (*baremetalv1.Budget, error)
+	ListBudgets(ctx context.Context) ([]*baremetalv1.Budget, error)
+	DeleteBudget(ctx context.Context, name, actor string, now time.Time) (*baremetalv1.Budget, error)
+	HeldSlots(ctx context.Context, afterTaken time.Time, afterID string, limit int32) ([]*baremetalv1.BudgetSlot, error)
+	ReleaseSlot(ctx context.Context, machineID, actor, comment string, now time.Time) (*baremetalv1.BudgetSlot, error)
+	Freeze(ctx context.Context, actor, comment string, now time.Time) error
 }

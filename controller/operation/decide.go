@@ -110,6 +110,11 @@ func (d *decider) wait(reason string, until time.Time) {
 func (d *decider) look() {
 	switch d.op.Phase {
 	case Pending:
+		if d.op.Destructive && !d.w.SlotHeld {
+			// Whoever gives the slot wakes the operation.
+			d.wait(WaitBudget, d.now.Add(LookAgain))
+			return
+		}
 		d.setPhase(Running)
 		d.op.StartedAt = d.now
 		d.note("started", "")
@@ -322,7 +327,9 @@ func (d *decider) whyNoGrant(e GrantAsked) (reason, message string) {
 	case !d.now.Before(d.cmd.Deadline):
 		return "COMMAND_EXPIRED", "the step's deadline has passed"
 	case d.w.Machine.Frozen:
-		return "FLEET_FROZEN", "the fleet is frozen after a restore"
+		return "FLEET_FROZEN", "the fleet is frozen"
+	case d.op.Destructive && !d.w.SlotHeld:
+		return "BUDGET_REQUIRED", "the operation holds no slot of the budgets for destructive work"
 	case d.w.Machine.NodeState == fleet.Quarantined:
 		return "MACHINE_QUARANTINED", "the machine is quarantined"
 	case d.blocked() && !d.forgets():

@@ -68,6 +68,8 @@ const (
 	WaitCancelling = "CANCELLING"
 	// WaitSite: the site's agent has not applied what the machine is to boot.
 	WaitSite = "WAITING_FOR_SITE"
+	// WaitBudget: so many machines are being worked on destructively that a budget leaves no room for this one.
+	WaitBudget = "WAITING_FOR_BUDGET"
 	// WaitInstaller: the machine was sent into the installer, which has not reported.
 	WaitInstaller = "WAITING_FOR_INSTALLER"
 )
@@ -134,10 +136,12 @@ type Operation struct {
 	Error           *Error
 	Evidence        map[string]string
 	Version         int64
-	CreatedAt       time.Time
-	StartedAt       time.Time
-	FinishedAt      time.Time
-	Steps           []Step
+	// Destructive: it loses data, and needs a slot of the budgets that its machine falls under.
+	Destructive bool
+	CreatedAt   time.Time
+	StartedAt   time.Time
+	FinishedAt  time.Time
+	Steps       []Step
 }
 
 // Step is one unit of the plan.
@@ -197,6 +201,8 @@ type World struct {
 	TargetAgentLive bool
 	Candidates      []fleet.Candidate
 	Provider        string
+	// SlotHeld says that the budgets have admitted the operation. Only destructive ones need it.
+	SlotHeld bool
 	// Boot is what the machine would boot from the network.
 	Boot Boot
 	// ExecutorLastSeen is the last sign of life of the current command's executor.

@@ -96,6 +96,7 @@ func (g *Gateway) register(c grpc.ClientConnInterface) error {
 		gatewayv1.RegisterScriptServiceHandlerClient(ctx, g.mux, baremetalv1.NewScriptServiceClient(c)),
 		gatewayv1.RegisterClusterServiceHandlerClient(ctx, g.mux, baremetalv1.NewClusterServiceClient(c)),
 		gatewayv1.RegisterMAASServiceHandlerClient(ctx, g.mux, baremetalv1.NewMAASServiceClient(c)),
+		gatewayv1.RegisterBudgetServiceHandlerClient(ctx, g.mux, baremetalv1.NewBudgetServiceClient(c)),
 		gatewayv1.RegisterAdminServiceHandlerClient(ctx, g.mux, baremetalv1.NewAdminServiceClient(c)),
 	} {
 		if err != nil {

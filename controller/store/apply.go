@@ -178,6 +178,9 @@ func apply(ctx context.Context, q *dbsqlc.Queries, l *loaded, d operation.Decisi
 	if err := applyOperation(ctx, q, l, d, now); err != nil {
 		return nil, err
 	}
+	if err := l.freeSlot(ctx, q, d, now); err != nil {
+		return nil, err
+	}
 	return out, l.followWorkflow(ctx, q, d, now)
 }
 

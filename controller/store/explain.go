@@ -338,6 +338,23 @@ func (g *gather) fleet(ctx context.Context) error {
 		return fmt.Errorf("count controllers: %w", err)
 	}
 	g.f.Controllers = int(n)
+	return g.budget(ctx)
+}
+
+// budget looks for what stands in the way of an operation that waits for a slot.
+func (g *gather) budget(ctx context.Context) error {
+	if g.f.Op == nil || g.f.Op.WaitReason != operation.WaitBudget {
+		return nil
+	}
+	verdicts, err := budgetVerdicts(ctx, g.q, g.now)
+	if err != nil {
+		return err
+	}
+	for _, v := range verdicts {
+		if v.OperationID == g.f.Op.ID && !v.Admitted {
+			g.f.Budget, g.f.BudgetUntil = v.String(), v.Until
+		}
+	}
 	return nil
 }
 

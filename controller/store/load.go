@@ -165,6 +165,9 @@ func (l *loaded) world(ctx context.Context, q *dbsqlc.Queries, now time.Time) (o
 	if err := l.readWorkflow(ctx, q, &w); err != nil {
 		return w, err
 	}
+	if w.SlotHeld, err = l.slot(ctx, q, now); err != nil {
+		return w, err
+	}
 	for _, r := range rows {
 		c := fleet.Candidate{
 			AgentID: r.AgentID, Role: r.Role, StateID: r.StateID, Capabilities: r.Capabilities, Simulated: r.Simulated,
@@ -215,7 +218,7 @@ func operationFromRow(r dbsqlc.Operation, steps []dbsqlc.OperationStep) (operati
 		ID: r.OperationID, MachineID: r.TargetID, Type: fleet.OperationType(r.Type), Phase: operation.Phase(r.Phase),
 		CurrentStep: int(r.CurrentStep), CurrentStage: r.CurrentStage, WaitReason: r.WaitReason,
 		WakeAt: timeVal(r.WakeAt), CancelRequested: timeVal(r.CancelRequestedAt), Version: r.Version,
-		CreatedAt: r.CreatedAt, StartedAt: timeVal(r.StartedAt), FinishedAt: timeVal(r.FinishedAt),
+		CreatedAt: r.CreatedAt, StartedAt: timeVal(r.StartedAt), FinishedAt: timeVal(r.FinishedAt), Destructive: r.Destructive,
 	}
 	if len(r.Error) > 0 {
 		op.Error = &operation.Error{}

@@ -254,15 +254,18 @@ func (s *Store) insertOperation(ctx context.Context, q *dbsqlc.Queries, m dbsqlc
 	if err != nil {
 		return op, dbsqlc.Operation{}, fmt.Errorf("serialize request: %w", err)
 	}
+	if op.Destructive, err = destructiveScripts(ctx, q, p); err != nil {
+		return op, dbsqlc.Operation{}, err
+	}
 	row := dbsqlc.Operation{
 		OperationID: op.ID, TargetID: m.MachineID, RequestID: r.RequestID, RequestBody: body, Type: string(r.Type),
 		Phase: string(op.Phase), Params: params, PlanID: p.GetPlanId(), CurrentStage: op.CurrentStage, WakeAt: &now,
-		Version: 0, CreatedAt: now, UpdatedAt: now,
+		Version: 0, CreatedAt: now, UpdatedAt: now, Destructive: op.Destructive,
 	}
 	insert := dbsqlc.InsertOperationParams{
 		OperationID: op.ID, TargetID: m.MachineID, RequestID: r.RequestID, RequestBody: body, Type: row.Type,
 		Phase: row.Phase, Params: params, PlanID: row.PlanID, CurrentStage: row.CurrentStage, WakeAt: timePtr(now.Add(startGrace)),
-		EventSeq: 1, CreatedAt: now,
+		EventSeq: 1, Destructive: op.Destructive, CreatedAt: now,
 	}
 	if err := writeOperation(ctx, q, insert, op, row, steps); err != nil {
 		return op, row, err

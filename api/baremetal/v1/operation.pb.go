@@ -181,7 +181,7 @@ type Operation struct {
 	// Name of the step that is running, or that ended the operation.
 	CurrentStage string `protobuf:"bytes,11,opt,name=current_stage,json=currentStage,proto3" json:"current_stage,omitempty"`
 	PlanId       string `protobuf:"bytes,12,opt,name=plan_id,json=planId,proto3" json:"plan_id,omitempty"`
-	// Why nothing moves right now: WAITING_FOR_AGENT, WAITING_FOR_RESULT, WAITING_FOR_EVIDENCE, RETRY_BACKOFF,
+	// Why nothing moves right now: WAITING_FOR_AGENT, WAITING_FOR_RESULT, WAITING_FOR_EVIDENCE, WAITING_FOR_BUDGET, RETRY_BACKOFF,
 	// CANCELLING; empty when something does.
 	WaitReason string `protobuf:"bytes,13,opt,name=wait_reason,json=waitReason,proto3" json:"wait_reason,omitempty"`
 	// When the engine looks again by itself.

@@ -141,6 +141,14 @@ const (
 	Reason_WEBHOOK_EXISTS Reason = 230
 	// The machine is in no cluster: there is nothing to drain.
 	Reason_NODE_NOT_IN_CLUSTER Reason = 260
+	// Budgets.
+	Reason_BUDGET_NOT_FOUND Reason = 270
+	// The machine holds no slot.
+	Reason_BUDGET_SLOT_NOT_FOUND Reason = 271
+	// The operation that holds the slot is active.
+	Reason_BUDGET_SLOT_IN_USE Reason = 272
+	// A grant was asked for by an operation that holds no slot.
+	Reason_BUDGET_REQUIRED Reason = 273
 	// UNAUTHENTICATED and PERMISSION_DENIED.
 	Reason_BEARER_MISSING  Reason = 80
 	Reason_BEARER_INVALID  Reason = 81
@@ -333,6 +341,10 @@ var (
 		216: "SSH_UNREACHABLE",
 		230: "WEBHOOK_EXISTS",
 		260: "NODE_NOT_IN_CLUSTER",
+		270: "BUDGET_NOT_FOUND",
+		271: "BUDGET_SLOT_NOT_FOUND",
+		272: "BUDGET_SLOT_IN_USE",
+		273: "BUDGET_REQUIRED",
 		80:  "BEARER_MISSING",
 		81:  "BEARER_INVALID",
 		82:  "SCOPE_TOO_SMALL",
@@ -489,6 +501,10 @@ var (
 		"SSH_UNREACHABLE":                216,
 		"WEBHOOK_EXISTS":                 230,
 		"NODE_NOT_IN_CLUSTER":            260,
+		"BUDGET_NOT_FOUND":               270,
+		"BUDGET_SLOT_NOT_FOUND":          271,
+		"BUDGET_SLOT_IN_USE":             272,
+		"BUDGET_REQUIRED":                273,
 		"BEARER_MISSING":                 80,
 		"BEARER_INVALID":                 81,
 		"SCOPE_TOO_SMALL":                82,
@@ -597,7 +613,7 @@ var File_baremetal_v1_reason_proto protoreflect.FileDescriptor
 
 const file_baremetal_v1_reason_proto_rawDesc = "" +
 	"\n" +
-	"\x19baremetal/v1/reason.proto\x12\fbaremetal.v1*\xdb\x1c\n" +
+	"\x19baremetal/v1/reason.proto\x12\fbaremetal.v1*\xbd\x1d\n" +
 	"\x06Reason\x12\x16\n" +
 	"\x12REASON_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11MACHINE_NOT_FOUND\x10\x01\x12\x17\n" +
@@ -679,7 +695,11 @@ const file_baremetal_v1_reason_proto_rawDesc = "" +
 	"\x0fSSH_AUTH_FAILED\x10\xd7\x01\x12\x14\n" +
 	"\x0fSSH_UNREACHABLE\x10\xd8\x01\x12\x13\n" +
 	"\x0eWEBHOOK_EXISTS\x10\xe6\x01\x12\x18\n" +
-	"\x13NODE_NOT_IN_CLUSTER\x10\x84\x02\x12\x12\n" +
+	"\x13NODE_NOT_IN_CLUSTER\x10\x84\x02\x12\x15\n" +
+	"\x10BUDGET_NOT_FOUND\x10\x8e\x02\x12\x1a\n" +
+	"\x15BUDGET_SLOT_NOT_FOUND\x10\x8f\x02\x12\x17\n" +
+	"\x12BUDGET_SLOT_IN_USE\x10\x90\x02\x12\x14\n" +
+	"\x0fBUDGET_REQUIRED\x10\x91\x02\x12\x12\n" +
 	"\x0eBEARER_MISSING\x10P\x12\x12\n" +
 	"\x0eBEARER_INVALID\x10Q\x12\x13\n" +
 	"\x0fSCOPE_TOO_SMALL\x10R\x12\x1b\n" +

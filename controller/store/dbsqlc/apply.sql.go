@@ -202,9 +202,9 @@ func (q *Queries) InsertEvents(ctx context.Context, arg InsertEventsParams) erro
 const insertOperation = `-- name: InsertOperation :exec
 
 INSERT INTO operations (operation_id, target_id, request_id, request_body, type, phase, params, plan_id, current_stage,
-                        wake_at, event_seq, created_at, updated_at)
+                        wake_at, event_seq, destructive, created_at, updated_at)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9,
-        $10, $11, $12, $12)
+        $10, $11, $12, $13, $13)
 `
 
 type InsertOperationParams struct {
@@ -219,6 +219,7 @@ type InsertOperationParams struct {
 	CurrentStage string
 	WakeAt       *time.Time
 	EventSeq     int64
+	Destructive  bool
 	CreatedAt    time.Time
 }
 
@@ -236,6 +237,7 @@ func (q *Queries) InsertOperation(ctx context.Context, arg InsertOperationParams
 		arg.CurrentStage,
 		arg.WakeAt,
 		arg.EventSeq,
+		arg.Destructive,
 		arg.CreatedAt,
 	)
 	return err
@@ -486,6 +488,22 @@ func (q *Queries) UpdateStep(ctx context.Context, arg UpdateStepParams) error {
 		arg.OperationID,
 		arg.Idx,
 	)
+	return err
+}
+
+const wakeAdmitted = `-- name: WakeAdmitted :exec
+UPDATE operations SET wake_at = $1, version = version + 1
+WHERE operation_id = ANY($2::text[]) AND phase = 'PENDING'
+`
+
+type WakeAdmittedParams struct {
+	Now          *time.Time
+	OperationIds []string
+}
+
+// They hold their slots now.
+func (q *Queries) WakeAdmitted(ctx context.Context, arg WakeAdmittedParams) error {
+	_, err := q.db.Exec(ctx, wakeAdmitted, arg.Now, arg.OperationIds)
 	return err
 }
 

@@ -81,6 +81,17 @@ type BootAssignment struct {
 	ContenderAt        *time.Time
 }
 
+type Budget struct {
+	Name      string
+	Domain    string
+	Value     string
+	AtOnce    int32
+	Percent   int32
+	PerHour   int32
+	PerDay    int32
+	UpdatedAt time.Time
+}
+
 type Cluster struct {
 	ClusterRef string
 	Server     string
@@ -225,6 +236,7 @@ type Operation struct {
 	StartedAt         *time.Time
 	FinishedAt        *time.Time
 	UpdatedAt         time.Time
+	Destructive       bool
 }
 
 type OperationEvent struct {

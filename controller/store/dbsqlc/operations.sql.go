@@ -222,7 +222,7 @@ func (q *Queries) GetCommand(ctx context.Context, commandID string) (GetCommandR
 }
 
 const getOperation = `-- name: GetOperation :one
-SELECT operation_id, target_id, request_id, request_body, type, phase, params, plan_id, current_step, current_stage, wait_reason, wake_at, cancel_requested_at, error, evidence, event_seq, version, created_at, started_at, finished_at, updated_at FROM operations WHERE operation_id = $1
+SELECT operation_id, target_id, request_id, request_body, type, phase, params, plan_id, current_step, current_stage, wait_reason, wake_at, cancel_requested_at, error, evidence, event_seq, version, created_at, started_at, finished_at, updated_at, destructive FROM operations WHERE operation_id = $1
 `
 
 func (q *Queries) GetOperation(ctx context.Context, operationID string) (Operation, error) {
@@ -250,12 +250,13 @@ func (q *Queries) GetOperation(ctx context.Context, operationID string) (Operati
 		&i.StartedAt,
 		&i.FinishedAt,
 		&i.UpdatedAt,
+		&i.Destructive,
 	)
 	return i, err
 }
 
 const getOperationByRequest = `-- name: GetOperationByRequest :one
-SELECT operation_id, target_id, request_id, request_body, type, phase, params, plan_id, current_step, current_stage, wait_reason, wake_at, cancel_requested_at, error, evidence, event_seq, version, created_at, started_at, finished_at, updated_at FROM operations WHERE target_id = $1 AND request_id = $2
+SELECT operation_id, target_id, request_id, request_body, type, phase, params, plan_id, current_step, current_stage, wait_reason, wake_at, cancel_requested_at, error, evidence, event_seq, version, created_at, started_at, finished_at, updated_at, destructive FROM operations WHERE target_id = $1 AND request_id = $2
 `
 
 type GetOperationByRequestParams struct {
@@ -288,6 +289,7 @@ func (q *Queries) GetOperationByRequest(ctx context.Context, arg GetOperationByR
 		&i.StartedAt,
 		&i.FinishedAt,
 		&i.UpdatedAt,
+		&i.Destructive,
 	)
 	return i, err
 }
@@ -458,7 +460,7 @@ func (q *Queries) ListCommands(ctx context.Context, arg ListCommandsParams) ([]C
 }
 
 const listOperations = `-- name: ListOperations :many
-SELECT operation_id, target_id, request_id, request_body, type, phase, params, plan_id, current_step, current_stage, wait_reason, wake_at, cancel_requested_at, error, evidence, event_seq, version, created_at, started_at, finished_at, updated_at FROM operations
+SELECT operation_id, target_id, request_id, request_body, type, phase, params, plan_id, current_step, current_stage, wait_reason, wake_at, cancel_requested_at, error, evidence, event_seq, version, created_at, started_at, finished_at, updated_at, destructive FROM operations
 WHERE ($1::text = '' OR target_id = $1)
   AND ($2::text = '' OR operation_id = $2)
   AND ($3::text = '' OR request_id = $3)
@@ -526,6 +528,7 @@ func (q *Queries) ListOperations(ctx context.Context, arg ListOperationsParams) 
 			&i.StartedAt,
 			&i.FinishedAt,
 			&i.UpdatedAt,
+			&i.Destructive,
 		); err != nil {
 			return nil, err
 		}
@@ -538,7 +541,7 @@ func (q *Queries) ListOperations(ctx context.Context, arg ListOperationsParams) 
 }
 
 const lockOperation = `-- name: LockOperation :one
-SELECT operation_id, target_id, request_id, request_body, type, phase, params, plan_id, current_step, current_stage, wait_reason, wake_at, cancel_requested_at, error, evidence, event_seq, version, created_at, started_at, finished_at, updated_at FROM operations WHERE operation_id = $1 FOR UPDATE
+SELECT operation_id, target_id, request_id, request_body, type, phase, params, plan_id, current_step, current_stage, wait_reason, wake_at, cancel_requested_at, error, evidence, event_seq, version, created_at, started_at, finished_at, updated_at, destructive FROM operations WHERE operation_id = $1 FOR UPDATE
 `
 
 func (q *Queries) LockOperation(ctx context.Context, operationID string) (Operation, error) {
@@ -566,6 +569,7 @@ func (q *Queries) LockOperation(ctx context.Context, operationID string) (Operat
 		&i.StartedAt,
 		&i.FinishedAt,
 		&i.UpdatedAt,
+		&i.Destructive,
 	)
 	return i, err
 }

@@ -2,9 +2,9 @@
 
 -- name: InsertOperation :exec
 INSERT INTO operations (operation_id, target_id, request_id, request_body, type, phase, params, plan_id, current_stage,
-                        wake_at, event_seq, created_at, updated_at)
+                        wake_at, event_seq, destructive, created_at, updated_at)
 VALUES (@operation_id, @target_id, @request_id, @request_body, @type, @phase, @params, @plan_id, @current_stage,
-        @wake_at, @event_seq, @created_at, @created_at);
+        @wake_at, @event_seq, @destructive, @created_at, @created_at);
 
 -- name: InsertSteps :exec
 INSERT INTO operation_steps (operation_id, idx, name, kind, spec, timeout_ms, max_retries, state)
@@ -100,3 +100,8 @@ UPDATE operation_events SET change_xid = pg_current_xact_id();
 -- A new version gives the look a key of its own.
 UPDATE operations SET wake_at = @now, version = version + 1
 WHERE operation_id = @operation_id AND phase IN ('PENDING', 'RUNNING');
+
+-- name: WakeAdmitted :exec
+-- They hold their slots now.
+UPDATE operations SET wake_at = @now, version = version + 1
+WHERE operation_id = ANY(@operation_ids::text[]) AND phase = 'PENDING';

@@ -1,0 +1,129 @@
+// Package budget decides which destructive operations may begin, so that a mistake, a broken image or a stolen token
+// loses a few machines and not the fleet.
+//
+// A rule limits one failure domain: the fleet, each site, or each value of a label such as a rack. A destructive
+// operation takes a slot before it starts and holds it until its machine is healthy again or an administrator has looked
+// at it. Rates count slots by when they were taken, whether they are held or not.
+//
+// It is pure: rules, slots and requests in, verdicts out.
+package budget
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// The failure domains. A label's domain is LabelPrefix and the label's key.
+const (
+	Fleet       = "fleet"
+	Site        = "site"
+	LabelPrefix = "label:"
+)
+
+// Rule is one limit. Every number is a limit of its own, and 0 is none.
+type Rule struct {
+	Name string
+	// Domain is what the rule counts by: Fleet, Site, or LabelPrefix and a key.
+	Domain string
+	// Value narrows the rule to one site or one value of the label; empty holds for each by itself. Machines without the
+	// label are a domain of their own.
+	Value string
+	// AtOnce is how many slots may be held at a time.
+	AtOnce int
+	// Percent is AtOnce as a part of the domain's machines, rounded down, but one at least.
+	Percent int
+	// PerHour and PerDay are how many slots may be taken in any 60 minutes and any 24 hours.
+	PerHour, PerDay int
+}
+
+// Place is where a machine stands.
+type Place struct {
+	Site   string
+	Labels map[string]string
+}
+
+// key is the domain's value at p, and whether the rule is about it.
+func (r Rule) key(p Place) (value string, applies bool) {
+	switch {
+	case r.Domain == Fleet:
+		return "", true
+	case r.Domain == Site:
+		value = p.Site
+	default:
+		value = p.Labels[strings.TrimPrefix(r.Domain, LabelPrefix)]
+	}
+	return value, r.Value == "" || r.Value == value
+}
+
+// Slot is one taken in the last day, or one that is still held. Its place is that of when it was taken.
+type Slot struct {
+	Place
+	Taken time.Time
+	Held  bool
+}
+
+// Group is how many machines stand at one place.
+type Group struct {
+	Place
+	Machines int
+}
+
+// Request is an operation that waits for a slot.
+type Request struct {
+	OperationID string
+	Place
+}
+
+// Kind says which of a rule's numbers is reached.
+type Kind string
+
+// The kinds of limits.
+const (
+	AtOnce  Kind = "at once"
+	Percent Kind = "percent"
+	PerHour Kind = "per hour"
+	PerDay  Kind = "per day"
+)
+
+// Verdict is the answer to one request.
+type Verdict struct {
+	OperationID string
+	// Admitted: it has a slot now. The rest is empty then.
+	Admitted bool
+	// Rule is the first that stands in the way, and Value the domain's value.
+	Rule  Rule
+	Value string
+	Kind  Kind
+	// Used is how much of Limit is taken.
+	Used, Limit int
+	// Until is when a rate has room again if nobody else takes it; zero for the others, which end with work that is done.
+	Until time.Time
+}
+
+// String says what stands in the way, for people.
+func (v Verdict) String() string {
+	if v.Admitted {
+		return "admitted"
+	}
+	where := v.Rule.Domain
+	if v.Rule.Domain != Fleet {
+		where = strings.TrimPrefix(v.Rule.Domain, LabelPrefix) + " " + quoted(v.Value)
+	}
+	s := fmt.Sprintf("budget %s: %d of %d slots of %s are taken", v.Rule.Name, v.Used, v.Limit, where)
+	switch v.Kind {
+	case Percent:
+		return fmt.Sprintf("%s (%d %% of its machines at once)", s, v.Rule.Percent)
+	case PerHour, PerDay:
+		return fmt.Sprintf("%s (%s)", s, v.Kind)
+	case AtOnce:
+	}
+	return s
+}
+
+func quoted(s string) string {
+	if s == "" {
+		return "(none)"
+	}
+	return s
+}

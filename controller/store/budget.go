@@ -1,0 +1,303 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/budget"
+	"github.com/ingot-metal/ingot/controller/operation"
+	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
+	"github.com/ingot-metal/ingot/internal/failure"
+)
+
+// queueLimit bounds how many waiting operations one pass looks at. Those behind are looked at when there are fewer.
+const queueLimit = 50_000
+
+func budgetMessage(b dbsqlc.Budget) *baremetalv1.Budget {
+	return &baremetalv1.Budget{
+		Name: b.Name, Domain: b.Domain, Value: b.Value, AtOnce: b.AtOnce, Percent: b.Percent, PerHour: b.PerHour,
+		PerDay: b.PerDay, UpdatedAt: stamp(b.UpdatedAt),
+	}
+}
+
+func ruleOf(b dbsqlc.Budget) budget.Rule {
+	return budget.Rule{
+		Name: b.Name, Domain: b.Domain, Value: b.Value, AtOnce: int(b.AtOnce), Percent: int(b.Percent),
+		PerHour: int(b.PerHour), PerDay: int(b.PerDay),
+	}
+}
+
+// SetBudget makes a budget or replaces it.
+func (s *Store) SetBudget(ctx context.Context, b *baremetalv1.Budget, actor string, now time.Time) (*baremetalv1.Budget, error) {
+	var row dbsqlc.Budget
+	err := s.inTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
+		var err error
+		row, err = q.SetBudget(ctx, dbsqlc.SetBudgetParams{
+			Name: b.GetName(), Domain: b.GetDomain(), Value: b.GetValue(), AtOnce: b.GetAtOnce(), Percent: b.GetPercent(),
+			PerHour: b.GetPerHour(), PerDay: b.GetPerDay(), Now: now,
+		})
+		if err != nil {
+			return err
+		}
+		return audit(ctx, q, auditEntry{actor: actor, verb: "SET_BUDGET", target: row.Name, data: limitsOf(row)}, now)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("set budget: %w", err)
+	}
+	return budgetMessage(row), nil
+}
+
+// limitsOf is a budget as the audit log has it.
+func limitsOf(b dbsqlc.Budget) map[string]string {
+	return map[string]string{
+		"domain": b.Domain, "value": b.Value, "at_once": fmt.Sprint(b.AtOnce), "percent": fmt.Sprint(b.Percent),
+		"per_hour": fmt.Sprint(b.PerHour), "per_day": fmt.Sprint(b.PerDay),
+	}
+}
+
+// ListBudgets reads all budgets by name.
+func (s *Store) ListBudgets(ctx context.Context) ([]*baremetalv1.Budget, error) {
+	rows, err := s.q.ListBudgets(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list budgets: %w", err)
+	}
+	out := make([]*baremetalv1.Budget, 0, len(rows))
+	for _, r := range rows {
+		out = append(out, budgetMessage(r))
+	}
+	return out, nil
+}
+
+// DeleteBudget removes a budget; BUDGET_NOT_FOUND where there is none.
+func (s *Store) DeleteBudget(ctx context.Context, name, actor string, now time.Time) (*baremetalv1.Budget, error) {
+	var row dbsqlc.Budget
+	err := s.inTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
+		var err error
+		row, err = q.DeleteBudget(ctx, name)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return failure.NotFound("BUDGET_NOT_FOUND", "there is no budget %q", name).WithField("name", "unknown")
+		}
+		if err != nil {
+			return err
+		}
+		return audit(ctx, q, auditEntry{actor: actor, verb: "DELETE_BUDGET", target: name, data: limitsOf(row)}, now)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("delete budget: %w", err)
+	}
+	return budgetMessage(row), nil
+}
+
+// AdmitDestructive gives slots to those who wait for one and fit, and wakes their operations. It says how many it
+// admitted. When another controller is at it, it does nothing.
+func (s *Store) AdmitDestructive(ctx context.Context, now time.Time) (admitted int, err error) {
+	err = s.inTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
+		admitted = 0
+		alone, err := q.LockBudgets(ctx)
+		if err != nil || !alone {
+			return err
+		}
+		verdicts, err := budgetVerdicts(ctx, q, now)
+		if err != nil {
+			return err
+		}
+		var ids []string
+		for _, v := range verdicts {
+			if v.Admitted {
+				ids = append(ids, v.OperationID)
+			}
+		}
+		if admitted = len(ids); admitted == 0 {
+			return nil
+		}
+		if err := takeSlots(ctx, q, ids, now); err != nil {
+			return err
+		}
+		return q.WakeAdmitted(ctx, dbsqlc.WakeAdmittedParams{OperationIds: ids, Now: &now})
+	})
+	if err != nil {
+		return 0, fmt.Errorf("admit destructive operations: %w", err)
+	}
+	return admitted, nil
+}
+
+func takeSlots(ctx context.Context, q *dbsqlc.Queries, ids []string, now time.Time) error {
+	if err := q.TakeOverSlots(ctx, ids); err != nil {
+		return fmt.Errorf("take over slots: %w", err)
+	}
+	if err := q.TakeSlots(ctx, dbsqlc.TakeSlotsParams{OperationIds: ids, Now: now}); err != nil {
+		return fmt.Errorf("take slots: %w", err)
+	}
+	return nil
+}
+
+// budgetVerdicts answers everyone who waits. Whose machine holds a slot already needs no other.
+func budgetVerdicts(ctx context.Context, q *dbsqlc.Queries, now time.Time) ([]budget.Verdict, error) {
+	waiting, err := q.WaitingForSlots(ctx, queueLimit)
+	if err != nil || len(waiting) == 0 {
+		return nil, err
+	}
+	held, err := q.HeldSlotMachines(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read held slots: %w", err)
+	}
+	slices.Sort(held)
+	var out []budget.Verdict
+	var queue []budget.Request
+	for _, w := range waiting {
+		if _, ok := slices.BinarySearch(held, w.MachineID); ok {
+			out = append(out, budget.Verdict{OperationID: w.OperationID, Admitted: true})
+			continue
+		}
+		queue = append(queue, budget.Request{OperationID: w.OperationID, Place: placeOf(w.Site, w.Labels)})
+	}
+	rules, groups, slots, err := budgetWorld(ctx, q, now)
+	if err != nil {
+		return nil, err
+	}
+	return append(out, budget.Admit(rules, groups, slots, queue, now)...), nil
+}
+
+func placeOf(site string, labels []byte) budget.Place {
+	return budget.Place{Site: site, Labels: jsonToMap(labels)}
+}
+
+func budgetWorld(ctx context.Context, q *dbsqlc.Queries, now time.Time) (rules []budget.Rule, groups []budget.Group, slots []budget.Slot, err error) {
+	limits, err := q.ListBudgets(ctx)
+	if err != nil {
+		return nil, nil, nil, fmt.Errorf("read budgets: %w", err)
+	}
+	percent := false
+	for _, b := range limits {
+		rules = append(rules, ruleOf(b))
+		percent = percent || b.Percent > 0
+	}
+	taken, err := q.SlotsThatCount(ctx, now.Add(-24*time.Hour))
+	if err != nil {
+		return nil, nil, nil, fmt.Errorf("read slots: %w", err)
+	}
+	for _, t := range taken {
+		slots = append(slots, budget.Slot{Place: placeOf(t.Site, t.Labels), Taken: t.TakenAt, Held: t.Held})
+	}
+	if !percent {
+		return rules, nil, slots, nil // counting the fleet is for percentages only
+	}
+	rows, err := q.MachineGroups(ctx)
+	if err != nil {
+		return nil, nil, nil, fmt.Errorf("count machines: %w", err)
+	}
+	for _, g := range rows {
+		groups = append(groups, budget.Group{Place: placeOf(g.Site, g.Labels), Machines: int(g.Machines)})
+	}
+	return rules, groups, slots, nil
+}
+
+// slot says whether a destructive operation may act. Where no budget limits it, it takes its slot here and now, so that
+// a budget that is set later counts it.
+func (l *loaded) slot(ctx context.Context, q *dbsqlc.Queries, now time.Time) (held bool, err error) {
+	if !l.row.Destructive || operation.IsTerminal(operation.Phase(l.row.Phase)) {
+		return false, nil
+	}
+	r, err := q.SlotOf(ctx, dbsqlc.SlotOfParams{OperationID: l.row.OperationID, MachineID: l.row.TargetID})
+	if err != nil {
+		return false, fmt.Errorf("read slot: %w", err)
+	}
+	if r.Held || l.row.Phase != string(operation.Pending) || r.Limited {
+		return r.Held, nil
+	}
+	return true, takeSlots(ctx, q, []string{l.row.OperationID}, now)
+}
+
+// freeSlot gives a slot back when the operation's end allows it: a success proves that the machine is well, and one that
+// was never granted a command did nothing. Any other waits for a success, or for a person.
+func (l *loaded) freeSlot(ctx context.Context, q *dbsqlc.Queries, d operation.Decision, now time.Time) error {
+	if !l.row.Destructive || !operation.IsTerminal(d.Op.Phase) || operation.IsTerminal(operation.Phase(l.row.Phase)) {
+		return nil
+	}
+	if d.Op.Phase != operation.Succeeded {
+		err := q.ReleaseSlotIfUntouched(ctx, dbsqlc.ReleaseSlotIfUntouchedParams{OperationID: d.Op.ID, Now: &now})
+		if err != nil {
+			return fmt.Errorf("give slot back: %w", err)
+		}
+		return nil
+	}
+	if _, err := q.ReleaseSlotOfMachine(ctx, dbsqlc.ReleaseSlotOfMachineParams{MachineID: d.Op.MachineID, Now: &now}); err != nil {
+		return fmt.Errorf("give slot back: %w", err)
+	}
+	return nil
+}
+
+// HeldSlots reads slots that are held, oldest first, after a place in that order.
+func (s *Store) HeldSlots(ctx context.Context, afterTaken time.Time, afterID string, limit int32) ([]*baremetalv1.BudgetSlot, error) {
+	rows, err := s.q.ListSlots(ctx, dbsqlc.ListSlotsParams{AfterTaken: afterTaken, AfterID: afterID, PageSize: limit})
+	if err != nil {
+		return nil, fmt.Errorf("list slots: %w", err)
+	}
+	out := make([]*baremetalv1.BudgetSlot, 0, len(rows))
+	for _, r := range rows {
+		out = append(out, slotMessage(dbsqlc.SlotOfMachineRow(r)))
+	}
+	return out, nil
+}
+
+func slotMessage(r dbsqlc.SlotOfMachineRow) *baremetalv1.BudgetSlot {
+	return &baremetalv1.BudgetSlot{
+		OperationId: r.OperationID, MachineId: r.MachineID, TakenAt: stamp(r.TakenAt), OperationPhase: r.Phase,
+		ReleasedAt: stampPtr(r.ReleasedAt),
+	}
+}
+
+// ReleaseSlot gives back what a machine holds whose operation has ended.
+func (s *Store) ReleaseSlot(ctx context.Context, machineID, actor, comment string, now time.Time) (*baremetalv1.BudgetSlot, error) {
+	var row dbsqlc.SlotOfMachineRow
+	err := s.inTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
+		if _, err := q.LockMachine(ctx, machineID); errors.Is(err, pgx.ErrNoRows) {
+			return machineNotFound(machineID)
+		} else if err != nil {
+			return fmt.Errorf("lock machine: %w", err)
+		}
+		var err error
+		row, err = q.SlotOfMachine(ctx, machineID)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return failure.NotFound("BUDGET_SLOT_NOT_FOUND", "machine %s holds no slot", machineID).WithField("machine_id", "holds no slot")
+		}
+		if err != nil {
+			return fmt.Errorf("read slot: %w", err)
+		}
+		if !operation.IsTerminal(operation.Phase(row.Phase)) {
+			return failure.Precondition("BUDGET_SLOT_IN_USE", "operation %s is %s and holds the slot; wait for its end or cancel it",
+				row.OperationID, row.Phase).WithMeta("operation_id", row.OperationID)
+		}
+		if _, err := q.ReleaseSlotOfMachine(ctx, dbsqlc.ReleaseSlotOfMachineParams{MachineID: machineID, Now: &now}); err != nil {
+			return err
+		}
+		row.ReleasedAt = &now
+		return audit(ctx, q, auditEntry{
+			actor: actor, verb: "RELEASE_BUDGET_SLOT", target: machineID, operation: row.OperationID, comment: comment,
+		}, now)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("give slot back: %w", err)
+	}
+	return slotMessage(row), nil
+}
+
+// Freeze stops all that touches machines until Thaw. A fleet that is frozen stays frozen since then.
+func (s *Store) Freeze(ctx context.Context, actor, comment string, now time.Time) error {
+	err := s.inTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
+		if err := q.Freeze(ctx, &now); err != nil {
+			return err
+		}
+		return audit(ctx, q, auditEntry{actor: actor, verb: "FREEZE_FLEET", comment: comment}, now)
+	})
+	if err != nil {
+		return fmt.Errorf("freeze the fleet: %w", err)
+	}
+	return nil
+}

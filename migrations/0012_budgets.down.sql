@@ -1,0 +1,2 @@
+DROP TABLE budget_slots, budgets;
+ALTER TABLE operations DROP COLUMN destructive;
