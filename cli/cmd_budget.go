@@ -25,7 +25,9 @@ after as many machines as the budget has slots.`,
 }
 
 func (a *app) printBudget(b *pb.Budget, verb string) error {
-	return a.print(b, func() string { return verb + " budget " + b.GetName() + "\n" + a.style().Budgets([]*pb.Budget{b}).String() }, b.GetName())
+	return a.print(b, func() string {
+		return verb + " budget " + b.GetName() + "\n" + a.style().Budgets([]*pb.Budget{b}).String()
+	}, b.GetName())
 }
 
 func (a *app) budgetSetCmd() *cobra.Command {
