@@ -96,7 +96,7 @@ func (e *Executor) Execute(ctx context.Context, job command.Job) (command.Result
 // Resume looks, and follows what was asked for before. It asks for nothing: where something is left to ask for, the
 // command goes on under another grant.
 func (e *Executor) Resume(ctx context.Context, job command.Job) (command.Verdict, error) {
-	r, out, err := e.newRun(ctx, job)
+	r, _, err := e.newRun(ctx, job)
 	switch {
 	case err != nil:
 		return command.Verdict{}, err
