@@ -45,10 +45,10 @@ type Place struct {
 
 // key is the domain's value at p, and whether the rule is about it.
 func (r Rule) key(p Place) (value string, applies bool) {
-	switch {
-	case r.Domain == Fleet:
+	switch r.Domain {
+	case Fleet:
 		return "", true
-	case r.Domain == Site:
+	case Site:
 		value = p.Site
 	default:
 		value = p.Labels[strings.TrimPrefix(r.Domain, LabelPrefix)]
