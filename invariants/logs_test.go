@@ -161,6 +161,10 @@ func panicOnce(t *testing.T, conn *grpc.ClientConn, token string) {
 	t.Helper()
 	machines := baremetalv1.NewMachineServiceClient(conn)
 	ctx := withToken(t, token)
+	// One of the calls before has frozen the fleet.
+	if _, err := baremetalv1.NewAdminServiceClient(conn).ThawFleet(ctx, &baremetalv1.ThawFleetRequest{}); err != nil {
+		t.Fatal(err)
+	}
 	m, err := machines.RegisterMachine(ctx, &baremetalv1.RegisterMachineRequest{Machine: &baremetalv1.Machine{MachineId: "m-1"}})
 	if err != nil {
 		t.Fatal(err)
