@@ -15,8 +15,9 @@ import (
 func TestTheStrangersExamples(t *testing.T) {
 	t.Parallel()
 	c := harness.New(t, harness.Options{})
-	// The image of machine-2 cannot be written the first two times: the attempt and its retry.
-	script := "machine-2/repave:fail-before@1,machine-2/repave:fail-before@2"
+	// The boot entry of machine-2 cannot be set the first three times: the try and its retries. Nothing has been written
+	// then, so that no install attempt is counted, and the machine may be reimaged again at once.
+	script := "machine-2/netboot:fail-before@1,machine-2/netboot:fail-before@2,machine-2/netboot:fail-before@3"
 	w, err := sim.OpenWorld(sim.WorldConfig{Dir: t.TempDir(), Script: script, NoSync: true})
 	if err != nil {
 		t.Fatal(err)
