@@ -67,8 +67,8 @@ deps: ## Install the Debian packages that tests need (root), or say which
 .PHONY: test
 test: deps bin/tools/gotestsum ## Run every test with the race detector on a private Postgres
 ifeq ($(PKG),./...)
-	@# The longest one starts first, beside all others.
-	$(TESTPG) $(GOTESTSUM) -- -race -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) ./lab/e2e $$(go list ./... | grep -v '/lab$$\|/lab/e2e$$')
+	@# The two longest start first, beside all others.
+	$(TESTPG) $(GOTESTSUM) -- -race -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) ./lab/e2e ./controller/store $$(go list ./... | grep -v '/lab$$\|/lab/e2e$$\|/controller/store$$')
 	@# Emulated machines take every processor there is, and are left alone with them.
 	$(TESTPG) $(GOTESTSUM) -- -race -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) ./lab
 else
