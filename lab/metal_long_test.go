@@ -220,6 +220,7 @@ func TestMetalDamagedImage(t *testing.T) {
 	}
 	t.Parallel()
 	s := newSite(t, nil)
+	s.patience = 3 * cycle // three attempts of two tries, each of which waits two minutes for the site
 	m := s.machine(metal.MachineConfig{Firmware: vm.BIOS, BMC: metal.Redfish})
 	s.maintain(m.Name())
 	p, err := sharedMetal()
