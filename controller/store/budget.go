@@ -113,6 +113,12 @@ func (s *Store) AdmitDestructive(ctx context.Context, now time.Time) (admitted i
 				ids = append(ids, v.OperationID)
 			}
 		}
+		if len(ids) == 0 {
+			return nil
+		}
+		if ids, err = q.LockWaiting(ctx, ids); err != nil {
+			return fmt.Errorf("lock waiting operations: %w", err)
+		}
 		if admitted = len(ids); admitted == 0 {
 			return nil
 		}

@@ -154,6 +154,34 @@ func (q *Queries) LockBudgets(ctx context.Context) (bool, error) {
 	return pg_try_advisory_xact_lock, err
 }
 
+const lockWaiting = `-- name: LockWaiting :many
+SELECT operation_id FROM operations
+WHERE operation_id = ANY($1::text[]) AND phase = 'PENDING'
+ORDER BY operation_id FOR UPDATE SKIP LOCKED
+`
+
+// Those of the operations that still wait, locked, so that none ends before its slot is there to be given back. One that
+// is being decided on is left for the next time.
+func (q *Queries) LockWaiting(ctx context.Context, operationIds []string) ([]string, error) {
+	rows, err := q.db.Query(ctx, lockWaiting, operationIds)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var operation_id string
+		if err := rows.Scan(&operation_id); err != nil {
+			return nil, err
+		}
+		items = append(items, operation_id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const machineGroups = `-- name: MachineGroups :many
 SELECT site, labels, count(*)::bigint AS machines FROM machines WHERE deleted_at IS NULL GROUP BY site, labels
 `

@@ -41,6 +41,13 @@ SELECT EXISTS (SELECT 1 FROM budget_slots s WHERE s.operation_id = @operation_id
        (EXISTS (SELECT 1 FROM budgets)
          AND NOT EXISTS (SELECT 1 FROM budget_slots s WHERE s.machine_id = @machine_id AND s.released_at IS NULL))::boolean AS limited;
 
+-- name: LockWaiting :many
+-- Those of the operations that still wait, locked, so that none ends before its slot is there to be given back. One that
+-- is being decided on is left for the next time.
+SELECT operation_id FROM operations
+WHERE operation_id = ANY(@operation_ids::text[]) AND phase = 'PENDING'
+ORDER BY operation_id FOR UPDATE SKIP LOCKED;
+
 -- name: TakeOverSlots :exec
 -- What the machines of these operations hold goes to them, as old as it is: the machine was counted already.
 UPDATE budget_slots s SET operation_id = o.operation_id
