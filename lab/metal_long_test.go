@@ -220,7 +220,6 @@ func TestMetalDamagedImage(t *testing.T) {
 	}
 	t.Parallel()
 	s := newSite(t, nil)
-	s.patience = 3 * cycle // three attempts of two tries, each of which waits two minutes for the site
 	m := s.machine(metal.MachineConfig{Firmware: vm.BIOS, BMC: metal.Redfish})
 	s.maintain(m.Name())
 	p, err := sharedMetal()
@@ -231,7 +230,7 @@ func TestMetalDamagedImage(t *testing.T) {
 		t.Fatalf("damaged %d files", n)
 	}
 	op := s.ended(s.reimage(m.Name(), "damaged"), nil)
-	if code := causeOf(op); code != "IMAGE_DIGEST_MISMATCH" && code != "IMAGE_UNAVAILABLE" {
+	if code := causeOf(op); code != "IMAGE_DIGEST_MISMATCH" {
 		t.Errorf("ended %s, %v", op.GetPhase(), op.GetError())
 	}
 	s.holdsWrites(op, 0)

@@ -70,8 +70,6 @@ type site struct {
 	lab *metal.Lab
 	api *metal.Client
 	dir string
-	// patience is how long an operation may take where that is longer than a cycle.
-	patience time.Duration
 }
 
 // cycle is a generous limit for a whole cycle: emulation shares its processors with whatever else runs here.
@@ -198,7 +196,7 @@ func (s *site) await(op *pb.Operation, err error, what string, ok func(*pb.Opera
 		s.Fatal(err)
 	}
 	id := op.GetOperationId()
-	testkit.Eventually(s.T, max(cycle, s.patience), func() bool {
+	testkit.Eventually(s.T, cycle, func() bool {
 		now, err := s.api.Operations.GetOperation(s.ctx, &pb.GetOperationRequest{OperationId: id})
 		if code := status.Code(err); code == codes.Unavailable || code == codes.Canceled {
 			return false

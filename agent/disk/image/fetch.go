@@ -183,6 +183,8 @@ func (f *fetch) accept(resp *http.Response) error {
 		}
 	case http.StatusRequestedRangeNotSatisfiable:
 		return mismatch("the file at %s is shorter than %d bytes", f.src.URL, f.at)
+	case http.StatusBadGateway:
+		return mismatch("%s cannot be had whole: what the controller keeps of the image is damaged", f.src.URL)
 	default:
 		return fmt.Errorf("the server answers %s", resp.Status)
 	}

@@ -19,7 +19,7 @@ import (
 var (
 	// ErrNotFound says that the source has no such blob.
 	ErrNotFound = errors.New("no such blob")
-	// ErrCorrupt says that what the source gave is not what the digest names.
+	// ErrCorrupt says that what the source gave is not what the digest names. Asking at once again is of no use.
 	ErrCorrupt = errors.New("blob has another digest than its name")
 	// ErrFull says that the blob doesn't fit beside those that are wanted.
 	ErrFull = errors.New("blob cache has no room")
@@ -52,6 +52,8 @@ type Config struct {
 	Log      *slog.Logger
 	// Retry is the first wait after the source was lost; it doubles up to 32 times that.
 	Retry time.Duration
+	// Distrust is how long a blob is refused after the source gave other bytes for it; 0 is half a minute.
+	Distrust time.Duration
 }
 
 // Cache is safe for concurrent use.
@@ -93,6 +95,9 @@ func New(cfg Config) (*Cache, error) {
 	}
 	if cfg.Retry == 0 {
 		cfg.Retry = 250 * time.Millisecond
+	}
+	if cfg.Distrust == 0 {
+		cfg.Distrust = 30 * time.Second
 	}
 	c := &Cache{
 		cfg: cfg, entries: map[string]*entry{}, stored: map[string]fileInfo{}, parts: map[string]fileInfo{},
@@ -185,7 +190,7 @@ func (c *Cache) entry(sha256 string) (*entry, error) {
 		return nil, ErrClosed
 	}
 	e, ok := c.entries[sha256]
-	if !ok || e.failed() {
+	if !ok || e.over(c.cfg.Clock.Now()) {
 		e = newEntry(sha256, c.path(sha256))
 		c.entries[sha256] = e
 		c.group.Go("fill", func(ctx context.Context) error {

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/failpoint"
 	"github.com/ingot-metal/ingot/internal/task"
 	"github.com/ingot-metal/ingot/internal/testkit"
@@ -79,7 +80,13 @@ func random(n int) []byte {
 
 func open(t *testing.T, dir string, o *origin, maxBytes int64) *Cache {
 	t.Helper()
-	c, err := New(Config{Dir: dir, MaxBytes: maxBytes, Source: o.fetch, Log: testkit.Logger(t), Retry: time.Millisecond})
+	return openAt(t, Config{Dir: dir, MaxBytes: maxBytes, Source: o.fetch, Retry: time.Millisecond})
+}
+
+func openAt(t *testing.T, cfg Config) *Cache {
+	t.Helper()
+	cfg.Log = testkit.Logger(t)
+	c, err := New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -210,7 +217,8 @@ func TestAWrongBlobNeverEnds(t *testing.T) {
 		return nil
 	}
 	dir := t.TempDir()
-	c := open(t, dir, o, 0)
+	now := clock.NewFake(time.Unix(0, 0))
+	c := openAt(t, Config{Dir: dir, Source: o.fetch, Clock: now})
 	b, err := c.Open(t.Context(), sum)
 	if err != nil {
 		t.Fatal(err)
@@ -227,6 +235,10 @@ func TestAWrongBlobNeverEnds(t *testing.T) {
 	o.mu.Lock()
 	o.blobs[sum] = right
 	o.mu.Unlock()
+	if _, err := c.Open(t.Context(), sum); !errors.Is(err, ErrCorrupt) {
+		t.Errorf("asked again at once: %v", err)
+	}
+	now.Advance(c.cfg.Distrust)
 	if !bytes.Equal(read(t, c, sum), right) {
 		t.Error("the right blob does not take the place of the wrong one")
 	}
@@ -319,6 +331,29 @@ func TestANewProcessGoesOnWhereTheOldOneEnded(t *testing.T) {
 	again := open(t, dir, newOrigin(), 0)
 	if !bytes.Equal(read(t, again, sum), want) {
 		t.Error("a complete file is not taken over")
+	}
+}
+
+func TestADamagedPartIsNotTheSourcesFault(t *testing.T) {
+	t.Parallel()
+	o := newOrigin()
+	want := random(20 * piece)
+	sum := o.add(want)
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, sum+partSuffix), make([]byte, 7*piece), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := open(t, dir, o, 0)
+	b, err := c.Open(t.Context(), sum)
+	if err == nil {
+		_, err = io.ReadAll(b)
+		_ = b.Close()
+	}
+	if !errors.Is(err, ErrCorrupt) {
+		t.Errorf("zeros in front of the rest: %v", err)
+	}
+	if !bytes.Equal(read(t, c, sum), want) {
+		t.Error("not fetched anew at once")
 	}
 }
 

@@ -20,6 +20,7 @@
 //
 //   - The source is lost in the middle: the fill goes on from where it was, for as long as somebody wants the blob.
 //   - The process is killed: the part is hashed again at the next start and continued.
-//   - The digest is wrong: every reader gets ErrCorrupt, the file is removed, and the next reader starts anew.
+//   - The digest is wrong: every reader gets ErrCorrupt, for Distrust from then on, and the file is removed. The next
+//     reader after that starts anew.
 //   - No room: blobs that nobody wants go first, those used longest ago before others; when that isn't enough, ErrFull.
 package cache

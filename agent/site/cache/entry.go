@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"sync"
+	"time"
 )
 
 // hold is how many bytes at the end of a blob nobody gets before its digest is known to be right.
@@ -21,8 +22,10 @@ type entry struct {
 	size, have int64
 	ready      bool
 	err        error
-	users      int
-	changed    chan struct{}
+	// stands is until when err is the answer to whoever asks next as well.
+	stands  time.Time
+	users   int
+	changed chan struct{}
 }
 
 func newEntry(sha256, path string) *entry {
@@ -38,12 +41,21 @@ func (e *entry) update(fn func()) {
 	e.changed = make(chan struct{})
 }
 
-func (e *entry) fail(err error) { e.update(func() { e.err = err }) }
+func (e *entry) fail(err error, stands time.Time) {
+	e.update(func() { e.err, e.stands = err, stands })
+}
 
 func (e *entry) failed() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.err != nil
+}
+
+// over says that it has failed, and that whoever asks now is worth another fetch.
+func (e *entry) over(now time.Time) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.err != nil && !now.Before(e.stands)
 }
 
 func (e *entry) isReady() bool {

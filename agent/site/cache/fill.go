@@ -9,6 +9,7 @@ import (
 	"hash"
 	"io"
 	"os"
+	"time"
 
 	"github.com/ingot-metal/ingot/internal/failpoint"
 	"github.com/ingot-metal/ingot/internal/pki"
@@ -30,8 +31,20 @@ func (c *Cache) fill(ctx context.Context, e *entry) {
 	}
 	if err != nil {
 		c.cfg.Log.Warn("blob not fetched", "sha256", e.sha256, "error", err)
-		e.fail(err)
+		e.fail(err, c.stands(err))
 	}
+}
+
+// errResumed says that it may have been what an earlier process left that was wrong.
+var errResumed = errors.New("its beginning was here before")
+
+// stands is until when a failure is told to further readers too. Bytes that are damaged where they are kept come back
+// damaged, and a machine that waits for them had better be told.
+func (c *Cache) stands(err error) time.Time {
+	if errors.Is(err, ErrCorrupt) && !errors.Is(err, errResumed) {
+		return c.cfg.Clock.Now().Add(c.cfg.Distrust)
+	}
+	return time.Time{}
 }
 
 // fromDisk takes a file that an earlier process has completed, if it is still what it was.
@@ -108,6 +121,8 @@ type part struct {
 	e    *entry
 	file *os.File
 	hash hash.Hash
+	// resumed says that the file was not empty.
+	resumed bool
 	// size is -1 until the source has said it; have is what is in the file and in the hash.
 	size, have int64
 }
@@ -122,6 +137,7 @@ func (c *Cache) openPart(e *entry) (*part, error) {
 	if p.have, err = io.Copy(p.hash, f); err != nil {
 		return nil, errors.Join(fmt.Errorf("read part of blob: %w", err), f.Close())
 	}
+	p.resumed = p.have > 0
 	return p, nil
 }
 
@@ -156,7 +172,11 @@ func (p *part) Write(b []byte) (int, error) {
 // finish gives the file its name once it is what the name says, durably.
 func (p *part) finish(ctx context.Context) error {
 	if hex.EncodeToString(p.hash.Sum(nil)) != p.e.sha256 {
-		return errors.Join(ErrCorrupt, p.drop(ErrCorrupt))
+		err := ErrCorrupt
+		if p.resumed {
+			err = errors.Join(ErrCorrupt, errResumed)
+		}
+		return errors.Join(err, p.drop(err))
 	}
 	if err := p.file.Sync(); err != nil {
 		return fmt.Errorf("store blob: %w", err)

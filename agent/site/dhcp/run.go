@@ -35,12 +35,12 @@ func (s *Server) Run(ctx context.Context) error {
 			return err
 		}
 	}
-	requests, err := netdev.ListenUDP(ctx, s.device, netip.AddrPortFrom(netip.IPv4Unspecified(), serverPort))
+	requests, err := s.socket(ctx, serverPort)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = requests.Close() }() // it may be closed already
-	boots, err := netdev.ListenUDP(ctx, s.device, netip.AddrPortFrom(netip.IPv4Unspecified(), bootPort))
+	boots, err := s.socket(ctx, bootPort)
 	if err != nil {
 		return err
 	}
@@ -51,6 +51,18 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	defer func() { _ = wire.Close() }() // it may be closed already
 	return s.serveAll(ctx, device, requests, boots, wire)
+}
+
+// socket is ready before any task runs: one that is stopped at once closes what another is still setting up.
+func (s *Server) socket(ctx context.Context, port uint16) (*net.UDPConn, error) {
+	conn, err := netdev.ListenUDP(ctx, s.device, netip.AddrPortFrom(netip.IPv4Unspecified(), port))
+	if err != nil {
+		return nil, err
+	}
+	if err := conn.SetReadBuffer(receiveBuffer); err != nil {
+		return nil, errors.Join(fmt.Errorf("set receive buffer of port %d: %w", port, err), conn.Close())
+	}
+	return conn, nil
 }
 
 func (s *Server) serveAll(ctx context.Context, device *net.Interface, requests, boots *net.UDPConn, w *wire) error {
@@ -72,9 +84,6 @@ func (s *Server) serveAll(ctx context.Context, device *net.Interface, requests, 
 
 // serve reads a batch of requests, decides, saves, answers.
 func (s *Server) serve(ctx context.Context, conn *net.UDPConn, port uint16, index int) error {
-	if err := conn.SetReadBuffer(receiveBuffer); err != nil {
-		return fmt.Errorf("set receive buffer: %w", err)
-	}
 	pc := ipv4.NewPacketConn(conn)
 	in := make([]ipv4.Message, batch)
 	for i := range in {

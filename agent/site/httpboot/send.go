@@ -75,6 +75,10 @@ func (s *Server) noBlob(w http.ResponseWriter, r *http.Request, digest string, e
 		http.Error(w, "the controller has no such file", http.StatusNotFound)
 		return
 	}
+	if errors.Is(err, cache.ErrCorrupt) {
+		http.Error(w, "the controller's copy of the file is damaged", http.StatusBadGateway)
+		return
+	}
 	later(w, "the file can't be had now")
 }
 

@@ -288,6 +288,7 @@ func TestABlobThatFailsIsCutShort(t *testing.T) {
 	if err == nil || len(got) >= len(data) {
 		t.Errorf("%d of %d bytes of a wrong blob, %v", len(got), len(data), err)
 	}
+	r.want("GET", "/blob/"+sum, http.StatusBadGateway)
 }
 
 func TestAMachineThatTakesNothingIsDropped(t *testing.T) {
