@@ -11,7 +11,6 @@ import (
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 
 	"github.com/ingot-metal/ingot/agent/command"
-	"github.com/ingot-metal/ingot/agent/state"
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/failpoint"
 	"github.com/ingot-metal/ingot/internal/pki"
@@ -39,7 +38,7 @@ type Resolver func(spec *fleetv1.CommandSpec) (command.Executor, *command.Result
 
 // Config is what a Dispatcher needs.
 type Config struct {
-	Store     *state.Store
+	Store     Store
 	Resolve   Resolver
 	AgentID   string
 	BootID    string

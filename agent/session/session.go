@@ -37,7 +37,7 @@ type Dispatcher interface {
 
 // Config is what a Runner needs.
 type Config struct {
-	Store      *state.Store
+	Store      Store
 	Dir        state.Dir
 	Dispatcher Dispatcher
 	// Addresses gives host:port of the fleet listeners.
