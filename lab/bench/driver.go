@@ -95,15 +95,15 @@ func (d *driver) await(ctx context.Context, id string) (baremetalv1.Operation_Ph
 	}
 }
 
-// reboot is one operation.
-type reboot struct {
+// ran is one operation that has ended.
+type ran struct {
 	total, dispatch time.Duration
 	succeeded       bool
 }
 
-// reboot takes an idle machine and reboots it. Dispatch counts from the time that the controller gave the operation
-// when it admitted the request, before it stored anything.
-func (d *driver) reboot(ctx context.Context) (r reboot, err error) {
+// operate takes an idle machine and runs one operation on it. Dispatch counts from the time that the controller gave the
+// operation when it admitted the request, before it stored anything.
+func (d *driver) operate(ctx context.Context) (r ran, err error) {
 	var machine string
 	select {
 	case machine = <-d.idle:
@@ -112,13 +112,13 @@ func (d *driver) reboot(ctx context.Context) (r reboot, err error) {
 	}
 	defer func() { d.idle <- machine }()
 	began := time.Now()
-	op, err := d.g.machines().RebootMachine(ctx, &baremetalv1.RebootMachineRequest{MachineId: machine, RequestId: ids.New(ids.Session)})
+	op, err := d.g.begin(ctx, machine)
 	if err != nil {
-		return r, fmt.Errorf("reboot %s: %w", machine, err)
+		return r, fmt.Errorf("%s %s: %w", d.g.o.kind, machine, err)
 	}
 	phase, err := d.await(ctx, op.GetOperationId())
 	if err != nil {
-		return r, fmt.Errorf("wait for the reboot of %s: %w", machine, err)
+		return r, fmt.Errorf("wait for the %s of %s: %w", d.g.o.kind, machine, err)
 	}
 	r.total, r.succeeded = time.Since(began), phase == baremetalv1.Operation_SUCCEEDED
 	received, ok := d.fleet.receipts.take(op.GetOperationId())
@@ -129,12 +129,28 @@ func (d *driver) reboot(ctx context.Context) (r reboot, err error) {
 	return r, nil
 }
 
-// probe reboots one machine after the other, with nothing else going on.
+// The kinds of operations that the load can be of. All have one step, and all need a grant.
+const (
+	kindReboot = "reboot"
+	// kindNetboot sets what the next boot is from. Unlike a reboot it leaves the agent its session.
+	kindNetboot = "netboot"
+)
+
+// begin asks for one operation.
+func (g *rig) begin(ctx context.Context, machine string) (*baremetalv1.Operation, error) {
+	id := ids.New(ids.Session)
+	if g.o.kind == kindReboot {
+		return g.machines().RebootMachine(ctx, &baremetalv1.RebootMachineRequest{MachineId: machine, RequestId: id})
+	}
+	return g.machines().NetbootMachine(ctx, &baremetalv1.NetbootMachineRequest{MachineId: machine, RequestId: id})
+}
+
+// probe works on one machine after the other, with nothing else going on.
 func (d *driver) probe(ctx context.Context, n int) (latency, error) {
-	say("idle system: %d reboots, one after the other", n)
+	say("idle system: %d operations (%s), one after the other", n, d.g.o.kind)
 	var all []time.Duration
 	for range n {
-		r, err := d.reboot(ctx)
+		r, err := d.operate(ctx)
 		if err != nil {
 			return latency{}, err
 		}
@@ -154,7 +170,7 @@ type loadResult struct {
 	machines        int
 }
 
-// drive lets clients reboot machines for a time, and waits for what they have started.
+// drive lets clients operate on machines for a time, and waits for what they have started.
 func (d *driver) drive(ctx context.Context, clients int, length time.Duration) (loadResult, error) {
 	l := loadResult{machines: cap(d.idle)}
 	var mu sync.Mutex
@@ -163,7 +179,7 @@ func (d *driver) drive(ctx context.Context, clients int, length time.Duration) (
 	for range clients {
 		group.Go("client", func(ctx context.Context) error {
 			for time.Since(began) < length {
-				r, err := d.reboot(ctx)
+				r, err := d.operate(ctx)
 				if err != nil {
 					return err
 				}
@@ -179,7 +195,7 @@ func (d *driver) drive(ctx context.Context, clients int, length time.Duration) (
 	return l, err
 }
 
-func (l *loadResult) add(r reboot) {
+func (l *loadResult) add(r ran) {
 	l.done++
 	if !r.succeeded {
 		l.failed++

@@ -17,7 +17,9 @@ type options struct {
 	json     bool
 	keep     bool
 	profile  string
+	kind     string
 	clients  int
+	scale    int
 	duration time.Duration
 	agents   int
 	sessions int
@@ -32,7 +34,9 @@ func main() {
 	flag.BoolVar(&o.json, "json", false, "print JSON instead of a table")
 	flag.BoolVar(&o.keep, "keep", false, "keep the directory with logs and data")
 	flag.StringVar(&o.profile, "profile", "", "run the controller in this process and write a CPU profile of the load to this file")
+	flag.StringVar(&o.kind, "kind", kindReboot, "what the load does to machines: reboot, which ends the agent's session, or netboot, which does not")
 	flag.IntVar(&o.clients, "clients", 8, "concurrent clients, of pgbench and of the controller")
+	flag.IntVar(&o.scale, "scale", 10, "pgbench's scale: 100,000 rows each")
 	flag.DurationVar(&o.duration, "duration", 15*time.Second, "how long each throughput is measured")
 	flag.IntVar(&o.agents, "agents", 200, "simulated machines under load")
 	flag.IntVar(&o.sessions, "sessions", 2000, "idle sessions for the memory part; 0 leaves it out")
@@ -40,6 +44,10 @@ func main() {
 	flag.DurationVar(&o.idle, "idle", 20*time.Second, "how long things rest before their memory is read")
 	flag.DurationVar(&o.limit, "limit", 4*time.Minute, "give up after this time")
 	flag.Parse()
+	if o.kind != kindReboot && o.kind != kindNetboot {
+		fmt.Fprintf(os.Stderr, "bench: --kind %s: it is %s or %s\n", o.kind, kindReboot, kindNetboot)
+		os.Exit(2)
+	}
 	if err := run(o); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)

@@ -85,7 +85,7 @@ func (g *rig) underLoad(ctx context.Context, r *report) (err error) {
 
 // load measures throughput, after a warm-up, together with who used the processors for it.
 func (g *rig) load(ctx context.Context, d *driver, r *report) error {
-	say("load: %d clients reboot %d machines for %s", g.o.clients, g.o.agents, g.o.duration)
+	say("load: %d clients %s %d machines for %s", g.o.clients, g.o.kind, g.o.agents, g.o.duration)
 	if _, err := d.drive(ctx, g.o.clients, warmUp); err != nil {
 		return err
 	}
@@ -106,6 +106,7 @@ func (g *rig) load(ctx context.Context, d *driver, r *report) error {
 		return err
 	}
 	r.Operations = l.report(r.Pgbench.TPS)
+	r.Operations.Kind = g.o.kind
 	r.Operations.CPU = after.cpu.since(before.cpu, float64(l.done))
 	r.Operations.Commits = float64(after.commits-before.commits) / float64(max(l.done, 1))
 	r.LoadedDispatch = percentiles(l.dispatch)

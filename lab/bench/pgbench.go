@@ -13,9 +13,6 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// scale is pgbench's: 100,000 rows each.
-const scale = 10
-
 // pgbench measures the database with its own tool, in a database of its own that is dropped afterwards.
 func (g *rig) pgbench(ctx context.Context) (r pgbenchResult, err error) {
 	tool, err := findPgbench()
@@ -32,7 +29,7 @@ func (g *rig) pgbench(ctx context.Context) (r pgbenchResult, err error) {
 		return r, err
 	}
 	target := []string{"-h", u.Query().Get("host"), "-p", u.Query().Get("port"), "-U", u.User.Username(), "pgbench"}
-	if _, err := output(ctx, tool, append([]string{"-i", "-q", "-s", strconv.Itoa(scale)}, target...)); err != nil {
+	if _, err := output(ctx, tool, append([]string{"-i", "-q", "-s", strconv.Itoa(g.o.scale)}, target...)); err != nil {
 		return r, err
 	}
 	out, err := output(ctx, tool, append([]string{
@@ -41,7 +38,7 @@ func (g *rig) pgbench(ctx context.Context) (r pgbenchResult, err error) {
 	if err != nil {
 		return r, err
 	}
-	r.Scale = scale
+	r.Scale = g.o.scale
 	r.TPS, err = parseTPS(out)
 	return r, err
 }

@@ -32,6 +32,7 @@ type pgbenchResult struct {
 
 // throughput is about operations from the RPC to SUCCEEDED.
 type throughput struct {
+	Kind           string  `json:"kind"`
 	PerSecond      float64 `json:"per_second"`
 	RatioToPgbench float64 `json:"ratio_to_pgbench"`
 	Done           int     `json:"done"`
@@ -102,7 +103,7 @@ func (r report) print(out io.Writer) error {
 	row := func(what, format string, args ...any) { fmt.Fprintf(w, what+"\t"+format+"\n", args...) }
 	op := r.Operations
 	row("pgbench, TPC-B-like", "%.0f tps (scale %d, %d clients)", r.Pgbench.TPS, r.Pgbench.Scale, r.Clients)
-	row("operations, RPC to SUCCEEDED", "%.1f /s (%d reboots of %d machines, %d clients, %d failed)", op.PerSecond, op.Done, op.Agents, r.Clients, op.Failed)
+	row("operations, RPC to SUCCEEDED", "%.1f /s (%d of kind %s on %d machines, %d clients, %d failed)", op.PerSecond, op.Done, op.Kind, op.Agents, r.Clients, op.Failed)
 	row("  ratio to pgbench", "%.3f", op.RatioToPgbench)
 	row("  time of one under load", "p50 %.1f ms, p99 %.1f ms", op.Total.P50, op.Total.P99)
 	row("  processor time of one", "%.2f ms controller, %.2f ms Postgres, %.2f ms agents and clients", op.CPU.Controller, op.CPU.Postgres, op.CPU.Agents)
