@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/ingot-metal/ingot/internal/failpoint"
 )
@@ -21,6 +22,7 @@ var (
 	three    = failpoint.Register("test.three")
 	scoped   = failpoint.Register("test.scoped")
 	both     = failpoint.Register("test.both")
+	sleeping = failpoint.Register("test.sleep")
 	fromEnv  = failpoint.Register("test.env")
 	childRun = "INGOT_TEST_FAILPOINT_CHILD"
 )
@@ -75,6 +77,26 @@ func TestErrorByEnvironment(t *testing.T) {
 	out, _, state := child(t, " test.env=error@2 ; test.one=panic;")
 	if !state.Success() || out != "passed 1\nerror 2\npassed 3\npassed 4\npassed 5\ndeferred\n" {
 		t.Fatalf("child: %v, printed %q", state, out)
+	}
+}
+
+func TestSleepPassesAfterAWhile(t *testing.T) {
+	t.Parallel()
+	out, _, state := child(t, "test.env=sleep=20ms@2")
+	if !state.Success() || out != "passed 1\npassed 2\npassed 3\npassed 4\npassed 5\ndeferred\n" {
+		t.Fatalf("child: %v, printed %q", state, out)
+	}
+	for _, bad := range []string{"sleep", "sleep=soon", "kill=20ms"} {
+		if _, err := failpoint.ParseAction(bad); err == nil {
+			t.Errorf("%s is taken", bad)
+		}
+	}
+	scope := failpoint.NewScope()
+	scope.Set("test.sleep", failpoint.Sleep(time.Hour))
+	ctx, cancel := context.WithCancel(failpoint.With(t.Context(), scope))
+	cancel()
+	if err := sleeping.HitCtx(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("an hour's sleep under a context that has ended: %v", err)
 	}
 }
 
