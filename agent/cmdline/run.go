@@ -96,7 +96,9 @@ func (a app) agentConfig(c config.Config, bundle string, log *slog.Logger, machi
 		StateDir: c.StateDir, Role: c.Role, Bundle: bundle, Region: c.Region, Provider: c.Provider, Addresses: c.Addresses,
 		Version: a.version, BuildTime: buildTime(), Log: log,
 	}
-	world := sim.WorldConfig{Dir: c.Sim.Dir, Script: c.Sim.Script, Delay: c.Sim.Delay, RepaveTime: c.Sim.RepaveTime}
+	world := sim.WorldConfig{
+		Dir: c.Sim.Dir, Script: c.Sim.Script, Delay: c.Sim.Delay, RepaveTime: c.Sim.RepaveTime, Recorder: c.Sim.Recorder,
+	}
 	if c.Proxy != "" {
 		dial, err := transport.ViaProxy(c.Proxy, transport.NetDialer())
 		if err != nil {

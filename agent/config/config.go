@@ -60,6 +60,8 @@ type Sim struct {
 	// Delay of a reboot, RepaveTime of an image write, such as 2s.
 	Delay      time.Duration `yaml:"delay"`
 	RepaveTime time.Duration `yaml:"repave_time"`
+	// Recorder is the unix socket of a process that counts the effects on simulated machines.
+	Recorder string `yaml:"recorder"`
 }
 
 // Default is what holds without a file.

@@ -14,6 +14,9 @@
 // processes. State is written first, with the records that it owes to the journal; whoever loads a state that
 // still owes records adds those that are missing.
 //
+// A process of its own can count beside the journal: with a recorder every record also goes to its socket, before
+// the call that caused it returns.
+//
 // # State model
 //
 // Effects that were accepted and happen later (a reboot after its delay, a late effect) are stored in the state

@@ -35,6 +35,9 @@ type WorldConfig struct {
 	Crash func()
 	// NoSync leaves out the fsync of the journal: kill -9 loses nothing, a power failure may. For benchmarks.
 	NoSync bool
+	// Recorder is the unix socket of a process that counts effects too, each before the call for it returns; "" is none.
+	// An effect that it does not take is an error of the call, though the effect has happened.
+	Recorder string
 }
 
 // World is a directory of simulated machines. Machines exist from their first use.
@@ -155,6 +158,11 @@ func (w *World) save(path string, st *MachineState) error {
 	}
 	if len(st.Outbox) == 0 {
 		return nil
+	}
+	if w.cfg.Recorder != "" {
+		if err := report(w.cfg.Recorder, st.Outbox); err != nil {
+			return err
+		}
 	}
 	if err := appendJournal(filepath.Join(w.cfg.Dir, JournalName), st.Outbox, !w.cfg.NoSync); err != nil {
 		return err
