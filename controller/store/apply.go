@@ -16,6 +16,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/operation"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	"github.com/ingot-metal/ingot/internal/failpoint"
+	"github.com/ingot-metal/ingot/internal/planted"
 )
 
 var (
@@ -68,9 +69,12 @@ func (s *Store) Decide(ctx context.Context, operationID string, version int64, e
 }
 
 func (s *Store) decideIn(ctx context.Context, q *dbsqlc.Queries, operationID string, version int64, e operation.Event, now time.Time) (*Applied, error) {
-	l, err := load(ctx, q, operationID, commandOf(e), now)
+	l, err := s.loadFor(ctx, q, operationID, commandOf(e), now)
 	if err != nil {
 		return nil, err
+	}
+	if planted.StateID {
+		e = ofKnownMemory(e, l.snap.Command)
 	}
 	l.cmdline = s.cmdline
 	if r, ok := e.(operation.Reported); ok {
@@ -85,6 +89,11 @@ func (s *Store) decideIn(ctx context.Context, q *dbsqlc.Queries, operationID str
 	d := operation.Decide(l.snap, e, now)
 	if err := fpBeforeApply.HitCtx(ctx); err != nil {
 		return nil, err
+	}
+	if planted.VersionGuard {
+		if err := l.pretendCurrent(ctx, q); err != nil {
+			return nil, err
+		}
 	}
 	a, err := apply(ctx, q, l, d, now)
 	if err != nil || l.machine.Retiring == nil || strVal(l.machine.CurrentOperationID) != operationID || !operation.IsTerminal(a.Phase) {
