@@ -19,6 +19,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/auth"
 	"github.com/ingot-metal/ingot/internal/task"
 	"github.com/ingot-metal/ingot/internal/testkit"
+	"github.com/ingot-metal/ingot/lab/process"
 )
 
 // Binaries are the programs of this tree.
@@ -62,29 +63,20 @@ func RemoveBinaries() {
 
 // Process is a program under test.
 type Process struct {
+	*process.Process
 	t      testing.TB
-	cmd    *exec.Cmd
 	output *testkit.Buffer
-	done   chan struct{}
-	err    error
 }
 
 // startProcess runs a program that ends with the test at the latest. failpoints has the form of INGOT_FAILPOINTS.
 func startProcess(t testing.TB, failpoints, path string, args ...string) *Process {
 	t.Helper()
-	p := &Process{t: t, output: &testkit.Buffer{}, done: make(chan struct{})}
-	p.cmd = exec.Command(path, args...)
-	p.cmd.Stdout, p.cmd.Stderr = p.output, p.output
-	p.cmd.Env = append(os.Environ(), "INGOT_FAILPOINTS="+failpoints)
-	// A test that is killed takes its processes with it.
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := p.cmd.Start(); err != nil {
-		t.Fatalf("start %s: %v", filepath.Base(path), err)
+	p := &Process{t: t, output: &testkit.Buffer{}}
+	var err error
+	p.Process, err = process.Start(process.Config{Path: path, Args: args, Env: []string{"INGOT_FAILPOINTS=" + failpoints}, Output: p.output})
+	if err != nil {
+		t.Fatal(err)
 	}
-	task.Background("await "+filepath.Base(path), func() {
-		p.err = p.cmd.Wait()
-		close(p.done)
-	})
 	t.Cleanup(func() {
 		p.Kill()
 		if t.Failed() {
@@ -100,43 +92,18 @@ func tail(s string) string {
 }
 
 // Kill sends SIGKILL and waits.
-func (p *Process) Kill() {
-	p.signal(syscall.SIGKILL)
-	<-p.done
-}
+func (p *Process) Kill() { p.check(p.Process.Kill()) }
 
 // Terminate asks the process to end, and waits.
-func (p *Process) Terminate() {
-	p.signal(syscall.SIGTERM)
-	select {
-	case <-p.done:
-	case <-time.After(30 * time.Second):
-		p.t.Errorf("%s does not end", p.cmd.Path)
-		p.Kill()
-	}
-}
+func (p *Process) Terminate() { p.check(p.Stop(30 * time.Second)) }
 
 // Hangup sends SIGHUP.
-func (p *Process) Hangup() { p.signal(syscall.SIGHUP) }
+func (p *Process) Hangup() { p.check(p.Signal(syscall.SIGHUP)) }
 
-func (p *Process) signal(s os.Signal) {
-	if err := p.cmd.Process.Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		p.t.Errorf("signal %s: %v", p.cmd.Path, err)
+func (p *Process) check(err error) {
+	if err != nil {
+		p.t.Error(err)
 	}
-}
-
-// Gone is closed when the process has ended.
-func (p *Process) Gone() <-chan struct{} { return p.done }
-
-// Killed says that the process has ended by SIGKILL.
-func (p *Process) Killed() bool {
-	select {
-	case <-p.done:
-	default:
-		return false
-	}
-	status, ok := p.cmd.ProcessState.Sys().(syscall.WaitStatus)
-	return ok && status.Signaled() && status.Signal() == syscall.SIGKILL
 }
 
 // ControllerProcess is a controller that runs as a process of its own.

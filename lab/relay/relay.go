@@ -1,0 +1,156 @@
+package relay
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/ingot-metal/ingot/internal/clock"
+	"github.com/ingot-metal/ingot/internal/task"
+)
+
+// Relay forwards TCP connections to a target that can change, be blocked and be cut.
+type Relay struct {
+	listener net.Listener
+
+	mu       sync.Mutex
+	network  string
+	address  string
+	blocked  bool
+	delay    time.Duration
+	frozen   [2]chan struct{} // by Direction; closed while traffic flows
+	pairs    map[*pair]struct{}
+	accepted int
+}
+
+type pair struct {
+	client, server net.Conn
+	held           chan struct{} // closed when an abandoned one may end
+}
+
+// Direction is one of the two that bytes take.
+type Direction int
+
+// Up is towards the target, Down is back from it.
+const (
+	Up Direction = iota
+	Down
+)
+
+// Open listens on loopback. An empty address forwards nothing until Retarget.
+func Open(network, address string) (*Relay, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("open relay: %w", err)
+	}
+	r := &Relay{listener: l, network: network, address: address, pairs: map[*pair]struct{}{}}
+	for i := range r.frozen {
+		r.frozen[i] = make(chan struct{})
+		close(r.frozen[i])
+	}
+	task.Background("relay", r.accept)
+	return r, nil
+}
+
+// Close ends the relay and all that goes through it.
+func (r *Relay) Close() {
+	_ = r.listener.Close() // it only listens; there is nothing to lose
+	r.Thaw()
+	r.Cut()
+}
+
+// Address is where the relay listens.
+func (r *Relay) Address() string { return r.listener.Addr().String() }
+
+// Accepted counts the connections so far.
+func (r *Relay) Accepted() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.accepted
+}
+
+// Retarget sends new connections elsewhere.
+func (r *Relay) Retarget(network, address string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.network, r.address, r.blocked = network, address, false
+}
+
+func (r *Relay) accept() {
+	for {
+		c, err := r.listener.Accept()
+		if err != nil {
+			return
+		}
+		task.Background("relay connection", func() { r.serve(c) })
+	}
+}
+
+func (r *Relay) serve(client net.Conn) {
+	p := &pair{client: client}
+	r.mu.Lock()
+	r.accepted++
+	network, address, blocked := r.network, r.address, r.blocked
+	r.pairs[p] = struct{}{}
+	r.mu.Unlock()
+	defer func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		p.close()
+		delete(r.pairs, p)
+	}()
+	if blocked || address == "" {
+		return
+	}
+	var d net.Dialer
+	server, err := d.DialContext(context.Background(), network, address)
+	if err != nil {
+		return
+	}
+	r.mu.Lock()
+	p.server = server
+	blocked = r.blocked
+	r.mu.Unlock()
+	if blocked {
+		return
+	}
+	done := make(chan struct{}, 2)
+	forward := func(to, from net.Conn, way Direction) {
+		r.copy(to, from, way)
+		done <- struct{}{}
+	}
+	task.Background("relay upstream", func() { forward(server, client, Up) })
+	task.Background("relay downstream", func() { forward(client, server, Down) })
+	<-done
+	r.flowing(Up)
+	r.flowing(Down)
+	r.mu.Lock()
+	held := p.held
+	r.mu.Unlock()
+	if held != nil {
+		<-held
+	}
+}
+
+// copy forwards until either end is gone. A direction that is frozen holds back the end too.
+func (r *Relay) copy(to io.Writer, from io.Reader, way Direction) {
+	buf := make([]byte, 16<<10)
+	for {
+		n, err := from.Read(buf)
+		if n > 0 {
+			if d := r.latency(); d > 0 {
+				<-clock.Real().After(d)
+			}
+			r.flowing(way)
+			if _, werr := to.Write(buf[:n]); werr != nil {
+				return
+			}
+		}
+		if err != nil {
+			return
+		}
+	}
+}
