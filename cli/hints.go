@@ -57,10 +57,12 @@ var hints = map[pb.Reason]string{
 	pb.Reason_SCOPE_TOO_SMALL: "this token may not do that; use one with the scope that the message names " +
 		"(ingot config use-context)",
 
-	pb.Reason_DATABASE_UNAVAILABLE: "the controller has lost its database; try again when it is back",
-	pb.Reason_CONTROLLER_DRAINING:  "the controller is stopping; try again in a moment",
-	pb.Reason_RATE_LIMITED:         "slow down and try again",
-	pb.Reason_IMAGE_STORE_FULL:     "ingot image list, and ingot image remove what nobody needs; or give the controller a bigger images_dir",
+	pb.Reason_DATABASE_UNAVAILABLE:  "the controller has lost its database; try again when it is back",
+	pb.Reason_CONTROLLER_DRAINING:   "the controller is stopping; try again in a moment",
+	pb.Reason_RATE_LIMITED:          "slow down and try again",
+	pb.Reason_TOO_MANY_STREAMS:      "close watches that nobody reads: the message says whose are too many",
+	pb.Reason_CONTROLLER_OVERLOADED: "the controller has more to do than it can; try again in a moment",
+	pb.Reason_IMAGE_STORE_FULL:      "ingot image list, and ingot image remove what nobody needs; or give the controller a bigger images_dir",
 
 	pb.Reason_NODE_TRANSITION_ILLEGAL: "ingot node get {machine} shows where the node may go from here",
 	pb.Reason_NODE_GUARD_FAILED:       "ingot node get {machine} shows attempts and plan; ingot node update {machine} --plan PLAN, then ingot node transition {machine} pending --force",

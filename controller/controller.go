@@ -18,6 +18,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/blob"
 	"github.com/ingot-metal/ingot/controller/ca"
 	"github.com/ingot-metal/ingot/controller/config"
+	"github.com/ingot-metal/ingot/controller/door"
 	"github.com/ingot-metal/ingot/controller/engine"
 	"github.com/ingot-metal/ingot/controller/image"
 	"github.com/ingot-metal/ingot/controller/script"
@@ -59,6 +60,7 @@ type Controller struct {
 	registry *prometheus.Registry
 	metrics  *metrics.Metrics
 
+	door      *door.Door
 	listeners listeners
 	servers   []*grpc.Server
 	draining  context.Context
@@ -175,6 +177,9 @@ func (c *Controller) openImages(context.Context) (err error) {
 func (c *Controller) openEngine(context.Context) (err error) {
 	c.registry = metrics.NewRegistry()
 	c.metrics = metrics.New(c.registry)
+	c.door = door.New(door.Config{
+		Limits: c.cfg.Clients.Limits(), MaxWait: c.cfg.Clients.MaxWait.Duration, Clock: c.clock, Observer: observer{c.metrics},
+	})
 	hooks, err := c.webhooks()
 	if err != nil {
 		return err

@@ -145,6 +145,15 @@ func (o observer) Done(kind string, took time.Duration) {
 
 func (o observer) Sent(outcome string) { o.m.WebhookDeliveries.WithLabelValues(outcome).Inc() }
 
+// Refused and Waited are about calls of clients.
+func (o observer) Refused(client, why string) { o.m.CallsRefused.WithLabelValues(client, why).Inc() }
+
+func (o observer) Waited(took time.Duration, running, waiting int) {
+	o.m.CallWait.Observe(took.Seconds())
+	o.m.CallsRunning.Set(float64(running))
+	o.m.CallsWaiting.Set(float64(waiting))
+}
+
 func (o observer) Rescued(n int) { o.m.OperationsRescued.Add(float64(n)) }
 
 func (o observer) Stuck(n int) { o.m.OperationsStuck.Set(float64(n)) }

@@ -32,7 +32,7 @@ func (c *Controller) runREST(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("make the REST gateway: %w", err)
 	}
-	server := c.server(auth.GuardConfig{Listener: auth.Frontpage, Tokens: c.tokens}, insecure.NewCredentials())
+	server := c.server(auth.GuardConfig{Listener: auth.Frontpage, Tokens: c.tokens}, insecure.NewCredentials(), c.behindDoor()...)
 	c.registerFrontpage(server)
 	g, _ := task.New(ctx)
 	g.Go("rest calls", c.serve(server, pipe))

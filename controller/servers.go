@@ -33,7 +33,9 @@ func (c *Controller) openServers(context.Context) error {
 		return err
 	}
 	c.servers = []*grpc.Server{
-		c.server(auth.GuardConfig{Listener: auth.Frontpage, Tokens: c.tokens}, credentials.NewTLS(front)),
+		c.server(auth.GuardConfig{Listener: auth.Frontpage, Tokens: c.tokens}, credentials.NewTLS(front), append(c.behindDoor(),
+			// Whoever has more than that open on one connection waits on its own side.
+			grpc.MaxConcurrentStreams(uint32(c.cfg.Clients.StreamsPerClient+c.cfg.Clients.WaitingPerClient)))...),
 		c.server(auth.GuardConfig{Listener: auth.Fleet, CheckAgent: c.checkAgent}, credentials.NewTLS(c.fleetTLS()), grpc.ReadBufferSize(0)),
 		c.server(auth.GuardConfig{Listener: auth.Enrolment}, credentials.NewTLS(c.ownTLS())),
 	}
@@ -49,6 +51,11 @@ func (c *Controller) openServers(context.Context) error {
 		Grace: c.cfg.Agents.ReenrollGrace.Duration, FleetAddresses: c.cfg.FleetAddresses(),
 	}))
 	return nil
+}
+
+// behindDoor bounds what clients may ask, by gRPC and by REST together.
+func (c *Controller) behindDoor() []grpc.ServerOption {
+	return []grpc.ServerOption{grpc.ChainUnaryInterceptor(c.door.Unary()), grpc.ChainStreamInterceptor(c.door.Stream())}
 }
 
 func (c *Controller) registerFrontpage(s *grpc.Server) {

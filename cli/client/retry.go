@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -38,6 +39,8 @@ func Repeatable(method string) bool { return !once[method] }
 // passing are the reasons that a moment cures.
 var passing = map[pb.Reason]bool{
 	pb.Reason_RATE_LIMITED:          true,
+	pb.Reason_TOO_MANY_STREAMS:      true,
+	pb.Reason_CONTROLLER_OVERLOADED: true,
 	pb.Reason_SLOW_READER:           true,
 	pb.Reason_DATABASE_UNAVAILABLE:  true,
 	pb.Reason_CONTROLLER_DRAINING:   true,
@@ -107,7 +110,7 @@ func Retry(cfg RetryConfig) grpc.UnaryClientInterceptor {
 			if err == nil || ctx.Err() != nil || !Transient(err) || final {
 				return err
 			}
-			wait := back.Next()
+			wait := max(back.Next(), said(err))
 			if cfg.Clock.Now().Sub(start)+wait > cfg.For {
 				return err
 			}
@@ -122,6 +125,16 @@ func Retry(cfg RetryConfig) grpc.UnaryClientInterceptor {
 			}
 		}
 	}
+}
+
+// said is how long the server asks to wait; 0 when it does not say.
+func said(err error) time.Duration {
+	for _, d := range status.Convert(err).Details() {
+		if info, ok := d.(*errdetails.RetryInfo); ok {
+			return info.GetRetryDelay().AsDuration()
+		}
+	}
+	return 0
 }
 
 // onceOption marks a call that its caller repeats by itself.

@@ -42,8 +42,9 @@ type Config struct {
 	// TokensFile holds the bearer tokens, see controller/auth.
 	TokensFile string `yaml:"tokens_file"`
 	// Reflection serves gRPC reflection on the frontpage.
-	Reflection bool   `yaml:"reflection"`
-	Agents     Agents `yaml:"agents"`
+	Reflection bool    `yaml:"reflection"`
+	Clients    Clients `yaml:"clients"`
+	Agents     Agents  `yaml:"agents"`
 	// Lease is how long a controller's claim on its sessions holds without being renewed.
 	Lease Duration `yaml:"lease"`
 	// Steps are limits by step kind; kinds that are not named keep the built-in ones.
@@ -113,6 +114,7 @@ func Default() *Config {
 		Database:   Database{PoolSize: 20, Migrate: true},
 		TLS:        TLS{Names: defaultNames(os.Hostname)},
 		TokensFile: "/etc/ingot/tokens",
+		Clients:    defaultClients(),
 		Agents: Agents{
 			CertLifetime: days(7), ReenrollGrace: days(90),
 			HeartbeatInterval: Duration{10 * time.Second}, MissedHeartbeats: 3,

@@ -256,6 +256,10 @@ const (
 	Reason_DRAIN_BLOCKED Reason = 258
 	// kubeadm is not on the machine, or has failed.
 	Reason_KUBEADM_FAILED Reason = 259
+	// RESOURCE_EXHAUSTED: what clients may ask of a controller at a time.
+	Reason_TOO_MANY_STREAMS Reason = 310
+	// Too many calls wait for their turn, or this one has waited for too long. Nothing was done.
+	Reason_CONTROLLER_OVERLOADED Reason = 311
 )
 
 // Enum value maps for Reason.
@@ -419,6 +423,8 @@ var (
 		257: "CLUSTER_NODE_NOT_READY",
 		258: "DRAIN_BLOCKED",
 		259: "KUBEADM_FAILED",
+		310: "TOO_MANY_STREAMS",
+		311: "CONTROLLER_OVERLOADED",
 	}
 	Reason_value = map[string]int32{
 		"REASON_UNSPECIFIED":             0,
@@ -579,6 +585,8 @@ var (
 		"CLUSTER_NODE_NOT_READY":         257,
 		"DRAIN_BLOCKED":                  258,
 		"KUBEADM_FAILED":                 259,
+		"TOO_MANY_STREAMS":               310,
+		"CONTROLLER_OVERLOADED":          311,
 	}
 )
 
@@ -613,7 +621,7 @@ var File_baremetal_v1_reason_proto protoreflect.FileDescriptor
 
 const file_baremetal_v1_reason_proto_rawDesc = "" +
 	"\n" +
-	"\x19baremetal/v1/reason.proto\x12\fbaremetal.v1*\xbd\x1d\n" +
+	"\x19baremetal/v1/reason.proto\x12\fbaremetal.v1*\xf0\x1d\n" +
 	"\x06Reason\x12\x16\n" +
 	"\x12REASON_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11MACHINE_NOT_FOUND\x10\x01\x12\x17\n" +
@@ -773,7 +781,9 @@ const file_baremetal_v1_reason_proto_rawDesc = "" +
 	"\x15CLUSTER_NODE_MISMATCH\x10\x80\x02\x12\x1b\n" +
 	"\x16CLUSTER_NODE_NOT_READY\x10\x81\x02\x12\x12\n" +
 	"\rDRAIN_BLOCKED\x10\x82\x02\x12\x13\n" +
-	"\x0eKUBEADM_FAILED\x10\x83\x02B;Z9github.com/ingot-metal/ingot/api/baremetal/v1;baremetalv1b\x06proto3"
+	"\x0eKUBEADM_FAILED\x10\x83\x02\x12\x15\n" +
+	"\x10TOO_MANY_STREAMS\x10\xb6\x02\x12\x1a\n" +
+	"\x15CONTROLLER_OVERLOADED\x10\xb7\x02B;Z9github.com/ingot-metal/ingot/api/baremetal/v1;baremetalv1b\x06proto3"
 
 var (
 	file_baremetal_v1_reason_proto_rawDescOnce sync.Once

@@ -41,6 +41,12 @@ type Metrics struct {
 	OperationsStuck prometheus.Gauge
 	// WebhookDeliveries counts tries of webhook deliveries by outcome (delivered, retried, dead).
 	WebhookDeliveries *prometheus.CounterVec
+	// CallsRefused counts calls of clients that were not let in, by client (the name of its bearer token) and why.
+	CallsRefused *prometheus.CounterVec
+	// CallWait is how long calls of clients waited for their turn.
+	CallWait prometheus.Histogram
+	// CallsRunning and CallsWaiting are calls of clients, without streams, as they stood when one was let in last.
+	CallsRunning, CallsWaiting prometheus.Gauge
 	// CursorLag is how far the end of the reconcile cursor lies behind now.
 	CursorLag prometheus.Gauge
 	// RPCSeconds is the duration of calls, by full method and code.
@@ -79,8 +85,14 @@ func New(r prometheus.Registerer) *Metrics {
 		OperationsUnwakeable: gauge("operations_unwakeable", "Active operations that nothing would wake. Not 0 is a bug."),
 		OperationsStuck:      gauge("operations_stuck", "Active operations whose step runs far longer than its kind does."),
 		WebhookDeliveries:    counterVec("webhook_deliveries_total", "Tries of webhook deliveries.", "outcome"),
-		CursorLag:            gauge("cursor_lag_seconds", "How far the end of the reconcile cursor lies behind now."),
-		RPCSeconds:           histogramVec("rpc_seconds", "Duration of gRPC calls.", fastBuckets, "method", "code"),
+		CallsRefused:         counterVec("calls_refused_total", "Calls of clients that were not let in.", "client", "why"),
+		CallWait: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Namespace: namespace, Name: "call_wait_seconds", Buckets: fastBuckets, Help: "Time that calls of clients waited for their turn.",
+		}),
+		CallsRunning: gauge("calls_running", "Calls of clients under way."),
+		CallsWaiting: gauge("calls_waiting", "Calls of clients that wait for their turn."),
+		CursorLag:    gauge("cursor_lag_seconds", "How far the end of the reconcile cursor lies behind now."),
+		RPCSeconds:   histogramVec("rpc_seconds", "Duration of gRPC calls.", fastBuckets, "method", "code"),
 	}
 	r.MustRegister(m.collectors()...)
 	return m
@@ -90,7 +102,7 @@ func (m *Metrics) collectors() []prometheus.Collector {
 	return []prometheus.Collector{
 		m.machines, m.capacity, m.Operations, m.OperationSeconds, m.CommandLatency, m.Sessions, m.EventLag,
 		m.OperationsRescued, m.OperationsUnwakeable, m.OperationsStuck, m.CursorLag, m.RPCSeconds,
-		m.WebhookDeliveries,
+		m.WebhookDeliveries, m.CallsRefused, m.CallWait, m.CallsRunning, m.CallsWaiting,
 	}
 }
 

@@ -1,0 +1,226 @@
+package admission_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/ingot-metal/ingot/controller/admission"
+)
+
+var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// plenty bounds nothing that a test does not speak of.
+func plenty() admission.Limits {
+	many := admission.Rate{PerSecond: 1_000_000, Burst: 1_000_000}
+	return admission.Limits{
+		Read: many, Write: many, ClientStreams: 1000, Streams: 1000, Running: 1000, ClientWaiting: 1000, Waiting: 1000, WaitingBytes: 1 << 30,
+	}
+}
+
+func ready(t *admission.Ticket) bool {
+	select {
+	case <-t.Ready():
+		return true
+	default:
+		return false
+	}
+}
+
+func enter(t *testing.T, b *admission.Book, client string) *admission.Ticket {
+	t.Helper()
+	ticket, no := b.Enter(client, admission.Read, 1, now)
+	if no != nil {
+		t.Fatalf("%s is refused: %+v", client, no)
+	}
+	return ticket
+}
+
+func TestRates(t *testing.T) {
+	l := plenty()
+	l.Read, l.Write = admission.Rate{PerSecond: 10, Burst: 3}, admission.Rate{PerSecond: 1, Burst: 1}
+	b := admission.New(l)
+	call := func(client string, k admission.Kind, at time.Time) *admission.Refusal {
+		ticket, no := b.Enter(client, k, 1, at)
+		if no == nil {
+			b.Leave(ticket)
+		}
+		return no
+	}
+	for range 3 {
+		if no := call("a", admission.Read, now); no != nil {
+			t.Fatalf("within the burst: %+v", no)
+		}
+	}
+	no := call("a", admission.Read, now)
+	if no == nil || no.Why != admission.ReadRate || no.After != 100*time.Millisecond {
+		t.Fatalf("after the burst: %+v", no)
+	}
+	if no := call("a", admission.Read, now.Add(no.After-time.Millisecond)); no == nil {
+		t.Error("it may be tried again sooner than was said")
+	}
+	if no := call("a", admission.Read, now.Add(no.After)); no != nil {
+		t.Errorf("when it was said: %+v", no)
+	}
+	if no := call("a", admission.Write, now); no != nil {
+		t.Errorf("reads count as writes: %+v", no)
+	}
+	if no := call("a", admission.Write, now); no == nil || no.Why != admission.WriteRate || no.After != time.Second {
+		t.Errorf("a second write: %+v", no)
+	}
+	if no := call("b", admission.Read, now); no != nil {
+		t.Errorf("another client: %+v", no)
+	}
+	// A clock that goes back gives nothing, and takes nothing.
+	if no := call("a", admission.Read, now.Add(-time.Hour)); no == nil {
+		t.Error("a clock that went back has filled the bucket")
+	}
+	// The bucket holds no more than the burst.
+	later := now.Add(time.Hour)
+	for i := range 4 {
+		if no := call("a", admission.Read, later); (no != nil) != (i == 3) {
+			t.Errorf("call %d an hour later: %+v", i, no)
+		}
+	}
+}
+
+// TestAFloodStarvesNobody: one client has all that it may have and hundreds wait; another one is served at once, and the
+// next place after that is its own too.
+func TestAFloodStarvesNobody(t *testing.T) {
+	l := plenty()
+	l.Running = 4 // of which one client gets three
+	b := admission.New(l)
+	var flood []*admission.Ticket
+	for range 500 {
+		flood = append(flood, enter(t, b, "flood"))
+	}
+	if b.Running() != 3 || b.Waiting() != 497 {
+		t.Fatalf("%d run, %d wait", b.Running(), b.Waiting())
+	}
+	first, second, third := enter(t, b, "polite"), enter(t, b, "polite"), enter(t, b, "third")
+	if !ready(first) || ready(second) || ready(third) {
+		t.Fatalf("polite's first %t, its second %t, third's %t", ready(first), ready(second), ready(third))
+	}
+	b.Leave(flood[0])
+	if !ready(third) {
+		t.Error("a client with nothing under way has to wait for one that has some")
+	}
+	b.Leave(flood[1]) // all have one now; the flood has waited longest
+	b.Leave(flood[2])
+	if !ready(second) {
+		t.Error("who was served last is served again")
+	}
+	b.Leave(first)
+	b.Leave(second)
+	b.Leave(third)
+	for i, ticket := range flood[3:6] {
+		if !ready(ticket) {
+			t.Errorf("call %d of the flood waits while there is a place", i)
+		}
+	}
+	if ready(flood[6]) {
+		t.Error("one client has taken every place")
+	}
+}
+
+func TestQueuesAreBounded(t *testing.T) {
+	l := plenty()
+	l.Running, l.ClientWaiting, l.Waiting, l.WaitingBytes = 1, 2, 3, 100
+	b := admission.New(l)
+	running := enter(t, b, "a")
+	enter(t, b, "a")
+	enter(t, b, "a")
+	refused := func(client string, size int, want admission.Why) {
+		t.Helper()
+		if _, no := b.Enter(client, admission.Read, size, now); no == nil || no.Why != want {
+			t.Errorf("%s with %d bytes: %+v, want %s", client, size, no, want)
+		}
+	}
+	refused("a", 1, admission.ClientQueue)
+	refused("b", 99, admission.Queue)
+	last := enter(t, b, "b")
+	refused("c", 1, admission.Queue)
+	b.Leave(last) // gives up
+	if ready(last) || b.Waiting() != 2 {
+		t.Errorf("who gave up was let in: %t; %d wait", ready(last), b.Waiting())
+	}
+	b.Leave(running)
+	if b.Running() != 1 || b.Waiting() != 1 {
+		t.Errorf("%d run, %d wait", b.Running(), b.Waiting())
+	}
+}
+
+func TestStreams(t *testing.T) {
+	l := plenty()
+	l.ClientStreams, l.Streams = 2, 3
+	b := admission.New(l)
+	open := func(client string) admission.Why {
+		if no := b.OpenStream(client, admission.Read, now); no != nil {
+			return no.Why
+		}
+		return ""
+	}
+	got := fmt.Sprint(open("a"), open("a"), open("a"), open("b"), open("b"), open("c"))
+	if want := fmt.Sprint("", "", admission.Streams, "", admission.AllStreams, admission.AllStreams); got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	b.CloseStream("a")
+	if why := open("c"); why != "" {
+		t.Errorf("after one was closed: %s", why)
+	}
+}
+
+// TestWhateverHappens draws calls that come, end and give up, and holds the sums against a count of its own.
+func TestWhateverHappens(t *testing.T) {
+	for seed := range uint64(100) {
+		rng := rand.New(rand.NewPCG(seed, 7))
+		l := plenty()
+		l.Running, l.ClientWaiting, l.Waiting = 1+rng.IntN(6), 1+rng.IntN(5), 1+rng.IntN(10)
+		share := max(1, l.Running*3/4)
+		b := admission.New(l)
+		type call struct {
+			client string
+			ticket *admission.Ticket
+		}
+		var open []call
+		for step := range 400 {
+			if client := fmt.Sprint("c", rng.IntN(4)); rng.IntN(2) == 0 {
+				if ticket, no := b.Enter(client, admission.Read, 1, now); no == nil {
+					open = append(open, call{client, ticket})
+				}
+			} else if len(open) > 0 {
+				i := rng.IntN(len(open))
+				b.Leave(open[i].ticket)
+				open = append(open[:i], open[i+1:]...)
+			}
+			running, waits := map[string]int{}, map[string]bool{}
+			total, waiting := 0, 0
+			for _, c := range open { // in the order of their coming
+				if ready(c.ticket) {
+					running[c.client]++
+					total++
+					if waits[c.client] {
+						t.Fatalf("seed %d step %d: a call of %s has overtaken another", seed, step, c.client)
+					}
+				} else {
+					waits[c.client] = true
+					waiting++
+				}
+			}
+			if total != b.Running() || waiting != b.Waiting() || total > l.Running || waiting > l.Waiting {
+				t.Fatalf("seed %d step %d: %d run and %d wait, the book says %d and %d of %+v", seed, step, total, waiting, b.Running(), b.Waiting(), l)
+			}
+			for client := range waits {
+				if total < l.Running && running[client] < share {
+					t.Fatalf("seed %d step %d: %s waits while there is a place", seed, step, client)
+				}
+			}
+			for client, n := range running {
+				if n > share {
+					t.Fatalf("seed %d step %d: %s has %d places of %d", seed, step, client, n, l.Running)
+				}
+			}
+		}
+	}
+}
