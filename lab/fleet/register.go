@@ -1,0 +1,97 @@
+package fleet
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/ingot-metal/ingot/agent/state"
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/internal/ids"
+	"github.com/ingot-metal/ingot/internal/task"
+)
+
+// width is how many calls of the preparations go on at once.
+const width = 16
+
+// Register makes n machines, named prefix-000000 and on and indexed from first, and a bootstrap token for each that has no
+// identity in dir.
+func Register(ctx context.Context, conn *grpc.ClientConn, dir, prefix string, first, n int) ([]Spec, error) {
+	specs := make([]Spec, n)
+	err := Parallel(ctx, n, func(ctx context.Context, i int) (err error) {
+		specs[i], err = RegisterOne(ctx, conn, dir, Spec{Index: first + i, Name: fmt.Sprintf("%s-%06d", prefix, i)})
+		return err
+	})
+	return specs, err
+}
+
+// RegisterOne is Register for one machine.
+func RegisterOne(ctx context.Context, conn *grpc.ClientConn, dir string, s Spec) (Spec, error) {
+	if enrolled, err := state.Dir(filepath.Join(dir, s.Name)).Enrolled(); enrolled || err != nil {
+		return s, err
+	}
+	_, err := baremetalv1.NewMachineServiceClient(conn).RegisterMachine(ctx, &baremetalv1.RegisterMachineRequest{
+		Machine: &baremetalv1.Machine{MachineId: s.Name},
+	})
+	if err != nil {
+		return s, fmt.Errorf("register %s: %w", s.Name, err)
+	}
+	t, err := baremetalv1.NewAdminServiceClient(conn).IssueBootstrapToken(ctx, &baremetalv1.IssueBootstrapTokenRequest{MachineId: s.Name})
+	if err != nil {
+		return s, fmt.Errorf("issue a token for %s: %w", s.Name, err)
+	}
+	s.Bundle = t.GetBundle()
+	return s, nil
+}
+
+// Maintain puts machines into the phase MAINTENANCE, in which they may be worked on.
+func Maintain(ctx context.Context, conn *grpc.ClientConn, machines []string) error {
+	client := baremetalv1.NewMachineServiceClient(conn)
+	return Parallel(ctx, len(machines), func(ctx context.Context, i int) error {
+		_, err := client.EnterMaintenance(ctx, &baremetalv1.EnterMaintenanceRequest{MachineId: machines[i], RequestId: ids.New(ids.Session)})
+		if err != nil {
+			return fmt.Errorf("enter maintenance: %w", err)
+		}
+		for {
+			m, err := client.GetMachine(ctx, &baremetalv1.GetMachineRequest{MachineId: machines[i]})
+			if err != nil {
+				return fmt.Errorf("enter maintenance: %w", err)
+			}
+			if m.GetStatus().GetPhase() == baremetalv1.MachineStatus_MAINTENANCE && m.GetStatus().GetActiveOperationId() == "" {
+				return nil
+			}
+			wait(ctx, 20*time.Millisecond)
+		}
+	})
+}
+
+// Parallel runs fn for 0 to n-1, a few at a time.
+func Parallel(ctx context.Context, n int, fn func(ctx context.Context, i int) error) error {
+	next := make(chan int)
+	group, _ := task.New(ctx)
+	for range min(width, n) {
+		group.Go("worker", func(ctx context.Context) error {
+			for i := range next {
+				if err := fn(ctx, i); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	group.Go("feed", func(ctx context.Context) error {
+		defer close(next)
+		for i := range n {
+			select {
+			case next <- i:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		return nil
+	})
+	return group.Wait()
+}
