@@ -14,7 +14,10 @@ import (
 func FromFailure(err error) (r Result, ok bool) {
 	var e *failure.Error
 	if !errors.As(err, &e) {
-		return Result{}, false
+		// What the controller refuses comes as a gRPC status, with its reason inside.
+		if e = failure.From(err); e == nil || e.Reason == "" || e.Reason == failure.ReasonInternal {
+			return Result{}, false
+		}
 	}
 	reason, known := baremetalv1.Reason_value[e.Reason]
 	if !known {

@@ -195,7 +195,7 @@ func (s *scene) grantedSilent(e *Explanation) {
 func (s *scene) executing(e *Explanation) {
 	s.waitsForExecutor(e)
 	e.Since = s.cmd.GrantedAt
-	e.Cause.Text = orElse(verbs[s.cmd.Kind], "the command is being executed") + ", for " + span(s.Now.Sub(s.cmd.GrantedAt))
+	e.Cause.Text = s.verb() + ", for " + span(s.Now.Sub(s.cmd.GrantedAt))
 	if s.Progress.Message != "" || s.Progress.Percent > 0 {
 		e.Cause.Text += fmt.Sprintf(", %d%%", s.Progress.Percent)
 		if s.Progress.Message != "" {
@@ -207,7 +207,20 @@ func (s *scene) executing(e *Explanation) {
 		e.Cause.Text += "; the BMC is in trouble: " + c.GetMessage()
 		e.Actions = s.failure(c.GetReason(), c.GetMessage()).actions
 	}
+	if p := s.status.GetProvider(); s.throughProvider() && s.providerTrouble() {
+		e.Cause.Reason = p.GetReason()
+		e.Cause.Text += "; " + s.provider() + " is in trouble: " + p.GetMessage()
+		e.Actions = s.failure(p.GetReason(), p.GetMessage()).actions
+	}
 	e.Cause.Facts = append(e.Cause.Facts, s.commandFacts()...)
+}
+
+// verb says what the current command's executor does.
+func (s *scene) verb() string {
+	if s.throughProvider() {
+		return "the provider is doing " + orElse(s.step.Mode, "it")
+	}
+	return orElse(verbs[s.cmd.Kind], orElse(clusterVerbs[s.cmd.Kind], "the command is being executed"))
 }
 
 func (s *scene) locked(e *Explanation) {
@@ -265,6 +278,8 @@ func (s *scene) waitsForExecutor(e *Explanation) {
 		e.WaitsOn, e.WaitsFor = OnBMC, s.bmc()
 	case s.cmd.Kind == kindSSH:
 		e.WaitsFor = "a script on the machine, over SSH to " + orElse(s.spec.GetSshEndpoint(), "no endpoint")
+	case s.inCluster():
+		e.WaitsOn, e.WaitsFor = OnProvider, s.cluster()
 	case s.cmd.ExecutorRole == "site":
 		e.WaitsOn, e.WaitsFor = OnProvider, "provider "+s.provider()
 	case s.cmd.ExecutorRole == "installer":
@@ -299,5 +314,6 @@ var verbs = map[operation.Kind]string{
 	operation.KindReboot: "the machine is being rebooted", operation.KindNetboot: "the next boot is being set",
 	operation.KindRepave: "the image is being written", operation.KindErase: "disks are being erased",
 	operation.KindReconfig: "the configuration is being applied", operation.KindPower: "the BMC is switching the machine off and on",
+	operation.KindJoin:  "kubeadm is joining the machine to its cluster",
 	operation.KindKexec: "the installer's kernel is being started", kindSSH: "a script runs on the machine", operation.KindPowerOff: "the BMC is switching the machine off",
 }

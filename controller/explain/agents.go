@@ -48,12 +48,13 @@ func (s *scene) missing() *Agent {
 
 // siteOnly says that only the site's agent can do the step.
 func (s *scene) siteOnly() bool {
-	return s.step.Kind == operation.KindReboot && s.step.Mode == "bmc" || s.step.Kind == kindSSH || s.step.Kind == operation.KindPowerOff
+	return s.step.Kind == operation.KindReboot && s.step.Mode == "bmc" || s.step.Kind == kindSSH || s.step.Kind == operation.KindPowerOff ||
+		s.step.Kind == kindProvider || s.clusterStep()
 }
 
 func (s *scene) whoIsMissing() verdict {
 	switch {
-	case s.step.Kind == operation.KindStage && s.cmd == nil:
+	case s.step.Kind == operation.KindStage && s.cmd == nil && !s.clusterStep():
 		return s.stageWaits()
 	case s.exec != nil && s.open() && s.exec.Role == "site":
 		return s.siteSilence(s.exec)
@@ -152,18 +153,22 @@ func (s *scene) overSSH() bool { return s.step != nil && s.step.Kind == kindSSH 
 // siteTrouble says why the site's agent cannot act on the machine; without a reason if it can.
 func (s *scene) siteTrouble() verdict {
 	all, who := s.siteAgents(), "the agent of site "+s.siteName()
+	direct := s.overSSH() || s.clusterStep() // neither a BMC nor a provider is in between
 	switch {
 	case s.overSSH() && s.spec.GetSshEndpoint() == "":
 		r := remedies["SSH_NOT_CONFIGURED"]
 		return verdict{Cause{Reason: "SSH_NOT_CONFIGURED", Text: r.text}, r.on, "an SSH endpoint", r.helps(s)}
-	case !s.overSSH() && s.provider() == fleet.AgentProvider && s.spec.GetBmcEndpoint() == "":
+	case !direct && s.provider() == fleet.AgentProvider && s.spec.GetBmcEndpoint() == "":
 		return verdict{Cause{"NO_BOOT_PATH", "the machine has no BMC, so nobody can act on it from outside", nil}, OnOperator, "a BMC", []Action{s.giveBMC()}}
 	case len(all) == 0:
 		return verdict{Cause{"SITE_AGENT_SILENT", "site " + s.siteName() + " has no agent", nil}, OnOperator, who,
 			[]Action{{Command: "ingot token issue --role site --site " + s.siteName(), Consequence: "gives a token with which the site's agent enrols"}}}
 	case !all[0].Live:
 		return s.siteSilence(all[0])
-	case !s.overSSH() && !slices.ContainsFunc(all, func(a *Agent) bool { return a.Live && slices.Contains(a.Capabilities, "provider:"+s.provider()) }):
+	case s.clusterStep() && !siteCan(all, "cluster"):
+		return verdict{Cause{"CAPABILITY_MISSING", who + " is connected and does not speak to clusters", nil}, OnAgent, who,
+			[]Action{{Command: "ingot agent list -o wide", Consequence: "shows what each site's agent can do"}}}
+	case !direct && !siteCan(all, "provider:"+s.provider()):
 		return verdict{Cause{"CAPABILITY_MISSING", who + " is connected and has no adapter for provider " + s.provider(), nil}, OnProvider, "provider " + s.provider(),
 			[]Action{{Command: "ingot agent list -o wide", Consequence: "shows which providers each site's agent can drive"}}}
 	}

@@ -243,7 +243,7 @@ func (s *scene) entering() bool {
 
 // throughBMC says that the current command is done through the machine's management controller.
 func (s *scene) throughBMC() bool {
-	return s.cmd != nil && s.cmd.ExecutorRole == "site" && s.provider() == fleet.AgentProvider && s.cmd.Kind != kindSSH
+	return s.cmd != nil && s.cmd.ExecutorRole == "site" && s.provider() == fleet.AgentProvider && s.cmd.Kind != kindSSH && !s.inCluster()
 }
 
 // kindSSH is the kind of a step whose script the site's agent runs on the machine.

@@ -109,13 +109,22 @@ var remedies = map[string]remedy{
 	"SSH_HOST_KEY_MISMATCH":      {OnOperator, "the SSH server shows another key than the known one; nothing was sent to it: another machine answers there, or it was reinstalled", does(hostKey)},
 	"SSH_AUTH_FAILED":            {OnOperator, "the SSH server refuses the user or the key", does(words("put the public key into the user's authorized_keys", "the site's agent can log in"))},
 	"SSH_UNREACHABLE":            {OnOperator, "the machine's SSH server does not answer", does((*scene).console)},
-	"MAAS_UNREACHABLE":           {OnProvider, "the MAAS region does not answer, or has no time", none},
-	"MAAS_AUTH_FAILED":           {OnOperator, "MAAS refuses the API key; nothing was done", does(words("ingot maas set REGION", "gives the region a key that works"))},
-	"MAAS_REFUSED":               {OnOperator, "MAAS refuses what was asked of it; nothing was done", none},
-	"MAAS_MACHINE_GONE":          {OnOperator, "MAAS has no such machine, or has another record of it by now", none},
-	"MAAS_MACHINE_AMBIGUOUS":     {OnOperator, "several machines in MAAS have the machine's MAC addresses: delete the wrong ones there", none},
-	"MAAS_FAILED":                {OnProvider, "what MAAS was asked to do has failed, as MAAS says itself", none},
-	"MAAS_STATUS_CONFLICT":       {OnOperator, "the machine's status in MAAS does not fit: somebody else has worked on it there", none},
+	"MAAS_UNREACHABLE":           {OnProvider, "the MAAS region does not answer, or has no time", does(maasList, maasSet)},
+	"MAAS_AUTH_FAILED":           {OnOperator, "MAAS refuses the API key; nothing was done", does(maasSet)},
+	"MAAS_REFUSED":               {OnOperator, "MAAS refuses what was asked of it; nothing was done", does(maasPage)},
+	"MAAS_MACHINE_GONE":          {OnOperator, "MAAS has no such machine, or has another record of it by now", does(maasList)},
+	"MAAS_MACHINE_AMBIGUOUS":     {OnOperator, "several machines in MAAS have the machine's MAC addresses: delete the wrong ones there", does(maasList)},
+	"MAAS_FAILED":                {OnProvider, "what MAAS was asked to do has failed, as MAAS says itself, or took too long", does(maasPage)},
+	"MAAS_STATUS_CONFLICT":       {OnOperator, "the machine's status in MAAS does not fit: somebody else has worked on it there", does(maasPage)},
+	"CLUSTER_NOT_FOUND":          {OnOperator, "no cluster of that name is stored", does(words("ingot cluster list", "shows the clusters that are stored"), clusterSet)},
+	"CLUSTER_NOT_CONFIGURED":     {OnOperator, "neither the step nor the machine names a cluster", does(onMachine("ingot machine update ", " --target-cluster-ref NAME", "names the machine's cluster"))},
+	"CLUSTER_UNREACHABLE":        {OnProvider, "the cluster's API server does not answer, or not as the cluster whose CA is known", does(clusterGet, clusterSet)},
+	"CLUSTER_ACCESS_DENIED":      {OnOperator, "the cluster's API server refuses our credentials, or what they are used for", does(clusterSet)},
+	"CLUSTER_OTHER_MEMBER":       {OnOperator, "the machine's kubelet belongs to another cluster; it was left there", does(kubeadmReset)},
+	"CLUSTER_NODE_MISMATCH":      {OnOperator, "the Node of that name is another machine; nothing was done to it", does(nodeDescribe)},
+	"CLUSTER_NODE_NOT_READY":     {OnProvider, "the cluster does not show the machine's Node as it should be", does(nodeDescribe, (*scene).console)},
+	"DRAIN_BLOCKED":              {OnOperator, "pods that may not be evicted are left on the machine; the drain took its own cordon back", does(podsOf)},
+	"KUBEADM_FAILED":             {OnOperator, "kubeadm has not joined the machine to the cluster", does((*scene).console)},
 	"SCRIPT_DIGEST_MISMATCH":     {OnOperator, "the script's bytes are not those that its digest names; it was not run", none},
 	"STAGE_CHECK_FAILED":         {OnOperator, "the hardware or the provider does not show what the stage was to achieve", none},
 	"STAGE_NOT_WIRED":            {OnOperator, "this version does not do that stage", none},
@@ -157,6 +166,9 @@ func (s *scene) party(p Party) string {
 	case OnBMC:
 		return s.bmc()
 	case OnProvider:
+		if s.inCluster() {
+			return s.cluster()
+		}
 		return "provider " + s.provider()
 	case OnAgent:
 		if s.exec != nil {
@@ -247,9 +259,11 @@ var refinements = map[string]func(*scene, *verdict, string){
 		v.Facts = append(v.Facts, "each failed attempt is one for the counter; the last one ended with "+code+": "+said)
 		v.actions = append(remedies[code].helps(s), v.actions...)
 	},
-	"EXECUTION_FAILED": exactly,
-	"EVIDENCE_MISSING": exactly,
-	"NO_BOOT_PATH":     exactly, "CAPABILITY_MISSING": exactly, "NETBOOT_UNSUPPORTED": exactly,
+	"CREDENTIALS_NOT_FOUND": whichCredentials,
+	"KUBEADM_FAILED":        whyKubeadm,
+	"EXECUTION_FAILED":      exactly,
+	"EVIDENCE_MISSING":      exactly,
+	"NO_BOOT_PATH":          exactly, "CAPABILITY_MISSING": exactly, "NETBOOT_UNSUPPORTED": exactly,
 	"INVALID_FIELD": func(s *scene, v *verdict, message string) {
 		if message != "" {
 			v.Text += ": " + message

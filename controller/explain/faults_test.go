@@ -452,7 +452,7 @@ var faultsOfSSH = []fault{
 }
 
 func faults() []fault {
-	return slices.Concat(faultsOfControllers, faultsOfSSH, faultsOfBMCs, faultsOfBoot, faultsOfImages, faultsOfAgents, faultsOfRule)
+	return slices.Concat(faultsOfControllers, faultsOfSSH, faultsOfBMCs, faultsOfBoot, faultsOfImages, faultsOfAgents, faultsOfRule, faultsOutside)
 }
 
 // TestFaults: of each fault, the right cause.

@@ -24,9 +24,11 @@ var restRules = []rule{
 	{"intervention", func(s *scene) bool { return s.holds(fleet.NeedsIntervention) }, (*scene).sayIntervention},
 	{"unowned", (*scene).unowned, (*scene).sayUnowned},
 	{"frozen-fleet", func(s *scene) bool { return !s.FrozenSince.IsZero() }, (*scene).frozenAtRest},
+	{"provider-drift", func(s *scene) bool { return s.holds(fleet.ProviderDrift) }, (*scene).sayProviderDrift},
 	{"agent-silent", (*scene).hostSilent, (*scene).sayHostSilent},
 	{"drift", func(s *scene) bool { return s.holds(fleet.Degraded) }, (*scene).degraded},
 	{"bmc-trouble", (*scene).bmcTrouble, (*scene).sayBMCTrouble},
+	{"provider-trouble", (*scene).providerTrouble, (*scene).sayProviderTrouble},
 	{"canceled", (*scene).wasCanceled, (*scene).sayCanceled},
 	{"never-enrolled", func(s *scene) bool {
 		return s.host == nil && s.spec.GetBmcEndpoint() == "" && s.provider() == fleet.AgentProvider
@@ -145,7 +147,12 @@ func (s *scene) sayFailed(e *Explanation) {
 	if op.Error != nil {
 		failed = *op.Error
 	}
+	late := ""
+	failed.Code, failed.Message, late = s.sinceThen(failed.Code, failed.Message)
 	s.failure(failed.Code, failed.Message).into(e)
+	if late != "" {
+		e.Cause.Facts = append(e.Cause.Facts, late)
+	}
 	if e.WaitsOn != OnOperator {
 		// Nothing goes on by itself, wherever the cause lies.
 		e.Cause.Facts = append(e.Cause.Facts, "the cause lies with "+e.WaitsFor)
@@ -159,6 +166,22 @@ func (s *scene) sayFailed(e *Explanation) {
 	if s.holds(fleet.NeedsIntervention) {
 		e.Actions = append(e.Actions, s.clear())
 	}
+}
+
+// sinceThen gives what is known by now of a failure: the result of a command whose outcome counted as unknown may have come
+// late. late says so.
+func (s *scene) sinceThen(code, message string) (newCode, newMessage, late string) {
+	if code != "OUTCOME_UNKNOWN" || s.fenced() || s.cmd == nil {
+		return code, message, ""
+	}
+	late = "the result of command " + s.cmd.ID + " came after its time was up, and counted as unknown until then"
+	switch s.cmd.Outcome {
+	case operation.OutcomeSucceeded:
+		return code, "its result has come since: it has succeeded", late
+	case operation.OutcomeFailed, operation.OutcomeRefused:
+		return orElse(s.cmd.Reason, "EXECUTION_FAILED"), s.cmd.Message, late
+	}
+	return code, message, ""
 }
 
 // inBrackets adds what an executor said to what it means, if it is short and says more.

@@ -28,9 +28,14 @@ func (s *scene) sayWorkflow(e *Explanation) {
 	e.WaitsOn, e.WaitsFor, e.Since, e.OperationID = OnOperator, "an action on workflow "+w.ID, s.WorkflowSince, w.OperationID
 	head := fmt.Sprintf("%s is %s at stage %s", s.workflowName(), w.State, w.Stage)
 	if w.Reason != "" {
-		v := s.failure(w.Reason, w.Message)
+		reason, message, late := s.ofAttempt(w)
+		v := s.failure(reason, message)
 		e.Cause, e.Actions = v.Cause, v.actions
-		head += ": " + e.Cause.Text + inBrackets(w.Message, e.Cause.Text)
+		head += ": " + e.Cause.Text + inBrackets(message, e.Cause.Text)
+		if late != "" {
+			e.Cause.Facts = append(e.Cause.Facts, late)
+			advice = "the outcome is known by now: " + strings.ToLower(string(workflow.Resume))
+		}
 	}
 	if lost {
 		e.Cause.Text = "no attempt of it is under way, although it is " + string(w.State)
@@ -46,6 +51,14 @@ func (s *scene) sayWorkflow(e *Explanation) {
 	e.Cause.Facts = append(e.Cause.Facts, s.stagesSoFar()...)
 	e.Summary = head
 	e.Actions = append(e.Actions, s.actionsOf(w, best, lost)...)
+}
+
+// ofAttempt is why the last attempt of a workflow failed, as far as it is known by now.
+func (s *scene) ofAttempt(w workflow.Workflow) (reason, message, late string) {
+	if s.Op == nil || s.Op.ID != w.OperationID {
+		return w.Reason, w.Message, ""
+	}
+	return s.sinceThen(w.Reason, w.Message)
 }
 
 // stagesSoFar are the stages that the last attempt has been through, with what their checks have said.

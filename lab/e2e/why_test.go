@@ -39,7 +39,7 @@ func newWhyRig(t *testing.T) *whyRig {
 	cache, scripts := t.TempDir(), t.TempDir()
 	r.NewSite(t, whySite, world, harness.MachineOptions{Change: func(cfg *agent.Config) {
 		cfg.Providers = nil
-		cfg.Site = &agent.SiteConfig{CacheDir: cache, CacheBytes: 1 << 20, BMCPoll: time.Second, ScriptDir: scripts}
+		cfg.Site = &agent.SiteConfig{CacheDir: cache, CacheBytes: 1 << 20, BMCPoll: time.Second, ScriptDir: scripts, MAASPoll: 100 * time.Millisecond}
 	}}).WaitConnected()
 	return r
 }
@@ -62,7 +62,9 @@ func (r *whyRig) explain(t *testing.T, machineID string) *baremetalv1.ExplainMac
 func (i injected) ask(t *testing.T, r *whyRig, all *harness.Answers) {
 	t.Helper()
 	machine := i.inject(t, r)
-	all.Ask(t, harness.Expected{Fault: i.name, Reasons: i.reasons, On: i.on, Says: i.says}, func() *baremetalv1.ExplainMachineResponse {
+	x := besides[i.name]
+	x.Fault, x.Reasons, x.On, x.Says = i.name, i.reasons, i.on, i.says
+	all.Ask(t, x, func() *baremetalv1.ExplainMachineResponse {
 		return r.explain(t, machine)
 	})
 }

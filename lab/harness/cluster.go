@@ -277,6 +277,21 @@ func (c *Cluster) Restored(t testing.TB) {
 	}
 }
 
+// Aged makes the current step of an operation as old as if it had begun so much earlier: nobody waits an hour in a test.
+func (c *Cluster) Aged(t testing.TB, operationID string, by time.Duration) {
+	t.Helper()
+	s, err := store.New(t.Context(), store.Config{URL: c.o.DatabaseURL, PoolSize: 1, Logger: c.log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	_, err = s.Pool().Exec(t.Context(), `UPDATE operation_steps SET started_at = started_at - $2 * interval '1 second'
+		WHERE operation_id = $1 AND state = 'RUNNING'`, operationID, by.Seconds())
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // Readiness asks /readyz.
 func (c *Cluster) Readiness() (ready bool, answer string) {
 	return readiness("http://" + c.Controller().Addresses().HTTP)

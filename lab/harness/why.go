@@ -21,6 +21,10 @@ type Expected struct {
 	On string
 	// Says are words that must be in the answer.
 	Says []string
+	// Do are words of an action that must be offered; empty where none is asked for.
+	Do string
+	// Stuck: it must be said that this takes longer than is normal.
+	Stuck bool
 }
 
 // Judge says what is wrong with an answer.
@@ -36,6 +40,15 @@ func (x Expected) Judge(e *baremetalv1.ExplainMachineResponse) (wrong []string) 
 		if !strings.Contains(text, strings.ToLower(w)) {
 			wrong = append(wrong, fmt.Sprintf("does not say %q", w))
 		}
+	}
+	does := func(a *baremetalv1.OperatorAction) bool {
+		return strings.Contains(a.GetCommand(), x.Do) && a.GetConsequence() != ""
+	}
+	if x.Do != "" && !slices.ContainsFunc(e.GetActions(), does) {
+		wrong = append(wrong, fmt.Sprintf("does not offer %q", x.Do))
+	}
+	if x.Stuck && !e.GetStuck() {
+		wrong = append(wrong, "does not say that it takes long")
 	}
 	return wrong
 }

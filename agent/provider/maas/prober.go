@@ -2,7 +2,6 @@ package maas
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"maps"
 	"slices"
@@ -142,8 +141,8 @@ func observed(t Target, list []*Machine, err error, now time.Time) Observation {
 	if err != nil {
 		o.Reason, o.Message = "MAAS_UNREACHABLE", err.Error()
 	}
-	var why *failure.Error
-	if errors.As(err, &why) {
+	// What the controller refuses comes as a gRPC status, with its reason inside.
+	if why := failure.From(err); why != nil && why.Reason != "" && why.Reason != failure.ReasonInternal {
 		o.Reason, o.Message = why.Reason, why.Message
 	}
 	return o

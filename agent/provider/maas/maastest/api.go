@@ -204,7 +204,7 @@ func (r *Region) change(c query, m *Machine) answer {
 		r.rescue(m, false)
 	case "POST power_on", "POST power_off":
 		want := strings.TrimPrefix(c.op, "POST power_")
-		if !m.Stuck {
+		if !m.Stuck && !m.NoSwitch {
 			m.Power = want
 		}
 	default:

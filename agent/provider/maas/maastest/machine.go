@@ -34,12 +34,16 @@ type Machine struct {
 	CPUs       int
 	MemoryMiB  int64
 	DiskSerial string
-	// FailCommission, FailDeploy, FailErase and FailRelease make the next such work fail, with the message; an element each.
-	FailCommission, FailDeploy, FailErase, FailRelease []string
+	// FailCommission, FailTest, FailDeploy, FailErase and FailRelease make the next such work fail, with the message; an element
+	// each.
+	FailCommission, FailTest, FailDeploy, FailErase, FailRelease []string
+	// NoSwitch takes what switches the machine on or off, and does nothing.
+	NoSwitch bool
 	// SkipErase releases without erasing, whatever is asked.
 	SkipErase bool
-	// Stuck work never ends.
-	Stuck bool
+	// Stuck work never ends; StuckIn is where it does not.
+	Stuck   bool
+	StuckIn ms.Status
 
 	before ms.Status
 	due    time.Time
@@ -136,7 +140,7 @@ func (r *Region) find(systemID string) *Machine {
 
 // settle lets work that is due have ended.
 func (r *Region) settle(m *Machine) {
-	for m.then != nil && !m.Stuck && !r.cfg.Clock.Now().Before(m.due) {
+	for m.then != nil && !m.Stuck && (m.StuckIn == 0 || m.StuckIn != m.Status) && !r.cfg.Clock.Now().Before(m.due) {
 		then := m.then
 		m.then = nil
 		then()
@@ -186,7 +190,14 @@ func (r *Region) commission(m *Machine) {
 			return
 		}
 		r.move(m, ms.Testing)
-		r.after(m, func() { r.move(m, ms.Ready); m.Power = "off" })
+		r.after(m, func() {
+			if text, bad := fails(&m.FailTest); bad {
+				r.failed(m, ms.FailedTesting, text)
+				return
+			}
+			r.move(m, ms.Ready)
+			m.Power = "off"
+		})
 	})
 }
 
@@ -213,7 +224,10 @@ func (r *Region) release(m *Machine, erase bool) {
 			return
 		}
 		r.move(m, ms.Ready)
-		m.Owner, m.Annotations, m.Power, m.Series, m.HWSync = "", nil, "off", "", false
+		m.Owner, m.Annotations, m.Series, m.HWSync = "", nil, "", false
+		if !m.NoSwitch {
+			m.Power = "off"
+		}
 	}
 	if !erase || m.SkipErase {
 		r.move(m, ms.Releasing)

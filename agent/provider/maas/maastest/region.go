@@ -61,6 +61,7 @@ const (
 	HangBefore  Kind = "hang-before"  // no answer, no effect
 	HangAfter   Kind = "hang-after"   // no answer, after the effect
 	Nonsense    Kind = "nonsense"     // 200 with a page of HTML, no effect
+	Refuse      Kind = "refuse"       // 400 with a reason, no effect
 	Vanish      Kind = "vanish"       // the machine is deleted before the request is looked at
 )
 
@@ -184,7 +185,7 @@ func (r *Region) serve(w http.ResponseWriter, q *http.Request) {
 	if kind == Vanish {
 		r.drop(c.systemID)
 	}
-	if !slices.Contains([]Kind{Busy, Conflict, ErrorBefore, CutBefore, HangBefore, Nonsense}, kind) {
+	if !slices.Contains([]Kind{Busy, Conflict, ErrorBefore, CutBefore, HangBefore, Nonsense, Refuse}, kind) {
 		a = r.handle(c)
 	}
 	r.requests = append(r.requests, Request{Op: c.op, SystemID: c.systemID, Form: q.Form, Acted: a.acted})
@@ -202,6 +203,8 @@ func (r *Region) reply(w http.ResponseWriter, q *http.Request, kind Kind, a answ
 		http.Error(w, "Conflict error. Try your request again, as it will most likely succeed.", http.StatusConflict)
 	case ErrorBefore, ErrorAfter:
 		http.Error(w, "Internal server error.", http.StatusInternalServerError)
+	case Refuse:
+		http.Error(w, `{"__all__": ["It is not to be."]}`, http.StatusBadRequest)
 	case CutBefore, CutAfter:
 		panic(http.ErrAbortHandler)
 	case HangBefore, HangAfter:
