@@ -33,6 +33,7 @@ type fakeServer struct {
 	pb.UnimplementedNodeServiceServer
 	pb.UnimplementedScriptServiceServer
 	pb.UnimplementedClusterServiceServer
+	pb.UnimplementedBudgetServiceServer
 
 	mu       sync.Mutex
 	machines []*pb.Machine
@@ -221,6 +222,7 @@ func (f *fakeServer) runWith(t *testing.T, change func(*Config), args ...string)
 	pb.RegisterNodeServiceServer(srv, f)
 	pb.RegisterScriptServiceServer(srv, f)
 	pb.RegisterClusterServiceServer(srv, f)
+	pb.RegisterBudgetServiceServer(srv, f)
 	g, _ := task.New(t.Context())
 	g.Go("serve", func(context.Context) error { return srv.Serve(listener) })
 	defer func() {

@@ -52,13 +52,11 @@ func (b *Book) client(name string) *client {
 
 // rate takes a call out of the client's bucket.
 func (b *Book) rate(c *client, k Kind, now time.Time) *Refusal {
-	why, wait := ReadRate, time.Duration(0)
+	of, limit, why := &c.read, b.limits.Read, ReadRate
 	if k == Write {
-		why, wait = WriteRate, c.write.take(b.limits.Write, now)
-	} else {
-		wait = c.read.take(b.limits.Read, now)
+		of, limit, why = &c.write, b.limits.Write, WriteRate
 	}
-	if wait > 0 {
+	if wait := of.take(limit, now); wait > 0 {
 		return &Refusal{Why: why, After: wait}
 	}
 	return nil

@@ -92,7 +92,9 @@ func (d *Door) Unary() grpc.UnaryServerInterceptor {
 		}
 		enter := d.enter
 		if long[info.FullMethod] {
-			enter = func(_ context.Context, client string, k admission.Kind, _ int) (func(), error) { return d.open(client, k) }
+			enter = func(_ context.Context, client string, k admission.Kind, _ int) (func(), error) {
+				return d.open(client, k)
+			}
 		}
 		leave, err := enter(ctx, who.Name, d.kind(info.FullMethod), sizeOf(req))
 		if err != nil {
@@ -199,5 +201,5 @@ func (d *Door) refuse(client string, no *admission.Refusal) error {
 	default:
 		err, after = failure.Exhausted(ReasonOverloaded, "more calls are under way than this controller does at a time; this one would wait too long"), time.Second
 	}
-	return err.WithRetry(after + rand.N(after/2)).WithMeta("why", string(no.Why))
+	return err.WithRetry(after+rand.N(after/2)).WithMeta("why", string(no.Why))
 }

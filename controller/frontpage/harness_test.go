@@ -129,6 +129,7 @@ type rig struct {
 	workflows  pb.WorkflowServiceClient
 	admin      pb.AdminServiceClient
 	scripts    pb.ScriptServiceClient
+	budgets    pb.BudgetServiceClient
 }
 
 func newRig(t *testing.T, change ...func(*frontpage.Config)) *rig {
@@ -157,7 +158,7 @@ func newRig(t *testing.T, change ...func(*frontpage.Config)) *rig {
 	r.machines, r.operations, r.plans = pb.NewMachineServiceClient(conn), pb.NewOperationServiceClient(conn), pb.NewPlanServiceClient(conn)
 	r.runs, r.nodes = pb.NewRunServiceClient(conn), pb.NewNodeServiceClient(conn)
 	r.workflows, r.admin = pb.NewWorkflowServiceClient(conn), pb.NewAdminServiceClient(conn)
-	r.scripts = pb.NewScriptServiceClient(conn)
+	r.scripts, r.budgets = pb.NewScriptServiceClient(conn), pb.NewBudgetServiceClient(conn)
 	return r
 }
 
