@@ -50,21 +50,7 @@ func newFleet(t *testing.T) *fleet {
 	f.c = harness.New(t, harness.Options{})
 	clusters := pb.NewClusterServiceClient(f.c.Conn())
 	harness.Must(t, clusters.SetCluster, &pb.SetClusterRequest{ClusterRef: "prod", Server: f.URL, CaPem: f.CA.PEM, BearerToken: f.token})
-	kubeadm := installDouble(t, f.root, f.CA.PEM)
-	f.m = f.c.NewMachine(t, harness.MachineOptions{ID: "m-1", Change: func(cfg *agent.Config) {
-		simulated := cfg.Host
-		cfg.Host = func(ctx context.Context, down func()) (host.Host, func() error, error) {
-			h, release, err := simulated(ctx, down)
-			if err != nil {
-				return nil, nil, err
-			}
-			return joinable{h.(*sim.Host), host.New(host.Config{Root: f.root, Kubeadm: kubeadm})}, release, nil
-		}
-	}})
-	f.m.WaitConnected()
-	m := f.c.Machine("m-1")
-	m.Spec.TargetClusterRef = "prod"
-	harness.Must(t, f.c.Machines().UpdateMachine, &pb.UpdateMachineRequest{Machine: m})
+	f.m = f.machine(t, "m-1", "prod", f.root)
 	world, err := sim.OpenWorld(sim.WorldConfig{Dir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
@@ -73,6 +59,27 @@ func newFleet(t *testing.T) *fleet {
 		cfg.Site = &agent.SiteConfig{CacheDir: t.TempDir(), CacheBytes: 1 << 30, BMCPoll: time.Minute, ClusterPoll: 100 * time.Millisecond}
 	}})
 	return f
+}
+
+// machine connects a machine that names a cluster, and whose /etc is under root.
+func (f *fleet) machine(t *testing.T, id, cluster, root string) *harness.Machine {
+	t.Helper()
+	kubeadm := installDouble(t, root, f.CA.PEM)
+	m := f.c.NewMachine(t, harness.MachineOptions{ID: id, Change: func(cfg *agent.Config) {
+		simulated := cfg.Host
+		cfg.Host = func(ctx context.Context, down func()) (host.Host, func() error, error) {
+			h, release, err := simulated(ctx, down)
+			if err != nil {
+				return nil, nil, err
+			}
+			return joinable{h.(*sim.Host), host.New(host.Config{Root: root, Kubeadm: kubeadm})}, release, nil
+		}
+	}})
+	m.WaitConnected()
+	spec := f.c.Machine(id)
+	spec.Spec.TargetClusterRef = cluster
+	harness.Must(t, f.c.Machines().UpdateMachine, &pb.UpdateMachineRequest{Machine: spec})
+	return m
 }
 
 // allowBootstrap gives joining machines what kubeadm init gives them.

@@ -124,6 +124,7 @@ func (w *work) again(ctx context.Context, call func() error) error {
 			return err
 		}
 		w.job.Logf("%v", err)
+		w.job.Progress(0, err.Error())
 		if end := w.pause(ctx); end != nil {
 			return fmt.Errorf("%w: %w", err, end)
 		}

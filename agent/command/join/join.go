@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
+	"sync"
 	"time"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
@@ -120,13 +122,53 @@ func (e *Executor) Execute(ctx context.Context, job command.Job) (command.Result
 	if err := BeforeKubeadm.HitCtx(ctx); err != nil {
 		return command.Result{}, err
 	}
+	said := complaint{to: job.Output}
 	err = e.cfg.Machine.Join(ctx, job.Effect(), host.JoinRequest{
 		APIServer: material.APIServer, Token: material.Token, NodeName: a.GetNodeName(), CAHashes: material.CAHashes, Dir: e.cfg.Dir,
-	}, job.Output)
+	}, said.output)
 	if hit := command.AfterEffect.HitCtx(ctx); hit != nil {
 		return command.Result{}, hit
 	}
+	if err != nil && said.text() != "" {
+		err = fmt.Errorf("%w: %s", err, said.text())
+	}
 	return e.ended(ctx, job, err)
+}
+
+// complaint keeps what a program says is wrong: its last line of errors that begins as one, or its last one.
+type complaint struct {
+	to         func(stream string, data []byte)
+	mu         sync.Mutex
+	last, best string
+}
+
+// maxComplaint bounds what of it goes into a message, in bytes.
+const maxComplaint = 300
+
+func (c *complaint) output(stream string, data []byte) {
+	c.to(stream, data)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for line := range strings.Lines(string(data)) {
+		line = strings.TrimSpace(line)
+		switch {
+		case stream != "stderr" || line == "":
+		case strings.HasPrefix(line, "error"):
+			c.best = line
+		default:
+			c.last = line
+		}
+	}
+}
+
+func (c *complaint) text() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	text := c.best
+	if text == "" {
+		text = c.last
+	}
+	return strings.ToValidUTF8(text[:min(len(text), maxComplaint)], "")
 }
 
 // askEvery is how often the controller is asked for the material while it is away.

@@ -35,7 +35,9 @@ type machine struct {
 
 func (m *machine) Membership(context.Context) (host.Membership, error) { return m.in, nil }
 
-func (m *machine) Join(_ context.Context, e host.Effect, r host.JoinRequest, _ func(string, []byte)) error {
+func (m *machine) Join(_ context.Context, e host.Effect, r host.JoinRequest, output func(string, []byte)) error {
+	output("stdout", []byte("[preflight] all is well\n"))
+	output("stderr", []byte("error execution phase kubelet-start: Unauthorized\nTo see the stack trace execute with --v=5\n"))
 	m.calls = append(m.calls, "join "+e.CommandID)
 	m.in, m.asked = m.leads, r
 	return m.does
@@ -163,6 +165,11 @@ func TestWhatCountsIsTheMachine(t *testing.T) {
 	r.wants(got, failed, baremetalv1.Reason_KUBEADM_FAILED, "join c-1", "end")
 	if !got.Retryable {
 		t.Error("another attempt may not help")
+	}
+	r = newRig(t)
+	r.m.leads, r.m.does = host.Membership{}, errors.New("exit status 1")
+	if got = r.execute(t.Context()); !strings.Contains(got.Message, "exit status 1: error execution phase kubelet-start: Unauthorized;") {
+		t.Errorf("it does not say what kubeadm says: %q", got.Message)
 	}
 
 	r = newRig(t)
