@@ -1,1 +1,1 @@
--- Nothing yet.
+DROP TABLE rollout_machines, rollouts;

@@ -121,6 +121,11 @@ var readMethods = []string{
 	baremetalv1.AdminService_ListImages_FullMethodName,
 	baremetalv1.BudgetService_ListBudgets_FullMethodName,
 	baremetalv1.BudgetService_ListBudgetSlots_FullMethodName,
+	baremetalv1.RolloutService_PreviewRollout_FullMethodName,
+	baremetalv1.RolloutService_GetRollout_FullMethodName,
+	baremetalv1.RolloutService_ListRollouts_FullMethodName,
+	baremetalv1.RolloutService_ListRolloutMachines_FullMethodName,
+	baremetalv1.RolloutService_WatchRollout_FullMethodName,
 	baremetalv1.ScriptService_GetScript_FullMethodName,
 	baremetalv1.ScriptService_ListScripts_FullMethodName,
 	baremetalv1.ClusterService_GetCluster_FullMethodName,
@@ -151,6 +156,10 @@ var operateMethods = []string{
 	baremetalv1.NodeService_SetNodeGroup_FullMethodName,
 	baremetalv1.WorkflowService_StartWorkflow_FullMethodName,
 	baremetalv1.WorkflowService_ActOnWorkflow_FullMethodName,
+	baremetalv1.RolloutService_CreateRollout_FullMethodName,
+	baremetalv1.RolloutService_PauseRollout_FullMethodName,
+	baremetalv1.RolloutService_ResumeRollout_FullMethodName,
+	baremetalv1.RolloutService_CancelRollout_FullMethodName,
 }
 
 var adminMethods = []string{
@@ -186,6 +195,7 @@ var adminMethods = []string{
 	baremetalv1.BudgetService_DeleteBudget_FullMethodName,
 	baremetalv1.BudgetService_ReleaseBudgetSlot_FullMethodName,
 	baremetalv1.BudgetService_FreezeFleet_FullMethodName,
+	baremetalv1.RolloutService_ApproveRollout_FullMethodName,
 	baremetalv1.ScriptService_AddScript_FullMethodName,
 	baremetalv1.ScriptService_RemoveScript_FullMethodName,
 	baremetalv1.ScriptService_SetSSHCredentials_FullMethodName,

@@ -31,7 +31,7 @@ func described() map[string]Listener {
 		baremetalv1.File_baremetal_v1_plan_proto, baremetalv1.File_baremetal_v1_run_proto,
 		baremetalv1.File_baremetal_v1_node_proto, baremetalv1.File_baremetal_v1_workflow_proto,
 		baremetalv1.File_baremetal_v1_admin_proto, baremetalv1.File_baremetal_v1_script_proto,
-		baremetalv1.File_baremetal_v1_cluster_proto, baremetalv1.File_baremetal_v1_maas_proto, baremetalv1.File_baremetal_v1_budget_proto,
+		baremetalv1.File_baremetal_v1_cluster_proto, baremetalv1.File_baremetal_v1_maas_proto, baremetalv1.File_baremetal_v1_budget_proto, baremetalv1.File_baremetal_v1_rollout_proto,
 		grpc_health_v1.File_grpc_health_v1_health_proto,
 		grpc_reflection_v1.File_grpc_reflection_v1_reflection_proto,
 		grpc_reflection_v1alpha.File_grpc_reflection_v1alpha_reflection_proto)
@@ -81,9 +81,13 @@ func TestNamesAgreeWithNeeds(t *testing.T) {
 		if m == baremetalv1.NodeService_ReportNode_FullMethodName && rule.Need == NeedReport {
 			continue
 		}
+		// The second person is an admin.
+		if m == baremetalv1.RolloutService_ApproveRollout_FullMethodName && rule.Need == NeedAdmin {
+			continue
+		}
 		name := m[strings.LastIndexByte(m, '/')+1:]
 		reads := false
-		for _, prefix := range []string{"Get", "List", "Watch", "Stream", "Explain"} {
+		for _, prefix := range []string{"Get", "List", "Watch", "Stream", "Explain", "Preview"} {
 			reads = reads || strings.HasPrefix(name, prefix)
 		}
 		if reads != (rule.Need == NeedRead) || !reads && rule.Need != NeedOperate {

@@ -19,6 +19,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	g.Go("lease", func(ctx context.Context) error { return e.every(ctx, e.cfg.Lease/6, "renew lease", e.keepLease) })
 	g.Go("sweep", func(ctx context.Context) error { return e.every(ctx, time.Second, "sweep", e.sweepAll) })
 	g.Go("acks", func(ctx context.Context) error { return e.every(ctx, ackDelay, "write acknowledgements", e.flushAcks) })
+	g.Go("rollouts", func(ctx context.Context) error { return e.every(ctx, rolloutEvery, "advance rollouts", e.advanceRollouts) })
 	e.startReconcilers(g)
 	g.Go("revocations", func(ctx context.Context) error { return e.every(ctx, time.Second, "revocations", e.revocations) })
 	if e.hooks != nil {

@@ -71,6 +71,18 @@ func (e *engine) Cancel(ctx context.Context, id, actor string) (*pb.Operation, e
 	return e.store.GetOperation(ctx, id)
 }
 
+func (e *engine) CreateRollout(ctx context.Context, r store.RolloutRequest) (*pb.Rollout, error) {
+	ro, _, err := e.store.CreateRollout(ctx, r, time.Now())
+	e.publish()
+	return ro, err
+}
+
+func (e *engine) ActOnRollout(ctx context.Context, a store.RolloutAct) (*pb.Rollout, error) {
+	ro, _, err := e.store.ActOnRollout(ctx, a, time.Now())
+	e.publish()
+	return ro, err
+}
+
 func (e *engine) TransitionNode(ctx context.Context, r store.TransitionRequest) (*pb.Operation, error) {
 	op, _, err := e.store.TransitionNode(ctx, r, time.Now())
 	e.publish()

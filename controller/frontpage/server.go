@@ -23,6 +23,8 @@ type Engine interface {
 	Cancel(ctx context.Context, operationID, actor string) (*baremetalv1.Operation, error)
 	TransitionNode(ctx context.Context, r store.TransitionRequest) (*baremetalv1.Operation, error)
 	ApproveDiscovered(ctx context.Context, r store.ApproveRequest) (*baremetalv1.Operation, error)
+	CreateRollout(ctx context.Context, r store.RolloutRequest) (*baremetalv1.Rollout, error)
+	ActOnRollout(ctx context.Context, a store.RolloutAct) (*baremetalv1.Rollout, error)
 	Settle(ctx context.Context, machineID, commandID, verdict, actor, comment string) (*baremetalv1.Machine, error)
 	RevokeAgent(ctx context.Context, agentID, fingerprint, actor, reason string) error
 	// Changed is closed at the next change that this controller commits; call again for the one after.
@@ -84,6 +86,7 @@ type Server struct {
 	baremetalv1.UnsafeClusterServiceServer
 	baremetalv1.UnsafeMAASServiceServer
 	baremetalv1.UnsafeBudgetServiceServer
+	baremetalv1.UnsafeRolloutServiceServer
 
 	cfg    Config
 	engine Engine
@@ -132,6 +135,7 @@ func Register(r grpc.ServiceRegistrar, s *Server) {
 	baremetalv1.RegisterClusterServiceServer(r, s)
 	baremetalv1.RegisterMAASServiceServer(r, s)
 	baremetalv1.RegisterBudgetServiceServer(r, s)
+	baremetalv1.RegisterRolloutServiceServer(r, s)
 }
 
 // actor names the caller in the audit log. Only a server without a guard has calls without one.

@@ -21,6 +21,7 @@ type Store interface {
 	Clusters
 	MAASRegions
 	Budgets
+	Rollouts
 	Sites
 	Workflows
 	Nodes
@@ -127,4 +128,12 @@ type Budgets interface {
 	HeldSlots(ctx context.Context, afterTaken time.Time, afterID string, limit int32) ([]*baremetalv1.BudgetSlot, error)
 	ReleaseSlot(ctx context.Context, machineID, actor, comment string, now time.Time) (*baremetalv1.BudgetSlot, error)
 	Freeze(ctx context.Context, actor, comment string, now time.Time) error
+}
+
+// Rollouts are one piece of work on many machines.
+type Rollouts interface {
+	PreviewRollout(ctx context.Context, r store.RolloutRequest, now time.Time) (*baremetalv1.RolloutPreview, error)
+	GetRollout(ctx context.Context, id string) (*baremetalv1.Rollout, error)
+	ListRollouts(ctx context.Context, f store.RolloutFilter) ([]*baremetalv1.Rollout, error)
+	ListRolloutMachines(ctx context.Context, f store.RolloutMachineFilter) ([]*baremetalv1.RolloutMachine, []int32, error)
 }

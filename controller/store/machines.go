@@ -294,6 +294,14 @@ type MachineFilter struct {
 
 // WalkMachines reads machines by id, tombstones left out.
 func (s *Store) WalkMachines(ctx context.Context, f MachineFilter) ([]*baremetalv1.Machine, error) {
+	rows, err := s.walkRows(ctx, f)
+	if err != nil {
+		return nil, err
+	}
+	return s.machineMessages(ctx, rows)
+}
+
+func (s *Store) walkRows(ctx context.Context, f MachineFilter) ([]dbsqlc.Machine, error) {
 	labels, err := jsonMap(f.Labels)
 	if err != nil {
 		return nil, err
@@ -310,7 +318,7 @@ func (s *Store) WalkMachines(ctx context.Context, f MachineFilter) ([]*baremetal
 	if err != nil {
 		return nil, fmt.Errorf("walk machines: %w", err)
 	}
-	return s.machineMessages(ctx, rows)
+	return rows, nil
 }
 
 // GetInventory reads the newest inventory of a machine.

@@ -120,7 +120,8 @@ func differing(a, b map[string]string) []string {
 	return out
 }
 
-func (s *Store) create(ctx context.Context, tx pgx.Tx, q *dbsqlc.Queries, m dbsqlc.Machine, r StartRequest, now time.Time) (*baremetalv1.Operation, error) {
+// fits checks that the work may be done on the machine now, and gives its plan and steps.
+func (s *Store) fits(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r StartRequest) (*baremetalv1.Plan, []plan.Filled, error) {
 	planID := r.PlanID
 	if planID == "" && r.Type == fleet.Reimage {
 		planID = installPlan(m)
@@ -130,33 +131,38 @@ func (s *Store) create(ctx context.Context, tx pgx.Tx, q *dbsqlc.Queries, m dbsq
 	}
 	p, err := getPlan(ctx, q, planID)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if fleet.Housekeeping(r.Type) != plan.Housekeeping(p) {
-		return nil, failure.Invalid("INVALID_FIELD", "plan %s does not fit operation type %s", planID, r.Type).
+		return nil, nil, failure.Invalid("INVALID_FIELD", "plan %s does not fit operation type %s", planID, r.Type).
 			WithField("plan_id", "plans that change the phase belong to ENTER_MAINTENANCE and EXIT_MAINTENANCE, and no others do")
 	}
 	if plan.OfWorkflow(p) && !r.own {
-		return nil, failure.Invalid("INVALID_FIELD", "plan %s is run by workflows alone", planID).
+		return nil, nil, failure.Invalid("INVALID_FIELD", "plan %s is run by workflows alone", planID).
 			WithField("plan_id", "start a workflow: ingot onboard, ingot decommission")
 	}
 	if err := admit(ctx, q, m, r.Type, p); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	steps, err := s.fill(p, m, r.Inputs)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if err := catalogued(ctx, q, m, steps); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if err := scriptsReady(ctx, q, m, steps); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if err := clustersReady(ctx, q, steps); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	if err := mayInstall(m, r.Type, steps); err != nil {
+	return p, steps, mayInstall(m, r.Type, steps)
+}
+
+func (s *Store) create(ctx context.Context, tx pgx.Tx, q *dbsqlc.Queries, m dbsqlc.Machine, r StartRequest, now time.Time) (*baremetalv1.Operation, error) {
+	p, steps, err := s.fits(ctx, q, m, r)
+	if err != nil {
 		return nil, err
 	}
 	op, row, err := s.insertOperation(ctx, q, m, r, p, steps, now)

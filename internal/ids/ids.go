@@ -27,6 +27,7 @@ const (
 	Webhook    = "wh"
 	Delivery   = "dlv"
 	Event      = "evt"
+	Rollout    = "ro"
 
 	WebhookSecret = "whs"
 )

@@ -149,6 +149,8 @@ const (
 	Reason_BUDGET_SLOT_IN_USE Reason = 272
 	// A grant was asked for by an operation that holds no slot.
 	Reason_BUDGET_REQUIRED Reason = 273
+	// Too many agents connect at once. The answer says when to try again.
+	Reason_ADMISSION_PACED Reason = 280
 	// UNAUTHENTICATED and PERMISSION_DENIED.
 	Reason_BEARER_MISSING  Reason = 80
 	Reason_BEARER_INVALID  Reason = 81
@@ -260,6 +262,20 @@ const (
 	Reason_TOO_MANY_STREAMS Reason = 310
 	// Too many calls wait for their turn, or this one has waited for too long. Nothing was done.
 	Reason_CONTROLLER_OVERLOADED Reason = 311
+	// Rollouts.
+	Reason_ROLLOUT_NOT_FOUND Reason = 290
+	// Fleet, plan or spec are not those of the preview; the metadata has the new digest.
+	Reason_ROLLOUT_CHANGED Reason = 291
+	// No machine of the selection can be worked on.
+	Reason_ROLLOUT_EMPTY     Reason = 292
+	Reason_ROLLOUT_TOO_LARGE Reason = 293
+	Reason_ROLLOUT_ENDED     Reason = 294
+	// It waits for a second person.
+	Reason_ROLLOUT_NOT_APPROVED Reason = 295
+	// Whoever has created it cannot approve it.
+	Reason_ROLLOUT_SELF_APPROVAL Reason = 296
+	// The rollout was stopped before the machine's turn, or is being stopped.
+	Reason_ROLLOUT_STOPPED Reason = 297
 )
 
 // Enum value maps for Reason.
@@ -349,6 +365,7 @@ var (
 		271: "BUDGET_SLOT_NOT_FOUND",
 		272: "BUDGET_SLOT_IN_USE",
 		273: "BUDGET_REQUIRED",
+		280: "ADMISSION_PACED",
 		80:  "BEARER_MISSING",
 		81:  "BEARER_INVALID",
 		82:  "SCOPE_TOO_SMALL",
@@ -425,6 +442,14 @@ var (
 		259: "KUBEADM_FAILED",
 		310: "TOO_MANY_STREAMS",
 		311: "CONTROLLER_OVERLOADED",
+		290: "ROLLOUT_NOT_FOUND",
+		291: "ROLLOUT_CHANGED",
+		292: "ROLLOUT_EMPTY",
+		293: "ROLLOUT_TOO_LARGE",
+		294: "ROLLOUT_ENDED",
+		295: "ROLLOUT_NOT_APPROVED",
+		296: "ROLLOUT_SELF_APPROVAL",
+		297: "ROLLOUT_STOPPED",
 	}
 	Reason_value = map[string]int32{
 		"REASON_UNSPECIFIED":             0,
@@ -511,6 +536,7 @@ var (
 		"BUDGET_SLOT_NOT_FOUND":          271,
 		"BUDGET_SLOT_IN_USE":             272,
 		"BUDGET_REQUIRED":                273,
+		"ADMISSION_PACED":                280,
 		"BEARER_MISSING":                 80,
 		"BEARER_INVALID":                 81,
 		"SCOPE_TOO_SMALL":                82,
@@ -587,6 +613,14 @@ var (
 		"KUBEADM_FAILED":                 259,
 		"TOO_MANY_STREAMS":               310,
 		"CONTROLLER_OVERLOADED":          311,
+		"ROLLOUT_NOT_FOUND":              290,
+		"ROLLOUT_CHANGED":                291,
+		"ROLLOUT_EMPTY":                  292,
+		"ROLLOUT_TOO_LARGE":              293,
+		"ROLLOUT_ENDED":                  294,
+		"ROLLOUT_NOT_APPROVED":           295,
+		"ROLLOUT_SELF_APPROVAL":          296,
+		"ROLLOUT_STOPPED":                297,
 	}
 )
 
@@ -621,7 +655,7 @@ var File_baremetal_v1_reason_proto protoreflect.FileDescriptor
 
 const file_baremetal_v1_reason_proto_rawDesc = "" +
 	"\n" +
-	"\x19baremetal/v1/reason.proto\x12\fbaremetal.v1*\xf0\x1d\n" +
+	"\x19baremetal/v1/reason.proto\x12\fbaremetal.v1*\xc1\x1f\n" +
 	"\x06Reason\x12\x16\n" +
 	"\x12REASON_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11MACHINE_NOT_FOUND\x10\x01\x12\x17\n" +
@@ -707,7 +741,8 @@ const file_baremetal_v1_reason_proto_rawDesc = "" +
 	"\x10BUDGET_NOT_FOUND\x10\x8e\x02\x12\x1a\n" +
 	"\x15BUDGET_SLOT_NOT_FOUND\x10\x8f\x02\x12\x17\n" +
 	"\x12BUDGET_SLOT_IN_USE\x10\x90\x02\x12\x14\n" +
-	"\x0fBUDGET_REQUIRED\x10\x91\x02\x12\x12\n" +
+	"\x0fBUDGET_REQUIRED\x10\x91\x02\x12\x14\n" +
+	"\x0fADMISSION_PACED\x10\x98\x02\x12\x12\n" +
 	"\x0eBEARER_MISSING\x10P\x12\x12\n" +
 	"\x0eBEARER_INVALID\x10Q\x12\x13\n" +
 	"\x0fSCOPE_TOO_SMALL\x10R\x12\x1b\n" +
@@ -783,7 +818,15 @@ const file_baremetal_v1_reason_proto_rawDesc = "" +
 	"\rDRAIN_BLOCKED\x10\x82\x02\x12\x13\n" +
 	"\x0eKUBEADM_FAILED\x10\x83\x02\x12\x15\n" +
 	"\x10TOO_MANY_STREAMS\x10\xb6\x02\x12\x1a\n" +
-	"\x15CONTROLLER_OVERLOADED\x10\xb7\x02B;Z9github.com/ingot-metal/ingot/api/baremetal/v1;baremetalv1b\x06proto3"
+	"\x15CONTROLLER_OVERLOADED\x10\xb7\x02\x12\x16\n" +
+	"\x11ROLLOUT_NOT_FOUND\x10\xa2\x02\x12\x14\n" +
+	"\x0fROLLOUT_CHANGED\x10\xa3\x02\x12\x12\n" +
+	"\rROLLOUT_EMPTY\x10\xa4\x02\x12\x16\n" +
+	"\x11ROLLOUT_TOO_LARGE\x10\xa5\x02\x12\x12\n" +
+	"\rROLLOUT_ENDED\x10\xa6\x02\x12\x19\n" +
+	"\x14ROLLOUT_NOT_APPROVED\x10\xa7\x02\x12\x1a\n" +
+	"\x15ROLLOUT_SELF_APPROVAL\x10\xa8\x02\x12\x14\n" +
+	"\x0fROLLOUT_STOPPED\x10\xa9\x02B;Z9github.com/ingot-metal/ingot/api/baremetal/v1;baremetalv1b\x06proto3"
 
 var (
 	file_baremetal_v1_reason_proto_rawDescOnce sync.Once

@@ -301,6 +301,48 @@ type ProviderObservation struct {
 	ChangedAt  time.Time
 }
 
+type Rollout struct {
+	RolloutID        string
+	RequestID        string
+	Spec             []byte
+	Type             string
+	PlanID           string
+	Destructive      bool
+	Digest           string
+	State            string
+	Cause            string
+	WaitReason       string
+	Message          string
+	CancelOperations bool
+	Wave             int32
+	Waves            int32
+	Acked            int32
+	AckedWave        int32
+	SoakUntil        *time.Time
+	CreatedBy        string
+	ApprovedBy       string
+	CreatedAt        time.Time
+	UpdatedAt        time.Time
+	ApprovedAt       *time.Time
+	FinishedAt       *time.Time
+	WakeAt           *time.Time
+	Version          int64
+}
+
+type RolloutMachine struct {
+	RolloutID   string
+	Position    int32
+	MachineID   string
+	Wave        int32
+	Domain      string
+	State       string
+	OperationID *string
+	Reason      string
+	Message     string
+	StartedAt   *time.Time
+	FinishedAt  *time.Time
+}
+
 type Script struct {
 	ScriptRef   string
 	Sha256      string

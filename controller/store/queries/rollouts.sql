@@ -1,0 +1,117 @@
+-- name: InsertRollout :exec
+INSERT INTO rollouts (rollout_id, request_id, spec, type, plan_id, destructive, digest, state, wait_reason, waves, created_by,
+    created_at, updated_at, wake_at)
+VALUES (@rollout_id, @request_id, @spec, @type, @plan_id, @destructive, @digest, @state, @wait_reason, @waves, @created_by,
+    @now, @now, @wake_at);
+
+-- name: InsertRolloutMachines :exec
+INSERT INTO rollout_machines (rollout_id, position, machine_id, wave, domain, state, reason, message)
+SELECT @rollout_id, unnest(@positions::integer[]), unnest(@machine_ids::text[]), unnest(@waves::integer[]), unnest(@domains::text[]),
+       unnest(@states::text[]), unnest(@reasons::text[]), unnest(@messages::text[]);
+
+-- name: GetRollout :one
+SELECT * FROM rollouts WHERE rollout_id = @rollout_id;
+
+-- name: GetRolloutByRequest :one
+SELECT * FROM rollouts WHERE request_id = @request_id;
+
+-- name: LockRollout :one
+SELECT * FROM rollouts WHERE rollout_id = @rollout_id FOR UPDATE;
+
+-- name: LockDueRollout :one
+-- One controller at a time decides on a rollout.
+SELECT * FROM rollouts WHERE rollout_id = @rollout_id AND wake_at <= @now FOR UPDATE SKIP LOCKED;
+
+-- name: HoldRollout :one
+-- Who starts a machine holds the rollout's state as it is.
+SELECT * FROM rollouts WHERE rollout_id = @rollout_id FOR SHARE;
+
+-- name: ListRollouts :many
+SELECT * FROM rollouts
+WHERE (@state::text = '' OR state = @state)
+  AND (@before_id::text = '' OR (created_at, rollout_id) < (@before_time::timestamptz, @before_id::text))
+ORDER BY created_at DESC, rollout_id DESC LIMIT @page_size;
+
+-- name: DueRollouts :many
+SELECT rollout_id FROM rollouts WHERE wake_at <= @now ORDER BY wake_at LIMIT 100;
+
+-- name: TallyRollouts :many
+SELECT rollout_id, wave, state, count(*)::integer AS machines FROM rollout_machines
+WHERE rollout_id = ANY(@rollout_ids::text[]) GROUP BY rollout_id, wave, state;
+
+-- name: RunningByDomain :many
+-- held are those that wait for a slot of a budget.
+SELECT r.domain, count(*)::integer AS machines,
+       (count(*) FILTER (WHERE o.phase = 'PENDING' AND o.wait_reason = 'WAITING_FOR_BUDGET'))::integer AS held
+FROM rollout_machines r LEFT JOIN operations o ON o.operation_id = r.operation_id
+WHERE r.rollout_id = @rollout_id AND r.state IN ('STARTING', 'RUNNING') GROUP BY r.domain;
+
+-- name: PendingOfWave :many
+SELECT machine_id, domain FROM rollout_machines
+WHERE rollout_id = @rollout_id AND wave = @wave AND state = 'PENDING' ORDER BY position;
+
+-- name: SettleRolloutMachines :execrows
+-- Machines whose operations have ended.
+UPDATE rollout_machines r
+SET state = o.phase, finished_at = o.finished_at, reason = coalesce(o.error->>'code', ''),
+    message = coalesce(o.error->>'message', '')
+FROM operations o
+WHERE r.rollout_id = @rollout_id AND r.state = 'RUNNING' AND o.operation_id = r.operation_id
+  AND o.phase IN ('SUCCEEDED', 'FAILED', 'CANCELED');
+
+-- name: ClaimRolloutMachines :exec
+UPDATE rollout_machines SET state = 'STARTING', started_at = @now
+WHERE rollout_id = @rollout_id AND state = 'PENDING' AND machine_id = ANY(@machine_ids::text[]);
+
+-- name: CancelPendingMachines :execrows
+UPDATE rollout_machines SET state = 'CANCELED', finished_at = @now, reason = 'ROLLOUT_STOPPED'
+WHERE rollout_id = @rollout_id AND state = 'PENDING';
+
+-- name: StartingMachines :many
+SELECT machine_id FROM rollout_machines WHERE rollout_id = @rollout_id AND state = 'STARTING' ORDER BY position;
+
+-- name: LockStartingMachine :one
+SELECT machine_id FROM rollout_machines
+WHERE rollout_id = @rollout_id AND machine_id = @machine_id AND state = 'STARTING' FOR UPDATE;
+
+-- name: MoveRolloutMachine :exec
+UPDATE rollout_machines
+SET state = @state, operation_id = coalesce(sqlc.narg(operation_id)::text, operation_id), reason = @reason, message = @message,
+    started_at = CASE WHEN @state = 'PENDING' THEN NULL ELSE started_at END, finished_at = sqlc.narg(finished_at)
+WHERE rollout_id = @rollout_id AND machine_id = @machine_id;
+
+-- name: TouchRollout :exec
+-- Look again now: something has changed.
+UPDATE rollouts SET wake_at = @now WHERE rollout_id = @rollout_id AND state IN ('RUNNING', 'PAUSED', 'STOPPING');
+
+-- name: UpdateRollout :exec
+UPDATE rollouts
+SET state = @state, cause = @cause, wait_reason = @wait_reason, message = @message, wave = @wave, acked = @acked,
+    acked_wave = @acked_wave, cancel_operations = @cancel_operations, soak_until = sqlc.narg(soak_until), approved_by = @approved_by, approved_at = sqlc.narg(approved_at),
+    finished_at = sqlc.narg(finished_at), wake_at = sqlc.narg(wake_at), updated_at = @now, version = version + 1
+WHERE rollout_id = @rollout_id;
+
+-- name: SleepRollout :exec
+-- Nothing has changed but when to look again.
+UPDATE rollouts SET wake_at = sqlc.narg(wake_at) WHERE rollout_id = @rollout_id;
+
+-- name: ListRolloutMachines :many
+SELECT * FROM rollout_machines
+WHERE rollout_id = @rollout_id AND position > @after
+  AND (@state::text = '' OR state = ANY(CASE WHEN @state::text = 'RUNNING' THEN ARRAY['STARTING', 'RUNNING'] ELSE ARRAY[@state::text] END))
+  AND (@wave::integer < 0 OR wave = @wave)
+ORDER BY position LIMIT @page_size;
+
+-- name: OperationsOfRollout :many
+-- Those that have not ended; only such that have not begun where unbegun is true.
+SELECT o.operation_id FROM rollout_machines r JOIN operations o ON o.operation_id = r.operation_id
+WHERE r.rollout_id = @rollout_id AND r.state = 'RUNNING' AND o.cancel_requested_at IS NULL
+  AND (o.phase = 'PENDING' OR o.phase = 'RUNNING' AND NOT @unbegun::boolean)
+ORDER BY o.operation_id;
+
+-- name: RolloutOfMachine :one
+-- What the machine waits for in a rollout that has not ended, the oldest first.
+SELECT r.rollout_id, r.state, r.wait_reason, r.message, r.wave AS wave_now, r.waves, m.wave, m.state AS machine_state
+FROM rollout_machines m JOIN rollouts r USING (rollout_id)
+WHERE m.machine_id = @machine_id AND m.state IN ('PENDING', 'STARTING', 'RUNNING')
+ORDER BY r.created_at, r.rollout_id LIMIT 1;
