@@ -22,7 +22,7 @@ comes and what an answer does.`,
   ingot webhook test wh-01k
   ingot webhook deliveries --state dead`,
 	}
-	cmd.AddCommand(a.webhookCreateCmd(), a.webhookListCmd(), a.webhookGetCmd(), a.webhookUpdateCmd(), a.webhookPauseCmd(), a.webhookResumeCmd(),
+	cmd.AddCommand(a.webhookCreateCmd(), a.webhookListCmd(), a.webhookGetCmd(), a.webhookWhyCmd(), a.webhookUpdateCmd(), a.webhookPauseCmd(), a.webhookResumeCmd(),
 		a.webhookRotateCmd(), a.webhookDeleteCmd(), a.webhookTestCmd(), a.webhookDeliveriesCmd(), a.webhookRedeliverCmd())
 	return cmd
 }
@@ -147,6 +147,30 @@ func (a *app) webhookGetCmd() *cobra.Command {
 			return err
 		}
 		return a.printWebhook(w)
+	})
+}
+
+// whyOf is how many of the newest deliveries an explanation is read from.
+const whyOf = 50
+
+func (a *app) webhookWhyCmd() *cobra.Command {
+	return a.oneWebhook(&cobra.Command{
+		Use:   "why WEBHOOK",
+		Short: "Explain what keeps events from a receiver, who must act, and what you may do",
+		Long: `Explain a webhook as ingot why explains a machine: what is wrong, on whom it waits (receiver, operator, nobody), what
+happens next by itself and when, and what you may do. It is read from the webhook and its newest deliveries.`,
+		Example: "  ingot webhook why failures",
+	}, func(ctx context.Context, svc *services, id string) error {
+		w, err := svc.admin.GetWebhook(ctx, &pb.GetWebhookRequest{WebhookId: id})
+		if err != nil {
+			return err
+		}
+		newest, err := svc.admin.ListWebhookDeliveries(ctx, &pb.ListWebhookDeliveriesRequest{WebhookId: id, PageSize: whyOf})
+		if err != nil {
+			return err
+		}
+		e := view.WhyWebhook(w, newest.GetDeliveries(), a.now())
+		return a.print(e, func() string { return a.style().Explain(e, a.now()) }, w.GetWebhookId())
 	})
 }
 
