@@ -90,6 +90,10 @@ cover: deps bin/tools/gotestsum ## Measure test coverage into dist/coverage.html
 bench: deps build ## Print throughput, latency, memory and sizes of this tree on this machine
 	go run ./lab/bench $(BENCH_FLAGS)
 
+.PHONY: bench-fleet
+bench-fleet: deps build ## Measure 15,000 sessions, their storm, 45,000 over three controllers and onboarding (FLEET_FLAGS=--help for smaller)
+	go run ./lab/benchfleet --bin bin $(FLEET_FLAGS)
+
 .PHONY: bench-metal
 bench-metal: deps build ## Print the rates of DHCP, HTTP boot and image writes beside what this machine can do
 	go run ./lab/benchmetal/dhcp

@@ -76,7 +76,7 @@ func isSelector(n ast.Node, pkg, name string) bool {
 }
 
 // sqlHomes may hold SQL: the two stores, and the test helper that makes and drops databases.
-var sqlHomes = []string{"controller/store", "agent/state", "internal/testkit", "lab/bench"}
+var sqlHomes = []string{"controller/store", "agent/state", "internal/testkit", "lab/bench", "lab/benchfleet"}
 
 // looksLikeSQL matches statements as people write them, with capitals or at the start of a string.
 var looksLikeSQL = regexp.MustCompile(`(?s)^\s*(` +

@@ -26,14 +26,14 @@ type store interface {
 // The memory of the fleet answers as the agent's database does, whatever is asked of the two in whatever order.
 func TestMemoryIsLikeTheDatabase(t *testing.T) {
 	t.Parallel()
-	real, err := state.Open(t.Context(), state.Config{InMemory: true})
+	database, err := state.Open(t.Context(), state.Config{InMemory: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer real.Close()
+	defer database.Close()
 	seed := rand.Uint64()
 	rnd := rand.New(rand.NewPCG(seed, 0))
-	both := [2]store{real, newMemory()}
+	both := [2]store{database, newMemory()}
 	now := time.UnixMilli(1_700_000_000_000).UTC()
 	for i := range 3000 {
 		now = now.Add(time.Duration(rnd.IntN(3600_000)) * time.Millisecond)
@@ -46,7 +46,7 @@ func TestMemoryIsLikeTheDatabase(t *testing.T) {
 			t.Fatalf("seed %d, ask %d of kind %d (%s, %d): the database says %s, the memory %s", seed, i, kind, id, k, got[0], got[1])
 		}
 	}
-	real.Fence()
+	database.Fence()
 	fenced := both[1].(*memory)
 	fenced.reopen()
 	for _, s := range both {

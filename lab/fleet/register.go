@@ -14,8 +14,8 @@ import (
 	"github.com/ingot-metal/ingot/internal/task"
 )
 
-// width is how many calls of the preparations go on at once.
-const width = 16
+// Width is how many calls of the preparations go on at once.
+const Width = 16
 
 // Register makes n machines, named prefix-000000 and on and indexed from first, and a bootstrap token for each that has no
 // identity in dir.
@@ -72,7 +72,7 @@ func Maintain(ctx context.Context, conn *grpc.ClientConn, machines []string) err
 func Parallel(ctx context.Context, n int, fn func(ctx context.Context, i int) error) error {
 	next := make(chan int)
 	group, _ := task.New(ctx)
-	for range min(width, n) {
+	for range min(Width, n) {
 		group.Go("worker", func(ctx context.Context) error {
 			for i := range next {
 				if err := fn(ctx, i); err != nil {

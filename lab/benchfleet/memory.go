@@ -1,0 +1,142 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/ingot-metal/ingot/lab/fleet"
+	"github.com/ingot-metal/ingot/lab/measure"
+	"github.com/ingot-metal/ingot/lab/process"
+)
+
+// The targets of this part.
+const (
+	sessionTarget = 80 // KiB
+	agentTarget   = 25 // MiB
+	binaryTarget  = 30 // MB, of 10^6 bytes
+)
+
+// sizes measures the agent's binary, and an agent that has nothing to do.
+func (b *bench) sizes(ctx context.Context, r *report) (err error) {
+	path := filepath.Join(b.o.bin, "ingot-agent")
+	info, err := os.Stat(path)
+	if err != nil {
+		return fmt.Errorf("find the binaries (make build makes them): %w", err)
+	}
+	r.atMost(binaryTarget, "agent binary, stripped", float64(info.Size())/1e6, "MB", "")
+	if err := b.up(ctx, 1); err != nil {
+		return err
+	}
+	s, err := fleet.RegisterOne(ctx, b.conn, b.path("lone"), fleet.Spec{Name: fmt.Sprintf("lone-%d", time.Now().Unix())})
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(b.path("lone-token"), []byte(s.Bundle), 0o600); err != nil {
+		return err
+	}
+	log, err := os.Create(b.path("lone.log"))
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	p, err := process.Start(process.Config{Path: path, Output: log, Args: []string{
+		"run", "--host", "sim", "--state-dir", b.path(s.Name), "--sim-dir", b.path("lone-world"), "--token-file", b.path("lone-token"),
+	}})
+	if err != nil {
+		return err
+	}
+	if err := pause(ctx, agentRest); err != nil {
+		return err
+	}
+	rss, err := measure.RSS(p.Pid())
+	if err != nil {
+		return fmt.Errorf("read memory of the agent: %w", err)
+	}
+	r.atMost(agentTarget, "agent process, idle", float64(rss)/measure.MiB, "MiB", "resident, %s after its start", agentRest)
+	return p.Stop(time.Minute)
+}
+
+// agentRest is how long an agent rests before its memory is read; settle the same of a controller without sessions.
+const (
+	agentRest = 20 * time.Second
+	settle    = 3 * time.Second
+)
+
+// memory measures what sessions cost a controller that only beat: a fresh one without a session, and then with all.
+func (b *bench) memory(ctx context.Context, r *report) error {
+	if err := b.enrolAll(ctx, b.o.sessions); err != nil {
+		return err
+	}
+	if err := b.down(); err != nil {
+		return err
+	}
+	if err := b.up(ctx, 1); err != nil {
+		return err
+	}
+	if err := pause(ctx, settle); err != nil {
+		return err
+	}
+	c := b.controllers[0]
+	before, inUseBefore, err := c.memory(ctx)
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	if err := b.gather(ctx, b.o.sessions); err != nil {
+		return err
+	}
+	r.add("sessions opened", float64(b.o.sessions)/time.Since(began).Seconds(), "/s", "%d, with identities that exist", b.o.sessions)
+	if err := pause(ctx, b.o.idle); err != nil {
+		return err
+	}
+	after, inUse, err := c.memory(ctx)
+	if err != nil {
+		return err
+	}
+	peak, err := measure.Peak(c.process.Pid())
+	if err != nil {
+		return err
+	}
+	n := float64(b.o.sessions)
+	r.atMost(sessionTarget, "memory of an idle session", float64(after-before)/n/measure.KiB, "KiB",
+		"resident, of %d with both streams; %.1f KiB of it heap and stacks in use", b.o.sessions, (inUse-inUseBefore)/n/measure.KiB)
+	r.add("controller with these sessions", float64(after)/measure.MiB, "MiB", "%.1f without, %.1f at most", float64(before)/measure.MiB, float64(peak)/measure.MiB)
+	return b.agentsMemory(r)
+}
+
+// agentsMemory is what the simulator costs.
+func (b *bench) agentsMemory(r *report) error {
+	var all int64
+	for _, p := range b.crew.parts {
+		rss, err := measure.RSS(p.Pid())
+		if err != nil {
+			return err
+		}
+		all += rss
+	}
+	r.add("memory of a simulated agent", float64(all)/float64(b.crew.size)/measure.KiB, "KiB", "of %d in %d processes", b.crew.size, len(b.crew.parts))
+	return nil
+}
+
+func (c *controllerProcess) memory(ctx context.Context) (rss int64, inUse float64, err error) {
+	m, err := measure.ReadMetrics(ctx, c.http)
+	if err != nil {
+		return 0, 0, err
+	}
+	rss, err = c.rss()
+	return rss, m.InUse(), err
+}
+
+// enrolAll gives the first n machines their identities, where they have none.
+func (b *bench) enrolAll(ctx context.Context, n int) error {
+	if b.made >= n {
+		return nil
+	}
+	if err := b.up(ctx, 1); err != nil {
+		return err
+	}
+	return b.gather(ctx, n)
+}

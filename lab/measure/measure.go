@@ -1,0 +1,115 @@
+// Package measure reads what programs use: their memory, processor time, open files and metrics, and sums up latencies.
+package measure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Sizes in bytes.
+const (
+	KiB = 1 << 10
+	MiB = 1 << 20
+)
+
+// Latency sums up durations, in milliseconds.
+type Latency struct {
+	P50 float64 `json:"p50_ms"`
+	P99 float64 `json:"p99_ms"`
+	Max float64 `json:"max_ms"`
+	N   int     `json:"n"`
+}
+
+// Percentiles sorts its argument. The p99 of few values is their greatest.
+func Percentiles(values []time.Duration) Latency {
+	if len(values) == 0 {
+		return Latency{}
+	}
+	slices.Sort(values)
+	at := func(share float64) float64 {
+		i := min(int(share*float64(len(values))), len(values)-1)
+		return float64(values[i].Microseconds()) / 1000
+	}
+	return Latency{P50: at(0.50), P99: at(0.99), Max: at(1), N: len(values)}
+}
+
+// RSS is the resident memory of a process now, and Peak the most that it has ever been.
+func RSS(pid int) (int64, error) { return memory(pid, "VmRSS:") }
+
+// Peak is the most resident memory that a process has ever had.
+func Peak(pid int) (int64, error) { return memory(pid, "VmHWM:") }
+
+// memory reads proc_pid_status(5), in kB.
+func memory(pid int, field string) (int64, error) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0, fmt.Errorf("read memory of process: %w", err)
+	}
+	return parseMemory(string(b), field)
+}
+
+func parseMemory(status, field string) (int64, error) {
+	for line := range strings.Lines(status) {
+		fields := strings.Fields(line)
+		if len(fields) == 3 && fields[0] == field && fields[2] == "kB" {
+			kb, err := strconv.ParseInt(fields[1], 10, 64)
+			return kb * KiB, err
+		}
+	}
+	return 0, errors.New("no " + field + " in the status of the process")
+}
+
+// OpenFiles counts a process's file descriptors.
+func OpenFiles(pid int) (int, error) {
+	list, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
+	if err != nil {
+		return 0, fmt.Errorf("read open files of process: %w", err)
+	}
+	return len(list), nil
+}
+
+// Metrics are what a controller tells of itself, without those that have labels.
+type Metrics map[string]float64
+
+// ReadMetrics asks a controller's HTTP listener.
+func ReadMetrics(ctx context.Context, address string) (Metrics, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/metrics", http.NoBody)
+	if err != nil {
+		return nil, fmt.Errorf("read metrics: %w", err)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return nil, fmt.Errorf("read metrics: %w", err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return nil, fmt.Errorf("read metrics: %w", err)
+	}
+	return parseMetrics(string(body)), nil
+}
+
+// parseMetrics reads the Prometheus text format.
+func parseMetrics(text string) Metrics {
+	out := Metrics{}
+	for line := range strings.Lines(text) {
+		name, value, ok := strings.Cut(strings.TrimSpace(line), " ")
+		if v, err := strconv.ParseFloat(value, 64); ok && err == nil {
+			out[name] = v
+		}
+	}
+	return out
+}
+
+// InUse is what Go has in use for heap and stacks, in bytes.
+func (m Metrics) InUse() float64 {
+	return m["go_memstats_heap_inuse_bytes"] + m["go_memstats_stack_inuse_bytes"]
+}
