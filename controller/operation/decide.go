@@ -295,6 +295,7 @@ func (d *decider) grantAsked(e GrantAsked) {
 			d.cmd.AckedAt = d.now
 		}
 		d.cmd.Deadline = d.now.Add(d.step().Timeout)
+		d.noteOldSystem()
 	}
 	d.cmdChanged = true
 	d.cmd.GrantSeq = e.Seq

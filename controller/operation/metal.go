@@ -339,6 +339,8 @@ func (d *decider) lookGrantedOnMetal() bool {
 	switch {
 	case other != nil && other.AgentID != d.cmd.ExecutorID && !d.entering():
 		d.installerRestarted()
+	case d.oldSystemUp():
+		d.installerGone("old_system_booted", "the machine was restarted while the installer worked, and its old system has started")
 	case other != nil && d.entering():
 		d.enteredInstaller()
 	case d.entering() && !d.now.Before(d.cmd.GrantedAt.Add(s.patience())) && d.pathOf(wayBMC) != nil && s.way() == wayAuto:
@@ -354,27 +356,12 @@ func (d *decider) lookGrantedOnMetal() bool {
 	return true
 }
 
-func (d *decider) executorLost() bool {
-	return !d.w.ExecutorLive && d.now.Sub(d.w.ExecutorLastSeen) >= InstallerLost
-}
-
 // nextLook is when a granted command is looked at again: its end, or earlier where silence means something.
 func (d *decider) nextLook() time.Time {
 	if needsInstaller(d.step().Kind) && d.cmd.ExecutorRole != "site" {
 		return earliest(d.grantedWake(), d.now.Add(LookAgain))
 	}
 	return d.grantedWake()
-}
-
-// byPowerCycle settles a command whose machine is switched off next.
-const byPowerCycle = "power_cycle"
-
-// supersede settles a granted command without a result, because the machine is about to be switched off: what it may
-// still do ends there. The next command is that power cycle.
-func (d *decider) supersede(why string) {
-	d.setCommand(Done)
-	d.cmd.Outcome, d.cmd.Message, d.cmd.SettledBy = OutcomeUnknown, why, byPowerCycle
-	d.advance()
 }
 
 // installerOpened takes the session of an installer of this operation, which is not the current command's executor. It
@@ -406,15 +393,6 @@ func (d *decider) enteredInstaller() {
 	d.setCommand(Done)
 	d.cmd.Outcome, d.cmd.SettledBy = OutcomeSucceeded, "installer_session"
 	d.advance()
-}
-
-// installerRestarted: another installer on the same machine proves that the one that was granted the command is gone. What
-// it wrote is not bootable, and the next attempt starts from the top.
-func (d *decider) installerRestarted() {
-	d.setCommand(Done)
-	d.cmd.Outcome, d.cmd.Reason, d.cmd.SettledBy = OutcomeFailed, "EXECUTION_FAILED", "installer_restarted"
-	d.cmd.Message = "the machine was restarted while the installer worked"
-	d.notDone(Resulted{Outcome: OutcomeFailed, Reason: d.cmd.Reason, Message: d.cmd.Message, Retryable: true})
 }
 
 // leaveInstaller notes who wrote the disks, and lets the machine boot from them, once nothing more is to be written.

@@ -404,7 +404,7 @@ func TestRandomMetal(t *testing.T) {
 func (m *metal) randomEvent(t *rapid.T) {
 	m.now = m.now.Add(time.Duration(rapid.IntRange(0, 90).Draw(t, "seconds")) * time.Second)
 	c := m.latest()
-	switch rapid.SampledFrom([]string{"look", "applied", "grant", "result", "installer", "lost", "new system", "cancel"}).Draw(t, "event") {
+	switch rapid.SampledFrom([]string{"look", "applied", "grant", "result", "installer", "lost", "old system", "new system", "cancel"}).Draw(t, "event") {
 	case "look":
 		m.look()
 	case "applied":
@@ -425,6 +425,10 @@ func (m *metal) randomEvent(t *rapid.T) {
 	case "lost":
 		if c != nil {
 			m.without(c.ExecutorID)
+		}
+	case "old system":
+		if m.installers > 0 && m.world.TargetAgentID != newHostID {
+			m.hostComesBack(rapid.SampledFrom([]string{"boot-old", "boot-old-2"}).Draw(t, "boot"))
 		}
 	case "new system":
 		if m.op.Evidence[evidence.ImageDigest] != "" && m.world.TargetAgentID != newHostID {

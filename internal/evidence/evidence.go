@@ -7,6 +7,8 @@ const (
 	// BootIDBefore and BootIDAfter are kernel boot ids (/proc/sys/kernel/random/boot_id) around a reboot.
 	BootIDBefore = "boot_id_before"
 	BootIDAfter  = "boot_id_after"
+	// HostBootID is the boot id of the machine's own system, as last heard before its installer was permitted to write.
+	HostBootID = "host_boot_id"
 	// BootNext is the one-shot boot entry as the firmware holds it.
 	BootNext = "boot_next"
 	// ImageDigest is "sha256:<hex>" of the raw bytes as read back from the disk.
