@@ -33,6 +33,7 @@ type fakeServer struct {
 	pb.UnimplementedNodeServiceServer
 	pb.UnimplementedScriptServiceServer
 	pb.UnimplementedClusterServiceServer
+	pb.UnimplementedMAASServiceServer
 	pb.UnimplementedBudgetServiceServer
 
 	mu       sync.Mutex
@@ -222,6 +223,7 @@ func (f *fakeServer) runWith(t *testing.T, change func(*Config), args ...string)
 	pb.RegisterNodeServiceServer(srv, f)
 	pb.RegisterScriptServiceServer(srv, f)
 	pb.RegisterClusterServiceServer(srv, f)
+	pb.RegisterMAASServiceServer(srv, f)
 	pb.RegisterBudgetServiceServer(srv, f)
 	g, _ := task.New(t.Context())
 	g.Go("serve", func(context.Context) error { return srv.Serve(listener) })

@@ -142,6 +142,7 @@ type rig struct {
 	admin      pb.AdminServiceClient
 	scripts    pb.ScriptServiceClient
 	budgets    pb.BudgetServiceClient
+	maas       pb.MAASServiceClient
 }
 
 func newRig(t *testing.T, change ...func(*frontpage.Config)) *rig {
@@ -171,6 +172,7 @@ func newRig(t *testing.T, change ...func(*frontpage.Config)) *rig {
 	r.runs, r.nodes = pb.NewRunServiceClient(conn), pb.NewNodeServiceClient(conn)
 	r.workflows, r.admin = pb.NewWorkflowServiceClient(conn), pb.NewAdminServiceClient(conn)
 	r.scripts, r.budgets = pb.NewScriptServiceClient(conn), pb.NewBudgetServiceClient(conn)
+	r.maas = pb.NewMAASServiceClient(conn)
 	return r
 }
 
