@@ -1,0 +1,92 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/ingot-metal/ingot/controller/explain"
+	"github.com/ingot-metal/ingot/migrations"
+)
+
+// loops times what a controller does again and again, by itself, when nothing is to be done.
+func (g *rig) loops(ctx context.Context, f *fleet) error {
+	now := time.Now()
+	s := g.store
+	for _, l := range []struct {
+		what  string
+		every time.Duration
+		run   func() error
+	}{
+		{"heartbeats and reachability", time.Second, func() error { return s.UpdateReachable(ctx, now.Add(-30*time.Second), now) }},
+		{"admission to budgets", time.Second, func() error { _, err := s.AdmitDestructive(ctx, now); return err }},
+		{"due operations", time.Second, func() error { _, err := s.ClaimDue(ctx, now, 100); return err }},
+		{"sessions of lost controllers", time.Second, func() error { return s.EndSessionsOf(ctx, "", now) }},
+		{"counts for the metrics", 30 * time.Second, func() error { _, err := s.CountMachines(ctx); return err }},
+		{"end of the cursor", 30 * time.Second, func() error { _, _, err := s.HeadCursor(ctx); return err }},
+		{"operations that nobody wakes", 30 * time.Second, func() error { _, err := s.CountUnwakeable(ctx, now); return err }},
+		{"long steps", 30 * time.Second, func() error { _, err := s.LongSteps(ctx, now.Add(-explain.StuckFloor), 1000); return err }},
+		{"normal durations of steps", 30 * time.Second, func() error { _, err := s.StepNormals(ctx); return err }},
+		{"nodes without an owner", 30 * time.Second, func() error { _, err := s.OwnerlessNodes(ctx, now.Add(-time.Minute)); return err }},
+		{"conditions of node states", time.Minute, func() error { _, err := s.RecomputeConditions(ctx, now); return err }},
+	} {
+		var all []time.Duration
+		for range 10 {
+			began := time.Now()
+			if err := l.run(); err != nil {
+				return fmt.Errorf("%s: %w", l.what, err)
+			}
+			all = append(all, time.Since(began))
+		}
+		f.Loops = append(f.Loops, loop{Name: l.what, Every: l.every.Seconds(), latency: percentiles(all)})
+	}
+	return nil
+}
+
+// idle leaves the controller alone and sees what it does.
+func (g *rig) idle(ctx context.Context, f *fleet) error {
+	rows := func() (n int64, err error) {
+		// What is read by scans of whole tables, of those that grow with the fleet.
+		err = g.admin.QueryRow(ctx, `SELECT coalesce(sum(seq_tup_read), 0)::bigint FROM pg_stat_user_tables
+			WHERE relname IN ('machines', 'machine_conditions', 'agents', 'agent_sessions', 'operations')`).Scan(&n)
+		return n, err
+	}
+	before, err := g.cpu()
+	if err != nil {
+		return err
+	}
+	scanned, err := rows()
+	if err != nil {
+		return err
+	}
+	select {
+	case <-time.After(g.o.idle):
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	after, err := g.cpu()
+	if err != nil {
+		return err
+	}
+	f.Idle.CPU = after.since(before, g.o.idle.Seconds())
+	all, err := rows()
+	f.Idle.ScannedPerSecond = float64(all-scanned) / g.o.idle.Seconds()
+	return err
+}
+
+// migration takes the migration with the indexes for large fleets back and applies it again, with all machines there.
+func (g *rig) migration(ctx context.Context) (seconds float64, err error) {
+	say("migrating %d machines", g.o.machines)
+	for _, file := range []string{"0015_scale.down.sql", "0015_scale.up.sql"} {
+		sql, err := migrations.Files.ReadFile(file)
+		if err != nil {
+			return 0, err
+		}
+		began := time.Now()
+		if _, err := g.admin.Exec(ctx, string(sql)); err != nil {
+			return 0, fmt.Errorf("apply %s: %w", file, err)
+		}
+		seconds = time.Since(began).Seconds()
+	}
+	return seconds, nil
+}

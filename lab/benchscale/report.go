@@ -1,0 +1,101 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"runtime"
+	"slices"
+	"text/tabwriter"
+	"time"
+)
+
+// report is what was measured of each size. Latencies are in milliseconds.
+type report struct {
+	Fleets []fleet `json:"fleets"`
+	// MigrationSeconds is how long the newest migration takes on the large fleet.
+	MigrationSeconds float64 `json:"migration_seconds"`
+	TookSeconds      float64 `json:"took_seconds"`
+}
+
+type fleet struct {
+	Machines    int     `json:"machines"`
+	FillSeconds float64 `json:"fill_seconds"`
+	Calls       []named `json:"calls"`
+	Walk        walk    `json:"walk"`
+	Loops       []loop  `json:"loops"`
+	Idle        idle    `json:"idle"`
+}
+
+type latency struct {
+	P50 float64 `json:"p50_ms"`
+	P99 float64 `json:"p99_ms"`
+}
+
+type named struct {
+	Name string `json:"name"`
+	latency
+}
+
+// loop is one piece of the controller's own work, and how often it does it.
+type loop struct {
+	Name  string  `json:"name"`
+	Every float64 `json:"every_seconds"`
+	latency
+}
+
+// walk is about all machines, one page after the other.
+type walk struct {
+	Seconds   float64 `json:"seconds"`
+	PerSecond float64 `json:"machines_per_second"`
+	// CPU is in microseconds for each machine.
+	CPU cpuUse `json:"cpu_us_per_machine"`
+}
+
+// idle is what a controller does that nobody asks anything.
+type idle struct {
+	// CPU is in milliseconds a second.
+	CPU cpuUse `json:"cpu_ms_per_second"`
+	// ScannedPerSecond are the rows that scans of whole tables have read.
+	ScannedPerSecond float64 `json:"rows_scanned_per_second"`
+}
+
+// percentiles sorts its argument. The p99 of few values is their greatest.
+func percentiles(values []time.Duration) latency {
+	slices.Sort(values)
+	at := func(share float64) float64 {
+		i := min(int(share*float64(len(values))), len(values)-1)
+		return float64(values[i].Microseconds()) / 1000
+	}
+	return latency{P50: at(0.50), P99: at(0.99)}
+}
+
+func (r report) print(out io.Writer) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	row := func(what string, cell func(f fleet) string) {
+		fmt.Fprint(w, what)
+		for _, f := range r.Fleets {
+			fmt.Fprint(w, "\t", cell(f))
+		}
+		fmt.Fprintln(w)
+	}
+	row("machines", func(f fleet) string { return fmt.Sprint(f.Machines) })
+	for i, c := range r.Fleets[0].Calls {
+		row(c.Name, func(f fleet) string { return f.Calls[i].String() })
+	}
+	row("full walk", func(f fleet) string { return fmt.Sprintf("%.0f machines/s (%.1f s)", f.Walk.PerSecond, f.Walk.Seconds) })
+	row("  processor time of a machine", func(f fleet) string {
+		return fmt.Sprintf("%.1f µs controller, %.1f µs Postgres, %.1f µs client", f.Walk.CPU.Controller, f.Walk.CPU.Postgres, f.Walk.CPU.Own)
+	})
+	for i, l := range r.Fleets[0].Loops {
+		row(fmt.Sprintf("each %.0f s: %s", l.Every, l.Name), func(f fleet) string { return f.Loops[i].String() })
+	}
+	row("controller left alone, each second", func(f fleet) string {
+		return fmt.Sprintf("%.1f ms controller, %.1f ms Postgres", f.Idle.CPU.Controller, f.Idle.CPU.Postgres)
+	})
+	row("  rows read by scans of whole tables", func(f fleet) string { return fmt.Sprintf("%.0f /s", f.Idle.ScannedPerSecond) })
+	fmt.Fprintf(w, "migration 15 on all of them\t%.1f s\n", r.MigrationSeconds)
+	fmt.Fprintf(w, "took\t%.0f s on %d processors\n", r.TookSeconds, runtime.NumCPU())
+	return w.Flush()
+}
+
+func (l latency) String() string { return fmt.Sprintf("p50 %.1f ms, p99 %.1f ms", l.P50, l.P99) }
