@@ -93,6 +93,7 @@ bench: deps build ## Print throughput, latency, memory and sizes of this tree on
 .PHONY: bench-fleet
 bench-fleet: deps build ## Measure 15,000 sessions, their storm, 45,000 over three controllers and onboarding (FLEET_FLAGS=--help for smaller)
 	go run ./lab/benchfleet --bin bin $(FLEET_FLAGS)
+
 .PHONY: bench-scale
 bench-scale: deps build ## Print what calls, walks and the controller's own work cost at 1,000 and at 1,000,000 machines
 	go run ./lab/benchscale $(SCALE_FLAGS)
