@@ -195,6 +195,7 @@ type services struct {
 	clusters   pb.ClusterServiceClient
 	maas       pb.MAASServiceClient
 	budgets    pb.BudgetServiceClient
+	rollouts   pb.RolloutServiceClient
 }
 
 func (a *app) services() (*services, error) {
@@ -207,7 +208,7 @@ func (a *app) services() (*services, error) {
 		plans: pb.NewPlanServiceClient(conn), runs: pb.NewRunServiceClient(conn), admin: pb.NewAdminServiceClient(conn),
 		workflows: pb.NewWorkflowServiceClient(conn), nodes: pb.NewNodeServiceClient(conn),
 		scripts: pb.NewScriptServiceClient(conn), clusters: pb.NewClusterServiceClient(conn), budgets: pb.NewBudgetServiceClient(conn),
-		maas: pb.NewMAASServiceClient(conn),
+		maas: pb.NewMAASServiceClient(conn), rollouts: pb.NewRolloutServiceClient(conn),
 	}, nil
 }
 

@@ -44,7 +44,7 @@ Put the machine into maintenance before work that destroys data:
 	root.SetHelpCommandGroupID(groupSetup)
 	root.SetCompletionCommandGroupID(groupSetup)
 	add(root, groupWork, a.rebootCmd(), a.reimageCmd(), a.netbootCmd(), a.reconfigureCmd(), a.enterCmd(), a.exitCmd(),
-		a.onboardCmd(), a.decommissionCmd(), a.workflowCmd(), a.rmaCmd(),
+		a.onboardCmd(), a.decommissionCmd(), a.workflowCmd(), a.rolloutCmd(), a.rmaCmd(),
 		a.opsCmd(), a.watchCmd(), a.logsCmd(), a.cancelCmd(), a.whyCmd(), a.timelineCmd())
 	add(root, groupInventory, a.importCmd(), a.listCmd(), a.machineCmd(), a.nodeCmd(), a.imageCmd(), a.scriptCmd(), a.clusterCmd(), a.planCmd(), a.runCmd())
 	add(root, groupAdmin, a.tokenCmd(), a.agentCmd(), a.siteCmd(), a.bmcCmd(), a.sshCmd(), a.maasCmd(), a.webhookCmd(), a.budgetCmd(), a.settleCmd(), a.clearCmd(), a.flagCmd(), a.commandsCmd(),

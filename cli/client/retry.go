@@ -27,11 +27,16 @@ var once = map[string]bool{
 	pb.AdminService_CreateWebhook_FullMethodName:       true,
 	pb.AdminService_RedeliverWebhook_FullMethodName:    true,
 	pb.AdminService_TestWebhook_FullMethodName:         true,
+	// It acknowledges failures, of which there may be more meanwhile.
+	pb.RolloutService_ResumeRollout_FullMethodName: true,
 }
 
 // long holds the methods whose answer may take any time: they end with the caller's patience, and a connection that is
 // gone is noticed by its pings.
-var long = map[string]bool{pb.AdminService_AddImage_FullMethodName: true}
+var long = map[string]bool{
+	pb.AdminService_AddImage_FullMethodName: true, pb.RolloutService_PreviewRollout_FullMethodName: true,
+	pb.RolloutService_CreateRollout_FullMethodName: true,
+}
 
 // Repeatable says whether a call of the method may be sent again when its answer was lost.
 func Repeatable(method string) bool { return !once[method] }

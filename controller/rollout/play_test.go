@@ -29,7 +29,7 @@ func newPlay(t *rapid.T) *play {
 		t: t, clock: now, touchedAtClose: -1, wave: map[string]int{}, state: map[string]string{}, failing: draw("failing percent", 0, 60),
 		spec: rollout.Spec{
 			Canary: draw("canary", 0, 3), MaxInFlight: draw("in flight", 0, 6), MaxPerDomain: draw("per domain", 0, 3),
-			WaveGate: rollout.Gate{Failures: draw("wave failures", 0, 3), Percent: draw("wave percent", 0, 100)},
+			WaveGate:  rollout.Gate{Failures: draw("wave failures", 0, 3), Percent: draw("wave percent", 0, 100)},
 			TotalGate: rollout.Gate{Failures: draw("failures", 0, 5)}, Soak: time.Duration(draw("soak", 0, 2)) * time.Minute,
 			CancelOnGate: rapid.Bool().Draw(t, "cancel on gate"),
 		},

@@ -20,6 +20,8 @@ var elsewhere = map[string]string{
 	"ca.half-made": "TestKill9", "ca.before-rename": "TestKill9", "ca.after-rename": "TestKill9",
 	"site.before-stored": "sync.TestAKillAtEveryPoint", "site.after-stored": "sync.TestAKillAtEveryPoint",
 	"site.after-applied": "sync.TestAKillAtEveryPoint", "site.after-reported": "sync.TestAKillAtEveryPoint",
+	"rollout.created": "TestARolloutSurvivesDeaths", "rollout.claimed": "TestARolloutSurvivesDeaths",
+	"rollout.before-start-commit": "TestARolloutSurvivesDeaths", "rollout.started": "TestARolloutSurvivesDeaths",
 	"blob.at-write": "image.TestKilledInTheMiddle", "blob.before-place": "image.TestKilledInTheMiddle", "blob.after-place": "image.TestKilledInTheMiddle",
 	"image.before-entry":        "image.TestKilledInTheMiddle",
 	"ssh.before-start":          "script.TestAnAgentThatDies",

@@ -1,0 +1,203 @@
+package view
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
+)
+
+// RolloutEnded says that nothing happens to the rollout any more.
+func RolloutEnded(r *pb.Rollout) bool {
+	switch r.GetState() {
+	case pb.Rollout_SUCCEEDED, pb.Rollout_FAILED, pb.Rollout_CANCELED:
+		return true
+	}
+	return false
+}
+
+func (s Style) rolloutState(r *pb.Rollout) string {
+	name := r.GetState().String()
+	switch r.GetState() {
+	case pb.Rollout_SUCCEEDED:
+		return s.Good(name)
+	case pb.Rollout_FAILED, pb.Rollout_CANCELED:
+		return s.Bad(name)
+	case pb.Rollout_PAUSED, pb.Rollout_STOPPING, pb.Rollout_AWAITING_APPROVAL:
+		return s.Warn(name)
+	}
+	return name
+}
+
+func rolloutWork(spec *pb.RolloutSpec) string {
+	return strings.TrimSpace(spec.GetType() + " " + spec.GetPlanId())
+}
+
+// Rollouts is the list of rollouts.
+func (s Style) Rollouts(list []*pb.Rollout, now time.Time) *Table {
+	t := &Table{Header: []string{"ROLLOUT_ID", "STATE", "WAITS_FOR", "WORK", "WAVE", "DONE", "FAILED", "MACHINES", "AGE", "TITLE"}}
+	for _, r := range list {
+		y := r.GetTally()
+		t.Add(r.GetRolloutId(), s.rolloutState(r), r.GetWaitReason(), Clean(rolloutWork(r.GetSpec())),
+			fmt.Sprintf("%d/%d", r.GetWave(), len(r.GetWaves())), number(y.GetSucceeded()), number(y.GetFailed()), number(y.GetMachines()),
+			Age(r.GetCreatedAt(), now), Clean(r.GetSpec().GetTitle()))
+	}
+	return t
+}
+
+func number(n int32) string { return strconv.Itoa(int(n)) }
+
+// Rollout is one rollout on a page.
+func (s Style) Rollout(r *pb.Rollout, now time.Time) string {
+	f := &Fields{}
+	f.Add("Rollout", r.GetRolloutId())
+	f.Add("Title", Clean(r.GetSpec().GetTitle()))
+	f.Add("Work", Clean(rolloutWork(r.GetSpec())))
+	f.Add("Machines", Clean(r.GetSpec().GetFilter()))
+	state := s.rolloutState(r)
+	if r.GetWaitReason() != "" {
+		state += " (" + r.GetWaitReason() + ")"
+	}
+	f.Add("State", state)
+	f.Add("Message", Clean(r.GetMessage()))
+	f.Add("Created", Age(r.GetCreatedAt(), now)+" ago by "+Clean(r.GetCreatedBy()))
+	if r.GetApprovedBy() != "" {
+		f.Add("Approved", Age(r.GetApprovedAt(), now)+" ago by "+Clean(r.GetApprovedBy()))
+	}
+	f.Add("Digest", r.GetDigest())
+	if r.GetDestructive() {
+		f.Add("Destructive", s.Warn("yes: data on the machines is lost"))
+	}
+	out := f.String() + "\n" + s.waves(r).String()
+	if refused := refusedAtFirst(r); refused > 0 {
+		out += fmt.Sprintf("%d machines were refused from the beginning: ingot rollout machines %s --filter state=SKIPPED\n", refused, r.GetRolloutId())
+	}
+	return out + rolloutHint(r)
+}
+
+// refusedAtFirst are the machines that belong to no wave.
+func refusedAtFirst(r *pb.Rollout) int32 {
+	n := r.GetTally().GetMachines()
+	for _, w := range r.GetWaves() {
+		n -= w.GetTally().GetMachines()
+	}
+	return n
+}
+
+func rolloutHint(r *pb.Rollout) string {
+	switch r.GetState() {
+	case pb.Rollout_AWAITING_APPROVAL:
+		return "Another administrator: ingot rollout approve " + r.GetRolloutId() + " --digest " + r.GetDigest() + "\n"
+	case pb.Rollout_PAUSED:
+		return "To go on: ingot rollout resume " + r.GetRolloutId() + "   To end it: ingot rollout cancel " + r.GetRolloutId() + "\n"
+	}
+	return ""
+}
+
+func (s Style) waves(r *pb.Rollout) *Table {
+	t := &Table{Header: []string{"WAVE", "PROGRESS", "MACHINES", "PENDING", "RUNNING", "SUCCEEDED", "FAILED", "SKIPPED", "CANCELED"}}
+	for _, w := range r.GetWaves() {
+		y := w.GetTally()
+		failed := number(y.GetFailed())
+		if y.GetFailed() > 0 {
+			failed = s.Bad(failed)
+		}
+		t.Add(number(w.GetWave()), waveBar(y), number(y.GetMachines()), number(y.GetPending()), number(y.GetRunning()), number(y.GetSucceeded()),
+			failed, number(y.GetSkipped()), number(y.GetCanceled()))
+	}
+	return t
+}
+
+func waveBar(t *pb.RolloutTally) string {
+	const columns = 20
+	if t.GetMachines() == 0 {
+		return Bar(0, columns)
+	}
+	return Bar(int((t.GetMachines()-t.GetPending()-t.GetRunning())*100/t.GetMachines()), columns)
+}
+
+// RolloutMachines are the machines of a rollout.
+func (s Style) RolloutMachines(list []*pb.RolloutMachine) *Table {
+	t := &Table{Header: []string{"MACHINE_ID", "WAVE", "DOMAIN", "STATE", "OPERATION_ID", "REASON"}}
+	for _, m := range list {
+		state := m.GetState().String()
+		switch m.GetState() {
+		case pb.RolloutMachine_SUCCEEDED:
+			state = s.Good(state)
+		case pb.RolloutMachine_FAILED:
+			state = s.Bad(state)
+		case pb.RolloutMachine_SKIPPED, pb.RolloutMachine_CANCELED:
+			state = s.Warn(state)
+		}
+		wave := ""
+		if m.GetWave() > 0 {
+			wave = number(m.GetWave())
+		}
+		t.Add(m.GetMachineId(), wave, Clean(m.GetDomain()), state, m.GetOperationId(), m.GetReason())
+	}
+	return t
+}
+
+// RolloutLive shows a rollout while it goes on.
+type RolloutLive struct {
+	cfg  LiveConfig
+	wave int32
+	said string
+}
+
+// NewRolloutLive makes a view of one rollout.
+func NewRolloutLive(cfg LiveConfig) *RolloutLive { return &RolloutLive{cfg: cfg} }
+
+// Change gives the lines for a rollout that has changed. Where no status line is drawn, every change is a line.
+func (l *RolloutLive) Change(r *pb.Rollout) string {
+	s := l.cfg.Style
+	out := ""
+	for _, w := range r.GetWaves() {
+		if over := w.GetWave() < r.GetWave() || RolloutEnded(r) && w.GetWave() <= r.GetWave(); over && w.GetWave() > l.wave {
+			l.wave = w.GetWave()
+			out += waveLine(r, w) + "\n"
+		}
+	}
+	if !l.cfg.Boxed && !RolloutEnded(r) && r.GetWave() > 0 && int(r.GetWave()) <= len(r.GetWaves()) {
+		out += waveLine(r, r.GetWaves()[r.GetWave()-1]) + "  " + r.GetWaitReason() + "\n"
+	}
+	said := r.GetState().String() + r.GetWaitReason()
+	if said == l.said || r.GetState() == pb.Rollout_RUNNING && r.GetWaitReason() != "SOAKING" && r.GetWaitReason() != "FLEET_FROZEN" {
+		l.said = said
+		return out
+	}
+	l.said = said
+	out += s.rolloutState(r)
+	if r.GetMessage() != "" {
+		out += ": " + Clean(r.GetMessage())
+	}
+	return out + "\n" + rolloutHint(r)
+}
+
+func waveLine(r *pb.Rollout, w *pb.RolloutWave) string {
+	t := w.GetTally()
+	line := fmt.Sprintf("wave %d/%d %s %d/%d", w.GetWave(), len(r.GetWaves()), waveBar(t), t.GetMachines()-t.GetPending()-t.GetRunning(), t.GetMachines())
+	for _, part := range []struct {
+		n    int32
+		what string
+	}{{t.GetRunning(), "running"}, {t.GetFailed(), "failed"}, {t.GetSkipped(), "skipped"}, {t.GetCanceled(), "canceled"}} {
+		if part.n > 0 {
+			line += fmt.Sprintf("  %d %s", part.n, part.what)
+		}
+	}
+	return line
+}
+
+// Status is the line that a terminal keeps at the bottom.
+func (l *RolloutLive) Status(r *pb.Rollout, now time.Time) string {
+	if !l.cfg.Boxed || RolloutEnded(r) || r.GetWave() == 0 || int(r.GetWave()) > len(r.GetWaves()) {
+		return ""
+	}
+	line := waveLine(r, r.GetWaves()[r.GetWave()-1]) + "  " + r.GetWaitReason()
+	if r.GetSoakUntil() != nil {
+		line += " " + Duration(r.GetSoakUntil().AsTime().Sub(now))
+	}
+	return l.cfg.Style.Dim(line)
+}
