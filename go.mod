@@ -3,6 +3,7 @@ module github.com/ingot-metal/ingot
 go 1.26.0
 
 require (
+	github.com/anishathalye/porcupine v1.3.1
 	github.com/bougou/go-ipmi v0.9.1
 	github.com/canonical/gomaasclient v0.15.0
 	github.com/cloudevents/sdk-go/v2 v2.16.2

@@ -22,6 +22,7 @@ import (
 	"github.com/ingot-metal/ingot/internal/failure"
 	"github.com/ingot-metal/ingot/internal/ids"
 	"github.com/ingot-metal/ingot/internal/testkit"
+	"github.com/ingot-metal/ingot/lab/chaos/check"
 )
 
 // Client speaks baremetal.v1 to whichever controller is behind an address. Calls that fail because a controller is
@@ -196,7 +197,7 @@ func (c *Client) OperationsOf(machineID string) []*baremetalv1.Operation {
 
 // Ended says whether an operation never changes again.
 func Ended(o *baremetalv1.Operation) bool {
-	return o.GetPhase() >= baremetalv1.Operation_SUCCEEDED
+	return check.Ended(o)
 }
 
 // Wait waits for an operation to end.

@@ -25,6 +25,9 @@ import (
 // Binaries are the programs of this tree.
 type Binaries struct{ Controller, Agent string }
 
+// Dir is where both are.
+func (b Binaries) Dir() string { return filepath.Dir(b.Controller) }
+
 var built struct {
 	sync.Once
 	Binaries

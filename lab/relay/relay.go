@@ -72,6 +72,13 @@ func (r *Relay) Accepted() int {
 	return r.accepted
 }
 
+// Point sends new connections elsewhere, and leaves a block in place.
+func (r *Relay) Point(network, address string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.network, r.address = network, address
+}
+
 // Retarget sends new connections elsewhere.
 func (r *Relay) Retarget(network, address string) {
 	r.mu.Lock()

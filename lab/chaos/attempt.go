@@ -1,0 +1,74 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/ingot-metal/ingot/internal/task"
+	"github.com/ingot-metal/ingot/lab/chaos/check"
+)
+
+// attempt is one run on one cell.
+type attempt struct {
+	c     *cell
+	p     plan
+	begun time.Time
+
+	mu     sync.Mutex
+	calls  []check.Call
+	faults []check.Fault
+}
+
+// since is the time of the run, by the monotonic clock.
+func (r *attempt) since() time.Duration { return time.Since(r.begun) }
+
+func (r *attempt) called(c check.Call) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.calls = append(r.calls, c)
+}
+
+func (r *attempt) fault(f check.Fault) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.faults = append(r.faults, f)
+}
+
+// run breaks the cell as the seed says and gives the history. An error means that the harness itself has failed, and that
+// the cell is worth nothing any more.
+func (c *cell) run(ctx context.Context, seed uint64) (check.History, error) {
+	r := &attempt{c: c, p: draw(seed, len(c.agents)), begun: time.Now()}
+	if err := c.mark(); err != nil {
+		return check.History{}, err
+	}
+	group, _ := task.New(ctx)
+	last := make([]latest, len(c.agents))
+	for n, s := range r.p.clients {
+		group.Go(fmt.Sprintf("client %d", n), func(ctx context.Context) error {
+			r.play(ctx, n, s, &last[s.machine])
+			return nil
+		})
+	}
+	for _, s := range r.p.strikes {
+		group.Go(s.kind, func(ctx context.Context) error { return r.strike(ctx, s) })
+	}
+	if err := group.Wait(); err != nil {
+		return check.History{}, errors.Join(err, c.heal(ctx))
+	}
+	if err := c.heal(ctx); err != nil {
+		return check.History{}, err
+	}
+	unfinished := ""
+	if err := r.settle(ctx); err != nil {
+		unfinished = err.Error()
+	}
+	if ctx.Err() != nil {
+		return check.History{}, ctx.Err()
+	}
+	h, err := r.collect(ctx)
+	h.Header.Unfinished = unfinished
+	return h, err
+}

@@ -1,0 +1,190 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/ingot-metal/ingot/agent/host/sim"
+	"github.com/ingot-metal/ingot/controller/auth"
+	"github.com/ingot-metal/ingot/internal/task"
+	"github.com/ingot-metal/ingot/lab/process"
+)
+
+// cell is one system that is broken again and again.
+type cell struct {
+	o    options
+	dir  string
+	bin  string
+	self string // this program, for the recorder
+
+	db          *postgres
+	recorder    *process.Process
+	world       *sim.World
+	token       string
+	controllers []*controllerProgram
+	agents      []*agentProgram
+	stop        context.CancelFunc
+	readers     sync.WaitGroup
+	watch       watcher
+	follow      follower
+
+	mu       sync.Mutex
+	effects  int64 // how far the record has been read
+	deaths   []death
+	canFill  bool // the agents' memories have file systems of their own
+	runCount int
+}
+
+// death is a process that ended by itself.
+type death struct {
+	name string
+	err  error
+	at   time.Time
+}
+
+// settleTime bounds what happens while nothing is broken.
+const settleTime = 90 * time.Second
+
+func newCell(ctx context.Context, o options, controllers int) (c *cell, err error) {
+	c = &cell{o: o}
+	if c.dir, err = os.MkdirTemp("", "ingot-chaos-"); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, c.close())
+			c = nil
+		}
+	}()
+	// PostgreSQL may run as another user, who must come through.
+	if err := os.Chmod(c.dir, 0o755); err != nil {
+		return c, err
+	}
+	if c.bin, err = filepath.Abs(o.bin); err != nil {
+		return c, err
+	}
+	if c.self, err = os.Executable(); err != nil {
+		return c, err
+	}
+	if c.db, err = openPostgres(ctx, c.path("postgres")); err != nil {
+		return c, err
+	}
+	if err := c.startRecorder(ctx); err != nil {
+		return c, err
+	}
+	if c.token, err = auth.AddToken(c.path("tokens"), "chaos", auth.ScopeAdmin); err != nil {
+		return c, err
+	}
+	for i := range controllers {
+		p, err := c.newController(ctx, i)
+		if err != nil {
+			return c, err
+		}
+		c.controllers = append(c.controllers, p)
+	}
+	return c, c.populate(ctx)
+}
+
+// populate adds machines with their agents, and those who watch.
+func (c *cell) populate(ctx context.Context) error {
+	for i := range c.o.agents {
+		a, err := c.newAgent(ctx, i)
+		if a != nil {
+			c.agents = append(c.agents, a)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	for _, a := range c.agents {
+		if err := c.prepare(ctx, a); err != nil {
+			return err
+		}
+	}
+	if err := c.register(ctx, sentinel); err != nil {
+		return err
+	}
+	watching, stop := context.WithCancel(context.WithoutCancel(ctx))
+	c.stop = stop
+	for name, fn := range map[string]func(context.Context){"watch operations": c.watchOperations, "follow machines": c.followMachines} {
+		c.readers.Add(1)
+		task.Background(name, func() {
+			defer c.readers.Done()
+			fn(watching)
+		})
+	}
+	return nil
+}
+
+func (c *cell) path(name string) string { return filepath.Join(c.dir, name) }
+
+func (c *cell) startRecorder(ctx context.Context) error {
+	log, err := openLog(c.path("recorder.log"))
+	if err != nil {
+		return err
+	}
+	defer log.Close() // the process has its own
+	c.recorder, err = process.Start(process.Config{Path: c.self, Args: []string{"record", c.path("recorder"), c.path("effects")}, Output: log})
+	if err != nil {
+		return err
+	}
+	if err := until(ctx, settleTime, "the recorder", func() bool {
+		_, err := os.Stat(c.path("recorder"))
+		return err == nil
+	}); err != nil {
+		return err
+	}
+	c.world, err = sim.OpenWorld(sim.WorldConfig{Dir: c.path("world"), NoSync: true, Recorder: c.path("recorder")})
+	return err
+}
+
+// died notes that a process ended and nobody had made it.
+func (c *cell) died(name string, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.deaths = append(c.deaths, death{name, err, time.Now()})
+}
+
+// programs are all that can be killed and started again.
+func (c *cell) programs() []*program {
+	var out []*program
+	for _, p := range c.controllers {
+		out = append(out, &p.program)
+	}
+	for _, a := range c.agents {
+		out = append(out, &a.program)
+	}
+	return out
+}
+
+// close takes everything down and removes it.
+func (c *cell) close() error {
+	if c.stop != nil {
+		c.stop()
+	}
+	c.readers.Wait()
+	var errs []error
+	for _, a := range c.agents {
+		errs = append(errs, a.close())
+	}
+	for _, p := range c.controllers {
+		errs = append(errs, p.close())
+	}
+	if c.recorder != nil {
+		errs = append(errs, c.recorder.Kill())
+	}
+	if c.db != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), settleTime)
+		defer cancel()
+		errs = append(errs, c.db.close(ctx))
+	}
+	if err := os.RemoveAll(c.dir); err != nil {
+		errs = append(errs, fmt.Errorf("remove the cell: %w", err))
+	}
+	return errors.Join(errs...)
+}

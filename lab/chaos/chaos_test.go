@@ -1,0 +1,69 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/ingot-metal/ingot/lab/harness"
+)
+
+// TestMain lets this binary be the recorder too: a cell starts itself again as one.
+func TestMain(m *testing.M) {
+	if len(os.Args) == 4 && os.Args[1] == "record" {
+		exit(record(os.Args[2], os.Args[3]))
+	}
+	code := m.Run()
+	harness.RemoveBinaries()
+	os.Exit(code)
+}
+
+// TestAFewRuns is the harness in small: a system with two controllers is broken a few times and keeps its promises.
+func TestAFewRuns(t *testing.T) {
+	o, err := parse([]string{
+		"--runs", "15", "--cells", "1", "--controllers", "2", "--agents", "3", "--seed", "1000", "--limit", "20s", "--out", t.TempDir(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.bin = harness.Build(t).Dir()
+	r, err := breakThings(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, k := range r.Violations {
+		t.Errorf("seed %d: %v", k.Seed, k.Found)
+	}
+	if len(r.Failures) > 0 || r.Runs == 0 {
+		t.Errorf("%d runs; the harness failed: %v", r.Runs, r.Failures)
+	}
+	if r.Operations["SUCCEEDED"] == 0 || r.Effects["reboot"] == 0 || len(r.Faults) == 0 {
+		t.Errorf("nothing happened: operations %v, effects %v, faults %v", r.Operations, r.Effects, r.Faults)
+	}
+	t.Logf("%d runs in %v; faults %v, operations %v", r.Runs, r.Took.Round(time.Second), r.Faults, r.Operations)
+}
+
+func TestDrawingIsStable(t *testing.T) {
+	t.Parallel()
+	drawn := map[string]int{}
+	for seed := range uint64(2000) {
+		a, b := draw(seed, 3), draw(seed, 3)
+		if fmt.Sprint(a) != fmt.Sprint(b) {
+			t.Fatalf("seed %d is %v and %v", seed, a, b)
+		}
+		if len(a.strikes) == 0 {
+			t.Fatalf("seed %d has no fault", seed)
+		}
+		for _, s := range a.strikes {
+			drawn[s.kind]++
+		}
+	}
+	for _, w := range weights {
+		if drawn[w.kind] == 0 {
+			t.Errorf("%s is never drawn; drawn are %v", w.kind, slices.Sorted(maps.Keys(drawn)))
+		}
+	}
+}

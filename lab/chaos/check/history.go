@@ -1,0 +1,254 @@
+package check
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/ingot-metal/ingot/agent/host/sim"
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+)
+
+// History is one run.
+type History struct {
+	Header     Header
+	Calls      []Call
+	Effects    []sim.EffectRecord
+	Events     []Event
+	Faults     []Fault
+	Sightings  []Sighting
+	Sessions   []Session
+	Logs       []LogLine
+	Operations []*baremetalv1.Operation
+	Commands   []*baremetalv1.Command
+	Machines   []Machine
+}
+
+// Header says which run it is.
+type Header struct {
+	Seed    uint64 `json:"seed"`
+	Planted string `json:"planted,omitempty"`
+	// Controllers and Agents are how many processes of each there were.
+	Controllers int       `json:"controllers"`
+	Agents      int       `json:"agents"`
+	At          time.Time `json:"at"`
+	// Unfinished says what had not come to rest when the time for it was up.
+	Unfinished string `json:"unfinished,omitempty"`
+}
+
+// Outcome is what a client knows of a call.
+type Outcome string
+
+// A refused call has had no effect; of an unknown one nobody can say.
+const (
+	OK      Outcome = "ok"
+	Refused Outcome = "refused"
+	Unknown Outcome = "unknown"
+)
+
+// Method is what a call asks for.
+type Method string
+
+// The methods. Every start has a kind of its own on the wire; here they differ by Call.Kind.
+const (
+	Start      Method = "start"
+	Cancel     Method = "cancel"
+	Get        Method = "get-operation"
+	GetMachine Method = "get-machine"
+	List       Method = "list-machines"
+)
+
+// Call is one call of one client.
+type Call struct {
+	Client  int           `json:"client"`
+	Method  Method        `json:"method"`
+	Kind    string        `json:"kind,omitempty"`
+	Machine string        `json:"machine,omitempty"`
+	Request string        `json:"request,omitempty"`
+	Begin   time.Duration `json:"begin"`
+	End     time.Duration `json:"end"`
+	Outcome Outcome       `json:"outcome"`
+	// Reason is the typed one of a refusal; Error is the text of any failure.
+	Reason string `json:"reason,omitempty"`
+	Error  string `json:"error,omitempty"`
+	// Operation is the one that was asked about, or the one of the answer.
+	Operation string `json:"operation,omitempty"`
+	Phase     string `json:"phase,omitempty"`
+	// Active is the active operation in the answer of GetMachine.
+	Active string `json:"active,omitempty"`
+}
+
+// Event is one event as a watcher received it.
+type Event struct {
+	At        time.Duration `json:"at"`
+	Operation string        `json:"operation"`
+	Seq       int64         `json:"seq"`
+	Kind      string        `json:"kind"`
+	Phase     string        `json:"phase"`
+}
+
+// Fault is one fault, from its beginning to its end.
+type Fault struct {
+	Kind   string        `json:"kind"`
+	Target string        `json:"target"`
+	Detail string        `json:"detail,omitempty"`
+	Begin  time.Duration `json:"begin"`
+	End    time.Duration `json:"end"`
+	// Forgets says that an agent may have lost events with its memory or for want of room.
+	Forgets bool `json:"forgets,omitempty"`
+}
+
+// Sighting is a machine as a reader that follows the reconcile cursor received it.
+type Sighting struct {
+	At      time.Duration `json:"at"`
+	Machine string        `json:"machine"`
+	Version int64         `json:"version"`
+	Active  string        `json:"active,omitempty"`
+}
+
+// Session is an opened session, from the log of the agent that opened it or of the controller that let it in.
+type Session struct {
+	Agent      string `json:"agent"`
+	Session    string `json:"session"`
+	Epoch      int64  `json:"epoch"`
+	Controller string `json:"controller"`
+	// ByAgent says that it is from the agent's log.
+	ByAgent bool `json:"by_agent"`
+}
+
+// LogLine is a chunk of an operation's log.
+type LogLine struct {
+	Operation string `json:"operation"`
+	Seq       int64  `json:"seq"`
+	Text      string `json:"text"`
+}
+
+// Machine is a machine at the end.
+type Machine struct {
+	*baremetalv1.Machine
+	// Pending counts effects that the world has accepted and that are still to come.
+	Pending int
+}
+
+// line is one line of a file; one field is set.
+type line struct {
+	Header    *Header           `json:"header,omitempty"`
+	Call      *Call             `json:"call,omitempty"`
+	Effect    *sim.EffectRecord `json:"effect,omitempty"`
+	Event     *Event            `json:"event,omitempty"`
+	Fault     *Fault            `json:"fault,omitempty"`
+	Sighting  *Sighting         `json:"sighting,omitempty"`
+	Session   *Session          `json:"session,omitempty"`
+	Log       *LogLine          `json:"log,omitempty"`
+	Operation json.RawMessage   `json:"operation,omitempty"`
+	Command   json.RawMessage   `json:"command,omitempty"`
+	Machine   json.RawMessage   `json:"machine,omitempty"`
+	Pending   int               `json:"pending,omitempty"`
+}
+
+// Write writes the history as JSON lines.
+func (h *History) Write(w io.Writer) error {
+	out := writer{enc: json.NewEncoder(w)}
+	out.line(line{Header: &h.Header})
+	each(h.Faults, func(v *Fault) { out.line(line{Fault: v}) })
+	each(h.Calls, func(v *Call) { out.line(line{Call: v}) })
+	each(h.Effects, func(v *sim.EffectRecord) { out.line(line{Effect: v}) })
+	each(h.Events, func(v *Event) { out.line(line{Event: v}) })
+	each(h.Sightings, func(v *Sighting) { out.line(line{Sighting: v}) })
+	each(h.Sessions, func(v *Session) { out.line(line{Session: v}) })
+	each(h.Logs, func(v *LogLine) { out.line(line{Log: v}) })
+	for _, o := range h.Operations {
+		out.line(line{Operation: out.message(o)})
+	}
+	for _, c := range h.Commands {
+		out.line(line{Command: out.message(c)})
+	}
+	for _, m := range h.Machines {
+		out.line(line{Machine: out.message(m.Machine), Pending: m.Pending})
+	}
+	return out.err
+}
+
+func each[T any](list []T, fn func(*T)) {
+	for i := range list {
+		fn(&list[i])
+	}
+}
+
+type writer struct {
+	enc *json.Encoder
+	err error
+}
+
+func (w *writer) line(l line) {
+	if w.err == nil {
+		w.err = w.enc.Encode(l)
+	}
+}
+
+func (w *writer) message(m proto.Message) json.RawMessage {
+	b, err := protojson.Marshal(m)
+	if err != nil && w.err == nil {
+		w.err = err
+	}
+	return b
+}
+
+// maxLine bounds one line of a history.
+const maxLine = 4 << 20
+
+// Read reads what Write wrote. Lines of a newer kind are an error.
+func Read(r io.Reader) (History, error) {
+	var h History
+	scan := bufio.NewScanner(r)
+	scan.Buffer(nil, maxLine)
+	for n := 1; scan.Scan(); n++ {
+		var l line
+		if err := json.Unmarshal(scan.Bytes(), &l); err != nil {
+			return h, fmt.Errorf("read line %d of the history: %w", n, err)
+		}
+		if err := h.take(l); err != nil {
+			return h, fmt.Errorf("read line %d of the history: %w", n, err)
+		}
+	}
+	return h, scan.Err()
+}
+
+func (h *History) take(l line) error {
+	if l.Header != nil {
+		h.Header = *l.Header
+	}
+	add(&h.Calls, l.Call)
+	add(&h.Effects, l.Effect)
+	add(&h.Events, l.Event)
+	add(&h.Faults, l.Fault)
+	add(&h.Sightings, l.Sighting)
+	add(&h.Sessions, l.Session)
+	add(&h.Logs, l.Log)
+	switch {
+	case l.Operation != nil:
+		o := &baremetalv1.Operation{}
+		h.Operations = append(h.Operations, o)
+		return protojson.Unmarshal(l.Operation, o)
+	case l.Command != nil:
+		c := &baremetalv1.Command{}
+		h.Commands = append(h.Commands, c)
+		return protojson.Unmarshal(l.Command, c)
+	case l.Machine != nil:
+		m := &baremetalv1.Machine{}
+		h.Machines = append(h.Machines, Machine{m, l.Pending})
+		return protojson.Unmarshal(l.Machine, m)
+	}
+	return nil
+}
+
+func add[T any](list *[]T, v *T) {
+	if v != nil {
+		*list = append(*list, *v)
+	}
+}

@@ -1,0 +1,270 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/ingot-metal/ingot/agent/host/sim"
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/lab/chaos/check"
+)
+
+// mark remembers how far everything has been read.
+func (c *cell) mark() error {
+	for _, p := range c.programs() {
+		info, err := p.log.Stat()
+		if err != nil {
+			return fmt.Errorf("read log: %w", err)
+		}
+		p.read = info.Size()
+	}
+	c.runCount++
+	info, err := os.Stat(c.path("effects"))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		c.effects = info.Size()
+	}
+	return err
+}
+
+// collect gathers the history of a cell at rest.
+func (r *attempt) collect(ctx context.Context) (check.History, error) {
+	c := r.c
+	h := check.History{Header: check.Header{
+		Seed: r.p.seed, Planted: c.o.planted, Controllers: len(c.controllers), Agents: len(c.agents), At: time.Now(),
+	}, Calls: r.calls, Faults: append(r.faults, c.takeDeaths(r.begun)...)}
+	ctx, cancel := context.WithTimeout(ctx, settleTime)
+	defer cancel()
+	for _, id := range c.machineIDs() {
+		if err := r.collectMachine(ctx, id, &h); err != nil {
+			return h, err
+		}
+	}
+	r.collectEvents(&h)
+	if err := c.collectEffects(&h); err != nil {
+		return h, err
+	}
+	if err := r.collectLogs(ctx, &h); err != nil {
+		return h, err
+	}
+	r.collectSightings(ctx, &h)
+	return h, c.collectSessions(&h)
+}
+
+// readerLimit is how long the reader of the cursor may be behind.
+const readerLimit = 20 * time.Second
+
+// collectSightings reads every machine, as often as it takes for the reader of the cursor to have just these versions: a
+// machine goes on changing with the sessions of its agent. What the reader never gets to see is found by the check.
+func (r *attempt) collectSightings(ctx context.Context, h *check.History) {
+	var seen []sighted
+	err := until(ctx, readerLimit, "the reader", func() bool {
+		h.Machines = nil
+		versions := map[string]int64{}
+		for _, id := range r.c.machineIDs() {
+			m, err := r.c.machine(ctx, id)
+			st, werr := r.c.world.State(id)
+			if err != nil || werr != nil {
+				return false
+			}
+			versions[id] = m.GetVersion()
+			h.Machines = append(h.Machines, check.Machine{Machine: m, Pending: len(st.Pending)})
+		}
+		var ok bool
+		seen, ok = r.c.follow.take(versions)
+		return ok
+	})
+	if err != nil {
+		seen = r.c.follow.takeAll()
+	}
+	for _, s := range seen {
+		h.Sightings = append(h.Sightings, check.Sighting{
+			At: s.at.Sub(r.begun), Machine: s.machine.GetMachineId(), Version: s.machine.GetVersion(),
+			Active: s.machine.GetStatus().GetActiveOperationId(),
+		})
+	}
+}
+
+// collectMachine reads a machine's operations of this run, their commands and logs.
+func (r *attempt) collectMachine(ctx context.Context, id string, h *check.History) error {
+	p := r.c.controllers[0]
+	list, err := p.operations().ListOperations(ctx, &baremetalv1.ListOperationsRequest{Filter: "machine_id=" + id, PageSize: 50})
+	if err != nil {
+		return fmt.Errorf("list operations: %w", err)
+	}
+	for _, o := range list.GetOperations() {
+		if !r.ours(o) {
+			continue
+		}
+		h.Operations = append(h.Operations, o)
+		commands, err := p.admin().ListCommands(ctx, &baremetalv1.ListCommandsRequest{OperationId: o.GetOperationId()})
+		if err != nil {
+			return fmt.Errorf("list commands: %w", err)
+		}
+		h.Commands = append(h.Commands, commands.GetCommands()...)
+	}
+	return nil
+}
+
+// logsSettle is how long an agent's events may be on their way once it is connected.
+const logsSettle = 10 * time.Second
+
+// collectLogs waits for log lines that are still on their way. Those that never come are found by the check.
+func (r *attempt) collectLogs(ctx context.Context, h *check.History) (err error) {
+	late := until(ctx, logsSettle, "logs", func() bool {
+		h.Logs = nil
+		for _, o := range h.Operations {
+			if err = r.c.controllers[0].collectLogs(ctx, o, h); err != nil {
+				return true
+			}
+		}
+		return check.LogsComplete(*h)
+	})
+	if late != nil && ctx.Err() != nil {
+		return late
+	}
+	return err
+}
+
+func (p *controllerProgram) collectLogs(ctx context.Context, o *baremetalv1.Operation, h *check.History) error {
+	stream, err := p.operations().StreamOperationLogs(ctx, &baremetalv1.StreamOperationLogsRequest{OperationId: o.GetOperationId(), NoFollow: true})
+	for err == nil {
+		var chunk *baremetalv1.LogChunk
+		if chunk, err = stream.Recv(); err == nil {
+			h.Logs = append(h.Logs, check.LogLine{Operation: o.GetOperationId(), Seq: chunk.GetSeq(), Text: string(chunk.GetData())})
+		}
+	}
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	return fmt.Errorf("read logs: %w", err)
+}
+
+func (r *attempt) collectEvents(h *check.History) {
+	ours := map[string]bool{}
+	for _, o := range h.Operations {
+		ours[o.GetOperationId()] = true
+	}
+	events, times := r.c.watch.take()
+	for i, e := range events {
+		if s := e.GetSnapshot(); ours[s.GetOperationId()] {
+			h.Events = append(h.Events, check.Event{
+				At: times[i].Sub(r.begun), Operation: s.GetOperationId(), Seq: e.GetSeq(), Kind: e.GetKind(), Phase: s.GetPhase().String(),
+			})
+		}
+	}
+}
+
+// readEffects reads the record from a place on.
+func (c *cell) readEffects(from int64) (out []sim.EffectRecord, err error) {
+	f, err := os.Open(c.path("effects"))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the record: %w", err)
+	}
+	defer f.Close()
+	if _, err := f.Seek(from, io.SeekStart); err != nil {
+		return nil, fmt.Errorf("read the record: %w", err)
+	}
+	dec := json.NewDecoder(f)
+	for {
+		var e sim.EffectRecord
+		switch err := dec.Decode(&e); {
+		case errors.Is(err, io.EOF):
+			return out, nil
+		case err != nil:
+			return nil, fmt.Errorf("read the record: %w", err)
+		}
+		out = append(out, e)
+	}
+}
+
+// happened says whether a command had an effect.
+func happened(effects []sim.EffectRecord, command string) bool {
+	return sim.CountByCommand(effects)[command] > 0
+}
+
+// collectEffects takes those of this run, and older ones of the same commands.
+func (c *cell) collectEffects(h *check.History) error {
+	now, err := c.readEffects(c.effects)
+	if err != nil {
+		return err
+	}
+	all, err := c.readEffects(0)
+	if err != nil {
+		return err
+	}
+	again := map[string]bool{}
+	for _, e := range now {
+		again[e.CommandID] = true
+	}
+	for _, e := range all {
+		if again[e.CommandID] {
+			h.Effects = append(h.Effects, e)
+		}
+	}
+	return nil
+}
+
+// collectSessions reads what the logs say of sessions since the mark.
+func (c *cell) collectSessions(h *check.History) error {
+	for _, p := range c.programs() {
+		sessions, err := p.sessions()
+		if err != nil {
+			return err
+		}
+		h.Sessions = append(h.Sessions, sessions...)
+	}
+	return nil
+}
+
+// sessions are those that the program's log tells of since the mark.
+func (p *program) sessions() (out []check.Session, err error) {
+	f, err := os.Open(p.log.Name())
+	if err != nil {
+		return nil, fmt.Errorf("read log: %w", err)
+	}
+	defer f.Close()
+	if _, err := f.Seek(p.read, io.SeekStart); err != nil {
+		return nil, fmt.Errorf("read log: %w", err)
+	}
+	scan := bufio.NewScanner(f)
+	scan.Buffer(nil, 4<<20)
+	for scan.Scan() {
+		var l struct {
+			Msg        string `json:"msg"`
+			Agent      string `json:"agent_id"`
+			Session    string `json:"session_id"`
+			Epoch      int64  `json:"epoch"`
+			Controller string `json:"controller_id"`
+		}
+		// A line that a killed process left half is none.
+		if json.Unmarshal(scan.Bytes(), &l) == nil && (l.Msg == "session open" || l.Msg == "session opened") {
+			out = append(out, check.Session{Agent: l.Agent, Session: l.Session, Epoch: l.Epoch, Controller: l.Controller, ByAgent: l.Msg == "session open"})
+		}
+	}
+	return out, scan.Err()
+}
+
+// takeDeaths gives processes that ended by themselves, as faults: a failpoint has killed them, or nobody knows why.
+func (c *cell) takeDeaths(since time.Time) []check.Fault {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var out []check.Fault
+	for _, d := range c.deaths {
+		at := d.at.Sub(since)
+		out = append(out, check.Fault{Kind: "ended", Target: d.name, Detail: fmt.Sprint(d.err), Begin: at, End: at})
+	}
+	c.deaths = nil
+	return out
+}

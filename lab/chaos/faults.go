@@ -1,0 +1,213 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/ingot-metal/ingot/lab/chaos/check"
+	"github.com/ingot-metal/ingot/lab/relay"
+)
+
+// strike breaks something for a while. It returns when the process is back and the way is open.
+func (r *attempt) strike(ctx context.Context, s strike) error {
+	rest(ctx, s.at-r.since())
+	f := check.Fault{Kind: s.kind, Begin: r.since()}
+	what, at, _ := cutLast(s.kind, "-")
+	var err error
+	switch {
+	case at == "client" || at == "postgres" && isNetwork(what):
+		p := r.c.controllers[s.target%len(r.c.controllers)]
+		f.Target = p.name
+		way := p.front
+		if at == "postgres" {
+			way = p.database
+		}
+		breakWays(ctx, what, s.length, way)
+	case at == "agent" && isNetwork(what):
+		a := r.c.agents[s.target%len(r.c.agents)]
+		f.Target = a.name
+		breakWays(ctx, what, s.length, a.ways()...)
+	case at == "postgres":
+		f.Target = at
+		err = r.c.breakPostgres(ctx, what, s.length)
+	case at == "controller":
+		p := r.c.controllers[s.target%len(r.c.controllers)]
+		f.Target, f.Detail = p.name, s.armed()
+		err = breakProgram(ctx, &p.program, what, s)
+	default:
+		a := r.c.agents[s.target%len(r.c.agents)]
+		f.Target, f.Detail = a.name, s.armed()
+		f.Forgets = what == "forget" || what == "rollback" || what == "full"
+		err = a.strike(ctx, what, s)
+	}
+	f.End = r.since()
+	r.fault(f)
+	if err != nil {
+		return fmt.Errorf("%s of %s: %w", s.kind, f.Target, err)
+	}
+	return nil
+}
+
+// armed is set for a strike that comes through a failpoint.
+func (s strike) armed() string {
+	if strings.HasPrefix(s.kind, "failpoint-") {
+		return s.failpoints
+	}
+	return ""
+}
+
+func cutLast(s, sep string) (before, after string, found bool) {
+	i := strings.LastIndex(s, sep)
+	if i < 0 {
+		return s, "", false
+	}
+	return s[:i], s[i+len(sep):], true
+}
+
+func isNetwork(what string) bool {
+	switch what {
+	case "cut", "swallow", "half-open-up", "half-open-down", "delay", "duplicate":
+		return true
+	}
+	return false
+}
+
+// latency of a slow network, in each direction.
+const latency = 40 * time.Millisecond
+
+func breakWays(ctx context.Context, what string, length time.Duration, ways ...*relay.Relay) {
+	for _, w := range ways {
+		switch what {
+		case "cut":
+			w.Block()
+		case "swallow":
+			w.Freeze()
+		case "half-open-up":
+			w.FreezeWay(relay.Up)
+		case "half-open-down":
+			w.FreezeWay(relay.Down)
+		case "delay":
+			w.Delay(latency)
+		case "duplicate":
+			w.Abandon()
+		}
+	}
+	rest(ctx, length)
+	for _, w := range ways {
+		w.Heal()
+	}
+}
+
+// ways lead from the agent to each controller.
+func (a *agentProgram) ways() []*relay.Relay {
+	var out []*relay.Relay
+	for _, p := range a.c.controllers {
+		out = append(out, p.fleet[a.index])
+	}
+	return out
+}
+
+func (c *cell) breakPostgres(ctx context.Context, what string, length time.Duration) error {
+	c.db.busy.Lock()
+	defer c.db.busy.Unlock()
+	if what == "stop" {
+		err := c.db.signal(syscall.SIGSTOP)
+		rest(ctx, length)
+		return errors.Join(err, c.db.signal(syscall.SIGCONT))
+	}
+	if err := c.db.kill(); err != nil {
+		return err
+	}
+	rest(ctx, length/4)
+	return c.db.start(ctx)
+}
+
+// breakProgram kills, stops or arms a process.
+func breakProgram(ctx context.Context, p *program, what string, s strike) error {
+	p.busy.Lock()
+	defer p.busy.Unlock()
+	switch what {
+	case "stop":
+		err := p.freeze()
+		rest(ctx, s.length)
+		return errors.Join(err, p.thaw())
+	case "kill":
+		if err := p.kill(); err != nil {
+			return err
+		}
+		rest(ctx, s.length/4)
+		return p.start("")
+	case "failpoint":
+		if err := p.kill(); err != nil {
+			return err
+		}
+		return p.start(s.failpoints)
+	}
+	return fmt.Errorf("nobody knows how to %s", what)
+}
+
+// strike is breakProgram with what can befall an agent's memory.
+func (a *agentProgram) strike(ctx context.Context, what string, s strike) error {
+	switch what {
+	case "forget":
+		return a.down(a.forget, "")
+	case "full":
+		if !a.mounted {
+			return nil
+		}
+		err := a.fill()
+		rest(ctx, s.length)
+		return errors.Join(err, a.empty())
+	case "rollback":
+		if err := a.down(a.copyMemory, ""); err != nil {
+			return err
+		}
+		rest(ctx, s.length)
+		return a.down(a.rollBack, "")
+	}
+	return breakProgram(ctx, &a.program, what, s)
+}
+
+// down does something to an agent that has been killed, and starts it again.
+func (a *agentProgram) down(between func() error, failpoints string) error {
+	a.busy.Lock()
+	defer a.busy.Unlock()
+	if err := a.kill(); err != nil {
+		return err
+	}
+	return errors.Join(between(), a.start(failpoints))
+}
+
+// heal ends every fault and waits until everything runs.
+func (c *cell) heal(ctx context.Context) error {
+	for _, p := range c.controllers {
+		for _, w := range p.relays() {
+			w.Heal()
+		}
+	}
+	errs := []error{c.db.signal(syscall.SIGCONT), c.db.start(ctx)}
+	for _, p := range c.controllers {
+		errs = append(errs, p.thaw(), p.disarm())
+	}
+	for _, a := range c.agents {
+		errs = append(errs, a.thaw(), a.empty(), a.disarm())
+	}
+	return errors.Join(errs...)
+}
+
+// disarm gives a process with failpoints a successor without.
+func (p *program) disarm() error {
+	p.busy.Lock()
+	defer p.busy.Unlock()
+	if !p.armed() {
+		return nil
+	}
+	if err := p.kill(); err != nil {
+		return err
+	}
+	return p.start("")
+}

@@ -1,0 +1,81 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+)
+
+// options are the command line.
+type options struct {
+	runs, cells, controllers, agents, reuse int
+	seed                                    uint64
+	bin, out, planted, rejudge              string
+	limit, quiet                            time.Duration
+	json, keepGoing, keep                   bool
+}
+
+func parse(args []string) (options, error) {
+	o := options{}
+	f := flag.NewFlagSet("chaos", flag.ContinueOnError)
+	f.IntVar(&o.runs, "runs", 100, "how many runs")
+	f.Uint64Var(&o.seed, "seed", 1, "seed of the first run; the others follow")
+	f.IntVar(&o.cells, "cells", 4, "how many systems are broken side by side")
+	f.IntVar(&o.controllers, "controllers", 0, "controllers of each system; 0 takes one, two and three in turn")
+	f.IntVar(&o.agents, "agents", 3, "agents of each system")
+	f.IntVar(&o.reuse, "reuse", 60, "runs after which a system is replaced by a fresh one")
+	f.StringVar(&o.bin, "bin", "bin", "directory of the binaries")
+	f.StringVar(&o.out, "out", "dist/chaos", "where runs with violations are kept")
+	f.StringVar(&o.planted, "planted", "", "take one protection away (binaries with the tag planted), and stop at the first violation")
+	f.StringVar(&o.rejudge, "rejudge", "", "judge this history again, and run nothing")
+	f.DurationVar(&o.limit, "limit", 4*time.Hour, "begin no run after this time")
+	f.DurationVar(&o.quiet, "rest", time.Minute, "how long a system may take to come to rest once the faults are over")
+	f.BoolVar(&o.json, "json", false, "print JSON instead of a table")
+	f.BoolVar(&o.keepGoing, "keep-going", true, "go on after a violation")
+	f.BoolVar(&o.keep, "keep", false, "keep every history, not only those with violations")
+	return o, f.Parse(args)
+}
+
+func main() {
+	if len(os.Args) == 4 && os.Args[1] == "record" {
+		exit(record(os.Args[2], os.Args[3]))
+	}
+	o, err := parse(os.Args[1:])
+	if err != nil {
+		os.Exit(2) // the flag package has said why
+	}
+	exit(run(o))
+}
+
+func exit(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "chaos:", err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+func run(o options) error {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if o.rejudge != "" {
+		return rejudge(o.rejudge, os.Stdout)
+	}
+	r, err := breakThings(ctx, o)
+	if r != nil {
+		if perr := r.print(os.Stdout, o.json); perr != nil {
+			return perr
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return r.verdict(o)
+}
+
+// say tells a human what goes on; the results alone go to standard output.
+func say(format string, args ...any) { fmt.Fprintf(os.Stderr, "chaos: "+format+"\n", args...) }

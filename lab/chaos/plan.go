@@ -1,0 +1,175 @@
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	_ "github.com/ingot-metal/ingot/agent" // registers the failpoints of agents
+	"github.com/ingot-metal/ingot/internal/failpoint"
+	"github.com/ingot-metal/ingot/lab/chaos/check"
+)
+
+// window is how long a run's traffic lasts.
+const window = 800 * time.Millisecond
+
+// plan is what a seed stands for.
+type plan struct {
+	seed    uint64
+	strikes []strike
+	clients []script
+}
+
+// strike is one fault to come.
+type strike struct {
+	at, length time.Duration
+	kind       string
+	target     int // which agent or controller; taken modulo how many there are
+	failpoints string
+	nth        int
+}
+
+// script is what one client does to one machine.
+type script struct {
+	machine int
+	steps   []step
+}
+
+type step struct {
+	pause  time.Duration
+	method check.Method
+	// letter names the request; what it asks for is the same whoever asks.
+	letter string
+	kind   string
+	via    int // which controller
+}
+
+// The kinds of operations that clients start.
+const (
+	reboot  = "reboot"
+	force   = "reboot-force"
+	netboot = "netboot"
+	reimage = "reimage"
+)
+
+func draw(seed uint64, machines int) plan {
+	rng := rand.New(rand.NewPCG(seed, 0x1907))
+	p := plan{seed: seed}
+	for range 1 + rng.IntN(3) {
+		p.strikes = append(p.strikes, drawStrike(rng))
+	}
+	kinds := []string{reboot, reboot, reboot, force, netboot, reimage}
+	for m := range machines {
+		byLetter := map[string]string{}
+		for _, l := range []string{"a", "b", "c"} {
+			byLetter[l] = kinds[rng.IntN(len(kinds))]
+		}
+		for range 2 {
+			p.clients = append(p.clients, drawScript(rng, m, byLetter))
+		}
+	}
+	return p
+}
+
+func drawScript(rng *rand.Rand, machine int, byLetter map[string]string) script {
+	s := script{machine: machine}
+	for range 5 + rng.IntN(4) {
+		letter := string(rune('a' + rng.IntN(3)))
+		st := step{pause: time.Duration(rng.IntN(200)) * time.Millisecond, letter: letter, kind: byLetter[letter], via: rng.IntN(6)}
+		switch n := rng.IntN(100); {
+		case n < 50:
+			st.method = check.Start
+		case n < 62:
+			st.method = check.Cancel
+			st.pause /= 8 // right behind whatever began
+		case n < 82:
+			st.method = check.Get
+		case n < 95:
+			st.method = check.GetMachine
+		default:
+			st.method = check.List
+		}
+		s.steps = append(s.steps, st)
+	}
+	return s
+}
+
+// weights say how often each kind of fault is drawn.
+var weights = []struct {
+	kind string
+	n    int
+}{
+	{"kill-agent", 12},
+	{"kill-controller", 7},
+	{"kill-postgres", 3},
+	{"stop-agent", 6},
+	{"stop-controller", 6},
+	{"stop-postgres", 4},
+	{"cut-agent", 9},
+	{"swallow-agent", 5},
+	{"half-open-up-agent", 3},
+	{"half-open-down-agent", 3},
+	{"delay-agent", 5},
+	{"duplicate-agent", 6},
+	{"cut-postgres", 4},
+	{"swallow-postgres", 3},
+	{"delay-postgres", 4},
+	{"half-open-down-postgres", 2},
+	{"cut-client", 4},
+	{"swallow-client", 3},
+	{"delay-client", 3},
+	{"forget-agent", 7},
+	{"rollback-agent", 4},
+	{"full-agent", 4},
+	{"failpoint-agent", 10},
+	{"failpoint-controller", 8},
+}
+
+func drawStrike(rng *rand.Rand) strike {
+	total := 0
+	for _, w := range weights {
+		total += w.n
+	}
+	s := strike{
+		at: time.Duration(rng.IntN(600)) * time.Millisecond, length: time.Duration(10+rng.IntN(700)) * time.Millisecond,
+		target: rng.IntN(60), nth: 1 + rng.IntN(3),
+	}
+	n := rng.IntN(total)
+	for _, w := range weights {
+		if n -= w.n; n < 0 {
+			s.kind = w.kind
+			break
+		}
+	}
+	actions := []string{"kill", "error", "sleep=40ms"}
+	action := actions[rng.IntN(len(actions))]
+	names := failpoints(s.kind)
+	s.failpoints = fmt.Sprintf("%s=%s", names[rng.IntN(len(names))], action)
+	if action != "sleep=40ms" {
+		s.failpoints += fmt.Sprintf("@%d", s.nth)
+	}
+	if strings.HasPrefix(s.kind, "failpoint-") {
+		s.at /= 4 // it is armed by a restart; the traffic is to meet it
+	}
+	return s
+}
+
+// failpoints that a process of the kind passes in its work.
+func failpoints(kind string) []string {
+	return slices.DeleteFunc(failpoint.Names(), func(n string) bool {
+		if strings.HasSuffix(kind, "controller") {
+			return !strings.HasPrefix(n, "store.") && !strings.HasPrefix(n, "engine.")
+		}
+		return !strings.HasPrefix(n, "agent.") || strings.Contains(n, "enroll") || strings.Contains(n, "rotate")
+	})
+}
+
+func (s strike) String() string {
+	out := fmt.Sprintf("%v+%v %s %d", s.at.Round(time.Millisecond), s.length.Round(time.Millisecond), s.kind, s.target)
+	if strings.HasPrefix(s.kind, "failpoint-") {
+		out += " " + s.failpoints
+	}
+	return out
+}

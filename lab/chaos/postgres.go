@@ -1,0 +1,115 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+
+	"github.com/ingot-metal/ingot/internal/localpg"
+)
+
+// postgres is a private server that can be killed, stopped and started again on the same data.
+type postgres struct {
+	// busy is held by a fault of the server.
+	busy sync.Mutex
+
+	mu      sync.Mutex
+	cluster *localpg.Cluster
+}
+
+// pgSettings leave out fsync: what is killed here is a server, not the machine under it.
+var pgSettings = map[string]string{
+	"max_connections": "120", "shared_buffers": "32MB", "fsync": "off", "wal_level": "minimal", "max_wal_senders": "0",
+	"max_prepared_transactions": "0", "checkpoint_timeout": "30min",
+}
+
+func openPostgres(ctx context.Context, dir string) (*postgres, error) {
+	c, err := localpg.Open(ctx, localpg.Config{Dir: dir, Settings: pgSettings, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		return nil, err
+	}
+	return &postgres{cluster: c}, nil
+}
+
+// socket is where it listens.
+func (p *postgres) socket() (string, error) {
+	u, err := url.Parse(p.cluster.URL(localpg.Database))
+	if err != nil {
+		return "", fmt.Errorf("parse the database's URL: %w", err)
+	}
+	return filepath.Join(u.Query().Get("host"), ".s.PGSQL.5432"), nil
+}
+
+// urlBy is the database as reached through a relay.
+func urlBy(address string) string {
+	return fmt.Sprintf("postgres://%s@%s/%s?sslmode=disable&connect_timeout=2", localpg.User, address, localpg.Database)
+}
+
+// kill sends SIGKILL to the postmaster; its children see it and go.
+func (p *postgres) kill() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return syscall.Kill(p.cluster.Pid(), syscall.SIGKILL)
+}
+
+// start starts it where it does not run.
+func (p *postgres) start(ctx context.Context) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.cluster.Alive() {
+		return nil
+	}
+	return p.cluster.Restart(ctx)
+}
+
+// signal reaches the postmaster and all of its children.
+func (p *postgres) signal(s syscall.Signal) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	pids := append([]int{p.cluster.Pid()}, childrenOf(p.cluster.Pid())...)
+	var errs []error
+	for _, pid := range pids {
+		if err := syscall.Kill(pid, s); err != nil && !errors.Is(err, syscall.ESRCH) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// childrenOf reads /proc (proc_pid_stat(5)). What ends meanwhile is none of them.
+func childrenOf(parent int) []int {
+	stats, err := filepath.Glob("/proc/[0-9]*/stat")
+	if err != nil {
+		panic(err) // the pattern is a constant
+	}
+	var out []int
+	for _, path := range stats {
+		b, err := os.ReadFile(path)
+		if err != nil {
+			continue
+		}
+		// The name in parentheses may hold anything; behind it come the state and the parent.
+		_, rest, _ := strings.Cut(string(b[bytes.LastIndexByte(b, ')')+1:]), " ")
+		fields := strings.Fields(rest)
+		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))
+		if err == nil && len(fields) > 1 && fields[1] == strconv.Itoa(parent) {
+			out = append(out, pid)
+		}
+	}
+	return out
+}
+
+func (p *postgres) close(ctx context.Context) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.cluster.Stop(ctx)
+}

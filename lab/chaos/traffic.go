@@ -1,0 +1,136 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/internal/failure"
+	"github.com/ingot-metal/ingot/lab/chaos/check"
+)
+
+// callLimit is how long a client waits for an answer. What comes later is lost.
+const callLimit = 1500 * time.Millisecond
+
+// latest is the operation that clients of a machine heard of last.
+type latest struct {
+	mu sync.Mutex
+	id string
+}
+
+func (l *latest) set(id string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.id = id
+}
+
+func (l *latest) get() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.id
+}
+
+// play runs one client's script.
+func (r *attempt) play(ctx context.Context, n int, s script, last *latest) {
+	for _, st := range s.steps {
+		rest(ctx, st.pause)
+		if ctx.Err() != nil || r.since() > window {
+			return
+		}
+		c := check.Call{Client: n, Method: st.method, Machine: r.c.agents[s.machine].machine}
+		switch st.method {
+		case check.Start:
+			c.Kind, c.Request = st.kind, r.request(st.letter)
+		case check.Cancel, check.Get:
+			if c.Operation = last.get(); c.Operation == "" {
+				continue
+			}
+		}
+		r.call(ctx, &c, r.c.controllers[st.via%len(r.c.controllers)])
+		if c.Method == check.Start && c.Outcome == check.OK {
+			last.set(c.Operation)
+		}
+		r.called(c)
+	}
+}
+
+func (r *attempt) request(letter string) string { return fmt.Sprintf("%d-%s", r.p.seed, letter) }
+
+// call makes the call and notes when, and what came of it.
+func (r *attempt) call(ctx context.Context, c *check.Call, p *controllerProgram) {
+	ctx, cancel := context.WithTimeout(ctx, callLimit)
+	defer cancel()
+	c.Begin = r.since()
+	var err error
+	switch c.Method {
+	case check.Start:
+		var o *baremetalv1.Operation
+		o, err = start(ctx, p, c.Kind, c.Machine, c.Request)
+		answered(c, o)
+	case check.Cancel:
+		var o *baremetalv1.Operation
+		o, err = p.machines().CancelOperation(ctx, &baremetalv1.CancelOperationRequest{OperationId: c.Operation})
+		answered(c, o)
+	case check.Get:
+		var o *baremetalv1.Operation
+		o, err = p.operations().GetOperation(ctx, &baremetalv1.GetOperationRequest{OperationId: c.Operation})
+		answered(c, o)
+	case check.GetMachine:
+		var m *baremetalv1.Machine
+		m, err = p.machines().GetMachine(ctx, &baremetalv1.GetMachineRequest{MachineId: c.Machine})
+		c.Active = m.GetStatus().GetActiveOperationId()
+	case check.List:
+		_, err = p.machines().ListMachines(ctx, &baremetalv1.ListMachinesRequest{PageSize: 50})
+	}
+	c.End = r.since()
+	c.Outcome = outcome(err)
+	if err != nil {
+		c.Reason, c.Error = failure.From(err).Reason, err.Error()
+	}
+}
+
+func answered(c *check.Call, o *baremetalv1.Operation) {
+	if o != nil {
+		c.Operation, c.Phase = o.GetOperationId(), o.GetPhase().String()
+	}
+}
+
+// outcome: only what a controller refuses for a reason is known to have had no effect.
+func outcome(err error) check.Outcome {
+	switch status.Code(err) {
+	case codes.OK:
+		return check.OK
+	case codes.FailedPrecondition, codes.InvalidArgument, codes.NotFound, codes.AlreadyExists, codes.PermissionDenied:
+		return check.Refused
+	}
+	return check.Unknown
+}
+
+func start(ctx context.Context, p *controllerProgram, kind, machine, request string) (*baremetalv1.Operation, error) {
+	switch kind {
+	case reimage:
+		return p.machines().ReimageMachine(ctx, &baremetalv1.ReimageMachineRequest{MachineId: machine, RequestId: request, ImageRef: "ubuntu-2204"})
+	case netboot:
+		return p.machines().NetbootMachine(ctx, &baremetalv1.NetbootMachineRequest{MachineId: machine, RequestId: request, Mode: "PXE", Reboot: true})
+	case force:
+		return p.machines().RebootMachine(ctx, &baremetalv1.RebootMachineRequest{MachineId: machine, RequestId: request, Mode: "force"})
+	}
+	return p.machines().RebootMachine(ctx, &baremetalv1.RebootMachineRequest{MachineId: machine, RequestId: request})
+}
+
+func (p *controllerProgram) machines() baremetalv1.MachineServiceClient {
+	return baremetalv1.NewMachineServiceClient(p.conn)
+}
+
+func (p *controllerProgram) operations() baremetalv1.OperationServiceClient {
+	return baremetalv1.NewOperationServiceClient(p.conn)
+}
+
+func (p *controllerProgram) admin() baremetalv1.AdminServiceClient {
+	return baremetalv1.NewAdminServiceClient(p.conn)
+}
