@@ -21,6 +21,9 @@ SELECT o.operation_id, m.machine_id, m.site, m.labels
 FROM operations o JOIN machines m ON m.machine_id = o.target_id
 WHERE o.destructive AND o.phase = 'PENDING'
   AND NOT EXISTS (SELECT 1 FROM budget_slots s WHERE s.operation_id = o.operation_id)
+  -- A rollout that is paused or stopped touches nothing more.
+  AND NOT EXISTS (SELECT 1 FROM rollout_machines x JOIN rollouts r USING (rollout_id)
+                  WHERE x.operation_id = o.operation_id AND r.state <> 'RUNNING')
 ORDER BY o.created_at, o.operation_id
 LIMIT @max_rows;
 

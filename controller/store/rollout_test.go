@@ -1,0 +1,520 @@
+package store_test
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/fleet"
+	"github.com/ingot-metal/ingot/controller/operation"
+	"github.com/ingot-metal/ingot/controller/rollout"
+	"github.com/ingot-metal/ingot/controller/store"
+	"github.com/ingot-metal/ingot/controller/store/storetest"
+	"github.com/ingot-metal/ingot/internal/task"
+)
+
+// rolling is a rollout over machines without agents: what it does is entering maintenance, which ends with a look.
+type rolling struct {
+	t  testing.TB
+	s  *store.Store
+	id string
+	r  store.RolloutRequest
+	// looks counts them: each is an hour after the one before, so that the rollout is due whatever it rests for.
+	looks *atomic.Int64
+}
+
+func racked(t testing.TB, s *store.Store, n, racks int) {
+	t.Helper()
+	for i := range n {
+		_, err := s.Register(t.Context(), &baremetalv1.Machine{
+			MachineId: fmt.Sprintf("m-%d", i), Labels: map[string]string{"rack": fmt.Sprintf("r%d", i%racks)}, Spec: &baremetalv1.MachineSpec{},
+		}, "tester", now())
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func rolloutRequest(spec *baremetalv1.RolloutSpec) store.RolloutRequest {
+	if spec.GetTotalGate() == nil {
+		spec.TotalGate = &baremetalv1.RolloutGate{Failures: 1}
+	}
+	return store.RolloutRequest{
+		RequestID: "r-1", Spec: spec, Machines: []store.MachineFilter{{}}, Work: store.StartRequest{Type: fleet.EnterMaintenance}, Actor: "alice",
+	}
+}
+
+func preview(t testing.TB, s *store.Store, r store.RolloutRequest) *baremetalv1.RolloutPreview {
+	t.Helper()
+	p, err := s.PreviewRollout(t.Context(), r, now())
+	if err != nil {
+		t.Fatalf("preview: %v", err)
+	}
+	return p
+}
+
+func roll(t testing.TB, s *store.Store, spec *baremetalv1.RolloutSpec) *rolling {
+	t.Helper()
+	r := rolloutRequest(spec)
+	r.Digest = preview(t, s, r).GetDigest()
+	ro, created, err := s.CreateRollout(t.Context(), r, now())
+	if err != nil || !created {
+		t.Fatalf("create: %t, %v", created, err)
+	}
+	return &rolling{t, s, ro.GetRolloutId(), r, &atomic.Int64{}}
+}
+
+func (r *rolling) later() time.Time { return now().Add(time.Duration(r.looks.Add(1)) * time.Hour) }
+
+func (r *rolling) advance() *store.RolloutMove {
+	r.t.Helper()
+	m, err := r.s.AdvanceRollout(r.t.Context(), r.id, r.later())
+	if err != nil {
+		r.t.Fatalf("advance: %v", err)
+	}
+	return m
+}
+
+func (r *rolling) start(machineID string) *baremetalv1.Operation {
+	r.t.Helper()
+	op, err := r.s.StartRolloutMachine(r.t.Context(), r.id, machineID, now())
+	if err != nil {
+		r.t.Fatalf("start %s: %v", machineID, err)
+	}
+	return op
+}
+
+// step looks once and starts what was claimed.
+func (r *rolling) step() *store.RolloutMove {
+	r.t.Helper()
+	m := r.advance()
+	if m == nil {
+		return nil
+	}
+	for _, id := range m.Starting {
+		r.start(id)
+	}
+	return m
+}
+
+// until steps until the rollout has this state, ending operations on the way where end is true.
+func (r *rolling) until(want rollout.State, end bool) *baremetalv1.Rollout {
+	r.t.Helper()
+	for range 100 {
+		if ro := r.get(); ro.GetState().String() == string(want) {
+			return ro
+		}
+		r.step()
+		if end {
+			r.endAll("SUCCEEDED")
+		}
+	}
+	r.t.Fatalf("the rollout does not become %s: %v", want, r.get())
+	return nil
+}
+
+func (r *rolling) get() *baremetalv1.Rollout {
+	r.t.Helper()
+	ro, err := r.s.GetRollout(r.t.Context(), r.id)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return ro
+}
+
+// endAll ends the operations that are under way.
+func (r *rolling) endAll(phase string) {
+	r.t.Helper()
+	fault := "NULL"
+	if phase == "FAILED" {
+		fault = `'{"code": "DISK_WRITE_ERROR", "message": "x"}'`
+	}
+	for _, sql := range []string{
+		"UPDATE machines SET current_operation_id = NULL WHERE current_operation_id IN (SELECT operation_id FROM rollout_machines)",
+		"UPDATE operations SET phase = '" + phase + "', finished_at = now(), wake_at = NULL, error = " + fault +
+			" WHERE phase IN ('PENDING', 'RUNNING') AND operation_id IN (SELECT operation_id FROM rollout_machines)",
+	} {
+		if err := execSQL(r.t, r.s, sql); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+}
+
+func (r *rolling) act(a rollout.Action) (*baremetalv1.Rollout, error) {
+	ro, _, err := r.s.ActOnRollout(r.t.Context(), store.RolloutAct{RolloutID: r.id, Action: a, Actor: "bob", Digest: r.r.Digest}, now())
+	return ro, err
+}
+
+func (r *rolling) must(a rollout.Action) *baremetalv1.Rollout {
+	r.t.Helper()
+	ro, err := r.act(a)
+	if err != nil {
+		r.t.Fatalf("%s: %v", a, err)
+	}
+	return ro
+}
+
+// rows are the machines in their order, as "m-0:1:PENDING".
+func (r *rolling) rows() string {
+	r.t.Helper()
+	all, _, err := r.s.ListRolloutMachines(r.t.Context(), store.RolloutMachineFilter{RolloutID: r.id, Wave: -1, Limit: 1000})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	out := ""
+	for _, m := range all {
+		out += fmt.Sprintf(" %s:%d:%s", m.GetMachineId(), m.GetWave(), m.GetState())
+		if m.GetReason() != "" {
+			out += ":" + m.GetReason()
+		}
+	}
+	return out
+}
+
+func (r *rolling) wants(rows string) {
+	r.t.Helper()
+	if got := r.rows(); got != " "+rows {
+		r.t.Errorf("got %s\nwant %s", got, rows)
+	}
+}
+
+func TestARolloutGoesWaveAfterWave(t *testing.T) {
+	s := storetest.New(t)
+	racked(t, s, 5, 2)
+	r := roll(t, s, &baremetalv1.RolloutSpec{Canary: 1, MaxInFlight: 3, Domain: "label:rack", MaxPerDomain: 1, SoakSeconds: 60})
+	r.wants("m-0:1:PENDING m-1:2:PENDING m-2:2:PENDING m-3:2:PENDING m-4:2:PENDING")
+	r.step() // the first wave begins
+	r.step()
+	r.wants("m-0:1:RUNNING m-1:2:PENDING m-2:2:PENDING m-3:2:PENDING m-4:2:PENDING")
+	r.endAll("SUCCEEDED")
+	at := r.later()
+	m, err := s.AdvanceRollout(t.Context(), r.id, at)
+	if err != nil || m == nil || r.get().GetWaitReason() != "SOAKING" || r.get().GetSoakUntil() == nil {
+		t.Fatalf("%+v, %v: %v", m, err, r.get())
+	}
+	if m, err = s.AdvanceRollout(t.Context(), r.id, at.Add(30*time.Second)); err != nil || m != nil {
+		t.Fatalf("it was looked at while it rests: %+v, %v", m, err)
+	}
+	r.step()
+	r.step()
+	r.wants("m-0:1:SUCCEEDED m-1:2:RUNNING m-2:2:RUNNING m-3:2:PENDING m-4:2:PENDING")
+	r.step()
+	r.wants("m-0:1:SUCCEEDED m-1:2:RUNNING m-2:2:RUNNING m-3:2:PENDING m-4:2:PENDING")
+	end := r.until(rollout.Succeeded, true)
+	if end.GetTally().GetSucceeded() != 5 || end.GetFinishedAt() == nil || end.GetWave() != 2 {
+		t.Errorf("%v", end)
+	}
+	if n := count(t, s, "SELECT count(*) FROM operations WHERE request_id = $1 AND params->>'rollout_id' = $1", r.id); n != 5 {
+		t.Errorf("%d operations of the rollout", n)
+	}
+	if m := r.advance(); m != nil {
+		t.Errorf("an ended rollout is due: %+v", m)
+	}
+}
+
+// TestManyControllersRunOneRollout: what each of them does at the same time is done once, and within the limits.
+func TestManyControllersRunOneRollout(t *testing.T) {
+	s := storetest.New(t)
+	racked(t, s, 12, 3)
+	r := roll(t, s, &baremetalv1.RolloutSpec{Canary: 2, MaxInFlight: 4, Domain: "label:rack", MaxPerDomain: 2})
+	g, _ := task.New(t.Context())
+	for range 4 {
+		g.Go("controller", func(ctx context.Context) error {
+			for {
+				m, err := s.AdvanceRollout(ctx, r.id, r.later())
+				if err != nil {
+					return err
+				}
+				if m != nil && m.State.Ended() || m == nil && r.get().GetFinishedAt() != nil {
+					return nil
+				}
+				for _, id := range startingOf(m) {
+					op, err := s.StartRolloutMachine(ctx, r.id, id, now())
+					if err != nil {
+						return err
+					}
+					if n := count(t, s, "SELECT count(*) FROM operations WHERE phase IN ('PENDING', 'RUNNING')"); n > 4 {
+						return fmt.Errorf("%d operations at once", n)
+					}
+					if op != nil {
+						if _, err := s.Decide(ctx, op.GetOperationId(), 0, operation.Look{}, now()); err != nil {
+							return err
+						}
+					}
+				}
+			}
+		})
+	}
+	if err := g.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	if y := r.get().GetTally(); y.GetSucceeded() != 12 {
+		t.Errorf("%v", y)
+	}
+	if n := count(t, s, "SELECT count(*) FROM operations"); n != 12 {
+		t.Errorf("%d operations on 12 machines", n)
+	}
+}
+
+func startingOf(m *store.RolloutMove) []string {
+	if m == nil {
+		return nil
+	}
+	return m.Starting
+}
+
+func TestUnfitMachinesAreSkippedAndNoFailures(t *testing.T) {
+	s := storetest.New(t)
+	racked(t, s, 4, 1)
+	flag := func(id string) {
+		if _, err := s.SetFlag(t.Context(), id, "Retired", true, "admin", "", now()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	flag("m-0")
+	r := roll(t, s, &baremetalv1.RolloutSpec{})
+	r.wants("m-1:1:PENDING m-2:1:PENDING m-3:1:PENDING m-0:0:SKIPPED:MACHINE_BLOCKED")
+	flag("m-2")
+	r.until(rollout.Succeeded, true)
+	r.wants("m-1:1:SUCCEEDED m-2:1:SKIPPED:MACHINE_BLOCKED m-3:1:SUCCEEDED m-0:0:SKIPPED:MACHINE_BLOCKED")
+	if y := r.get().GetTally(); y.GetSkipped() != 2 || y.GetFailed() != 0 {
+		t.Errorf("%v", y)
+	}
+}
+
+func TestNothingBeginsOnceAPauseHasAnswered(t *testing.T) {
+	s := storetest.New(t)
+	racked(t, s, 3, 1)
+	r := roll(t, s, &baremetalv1.RolloutSpec{MaxInFlight: 2})
+	r.step()
+	claimed := r.advance().Starting
+	if len(claimed) != 2 {
+		t.Fatalf("claimed: %v", claimed)
+	}
+	r.start(claimed[0])
+	r.must(rollout.Pause)
+	if ro := r.must(rollout.Pause); ro.GetState() != baremetalv1.Rollout_PAUSED || ro.GetWaitReason() != "PAUSED_BY_OPERATOR" {
+		t.Fatalf("%v", ro)
+	}
+	if op := r.start(claimed[1]); op != nil {
+		t.Fatalf("%v began after the pause", op)
+	}
+	r.wants("m-0:1:RUNNING m-1:1:PENDING m-2:1:PENDING")
+	r.endAll("SUCCEEDED")
+	r.step()
+	r.wants("m-0:1:SUCCEEDED m-1:1:PENDING m-2:1:PENDING")
+	if m := r.advance(); m != nil {
+		t.Errorf("a paused rollout without work under way is due: %+v", m)
+	}
+	r.must(rollout.Resume)
+	r.must(rollout.Resume)
+	r.until(rollout.Succeeded, true)
+	if n := count(t, s, "SELECT count(*) FROM audit_log WHERE target_id = $1 AND verb IN ('PAUSE_ROLLOUT', 'RESUME_ROLLOUT')", r.id); n != 2 {
+		t.Errorf("%d entries in the audit log: a repeat is none", n)
+	}
+}
+
+func TestAFrozenFleetKeepsEveryTurn(t *testing.T) {
+	s := storetest.New(t)
+	racked(t, s, 2, 1)
+	// Housekeeping touches no machine and goes on; what touches one waits.
+	for i := range 2 {
+		maintenance(t, s, fmt.Sprintf("m-%d", i))
+	}
+	req := rolloutRequest(&baremetalv1.RolloutSpec{})
+	req.Work.Type = fleet.Reboot
+	req.Digest = preview(t, s, req).GetDigest()
+	ro, _, err := s.CreateRollout(t.Context(), req, now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &rolling{t, s, ro.GetRolloutId(), req, &atomic.Int64{}}
+	r.step()
+	claimed := r.advance().Starting
+	if err := s.Freeze(t.Context(), "admin", "", now()); err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range claimed {
+		if op := r.start(id); op != nil {
+			t.Errorf("%v began in a frozen fleet", op)
+		}
+	}
+	r.wants("m-0:1:PENDING m-1:1:PENDING")
+	r.step()
+	if got := r.get(); got.GetWaitReason() != "FLEET_FROZEN" {
+		t.Errorf("%v", got)
+	}
+	_, err = s.PreviewRollout(t.Context(), req, now())
+	wantReason(t, err, "FLEET_FROZEN")
+	if err := s.Thaw(t.Context(), "admin", "", now()); err != nil {
+		t.Fatal(err)
+	}
+	r.until(rollout.Succeeded, true)
+}
+
+func TestGatesStopARollout(t *testing.T) {
+	s := storetest.New(t)
+	racked(t, s, 6, 1)
+	r := roll(t, s, &baremetalv1.RolloutSpec{MaxInFlight: 1, TotalGate: &baremetalv1.RolloutGate{Failures: 2}})
+	r.step()
+	for range 2 {
+		r.step()
+		r.endAll("FAILED")
+	}
+	ro := r.until(rollout.Paused, false)
+	if ro.GetWaitReason() != "PAUSED_BY_GATE" || ro.GetTally().GetFailed() != 2 || ro.GetTally().GetPending() != 4 {
+		t.Fatalf("%v", ro)
+	}
+	r.wants("m-0:1:FAILED:DISK_WRITE_ERROR m-1:1:FAILED:DISK_WRITE_ERROR m-2:1:PENDING m-3:1:PENDING m-4:1:PENDING m-5:1:PENDING")
+	r.must(rollout.Resume)
+	r.step()
+	r.endAll("FAILED")
+	r.step() // one more than was acknowledged is less than the gate
+	r.endAll("FAILED")
+	if ro := r.until(rollout.Paused, false); ro.GetTally().GetFailed() != 4 {
+		t.Errorf("%v", ro)
+	}
+	r.must(rollout.Cancel)
+	if ro := r.until(rollout.Canceled, false); ro.GetTally().GetCanceled() != 2 {
+		t.Errorf("%v", ro)
+	}
+	_, err := r.act(rollout.Resume)
+	wantReason(t, err, "ROLLOUT_ENDED")
+}
+
+func TestAGateMayCancelTheRest(t *testing.T) {
+	s := storetest.New(t)
+	racked(t, s, 3, 1)
+	r := roll(t, s, &baremetalv1.RolloutSpec{MaxInFlight: 1, OnGate: "cancel"})
+	r.step()
+	r.step()
+	r.endAll("FAILED")
+	r.until(rollout.Failed, false)
+	r.wants("m-0:1:FAILED:DISK_WRITE_ERROR m-1:1:CANCELED:ROLLOUT_STOPPED m-2:1:CANCELED:ROLLOUT_STOPPED")
+}
+
+func TestACancelEndsWhatHasNotBegun(t *testing.T) {
+	s := storetest.New(t)
+	racked(t, s, 4, 1)
+	r := roll(t, s, &baremetalv1.RolloutSpec{MaxInFlight: 3})
+	r.step()
+	claimed := r.advance().Starting
+	op := r.start(claimed[0])
+	other := r.start(claimed[1])
+	if err := execSQL(t, s, "UPDATE operations SET phase = 'RUNNING' WHERE operation_id = $1", other.GetOperationId()); err != nil {
+		t.Fatal(err)
+	}
+	r.must(rollout.Cancel)
+	m := r.step()
+	if len(m.Cancel) != 1 || m.Cancel[0] != op.GetOperationId() {
+		t.Fatalf("to be canceled: %v, want %s alone", m.Cancel, op.GetOperationId())
+	}
+	r.wants("m-0:1:RUNNING m-1:1:RUNNING m-2:1:CANCELED:ROLLOUT_STOPPED m-3:1:CANCELED:ROLLOUT_STOPPED")
+	_, _, err := s.ActOnRollout(t.Context(), store.RolloutAct{RolloutID: r.id, Action: rollout.Cancel, CancelOperations: true, Actor: "bob"}, now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m = r.step(); len(m.Cancel) != 2 {
+		t.Errorf("to be canceled: %v, want both", m.Cancel)
+	}
+	_, err = r.act(rollout.Resume)
+	wantReason(t, err, "ROLLOUT_STOPPED")
+	r.endAll("CANCELED")
+	r.until(rollout.Canceled, false)
+}
+
+func TestASecondPersonApprovesADigest(t *testing.T) {
+	s := storetest.New(t)
+	racked(t, s, 1, 1)
+	r := roll(t, s, &baremetalv1.RolloutSpec{RequireApproval: true})
+	if ro := r.get(); ro.GetState() != baremetalv1.Rollout_AWAITING_APPROVAL || ro.GetWaitReason() != "WAITING_FOR_APPROVAL" {
+		t.Fatalf("%v", ro)
+	}
+	if m := r.advance(); m != nil {
+		t.Fatalf("it is due: %+v", m)
+	}
+	_, err := r.act(rollout.Resume)
+	wantReason(t, err, "ROLLOUT_NOT_APPROVED")
+	approve := func(actor, digest string) error {
+		_, _, err := s.ActOnRollout(t.Context(), store.RolloutAct{RolloutID: r.id, Action: rollout.Approve, Actor: actor, Digest: digest}, now())
+		return err
+	}
+	wantReason(t, approve("alice", r.r.Digest), "ROLLOUT_SELF_APPROVAL")
+	wantReason(t, approve("bob", "another"), "ROLLOUT_CHANGED")
+	for range 2 {
+		if err := approve("bob", r.r.Digest); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ro := r.until(rollout.Succeeded, true)
+	if ro.GetApprovedBy() != "bob" || ro.GetApprovedAt() == nil {
+		t.Errorf("%v", ro)
+	}
+}
+
+func TestARolloutIsWhatWasPreviewed(t *testing.T) {
+	s := storetest.New(t)
+	racked(t, s, 2, 1)
+	r := rolloutRequest(&baremetalv1.RolloutSpec{})
+	seen := preview(t, s, r).GetDigest()
+	if again := preview(t, s, r).GetDigest(); again != seen {
+		t.Fatalf("the same preview has digests %s and %s", seen, again)
+	}
+	// Each of these changes what would be done.
+	if _, err := s.Register(t.Context(), &baremetalv1.Machine{MachineId: "m-9", Spec: &baremetalv1.MachineSpec{}}, "tester", now()); err != nil {
+		t.Fatal(err)
+	}
+	r.Digest = seen
+	_, _, err := s.CreateRollout(t.Context(), r, now())
+	wantReason(t, err, "ROLLOUT_CHANGED")
+	r.Digest = preview(t, s, r).GetDigest()
+	if _, err := s.SetFlag(t.Context(), "m-9", "Retired", true, "admin", "", now()); err != nil {
+		t.Fatal(err)
+	}
+	_, _, err = s.CreateRollout(t.Context(), r, now())
+	wantReason(t, err, "ROLLOUT_CHANGED")
+	r.Digest = preview(t, s, r).GetDigest()
+	first, created, err := s.CreateRollout(t.Context(), r, now())
+	if err != nil || !created {
+		t.Fatal(err)
+	}
+	// A repeat gives the same one, whatever has changed since.
+	maintenance(t, s, "m-0")
+	same, created, err := s.CreateRollout(t.Context(), r, now())
+	if err != nil || created || same.GetRolloutId() != first.GetRolloutId() {
+		t.Errorf("%v, %t, %v", same, created, err)
+	}
+	r.Spec = &baremetalv1.RolloutSpec{MaxInFlight: 7}
+	_, _, err = s.CreateRollout(t.Context(), r, now())
+	wantReason(t, err, "REQUEST_ID_REUSED")
+	r = rolloutRequest(&baremetalv1.RolloutSpec{})
+	r.RequestID, r.Machines = "r-2", []store.MachineFilter{{MachineID: "m-9"}}
+	r.Digest = preview(t, s, r).GetDigest()
+	_, _, err = s.CreateRollout(t.Context(), r, now())
+	wantReason(t, err, "ROLLOUT_EMPTY")
+}
+
+// TestAPausedRolloutTakesNoSlots: its operations that wait for a budget keep waiting.
+func TestAPausedRolloutTakesNoSlots(t *testing.T) {
+	s := storetest.New(t)
+	racked(t, s, 3, 1)
+	setBudget(t, s, &baremetalv1.Budget{Name: "all", Domain: "fleet", AtOnce: 1})
+	r := roll(t, s, &baremetalv1.RolloutSpec{})
+	r.step()
+	r.step()
+	err := execSQL(t, s, "UPDATE operations SET destructive = true, wait_reason = 'WAITING_FOR_BUDGET' WHERE request_id = $1", r.id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.step()
+	if ro := r.get(); ro.GetWaitReason() != "WAITING_FOR_BUDGET" {
+		t.Errorf("%v", ro)
+	}
+	r.must(rollout.Pause)
+	admitDestructive(t, s, 0)
+	r.must(rollout.Resume)
+	admitDestructive(t, s, 1)
+}
