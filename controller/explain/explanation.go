@@ -95,6 +95,7 @@ func (s *scene) complete(e *Explanation) {
 		e.LastEvidence, e.LastEvidenceAt = s.lastEvidence()
 	}
 	if s.active {
+		s.partOfRollout(e)
 		if s.Workflow != nil {
 			e.Cause.Facts = append(e.Cause.Facts, "it is an attempt of "+s.workflowName()+", at stage "+s.Workflow.Stage)
 			e.Cause.Facts = append(e.Cause.Facts, s.stagesSoFar()...)

@@ -35,6 +35,8 @@ type Facts struct {
 	// Budget is which budget leaves no room for Op, and BudgetUntil when a rate has room again; empty and zero otherwise.
 	Budget      string
 	BudgetUntil time.Time
+	// Rollout is one that has not ended and that the machine is part of, nil if there is none.
+	Rollout *Rollout
 	// Controllers is how many hold their lease.
 	Controllers int
 	// Progress is that of the current step.

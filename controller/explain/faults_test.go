@@ -452,7 +452,7 @@ var faultsOfSSH = []fault{
 }
 
 func faults() []fault {
-	return slices.Concat(faultsOfControllers, faultsOfSSH, faultsOfBMCs, faultsOfBoot, faultsOfImages, faultsOfAgents, faultsOfRule, faultsOutside)
+	return slices.Concat(faultsOfControllers, faultsOfSSH, faultsOfBMCs, faultsOfBoot, faultsOfImages, faultsOfAgents, faultsOfRule, faultsOutside, faultsOfRollouts)
 }
 
 // TestFaults: of each fault, the right cause.

@@ -33,6 +33,7 @@ var restRules = []rule{
 	{"never-enrolled", func(s *scene) bool {
 		return s.host == nil && s.spec.GetBmcEndpoint() == "" && s.provider() == fleet.AgentProvider
 	}, (*scene).sayNeverEnrolled},
+	{"rollout", (*scene).waitsInRollout, (*scene).sayRollout},
 	{"life", (*scene).lifeWaits, (*scene).sayLife},
 	{"new", func(s *scene) bool { return s.status.GetPhase() == baremetalv1.MachineStatus_FACTORY_READY }, (*scene).isNew},
 	{"maintenance", func(s *scene) bool { return s.status.GetPhase() == baremetalv1.MachineStatus_MAINTENANCE }, (*scene).inMaintenance},

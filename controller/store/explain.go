@@ -12,6 +12,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/explain"
 	"github.com/ingot-metal/ingot/controller/fleet"
 	"github.com/ingot-metal/ingot/controller/operation"
+	"github.com/ingot-metal/ingot/controller/rollout"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 )
 
@@ -338,6 +339,9 @@ func (g *gather) fleet(ctx context.Context) error {
 		return fmt.Errorf("count controllers: %w", err)
 	}
 	g.f.Controllers = int(n)
+	if err := g.rollout(ctx); err != nil {
+		return err
+	}
 	return g.budget(ctx)
 }
 
@@ -354,6 +358,25 @@ func (g *gather) budget(ctx context.Context) error {
 		if v.OperationID == g.f.Op.ID && !v.Admitted {
 			g.f.Budget, g.f.BudgetUntil = v.String(), v.Until
 		}
+	}
+	if r := g.f.Rollout; r != nil && r.State != string(rollout.Running) {
+		g.f.Budget = "rollout " + r.ID + " is " + r.State + ", and its operations take no slots meanwhile"
+	}
+	return nil
+}
+
+// rollout looks for one that has the machine, or comes to it.
+func (g *gather) rollout(ctx context.Context) error {
+	r, err := g.q.RolloutOfMachine(ctx, g.m.MachineID)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read rollout: %w", err)
+	}
+	g.f.Rollout = &explain.Rollout{
+		ID: r.RolloutID, State: r.State, WaitReason: r.WaitReason, Wave: int(r.Wave), At: int(r.WaveNow), Waves: int(r.Waves),
+		Waiting: r.MachineState == "PENDING",
 	}
 	return nil
 }
