@@ -16,7 +16,6 @@ import (
 	"github.com/ingot-metal/ingot/controller/store"
 	"github.com/ingot-metal/ingot/internal/failure"
 	"github.com/ingot-metal/ingot/internal/pki"
-	"github.com/ingot-metal/ingot/internal/task"
 )
 
 func grantPublicKey(issuer ca.Issuer) []byte {
@@ -41,15 +40,12 @@ func (s *Server) Events(stream grpc.BidiStreamingServer[fleetv1.EventsRequest, f
 	if err != nil {
 		return err
 	}
-	// Recv cannot be interrupted from here, so the loop runs beside the wait for the session's end.
-	done := make(chan error, 1)
-	task.Background("take events", func() { done <- s.takeEvents(stream, sess) })
-	select {
-	case err := <-done:
-		return err
-	case <-sess.Context().Done():
+	defer endWith(stream.Context(), sess)()
+	err = s.takeEvents(stream, sess)
+	if sess.Context().Err() != nil {
 		return statusOf(context.Cause(sess.Context()))
 	}
+	return err
 }
 
 func (s *Server) sessionOf(who auth.Agent, h *fleetv1.EventsHello) (*session.Session, error) {
