@@ -20,6 +20,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/config"
 	"github.com/ingot-metal/ingot/controller/door"
 	"github.com/ingot-metal/ingot/controller/engine"
+	"github.com/ingot-metal/ingot/controller/fleetapi"
 	"github.com/ingot-metal/ingot/controller/image"
 	"github.com/ingot-metal/ingot/controller/script"
 	"github.com/ingot-metal/ingot/controller/secret"
@@ -63,9 +64,11 @@ type Controller struct {
 	door      *door.Door
 	listeners listeners
 	servers   []*grpc.Server
-	draining  context.Context
-	drain     context.CancelFunc
-	ready     readiness
+	// fleetConns are the connections of the fleet listener.
+	fleetConns fleetapi.Connections
+	draining   context.Context
+	drain      context.CancelFunc
+	ready      readiness
 	// started is closed once the database has answered and its schema is up to date.
 	started chan struct{}
 }
@@ -212,6 +215,9 @@ func (c *Controller) CAHash() string {
 // Signatures counts the agent certificates that the CA has signed in this process.
 func (c *Controller) Signatures() uint64 { return c.ca.Signatures() }
 
+// Sessions counts the agents that are connected here.
+func (c *Controller) Sessions() int { return c.sessions.Len() }
+
 // Store is the controller's database, for tests and tools in this process.
 func (c *Controller) Store() *store.Store { return c.store }
 
@@ -224,19 +230,30 @@ func (c *Controller) Reload() error { return c.tokens.Reload() }
 // Run serves until ctx ends.
 func (c *Controller) Run(ctx context.Context) error {
 	defer c.store.Close()
-	g, gctx := task.New(ctx)
+	// Work outlives ctx until the drain is over; serving ends first.
+	working, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	g, gctx := task.New(working)
+	serving, quiet := context.WithCancel(gctx)
+	defer quiet()
+	while := func(run func(context.Context) error) func(context.Context) error {
+		return func(context.Context) error { return run(serving) }
+	}
 	g.Go("http", c.runHTTP)
-	g.Go("frontpage", c.serve(c.servers[0], c.listeners.frontpage))
-	g.Go("fleet", c.serve(c.servers[1], c.listeners.fleet))
-	g.Go("enrolment", c.serve(c.servers[2], c.listeners.enrolment))
+	g.Go("frontpage", while(c.serve(c.servers[0], c.listeners.frontpage)))
+	g.Go("fleet", while(c.serve(c.servers[1], c.listeners.fleet)))
+	g.Go("enrolment", while(c.serve(c.servers[2], c.listeners.enrolment)))
 	if c.listeners.rest != nil {
-		g.Go("rest", c.runREST)
+		g.Go("rest", while(c.runREST))
 	}
 	g.Go("engine", c.runEngine)
 	g.Go("drain", func(context.Context) error {
-		<-gctx.Done()
-		c.ready.set("shutting down")
-		c.drain()
+		defer stop()
+		select {
+		case <-ctx.Done():
+		case <-gctx.Done():
+		}
+		c.drainAll(quiet)
 		return nil
 	})
 	c.log.Info("controller started", "controller_id", c.id, "version", c.version, "frontpage", c.cfg.Listen.Frontpage,

@@ -15,14 +15,25 @@ import (
 
 // readiness is why the controller does not serve yet; empty when it does.
 type readiness struct {
-	mu  sync.Mutex
-	why string
+	mu       sync.Mutex
+	why      string
+	stopping bool
 }
 
 func (r *readiness) set(why string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.why = why
+	if !r.stopping {
+		r.why = why
+	}
+}
+
+// stop is the last word.
+func (r *readiness) stop(why string) {
+	r.set(why)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.stopping = true
 }
 
 func (r *readiness) err() error {

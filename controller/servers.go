@@ -6,7 +6,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"net"
 	"time"
 
 	"google.golang.org/grpc"
@@ -32,17 +31,18 @@ func (c *Controller) openServers(context.Context) error {
 	if err != nil {
 		return err
 	}
+	c.fleetConns = fleetapi.NewConnections(credentials.NewTLS(c.fleetTLS()), c.cfg.Agents.Admission.Handshakes)
 	c.servers = []*grpc.Server{
 		c.server(auth.GuardConfig{Listener: auth.Frontpage, Tokens: c.tokens}, credentials.NewTLS(front), append(c.behindDoor(),
 			// Whoever has more than that open on one connection waits on its own side.
 			grpc.MaxConcurrentStreams(uint32(c.cfg.Clients.StreamsPerClient+c.cfg.Clients.WaitingPerClient)))...),
-		c.server(auth.GuardConfig{Listener: auth.Fleet, CheckAgent: c.checkAgent}, credentials.NewTLS(c.fleetTLS()), grpc.ReadBufferSize(0)),
+		c.server(auth.GuardConfig{Listener: auth.Fleet, CheckAgent: c.checkAgent}, c.fleetConns, grpc.ReadBufferSize(0)),
 		c.server(auth.GuardConfig{Listener: auth.Enrolment}, credentials.NewTLS(c.ownTLS())),
 	}
 	c.registerFrontpage(c.servers[0])
 	fleetv1.RegisterAgentServiceServer(c.servers[1], fleetapi.New(fleetapi.Config{
 		Engine: c.engine, Store: c.store, Sessions: c.sessions, CA: c.ca, Blobs: c.blobs, Secrets: c.secrets, Clock: c.clock, Logger: c.log, ControllerID: c.id,
-		Heartbeat: c.cfg.Agents.HeartbeatInterval.Duration, CertLifetime: c.cfg.Agents.CertLifetime.Duration,
+		CertLifetime: c.cfg.Agents.CertLifetime.Duration, Admission: c.cfg.Agents.Admission.Limits(), Spread: c.spread, Cut: c.fleetConns.Cut,
 		MaxMessage: c.cfg.MaxMessageBytes, Draining: c.draining, FleetAddresses: c.cfg.FleetAddresses(),
 		EnrolmentAddresses: c.cfg.EnrolmentAddresses(),
 	}))
@@ -170,21 +170,4 @@ func (c *Controller) checkAgent(ctx context.Context, agentID string, cert *x509.
 		return failure.Unauthenticated("CERTIFICATE_REVOKED", "the certificate has been revoked or replaced")
 	}
 	return nil
-}
-
-// serve runs one gRPC server until ctx ends. Streams end by themselves when the controller drains; what is left is cut.
-func (c *Controller) serve(s *grpc.Server, l net.Listener) func(context.Context) error {
-	return func(ctx context.Context) error {
-		stop := context.AfterFunc(ctx, func() {
-			force := time.AfterFunc(3*time.Second, s.Stop)
-			defer force.Stop()
-			s.GracefulStop()
-		})
-		defer stop()
-		if err := s.Serve(l); err != nil && ctx.Err() == nil {
-			return fmt.Errorf("serve %s: %w", l.Addr(), err)
-		}
-		<-ctx.Done()
-		return nil
-	}
 }

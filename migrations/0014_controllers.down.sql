@@ -1,1 +1,1 @@
--- Nothing yet.
+ALTER TABLE controllers DROP COLUMN heartbeat_ms;

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"sync/atomic"
 	"time"
 
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 
 	"github.com/ingot-metal/ingot/agent/dispatch"
@@ -67,11 +69,21 @@ type Runner struct {
 	current atomic.Pointer[session]
 	tryNext bool
 	turn    int
+	// held is a connection whose controller has said when to try again.
+	held *line
+}
+
+// line is a connection, and whom it is made as.
+type line struct {
+	conn   *transport.Conn
+	creds  state.Credentials
+	isNext bool
 }
 
 // New makes a Runner.
 func New(cfg Config) *Runner {
-	return &Runner{cfg: cfg, tryNext: true}
+	// A fleet that starts at one moment does not begin with one controller.
+	return &Runner{cfg: cfg, tryNext: true, turn: rand.IntN(1 << 16)}
 }
 
 // Connected says whether a session is open now.
@@ -85,6 +97,7 @@ func (r *Runner) Run(ctx context.Context) error {
 	case <-ctx.Done():
 		return nil
 	}
+	defer r.letGo()
 	for attempt := 1; ; attempt++ {
 		welcomed, err := r.attempt(ctx)
 		if ctx.Err() != nil && !isFinal(err) {
@@ -156,28 +169,59 @@ func (r *Runner) attempt(ctx context.Context) (welcomed bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	creds, isNext, err := r.credentials(now)
-	if err != nil {
-		return false, fatal{err}
-	}
-	if errors.Is(pki.CheckTimes(creds.Leaf(), now), pki.ErrExpired) {
-		r.cfg.Log.Warn("certificate has expired; enrolling again", "expired_at", creds.Leaf().NotAfter)
-		return false, r.cfg.Reenroll(ctx)
-	}
-	address, err := r.address()
-	if err != nil {
+	l, err := r.line(ctx, now)
+	if err != nil || l == nil {
 		return false, err
 	}
-	conn, err := r.dial(address, creds, now)
-	if err != nil {
-		return false, err
-	}
-	s := &session{r: r, conn: conn, creds: creds, isNext: isNext, link: newLink(), moved: make(chan struct{}, 1)}
+	s := &session{r: r, conn: l.conn, creds: l.creds, isNext: l.isNext, link: newLink(), moved: make(chan struct{}, 1)}
 	err = s.run(ctx)
-	if cerr := conn.Close(); cerr != nil {
+	if paced(err) {
+		// To connect again would cost the controller more than to answer has.
+		r.held = l
+		return false, err
+	}
+	if cerr := l.conn.Close(); cerr != nil {
 		err = errors.Join(err, cerr)
 	}
 	return s.welcome != nil, err
+}
+
+// paced says that the controller takes agents one after the other, and has told this one when to come again.
+func paced(err error) bool {
+	return err != nil && failure.ReasonOf(err) == baremetalv1.Reason_ADMISSION_PACED.String()
+}
+
+// line makes a connection, or gives the one that is held. With an expired certificate it enrols again instead, and gives none.
+func (r *Runner) line(ctx context.Context, now time.Time) (*line, error) {
+	if l := r.held; l != nil {
+		r.held = nil
+		return l, nil
+	}
+	creds, isNext, err := r.credentials(now)
+	if err != nil {
+		return nil, fatal{err}
+	}
+	if errors.Is(pki.CheckTimes(creds.Leaf(), now), pki.ErrExpired) {
+		r.cfg.Log.Warn("certificate has expired; enrolling again", "expired_at", creds.Leaf().NotAfter)
+		return nil, r.cfg.Reenroll(ctx)
+	}
+	address, err := r.address()
+	if err != nil {
+		return nil, err
+	}
+	conn, err := r.dial(address, creds, now)
+	if err != nil {
+		return nil, err
+	}
+	return &line{conn, creds, isNext}, nil
+}
+
+// letGo closes the connection that is held.
+func (r *Runner) letGo() {
+	if r.held != nil {
+		_ = r.held.conn.Close() // nothing was on it
+		r.held = nil
+	}
 }
 
 // credentials takes the next ones, if there are any, in turns with those in use.

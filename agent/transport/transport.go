@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/keepalive"
 )
 
 // Dialer opens a connection to host:port. Each call looks the name up anew, and obeys WithSource.
@@ -24,6 +25,13 @@ type Dialer func(ctx context.Context, address string) (net.Conn, error)
 // deadPeer is how long sent bytes may stay unacknowledged before the connection counts as broken. Heartbeats are
 // what is sent, so that a controller that has vanished is noticed without its help.
 const deadPeer = 20 * time.Second
+
+// A controller that stands still keeps its connections, and its kernel goes on acknowledging: only pings that it must answer
+// itself show it. They are sent where nothing has come for a while.
+const (
+	pingAfter = 15 * time.Second
+	pingWait  = 10 * time.Second
+)
 
 // NetDialer is the Dialer for the real network.
 func NetDialer() Dialer {
@@ -73,6 +81,7 @@ func Dial(address string, cfg *tls.Config, dial Dialer) (*Conn, error) {
 		grpc.WithTransportCredentials(rec),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return dial(ctx, address) }),
 		grpc.WithReadBufferSize(0), // 32 KiB less per idle connection
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: pingAfter, Timeout: pingWait}),
 		grpc.WithDisableRetry(), grpc.WithDisableServiceConfig(), grpc.WithIdleTimeout(0),
 	)
 	if err != nil {

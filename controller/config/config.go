@@ -47,6 +47,7 @@ type Config struct {
 	Agents     Agents  `yaml:"agents"`
 	// Lease is how long a controller's claim on its sessions holds without being renewed.
 	Lease Duration `yaml:"lease"`
+	Drain Drain    `yaml:"drain"`
 	// Steps are limits by step kind; kinds that are not named keep the built-in ones.
 	Steps map[string]Step `yaml:"steps"`
 	// MaxMessageBytes bounds one message on any gRPC listener.
@@ -97,7 +98,8 @@ type Agents struct {
 	// HeartbeatInterval is the smallest one; the controller may ask for more when the fleet is large.
 	HeartbeatInterval Duration `yaml:"heartbeat_interval"`
 	// MissedHeartbeats in a row make a machine unreachable.
-	MissedHeartbeats int `yaml:"missed_heartbeats"`
+	MissedHeartbeats int       `yaml:"missed_heartbeats"`
+	Admission        Admission `yaml:"admission"`
 }
 
 // Step is the default limit of the steps of one kind. A field that is left out keeps the built-in value.
@@ -118,7 +120,9 @@ func Default() *Config {
 		Agents: Agents{
 			CertLifetime: days(7), ReenrollGrace: days(90),
 			HeartbeatInterval: Duration{10 * time.Second}, MissedHeartbeats: 3,
+			Admission: defaultAdmission(),
 		},
+		Drain:           defaultDrain(),
 		Lease:           Duration{15 * time.Second},
 		MaxMessageBytes: 4 << 20,
 		Workers:         100,

@@ -40,6 +40,7 @@ func (c *Config) Validate() Problems {
 	c.checkTLS(k)
 	c.checkPaths(k)
 	c.checkTimes(k)
+	c.checkPacing(k)
 	c.checkSteps(k)
 	c.checkWebhooks(k)
 	c.checkClients(k)

@@ -5,6 +5,7 @@ import (
 	"crypto/ed25519"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -81,6 +82,13 @@ type Engine struct {
 	// violations that have been reported, by workflow; only their loop reads it.
 	violations map[string]bool
 
+	// peers counts the other controllers that are alive; slowest is the longest heartbeat interval in use, in nanoseconds.
+	peers, slowest atomic.Int64
+	// interval is the heartbeat interval that new sessions are told, told the longest one that any was, in nanoseconds.
+	interval, told atomic.Int64
+	// outbox holds what other controllers should send, inbox what they have asked us to.
+	outbox, inbox outbox
+
 	mu      sync.Mutex
 	changed chan struct{}
 }
@@ -105,7 +113,7 @@ func New(c Config) (*Engine, error) {
 	e := &Engine{
 		cfg: c, store: c.Store, log: c.Logger, clock: c.Clock, changed: make(chan struct{}),
 		acks: acks{waiting: map[string]waitingAck{}}, lease: lease{length: c.Lease, clock: c.Clock},
-		queues: map[string]int{}, signals: newSignals(),
+		queues: map[string]int{}, signals: newSignals(), outbox: outbox{waiting: newSignal()}, inbox: outbox{waiting: newSignal()},
 	}
 	if c.Webhooks != nil {
 		e.hooks = c.Webhooks.filled()
@@ -120,14 +128,21 @@ func New(c Config) (*Engine, error) {
 	return e, nil
 }
 
-// Changed is closed at the next change that this controller commits.
+// Changed is closed at the next change that this controller commits, or hears of.
 func (e *Engine) Changed() <-chan struct{} {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.changed
 }
 
+// publish tells of a change, here and on other controllers.
 func (e *Engine) publish() {
+	e.wake()
+	e.signals.changed.fire()
+}
+
+// wake has everybody here look who waits for changes.
+func (e *Engine) wake() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	close(e.changed)
@@ -171,6 +186,11 @@ func (e *Engine) RevokeAgent(ctx context.Context, agentID, fingerprint, actor, w
 		return err
 	}
 	n := e.cfg.Sessions.CloseFingerprints(gone, session.ErrRevoked)
+	if e.peers.Load() > 0 {
+		if err := e.announce(ctx, announceRevoked); err != nil {
+			e.log.Warn("revocation not announced; other controllers find it within a second", "agent_id", agentID, "error", err.Error())
+		}
+	}
 	e.log.Info("certificates revoked", "agent_id", agentID, "certificates", len(gone), "sessions_ended", n)
 	return nil
 }
@@ -191,9 +211,9 @@ func (e *Engine) carryOut(a *store.Applied) {
 		e.SendCommand(o)
 	}
 	if id := a.Decision.CancelOnAgent; id != "" && a.CancelExecutor != "" {
-		e.sendTo(a.CancelExecutor, &fleetv1.ControllerMessage{Message: &fleetv1.ControllerMessage_Cancel{
-			Cancel: &fleetv1.CancelCommand{CommandId: id},
-		}})
+		if !e.sendHere(a.CancelExecutor, cancelMessage(id)) {
+			e.handOver(a.CancelExecutor, handCancel+id)
+		}
 	}
 	e.observeCommand(a.Command)
 	if !a.Decision.OpChanged {
@@ -226,20 +246,23 @@ func reasonOf(op operation.Operation) string {
 	return op.Error.Code
 }
 
-// SendCommand sends a command that has been committed as sent, if its executor is connected here. If it is not, the
-// executor gets it with its next session.
+// SendCommand sends a command that has been committed as sent, if its executor is connected here, or hands it over to the
+// controller where it is. If it is connected nowhere, the executor gets it with its next session.
 func (e *Engine) SendCommand(o store.Outgoing) {
-	e.sendTo(o.ExecutorID, &fleetv1.ControllerMessage{Message: &fleetv1.ControllerMessage_Command{
-		Command: &fleetv1.Command{CommandId: o.CommandID, Spec: o.Spec, Digest: o.Digest},
-	}})
+	if !e.sendHere(o.ExecutorID, commandMessage(o)) {
+		e.handOver(o.ExecutorID, handSend+o.CommandID)
+	}
 }
 
-// sendTo sends nothing while the lease is in doubt.
-func (e *Engine) sendTo(agentID string, m *fleetv1.ControllerMessage) {
-	if !e.lease.Sound() {
-		return
+// sendHere says whether the agent's session is here. While the lease is in doubt it sends nothing; the look for what is
+// unheard makes up for it.
+func (e *Engine) sendHere(agentID string, m *fleetv1.ControllerMessage) bool {
+	s := e.cfg.Sessions.Get(agentID)
+	if s == nil {
+		return false
 	}
-	if s := e.cfg.Sessions.Get(agentID); s != nil {
+	if e.lease.Sound() {
 		s.Send(m)
 	}
+	return true
 }

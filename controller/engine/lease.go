@@ -20,8 +20,8 @@ type lease struct {
 // Sound says that commands and grants may be sent: the lease was renewed within half of its length.
 func (l *lease) Sound() bool { return l.age() < l.length/2 }
 
-// Lost says that the lease has run out: others may have taken over.
-func (l *lease) Lost() bool { return l.age() >= l.length }
+// left is the time until others may take over; not above 0 when they may.
+func (l *lease) left() time.Duration { return l.length - l.age() }
 
 func (l *lease) age() time.Duration {
 	l.mu.Lock()
@@ -47,6 +47,9 @@ func (e *Engine) RenewLease(ctx context.Context) error {
 	e.lease.renewedAt(now)
 	return nil
 }
+
+// Peers counts the other controllers that are alive.
+func (e *Engine) Peers() int { return int(e.peers.Load()) }
 
 // LeaseSound says whether this controller may send commands and grants.
 func (e *Engine) LeaseSound() bool { return e.lease.Sound() }

@@ -33,10 +33,16 @@ func (s signal) fire() {
 type signals struct {
 	// heartbeats: a session has opened. The others: an operation has ended, or a node was moved.
 	heartbeats, stuck, workflows, owners, conditions signal
+	// changed: something that a client can see. revoked: a certificate. unheard: commands may have been missed. peers: a
+	// controller has come or gone.
+	changed, revoked, unheard, peers signal
 }
 
 func newSignals() signals {
-	return signals{newSignal(), newSignal(), newSignal(), newSignal(), newSignal()}
+	return signals{
+		heartbeats: newSignal(), stuck: newSignal(), workflows: newSignal(), owners: newSignal(), conditions: newSignal(),
+		changed: newSignal(), revoked: newSignal(), unheard: newSignal(), peers: newSignal(),
+	}
 }
 
 func (s signals) sessionOpened() { s.heartbeats.fire() }
@@ -55,6 +61,10 @@ func (e *Engine) reconcilers() []reconciler {
 		{"compare workflows", 30 * time.Second, e.signals.workflows, e.compareWorkflows},
 		{"give nodes an owner", 30 * time.Second, e.signals.owners, e.repairNodes},
 		{"recompute conditions", time.Minute, e.signals.conditions, e.recomputeConditions},
+		{"revocations", time.Second, e.signals.revoked, e.revocations},
+		{"look for unheard commands", unheardEvery, e.signals.unheard, e.lookUnheard},
+		{"look for moved sessions", movedEvery, newSignal(), e.lookMoved},
+		{"look for other controllers", e.cfg.Lease / 3, e.signals.peers, e.lookForPeers},
 	}
 }
 

@@ -17,11 +17,16 @@ func (e *Engine) Run(ctx context.Context) error {
 	g, ctx := task.New(ctx)
 	g.Go("river", e.runRiver)
 	g.Go("lease", func(ctx context.Context) error { return e.every(ctx, e.cfg.Lease/6, "renew lease", e.keepLease) })
+	g.Go("end of lease", e.watchLease)
+	g.Go("listen", e.listen)
+	g.Go("take over", e.takeHandOvers)
+	g.Go("hand over", e.handOvers)
+	g.Go("announce", e.tellChanges)
 	g.Go("sweep", func(ctx context.Context) error { return e.every(ctx, time.Second, "sweep", e.sweepAll) })
 	g.Go("acks", func(ctx context.Context) error { return e.every(ctx, ackDelay, "write acknowledgements", e.flushAcks) })
 	g.Go("rollouts", func(ctx context.Context) error { return e.every(ctx, rolloutEvery, "advance rollouts", e.advanceRollouts) })
 	e.startReconcilers(g)
-	g.Go("revocations", func(ctx context.Context) error { return e.every(ctx, time.Second, "revocations", e.revocations) })
+	e.greet(ctx)
 	if e.hooks != nil {
 		g.Go("webhooks", e.fanOuts)
 		g.Go("late deliveries", func(ctx context.Context) error {
@@ -36,7 +41,26 @@ func (e *Engine) Run(ctx context.Context) error {
 	if endErr := e.store.EndSessionsOf(last, e.cfg.ControllerID, e.clock.Now()); endErr != nil {
 		e.log.Warn("sessions not ended in the database; their lease will run out", "error", endErr.Error())
 	}
+	e.leave(last)
 	return err
+}
+
+// greet learns of the other controllers, and has them learn of this one.
+func (e *Engine) greet(ctx context.Context) {
+	w := work{what: "greet other controllers"}
+	e.attempt(ctx, &w, e.lookForPeers)
+	e.attempt(ctx, &w, func(ctx context.Context) error { return e.announce(ctx, announcePeers) })
+}
+
+// leave ends the lease, so that what this controller held is free at once.
+func (e *Engine) leave(ctx context.Context) {
+	err := e.store.ReleaseLease(ctx, e.cfg.ControllerID, e.clock.Now())
+	if err == nil && e.peers.Load() > 0 {
+		err = e.announce(ctx, announcePeers)
+	}
+	if err != nil {
+		e.log.Warn("lease not released; it will run out", "error", err.Error())
+	}
 }
 
 // runRiver starts River and stops it with ctx. A database that is away at the start is waited for.
@@ -99,12 +123,26 @@ func (e *Engine) attempt(ctx context.Context, w *work, fn func(context.Context) 
 func (e *Engine) keepLease(ctx context.Context) error {
 	limited, cancel := context.WithTimeout(ctx, e.cfg.Lease/3)
 	defer cancel()
-	err := e.RenewLease(limited)
-	if e.lease.Lost() && e.cfg.Sessions.Len() > 0 {
-		e.log.Error("the lease is lost; closing all sessions", "sessions", e.cfg.Sessions.Len())
-		e.cfg.Sessions.CloseAll(session.ErrLeaseLost)
+	return e.RenewLease(limited)
+}
+
+// watchLease ends every session when the lease ends, whatever the renewal is waiting for.
+func (e *Engine) watchLease(ctx context.Context) error {
+	for {
+		left := e.lease.left()
+		if left <= 0 {
+			if n := e.cfg.Sessions.Len(); n > 0 {
+				e.log.Error("the lease is lost; closing all sessions", "sessions", n)
+				e.cfg.Sessions.CloseAll(session.ErrLeaseLost)
+			}
+			left = e.cfg.Lease / 6
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-e.clock.After(left):
+		}
 	}
-	return err
 }
 
 func (e *Engine) sweepAll(ctx context.Context) error {
@@ -122,7 +160,7 @@ func (e *Engine) sweepAll(ctx context.Context) error {
 // the condition Reachable.
 func (e *Engine) heartbeats(ctx context.Context) error {
 	now := e.clock.Now()
-	silentSince := now.Add(-time.Duration(e.cfg.MissedBeats) * e.cfg.Heartbeat)
+	silentSince := now.Add(-time.Duration(e.cfg.MissedBeats) * e.slowestHeartbeat())
 	at := map[string]time.Time{}
 	for _, s := range e.cfg.Sessions.All() {
 		at[s.SessionID] = s.LastBeat()

@@ -19,6 +19,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/blob"
 	"github.com/ingot-metal/ingot/controller/ca"
 	"github.com/ingot-metal/ingot/controller/engine"
+	"github.com/ingot-metal/ingot/controller/pacing"
 	"github.com/ingot-metal/ingot/controller/secret"
 	"github.com/ingot-metal/ingot/controller/session"
 	"github.com/ingot-metal/ingot/controller/store"
@@ -40,29 +41,31 @@ type Config struct {
 	Clock        clock.Clock
 	Logger       *slog.Logger
 	ControllerID string
-	Heartbeat    time.Duration
 	CertLifetime time.Duration
 	MaxMessage   int
 	// FleetAddresses and EnrolmentAddresses are where agents connect to, host:port.
 	FleetAddresses, EnrolmentAddresses []string
-	// Draining ends when the controller shuts down.
+	// Admission bounds how fast sessions are opened.
+	Admission pacing.Limits
+	// Draining ends when the controller shuts down. Spread is over what time its agents then go elsewhere.
 	Draining context.Context
+	Spread   func() time.Duration
+	// Cut closes the connection of a call whose other end does not read.
+	Cut func(call context.Context)
 }
 
 // Server implements fleet.v1.AgentService.
 type Server struct {
 	fleetv1.UnimplementedAgentServiceServer
-	cfg Config
+	cfg  Config
+	gate gate
 }
 
 // New makes the service.
-func New(c Config) *Server { return &Server{cfg: c} }
+func New(c Config) *Server { return &Server{cfg: c, gate: gate{limits: c.Admission}} }
 
 // helloTimeout is how long a new stream may take to say hello.
 const helloTimeout = 10 * time.Second
-
-// cloneAnswer is how long a superseded session on other hardware is listened to.
-const cloneAnswer = 5 * time.Second
 
 // Commands opens a session and serves it until it ends.
 func (s *Server) Commands(stream grpc.BidiStreamingServer[fleetv1.AgentMessage, fleetv1.ControllerMessage]) error {
@@ -73,16 +76,43 @@ func (s *Server) Commands(stream grpc.BidiStreamingServer[fleetv1.AgentMessage, 
 	if !s.cfg.Engine.LeaseSound() {
 		return failure.Unavailable("CONTROLLER_LEASE_LOST", "this controller is cut off from its database; try again")
 	}
+	if s.cfg.Draining.Err() != nil {
+		return draining()
+	}
 	hello, err := s.receiveHello(stream)
 	if err != nil {
 		return err
 	}
-	sess, opened, err := s.open(stream.Context(), who, hello)
+	sess, opened, err := s.admit(stream.Context(), who, hello)
 	if err != nil {
 		return err
 	}
 	defer s.close(sess)
+	defer s.cutWhereStuck(stream.Context(), sess)()
 	return s.serve(stream, sess, opened)
+}
+
+// cutWhereStuck cuts the connection when the session has ended and its stream has not, since nobody takes what is being
+// written. What it gives back is to be called when the stream has ended.
+func (s *Server) cutWhereStuck(call context.Context, sess *session.Session) (ended func()) {
+	done := make(chan struct{})
+	context.AfterFunc(sess.Context(), func() {
+		select {
+		case <-done:
+		case <-s.cfg.Clock.After(cutAfter):
+			s.cfg.Cut(call)
+		}
+	})
+	return func() { close(done) }
+}
+
+// admit opens a session when it is its turn.
+func (s *Server) admit(ctx context.Context, who auth.Agent, h *fleetv1.Hello) (*session.Session, *store.Opened, error) {
+	if err := s.gate.enter(s.cfg.Clock.Now()); err != nil {
+		return nil, nil, err
+	}
+	defer s.gate.leave()
+	return s.open(ctx, who, h)
 }
 
 type commandStream = grpc.BidiStreamingServer[fleetv1.AgentMessage, fleetv1.ControllerMessage]
@@ -134,30 +164,12 @@ func (s *Server) open(ctx context.Context, who auth.Agent, h *fleetv1.Hello) (*s
 		return nil, nil, failure.Aborted("SESSION_SUPERSEDED", "a newer session of this agent is open")
 	}
 	if old != nil {
-		s.retire(old)
+		session.Retire(old, s.cfg.Clock)
 	}
 	s.cfg.Logger.Info("session opened", "agent_id", p.AgentID, "machine_id", p.MachineID, "session_id", p.SessionID,
 		"epoch", p.Epoch, "boot_id", p.BootID, "fingerprint", p.Fingerprint, "simulated", p.Simulated,
 		"rolled_back", opened.RolledBack, "cloned", opened.Cloned)
 	return sess, opened, nil
-}
-
-// retire closes a superseded session: at once, or, on other hardware, after it has had time to answer.
-func (s *Server) retire(old *session.Session) {
-	task.Background("retire session", func() {
-		if old.CloneSuspect() {
-			select {
-			case <-old.Context().Done():
-			case <-s.cfg.Clock.After(cloneAnswer):
-			}
-		} else {
-			select {
-			case <-old.Context().Done():
-			case <-s.cfg.Clock.After(100 * time.Millisecond): // lets the word get out
-			}
-		}
-		old.Close(session.ErrSuperseded)
-	})
 }
 
 func (s *Server) close(sess *session.Session) {
@@ -202,29 +214,46 @@ func orCanceled(err error) error {
 
 func (s *Server) welcome(sess *session.Session, opened *store.Opened) *fleetv1.ControllerMessage {
 	return &fleetv1.ControllerMessage{Message: &fleetv1.ControllerMessage_Welcome{Welcome: &fleetv1.Welcome{
-		SessionId: sess.SessionID, Epoch: sess.Epoch, HeartbeatIntervalMs: int32(s.cfg.Heartbeat.Milliseconds()),
+		SessionId: sess.SessionID, Epoch: sess.Epoch, HeartbeatIntervalMs: int32(s.cfg.Engine.HeartbeatInterval().Milliseconds()),
 		MaxMessageBytes: int32(s.cfg.MaxMessage), ControllerTime: timestamppb.New(s.cfg.Clock.Now()),
 		GrantKeys: [][]byte{grantPublicKey(s.cfg.CA)}, StateRolledBack: opened.RolledBack, TrustBundle: s.cfg.CA.RootPEM(),
 		ControllerId: s.cfg.ControllerID, AgentId: sess.AgentID, MachineId: sess.MachineID,
 	}}}
 }
 
-// write sends what is queued. It returns why the session has ended.
+// write sends what is queued. It returns why the session has ended. When the controller stops the agent is told to go
+// elsewhere in its own time; meanwhile the session goes on.
 func (s *Server) write(stream commandStream, sess *session.Session) error {
+	stopping := s.cfg.Draining.Done()
 	for {
+		var m *fleetv1.ControllerMessage
 		select {
 		case <-sess.Context().Done():
 			return statusOf(context.Cause(sess.Context()))
-		case <-s.cfg.Draining.Done():
-			// Best effort: an agent that does not hear it sees the connection end.
-			_ = stream.Send(&fleetv1.ControllerMessage{Message: &fleetv1.ControllerMessage_Drain{Drain: &fleetv1.Drain{SpreadMs: 2000}}})
-			return failure.Unavailable("CONTROLLER_DRAINING", "this controller is shutting down")
-		case m := <-sess.Out():
-			if err := stream.Send(m); err != nil {
-				return err
-			}
+		case <-stopping:
+			stopping = nil
+			m = &fleetv1.ControllerMessage{Message: &fleetv1.ControllerMessage_Drain{
+				Drain: &fleetv1.Drain{SpreadMs: int32(s.cfg.Spread().Milliseconds())},
+			}}
+		case m = <-sess.Out():
+		}
+		if !s.maySend(m) {
+			continue
+		}
+		if err := stream.Send(m); err != nil {
+			return err
 		}
 	}
+}
+
+// maySend holds back what a lease that is in doubt does not cover: this process may have stood still since it was queued. A
+// command is sent again by whoever looks for what is unheard, and a grant asked for again.
+func (s *Server) maySend(m *fleetv1.ControllerMessage) bool {
+	switch m.GetMessage().(type) {
+	case *fleetv1.ControllerMessage_Command, *fleetv1.ControllerMessage_Grant:
+		return s.cfg.Engine.LeaseSound()
+	}
+	return true
 }
 
 // statusOf tells an agent why its session has ended.
@@ -237,7 +266,7 @@ func statusOf(cause error) error {
 	case errors.Is(cause, session.ErrLeaseLost):
 		return failure.Unavailable("CONTROLLER_LEASE_LOST", "%s", cause.Error())
 	case errors.Is(cause, session.ErrDraining):
-		return failure.Unavailable("CONTROLLER_DRAINING", "%s", cause.Error())
+		return draining()
 	case errors.Is(cause, session.ErrSlow):
 		return failure.Exhausted("SLOW_READER", "%s", cause.Error())
 	case errors.Is(cause, session.ErrSilent):

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
+	"github.com/ingot-metal/ingot/internal/clock"
+	"github.com/ingot-metal/ingot/internal/task"
 )
 
 // Why a session ends.
@@ -109,11 +111,47 @@ func (r *Registry) Add(s *Session) (old *Session, ok bool) {
 	if old == nil {
 		return nil, true
 	}
-	old.cloneSuspect.Store(old.Hardware != s.Hardware)
-	old.Send(&fleetv1.ControllerMessage{Message: &fleetv1.ControllerMessage_Superseded{
-		Superseded: &fleetv1.Superseded{ByEpoch: s.Epoch},
-	}})
+	old.tellSuperseded(s.Hardware, s.Epoch)
 	return old, true
+}
+
+// Supersede tells an agent's session that a newer one is open on another controller, and gives it; nil if none older is here.
+func (r *Registry) Supersede(agentID, hardware string, epoch int64) (old *Session) {
+	old = r.Get(agentID)
+	if old == nil || old.Epoch >= epoch {
+		return nil
+	}
+	old.tellSuperseded(hardware, epoch)
+	return old
+}
+
+func (s *Session) tellSuperseded(hardware string, epoch int64) {
+	s.cloneSuspect.Store(s.Hardware != hardware)
+	s.Send(&fleetv1.ControllerMessage{Message: &fleetv1.ControllerMessage_Superseded{
+		Superseded: &fleetv1.Superseded{ByEpoch: epoch},
+	}})
+}
+
+const (
+	// cloneAnswer is how long a superseded session on other hardware is listened to.
+	cloneAnswer = 5 * time.Second
+	// lastWord is how long any other one has to hear that it is over.
+	lastWord = 100 * time.Millisecond
+)
+
+// Retire ends a superseded session: soon, or, on other hardware, after it has had time to answer. It does not wait.
+func Retire(old *Session, c clock.Clock) {
+	wait := lastWord
+	if old.CloneSuspect() {
+		wait = cloneAnswer
+	}
+	task.Background("retire session", func() {
+		select {
+		case <-old.Context().Done():
+		case <-c.After(wait):
+		}
+		old.Close(ErrSuperseded)
+	})
 }
 
 // Remove forgets a session that has ended.

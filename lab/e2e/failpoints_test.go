@@ -28,6 +28,7 @@ var elsewhere = map[string]string{
 	"cluster.after-cordon":      "cluster.TestACrashAtEveryPlace",
 	"join.before-kubeadm":       "join.TestAnAgentThatDies",
 	"maas.before-request":       "TestMAASCrashes",
+	"handover.before-notify":    "TestCommandsAreFoundWithoutNotifications",
 	"webhook.before-deliveries": "engine.TestADeathAnywhereLosesNoEvent", "webhook.after-deliveries": "engine.TestADeathAnywhereLosesNoEvent",
 	"webhook.before-send": "engine.TestADeathAnywhereLosesNoEvent", "webhook.after-send": "engine.TestADeathAnywhereLosesNoEvent",
 	"site.blob-after-part": "cache.TestACrashInEveryPlace", "site.blob-after-rename": "cache.TestACrashInEveryPlace",

@@ -2,6 +2,7 @@ package harness
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -103,6 +104,12 @@ func (p *Process) Terminate() { p.check(p.Stop(30 * time.Second)) }
 // Hangup sends SIGHUP.
 func (p *Process) Hangup() { p.check(p.Signal(syscall.SIGHUP)) }
 
+// Stand makes the process stand still until Continue.
+func (p *Process) Stand() { p.check(p.Signal(syscall.SIGSTOP)) }
+
+// Continue ends Stand.
+func (p *Process) Continue() { p.check(p.Signal(syscall.SIGCONT)) }
+
 func (p *Process) check(err error) {
 	if err != nil {
 		p.t.Error(err)
@@ -125,10 +132,17 @@ type ControllerProcess struct {
 // NewControllerProcess prepares one on a database of its own; Start starts it.
 func NewControllerProcess(t testing.TB) *ControllerProcess {
 	t.Helper()
+	return newControllerProcess(t, testkit.Database(t), "", "", "")
+}
+
+// newControllerProcess prepares one. Empty addresses are its own relays, and an empty directory of images is its own.
+func newControllerProcess(t testing.TB, url, fleet, enrolment, images string) *ControllerProcess {
+	t.Helper()
 	c := &ControllerProcess{
-		t: t, dir: t.TempDir(), bin: Build(t).Controller, url: testkit.Database(t),
+		t: t, dir: t.TempDir(), bin: Build(t).Controller, url: url,
 		Front: NewRelay(t, "tcp", ""), Fleet: NewRelay(t, "tcp", ""), Enrolment: NewRelay(t, "tcp", ""),
 	}
+	fleet, enrolment, images = cmp.Or(fleet, c.Fleet.Address()), cmp.Or(enrolment, c.Enrolment.Address()), cmp.Or(images, c.images())
 	secret, err := auth.AddToken(c.TokensFile(), "tester", auth.ScopeAdmin)
 	if err != nil {
 		t.Fatalf("make token: %v", err)
@@ -137,6 +151,7 @@ func NewControllerProcess(t testing.TB) *ControllerProcess {
 	file := fmt.Sprintf(`
 listen: {frontpage: "127.0.0.1:0", fleet: "127.0.0.1:0", enrolment: "127.0.0.1:0", http: "127.0.0.1:0"}
 data_dir: %q
+images_dir: %q
 database: {url: %q, pool_size: 10}
 tls: {names: ["127.0.0.1", localhost]}
 advertise: {fleet: [%q], enrolment: [%q]}
@@ -144,12 +159,14 @@ tokens_file: %q
 agents: {heartbeat_interval: 1s}
 lease: 4s
 log: {level: warn}
-`, filepath.Join(c.dir, "data"), c.url, c.Fleet.Address(), c.Enrolment.Address(), c.TokensFile())
+`, filepath.Join(c.dir, "data"), images, c.url, fleet, enrolment, c.TokensFile())
 	if err := os.WriteFile(c.configFile(), []byte(file), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return c
 }
+
+func (c *ControllerProcess) images() string { return filepath.Join(c.dir, "data", "images") }
 
 func (c *ControllerProcess) configFile() string { return filepath.Join(c.dir, "controller.yaml") }
 

@@ -1,0 +1,48 @@
+package config
+
+import (
+	"time"
+
+	"github.com/ingot-metal/ingot/controller/pacing"
+)
+
+// Admission bounds how fast agents come to one controller.
+type Admission struct {
+	// Rate is sessions a second, Burst how many may be opened at once after a rest, Concurrent how many may be in the
+	// making at a time. Agents beyond that are told when to try again.
+	Rate       int `yaml:"rate"`
+	Burst      int `yaml:"burst"`
+	Concurrent int `yaml:"concurrent"`
+	// Handshakes is how many TLS handshakes may be under way at a time; further connections wait a moment for their turn.
+	Handshakes int `yaml:"handshakes"`
+}
+
+// Drain is how a controller stops.
+type Drain struct {
+	// Delay is how long calls and agents are still taken after /readyz has said that the controller stops: as long as a
+	// load balancer needs to hear it, where it cannot try another controller by itself.
+	Delay Duration `yaml:"delay"`
+	// Timeout is how long calls and sessions may take to end after that.
+	Timeout Duration `yaml:"timeout"`
+}
+
+func defaultAdmission() Admission {
+	return Admission{Rate: 1000, Burst: 1000, Concurrent: 64, Handshakes: 256}
+}
+
+func defaultDrain() Drain { return Drain{Timeout: Duration{15 * time.Second}} }
+
+// Limits are what admission holds agents to.
+func (a Admission) Limits() pacing.Limits {
+	return pacing.Limits{Rate: float64(a.Rate), Burst: a.Burst, Concurrent: a.Concurrent}
+}
+
+func (c *Config) checkPacing(k *checker) {
+	a := c.Agents.Admission
+	number(k, "agents.admission.rate", a.Rate, 1, 1_000_000)
+	number(k, "agents.admission.burst", a.Burst, 1, 1_000_000)
+	number(k, "agents.admission.concurrent", a.Concurrent, 1, 100_000)
+	number(k, "agents.admission.handshakes", a.Handshakes, 1, 100_000)
+	duration(k, "drain.delay", c.Drain.Delay, 0, 5*time.Minute)
+	duration(k, "drain.timeout", c.Drain.Timeout, time.Second, 10*time.Minute)
+}

@@ -1,0 +1,66 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/ingot-metal/ingot/controller/pacing"
+)
+
+// serve runs one gRPC server until ctx ends: from then on it takes nothing new, and it returns when the calls under way have
+// ended or were cut off.
+func (c *Controller) serve(s *grpc.Server, l net.Listener) func(context.Context) error {
+	return func(ctx context.Context) error {
+		ended := make(chan struct{})
+		stop := context.AfterFunc(ctx, func() {
+			defer close(ended)
+			force := time.AfterFunc(c.cfg.Drain.Timeout.Duration, s.Stop)
+			defer force.Stop()
+			s.GracefulStop()
+		})
+		if err := s.Serve(l); err != nil && ctx.Err() == nil {
+			stop()
+			return fmt.Errorf("serve %s: %w", l.Addr(), err)
+		}
+		<-ctx.Done()
+		<-ended
+		return nil
+	}
+}
+
+// sessionGrace is how long after its time to leave a session is waited for.
+const sessionGrace = time.Second
+
+// spread is over what time agents go elsewhere when this controller stops.
+func (c *Controller) spread() time.Duration {
+	limit := c.cfg.Drain.Timeout.Duration * 3 / 4
+	return pacing.Spread(c.sessions.Len(), c.cfg.Agents.Admission.Limits(), c.engine.Peers(), limit)
+}
+
+// drainAll stops taking work, waits until what is under way has ended or gone elsewhere, and returns. The engine goes on
+// meanwhile: grants are given and results are stored to the last.
+func (c *Controller) drainAll(quiet context.CancelFunc) {
+	begun := c.clock.Now()
+	c.ready.stop("shutting down")
+	if d := c.cfg.Drain.Delay.Duration; d > 0 {
+		<-c.clock.After(d)
+	}
+	n := c.sessions.Len()
+	limit := min(c.spread()+sessionGrace, c.cfg.Drain.Timeout.Duration)
+	quiet()
+	c.drain()
+	late := c.clock.After(limit)
+	for c.sessions.Len() > 0 {
+		select {
+		case <-late:
+			c.log.Warn("agents have not gone elsewhere in time", "controller_id", c.id, "sessions", c.sessions.Len())
+			return
+		case <-c.clock.After(20 * time.Millisecond):
+		}
+	}
+	c.log.Info("controller drained", "controller_id", c.id, "sessions", n, "took", c.clock.Now().Sub(begun).Round(time.Millisecond).String())
+}

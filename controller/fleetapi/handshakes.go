@@ -1,0 +1,92 @@
+package fleetapi
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/peer"
+)
+
+const (
+	// handshakeTurn is how long a connection waits for its turn to shake hands, handshakeTime how long that may take.
+	handshakeTurn = 5 * time.Second
+	handshakeTime = 5 * time.Second
+	// prefaceTime is what is left for the first bytes of HTTP/2 after it.
+	prefaceTime = 20 * time.Second
+	// cutAfter is how long a session's stream may take to end before its connection is closed under it.
+	cutAfter = 5 * time.Second
+)
+
+var errBusy = errors.New("too many connections shake hands at once")
+
+// Connections are transport credentials that bound how many handshakes are under way at a time, and that know the
+// connections, so that one whose other end has stopped reading can be cut.
+type Connections struct {
+	credentials.TransportCredentials
+	turns chan struct{}
+	open  *sync.Map // of the remote address, as text, to net.Conn
+}
+
+// NewConnections bounds the handshakes of what it wraps.
+func NewConnections(inner credentials.TransportCredentials, concurrent int) Connections {
+	return Connections{inner, make(chan struct{}, concurrent), &sync.Map{}}
+}
+
+// Clone implements credentials.TransportCredentials; the copy has the same bound.
+func (c Connections) Clone() credentials.TransportCredentials {
+	c.TransportCredentials = c.TransportCredentials.Clone()
+	return c
+}
+
+// ServerHandshake implements credentials.TransportCredentials.
+func (c Connections) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	turn := time.NewTimer(handshakeTurn)
+	defer turn.Stop()
+	select {
+	case c.turns <- struct{}{}:
+		defer func() { <-c.turns }()
+	case <-turn.C:
+		return nil, nil, errors.Join(errBusy, raw.Close())
+	}
+	// Whoever is slow must not keep others waiting.
+	if err := raw.SetDeadline(time.Now().Add(handshakeTime)); err != nil {
+		return nil, nil, err
+	}
+	conn, info, err := c.TransportCredentials.ServerHandshake(raw)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := raw.SetDeadline(time.Now().Add(prefaceTime)); err != nil {
+		return nil, nil, err
+	}
+	known := &knownConn{conn, c.open}
+	c.open.Store(raw.RemoteAddr().String(), known)
+	return known, info, nil
+}
+
+// Cut closes the connection of a call.
+func (c Connections) Cut(call context.Context) {
+	p, ok := peer.FromContext(call)
+	if !ok {
+		return
+	}
+	if conn, ok := c.open.Load(p.Addr.String()); ok {
+		_ = conn.(net.Conn).Close() // what is wrong with it is why it is closed
+	}
+}
+
+// knownConn takes itself off the list when it is closed.
+type knownConn struct {
+	net.Conn
+	open *sync.Map
+}
+
+// Close implements net.Conn.
+func (c *knownConn) Close() error {
+	c.open.CompareAndDelete(c.RemoteAddr().String(), c)
+	return c.Conn.Close()
+}

@@ -1,0 +1,143 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/ingot-metal/ingot/controller/operation"
+	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
+)
+
+// Peers are the controllers whose leases hold.
+type Peers struct {
+	// Others counts those besides the one that asks.
+	Others int
+	// Heartbeat is the longest interval that any of them has told its sessions; 0 where it is the configured one.
+	Heartbeat time.Duration
+}
+
+// Peers reads who is alive besides a controller.
+func (s *Store) Peers(ctx context.Context, controllerID string, now time.Time) (Peers, error) {
+	rows, err := s.q.ControllersAlive(ctx, now)
+	if err != nil {
+		return Peers{}, fmt.Errorf("read controllers: %w", err)
+	}
+	var out Peers
+	for _, r := range rows {
+		if r.ControllerID != controllerID {
+			out.Others++
+		}
+		out.Heartbeat = max(out.Heartbeat, time.Duration(r.HeartbeatMs)*time.Millisecond)
+	}
+	return out, nil
+}
+
+// SetHeartbeat records the longest interval that a controller has told its sessions. It must be stored before the first of
+// them is told.
+func (s *Store) SetHeartbeat(ctx context.Context, controllerID string, every time.Duration) error {
+	err := s.q.SetHeartbeat(ctx, dbsqlc.SetHeartbeatParams{ControllerID: controllerID, HeartbeatMs: every.Milliseconds()})
+	if err != nil {
+		return fmt.Errorf("record heartbeat interval: %w", err)
+	}
+	return nil
+}
+
+// ReleaseLease ends a controller's lease, so that nobody waits for it to run out.
+func (s *Store) ReleaseLease(ctx context.Context, controllerID string, now time.Time) error {
+	if err := s.q.ReleaseLease(ctx, dbsqlc.ReleaseLeaseParams{ControllerID: controllerID, Now: now}); err != nil {
+		return fmt.Errorf("release lease: %w", err)
+	}
+	return nil
+}
+
+// CountLiveSessions counts the sessions of all controllers.
+func (s *Store) CountLiveSessions(ctx context.Context) (int64, error) {
+	n, err := s.q.CountLiveSessions(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("count sessions: %w", err)
+	}
+	return n, nil
+}
+
+// HandOver tells the controllers that hold the agents' sessions, other than the one that asks, about items: one message for
+// each of them, in a transaction of its own. agentIDs and items go in pairs; items hold no spaces, and all of them together
+// fit into one message (8,000 bytes, the limit of NOTIFY).
+func (s *Store) HandOver(ctx context.Context, controllerID string, agentIDs, items []string) error {
+	err := s.q.HandOver(ctx, dbsqlc.HandOverParams{AgentIds: agentIDs, Items: items, ControllerID: controllerID})
+	if err != nil {
+		return fmt.Errorf("hand over: %w", err)
+	}
+	return nil
+}
+
+// Announce tells every controller that listens.
+func (s *Store) Announce(ctx context.Context, payload string) error {
+	if err := s.q.Announce(ctx, dbsqlc.AnnounceParams{Channel: everybody, Payload: payload}); err != nil {
+		return fmt.Errorf("announce: %w", err)
+	}
+	return nil
+}
+
+// HeldOut is a command as another controller has handed it over.
+type HeldOut struct {
+	Outgoing
+	State operation.CommandState
+}
+
+// HeldOut reads commands that were handed over.
+func (s *Store) HeldOut(ctx context.Context, commandIDs []string) ([]HeldOut, error) {
+	rows, err := s.q.CommandsHeldOut(ctx, commandIDs)
+	if err != nil {
+		return nil, fmt.Errorf("read commands that were handed over: %w", err)
+	}
+	out := make([]HeldOut, 0, len(rows))
+	for _, r := range rows {
+		out = append(out, HeldOut{Outgoing{r.CommandID, r.ExecutorID, r.Spec, r.Digest}, operation.CommandState(r.State)})
+	}
+	return out, nil
+}
+
+// Unheard is a command, or the cancel of one, that its executor has not answered.
+type Unheard struct {
+	Outgoing
+	Cancel bool
+	Since  time.Time
+}
+
+// Unheard reads what agents with sessions on a controller have not answered since a time.
+func (s *Store) Unheard(ctx context.Context, controllerID string, before time.Time) ([]Unheard, error) {
+	rows, err := s.q.Unheard(ctx, dbsqlc.UnheardParams{ControllerID: controllerID, Before: &before})
+	if err != nil {
+		return nil, fmt.Errorf("read unheard commands: %w", err)
+	}
+	out := make([]Unheard, 0, len(rows))
+	for _, r := range rows {
+		out = append(out, Unheard{Outgoing{r.CommandID, r.ExecutorID, r.Spec, r.Digest}, r.Cancel, r.Since})
+	}
+	return out, nil
+}
+
+// Moved is an agent that has opened a newer session on another controller.
+type Moved struct {
+	AgentID, Hardware string
+	Epoch             int64
+}
+
+// MovedSessions says which of these sessions are no longer the newest of their agents.
+func (s *Store) MovedSessions(ctx context.Context, epochs map[string]int64) ([]Moved, error) {
+	p := dbsqlc.MovedSessionsParams{}
+	for id, epoch := range epochs {
+		p.AgentIds = append(p.AgentIds, id)
+		p.Epochs = append(p.Epochs, epoch)
+	}
+	rows, err := s.q.MovedSessions(ctx, p)
+	if err != nil {
+		return nil, fmt.Errorf("read moved sessions: %w", err)
+	}
+	out := make([]Moved, 0, len(rows))
+	for _, r := range rows {
+		out = append(out, Moved{r.AgentID, r.HardwareFingerprint, r.Epoch})
+	}
+	return out, nil
+}

@@ -1,0 +1,42 @@
+-- name: ControllersAlive :many
+SELECT controller_id, heartbeat_ms FROM controllers WHERE lease_until > @now ORDER BY controller_id;
+
+-- name: SetHeartbeat :exec
+UPDATE controllers SET heartbeat_ms = @heartbeat_ms WHERE controller_id = @controller_id AND heartbeat_ms <> @heartbeat_ms;
+
+-- name: ReleaseLease :exec
+UPDATE controllers SET lease_until = @now WHERE controller_id = @controller_id AND lease_until > @now;
+
+-- name: CountLiveSessions :one
+SELECT count(*) FROM agent_sessions WHERE ended_at IS NULL;
+
+-- name: Announce :exec
+SELECT pg_notify(@channel::text, @payload::text);
+
+-- name: HandOver :exec
+-- One message for each other controller that holds a session of one of the agents.
+SELECT pg_notify('ingot_to_' || s.controller_id, string_agg(w.item, ' '))
+FROM (SELECT unnest(@agent_ids::text[]) AS agent_id, unnest(@items::text[]) AS item) w
+JOIN agent_sessions s ON s.agent_id = w.agent_id AND s.ended_at IS NULL AND s.controller_id <> @controller_id
+GROUP BY s.controller_id;
+
+-- name: CommandsHeldOut :many
+SELECT command_id, executor_id, spec, digest, state FROM commands WHERE command_id = ANY(@command_ids::text[]);
+
+-- name: Unheard :many
+-- Commands, and cancels of granted ones, that an agent whose session is here has not answered for a while.
+SELECT c.command_id, c.executor_id, c.spec, c.digest, (c.state = 'GRANTED')::boolean AS cancel,
+       CASE WHEN c.state = 'SENT' THEN c.sent_at ELSE o.cancel_requested_at END::timestamptz AS since
+FROM commands c
+JOIN agent_sessions s ON s.agent_id = c.executor_id AND s.ended_at IS NULL AND s.controller_id = @controller_id
+JOIN operations o ON o.operation_id = c.operation_id
+WHERE c.state IN ('QUEUED', 'SENT', 'ACKED', 'GRANTED')
+  AND (c.state = 'SENT' AND c.sent_at < @before OR c.state = 'GRANTED' AND o.cancel_requested_at < @before)
+LIMIT 1000;
+
+-- name: MovedSessions :many
+-- Agents that have opened a newer session elsewhere.
+SELECT m.agent_id::text AS agent_id, s.epoch, a.hardware_fingerprint
+FROM (SELECT unnest(@agent_ids::text[]) AS agent_id, unnest(@epochs::bigint[]) AS epoch) m
+JOIN agent_sessions s ON s.agent_id = m.agent_id AND s.epoch > m.epoch
+JOIN agents a ON a.agent_id = m.agent_id;

@@ -1,0 +1,34 @@
+package e2e
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/ingot-metal/ingot/lab/harness"
+)
+
+// stopLimit is what a controller may take to stop in peace: less than what its systemd unit allows.
+const stopLimit = 25 * time.Second
+
+// Three controllers are restarted one after the other, and then one is killed, under load.
+func TestRollingRestart(t *testing.T) {
+	t.Parallel()
+	r := harness.NewTrio(t)
+	l := startTraffic(t, r, 9)
+	<-time.After(2 * time.Second)
+	for i := range r.Controllers {
+		l.enter("restarts")
+		if took := r.Restart(i); took > stopLimit {
+			t.Errorf("controller %d has taken %v to stop", i, took)
+		}
+	}
+	l.enter(fmt.Sprintf("kill -9 of %d", 1))
+	at := r.Kill(1)
+	<-time.After(2 * time.Second)
+	t.Logf("the operations that were under way at the kill have taken %v more", milli(l.longestAfter(at)))
+	r.Controllers[1].Start("")
+	<-time.After(time.Second)
+	// Beside many other tests a machine has little time for each; the limit of 5 s is held by the long test, alone.
+	l.judge(20 * time.Second)
+}
