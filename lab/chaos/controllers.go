@@ -96,7 +96,7 @@ func (p *controllerProgram) openRelays() (err error) {
 	return nil
 }
 
-// configure shares keys and tokens between the controllers of a cell, and gives steps little time.
+// configure shares keys and tokens between the controllers of a cell.
 func (p *controllerProgram) configure() error {
 	text := fmt.Sprintf(`
 listen: {frontpage: "127.0.0.1:0", fleet: "127.0.0.1:0", enrolment: "127.0.0.1:0", http: "127.0.0.1:0"}
@@ -108,24 +108,9 @@ tokens_file: %q
 agents: {heartbeat_interval: 1s}
 lease: 4s
 workers: 16
-steps: {%s}
 log: {level: info, format: json}
-`, p.c.path("controllers"), urlBy(p.database.Address()), p.fleet[0].Address(), p.enrolment.Address(), p.c.path("tokens"), stepLimits())
+`, p.c.path("controllers"), urlBy(p.database.Address()), p.fleet[0].Address(), p.enrolment.Address(), p.c.path("tokens"))
 	return os.WriteFile(filepath.Join(p.dir, "controller.yaml"), []byte(text), 0o600)
-}
-
-// stepTime is short: what is lost for good must be noticed in a run. It is not so short that a busy machine misses it.
-const stepTime = 4 * time.Second
-
-func stepLimits() string {
-	var b bytes.Buffer
-	for i, kind := range []string{"reboot", "netboot", "repave", "wait_for_agent"} {
-		if i > 0 {
-			b.WriteString(", ")
-		}
-		fmt.Fprintf(&b, "%s: {timeout: %v, retries: 1}", kind, stepTime)
-	}
-	return b.String()
 }
 
 func (p *controllerProgram) addresses() string { return filepath.Join(p.dir, "addresses") }
@@ -171,7 +156,7 @@ func (p *controllerProgram) serves() bool {
 // dial connects the clients, who are impatient.
 func (p *controllerProgram) dial() (err error) {
 	p.conn, err = client.Dial(client.Target{Server: p.front.Address(), Token: p.c.token, CAFile: filepath.Join(p.c.path("controllers"), "ca.pem")},
-		grpc.WithDisableRetry(), grpc.WithConnectParams(grpc.ConnectParams{
+		grpc.WithDisableRetry(), grpc.WithDefaultCallOptions(grpc.WaitForReady(true)), grpc.WithConnectParams(grpc.ConnectParams{
 			MinConnectTimeout: time.Second, Backoff: backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 1.3, MaxDelay: 200 * time.Millisecond},
 		}))
 	return err

@@ -52,14 +52,6 @@ func (r *attempt) strike(ctx context.Context, s strike) error {
 	return nil
 }
 
-// armed is set for a strike that comes through a failpoint.
-func (s strike) armed() string {
-	if strings.HasPrefix(s.kind, "failpoint-") {
-		return s.failpoints
-	}
-	return ""
-}
-
 func cutLast(s, sep string) (before, after string, found bool) {
 	i := strings.LastIndex(s, sep)
 	if i < 0 {
@@ -70,7 +62,7 @@ func cutLast(s, sep string) (before, after string, found bool) {
 
 func isNetwork(what string) bool {
 	switch what {
-	case "cut", "swallow", "half-open-up", "half-open-down", "delay", "duplicate":
+	case "cut", "flap", "swallow", "half-open-up", "half-open-down", "delay", "duplicate":
 		return true
 	}
 	return false
@@ -79,7 +71,15 @@ func isNetwork(what string) bool {
 // latency of a slow network, in each direction.
 const latency = 40 * time.Millisecond
 
+// flapping is how long a flapping network holds.
+const flapping = 130 * time.Millisecond
+
 func breakWays(ctx context.Context, what string, length time.Duration, ways ...*relay.Relay) {
+	for end := time.Now().Add(length); what == "flap" && time.Now().Before(end); rest(ctx, flapping) {
+		for _, w := range ways {
+			w.Cut()
+		}
+	}
 	for _, w := range ways {
 		switch what {
 		case "cut":
@@ -141,7 +141,7 @@ func breakProgram(ctx context.Context, p *program, what string, s strike) error 
 		}
 		rest(ctx, s.length/4)
 		return p.start("")
-	case "failpoint":
+	case "failpoint", "repeat":
 		if err := p.kill(); err != nil {
 			return err
 		}

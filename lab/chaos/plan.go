@@ -108,6 +108,7 @@ var weights = []struct {
 	{"stop-controller", 6},
 	{"stop-postgres", 4},
 	{"cut-agent", 9},
+	{"flap-agent", 7},
 	{"swallow-agent", 5},
 	{"half-open-up-agent", 3},
 	{"half-open-down-agent", 3},
@@ -123,6 +124,7 @@ var weights = []struct {
 	{"forget-agent", 7},
 	{"rollback-agent", 4},
 	{"full-agent", 4},
+	{"repeat-agent", 6},
 	{"failpoint-agent", 10},
 	{"failpoint-controller", 8},
 }
@@ -150,7 +152,10 @@ func drawStrike(rng *rand.Rand) strike {
 	if action != "sleep=40ms" {
 		s.failpoints += fmt.Sprintf("@%d", s.nth)
 	}
-	if strings.HasPrefix(s.kind, "failpoint-") {
+	if s.kind == "repeat-agent" {
+		s.failpoints = "wire.command-again=error"
+	}
+	if s.armed() != "" {
 		s.at /= 4 // it is armed by a restart; the traffic is to meet it
 	}
 	return s
@@ -167,9 +172,13 @@ func failpoints(kind string) []string {
 }
 
 func (s strike) String() string {
-	out := fmt.Sprintf("%v+%v %s %d", s.at.Round(time.Millisecond), s.length.Round(time.Millisecond), s.kind, s.target)
-	if strings.HasPrefix(s.kind, "failpoint-") {
-		out += " " + s.failpoints
+	return fmt.Sprintf("%v+%v %s %d %s", s.at.Round(time.Millisecond), s.length.Round(time.Millisecond), s.kind, s.target, s.armed())
+}
+
+// armed are the failpoints of a strike that comes through them.
+func (s strike) armed() string {
+	if strings.HasPrefix(s.kind, "failpoint-") || s.kind == "repeat-agent" {
+		return s.failpoints
 	}
-	return out
+	return ""
 }

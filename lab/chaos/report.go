@@ -58,7 +58,7 @@ func (r *report) add(h check.History, found []check.Violation, took time.Duratio
 	r.Slowest = max(r.Slowest, took)
 	for _, f := range h.Faults {
 		r.Faults[f.Kind]++
-		if name, _, ok := strings.Cut(f.Detail, "="); ok && strings.HasPrefix(f.Kind, "failpoint-") {
+		if name, _, ok := strings.Cut(f.Detail, "="); ok && f.Kind != "ended" {
 			r.Points[name]++
 		}
 	}

@@ -111,16 +111,28 @@ func outcome(err error) check.Outcome {
 	return check.Unknown
 }
 
+// The limits of a try are short: what is lost for good must be noticed in a run. They are not so short that a busy machine
+// misses them.
+const tryLimit = 5
+
 func start(ctx context.Context, p *controllerProgram, kind, machine, request string) (*baremetalv1.Operation, error) {
 	switch kind {
 	case reimage:
-		return p.machines().ReimageMachine(ctx, &baremetalv1.ReimageMachineRequest{MachineId: machine, RequestId: request, ImageRef: "ubuntu-2204"})
+		return p.machines().ReimageMachine(ctx, &baremetalv1.ReimageMachineRequest{
+			MachineId: machine, RequestId: request, ImageRef: "ubuntu-2204", TimeoutSeconds: tryLimit,
+		})
 	case netboot:
-		return p.machines().NetbootMachine(ctx, &baremetalv1.NetbootMachineRequest{MachineId: machine, RequestId: request, Mode: "PXE", Reboot: true})
-	case force:
-		return p.machines().RebootMachine(ctx, &baremetalv1.RebootMachineRequest{MachineId: machine, RequestId: request, Mode: "force"})
+		return p.machines().NetbootMachine(ctx, &baremetalv1.NetbootMachineRequest{
+			MachineId: machine, RequestId: request, Mode: "PXE", Reboot: true, TimeoutSeconds: tryLimit,
+		})
 	}
-	return p.machines().RebootMachine(ctx, &baremetalv1.RebootMachineRequest{MachineId: machine, RequestId: request})
+	mode := "graceful"
+	if kind == force {
+		mode = "force"
+	}
+	return p.machines().RebootMachine(ctx, &baremetalv1.RebootMachineRequest{
+		MachineId: machine, RequestId: request, Mode: mode, TimeoutSeconds: tryLimit,
+	})
 }
 
 func (p *controllerProgram) machines() baremetalv1.MachineServiceClient {

@@ -23,6 +23,7 @@ var elsewhere = map[string]string{
 	"rollout.created": "TestARolloutSurvivesDeaths", "rollout.claimed": "TestARolloutSurvivesDeaths",
 	"rollout.before-start-commit": "TestARolloutSurvivesDeaths", "rollout.started": "TestARolloutSurvivesDeaths",
 	"blob.at-write": "image.TestKilledInTheMiddle", "blob.before-place": "image.TestKilledInTheMiddle", "blob.after-place": "image.TestKilledInTheMiddle",
+	"wire.command-again":        "chaos.TestAFewRuns", // it is no crash; TestEverythingTwice says the same of every message
 	"image.before-entry":        "image.TestKilledInTheMiddle",
 	"ssh.before-start":          "script.TestAnAgentThatDies",
 	"cluster.after-cordon":      "cluster.TestACrashAtEveryPlace",

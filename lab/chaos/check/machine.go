@@ -80,7 +80,8 @@ func (p *problems) operations() {
 		if !Ended(o) {
 			p.add(RuleEnds, "operation %s is %s", o.GetOperationId(), o.GetPhase())
 		}
-		if i > 0 && o.GetCreatedAt().AsTime().Before(p.h.Operations[i-1].GetFinishedAt().AsTime()) {
+		// A start is stamped when it comes in, and may then wait for the end of the operation before.
+		if i > 0 && o.GetStartedAt() != nil && o.GetStartedAt().AsTime().Before(p.h.Operations[i-1].GetFinishedAt().AsTime()) {
 			p.add(RuleOneOperation, "operation %s began before %s ended", o.GetOperationId(), p.h.Operations[i-1].GetOperationId())
 		}
 		if (o.GetPhase() == baremetalv1.Operation_FAILED) != (o.GetError() != nil && o.GetPhase() != baremetalv1.Operation_CANCELED) {

@@ -46,3 +46,9 @@ const (
 	// RuleAnswers: the answers of the API are those of a machine that takes one call after the other.
 	RuleAnswers = "linearizable"
 )
+
+// Rules are all of them.
+var Rules = []string{
+	RuleOnce, RuleGrant, RuleOverlap, RuleStranger, RuleOneOperation, RuleEnds, RuleFence, RuleEvidence, RuleAccepted,
+	RuleEvents, RulePhases, RuleOwner, RuleCursor, RuleLogs, RuleAnswers,
+}

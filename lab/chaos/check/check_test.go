@@ -1,0 +1,273 @@
+package check_test
+
+import (
+	"bytes"
+	"slices"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/ingot-metal/ingot/agent/host/sim"
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/lab/chaos/check"
+)
+
+var begin = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+func at(ms int) time.Time { return begin.Add(time.Duration(ms) * time.Millisecond) }
+
+func stamp(ms int) *timestamppb.Timestamp { return timestamppb.New(at(ms)) }
+
+func ms(n int) time.Duration { return time.Duration(n) * time.Millisecond }
+
+// good is a history in which nothing is wrong: a reboot that succeeded, and a second that was refused while it ran.
+func good() check.History {
+	status := &baremetalv1.MachineStatus{Phase: baremetalv1.MachineStatus_MAINTENANCE}
+	return check.History{
+		Header: check.Header{Seed: 7, Controllers: 1, Agents: 1, At: begin},
+		Calls: []check.Call{
+			{Method: check.Start, Kind: "reboot", Machine: "m-1", Request: "7-a", Begin: ms(10), End: ms(20), Outcome: check.OK, Operation: "op-1", Phase: "PENDING"},
+			{Client: 1, Method: check.Start, Machine: "m-1", Request: "7-b", Begin: ms(30), End: ms(40), Outcome: check.Refused, Reason: "MACHINE_BUSY"},
+			{Client: 1, Method: check.GetMachine, Machine: "m-1", Begin: ms(50), End: ms(60), Outcome: check.OK, Active: "op-1"},
+			{Method: check.Start, Kind: "reboot", Machine: "m-1", Request: "7-a", Begin: ms(70), End: ms(80), Outcome: check.Unknown},
+			{Method: check.Cancel, Machine: "m-1", Operation: "op-1", Begin: ms(480), End: ms(490), Outcome: check.Refused, Reason: "OPERATION_FINISHED"},
+			{Method: check.Get, Machine: "m-1", Operation: "op-1", Begin: ms(500), End: ms(510), Outcome: check.OK, Phase: "SUCCEEDED"},
+			{Method: check.GetMachine, Machine: "m-1", Begin: ms(520), End: ms(530), Outcome: check.OK},
+			{Method: check.List, Machine: "m-1", Begin: ms(520), End: ms(530), Outcome: check.OK},
+		},
+		Effects: []sim.EffectRecord{
+			{At: at(150), MachineID: "m-1", Seq: 1, Stage: sim.StageAsked, Kind: sim.KindReboot, CommandID: "cmd-1", OperationID: "op-1", BootID: "boot-1"},
+			{At: at(300), MachineID: "m-1", Seq: 2, Stage: sim.StageEffect, Kind: sim.KindReboot, CommandID: "cmd-1", OperationID: "op-1", BootID: "boot-2"},
+		},
+		Events: []check.Event{
+			{Operation: "op-1", Seq: 1, Kind: "created", Phase: "PENDING"},
+			{Operation: "op-1", Seq: 2, Kind: "started", Phase: "RUNNING"},
+			{Operation: "op-1", Seq: 3, Kind: "succeeded", Phase: "SUCCEEDED"},
+		},
+		Faults: []check.Fault{{Kind: "cut-agent", Target: "agent-1", Begin: ms(100), End: ms(200)}},
+		Sightings: []check.Sighting{
+			{Machine: "m-1", Version: 3, Active: "op-1"},
+			{Machine: "m-1", Version: 4},
+		},
+		Sessions: []check.Session{
+			{Agent: "a-1", Session: "s-1", Epoch: 1, Controller: "c-1", ByAgent: true},
+			{Agent: "a-1", Session: "s-2", Epoch: 2, Controller: "c-2", ByAgent: true},
+			{Agent: "a-1", Session: "s-2", Epoch: 2},
+		},
+		Logs: []check.LogLine{{Operation: "op-1", Seq: 1, Text: "rebooting (graceful), boot id before: boot-1\n"}},
+		Operations: []*baremetalv1.Operation{{
+			OperationId: "op-1", MachineId: "m-1", RequestId: "7-a", Type: baremetalv1.Operation_REBOOT, Phase: baremetalv1.Operation_SUCCEEDED,
+			CreatedAt: stamp(15), FinishedAt: stamp(400), Evidence: map[string]string{"boot_id_before": "boot-1", "boot_id_after": "boot-2"},
+		}},
+		Commands: []*baremetalv1.Command{{
+			CommandId: "cmd-1", OperationId: "op-1", MachineId: "m-1", Step: "reboot", Attempt: 1, Kind: "reboot", State: "DONE",
+			Outcome: "SUCCEEDED", CreatedAt: stamp(100), SentAt: stamp(100), GrantedAt: stamp(140), FinishedAt: stamp(390),
+		}},
+		Machines: []check.Machine{{Machine: &baremetalv1.Machine{MachineId: "m-1", Version: 4, Status: status}}},
+	}
+}
+
+// second adds another command of the same step, after the first unless change says otherwise.
+func second(h *check.History, change func(*baremetalv1.Command)) {
+	c := proto.CloneOf(h.Commands[0])
+	c.CommandId, c.Attempt, c.CreatedAt, c.GrantedAt, c.FinishedAt = "cmd-2", 2, stamp(391), stamp(392), stamp(393)
+	change(c)
+	h.Commands = append(h.Commands, c)
+}
+
+// bad are histories that break one promise each.
+var bad = []struct {
+	name, rule string
+	change     func(*check.History)
+}{
+	{"an effect twice", check.RuleOnce, func(h *check.History) {
+		e := h.Effects[1]
+		e.Seq, e.BootID = 3, "boot-3"
+		h.Effects = append(h.Effects, e)
+	}},
+	{"two effects under one number", check.RuleOnce, func(h *check.History) {
+		e := h.Effects[1]
+		e.CommandID = "cmd-9"
+		h.Effects = append(h.Effects, e)
+	}},
+	{"an effect without a grant", check.RuleGrant, func(h *check.History) { h.Commands[0].GrantedAt = nil }},
+	{"an effect before its grant", check.RuleGrant, func(h *check.History) { h.Commands[0].GrantedAt = stamp(200) }},
+	{"an effect after the result", check.RuleGrant, func(h *check.History) { h.Commands[0].FinishedAt = stamp(250) }},
+	{"an effect of nobody's", check.RuleStranger, func(h *check.History) {
+		h.Effects = append(h.Effects, sim.EffectRecord{At: at(350), MachineID: "m-1", Seq: 3, Stage: sim.StageEffect, Kind: sim.KindErase, CommandID: "cmd-9"})
+	}},
+	{"attempts that overlap", check.RuleOverlap, func(h *check.History) {
+		h.Commands[0].Outcome = "FAILED"
+		second(h, func(c *baremetalv1.Command) { c.CreatedAt = stamp(200) })
+	}},
+	{"an attempt after a success", check.RuleOverlap, func(h *check.History) { second(h, func(*baremetalv1.Command) {}) }},
+	{"an attempt after an unknown outcome", check.RuleOverlap, func(h *check.History) {
+		h.Commands[0].State = "UNKNOWN"
+		second(h, func(*baremetalv1.Command) {})
+	}},
+	{"two operations at a time", check.RuleOneOperation, func(h *check.History) {
+		o := proto.CloneOf(h.Operations[0])
+		o.OperationId, o.RequestId, o.CreatedAt, o.StartedAt, o.Type = "op-2", "7-c", stamp(200), stamp(200), baremetalv1.Operation_REIMAGE
+		h.Operations = append(h.Operations, o)
+	}},
+	{"an operation without an end", check.RuleEnds, func(h *check.History) {
+		h.Operations[0].Phase = baremetalv1.Operation_RUNNING
+	}},
+	{"a command without an end", check.RuleEnds, func(h *check.History) { h.Commands[0].State = "GRANTED" }},
+	{"a machine that points to an operation", check.RuleEnds, func(h *check.History) { h.Machines[0].Status.ActiveOperationId = "op-1" }},
+	{"a run without an end", check.RuleEnds, func(h *check.History) { h.Header.Unfinished = "m-1 does not come to rest" }},
+	{"an unknown outcome without a fence", check.RuleFence, func(h *check.History) {
+		h.Operations[0].Phase, h.Operations[0].Error = baremetalv1.Operation_FAILED, &baremetalv1.ErrorStatus{Code: "OUTCOME_UNKNOWN"}
+		h.Commands[0].State = "UNKNOWN"
+	}},
+	{"a fence over nothing", check.RuleFence, func(h *check.History) { h.Machines[0].Status.UnresolvedCommandId = "cmd-1" }},
+	{"a success without an effect", check.RuleEvidence, func(h *check.History) { h.Effects = h.Effects[:1] }},
+	{"a success with a wrong boot id", check.RuleEvidence, func(h *check.History) { h.Operations[0].Evidence["boot_id_after"] = "boot-7" }},
+	{"a disk that was not written to its end", check.RuleEvidence, func(h *check.History) {
+		h.Operations[0].Type, h.Commands[0].Kind = baremetalv1.Operation_REIMAGE, "repave"
+		h.Effects = []sim.EffectRecord{{At: at(300), MachineID: "m-1", Seq: 1, Stage: sim.StageEffect, Kind: sim.KindRepave, CommandID: "cmd-1"}}
+	}},
+	{"an operation that is gone", check.RuleAccepted, func(h *check.History) { h.Calls[0].Operation = "op-7" }},
+	{"two operations for one request", check.RuleAccepted, func(h *check.History) {
+		o := proto.CloneOf(h.Operations[0])
+		o.OperationId, o.CreatedAt, o.FinishedAt = "op-2", stamp(500), stamp(600)
+		h.Operations = append(h.Operations, o)
+	}},
+	{"an event that is lost", check.RuleEvents, func(h *check.History) { h.Events = slices.Delete(h.Events, 1, 2) }},
+	{"the last event lost", check.RuleEvents, func(h *check.History) { h.Events = h.Events[:2] }},
+	{"an event twice", check.RuleEvents, func(h *check.History) { h.Events = slices.Insert(h.Events, 1, h.Events[1]) }},
+	{"a phase that goes back", check.RulePhases, func(h *check.History) {
+		h.Events = append(h.Events, check.Event{Operation: "op-1", Seq: 4, Phase: "RUNNING"}, check.Event{Operation: "op-1", Seq: 5, Phase: "SUCCEEDED"})
+	}},
+	{"an end that changes", check.RulePhases, func(h *check.History) {
+		h.Events[1].Phase = "FAILED"
+	}},
+	{"an epoch with two owners", check.RuleOwner, func(h *check.History) { h.Sessions[2].Session = "s-9" }},
+	{"an epoch with two controllers", check.RuleOwner, func(h *check.History) {
+		h.Sessions = append(h.Sessions, check.Session{Agent: "a-1", Session: "s-2", Epoch: 2, Controller: "c-9", ByAgent: true})
+	}},
+	{"an epoch that goes back", check.RuleOwner, func(h *check.History) {
+		h.Sessions = append(h.Sessions, check.Session{Agent: "a-1", Session: "s-1", Epoch: 1, Controller: "c-1", ByAgent: true})
+	}},
+	{"a change that the reader missed", check.RuleCursor, func(h *check.History) { h.Sightings = h.Sightings[:1] }},
+	{"a machine that the reader never saw", check.RuleCursor, func(h *check.History) { h.Sightings = nil }},
+	{"a reader that is sent back", check.RuleCursor, func(h *check.History) { slices.Reverse(h.Sightings) }},
+	{"a log line that is lost", check.RuleLogs, func(h *check.History) { h.Logs = nil }},
+	{"a log line twice", check.RuleLogs, func(h *check.History) {
+		h.Logs = append(h.Logs, check.LogLine{Operation: "op-1", Seq: 2, Text: h.Logs[0].Text})
+	}},
+	{"a gap in the log", check.RuleLogs, func(h *check.History) { h.Logs[0].Seq = 2 }},
+	{"two answers to one request", check.RuleAnswers, func(h *check.History) {
+		h.Calls = append(h.Calls, check.Call{Method: check.Start, Machine: "m-1", Request: "7-a", Begin: ms(600), End: ms(610), Outcome: check.OK, Operation: "op-2", Phase: "PENDING"})
+	}},
+	{"busy with nothing", check.RuleAnswers, func(h *check.History) {
+		h.Calls = append(h.Calls, check.Call{Method: check.Start, Machine: "m-1", Request: "7-c", Begin: ms(600), End: ms(610), Outcome: check.Refused, Reason: "MACHINE_BUSY"})
+	}},
+	{"a refusal of a request that was taken", check.RuleAnswers, func(h *check.History) {
+		h.Calls = append(h.Calls, check.Call{Method: check.Start, Machine: "m-1", Request: "7-a", Begin: ms(600), End: ms(610), Outcome: check.Refused, Reason: "COMMAND_UNRESOLVED"})
+	}},
+	{"an end that is taken back", check.RuleAnswers, func(h *check.History) {
+		h.Calls = append(h.Calls, check.Call{Method: check.Get, Machine: "m-1", Operation: "op-1", Begin: ms(600), End: ms(610), Outcome: check.OK, Phase: "RUNNING"})
+	}},
+	{"active after its end", check.RuleAnswers, func(h *check.History) { h.Calls[6].Active = "op-1" }},
+	{"not active before its end", check.RuleAnswers, func(h *check.History) {
+		h.Calls = append(h.Calls,
+			check.Call{Method: check.GetMachine, Machine: "m-1", Begin: ms(62), End: ms(64), Outcome: check.OK},
+			check.Call{Method: check.GetMachine, Machine: "m-1", Begin: ms(66), End: ms(68), Outcome: check.OK, Active: "op-1"})
+	}},
+	{"too late to cancel what runs", check.RuleAnswers, func(h *check.History) {
+		h.Calls = append(h.Calls,
+			check.Call{Method: check.Cancel, Machine: "m-1", Operation: "op-1", Begin: ms(62), End: ms(64), Outcome: check.Refused, Reason: "OPERATION_FINISHED"},
+			check.Call{Method: check.GetMachine, Machine: "m-1", Begin: ms(66), End: ms(68), Outcome: check.OK, Active: "op-1"})
+	}},
+}
+
+func TestAGoodHistory(t *testing.T) {
+	t.Parallel()
+	if found := check.Judge(good()); len(found) > 0 {
+		t.Error(found)
+	}
+}
+
+func TestEachRuleFindsItsOwn(t *testing.T) {
+	t.Parallel()
+	tried := map[string]bool{}
+	for _, b := range bad {
+		tried[b.rule] = true
+		t.Run(b.name, func(t *testing.T) {
+			t.Parallel()
+			h := good()
+			b.change(&h)
+			found := check.Judge(h)
+			if !slices.ContainsFunc(found, func(v check.Violation) bool { return v.Rule == b.rule }) {
+				t.Errorf("%s is not among %v", b.rule, found)
+			}
+		})
+	}
+	for _, rule := range check.Rules {
+		if !tried[rule] {
+			t.Errorf("no history breaks %s", rule)
+		}
+	}
+}
+
+// What may look wrong and is not.
+func TestWhatIsAllowed(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*check.History){
+		"a record that came twice": func(h *check.History) { h.Effects = append(h.Effects, h.Effects[1]) },
+		"a line that went with the agent's memory": func(h *check.History) {
+			h.Logs, h.Faults[0].Forgets = nil, true
+		},
+		"a start of unknown outcome that never was": func(h *check.History) {
+			h.Calls = append(h.Calls, check.Call{Method: check.Start, Machine: "m-1", Request: "7-x", Begin: ms(15), End: ms(600), Outcome: check.Unknown})
+		},
+		"an operation that a cancel ended": func(h *check.History) {
+			o := h.Operations[0]
+			o.Phase, o.Error, o.Evidence = baremetalv1.Operation_CANCELED, &baremetalv1.ErrorStatus{Code: "CANCELED_BY_REQUEST"}, nil
+			h.Commands, h.Effects, h.Logs = nil, nil, nil
+			h.Events[2].Phase, h.Calls[5].Phase = "CANCELED", "CANCELED"
+			h.Calls = append(h.Calls, check.Call{Method: check.Cancel, Machine: "m-1", Operation: "op-1", Begin: ms(300), End: ms(310), Outcome: check.OK, Phase: "CANCELED"})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := good()
+			change(&h)
+			if found := check.Judge(h); len(found) > 0 {
+				t.Error(found)
+			}
+		})
+	}
+}
+
+func TestAHistoryIsReadAsItWasWritten(t *testing.T) {
+	t.Parallel()
+	for _, b := range bad {
+		h := good()
+		b.change(&h)
+		var first, second bytes.Buffer
+		if err := h.Write(&first); err != nil {
+			t.Fatal(err)
+		}
+		text := first.String()
+		read, err := check.Read(&first)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := read.Write(&second); err != nil {
+			t.Fatal(err)
+		}
+		if len(text) != second.Len() {
+			t.Errorf("%s: read as another history", b.name)
+		}
+		if n, m := len(check.Judge(h)), len(check.Judge(read)); n != m {
+			t.Errorf("%s: %d violations, %d once it was read again", b.name, n, m)
+		}
+	}
+	if _, err := check.Read(bytes.NewBufferString("{\"call\": 7}\n")); err == nil {
+		t.Error("nonsense is read")
+	}
+}
