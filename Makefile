@@ -130,6 +130,10 @@ lab-down: ## End the small data centre and remove what it made
 test-metal: deps ## Run the long tests on virtual machines: every fault, every way in (half an hour)
 	go test -tags metal -timeout 90m -count 1 -v -run 'TestMetal|TestLife' -skip TestMetalDebian $(TEST_FLAGS) ./lab
 
+.PHONY: test-storm
+test-storm: deps ## Ask for 10,000 repaves at once under a budget of 50, and count what is being written (20 minutes)
+	$(TESTPG) go test -tags storm -timeout 40m -count 1 -v ./lab/storm $(STORM_FLAGS)
+
 # What kube-apiserver and kubeadm are built from; bin/kube keeps them until it changes.
 bin/kube/%: lab/kube/go.mod lab/kube/go.sum
 	@mkdir -p bin/kube

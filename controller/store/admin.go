@@ -255,7 +255,7 @@ func (s *Store) CountMachines(ctx context.Context) (map[MachineCount]int, error)
 	}
 	out := map[MachineCount]int{}
 	for _, r := range rows {
-		out[MachineCount{r.Phase, r.EffectiveState, r.NodeState, r.Region, r.Site}]++
+		out[MachineCount{r.Phase, r.EffectiveState, r.NodeState, r.Region, r.Site}] += int(r.Machines)
 	}
 	return out, nil
 }

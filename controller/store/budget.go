@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -103,7 +104,7 @@ func (s *Store) AdmitDestructive(ctx context.Context, now time.Time) (admitted i
 		if err != nil || !alone {
 			return err
 		}
-		verdicts, err := budgetVerdicts(ctx, q, now)
+		verdicts, err := budgetVerdicts(ctx, q, &s.shares, now)
 		if err != nil {
 			return err
 		}
@@ -144,7 +145,7 @@ func takeSlots(ctx context.Context, q *dbsqlc.Queries, ids []string, now time.Ti
 }
 
 // budgetVerdicts answers everyone who waits. Whose machine holds a slot already needs no other.
-func budgetVerdicts(ctx context.Context, q *dbsqlc.Queries, now time.Time) ([]budget.Verdict, error) {
+func budgetVerdicts(ctx context.Context, q *dbsqlc.Queries, fleet *fleetShares, now time.Time) ([]budget.Verdict, error) {
 	waiting, err := q.WaitingForSlots(ctx, queueLimit)
 	if err != nil || len(waiting) == 0 {
 		return nil, err
@@ -163,7 +164,7 @@ func budgetVerdicts(ctx context.Context, q *dbsqlc.Queries, now time.Time) ([]bu
 		}
 		queue = append(queue, budget.Request{OperationID: w.OperationID, Place: placeOf(w.Site, w.Labels)})
 	}
-	rules, groups, slots, err := budgetWorld(ctx, q, now)
+	rules, groups, slots, err := budgetWorld(ctx, q, fleet, now)
 	if err != nil {
 		return nil, err
 	}
@@ -174,15 +175,18 @@ func placeOf(site string, labels []byte) budget.Place {
 	return budget.Place{Site: site, Labels: jsonToMap(labels)}
 }
 
-func budgetWorld(ctx context.Context, q *dbsqlc.Queries, now time.Time) (rules []budget.Rule, groups []budget.Group, slots []budget.Slot, err error) {
+func budgetWorld(ctx context.Context, q *dbsqlc.Queries, fleet *fleetShares, now time.Time) (rules []budget.Rule, groups []budget.Group, slots []budget.Slot, err error) {
 	limits, err := q.ListBudgets(ctx)
 	if err != nil {
 		return nil, nil, nil, fmt.Errorf("read budgets: %w", err)
 	}
-	percent := false
+	percent, keys := false, []string{}
 	for _, b := range limits {
 		rules = append(rules, ruleOf(b))
 		percent = percent || b.Percent > 0
+		if key, ok := strings.CutPrefix(b.Domain, budget.LabelPrefix); ok && b.Percent > 0 && !slices.Contains(keys, key) {
+			keys = append(keys, key)
+		}
 	}
 	taken, err := q.SlotsThatCount(ctx, now.Add(-24*time.Hour))
 	if err != nil {
@@ -194,14 +198,8 @@ func budgetWorld(ctx context.Context, q *dbsqlc.Queries, now time.Time) (rules [
 	if !percent {
 		return rules, nil, slots, nil // counting the fleet is for percentages only
 	}
-	rows, err := q.MachineGroups(ctx)
-	if err != nil {
-		return nil, nil, nil, fmt.Errorf("count machines: %w", err)
-	}
-	for _, g := range rows {
-		groups = append(groups, budget.Group{Place: placeOf(g.Site, g.Labels), Machines: int(g.Machines)})
-	}
-	return rules, groups, slots, nil
+	groups, err = fleet.groups(ctx, q, keys, now)
+	return rules, groups, slots, err
 }
 
 // slot says whether a destructive operation may act. Where no budget limits it, it takes its slot here and now, so that

@@ -28,7 +28,7 @@ const (
 // ExplainFacts reads all that bears on why a machine is as it is, in one snapshot of the database. operationID asks for an
 // operation; machineID may be empty then. Normal is left out.
 func (s *Store) ExplainFacts(ctx context.Context, machineID, operationID string, now time.Time) (explain.Facts, error) {
-	g := gather{now: now}
+	g := gather{now: now, shares: &s.shares}
 	err := pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
 		g.q = s.q.WithTx(tx)
 		return g.all(ctx, machineID, operationID)
@@ -43,8 +43,10 @@ func (s *Store) ExplainFacts(ctx context.Context, machineID, operationID string,
 type gather struct {
 	q   *dbsqlc.Queries
 	now time.Time
-	m   dbsqlc.Machine
-	f   explain.Facts
+	// shares are counted anew only once in a while.
+	shares *fleetShares
+	m      dbsqlc.Machine
+	f      explain.Facts
 }
 
 func (g *gather) all(ctx context.Context, machineID, operationID string) error {
@@ -350,7 +352,7 @@ func (g *gather) budget(ctx context.Context) error {
 	if g.f.Op == nil || g.f.Op.WaitReason != operation.WaitBudget {
 		return nil
 	}
-	verdicts, err := budgetVerdicts(ctx, g.q, g.now)
+	verdicts, err := budgetVerdicts(ctx, g.q, g.shares, g.now)
 	if err != nil {
 		return err
 	}

@@ -246,29 +246,41 @@ func (s *Store) machineMessages(ctx context.Context, rows []dbsqlc.Machine) ([]*
 	for _, r := range rows {
 		idList = append(idList, r.MachineID)
 	}
-	conds, err := s.q.ConditionsOf(ctx, idList)
-	if err != nil {
-		return nil, fmt.Errorf("read conditions: %w", err)
+	var agents []string
+	for _, r := range rows {
+		if r.AgentID != nil {
+			agents = append(agents, *r.AgentID)
+		}
 	}
 	byMachine := map[string][]dbsqlc.MachineCondition{}
-	for _, c := range conds {
-		byMachine[c.MachineID] = append(byMachine[c.MachineID], c)
-	}
-	beats, err := s.q.HeartbeatsOf(ctx, idList)
-	if err != nil {
-		return nil, fmt.Errorf("read heartbeats: %w", err)
-	}
-	beat := map[string]*time.Time{}
-	for _, b := range beats {
-		beat[b.MachineID] = &b.LastHeartbeatAt
-	}
-	said, err := providerStatuses(ctx, s.q, idList)
+	beat := map[string]*time.Time{} // by agent
+	var said map[string]*baremetalv1.ProviderStatus
+	err := s.q.Together(ctx,
+		func(q *dbsqlc.Queries) error {
+			conds, err := q.ConditionsOf(ctx, idList)
+			for _, c := range conds {
+				byMachine[c.MachineID] = append(byMachine[c.MachineID], c)
+			}
+			return orWhat(err, "read conditions")
+		},
+		func(q *dbsqlc.Queries) error {
+			beats, err := q.HeartbeatsOfAgents(ctx, nonNil(agents))
+			for _, b := range beats {
+				beat[b.AgentID] = &b.LastHeartbeatAt
+			}
+			return orWhat(err, "read heartbeats")
+		},
+		func(q *dbsqlc.Queries) (err error) {
+			said, err = providerStatuses(ctx, q, idList)
+			return err
+		},
+	)
 	if err != nil {
 		return nil, err
 	}
 	out := make([]*baremetalv1.Machine, 0, len(rows))
 	for _, r := range rows {
-		m, err := machineMessage(r, byMachine[r.MachineID], beat[r.MachineID])
+		m, err := machineMessage(r, byMachine[r.MachineID], beat[strVal(r.AgentID)])
 		if err != nil {
 			return nil, err
 		}
@@ -292,6 +304,12 @@ type MachineFilter struct {
 	Limit         int32
 }
 
+// matchesAll says that nothing is asked for.
+func (f MachineFilter) matchesAll() bool {
+	return f.MachineID+f.Phase+f.NodeState+f.Provider+f.Site+f.Region+f.Busy == "" &&
+		len(f.Labels)+len(f.Spec)+len(f.With)+len(f.Without) == 0
+}
+
 // WalkMachines reads machines by id, tombstones left out.
 func (s *Store) WalkMachines(ctx context.Context, f MachineFilter) ([]*baremetalv1.Machine, error) {
 	rows, err := s.walkRows(ctx, f)
@@ -302,6 +320,13 @@ func (s *Store) WalkMachines(ctx context.Context, f MachineFilter) ([]*baremetal
 }
 
 func (s *Store) walkRows(ctx context.Context, f MachineFilter) ([]dbsqlc.Machine, error) {
+	if f.matchesAll() {
+		rows, err := s.q.WalkAllMachines(ctx, dbsqlc.WalkAllMachinesParams{AfterID: f.AfterID, PageSize: f.Limit})
+		if err != nil {
+			return nil, fmt.Errorf("walk machines: %w", err)
+		}
+		return rows, nil
+	}
 	labels, err := jsonMap(f.Labels)
 	if err != nil {
 		return nil, err
@@ -310,9 +335,14 @@ func (s *Store) walkRows(ctx context.Context, f MachineFilter) ([]dbsqlc.Machine
 	if err != nil {
 		return nil, err
 	}
-	rows, err := s.q.WalkMachines(ctx, dbsqlc.WalkMachinesParams{
+	// The first of the conditions finds the machines, the others are looked up.
+	first, others := "", nonNil(f.With)
+	if len(f.With) > 0 {
+		first, others = f.With[0], nonNil(f.With[1:])
+	}
+	rows, err := s.planned().WalkMachines(ctx, dbsqlc.WalkMachinesParams{
 		AfterID: f.AfterID, MachineID: f.MachineID, Phase: f.Phase, NodeState: f.NodeState, Provider: f.Provider, Site: f.Site,
-		Region: f.Region, Labels: labels, Spec: spec, Busy: f.Busy, WithConditions: nonNil(f.With),
+		Region: f.Region, Labels: labels, Spec: spec, Busy: f.Busy, WithCondition: first, WithConditions: others,
 		WithoutConditions: nonNil(f.Without), PageSize: f.Limit,
 	})
 	if err != nil {

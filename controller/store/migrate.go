@@ -124,6 +124,10 @@ func schemaVersion(ctx context.Context, conn *pgxpool.Conn) (int, error) {
 
 func runMigration(ctx context.Context, conn *pgxpool.Conn, sql string, version int) error {
 	return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+		// An index on a large table takes longer than any call may.
+		if _, err := tx.Exec(ctx, "SET LOCAL statement_timeout = 0"); err != nil {
+			return err
+		}
 		if _, err := tx.Exec(ctx, sql); err != nil {
 			return err
 		}

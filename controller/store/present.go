@@ -29,6 +29,9 @@ func specToJSON(s *baremetalv1.MachineSpec) ([]byte, error) {
 }
 
 func specFromJSON(b []byte) (*baremetalv1.MachineSpec, error) {
+	if s, ok := flatSpec(b); ok {
+		return s, nil
+	}
 	s := &baremetalv1.MachineSpec{}
 	if err := specIn.Unmarshal(b, s); err != nil {
 		return nil, fmt.Errorf("parse stored spec: %w", err)
@@ -65,6 +68,12 @@ func operationMessage(r dbsqlc.Operation, op operation.Operation) *baremetalv1.O
 }
 
 func jsonToMap(b []byte) map[string]string {
+	if out, ok := flatMap(b); ok {
+		if len(out) == 0 {
+			return nil
+		}
+		return out
+	}
 	out := map[string]string{}
 	if json.Unmarshal(b, &out) != nil || len(out) == 0 {
 		return nil

@@ -79,9 +79,7 @@ func (s *Store) Reconcile(ctx context.Context, from string, since time.Time, lim
 			return nil, failure.Precondition("CURSOR_EXPIRED", "the cursor is of another incarnation of this database; walk the fleet again")
 		}
 	}
-	rows, err := s.q.ChangedMachines(ctx, dbsqlc.ChangedMachinesParams{
-		AfterXid: at.Xid, AfterID: at.Machine, Since: timePtr(since), PageSize: limit,
-	})
+	rows, err := s.changes(ctx, at, since, limit)
 	if err != nil {
 		return nil, fmt.Errorf("read changes: %w", err)
 	}
@@ -96,6 +94,31 @@ func (s *Store) Reconcile(ctx context.Context, from string, since time.Time, lim
 		machines = append(machines, machineOfChange(r))
 	}
 	out.Machines, err = s.machineMessages(ctx, machines)
+	return out, err
+}
+
+// fewChanges is how many changes since a time are found by that time and put in order then. More are read in their order
+// until a page is full.
+const fewChanges = 5000
+
+func (s *Store) changes(ctx context.Context, at cursor, since time.Time, limit int32) ([]dbsqlc.ChangedMachinesRow, error) {
+	inOrder := dbsqlc.ChangedMachinesParams{AfterXid: at.Xid, AfterID: at.Machine, Since: timePtr(since), PageSize: limit}
+	if since.IsZero() {
+		return s.q.ChangedMachines(ctx, inOrder)
+	}
+	q := s.planned()
+	n, err := q.CountUpdatedSince(ctx, dbsqlc.CountUpdatedSinceParams{Since: since, MaxRows: fewChanges + 1})
+	if err != nil {
+		return nil, err
+	}
+	if n > fewChanges {
+		return q.ChangedMachines(ctx, inOrder)
+	}
+	few, err := q.FewChangedMachines(ctx, dbsqlc.FewChangedMachinesParams{Since: since, PageSize: limit})
+	out := make([]dbsqlc.ChangedMachinesRow, 0, len(few))
+	for _, r := range few {
+		out = append(out, dbsqlc.ChangedMachinesRow(r))
+	}
 	return out, err
 }
 

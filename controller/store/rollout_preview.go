@@ -212,7 +212,7 @@ func (p *preview) budgets(ctx context.Context, now time.Time) error {
 	if !p.out.Destructive {
 		return nil
 	}
-	rules, groups, _, err := budgetWorld(ctx, p.q, now)
+	rules, groups, _, err := budgetWorld(ctx, p.q, &p.store.shares, now)
 	if err != nil {
 		return err
 	}

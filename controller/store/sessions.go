@@ -319,30 +319,6 @@ func (s *Store) FlushHeartbeats(ctx context.Context, at map[string]time.Time) er
 	return nil
 }
 
-// UpdateReachable sets and clears the condition Reachable by the heartbeats that have been stored, and moves nodes between
-// active and offline with it.
-func (s *Store) UpdateReachable(ctx context.Context, silentSince, now time.Time) error {
-	silent, err := s.q.SilentHosts(ctx, silentSince)
-	if err != nil {
-		return fmt.Errorf("read silent hosts: %w", err)
-	}
-	for _, id := range silent {
-		if err := s.setReachable(ctx, id, false, "MissedHeartbeats", now); err != nil {
-			return err
-		}
-	}
-	speaking, err := s.q.SpeakingHosts(ctx, silentSince)
-	if err != nil {
-		return fmt.Errorf("read speaking hosts: %w", err)
-	}
-	for _, id := range speaking {
-		if err := s.setReachable(ctx, id, true, "Heartbeat", now); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 func (s *Store) setReachable(ctx context.Context, machineID string, status bool, reason string, now time.Time) error {
 	return s.inTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
 		m, err := q.LockMachine(ctx, machineID)
@@ -426,7 +402,14 @@ func (s *Store) EndSessionsOf(ctx context.Context, controllerID string, now time
 		}
 		return nil
 	}
-	if _, err := s.q.EndLostSessions(ctx, &now); err != nil {
+	lost, err := s.q.LostControllers(ctx, now)
+	if err != nil {
+		return fmt.Errorf("look for lost controllers: %w", err)
+	}
+	if len(lost) == 0 {
+		return nil
+	}
+	if err := s.q.EndLostSessions(ctx, dbsqlc.EndLostSessionsParams{Now: &now, ControllerIds: lost}); err != nil {
 		return fmt.Errorf("end lost sessions: %w", err)
 	}
 	return nil

@@ -46,6 +46,8 @@ type Store struct {
 	enqueue  Enqueue
 	deliver  EnqueueDeliveries
 	applied  func(*Applied)
+	reach    fleetSlices
+	shares   fleetShares
 }
 
 // New connects. It does not migrate.

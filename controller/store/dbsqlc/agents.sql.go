@@ -189,34 +189,6 @@ func (q *Queries) CertsOf(ctx context.Context, agentIds []string) ([]AgentCert, 
 	return items, nil
 }
 
-const endLostSessions = `-- name: EndLostSessions :many
-UPDATE agent_sessions s SET ended_at = $1
-FROM controllers k
-WHERE s.controller_id = k.controller_id AND s.ended_at IS NULL AND k.lease_until < $1
-RETURNING s.agent_id
-`
-
-// Sessions of controllers whose lease has run out.
-func (q *Queries) EndLostSessions(ctx context.Context, now *time.Time) ([]string, error) {
-	rows, err := q.db.Query(ctx, endLostSessions, now)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []string
-	for rows.Next() {
-		var agent_id string
-		if err := rows.Scan(&agent_id); err != nil {
-			return nil, err
-		}
-		items = append(items, agent_id)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const endSession = `-- name: EndSession :execrows
 UPDATE agent_sessions SET ended_at = $1 WHERE agent_id = $2 AND session_id = $3 AND ended_at IS NULL
 `
@@ -969,64 +941,6 @@ type SetAgentLockedParams struct {
 func (q *Queries) SetAgentLocked(ctx context.Context, arg SetAgentLockedParams) error {
 	_, err := q.db.Exec(ctx, setAgentLocked, arg.Locked, arg.AgentID)
 	return err
-}
-
-const silentHosts = `-- name: SilentHosts :many
-SELECT m.machine_id FROM machines m
-LEFT JOIN machine_conditions c ON c.machine_id = m.machine_id AND c.type = 'Reachable'
-LEFT JOIN agent_sessions s ON s.agent_id = m.agent_id
-WHERE (c.status OR m.node_state = 'active' AND m.agent_id IS NOT NULL)
-  AND (s.agent_id IS NULL OR s.last_heartbeat_at < $1)
-ORDER BY m.machine_id LIMIT 1000
-`
-
-// Machines whose agent has missed its heartbeats and that still count as reachable, or as active.
-func (q *Queries) SilentHosts(ctx context.Context, silentSince time.Time) ([]string, error) {
-	rows, err := q.db.Query(ctx, silentHosts, silentSince)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []string
-	for rows.Next() {
-		var machine_id string
-		if err := rows.Scan(&machine_id); err != nil {
-			return nil, err
-		}
-		items = append(items, machine_id)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const speakingHosts = `-- name: SpeakingHosts :many
-SELECT m.machine_id FROM machines m
-JOIN agent_sessions s ON s.agent_id = m.agent_id AND s.ended_at IS NULL AND s.last_heartbeat_at >= $1
-LEFT JOIN machine_conditions c ON c.machine_id = m.machine_id AND c.type = 'Reachable'
-WHERE c.status IS NOT TRUE OR m.node_state = 'offline' ORDER BY m.machine_id LIMIT 1000
-`
-
-// Machines whose agent speaks and that do not count as reachable, or that count as offline.
-func (q *Queries) SpeakingHosts(ctx context.Context, silentSince time.Time) ([]string, error) {
-	rows, err := q.db.Query(ctx, speakingHosts, silentSince)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []string
-	for rows.Next() {
-		var machine_id string
-		if err := rows.Scan(&machine_id); err != nil {
-			return nil, err
-		}
-		items = append(items, machine_id)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
 }
 
 const startSession = `-- name: StartSession :exec

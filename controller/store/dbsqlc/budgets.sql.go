@@ -182,36 +182,6 @@ func (q *Queries) LockWaiting(ctx context.Context, operationIds []string) ([]str
 	return items, nil
 }
 
-const machineGroups = `-- name: MachineGroups :many
-SELECT site, labels, count(*)::bigint AS machines FROM machines WHERE deleted_at IS NULL GROUP BY site, labels
-`
-
-type MachineGroupsRow struct {
-	Site     string
-	Labels   []byte
-	Machines int64
-}
-
-func (q *Queries) MachineGroups(ctx context.Context) ([]MachineGroupsRow, error) {
-	rows, err := q.db.Query(ctx, machineGroups)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []MachineGroupsRow
-	for rows.Next() {
-		var i MachineGroupsRow
-		if err := rows.Scan(&i.Site, &i.Labels, &i.Machines); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const releaseSlotIfUntouched = `-- name: ReleaseSlotIfUntouched :exec
 UPDATE budget_slots b SET released_at = $1
 WHERE b.operation_id = $2 AND b.released_at IS NULL

@@ -299,36 +299,6 @@ func (q *Queries) GetMachineByExternalID(ctx context.Context, externalID *string
 	return i, err
 }
 
-const heartbeatsOf = `-- name: HeartbeatsOf :many
-SELECT m.machine_id, s.last_heartbeat_at FROM machines m JOIN agent_sessions s ON s.agent_id = m.agent_id
-WHERE m.machine_id = ANY($1::text[])
-`
-
-type HeartbeatsOfRow struct {
-	MachineID       string
-	LastHeartbeatAt time.Time
-}
-
-func (q *Queries) HeartbeatsOf(ctx context.Context, machineIds []string) ([]HeartbeatsOfRow, error) {
-	rows, err := q.db.Query(ctx, heartbeatsOf, machineIds)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []HeartbeatsOfRow
-	for rows.Next() {
-		var i HeartbeatsOfRow
-		if err := rows.Scan(&i.MachineID, &i.LastHeartbeatAt); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const insertInventory = `-- name: InsertInventory :exec
 INSERT INTO inventories (machine_id, reported_at, agent_id, hash, document, simulated)
 SELECT $1, $2, $3, $4, $5, $6
@@ -528,51 +498,6 @@ func (q *Queries) LockMachineOfOperation(ctx context.Context, operationID string
 		&i.Retiring,
 	)
 	return i, err
-}
-
-const machineCounts = `-- name: MachineCounts :many
-SELECT m.phase, m.node_state, m.region, m.site,
-       CASE WHEN bool_or(c.type IN ('RMA', 'Retired')) THEN 'BLOCKED'
-            WHEN bool_or(c.type = 'NeedsIntervention') THEN 'ATTENTION'
-            WHEN m.current_operation_id IS NOT NULL THEN 'BUSY'
-            WHEN m.phase = 'MAINTENANCE' THEN 'MAINTENANCE'
-            WHEN m.phase = 'FACTORY_READY' THEN 'NEW' ELSE 'IDLE' END::text AS effective_state
-FROM machines m LEFT JOIN machine_conditions c ON c.machine_id = m.machine_id AND c.status
-WHERE m.deleted_at IS NULL GROUP BY m.machine_id
-`
-
-type MachineCountsRow struct {
-	Phase          string
-	NodeState      string
-	Region         string
-	Site           string
-	EffectiveState string
-}
-
-func (q *Queries) MachineCounts(ctx context.Context) ([]MachineCountsRow, error) {
-	rows, err := q.db.Query(ctx, machineCounts)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []MachineCountsRow
-	for rows.Next() {
-		var i MachineCountsRow
-		if err := rows.Scan(
-			&i.Phase,
-			&i.NodeState,
-			&i.Region,
-			&i.Site,
-			&i.EffectiveState,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
 }
 
 const macsInUse = `-- name: MacsInUse :many
@@ -792,17 +717,19 @@ WHERE m.deleted_at IS NULL AND m.machine_id > $1
   AND ($5::text = '' OR m.provider = $5)
   AND ($6::text = '' OR m.site = $6)
   AND ($7::text = '' OR m.region = $7)
-  AND m.labels @> $8::jsonb
-  AND m.spec @> $9::jsonb
+  AND ($8::jsonb = '{}' OR m.labels @> $8::jsonb)
+  AND ($9::jsonb = '{}' OR m.spec @> $9::jsonb)
   AND ($10::text = '' OR (m.current_operation_id IS NOT NULL) = ($10::text = 'true'))
-  AND NOT EXISTS (
-      SELECT 1 FROM unnest($11::text[]) AS want(type)
+  AND ($11::text = '' OR m.machine_id IN (
+      SELECT c.machine_id FROM machine_conditions c WHERE c.type = $11::text AND c.status))
+  AND (cardinality($12::text[]) = 0 OR NOT EXISTS (
+      SELECT 1 FROM unnest($12::text[]) AS want(type)
       WHERE NOT EXISTS (SELECT 1 FROM machine_conditions c
-                        WHERE c.machine_id = m.machine_id AND c.type = want.type AND c.status))
-  AND NOT EXISTS (
+                        WHERE c.machine_id = m.machine_id AND c.type = want.type AND c.status)))
+  AND (cardinality($13::text[]) = 0 OR NOT EXISTS (
       SELECT 1 FROM machine_conditions c
-      WHERE c.machine_id = m.machine_id AND c.status AND c.type = ANY($12::text[]))
-ORDER BY m.machine_id LIMIT $13
+      WHERE c.machine_id = m.machine_id AND c.status AND c.type = ANY($13::text[])))
+ORDER BY m.machine_id LIMIT $14
 `
 
 type WalkMachinesParams struct {
@@ -816,11 +743,13 @@ type WalkMachinesParams struct {
 	Labels            []byte
 	Spec              []byte
 	Busy              string
+	WithCondition     string
 	WithConditions    []string
 	WithoutConditions []string
 	PageSize          int32
 }
 
+// To be planned for its parameters: what is not asked for falls away then.
 func (q *Queries) WalkMachines(ctx context.Context, arg WalkMachinesParams) ([]Machine, error) {
 	rows, err := q.db.Query(ctx, walkMachines,
 		arg.AfterID,
@@ -833,6 +762,7 @@ func (q *Queries) WalkMachines(ctx context.Context, arg WalkMachinesParams) ([]M
 		arg.Labels,
 		arg.Spec,
 		arg.Busy,
+		arg.WithCondition,
 		arg.WithConditions,
 		arg.WithoutConditions,
 		arg.PageSize,

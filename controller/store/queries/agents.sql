@@ -118,22 +118,6 @@ UPDATE agent_sessions s SET last_heartbeat_at = b.at
 FROM (SELECT unnest(@session_ids::text[]) AS session_id, unnest(@ats::timestamptz[]) AS at) b
 WHERE s.session_id = b.session_id AND s.last_heartbeat_at < b.at;
 
--- name: SilentHosts :many
--- Machines whose agent has missed its heartbeats and that still count as reachable, or as active.
-SELECT m.machine_id FROM machines m
-LEFT JOIN machine_conditions c ON c.machine_id = m.machine_id AND c.type = 'Reachable'
-LEFT JOIN agent_sessions s ON s.agent_id = m.agent_id
-WHERE (c.status OR m.node_state = 'active' AND m.agent_id IS NOT NULL)
-  AND (s.agent_id IS NULL OR s.last_heartbeat_at < @silent_since)
-ORDER BY m.machine_id LIMIT 1000;
-
--- name: SpeakingHosts :many
--- Machines whose agent speaks and that do not count as reachable, or that count as offline.
-SELECT m.machine_id FROM machines m
-JOIN agent_sessions s ON s.agent_id = m.agent_id AND s.ended_at IS NULL AND s.last_heartbeat_at >= @silent_since
-LEFT JOIN machine_conditions c ON c.machine_id = m.machine_id AND c.type = 'Reachable'
-WHERE c.status IS NOT TRUE OR m.node_state = 'offline' ORDER BY m.machine_id LIMIT 1000;
-
 -- name: CandidatesFor :many
 SELECT a.agent_id, a.role, a.capabilities, a.simulated, a.state_id, a.boot_id, a.operation_id, a.os_image_digest,
        (s.agent_id IS NOT NULL AND s.ended_at IS NULL AND k.lease_until > @now)::boolean AS live,
@@ -160,13 +144,6 @@ ORDER BY a.agent_id LIMIT @page_size;
 INSERT INTO controllers (controller_id, version, started_at, lease_until)
 VALUES (@controller_id, @version, @now, @lease_until)
 ON CONFLICT (controller_id) DO UPDATE SET lease_until = excluded.lease_until;
-
--- name: EndLostSessions :many
--- Sessions of controllers whose lease has run out.
-UPDATE agent_sessions s SET ended_at = @now
-FROM controllers k
-WHERE s.controller_id = k.controller_id AND s.ended_at IS NULL AND k.lease_until < @now
-RETURNING s.agent_id;
 
 -- name: InsertAudit :one
 INSERT INTO audit_log (ts, actor, verb, target_id, request_id, operation_id, event_data)

@@ -32,9 +32,6 @@ SELECT site, labels, taken_at, (released_at IS NULL)::boolean AS held FROM budge
 WHERE released_at IS NULL OR taken_at > @since
 ORDER BY taken_at;
 
--- name: MachineGroups :many
-SELECT site, labels, count(*)::bigint AS machines FROM machines WHERE deleted_at IS NULL GROUP BY site, labels;
-
 -- name: HeldSlotMachines :many
 SELECT machine_id FROM budget_slots WHERE released_at IS NULL;
 

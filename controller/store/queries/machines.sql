@@ -30,15 +30,12 @@ WHERE o.operation_id = @operation_id FOR UPDATE OF m;
 -- name: ConditionsOf :many
 SELECT * FROM machine_conditions WHERE machine_id = ANY(@machine_ids::text[]) ORDER BY machine_id, type;
 
--- name: HeartbeatsOf :many
-SELECT m.machine_id, s.last_heartbeat_at FROM machines m JOIN agent_sessions s ON s.agent_id = m.agent_id
-WHERE m.machine_id = ANY(@machine_ids::text[]);
-
 -- name: TombstoneMachine :exec
 UPDATE machines SET deleted_at = @now, node_state = 'deleted', node_state_changed_at = @now, external_id = NULL
 WHERE machine_id = @machine_id;
 
 -- name: WalkMachines :many
+-- To be planned for its parameters: what is not asked for falls away then.
 SELECT m.* FROM machines m
 WHERE m.deleted_at IS NULL AND m.machine_id > @after_id
   AND (@machine_id::text = '' OR m.machine_id = @machine_id)
@@ -47,16 +44,18 @@ WHERE m.deleted_at IS NULL AND m.machine_id > @after_id
   AND (@provider::text = '' OR m.provider = @provider)
   AND (@site::text = '' OR m.site = @site)
   AND (@region::text = '' OR m.region = @region)
-  AND m.labels @> @labels::jsonb
-  AND m.spec @> @spec::jsonb
+  AND (@labels::jsonb = '{}' OR m.labels @> @labels::jsonb)
+  AND (@spec::jsonb = '{}' OR m.spec @> @spec::jsonb)
   AND (@busy::text = '' OR (m.current_operation_id IS NOT NULL) = (@busy::text = 'true'))
-  AND NOT EXISTS (
+  AND (@with_condition::text = '' OR m.machine_id IN (
+      SELECT c.machine_id FROM machine_conditions c WHERE c.type = @with_condition::text AND c.status))
+  AND (cardinality(@with_conditions::text[]) = 0 OR NOT EXISTS (
       SELECT 1 FROM unnest(@with_conditions::text[]) AS want(type)
       WHERE NOT EXISTS (SELECT 1 FROM machine_conditions c
-                        WHERE c.machine_id = m.machine_id AND c.type = want.type AND c.status))
-  AND NOT EXISTS (
+                        WHERE c.machine_id = m.machine_id AND c.type = want.type AND c.status)))
+  AND (cardinality(@without_conditions::text[]) = 0 OR NOT EXISTS (
       SELECT 1 FROM machine_conditions c
-      WHERE c.machine_id = m.machine_id AND c.status AND c.type = ANY(@without_conditions::text[]))
+      WHERE c.machine_id = m.machine_id AND c.status AND c.type = ANY(@without_conditions::text[])))
 ORDER BY m.machine_id LIMIT @page_size;
 
 -- name: ChangedMachines :many
@@ -110,16 +109,6 @@ ON CONFLICT DO NOTHING;
 
 -- name: LatestInventory :one
 SELECT * FROM inventories WHERE machine_id = @machine_id ORDER BY reported_at DESC LIMIT 1;
-
--- name: MachineCounts :many
-SELECT m.phase, m.node_state, m.region, m.site,
-       CASE WHEN bool_or(c.type IN ('RMA', 'Retired')) THEN 'BLOCKED'
-            WHEN bool_or(c.type = 'NeedsIntervention') THEN 'ATTENTION'
-            WHEN m.current_operation_id IS NOT NULL THEN 'BUSY'
-            WHEN m.phase = 'MAINTENANCE' THEN 'MAINTENANCE'
-            WHEN m.phase = 'FACTORY_READY' THEN 'NEW' ELSE 'IDLE' END::text AS effective_state
-FROM machines m LEFT JOIN machine_conditions c ON c.machine_id = m.machine_id AND c.status
-WHERE m.deleted_at IS NULL GROUP BY m.machine_id;
 
 -- name: FrozenSince :one
 SELECT frozen_since FROM cluster_state;

@@ -1,0 +1,89 @@
+-- What must not get slower as the fleet grows.
+
+-- name: WalkAllMachines :many
+SELECT * FROM machines WHERE deleted_at IS NULL AND machine_id > @after_id ORDER BY machine_id LIMIT @page_size;
+
+-- name: HeartbeatsOfAgents :many
+SELECT agent_id, last_heartbeat_at FROM agent_sessions WHERE agent_id = ANY(@agent_ids::text[]);
+
+-- name: CountUpdatedSince :one
+-- No more than max_rows of them.
+SELECT count(*) FROM (SELECT 1 FROM machines WHERE updated_at >= @since LIMIT @max_rows) few;
+
+-- name: FewChangedMachines :many
+-- As ChangedMachines from the beginning, for when few have changed since: those are found first and put in order then.
+WITH few AS MATERIALIZED (
+    SELECT m.*, pg_snapshot_xmin(pg_current_snapshot())::text AS xmin FROM machines m
+    WHERE m.updated_at >= @since AND m.change_xid < pg_snapshot_xmin(pg_current_snapshot()))
+SELECT * FROM few ORDER BY change_xid, machine_id LIMIT @page_size;
+
+-- name: EndOfSlice :one
+-- The last of the machines that follow one.
+SELECT coalesce(max(machine_id), '')::text AS last, count(*) AS machines
+FROM (SELECT machine_id FROM machines WHERE machine_id > @after_id ORDER BY machine_id LIMIT @size) slice;
+
+-- name: ReachableOfSlice :many
+-- Of the machines that follow one, those whose agent has missed its heartbeats and that still count as reachable, or as
+-- active; and those whose agent speaks and that do not count as reachable, or that count as offline. Each machine is looked
+-- up by itself, so that the whole of the other tables is never read.
+SELECT h.machine_id, (h.session = 'silent')::boolean AS silent
+FROM (SELECT m.machine_id, m.agent_id, m.node_state,
+             (SELECT c.status FROM machine_conditions c WHERE c.machine_id = m.machine_id AND c.type = 'Reachable') AS reachable,
+             coalesce((SELECT CASE WHEN s.last_heartbeat_at < @silent_since THEN 'silent'
+                                   WHEN s.ended_at IS NULL THEN 'speaks' ELSE 'ended' END
+                       FROM agent_sessions s WHERE s.agent_id = m.agent_id), 'silent') AS session
+      FROM machines m WHERE m.machine_id > @after_id ORDER BY m.machine_id LIMIT @size) h
+WHERE h.session = 'silent' AND (h.reachable OR h.node_state = 'active' AND h.agent_id IS NOT NULL)
+   OR h.session = 'speaks' AND (h.reachable IS NOT TRUE OR h.node_state = 'offline')
+ORDER BY h.machine_id;
+
+-- name: HostsSilentLately :many
+-- The same of machines whose agent was heard last within a time.
+SELECT m.machine_id FROM agent_sessions s
+JOIN machines m ON m.agent_id = s.agent_id
+LEFT JOIN machine_conditions c ON c.machine_id = m.machine_id AND c.type = 'Reachable'
+WHERE s.last_heartbeat_at >= @heard_after AND s.last_heartbeat_at < @silent_since
+  AND (c.status OR m.node_state = 'active')
+ORDER BY m.machine_id LIMIT 1000;
+
+-- name: HostsSpeakingLately :many
+-- The same of machines whose agent has opened its session within a time.
+SELECT m.machine_id FROM agent_sessions s
+JOIN machines m ON m.agent_id = s.agent_id
+LEFT JOIN machine_conditions c ON c.machine_id = m.machine_id AND c.type = 'Reachable'
+WHERE s.ended_at IS NULL AND s.started_at >= @opened_after AND s.last_heartbeat_at >= @silent_since
+  AND (c.status IS NOT TRUE OR m.node_state = 'offline')
+ORDER BY m.machine_id LIMIT 1000;
+
+-- name: LostControllers :many
+-- Controllers that hold live sessions while their lease has run out. Holders are found one after the other in the index, so
+-- that their sessions are not all read.
+WITH RECURSIVE holders AS (
+    (SELECT s.controller_id FROM agent_sessions s WHERE s.ended_at IS NULL ORDER BY s.controller_id LIMIT 1)
+    UNION ALL
+    SELECT coalesce((SELECT s.controller_id FROM agent_sessions s
+                     WHERE s.ended_at IS NULL AND s.controller_id > h.controller_id ORDER BY s.controller_id LIMIT 1), '')
+    FROM holders h WHERE h.controller_id <> '')
+SELECT k.controller_id FROM holders h JOIN controllers k ON k.controller_id = h.controller_id WHERE k.lease_until < @now;
+
+-- name: EndLostSessions :exec
+UPDATE agent_sessions SET ended_at = @now WHERE ended_at IS NULL AND controller_id = ANY(@controller_ids::text[]);
+
+-- name: MachineCounts :many
+WITH flagged AS MATERIALIZED (
+    SELECT c.machine_id, bool_or(c.type <> 'NeedsIntervention') AS blocked FROM machine_conditions c
+    WHERE c.status AND c.type IN ('RMA', 'Retired', 'NeedsIntervention') GROUP BY c.machine_id)
+SELECT m.phase, m.node_state, m.region, m.site,
+       CASE WHEN f.blocked THEN 'BLOCKED'
+            WHEN f.blocked IS NOT NULL THEN 'ATTENTION'
+            WHEN m.current_operation_id IS NOT NULL THEN 'BUSY'
+            WHEN m.phase = 'MAINTENANCE' THEN 'MAINTENANCE'
+            WHEN m.phase = 'FACTORY_READY' THEN 'NEW' ELSE 'IDLE' END::text AS effective_state,
+       count(*) AS machines
+FROM machines m LEFT JOIN flagged f ON f.machine_id = m.machine_id
+WHERE m.deleted_at IS NULL GROUP BY 1, 2, 3, 4, 5;
+
+-- name: MachineGroups :many
+-- How many machines stand at each site with the same values of some labels, for budgets that are percentages.
+SELECT site, ARRAY(SELECT coalesce(labels ->> k, '') FROM unnest(@keys::text[]) AS k)::text[] AS values, count(*) AS machines
+FROM machines WHERE deleted_at IS NULL GROUP BY 1, 2;
