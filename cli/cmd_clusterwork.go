@@ -7,7 +7,7 @@ import (
 )
 
 func (a *app) clusterJoinCmd() *cobra.Command {
-	return a.clusterWork(&cobra.Command{
+	return a.runsPlan(&cobra.Command{
 		Use:   "join MACHINE",
 		Short: "Join a machine to its cluster with kubeadm, and see its Node ready",
 		Long: `Join a machine in maintenance to the cluster that it names (target_cluster_ref), with the kubeadm that is on it, and wait until
@@ -17,7 +17,7 @@ its Node is ready. A machine that is in the cluster already is left as it is; on
 }
 
 func (a *app) clusterDrainCmd() *cobra.Command {
-	return a.clusterWork(&cobra.Command{
+	return a.runsPlan(&cobra.Command{
 		Use:   "drain MACHINE",
 		Short: "Cordon a machine's Node and evict its pods",
 		Long: `Cordon the Node of a machine and evict its pods, as far as their disruption budgets allow. Pods of DaemonSets and static pods
@@ -28,7 +28,7 @@ plan of your own with a step drain says what else may go. A drain that fails tak
 }
 
 func (a *app) clusterUncordonCmd() *cobra.Command {
-	return a.clusterWork(&cobra.Command{
+	return a.runsPlan(&cobra.Command{
 		Use:     "uncordon MACHINE",
 		Short:   "Let pods be placed on a machine's Node again",
 		Long:    `Let pods be placed on the Node of a machine again, after a drain.` + waitHelp,
@@ -37,7 +37,7 @@ func (a *app) clusterUncordonCmd() *cobra.Command {
 }
 
 func (a *app) clusterLeaveCmd() *cobra.Command {
-	return a.clusterWork(&cobra.Command{
+	return a.runsPlan(&cobra.Command{
 		Use:   "leave MACHINE",
 		Short: "Drain a machine in maintenance and take its Node out of the cluster",
 		Long: `Drain a machine in maintenance, with what pods keep on its own disk, and delete its Node. The kubelet on the machine is left
@@ -46,8 +46,8 @@ as it is: reimage the machine, or run kubeadm reset on it, before it joins anoth
 	}, "", "leave")
 }
 
-// clusterWork makes a command that runs a plan, or the default plan of a type, on a machine.
-func (a *app) clusterWork(cmd *cobra.Command, kind, plan string) *cobra.Command {
+// runsPlan makes a command that runs a plan, or the default plan of a type, on a machine.
+func (a *app) runsPlan(cmd *cobra.Command, kind, plan string) *cobra.Command {
 	var w workFlags
 	cmd.Args = cobra.ExactArgs(1)
 	cmd.ValidArgsFunction = completeAt(a.completeMachines())

@@ -43,7 +43,7 @@ Put the machine into maintenance before work that destroys data:
 	)
 	root.SetHelpCommandGroupID(groupSetup)
 	root.SetCompletionCommandGroupID(groupSetup)
-	add(root, groupWork, a.rebootCmd(), a.reimageCmd(), a.netbootCmd(), a.reconfigureCmd(), a.enterCmd(), a.exitCmd(),
+	add(root, groupWork, a.rebootCmd(), a.powerCmd(), a.reimageCmd(), a.netbootCmd(), a.reconfigureCmd(), a.enterCmd(), a.exitCmd(),
 		a.onboardCmd(), a.decommissionCmd(), a.workflowCmd(), a.rolloutCmd(), a.rmaCmd(),
 		a.opsCmd(), a.watchCmd(), a.logsCmd(), a.cancelCmd(), a.whyCmd(), a.timelineCmd())
 	add(root, groupInventory, a.importCmd(), a.listCmd(), a.machineCmd(), a.nodeCmd(), a.imageCmd(), a.scriptCmd(), a.clusterCmd(), a.planCmd(), a.runCmd())

@@ -49,12 +49,12 @@ func (s *scene) missing() *Agent {
 // siteOnly says that only the site's agent can do the step.
 func (s *scene) siteOnly() bool {
 	return s.step.Kind == operation.KindReboot && s.step.Mode == "bmc" || s.step.Kind == kindSSH || s.step.Kind == operation.KindPowerOff ||
-		s.step.Kind == kindProvider || s.clusterStep()
+		s.step.Kind == kindProvider || s.clusterStep() || s.switches()
 }
 
 func (s *scene) whoIsMissing() verdict {
 	switch {
-	case s.step.Kind == operation.KindStage && s.cmd == nil && !s.clusterStep():
+	case s.step.Kind == operation.KindStage && s.cmd == nil && !s.clusterStep() && !s.switches():
 		return s.stageWaits()
 	case s.exec != nil && s.open() && s.exec.Role == "site":
 		return s.siteSilence(s.exec)
@@ -122,7 +122,7 @@ func (s *scene) silence(a *Agent) verdict {
 		v.actions = []Action{{Command: "ingot token issue " + s.id(), Consequence: "gives a token with which the machine enrols anew, if the agent does not renew its certificate by itself"}}
 	case a.Role != "site" && s.status.GetPowerState() == "off":
 		v.Text += ": the machine is switched off, as its BMC says since " + s.at(when(s.status.GetPowerStateAt()))
-		v.actions = []Action{s.rebootBMC()}
+		v.actions = []Action{{Command: "ingot power on " + s.id(), Consequence: "switches it on through its BMC"}, s.rebootBMC()}
 	case a.Role != "site" && s.Boot.Mode == operation.BootRescue:
 		v.Text += ": the machine was told to boot from the network, and may run the RAM system"
 	}

@@ -84,6 +84,11 @@ func maasPage(s *scene) Action {
 
 func (s *scene) region() string { return orElse(s.spec.GetProviderRef(), "default") }
 
+// switches says that the machine is switched by an operator's word.
+func (s *scene) switches() bool {
+	return s.step != nil && s.step.Kind == operation.KindStage && workflow.Switches(s.step.Mode)
+}
+
 // throughProvider says that the current command is done by the machine's provider.
 func (s *scene) throughProvider() bool { return s.cmd != nil && s.cmd.Kind == kindProvider }
 
@@ -137,7 +142,7 @@ func whyKubeadm(s *scene, v *verdict, message string) {
 		v.Text = "kubeadm is not on the machine: put it into the image, or install it by a script"
 	case strings.Contains(message, "Unauthorized") || strings.Contains(message, "401"):
 		v.Text = "the cluster refused the token of the join: it had run out, or somebody has removed it"
-		v.actions = append([]Action{{Command: "ingot join " + s.id(), Consequence: "joins again, with another token"}}, v.actions...)
+		v.actions = append([]Action{{Command: "ingot cluster join " + s.id(), Consequence: "joins again, with another token"}}, v.actions...)
 	}
 }
 

@@ -87,6 +87,16 @@ var faultsOutside = []fault{
 		l.member().start(fleet.RunPlan, operation.Step{Kind: operation.KindJoin}).look().granted()
 		l.says(operation.OutcomeFailed, "KUBEADM_FAILED", "exit status 1; its output is in the operation's log", false)
 	}, "KUBEADM_FAILED", explain.OnOperator, []string{"kubeadm has not joined", "exit status 1"}, "", "ingot logs op-1"},
+	{"token of a join that ran out", func(l *lab) {
+		l.member().start(fleet.RunPlan, operation.Step{Kind: operation.KindJoin}).look().granted()
+		l.says(operation.OutcomeFailed, "KUBEADM_FAILED", "kubeadm join: exit status 1: error: 401 Unauthorized", false)
+	}, "KUBEADM_FAILED", explain.OnOperator, []string{"refused the token"}, "", "ingot cluster join m-1"},
+	{"nobody to switch it off", func(l *lab) {
+		l.host().gone(siteID).start(fleet.RunPlan, operation.Step{Kind: operation.KindStage, Mode: workflow.SwitchOff}).look()
+	}, "SITE_AGENT_SILENT", explain.OnAgent, []string{"the agent of site berlin"}, "STAGE_CHECK_FAILED", "ingot agent list"},
+	{"being switched off", func(l *lab) {
+		l.host().start(fleet.RunPlan, operation.Step{Kind: operation.KindStage, Mode: workflow.SwitchOff}).look().granted().after(time.Second)
+	}, "", explain.OnBMC, []string{"the BMC is switching the machine off"}, "OUTCOME_UNKNOWN", "ingot cancel"},
 	{"kubelet of another cluster", func(l *lab) {
 		l.member().start(fleet.RunPlan, operation.Step{Kind: operation.KindJoin}).look().granted()
 		l.says(operation.OutcomeRefused, "CLUSTER_OTHER_MEMBER", "the machine is in another cluster, at https://elsewhere:6443", false)

@@ -14,7 +14,7 @@ func capabilityOf(k Kind) string {
 	switch k {
 	case KindReconfig:
 		return "reconfig"
-	case KindPowerOff:
+	case KindPowerOff, KindPowerOn:
 		return "power"
 	default:
 		return string(k)

@@ -152,6 +152,8 @@ func evidenceKey(k Kind) string {
 		return evidence.ExitCode
 	case KindPowerOff:
 		return evidence.PowerOffSeenAt
+	case KindPowerOn:
+		return evidence.PowerOnSeenAt
 	case KindJoin:
 		return evidence.JoinedCluster
 	case KindVerify:

@@ -15,9 +15,11 @@ func (d *decider) attemptStage(s *Step) bool {
 		return d.awaitReport(s)
 	case workflow.AwaitReplacement:
 		return d.awaitReplacement(s)
-	}
-	if s.Mode == workflow.PowerOffNode {
-		d.powerOff(s)
+	case workflow.PowerOffNode, workflow.SwitchOff:
+		d.switchTo(s, KindPowerOff)
+		return false
+	case workflow.SwitchOn:
+		d.switchTo(s, KindPowerOn)
 		return false
 	}
 	if s.Mode == workflow.DrainNode && workflow.MustDrain(d.stageFacts()) {
@@ -49,17 +51,21 @@ func (d *decider) stageFacts() workflow.StageFacts {
 	return f
 }
 
-// powerOff gives the switch to the agent of the machine's site.
-func (d *decider) powerOff(s *Step) {
+// switchTo gives the switch to the agent of the machine's site, which turns it, or asks the machine's provider to.
+func (d *decider) switchTo(s *Step, kind Kind) {
 	limit := d.limitOf(s)
-	site := fleet.SiteFor(d.w.Candidates, "power", d.w.Provider)
+	site := fleet.SiteFor(d.w.Candidates, capabilityOf(kind), d.w.Provider)
+	if d.w.Provider == workflow.ProviderMAAS {
+		kind = KindProvider
+		site = fleet.SiteFor(d.w.Candidates, capabilityOf(kind), d.w.Provider)
+	}
 	switch {
 	case d.blocked():
 		d.failBlocked()
 	case site != nil:
-		d.makeCommand(s, KindPowerOff, site)
+		d.makeCommand(s, kind, site)
 	case !d.now.Before(limit):
-		d.fail("AGENT_UNAVAILABLE", "no agent of the machine's site could switch it off before the step's deadline; nothing was started", true)
+		d.fail("AGENT_UNAVAILABLE", "no agent of the machine's site could switch it before the step's deadline; nothing was started", true)
 	default:
 		d.wait(WaitAgent, earliest(limit, d.now.Add(min(LookAgain, 10*time.Second))))
 	}

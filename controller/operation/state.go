@@ -110,8 +110,9 @@ const (
 	KindPower Kind = "power"
 	// KindKexec starts the installer's kernel from the running system.
 	KindKexec Kind = "kexec"
-	// KindPowerOff switches the machine off through its BMC, for good.
+	// KindPowerOff and KindPowerOn switch the machine through its BMC, for good.
 	KindPowerOff Kind = "power_off"
+	KindPowerOn  Kind = "power_on"
 )
 
 // Error says why an operation ended without success.

@@ -6,7 +6,8 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 )
 
-// loneStep is a step in which the controller waits for somebody else. Only the controller itself starts plans with it.
+// loneStep is a check that belongs to no workflow. Only the controller itself starts plans with it, but for those that switch
+// a machine.
 func loneStep(name, stage string, timeout time.Duration) *baremetalv1.Step {
 	return &baremetalv1.Step{Name: name, TimeoutSeconds: int32(timeout.Seconds()), Kind: &baremetalv1.Step_WorkflowStage{
 		WorkflowStage: &baremetalv1.WorkflowStage{Stage: stage},

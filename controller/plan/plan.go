@@ -102,7 +102,7 @@ func validateStep(s *baremetalv1.Step, field string) error {
 	switch {
 	case kind == "" || len(s.ProtoReflect().GetUnknown()) > 0:
 		return invalid("UNKNOWN_STEP_KIND", field+".kind", "the step has no kind that this server knows")
-	case kind == workflow.CheckKind:
+	case kind == workflow.CheckKind && !switches(s):
 		return invalid("UNKNOWN_STEP_KIND", field+".kind", kind+" belongs to the built-in plans of workflows")
 	case kind == "set_phase":
 		return invalid("UNKNOWN_STEP_KIND", field+".kind", "set_phase belongs to the built-in maintenance plans")
@@ -164,6 +164,8 @@ func Destructive(p *baremetalv1.Plan) bool {
 			return losesData(s.GetDrain())
 		case "ssh":
 			return s.GetSsh().GetDestructive()
+		case "workflow_stage":
+			return s.GetWorkflowStage().GetStage() == workflow.SwitchOff
 		case "provider_action":
 			return slices.Contains(destructiveActions, s.GetProviderAction().GetAction())
 		}
@@ -178,13 +180,16 @@ func Housekeeping(p *baremetalv1.Plan) bool {
 
 // OfWorkflow says that the plan holds stages of a workflow, which alone runs it.
 func OfWorkflow(p *baremetalv1.Plan) bool {
-	return slices.ContainsFunc(p.GetSteps(), func(s *baremetalv1.Step) bool { return KindOf(s) == workflow.CheckKind })
+	return slices.ContainsFunc(p.GetSteps(), func(s *baremetalv1.Step) bool { return KindOf(s) == workflow.CheckKind && !switches(s) })
 }
+
+// switches says that the step switches the machine on or off.
+func switches(s *baremetalv1.Step) bool { return workflow.Switches(s.GetWorkflowStage().GetStage()) }
 
 // NotWired names the first step of a kind that this version cannot run, nil if there is none.
 func NotWired(p *baremetalv1.Plan) *baremetalv1.Step {
 	for _, s := range p.GetSteps() {
-		if !slices.Contains(wired, KindOf(s)) {
+		if !slices.Contains(wired, KindOf(s)) && !switches(s) {
 			return s
 		}
 	}
@@ -311,6 +316,7 @@ func BuiltIn() []*baremetalv1.Plan {
 		mk("netboot", "Boot from the network next time", netboot),
 		mk("netboot-now", "Boot from the network now", netboot, reboot),
 		mk("repave", "Repave", netboot, repave, reboot),
+		RepaveByMAAS(),
 		mk("repave-join", "Repave and join a cluster", netboot, repave, reboot, join, verify),
 		mk("erase", "Erase the disks", netboot, &baremetalv1.Step{Name: "erase-disks", Kind: &baremetalv1.Step_Erase{Erase: &baremetalv1.EraseDisks{}}}),
 		mk("net-reconfig", "Reconfigure the host", &baremetalv1.Step{Name: "reconfigure", Kind: &baremetalv1.Step_Net{Net: &baremetalv1.NetReconfig{}}}),
@@ -320,6 +326,8 @@ func BuiltIn() []*baremetalv1.Plan {
 		mk("join", "Join a cluster", join, verify),
 		mk("upgrade", "Upgrade the cluster node", leaveStep(), repave, reboot, join, verify),
 		mk("drain", "Drain the cluster node", drainStep()), mk("leave", "Leave the cluster", leaveStep()), mk("uncordon", "Use the cluster node again", uncordonStep()),
+		mk("power-on", "Switch on", loneStep("switch-on", workflow.SwitchOn, 10*time.Minute)),
+		mk("power-off", "Switch off", loneStep("switch-off", workflow.SwitchOff, 10*time.Minute)),
 		mk("reported-install", "Wait for an installer that reports by itself", loneStep("reported-install", workflow.ReportedInstall, 6*time.Hour)),
 		mk("replace", "Wait for a machine whose hardware is replaced", loneStep("await-replacement", workflow.AwaitReplacement, 14*24*time.Hour)),
 		mk("rma", "Return or replace", rmaStep("")), mk("rma-return", "Back from return or replacement", rmaStep("return")),

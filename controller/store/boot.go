@@ -18,6 +18,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/operation"
 	"github.com/ingot-metal/ingot/controller/plan"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
+	"github.com/ingot-metal/ingot/controller/workflow"
 	"github.com/ingot-metal/ingot/internal/failure"
 	"github.com/ingot-metal/ingot/internal/ids"
 )
@@ -229,6 +230,11 @@ func catalogued(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, steps 
 	spec, err := specFromJSON(m.Spec)
 	if err != nil {
 		return err
+	}
+	if s := plan.ByInstaller(steps); s != nil && m.Provider == workflow.ProviderMAAS {
+		return failure.Invalid("INVALID_FIELD", "step %s is done by our own installer, and machine %s is installed by MAAS", s.Step.GetName(), m.MachineID).
+			WithField("plan_id", "for a machine of provider maas: plan "+plan.RepaveMAAS+", or one with steps of kind provider_action; to erase it, a decommission").
+			WithMeta("machine_id", m.MachineID)
 	}
 	ours := m.Provider == "" || m.Provider == fleet.AgentProvider
 	if !ours || m.Simulated || spec.GetBmcEndpoint() == "" && m.AgentID == nil {

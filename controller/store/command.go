@@ -11,6 +11,7 @@ import (
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 	"github.com/ingot-metal/ingot/controller/operation"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
+	"github.com/ingot-metal/ingot/controller/workflow"
 )
 
 // commandSpec is what the executor is told to do.
@@ -41,7 +42,10 @@ func commandSpec(ctx context.Context, q *dbsqlc.Queries, l *loaded, d operation.
 	case operation.KindPower:
 		spec.Action = &fleetv1.CommandSpec_Power{Power: l.powerAction(d)}
 	case operation.KindPowerOff:
-		spec.Action = &fleetv1.CommandSpec_Power{Power: &fleetv1.PowerAction{Want: "off", Force: true}}
+		byHand := step.GetWorkflowStage().GetStage() == workflow.SwitchOff // the system is asked first
+		spec.Action = &fleetv1.CommandSpec_Power{Power: &fleetv1.PowerAction{Want: "off", Force: !byHand}}
+	case operation.KindPowerOn:
+		spec.Action = &fleetv1.CommandSpec_Power{Power: &fleetv1.PowerAction{Want: "on"}}
 	case operation.KindKexec:
 		spec.Action, err = l.installerAction(ctx, q)
 	case operation.KindJoinToken, operation.KindVerify, operation.KindDrain, operation.KindUncordon:
@@ -49,7 +53,7 @@ func commandSpec(ctx context.Context, q *dbsqlc.Queries, l *loaded, d operation.
 	case operation.KindJoin:
 		spec.Action, err = l.joinAction(ctx, q, step)
 	case operation.KindProvider:
-		spec.Action = l.providerAction(step.GetProviderAction())
+		spec.Action = l.providerAction(providerStep(step))
 	case operation.KindReconfig:
 		spec.Action = &fleetv1.CommandSpec_Reconfig{Reconfig: reconfigAction(step.GetNet(), s.Timeout, generation)}
 	}
@@ -69,4 +73,15 @@ func reconfigAction(n *baremetalv1.NetReconfig, timeout time.Duration, generatio
 // executorTimeout leaves the executor's own verdict time to arrive before the controller's deadline.
 func executorTimeout(step time.Duration) time.Duration {
 	return step - min(step/10, 5*time.Second)
+}
+
+// switchActions are what a provider does to switch a machine.
+var switchActions = map[string]string{workflow.SwitchOn: "power_on", workflow.SwitchOff: "power_off"}
+
+// providerStep is what a step asks of the machine's provider.
+func providerStep(s *baremetalv1.Step) *baremetalv1.ProviderAction {
+	if a := switchActions[s.GetWorkflowStage().GetStage()]; a != "" {
+		return &baremetalv1.ProviderAction{Action: a}
+	}
+	return s.GetProviderAction()
 }

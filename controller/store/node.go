@@ -12,7 +12,9 @@ import (
 	"github.com/ingot-metal/ingot/controller/fleet"
 	"github.com/ingot-metal/ingot/controller/node"
 	"github.com/ingot-metal/ingot/controller/operation"
+	"github.com/ingot-metal/ingot/controller/plan"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
+	"github.com/ingot-metal/ingot/controller/workflow"
 	"github.com/ingot-metal/ingot/internal/failure"
 )
 
@@ -87,6 +89,9 @@ func (v move) facts(m dbsqlc.Machine) node.Facts {
 
 // installPlan is the plan that a reimage of the machine runs where it names none.
 func installPlan(m dbsqlc.Machine) string {
+	if m.Provider == workflow.ProviderMAAS {
+		return orText(strVal(m.PlanID), plan.RepaveMAAS)
+	}
 	return orText(strVal(m.PlanID), fleet.DefaultPlan(fleet.Reimage))
 }
 

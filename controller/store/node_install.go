@@ -24,11 +24,16 @@ func installs(t fleet.OperationType, kinds ...operation.Kind) bool {
 		return false
 	}
 	for _, k := range kinds {
-		if k == operation.KindRepave {
+		if k == operation.KindRepave || byProvider(t, k) {
 			return true
 		}
 	}
 	return false
+}
+
+// byProvider says that a step of a reimage is how the machine's provider installs it.
+func byProvider(t fleet.OperationType, k operation.Kind) bool {
+	return t == fleet.Reimage && k == operation.KindProvider
 }
 
 func filledKinds(steps []plan.Filled) []operation.Kind {
@@ -71,8 +76,11 @@ func approveByInstalling(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machin
 // the machine ran before may be gone.
 func installBegins(l *loaded, d operation.Decision) bool {
 	c := l.snap.Command
-	return d.Grant && c != nil && c.State != operation.Granted && c.Kind != operation.KindNetboot &&
-		l.snap.Op.Steps[c.StepIdx].Kind == operation.KindRepave
+	if !d.Grant || c == nil || c.State == operation.Granted || c.Kind == operation.KindNetboot {
+		return false
+	}
+	k := l.snap.Op.Steps[c.StepIdx].Kind
+	return k == operation.KindRepave || byProvider(l.snap.Op.Type, k)
 }
 
 // workMove is a move by the operation, or by the report that it waited for.

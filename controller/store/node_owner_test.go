@@ -202,6 +202,42 @@ func TestEnrolledIsNotEnrolling(t *testing.T) {
 	wantHistory(t, s, "m-1", adopted...)
 }
 
+// Moving a node to enrolling starts the onboarding that the state stands for: it adopts the machine, and has one attempt
+// however often it is asked for.
+func TestMovingToEnrollingOnboards(t *testing.T) {
+	s := storetest.New(t)
+	register(t, s, "m-1")
+	a := enrol(t, s, store.NewToken{TokenID: "t-1", MachineID: "m-1"})
+	ask := store.TransitionRequest{MachineID: "m-1", RequestID: "enrol", To: node.Enrolling, Actor: "tester"}
+	foretold := ask
+	foretold.DryRun = true
+	if op, created, err := s.TransitionNode(t.Context(), foretold, now()); err != nil || created || op.GetOperationId() != "" {
+		t.Fatalf("dry run: %v %v %v", op, created, err)
+	}
+	op, created, err := s.TransitionNode(t.Context(), ask, now())
+	if err != nil || !created || op.GetType() != baremetalv1.Operation_ONBOARD {
+		t.Fatalf("%v %v %v", op, created, err)
+	}
+	again, created, err := s.TransitionNode(t.Context(), ask, now())
+	if err != nil || created || again.GetOperationId() != op.GetOperationId() {
+		t.Errorf("a repeat gives %v %v %v", again, created, err)
+	}
+	flows, err := s.ListWorkflows(t.Context(), store.WorkflowFilter{MachineID: "m-1", Limit: 10})
+	if err != nil || len(flows) != 1 || slices.Contains(flows[0].GetStages(), "install_node") {
+		t.Fatalf("%v %v", flows, err)
+	}
+	decide(t, s, op.GetOperationId(), operation.Look{})
+	if got := state(t, s, "m-1"); got != "enrolling" {
+		t.Errorf("under way, and the node is %s", got)
+	}
+	lease(t, s)
+	open(t, s, a.hello("st-1", "boot-1"))
+	decide(t, s, op.GetOperationId(), operation.SessionOpened{AgentID: a.id, StateID: "st-1", BootID: "boot-1", OfTarget: true})
+	if got := state(t, s, "m-1"); got != "active" {
+		t.Errorf("onboarded, and the node is %s", got)
+	}
+}
+
 // Draining is the work of a cluster's machine; any other has nothing to drain, and is told so.
 func TestDrainingNeedsACluster(t *testing.T) {
 	s := storetest.New(t)

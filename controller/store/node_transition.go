@@ -14,6 +14,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/operation"
 	"github.com/ingot-metal/ingot/controller/plan"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
+	"github.com/ingot-metal/ingot/controller/workflow"
 	"github.com/ingot-metal/ingot/internal/failure"
 )
 
@@ -28,7 +29,20 @@ type TransitionRequest struct {
 	DryRun bool
 }
 
+// onboarding is the workflow whose work a node that enrols stands for: the machine has a system already.
+func (r TransitionRequest) onboarding() WorkflowStart {
+	return WorkflowStart{
+		MachineID: r.MachineID, RequestID: r.RequestID, Kind: workflow.Onboarding, EnterMaintenance: true, Actor: r.Actor,
+		Params: map[string]string{ParamPath: workflow.PathAdopt},
+	}
+}
+
 func (r TransitionRequest) start() StartRequest {
+	if r.To == node.Enrolling {
+		out := r.onboarding().request()
+		out.Comment = r.Comment
+		return out
+	}
 	out := StartRequest{
 		MachineID: r.MachineID, RequestID: r.RequestID, Type: fleet.NodeTransition, Actor: r.Actor, Comment: r.Comment,
 		Params: map[string]string{"node_state": node.Name(r.To)},
@@ -116,6 +130,9 @@ func (s *Store) transition(ctx context.Context, tx pgx.Tx, q *dbsqlc.Queries, m 
 		}
 		v.metadata = map[string]string{"operation_id": op.GetOperationId()}
 		v.ended = op.GetOperationId()
+		if r.To == node.Enrolling {
+			return op, true, nil // its workflow moves it, when it begins
+		}
 		return op, true, moveTo(ctx, q, m.MachineID, v, now)
 	}
 	if r.To == node.Retired {
@@ -150,6 +167,9 @@ func (s *Store) resume(ctx context.Context, tx pgx.Tx, q *dbsqlc.Queries, m dbsq
 
 // startWork creates the operation that owns the node while it is in the state.
 func (s *Store) startWork(ctx context.Context, tx pgx.Tx, q *dbsqlc.Queries, m dbsqlc.Machine, r TransitionRequest, now time.Time) (*baremetalv1.Operation, error) {
+	if r.To == node.Enrolling {
+		return s.beginWorkflow(ctx, tx, q, m, r.onboarding(), now)
+	}
 	w, ok := nodeWork[r.To]
 	if r.To == node.Installing {
 		w, ok = nodeWork[node.Reprovision], true
@@ -183,9 +203,6 @@ func inCluster(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine) error {
 }
 
 func noWork(to node.State) string {
-	if to == node.Enrolling {
-		return "a node enrols when its agent does; issue a bootstrap token for the machine and start the agent with it"
-	}
 	return "a decommission workflow moves a node to " + node.Name(to)
 }
 

@@ -8,3 +8,13 @@ const ReportedInstall = "reported_install"
 // AwaitReplacement is another such mode: somebody replaces the machine's hardware, and it has come back when its agent opens
 // a session under another boot than the one before.
 const AwaitReplacement = "await_replacement"
+
+// SwitchOn and SwitchOff are two more, which operators start: the machine is switched through its BMC, or its provider, and
+// is so when that was read back.
+const (
+	SwitchOn  = "switch_on"
+	SwitchOff = "switch_off"
+)
+
+// Switches says that a mode is one of these two.
+func Switches(mode string) bool { return mode == SwitchOn || mode == SwitchOff }

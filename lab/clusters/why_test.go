@@ -210,7 +210,7 @@ func faultsOfJoins() []whyFault {
 				put(t, filepath.Join(root, "kubeadm"), "#!/bin/sh\necho 'error execution phase preflight: port 10250 is in use' >&2\nexit 1\n", 0o700)
 				return f.breaks(t, "m-port", joining())
 			}},
-		{harness.Expected{Fault: "token ran out before it was used", Reasons: []string{"KUBEADM_FAILED"}, On: "operator", Says: []string{"token"}, Do: "ingot join"}, tokenRunsOut},
+		{harness.Expected{Fault: "token ran out before it was used", Reasons: []string{"KUBEADM_FAILED"}, On: "operator", Says: []string{"token"}, Do: "ingot cluster join"}, tokenRunsOut},
 		{harness.Expected{Fault: "kubelet of another cluster", Reasons: []string{"CLUSTER_OTHER_MEMBER"}, On: "operator", Says: []string{"elsewhere"}, Do: "kubeadm reset"},
 			func(t *testing.T, f *fleet) string {
 				root := f.member(t, "m-foreign", "prod")
