@@ -35,6 +35,7 @@ type fakeServer struct {
 	pb.UnimplementedClusterServiceServer
 	pb.UnimplementedMAASServiceServer
 	pb.UnimplementedBudgetServiceServer
+	pb.UnimplementedRolloutServiceServer
 
 	mu       sync.Mutex
 	machines []*pb.Machine
@@ -225,6 +226,7 @@ func (f *fakeServer) runWith(t *testing.T, change func(*Config), args ...string)
 	pb.RegisterClusterServiceServer(srv, f)
 	pb.RegisterMAASServiceServer(srv, f)
 	pb.RegisterBudgetServiceServer(srv, f)
+	pb.RegisterRolloutServiceServer(srv, f)
 	g, _ := task.New(t.Context())
 	g.Go("serve", func(context.Context) error { return srv.Serve(listener) })
 	defer func() {

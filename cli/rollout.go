@@ -117,17 +117,18 @@ func (a *app) watchRollout(cmd *cobra.Command, svc *services, id string) error {
 	var back client.Backoff
 	for lost := false; ; {
 		err := readRollout(ctx, svc, id, show)
+		over := errors.Is(err, io.EOF)
 		switch {
-		case view.RolloutEnded(last) && (err == nil || errors.Is(err, io.EOF)):
+		case over && view.RolloutEnded(last):
 			return exitByRollout(last)
 		case ctx.Err() != nil:
 			scr.put("", "")
 			a.note("%s goes on. To come back: ingot rollout watch %s   To stop it: ingot rollout pause %s", id, id, id)
 			return err
-		case err != nil && !client.Transient(err):
+		case !over && !client.Transient(err):
 			return err
 		}
-		if !lost && err != nil && !errors.Is(err, io.EOF) {
+		if !lost && !over {
 			lost = true
 			a.note("! connection lost, retrying…")
 		}
@@ -138,21 +139,16 @@ func (a *app) watchRollout(cmd *cobra.Command, svc *services, id string) error {
 	}
 }
 
-// readRollout hands on what one stream gives.
+// readRollout hands on what one stream gives, and returns why it has ended: io.EOF where the server has.
 func readRollout(ctx context.Context, svc *services, id string, show func(*pb.Rollout) error) error {
 	stream, err := svc.rollouts.WatchRollout(ctx, &pb.WatchRolloutRequest{RolloutId: id})
-	if err != nil {
-		return err
-	}
-	for {
-		r, err := stream.Recv()
-		if err != nil {
-			return err
-		}
-		if err := show(r); err != nil {
-			return err
+	for err == nil {
+		var r *pb.Rollout
+		if r, err = stream.Recv(); err == nil {
+			err = show(r)
 		}
 	}
+	return err
 }
 
 func exitByRollout(r *pb.Rollout) error {

@@ -72,7 +72,7 @@ func (s Style) Rollout(r *pb.Rollout, now time.Time) string {
 	}
 	out := f.String() + "\n" + s.waves(r).String()
 	if refused := refusedAtFirst(r); refused > 0 {
-		out += fmt.Sprintf("%d machines were refused from the beginning: ingot rollout machines %s --filter state=SKIPPED\n", refused, r.GetRolloutId())
+		out += fmt.Sprintf("Refused from the beginning: %d   To see them: ingot rollout machines %s --filter state=SKIPPED\n", refused, r.GetRolloutId())
 	}
 	return out + rolloutHint(r)
 }

@@ -14,7 +14,7 @@ const fewMachines = 8
 func (s Style) RolloutPreview(p *pb.RolloutPreview, all bool) string {
 	var b strings.Builder
 	for _, l := range p.GetStepLists() {
-		fmt.Fprintf(&b, "Plan %s on %d machines:\n", Clean(l.GetPlanId()), l.GetMachines())
+		fmt.Fprintf(&b, "Plan %s, machines: %d\n", Clean(l.GetPlanId()), l.GetMachines())
 		for i, step := range l.GetSteps() {
 			line := fmt.Sprintf("  %d. %s", i+1, Clean(step.GetName()))
 			for _, d := range l.GetDestructiveSteps() {
@@ -35,7 +35,7 @@ func (s Style) RolloutPreview(p *pb.RolloutPreview, all bool) string {
 	}
 	b.WriteString("\n")
 	for _, w := range p.GetWaves() {
-		fmt.Fprintf(&b, "Wave %d: %d machines: %s\n", w.GetWave(), w.GetTally().GetMachines(), listed(byWave[w.GetWave()], all))
+		fmt.Fprintf(&b, "Wave %d (%d): %s\n", w.GetWave(), w.GetTally().GetMachines(), listed(byWave[w.GetWave()], all))
 	}
 	if len(p.GetWaves()) == 0 {
 		b.WriteString(s.Warn("No machine can be worked on.") + "\n")

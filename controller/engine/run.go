@@ -24,7 +24,9 @@ func (e *Engine) Run(ctx context.Context) error {
 	g.Go("announce", e.tellChanges)
 	g.Go("sweep", func(ctx context.Context) error { return e.every(ctx, time.Second, "sweep", e.sweepAll) })
 	g.Go("acks", func(ctx context.Context) error { return e.every(ctx, ackDelay, "write acknowledgements", e.flushAcks) })
-	g.Go("rollouts", func(ctx context.Context) error { return e.every(ctx, rolloutEvery, "advance rollouts", e.advanceRollouts) })
+	g.Go("rollouts", func(ctx context.Context) error {
+		return e.every(ctx, rolloutEvery, "advance rollouts", e.advanceRollouts)
+	})
 	e.startReconcilers(g)
 	e.greet(ctx)
 	if e.hooks != nil {

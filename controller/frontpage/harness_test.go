@@ -13,6 +13,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/test/bufconn"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
@@ -143,6 +144,7 @@ type rig struct {
 	scripts    pb.ScriptServiceClient
 	budgets    pb.BudgetServiceClient
 	maas       pb.MAASServiceClient
+	rollouts   pb.RolloutServiceClient
 }
 
 func newRig(t *testing.T, change ...func(*frontpage.Config)) *rig {
@@ -172,7 +174,7 @@ func newRig(t *testing.T, change ...func(*frontpage.Config)) *rig {
 	r.runs, r.nodes = pb.NewRunServiceClient(conn), pb.NewNodeServiceClient(conn)
 	r.workflows, r.admin = pb.NewWorkflowServiceClient(conn), pb.NewAdminServiceClient(conn)
 	r.scripts, r.budgets = pb.NewScriptServiceClient(conn), pb.NewBudgetServiceClient(conn)
-	r.maas = pb.NewMAASServiceClient(conn)
+	r.maas, r.rollouts = pb.NewMAASServiceClient(conn), pb.NewRolloutServiceClient(conn)
 	return r
 }
 
@@ -194,7 +196,11 @@ func serve(t *testing.T, s *frontpage.Server) *grpc.ClientConn {
 }
 
 func asCaller(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-	return next(auth.WithCaller(ctx, auth.Caller{Name: "tester", Scope: auth.ScopeAdmin}), req)
+	name := "tester"
+	if other := metadata.ValueFromIncomingContext(ctx, "test-caller"); len(other) == 1 {
+		name = other[0]
+	}
+	return next(auth.WithCaller(ctx, auth.Caller{Name: name, Scope: auth.ScopeAdmin}), req)
 }
 
 // callerStream is a stream with a caller.

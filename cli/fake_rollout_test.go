@@ -1,0 +1,149 @@
+package cli
+
+import (
+	"context"
+	"strings"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
+)
+
+var rolloutDigest = strings.Repeat("5f", 32)
+
+func tally(pending, running, succeeded, failed int32) *pb.RolloutTally {
+	return &pb.RolloutTally{
+		Machines: pending + running + succeeded + failed, Pending: pending, Running: running, Succeeded: succeeded, Failed: failed,
+	}
+}
+
+// someRollout is one of two waves over five machines, of which one was refused.
+func someRollout(state pb.Rollout_State, first, second *pb.RolloutTally) *pb.Rollout {
+	r := &pb.Rollout{
+		RolloutId: "ro-1", RequestId: "r-1", Digest: rolloutDigest, State: state, Wave: 1, Destructive: true, CreatedBy: "alice", CreatedAt: at(0),
+		Spec:  &pb.RolloutSpec{Filter: "site=berlin", Type: "REPAVE", Title: "new image", Canary: 1, Params: map[string]string{"image_ref": "ubuntu-2204"}},
+		Waves: []*pb.RolloutWave{{Wave: 1, Tally: first}, {Wave: 2, Tally: second}}, Version: 1,
+	}
+	r.Tally = &pb.RolloutTally{
+		Machines: first.GetMachines() + second.GetMachines() + 1, Pending: first.GetPending() + second.GetPending(),
+		Running: first.GetRunning() + second.GetRunning(), Succeeded: first.GetSucceeded() + second.GetSucceeded(),
+		Failed: first.GetFailed() + second.GetFailed(), Skipped: 1,
+	}
+	return r
+}
+
+func (f *fakeServer) PreviewRollout(_ context.Context, r *pb.PreviewRolloutRequest) (*pb.RolloutPreview, error) {
+	spec := proto.CloneOf(r.GetSpec())
+	spec.OnGate, spec.MaxPerDomain = "pause", 1
+	return &pb.RolloutPreview{
+		Digest: rolloutDigest, Spec: spec, Destructive: true,
+		Waves: []*pb.RolloutWave{{Wave: 1, Tally: tally(1, 0, 0, 0)}, {Wave: 2, Tally: tally(2, 0, 0, 0)}},
+		Machines: []*pb.RolloutMachine{
+			{MachineId: "machine-1", Wave: 1, Domain: "r1", State: pb.RolloutMachine_PENDING},
+			{MachineId: "machine-2", Wave: 2, Domain: "r2", State: pb.RolloutMachine_PENDING},
+			{MachineId: "machine-3", Wave: 2, State: pb.RolloutMachine_PENDING},
+			{MachineId: "machine-4", State: pb.RolloutMachine_SKIPPED, Reason: "WRONG_PHASE", Message: "enter maintenance first"},
+		},
+		StepLists: []*pb.RolloutSteps{{PlanId: "repave", Machines: 3, DestructiveSteps: []string{"repave-os"}, Steps: []*pb.Step{
+			{Name: "set-netboot", Kind: &pb.Step_Netboot{Netboot: &pb.SetNetboot{}}},
+			{Name: "repave-os", Kind: &pb.Step_Repave{Repave: &pb.RepaveImage{Image: "ubuntu-2204"}}},
+		}}},
+		Budgets: []*pb.RolloutBudget{{Name: "racks", Domain: "label:rack", Value: "r1", Kind: "at once", Limit: 1, Wanted: 2}},
+	}, nil
+}
+
+func (f *fakeServer) CreateRollout(_ context.Context, r *pb.CreateRolloutRequest) (*pb.Rollout, error) {
+	if r.GetDigest() != rolloutDigest {
+		return nil, refuse(codes.FailedPrecondition, pb.Reason_ROLLOUT_CHANGED, "fleet, plan or spec have changed since the preview", map[string]string{"digest": rolloutDigest})
+	}
+	out := someRollout(pb.Rollout_RUNNING, tally(0, 1, 0, 0), tally(3, 0, 0, 0))
+	out.WaitReason, out.Message = "WAITING_FOR_MACHINES", "1 under way"
+	if r.GetSpec().GetRequireApproval() {
+		out.State, out.WaitReason, out.Message = pb.Rollout_AWAITING_APPROVAL, "WAITING_FOR_APPROVAL", "another person must approve it"
+	}
+	return out, nil
+}
+
+func (f *fakeServer) rollout(id string, change func(*pb.Rollout)) (*pb.Rollout, error) {
+	if id != "ro-1" {
+		return nil, refuse(codes.NotFound, pb.Reason_ROLLOUT_NOT_FOUND, "there is no rollout \""+id+"\"", nil)
+	}
+	r := someRollout(pb.Rollout_RUNNING, tally(0, 0, 1, 0), tally(1, 1, 0, 1))
+	r.Wave, r.WaitReason, r.Message = 2, "WAITING_FOR_MACHINES", "1 under way"
+	change(r)
+	return r, nil
+}
+
+func (f *fakeServer) GetRollout(_ context.Context, r *pb.GetRolloutRequest) (*pb.Rollout, error) {
+	return f.rollout(r.GetRolloutId(), func(*pb.Rollout) {})
+}
+
+func (f *fakeServer) ApproveRollout(_ context.Context, r *pb.ApproveRolloutRequest) (*pb.Rollout, error) {
+	if r.GetDigest() != rolloutDigest {
+		return nil, refuse(codes.PermissionDenied, pb.Reason_ROLLOUT_SELF_APPROVAL, "alice has created the rollout", nil)
+	}
+	return f.rollout(r.GetRolloutId(), func(ro *pb.Rollout) { ro.ApprovedBy, ro.ApprovedAt = "bob", at(30) })
+}
+
+func (f *fakeServer) PauseRollout(_ context.Context, r *pb.PauseRolloutRequest) (*pb.Rollout, error) {
+	return f.rollout(r.GetRolloutId(), func(ro *pb.Rollout) { ro.State, ro.WaitReason = pb.Rollout_PAUSED, "PAUSED_BY_OPERATOR" })
+}
+
+func (f *fakeServer) ResumeRollout(_ context.Context, r *pb.ResumeRolloutRequest) (*pb.Rollout, error) {
+	return f.rollout(r.GetRolloutId(), func(*pb.Rollout) {})
+}
+
+func (f *fakeServer) CancelRollout(_ context.Context, r *pb.CancelRolloutRequest) (*pb.Rollout, error) {
+	return f.rollout(r.GetRolloutId(), func(ro *pb.Rollout) { ro.State = pb.Rollout_STOPPING })
+}
+
+// ListRollouts gives one rollout a page.
+func (f *fakeServer) ListRollouts(_ context.Context, r *pb.ListRolloutsRequest) (*pb.ListRolloutsResponse, error) {
+	one, err := f.rollout("ro-1", func(*pb.Rollout) {})
+	if r.GetPageToken() == "" {
+		return &pb.ListRolloutsResponse{Rollouts: []*pb.Rollout{one}, NextPageToken: "2"}, err
+	}
+	old := someRollout(pb.Rollout_SUCCEEDED, tally(0, 0, 1, 0), tally(0, 0, 3, 0))
+	old.RolloutId, old.FinishedAt = "ro-0", at(20)
+	return &pb.ListRolloutsResponse{Rollouts: []*pb.Rollout{old}}, err
+}
+
+func (f *fakeServer) ListRolloutMachines(_ context.Context, r *pb.ListRolloutMachinesRequest) (*pb.ListRolloutMachinesResponse, error) {
+	return &pb.ListRolloutMachinesResponse{Machines: []*pb.RolloutMachine{
+		{MachineId: "machine-1", Wave: 1, Domain: "r1", State: pb.RolloutMachine_SUCCEEDED, OperationId: "op-1", StartedAt: at(0), FinishedAt: at(9)},
+		{MachineId: "machine-2", Wave: 2, Domain: "r2", State: pb.RolloutMachine_FAILED, OperationId: "op-2", Reason: "DISK_WRITE_ERROR"},
+		{MachineId: "machine-4", State: pb.RolloutMachine_SKIPPED, Reason: "WRONG_PHASE", Message: "enter maintenance first"},
+	}}, nil
+}
+
+// WatchRollout shows one that stops at a gate, is resumed and ends.
+func (f *fakeServer) WatchRollout(r *pb.WatchRolloutRequest, stream grpc.ServerStreamingServer[pb.Rollout]) error {
+	steps := []*pb.Rollout{
+		someRollout(pb.Rollout_RUNNING, tally(0, 1, 0, 0), tally(3, 0, 0, 0)),
+		someRollout(pb.Rollout_RUNNING, tally(0, 0, 1, 0), tally(3, 0, 0, 0)),
+		someRollout(pb.Rollout_RUNNING, tally(0, 0, 1, 0), tally(2, 1, 0, 0)),
+		someRollout(pb.Rollout_PAUSED, tally(0, 0, 1, 0), tally(2, 0, 0, 1)),
+		someRollout(pb.Rollout_RUNNING, tally(0, 0, 1, 0), tally(0, 2, 0, 1)),
+		someRollout(pb.Rollout_SUCCEEDED, tally(0, 0, 1, 0), tally(0, 0, 2, 1)),
+	}
+	for i, s := range steps {
+		s.Version, s.Wave, s.WaitReason = int64(i+1), 2, "WAITING_FOR_MACHINES"
+		switch i {
+		case 0:
+			s.Wave = 1
+		case 1:
+			s.Wave, s.WaitReason, s.SoakUntil, s.Message = 1, "SOAKING", timestamppb.New(at(120).AsTime()), "wave 1 has ended"
+		case 3:
+			s.WaitReason, s.Message = "PAUSED_BY_GATE", "1 of 4 machines have failed, the gate is 1"
+		case 5:
+			s.WaitReason = ""
+		}
+		if err := stream.Send(s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
