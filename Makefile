@@ -141,6 +141,10 @@ bin/kube/%: lab/kube/go.mod lab/kube/go.sum
 	@cd lab/kube && CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w' -o ../../$@ k8s.io/kubernetes/cmd/$*
 	@touch $@
 
+.PHONY: test-rollouts
+test-rollouts: deps ## Print how many machines a rollout touches when a tenth of them fail and its controller is killed
+	set -o pipefail; $(TESTPG) go test ./lab/e2e -run 'TestARollout' -v -count 1 | grep -E '(touched|PASS|FAIL|panic)'
+
 .PHONY: test-clusters
 test-clusters: bin/kube/kube-apiserver bin/kube/kubeadm ## Hold clusters against a real kube-apiserver, etcd and kubeadm (builds them)
 	scripts/install-deps test clusters
