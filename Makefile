@@ -86,6 +86,21 @@ cover: deps bin/tools/gotestsum ## Measure test coverage into dist/coverage.html
 	go tool cover -html=dist/coverage.txt -o dist/coverage.html
 	@go tool cover -func=dist/coverage.txt | tail -1
 
+CHAOS_FLAGS ?= --runs 2000
+
+.PHONY: chaos
+chaos: deps build ## Break whole systems 2,000 times, and judge what they did (CHAOS_FLAGS=--help for less, or for one seed again)
+	go run ./lab/chaos --bin bin $(CHAOS_FLAGS)
+
+# Binaries that lack a protection; they are built apart from those that ship.
+PLANTED := grant intent-record dedup-cache state-id version-guard
+
+.PHONY: test-chaos-planted
+test-chaos-planted: deps ## Take each protection away, and hold that chaos notices within 200 runs
+	@mkdir -p dist/planted
+	CGO_ENABLED=0 go build -trimpath -buildvcs=false -tags $(GOTAGS),planted -o dist/planted ./cmd/ingot-controller ./cmd/ingot-agent
+	@for b in $(PLANTED); do go run ./lab/chaos --bin dist/planted --planted $$b --runs 200 --out dist/chaos/$$b $(PLANTED_FLAGS) || exit 1; done
+
 .PHONY: bench
 bench: deps build ## Print throughput, latency, memory and sizes of this tree on this machine
 	go run ./lab/bench $(BENCH_FLAGS)
