@@ -18,6 +18,7 @@ type options struct {
 	keep     bool
 	profile  string
 	kind     string
+	fill     int
 	clients  int
 	scale    int
 	duration time.Duration
@@ -34,6 +35,7 @@ func main() {
 	flag.BoolVar(&o.json, "json", false, "print JSON instead of a table")
 	flag.BoolVar(&o.keep, "keep", false, "keep the directory with logs and data")
 	flag.StringVar(&o.profile, "profile", "", "run the controller in this process and write a CPU profile of the load to this file")
+	flag.IntVar(&o.fill, "fill", 0, "machines that are in the database besides, such as 1000000: what the load does must not get slower")
 	flag.StringVar(&o.kind, "kind", kindReboot, "what the load does to machines: reboot, which ends the agent's session, or netboot, which does not")
 	flag.IntVar(&o.clients, "clients", 8, "concurrent clients, of pgbench and of the controller")
 	flag.IntVar(&o.scale, "scale", 10, "pgbench's scale: 100,000 rows each")

@@ -5,6 +5,10 @@ import (
 	"errors"
 	"os"
 	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/ingot-metal/ingot/lab/fill"
 )
 
 // measure runs every part after the other, so that none disturbs another.
@@ -60,6 +64,15 @@ func (g *rig) underLoad(ctx context.Context, r *report) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, lone.stop()) }()
+	if g.o.fill > 0 {
+		say("filling in %d machines", g.o.fill)
+		err := g.withDatabase(ctx, func(conn *pgx.Conn) error {
+			return fill.Machines(ctx, conn, 0, g.o.fill, func(done int) { say("  %d", done) })
+		})
+		if err != nil {
+			return err
+		}
+	}
 	f, err := g.startFleet(ctx)
 	if err != nil {
 		return err

@@ -40,18 +40,20 @@ type rig struct {
 	stops []func() error
 }
 
-func newRig(ctx context.Context, o options) (g *rig, err error) {
-	g = &rig{o: o}
-	if g.dir, err = os.MkdirTemp("", "ingot-benchscale-"); err != nil {
-		return nil, err
+func newRig(ctx context.Context, o options) (*rig, error) {
+	g := &rig{o: o}
+	if err := g.open(ctx); err != nil {
+		return nil, errors.Join(err, g.close())
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, g.close())
-		}
-	}()
+	return g, nil
+}
+
+func (g *rig) open(ctx context.Context) (err error) {
+	if g.dir, err = os.MkdirTemp("", "ingot-benchscale-"); err != nil {
+		return err
+	}
 	g.later(func() error {
-		if o.keep {
+		if g.o.keep {
 			say("kept: %s", g.dir)
 			return nil
 		}
@@ -59,20 +61,20 @@ func newRig(ctx context.Context, o options) (g *rig, err error) {
 	})
 	// As root, the database runs as another user who has to get through.
 	if err = os.Chmod(g.dir, 0o711); err != nil {
-		return nil, err
+		return err
 	}
 	// The one of --dev, with its settings.
 	if g.db, err = devpg.Open(ctx, devpg.Config{DataDir: g.dir, Logger: slog.New(slog.DiscardHandler)}); err != nil {
-		return nil, err
+		return err
 	}
 	g.later(g.db.Close)
 	if g.dbPid, err = pidFromFile(g.path("postgres/data/postmaster.pid")); err != nil {
-		return nil, err
+		return err
 	}
 	if err = g.startController(ctx); err != nil {
-		return nil, err
+		return err
 	}
-	return g, g.connect(ctx)
+	return g.connect(ctx)
 }
 
 func (g *rig) path(name string) string { return filepath.Join(g.dir, name) }
