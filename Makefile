@@ -101,6 +101,15 @@ test-chaos-planted: deps ## Take each protection away, and hold that chaos notic
 	CGO_ENABLED=0 go build -trimpath -buildvcs=false -tags $(GOTAGS),planted -o dist/planted ./cmd/ingot-controller ./cmd/ingot-agent
 	@for b in $(PLANTED); do go run ./lab/chaos --bin dist/planted --planted $$b --runs 200 --out dist/chaos/$$b $(PLANTED_FLAGS) || exit 1; done
 
+.PHONY: test-rolling
+test-rolling: deps ## Restart, kill and stop three controllers in turn, under load, and hold that nobody notices (5 minutes)
+	$(TESTPG) go test -tags rolling -timeout 60m -count 1 -v -run TestRollingLong $(TEST_FLAGS) ./lab/e2e
+
+.PHONY: test-haproxy
+test-haproxy: deps ## The same behind HAProxy, with the configuration of deploy/high-availability
+	scripts/install-deps haproxy
+	$(TESTPG) go test -tags rolling -timeout 20m -count 1 -v -run TestRollingHAProxy $(TEST_FLAGS) ./lab/e2e
+
 .PHONY: bench
 bench: deps build ## Print throughput, latency, memory and sizes of this tree on this machine
 	go run ./lab/bench $(BENCH_FLAGS)

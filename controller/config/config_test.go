@@ -267,3 +267,17 @@ func TestCheckFiles(t *testing.T) {
 		t.Errorf("%v %q", err, out.String())
 	}
 }
+
+// The configuration that deploy/ has for several controllers is one.
+func TestDeployedConfigurationsAreValid(t *testing.T) {
+	for _, file := range []string{"controller.yaml", "high-availability/controller.yaml"} {
+		text, err := os.ReadFile(filepath.Join("..", "..", "deploy", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, problems := parse(text, environment(), nil)
+		if problems = append(problems, c.Validate()...); len(problems) > 0 {
+			t.Errorf("%s: %v", file, problems)
+		}
+	}
+}

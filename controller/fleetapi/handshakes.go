@@ -14,7 +14,7 @@ import (
 const (
 	// handshakeTurn is how long a connection waits for its turn to shake hands, handshakeTime how long that may take.
 	handshakeTurn = 5 * time.Second
-	handshakeTime = 5 * time.Second
+	handshakeTime = 15 * time.Second
 	// prefaceTime is what is left for the first bytes of HTTP/2 after it.
 	prefaceTime = 20 * time.Second
 	// cutAfter is how long a session's stream may take to end before its connection is closed under it.

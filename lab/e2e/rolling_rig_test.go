@@ -33,12 +33,26 @@ type traffic struct {
 	phase   string
 	took    map[string][]time.Duration // of operations, by the phase in which they ended
 	ended   map[string]stretch         // by operation
-	repeats map[string]int             // by reason
+	kills   []kill
+	repeats map[string]int // by reason
 	seen    map[string]bool
 }
 
 // stretch is when an operation was asked for, and when it was seen to have ended.
 type stretch struct{ begun, ended time.Time }
+
+// kill is when a controller was killed.
+type kill struct {
+	who string
+	at  time.Time
+}
+
+// killed notes that a controller was.
+func (l *traffic) killed(i int, at time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.kills = append(l.kills, kill{fmt.Sprint("controller ", i), at})
+}
 
 // standing is a phase in which a controller stands still: nobody promises how soon that is found out.
 const standing = "standing still"
@@ -175,16 +189,43 @@ func (l *traffic) saw(e *baremetalv1.OperationEvent) {
 	}
 }
 
-// longestAfter is how long the operations that were under way at a moment have still taken.
-func (l *traffic) longestAfter(at time.Time) (longest time.Duration) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, s := range l.ended {
-		if s.begun.Before(at) && s.ended.After(at) {
-			longest = max(longest, s.ended.Sub(at))
+// logKills says how long the operations that were under way at each kill have still taken.
+func (l *traffic) logKills() {
+	for _, k := range l.kills {
+		var after []time.Duration
+		for _, s := range l.ended {
+			if s.begun.Before(k.at) && s.ended.After(k.at) {
+				after = append(after, s.ended.Sub(k.at))
+			}
+		}
+		slices.Sort(after)
+		if n := len(after); n > 0 {
+			l.t.Logf("kill -9 of %s: %d operations were under way, and ended p50 %v, at the latest %v after it", k.who, n, milli(after[n/2]), milli(after[n-1]))
 		}
 	}
-	return longest
+}
+
+// tell shows what an operation that took long has waited for.
+func (l *traffic) tell(longest time.Duration) {
+	for id, s := range l.ended {
+		if s.ended.Sub(s.begun) < longest {
+			continue
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		stream, err := l.r.Operations().WatchOperations(ctx, &baremetalv1.WatchOperationsRequest{Filter: "operation_id=" + id})
+		for err == nil {
+			var e *baremetalv1.OperationEvent
+			if e, err = stream.Recv(); err == nil {
+				l.t.Logf("%s %v %s %s %s %s", id, milli(e.GetTs().AsTime().Sub(s.begun)), e.GetKind(), e.GetStep(), e.GetMessage(), e.GetSnapshot().GetWaitReason())
+			}
+		}
+		for _, c := range l.r.Commands(l.r.Operation(id).GetMachineId()) {
+			if c.GetOperationId() == id {
+				l.t.Logf("%v", c)
+			}
+		}
+	}
 }
 
 // judge ends the traffic and holds what has happened against what is promised: within margin of its normal time every
@@ -222,8 +263,10 @@ func (l *traffic) judge(margin time.Duration) {
 		l.t.Logf("%-24s %4d operations: p50 %v, p99 %v, longest %v", phase, len(d), milli(d[len(d)/2]), milli(d[len(d)*99/100]), milli(d[len(d)-1]))
 		if longest := d[len(d)-1]; longest > calm+margin && phase != standing {
 			l.t.Errorf("%s: an operation has taken %v, %v more than the longest of the calm", phase, milli(longest), milli(longest-calm))
+			l.tell(longest)
 		}
 	}
+	l.logKills()
 	l.t.Logf("calls repeated, by reason: %v", l.repeats)
 }
 

@@ -7,9 +7,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -132,34 +134,51 @@ type ControllerProcess struct {
 // NewControllerProcess prepares one on a database of its own; Start starts it.
 func NewControllerProcess(t testing.TB) *ControllerProcess {
 	t.Helper()
-	return newControllerProcess(t, testkit.Database(t), "", "", "")
+	return newControllerProcess(t, place{url: testkit.Database(t)})
 }
 
-// newControllerProcess prepares one. Empty addresses are its own relays, and an empty directory of images is its own.
-func newControllerProcess(t testing.TB, url, fleet, enrolment, images string) *ControllerProcess {
+// place is where a controller finds what is not its own, and where it is found. What is empty is its own: relays, a directory
+// of images, ports of 127.0.0.1 that are free.
+type place struct{ url, fleet, enrolment, images, host string }
+
+// listen gives the addresses of a controller: the usual ports of a host that was asked for.
+func (p place) listen() string {
+	if p.host == "" {
+		return `{frontpage: "127.0.0.1:0", fleet: "127.0.0.1:0", enrolment: "127.0.0.1:0", http: "127.0.0.1:0"}`
+	}
+	return fmt.Sprintf(`{frontpage: "%[1]s:50051", fleet: "%[1]s:50052", enrolment: "%[1]s:50053", http: "%[1]s:8080"}`, p.host)
+}
+
+func newControllerProcess(t testing.TB, p place) *ControllerProcess {
 	t.Helper()
 	c := &ControllerProcess{
-		t: t, dir: t.TempDir(), bin: Build(t).Controller, url: url,
+		t: t, dir: t.TempDir(), bin: Build(t).Controller, url: p.url,
 		Front: NewRelay(t, "tcp", ""), Fleet: NewRelay(t, "tcp", ""), Enrolment: NewRelay(t, "tcp", ""),
 	}
-	fleet, enrolment, images = cmp.Or(fleet, c.Fleet.Address()), cmp.Or(enrolment, c.Enrolment.Address()), cmp.Or(images, c.images())
+	fleet, enrolment := cmp.Or(p.fleet, c.Fleet.Address()), cmp.Or(p.enrolment, c.Enrolment.Address())
+	names := []string{"127.0.0.1", "localhost"}
+	for _, address := range []string{fleet, p.host + ":0"} {
+		if host, _, err := net.SplitHostPort(address); err == nil && host != "" && !slices.Contains(names, host) {
+			names = append(names, host)
+		}
+	}
 	secret, err := auth.AddToken(c.TokensFile(), "tester", auth.ScopeAdmin)
 	if err != nil {
 		t.Fatalf("make token: %v", err)
 	}
 	c.Client = newClient(t, c.Front.Address(), filepath.Join(c.dir, "data", "ca.pem"), secret)
 	file := fmt.Sprintf(`
-listen: {frontpage: "127.0.0.1:0", fleet: "127.0.0.1:0", enrolment: "127.0.0.1:0", http: "127.0.0.1:0"}
+listen: %s
 data_dir: %q
 images_dir: %q
 database: {url: %q, pool_size: 10}
-tls: {names: ["127.0.0.1", localhost]}
+tls: {names: ["%s"]}
 advertise: {fleet: [%q], enrolment: [%q]}
 tokens_file: %q
 agents: {heartbeat_interval: 1s}
 lease: 4s
 log: {level: warn}
-`, filepath.Join(c.dir, "data"), images, c.url, fleet, enrolment, c.TokensFile())
+`, p.listen(), filepath.Join(c.dir, "data"), cmp.Or(p.images, c.images()), c.url, strings.Join(names, `", "`), fleet, enrolment, c.TokensFile())
 	if err := os.WriteFile(c.configFile(), []byte(file), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -3,6 +3,7 @@ package harness
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -38,13 +39,7 @@ func NewTrio(t testing.TB) *Trio {
 		t.Cleanup(opened.Close)
 		*b = opened
 	}
-	first := newControllerProcess(t, testkit.Database(t), r.fleet.Address(), r.enrolment.Address(), "")
-	r.Controllers = []*ControllerProcess{first}
-	r.Client = newClient(t, r.front.Address(), first.caFile, first.token)
-	first.Start("")
-	for range 2 {
-		r.Controllers = append(r.Controllers, r.another(first))
-	}
+	r.start(r.front.Address(), r.fleet.Address(), r.enrolment.Address(), [3]string{})
 	for i, c := range r.Controllers {
 		stop := make(chan struct{})
 		ended := make(chan struct{})
@@ -57,26 +52,44 @@ func NewTrio(t testing.TB) *Trio {
 			<-ended
 		})
 	}
-	testkit.Eventually(t, time.Minute, func() bool { return r.up() == 3 }, "the balancers do not see three controllers")
 	return r
 }
 
-// another prepares and starts a controller with the keys and the tokens of the first.
-func (r *Trio) another(first *ControllerProcess) *ControllerProcess {
+// NewTrioBehind starts three on hosts of their own, with the usual ports, behind a load balancer that somebody else runs on
+// another host.
+func NewTrioBehind(t testing.TB, balancer string, hosts [3]string) *Trio {
+	t.Helper()
+	r := &Trio{t: t}
+	r.start(balancer+":50051", balancer+":50052", balancer+":50053", hosts)
+	return r
+}
+
+func (r *Trio) start(front, fleet, enrolment string, hosts [3]string) {
 	r.t.Helper()
-	c := newControllerProcess(r.t, first.url, r.fleet.Address(), r.enrolment.Address(), first.images())
-	if err := copyKeys(filepath.Join(first.dir, "data"), filepath.Join(c.dir, "data")); err != nil {
-		r.t.Fatal(err)
+	at := place{url: testkit.Database(r.t), fleet: fleet, enrolment: enrolment}
+	for _, at.host = range hosts {
+		c := newControllerProcess(r.t, at)
+		if len(r.Controllers) == 0 {
+			at.images = c.images()
+			r.Client = newClient(r.t, front, c.caFile, c.token)
+		} else if err := r.Controllers[0].hand(c); err != nil {
+			r.t.Fatal(err)
+		}
+		c.Start("")
+		r.Controllers = append(r.Controllers, c)
 	}
-	tokens, err := os.ReadFile(first.TokensFile())
+}
+
+// hand gives another controller the keys and the tokens of this one.
+func (c *ControllerProcess) hand(to *ControllerProcess) error {
+	if err := copyKeys(filepath.Join(c.dir, "data"), filepath.Join(to.dir, "data")); err != nil {
+		return err
+	}
+	tokens, err := os.ReadFile(c.TokensFile())
 	if err != nil {
-		r.t.Fatal(err)
+		return fmt.Errorf("copy tokens: %w", err)
 	}
-	if err := os.WriteFile(c.TokensFile(), tokens, 0o600); err != nil {
-		r.t.Fatal(err)
-	}
-	c.Start("")
-	return c
+	return os.WriteFile(to.TokensFile(), tokens, 0o600)
 }
 
 // probe keeps the balancers' word on one controller, which may be another process each time.
@@ -102,16 +115,6 @@ func (c *ControllerProcess) look() (a controller.Addresses, ready bool) {
 	}
 	ready, _ = readiness("http://" + a.HTTP)
 	return a, ready
-}
-
-func (r *Trio) up() int {
-	n := 0
-	for _, c := range r.Controllers {
-		if _, ready := c.look(); ready {
-			n++
-		}
-	}
-	return n
 }
 
 // Restart stops a controller in peace and starts it again. It gives how long the stop has taken.
