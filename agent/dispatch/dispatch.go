@@ -30,12 +30,9 @@ var (
 	afterResultAck     = failpoint.Register("agent.after-result-ack")
 )
 
-// commandAgain makes a command that came once come again a little later, as a controller may send it that did not hear the
+// commandAgain makes a command come again while it is executed, as a controller may send it that did not hear the
 // acknowledgement.
 var commandAgain = failpoint.Register("wire.command-again")
-
-// againAfter is when; most commands have been started by then.
-const againAfter = 120 * time.Millisecond
 
 // ErrRolledBack says that the controller knows more of this memory than the memory itself.
 var ErrRolledBack = errors.New("the agent's memory is an old copy of itself")
@@ -168,9 +165,6 @@ func (d *Dispatcher) Detach() {
 func (d *Dispatcher) Handle(ctx context.Context, m *fleetv1.ControllerMessage) error {
 	switch m := m.GetMessage().(type) {
 	case *fleetv1.ControllerMessage_Command:
-		if err := commandAgain.HitCtx(ctx); err != nil {
-			d.comesAgain(m.Command)
-		}
 		return d.receive(ctx, m.Command)
 	case *fleetv1.ControllerMessage_Grant:
 		d.answer(m.Grant.GetCommandId(), grantAnswer{grant: m.Grant})
@@ -184,14 +178,10 @@ func (d *Dispatcher) Handle(ctx context.Context, m *fleetv1.ControllerMessage) e
 	return nil
 }
 
-// comesAgain hands the command over once more, later.
-func (d *Dispatcher) comesAgain(c *fleetv1.Command) {
-	d.group.Go("repeat "+c.GetCommandId(), func(ctx context.Context) error {
-		if err := d.pause(ctx, againAfter); err != nil {
-			return nil // the agent stops
-		}
-		return d.receive(ctx, c)
-	})
+// comesAgain hands the command over once more.
+func (d *Dispatcher) comesAgain(j *job) {
+	again := &fleetv1.Command{CommandId: j.id, Spec: j.stored.Spec, Digest: j.stored.Digest}
+	d.group.Go("repeat "+j.id, func(ctx context.Context) error { return d.receive(ctx, again) })
 }
 
 func (d *Dispatcher) answer(id string, a grantAnswer) {

@@ -54,6 +54,9 @@ type executed struct {
 
 // execute runs the executor and always comes back with a result, unless the agent stops.
 func (d *Dispatcher) execute(ctx context.Context, j *job, exec command.Executor) (command.Result, error) {
+	if err := commandAgain.HitCtx(ctx); err != nil {
+		d.comesAgain(j)
+	}
 	s := d.newScope(ctx, j, timeout(j.spec))
 	done := make(chan executed, 1)
 	d.group.Go("execute "+j.id, func(context.Context) error {

@@ -64,7 +64,7 @@ func (a *agentProgram) file(name string) string {
 }
 
 // rebootTimes differ, so that faults meet reboots that are over at once and such that take their time.
-var rebootTimes = []time.Duration{250 * time.Millisecond, 600 * time.Millisecond, 30 * time.Millisecond}
+var rebootTimes = []time.Duration{300 * time.Millisecond, 700 * time.Millisecond, 40 * time.Millisecond}
 
 func (a *agentProgram) configure() error {
 	var addresses []string

@@ -40,7 +40,7 @@ func (r *attempt) fault(f check.Fault) {
 // run breaks the cell as the seed says and gives the history. An error means that the harness itself has failed, and that
 // the cell is worth nothing any more.
 func (c *cell) run(ctx context.Context, seed uint64) (check.History, error) {
-	r := &attempt{c: c, p: draw(seed, len(c.agents)), begun: time.Now()}
+	r := &attempt{c: c, p: draw(seed, len(c.agents), c.o.only), begun: time.Now()}
 	if err := c.mark(); err != nil {
 		return check.History{}, err
 	}

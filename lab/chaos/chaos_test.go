@@ -50,7 +50,7 @@ func TestDrawingIsStable(t *testing.T) {
 	t.Parallel()
 	drawn := map[string]int{}
 	for seed := range uint64(2000) {
-		a, b := draw(seed, 3), draw(seed, 3)
+		a, b := draw(seed, 3, ""), draw(seed, 3, "")
 		if fmt.Sprint(a) != fmt.Sprint(b) {
 			t.Fatalf("seed %d is %v and %v", seed, a, b)
 		}

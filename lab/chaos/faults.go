@@ -4,19 +4,26 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
 
+	"github.com/ingot-metal/ingot/agent/host/sim"
 	"github.com/ingot-metal/ingot/lab/chaos/check"
 	"github.com/ingot-metal/ingot/lab/relay"
 )
 
 // strike breaks something for a while. It returns when the process is back and the way is open.
 func (r *attempt) strike(ctx context.Context, s strike) error {
-	rest(ctx, s.at-r.since())
-	f := check.Fault{Kind: s.kind, Begin: r.since()}
 	what, at, _ := cutLast(s.kind, "-")
+	if s.atWork {
+		r.awaitWork(ctx, at, s.target)
+		rest(ctx, s.at/3)
+	} else {
+		rest(ctx, s.at-r.since())
+	}
+	f := check.Fault{Kind: s.kind, Begin: r.since()}
 	var err error
 	switch {
 	case at == "client" || at == "postgres" && isNetwork(what):
@@ -50,6 +57,19 @@ func (r *attempt) strike(ctx context.Context, s strike) error {
 		return fmt.Errorf("%s of %s: %w", s.kind, f.Target, err)
 	}
 	return nil
+}
+
+// workLimit is how long a fault waits for a machine to be at work.
+const workLimit = 3 * time.Second
+
+// awaitWork waits until an effect is asked for: on a machine that is slow today, most of the work lies behind the traffic.
+func (r *attempt) awaitWork(ctx context.Context, at string, target int) {
+	of := r.c.agents[target%len(r.c.agents)].machine
+	// Nobody depends on whether it came: the fault strikes then in any case.
+	_ = until(ctx, workLimit, "an effect", func() bool {
+		seen, err := r.c.readEffects(r.c.effects)
+		return err == nil && slices.ContainsFunc(seen, func(e sim.EffectRecord) bool { return at != "agent" || e.MachineID == of })
+	})
 }
 
 func cutLast(s, sep string) (before, after string, found bool) {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -14,7 +16,7 @@ import (
 type options struct {
 	runs, cells, controllers, agents, reuse int
 	seed                                    uint64
-	bin, out, planted, rejudge              string
+	bin, out, planted, rejudge, only        string
 	limit, quiet                            time.Duration
 	json, keepGoing, keep                   bool
 }
@@ -31,13 +33,22 @@ func parse(args []string) (options, error) {
 	f.StringVar(&o.bin, "bin", "bin", "directory of the binaries")
 	f.StringVar(&o.out, "out", "dist/chaos", "where runs with violations are kept")
 	f.StringVar(&o.planted, "planted", "", "take one protection away (binaries with the tag planted), and stop at the first violation")
+	f.StringVar(&o.only, "only", "", "draw no faults but these, such as kill-agent,cut-agent")
 	f.StringVar(&o.rejudge, "rejudge", "", "judge this history again, and run nothing")
 	f.DurationVar(&o.limit, "limit", 4*time.Hour, "begin no run after this time")
 	f.DurationVar(&o.quiet, "rest", time.Minute, "how long a system may take to come to rest once the faults are over")
 	f.BoolVar(&o.json, "json", false, "print JSON instead of a table")
 	f.BoolVar(&o.keepGoing, "keep-going", true, "go on after a violation")
 	f.BoolVar(&o.keep, "keep", false, "keep every history, not only those with violations")
-	return o, f.Parse(args)
+	if err := f.Parse(args); err != nil {
+		return o, err
+	}
+	for _, kind := range strings.Split(o.only, ",") {
+		if kind != "" && !slices.ContainsFunc(weights, func(w weight) bool { return w.kind == kind }) {
+			return o, fmt.Errorf("--only: there is no fault %q", kind)
+		}
+	}
+	return o, nil
 }
 
 func main() {
@@ -46,7 +57,8 @@ func main() {
 	}
 	o, err := parse(os.Args[1:])
 	if err != nil {
-		os.Exit(2) // the flag package has said why
+		fmt.Fprintln(os.Stderr, "chaos:", err)
+		os.Exit(2)
 	}
 	exit(run(o))
 }

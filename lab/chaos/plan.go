@@ -29,6 +29,8 @@ type strike struct {
 	target     int // which agent or controller; taken modulo how many there are
 	failpoints string
 	nth        int
+	// atWork waits first until a machine, the target's own where it has one, is at an effect.
+	atWork bool
 }
 
 // script is what one client does to one machine.
@@ -54,11 +56,12 @@ const (
 	reimage = "reimage"
 )
 
-func draw(seed uint64, machines int) plan {
+// draw draws from the kinds of faults that only names; empty is all.
+func draw(seed uint64, machines int, only string) plan {
 	rng := rand.New(rand.NewPCG(seed, 0x1907))
 	p := plan{seed: seed}
 	for range 1 + rng.IntN(3) {
-		p.strikes = append(p.strikes, drawStrike(rng))
+		p.strikes = append(p.strikes, drawStrike(rng, only))
 	}
 	kinds := []string{reboot, reboot, reboot, force, netboot, reimage}
 	for m := range machines {
@@ -96,11 +99,13 @@ func drawScript(rng *rand.Rand, machine int, byLetter map[string]string) script 
 	return s
 }
 
-// weights say how often each kind of fault is drawn.
-var weights = []struct {
+// weight says how often a kind of fault is drawn.
+type weight struct {
 	kind string
 	n    int
-}{
+}
+
+var weights = []weight{
 	{"kill-agent", 12},
 	{"kill-controller", 7},
 	{"kill-postgres", 3},
@@ -121,7 +126,7 @@ var weights = []struct {
 	{"cut-client", 4},
 	{"swallow-client", 3},
 	{"delay-client", 3},
-	{"forget-agent", 7},
+	{"forget-agent", 10},
 	{"rollback-agent", 4},
 	{"full-agent", 4},
 	{"repeat-agent", 6},
@@ -129,14 +134,18 @@ var weights = []struct {
 	{"failpoint-controller", 8},
 }
 
-func drawStrike(rng *rand.Rand) strike {
+func drawStrike(rng *rand.Rand, only string) strike {
+	weights := weights
+	if only != "" {
+		weights = slices.DeleteFunc(slices.Clone(weights), func(w weight) bool { return !strings.Contains(","+only+",", ","+w.kind+",") })
+	}
 	total := 0
 	for _, w := range weights {
 		total += w.n
 	}
 	s := strike{
 		at: time.Duration(rng.IntN(600)) * time.Millisecond, length: time.Duration(10+rng.IntN(700)) * time.Millisecond,
-		target: rng.IntN(60), nth: 1 + rng.IntN(3),
+		target: rng.IntN(60), nth: 1 + rng.IntN(3), atWork: rng.IntN(2) == 0,
 	}
 	n := rng.IntN(total)
 	for _, w := range weights {
@@ -156,7 +165,7 @@ func drawStrike(rng *rand.Rand) strike {
 		s.failpoints = "wire.command-again=error"
 	}
 	if s.armed() != "" {
-		s.at /= 4 // it is armed by a restart; the traffic is to meet it
+		s.atWork, s.at = false, s.at/4 // it is armed by a restart; the traffic is to meet it
 	}
 	return s
 }
@@ -172,7 +181,7 @@ func failpoints(kind string) []string {
 }
 
 func (s strike) String() string {
-	return fmt.Sprintf("%v+%v %s %d %s", s.at.Round(time.Millisecond), s.length.Round(time.Millisecond), s.kind, s.target, s.armed())
+	return fmt.Sprintf("%v+%v %s %d %s %v", s.at.Round(time.Millisecond), s.length.Round(time.Millisecond), s.kind, s.target, s.armed(), s.atWork)
 }
 
 // armed are the failpoints of a strike that comes through them.
