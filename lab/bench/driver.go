@@ -10,12 +10,13 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/internal/ids"
 	"github.com/ingot-metal/ingot/internal/task"
+	"github.com/ingot-metal/ingot/lab/measure"
 )
 
 // driver starts operations as a client does, and hears of their ends by one watch for all of them.
 type driver struct {
 	g      *rig
-	fleet  *fleet
+	fleet  *crew
 	idle   chan string // machines with nothing to do
 	cancel context.CancelFunc
 	group  *task.Group
@@ -25,7 +26,7 @@ type driver struct {
 	ended   map[string]baremetalv1.Operation_Phase // ends that came before anybody waited
 }
 
-func newDriver(ctx context.Context, g *rig, f *fleet) (*driver, error) {
+func newDriver(ctx context.Context, g *rig, f *crew) (*driver, error) {
 	d := &driver{
 		g: g, fleet: f, idle: make(chan string, len(f.machines)),
 		waiting: map[string]chan baremetalv1.Operation_Phase{}, ended: map[string]baremetalv1.Operation_Phase{},
@@ -88,8 +89,8 @@ func (d *driver) await(ctx context.Context, id string) (baremetalv1.Operation_Ph
 	select {
 	case p := <-ch:
 		return p, nil
-	case <-d.fleet.ctx.Done():
-		return 0, fmt.Errorf("an agent ended: %w", context.Cause(d.fleet.ctx))
+	case <-d.fleet.Done():
+		return 0, fmt.Errorf("an agent ended: %s", d.fleet.Status().Failed)
 	case <-ctx.Done():
 		return 0, ctx.Err()
 	}
@@ -121,7 +122,7 @@ func (d *driver) operate(ctx context.Context) (r ran, err error) {
 		return r, fmt.Errorf("wait for the %s of %s: %w", d.g.o.kind, machine, err)
 	}
 	r.total, r.succeeded = time.Since(began), phase == baremetalv1.Operation_SUCCEEDED
-	received, ok := d.fleet.receipts.take(op.GetOperationId())
+	received, ok := d.fleet.Receipts().Take(op.GetOperationId())
 	if !ok {
 		return r, errors.New("an operation ended whose command no agent has logged as received: has the line changed?")
 	}
@@ -146,20 +147,20 @@ func (g *rig) begin(ctx context.Context, machine string) (*baremetalv1.Operation
 }
 
 // probe works on one machine after the other, with nothing else going on.
-func (d *driver) probe(ctx context.Context, n int) (latency, error) {
+func (d *driver) probe(ctx context.Context, n int) (measure.Latency, error) {
 	say("idle system: %d operations (%s), one after the other", n, d.g.o.kind)
 	var all []time.Duration
 	for range n {
 		r, err := d.operate(ctx)
 		if err != nil {
-			return latency{}, err
+			return measure.Latency{}, err
 		}
 		all = append(all, r.dispatch)
 		if err := pause(ctx, 50*time.Millisecond); err != nil {
-			return latency{}, err
+			return measure.Latency{}, err
 		}
 	}
-	return percentiles(all), nil
+	return measure.Percentiles(all), nil
 }
 
 // loadResult is what the clients saw.
@@ -208,6 +209,6 @@ func (l *loadResult) report(tps float64) throughput {
 	perSecond := float64(l.done-l.failed) / l.took.Seconds()
 	return throughput{
 		PerSecond: perSecond, RatioToPgbench: perSecond / tps, Done: l.done, Failed: l.failed, Agents: l.machines,
-		Total: percentiles(l.total),
+		Total: measure.Percentiles(l.total),
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/ingot-metal/ingot/controller"
 	"github.com/ingot-metal/ingot/controller/config"
 	"github.com/ingot-metal/ingot/internal/task"
+	"github.com/ingot-metal/ingot/lab/measure"
 )
 
 // child is a controller that runs: a process, or a part of this one.
@@ -56,7 +57,7 @@ func startInProcess(ctx context.Context, file, addresses string) (*inProcess, er
 
 func (p *inProcess) pid() int { return os.Getpid() }
 
-func (p *inProcess) rss() (int64, error) { return rssOf(os.Getpid()) }
+func (p *inProcess) rss() (int64, error) { return measure.RSS(os.Getpid()) }
 
 func (p *inProcess) stop() error {
 	p.cancel()

@@ -61,7 +61,7 @@ func run(o options) error {
 	defer stop()
 	ctx, cancel := context.WithTimeout(ctx, o.limit)
 	defer cancel()
-	r, err := measure(ctx, o)
+	r, err := measureAll(ctx, o)
 	if err != nil {
 		return err
 	}

@@ -9,10 +9,12 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/ingot-metal/ingot/lab/fill"
+	"github.com/ingot-metal/ingot/lab/fleet"
+	"github.com/ingot-metal/ingot/lab/measure"
 )
 
-// measure runs every part after the other, so that none disturbs another.
-func measure(ctx context.Context, o options) (r report, err error) {
+// measureAll runs every part after the other, so that none disturbs another.
+func measureAll(ctx context.Context, o options) (r report, err error) {
 	began := time.Now()
 	r = newReport(o)
 	if r.Binaries, err = binarySizes(o.bin); err != nil {
@@ -59,11 +61,6 @@ func (g *rig) underLoad(ctx context.Context, r *report) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, g.stopController()) }()
-	lone, err := g.startAgentProcess(ctx)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, lone.stop()) }()
 	if g.o.fill > 0 {
 		say("filling in %d machines", g.o.fill)
 		err := g.withDatabase(ctx, func(conn *pgx.Conn) error {
@@ -73,11 +70,20 @@ func (g *rig) underLoad(ctx context.Context, r *report) (err error) {
 			return err
 		}
 	}
-	f, err := g.startFleet(ctx)
+	lone, err := g.startAgentProcess(ctx)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, f.stop()) }()
+	defer func() { err = errors.Join(err, lone.stop()) }()
+	say("fleet: %d simulated machines", g.o.agents)
+	f, err := g.startCrew(ctx, "load", g.o.agents)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Stop()) }()
+	if err := fleet.Maintain(ctx, g.conn, f.machines); err != nil {
+		return err
+	}
 	d, err := newDriver(ctx, g, f)
 	if err != nil {
 		return err
@@ -122,7 +128,7 @@ func (g *rig) load(ctx context.Context, d *driver, r *report) error {
 	r.Operations.Kind = g.o.kind
 	r.Operations.CPU = after.cpu.since(before.cpu, float64(l.done))
 	r.Operations.Commits = float64(after.commits-before.commits) / float64(max(l.done, 1))
-	r.LoadedDispatch = percentiles(l.dispatch)
+	r.LoadedDispatch = measure.Percentiles(l.dispatch)
 	return nil
 }
 

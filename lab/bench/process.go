@@ -7,12 +7,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
 	"github.com/ingot-metal/ingot/internal/task"
+	"github.com/ingot-metal/ingot/lab/measure"
 )
 
 // process is a child with its log.
@@ -103,7 +102,7 @@ func (p *process) rest(ctx context.Context, d time.Duration) error {
 	return pause(ctx, d-time.Since(p.started))
 }
 
-func (p *process) rss() (int64, error) { return rssOf(p.pid()) }
+func (p *process) rss() (int64, error) { return measure.RSS(p.pid()) }
 
 func pause(ctx context.Context, d time.Duration) error {
 	select {
@@ -112,24 +111,4 @@ func pause(ctx context.Context, d time.Duration) error {
 	case <-time.After(d):
 		return nil
 	}
-}
-
-// rssOf reads VmRSS (proc_pid_status(5), in kB).
-func rssOf(pid int) (int64, error) {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		return 0, fmt.Errorf("read memory of process: %w", err)
-	}
-	return parseRSS(string(b))
-}
-
-func parseRSS(status string) (int64, error) {
-	for line := range strings.Lines(status) {
-		fields := strings.Fields(line)
-		if len(fields) == 3 && fields[0] == "VmRSS:" && fields[2] == "kB" {
-			kb, err := strconv.ParseInt(fields[1], 10, 64)
-			return kb * 1024, err
-		}
-	}
-	return 0, errors.New("no VmRSS in the status of the process")
 }

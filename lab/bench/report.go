@@ -6,9 +6,9 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"text/tabwriter"
-	"time"
+
+	"github.com/ingot-metal/ingot/lab/measure"
 )
 
 // report is everything that was measured. Durations are in milliseconds, sizes in bytes.
@@ -17,8 +17,8 @@ type report struct {
 	Clients        int              `json:"clients"`
 	Pgbench        pgbenchResult    `json:"pgbench"`
 	Operations     throughput       `json:"operations"`
-	IdleDispatch   latency          `json:"dispatch_idle"`
-	LoadedDispatch latency          `json:"dispatch_under_load"`
+	IdleDispatch   measure.Latency  `json:"dispatch_idle"`
+	LoadedDispatch measure.Latency  `json:"dispatch_under_load"`
 	Sessions       sessionMemory    `json:"idle_sessions"`
 	AgentRSSBytes  int64            `json:"agent_rss_bytes"`
 	Binaries       map[string]int64 `json:"binary_bytes"`
@@ -32,15 +32,15 @@ type pgbenchResult struct {
 
 // throughput is about operations from the RPC to SUCCEEDED.
 type throughput struct {
-	Kind           string  `json:"kind"`
-	PerSecond      float64 `json:"per_second"`
-	RatioToPgbench float64 `json:"ratio_to_pgbench"`
-	Done           int     `json:"done"`
-	Failed         int     `json:"failed"`
-	Agents         int     `json:"agents"`
-	Total          latency `json:"rpc_to_succeeded"`
-	CPU            cpuUse  `json:"cpu_ms_per_operation"`
-	Commits        float64 `json:"commits_per_operation"`
+	Kind           string          `json:"kind"`
+	PerSecond      float64         `json:"per_second"`
+	RatioToPgbench float64         `json:"ratio_to_pgbench"`
+	Done           int             `json:"done"`
+	Failed         int             `json:"failed"`
+	Agents         int             `json:"agents"`
+	Total          measure.Latency `json:"rpc_to_succeeded"`
+	CPU            cpuUse          `json:"cpu_ms_per_operation"`
+	Commits        float64         `json:"commits_per_operation"`
 }
 
 // cpuUse is processor time in milliseconds, per operation or per second.
@@ -48,12 +48,6 @@ type cpuUse struct {
 	Controller float64 `json:"controller"`
 	Postgres   float64 `json:"postgres"`
 	Agents     float64 `json:"agents_and_clients"`
-}
-
-type latency struct {
-	P50 float64 `json:"p50_ms"`
-	P99 float64 `json:"p99_ms"`
-	N   int     `json:"n"`
 }
 
 // sessionMemory is what sessions cost the controller.
@@ -70,19 +64,6 @@ func newReport(o options) report {
 	return report{CPUs: runtime.NumCPU(), Clients: o.clients}
 }
 
-// percentiles sorts its argument. The p99 of few values is their greatest.
-func percentiles(values []time.Duration) latency {
-	if len(values) == 0 {
-		return latency{}
-	}
-	slices.Sort(values)
-	at := func(share float64) float64 {
-		i := min(int(share*float64(len(values))), len(values)-1)
-		return float64(values[i].Microseconds()) / 1000
-	}
-	return latency{P50: at(0.50), P99: at(0.99), N: len(values)}
-}
-
 func binarySizes(dir string) (map[string]int64, error) {
 	sizes := map[string]int64{}
 	for _, name := range []string{"ingot", "ingot-agent", "ingot-controller"} {
@@ -94,8 +75,6 @@ func binarySizes(dir string) (map[string]int64, error) {
 	}
 	return sizes, nil
 }
-
-const mib = 1 << 20
 
 // print writes the table.
 func (r report) print(out io.Writer) error {
@@ -113,11 +92,11 @@ func (r report) print(out io.Writer) error {
 	if s := r.Sessions; s.Sessions > 0 {
 		row("memory per idle session", "%.1f KiB resident, of it %.1f KiB heap and stacks", s.RSSPerSession/1024, s.HeapPerSession/1024)
 		row("  processor time of all", "%.0f ms controller, %.0f ms Postgres, each second", s.CPU.Controller, s.CPU.Postgres)
-		row("  controller", "%.1f MiB with none, %.1f MiB with %d", float64(s.RSSBefore)/mib, float64(s.RSSAfter)/mib, s.Sessions)
+		row("  controller", "%.1f MiB with none, %.1f MiB with %d", float64(s.RSSBefore)/measure.MiB, float64(s.RSSAfter)/measure.MiB, s.Sessions)
 	}
-	row("agent, idle", "%.1f MiB resident", float64(r.AgentRSSBytes)/mib)
+	row("agent, idle", "%.1f MiB resident", float64(r.AgentRSSBytes)/measure.MiB)
 	for _, name := range []string{"ingot-controller", "ingot-agent", "ingot"} {
-		row("binary "+name, "%.1f MiB", float64(r.Binaries[name])/mib)
+		row("binary "+name, "%.1f MiB", float64(r.Binaries[name])/measure.MiB)
 	}
 	row("took", "%.0f s on %d processors", r.TookSeconds, r.CPUs)
 	return w.Flush()
