@@ -75,8 +75,9 @@ func isSelector(n ast.Node, pkg, name string) bool {
 	return ok && x.Name == pkg
 }
 
-// sqlHomes may hold SQL: the two stores, and the test helper that makes and drops databases.
-var sqlHomes = []string{"controller/store", "agent/state", "internal/testkit", "lab/bench", "lab/benchfleet"}
+// sqlHomes may hold SQL: the two stores, the test helper that makes and drops databases, and what fills, ages and measures them
+// in the lab.
+var sqlHomes = []string{"controller/store", "agent/state", "internal/testkit", "lab/bench", "lab/benchfleet", "lab/benchscale", "lab/fill", "lab/harness"}
 
 // looksLikeSQL matches statements as people write them, with capitals or at the start of a string.
 var looksLikeSQL = regexp.MustCompile(`(?s)^\s*(` +
