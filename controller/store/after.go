@@ -12,6 +12,9 @@ type after struct {
 	pgx.Tx
 	moves   []moved
 	applied []*Applied
+	// facts were read for the change that the transaction is about, together with those of others.
+	facts *facts
+	about about
 }
 
 // moved is a change of a node's state.

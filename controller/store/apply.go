@@ -4,7 +4,9 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"time"
 
@@ -54,7 +56,7 @@ type Applied struct {
 // version, if not 0, must be the operation's or nothing happens.
 func (s *Store) Decide(ctx context.Context, operationID string, version int64, e operation.Event, now time.Time) (*Applied, error) {
 	var out *Applied
-	err := s.inTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
+	err := s.inGroup(ctx, about{operationID: operationID, commandID: commandOf(e)}, func(_ pgx.Tx, q *dbsqlc.Queries) error {
 		var err error
 		out, err = s.decideIn(ctx, q, operationID, version, e, now)
 		if err != nil {
@@ -73,6 +75,12 @@ func (s *Store) decideIn(ctx context.Context, q *dbsqlc.Queries, operationID str
 	if err != nil {
 		return nil, err
 	}
+	return s.decideOn(ctx, q, l, version, e, now)
+}
+
+// decideOn decides on an operation that is locked and stores the answer.
+func (s *Store) decideOn(ctx context.Context, q *dbsqlc.Queries, l *loaded, version int64, e operation.Event, now time.Time) (*Applied, error) {
+	operationID := l.row.OperationID
 	if planted.StateID {
 		e = ofKnownMemory(e, l.snap.Command)
 	}
@@ -83,7 +91,7 @@ func (s *Store) decideIn(ctx context.Context, q *dbsqlc.Queries, operationID str
 	if version != 0 && l.row.Version != version {
 		return &Applied{StaleVersion: true, OperationID: operationID, Phase: l.snap.Op.Phase}, nil
 	}
-	if err := countGrant(ctx, q, &l.snap.World, e); err != nil {
+	if err := l.countGrant(ctx, q, e); err != nil {
 		return nil, err
 	}
 	d := operation.Decide(l.snap, e, now)
@@ -118,16 +126,17 @@ func commandOf(e operation.Event) string {
 
 // countGrant takes the asking agent's grant number. A number that is not above the last one leaves the last one as it is
 // and tells Decide so.
-func countGrant(ctx context.Context, q *dbsqlc.Queries, w *operation.World, e operation.Event) error {
+func (l *loaded) countGrant(ctx context.Context, q *dbsqlc.Queries, e operation.Event) error {
 	g, ok := e.(operation.GrantAsked)
 	if !ok {
 		return nil
 	}
-	agent, err := q.GetAgent(ctx, g.AgentID)
+	w := &l.snap.World
+	epoch, err := l.epochOf(ctx, q, g.AgentID)
 	if err != nil {
-		return fmt.Errorf("read agent: %w", err)
+		return err
 	}
-	if w.StaleEpoch = agent.Epoch != g.Epoch; w.StaleEpoch {
+	if w.StaleEpoch = epoch != g.Epoch; w.StaleEpoch {
 		return nil
 	}
 	n, err := q.AdvanceGrantSeq(ctx, dbsqlc.AdvanceGrantSeqParams{AgentID: g.AgentID, StateID: g.StateID, Seq: int64(g.Seq)})
@@ -138,6 +147,20 @@ func countGrant(ctx context.Context, q *dbsqlc.Queries, w *operation.World, e op
 		w.LastGrantSeq = g.Seq
 	}
 	return nil
+}
+
+// epochOf is the epoch of the agent's newest session.
+func (l *loaded) epochOf(ctx context.Context, q *dbsqlc.Queries, agentID string) (int64, error) {
+	for _, r := range l.executors {
+		if r.AgentID == agentID {
+			return r.Epoch, nil
+		}
+	}
+	agent, err := q.GetAgent(ctx, agentID)
+	if err != nil {
+		return 0, fmt.Errorf("read agent: %w", err)
+	}
+	return agent.Epoch, nil
 }
 
 // apply writes a decision. It is the only code that writes the state of operations, steps and commands.
@@ -155,23 +178,22 @@ func apply(ctx context.Context, q *dbsqlc.Queries, l *loaded, d operation.Decisi
 			Message: "the agent asked for a grant with a number that was used before",
 		})
 	}
-	if err := applyMachine(ctx, q, l.row.TargetID, d.Machine, now); err != nil {
+	w := &writes{}
+	w.machine(ctx, l, d.Machine, now)
+	if err := w.special(ctx, q, l.bootChanges(d.Machine), func() error { return l.applyBoot(ctx, q, d.Machine, now) }); err != nil {
 		return nil, err
 	}
-	if err := l.applyBoot(ctx, q, d.Machine, now); err != nil {
-		return nil, err
-	}
-	if err := nodeFollows(ctx, q, l, d, now); err != nil {
+	if err := w.special(ctx, q, !nodeStays(l, d), func() error { return nodeFollows(ctx, q, l, d, now) }); err != nil {
 		return nil, err
 	}
 	if d.Resend && l.command != nil {
 		out.Send = append(out.Send, Outgoing{l.command.CommandID, l.command.ExecutorID, l.command.Spec, l.command.Digest})
 	}
 	if !d.Changed {
-		return out, nil
+		return out, w.flush(ctx, q)
 	}
 	for _, c := range d.Commands {
-		sent, err := applyCommand(ctx, q, l, d, c, now)
+		sent, err := w.command(ctx, q, l, d, c, now)
 		if err != nil {
 			return nil, err
 		}
@@ -181,21 +203,42 @@ func apply(ctx context.Context, q *dbsqlc.Queries, l *loaded, d operation.Decisi
 		}
 	}
 	if !d.OpChanged {
-		return out, nil
+		return out, w.flush(ctx, q)
 	}
 	out.Version++
-	if err := applyOperation(ctx, q, l, d, now); err != nil {
+	if err := w.operation(ctx, l, d, now); err != nil {
 		return nil, err
 	}
-	if err := l.freeSlot(ctx, q, d, now); err != nil {
+	if err := w.special(ctx, q, l.row.Destructive, func() error { return l.freeSlot(ctx, q, d, now) }); err != nil {
 		return nil, err
 	}
-	return out, l.followWorkflow(ctx, q, d, now)
+	return out, errors.Join(w.special(ctx, q, l.workflow != nil, func() error { return l.followWorkflow(ctx, q, d, now) }), w.flush(ctx, q))
 }
 
-// applyOperation writes the operation with its steps and events in one round trip.
-func applyOperation(ctx context.Context, q *dbsqlc.Queries, l *loaded, d operation.Decision, now time.Time) error {
-	var writes []func(*dbsqlc.Queries) error
+// writes are the statements of a decision that need no answers. They go to the database together.
+type writes struct{ list []func(*dbsqlc.Queries) error }
+
+func (w *writes) add(write func(*dbsqlc.Queries) error) { w.list = append(w.list, write) }
+
+func (w *writes) flush(ctx context.Context, q *dbsqlc.Queries) error {
+	list := w.list
+	w.list = nil
+	return q.Together(ctx, list...)
+}
+
+// special does what needs answers, and sees what was written so far.
+func (w *writes) special(ctx context.Context, q *dbsqlc.Queries, due bool, do func() error) error {
+	if !due {
+		return nil
+	}
+	if err := w.flush(ctx, q); err != nil {
+		return err
+	}
+	return do()
+}
+
+// operation writes the operation with its steps and events.
+func (w *writes) operation(ctx context.Context, l *loaded, d operation.Decision, now time.Time) error {
 	op := d.Op
 	for i, s := range op.Steps {
 		if reflect.DeepEqual(s, l.snap.Op.Steps[i]) {
@@ -205,21 +248,21 @@ func applyOperation(ctx context.Context, q *dbsqlc.Queries, l *loaded, d operati
 		if err != nil {
 			return err
 		}
-		writes = append(writes, func(q *dbsqlc.Queries) error { return orWhat(q.UpdateStep(ctx, p), "update step") })
+		w.add(func(q *dbsqlc.Queries) error { return orWhat(q.UpdateStep(ctx, p), "update step") })
 	}
 	update, err := operationParams(l, d, now)
 	if err != nil {
 		return err
 	}
-	writes = append(writes, func(q *dbsqlc.Queries) error { return updateOperation(ctx, q, update) })
+	w.add(func(q *dbsqlc.Queries) error { return updateOperation(ctx, q, update) })
 	if len(d.Notes) > 0 {
 		events, err := eventParams(l, d, now)
 		if err != nil {
 			return err
 		}
-		writes = append(writes, func(q *dbsqlc.Queries) error { return orWhat(q.InsertEvents(ctx, events), "insert events") })
+		w.add(func(q *dbsqlc.Queries) error { return orWhat(q.InsertEvents(ctx, events), "insert events") })
 	}
-	return q.Together(ctx, writes...)
+	return nil
 }
 
 func operationParams(l *loaded, d operation.Decision, now time.Time) (dbsqlc.UpdateOperationParams, error) {
@@ -313,34 +356,39 @@ func snapshotAt(made map[operation.Phase][]byte, row dbsqlc.Operation, op operat
 	return made[op.Phase], nil
 }
 
-func applyCommand(ctx context.Context, q *dbsqlc.Queries, l *loaded, d operation.Decision, c *operation.Command, now time.Time) (*Outgoing, error) {
+// command writes a command, and gives it if it is to be sent when that has committed.
+func (w *writes) command(ctx context.Context, q *dbsqlc.Queries, l *loaded, d operation.Decision, c *operation.Command, now time.Time) (*Outgoing, error) {
 	if c == d.NewCommand {
-		return insertCommand(ctx, q, l, d, c, now)
+		return w.newCommand(ctx, q, l, d, c, now)
 	}
 	evidence, err := jsonMap(c.Evidence)
 	if err != nil {
 		return nil, err
 	}
-	n, err := q.UpdateCommand(ctx, dbsqlc.UpdateCommandParams{
+	p := dbsqlc.UpdateCommandParams{
 		CommandID: c.ID, OldState: string(l.snap.Command.State), State: string(c.State), ExecutorStateID: c.ExecutorStateID,
 		Outcome: string(c.Outcome), Reason: c.Reason, Message: c.Message, Evidence: evidence, BootIDBefore: c.BootIDBefore,
 		GrantSeq: int64(c.GrantSeq), Deadline: c.Deadline, SentAt: timePtr(c.SentAt), AckedAt: timePtr(c.AckedAt),
 		GrantedAt: timePtr(c.GrantedAt), ClaimedAt: timePtr(c.ClaimedAt), FinishedAt: timePtr(c.FinishedAt),
 		SettledBy: c.SettledBy,
+	}
+	w.add(func(q *dbsqlc.Queries) error {
+		n, err := q.UpdateCommand(ctx, p)
+		if err != nil {
+			return fmt.Errorf("update command: %w", err)
+		}
+		if n != 1 {
+			return errLostVersion
+		}
+		return nil
 	})
-	if err != nil {
-		return nil, fmt.Errorf("update command: %w", err)
-	}
-	if n != 1 {
-		return nil, errLostVersion
-	}
 	if c.State == operation.Sent && l.snap.Command.State == operation.Queued {
 		return &Outgoing{c.ID, c.ExecutorID, l.command.Spec, l.command.Digest}, nil
 	}
 	return nil, nil
 }
 
-func insertCommand(ctx context.Context, q *dbsqlc.Queries, l *loaded, d operation.Decision, c *operation.Command, now time.Time) (*Outgoing, error) {
+func (w *writes) newCommand(ctx context.Context, q *dbsqlc.Queries, l *loaded, d operation.Decision, c *operation.Command, now time.Time) (*Outgoing, error) {
 	step := &baremetalv1.Step{}
 	if err := proto.Unmarshal(l.steps[c.StepIdx].Spec, step); err != nil {
 		return nil, fmt.Errorf("parse stored step: %w", err)
@@ -362,35 +410,41 @@ func insertCommand(ctx context.Context, q *dbsqlc.Queries, l *loaded, d operatio
 	}
 	sum := sha256.Sum256(spec)
 	c.Digest = sum[:]
-	err = q.InsertCommand(ctx, dbsqlc.InsertCommandParams{
+	p := dbsqlc.InsertCommandParams{
 		CommandID: c.ID, OperationID: d.Op.ID, TargetID: d.Op.MachineID, StepIdx: int32(c.StepIdx),
 		StepName: d.Op.Steps[c.StepIdx].Name, Attempt: int32(c.Attempt), Kind: string(c.Kind), Spec: spec, Digest: c.Digest,
 		ExecutorID: c.ExecutorID, ExecutorStateID: c.ExecutorStateID, State: string(c.State), Deadline: c.Deadline,
 		CreatedAt: now, SentAt: timePtr(c.SentAt),
-	})
-	if err != nil {
-		return nil, fmt.Errorf("insert command: %w", err)
 	}
+	w.add(func(q *dbsqlc.Queries) error { return orWhat(q.InsertCommand(ctx, p), "insert command") })
 	if c.State != operation.Sent {
 		return nil, nil
 	}
 	return &Outgoing{c.ID, c.ExecutorID, spec, c.Digest}, nil
 }
 
-func applyMachine(ctx context.Context, q *dbsqlc.Queries, machineID string, m operation.MachineChange, now time.Time) error {
-	var writes []func(*dbsqlc.Queries) error
+// machine writes what the decision does to the machine.
+func (w *writes) machine(ctx context.Context, l *loaded, m operation.MachineChange, now time.Time) {
+	id := l.row.TargetID
 	if m.SetPhase != "" || m.ClearCurrent || m.Fence != "" || m.Unfence != "" || m.ImageDigest != "" {
-		writes = append(writes, func(q *dbsqlc.Queries) error {
+		w.add(func(q *dbsqlc.Queries) error {
 			return orWhat(q.ApplyToMachine(ctx, dbsqlc.ApplyToMachineParams{
-				MachineID: machineID, SetPhase: string(m.SetPhase), ClearCurrent: m.ClearCurrent, Fence: m.Fence,
+				MachineID: id, SetPhase: string(m.SetPhase), ClearCurrent: m.ClearCurrent, Fence: m.Fence,
 				Unfence: m.Unfence, ImageDigest: m.ImageDigest,
 			}), "update machine")
 		})
 	}
+	set := maps.Clone(l.snap.World.Machine.Conditions)
 	for _, c := range m.Conditions {
-		writes = append(writes, func(q *dbsqlc.Queries) error { return setCondition(ctx, q, machineID, c, now) })
+		if !c.Status && !set[c.Type] {
+			continue // there is nothing to clear
+		}
+		if set == nil {
+			set = map[fleet.ConditionType]bool{}
+		}
+		set[c.Type] = c.Status
+		w.add(func(q *dbsqlc.Queries) error { return setCondition(ctx, q, id, c, now) })
 	}
-	return q.Together(ctx, writes...)
 }
 
 // setCondition writes a condition. One that was never true is not written as false: absence says the same.

@@ -34,32 +34,19 @@ func (l *loaded) boot(ctx context.Context, q *dbsqlc.Queries, w *operation.World
 		return nil
 	}
 	w.NewBootToken = ids.Secret(bootTokenBytes)
-	w.Boot.Mode = operation.BootDisk
-	b, err := q.BootOf(ctx, l.machine.MachineID)
-	switch {
-	case err == nil:
-		w.Boot.Mode, w.Boot.OperationID, w.Boot.Revision = b.Mode, strVal(b.OperationID), b.Revision
-		w.Boot.InstallerAgentID = strVal(b.InstallerAgentID)
-	case !errors.Is(err, pgx.ErrNoRows):
+	b, err := q.BootWorld(ctx, l.machine.MachineID)
+	if err != nil {
 		return fmt.Errorf("read boot assignment: %w", err)
 	}
-	site, err := q.SiteRow(ctx, l.machine.Site)
-	switch {
-	case errors.Is(err, pgx.ErrNoRows):
-		return nil
-	case err != nil:
-		return fmt.Errorf("read site: %w", err)
-	}
-	segments := []json.RawMessage{}
-	if err := json.Unmarshal(site.Segments, &segments); err != nil {
-		return fmt.Errorf("parse stored segments: %w", err)
-	}
-	w.Boot.Applied, w.Boot.Segments = site.AppliedRevision, len(segments)
-	if w.Boot.InstallerReady, err = q.HasInstaller(ctx); err != nil {
-		return fmt.Errorf("look for an installer: %w", err)
+	w.Boot = operation.Boot{
+		Mode: orText(b.Mode, operation.BootDisk), OperationID: strVal(b.OperationID), Revision: b.Revision,
+		InstallerAgentID: strVal(b.InstallerAgentID), Applied: b.Applied, Segments: int(b.Segments), InstallerReady: b.Ready,
 	}
 	return nil
 }
+
+// bootChanges says that applyBoot has something to do.
+func (l *loaded) bootChanges(m operation.MachineChange) bool { return m.RevokeHosts || m.Assign != nil }
 
 // applyBoot stores a new assignment under the site's next revision, and ends the identities of the systems before.
 func (l *loaded) applyBoot(ctx context.Context, q *dbsqlc.Queries, m operation.MachineChange, now time.Time) error {

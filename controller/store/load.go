@@ -28,8 +28,10 @@ type loaded struct {
 	row     dbsqlc.Operation
 	steps   []dbsqlc.OperationStep
 	command *commandRow
-	spec    *baremetalv1.MachineSpec
-	snap    operation.Snapshot
+	// executors are the agents that might take steps on the machine.
+	executors []dbsqlc.CandidatesForRow
+	spec      *baremetalv1.MachineSpec
+	snap      operation.Snapshot
 	// report is the event, where it is an installer's report.
 	report *operation.Reported
 	// cmdline is added to that of an installer.
@@ -44,56 +46,31 @@ type commandRow = dbsqlc.GetCommandRow
 // load locks the machine, then the operation, and reads the rest. commandID names the command that the event is about;
 // empty means the latest attempt.
 func load(ctx context.Context, q *dbsqlc.Queries, operationID, commandID string, now time.Time) (*loaded, error) {
-	l := &loaded{}
-	var frozen bool
-	err := q.Together(ctx,
-		func(q *dbsqlc.Queries) error { return l.lockMachine(ctx, q, operationID) },
-		func(q *dbsqlc.Queries) error { return l.lockOperation(ctx, q, operationID) },
-		func(q *dbsqlc.Queries) error { return l.readSteps(ctx, q, operationID) },
-		func(q *dbsqlc.Queries) (err error) {
-			l.command, err = loadCommand(ctx, q, operationID, commandID)
-			return err
-		},
-		func(q *dbsqlc.Queries) (err error) { frozen, err = isFrozen(ctx, q); return err },
-	)
+	a := about{operationID: operationID, commandID: commandID}
+	f, err := factsFor(ctx, q, a, now)
 	if err != nil {
 		return nil, err
 	}
+	row, ok := f.operations[operationID]
+	if !ok {
+		return nil, operationNotFound(operationID)
+	}
+	l := &loaded{machine: f.machines[row.TargetID], row: row, steps: f.steps[operationID], command: f.command(a)}
+	return l, l.complete(ctx, q, f, now)
+}
+
+// complete makes of the rows what a decision is made of.
+func (l *loaded) complete(ctx context.Context, q *dbsqlc.Queries, f *facts, now time.Time) (err error) {
+	l.executors = f.executors[l.machine.MachineID]
 	if l.snap.Op, err = operationFromRow(l.row, l.steps); err != nil {
-		return nil, err
+		return err
 	}
 	l.snap.Command = commandFromRow(l.command)
 	if l.spec, err = specFromJSON(l.machine.Spec); err != nil {
-		return nil, err
+		return err
 	}
-	l.snap.World, err = l.world(ctx, q, now)
-	l.snap.World.Machine.Frozen = frozen
-	return l, err
-}
-
-func (l *loaded) lockMachine(ctx context.Context, q *dbsqlc.Queries, operationID string) (err error) {
-	l.machine, err = q.LockMachineOfOperation(ctx, operationID)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return operationNotFound(operationID)
-	}
-	if err != nil {
-		return fmt.Errorf("lock machine: %w", err)
-	}
-	return nil
-}
-
-func (l *loaded) lockOperation(ctx context.Context, q *dbsqlc.Queries, operationID string) (err error) {
-	if l.row, err = q.LockOperation(ctx, operationID); err != nil {
-		return fmt.Errorf("lock operation: %w", err)
-	}
-	return nil
-}
-
-func (l *loaded) readSteps(ctx context.Context, q *dbsqlc.Queries, operationID string) (err error) {
-	if l.steps, err = q.StepsOf(ctx, operationID); err != nil {
-		return fmt.Errorf("read steps: %w", err)
-	}
-	return nil
+	l.snap.World, err = l.world(ctx, q, f, now)
+	return err
 }
 
 func isFrozen(ctx context.Context, q *dbsqlc.Queries) (bool, error) {
@@ -108,16 +85,8 @@ func operationNotFound(id string) error {
 	return failure.NotFound("OPERATION_NOT_FOUND", "there is no operation %q", id).WithField("operation_id", "unknown")
 }
 
-func loadCommand(ctx context.Context, q *dbsqlc.Queries, operationID, commandID string) (*commandRow, error) {
-	var row commandRow
-	var err error
-	if commandID != "" {
-		row, err = q.GetCommand(ctx, commandID)
-	} else {
-		var latest dbsqlc.LatestCommandOfRow
-		latest, err = q.LatestCommandOf(ctx, operationID)
-		row = commandRow(latest)
-	}
+func loadCommand(ctx context.Context, q *dbsqlc.Queries, commandID string) (*commandRow, error) {
+	row, err := q.GetCommand(ctx, commandID)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, nil
 	}
@@ -135,29 +104,13 @@ func orWhat(err error, what string) error {
 	return fmt.Errorf("%s: %w", what, err)
 }
 
-func (l *loaded) world(ctx context.Context, q *dbsqlc.Queries, now time.Time) (operation.World, error) {
-	var conds []dbsqlc.MachineCondition
-	var rows []dbsqlc.CandidatesForRow
-	err := q.Together(ctx,
-		func(q *dbsqlc.Queries) (err error) {
-			conds, err = q.ConditionsOf(ctx, []string{l.machine.MachineID})
-			return orWhat(err, "read conditions")
-		},
-		func(q *dbsqlc.Queries) (err error) {
-			rows, err = q.CandidatesFor(ctx, dbsqlc.CandidatesForParams{
-				MachineID: &l.machine.MachineID, OperationID: &l.row.OperationID, Site: l.machine.Site, Now: now,
-			})
-			return orWhat(err, "read executors")
-		},
-	)
-	if err != nil {
-		return operation.World{}, err
-	}
+func (l *loaded) world(ctx context.Context, q *dbsqlc.Queries, f *facts, now time.Time) (_ operation.World, err error) {
 	w := operation.World{
-		Machine: factsOf(l.machine, conds), Provider: orText(l.machine.Provider, fleet.AgentProvider),
+		Machine: factsOf(l.machine, f.conditions[l.machine.MachineID]), Provider: orText(l.machine.Provider, fleet.AgentProvider),
 		TargetBootID: l.machine.BootID, TargetAgentID: strVal(l.machine.AgentID),
 		NewCommandID: ids.New(ids.Command),
 	}
+	w.Machine.Frozen = f.frozen
 	w.Install = operation.Install{Counted: countsAttempts(l.machine, l.snap.Op), Failed: int(l.machine.InstallAttempts), Max: node.MaxAttempts}
 	if err := l.boot(ctx, q, &w); err != nil {
 		return w, err
@@ -168,7 +121,7 @@ func (l *loaded) world(ctx context.Context, q *dbsqlc.Queries, now time.Time) (o
 	if w.SlotHeld, err = l.slot(ctx, q, now); err != nil {
 		return w, err
 	}
-	for _, r := range rows {
+	for _, r := range l.executors {
 		c := fleet.Candidate{
 			AgentID: r.AgentID, Role: r.Role, StateID: r.StateID, Capabilities: r.Capabilities, Simulated: r.Simulated,
 			Live: r.Live, LastSeen: timeVal(r.LastHeartbeatAt), OperationID: strVal(r.OperationID), BootID: r.BootID,

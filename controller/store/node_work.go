@@ -13,6 +13,15 @@ import (
 	"github.com/ingot-metal/ingot/internal/evidence"
 )
 
+// nodeStays says that the decision has nothing to do with the node's state, as that of most operations.
+func nodeStays(l *loaded, d operation.Decision) bool {
+	switch node.Parse(l.machine.NodeState) {
+	case node.Deprovisioning, node.Draining, node.Migrating:
+		return false // states that operations stand for
+	}
+	return d.AttemptFailed == "" && !ofWorkflow(d.Op.Type) && !installs(d.Op.Type, stepKinds(d.Op.Steps)...) && !waitsForReports(d.Op)
+}
+
 // nodeFollows moves the node with a decision about its operation, in the decision's transaction. A node is in a state that
 // stands for work from the decision that begins it to the one that ends it, and no longer.
 func nodeFollows(ctx context.Context, q *dbsqlc.Queries, l *loaded, d operation.Decision, now time.Time) error {

@@ -36,7 +36,7 @@ func (l *loaded) pretendCurrent(ctx context.Context, q *dbsqlc.Queries) error {
 	if l.command == nil {
 		return nil
 	}
-	c, err := loadCommand(ctx, q, l.row.OperationID, l.command.CommandID)
+	c, err := loadCommand(ctx, q, l.command.CommandID)
 	if err != nil {
 		return err
 	}

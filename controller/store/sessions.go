@@ -257,7 +257,11 @@ func settleByProof(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, boo
 func settleCommand(ctx context.Context, q *dbsqlc.Queries, machineID string, c *operation.Command, by string, now time.Time) error {
 	l := &loaded{snap: operation.Snapshot{Command: c}}
 	settled := operation.Settle(c, by)
-	if _, err := applyCommand(ctx, q, l, operation.Decision{}, settled, now); err != nil {
+	w := &writes{}
+	if _, err := w.command(ctx, q, l, operation.Decision{}, settled, now); err != nil {
+		return err
+	}
+	if err := w.flush(ctx, q); err != nil {
 		return err
 	}
 	if err := q.ClearFence(ctx, dbsqlc.ClearFenceParams{MachineID: machineID, CommandID: &c.ID}); err != nil {

@@ -36,6 +36,8 @@ type StartRequest struct {
 	Comment string
 	// own says that the store itself asks: the plan need not be one that clients may name.
 	own bool
+	// begun is what the transaction has read of the machine already; nil reads it.
+	begun *facts
 }
 
 // body is what makes two requests the same.
@@ -56,20 +58,22 @@ func (r StartRequest) body() map[string]string {
 
 // Start creates an operation, or returns the one that the same request has made before. created says which.
 func (s *Store) Start(ctx context.Context, r StartRequest, now time.Time) (op *baremetalv1.Operation, created bool, err error) {
-	if op, err = s.replay(ctx, s.q, r); op != nil || err != nil {
-		return op, false, err
-	}
-	err = s.inTx(ctx, func(tx pgx.Tx, q *dbsqlc.Queries) error {
-		m, err := q.LockMachine(ctx, r.MachineID)
-		if errors.Is(err, pgx.ErrNoRows) {
-			return machineNotFound(r.MachineID)
-		}
+	a := about{machineID: r.MachineID, requestID: r.RequestID}
+	err = s.inGroup(ctx, a, func(tx pgx.Tx, q *dbsqlc.Queries) error {
+		created = false
+		f, err := factsFor(ctx, q, a, now)
 		if err != nil {
-			return fmt.Errorf("lock machine: %w", err)
-		}
-		if op, err = s.replay(ctx, q, r); op != nil || err != nil {
 			return err
 		}
+		m, ok := f.machines[r.MachineID]
+		if !ok {
+			return machineNotFound(r.MachineID)
+		}
+		if row, ok := f.requests[request{r.MachineID, r.RequestID}]; ok {
+			op, err = s.repeated(ctx, q, r, row)
+			return err
+		}
+		r.begun = f
 		op, err = s.create(ctx, tx, q, m, r, now)
 		created = err == nil
 		return err
@@ -93,6 +97,11 @@ func (s *Store) replay(ctx context.Context, q *dbsqlc.Queries, r StartRequest) (
 	if err != nil {
 		return nil, fmt.Errorf("look for the request: %w", err)
 	}
+	return s.repeated(ctx, q, r, row)
+}
+
+// repeated returns the operation of a repeated request, if it is the same.
+func (s *Store) repeated(ctx context.Context, q *dbsqlc.Queries, r StartRequest, row dbsqlc.Operation) (*baremetalv1.Operation, error) {
 	if diff := differing(jsonToMap(row.RequestBody), r.body()); len(diff) > 0 {
 		e := failure.AlreadyExists("REQUEST_ID_REUSED", "request_id %q was used on this machine with another %s (operation %s)",
 			r.RequestID, strings.Join(diff, ", "), row.OperationID).WithMeta("operation_id", row.OperationID)
@@ -141,7 +150,7 @@ func (s *Store) fits(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r
 		return nil, nil, failure.Invalid("INVALID_FIELD", "plan %s is run by workflows alone", planID).
 			WithField("plan_id", "start a workflow: ingot onboard, ingot decommission")
 	}
-	if err := admit(ctx, q, m, r.Type, p); err != nil {
+	if err := admit(ctx, q, m, r, p); err != nil {
 		return nil, nil, err
 	}
 	steps, err := s.fill(p, m, r.Inputs)
@@ -185,8 +194,8 @@ func (s *Store) create(ctx context.Context, tx pgx.Tx, q *dbsqlc.Queries, m dbsq
 	return operationMessage(row, op), nil
 }
 
-func admit(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, t fleet.OperationType, p *baremetalv1.Plan) error {
-	if err := admitted(ctx, q, m, t, p); err != nil {
+func admit(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r StartRequest, p *baremetalv1.Plan) error {
+	if err := admitted(ctx, q, m, r, p); err != nil {
 		return err
 	}
 	if plan.Destructive(p) {
@@ -203,22 +212,25 @@ func admit(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, t fleet.Ope
 }
 
 // admitted asks whether the machine may be worked on now.
-func admitted(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, t fleet.OperationType, p *baremetalv1.Plan) error {
-	conds, err := q.ConditionsOf(ctx, []string{m.MachineID})
-	if err != nil {
-		return fmt.Errorf("read conditions: %w", err)
-	}
-	frozen, err := q.FrozenSince(ctx)
-	if err != nil {
-		return fmt.Errorf("read freeze: %w", err)
+func admitted(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r StartRequest, p *baremetalv1.Plan) error {
+	f := r.begun
+	if f == nil {
+		f = &facts{conditions: map[string][]dbsqlc.MachineCondition{}}
+		err := q.Together(ctx,
+			func(q *dbsqlc.Queries) error { return f.readConditions(ctx, q, []string{m.MachineID}) },
+			func(q *dbsqlc.Queries) error { return f.readFrozen(ctx, q) },
+		)
+		if err != nil {
+			return err
+		}
 	}
 	destructive, err := destructiveScripts(ctx, q, p)
 	if err != nil {
 		return err
 	}
-	facts := factsOf(m, conds)
-	facts.Frozen = frozen != nil
-	if r := fleet.AdmitPlan(facts, t, fleet.PlanTraits{Destructive: destructive, ReturnsFromRMA: plan.ReturnsFromRMA(p)}); r != nil {
+	state := factsOf(m, f.conditions[m.MachineID])
+	state.Frozen = f.frozen
+	if r := fleet.AdmitPlan(state, r.Type, fleet.PlanTraits{Destructive: destructive, ReturnsFromRMA: plan.ReturnsFromRMA(p)}); r != nil {
 		e := failure.Precondition(r.Reason, "%s", r.Message).WithMeta("machine_id", m.MachineID).WithMeta("phase", m.Phase)
 		if m.CurrentOperationID != nil {
 			e = e.WithMeta("active_operation_id", *m.CurrentOperationID)

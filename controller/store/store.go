@@ -46,6 +46,7 @@ type Store struct {
 	enqueue  Enqueue
 	deliver  EnqueueDeliveries
 	applied  func(*Applied)
+	groups   groups
 	reach    fleetSlices
 	shares   fleetShares
 }
@@ -66,6 +67,8 @@ func New(ctx context.Context, c Config) (*Store, error) {
 	// Transactions that stay open hold back every reader of the reconcile cursor: bound them.
 	setDefault(pc.ConnConfig.RuntimeParams, "idle_in_transaction_session_timeout", "10000")
 	setDefault(pc.ConnConfig.RuntimeParams, "statement_timeout", "30000")
+	// No statement here is worth compiling, whatever the planner thinks that it costs.
+	setDefault(pc.ConnConfig.RuntimeParams, "jit", "off")
 	setDefault(pc.ConnConfig.RuntimeParams, "application_name", "ingot-controller")
 	pool, err := pgxpool.NewWithConfig(ctx, pc)
 	if err != nil {

@@ -253,7 +253,7 @@ func admitAttempt(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, a at
 		}
 		return nil
 	}
-	return admitted(ctx, q, m, a.request.Type, p)
+	return admitted(ctx, q, m, a.request, p)
 }
 
 // GetWorkflow reads a workflow.

@@ -150,7 +150,9 @@ func actFacts(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, w workfl
 }
 
 func agentLive(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, now time.Time) (bool, error) {
-	rows, err := q.CandidatesFor(ctx, dbsqlc.CandidatesForParams{MachineID: &m.MachineID, Site: m.Site, Now: now})
+	rows, err := q.CandidatesFor(ctx, dbsqlc.CandidatesForParams{
+		MachineIds: []string{m.MachineID}, OperationIds: []string{""}, Sites: []string{m.Site}, Now: now,
+	})
 	if err != nil {
 		return false, fmt.Errorf("read agents: %w", err)
 	}

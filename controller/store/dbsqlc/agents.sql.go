@@ -86,25 +86,31 @@ func (q *Queries) BootIsOld(ctx context.Context, arg BootIsOldParams) (bool, err
 }
 
 const candidatesFor = `-- name: CandidatesFor :many
-SELECT a.agent_id, a.role, a.capabilities, a.simulated, a.state_id, a.boot_id, a.operation_id, a.os_image_digest,
+WITH wanted AS (
+    SELECT unnest($2::text[]) AS machine_id, unnest($3::text[]) AS operation_id, unnest($4::text[]) AS site),
+found AS (
+    SELECT w.machine_id, a.agent_id FROM wanted w JOIN agents a ON a.machine_id = w.machine_id
+    WHERE a.role <> 'installer' OR a.operation_id = w.operation_id
+    UNION
+    SELECT w.machine_id, a.agent_id FROM wanted w JOIN agents a ON a.role = 'site' AND a.site = w.site)
+SELECT f.machine_id::text AS for_machine, a.agent_id, a.role, a.capabilities, a.simulated, a.state_id, a.boot_id, a.operation_id, a.os_image_digest, a.epoch,
        (s.agent_id IS NOT NULL AND s.ended_at IS NULL AND k.lease_until > $1)::boolean AS live,
        s.last_heartbeat_at
-FROM agents a
+FROM found f JOIN agents a ON a.agent_id = f.agent_id
 LEFT JOIN agent_sessions s ON s.agent_id = a.agent_id
 LEFT JOIN controllers k ON k.controller_id = s.controller_id
-WHERE (a.machine_id = $2 AND (a.role <> 'installer' OR a.operation_id = $3))
-   OR (a.role = 'site' AND a.site = $4)
-ORDER BY a.created_at
+ORDER BY f.machine_id, a.created_at
 `
 
 type CandidatesForParams struct {
-	Now         time.Time
-	MachineID   *string
-	OperationID *string
-	Site        string
+	Now          time.Time
+	MachineIds   []string
+	OperationIds []string
+	Sites        []string
 }
 
 type CandidatesForRow struct {
+	ForMachine      string
 	AgentID         string
 	Role            string
 	Capabilities    []string
@@ -113,16 +119,18 @@ type CandidatesForRow struct {
 	BootID          string
 	OperationID     *string
 	OsImageDigest   string
+	Epoch           int64
 	Live            bool
 	LastHeartbeatAt *time.Time
 }
 
+// Who might take steps on the machines, with the machine each is for.
 func (q *Queries) CandidatesFor(ctx context.Context, arg CandidatesForParams) ([]CandidatesForRow, error) {
 	rows, err := q.db.Query(ctx, candidatesFor,
 		arg.Now,
-		arg.MachineID,
-		arg.OperationID,
-		arg.Site,
+		arg.MachineIds,
+		arg.OperationIds,
+		arg.Sites,
 	)
 	if err != nil {
 		return nil, err
@@ -132,6 +140,7 @@ func (q *Queries) CandidatesFor(ctx context.Context, arg CandidatesForParams) ([
 	for rows.Next() {
 		var i CandidatesForRow
 		if err := rows.Scan(
+			&i.ForMachine,
 			&i.AgentID,
 			&i.Role,
 			&i.Capabilities,
@@ -140,6 +149,7 @@ func (q *Queries) CandidatesFor(ctx context.Context, arg CandidatesForParams) ([
 			&i.BootID,
 			&i.OperationID,
 			&i.OsImageDigest,
+			&i.Epoch,
 			&i.Live,
 			&i.LastHeartbeatAt,
 		); err != nil {

@@ -457,47 +457,138 @@ func (q *Queries) LockMachine(ctx context.Context, machineID string) (Machine, e
 	return i, err
 }
 
-const lockMachineOfOperation = `-- name: LockMachineOfOperation :one
-SELECT m.machine_id, m.external_id, m.labels, m.spec, m.provider, m.site, m.region, m.phase, m.node_state, m.node_state_changed_at, m.current_operation_id, m.unresolved_command_id, m.agent_id, m.boot_id, m.simulated, m.os_image_digest, m.config_generation, m.version, m.change_xid, m.created_at, m.updated_at, m.deleted_at, m.power_state, m.power_state_at, m.boot_mode, m.install_attempts, m.last_install_error, m.plan_id, m.failed_plan_id, m.retiring FROM machines m JOIN operations o ON o.target_id = m.machine_id
-WHERE o.operation_id = $1 FOR UPDATE OF m
+const lockMachineFor = `-- name: LockMachineFor :many
+SELECT machine_id, external_id, labels, spec, provider, site, region, phase, node_state, node_state_changed_at, current_operation_id, unresolved_command_id, agent_id, boot_id, simulated, os_image_digest, config_generation, version, change_xid, created_at, updated_at, deleted_at, power_state, power_state_at, boot_mode, install_attempts, last_install_error, plan_id, failed_plan_id, retiring FROM machines WHERE machine_id = coalesce(nullif($1::text, ''),
+    (SELECT o.target_id FROM operations o WHERE o.operation_id = $2::text)) FOR UPDATE
 `
 
-func (q *Queries) LockMachineOfOperation(ctx context.Context, operationID string) (Machine, error) {
-	row := q.db.QueryRow(ctx, lockMachineOfOperation, operationID)
-	var i Machine
-	err := row.Scan(
-		&i.MachineID,
-		&i.ExternalID,
-		&i.Labels,
-		&i.Spec,
-		&i.Provider,
-		&i.Site,
-		&i.Region,
-		&i.Phase,
-		&i.NodeState,
-		&i.NodeStateChangedAt,
-		&i.CurrentOperationID,
-		&i.UnresolvedCommandID,
-		&i.AgentID,
-		&i.BootID,
-		&i.Simulated,
-		&i.OsImageDigest,
-		&i.ConfigGeneration,
-		&i.Version,
-		&i.ChangeXid,
-		&i.CreatedAt,
-		&i.UpdatedAt,
-		&i.DeletedAt,
-		&i.PowerState,
-		&i.PowerStateAt,
-		&i.BootMode,
-		&i.InstallAttempts,
-		&i.LastInstallError,
-		&i.PlanID,
-		&i.FailedPlanID,
-		&i.Retiring,
-	)
-	return i, err
+type LockMachineForParams struct {
+	MachineID   string
+	OperationID string
+}
+
+// The machine, or the machine of the operation, however long it takes.
+func (q *Queries) LockMachineFor(ctx context.Context, arg LockMachineForParams) ([]Machine, error) {
+	rows, err := q.db.Query(ctx, lockMachineFor, arg.MachineID, arg.OperationID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []Machine
+	for rows.Next() {
+		var i Machine
+		if err := rows.Scan(
+			&i.MachineID,
+			&i.ExternalID,
+			&i.Labels,
+			&i.Spec,
+			&i.Provider,
+			&i.Site,
+			&i.Region,
+			&i.Phase,
+			&i.NodeState,
+			&i.NodeStateChangedAt,
+			&i.CurrentOperationID,
+			&i.UnresolvedCommandID,
+			&i.AgentID,
+			&i.BootID,
+			&i.Simulated,
+			&i.OsImageDigest,
+			&i.ConfigGeneration,
+			&i.Version,
+			&i.ChangeXid,
+			&i.CreatedAt,
+			&i.UpdatedAt,
+			&i.DeletedAt,
+			&i.PowerState,
+			&i.PowerStateAt,
+			&i.BootMode,
+			&i.InstallAttempts,
+			&i.LastInstallError,
+			&i.PlanID,
+			&i.FailedPlanID,
+			&i.Retiring,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const lockMachinesFor = `-- name: LockMachinesFor :many
+WITH wanted AS (
+    SELECT unnest($1::text[]) AS machine_id, ''::text AS operation_id
+    UNION ALL
+    SELECT o.target_id, o.operation_id FROM operations o WHERE o.operation_id = ANY($2::text[]))
+SELECT m.machine_id, m.external_id, m.labels, m.spec, m.provider, m.site, m.region, m.phase, m.node_state, m.node_state_changed_at, m.current_operation_id, m.unresolved_command_id, m.agent_id, m.boot_id, m.simulated, m.os_image_digest, m.config_generation, m.version, m.change_xid, m.created_at, m.updated_at, m.deleted_at, m.power_state, m.power_state_at, m.boot_mode, m.install_attempts, m.last_install_error, m.plan_id, m.failed_plan_id, m.retiring, w.operation_id::text AS operation_id FROM wanted w JOIN machines m ON m.machine_id = w.machine_id
+ORDER BY m.machine_id FOR UPDATE OF m SKIP LOCKED
+`
+
+type LockMachinesForParams struct {
+	MachineIds   []string
+	OperationIds []string
+}
+
+type LockMachinesForRow struct {
+	Machine     Machine
+	OperationID string
+}
+
+// Those of the machines, and of the machines of the operations, that nobody else has locked.
+func (q *Queries) LockMachinesFor(ctx context.Context, arg LockMachinesForParams) ([]LockMachinesForRow, error) {
+	rows, err := q.db.Query(ctx, lockMachinesFor, arg.MachineIds, arg.OperationIds)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []LockMachinesForRow
+	for rows.Next() {
+		var i LockMachinesForRow
+		if err := rows.Scan(
+			&i.Machine.MachineID,
+			&i.Machine.ExternalID,
+			&i.Machine.Labels,
+			&i.Machine.Spec,
+			&i.Machine.Provider,
+			&i.Machine.Site,
+			&i.Machine.Region,
+			&i.Machine.Phase,
+			&i.Machine.NodeState,
+			&i.Machine.NodeStateChangedAt,
+			&i.Machine.CurrentOperationID,
+			&i.Machine.UnresolvedCommandID,
+			&i.Machine.AgentID,
+			&i.Machine.BootID,
+			&i.Machine.Simulated,
+			&i.Machine.OsImageDigest,
+			&i.Machine.ConfigGeneration,
+			&i.Machine.Version,
+			&i.Machine.ChangeXid,
+			&i.Machine.CreatedAt,
+			&i.Machine.UpdatedAt,
+			&i.Machine.DeletedAt,
+			&i.Machine.PowerState,
+			&i.Machine.PowerStateAt,
+			&i.Machine.BootMode,
+			&i.Machine.InstallAttempts,
+			&i.Machine.LastInstallError,
+			&i.Machine.PlanID,
+			&i.Machine.FailedPlanID,
+			&i.Machine.Retiring,
+			&i.OperationID,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const macsInUse = `-- name: MacsInUse :many

@@ -39,6 +39,99 @@ func (q *Queries) AppendLog(ctx context.Context, arg AppendLogParams) (int64, er
 	return seq, err
 }
 
+const commandsFor = `-- name: CommandsFor :many
+SELECT c.command_id, c.operation_id, c.target_id, c.step_idx, c.step_name, c.attempt, c.kind, c.spec, c.digest, c.executor_id, c.executor_state_id, c.state, c.outcome, c.reason, c.message, c.evidence, c.boot_id_before, c.grant_seq, c.deadline, c.created_at, c.sent_at, c.acked_at, c.granted_at, c.claimed_at, c.finished_at, c.settled_by, a.role AS executor_role FROM commands c JOIN agents a ON a.agent_id = c.executor_id
+WHERE c.command_id = ANY($1::text[])
+UNION ALL
+SELECT c.command_id, c.operation_id, c.target_id, c.step_idx, c.step_name, c.attempt, c.kind, c.spec, c.digest, c.executor_id, c.executor_state_id, c.state, c.outcome, c.reason, c.message, c.evidence, c.boot_id_before, c.grant_seq, c.deadline, c.created_at, c.sent_at, c.acked_at, c.granted_at, c.claimed_at, c.finished_at, c.settled_by, a.role AS executor_role FROM unnest($2::text[]) o(operation_id)
+CROSS JOIN LATERAL (SELECT command_id, operation_id, target_id, step_idx, step_name, attempt, kind, spec, digest, executor_id, executor_state_id, state, outcome, reason, message, evidence, boot_id_before, grant_seq, deadline, created_at, sent_at, acked_at, granted_at, claimed_at, finished_at, settled_by FROM commands l WHERE l.operation_id = o.operation_id ORDER BY l.step_idx DESC, l.attempt DESC LIMIT 1) c
+JOIN agents a ON a.agent_id = c.executor_id
+`
+
+type CommandsForParams struct {
+	CommandIds   []string
+	OperationIds []string
+}
+
+type CommandsForRow struct {
+	CommandID       string
+	OperationID     string
+	TargetID        string
+	StepIdx         int32
+	StepName        string
+	Attempt         int32
+	Kind            string
+	Spec            []byte
+	Digest          []byte
+	ExecutorID      string
+	ExecutorStateID string
+	State           string
+	Outcome         string
+	Reason          string
+	Message         string
+	Evidence        []byte
+	BootIDBefore    string
+	GrantSeq        int64
+	Deadline        time.Time
+	CreatedAt       time.Time
+	SentAt          *time.Time
+	AckedAt         *time.Time
+	GrantedAt       *time.Time
+	ClaimedAt       *time.Time
+	FinishedAt      *time.Time
+	SettledBy       string
+	ExecutorRole    string
+}
+
+// The named commands, and the latest ones of the operations.
+func (q *Queries) CommandsFor(ctx context.Context, arg CommandsForParams) ([]CommandsForRow, error) {
+	rows, err := q.db.Query(ctx, commandsFor, arg.CommandIds, arg.OperationIds)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []CommandsForRow
+	for rows.Next() {
+		var i CommandsForRow
+		if err := rows.Scan(
+			&i.CommandID,
+			&i.OperationID,
+			&i.TargetID,
+			&i.StepIdx,
+			&i.StepName,
+			&i.Attempt,
+			&i.Kind,
+			&i.Spec,
+			&i.Digest,
+			&i.ExecutorID,
+			&i.ExecutorStateID,
+			&i.State,
+			&i.Outcome,
+			&i.Reason,
+			&i.Message,
+			&i.Evidence,
+			&i.BootIDBefore,
+			&i.GrantSeq,
+			&i.Deadline,
+			&i.CreatedAt,
+			&i.SentAt,
+			&i.AckedAt,
+			&i.GrantedAt,
+			&i.ClaimedAt,
+			&i.FinishedAt,
+			&i.SettledBy,
+			&i.ExecutorRole,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const countUnwakeable = `-- name: CountUnwakeable :one
 SELECT count(*) FROM operations WHERE phase IN ('PENDING', 'RUNNING') AND wake_at < $1
 `
@@ -583,6 +676,53 @@ func (q *Queries) LockOperationForLog(ctx context.Context, operationID string) e
 	return err
 }
 
+const lockOperations = `-- name: LockOperations :many
+SELECT operation_id, target_id, request_id, request_body, type, phase, params, plan_id, current_step, current_stage, wait_reason, wake_at, cancel_requested_at, error, evidence, event_seq, version, created_at, started_at, finished_at, updated_at, destructive FROM operations WHERE operation_id = ANY($1::text[]) ORDER BY operation_id FOR UPDATE
+`
+
+func (q *Queries) LockOperations(ctx context.Context, operationIds []string) ([]Operation, error) {
+	rows, err := q.db.Query(ctx, lockOperations, operationIds)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []Operation
+	for rows.Next() {
+		var i Operation
+		if err := rows.Scan(
+			&i.OperationID,
+			&i.TargetID,
+			&i.RequestID,
+			&i.RequestBody,
+			&i.Type,
+			&i.Phase,
+			&i.Params,
+			&i.PlanID,
+			&i.CurrentStep,
+			&i.CurrentStage,
+			&i.WaitReason,
+			&i.WakeAt,
+			&i.CancelRequestedAt,
+			&i.Error,
+			&i.Evidence,
+			&i.EventSeq,
+			&i.Version,
+			&i.CreatedAt,
+			&i.StartedAt,
+			&i.FinishedAt,
+			&i.UpdatedAt,
+			&i.Destructive,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const logsOf = `-- name: LogsOf :many
 SELECT operation_id, seq, ts, stream, step, data FROM operation_logs WHERE operation_id = $1 AND seq > $2 ORDER BY seq LIMIT $3
 `
@@ -609,6 +749,59 @@ func (q *Queries) LogsOf(ctx context.Context, arg LogsOfParams) ([]OperationLog,
 			&i.Stream,
 			&i.Step,
 			&i.Data,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const operationsByRequest = `-- name: OperationsByRequest :many
+SELECT o.operation_id, o.target_id, o.request_id, o.request_body, o.type, o.phase, o.params, o.plan_id, o.current_step, o.current_stage, o.wait_reason, o.wake_at, o.cancel_requested_at, o.error, o.evidence, o.event_seq, o.version, o.created_at, o.started_at, o.finished_at, o.updated_at, o.destructive FROM (SELECT unnest($1::text[]) AS target_id, unnest($2::text[]) AS request_id) r
+JOIN operations o ON o.target_id = r.target_id AND o.request_id = r.request_id
+`
+
+type OperationsByRequestParams struct {
+	TargetIds  []string
+	RequestIds []string
+}
+
+func (q *Queries) OperationsByRequest(ctx context.Context, arg OperationsByRequestParams) ([]Operation, error) {
+	rows, err := q.db.Query(ctx, operationsByRequest, arg.TargetIds, arg.RequestIds)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []Operation
+	for rows.Next() {
+		var i Operation
+		if err := rows.Scan(
+			&i.OperationID,
+			&i.TargetID,
+			&i.RequestID,
+			&i.RequestBody,
+			&i.Type,
+			&i.Phase,
+			&i.Params,
+			&i.PlanID,
+			&i.CurrentStep,
+			&i.CurrentStage,
+			&i.WaitReason,
+			&i.WakeAt,
+			&i.CancelRequestedAt,
+			&i.Error,
+			&i.Evidence,
+			&i.EventSeq,
+			&i.Version,
+			&i.CreatedAt,
+			&i.StartedAt,
+			&i.FinishedAt,
+			&i.UpdatedAt,
+			&i.Destructive,
 		); err != nil {
 			return nil, err
 		}

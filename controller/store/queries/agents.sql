@@ -119,15 +119,21 @@ FROM (SELECT unnest(@session_ids::text[]) AS session_id, unnest(@ats::timestampt
 WHERE s.session_id = b.session_id AND s.last_heartbeat_at < b.at;
 
 -- name: CandidatesFor :many
-SELECT a.agent_id, a.role, a.capabilities, a.simulated, a.state_id, a.boot_id, a.operation_id, a.os_image_digest,
+-- Who might take steps on the machines, with the machine each is for.
+WITH wanted AS (
+    SELECT unnest(@machine_ids::text[]) AS machine_id, unnest(@operation_ids::text[]) AS operation_id, unnest(@sites::text[]) AS site),
+found AS (
+    SELECT w.machine_id, a.agent_id FROM wanted w JOIN agents a ON a.machine_id = w.machine_id
+    WHERE a.role <> 'installer' OR a.operation_id = w.operation_id
+    UNION
+    SELECT w.machine_id, a.agent_id FROM wanted w JOIN agents a ON a.role = 'site' AND a.site = w.site)
+SELECT f.machine_id::text AS for_machine, a.agent_id, a.role, a.capabilities, a.simulated, a.state_id, a.boot_id, a.operation_id, a.os_image_digest, a.epoch,
        (s.agent_id IS NOT NULL AND s.ended_at IS NULL AND k.lease_until > @now)::boolean AS live,
        s.last_heartbeat_at
-FROM agents a
+FROM found f JOIN agents a ON a.agent_id = f.agent_id
 LEFT JOIN agent_sessions s ON s.agent_id = a.agent_id
 LEFT JOIN controllers k ON k.controller_id = s.controller_id
-WHERE (a.machine_id = @machine_id AND (a.role <> 'installer' OR a.operation_id = @operation_id))
-   OR (a.role = 'site' AND a.site = @site)
-ORDER BY a.created_at;
+ORDER BY f.machine_id, a.created_at;
 
 -- name: ListAgents :many
 SELECT a.*, s.session_id, s.controller_id, s.started_at AS session_started_at, s.last_heartbeat_at, s.ended_at

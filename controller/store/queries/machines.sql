@@ -23,9 +23,19 @@ SELECT * FROM machines WHERE external_id = @external_id;
 -- name: LockMachine :one
 SELECT * FROM machines WHERE machine_id = @machine_id FOR UPDATE;
 
--- name: LockMachineOfOperation :one
-SELECT m.* FROM machines m JOIN operations o ON o.target_id = m.machine_id
-WHERE o.operation_id = @operation_id FOR UPDATE OF m;
+-- name: LockMachinesFor :many
+-- Those of the machines, and of the machines of the operations, that nobody else has locked.
+WITH wanted AS (
+    SELECT unnest(@machine_ids::text[]) AS machine_id, ''::text AS operation_id
+    UNION ALL
+    SELECT o.target_id, o.operation_id FROM operations o WHERE o.operation_id = ANY(@operation_ids::text[]))
+SELECT sqlc.embed(m), w.operation_id::text AS operation_id FROM wanted w JOIN machines m ON m.machine_id = w.machine_id
+ORDER BY m.machine_id FOR UPDATE OF m SKIP LOCKED;
+
+-- name: LockMachineFor :many
+-- The machine, or the machine of the operation, however long it takes.
+SELECT * FROM machines WHERE machine_id = coalesce(nullif(@machine_id::text, ''),
+    (SELECT o.target_id FROM operations o WHERE o.operation_id = @operation_id::text)) FOR UPDATE;
 
 -- name: ConditionsOf :many
 SELECT * FROM machine_conditions WHERE machine_id = ANY(@machine_ids::text[]) ORDER BY machine_id, type;

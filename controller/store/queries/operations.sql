@@ -4,6 +4,9 @@ SELECT * FROM operations WHERE operation_id = @operation_id;
 -- name: LockOperation :one
 SELECT * FROM operations WHERE operation_id = @operation_id FOR UPDATE;
 
+-- name: LockOperations :many
+SELECT * FROM operations WHERE operation_id = ANY(@operation_ids::text[]) ORDER BY operation_id FOR UPDATE;
+
 -- name: GetOperationByRequest :one
 SELECT * FROM operations WHERE target_id = @target_id AND request_id = @request_id;
 
@@ -43,6 +46,19 @@ WHERE c.command_id = @command_id;
 -- name: LatestCommandOf :one
 SELECT c.*, a.role AS executor_role FROM commands c JOIN agents a ON a.agent_id = c.executor_id
 WHERE c.operation_id = @operation_id ORDER BY c.step_idx DESC, c.attempt DESC LIMIT 1;
+
+-- name: CommandsFor :many
+-- The named commands, and the latest ones of the operations.
+SELECT c.*, a.role AS executor_role FROM commands c JOIN agents a ON a.agent_id = c.executor_id
+WHERE c.command_id = ANY(@command_ids::text[])
+UNION ALL
+SELECT c.*, a.role AS executor_role FROM unnest(@operation_ids::text[]) o(operation_id)
+CROSS JOIN LATERAL (SELECT * FROM commands l WHERE l.operation_id = o.operation_id ORDER BY l.step_idx DESC, l.attempt DESC LIMIT 1) c
+JOIN agents a ON a.agent_id = c.executor_id;
+
+-- name: OperationsByRequest :many
+SELECT o.* FROM (SELECT unnest(@target_ids::text[]) AS target_id, unnest(@request_ids::text[]) AS request_id) r
+JOIN operations o ON o.target_id = r.target_id AND o.request_id = r.request_id;
 
 -- name: LatestCommandsOfMany :many
 SELECT DISTINCT ON (operation_id, step_idx) operation_id, step_idx, command_id, executor_id FROM commands

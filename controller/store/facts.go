@@ -1,0 +1,154 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
+)
+
+// facts are the rows that changes of several machines begin with, read for all of them at once. The machines and operations are
+// locked; they are as they were before any of the changes.
+type facts struct {
+	machines   map[string]dbsqlc.Machine
+	operations map[string]dbsqlc.Operation
+	steps      map[string][]dbsqlc.OperationStep
+	commands   map[string]*commandRow
+	// latest commands of operations whose change names none.
+	latest     map[string]*commandRow
+	requests   map[request]dbsqlc.Operation
+	conditions map[string][]dbsqlc.MachineCondition
+	executors  map[string][]dbsqlc.CandidatesForRow
+	frozen     bool
+}
+
+// request is a client's own name of an operation on a machine.
+type request struct{ machineID, requestID string }
+
+// factsFor gives what the transaction began with, if the change is one of those that it was read for; else it is read now.
+func factsFor(ctx context.Context, q *dbsqlc.Queries, a about, now time.Time) (*facts, error) {
+	if t := afterCommit(q); t != nil && t.facts != nil && t.about == a {
+		f := t.facts
+		t.facts = nil // whatever the change does makes them old
+		return f, nil
+	}
+	locked, err := q.LockMachineFor(ctx, dbsqlc.LockMachineForParams{MachineID: a.machineID, OperationID: a.operationID})
+	if err != nil {
+		return nil, fmt.Errorf("lock machine: %w", err)
+	}
+	return readFacts(ctx, q, []about{a}, locked, now)
+}
+
+// readFacts reads them for the changes whose machines are locked, in one round trip.
+func readFacts(ctx context.Context, q *dbsqlc.Queries, changes []about, locked []dbsqlc.Machine, now time.Time) (*facts, error) {
+	f := &facts{
+		machines: map[string]dbsqlc.Machine{}, operations: map[string]dbsqlc.Operation{}, steps: map[string][]dbsqlc.OperationStep{},
+		commands: map[string]*commandRow{}, latest: map[string]*commandRow{}, requests: map[request]dbsqlc.Operation{},
+		conditions: map[string][]dbsqlc.MachineCondition{}, executors: map[string][]dbsqlc.CandidatesForRow{},
+	}
+	candidates := dbsqlc.CandidatesForParams{Now: now}
+	for _, m := range locked {
+		f.machines[m.MachineID] = m
+		candidates.MachineIds = append(candidates.MachineIds, m.MachineID)
+		// The installer of another operation than the machine's current one is nobody's executor.
+		candidates.OperationIds = append(candidates.OperationIds, strVal(m.CurrentOperationID))
+		candidates.Sites = append(candidates.Sites, m.Site)
+	}
+	var operations []string
+	var commands dbsqlc.CommandsForParams
+	var requests dbsqlc.OperationsByRequestParams
+	for _, c := range changes {
+		switch {
+		case c.operationID == "":
+			requests.TargetIds = append(requests.TargetIds, c.machineID)
+			requests.RequestIds = append(requests.RequestIds, c.requestID)
+			continue
+		case c.commandID == "":
+			commands.OperationIds = append(commands.OperationIds, c.operationID)
+		default:
+			commands.CommandIds = append(commands.CommandIds, c.commandID)
+		}
+		operations = append(operations, c.operationID)
+	}
+	reads := []func(*dbsqlc.Queries) error{
+		func(q *dbsqlc.Queries) error { return f.readFrozen(ctx, q) },
+		func(q *dbsqlc.Queries) error { return f.readConditions(ctx, q, candidates.MachineIds) },
+		func(q *dbsqlc.Queries) error { return f.readExecutors(ctx, q, candidates) },
+	}
+	if len(operations) > 0 {
+		// First of all: the others are read as they are under its locks.
+		reads = append([]func(*dbsqlc.Queries) error{
+			func(q *dbsqlc.Queries) error { return f.lockOperations(ctx, q, operations) },
+			func(q *dbsqlc.Queries) error { return f.readSteps(ctx, q, operations) },
+			func(q *dbsqlc.Queries) error { return f.readCommands(ctx, q, commands) },
+		}, reads...)
+	}
+	if len(requests.TargetIds) > 0 {
+		reads = append(reads, func(q *dbsqlc.Queries) error { return f.readRequests(ctx, q, requests) })
+	}
+	return f, q.Together(ctx, reads...)
+}
+
+func (f *facts) lockOperations(ctx context.Context, q *dbsqlc.Queries, ids []string) error {
+	rows, err := q.LockOperations(ctx, ids)
+	for _, r := range rows {
+		f.operations[r.OperationID] = r
+	}
+	return orWhat(err, "lock operations")
+}
+
+func (f *facts) readSteps(ctx context.Context, q *dbsqlc.Queries, ids []string) error {
+	rows, err := q.StepsOfMany(ctx, ids)
+	for _, r := range rows {
+		f.steps[r.OperationID] = append(f.steps[r.OperationID], r)
+	}
+	return orWhat(err, "read steps")
+}
+
+func (f *facts) readCommands(ctx context.Context, q *dbsqlc.Queries, p dbsqlc.CommandsForParams) error {
+	rows, err := q.CommandsFor(ctx, p)
+	for _, r := range rows {
+		c := commandRow(r)
+		f.commands[c.CommandID] = &c
+		f.latest[c.OperationID] = &c
+	}
+	return orWhat(err, "read commands")
+}
+
+func (f *facts) readRequests(ctx context.Context, q *dbsqlc.Queries, p dbsqlc.OperationsByRequestParams) error {
+	rows, err := q.OperationsByRequest(ctx, p)
+	for _, r := range rows {
+		f.requests[request{r.TargetID, r.RequestID}] = r
+	}
+	return orWhat(err, "look for the request")
+}
+
+func (f *facts) readFrozen(ctx context.Context, q *dbsqlc.Queries) (err error) {
+	f.frozen, err = isFrozen(ctx, q)
+	return err
+}
+
+func (f *facts) readConditions(ctx context.Context, q *dbsqlc.Queries, machines []string) error {
+	rows, err := q.ConditionsOf(ctx, machines)
+	for _, r := range rows {
+		f.conditions[r.MachineID] = append(f.conditions[r.MachineID], r)
+	}
+	return orWhat(err, "read conditions")
+}
+
+func (f *facts) readExecutors(ctx context.Context, q *dbsqlc.Queries, p dbsqlc.CandidatesForParams) error {
+	rows, err := q.CandidatesFor(ctx, p)
+	for _, r := range rows {
+		f.executors[r.ForMachine] = append(f.executors[r.ForMachine], r)
+	}
+	return orWhat(err, "read executors")
+}
+
+// command is the one that the change is about: the one that it names, or the operation's latest.
+func (f *facts) command(a about) *commandRow {
+	if a.commandID != "" {
+		return f.commands[a.commandID]
+	}
+	return f.latest[a.operationID]
+}

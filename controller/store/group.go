@@ -1,0 +1,228 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
+	"github.com/ingot-metal/ingot/internal/planted"
+	"github.com/ingot-metal/ingot/internal/task"
+)
+
+// Group commit: decisions on different machines that come while another is being stored wait for it, and are then stored
+// together, in one transaction. What a transaction costs (its round trips, its flush, what triggers prepare anew in each) is
+// paid once for all of them. One that comes alone is stored at once.
+//
+// A group has the machines of all its members locked before any of them reads, and takes no machine that somebody else has
+// locked, so that it never waits for a machine and no two groups for each other. Whoever is not taken, and all members of a group that
+// cannot be committed, are stored alone, each in its own transaction, as if there were no groups.
+
+const (
+	// groupsAtOnce is how many transactions of this kind run side by side. More of them are smaller ones.
+	groupsAtOnce = 2
+	// groupMost bounds a group. What is noted for histories in one transaction is held in memory by Postgres.
+	groupMost = 16
+	// groupPatience is how long a group holds up those behind it.
+	groupPatience = 50 * time.Millisecond
+	// groupTime bounds a group's transaction. It belongs to no caller.
+	groupTime = 30 * time.Second
+)
+
+// about says what a transaction reads first: an operation with the command that an event is about, or its latest one; or a machine
+// and a request for work on it. The machine is locked.
+type about struct{ operationID, commandID, machineID, requestID string }
+
+// change is a transaction that may be stored together with others.
+type change struct {
+	about
+	fn func(pgx.Tx, *dbsqlc.Queries) error
+	// done gets nil when it was committed, errAlone when it is to be stored alone, or why it failed.
+	done chan error
+}
+
+var errAlone = errors.New("to be stored in a transaction of its own")
+
+// groups collects changes while others are being stored.
+type groups struct {
+	mu      sync.Mutex
+	running int
+	waiting []*change
+}
+
+// inGroup is inTx for what concerns one machine: fn locks it first, and nothing that others lock for long. fn may run several times.
+func (s *Store) inGroup(ctx context.Context, a about, fn func(pgx.Tx, *dbsqlc.Queries) error) error {
+	if planted.VersionGuard {
+		return s.inTx(ctx, fn)
+	}
+	c := &change{about: a, fn: fn, done: make(chan error, 1)}
+	if s.groups.enter(c) {
+		leave := s.holdUp()
+		defer leave()
+		return s.inTx(ctx, fn)
+	}
+	select {
+	case err := <-c.done:
+		if errors.Is(err, errAlone) {
+			return s.inTx(ctx, fn)
+		}
+		return err
+	case <-ctx.Done():
+		// It may be stored all the same, as with any commit whose answer is lost.
+		return ctx.Err()
+	}
+}
+
+// enter says that the change may be stored at once; else it waits with others.
+func (g *groups) enter(c *change) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.running < groupsAtOnce {
+		g.running++
+		return true
+	}
+	g.waiting = append(g.waiting, c)
+	return false
+}
+
+// next takes those who wait, as many as a group may have. With none left there is one transaction less.
+func (g *groups) next() []*change {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	n := min(len(g.waiting), groupMost)
+	if n == 0 {
+		g.running--
+		return nil
+	}
+	taken := g.waiting[:n:n]
+	g.waiting = g.waiting[n:]
+	return taken
+}
+
+// holdUp counts what runs now. Those who wait are stored when it is over, or when it takes too long.
+func (s *Store) holdUp() (leave func()) {
+	over := sync.OnceFunc(func() {
+		if taken := s.groups.next(); taken != nil {
+			task.Background("group of changes", func() { s.together(taken) })
+		}
+	})
+	timer := time.AfterFunc(groupPatience, over)
+	return func() {
+		timer.Stop()
+		over()
+	}
+}
+
+// together stores changes in one transaction.
+func (s *Store) together(taken []*change) {
+	leave := s.holdUp()
+	defer leave()
+	ctx, cancel := context.WithTimeout(context.Background(), groupTime)
+	defer cancel()
+	answers := make([]error, len(taken))
+	for i := range answers {
+		answers[i] = errAlone
+	}
+	if len(taken) > 1 {
+		told, err := s.storeGroup(ctx, taken, answers)
+		if err == nil {
+			s.tellAll(told)
+		} else {
+			s.log.Debug("a group was not stored; its members are stored alone", "members", len(taken), "error", err.Error())
+			for i := range answers {
+				answers[i] = errAlone
+			}
+		}
+	}
+	for i, c := range taken {
+		c.done <- answers[i]
+	}
+}
+
+func (s *Store) tellAll(told []*after) {
+	for _, a := range told {
+		if a != nil {
+			s.tell(a)
+		}
+	}
+}
+
+// storeGroup runs the members whose machines are free. It sets their answers, and gives what is to be told of those that were
+// stored; both hold if there is no error.
+func (s *Store) storeGroup(ctx context.Context, taken []*change, answers []error) (told []*after, err error) {
+	err = pgx.BeginTxFunc(ctx, s.pool, groupTx, func(tx pgx.Tx) error {
+		q := s.q.WithTx(tx)
+		free, machines, err := freeOf(ctx, q, taken)
+		if err != nil {
+			return err
+		}
+		var read []about
+		for _, i := range free {
+			read = append(read, taken[i].about)
+		}
+		f, err := readFacts(ctx, q, read, machines, time.Now())
+		if err != nil {
+			return err
+		}
+		told = make([]*after, len(free))
+		var members []func(*voice) error
+		for n, i := range free {
+			members = append(members, func(v *voice) error {
+				told[n] = &after{Tx: v, facts: f, about: taken[i].about}
+				return taken[i].fn(told[n], s.q.WithTx(told[n]))
+			})
+		}
+		voices, err := (&lockstep{tx: tx}).run(ctx, members)
+		for n, v := range voices {
+			answers[free[n]] = v.err
+			if repeatable(v.err) {
+				answers[free[n]] = errAlone
+			}
+			if v.err != nil {
+				told[n] = nil
+			}
+		}
+		return err
+	})
+	return told, err
+}
+
+// groupTx begins a group's transaction. Its statements look rows up by keys, in lists of any length, which would have each planned
+// again every time.
+var groupTx = pgx.TxOptions{BeginQuery: "BEGIN; SET LOCAL plan_cache_mode = force_generic_plan"}
+
+// freeOf locks the machines that nobody else has locked, and says which members they are of, one for each machine.
+func freeOf(ctx context.Context, q *dbsqlc.Queries, taken []*change) (free []int, machines []dbsqlc.Machine, err error) {
+	var p dbsqlc.LockMachinesForParams
+	for _, c := range taken {
+		if c.operationID == "" {
+			p.MachineIds = append(p.MachineIds, c.machineID)
+		} else {
+			p.OperationIds = append(p.OperationIds, c.operationID)
+		}
+	}
+	rows, err := q.LockMachinesFor(ctx, p)
+	if err != nil {
+		return nil, nil, fmt.Errorf("lock machines: %w", err)
+	}
+	locked, machineOf := map[string]dbsqlc.Machine{}, map[string]string{}
+	for _, r := range rows {
+		locked[r.Machine.MachineID] = r.Machine
+		machineOf[r.OperationID] = r.Machine.MachineID
+	}
+	for i, c := range taken {
+		id := c.machineID
+		if c.operationID != "" {
+			id = machineOf[c.operationID]
+		}
+		if m, ok := locked[id]; ok {
+			free, machines = append(free, i), append(machines, m)
+			delete(locked, id) // another change of it is stored after this one
+		}
+	}
+	return free, machines, nil
+}
