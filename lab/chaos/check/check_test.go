@@ -124,6 +124,10 @@ var bad = []struct {
 	}},
 	{"a fence over nothing", check.RuleFence, func(h *check.History) { h.Machines[0].Status.UnresolvedCommandId = "cmd-1" }},
 	{"a success without an effect", check.RuleEvidence, func(h *check.History) { h.Effects = h.Effects[:1] }},
+	{"an effect of what was never started", check.RuleEvidence, func(h *check.History) {
+		h.Operations[0].Phase, h.Operations[0].Error = baremetalv1.Operation_FAILED, &baremetalv1.ErrorStatus{Code: "GRANT_REFUSED"}
+		h.Commands[0].Outcome = "REFUSED"
+	}},
 	{"a success with a wrong boot id", check.RuleEvidence, func(h *check.History) { h.Operations[0].Evidence["boot_id_after"] = "boot-7" }},
 	{"a disk that was not written to its end", check.RuleEvidence, func(h *check.History) {
 		h.Operations[0].Type, h.Commands[0].Kind = baremetalv1.Operation_REIMAGE, "repave"

@@ -127,6 +127,9 @@ func (p *problems) command(c *baremetalv1.Command) {
 		}
 	}
 	touched := slices.Concat(p.asked[id], effects)
+	if len(touched) > 0 && c.GetOutcome() == "REFUSED" {
+		p.add(RuleEvidence, "command %s says that it was never started (%s), and touched the world: %v", id, c.GetMessage(), touched[0])
+	}
 	if len(touched) > 0 && c.GetGrantedAt() == nil {
 		p.add(RuleGrant, "command %s (%s) touched the world without a grant: %v", id, c.GetState(), touched[0])
 	}
