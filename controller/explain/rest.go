@@ -148,9 +148,8 @@ func (s *scene) sayFailed(e *Explanation) {
 	if op.Error != nil {
 		failed = *op.Error
 	}
-	late := ""
-	failed.Code, failed.Message, late = s.sinceThen(failed.Code, failed.Message)
-	s.failure(failed.Code, failed.Message).into(e)
+	code, message, late := s.sinceThen(failed.Code, failed.Message)
+	s.failure(code, message).into(e)
 	if late != "" {
 		e.Cause.Facts = append(e.Cause.Facts, late)
 	}
@@ -163,7 +162,7 @@ func (s *scene) sayFailed(e *Explanation) {
 		e.Cause.Facts = append(e.Cause.Facts, fmt.Sprintf("it was tried %d times", s.step.RetryCount+1))
 	}
 	e.Cause.Facts = append(e.Cause.Facts, s.commandFacts()...)
-	e.Summary = fmt.Sprintf("%s failed at step %s, %s: %s", op.Type, op.CurrentStage, s.ago(op.FinishedAt), e.Cause.Text+inBrackets(failed.Message, e.Cause.Text))
+	e.Summary = fmt.Sprintf("%s failed at step %s, %s: %s", op.Type, op.CurrentStage, s.ago(op.FinishedAt), e.Cause.Text+inBrackets(message, e.Cause.Text))
 	if s.holds(fleet.NeedsIntervention) {
 		e.Actions = append(e.Actions, s.clear())
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/auth"
 	"github.com/ingot-metal/ingot/controller/config"
 	"github.com/ingot-metal/ingot/controller/store"
-	_ "github.com/ingot-metal/ingot/controller/store/storetest" // registers the migrations of test databases
+	"github.com/ingot-metal/ingot/controller/store/storetest" // registers the migrations of test databases, too
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/task"
 	"github.com/ingot-metal/ingot/internal/testkit"
@@ -285,11 +285,7 @@ func (c *Cluster) Aged(t testing.TB, operationID string, by time.Duration) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	_, err = s.Pool().Exec(t.Context(), `UPDATE operation_steps SET started_at = started_at - $2 * interval '1 second'
-		WHERE operation_id = $1 AND state = 'RUNNING'`, operationID, by.Seconds())
-	if err != nil {
-		t.Fatal(err)
-	}
+	storetest.Age(t, s, operationID, by)
 }
 
 // Readiness asks /readyz.
