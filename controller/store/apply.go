@@ -81,9 +81,6 @@ func (s *Store) decideIn(ctx context.Context, q *dbsqlc.Queries, operationID str
 // decideOn decides on an operation that is locked and stores the answer.
 func (s *Store) decideOn(ctx context.Context, q *dbsqlc.Queries, l *loaded, version int64, e operation.Event, now time.Time) (*Applied, error) {
 	operationID := l.row.OperationID
-	if planted.StateID {
-		e = ofKnownMemory(e, l.snap.Command)
-	}
 	l.cmdline = s.cmdline
 	if r, ok := e.(operation.Reported); ok {
 		l.report = &r
@@ -93,6 +90,9 @@ func (s *Store) decideOn(ctx context.Context, q *dbsqlc.Queries, l *loaded, vers
 	}
 	if err := l.countGrant(ctx, q, e); err != nil {
 		return nil, err
+	}
+	if planted.StateID {
+		e = ofKnownMemory(e, l.snap.Command)
 	}
 	d := operation.Decide(l.snap, e, now)
 	if err := fpBeforeApply.HitCtx(ctx); err != nil {

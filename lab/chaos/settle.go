@@ -75,8 +75,9 @@ func (r *attempt) settle(ctx context.Context) error {
 	return r.sound(ctx)
 }
 
-// lateResult is how long a fenced machine is given to lift its fence by itself.
-const lateResult = 6 * time.Second
+// lateResult is how long a fenced machine is given to lift its fence by itself: an agent gives a command up when its time is
+// over twice.
+const lateResult = 2*tryLimit*time.Second + 3*time.Second
 
 // atRest waits for the machine's operations to end and its effects to happen. A fence that stays is lifted by what the world
 // has seen.
