@@ -120,11 +120,12 @@ func (e *Engine) lookForPeers(ctx context.Context) error {
 	return e.scaleHeartbeat(ctx)
 }
 
-// lookMoved ends the sessions of agents that have opened a newer one on another controller. On other hardware they are
+// lookMoved ends the sessions that are over in the database: of agents that have opened a newer one on another controller, and
+// those that were ended while this controller's lease was, or seemed to be, over. On other hardware they are
 // asked first: an answer proves a clone.
 func (e *Engine) lookMoved(ctx context.Context) error {
 	all := e.cfg.Sessions.All()
-	if len(all) == 0 || e.peers.Load() == 0 {
+	if len(all) == 0 {
 		return nil
 	}
 	epochs := make(map[string]int64, len(all))
@@ -136,6 +137,11 @@ func (e *Engine) lookMoved(ctx context.Context) error {
 		return err
 	}
 	for _, m := range moved {
+		if s := e.cfg.Sessions.Get(m.AgentID); m.Ended && s != nil && s.Epoch == m.Epoch {
+			// Nothing is decided for an agent that counts as gone: it has to come again.
+			s.Close(session.ErrLeaseLost)
+			continue
+		}
 		if old := e.cfg.Sessions.Supersede(m.AgentID, m.Hardware, m.Epoch); old != nil {
 			session.Retire(old, e.clock)
 		}

@@ -118,13 +118,15 @@ func (s *Store) Unheard(ctx context.Context, controllerID string, before time.Ti
 	return out, nil
 }
 
-// Moved is an agent that has opened a newer session on another controller.
+// Moved is an agent that has opened a newer session on another controller. With Ended there is none newer: another controller
+// has ended this one, since the lease that it is under seemed to be over.
 type Moved struct {
 	AgentID, Hardware string
 	Epoch             int64
+	Ended             bool
 }
 
-// MovedSessions says which of these sessions are no longer the newest of their agents.
+// MovedSessions says which of these sessions are over: no longer the newest of their agents, or ended by others.
 func (s *Store) MovedSessions(ctx context.Context, epochs map[string]int64) ([]Moved, error) {
 	p := dbsqlc.MovedSessionsParams{}
 	for id, epoch := range epochs {
@@ -137,7 +139,7 @@ func (s *Store) MovedSessions(ctx context.Context, epochs map[string]int64) ([]M
 	}
 	out := make([]Moved, 0, len(rows))
 	for _, r := range rows {
-		out = append(out, Moved{r.AgentID, r.HardwareFingerprint, r.Epoch})
+		out = append(out, Moved{r.AgentID, r.HardwareFingerprint, r.Epoch, r.Ended})
 	}
 	return out, nil
 }

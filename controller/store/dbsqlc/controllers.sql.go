@@ -122,9 +122,9 @@ func (q *Queries) HandOver(ctx context.Context, arg HandOverParams) error {
 }
 
 const movedSessions = `-- name: MovedSessions :many
-SELECT m.agent_id::text AS agent_id, s.epoch, a.hardware_fingerprint
+SELECT m.agent_id::text AS agent_id, s.epoch, a.hardware_fingerprint, (s.epoch = m.epoch)::boolean AS ended
 FROM (SELECT unnest($1::text[]) AS agent_id, unnest($2::bigint[]) AS epoch) m
-JOIN agent_sessions s ON s.agent_id = m.agent_id AND s.epoch > m.epoch
+JOIN agent_sessions s ON s.agent_id = m.agent_id AND (s.epoch > m.epoch OR s.epoch = m.epoch AND s.ended_at IS NOT NULL)
 JOIN agents a ON a.agent_id = m.agent_id
 `
 
@@ -137,9 +137,10 @@ type MovedSessionsRow struct {
 	AgentID             string
 	Epoch               int64
 	HardwareFingerprint string
+	Ended               bool
 }
 
-// Agents that have opened a newer session elsewhere.
+// Sessions that are not what their controller takes them for: a newer one was opened elsewhere, or somebody has ended them.
 func (q *Queries) MovedSessions(ctx context.Context, arg MovedSessionsParams) ([]MovedSessionsRow, error) {
 	rows, err := q.db.Query(ctx, movedSessions, arg.AgentIds, arg.Epochs)
 	if err != nil {
@@ -149,7 +150,12 @@ func (q *Queries) MovedSessions(ctx context.Context, arg MovedSessionsParams) ([
 	var items []MovedSessionsRow
 	for rows.Next() {
 		var i MovedSessionsRow
-		if err := rows.Scan(&i.AgentID, &i.Epoch, &i.HardwareFingerprint); err != nil {
+		if err := rows.Scan(
+			&i.AgentID,
+			&i.Epoch,
+			&i.HardwareFingerprint,
+			&i.Ended,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

@@ -35,8 +35,8 @@ WHERE c.state IN ('QUEUED', 'SENT', 'ACKED', 'GRANTED')
 LIMIT 1000;
 
 -- name: MovedSessions :many
--- Agents that have opened a newer session elsewhere.
-SELECT m.agent_id::text AS agent_id, s.epoch, a.hardware_fingerprint
+-- Sessions that are not what their controller takes them for: a newer one was opened elsewhere, or somebody has ended them.
+SELECT m.agent_id::text AS agent_id, s.epoch, a.hardware_fingerprint, (s.epoch = m.epoch)::boolean AS ended
 FROM (SELECT unnest(@agent_ids::text[]) AS agent_id, unnest(@epochs::bigint[]) AS epoch) m
-JOIN agent_sessions s ON s.agent_id = m.agent_id AND s.epoch > m.epoch
+JOIN agent_sessions s ON s.agent_id = m.agent_id AND (s.epoch > m.epoch OR s.epoch = m.epoch AND s.ended_at IS NOT NULL)
 JOIN agents a ON a.agent_id = m.agent_id;
