@@ -335,20 +335,40 @@ func (s *Store) walkRows(ctx context.Context, f MachineFilter) ([]dbsqlc.Machine
 	if err != nil {
 		return nil, err
 	}
-	// The first of the conditions finds the machines, the others are looked up.
-	first, others := "", nonNil(f.With)
-	if len(f.With) > 0 {
-		first, others = f.With[0], nonNil(f.With[1:])
+	among, none, err := s.candidates(ctx, f)
+	if err != nil || none {
+		return nil, err
 	}
 	rows, err := s.planned().WalkMachines(ctx, dbsqlc.WalkMachinesParams{
 		AfterID: f.AfterID, MachineID: f.MachineID, Phase: f.Phase, NodeState: f.NodeState, Provider: f.Provider, Site: f.Site,
-		Region: f.Region, Labels: labels, Spec: spec, Busy: f.Busy, WithCondition: first, WithConditions: others,
+		Region: f.Region, Labels: labels, Spec: spec, Busy: f.Busy, Among: among, WithConditions: nonNil(f.With),
 		WithoutConditions: nonNil(f.Without), PageSize: f.Limit,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("walk machines: %w", err)
 	}
 	return rows, nil
+}
+
+// fewCandidates is how many machines with a condition are named one by one. Where there are more, a walk meets them soon.
+const fewCandidates = 2000
+
+// candidates are the machines of which the first of the wanted conditions is true, where they are few; none says that there
+// are none at all.
+func (s *Store) candidates(ctx context.Context, f MachineFilter) (among []string, none bool, err error) {
+	if len(f.With) == 0 {
+		return []string{}, false, nil
+	}
+	among, err = s.planned().MachinesWithCondition(ctx, dbsqlc.MachinesWithConditionParams{
+		Type: f.With[0], AfterID: f.AfterID, MaxRows: fewCandidates + 1,
+	})
+	if err != nil {
+		return nil, false, fmt.Errorf("read machines with condition %s: %w", f.With[0], err)
+	}
+	if len(among) > fewCandidates {
+		return []string{}, false, nil
+	}
+	return among, len(among) == 0, nil
 }
 
 // GetInventory reads the newest inventory of a machine.

@@ -811,8 +811,7 @@ WHERE m.deleted_at IS NULL AND m.machine_id > $1
   AND ($8::jsonb = '{}' OR m.labels @> $8::jsonb)
   AND ($9::jsonb = '{}' OR m.spec @> $9::jsonb)
   AND ($10::text = '' OR (m.current_operation_id IS NOT NULL) = ($10::text = 'true'))
-  AND ($11::text = '' OR m.machine_id IN (
-      SELECT c.machine_id FROM machine_conditions c WHERE c.type = $11::text AND c.status))
+  AND (cardinality($11::text[]) = 0 OR m.machine_id = ANY($11::text[]))
   AND (cardinality($12::text[]) = 0 OR NOT EXISTS (
       SELECT 1 FROM unnest($12::text[]) AS want(type)
       WHERE NOT EXISTS (SELECT 1 FROM machine_conditions c
@@ -834,7 +833,7 @@ type WalkMachinesParams struct {
 	Labels            []byte
 	Spec              []byte
 	Busy              string
-	WithCondition     string
+	Among             []string
 	WithConditions    []string
 	WithoutConditions []string
 	PageSize          int32
@@ -853,7 +852,7 @@ func (q *Queries) WalkMachines(ctx context.Context, arg WalkMachinesParams) ([]M
 		arg.Labels,
 		arg.Spec,
 		arg.Busy,
-		arg.WithCondition,
+		arg.Among,
 		arg.WithConditions,
 		arg.WithoutConditions,
 		arg.PageSize,

@@ -377,6 +377,36 @@ func (q *Queries) MachineGroups(ctx context.Context, keys []string) ([]MachineGr
 	return items, nil
 }
 
+const machinesWithCondition = `-- name: MachinesWithCondition :many
+SELECT machine_id FROM machine_conditions WHERE type = $1 AND status AND machine_id > $2 ORDER BY machine_id LIMIT $3
+`
+
+type MachinesWithConditionParams struct {
+	Type    string
+	AfterID string
+	MaxRows int32
+}
+
+func (q *Queries) MachinesWithCondition(ctx context.Context, arg MachinesWithConditionParams) ([]string, error) {
+	rows, err := q.db.Query(ctx, machinesWithCondition, arg.Type, arg.AfterID, arg.MaxRows)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var machine_id string
+		if err := rows.Scan(&machine_id); err != nil {
+			return nil, err
+		}
+		items = append(items, machine_id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const reachableOfSlice = `-- name: ReachableOfSlice :many
 SELECT h.machine_id, (h.session = 'silent')::boolean AS silent
 FROM (SELECT m.machine_id, m.agent_id, m.node_state,

@@ -57,8 +57,7 @@ WHERE m.deleted_at IS NULL AND m.machine_id > @after_id
   AND (@labels::jsonb = '{}' OR m.labels @> @labels::jsonb)
   AND (@spec::jsonb = '{}' OR m.spec @> @spec::jsonb)
   AND (@busy::text = '' OR (m.current_operation_id IS NOT NULL) = (@busy::text = 'true'))
-  AND (@with_condition::text = '' OR m.machine_id IN (
-      SELECT c.machine_id FROM machine_conditions c WHERE c.type = @with_condition::text AND c.status))
+  AND (cardinality(@among::text[]) = 0 OR m.machine_id = ANY(@among::text[]))
   AND (cardinality(@with_conditions::text[]) = 0 OR NOT EXISTS (
       SELECT 1 FROM unnest(@with_conditions::text[]) AS want(type)
       WHERE NOT EXISTS (SELECT 1 FROM machine_conditions c

@@ -3,6 +3,9 @@
 -- name: WalkAllMachines :many
 SELECT * FROM machines WHERE deleted_at IS NULL AND machine_id > @after_id ORDER BY machine_id LIMIT @page_size;
 
+-- name: MachinesWithCondition :many
+SELECT machine_id FROM machine_conditions WHERE type = @type AND status AND machine_id > @after_id ORDER BY machine_id LIMIT @max_rows;
+
 -- name: HeartbeatsOfAgents :many
 SELECT agent_id, last_heartbeat_at FROM agent_sessions WHERE agent_id = ANY(@agent_ids::text[]);
 
