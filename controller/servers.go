@@ -24,6 +24,7 @@ import (
 	"github.com/ingot-metal/ingot/internal/failure"
 	"github.com/ingot-metal/ingot/internal/obs"
 	"github.com/ingot-metal/ingot/internal/pki"
+	"github.com/ingot-metal/ingot/internal/task"
 )
 
 func (c *Controller) openServers(context.Context) error {
@@ -36,7 +37,7 @@ func (c *Controller) openServers(context.Context) error {
 		c.server(auth.GuardConfig{Listener: auth.Frontpage, Tokens: c.tokens}, credentials.NewTLS(front), append(c.behindDoor(),
 			// Whoever has more than that open on one connection waits on its own side.
 			grpc.MaxConcurrentStreams(uint32(c.cfg.Clients.StreamsPerClient+c.cfg.Clients.WaitingPerClient)))...),
-		c.server(auth.GuardConfig{Listener: auth.Fleet, CheckAgent: c.checkAgent}, c.fleetConns, grpc.ReadBufferSize(0)),
+		c.server(auth.GuardConfig{Listener: auth.Fleet, CheckAgent: c.checkCaller}, c.fleetConns, grpc.ReadBufferSize(0), grpc.HeaderTableSize(0)),
 		c.server(auth.GuardConfig{Listener: auth.Enrolment}, credentials.NewTLS(c.ownTLS())),
 	}
 	c.registerFrontpage(c.servers[0])
@@ -156,6 +157,11 @@ func (c *Controller) fleetTLS() *tls.Config {
 		return c.checkAgent(ctx, id, s.PeerCertificates[0])
 	}
 	return t
+}
+
+// checkCaller is checkAgent for the goroutine of a call, which may live as long as a session.
+func (c *Controller) checkCaller(ctx context.Context, agentID string, cert *x509.Certificate) error {
+	return task.Apart(ctx, "check certificate", func(ctx context.Context) error { return c.checkAgent(ctx, agentID, cert) })
 }
 
 // checkAgent refuses a certificate that is not recorded for this agent, revoked, or replaced by a newer one in use.

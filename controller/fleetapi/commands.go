@@ -107,12 +107,16 @@ func (s *Server) cutWhereStuck(call context.Context, sess *session.Session) (end
 }
 
 // admit opens a session when it is its turn.
-func (s *Server) admit(ctx context.Context, who auth.Agent, h *fleetv1.Hello) (*session.Session, *store.Opened, error) {
+func (s *Server) admit(ctx context.Context, who auth.Agent, h *fleetv1.Hello) (sess *session.Session, opened *store.Opened, err error) {
 	if err := s.gate.enter(s.cfg.Clock.Now()); err != nil {
 		return nil, nil, err
 	}
 	defer s.gate.leave()
-	return s.open(ctx, who, h)
+	err = task.Apart(ctx, "open session", func(ctx context.Context) error {
+		sess, opened, err = s.open(ctx, who, h)
+		return err
+	})
+	return sess, opened, err
 }
 
 type commandStream = grpc.BidiStreamingServer[fleetv1.AgentMessage, fleetv1.ControllerMessage]
@@ -183,26 +187,40 @@ func (s *Server) close(sess *session.Session) {
 	s.cfg.Logger.Info("session closed", "agent_id", sess.AgentID, "session_id", sess.SessionID, "why", context.Cause(sess.Context()).Error())
 }
 
-// serve says welcome, then reads and writes until the session ends.
+// serve says welcome, then reads until the session ends. When the controller stops the agent is told to go elsewhere in its own
+// time; meanwhile the session goes on.
 func (s *Server) serve(stream commandStream, sess *session.Session, opened *store.Opened) error {
 	if err := stream.Send(s.welcome(sess, opened)); err != nil {
 		return err
 	}
-	task.Background("read session", func() {
-		err := task.Run(sess.Context(), "read session", func(context.Context) error { return s.read(stream, sess) })
-		sess.Close(orCanceled(err))
-	})
-	task.Background("settle session", func() {
-		if err := s.cfg.Engine.SessionOpened(sess.Context(), sess, opened); err != nil && sess.Context().Err() == nil {
-			// The agent opens a new session and everything is looked at again.
-			s.cfg.Logger.Error("session not settled; closing it", "agent_id", sess.AgentID, "error", err.Error())
-			sess.Close(err)
+	defer endWith(stream.Context(), sess)()
+	sess.Serve(func(m *fleetv1.ControllerMessage) error {
+		if !s.maySend(m) {
+			return nil
 		}
-		if opened.Cloned || opened.RolledBack {
-			s.cfg.Logger.Warn("agent's memory or boot is older than what has been seen", "agent_id", sess.AgentID, "machine_id", sess.MachineID)
-		}
+		return stream.Send(m)
 	})
-	return s.write(stream, sess)
+	defer context.AfterFunc(s.cfg.Draining, func() {
+		sess.Send(&fleetv1.ControllerMessage{Message: &fleetv1.ControllerMessage_Drain{
+			Drain: &fleetv1.Drain{SpreadMs: int32(s.cfg.Spread().Milliseconds())},
+		}})
+	})()
+	task.Background("settle session", func() { s.settle(sess, opened) })
+	if stuck := sess.Finish(orCanceled(s.read(stream, sess))); stuck {
+		s.cfg.Cut(stream.Context()) // our last word would wait behind what is not read
+	}
+	return statusOf(context.Cause(sess.Context()))
+}
+
+func (s *Server) settle(sess *session.Session, opened *store.Opened) {
+	if err := s.cfg.Engine.SessionOpened(sess.Context(), sess, opened); err != nil && sess.Context().Err() == nil {
+		// The agent opens a new session and everything is looked at again.
+		s.cfg.Logger.Error("session not settled; closing it", "agent_id", sess.AgentID, "error", err.Error())
+		sess.Close(err)
+	}
+	if opened.Cloned || opened.RolledBack {
+		s.cfg.Logger.Warn("agent's memory or boot is older than what has been seen", "agent_id", sess.AgentID, "machine_id", sess.MachineID)
+	}
 }
 
 func orCanceled(err error) error {
@@ -219,31 +237,6 @@ func (s *Server) welcome(sess *session.Session, opened *store.Opened) *fleetv1.C
 		GrantKeys: [][]byte{grantPublicKey(s.cfg.CA)}, StateRolledBack: opened.RolledBack, TrustBundle: s.cfg.CA.RootPEM(),
 		ControllerId: s.cfg.ControllerID, AgentId: sess.AgentID, MachineId: sess.MachineID,
 	}}}
-}
-
-// write sends what is queued. It returns why the session has ended. When the controller stops the agent is told to go
-// elsewhere in its own time; meanwhile the session goes on.
-func (s *Server) write(stream commandStream, sess *session.Session) error {
-	stopping := s.cfg.Draining.Done()
-	for {
-		var m *fleetv1.ControllerMessage
-		select {
-		case <-sess.Context().Done():
-			return statusOf(context.Cause(sess.Context()))
-		case <-stopping:
-			stopping = nil
-			m = &fleetv1.ControllerMessage{Message: &fleetv1.ControllerMessage_Drain{
-				Drain: &fleetv1.Drain{SpreadMs: int32(s.cfg.Spread().Milliseconds())},
-			}}
-		case m = <-sess.Out():
-		}
-		if !s.maySend(m) {
-			continue
-		}
-		if err := stream.Send(m); err != nil {
-			return err
-		}
-	}
 }
 
 // maySend holds back what a lease that is in doubt does not cover: this process may have stood still since it was queued. A
@@ -284,7 +277,8 @@ func (s *Server) read(stream commandStream, sess *session.Session) error {
 			return err
 		}
 		sess.Beat(s.cfg.Clock.Now())
-		if err := s.take(sess, m); err != nil {
+		err = task.Apart(sess.Context(), "take message", func(context.Context) error { return s.take(sess, m) })
+		if err != nil {
 			return err
 		}
 	}

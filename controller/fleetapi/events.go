@@ -16,6 +16,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/store"
 	"github.com/ingot-metal/ingot/internal/failure"
 	"github.com/ingot-metal/ingot/internal/pki"
+	"github.com/ingot-metal/ingot/internal/task"
 )
 
 func grantPublicKey(issuer ca.Issuer) []byte {
@@ -71,7 +72,8 @@ func (s *Server) takeEvents(stream grpc.BidiStreamingServer[fleetv1.EventsReques
 		case *fleetv1.EventsRequest_Heartbeat:
 			beats.heartbeat(s, sess, m.Heartbeat)
 		case *fleetv1.EventsRequest_Event:
-			if err = s.eventOrWait(sess, m.Event); err == nil {
+			err = task.Apart(sess.Context(), "take event", func(context.Context) error { return s.eventOrWait(sess, m.Event) })
+			if err == nil {
 				err = stream.Send(&fleetv1.EventsResponse{AckedSeq: m.Event.GetSeq()})
 			}
 		}
@@ -90,7 +92,10 @@ func (w *lockWriter) heartbeat(s *Server, sess *session.Session, h *fleetv1.Hear
 	if w.known && w.locked == locked {
 		return
 	}
-	if err := s.cfg.Store.SetAgentLocked(sess.Context(), sess.AgentID, locked); err != nil {
+	err := task.Apart(sess.Context(), "note lock", func(ctx context.Context) error {
+		return s.cfg.Store.SetAgentLocked(ctx, sess.AgentID, locked)
+	})
+	if err != nil {
 		s.cfg.Logger.Warn("lock not recorded; the next heartbeat tells it again", "agent_id", sess.AgentID, "error", err.Error())
 		return
 	}

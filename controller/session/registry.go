@@ -41,7 +41,13 @@ type Peer struct {
 type Session struct {
 	Peer
 
-	out    chan *fleetv1.ControllerMessage
+	out chan *fleetv1.ControllerMessage
+	// write sends a message to the agent, once there is a stream; writing says that somebody is at it.
+	write   func(*fleetv1.ControllerMessage) error
+	started atomic.Bool
+	writing atomic.Bool
+	pen     sync.Mutex // held while a message is written
+
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	beat   atomic.Int64 // unix nanoseconds of the last sign of life
@@ -60,8 +66,61 @@ func New(parent context.Context, p Peer, now time.Time) *Session {
 // Context ends when the session does; its cause says why.
 func (s *Session) Context() context.Context { return s.ctx }
 
-// Out is what the stream's writer sends.
-func (s *Session) Out() <-chan *fleetv1.ControllerMessage { return s.out }
+// Serve sets how messages are written. What is queued is written by a goroutine that lives as long as there is something:
+// most sessions are silent most of the time, and one that waits would cost each of them a stack.
+func (s *Session) Serve(write func(*fleetv1.ControllerMessage) error) {
+	s.write = write
+	s.started.Store(true)
+	s.wake()
+}
+
+// wake sees to it that somebody writes what is queued.
+func (s *Session) wake() {
+	if s.started.Load() && s.ctx.Err() == nil && len(s.out) > 0 && s.writing.CompareAndSwap(false, true) {
+		task.Background("write session", s.drainQueue)
+	}
+}
+
+func (s *Session) drainQueue() {
+	// What is queued after the last look here is seen by the look that follows, or its sender finds nobody writing.
+	defer s.wake()
+	defer s.writing.Store(false)
+	for m := s.Next(); m != nil; m = s.Next() {
+		s.writeOne(m)
+	}
+}
+
+func (s *Session) writeOne(m *fleetv1.ControllerMessage) {
+	s.pen.Lock()
+	defer s.pen.Unlock()
+	if s.ctx.Err() != nil {
+		return
+	}
+	if err := s.write(m); err != nil {
+		s.Close(err)
+	}
+}
+
+// Finish ends the session. When it returns nobody writes any more, so that the stream may go. stuck says that somebody was
+// writing, or that the agent had stopped reading: what is said at the end may not reach it.
+func (s *Session) Finish(why error) (stuck bool) {
+	s.Close(why)
+	if stuck = !s.pen.TryLock(); stuck {
+		s.pen.Lock()
+	}
+	defer s.pen.Unlock()
+	return stuck || errors.Is(context.Cause(s.ctx), ErrSlow)
+}
+
+// Next takes a message off the queue; nil when it is empty.
+func (s *Session) Next() *fleetv1.ControllerMessage {
+	select {
+	case m := <-s.out:
+		return m
+	default:
+		return nil
+	}
+}
 
 // Close ends the session.
 func (s *Session) Close(why error) { s.cancel(why) }
@@ -72,6 +131,7 @@ func (s *Session) Send(m *fleetv1.ControllerMessage) bool {
 	case <-s.ctx.Done():
 		return false
 	case s.out <- m:
+		s.wake()
 		return true
 	default:
 		s.Close(ErrSlow)

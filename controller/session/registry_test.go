@@ -25,12 +25,8 @@ func open(t *testing.T, agent string, epoch int64) *session.Session {
 
 // superseded takes what a session was told; 0 for nothing.
 func superseded(s *session.Session) int64 {
-	select {
-	case m := <-s.Out():
-		return m.GetSuperseded().GetByEpoch()
-	default:
-		return 0
-	}
+	m := s.Next()
+	return m.GetSuperseded().GetByEpoch()
 }
 
 func TestNewerSessionWins(t *testing.T) {
@@ -97,7 +93,7 @@ func TestReaderThatKeepsUpIsNot(t *testing.T) {
 		if !s.Send(&fleetv1.ControllerMessage{}) {
 			t.Fatal("cut off")
 		}
-		<-s.Out()
+		s.Next()
 	}
 }
 
@@ -164,4 +160,43 @@ func TestManyAtOnce(t *testing.T) {
 	if got := r.Get("a").Epoch; got != 200 || r.Len() != 1 {
 		t.Errorf("epoch %d of %d sessions", got, r.Len())
 	}
+}
+
+// Everything that is queued is written, once and in order, whether it was queued before there was a stream or comes from many.
+func TestWhatIsQueuedIsWritten(t *testing.T) {
+	t.Parallel()
+	s := open(t, "a", 1)
+	const early, late = 3, 500
+	for i := range early {
+		s.Send(drain(i))
+	}
+	written := make(chan int32, early+late)
+	s.Serve(func(m *fleetv1.ControllerMessage) error {
+		written <- m.GetDrain().GetSpreadMs()
+		return nil
+	})
+	for i := range early + late {
+		if i >= early && !s.Send(drain(i)) {
+			t.Fatalf("message %d: %v", i, context.Cause(s.Context()))
+		}
+		// A pause now and then, in which the writer ends.
+		if got := <-written; got != int32(i) {
+			t.Fatalf("message %d was written instead of %d", got, i)
+		}
+	}
+}
+
+func TestASessionThatCannotBeWrittenToEnds(t *testing.T) {
+	t.Parallel()
+	s, broken := open(t, "a", 1), errors.New("broken")
+	s.Serve(func(*fleetv1.ControllerMessage) error { return broken })
+	s.Send(drain(0))
+	<-s.Context().Done()
+	if err := context.Cause(s.Context()); !errors.Is(err, broken) {
+		t.Errorf("it ended with %v", err)
+	}
+}
+
+func drain(n int) *fleetv1.ControllerMessage {
+	return &fleetv1.ControllerMessage{Message: &fleetv1.ControllerMessage_Drain{Drain: &fleetv1.Drain{SpreadMs: int32(n)}}}
 }
