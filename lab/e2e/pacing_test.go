@@ -110,10 +110,11 @@ func TestAStoppingControllerSendsItsAgentsElsewhere(t *testing.T) {
 	m := a.NewMachine(t, harness.MachineOptions{Change: both, Script: "reboot:late=3s"})
 	m.WaitConnected()
 	maintenance(t, a.Client, m.ID)
-	from, to := a, b
-	if b.Controller().Sessions() == 1 {
-		from, to = b, a
-	}
+	// Whichever the agent has begun with: it is the other one's record that is read in the end.
+	a.Fleet.Block()
+	testkit.Eventually(t, soon, func() bool { return b.Controller().Sessions() == 1 }, "the agent does not find the other controller")
+	a.Fleet.Unblock()
+	from, to := b, a
 	op := reboot(t, to.Client, m.ID, "r", patientTime)
 	to.WaitCommand(m.ID, "granted", harness.InState("GRANTED"))
 	begun := time.Now()
