@@ -27,6 +27,11 @@ var own struct {
 	err     error
 }
 
+// OwnServer has this process use a private server, even where there is one for many processes. What others do on a server
+// holds back the feeds of all its databases: to drop a database takes a transaction that lasts as long as a checkpoint.
+// It must be called before the first database is made.
+func OwnServer() error { return os.Unsetenv(EnvDatabaseURL) }
+
 // server gives the URL of a server on which databases may be made.
 func server(t testing.TB) string {
 	t.Helper()

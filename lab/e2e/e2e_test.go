@@ -18,6 +18,9 @@ func TestMain(m *testing.M) {
 	if err := flag.Set("test.parallel", "16"); err != nil {
 		panic(err)
 	}
+	if err := testkit.OwnServer(); err != nil {
+		panic(err)
+	}
 	code := testkit.Run(m)
 	harness.RemoveBinaries()
 	os.Exit(code)

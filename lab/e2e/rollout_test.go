@@ -224,7 +224,8 @@ func TestARolloutThatBeginsWithTheBrokenTouchesFew(t *testing.T) {
 	if r.GetState() != baremetalv1.Rollout_FAILED || touched > gate+inFlight {
 		t.Errorf("%d were touched: %v", touched, r)
 	}
-	if y := r.GetTally(); y.GetCanceled() != int32(machines-touched) {
+	// An operation that was made and canceled before it began is touched for the one count, and canceled for the other.
+	if y := r.GetTally(); y.GetCanceled() < int32(machines-touched) || y.GetCanceled()+y.GetFailed()+y.GetSucceeded() != machines {
 		t.Errorf("%v", y)
 	}
 }

@@ -54,9 +54,9 @@ const forever = math.MaxInt64
 func (j *judge) linear(machine string) []porcupine.Operation {
 	var out []porcupine.Operation
 	byRequest, seenOver := map[string]string{}, map[string]int64{}
-	for id, o := range j.operations {
+	for _, o := range j.h.Operations {
 		if o.GetMachineId() == machine {
-			byRequest[o.GetRequestId()] = id
+			byRequest[o.GetRequestId()] = o.GetOperationId()
 		}
 	}
 	for i, c := range j.h.Calls {
@@ -79,7 +79,8 @@ func (j *judge) linear(machine string) []porcupine.Operation {
 			seenOver[o.operation] = min(seenOver[o.operation], end)
 		}
 	}
-	for id, end := range seenOver {
+	for _, id := range slices.Sorted(maps.Keys(seenOver)) {
+		end := seenOver[id]
 		out = append(out, porcupine.Operation{ClientId: len(j.h.Calls), Input: input{method: ended, operation: id}, Output: output{known: true}, Return: end})
 	}
 	return out
