@@ -20,7 +20,7 @@ const EnvDatabaseURL = "INGOT_TEST_DATABASE_URL"
 var databaseNumber atomic.Int64
 
 // Database gives the test a database of its own, made from a template to which the registered migrations have been
-// applied, and drops it at the end, unless the server ends with the process. It gives the URL.
+// applied, and drops it at the end, unless OwnServer was called. It gives the URL.
 func Database(t testing.TB) string {
 	t.Helper()
 	admin := server(t)
@@ -43,7 +43,7 @@ func create(t testing.TB, admin, template string) string {
 	if err := exec(t.Context(), admin, fmt.Sprintf("CREATE DATABASE %s TEMPLATE %s", name, template)); err != nil {
 		t.Fatalf("testkit: %v", err)
 	}
-	if os.Getenv(EnvDatabaseURL) != "" {
+	if !alone.Load() {
 		dropAtEnd(t, admin, name)
 	}
 	u, err := withDatabase(admin, name)

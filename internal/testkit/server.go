@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -29,8 +30,14 @@ var own struct {
 
 // OwnServer has this process use a private server, even where there is one for many processes. What others do on a server
 // holds back the feeds of all its databases: to drop a database takes a transaction that lasts as long as a checkpoint.
-// It must be called before the first database is made.
-func OwnServer() error { return os.Unsetenv(EnvDatabaseURL) }
+// Databases are not dropped: they end with the server. It must be called before the first database is made.
+func OwnServer() error {
+	alone.Store(true)
+	return os.Unsetenv(EnvDatabaseURL)
+}
+
+// alone says that OwnServer was called.
+var alone atomic.Bool
 
 // server gives the URL of a server on which databases may be made.
 func server(t testing.TB) string {
