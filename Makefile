@@ -65,10 +65,12 @@ deps: ## Install the Debian packages that tests need (root), or say which
 	scripts/install-deps test
 
 .PHONY: test
-test: deps bin/tools/gotestsum ## Run every test with the race detector on a private Postgres
+test: deps bin/tools/gotestsum ## Run every test on a private Postgres, nearly all with the race detector
 ifeq ($(PKG),./...)
-	@# The two longest start first, beside all others.
-	$(TESTPG) $(GOTESTSUM) -- -race -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) ./lab/e2e ./controller/store $$(go list ./... | grep -v '/lab$$\|/lab/e2e$$\|/controller/store$$')
+	@# Whole systems have the processors to themselves, and no race detector: PKG=./lab/e2e runs them with it.
+	$(GOTESTSUM) -- -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) ./lab/e2e
+	@# The longest starts first, beside all others.
+	$(TESTPG) $(GOTESTSUM) -- -race -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) ./controller/store $$(go list ./... | grep -v '/lab$$\|/lab/e2e$$\|/controller/store$$')
 	@# Emulated machines take every processor there is, and are left alone with them.
 	$(TESTPG) $(GOTESTSUM) -- -race -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) ./lab
 else
