@@ -109,14 +109,14 @@ func (n *Namespace) SetMAC(device string, mac net.HardwareAddr) error {
 	return nil
 }
 
-// Address gives a network device one more address.
+// Address gives a network device one more address, if it does not have it yet.
 func (n *Namespace) Address(device string, address netip.Prefix) error {
 	link, err := n.links.LinkByName(device)
 	if err != nil {
 		return fmt.Errorf("find network device %s: %w", device, err)
 	}
 	mask := net.CIDRMask(address.Bits(), address.Addr().BitLen())
-	if err := n.links.AddrAdd(link, &netlink.Addr{IPNet: &net.IPNet{IP: address.Addr().AsSlice(), Mask: mask}}); err != nil {
+	if err := n.links.AddrReplace(link, &netlink.Addr{IPNet: &net.IPNet{IP: address.Addr().AsSlice(), Mask: mask}}); err != nil {
 		return fmt.Errorf("set address %s of %s: %w", address, device, err)
 	}
 	return nil
