@@ -88,6 +88,7 @@ type Engine struct {
 	interval, told atomic.Int64
 	// outbox holds what other controllers should send, inbox what they have asked us to.
 	outbox, inbox outbox
+	rounds        rounds
 
 	mu      sync.Mutex
 	changed chan struct{}

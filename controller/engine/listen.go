@@ -47,7 +47,7 @@ const listenAgain = 500 * time.Millisecond
 // caughtUp looks at everything that may have been missed.
 func (e *Engine) caughtUp() {
 	e.wake()
-	e.signals.revoked.fire()
+	e.heardOfRevocation()
 	e.signals.unheard.fire()
 	e.signals.peers.fire()
 }
@@ -60,7 +60,7 @@ func (e *Engine) announced(payload string) {
 	case strings.HasPrefix(payload, announceChanged):
 		e.wake()
 	case strings.HasPrefix(payload, announceRevoked):
-		e.signals.revoked.fire()
+		e.heardOfRevocation()
 	case strings.HasPrefix(payload, announcePeers):
 		e.signals.peers.fire()
 	}

@@ -51,6 +51,7 @@ type Session struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	beat   atomic.Int64 // unix nanoseconds of the last sign of life
+	stored atomic.Int64 // the one that the database has
 	// cloneSuspect is set when a session with other hardware has taken over: if this one still speaks, both live.
 	cloneSuspect atomic.Bool
 }
@@ -60,6 +61,7 @@ func New(parent context.Context, p Peer, now time.Time) *Session {
 	s := &Session{Peer: p, out: make(chan *fleetv1.ControllerMessage, queueLen)}
 	s.ctx, s.cancel = context.WithCancelCause(parent)
 	s.beat.Store(now.UnixNano())
+	s.stored.Store(now.UnixNano()) // with the session itself
 	return s
 }
 
@@ -144,6 +146,15 @@ func (s *Session) Beat(now time.Time) { s.beat.Store(now.UnixNano()) }
 
 // LastBeat is the last sign of life.
 func (s *Session) LastBeat() time.Time { return time.Unix(0, s.beat.Load()) }
+
+// Unstored is the last sign of life, if the database does not have it. Stored says that it has one.
+func (s *Session) Unstored() (beat time.Time, ok bool) {
+	at := s.beat.Load()
+	return time.Unix(0, at), at != s.stored.Load()
+}
+
+// Stored remembers which sign of life the database has.
+func (s *Session) Stored(beat time.Time) { s.stored.Store(beat.UnixNano()) }
 
 // CloneSuspect says that another machine has taken over this identity.
 func (s *Session) CloneSuspect() bool { return s.cloneSuspect.Load() }

@@ -200,3 +200,25 @@ func TestASessionThatCannotBeWrittenToEnds(t *testing.T) {
 func drain(n int) *fleetv1.ControllerMessage {
 	return &fleetv1.ControllerMessage{Message: &fleetv1.ControllerMessage_Drain{Drain: &fleetv1.Drain{SpreadMs: int32(n)}}}
 }
+
+func TestASignOfLifeIsStoredOnce(t *testing.T) {
+	s := open(t, "a", 1)
+	if _, ok := s.Unstored(); ok {
+		t.Error("a new session is stored with its first one")
+	}
+	later := at.Add(time.Second)
+	s.Beat(later)
+	beat, ok := s.Unstored()
+	if !ok || !beat.Equal(later) {
+		t.Fatalf("%v, %t", beat, ok)
+	}
+	s.Beat(later.Add(time.Second))
+	s.Stored(beat)
+	if beat, ok = s.Unstored(); !ok || !beat.Equal(later.Add(time.Second)) {
+		t.Errorf("the one that came meanwhile: %v, %t", beat, ok)
+	}
+	s.Stored(beat)
+	if _, ok := s.Unstored(); ok {
+		t.Error("stored, and still to be stored")
+	}
+}
