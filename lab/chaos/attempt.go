@@ -37,12 +37,12 @@ func (r *attempt) fault(f check.Fault) {
 	r.faults = append(r.faults, f)
 }
 
-// run breaks the cell as the seed says and gives the history. An error means that the harness itself has failed, and that
-// the cell is worth nothing any more.
-func (c *cell) run(ctx context.Context, seed uint64) (check.History, error) {
+// run breaks the cell as the seed says and gives the history, and how long the cell took to come to rest. An error means that
+// the harness itself has failed, and that the cell is worth nothing any more.
+func (c *cell) run(ctx context.Context, seed uint64) (h check.History, settling time.Duration, err error) {
 	r := &attempt{c: c, p: draw(seed, len(c.agents), c.o.only), begun: time.Now()}
 	if err := c.mark(); err != nil {
-		return check.History{}, err
+		return h, 0, err
 	}
 	group, _ := task.New(ctx)
 	last := make([]latest, len(c.agents))
@@ -56,19 +56,20 @@ func (c *cell) run(ctx context.Context, seed uint64) (check.History, error) {
 		group.Go(s.kind, func(ctx context.Context) error { return r.strike(ctx, s) })
 	}
 	if err := group.Wait(); err != nil {
-		return check.History{}, errors.Join(err, c.heal(ctx))
+		return h, 0, errors.Join(err, c.heal(ctx))
 	}
 	if err := c.heal(ctx); err != nil {
-		return check.History{}, err
+		return h, 0, err
 	}
-	unfinished := ""
+	unfinished, healed := "", time.Now()
 	if err := r.settle(ctx); err != nil {
 		unfinished = err.Error()
 	}
 	if ctx.Err() != nil {
-		return check.History{}, ctx.Err()
+		return h, 0, ctx.Err()
 	}
-	h, err := r.collect(ctx)
+	settling = time.Since(healed)
+	h, err = r.collect(ctx)
 	h.Header.Unfinished = unfinished
-	return h, err
+	return h, settling, err
 }

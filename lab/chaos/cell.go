@@ -19,6 +19,7 @@ import (
 type cell struct {
 	o    options
 	dir  string
+	lock *os.File // held while the cell is somebody's
 	bin  string
 	self string // this program, for the recorder
 
@@ -48,11 +49,11 @@ type death struct {
 }
 
 // settleTime bounds what happens while nothing is broken.
-const settleTime = 90 * time.Second
+const settleTime = 4 * time.Minute
 
 func newCell(ctx context.Context, o options, controllers int) (c *cell, err error) {
 	c = &cell{o: o}
-	if c.dir, err = os.MkdirTemp("", "ingot-chaos-"); err != nil {
+	if c.dir, err = os.MkdirTemp("", cellPrefix); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -61,6 +62,9 @@ func newCell(ctx context.Context, o options, controllers int) (c *cell, err erro
 			c = nil
 		}
 	}()
+	if c.lock, err = claim(c.dir); err != nil {
+		return c, err
+	}
 	// PostgreSQL may run as another user, who must come through.
 	if err := os.Chmod(c.dir, 0o755); err != nil {
 		return c, err
@@ -185,6 +189,9 @@ func (c *cell) close() error {
 	}
 	if err := os.RemoveAll(c.dir); err != nil {
 		errs = append(errs, fmt.Errorf("remove the cell: %w", err))
+	}
+	if c.lock != nil {
+		errs = append(errs, c.lock.Close())
 	}
 	return errors.Join(errs...)
 }

@@ -60,7 +60,7 @@ func (r *attempt) collect(ctx context.Context) (check.History, error) {
 }
 
 // readerLimit is how long the reader of the cursor may be behind.
-const readerLimit = time.Minute
+const readerLimit = 3 * time.Minute
 
 // collectSightings reads every machine, as often as it takes for the reader of the cursor to have just these versions: a
 // machine goes on changing with the sessions of its agent. What the reader never gets to see is found by the check.
@@ -115,7 +115,7 @@ func (r *attempt) collectMachine(ctx context.Context, id string, h *check.Histor
 }
 
 // logsSettle is how long an agent's events may be on their way once it is connected.
-const logsSettle = 30 * time.Second
+const logsSettle = time.Minute
 
 // collectLogs waits for log lines that are still on their way. Those that never come are found by the check.
 func (r *attempt) collectLogs(ctx context.Context, h *check.History) (err error) {

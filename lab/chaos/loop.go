@@ -17,44 +17,112 @@ import (
 
 // loop hands seeds to cells.
 type loop struct {
-	o     options
-	begun time.Time
+	o       options
+	begun   time.Time
+	journal *journal
+	r       *report
 
-	mu   sync.Mutex
-	next int
-	stop bool
-	r    *report
+	mu    sync.Mutex
+	next  int
+	again []uint64 // seeds whose runs the harness has to do once more
+	tried map[uint64]int
+	stop  bool
+	kept  int
 }
 
 // breakThings does all runs.
 func breakThings(ctx context.Context, o options) (*report, error) {
-	if err := os.MkdirAll(o.out, 0o755); err != nil {
+	if err := errors.Join(os.MkdirAll(o.out, 0o755), sweep(os.TempDir())); err != nil {
 		return nil, err
 	}
-	l := &loop{o: o, begun: time.Now(), r: newReport(o)}
-	group, _ := task.New(ctx)
-	for i := range min(o.cells, o.runs) {
-		group.Go(fmt.Sprintf("cell %d", i), func(ctx context.Context) error { return l.work(ctx, i) })
+	l := &loop{o: o, begun: time.Now(), r: newReport(o), tried: map[uint64]int{}}
+	var err error
+	if l.journal, err = openJournal(o.out, o.resume, l.known); err != nil {
+		return nil, err
 	}
-	err := group.Wait()
-	l.r.Took = time.Since(l.begun)
-	return l.r, err
+	cells, _ := task.New(ctx)
+	for i := range min(o.cells, o.runs) {
+		cells.Go(fmt.Sprintf("cell %d", i), func(ctx context.Context) error { return l.work(ctx, i) })
+	}
+	talking, quiet := context.WithCancel(ctx)
+	task.Background("progress", func() { l.progress(talking) })
+	err = cells.Wait()
+	quiet()
+	l.r.finish(l.elapsed())
+	return l.r, errors.Join(err, l.journal.close(), l.writeReport())
+}
+
+// known takes what an earlier process has done.
+func (l *loop) known(e entry) {
+	if e.Seed >= l.o.seed && e.Seed < l.o.seed+uint64(l.o.runs) {
+		l.r.add(e.Tally)
+	}
+}
+
+// elapsed is how long the work has taken.
+func (l *loop) elapsed() time.Duration { return l.journal.elapsed + time.Since(l.begun) }
+
+const progressEvery = 15 * time.Second
+
+func (l *loop) progress(ctx context.Context) {
+	for {
+		rest(ctx, progressEvery)
+		if ctx.Err() != nil {
+			return
+		}
+		say("%s", l.r.progress(l.elapsed()))
+	}
+}
+
+// writeReport leaves the report below the directory of kept runs, whatever is printed.
+func (l *loop) writeReport() error {
+	f, err := os.Create(filepath.Join(l.o.out, "report.json"))
+	if err != nil {
+		return err
+	}
+	return errors.Join(l.r.json(f), f.Close())
 }
 
 // seed gives the next one, as long as there is time.
 func (l *loop) seed() (uint64, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.next >= l.o.runs || l.stop || time.Since(l.begun) > l.o.limit {
+	if l.stop || time.Since(l.begun) > l.o.limit {
 		return 0, false
 	}
-	l.next++
-	return l.o.seed + uint64(l.next-1), true
+	if n := len(l.again); n > 0 {
+		seed := l.again[n-1]
+		l.again = l.again[:n-1]
+		return seed, true
+	}
+	for l.next < l.o.runs {
+		l.next++
+		if seed := l.o.seed + uint64(l.next-1); !l.journal.done[seed] {
+			return seed, true
+		}
+	}
+	return 0, false
 }
 
-// work runs on one cell after the other. A harness that fails costs the run and the cell; several in a row end the work.
+// tries is how often a run is begun that the harness fails to do.
+const tries = 3
+
+// failed puts a run that says nothing back.
+func (l *loop) failed(seed uint64, err error) {
+	l.r.harness(err)
+	say("the harness failed: %v", err)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.tried[seed]++; l.tried[seed] < tries {
+		l.again = append(l.again, seed)
+		return
+	}
+	l.r.lost(seed)
+}
+
+// work runs on one cell after the other. A harness that fails costs the cell; several in a row end the work.
 func (l *loop) work(ctx context.Context, i int) error {
-	const patience = 3
+	const patience = 5
 	failed := 0
 	for n := 0; ctx.Err() == nil; n++ {
 		more, err := l.useCell(ctx, l.controllers(i+n))
@@ -68,10 +136,7 @@ func (l *loop) work(ctx context.Context, i int) error {
 		if ctx.Err() != nil {
 			return nil
 		}
-		failed++
-		l.r.harness(err)
-		say("the harness failed: %v", err)
-		if failed == patience {
+		if failed++; failed == patience {
 			return fmt.Errorf("the harness failed %d times in a row: %w", failed, err)
 		}
 	}
@@ -94,11 +159,16 @@ func (l *loop) useCell(ctx context.Context, controllers int) (more bool, err err
 	}
 	c, err := newCell(ctx, l.o, controllers)
 	if err != nil {
-		return true, fmt.Errorf("seed %d: %w", seed, err)
+		err = fmt.Errorf("seed %d: %w", seed, err)
+		l.failed(seed, err)
+		return true, err
 	}
 	defer func() { err = errors.Join(err, c.close()) }()
 	for n := 1; more; n++ {
 		ok, err := l.judge(ctx, c, seed)
+		if err != nil {
+			l.failed(seed, err)
+		}
 		if err != nil || !ok || n == l.o.reuse {
 			return true, err
 		}
@@ -110,22 +180,34 @@ func (l *loop) useCell(ctx context.Context, controllers int) (more bool, err err
 // judge does one run and keeps it if anything is wrong. ok is false when the cell should not be used again.
 func (l *loop) judge(ctx context.Context, c *cell, seed uint64) (ok bool, err error) {
 	begun := time.Now()
-	h, err := c.run(ctx, seed)
+	h, settling, err := c.run(ctx, seed)
 	if err != nil {
 		return false, errors.Join(fmt.Errorf("seed %d: %w", seed, err), l.keepLogs(c, seed))
 	}
 	found := check.Judge(h)
-	l.r.add(h, found, time.Since(begun))
-	if len(found) == 0 && !l.o.keep {
-		return true, nil
-	}
+	t := count(h, found, time.Since(begun), settling)
+	l.r.add(t)
 	if len(found) > 0 {
-		say("seed %d: %d violations, the first: %v", seed, len(found), found[0])
-		l.mu.Lock()
-		l.stop = l.stop || l.o.planted != "" || !l.o.keepGoing
-		l.mu.Unlock()
+		l.violated(seed, found)
 	}
-	return len(found) == 0, errors.Join(l.keepHistory(h, found), l.keepLogs(c, seed))
+	if len(found) > 0 || l.o.keep {
+		err = errors.Join(l.keepHistory(h, found), l.keepLogs(c, seed))
+	}
+	return len(found) == 0, errors.Join(err, l.note(entry{seed, l.elapsed(), t}))
+}
+
+func (l *loop) note(e entry) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.journal.add(e)
+}
+
+// violated says so, and ends the work where one violation is enough.
+func (l *loop) violated(seed uint64, found []check.Violation) {
+	say("seed %d: %d violations, the first: %v", seed, len(found), found[0])
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.stop = l.stop || l.o.planted != "" || !l.o.keepGoing
 }
 
 func (l *loop) place(seed uint64) string { return filepath.Join(l.o.out, fmt.Sprint(seed)) }
@@ -152,20 +234,35 @@ func (l *loop) keepHistory(h check.History, found []check.Violation) (err error)
 	return os.WriteFile(filepath.Join(dir, "violations.txt"), []byte(text), 0o644)
 }
 
-// keepLogs copies the logs of the cell's processes.
+// Bounds of what is kept: so many runs with their logs, and so much of each log before the run.
+const (
+	maxKept = 50
+	before  = 1 << 20
+)
+
+// keepLogs copies the logs of the cell's processes, from a while before the run.
 func (l *loop) keepLogs(c *cell, seed uint64) error {
+	l.mu.Lock()
+	l.kept++
+	enough := l.kept > maxKept
+	l.mu.Unlock()
+	if enough {
+		return nil
+	}
 	dir := l.place(seed)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
 	var errs []error
 	for _, p := range c.programs() {
-		errs = append(errs, copyFile(p.log.Name(), filepath.Join(dir, p.name+".log")))
+		errs = append(errs, copyFile(p.log.Name(), filepath.Join(dir, p.name+".log"), p.read-before))
 	}
-	return errors.Join(append(errs, copyFile(c.path("effects"), filepath.Join(dir, "effects.jsonl")))...)
+	return errors.Join(append(errs,
+		copyFile(c.path("postgres/postgres.log"), filepath.Join(dir, "postgres.log"), 0),
+		copyFile(c.path("effects"), filepath.Join(dir, "effects.jsonl"), 0))...)
 }
 
-func copyFile(from, to string) error {
+func copyFile(from, to string, offset int64) error {
 	in, err := os.Open(from)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -174,6 +271,9 @@ func copyFile(from, to string) error {
 		return err
 	}
 	defer in.Close()
+	if _, err := in.Seek(max(offset, 0), io.SeekStart); err != nil {
+		return err
+	}
 	out, err := os.Create(to)
 	if err != nil {
 		return err

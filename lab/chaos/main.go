@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -18,7 +19,7 @@ type options struct {
 	seed                                    uint64
 	bin, out, planted, rejudge, only        string
 	limit, quiet                            time.Duration
-	json, keepGoing, keep                   bool
+	json, keepGoing, keep, resume           bool
 }
 
 func parse(args []string) (options, error) {
@@ -26,7 +27,7 @@ func parse(args []string) (options, error) {
 	f := flag.NewFlagSet("chaos", flag.ContinueOnError)
 	f.IntVar(&o.runs, "runs", 100, "how many runs")
 	f.Uint64Var(&o.seed, "seed", 1, "seed of the first run; the others follow")
-	f.IntVar(&o.cells, "cells", 4, "how many systems are broken side by side")
+	f.IntVar(&o.cells, "cells", 0, "how many systems are broken side by side; 0 is four for each processor, since most of a run is waiting")
 	f.IntVar(&o.controllers, "controllers", 0, "controllers of each system; 0 takes one, two and three in turn")
 	f.IntVar(&o.agents, "agents", 3, "agents of each system")
 	f.IntVar(&o.reuse, "reuse", 60, "runs after which a system is replaced by a fresh one")
@@ -36,12 +37,16 @@ func parse(args []string) (options, error) {
 	f.StringVar(&o.only, "only", "", "draw no faults but these, such as kill-agent,cut-agent")
 	f.StringVar(&o.rejudge, "rejudge", "", "judge this history again, and run nothing")
 	f.DurationVar(&o.limit, "limit", 4*time.Hour, "begin no run after this time")
-	f.DurationVar(&o.quiet, "rest", time.Minute, "how long a system may take to come to rest once the faults are over")
+	f.DurationVar(&o.quiet, "rest", 4*time.Minute, "how long a system may take to come to rest once the faults are over")
 	f.BoolVar(&o.json, "json", false, "print JSON instead of a table")
+	f.BoolVar(&o.resume, "resume", false, "go on where work with the same --out and --seed was cut short")
 	f.BoolVar(&o.keepGoing, "keep-going", true, "go on after a violation")
 	f.BoolVar(&o.keep, "keep", false, "keep every history, not only those with violations")
 	if err := f.Parse(args); err != nil {
 		return o, err
+	}
+	if o.cells == 0 {
+		o.cells = 4 * runtime.NumCPU()
 	}
 	for _, kind := range strings.Split(o.only, ",") {
 		if kind != "" && !slices.ContainsFunc(weights, func(w weight) bool { return w.kind == kind }) {

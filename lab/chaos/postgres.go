@@ -29,7 +29,7 @@ type postgres struct {
 // pgSettings leave out fsync: what is killed here is a server, not the machine under it.
 var pgSettings = map[string]string{
 	"max_connections": "120", "shared_buffers": "32MB", "fsync": "off", "wal_level": "minimal", "max_wal_senders": "0",
-	"max_prepared_transactions": "0", "checkpoint_timeout": "30min",
+	"max_prepared_transactions": "0", "checkpoint_timeout": "30min", "max_wal_size": "64MB",
 }
 
 func openPostgres(ctx context.Context, dir string) (*postgres, error) {

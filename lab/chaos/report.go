@@ -16,14 +16,11 @@ import (
 	"github.com/ingot-metal/ingot/lab/chaos/check"
 )
 
-// report counts over all runs.
-type report struct {
-	mu sync.Mutex
-
-	Planted    string         `json:"planted,omitempty"`
-	Seed       uint64         `json:"first_seed"`
+// tally counts over runs.
+type tally struct {
 	Runs       int            `json:"runs"`
-	Took       time.Duration  `json:"took_ns"`
+	Busy       time.Duration  `json:"busy_ns"`
+	Settling   time.Duration  `json:"settling_ns"`
 	Slowest    time.Duration  `json:"slowest_ns"`
 	Faults     map[string]int `json:"faults"`
 	Points     map[string]int `json:"failpoints"`
@@ -33,8 +30,6 @@ type report struct {
 	Sessions   int            `json:"sessions"`
 	Events     int            `json:"events"`
 	Violations []kept         `json:"violations"`
-	// Failures are those of the harness: runs that say nothing.
-	Failures []string `json:"harness_failures"`
 }
 
 // kept is a run with violations.
@@ -44,43 +39,100 @@ type kept struct {
 	Found []check.Violation `json:"found"`
 }
 
-func newReport(o options) *report {
-	return &report{
-		Planted: o.planted, Seed: o.seed, Faults: map[string]int{}, Points: map[string]int{}, Calls: map[string]int{},
-		Operations: map[string]int{}, Effects: map[string]int{},
-	}
+// report counts over all runs.
+type report struct {
+	mu sync.Mutex
+
+	Planted string        `json:"planted,omitempty"`
+	Seed    uint64        `json:"first_seed"`
+	Wanted  int           `json:"wanted"`
+	Took    time.Duration `json:"took_ns"`
+	PerMin  float64       `json:"runs_a_minute"`
+	tally
+	// Failures are those of the harness: runs that say nothing, and that were done again.
+	Failures []string `json:"harness_failures"`
+	// Lost are seeds whose runs the harness could not do.
+	Lost []uint64 `json:"lost"`
 }
 
-func (r *report) add(h check.History, found []check.Violation, took time.Duration) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.Runs++
-	r.Slowest = max(r.Slowest, took)
+func newTally() *tally {
+	return &tally{Faults: map[string]int{}, Points: map[string]int{}, Calls: map[string]int{}, Operations: map[string]int{}, Effects: map[string]int{}}
+}
+
+func newReport(o options) *report {
+	return &report{Planted: o.planted, Seed: o.seed, Wanted: o.runs, tally: *newTally()}
+}
+
+// count is the tally of one run.
+func count(h check.History, found []check.Violation, took, settling time.Duration) *tally {
+	t := newTally()
+	t.Runs, t.Busy, t.Settling, t.Slowest = 1, took, settling, took
 	for _, f := range h.Faults {
-		r.Faults[f.Kind]++
+		t.Faults[f.Kind]++
 		if name, _, ok := strings.Cut(f.Detail, "="); ok && f.Kind != "ended" {
-			r.Points[name]++
+			t.Points[name]++
 		}
 	}
 	for _, c := range h.Calls {
-		r.Calls[fmt.Sprintf("%s %s", c.Method, c.Outcome)]++
+		t.Calls[fmt.Sprintf("%s %s", c.Method, c.Outcome)]++
 	}
 	for _, o := range h.Operations {
-		r.Operations[strings.TrimSpace(o.GetPhase().String()+" "+o.GetError().GetCode())]++
+		t.Operations[strings.TrimSpace(o.GetPhase().String()+" "+o.GetError().GetCode())]++
 	}
 	for _, e := range h.Effects {
 		if e.Stage == sim.StageEffect {
-			r.Effects[string(e.Kind)]++
+			t.Effects[string(e.Kind)]++
 		}
 	}
-	r.Sessions += len(h.Sessions)
-	r.Events += len(h.Events)
+	t.Sessions, t.Events = len(h.Sessions), len(h.Events)
 	if len(found) > 0 {
-		r.Violations = append(r.Violations, kept{h.Header.Seed, r.Runs, found})
+		t.Violations = []kept{{Seed: h.Header.Seed, Found: found}}
 	}
-	if r.Runs%25 == 0 {
-		say("%d runs, %d with violations", r.Runs, len(r.Violations))
+	return t
+}
+
+// add takes the tally of a run.
+func (r *report) add(t *tally) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.Runs += t.Runs
+	r.Busy += t.Busy
+	r.Settling += t.Settling
+	r.Slowest = max(r.Slowest, t.Slowest)
+	for _, pair := range [][2]map[string]int{
+		{r.Faults, t.Faults}, {r.Points, t.Points}, {r.Calls, t.Calls}, {r.Operations, t.Operations}, {r.Effects, t.Effects},
+	} {
+		for name, n := range pair[1] {
+			pair[0][name] += n
+		}
 	}
+	r.Sessions += t.Sessions
+	r.Events += t.Events
+	for _, k := range t.Violations {
+		k.Run = r.Runs
+		r.Violations = append(r.Violations, k)
+	}
+}
+
+// progress says how far the work is, elapsed after its beginning.
+func (r *report) progress(elapsed time.Duration) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out := fmt.Sprintf("%d of %d runs, %d with violations", r.Runs, r.Wanted, len(r.Violations))
+	if r.Runs > 0 {
+		rate := float64(r.Runs) / elapsed.Minutes()
+		left := time.Duration(float64(r.Wanted-r.Runs) / rate * float64(time.Minute))
+		out += fmt.Sprintf(", %.1f a minute, %v left at most", rate, left.Round(time.Second))
+	}
+	return out
+}
+
+// finish notes how long it took.
+func (r *report) finish(took time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.Took = took
+	r.PerMin = float64(r.Runs) / took.Minutes()
 }
 
 func (r *report) harness(err error) {
@@ -89,19 +141,26 @@ func (r *report) harness(err error) {
 	r.Failures = append(r.Failures, err.Error())
 }
 
+func (r *report) lost(seed uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.Lost = append(r.Lost, seed)
+}
+
 func (r *report) print(w io.Writer, asJSON bool) error {
 	if asJSON {
-		enc := json.NewEncoder(w)
-		enc.SetIndent("", "  ")
-		return enc.Encode(r)
+		return r.json(w)
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	row := func(name string, value any) { fmt.Fprintf(t, "%s\t%v\n", name, value) }
 	if r.Planted != "" {
 		row("taken away", r.Planted)
 	}
-	row("runs", r.Runs)
-	row("time", fmt.Sprintf("%v (%.1f runs a minute, the slowest %v)", r.Took.Round(time.Second), float64(r.Runs)/r.Took.Minutes(), r.Slowest.Round(100*time.Millisecond)))
+	row("runs", fmt.Sprintf("%d of %d", r.Runs, r.Wanted))
+	row("time", fmt.Sprintf("%v (%.1f runs a minute)", r.Took.Round(time.Second), r.PerMin))
+	runs := time.Duration(max(r.Runs, 1))
+	row("of a run", fmt.Sprintf("%v, %v of it coming to rest; the slowest %v",
+		(r.Busy/runs).Round(10*time.Millisecond), (r.Settling/runs).Round(10*time.Millisecond), r.Slowest.Round(100*time.Millisecond)))
 	row("faults", listed(r.Faults))
 	row("failpoints armed", listed(r.Points))
 	row("calls", listed(r.Calls))
@@ -110,7 +169,9 @@ func (r *report) print(w io.Writer, asJSON bool) error {
 	row("sessions opened", r.Sessions)
 	row("events watched", r.Events)
 	row("runs with violations", len(r.Violations))
-	row("runs that the harness lost", len(r.Failures))
+	row("runs that the harness did again", len(r.Failures)-len(r.Lost))
+	row("runs that the harness lost", len(r.Lost))
+	row("target", r.target())
 	if err := t.Flush(); err != nil {
 		return err
 	}
@@ -120,6 +181,24 @@ func (r *report) print(w io.Writer, asJSON bool) error {
 		}
 	}
 	return nil
+}
+
+// target says what was aimed at, and whether it was met.
+func (r *report) target() string {
+	met, aim := "missed", fmt.Sprintf("%d runs, each with a fault at least, without a violation", r.Wanted)
+	if r.Planted != "" {
+		aim = fmt.Sprintf("a violation within %d runs", r.Wanted)
+	}
+	if r.Planted != "" && len(r.Violations) > 0 || r.Planted == "" && len(r.Violations) == 0 && r.Runs >= r.Wanted {
+		met = "met"
+	}
+	return aim + ": " + met
+}
+
+func (r *report) json(w io.Writer) error {
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	return enc.Encode(r)
 }
 
 // listed gives the sum and its parts.
@@ -142,10 +221,12 @@ func (r *report) verdict(o options) error {
 		return nil
 	case len(r.Violations) > 0:
 		return fmt.Errorf("%d of %d runs have violations; see %s", len(r.Violations), r.Runs, o.out)
-	case len(r.Failures) > 0:
-		return errors.New("the harness lost runs")
+	case len(r.Lost) > 0:
+		return fmt.Errorf("the harness lost the runs of seeds %v", r.Lost)
 	case r.Runs == 0:
 		return errors.New("nothing was run")
+	case r.Runs < r.Wanted:
+		return fmt.Errorf("%d of %d runs were done; go on with --resume", r.Runs, r.Wanted)
 	}
 	return nil
 }

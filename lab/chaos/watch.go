@@ -43,8 +43,8 @@ func (w *watcher) take() ([]*baremetalv1.OperationEvent, []time.Time) {
 	return e, t
 }
 
-// again is the pause of readers after a failure.
-const again = 30 * time.Millisecond
+// again is the pause of readers after a failure, and of the reader of the cursor when there is nothing more.
+const again = 60 * time.Millisecond
 
 func (c *cell) watchOperations(ctx context.Context) {
 	cursor := ""
