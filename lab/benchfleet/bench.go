@@ -27,7 +27,7 @@ type bench struct {
 	controllers []*controllerProcess
 	conn        *grpc.ClientConn // to the first controller
 	crew        *crew
-	// made is how many machines of the fleet exist.
+	// made is how many machines of the fleet exist; some of them may have been left without an identity.
 	made int
 }
 
@@ -69,7 +69,7 @@ func (b *bench) open(ctx context.Context) (err error) {
 	if b.token, err = auth.AddToken(b.path("tokens"), "bench", scope); err != nil {
 		return err
 	}
-	return b.countMade()
+	return b.countMade(ctx)
 }
 
 func (b *bench) path(parts ...string) string {

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"strings"
 	"time"
 
+	"github.com/ingot-metal/ingot/internal/task"
 	"github.com/ingot-metal/ingot/lab/fleet"
 )
 
@@ -25,18 +25,18 @@ const perProcess = 15000
 // prefix begins the names of the fleet's machines.
 const prefix = "fleet"
 
-// countMade counts the machines that have an identity from a run before.
-func (b *bench) countMade() error {
-	list, err := os.ReadDir(b.identities())
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
+// countMade counts the machines that may have an identity from a run before: up to the last one that was begun with.
+func (b *bench) countMade(ctx context.Context) error {
+	var known bool
+	if err := b.pool.QueryRow(ctx, "SELECT to_regclass('machines') IS NOT NULL").Scan(&known); err != nil || !known {
+		return err // a fresh database
 	}
-	for _, e := range list {
-		if strings.HasPrefix(e.Name(), prefix+"-") {
-			b.made++
-		}
+	err := b.pool.QueryRow(ctx, "SELECT coalesce(max(substr(machine_id, $1::int))::int + 1, 0) FROM machines WHERE machine_id LIKE $2",
+		len(prefix)+2, prefix+"-______").Scan(&b.made)
+	if err != nil {
+		return fmt.Errorf("count machines: %w", err)
 	}
-	return err
+	return nil
 }
 
 func name(i int) string { return fmt.Sprintf("%s-%06d", prefix, i) }
@@ -62,7 +62,8 @@ func (b *bench) newCrew(n int, reports bool) (*crew, error) {
 	return c, nil
 }
 
-// gather sees to it that the first n machines have their sessions on the controllers, and no others.
+// gather sees to it that the first n machines have their sessions on the controllers, and no others. Those that have no identity get
+// one on the way.
 func (b *bench) gather(ctx context.Context, n int) (err error) {
 	if b.crew != nil && b.crew.size == n {
 		return b.crew.settled(ctx, n)
@@ -71,30 +72,42 @@ func (b *bench) gather(ctx context.Context, n int) (err error) {
 		if err := b.crew.stop(); err != nil {
 			return err
 		}
-		b.crew = nil
 	}
-	if missing := n - b.made; missing > 0 {
-		say("registering %d machines", missing)
-	}
-	specs := make([]fleet.Spec, n)
-	err = fleet.Parallel(ctx, n, func(ctx context.Context, i int) (err error) {
-		specs[i], err = fleet.RegisterOne(ctx, b.conn, b.identities(), fleet.Spec{Index: i, Name: name(i)})
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	b.made = max(b.made, n)
 	if b.crew, err = b.newCrew(n, false); err != nil {
 		return err
 	}
-	say("opening %d sessions", n)
-	for i, p := range b.crew.parts {
-		if err := p.Add(specs[i*perProcess : min((i+1)*perProcess, n)]...); err != nil {
-			return err
-		}
+	say("opening %d sessions, %d of them of new machines", n, max(n-b.made, 0))
+	group, _ := task.New(ctx)
+	group.Go("join", func(ctx context.Context) error { return b.join(ctx, 0, n) })
+	group.Go("settle", func(ctx context.Context) error { return b.crew.settled(ctx, n) })
+	if err := group.Wait(); err != nil {
+		return err
 	}
-	return b.crew.settled(ctx, n)
+	b.made = max(b.made, n)
+	return nil
+}
+
+// joinAtOnce is how many machines are handed over at once.
+const joinAtOnce = 20
+
+// join registers n machines from the first on, where they have no identity, and starts their agents.
+func (b *bench) join(ctx context.Context, first, n int) error {
+	return fleet.Parallel(ctx, (n+joinAtOnce-1)/joinAtOnce, func(ctx context.Context, chunk int) error {
+		parts := map[int][]fleet.Spec{}
+		for i := chunk * joinAtOnce; i < min((chunk+1)*joinAtOnce, n); i++ {
+			s, err := fleet.RegisterOne(ctx, b.conn, b.identities(), fleet.Spec{Index: first + i, Name: name(first + i)})
+			if err != nil {
+				return err
+			}
+			parts[i/perProcess] = append(parts[i/perProcess], s)
+		}
+		for part, specs := range parts {
+			if err := b.crew.parts[part].Add(specs...); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 // settled waits until n sessions are open and no event waits.
@@ -129,6 +142,7 @@ func (c *crew) status() (sum fleet.Status, err error) {
 		sum.Enrolled += st.Enrolled
 		sum.Opened += st.Opened
 		sum.Reboots += st.Reboots
+		sum.Restarts += st.Restarts
 		sum.Buffered += st.Buffered
 		if st.Trouble != "" {
 			sum.Trouble = st.Trouble

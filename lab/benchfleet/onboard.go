@@ -24,15 +24,7 @@ func (b *bench) onboard(ctx context.Context, r *report) (err error) {
 	say("onboarding %d machines", n)
 	group, _ := task.New(ctx)
 	began := time.Now()
-	group.Go("register", func(ctx context.Context) error {
-		return fleet.Parallel(ctx, n, func(ctx context.Context, i int) error {
-			s, err := fleet.RegisterOne(ctx, b.conn, b.identities(), fleet.Spec{Index: first + i, Name: name(first + i)})
-			if err != nil {
-				return err
-			}
-			return b.crew.parts[i/perProcess].Add(s)
-		})
-	})
+	group.Go("register", func(ctx context.Context) error { return b.join(ctx, first, n) })
 	group.Go("count", func(ctx context.Context) error { return b.untilActive(ctx, first, n) })
 	if err := group.Wait(); err != nil {
 		return err

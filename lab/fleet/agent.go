@@ -58,10 +58,17 @@ func (a *agent) run(ctx context.Context) error {
 				return err
 			}
 		default:
-			return fmt.Errorf("agent of %s: %w", a.spec.Name, err)
+			// As a service manager would. One session more is opened than was lost, which those who count notice.
+			a.f.restarts.Add(1)
+			a.f.log.Warn("agent ended; it is started again", "machine_id", a.spec.Name, "error", err)
+			a.memory.Store(a.memory.Load().reopen())
+			wait(ctx, restartAfter)
 		}
 	}
 }
+
+// restartAfter is how long an agent that has ended by itself rests.
+const restartAfter = time.Second
 
 func (a *agent) forget() error {
 	now := clock.Real().Now()

@@ -55,7 +55,7 @@ type Fleet struct {
 	mu     sync.Mutex
 	agents []*agent
 
-	enrolled, opened, reboots atomic.Int64
+	enrolled, opened, reboots, restarts atomic.Int64
 }
 
 // Start makes a fleet without agents, and raises the limit of open files as far as it may.
@@ -156,6 +156,8 @@ type Status struct {
 	Enrolled int64 `json:"enrolled"`
 	Opened   int64 `json:"opened"`
 	Reboots  int64 `json:"reboots"`
+	// Restarts counts agents that ended by themselves and were started again.
+	Restarts int64 `json:"restarts,omitempty"`
 	// Buffered are the events that wait for the controller's acknowledgement.
 	Buffered int64 `json:"buffered"`
 	// Failed is why the fleet has ended, if it has.
@@ -167,7 +169,8 @@ type Status struct {
 // Status looks at every agent.
 func (f *Fleet) Status() Status {
 	st := Status{
-		Enrolled: f.enrolled.Load(), Opened: f.opened.Load(), Reboots: f.reboots.Load(), Trouble: f.receipts.lastTrouble(),
+		Enrolled: f.enrolled.Load(), Opened: f.opened.Load(), Reboots: f.reboots.Load(),
+		Restarts: f.restarts.Load(), Trouble: f.receipts.lastTrouble(),
 	}
 	if err := context.Cause(f.ctx); err != nil {
 		st.Failed = err.Error()

@@ -47,25 +47,39 @@ func RegisterOne(ctx context.Context, conn *grpc.ClientConn, dir string, s Spec)
 	return s, nil
 }
 
-// Maintain puts machines into the phase MAINTENANCE, in which they may be worked on.
+// Maintain puts machines into the phase MAINTENANCE, in which they may be worked on, where they are not in it.
 func Maintain(ctx context.Context, conn *grpc.ClientConn, machines []string) error {
 	client := baremetalv1.NewMachineServiceClient(conn)
 	return Parallel(ctx, len(machines), func(ctx context.Context, i int) error {
-		_, err := client.EnterMaintenance(ctx, &baremetalv1.EnterMaintenanceRequest{MachineId: machines[i], RequestId: ids.New(ids.Session)})
+		there, _, err := maintained(ctx, client, machines[i])
+		if there || err != nil {
+			return err
+		}
+		_, err = client.EnterMaintenance(ctx, &baremetalv1.EnterMaintenanceRequest{MachineId: machines[i], RequestId: ids.New(ids.Session)})
 		if err != nil {
 			return fmt.Errorf("enter maintenance: %w", err)
 		}
-		for {
-			m, err := client.GetMachine(ctx, &baremetalv1.GetMachineRequest{MachineId: machines[i]})
-			if err != nil {
-				return fmt.Errorf("enter maintenance: %w", err)
-			}
-			if m.GetStatus().GetPhase() == baremetalv1.MachineStatus_MAINTENANCE && m.GetStatus().GetActiveOperationId() == "" {
-				return nil
-			}
-			wait(ctx, 20*time.Millisecond)
-		}
+		return untilMaintained(ctx, client, machines[i])
 	})
+}
+
+func untilMaintained(ctx context.Context, client baremetalv1.MachineServiceClient, machine string) error {
+	for {
+		there, idle, err := maintained(ctx, client, machine)
+		if there && idle || err != nil {
+			return err
+		}
+		wait(ctx, 20*time.Millisecond)
+	}
+}
+
+// maintained says whether a machine is in the phase, and whether nothing works on it.
+func maintained(ctx context.Context, client baremetalv1.MachineServiceClient, machine string) (there, idle bool, err error) {
+	m, err := client.GetMachine(ctx, &baremetalv1.GetMachineRequest{MachineId: machine})
+	if err != nil {
+		return false, false, fmt.Errorf("enter maintenance: %w", err)
+	}
+	return m.GetStatus().GetPhase() == baremetalv1.MachineStatus_MAINTENANCE, m.GetStatus().GetActiveOperationId() == "", nil
 }
 
 // Parallel runs fn for 0 to n-1, a few at a time.

@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/ingot-metal/ingot/internal/headroom"
 	"github.com/ingot-metal/ingot/internal/task"
 )
 
@@ -47,6 +48,10 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer) (err error) {
 			err = errors.Join(err, f.Stop())
 		}
 	}()
+	// Go's own default would take as much memory again as the agents need.
+	room, cancel := context.WithCancel(ctx)
+	defer cancel()
+	task.Background("headroom", func() { _ = headroom.Keep(room) }) // it ends with its context, and well
 	dec, enc := json.NewDecoder(bufio.NewReader(in)), json.NewEncoder(out)
 	for ctx.Err() == nil {
 		var o order
@@ -186,7 +191,7 @@ func (r *Remote) Receipts() (map[string]time.Time, error) {
 }
 
 // stopTime is what a part of a fleet may take to end its sessions.
-const stopTime = 30 * time.Second
+const stopTime = 3 * time.Minute
 
 // Stop ends the process and waits for it.
 func (r *Remote) Stop() error {
