@@ -17,52 +17,98 @@ type usage struct {
 	hour, day []time.Time
 }
 
+// Round answers requests one after the other: whom it admits takes room from those behind.
+type Round struct {
+	rules []Rule
+	used  map[domain]*usage
+	now   time.Time
+}
+
+// NewRound knows what is taken when it begins. slots are in the order in which they were taken.
+func NewRound(rules []Rule, groups []Group, slots []Slot, now time.Time) *Round {
+	a := &Round{rules: rules, used: map[domain]*usage{}, now: now}
+	for _, r := range rules {
+		for _, g := range groups {
+			if value, ok := r.key(g.Place); ok {
+				a.of(r, value).machines += g.Machines
+			}
+		}
+	}
+	for _, s := range slots {
+		a.take(s)
+	}
+	return a
+}
+
+func (a *Round) of(r Rule, value string) *usage {
+	d := domain{r.Name, value}
+	if a.used[d] == nil {
+		a.used[d] = &usage{}
+	}
+	return a.used[d]
+}
+
+func (a *Round) take(s Slot) {
+	for _, r := range a.rules {
+		if value, ok := r.key(s.Place); ok {
+			a.of(r, value).count(s, a.now)
+		}
+	}
+}
+
+// Ask answers the next request.
+func (a *Round) Ask(q Request) Verdict {
+	for _, r := range a.rules {
+		value, ok := r.key(q.Place)
+		if !ok {
+			continue
+		}
+		if no, full := a.of(r, value).full(r, a.now); full {
+			no.OperationID, no.Rule, no.Value = q.OperationID, r, value
+			return no
+		}
+	}
+	a.take(Slot{Place: q.Place, Taken: a.now, Held: true})
+	return Verdict{OperationID: q.OperationID, Admitted: true}
+}
+
+// Full says that whoever asks next is refused, wherever its machine stands.
+func (a *Round) Full() bool {
+	for _, r := range a.rules {
+		if r.Domain != Fleet {
+			continue
+		}
+		if _, full := a.of(r, "").full(r, a.now); full {
+			return true
+		}
+	}
+	return false
+}
+
 // Admit answers requests in their order: one that is refused takes nothing, so that whoever comes behind it in another
 // domain is not held up, and whoever comes behind it in the same domain finds no more room than it did. slots are in
 // the order in which they were taken.
 func Admit(rules []Rule, groups []Group, slots []Slot, queue []Request, now time.Time) []Verdict {
-	used := map[domain]*usage{}
-	of := func(r Rule, value string) *usage {
-		d := domain{r.Name, value}
-		if used[d] == nil {
-			used[d] = &usage{}
-		}
-		return used[d]
-	}
-	for _, r := range rules {
-		for _, g := range groups {
-			if value, ok := r.key(g.Place); ok {
-				of(r, value).machines += g.Machines
-			}
-		}
-		for _, s := range slots {
-			if value, ok := r.key(s.Place); ok {
-				of(r, value).count(s, now)
-			}
-		}
-	}
+	a := NewRound(rules, groups, slots, now)
 	out := make([]Verdict, 0, len(queue))
 	for _, q := range queue {
-		v := Verdict{OperationID: q.OperationID, Admitted: true}
-		for _, r := range rules {
-			if value, ok := r.key(q.Place); ok {
-				if no, full := of(r, value).full(r, now); full {
-					no.OperationID, no.Rule, no.Value = q.OperationID, r, value
-					v = no
-					break
-				}
-			}
-		}
-		if v.Admitted {
-			for _, r := range rules {
-				if value, ok := r.key(q.Place); ok {
-					of(r, value).count(Slot{Taken: now, Held: true}, now)
-				}
-			}
-		}
-		out = append(out, v)
+		out = append(out, a.Ask(q))
 	}
 	return out
+}
+
+// Since is from when on slots count by these rules whether they are held or not; now when only held ones do.
+func Since(rules []Rule, now time.Time) time.Time {
+	since := now
+	for _, r := range rules {
+		switch {
+		case r.PerDay > 0:
+			return now.Add(-day)
+		case r.PerHour > 0:
+			since = now.Add(-hour)
+		}
+	}
+	return since
 }
 
 func (u *usage) count(s Slot, now time.Time) {

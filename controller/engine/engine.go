@@ -126,6 +126,7 @@ func New(c Config) (*Engine, error) {
 	}
 	c.Store.OnStart(e.enqueueFirst)
 	c.Store.OnApplied(e.carryOut)
+	c.Store.OnRoom(e.signals.room.fire)
 	return e, nil
 }
 

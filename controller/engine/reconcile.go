@@ -36,12 +36,15 @@ type signals struct {
 	// changed: something that a client can see. revoked: a certificate. unheard: commands may have been missed. peers: a
 	// controller has come or gone.
 	changed, revoked, unheard, peers signal
+	// room: a slot of a budget may be free, or somebody asks for one.
+	room signal
 }
 
 func newSignals() signals {
 	return signals{
 		heartbeats: newSignal(), stuck: newSignal(), workflows: newSignal(), owners: newSignal(), conditions: newSignal(),
 		changed: newSignal(), revoked: newSignal(), unheard: newSignal(), peers: newSignal(),
+		room: newSignal(),
 	}
 }
 

@@ -23,6 +23,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	g.Go("hand over", e.handOvers)
 	g.Go("announce", e.tellChanges)
 	g.Go("sweep", func(ctx context.Context) error { return e.every(ctx, time.Second, "sweep", e.sweepAll) })
+	g.Go("admissions", e.admissions)
 	g.Go("acks", func(ctx context.Context) error { return e.every(ctx, ackDelay, "write acknowledgements", e.flushAcks) })
 	g.Go("rollouts", func(ctx context.Context) error {
 		return e.every(ctx, rolloutEvery, "advance rollouts", e.advanceRollouts)
@@ -149,9 +150,6 @@ func (e *Engine) watchLease(ctx context.Context) error {
 
 func (e *Engine) sweepAll(ctx context.Context) error {
 	if err := e.store.EndSessionsOf(ctx, "", e.clock.Now()); err != nil {
-		return err
-	}
-	if _, err := e.store.AdmitDestructive(ctx, e.clock.Now()); err != nil {
 		return err
 	}
 	_, err := e.sweep(ctx)

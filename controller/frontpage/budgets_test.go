@@ -95,7 +95,7 @@ func TestBudgetSlotsArePaged(t *testing.T) {
 		}
 		ops = append(ops, op.GetOperationId())
 	}
-	if n, err := r.store.AdmitDestructive(t.Context(), time.Now()); err != nil || n != machines {
+	if n, _, err := r.store.AdmitDestructive(t.Context(), time.Now()); err != nil || n != machines {
 		t.Fatalf("admitted %d, %v", n, err)
 	}
 	slots := func(size int32) (out []string) {

@@ -12,6 +12,8 @@ type after struct {
 	pgx.Tx
 	moves   []moved
 	applied []*Applied
+	// room: a slot of a budget may have become free, or is asked for.
+	room bool
 	// facts were read for the change that the transaction is about, together with those of others.
 	facts *facts
 	about about
@@ -41,6 +43,12 @@ func (a *after) noteApplied(d *Applied) {
 	}
 }
 
+func (a *after) noteRoom() {
+	if a != nil {
+		a.room = true
+	}
+}
+
 // OnApplied sets the function that tells agents and watchers of decisions that are part of something larger: an operation that
 // is cancelled because its machine is blocked or retired, or that a report moves.
 func (s *Store) OnApplied(tell func(*Applied)) { s.applied = tell }
@@ -50,6 +58,9 @@ func (s *Store) tell(a *after) {
 	for _, m := range a.moves {
 		s.log.Info("node moved", "machine_id", m.machineID, "from", m.from, "to", node.Name(m.to), "triggered_by", string(m.by),
 			"user_id", m.user, "operation_id", m.metadata["operation_id"], "reason", m.metadata["reason"])
+	}
+	if a.room && s.room != nil {
+		s.room()
 	}
 	if s.applied == nil {
 		return

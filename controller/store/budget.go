@@ -17,8 +17,16 @@ import (
 	"github.com/ingot-metal/ingot/internal/failure"
 )
 
-// queueLimit bounds how many waiting operations one pass looks at. Those behind are looked at when there are fewer.
-const queueLimit = 50_000
+const (
+	// queueLimit bounds how many waiting operations one round looks at. Those behind are looked at when there are fewer.
+	queueLimit = 50_000
+	// queuePage is how many are read at a time. Where a budget of the fleet is full, one page is all that is read.
+	queuePage = 200
+)
+
+// OnRoom sets the function that is told when a slot may be free, or when one is asked for: after the commit, and rather
+// too often than too seldom.
+func (s *Store) OnRoom(tell func()) { s.room = tell }
 
 func budgetMessage(b dbsqlc.Budget) *baremetalv1.Budget {
 	return &baremetalv1.Budget{
@@ -46,6 +54,7 @@ func (s *Store) SetBudget(ctx context.Context, b *baremetalv1.Budget, actor stri
 		if err != nil {
 			return err
 		}
+		afterCommit(q).noteRoom()
 		return audit(ctx, q, auditEntry{actor: actor, verb: "SET_BUDGET", target: row.Name, data: limitsOf(row)}, now)
 	})
 	if err != nil {
@@ -87,6 +96,7 @@ func (s *Store) DeleteBudget(ctx context.Context, name, actor string, now time.T
 		if err != nil {
 			return err
 		}
+		afterCommit(q).noteRoom()
 		return audit(ctx, q, auditEntry{actor: actor, verb: "DELETE_BUDGET", target: name, data: limitsOf(row)}, now)
 	})
 	if err != nil {
@@ -96,26 +106,17 @@ func (s *Store) DeleteBudget(ctx context.Context, name, actor string, now time.T
 }
 
 // AdmitDestructive gives slots to those who wait for one and fit, and wakes their operations. It says how many it
-// admitted. When another controller is at it, it does nothing.
-func (s *Store) AdmitDestructive(ctx context.Context, now time.Time) (admitted int, err error) {
+// admitted, and whether another controller was at it, so that it did nothing.
+func (s *Store) AdmitDestructive(ctx context.Context, now time.Time) (admitted int, busy bool, err error) {
 	err = s.inTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
 		admitted = 0
 		alone, err := q.LockBudgets(ctx)
-		if err != nil || !alone {
+		if busy = !alone; err != nil || busy {
 			return err
 		}
-		verdicts, err := budgetVerdicts(ctx, q, &s.shares, now)
-		if err != nil {
+		ids, err := admissible(ctx, q, &s.shares, now)
+		if err != nil || len(ids) == 0 {
 			return err
-		}
-		var ids []string
-		for _, v := range verdicts {
-			if v.Admitted {
-				ids = append(ids, v.OperationID)
-			}
-		}
-		if len(ids) == 0 {
-			return nil
 		}
 		if ids, err = q.LockWaiting(ctx, ids); err != nil {
 			return fmt.Errorf("lock waiting operations: %w", err)
@@ -129,9 +130,9 @@ func (s *Store) AdmitDestructive(ctx context.Context, now time.Time) (admitted i
 		return q.WakeAdmitted(ctx, dbsqlc.WakeAdmittedParams{OperationIds: ids, Now: &now})
 	})
 	if err != nil {
-		return 0, fmt.Errorf("admit destructive operations: %w", err)
+		return 0, false, fmt.Errorf("admit destructive operations: %w", err)
 	}
-	return admitted, nil
+	return admitted, busy, nil
 }
 
 func takeSlots(ctx context.Context, q *dbsqlc.Queries, ids []string, now time.Time) error {
@@ -144,31 +145,71 @@ func takeSlots(ctx context.Context, q *dbsqlc.Queries, ids []string, now time.Ti
 	return nil
 }
 
-// budgetVerdicts answers everyone who waits. Whose machine holds a slot already needs no other.
-func budgetVerdicts(ctx context.Context, q *dbsqlc.Queries, fleet *fleetShares, now time.Time) ([]budget.Verdict, error) {
-	waiting, err := q.WaitingForSlots(ctx, queueLimit)
-	if err != nil || len(waiting) == 0 {
-		return nil, err
+// admissible are those who wait and fit. Whose machine holds a slot already needs no other.
+func admissible(ctx context.Context, q *dbsqlc.Queries, fleet *fleetShares, now time.Time) (ids []string, err error) {
+	if ids, err = q.WaitingWithSlots(ctx); err != nil {
+		return nil, fmt.Errorf("read who waits on a machine with a slot: %w", err)
 	}
-	held, err := q.HeldSlotMachines(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("read held slots: %w", err)
-	}
-	slices.Sort(held)
-	var out []budget.Verdict
-	var queue []budget.Request
-	for _, w := range waiting {
-		if _, ok := slices.BinarySearch(held, w.MachineID); ok {
-			out = append(out, budget.Verdict{OperationID: w.OperationID, Admitted: true})
-			continue
+	_, err = askInOrder(ctx, q, fleet, now, func(v budget.Verdict) bool {
+		if v.Admitted {
+			ids = append(ids, v.OperationID)
 		}
-		queue = append(queue, budget.Request{OperationID: w.OperationID, Place: placeOf(w.Site, w.Labels)})
+		return true
+	})
+	return ids, err
+}
+
+// budgetVerdict says what stands in the way of an operation that waits; nil when nothing does.
+func budgetVerdict(ctx context.Context, q *dbsqlc.Queries, fleet *fleetShares, operationID string, now time.Time) (*budget.Verdict, error) {
+	var found *budget.Verdict
+	round, err := askInOrder(ctx, q, fleet, now, func(v budget.Verdict) bool {
+		if v.OperationID == operationID && !v.Admitted {
+			found = &v
+		}
+		return v.OperationID != operationID
+	})
+	if err != nil || found != nil || round == nil || !round.Full() {
+		return found, err
 	}
-	rules, groups, slots, err := budgetWorld(ctx, q, fleet, now)
+	// It was not come to, because there is no room for anybody.
+	place, err := q.PlaceOfWaiting(ctx, operationID)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, nil
+	}
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("read the place of a waiting operation: %w", err)
 	}
-	return append(out, budget.Admit(rules, groups, slots, queue, now)...), nil
+	v := round.Ask(budget.Request{OperationID: operationID, Place: placeOf(place.Site, place.Labels)})
+	return &v, nil
+}
+
+// askInOrder asks for everyone who waits and whose machine holds no slot, in the order of creation, until told says no, or until
+// there is no room for anybody. The round is nil when nobody waits.
+func askInOrder(ctx context.Context, q *dbsqlc.Queries, fleet *fleetShares, now time.Time, told func(budget.Verdict) bool) (round *budget.Round, err error) {
+	after := dbsqlc.WaitingForSlotsParams{MaxRows: queuePage}
+	for range queueLimit / queuePage {
+		waiting, err := q.WaitingForSlots(ctx, after)
+		if err != nil {
+			return nil, fmt.Errorf("read who waits for a slot: %w", err)
+		}
+		if len(waiting) > 0 && round == nil {
+			rules, groups, slots, err := budgetWorld(ctx, q, fleet, now)
+			if err != nil {
+				return nil, err
+			}
+			round = budget.NewRound(rules, groups, slots, now)
+		}
+		for _, w := range waiting {
+			if round.Full() || !told(round.Ask(budget.Request{OperationID: w.OperationID, Place: placeOf(w.Site, w.Labels)})) {
+				return round, nil
+			}
+			after.AfterCreated, after.AfterID = w.CreatedAt, w.OperationID
+		}
+		if len(waiting) < queuePage {
+			break
+		}
+	}
+	return round, nil
 }
 
 func placeOf(site string, labels []byte) budget.Place {
@@ -188,7 +229,7 @@ func budgetWorld(ctx context.Context, q *dbsqlc.Queries, fleet *fleetShares, now
 			keys = append(keys, key)
 		}
 	}
-	taken, err := q.SlotsThatCount(ctx, now.Add(-24*time.Hour))
+	taken, err := q.SlotsThatCount(ctx, budget.Since(rules, now))
 	if err != nil {
 		return nil, nil, nil, fmt.Errorf("read slots: %w", err)
 	}
@@ -213,6 +254,9 @@ func (l *loaded) slot(ctx context.Context, q *dbsqlc.Queries, now time.Time) (he
 		return false, fmt.Errorf("read slot: %w", err)
 	}
 	if r.Held || l.row.Phase != string(operation.Pending) || r.Limited {
+		if !r.Held {
+			afterCommit(q).noteRoom() // it asks
+		}
 		return r.Held, nil
 	}
 	return true, takeSlots(ctx, q, []string{l.row.OperationID}, now)
@@ -224,6 +268,7 @@ func (l *loaded) freeSlot(ctx context.Context, q *dbsqlc.Queries, d operation.De
 	if !l.row.Destructive || !operation.IsTerminal(d.Op.Phase) || operation.IsTerminal(operation.Phase(l.row.Phase)) {
 		return nil
 	}
+	afterCommit(q).noteRoom()
 	if d.Op.Phase != operation.Succeeded {
 		err := q.ReleaseSlotIfUntouched(ctx, dbsqlc.ReleaseSlotIfUntouchedParams{OperationID: d.Op.ID, Now: &now})
 		if err != nil {
@@ -282,6 +327,7 @@ func (s *Store) ReleaseSlot(ctx context.Context, machineID, actor, comment strin
 			return err
 		}
 		row.ReleasedAt = &now
+		afterCommit(q).noteRoom()
 		return audit(ctx, q, auditEntry{
 			actor: actor, verb: "RELEASE_BUDGET_SLOT", target: machineID, operation: row.OperationID, comment: comment,
 		}, now)

@@ -34,7 +34,7 @@ func TestACancelThatIsUnderWayLeavesNoSlotBehind(t *testing.T) {
 	<-reached
 	admitted := make(chan int, 1)
 	g.Go("admit", func(ctx context.Context) error {
-		n, err := s.AdmitDestructive(ctx, now())
+		n, _, err := s.AdmitDestructive(ctx, now())
 		admitted <- n
 		return err
 	})

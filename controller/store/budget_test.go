@@ -44,7 +44,7 @@ func setBudget(t *testing.T, s *store.Store, b *baremetalv1.Budget) {
 
 func admitDestructive(t *testing.T, s *store.Store, want int) {
 	t.Helper()
-	n, err := s.AdmitDestructive(t.Context(), now())
+	n, _, err := s.AdmitDestructive(t.Context(), now())
 	if err != nil || n != want {
 		t.Fatalf("admitted %d, %v; want %d", n, err, want)
 	}
@@ -174,7 +174,7 @@ func TestManyControllersAdmitNoMoreThanTheBudget(t *testing.T) {
 	}
 	for done := 0; done < machines; {
 		for _, err := range together(t, 8, func(ctx context.Context, _ int) error {
-			_, err := s.AdmitDestructive(ctx, now())
+			_, _, err := s.AdmitDestructive(ctx, now())
 			return err
 		}) {
 			if err != nil {

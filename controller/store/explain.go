@@ -352,14 +352,12 @@ func (g *gather) budget(ctx context.Context) error {
 	if g.f.Op == nil || g.f.Op.WaitReason != operation.WaitBudget {
 		return nil
 	}
-	verdicts, err := budgetVerdicts(ctx, g.q, g.shares, g.now)
+	v, err := budgetVerdict(ctx, g.q, g.shares, g.f.Op.ID, g.now)
 	if err != nil {
 		return err
 	}
-	for _, v := range verdicts {
-		if v.OperationID == g.f.Op.ID && !v.Admitted {
-			g.f.Budget, g.f.BudgetUntil = v.String(), v.Until
-		}
+	if v != nil && !v.Admitted {
+		g.f.Budget, g.f.BudgetUntil = v.String(), v.Until
 	}
 	if r := g.f.Rollout; r != nil && r.State != string(rollout.Running) {
 		g.f.Budget = "rollout " + r.ID + " is " + r.State + ", and its operations take no slots meanwhile"

@@ -39,30 +39,6 @@ func (q *Queries) Freeze(ctx context.Context, now *time.Time) error {
 	return err
 }
 
-const heldSlotMachines = `-- name: HeldSlotMachines :many
-SELECT machine_id FROM budget_slots WHERE released_at IS NULL
-`
-
-func (q *Queries) HeldSlotMachines(ctx context.Context) ([]string, error) {
-	rows, err := q.db.Query(ctx, heldSlotMachines)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []string
-	for rows.Next() {
-		var machine_id string
-		if err := rows.Scan(&machine_id); err != nil {
-			return nil, err
-		}
-		items = append(items, machine_id)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const listBudgets = `-- name: ListBudgets :many
 SELECT name, domain, value, at_once, percent, per_hour, per_day, updated_at FROM budgets ORDER BY name
 `
@@ -180,6 +156,24 @@ func (q *Queries) LockWaiting(ctx context.Context, operationIds []string) ([]str
 		return nil, err
 	}
 	return items, nil
+}
+
+const placeOfWaiting = `-- name: PlaceOfWaiting :one
+SELECT m.site, m.labels FROM operations o JOIN machines m ON m.machine_id = o.target_id
+WHERE o.operation_id = $1 AND o.phase = 'PENDING'
+  AND NOT EXISTS (SELECT 1 FROM budget_slots h WHERE h.machine_id = o.target_id AND h.released_at IS NULL)
+`
+
+type PlaceOfWaitingRow struct {
+	Site   string
+	Labels []byte
+}
+
+func (q *Queries) PlaceOfWaiting(ctx context.Context, operationID string) (PlaceOfWaitingRow, error) {
+	row := q.db.QueryRow(ctx, placeOfWaiting, operationID)
+	var i PlaceOfWaitingRow
+	err := row.Scan(&i.Site, &i.Labels)
+	return i, err
 }
 
 const releaseSlotIfUntouched = `-- name: ReleaseSlotIfUntouched :exec
@@ -381,26 +375,34 @@ func (q *Queries) TakeSlots(ctx context.Context, arg TakeSlotsParams) error {
 }
 
 const waitingForSlots = `-- name: WaitingForSlots :many
-SELECT o.operation_id, m.machine_id, m.site, m.labels
+SELECT o.operation_id, o.created_at, m.site, m.labels
 FROM operations o JOIN machines m ON m.machine_id = o.target_id
-WHERE o.destructive AND o.phase = 'PENDING'
+WHERE o.destructive AND o.phase = 'PENDING' AND (o.created_at, o.operation_id) > ($1::timestamptz, $2::text)
   AND NOT EXISTS (SELECT 1 FROM budget_slots s WHERE s.operation_id = o.operation_id)
+  AND NOT EXISTS (SELECT 1 FROM budget_slots h WHERE h.machine_id = o.target_id AND h.released_at IS NULL)
   -- A rollout that is paused or stopped touches nothing more.
   AND NOT EXISTS (SELECT 1 FROM rollout_machines x JOIN rollouts r USING (rollout_id)
                   WHERE x.operation_id = o.operation_id AND r.state <> 'RUNNING')
 ORDER BY o.created_at, o.operation_id
-LIMIT $1
+LIMIT $3
 `
+
+type WaitingForSlotsParams struct {
+	AfterCreated time.Time
+	AfterID      string
+	MaxRows      int32
+}
 
 type WaitingForSlotsRow struct {
 	OperationID string
-	MachineID   string
+	CreatedAt   time.Time
 	Site        string
 	Labels      []byte
 }
 
-func (q *Queries) WaitingForSlots(ctx context.Context, maxRows int32) ([]WaitingForSlotsRow, error) {
-	rows, err := q.db.Query(ctx, waitingForSlots, maxRows)
+// Those behind a place in the order of creation. A machine that holds a slot needs no other.
+func (q *Queries) WaitingForSlots(ctx context.Context, arg WaitingForSlotsParams) ([]WaitingForSlotsRow, error) {
+	rows, err := q.db.Query(ctx, waitingForSlots, arg.AfterCreated, arg.AfterID, arg.MaxRows)
 	if err != nil {
 		return nil, err
 	}
@@ -410,13 +412,43 @@ func (q *Queries) WaitingForSlots(ctx context.Context, maxRows int32) ([]Waiting
 		var i WaitingForSlotsRow
 		if err := rows.Scan(
 			&i.OperationID,
-			&i.MachineID,
+			&i.CreatedAt,
 			&i.Site,
 			&i.Labels,
 		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const waitingWithSlots = `-- name: WaitingWithSlots :many
+SELECT o.operation_id FROM budget_slots h JOIN operations o ON o.target_id = h.machine_id
+WHERE h.released_at IS NULL AND o.destructive AND o.phase = 'PENDING'
+  AND NOT EXISTS (SELECT 1 FROM budget_slots s WHERE s.operation_id = o.operation_id)
+  AND NOT EXISTS (SELECT 1 FROM rollout_machines x JOIN rollouts r USING (rollout_id)
+                  WHERE x.operation_id = o.operation_id AND r.state <> 'RUNNING')
+ORDER BY o.created_at, o.operation_id
+`
+
+// Operations that wait, on machines whose slot another operation has left behind.
+func (q *Queries) WaitingWithSlots(ctx context.Context) ([]string, error) {
+	rows, err := q.db.Query(ctx, waitingWithSlots)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var operation_id string
+		if err := rows.Scan(&operation_id); err != nil {
+			return nil, err
+		}
+		items = append(items, operation_id)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err

@@ -17,23 +17,36 @@ DELETE FROM budgets WHERE name = @name RETURNING *;
 SELECT pg_try_advisory_xact_lock(7022147283);
 
 -- name: WaitingForSlots :many
-SELECT o.operation_id, m.machine_id, m.site, m.labels
+-- Those behind a place in the order of creation. A machine that holds a slot needs no other.
+SELECT o.operation_id, o.created_at, m.site, m.labels
 FROM operations o JOIN machines m ON m.machine_id = o.target_id
-WHERE o.destructive AND o.phase = 'PENDING'
+WHERE o.destructive AND o.phase = 'PENDING' AND (o.created_at, o.operation_id) > (@after_created::timestamptz, @after_id::text)
   AND NOT EXISTS (SELECT 1 FROM budget_slots s WHERE s.operation_id = o.operation_id)
+  AND NOT EXISTS (SELECT 1 FROM budget_slots h WHERE h.machine_id = o.target_id AND h.released_at IS NULL)
   -- A rollout that is paused or stopped touches nothing more.
   AND NOT EXISTS (SELECT 1 FROM rollout_machines x JOIN rollouts r USING (rollout_id)
                   WHERE x.operation_id = o.operation_id AND r.state <> 'RUNNING')
 ORDER BY o.created_at, o.operation_id
 LIMIT @max_rows;
 
+-- name: WaitingWithSlots :many
+-- Operations that wait, on machines whose slot another operation has left behind.
+SELECT o.operation_id FROM budget_slots h JOIN operations o ON o.target_id = h.machine_id
+WHERE h.released_at IS NULL AND o.destructive AND o.phase = 'PENDING'
+  AND NOT EXISTS (SELECT 1 FROM budget_slots s WHERE s.operation_id = o.operation_id)
+  AND NOT EXISTS (SELECT 1 FROM rollout_machines x JOIN rollouts r USING (rollout_id)
+                  WHERE x.operation_id = o.operation_id AND r.state <> 'RUNNING')
+ORDER BY o.created_at, o.operation_id;
+
+-- name: PlaceOfWaiting :one
+SELECT m.site, m.labels FROM operations o JOIN machines m ON m.machine_id = o.target_id
+WHERE o.operation_id = @operation_id AND o.phase = 'PENDING'
+  AND NOT EXISTS (SELECT 1 FROM budget_slots h WHERE h.machine_id = o.target_id AND h.released_at IS NULL);
+
 -- name: SlotsThatCount :many
 SELECT site, labels, taken_at, (released_at IS NULL)::boolean AS held FROM budget_slots
 WHERE released_at IS NULL OR taken_at > @since
 ORDER BY taken_at;
-
--- name: HeldSlotMachines :many
-SELECT machine_id FROM budget_slots WHERE released_at IS NULL;
 
 -- name: SlotOf :one
 -- Whether the operation holds a slot, and whether it needs to be admitted to get one.

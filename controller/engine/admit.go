@@ -1,0 +1,52 @@
+package engine
+
+import (
+	"context"
+	"time"
+)
+
+const (
+	// admitEvery is how long a slot of a budget stays free at most when nobody has told of it: it was given back on another
+	// controller, or an hour is over.
+	admitEvery = time.Second
+	// admitPause is the least time between two rounds.
+	admitPause = 20 * time.Millisecond
+	// admitShare is how many times as long as a round took there is none after it, so that a long queue costs a fifth of a
+	// processor at most.
+	admitShare = 4
+)
+
+// admissions gives the slots of budgets to those who wait for them, as soon as they are free.
+func (e *Engine) admissions(ctx context.Context) error {
+	w := work{what: "admit destructive operations"}
+	t := e.clock.NewTicker(admitEvery)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-e.signals.room:
+		case <-t.C():
+		}
+		began := e.clock.Now()
+		e.attempt(ctx, &w, e.admit)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-e.clock.After(max(admitPause, admitShare*e.clock.Now().Sub(began))):
+		}
+	}
+}
+
+// admit is one round, in one transaction. Whoever got a slot is looked at now, and not when the next sweep comes by.
+func (e *Engine) admit(ctx context.Context) error {
+	n, busy, err := e.store.AdmitDestructive(ctx, e.clock.Now())
+	if busy {
+		e.signals.room.fire() // what is free now may have become so after the other one looked
+	}
+	if err != nil || n == 0 {
+		return err
+	}
+	_, err = e.sweep(ctx)
+	return err
+}
