@@ -159,6 +159,55 @@ func TestTheWindowIsLookedAtAgainAfterTheIntentIsDurable(t *testing.T) {
 	}
 }
 
+// TestLeaveThatHasGrownOldDestroysNothing: time passes between the start of a repave and its first write. The agent asks again, and
+// what it is told then holds, though the first answer was yes.
+func TestLeaveThatHasGrownOldDestroysNothing(t *testing.T) {
+	t.Parallel()
+	type hook = func(c *agenttest.Controller, g *fleetv1.GrantRequest) *fleetv1.ControllerMessage
+	yes := func(c *agenttest.Controller, g *fleetv1.GrantRequest) *fleetv1.ControllerMessage {
+		return agenttest.GrantMessage(c.Sign(g, nil))
+	}
+	for name, again := range map[string]struct {
+		answer  hook
+		expires time.Duration
+		outcome fleetv1.CommandResult_Outcome
+		reason  string
+		effects int
+	}{
+		"yes": {yes, time.Hour, fleetv1.CommandResult_SUCCEEDED, "", 1},
+		"no": {func(_ *agenttest.Controller, g *fleetv1.GrantRequest) *fleetv1.ControllerMessage {
+			return agenttest.RefusedMessage(g, "BUDGET_REQUIRED", true, 0)
+		}, time.Hour, fleetv1.CommandResult_FAILED, "GRANT_REFUSED", 0},
+		// The clock of the command goes on as well, so that eight seconds are left.
+		"nobody answers": {func(*agenttest.Controller, *fleetv1.GrantRequest) *fleetv1.ControllerMessage { return nil },
+			39 * time.Second, fleetv1.CommandResult_FAILED, "COMMAND_EXPIRED", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var offset atomic.Int64
+			var c *agenttest.Controller
+			var asks atomic.Int32
+			c = agenttest.New(t, agenttest.Hooks{Grant: func(_ *agenttest.Session, g *fleetv1.GrantRequest) *fleetv1.ControllerMessage {
+				if asks.Add(1) == 1 {
+					return yes(c, g)
+				}
+				return again.answer(c, g)
+			}})
+			r := newRigOn(t, c, "")
+			r.cfg.Boottime = func() time.Duration { return clock.Boottime() + time.Duration(offset.Load()) }
+			r.onFailpoint("wire.command-again", func() { offset.Add(int64(31 * time.Second)) }) // it is passed after the start
+			r.start()
+			spec := repaveSpec()
+			spec.ExpiresAt = timestamppb.New(time.Now().Add(again.expires))
+			id := c.Order(spec)
+			wantOutcome(t, c.WaitResult(id), again.outcome, again.reason)
+			if n := asks.Load(); n < 2 || r.effects(id) != again.effects {
+				t.Fatalf("%d asks, %d effects", n, r.effects(id))
+			}
+		})
+	}
+}
+
 func TestWorthlessGrantsStartNothing(t *testing.T) {
 	t.Parallel()
 	other := make([]byte, 32)

@@ -60,8 +60,20 @@ type Job struct {
 	Logf func(format string, args ...any)
 	// Output adds what a command has written itself, to "stdout" or "stderr", to the operation's log.
 	Output func(stream string, data []byte)
+	// Leave is what MayDestroy asks; nil where nobody has to give any.
+	Leave func(ctx context.Context) (*Result, error)
 	// UpdateIntent replaces the intent, durably.
 	UpdateIntent func(ctx context.Context, intent any) error
+}
+
+// MayDestroy is asked right before the first thing that destroys data, after whatever may have taken time since the command
+// was started. It says nothing when the leave that the command was started with is young enough, or when another has been
+// obtained; that may take as long as the command has. A Result or an error ends the command, with nothing destroyed.
+func (j Job) MayDestroy(ctx context.Context) (*Result, error) {
+	if j.Leave == nil {
+		return nil, nil
+	}
+	return j.Leave(ctx)
 }
 
 // Effect names the command towards the host.
@@ -121,6 +133,21 @@ func Unknown(format string, args ...any) Result {
 		Outcome: fleetv1.CommandResult_UNKNOWN, Reason: baremetalv1.Reason_OUTCOME_UNKNOWN,
 		Message: fmt.Sprintf(format, args...),
 	}
+}
+
+// Stopped is what Execute returns when MayDestroy has not said yes.
+func Stopped(ctx context.Context, r *Result, err error) (Result, error) {
+	switch {
+	case r != nil:
+		return *r, nil
+	case errors.Is(err, ErrCanceled):
+		return Canceled("stopped before anything was destroyed"), nil
+	case errors.Is(err, ErrTimeout):
+		return Failed(baremetalv1.Reason_STEP_TIMEOUT, "the time was up before leave to destroy anything had come").AndRetry(), nil
+	case Interrupted(ctx):
+		return Result{}, ErrInterrupted
+	}
+	return Failed(baremetalv1.Reason_EXECUTION_FAILED, "nothing was destroyed: %v", err).AndRetry(), nil
 }
 
 // WithEvidence adds what was read back.

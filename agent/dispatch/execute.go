@@ -53,7 +53,7 @@ type executed struct {
 }
 
 // execute runs the executor and always comes back with a result, unless the agent stops.
-func (d *Dispatcher) execute(ctx context.Context, j *job, exec command.Executor) (command.Result, error) {
+func (d *Dispatcher) execute(ctx context.Context, j *job, exec command.Executor, a ask) (command.Result, error) {
 	if err := commandAgain.HitCtx(ctx); err != nil {
 		d.comesAgain(j)
 	}
@@ -63,7 +63,9 @@ func (d *Dispatcher) execute(ctx context.Context, j *job, exec command.Executor)
 		defer s.end()
 		var out executed
 		out.err = task.Run(s.ctx, "execute "+j.id, func(ctx context.Context) (err error) {
-			out.result, err = exec.Execute(ctx, d.jobFor(s, j))
+			own := d.jobFor(s, j)
+			own.Leave = func(ctx context.Context) (*command.Result, error) { return d.stillLeave(ctx, j, a) }
+			out.result, err = exec.Execute(ctx, own)
 			return err
 		})
 		done <- out

@@ -59,6 +59,25 @@ func (d *Dispatcher) obtainLeave(ctx context.Context, j *job) (ask, *command.Res
 	}
 }
 
+// stillLeave is for an executor that is about to destroy data. Leave that has grown old since the command was started counts
+// for nothing any more: the controller may have given the machine to somebody else meanwhile. It is asked for again.
+func (d *Dispatcher) stillLeave(ctx context.Context, j *job, a ask) (*command.Result, error) {
+	r, err := d.admission(ctx, j)
+	for r == nil && err == nil && !a.fresh(d.cfg.Boottime()) {
+		d.cfg.Log.Warn("the grant is too old to destroy anything; asking again", "command_id", j.id)
+		a, r, err = d.obtainLeave(ctx, j)
+	}
+	return afterStart(r, "begun, and stopped before anything was destroyed: "), err
+}
+
+// afterStart makes of a refusal the failure of a command that was started, which nothing came of.
+func afterStart(r *command.Result, why string) *command.Result {
+	if r != nil && r.Outcome == fleetv1.CommandResult_REFUSED {
+		r.Outcome, r.Message = fleetv1.CommandResult_FAILED, why+r.Message
+	}
+	return r
+}
+
 func (d *Dispatcher) admission(ctx context.Context, j *job) (*command.Result, error) {
 	now, err := d.controllerNow(ctx)
 	if err != nil {

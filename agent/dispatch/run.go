@@ -131,7 +131,7 @@ func (d *Dispatcher) begin(ctx context.Context, j *job, exec command.Executor) (
 			return command.Result{}, err
 		}
 		if started {
-			return d.execute(ctx, j, exec)
+			return d.execute(ctx, j, exec, a)
 		}
 	}
 }
@@ -235,17 +235,13 @@ func (d *Dispatcher) goOn(ctx context.Context, j *job, exec command.Executor) (c
 	if err != nil {
 		return command.Result{}, err
 	}
-	if r != nil && r.Outcome == fleetv1.CommandResult_REFUSED {
-		r.Outcome = fleetv1.CommandResult_FAILED
-		r.Message = "interrupted by a restart before its effect, and not gone on with: " + r.Message
-	}
 	if r != nil {
-		return *r, nil
+		return *afterStart(r, "interrupted by a restart before its effect, and not gone on with: "), nil
 	}
 	if !a.fresh(d.cfg.Boottime()) {
 		return d.goOn(ctx, j, exec)
 	}
-	return d.execute(ctx, j, exec)
+	return d.execute(ctx, j, exec, a)
 }
 
 func isPanic(err error) bool {

@@ -34,6 +34,8 @@ type WriteImage struct {
 	Digest      string
 	MinimumDisk int64
 
+	// Begin has the last word before the first byte is changed, when the image has been opened.
+	Begin func(ctx context.Context) error
 	// Identity gives the files for the new system's state partition; Committing must make durable what it is given.
 	// See image.Job.
 	Identity   func(ctx context.Context) (map[string][]byte, error)
@@ -69,6 +71,7 @@ func (l *Linux) WriteImage(ctx context.Context, _ Effect, w WriteImage) (_ disk.
 		Disk: d, RawSize: w.RawSize, RawDigest: digest, MinimumDisk: w.MinimumDisk,
 		Open:     func(ctx context.Context) (io.ReadCloser, error) { return image.Open(ctx, src, w.Format) },
 		State:    func() (io.ReadCloser, error) { return openTemplate(l.path(l.cfg.StateTemplate)) },
+		Begin:    w.Begin,
 		Identity: w.Identity, Committing: w.Committing, Progress: w.Progress, Clock: clock.Real(),
 		Fill: func(ctx context.Context, off, size int64, files map[string][]byte) error {
 			return l.fillPartition(ctx, d, off, size, files)

@@ -123,6 +123,8 @@ func tooSmall(a *fleetv1.RepaveAction, dev disk.Device) *command.Result {
 	return &r
 }
 
+var errStopped = errors.New("no leave to write")
+
 // Execute writes and reads back. A cancel stops it at the next 4 MiB, and the disk then holds nothing that boots.
 func (d *Disk) Execute(ctx context.Context, job command.Job) (command.Result, error) {
 	var in diskIntent
@@ -134,10 +136,20 @@ func (d *Disk) Execute(ctx context.Context, job command.Job) (command.Result, er
 	}
 	a := job.Spec.GetRepave()
 	job.Logf("writing image %s (%s) to %s, disk %s", in.ImageRef, in.Digest, in.Path, in.Disk)
+	var stop func() (command.Result, error)
 	dev, got, err := d.cfg.Installer.WriteImage(ctx, job.Effect(), host.WriteImage{
 		DiskRule: a.GetDiskRule(), Protected: a.GetProtectedDisks(), Disk: in.Disk,
 		URL: d.url(a), FileSize: a.GetFileSize(), Format: image.Format(a.GetFormat()),
 		RawSize: in.RawSize, Digest: in.Digest, MinimumDisk: a.GetMinimumDisk(),
+		Begin: func(ctx context.Context) error {
+			r, err := job.MayDestroy(ctx)
+			if r == nil && err == nil {
+				return nil
+			}
+			end, err := command.Stopped(ctx, r, err)
+			stop = func() (command.Result, error) { return end, err }
+			return errStopped
+		},
 		Identity: func(ctx context.Context) (map[string][]byte, error) { return d.identity(ctx, job) },
 		Committing: func(ctx context.Context, c image.Commit) error {
 			in.Commit = &c
@@ -148,7 +160,10 @@ func (d *Disk) Execute(ctx context.Context, job command.Job) (command.Result, er
 	if hit := command.AfterEffect.HitCtx(ctx); hit != nil {
 		return command.Result{}, hit
 	}
-	if err != nil {
+	switch {
+	case stop != nil:
+		return stop()
+	case err != nil:
 		return concluded(ctx, job, in, got, err)
 	}
 	job.Logf("wrote %s: %s", dev, summary(got))

@@ -114,6 +114,45 @@ func (r *rig) job(ctx context.Context) command.Job {
 	}
 }
 
+// TestDiskRepaveWithoutLeave: what the executor is told right before the first byte is the end of the command.
+func TestDiskRepaveWithoutLeave(t *testing.T) {
+	t.Parallel()
+	r := newRig()
+	if settled := r.prepare(t); settled != nil {
+		t.Fatalf("settled: %+v", settled)
+	}
+	r.m.write = func(ctx context.Context, w host.WriteImage) error {
+		if err := w.Begin(ctx); err != nil {
+			return err
+		}
+		t.Error("written without leave")
+		return whole(ctx, w)
+	}
+	refusal := command.Failed(baremetalv1.Reason_GRANT_REFUSED, "BUDGET_REQUIRED")
+	for name, c := range map[string]struct {
+		said *command.Result
+		err  error
+		want baremetalv1.Reason
+	}{
+		"refused":  {said: &refusal, want: baremetalv1.Reason_GRANT_REFUSED},
+		"canceled": {err: command.ErrCanceled, want: baremetalv1.Reason_CANCELED_BY_REQUEST},
+		"too late": {err: command.ErrTimeout, want: baremetalv1.Reason_STEP_TIMEOUT},
+	} {
+		job := r.job(t.Context())
+		job.Leave = func(context.Context) (*command.Result, error) { return c.said, c.err }
+		if got, err := r.exec.Execute(t.Context(), job); err != nil || got.Reason != c.want {
+			t.Errorf("%s: %+v, %v", name, got, err)
+		}
+	}
+	stopping, stop := context.WithCancelCause(t.Context())
+	stop(command.ErrShutdown)
+	job := r.job(stopping)
+	job.Leave = func(context.Context) (*command.Result, error) { return nil, command.ErrShutdown }
+	if got, err := r.exec.Execute(stopping, job); !errors.Is(err, command.ErrInterrupted) {
+		t.Errorf("at shutdown: %+v, %v", got, err)
+	}
+}
+
 func TestDiskRepaveSucceeds(t *testing.T) {
 	t.Parallel()
 	r := newRig()

@@ -78,6 +78,9 @@ func (e *Executor) Execute(ctx context.Context, job command.Job) (command.Result
 	if err := job.DecodeIntent(&in); err != nil {
 		return command.Result{}, err
 	}
+	if r, err := job.MayDestroy(ctx); r != nil || err != nil {
+		return command.Stopped(ctx, r, err)
+	}
 	job.Logf("writing image %s (%s)", in.ImageRef, in.Digest)
 	var last host.RepaveProgress
 	_, wrote := e.host.Repave(ctx, job.Effect(), host.RepaveRequest{

@@ -53,6 +53,8 @@ type Job struct {
 	RawDigest [sha256.Size]byte
 	// MinimumDisk is what the image asks for, in bytes.
 	MinimumDisk int64
+	// Begin has the last word before the first byte is changed; nil is yes.
+	Begin func(ctx context.Context) error
 	// State gives the file system of the state partition, at most StateSize bytes.
 	State func() (io.ReadCloser, error)
 	// Identity gives the files of the new system, and Fill puts them into the file system, which lies at the offset. They

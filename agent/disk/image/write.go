@@ -47,6 +47,11 @@ func (w *writer) run(ctx context.Context) (err error) {
 			err = errors.Join(err, closing)
 		}
 	}()
+	if w.Begin != nil {
+		if err := w.Begin(ctx); err != nil {
+			return err
+		}
+	}
 	for _, stage := range []func(context.Context) error{w.zeroEnds, w.discard, w.copy, w.verify, w.identity} {
 		if err := ctx.Err(); err != nil {
 			return context.Cause(ctx)

@@ -59,6 +59,26 @@ func TestWriteMakesADiskThatBoots(t *testing.T) {
 	}
 }
 
+// TestNothingIsWrittenWithoutLeave: the last word is asked for when the image has been opened, and before any byte is changed.
+func TestNothingIsWrittenWithoutLeave(t *testing.T) {
+	t.Parallel()
+	r := newRig()
+	no := errors.New("no")
+	asked := 0
+	r.job.Begin = func(context.Context) error {
+		if asked++; len(r.disk.Writes()) > 0 {
+			t.Error("asked too late")
+		}
+		return no
+	}
+	if _, err := r.write(t.Context(), t); !errors.Is(err, no) {
+		t.Errorf("got %v", err)
+	}
+	if asked != 1 || len(r.disk.Writes()) > 0 || r.disk.Written() > 0 {
+		t.Errorf("asked %d times, and %v was written", asked, r.disk.Writes())
+	}
+}
+
 // chunked serves without a length.
 func chunked(b []byte) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
