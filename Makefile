@@ -69,8 +69,8 @@ test: deps bin/tools/gotestsum ## Run every test on a private Postgres, nearly a
 ifeq ($(PKG),./...)
 	@# Whole systems have the processors to themselves, and no race detector: PKG=./lab/e2e runs them with it.
 	$(GOTESTSUM) -- -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) ./lab/e2e
-	@# The longest starts first, beside all others.
-	$(TESTPG) $(GOTESTSUM) -- -race -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) ./controller/store $$(go list ./... | grep -v '/lab$$\|/lab/e2e$$\|/controller/store$$')
+	@# The longest starts first, beside all others. Many of them wait as much as they work, so there is one more than processors.
+	$(TESTPG) $(GOTESTSUM) -- -race -p $$(( $$(nproc) + 1 )) -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) ./controller/store $$(go list ./... | grep -v '/lab$$\|/lab/e2e$$\|/controller/store$$')
 	@# Emulated machines take every processor there is, and are left alone with them.
 	$(TESTPG) $(GOTESTSUM) -- -race -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) ./lab
 else
