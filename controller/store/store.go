@@ -48,7 +48,6 @@ type Store struct {
 	applied  func(*Applied)
 	room     func()
 	groups   groups
-	hellos   *hellos
 	reach    fleetSlices
 	shares   fleetShares
 }
@@ -80,9 +79,7 @@ func New(ctx context.Context, c Config) (*Store, error) {
 	if log == nil {
 		log = slog.Default()
 	}
-	s := &Store{pool: pool, q: dbsqlc.New(pool), defaults: orBuiltIn(c.StepDefaults), image: c.DefaultImage, cmdline: c.InstallerCmdline, log: log}
-	s.hellos = newHellos(s)
-	return s, nil
+	return &Store{pool: pool, q: dbsqlc.New(pool), defaults: orBuiltIn(c.StepDefaults), image: c.DefaultImage, cmdline: c.InstallerCmdline, log: log}, nil
 }
 
 func setDefault(params map[string]string, key, value string) {
