@@ -76,7 +76,7 @@ func (s *Server) ListMachines(ctx context.Context, r *baremetalv1.ListMachinesRe
 	if r.GetCursor() != "" || r.GetUpdatedSince() != nil {
 		return s.reconcile(ctx, r, terms, size)
 	}
-	all, page, next, err := s.walk(ctx, "machines", r.GetFilter(), r.GetPageToken(), terms, size)
+	all, page, next, err := s.walk(ctx, walkOf{list: "machines", filter: r.GetFilter(), token: r.GetPageToken(), sealed: true}, terms, size)
 	if err != nil {
 		return nil, err
 	}
@@ -85,14 +85,20 @@ func (s *Server) ListMachines(ctx context.Context, r *baremetalv1.ListMachinesRe
 	}, nil
 }
 
+// walkOf says which page of which list is asked for, and whether its machines may be sealed: see store.MachineFilter.
+type walkOf struct {
+	list, filter, token string
+	sealed              bool
+}
+
 // walk reads one page by machine_id, one after the other where a filter needs several walks that do not overlap. The cursor is taken before the first page and carried through the others, so that
 // what changes during the walk comes after it.
-func (s *Server) walk(ctx context.Context, list, filter, token string, terms []validate.Term, size int32) ([]*baremetalv1.Machine, validate.Page, string, error) {
-	page, err := validate.ParsePage(token, list, filter)
+func (s *Server) walk(ctx context.Context, w walkOf, terms []validate.Term, size int32) ([]*baremetalv1.Machine, validate.Page, string, error) {
+	page, err := validate.ParsePage(w.token, w.list, w.filter)
 	if err != nil {
 		return nil, page, "", err
 	}
-	if token == "" {
+	if w.token == "" {
 		if page.Cursor, page.Safe, err = s.store.HeadCursor(ctx); err != nil {
 			return nil, page, "", err
 		}
@@ -101,13 +107,13 @@ func (s *Server) walk(ctx context.Context, list, filter, token string, terms []v
 	var all []*baremetalv1.Machine
 	for ; page.Part < len(walks); page.Part, page.ID = page.Part+1, "" {
 		f := walks[page.Part]
-		f.AfterID, f.Limit = page.ID, size+1-int32(len(all))
+		f.AfterID, f.Limit, f.Sealed = page.ID, size+1-int32(len(all)), w.sealed
 		part, err := s.store.WalkMachines(ctx, f)
 		if err != nil {
 			return nil, page, "", err
 		}
 		if len(part) == int(f.Limit) {
-			return cutPage(list, filter, append(all, part...), len(part), page)
+			return cutPage(w.list, w.filter, append(all, part...), len(part), page)
 		}
 		all = append(all, part...)
 	}
@@ -132,7 +138,7 @@ func (s *Server) reconcile(ctx context.Context, r *baremetalv1.ListMachinesReque
 	if r.GetUpdatedSince() != nil {
 		since = r.GetUpdatedSince().AsTime()
 	}
-	c, err := s.store.Reconcile(ctx, r.GetCursor(), since, size)
+	c, err := s.store.ReconcileSealed(ctx, r.GetCursor(), since, size)
 	if err != nil {
 		return nil, err
 	}

@@ -36,7 +36,7 @@ func (s *Server) ListNodes(ctx context.Context, r *baremetalv1.ListNodesRequest)
 	if err != nil {
 		return nil, err
 	}
-	all, _, next, err := s.walk(ctx, "nodes", r.GetFilter(), r.GetPageToken(), terms, size)
+	all, _, next, err := s.walk(ctx, walkOf{list: "nodes", filter: r.GetFilter(), token: r.GetPageToken()}, terms, size)
 	if err != nil {
 		return nil, err
 	}

@@ -37,7 +37,7 @@ type Machines interface {
 	Delete(ctx context.Context, id, actor string, now time.Time) (*baremetalv1.Machine, error)
 	GetMachine(ctx context.Context, id, externalID string) (*baremetalv1.Machine, error)
 	WalkMachines(ctx context.Context, f store.MachineFilter) ([]*baremetalv1.Machine, error)
-	Reconcile(ctx context.Context, from string, since time.Time, limit int32) (*store.Changes, error)
+	ReconcileSealed(ctx context.Context, from string, since time.Time, limit int32) (*store.Changes, error)
 	HeadCursor(ctx context.Context) (next string, safeSince time.Time, err error)
 	GetInventory(ctx context.Context, machineID string) (*baremetalv1.Inventory, error)
 	NodeHistory(ctx context.Context, machineID string, limit, offset int32) ([]*baremetalv1.NodeStateLog, int32, error)

@@ -242,6 +242,12 @@ func (s *Store) GetMachine(ctx context.Context, id, externalID string) (*baremet
 }
 
 func (s *Store) machineMessages(ctx context.Context, rows []dbsqlc.Machine) ([]*baremetalv1.Machine, error) {
+	return s.present(ctx, rows, false)
+}
+
+// present makes messages of machines. Sealed ones have no field but their id, and the others only on the wire: for answers that
+// nobody looks into on this side.
+func (s *Store) present(ctx context.Context, rows []dbsqlc.Machine, sealed bool) ([]*baremetalv1.Machine, error) {
 	idList := make([]string, 0, len(rows))
 	for _, r := range rows {
 		idList = append(idList, r.MachineID)
@@ -279,7 +285,17 @@ func (s *Store) machineMessages(ctx context.Context, rows []dbsqlc.Machine) ([]*
 		return nil, err
 	}
 	out := make([]*baremetalv1.Machine, 0, len(rows))
+	var w *wire
+	if sealed {
+		w = newWire(len(rows))
+	}
 	for _, r := range rows {
+		if sealed {
+			if m, ok := w.machine(r, byMachine[r.MachineID], beat[strVal(r.AgentID)], said[r.MachineID]); ok {
+				out = append(out, m)
+				continue
+			}
+		}
 		m, err := machineMessage(r, byMachine[r.MachineID], beat[strVal(r.AgentID)])
 		if err != nil {
 			return nil, err
@@ -302,6 +318,8 @@ type MachineFilter struct {
 	With, Without []string
 	AfterID       string
 	Limit         int32
+	// Sealed gives machines of which only the id can be read before they have gone over the wire.
+	Sealed bool
 }
 
 // matchesAll says that nothing is asked for.
@@ -316,7 +334,7 @@ func (s *Store) WalkMachines(ctx context.Context, f MachineFilter) ([]*baremetal
 	if err != nil {
 		return nil, err
 	}
-	return s.machineMessages(ctx, rows)
+	return s.present(ctx, rows, f.Sealed)
 }
 
 func (s *Store) walkRows(ctx context.Context, f MachineFilter) ([]dbsqlc.Machine, error) {

@@ -66,6 +66,15 @@ type Changes struct {
 // and may repeat one: rows are ordered by the transaction that changed them, and nothing at or above the oldest open
 // transaction is handed out, so whatever commits later sorts after the cursor.
 func (s *Store) Reconcile(ctx context.Context, from string, since time.Time, limit int32) (*Changes, error) {
+	return s.reconcile(ctx, from, since, limit, false)
+}
+
+// ReconcileSealed is Reconcile with machines of which only the id can be read before they have gone over the wire.
+func (s *Store) ReconcileSealed(ctx context.Context, from string, since time.Time, limit int32) (*Changes, error) {
+	return s.reconcile(ctx, from, since, limit, true)
+}
+
+func (s *Store) reconcile(ctx context.Context, from string, since time.Time, limit int32, sealed bool) (*Changes, error) {
 	here, bounds, err := s.here(ctx)
 	if err != nil {
 		return nil, err
@@ -93,7 +102,7 @@ func (s *Store) Reconcile(ctx context.Context, from string, since time.Time, lim
 	for _, r := range rows {
 		machines = append(machines, machineOfChange(r))
 	}
-	out.Machines, err = s.machineMessages(ctx, machines)
+	out.Machines, err = s.present(ctx, machines, sealed)
 	return out, err
 }
 
