@@ -114,6 +114,11 @@ test-haproxy: deps ## The same behind HAProxy, with the configuration of deploy/
 	scripts/install-deps haproxy
 	$(TESTPG) go test -tags rolling -timeout 20m -count 1 -v -run TestRollingHAProxy $(TEST_FLAGS) ./lab/e2e
 
+.PHONY: test-upgrade
+test-upgrade: deps ## Roll three controllers from an older version to this one and back, under load (OLD=revision; by default the release before)
+	old=$$(scripts/build-old-controller dist/old $(OLD)) && INGOT_TEST_OLD_CONTROLLER=$$old \
+		$(TESTPG) go test -tags rolling -timeout 20m -count 1 -v -run TestRollingUpgrade $(TEST_FLAGS) ./lab/e2e
+
 .PHONY: bench
 bench: deps build ## Print throughput, latency, memory and sizes of this tree on this machine
 	go run ./lab/bench $(BENCH_FLAGS)

@@ -70,5 +70,5 @@ func TestRollingHAProxy(t *testing.T) {
 		r.Controllers[i].Start("")
 		<-time.After(2 * time.Second)
 	}
-	l.judge(5 * time.Second)
+	l.judge(promised)
 }

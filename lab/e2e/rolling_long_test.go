@@ -28,7 +28,7 @@ func number(t *testing.T, name string, otherwise int) int {
 }
 
 // TestRollingLong restarts and kills three controllers under load, round after round. INGOT_TEST_ROUNDS and INGOT_TEST_MACHINES
-// say how much; INGOT_TEST_OLD_CONTROLLER names the program of an older version to upgrade from, in the first round.
+// say how much.
 func TestRollingLong(t *testing.T) {
 	r := harness.NewTrio(t)
 	l := startTraffic(t, r, number(t, "INGOT_TEST_MACHINES", 24))
@@ -60,5 +60,5 @@ func TestRollingLong(t *testing.T) {
 		r.Controllers[i].Process.Continue()
 		<-time.After(5 * time.Second)
 	}
-	l.judge(5 * time.Second)
+	l.judge(promised)
 }

@@ -3,8 +3,7 @@ package e2e
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -34,12 +33,17 @@ type traffic struct {
 	took    map[string][]time.Duration // of operations, by the phase in which they ended
 	ended   map[string]stretch         // by operation
 	kills   []kill
-	repeats map[string]int // by reason
+	repeats map[string]map[string]int // by phase and reason
+	refused int                       // calls that failed as none should
 	seen    map[string]bool
+	events  map[string][]*baremetalv1.OperationEvent // by operation
 }
 
 // stretch is when an operation was asked for, and when it was seen to have ended.
-type stretch struct{ begun, ended time.Time }
+type stretch struct {
+	machine      string
+	begun, ended time.Time
+}
 
 // kill is when a controller was killed.
 type kill struct {
@@ -60,7 +64,8 @@ const standing = "standing still"
 // startTraffic makes machines and works them until end.
 func startTraffic(t *testing.T, r *harness.Trio, machines int) *traffic {
 	t.Helper()
-	l := &traffic{t: t, r: r, phase: "calm", took: map[string][]time.Duration{}, ended: map[string]stretch{}, repeats: map[string]int{}, seen: map[string]bool{}}
+	l := &traffic{t: t, r: r, phase: "calm", took: map[string][]time.Duration{}, ended: map[string]stretch{}, repeats: map[string]map[string]int{}, seen: map[string]bool{},
+		events: map[string][]*baremetalv1.OperationEvent{}}
 	l.ctx, l.stop = context.WithCancel(t.Context())
 	for range 3 {
 		conn, err := r.Dial()
@@ -118,7 +123,7 @@ func (l *traffic) work(m *harness.Machine, machines baremetalv1.MachineServiceCl
 		}
 		l.mu.Lock()
 		l.took[l.phase] = append(l.took[l.phase], time.Since(begun))
-		l.ended[op.GetOperationId()] = stretch{begun, time.Now()}
+		l.ended[op.GetOperationId()] = stretch{m.ID, begun, time.Now()}
 		l.mu.Unlock()
 		<-time.After(100 * time.Millisecond)
 	}
@@ -148,8 +153,15 @@ func (l *traffic) passes(err error) bool {
 	reason := failure.ReasonOf(err)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.repeats[code.String()+" "+reason]++
-	return code == codes.Unavailable || code == codes.ResourceExhausted || code == codes.DeadlineExceeded && l.phase == standing
+	if l.repeats[l.phase] == nil {
+		l.repeats[l.phase] = map[string]int{}
+	}
+	l.repeats[l.phase][strings.TrimSpace(code.String()+" "+reason)]++
+	if code == codes.Unavailable || code == codes.ResourceExhausted || code == codes.DeadlineExceeded && l.phase == standing {
+		return true
+	}
+	l.refused++
+	return false
 }
 
 // watch follows all operations, going on from the last cursor wherever it is cut off, and holds that nothing comes twice.
@@ -184,53 +196,25 @@ func (l *traffic) saw(e *baremetalv1.OperationEvent) {
 		l.t.Errorf("event %s came twice", key)
 	}
 	l.seen[key] = true
+	l.events[e.GetSnapshot().GetOperationId()] = append(l.events[e.GetSnapshot().GetOperationId()], e)
 	if harness.Ended(e.GetSnapshot()) {
 		l.seen[e.GetSnapshot().GetOperationId()] = true
 	}
 }
 
-// logKills says how long the operations that were under way at each kill have still taken.
-func (l *traffic) logKills() {
-	for _, k := range l.kills {
-		var after []time.Duration
-		for _, s := range l.ended {
-			if s.begun.Before(k.at) && s.ended.After(k.at) {
-				after = append(after, s.ended.Sub(k.at))
-			}
-		}
-		slices.Sort(after)
-		if n := len(after); n > 0 {
-			l.t.Logf("kill -9 of %s: %d operations were under way, and ended p50 %v, at the latest %v after it", k.who, n, milli(after[n/2]), milli(after[n-1]))
-		}
+// tell shows what an operation has waited for, as the watch has seen it: each event at its time since a moment.
+func (l *traffic) tell(id string, since time.Time) {
+	var b strings.Builder
+	for _, e := range l.events[id] {
+		fmt.Fprintf(&b, "\n  %8v %s %s %s %s", milli(e.GetTs().AsTime().Sub(since)), e.GetKind(), e.GetStep(), e.GetMessage(), e.GetSnapshot().GetWaitReason())
 	}
+	fmt.Fprintf(&b, "\n  %8v the client has seen its end", milli(l.ended[id].ended.Sub(since)))
+	l.t.Logf("%s, begun %v:%s", id, milli(l.ended[id].begun.Sub(since)), b.String())
 }
 
-// tell shows what an operation that took long has waited for.
-func (l *traffic) tell(longest time.Duration) {
-	for id, s := range l.ended {
-		if s.ended.Sub(s.begun) < longest {
-			continue
-		}
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-		defer cancel()
-		stream, err := l.r.Operations().WatchOperations(ctx, &baremetalv1.WatchOperationsRequest{Filter: "operation_id=" + id})
-		for err == nil {
-			var e *baremetalv1.OperationEvent
-			if e, err = stream.Recv(); err == nil {
-				l.t.Logf("%s %v %s %s %s %s", id, milli(e.GetTs().AsTime().Sub(s.begun)), e.GetKind(), e.GetStep(), e.GetMessage(), e.GetSnapshot().GetWaitReason())
-			}
-		}
-		for _, c := range l.r.Commands(l.r.Operation(id).GetMachineId()) {
-			if c.GetOperationId() == id {
-				l.t.Logf("%v", c)
-			}
-		}
-	}
-}
-
-// judge ends the traffic and holds what has happened against what is promised: within margin of its normal time every
-// operation has ended, none was lost, none was done twice, and the watch has seen each.
-func (l *traffic) judge(margin time.Duration) {
+// judge ends the traffic and holds what has happened against what is promised: every operation has ended within the limits,
+// none was lost, none was done twice, and the watch has seen each.
+func (l *traffic) judge(limits limits) {
 	l.t.Helper()
 	missing := func() (out []string) {
 		l.mu.Lock()
@@ -256,18 +240,7 @@ func (l *traffic) judge(margin time.Duration) {
 	for _, m := range l.machines {
 		clean(l.t, m.WaitQuiet(soon))
 	}
-	calm := slices.Max(append([]time.Duration{0}, l.took["calm"]...))
-	for _, phase := range slices.Sorted(maps.Keys(l.took)) {
-		d := l.took[phase]
-		slices.Sort(d)
-		l.t.Logf("%-24s %4d operations: p50 %v, p99 %v, longest %v", phase, len(d), milli(d[len(d)/2]), milli(d[len(d)*99/100]), milli(d[len(d)-1]))
-		if longest := d[len(d)-1]; longest > calm+margin && phase != standing {
-			l.t.Errorf("%s: an operation has taken %v, %v more than the longest of the calm", phase, milli(longest), milli(longest-calm))
-			l.tell(longest)
-		}
-	}
-	l.logKills()
-	l.t.Logf("calls repeated, by reason: %v", l.repeats)
+	l.judgeTimes(limits)
 }
 
 func milli(d time.Duration) time.Duration { return d.Round(time.Millisecond) }

@@ -28,6 +28,5 @@ func TestRollingRestart(t *testing.T) {
 	<-time.After(2 * time.Second)
 	r.Controllers[1].Start("")
 	<-time.After(time.Second)
-	// Beside many other tests a machine has little time for each; the limit of 5 s is held by the long test, alone.
-	l.judge(20 * time.Second)
+	l.judge(crowded)
 }

@@ -192,6 +192,9 @@ func (c *ControllerProcess) configFile() string { return filepath.Join(c.dir, "c
 // TokensFile holds the bearer tokens.
 func (c *ControllerProcess) TokensFile() string { return filepath.Join(c.dir, "tokens") }
 
+// Use has the next start run another program, such as one of an older version.
+func (c *ControllerProcess) Use(program string) { c.bin = program }
+
 // Launch starts the process without waiting for it to serve.
 func (c *ControllerProcess) Launch(failpoints string) {
 	c.t.Helper()

@@ -2,12 +2,15 @@ package harness
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/ingot-metal/ingot/controller"
 	"github.com/ingot-metal/ingot/internal/task"
@@ -21,6 +24,7 @@ type Trio struct {
 	t           testing.TB
 	Controllers []*ControllerProcess
 
+	program, url            string
 	front, fleet, enrolment *balancer.Balancer
 }
 
@@ -30,7 +34,13 @@ const probeEvery = 200 * time.Millisecond
 // NewTrio starts them.
 func NewTrio(t testing.TB) *Trio {
 	t.Helper()
-	r := &Trio{t: t}
+	return NewTrioOf(t, Build(t).Controller)
+}
+
+// NewTrioOf starts three of a program, which may be of an older version.
+func NewTrioOf(t testing.TB, program string) *Trio {
+	t.Helper()
+	r := &Trio{t: t, program: program}
 	for _, b := range []**balancer.Balancer{&r.front, &r.fleet, &r.enrolment} {
 		opened, err := balancer.Open(3)
 		if err != nil {
@@ -59,14 +69,15 @@ func NewTrio(t testing.TB) *Trio {
 // another host.
 func NewTrioBehind(t testing.TB, balancer string, hosts [3]string) *Trio {
 	t.Helper()
-	r := &Trio{t: t}
+	r := &Trio{t: t, program: Build(t).Controller}
 	r.start(balancer+":50051", balancer+":50052", balancer+":50053", hosts)
 	return r
 }
 
 func (r *Trio) start(front, fleet, enrolment string, hosts [3]string) {
 	r.t.Helper()
-	at := place{url: testkit.Database(r.t), fleet: fleet, enrolment: enrolment}
+	r.url = testkit.Database(r.t)
+	at := place{url: r.url, fleet: fleet, enrolment: enrolment}
 	for _, at.host = range hosts {
 		c := newControllerProcess(r.t, at)
 		if len(r.Controllers) == 0 {
@@ -75,6 +86,7 @@ func (r *Trio) start(front, fleet, enrolment string, hosts [3]string) {
 		} else if err := r.Controllers[0].hand(c); err != nil {
 			r.t.Fatal(err)
 		}
+		c.Use(r.program)
 		c.Start("")
 		r.Controllers = append(r.Controllers, c)
 	}
@@ -133,4 +145,20 @@ func (r *Trio) Kill(i int) time.Time {
 	at := time.Now()
 	r.Controllers[i].Process.Kill()
 	return at
+}
+
+// SchemaVersion is that of their database.
+func (r *Trio) SchemaVersion() (version int) {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	conn, err := pgx.Connect(ctx, r.url)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer conn.Close(ctx)
+	if err := conn.QueryRow(ctx, "SELECT coalesce(max(version), 0) FROM schema_version").Scan(&version); err != nil {
+		r.t.Fatal(err)
+	}
+	return version
 }
