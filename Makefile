@@ -164,8 +164,8 @@ test-metal: deps ## Run the long tests on virtual machines: every fault, every w
 	go test -tags metal -timeout 90m -count 1 -v -run 'TestMetal|TestLife' -skip TestMetalDebian $(TEST_FLAGS) ./lab
 
 .PHONY: test-storm
-test-storm: deps ## Ask for 10,000 repaves at once under a budget of 50, and count what is being written (20 minutes)
-	$(TESTPG) go test -tags storm -timeout 40m -count 1 -v ./lab/storm $(STORM_FLAGS)
+test-storm: deps ## Ask for 10,000 repaves at once under a budget of 50, and count what is being written (5 minutes)
+	$(TESTPG) go test -tags storm -timeout 20m -count 1 -v ./lab/storm $(STORM_FLAGS)
 
 # What kube-apiserver and kubeadm are built from; bin/kube keeps them until it changes.
 bin/kube/%: lab/kube/go.mod lab/kube/go.sum
