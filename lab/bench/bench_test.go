@@ -33,17 +33,35 @@ func TestParseStat(t *testing.T) {
 	}
 }
 
+func TestNumbersOfClients(t *testing.T) {
+	var c counts
+	if err := c.Set("8,32"); err != nil || c.String() != "8,32" {
+		t.Errorf("%v, %v", c, err)
+	}
+	for _, wrong := range []string{"", "8,", "x", "0"} {
+		if err := c.Set(wrong); err == nil {
+			t.Errorf("%q is taken", wrong)
+		}
+	}
+}
+
 func TestReportHoldsEveryNumber(t *testing.T) {
-	r := newReport(options{clients: 8})
-	r.Pgbench = pgbenchResult{TPS: 4000, Scale: 10}
-	r.Operations = (&loadResult{took: 10 * time.Second, done: 710, failed: 10, machines: 200}).report(r.Pgbench.TPS)
+	r := newReport()
+	r.Pgbench = pgbenchResult{TPS: map[int]float64{8: 4000, 32: 200}, Scale: 10}
+	for _, clients := range []int{8, 32} {
+		op := (&loadResult{took: 10 * time.Second, done: 710, failed: 10, machines: 200}).report()
+		op.Clients = clients
+		op.compare(r.Pgbench.TPS[clients])
+		r.Operations = append(r.Operations, op)
+	}
+	r.Filled = throughput{Done: 1, Clients: 32, Fill: 5000, PerSecond: 35}
 	r.Sessions = sessionMemory{Sessions: 2000, RSSPerSession: 100 * 1024}
 	r.Binaries = map[string]int64{"ingot": 13 * measure.MiB}
 	var out strings.Builder
 	if err := r.print(&out); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"4000 tps", "70.0 /s", "10 failed", "0.018", "100.0 KiB", "13.0 MiB"} {
+	for _, want := range []string{"4000 tps", "70.0 /s", "10 failed", "0.018: missed", "0.350 with 32 clients: met", "0.50 of it: missed", "100.0 KiB", "13.0 MiB"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in\n%s", want, out.String())
 		}

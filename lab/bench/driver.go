@@ -205,10 +205,9 @@ func (l *loadResult) add(r ran) {
 	l.dispatch = append(l.dispatch, r.dispatch)
 }
 
-func (l *loadResult) report(tps float64) throughput {
-	perSecond := float64(l.done-l.failed) / l.took.Seconds()
+func (l *loadResult) report() throughput {
 	return throughput{
-		PerSecond: perSecond, RatioToPgbench: perSecond / tps, Done: l.done, Failed: l.failed, Agents: l.machines,
-		Total: measure.Percentiles(l.total),
+		PerSecond: float64(l.done-l.failed) / l.took.Seconds(), Done: l.done, Failed: l.failed, Agents: l.machines,
+		Total: measure.Percentiles(l.total), Dispatch: measure.Percentiles(l.dispatch),
 	}
 }

@@ -7,6 +7,9 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
+	"strconv"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -19,7 +22,7 @@ type options struct {
 	profile  string
 	kind     string
 	fill     int
-	clients  int
+	clients  counts
 	scale    int
 	duration time.Duration
 	agents   int
@@ -29,25 +32,55 @@ type options struct {
 	limit    time.Duration
 }
 
+// counts is a list of numbers of clients.
+type counts []int
+
+// String implements flag.Value.
+func (c *counts) String() string {
+	out := make([]string, 0, len(*c))
+	for _, n := range *c {
+		out = append(out, strconv.Itoa(n))
+	}
+	return strings.Join(out, ",")
+}
+
+// Set implements flag.Value.
+func (c *counts) Set(s string) error {
+	*c = nil
+	for _, word := range strings.Split(s, ",") {
+		n, err := strconv.Atoi(word)
+		if err != nil || n < 1 {
+			return fmt.Errorf("%q is no number of clients", word)
+		}
+		*c = append(*c, n)
+	}
+	return nil
+}
+
 func main() {
 	o := options{}
 	flag.StringVar(&o.bin, "bin", "bin", "directory of the binaries")
 	flag.BoolVar(&o.json, "json", false, "print JSON instead of a table")
 	flag.BoolVar(&o.keep, "keep", false, "keep the directory with logs and data")
 	flag.StringVar(&o.profile, "profile", "", "run the controller in this process and write a CPU profile of the load to this file")
-	flag.IntVar(&o.fill, "fill", 0, "machines that are in the database besides, such as 1000000: what the load does must not get slower")
-	flag.StringVar(&o.kind, "kind", kindReboot, "what the load does to machines: reboot, which ends the agent's session, or netboot, which does not")
-	flag.IntVar(&o.clients, "clients", 8, "concurrent clients, of pgbench and of the controller")
-	flag.IntVar(&o.scale, "scale", 10, "pgbench's scale: 100,000 rows each")
+	flag.IntVar(&o.fill, "fill", 0, "measure again with so many machines in the database, such as 1000000: it must not get slower")
+	flag.StringVar(&o.kind, "kind", kindNetboot, "what the load does to machines: reboot, which ends the agent's session, or netboot, which does not")
+	o.clients = counts{8, 32, 64, 128}
+	flag.Var(&o.clients, "clients", "numbers of concurrent clients, of pgbench and of the controller, each measured by itself")
+	flag.IntVar(&o.scale, "scale", 100, "pgbench's scale: 100,000 rows each")
 	flag.DurationVar(&o.duration, "duration", 15*time.Second, "how long each throughput is measured")
 	flag.IntVar(&o.agents, "agents", 200, "simulated machines under load")
 	flag.IntVar(&o.sessions, "sessions", 2000, "idle sessions for the memory part; 0 leaves it out")
 	flag.IntVar(&o.probes, "probes", 50, "operations, one after the other, for the latency of an idle system")
 	flag.DurationVar(&o.idle, "idle", 20*time.Second, "how long things rest before their memory is read")
-	flag.DurationVar(&o.limit, "limit", 4*time.Minute, "give up after this time")
+	flag.DurationVar(&o.limit, "limit", 15*time.Minute, "give up after this time")
 	flag.Parse()
 	if o.kind != kindReboot && o.kind != kindNetboot {
 		fmt.Fprintf(os.Stderr, "bench: --kind %s: it is %s or %s\n", o.kind, kindReboot, kindNetboot)
+		os.Exit(2)
+	}
+	if most := slices.Max(o.clients); o.agents < most {
+		fmt.Fprintf(os.Stderr, "bench: %d clients need as many machines: --agents %d\n", most, o.agents)
 		os.Exit(2)
 	}
 	if err := run(o); err != nil {

@@ -10,13 +10,12 @@ import (
 
 	"github.com/ingot-metal/ingot/lab/fill"
 	"github.com/ingot-metal/ingot/lab/fleet"
-	"github.com/ingot-metal/ingot/lab/measure"
 )
 
 // measureAll runs every part after the other, so that none disturbs another.
 func measureAll(ctx context.Context, o options) (r report, err error) {
 	began := time.Now()
-	r = newReport(o)
+	r = newReport()
 	if r.Binaries, err = binarySizes(o.bin); err != nil {
 		return r, err
 	}
@@ -62,11 +61,7 @@ func (g *rig) underLoad(ctx context.Context, r *report) (err error) {
 	}
 	defer func() { err = errors.Join(err, g.stopController()) }()
 	if g.o.fill > 0 {
-		say("filling in %d machines", g.o.fill)
-		err := g.withDatabase(ctx, func(conn *pgx.Conn) error {
-			return fill.Machines(ctx, conn, 0, g.o.fill, func(done int) { say("  %d", done) })
-		})
-		if err != nil {
+		if err := g.fill(ctx, 0, min(fewMachines, g.o.fill)); err != nil {
 			return err
 		}
 	}
@@ -92,7 +87,7 @@ func (g *rig) underLoad(ctx context.Context, r *report) (err error) {
 	if r.IdleDispatch, err = d.probe(ctx, g.o.probes); err != nil {
 		return err
 	}
-	if err := g.load(ctx, d, r); err != nil {
+	if err := g.loads(ctx, d, r); err != nil {
 		return err
 	}
 	if err := lone.rest(ctx, g.o.idle); err != nil {
@@ -102,38 +97,70 @@ func (g *rig) underLoad(ctx context.Context, r *report) (err error) {
 	return err
 }
 
-// load measures throughput, after a warm-up, together with who used the processors for it.
-func (g *rig) load(ctx context.Context, d *driver, r *report) error {
-	say("load: %d clients %s %d machines for %s", g.o.clients, g.o.kind, g.o.agents, g.o.duration)
-	if _, err := d.drive(ctx, g.o.clients, warmUp); err != nil {
-		return err
-	}
-	before, err := g.usage(ctx)
-	if err != nil {
-		return err
-	}
+// fill adds machines that nothing is done with.
+func (g *rig) fill(ctx context.Context, from, to int) error {
+	say("filling in machines, up to %d", to)
+	return g.withDatabase(ctx, func(conn *pgx.Conn) error {
+		return fill.Machines(ctx, conn, from, to, func(done int) { say("  %d", done) })
+	})
+}
+
+// loads measures throughput with each number of clients, and with the last one again once there are many machines.
+func (g *rig) loads(ctx context.Context, d *driver, r *report) error {
 	endProfile, err := startProfile(g.o.profile)
 	if err != nil {
 		return err
 	}
-	l, err := d.drive(ctx, g.o.clients, g.o.duration)
-	if err := errors.Join(err, endProfile()); err != nil {
+	for _, clients := range g.o.clients {
+		t, err := g.load(ctx, d, clients)
+		if err != nil {
+			return errors.Join(err, endProfile())
+		}
+		t.compare(r.Pgbench.TPS[clients])
+		r.Operations = append(r.Operations, t)
+	}
+	if err := endProfile(); err != nil || g.o.fill <= fewMachines {
 		return err
+	}
+	if err := g.fill(ctx, fewMachines, g.o.fill); err != nil {
+		return err
+	}
+	last := r.Operations[len(r.Operations)-1]
+	r.Filled, err = g.load(ctx, d, last.Clients)
+	r.Filled.Fill = g.o.fill
+	r.Filled.compare(r.Pgbench.TPS[last.Clients])
+	return err
+}
+
+// load measures throughput, after a warm-up, together with who used the processors for it.
+func (g *rig) load(ctx context.Context, d *driver, clients int) (t throughput, err error) {
+	say("load: %d clients %s %d machines for %s", clients, g.o.kind, g.o.agents, g.o.duration)
+	if _, err := d.drive(ctx, clients, warmUp); err != nil {
+		return t, err
+	}
+	before, err := g.usage(ctx)
+	if err != nil {
+		return t, err
+	}
+	l, err := d.drive(ctx, clients, g.o.duration)
+	if err != nil {
+		return t, err
 	}
 	after, err := g.usage(ctx)
 	if err != nil {
-		return err
+		return t, err
 	}
-	r.Operations = l.report(r.Pgbench.TPS)
-	r.Operations.Kind = g.o.kind
-	r.Operations.CPU = after.cpu.since(before.cpu, float64(l.done))
-	r.Operations.Commits = float64(after.commits-before.commits) / float64(max(l.done, 1))
-	r.LoadedDispatch = measure.Percentiles(l.dispatch)
-	return nil
+	t = l.report()
+	t.Kind, t.Clients = g.o.kind, clients
+	t.CPU = after.cpu.since(before.cpu, float64(l.done))
+	t.Commits = float64(after.commits-before.commits) / float64(max(l.done, 1))
+	return t, nil
 }
 
 const (
-	warmUp = 2 * time.Second
+	// fewMachines is what a database with many is compared with.
+	fewMachines = 1000
+	warmUp      = 2 * time.Second
 	// settle is how long a fresh controller is left alone before its memory is read.
 	settle = 3 * time.Second
 )

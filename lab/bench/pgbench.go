@@ -13,7 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// pgbench measures the database with its own tool, in a database of its own that is dropped afterwards.
+// pgbench measures the database with its own tool and each number of clients, in a database of its own that is dropped afterwards.
 func (g *rig) pgbench(ctx context.Context) (r pgbenchResult, err error) {
 	tool, err := findPgbench()
 	if err != nil {
@@ -23,7 +23,6 @@ func (g *rig) pgbench(ctx context.Context) (r pgbenchResult, err error) {
 		return r, err
 	}
 	defer func() { err = errors.Join(err, g.sql(ctx, "DROP DATABASE pgbench"), g.sql(ctx, "CHECKPOINT")) }()
-	say("pgbench: %d clients for %s", g.o.clients, g.o.duration)
 	u, err := url.Parse(g.db.URL())
 	if err != nil {
 		return r, err
@@ -32,15 +31,20 @@ func (g *rig) pgbench(ctx context.Context) (r pgbenchResult, err error) {
 	if _, err := output(ctx, tool, append([]string{"-i", "-q", "-s", strconv.Itoa(g.o.scale)}, target...)); err != nil {
 		return r, err
 	}
-	out, err := output(ctx, tool, append([]string{
-		"-M", "prepared", "-c", strconv.Itoa(g.o.clients), "-j", "2", "-T", strconv.Itoa(int(g.o.duration.Seconds())),
-	}, target...))
-	if err != nil {
-		return r, err
+	r.Scale, r.TPS = g.o.scale, map[int]float64{}
+	for _, clients := range g.o.clients {
+		say("pgbench: %d clients for %s", clients, g.o.duration)
+		out, err := output(ctx, tool, append([]string{
+			"-M", "prepared", "-c", strconv.Itoa(clients), "-j", "2", "-T", strconv.Itoa(int(g.o.duration.Seconds())),
+		}, target...))
+		if err != nil {
+			return r, err
+		}
+		if r.TPS[clients], err = parseTPS(out); err != nil {
+			return r, err
+		}
 	}
-	r.Scale = g.o.scale
-	r.TPS, err = parseTPS(out)
-	return r, err
+	return r, nil
 }
 
 func output(ctx context.Context, tool string, args []string) (string, error) {

@@ -1,11 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"text/tabwriter"
 
 	"github.com/ingot-metal/ingot/lab/measure"
@@ -13,32 +15,36 @@ import (
 
 // report is everything that was measured. Durations are in milliseconds, sizes in bytes.
 type report struct {
-	CPUs           int              `json:"cpus"`
-	Clients        int              `json:"clients"`
-	Pgbench        pgbenchResult    `json:"pgbench"`
-	Operations     throughput       `json:"operations"`
-	IdleDispatch   measure.Latency  `json:"dispatch_idle"`
-	LoadedDispatch measure.Latency  `json:"dispatch_under_load"`
-	Sessions       sessionMemory    `json:"idle_sessions"`
-	AgentRSSBytes  int64            `json:"agent_rss_bytes"`
-	Binaries       map[string]int64 `json:"binary_bytes"`
-	TookSeconds    float64          `json:"took_seconds"`
+	CPUs       int           `json:"cpus"`
+	Pgbench    pgbenchResult `json:"pgbench"`
+	Operations []throughput  `json:"operations"`
+	// Filled is the last of them again, with many machines in the database.
+	Filled        throughput       `json:"operations_filled"`
+	IdleDispatch  measure.Latency  `json:"dispatch_idle"`
+	Sessions      sessionMemory    `json:"idle_sessions"`
+	AgentRSSBytes int64            `json:"agent_rss_bytes"`
+	Binaries      map[string]int64 `json:"binary_bytes"`
+	TookSeconds   float64          `json:"took_seconds"`
 }
 
 type pgbenchResult struct {
-	TPS   float64 `json:"tps"`
-	Scale int     `json:"scale"`
+	Scale int `json:"scale"`
+	// TPS by number of clients.
+	TPS map[int]float64 `json:"tps"`
 }
 
 // throughput is about operations from the RPC to SUCCEEDED.
 type throughput struct {
 	Kind           string          `json:"kind"`
+	Clients        int             `json:"clients"`
+	Fill           int             `json:"machines_besides,omitempty"`
 	PerSecond      float64         `json:"per_second"`
 	RatioToPgbench float64         `json:"ratio_to_pgbench"`
 	Done           int             `json:"done"`
 	Failed         int             `json:"failed"`
 	Agents         int             `json:"agents"`
 	Total          measure.Latency `json:"rpc_to_succeeded"`
+	Dispatch       measure.Latency `json:"dispatch"`
 	CPU            cpuUse          `json:"cpu_ms_per_operation"`
 	Commits        float64         `json:"commits_per_operation"`
 }
@@ -60,8 +66,8 @@ type sessionMemory struct {
 	CPU            cpuUse  `json:"cpu_ms_per_second"`
 }
 
-func newReport(o options) report {
-	return report{CPUs: runtime.NumCPU(), Clients: o.clients}
+func newReport() report {
+	return report{CPUs: runtime.NumCPU()}
 }
 
 func binarySizes(dir string) (map[string]int64, error) {
@@ -76,19 +82,54 @@ func binarySizes(dir string) (map[string]int64, error) {
 	return sizes, nil
 }
 
+// wantedRatio is the aim for operations a second, of pgbench's transactions a second.
+const wantedRatio = 0.25
+
+func verdict(met bool) string {
+	if met {
+		return "met"
+	}
+	return "missed"
+}
+
+// compare sets the ratio to what pgbench reached.
+func (t *throughput) compare(tps float64) { t.RatioToPgbench = t.PerSecond / tps }
+
+// best is the throughput with the highest ratio.
+func (r report) best() throughput {
+	return slices.MaxFunc(r.Operations, func(a, b throughput) int { return cmp.Compare(a.RatioToPgbench, b.RatioToPgbench) })
+}
+
+func (t *throughput) print(row func(what, format string, args ...any)) {
+	what := fmt.Sprintf("%d clients: operations, RPC to SUCCEEDED", t.Clients)
+	if t.Fill > 0 {
+		what = fmt.Sprintf("%d clients, %d machines: operations", t.Clients, t.Fill)
+	}
+	row(what, "%.1f /s (%d of kind %s on %d machines, %d failed)", t.PerSecond, t.Done, t.Kind, t.Agents, t.Failed)
+	row("  of pgbench", "%.3f: %s (%.2f)", t.RatioToPgbench, verdict(t.RatioToPgbench >= wantedRatio), wantedRatio)
+	row("  time of one", "p50 %.1f ms, p99 %.1f ms; until its agent has it p50 %.1f ms, p99 %.1f ms", t.Total.P50, t.Total.P99, t.Dispatch.P50, t.Dispatch.P99)
+	all := t.CPU.Controller + t.CPU.Postgres + t.CPU.Agents
+	row("  processor time of one", "%.2f ms: %.2f controller, %.2f Postgres, %.2f agents and clients", all, t.CPU.Controller, t.CPU.Postgres, t.CPU.Agents)
+	row("  transactions of one", "%.2f", t.Commits)
+}
+
 // print writes the table.
 func (r report) print(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	row := func(what, format string, args ...any) { fmt.Fprintf(w, what+"\t"+format+"\n", args...) }
-	op := r.Operations
-	row("pgbench, TPC-B-like", "%.0f tps (scale %d, %d clients)", r.Pgbench.TPS, r.Pgbench.Scale, r.Clients)
-	row("operations, RPC to SUCCEEDED", "%.1f /s (%d of kind %s on %d machines, %d clients, %d failed)", op.PerSecond, op.Done, op.Kind, op.Agents, r.Clients, op.Failed)
-	row("  ratio to pgbench", "%.3f", op.RatioToPgbench)
-	row("  time of one under load", "p50 %.1f ms, p99 %.1f ms", op.Total.P50, op.Total.P99)
-	row("  processor time of one", "%.2f ms controller, %.2f ms Postgres, %.2f ms agents and clients", op.CPU.Controller, op.CPU.Postgres, op.CPU.Agents)
-	row("  transactions of one", "%.1f", op.Commits)
-	row("dispatch latency, idle", "p50 %.1f ms, p99 %.1f ms (%d)", r.IdleDispatch.P50, r.IdleDispatch.P99, r.IdleDispatch.N)
-	row("dispatch latency, under load", "p50 %.1f ms, p99 %.1f ms (%d)", r.LoadedDispatch.P50, r.LoadedDispatch.P99, r.LoadedDispatch.N)
+	for _, op := range r.Operations {
+		row(fmt.Sprintf("%d clients: pgbench, TPC-B-like", op.Clients), "%.0f tps (scale %d)", r.Pgbench.TPS[op.Clients], r.Pgbench.Scale)
+		op.print(row)
+	}
+	if op := r.Filled; op.Done > 0 {
+		op.print(row)
+		few := r.Operations[len(r.Operations)-1].PerSecond
+		row("  beside few machines", "%.2f of it: %s (0.90)", op.PerSecond/few, verdict(op.PerSecond >= 0.9*few))
+	}
+	best := r.best()
+	row("operations of pgbench's tps, best", "%.3f with %d clients: %s (%.2f)", best.RatioToPgbench, best.Clients, verdict(best.RatioToPgbench >= wantedRatio), wantedRatio)
+	idle := r.IdleDispatch
+	row("dispatch latency, idle", "p50 %.1f ms: %s (8), p99 %.1f ms: %s (30); %d operations", idle.P50, verdict(idle.P50 <= 8), idle.P99, verdict(idle.P99 <= 30), idle.N)
 	if s := r.Sessions; s.Sessions > 0 {
 		row("memory per idle session", "%.1f KiB resident, of it %.1f KiB heap and stacks", s.RSSPerSession/1024, s.HeapPerSession/1024)
 		row("  processor time of all", "%.0f ms controller, %.0f ms Postgres, each second", s.CPU.Controller, s.CPU.Postgres)
