@@ -18,6 +18,7 @@ import (
 	enrollv1 "github.com/ingot-metal/ingot/api/enroll/v1"
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 	"github.com/ingot-metal/ingot/controller/auth"
+	"github.com/ingot-metal/ingot/controller/door"
 	"github.com/ingot-metal/ingot/controller/enrollapi"
 	"github.com/ingot-metal/ingot/controller/fleetapi"
 	"github.com/ingot-metal/ingot/controller/frontpage"
@@ -27,18 +28,32 @@ import (
 	"github.com/ingot-metal/ingot/internal/task"
 )
 
+const (
+	// handshakeTime is how long a connection may take until it is one.
+	handshakeTime = 20 * time.Second
+	// enrolmentMessage is more than a key and its proof have. Nobody is known who sends one.
+	enrolmentMessage = 64 << 10
+)
+
 func (c *Controller) openServers(context.Context) error {
 	front, err := c.frontpageTLS()
 	if err != nil {
 		return err
 	}
 	c.fleetConns = fleetapi.NewConnections(credentials.NewTLS(c.fleetTLS()), c.cfg.Agents.Admission.Handshakes)
+	atFront := auth.GuardConfig{Listener: auth.Frontpage, Tokens: c.tokens}
+	conns := door.Limit(c.listeners.frontpage, door.ConnectionLimits{
+		All: c.cfg.Clients.Connections, Unproven: c.cfg.Clients.UnprovenConnections, Refusals: refusals,
+	})
+	c.listeners.frontpage = conns
 	c.servers = []*grpc.Server{
-		c.server(auth.GuardConfig{Listener: auth.Frontpage, Tokens: c.tokens}, credentials.NewTLS(front), append(c.behindDoor(),
+		c.server(atFront, credentials.NewTLS(front), append(c.behindDoor(),
+			(&knock{guard: auth.NewGuard(atFront), conns: conns, log: c.log, observe: c.metrics.ObserveCall}).option(), grpc.ConnectionTimeout(handshakeTime),
 			// Whoever has more than that open on one connection waits on its own side.
 			grpc.MaxConcurrentStreams(uint32(c.cfg.Clients.StreamsPerClient+c.cfg.Clients.WaitingPerClient)))...),
 		c.server(auth.GuardConfig{Listener: auth.Fleet, CheckAgent: c.checkCaller}, c.fleetConns, grpc.ReadBufferSize(0), grpc.HeaderTableSize(0)),
-		c.server(auth.GuardConfig{Listener: auth.Enrolment}, credentials.NewTLS(c.ownTLS())),
+		c.server(auth.GuardConfig{Listener: auth.Enrolment}, credentials.NewTLS(c.ownTLS()), grpc.MaxRecvMsgSize(enrolmentMessage),
+			grpc.ConnectionTimeout(handshakeTime)),
 	}
 	c.registerFrontpage(c.servers[0])
 	fleetv1.RegisterAgentServiceServer(c.servers[1], fleetapi.New(fleetapi.Config{

@@ -57,6 +57,23 @@ func (g *Guard) Unary() grpc.UnaryServerInterceptor {
 	}
 }
 
+// Knock looks at a call whose message has not been read yet, and refuses it when it should have a token and has none that is
+// known. What it lets in, Unary and Stream look at again. known says that it has one, whether or not it opens the method.
+func (g *Guard) Knock(ctx context.Context, method string) (known bool, err error) {
+	need := g.table[method].Need.Scope()
+	if need == 0 {
+		return false, nil
+	}
+	secret, err := bearer(ctx)
+	if err == nil {
+		_, err = g.cfg.Tokens.authenticate(secret, need)
+	}
+	if err != nil && failure.From(err).Kind == failure.KindUnauthenticated {
+		return false, err
+	}
+	return true, nil
+}
+
 // Stream guards streams. One that was let in by a bearer token ends when a reload takes the token away.
 func (g *Guard) Stream() grpc.StreamServerInterceptor {
 	return func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {

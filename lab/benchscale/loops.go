@@ -45,17 +45,11 @@ func (g *rig) loops(ctx context.Context, f *fleet) error {
 
 // idle leaves the controller alone and sees what it does.
 func (g *rig) idle(ctx context.Context, f *fleet) error {
-	rows := func() (n int64, err error) {
-		// What is read by scans of whole tables, of those that grow with the fleet.
-		err = g.admin.QueryRow(ctx, `SELECT coalesce(sum(seq_tup_read), 0)::bigint FROM pg_stat_user_tables
-			WHERE relname IN ('machines', 'machine_conditions', 'agents', 'agent_sessions', 'operations')`).Scan(&n)
-		return n, err
-	}
 	before, err := g.cpu()
 	if err != nil {
 		return err
 	}
-	scanned, err := rows()
+	scanned, err := g.scanned(ctx)
 	if err != nil {
 		return err
 	}
@@ -69,7 +63,7 @@ func (g *rig) idle(ctx context.Context, f *fleet) error {
 		return err
 	}
 	f.Idle.CPU = after.since(before, g.o.idle.Seconds())
-	all, err := rows()
+	all, err := g.scanned(ctx)
 	f.Idle.ScannedPerSecond = float64(all-scanned) / g.o.idle.Seconds()
 	return err
 }

@@ -27,16 +27,25 @@ func measure(ctx context.Context, o options) (r report, err error) {
 	for _, n := range []int{o.small, o.machines} {
 		say("filling in machines %d to %d", have, n)
 		filled := time.Now()
-		err := fill.Machines(ctx, g.admin, have, n, func(done int) { say("  %d", done) })
+		err := fill.Rows(ctx, g.admin, have, n, func(done int) { say("  %d", done) })
 		if err != nil {
 			return r, err
 		}
 		have = n
 		one := fleet{Machines: n, FillSeconds: time.Since(filled).Seconds()}
+		if err := g.fresh(ctx, &one); err != nil {
+			return r, fmt.Errorf("right after the load of %d machines: %w", n, err)
+		}
+		if err := fill.Analyze(ctx, g.admin); err != nil {
+			return r, err
+		}
 		if err := g.fleet(ctx, &one); err != nil {
 			return r, fmt.Errorf("with %d machines: %w", n, err)
 		}
 		r.Fleets = append(r.Fleets, one)
+	}
+	if r.Flood, err = g.flood(ctx, have); err != nil {
+		return r, fmt.Errorf("flood: %w", err)
 	}
 	if r.MigrationSeconds, err = g.migration(ctx); err != nil {
 		return r, err
@@ -52,6 +61,7 @@ func (g *rig) fleet(ctx context.Context, f *fleet) (err error) {
 		run  func(context.Context, *fleet) error
 	}{
 		{"single reads", g.reads}, {"reconciling", g.reconcile}, {"filters", g.filters}, {"a full walk", g.walk},
+		{"the same pages, of the database alone", g.raw},
 		{"the controller's own work", g.loops}, {"a controller that is left alone", g.idle},
 	} {
 		say("%d machines: %s", f.Machines, part.what)
@@ -122,6 +132,10 @@ func (g *rig) reads(ctx context.Context, f *fleet) error {
 	)
 }
 
+func since(changed int) string {
+	return fmt.Sprintf("ListMachines, updated_since, %d changed", changed)
+}
+
 // change changes machines, each in a transaction of its own.
 func (g *rig) change(ctx context.Context, f *fleet) error {
 	for n := range min(g.o.changed, f.Machines) {
@@ -141,14 +155,15 @@ func (g *rig) reconcile(ctx context.Context, f *fleet) error {
 		return err
 	}
 	// Whatever was stamped before lies before this time.
-	var since time.Time
-	if err := g.admin.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&since); err != nil {
+	var from time.Time
+	if err := g.admin.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&from); err != nil {
 		return err
 	}
 	if err := g.change(ctx, f); err != nil {
 		return err
 	}
 	changed := min(g.o.changed, f.Machines)
+	f.changed = changed
 	ask := func(r *pb.ListMachinesRequest, want int) func(context.Context, int) error {
 		return func(ctx context.Context, _ int) error {
 			got, err := g.machines().ListMachines(ctx, r)
@@ -163,9 +178,9 @@ func (g *rig) reconcile(ctx context.Context, f *fleet) error {
 		return err
 	}
 	return errors.Join(
-		g.timed(ctx, f, fmt.Sprintf("ListMachines, updated_since, %d changed", changed),
-			ask(&pb.ListMachinesRequest{UpdatedSince: timestamppb.New(since), PageSize: 1000}, changed)),
-		g.timed(ctx, f, "  the first 100 of them", ask(&pb.ListMachinesRequest{UpdatedSince: timestamppb.New(since), PageSize: 100}, min(100, changed))),
+		g.timed(ctx, f, since(changed),
+			ask(&pb.ListMachinesRequest{UpdatedSince: timestamppb.New(from), PageSize: 1000}, changed)),
+		g.timed(ctx, f, "  the first 100 of them", ask(&pb.ListMachinesRequest{UpdatedSince: timestamppb.New(from), PageSize: 100}, min(100, changed))),
 		g.timed(ctx, f, fmt.Sprintf("ListMachines, cursor, %d changed", changed), ask(&pb.ListMachinesRequest{Cursor: head.GetNextCursor(), PageSize: 1000}, changed)),
 		g.timed(ctx, f, "ListMachines, cursor, nothing changed", ask(&pb.ListMachinesRequest{Cursor: last.GetNextCursor(), PageSize: 1000}, 0)),
 	)

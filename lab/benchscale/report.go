@@ -12,6 +12,7 @@ import (
 // report is what was measured of each size. Latencies are in milliseconds.
 type report struct {
 	Fleets []fleet `json:"fleets"`
+	Flood  flood   `json:"flood"`
 	// MigrationSeconds is how long the newest migration takes on the large fleet.
 	MigrationSeconds float64 `json:"migration_seconds"`
 	TookSeconds      float64 `json:"took_seconds"`
@@ -22,8 +23,16 @@ type fleet struct {
 	FillSeconds float64 `json:"fill_seconds"`
 	Calls       []named `json:"calls"`
 	Walk        walk    `json:"walk"`
-	Loops       []loop  `json:"loops"`
-	Idle        idle    `json:"idle"`
+	// Raw is how fast the same pages come out of the database, to a client of its own that does not look at them.
+	Raw float64 `json:"database_machines_per_second"`
+	// Fresh are calls right after the load, before the database has gathered statistics, and FreshScanned the rows that scans of whole
+	// tables have read for them.
+	Fresh        []named `json:"right_after_the_load"`
+	FreshScanned int64   `json:"right_after_the_load_rows_scanned"`
+	Loops        []loop  `json:"loops"`
+	Idle         idle    `json:"idle"`
+
+	changed int
 }
 
 type latency struct {
@@ -83,9 +92,16 @@ func (r report) print(out io.Writer) error {
 		row(c.Name, func(f fleet) string { return f.Calls[i].String() })
 	}
 	row("full walk", func(f fleet) string { return fmt.Sprintf("%.0f machines/s (%.1f s)", f.Walk.PerSecond, f.Walk.Seconds) })
+	row("  the same pages, of the database alone", func(f fleet) string {
+		return fmt.Sprintf("%.0f machines/s; the walk has %.2f of it", f.Raw, f.Walk.PerSecond/max(f.Raw, 1))
+	})
 	row("  processor time of a machine", func(f fleet) string {
 		return fmt.Sprintf("%.1f µs controller, %.1f µs Postgres, %.1f µs client", f.Walk.CPU.Controller, f.Walk.CPU.Postgres, f.Walk.CPU.Own)
 	})
+	for i, c := range r.Fleets[0].Fresh {
+		row("right after the load: "+c.Name, func(f fleet) string { return f.Fresh[i].String() })
+	}
+	row("  rows read by scans of whole tables", func(f fleet) string { return fmt.Sprint(f.FreshScanned) })
 	for i, l := range r.Fleets[0].Loops {
 		row(fmt.Sprintf("each %.0f s: %s", l.Every, l.Name), func(f fleet) string { return f.Loops[i].String() })
 	}
@@ -94,6 +110,10 @@ func (r report) print(out io.Writer) error {
 	})
 	row("  rows read by scans of whole tables", func(f fleet) string { return fmt.Sprintf("%.0f /s", f.Idle.ScannedPerSecond) })
 	fmt.Fprintf(w, "migration 15 on all of them\t%.1f s\n", r.MigrationSeconds)
+	r.Flood.print(w)
+	for _, v := range r.verdicts() {
+		fmt.Fprintf(w, "%s\t%s: %s\n", v.what, metOr(v.met), v.saying)
+	}
 	fmt.Fprintf(w, "took\t%.0f s on %d processors\n", r.TookSeconds, runtime.NumCPU())
 	return w.Flush()
 }

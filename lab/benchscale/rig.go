@@ -16,7 +16,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"google.golang.org/grpc"
 
-	"github.com/ingot-metal/ingot/cli/client"
 	"github.com/ingot-metal/ingot/controller"
 	"github.com/ingot-metal/ingot/controller/auth"
 	"github.com/ingot-metal/ingot/controller/config"
@@ -35,6 +34,9 @@ type rig struct {
 	admin *pgx.Conn
 	store *store.Store
 	conn  *grpc.ClientConn
+
+	frontpage     string
+	token, second string
 
 	pid   int
 	stops []func() error
@@ -114,8 +116,11 @@ func (g *rig) connect(ctx context.Context) (err error) {
 
 // startController starts it, as a process of its own unless a profile is wanted, and connects a client.
 func (g *rig) startController(ctx context.Context) error {
-	token, err := auth.AddToken(g.path("tokens"), "bench", auth.ScopeAdmin)
-	if err != nil {
+	var err error
+	if g.token, err = auth.AddToken(g.path("tokens"), "bench", auth.ScopeAdmin); err != nil {
+		return err
+	}
+	if g.second, err = auth.AddToken(g.path("tokens"), "polite", auth.ScopeRead); err != nil {
 		return err
 	}
 	text := fmt.Sprintf(`listen: {frontpage: "127.0.0.1:0", fleet: "127.0.0.1:0", enrolment: "127.0.0.1:0", http: "127.0.0.1:0"}
@@ -136,9 +141,8 @@ log: {level: warn}
 	if err != nil {
 		return err
 	}
-	g.conn, err = client.Dial(client.Target{Server: where.Frontpage, Token: token, CAFile: g.path("controller/ca.pem")},
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(64<<20)))
-	if err != nil {
+	g.frontpage = where.Frontpage
+	if g.conn, err = g.dial(g.token); err != nil {
 		return err
 	}
 	g.later(g.conn.Close)

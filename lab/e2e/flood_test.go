@@ -2,7 +2,10 @@ package e2e
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"net/http"
+	"runtime"
 	"strconv"
 	"sync/atomic"
 	"testing"
@@ -15,6 +18,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/config"
 	"github.com/ingot-metal/ingot/internal/failure"
 	"github.com/ingot-metal/ingot/internal/task"
+	"github.com/ingot-metal/ingot/internal/testkit"
 	"github.com/ingot-metal/ingot/lab/harness"
 )
 
@@ -100,4 +104,79 @@ func TestAFloodLeavesOthersAlone(t *testing.T) {
 	if !harness.HasReason(err, "RATE_LIMITED") {
 		t.Errorf("the next write by gRPC: %v", err)
 	}
+}
+
+// TestStrangersCostNoMemory: whoever has no token begins calls with large messages and never ends them, on the methods that need a
+// token and on those that need none. It is not parallel, since it looks at the memory of the process.
+func TestStrangersCostNoMemory(t *testing.T) {
+	const calls, size = 200, 1 << 20
+	c := harness.New(t, harness.Options{})
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(c.Controller().RootPEM())
+	before := heap()
+	for _, method := range []string{"/baremetal.v1.MachineService/ListMachines", "/grpc.health.v1.Health/Check"} {
+		tr := &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS13}}
+		ctx, stop := context.WithCancel(t.Context())
+		g, _ := task.New(ctx)
+		var settled, answered atomic.Int64
+		for range calls {
+			g.Go("stranger", func(ctx context.Context) error {
+				body := &halfMessage{ctx: ctx, header: []byte{0, 0, 0x20, 0, 0}, left: size, sent: func() { settled.Add(1) }}
+				req, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+c.Controller().Addresses().Frontpage+method, body)
+				if err != nil {
+					return err
+				}
+				req.Header.Set("Content-Type", "application/grpc")
+				resp, err := tr.RoundTrip(req)
+				if err == nil {
+					_ = resp.Body.Close()
+				}
+				answered.Add(1)
+				return nil // refused, cut off or stopped: each is well
+			})
+		}
+		testkit.Eventually(t, soon, func() bool { return settled.Load()+answered.Load() >= calls }, "the calls are neither begun nor refused")
+		if now := heap(); now > before+64<<20 {
+			t.Errorf("%s: %d calls without a token hold %d MiB", method, calls, (now-before)>>20)
+		}
+		if _, err := c.Machines().ListMachines(t.Context(), &baremetalv1.ListMachinesRequest{}); err != nil {
+			t.Errorf("%s: a client with a token meanwhile: %v", method, err)
+		}
+		stop()
+		if err := g.Wait(); err != nil {
+			t.Fatal(err)
+		}
+		tr.CloseIdleConnections()
+	}
+}
+
+// halfMessage is a message of which half is sent.
+type halfMessage struct {
+	ctx    context.Context //nolint:containedctx // a reader gets none
+	header []byte
+	left   int
+	sent   func()
+}
+
+func (h *halfMessage) Read(b []byte) (int, error) {
+	switch {
+	case len(h.header) > 0:
+		n := copy(b, h.header)
+		h.header = h.header[n:]
+		return n, nil
+	case h.left > 0:
+		n := min(len(b), h.left)
+		h.left -= n
+		return n, nil
+	}
+	h.sent()
+	<-h.ctx.Done()
+	return 0, h.ctx.Err()
+}
+
+func heap() uint64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
 }
