@@ -9,10 +9,11 @@ import (
 // Admission bounds how fast agents come to one controller.
 type Admission struct {
 	// Rate is sessions a second, Burst how many may be opened at once after a rest, Concurrent how many may be in the
-	// making at a time. Agents beyond that are told when to try again.
+	// making at a time. Waiting is how many agents beyond that wait for their turn; all others are told when to try again.
 	Rate       int `yaml:"rate"`
 	Burst      int `yaml:"burst"`
 	Concurrent int `yaml:"concurrent"`
+	Waiting    int `yaml:"waiting"`
 	// Handshakes is how many TLS handshakes may be under way at a time; further connections wait a moment for their turn.
 	Handshakes int `yaml:"handshakes"`
 }
@@ -27,14 +28,14 @@ type Drain struct {
 }
 
 func defaultAdmission() Admission {
-	return Admission{Rate: 1000, Burst: 1000, Concurrent: 64, Handshakes: 256}
+	return Admission{Rate: 2000, Burst: 1000, Concurrent: 128, Waiting: 5000, Handshakes: 256}
 }
 
 func defaultDrain() Drain { return Drain{Timeout: Duration{15 * time.Second}} }
 
 // Limits are what admission holds agents to.
 func (a Admission) Limits() pacing.Limits {
-	return pacing.Limits{Rate: float64(a.Rate), Burst: a.Burst, Concurrent: a.Concurrent}
+	return pacing.Limits{Rate: float64(a.Rate), Burst: a.Burst, Concurrent: a.Concurrent, Waiting: a.Waiting}
 }
 
 func (c *Config) checkPacing(k *checker) {
@@ -42,6 +43,7 @@ func (c *Config) checkPacing(k *checker) {
 	number(k, "agents.admission.rate", a.Rate, 1, 1_000_000)
 	number(k, "agents.admission.burst", a.Burst, 1, 1_000_000)
 	number(k, "agents.admission.concurrent", a.Concurrent, 1, 100_000)
+	number(k, "agents.admission.waiting", a.Waiting, 0, 1_000_000)
 	number(k, "agents.admission.handshakes", a.Handshakes, 1, 100_000)
 	duration(k, "drain.delay", c.Drain.Delay, 0, 5*time.Minute)
 	duration(k, "drain.timeout", c.Drain.Timeout, time.Second, 10*time.Minute)

@@ -62,7 +62,7 @@ type Server struct {
 }
 
 // New makes the service.
-func New(c Config) *Server { return &Server{cfg: c, gate: gate{limits: c.Admission}} }
+func New(c Config) *Server { return &Server{cfg: c, gate: gate{limits: c.Admission, clock: c.Clock}} }
 
 // helloTimeout is how long a new stream may take to say hello.
 const helloTimeout = 10 * time.Second
@@ -108,7 +108,7 @@ func (s *Server) cutWhereStuck(call context.Context, sess *session.Session) (end
 
 // admit opens a session when it is its turn.
 func (s *Server) admit(ctx context.Context, who auth.Agent, h *fleetv1.Hello) (sess *session.Session, opened *store.Opened, err error) {
-	if err := s.gate.enter(s.cfg.Clock.Now()); err != nil {
+	if err := s.gate.enter(ctx); err != nil {
 		return nil, nil, err
 	}
 	defer s.gate.leave()

@@ -1,37 +1,115 @@
 package fleetapi
 
 import (
+	"context"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/ingot-metal/ingot/controller/pacing"
+	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/failure"
+	"github.com/ingot-metal/ingot/internal/task"
 )
 
-// gate lets agents in as fast as sessions can be opened.
+// turnMost is how long a hello waits for its turn. An agent waits for three times as long to be welcomed.
+const turnMost = 10 * time.Second
+
+// gate lets agents in as fast as sessions can be opened. A number of them waits for its turn, in the order in which they came: an
+// agent that has shaken hands has cost the most already, and would cost as much again.
 type gate struct {
 	limits pacing.Limits
+	clock  clock.Clock
 
-	mu    sync.Mutex
-	state pacing.State
+	mu      sync.Mutex
+	state   pacing.State
+	waiting []chan struct{} // closed when it is their turn
+	timed   bool            // somebody looks again when the rate has made room
 }
 
-// enter takes a hello, which must leave again, or says when to try again.
-func (g *gate) enter(now time.Time) error {
+// enter takes a hello, which must leave again, when it is its turn, or says when to try again.
+func (g *gate) enter(ctx context.Context) error {
+	turn, err := g.ask()
+	if turn == nil {
+		return err
+	}
+	select {
+	case <-turn:
+		return nil
+	case <-ctx.Done():
+	case <-g.clock.After(turnMost):
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	var v pacing.Verdict
-	if g.state, v = pacing.Decide(g.limits, g.state, now, rand.Float64()); !v.Admit {
-		return failure.Exhausted("ADMISSION_PACED", "many agents connect at once; this one is told when to try again").WithRetry(v.RetryAfter)
+	i := slices.Index(g.waiting, turn)
+	if i < 0 {
+		return nil // its turn has come at this moment
 	}
-	return nil
+	g.waiting = slices.Delete(g.waiting, i, i+1)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return g.refuse()
+}
+
+// ask gives the turn to wait for; nil when it is now, or not before the agent comes again.
+func (g *gate) ask() (turn chan struct{}, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.waiting) == 0 {
+		var ok bool
+		if g.state, ok = pacing.Admit(g.limits, g.state, g.clock.Now()); ok {
+			return nil, nil
+		}
+	}
+	if len(g.waiting) >= g.limits.Waiting {
+		return nil, g.refuse()
+	}
+	turn = make(chan struct{})
+	g.waiting = append(g.waiting, turn)
+	g.call()
+	return turn, nil
+}
+
+func (g *gate) refuse() error {
+	var v pacing.Verdict
+	g.state, v = pacing.Refuse(g.limits, g.state, g.clock.Now(), rand.Float64())
+	return failure.Exhausted("ADMISSION_PACED", "many agents connect at once; this one is told when to try again").WithRetry(v.RetryAfter)
+}
+
+// call gives those who wait their turn, as many as there is room for.
+func (g *gate) call() {
+	for len(g.waiting) > 0 {
+		var ok bool
+		if g.state, ok = pacing.Admit(g.limits, g.state, g.clock.Now()); !ok {
+			break
+		}
+		close(g.waiting[0])
+		g.waiting = g.waiting[1:]
+	}
+	if len(g.waiting) == 0 {
+		g.waiting = nil
+		return
+	}
+	if room := pacing.Room(g.limits, g.state); room > 0 && !g.timed {
+		g.timed = true
+		after := g.clock.After(room)
+		task.Background("call who waits", func() {
+			<-after
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			g.timed = false
+			g.call()
+		})
+	}
 }
 
 func (g *gate) leave() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.state = pacing.Opened(g.state)
+	g.call()
 }
 
 // away is how long an agent is told to wait before it looks for another controller, where this one stops.

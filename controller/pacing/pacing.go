@@ -14,6 +14,8 @@ type Limits struct {
 	Burst int
 	// Concurrent is how many may be in the making at a time. It must be at least 1.
 	Concurrent int
+	// Waiting is how many hellos wait for their turn; those beyond are refused. It may be 0.
+	Waiting int
 }
 
 // State is what is remembered between two hellos. The zero value, with Opening kept by the caller, is a controller that has
@@ -42,15 +44,34 @@ const (
 	MaxRetry = time.Minute
 )
 
-// Decide answers one hello. jitter is a random number from 0 up to 1. Those that are refused are told times one after the
-// other, as far apart as the rate, so that they come back no faster than they can be taken.
+// Decide answers one hello that cannot wait. jitter is a random number from 0 up to 1.
 func Decide(l Limits, s State, now time.Time, jitter float64) (State, Verdict) {
-	s = s.after(l, now)
-	if s.Opening < l.Concurrent && s.Spent+1 <= float64(l.Burst) {
-		s.Spent++
-		s.Opening++
+	if s, ok := Admit(l, s, now); ok {
 		return s, Verdict{Admit: true}
 	}
+	return Refuse(l, s, now, jitter)
+}
+
+// Admit takes a hello, if there is room for it now.
+func Admit(l Limits, s State, now time.Time) (State, bool) {
+	s = s.after(l, now)
+	if s.Opening >= l.Concurrent || s.Spent+1 > float64(l.Burst) {
+		return s, false
+	}
+	s.Spent++
+	s.Opening++
+	return s, true
+}
+
+// Room is the time until the rate has made up for one more session; 0 when only sessions in the making stand in the way.
+func Room(l Limits, s State) time.Duration {
+	return time.Duration(max(s.Spent+1-float64(l.Burst), 0) / l.Rate * float64(time.Second))
+}
+
+// Refuse tells a hello when to try again. Those that are refused are told times one after the other, as far apart as the rate, so that
+// they come back no faster than they can be taken.
+func Refuse(l Limits, s State, now time.Time, jitter float64) (State, Verdict) {
+	s = s.after(l, now)
 	// Who comes back has a place in what the rate makes up for; the rest of the fleet waits behind.
 	s.Queued = min(s.Queued+1, l.Rate*MaxRetry.Seconds())
 	wait := time.Duration(s.Queued / l.Rate * float64(time.Second))

@@ -55,6 +55,33 @@ func TestNoMoreInTheMakingThanMayBe(t *testing.T) {
 	}
 }
 
+func TestRoomComesWithTheRate(t *testing.T) {
+	var s pacing.State
+	ok := true
+	for range limits.Burst {
+		if s, ok = pacing.Admit(limits, s, at); !ok {
+			t.Fatal("refused")
+		}
+		s = pacing.Opened(s)
+	}
+	if s, ok = pacing.Admit(limits, s, at); ok {
+		t.Fatal("more than the burst")
+	}
+	room := pacing.Room(limits, s)
+	if room != 10*time.Millisecond {
+		t.Errorf("room in %v, at 100 a second", room)
+	}
+	if _, ok = pacing.Admit(limits, s, at.Add(room-time.Millisecond)); ok {
+		t.Error("room before its time")
+	}
+	if s, ok = pacing.Admit(limits, s, at.Add(room)); !ok {
+		t.Error("no room in its time")
+	}
+	if room := pacing.Room(limits, pacing.State{Opening: limits.Concurrent, At: at}); room != 0 {
+		t.Errorf("time alone makes no room among those in the making: %v", room)
+	}
+}
+
 func TestAClockThatGoesBackAndOneThatJumps(t *testing.T) {
 	var s pacing.State
 	var v pacing.Verdict

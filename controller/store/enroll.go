@@ -335,17 +335,7 @@ type Cert struct {
 
 // GetCert reads a certificate by its fingerprint; nil if it is not recorded.
 func (s *Store) GetCert(ctx context.Context, fingerprint string) (*Cert, error) {
-	c, err := s.q.GetCert(ctx, fingerprint)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read certificate: %w", err)
-	}
-	return &Cert{
-		Fingerprint: c.Fingerprint, AgentID: c.AgentID, PublicKeyDigest: c.PublicKeyDigest, NotAfter: c.NotAfter,
-		Revoked: c.RevokedAt != nil, Replaced: c.ReplacedAt != nil,
-	}, nil
+	return s.hellos.certs.ask(ctx, fingerprint)
 }
 
 // Outdated says that a newer certificate of the agent than this one has opened a session. One that was only signed

@@ -44,8 +44,21 @@ type Opened struct {
 	Operations []string
 }
 
+// crowded is how many sessions are being opened when those that are calm are opened together: one alone gains nothing by it.
+const crowded = 4
+
 // OpenSession records a new session under the next epoch. The newest session of an identity wins.
 func (s *Store) OpenSession(ctx context.Context, h Hello, now time.Time) (*Opened, error) {
+	defer s.hellos.opening.Add(-1)
+	if s.hellos.opening.Add(1) >= crowded {
+		out, err := s.hellos.open.ask(ctx, helloAt{h, now})
+		if out != nil {
+			return out, nil
+		}
+		if err != nil {
+			s.log.Debug("sessions were not opened together; each is opened alone", "error", err.Error())
+		}
+	}
 	var out *Opened
 	err := s.inTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
 		var err error
@@ -304,10 +317,8 @@ func (s *Store) Quarantine(ctx context.Context, machineID, reason, message strin
 
 // EndSession records that a session is over, unless a newer one has taken its place.
 func (s *Store) EndSession(ctx context.Context, agentID, sessionID string, now time.Time) error {
-	if _, err := s.q.EndSession(ctx, dbsqlc.EndSessionParams{AgentID: agentID, SessionID: sessionID, Now: &now}); err != nil {
-		return fmt.Errorf("end session: %w", err)
-	}
-	return nil
+	_, err := s.hellos.end.ask(ctx, ending{agentID, sessionID, now})
+	return err
 }
 
 // FlushHeartbeats stores the last sign of life of many sessions in one statement.
@@ -344,17 +355,7 @@ func (s *Store) setReachable(ctx context.Context, machineID string, status bool,
 
 // Unsettled reads the commands that an executor may still be working on, oldest first.
 func (s *Store) Unsettled(ctx context.Context, agentID string) ([]Outgoing, error) {
-	rows, err := s.q.UnsettledCommandsOfExecutor(ctx, agentID)
-	if err != nil {
-		return nil, fmt.Errorf("read unsettled commands: %w", err)
-	}
-	out := make([]Outgoing, 0, len(rows))
-	for _, r := range rows {
-		if r.State != string(operation.Queued) {
-			out = append(out, Outgoing{r.CommandID, r.ExecutorID, r.Spec, r.Digest})
-		}
-	}
-	return out, nil
+	return s.hellos.unsettled.ask(ctx, agentID)
 }
 
 // CommandState finds the operation of a command and where the command stands; both are empty if there is none.

@@ -48,6 +48,7 @@ type Store struct {
 	applied  func(*Applied)
 	room     func()
 	groups   groups
+	hellos   *hellos
 	reach    fleetSlices
 	shares   fleetShares
 }
@@ -79,7 +80,9 @@ func New(ctx context.Context, c Config) (*Store, error) {
 	if log == nil {
 		log = slog.Default()
 	}
-	return &Store{pool: pool, q: dbsqlc.New(pool), defaults: orBuiltIn(c.StepDefaults), image: c.DefaultImage, cmdline: c.InstallerCmdline, log: log}, nil
+	s := &Store{pool: pool, q: dbsqlc.New(pool), defaults: orBuiltIn(c.StepDefaults), image: c.DefaultImage, cmdline: c.InstallerCmdline, log: log}
+	s.hellos = newHellos(s)
+	return s, nil
 }
 
 func setDefault(params map[string]string, key, value string) {

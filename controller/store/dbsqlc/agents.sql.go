@@ -199,22 +199,21 @@ func (q *Queries) CertsOf(ctx context.Context, agentIds []string) ([]AgentCert, 
 	return items, nil
 }
 
-const endSession = `-- name: EndSession :execrows
-UPDATE agent_sessions SET ended_at = $1 WHERE agent_id = $2 AND session_id = $3 AND ended_at IS NULL
+const endSessions = `-- name: EndSessions :exec
+UPDATE agent_sessions s SET ended_at = e.at
+FROM (SELECT unnest($1::text[]) AS agent_id, unnest($2::text[]) AS session_id, unnest($3::timestamptz[]) AS at) e
+WHERE s.agent_id = e.agent_id AND s.session_id = e.session_id AND s.ended_at IS NULL
 `
 
-type EndSessionParams struct {
-	Now       *time.Time
-	AgentID   string
-	SessionID string
+type EndSessionsParams struct {
+	AgentIds   []string
+	SessionIds []string
+	Ats        []time.Time
 }
 
-func (q *Queries) EndSession(ctx context.Context, arg EndSessionParams) (int64, error) {
-	result, err := q.db.Exec(ctx, endSession, arg.Now, arg.AgentID, arg.SessionID)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
+func (q *Queries) EndSessions(ctx context.Context, arg EndSessionsParams) error {
+	_, err := q.db.Exec(ctx, endSessions, arg.AgentIds, arg.SessionIds, arg.Ats)
+	return err
 }
 
 const endSessionsOfController = `-- name: EndSessionsOfController :exec
@@ -520,6 +519,47 @@ func (q *Queries) InsertToken(ctx context.Context, arg InsertTokenParams) error 
 	return err
 }
 
+const knownCerts = `-- name: KnownCerts :many
+SELECT fingerprint, agent_id, public_key_digest, not_after, (revoked_at IS NOT NULL)::boolean AS revoked, (replaced_at IS NOT NULL)::boolean AS replaced
+FROM agent_certs WHERE fingerprint = ANY($1::text[])
+`
+
+type KnownCertsRow struct {
+	Fingerprint     string
+	AgentID         string
+	PublicKeyDigest []byte
+	NotAfter        time.Time
+	Revoked         bool
+	Replaced        bool
+}
+
+func (q *Queries) KnownCerts(ctx context.Context, fingerprints []string) ([]KnownCertsRow, error) {
+	rows, err := q.db.Query(ctx, knownCerts, fingerprints)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []KnownCertsRow
+	for rows.Next() {
+		var i KnownCertsRow
+		if err := rows.Scan(
+			&i.Fingerprint,
+			&i.AgentID,
+			&i.PublicKeyDigest,
+			&i.NotAfter,
+			&i.Revoked,
+			&i.Replaced,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const listAgents = `-- name: ListAgents :many
 SELECT a.agent_id, a.role, a.machine_id, a.site, a.version, a.capabilities, a.simulated, a.locked, a.state_id, a.boot_id, a.hardware_fingerprint, a.epoch, a.created_at, a.operation_id, a.os_image_digest, s.session_id, s.controller_id, s.started_at AS session_started_at, s.last_heartbeat_at, s.ended_at
 FROM agents a LEFT JOIN agent_sessions s ON s.agent_id = a.agent_id
@@ -743,6 +783,33 @@ func (q *Queries) LockAgent(ctx context.Context, agentID string) (Agent, error) 
 	return i, err
 }
 
+const lockCalmAgents = `-- name: LockCalmAgents :many
+SELECT a.agent_id FROM agents a JOIN machines m ON m.machine_id = a.machine_id
+WHERE a.agent_id = ANY($1::text[]) AND a.role = 'host'
+ORDER BY m.machine_id FOR NO KEY UPDATE OF m, a SKIP LOCKED
+`
+
+// Those of the agents of machines that nobody else has locked, with their machines.
+func (q *Queries) LockCalmAgents(ctx context.Context, agentIds []string) ([]string, error) {
+	rows, err := q.db.Query(ctx, lockCalmAgents, agentIds)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var agent_id string
+		if err := rows.Scan(&agent_id); err != nil {
+			return nil, err
+		}
+		items = append(items, agent_id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const lockToken = `-- name: LockToken :one
 SELECT token_id, secret_hash, role, machine_id, site, bound_region, bound_provider, coalesce(bound_mac::text, '')::text AS bound_mac,
        bound_serial, created_at, expires_at, used_at, used_public_key_digest, used_fingerprint, used_by_agent_id, revoked_at,
@@ -807,6 +874,112 @@ type MarkCertUsedParams struct {
 func (q *Queries) MarkCertUsed(ctx context.Context, arg MarkCertUsedParams) error {
 	_, err := q.db.Exec(ctx, markCertUsed, arg.Now, arg.Fingerprint)
 	return err
+}
+
+const openCalmSessions = `-- name: OpenCalmSessions :many
+WITH hellos AS (
+    SELECT unnest($1::text[]) AS agent_id, unnest($2::text[]) AS fingerprint, unnest($3::text[]) AS session_id,
+           unnest($4::text[]) AS controller_id, unnest($5::text[]) AS version, unnest($6::text[]) AS capabilities,
+           unnest($7::boolean[]) AS simulated, unnest($8::boolean[]) AS locked, unnest($9::text[]) AS state_id,
+           unnest($10::text[]) AS boot_id, unnest($11::text[]) AS hardware, unnest($12::text[]) AS image,
+           unnest($13::bigint[]) AS last_grant, unnest($14::bigint[]) AS last_event, unnest($15::timestamptz[]) AS at),
+calm AS MATERIALIZED (
+    SELECT h.agent_id, h.fingerprint, h.session_id, h.controller_id, h.version, h.capabilities, h.simulated, h.locked, h.state_id, h.boot_id, h.hardware, h.image, h.last_grant, h.last_event, h.at, a.epoch + 1 AS epoch, m.machine_id, a.site, t.last_event_seq
+    FROM hellos h
+    JOIN agents a ON a.agent_id = h.agent_id AND a.role = 'host' AND a.state_id = h.state_id AND a.boot_id = h.boot_id
+        AND a.hardware_fingerprint = h.hardware AND a.version = h.version AND a.simulated = h.simulated AND a.locked = h.locked
+        AND a.os_image_digest = h.image AND array_to_string(a.capabilities, chr(31)) = h.capabilities
+    JOIN machines m ON m.machine_id = a.machine_id AND m.agent_id = a.agent_id AND m.boot_id = a.boot_id AND m.simulated = a.simulated
+        AND m.node_state = 'active' AND m.deleted_at IS NULL AND m.unresolved_command_id IS NULL AND m.current_operation_id IS NULL
+    JOIN agent_certs c ON c.fingerprint = h.fingerprint AND c.agent_id = a.agent_id AND c.first_used_at IS NOT NULL
+        AND c.revoked_at IS NULL AND c.replaced_at IS NULL
+    JOIN agent_states t ON t.agent_id = a.agent_id AND t.state_id = h.state_id AND t.last_grant_seq <= h.last_grant AND t.last_event_seq <= h.last_event
+    JOIN agent_boots b ON b.agent_id = a.agent_id AND b.boot_id = h.boot_id
+    JOIN machine_conditions r ON r.machine_id = m.machine_id AND r.type = 'Reachable' AND r.status AND r.reason = 'SessionOpen' AND r.message = ''
+    WHERE NOT EXISTS (SELECT 1 FROM agent_boots n WHERE n.agent_id = a.agent_id AND n.boot_number > b.boot_number)
+      AND NOT EXISTS (SELECT 1 FROM operations o WHERE o.target_id = m.machine_id AND o.phase IN ('PENDING', 'RUNNING'))
+      AND NOT EXISTS (SELECT 1 FROM commands u WHERE u.executor_id = a.agent_id AND u.state IN ('QUEUED', 'SENT', 'ACKED', 'GRANTED'))),
+counted AS (
+    UPDATE agents SET epoch = calm.epoch FROM calm WHERE agents.agent_id = calm.agent_id),
+started AS (
+    INSERT INTO agent_sessions (agent_id, session_id, epoch, controller_id, fingerprint, state_id, boot_id, started_at, last_heartbeat_at)
+    SELECT calm.agent_id, calm.session_id, calm.epoch, calm.controller_id, calm.fingerprint, calm.state_id, calm.boot_id, calm.at, calm.at FROM calm
+    ON CONFLICT (agent_id) DO UPDATE SET session_id = excluded.session_id, epoch = excluded.epoch,
+        controller_id = excluded.controller_id, fingerprint = excluded.fingerprint, state_id = excluded.state_id,
+        boot_id = excluded.boot_id, started_at = excluded.started_at, last_heartbeat_at = excluded.last_heartbeat_at, ended_at = NULL)
+SELECT calm.agent_id::text AS agent_id, calm.epoch::bigint AS epoch, calm.machine_id::text AS machine_id, calm.site::text AS site,
+       calm.last_event_seq::bigint AS last_event_seq
+FROM calm
+`
+
+type OpenCalmSessionsParams struct {
+	AgentIds      []string
+	Fingerprints  []string
+	SessionIds    []string
+	ControllerIds []string
+	Versions      []string
+	Capabilities  []string
+	Simulated     []bool
+	Locked        []bool
+	StateIds      []string
+	BootIds       []string
+	Hardware      []string
+	Images        []string
+	LastGrants    []int64
+	LastEvents    []int64
+	Ats           []time.Time
+}
+
+type OpenCalmSessionsRow struct {
+	AgentID      string
+	Epoch        int64
+	MachineID    string
+	Site         string
+	LastEventSeq int64
+}
+
+// Sessions of agents that come back as they were, to machines on which nothing goes on: a hello changes nothing but the epoch and the
+// session. Agents and machines are locked. Whoever is not answered is looked at alone.
+func (q *Queries) OpenCalmSessions(ctx context.Context, arg OpenCalmSessionsParams) ([]OpenCalmSessionsRow, error) {
+	rows, err := q.db.Query(ctx, openCalmSessions,
+		arg.AgentIds,
+		arg.Fingerprints,
+		arg.SessionIds,
+		arg.ControllerIds,
+		arg.Versions,
+		arg.Capabilities,
+		arg.Simulated,
+		arg.Locked,
+		arg.StateIds,
+		arg.BootIds,
+		arg.Hardware,
+		arg.Images,
+		arg.LastGrants,
+		arg.LastEvents,
+		arg.Ats,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []OpenCalmSessionsRow
+	for rows.Next() {
+		var i OpenCalmSessionsRow
+		if err := rows.Scan(
+			&i.AgentID,
+			&i.Epoch,
+			&i.MachineID,
+			&i.Site,
+			&i.LastEventSeq,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const renewLease = `-- name: RenewLease :exec
@@ -985,6 +1158,43 @@ func (q *Queries) StartSession(ctx context.Context, arg StartSessionParams) erro
 		arg.Now,
 	)
 	return err
+}
+
+const unsettledCommandsOf = `-- name: UnsettledCommandsOf :many
+SELECT command_id, executor_id, spec, digest FROM commands
+WHERE executor_id = ANY($1::text[]) AND state IN ('SENT', 'ACKED', 'GRANTED') ORDER BY created_at
+`
+
+type UnsettledCommandsOfRow struct {
+	CommandID  string
+	ExecutorID string
+	Spec       []byte
+	Digest     []byte
+}
+
+func (q *Queries) UnsettledCommandsOf(ctx context.Context, executorIds []string) ([]UnsettledCommandsOfRow, error) {
+	rows, err := q.db.Query(ctx, unsettledCommandsOf, executorIds)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []UnsettledCommandsOfRow
+	for rows.Next() {
+		var i UnsettledCommandsOfRow
+		if err := rows.Scan(
+			&i.CommandID,
+			&i.ExecutorID,
+			&i.Spec,
+			&i.Digest,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const updateAgentAtHello = `-- name: UpdateAgentAtHello :one

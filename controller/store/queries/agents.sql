@@ -107,9 +107,6 @@ ON CONFLICT (agent_id) DO UPDATE SET session_id = excluded.session_id, epoch = e
     boot_id = excluded.boot_id, started_at = excluded.started_at, last_heartbeat_at = excluded.last_heartbeat_at, ended_at = NULL
 WHERE agent_sessions.epoch < excluded.epoch;
 
--- name: EndSession :execrows
-UPDATE agent_sessions SET ended_at = @now WHERE agent_id = @agent_id AND session_id = @session_id AND ended_at IS NULL;
-
 -- name: EndSessionsOfController :exec
 UPDATE agent_sessions SET ended_at = @now WHERE controller_id = @controller_id AND ended_at IS NULL;
 
@@ -163,3 +160,59 @@ ORDER BY audit_id DESC LIMIT @page_size;
 
 -- name: ScrubAudit :execrows
 UPDATE audit_log SET event_data = '{}', salt = NULL WHERE target_id = @target_id AND event_data <> '{}';
+
+-- name: KnownCerts :many
+SELECT fingerprint, agent_id, public_key_digest, not_after, (revoked_at IS NOT NULL)::boolean AS revoked, (replaced_at IS NOT NULL)::boolean AS replaced
+FROM agent_certs WHERE fingerprint = ANY(@fingerprints::text[]);
+
+-- name: LockCalmAgents :many
+-- Those of the agents of machines that nobody else has locked, with their machines.
+SELECT a.agent_id FROM agents a JOIN machines m ON m.machine_id = a.machine_id
+WHERE a.agent_id = ANY(@agent_ids::text[]) AND a.role = 'host'
+ORDER BY m.machine_id FOR NO KEY UPDATE OF m, a SKIP LOCKED;
+
+-- name: OpenCalmSessions :many
+-- Sessions of agents that come back as they were, to machines on which nothing goes on: a hello changes nothing but the epoch and the
+-- session. Agents and machines are locked. Whoever is not answered is looked at alone.
+WITH hellos AS (
+    SELECT unnest(@agent_ids::text[]) AS agent_id, unnest(@fingerprints::text[]) AS fingerprint, unnest(@session_ids::text[]) AS session_id,
+           unnest(@controller_ids::text[]) AS controller_id, unnest(@versions::text[]) AS version, unnest(@capabilities::text[]) AS capabilities,
+           unnest(@simulated::boolean[]) AS simulated, unnest(@locked::boolean[]) AS locked, unnest(@state_ids::text[]) AS state_id,
+           unnest(@boot_ids::text[]) AS boot_id, unnest(@hardware::text[]) AS hardware, unnest(@images::text[]) AS image,
+           unnest(@last_grants::bigint[]) AS last_grant, unnest(@last_events::bigint[]) AS last_event, unnest(@ats::timestamptz[]) AS at),
+calm AS MATERIALIZED (
+    SELECT h.*, a.epoch + 1 AS epoch, m.machine_id, a.site, t.last_event_seq
+    FROM hellos h
+    JOIN agents a ON a.agent_id = h.agent_id AND a.role = 'host' AND a.state_id = h.state_id AND a.boot_id = h.boot_id
+        AND a.hardware_fingerprint = h.hardware AND a.version = h.version AND a.simulated = h.simulated AND a.locked = h.locked
+        AND a.os_image_digest = h.image AND array_to_string(a.capabilities, chr(31)) = h.capabilities
+    JOIN machines m ON m.machine_id = a.machine_id AND m.agent_id = a.agent_id AND m.boot_id = a.boot_id AND m.simulated = a.simulated
+        AND m.node_state = 'active' AND m.deleted_at IS NULL AND m.unresolved_command_id IS NULL AND m.current_operation_id IS NULL
+    JOIN agent_certs c ON c.fingerprint = h.fingerprint AND c.agent_id = a.agent_id AND c.first_used_at IS NOT NULL
+        AND c.revoked_at IS NULL AND c.replaced_at IS NULL
+    JOIN agent_states t ON t.agent_id = a.agent_id AND t.state_id = h.state_id AND t.last_grant_seq <= h.last_grant AND t.last_event_seq <= h.last_event
+    JOIN agent_boots b ON b.agent_id = a.agent_id AND b.boot_id = h.boot_id
+    JOIN machine_conditions r ON r.machine_id = m.machine_id AND r.type = 'Reachable' AND r.status AND r.reason = 'SessionOpen' AND r.message = ''
+    WHERE NOT EXISTS (SELECT 1 FROM agent_boots n WHERE n.agent_id = a.agent_id AND n.boot_number > b.boot_number)
+      AND NOT EXISTS (SELECT 1 FROM operations o WHERE o.target_id = m.machine_id AND o.phase IN ('PENDING', 'RUNNING'))
+      AND NOT EXISTS (SELECT 1 FROM commands u WHERE u.executor_id = a.agent_id AND u.state IN ('QUEUED', 'SENT', 'ACKED', 'GRANTED'))),
+counted AS (
+    UPDATE agents SET epoch = calm.epoch FROM calm WHERE agents.agent_id = calm.agent_id),
+started AS (
+    INSERT INTO agent_sessions (agent_id, session_id, epoch, controller_id, fingerprint, state_id, boot_id, started_at, last_heartbeat_at)
+    SELECT calm.agent_id, calm.session_id, calm.epoch, calm.controller_id, calm.fingerprint, calm.state_id, calm.boot_id, calm.at, calm.at FROM calm
+    ON CONFLICT (agent_id) DO UPDATE SET session_id = excluded.session_id, epoch = excluded.epoch,
+        controller_id = excluded.controller_id, fingerprint = excluded.fingerprint, state_id = excluded.state_id,
+        boot_id = excluded.boot_id, started_at = excluded.started_at, last_heartbeat_at = excluded.last_heartbeat_at, ended_at = NULL)
+SELECT calm.agent_id::text AS agent_id, calm.epoch::bigint AS epoch, calm.machine_id::text AS machine_id, calm.site::text AS site,
+       calm.last_event_seq::bigint AS last_event_seq
+FROM calm;
+
+-- name: EndSessions :exec
+UPDATE agent_sessions s SET ended_at = e.at
+FROM (SELECT unnest(@agent_ids::text[]) AS agent_id, unnest(@session_ids::text[]) AS session_id, unnest(@ats::timestamptz[]) AS at) e
+WHERE s.agent_id = e.agent_id AND s.session_id = e.session_id AND s.ended_at IS NULL;
+
+-- name: UnsettledCommandsOf :many
+SELECT command_id, executor_id, spec, digest FROM commands
+WHERE executor_id = ANY(@executor_ids::text[]) AND state IN ('SENT', 'ACKED', 'GRANTED') ORDER BY created_at;

@@ -69,10 +69,6 @@ SELECT * FROM commands
 WHERE (@operation_id::text = '' OR operation_id = @operation_id) AND (@machine_id::text = '' OR target_id = @machine_id)
 ORDER BY created_at DESC, command_id DESC LIMIT 500;
 
--- name: UnsettledCommandsOfExecutor :many
-SELECT * FROM commands
-WHERE executor_id = @executor_id AND state IN ('QUEUED', 'SENT', 'ACKED', 'GRANTED') ORDER BY created_at;
-
 -- name: CountUnwakeable :one
 SELECT count(*) FROM operations WHERE phase IN ('PENDING', 'RUNNING') AND wake_at < @overdue;
 

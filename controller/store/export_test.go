@@ -1,0 +1,15 @@
+package store
+
+import (
+	"context"
+	"time"
+)
+
+// OpenCalm opens those of the sessions that are calm, as a crowded store does, and gives nil for the others.
+func (s *Store) OpenCalm(ctx context.Context, now time.Time, lot ...Hello) ([]*Opened, error) {
+	var at []helloAt
+	for _, h := range lot {
+		at = append(at, helloAt{h, now})
+	}
+	return s.openCalm(ctx, at)
+}
