@@ -71,6 +71,8 @@ type Runner struct {
 	turn    int
 	// held is a connection whose controller has said when to try again.
 	held *line
+	// expires is when the certificate does that was used last.
+	expires time.Time
 }
 
 // line is a connection, and whom it is made as.
@@ -78,6 +80,13 @@ type line struct {
 	conn   *transport.Conn
 	creds  state.Credentials
 	isNext bool
+	path   *reached
+}
+
+// close ends the connection.
+func (l *line) close() error {
+	l.path.drop()
+	return l.conn.Close()
 }
 
 // New makes a Runner.
@@ -180,7 +189,7 @@ func (r *Runner) attempt(ctx context.Context) (welcomed bool, err error) {
 		r.held = l
 		return false, err
 	}
-	if cerr := l.conn.Close(); cerr != nil {
+	if cerr := l.close(); cerr != nil {
 		err = errors.Join(err, cerr)
 	}
 	return s.welcome != nil, err
@@ -197,29 +206,43 @@ func (r *Runner) line(ctx context.Context, now time.Time) (*line, error) {
 		r.held = nil
 		return l, nil
 	}
-	creds, isNext, err := r.credentials(now)
-	if err != nil {
-		return nil, fatal{err}
-	}
-	if errors.Is(pki.CheckTimes(creds.Leaf(), now), pki.ErrExpired) {
-		r.cfg.Log.Warn("certificate has expired; enrolling again", "expired_at", creds.Leaf().NotAfter)
-		return nil, r.cfg.Reenroll(ctx)
-	}
 	address, err := r.address()
 	if err != nil {
 		return nil, err
 	}
-	conn, err := r.dial(address, creds, now)
+	path, err := r.reach(ctx, address, now)
+	if err != nil {
+		return nil, fmt.Errorf("connect to controller: %w", err)
+	}
+	l, err := r.prepare(ctx, address, path, now)
+	if l == nil {
+		path.drop()
+	}
+	return l, err
+}
+
+// prepare gets a connection ready to be used.
+func (r *Runner) prepare(ctx context.Context, address string, path *reached, now time.Time) (*line, error) {
+	creds, isNext, err := r.credentials(now)
+	if err != nil {
+		return nil, fatal{err}
+	}
+	r.expires = creds.Leaf().NotAfter
+	if errors.Is(pki.CheckTimes(creds.Leaf(), now), pki.ErrExpired) {
+		r.cfg.Log.Warn("certificate has expired; enrolling again", "expired_at", creds.Leaf().NotAfter)
+		return nil, r.cfg.Reenroll(ctx)
+	}
+	conn, err := r.dial(address, creds, now, path.dialer(r.cfg.Dial))
 	if err != nil {
 		return nil, err
 	}
-	return &line{conn, creds, isNext}, nil
+	return &line{conn, creds, isNext, path}, nil
 }
 
 // letGo closes the connection that is held.
 func (r *Runner) letGo() {
 	if r.held != nil {
-		_ = r.held.conn.Close() // nothing was on it
+		_ = r.held.close() // nothing was on it
 		r.held = nil
 	}
 }
@@ -255,7 +278,7 @@ func (r *Runner) address() (string, error) {
 	return list[(r.turn-1)%len(list)], nil
 }
 
-func (r *Runner) dial(address string, creds state.Credentials, now time.Time) (*transport.Conn, error) {
+func (r *Runner) dial(address string, creds state.Credentials, now time.Time, dial transport.Dialer) (*transport.Conn, error) {
 	roots, err := r.cfg.Dir.Trust()
 	if err != nil {
 		return nil, fatal{err}
@@ -266,7 +289,7 @@ func (r *Runner) dial(address string, creds state.Credentials, now time.Time) (*
 	if err != nil {
 		return nil, err
 	}
-	conn, err := transport.Dial(address, cfg, r.cfg.Dial)
+	conn, err := transport.Dial(address, cfg, dial)
 	if err != nil {
 		return nil, fmt.Errorf("connect to controller: %w", err)
 	}

@@ -151,6 +151,7 @@ func (s *Server) open(ctx context.Context, who auth.Agent, h *fleetv1.Hello) (*s
 	p := session.Peer{
 		AgentID: who.ID, SessionID: ids.New(ids.Session), Fingerprint: pki.Fingerprint(who.Cert.Raw), StateID: h.GetStateId(),
 		BootID: h.GetBootId(), Hardware: h.GetHardwareFingerprint(), Simulated: h.GetSimulated(),
+		Locked: h.GetLockedReason() != "",
 	}
 	opened, err := s.cfg.Store.OpenSession(ctx, store.Hello{
 		AgentID: p.AgentID, Fingerprint: p.Fingerprint, SessionID: p.SessionID, ControllerID: s.cfg.ControllerID,

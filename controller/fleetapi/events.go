@@ -58,7 +58,7 @@ func (s *Server) sessionOf(who auth.Agent, h *fleetv1.EventsHello) (*session.Ses
 }
 
 func (s *Server) takeEvents(stream grpc.BidiStreamingServer[fleetv1.EventsRequest, fleetv1.EventsResponse], sess *session.Session) error {
-	var beats lockWriter
+	beats := lockWriter{locked: sess.Locked} // which the hello has said
 	for {
 		m, err := stream.Recv()
 		if errors.Is(err, io.EOF) {
@@ -84,12 +84,12 @@ func (s *Server) takeEvents(stream grpc.BidiStreamingServer[fleetv1.EventsReques
 }
 
 // lockWriter stores an agent's lock when it changes. Heartbeats themselves are written by the engine, many at once.
-type lockWriter struct{ known, locked bool }
+type lockWriter struct{ locked bool }
 
 // heartbeat does not fail: a database that is away for a moment is no reason to cut off every agent.
 func (w *lockWriter) heartbeat(s *Server, sess *session.Session, h *fleetv1.Heartbeat) {
 	locked := h.GetLockedReason() != ""
-	if w.known && w.locked == locked {
+	if w.locked == locked {
 		return
 	}
 	err := task.Apart(sess.Context(), "note lock", func(ctx context.Context) error {
@@ -99,7 +99,7 @@ func (w *lockWriter) heartbeat(s *Server, sess *session.Session, h *fleetv1.Hear
 		s.cfg.Logger.Warn("lock not recorded; the next heartbeat tells it again", "agent_id", sess.AgentID, "error", err.Error())
 		return
 	}
-	w.known, w.locked = true, locked
+	w.locked = locked
 }
 
 // eventRetry is how long an event waits for a database that is away.

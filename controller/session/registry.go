@@ -33,7 +33,7 @@ const queueLen = 64
 type Peer struct {
 	AgentID, SessionID, MachineID, Role, Site, Fingerprint string
 	StateID, BootID, Hardware                              string
-	Simulated                                              bool
+	Simulated, Locked                                      bool
 	Epoch                                                  int64
 }
 
