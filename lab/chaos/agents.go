@@ -34,14 +34,16 @@ func (c *cell) newAgent(ctx context.Context, i int) (*agentProgram, error) {
 	if err := os.MkdirAll(a.dir, 0o700); err != nil {
 		return nil, err
 	}
-	a.mounted = unix.Mount("tmpfs", a.dir, "tmpfs", 0, "size="+memorySize+",mode=0700") == nil
-	c.canFill = c.canFill || a.mounted
+	a.mounted = mount(a.dir, "size="+memorySize+",mode=0700")
 	log, err := openLog(c.path(fmt.Sprintf("agent-%d.log", i+1)))
 	if err != nil {
 		return a, err
 	}
+	if a.clock, err = c.newClock(fmt.Sprintf("agent-%d", i+1)); err != nil {
+		return a, err
+	}
 	a.program = program{
-		name: fmt.Sprintf("agent-%d", i+1), log: log, ended: c.died, env: c.environment(),
+		name: fmt.Sprintf("agent-%d", i+1), log: log, ended: c.died, env: c.environment(), clock: a.clock,
 		command: func() (string, []string) {
 			return filepath.Join(c.bin, "ingot-agent"), []string{"run", "--config", a.file("agent.yaml")}
 		},
@@ -130,33 +132,6 @@ func (a *agentProgram) rollBack() error {
 }
 
 func (a *agentProgram) ballast() string { return filepath.Join(a.dir, "ballast") }
-
-// fill leaves the memory no room.
-func (a *agentProgram) fill() error {
-	f, err := os.OpenFile(a.ballast(), os.O_CREATE|os.O_WRONLY, 0o600)
-	if err != nil {
-		return fmt.Errorf("fill an agent's disk: %w", err)
-	}
-	block := make([]byte, 64<<10)
-	for err == nil {
-		_, err = f.Write(block)
-	}
-	for err = nil; err == nil; {
-		_, err = f.Write(block[:512])
-	}
-	if !errors.Is(err, unix.ENOSPC) {
-		return errors.Join(fmt.Errorf("fill an agent's disk: %w", err), f.Close())
-	}
-	return f.Close()
-}
-
-// empty makes room again.
-func (a *agentProgram) empty() error {
-	if err := os.Remove(a.ballast()); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	return nil
-}
 
 func (a *agentProgram) close() error {
 	err := a.program.close()

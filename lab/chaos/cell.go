@@ -24,6 +24,7 @@ type cell struct {
 	self string // this program, for the recorder
 
 	db          *postgres
+	steppable   bool // its programs' wall clocks can be stepped
 	recorder    *process.Process
 	world       *sim.World
 	token       string
@@ -37,7 +38,6 @@ type cell struct {
 	mu       sync.Mutex
 	effects  int64 // how far the record has been read
 	deaths   []death
-	canFill  bool // the agents' memories have file systems of their own
 	runCount int
 }
 
@@ -49,10 +49,13 @@ type death struct {
 }
 
 // settleTime bounds what happens while nothing is broken.
-const settleTime = 4 * time.Minute
+const settleTime = 10 * time.Minute
 
-func newCell(ctx context.Context, o options, controllers int) (c *cell, err error) {
-	c = &cell{o: o}
+func newCell(ctx context.Context, o options, controllers int, steppable bool) (c *cell, err error) {
+	c = &cell{o: o, steppable: steppable}
+	if steppable {
+		o.bin = o.stepped
+	}
 	if c.dir, err = os.MkdirTemp("", cellPrefix); err != nil {
 		return nil, err
 	}

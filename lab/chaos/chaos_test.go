@@ -43,14 +43,14 @@ func TestAFewRuns(t *testing.T) {
 	if r.Operations["SUCCEEDED"] == 0 || r.Effects["reboot"] == 0 || len(r.Faults) == 0 {
 		t.Errorf("nothing happened: operations %v, effects %v, faults %v", r.Operations, r.Effects, r.Faults)
 	}
-	t.Logf("%d runs in %v; faults %v, operations %v", r.Runs, r.Took.Round(time.Second), r.Faults, r.Operations)
+	t.Logf("%d runs in %v; faults %v, operations %v", r.Runs, r.Elapsed.Round(time.Second), r.Faults, r.Operations)
 }
 
 func TestDrawingIsStable(t *testing.T) {
 	t.Parallel()
 	drawn := map[string]int{}
 	for seed := range uint64(2000) {
-		a, b := draw(seed, 3, ""), draw(seed, 3, "")
+		a, b := draw(seed, 3, weightsOf("", true)), draw(seed, 3, weightsOf("", true))
 		if fmt.Sprint(a) != fmt.Sprint(b) {
 			t.Fatalf("seed %d is %v and %v", seed, a, b)
 		}
@@ -61,7 +61,7 @@ func TestDrawingIsStable(t *testing.T) {
 			drawn[s.kind]++
 		}
 	}
-	for _, w := range weights {
+	for _, w := range weightsOf("", true) {
 		if drawn[w.kind] == 0 {
 			t.Errorf("%s is never drawn; drawn are %v", w.kind, slices.Sorted(maps.Keys(drawn)))
 		}

@@ -8,6 +8,9 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/ingot-metal/ingot/agent/host/sim"
@@ -39,7 +42,7 @@ func (c *cell) mark() error {
 func (r *attempt) collect(ctx context.Context) (check.History, error) {
 	c := r.c
 	h := check.History{Header: check.Header{
-		Seed: r.p.seed, Planted: c.o.planted, Controllers: len(c.controllers), Agents: len(c.agents), At: time.Now(),
+		Seed: r.p.seed, Planted: c.o.planted, Controllers: len(c.controllers), Agents: len(c.agents), At: time.Now(), Steppable: c.steppable,
 	}, Calls: r.calls, Faults: append(r.faults, c.takeDeaths(r.begun)...)}
 	ctx, cancel := context.WithTimeout(ctx, settleTime)
 	defer cancel()
@@ -93,25 +96,41 @@ func (r *attempt) collectSightings(ctx context.Context, h *check.History) {
 	}
 }
 
-// collectMachine reads a machine's operations of this run, their commands and logs.
-func (r *attempt) collectMachine(ctx context.Context, id string, h *check.History) error {
+// collectMachine reads a machine's operations of this run, and their commands. A controller that is crowded may want to be asked
+// again.
+func (r *attempt) collectMachine(ctx context.Context, id string, h *check.History) (err error) {
+	late := until(ctx, r.c.o.quiet, "the operations of "+id, func() bool {
+		var operations []*baremetalv1.Operation
+		var commands []*baremetalv1.Command
+		if operations, commands, err = r.readMachine(ctx, id); err != nil {
+			return false
+		}
+		h.Operations, h.Commands = append(h.Operations, operations...), append(h.Commands, commands...)
+		return true
+	})
+	return errors.Join(late, err)
+}
+
+func (r *attempt) readMachine(ctx context.Context, id string) (operations []*baremetalv1.Operation, all []*baremetalv1.Command, err error) {
 	p := r.c.controllers[0]
+	ctx, cancel := context.WithTimeout(ctx, restLimit)
+	defer cancel()
 	list, err := p.operations().ListOperations(ctx, &baremetalv1.ListOperationsRequest{Filter: "machine_id=" + id, PageSize: 50})
 	if err != nil {
-		return fmt.Errorf("list operations: %w", err)
+		return nil, nil, fmt.Errorf("list operations: %w", err)
 	}
 	for _, o := range list.GetOperations() {
 		if !r.ours(o) {
 			continue
 		}
-		h.Operations = append(h.Operations, o)
+		operations = append(operations, o)
 		commands, err := p.admin().ListCommands(ctx, &baremetalv1.ListCommandsRequest{OperationId: o.GetOperationId()})
 		if err != nil {
-			return fmt.Errorf("list commands: %w", err)
+			return nil, nil, fmt.Errorf("list commands: %w", err)
 		}
-		h.Commands = append(h.Commands, commands.GetCommands()...)
+		all = append(all, commands.GetCommands()...)
 	}
-	return nil
+	return operations, all, nil
 }
 
 // logsSettle is how long an agent's events may be on their way once it is connected.
@@ -120,10 +139,10 @@ const logsSettle = time.Minute
 // collectLogs waits for log lines that are still on their way. Those that never come are found by the check.
 func (r *attempt) collectLogs(ctx context.Context, h *check.History) (err error) {
 	late := until(ctx, logsSettle, "logs", func() bool {
-		h.Logs = nil
+		h.Logs, err = nil, nil
 		for _, o := range h.Operations {
 			if err = r.c.controllers[0].collectLogs(ctx, o, h); err != nil {
-				return true
+				return false
 			}
 		}
 		return check.LogsComplete(*h)
@@ -216,31 +235,47 @@ func (c *cell) collectEffects(h *check.History) error {
 	return nil
 }
 
-// collectSessions reads what the logs say of sessions since the mark.
+// collectSessions reads what the logs say of sessions since the mark, and which failpoints have fired.
 func (c *cell) collectSessions(h *check.History) error {
 	for _, p := range c.programs() {
-		sessions, err := p.sessions()
+		sessions, fired, err := p.sessions()
 		if err != nil {
 			return err
 		}
 		h.Sessions = append(h.Sessions, sessions...)
+		for i, f := range h.Faults {
+			if name, action, armed := strings.Cut(f.Detail, "="); armed && f.Target == p.name {
+				h.Faults[i].Took = slices.Contains(fired, name) || strings.HasPrefix(action, "kill") && ended(h.Faults, p.name)
+			}
+		}
 	}
 	return nil
 }
 
-// sessions are those that the program's log tells of since the mark.
-func (p *program) sessions() (out []check.Session, err error) {
+// ended says whether a program ended by itself, as a failpoint ends it.
+func ended(faults []check.Fault, name string) bool {
+	return slices.ContainsFunc(faults, func(f check.Fault) bool { return f.Kind == "ended" && f.Target == name })
+}
+
+// injected finds the failpoints whose errors a log tells of.
+var injected = regexp.MustCompile(`failpoint ([a-z0-9._-]+): injected failure`)
+
+// sessions are those that the program's log tells of since the mark; fired are failpoints whose errors it tells of.
+func (p *program) sessions() (out []check.Session, fired []string, err error) {
 	f, err := os.Open(p.log.Name())
 	if err != nil {
-		return nil, fmt.Errorf("read log: %w", err)
+		return nil, nil, fmt.Errorf("read log: %w", err)
 	}
 	defer f.Close()
 	if _, err := f.Seek(p.read, io.SeekStart); err != nil {
-		return nil, fmt.Errorf("read log: %w", err)
+		return nil, nil, fmt.Errorf("read log: %w", err)
 	}
 	scan := bufio.NewScanner(f)
 	scan.Buffer(nil, 4<<20)
 	for scan.Scan() {
+		if m := injected.FindSubmatch(scan.Bytes()); m != nil {
+			fired = append(fired, string(m[1]))
+		}
 		var l struct {
 			Msg        string `json:"msg"`
 			Agent      string `json:"agent_id"`
@@ -253,7 +288,7 @@ func (p *program) sessions() (out []check.Session, err error) {
 			out = append(out, check.Session{Agent: l.Agent, Session: l.Session, Epoch: l.Epoch, Controller: l.Controller, ByAgent: l.Msg == "session open"})
 		}
 	}
-	return out, scan.Err()
+	return out, fired, scan.Err()
 }
 
 // takeDeaths gives processes that ended by themselves, as faults: a failpoint has killed them, or nobody knows why.

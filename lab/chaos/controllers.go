@@ -44,8 +44,11 @@ func (c *cell) newController(ctx context.Context, i int) (*controllerProgram, er
 	if err != nil {
 		return nil, err
 	}
+	if p.clock, err = c.newClock(name); err != nil {
+		return nil, err
+	}
 	p.program = program{
-		name: name, log: log, ended: c.died, env: c.environment(),
+		name: name, log: log, ended: c.died, env: c.environment(), clock: p.clock,
 		command: func() (string, []string) {
 			return filepath.Join(c.bin, "ingot-controller"), []string{
 				"run", "--config", filepath.Join(p.dir, "controller.yaml"), "--addresses-file", p.addresses(),

@@ -14,9 +14,48 @@ import (
 	"github.com/ingot-metal/ingot/lab/relay"
 )
 
+// afterWork is how long what follows on an effect may take: most of it is the longest reboot.
+const afterWork = 800 * time.Millisecond
+
+// armLimit is how long a run waits for a process that was armed to be at work again. Then it begins in any case.
+const armLimit = 15 * time.Second
+
+// arm gives processes failpoints before the traffic begins: with a restart in its middle they would meet none of it.
+func (r *attempt) arm(ctx context.Context) error {
+	for _, s := range r.p.strikes {
+		if s.armed() == "" {
+			continue
+		}
+		f := check.Fault{Kind: s.kind, Detail: s.armed()}
+		var p *program
+		var ready func() bool
+		if strings.HasSuffix(s.kind, "-controller") {
+			c := r.c.controllers[s.target%len(r.c.controllers)]
+			p, ready = &c.program, c.serves
+		} else {
+			a := r.c.agents[s.target%len(r.c.agents)]
+			p, ready = &a.program, func() bool { return r.c.connected(ctx, a) }
+		}
+		f.Target = p.name
+		r.fault(f)
+		if err := errors.Join(p.kill(), p.start(s.armed())); err != nil {
+			return fmt.Errorf("%s of %s: %w", s.kind, f.Target, err)
+		}
+		// It may well die of its failpoint before that.
+		_ = until(ctx, armLimit, f.Target, ready)
+	}
+	return nil
+}
+
 // strike breaks something for a while. It returns when the process is back and the way is open.
 func (r *attempt) strike(ctx context.Context, s strike) error {
 	what, at, _ := cutLast(s.kind, "-")
+	if s.armed() != "" {
+		// It strikes by itself; it is to stay armed until there was something to meet, and what follows on it.
+		r.awaitWork(ctx, at, s.target)
+		rest(ctx, afterWork+s.length)
+		return nil
+	}
 	if s.atWork {
 		r.awaitWork(ctx, at, s.target)
 		rest(ctx, s.at/3)
@@ -33,23 +72,26 @@ func (r *attempt) strike(ctx context.Context, s strike) error {
 		if at == "postgres" {
 			way = p.database
 		}
-		breakWays(ctx, what, s.length, way)
+		f.Took = breakWays(ctx, what, s.length, way)
 	case at == "agent" && isNetwork(what):
 		a := r.c.agents[s.target%len(r.c.agents)]
 		f.Target = a.name
-		breakWays(ctx, what, s.length, a.ways()...)
+		f.Took = breakWays(ctx, what, s.length, a.ways()...)
 	case at == "postgres":
 		f.Target = at
-		err = r.c.breakPostgres(ctx, what, s.length)
+		f.Took, err = r.c.breakPostgres(ctx, what, s.length)
 	case at == "controller":
 		p := r.c.controllers[s.target%len(r.c.controllers)]
-		f.Target, f.Detail = p.name, s.armed()
-		err = breakProgram(ctx, &p.program, what, s)
+		f.Target = p.name
+		f.Took, err = breakProgram(ctx, &p.program, what, s)
 	default:
 		a := r.c.agents[s.target%len(r.c.agents)]
-		f.Target, f.Detail = a.name, s.armed()
+		f.Target = a.name
 		f.Forgets = what == "forget" || what == "rollback" || what == "full"
-		err = a.strike(ctx, what, s)
+		f.Took, err = a.strike(ctx, what, s)
+	}
+	if s.step != 0 {
+		f.Detail = fmt.Sprintf("by %v", s.step.Round(time.Second))
 	}
 	f.End = r.since()
 	r.fault(f)
@@ -82,7 +124,7 @@ func cutLast(s, sep string) (before, after string, found bool) {
 
 func isNetwork(what string) bool {
 	switch what {
-	case "cut", "flap", "swallow", "half-open-up", "half-open-down", "delay", "duplicate":
+	case "cut", "flap", "swallow", "half-open-up", "half-open-down", "delay", "duplicate", "reorder":
 		return true
 	}
 	return false
@@ -94,7 +136,15 @@ const latency = 40 * time.Millisecond
 // flapping is how long a flapping network holds.
 const flapping = 130 * time.Millisecond
 
-func breakWays(ctx context.Context, what string, length time.Duration, ways ...*relay.Relay) {
+// breakWays says whether the fault met anything.
+func breakWays(ctx context.Context, what string, length time.Duration, ways ...*relay.Relay) (took bool) {
+	struck := func() (n int) {
+		for _, w := range ways {
+			n += w.Struck()
+		}
+		return n
+	}
+	before := struck()
 	for end := time.Now().Add(length); what == "flap" && time.Now().Before(end); rest(ctx, flapping) {
 		for _, w := range ways {
 			w.Cut()
@@ -112,6 +162,8 @@ func breakWays(ctx context.Context, what string, length time.Duration, ways ...*
 			w.FreezeWay(relay.Down)
 		case "delay":
 			w.Delay(latency)
+		case "reorder":
+			w.Reorder(4 * latency)
 		case "duplicate":
 			w.Abandon()
 		}
@@ -120,6 +172,7 @@ func breakWays(ctx context.Context, what string, length time.Duration, ways ...*
 	for _, w := range ways {
 		w.Heal()
 	}
+	return struck() > before
 }
 
 // ways lead from the agent to each controller.
@@ -131,63 +184,74 @@ func (a *agentProgram) ways() []*relay.Relay {
 	return out
 }
 
-func (c *cell) breakPostgres(ctx context.Context, what string, length time.Duration) error {
+func (c *cell) breakPostgres(ctx context.Context, what string, length time.Duration) (took bool, err error) {
 	c.db.busy.Lock()
 	defer c.db.busy.Unlock()
-	if what == "stop" {
+	switch what {
+	case "stop":
 		err := c.db.signal(syscall.SIGSTOP)
 		rest(ctx, length)
-		return errors.Join(err, c.db.signal(syscall.SIGCONT))
+		return stopped(c.db.pid()), errors.Join(err, c.db.signal(syscall.SIGCONT))
+	case "full":
+		took, err := c.db.fill()
+		rest(ctx, length)
+		// It may have ended for want of room for its log.
+		return took, errors.Join(err, c.db.empty(), c.db.start(ctx))
 	}
+	before := c.db.pid()
 	if err := c.db.kill(); err != nil {
-		return err
+		return false, err
 	}
 	rest(ctx, length/4)
-	return c.db.start(ctx)
+	err = c.db.start(ctx)
+	return c.db.pid() != before, err
 }
 
-// breakProgram kills, stops or arms a process.
-func breakProgram(ctx context.Context, p *program, what string, s strike) error {
+// breakProgram kills or stops a process, or sets its clock.
+func breakProgram(ctx context.Context, p *program, what string, s strike) (took bool, err error) {
 	p.busy.Lock()
 	defer p.busy.Unlock()
 	switch what {
 	case "stop":
 		err := p.freeze()
 		rest(ctx, s.length)
-		return errors.Join(err, p.thaw())
+		return stopped(p.pid()), errors.Join(err, p.thaw())
 	case "kill":
 		if err := p.kill(); err != nil {
-			return err
+			return false, err
 		}
 		rest(ctx, s.length/4)
-		return p.start("")
-	case "failpoint", "repeat":
-		if err := p.kill(); err != nil {
-			return err
+		return true, p.start("")
+	case "step":
+		err := p.clock.set(s.step)
+		took := p.clock.mappedBy(p.pid())
+		rest(ctx, s.length)
+		if !s.stays {
+			err = errors.Join(err, p.clock.set(0))
 		}
-		return p.start(s.failpoints)
+		return took, err
 	}
-	return fmt.Errorf("nobody knows how to %s", what)
+	return false, fmt.Errorf("nobody knows how to %s", what)
 }
 
 // strike is breakProgram with what can befall an agent's memory.
-func (a *agentProgram) strike(ctx context.Context, what string, s strike) error {
+func (a *agentProgram) strike(ctx context.Context, what string, s strike) (took bool, err error) {
 	switch what {
 	case "forget":
-		return a.down(a.forget, "")
+		return true, a.down(a.forget, "")
 	case "full":
 		if !a.mounted {
-			return nil
+			return false, nil
 		}
-		err := a.fill()
+		err := fill(a.ballast())
 		rest(ctx, s.length)
-		return errors.Join(err, a.empty())
+		return err == nil, errors.Join(err, empty(a.ballast()))
 	case "rollback":
 		if err := a.down(a.copyMemory, ""); err != nil {
-			return err
+			return false, err
 		}
 		rest(ctx, s.length)
-		return a.down(a.rollBack, "")
+		return true, a.down(a.rollBack, "")
 	}
 	return breakProgram(ctx, &a.program, what, s)
 }
@@ -209,12 +273,12 @@ func (c *cell) heal(ctx context.Context) error {
 			w.Heal()
 		}
 	}
-	errs := []error{c.db.signal(syscall.SIGCONT), c.db.start(ctx)}
+	errs := []error{c.db.signal(syscall.SIGCONT), c.db.empty(), c.db.start(ctx)}
 	for _, p := range c.controllers {
-		errs = append(errs, p.thaw(), p.disarm())
+		errs = append(errs, p.thaw(), p.clock.set(0), p.disarm())
 	}
 	for _, a := range c.agents {
-		errs = append(errs, a.thaw(), a.empty(), a.disarm())
+		errs = append(errs, a.thaw(), a.clock.set(0), empty(a.ballast()), a.disarm())
 	}
 	return errors.Join(errs...)
 }

@@ -125,7 +125,7 @@ func (l *loop) work(ctx context.Context, i int) error {
 	const patience = 5
 	failed := 0
 	for n := 0; ctx.Err() == nil; n++ {
-		more, err := l.useCell(ctx, l.controllers(i+n))
+		more, err := l.useCell(ctx, i+n)
 		if err == nil && !more {
 			return nil
 		}
@@ -151,13 +151,18 @@ func (l *loop) controllers(n int) int {
 	return 1 + n%3
 }
 
+// steppable says whether the nth cell has clocks that can be stepped: half of them, or all where the others are none.
+func (l *loop) steppable(n int) bool {
+	return l.o.stepped != "" && (n/3%2 == 1 || l.o.stepped == l.o.bin)
+}
+
 // useCell makes a cell and breaks it until it is worn out.
-func (l *loop) useCell(ctx context.Context, controllers int) (more bool, err error) {
+func (l *loop) useCell(ctx context.Context, n int) (more bool, err error) {
 	seed, more := l.seed()
 	if !more {
 		return false, nil
 	}
-	c, err := newCell(ctx, l.o, controllers)
+	c, err := newCell(ctx, l.o, l.controllers(n), l.steppable(n))
 	if err != nil {
 		err = fmt.Errorf("seed %d: %w", seed, err)
 		l.failed(seed, err)
@@ -229,8 +234,12 @@ func (l *loop) keepHistory(h check.History, found []check.Violation) (err error)
 	for _, v := range found {
 		text += v.String() + "\n"
 	}
-	text += fmt.Sprintf("\nrun it again:     make chaos CHAOS_FLAGS='--seed %d --runs 1 --controllers %d --agents %d'\n"+
-		"judge it again:   make chaos CHAOS_FLAGS='--rejudge %s'\n", h.Header.Seed, h.Header.Controllers, h.Header.Agents, f.Name())
+	clocks := ""
+	if h.Header.Steppable {
+		clocks = " --bin " + l.o.stepped
+	}
+	text += fmt.Sprintf("\nrun it again:     make chaos CHAOS_FLAGS='--seed %d --runs 1 --controllers %d --agents %d%s'\n"+
+		"judge it again:   make chaos CHAOS_FLAGS='--rejudge %s'\n", h.Header.Seed, h.Header.Controllers, h.Header.Agents, clocks, f.Name())
 	return os.WriteFile(filepath.Join(dir, "violations.txt"), []byte(text), 0o644)
 }
 

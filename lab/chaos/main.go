@@ -15,11 +15,11 @@ import (
 
 // options are the command line.
 type options struct {
-	runs, cells, controllers, agents, reuse int
-	seed                                    uint64
-	bin, out, planted, rejudge, only        string
-	limit, quiet                            time.Duration
-	json, keepGoing, keep, resume           bool
+	runs, cells, controllers, agents, reuse   int
+	seed                                      uint64
+	bin, out, planted, rejudge, only, stepped string
+	limit, quiet                              time.Duration
+	json, keepGoing, keep, resume             bool
 }
 
 func parse(args []string) (options, error) {
@@ -32,12 +32,13 @@ func parse(args []string) (options, error) {
 	f.IntVar(&o.agents, "agents", 3, "agents of each system")
 	f.IntVar(&o.reuse, "reuse", 60, "runs after which a system is replaced by a fresh one")
 	f.StringVar(&o.bin, "bin", "bin", "directory of the binaries")
+	f.StringVar(&o.stepped, "stepped", "", "directory of binaries whose clocks can be stepped, which half of the systems then use; see the subcommand overlay")
 	f.StringVar(&o.out, "out", "dist/chaos", "where runs with violations are kept")
 	f.StringVar(&o.planted, "planted", "", "take one protection away (binaries with the tag planted), and stop at the first violation")
 	f.StringVar(&o.only, "only", "", "draw no faults but these, such as kill-agent,cut-agent")
 	f.StringVar(&o.rejudge, "rejudge", "", "judge this history again, and run nothing")
 	f.DurationVar(&o.limit, "limit", 4*time.Hour, "begin no run after this time")
-	f.DurationVar(&o.quiet, "rest", 4*time.Minute, "how long a system may take to come to rest once the faults are over")
+	f.DurationVar(&o.quiet, "rest", 10*time.Minute, "how long a system may take to come to rest once the faults are over")
 	f.BoolVar(&o.json, "json", false, "print JSON instead of a table")
 	f.BoolVar(&o.resume, "resume", false, "go on where work with the same --out and --seed was cut short")
 	f.BoolVar(&o.keepGoing, "keep-going", true, "go on after a violation")
@@ -49,7 +50,7 @@ func parse(args []string) (options, error) {
 		o.cells = 4 * runtime.NumCPU()
 	}
 	for _, kind := range strings.Split(o.only, ",") {
-		if kind != "" && !slices.ContainsFunc(weights, func(w weight) bool { return w.kind == kind }) {
+		if kind != "" && !slices.ContainsFunc(append(clockWeights, weights...), func(w weight) bool { return w.kind == kind }) {
 			return o, fmt.Errorf("--only: there is no fault %q", kind)
 		}
 	}
@@ -59,6 +60,9 @@ func parse(args []string) (options, error) {
 func main() {
 	if len(os.Args) == 4 && os.Args[1] == "record" {
 		exit(record(os.Args[2], os.Args[3]))
+	}
+	if len(os.Args) == 3 && os.Args[1] == "overlay" {
+		exit(overlay(os.Args[2]))
 	}
 	o, err := parse(os.Args[1:])
 	if err != nil {

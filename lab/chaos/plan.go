@@ -31,6 +31,9 @@ type strike struct {
 	nth        int
 	// atWork waits first until a machine, the target's own where it has one, is at an effect.
 	atWork bool
+	// step is by how much a wall clock is set, and stays set when stays is true.
+	step  time.Duration
+	stays bool
 }
 
 // script is what one client does to one machine.
@@ -56,12 +59,12 @@ const (
 	reimage = "reimage"
 )
 
-// draw draws from the kinds of faults that only names; empty is all.
-func draw(seed uint64, machines int, only string) plan {
+// draw draws a run from these kinds of faults.
+func draw(seed uint64, machines int, faults []weight) plan {
 	rng := rand.New(rand.NewPCG(seed, 0x1907))
 	p := plan{seed: seed}
 	for range 1 + rng.IntN(3) {
-		p.strikes = append(p.strikes, drawStrike(rng, only))
+		p.strikes = append(p.strikes, drawStrike(rng, faults))
 	}
 	kinds := []string{reboot, reboot, reboot, force, netboot, reimage}
 	for m := range machines {
@@ -129,23 +132,42 @@ var weights = []weight{
 	{"forget-agent", 10},
 	{"rollback-agent", 4},
 	{"full-agent", 4},
+	{"full-postgres", 3},
+	{"reorder-agent", 3},
+	{"reorder-postgres", 4},
+	{"reorder-client", 2},
 	{"repeat-agent", 6},
 	{"failpoint-agent", 10},
 	{"failpoint-controller", 8},
 }
 
-func drawStrike(rng *rand.Rand, only string) strike {
-	weights := weights
-	if only != "" {
-		weights = slices.DeleteFunc(slices.Clone(weights), func(w weight) bool { return !strings.Contains(","+only+",", ","+w.kind+",") })
+// clockWeights are of faults that only systems with clocks that can be stepped have.
+var clockWeights = []weight{
+	{"step-agent", 18},
+	{"step-controller", 24},
+}
+
+// weightsOf are the faults that only names, empty for all, in a system with steppable clocks or without.
+func weightsOf(only string, steppable bool) []weight {
+	all := slices.Clone(weights)
+	if steppable {
+		all = append(all, clockWeights...)
 	}
+	named := slices.DeleteFunc(slices.Clone(all), func(w weight) bool { return !strings.Contains(","+only+",", ","+w.kind+",") })
+	if len(named) == 0 {
+		return all // nothing is named, or nothing that this system has
+	}
+	return named
+}
+
+func drawStrike(rng *rand.Rand, weights []weight) strike {
 	total := 0
 	for _, w := range weights {
 		total += w.n
 	}
 	s := strike{
 		at: time.Duration(rng.IntN(600)) * time.Millisecond, length: time.Duration(10+rng.IntN(700)) * time.Millisecond,
-		target: rng.IntN(60), nth: 1 + rng.IntN(3), atWork: rng.IntN(2) == 0,
+		target: rng.IntN(60), nth: 1 + rng.IntN(3)*rng.IntN(2), atWork: rng.IntN(2) == 0,
 	}
 	n := rng.IntN(total)
 	for _, w := range weights {
@@ -164,10 +186,20 @@ func drawStrike(rng *rand.Rand, only string) strike {
 	if s.kind == "repeat-agent" {
 		s.failpoints = "wire.command-again=error"
 	}
-	if s.armed() != "" {
-		s.atWork, s.at = false, s.at/4 // it is armed by a restart; the traffic is to meet it
+	if strings.HasPrefix(s.kind, "step-") {
+		s.step, s.stays = drawStep(rng), rng.IntN(2) == 0
 	}
 	return s
+}
+
+// drawStep is from seconds to hours, forward or back.
+func drawStep(rng *rand.Rand) time.Duration {
+	spans := []time.Duration{5 * time.Second, time.Minute, 20 * time.Minute, 6 * time.Hour}
+	d := time.Second + time.Duration(rng.Int64N(int64(spans[rng.IntN(len(spans))])))
+	if rng.IntN(2) == 0 {
+		return -d
+	}
+	return d
 }
 
 // failpoints that a process of the kind passes in its work.
@@ -181,7 +213,7 @@ func failpoints(kind string) []string {
 }
 
 func (s strike) String() string {
-	return fmt.Sprintf("%v+%v %s %d %s %v", s.at.Round(time.Millisecond), s.length.Round(time.Millisecond), s.kind, s.target, s.armed(), s.atWork)
+	return fmt.Sprintf("%v+%v %s %d %s %v %v", s.at.Round(time.Millisecond), s.length.Round(time.Millisecond), s.kind, s.target, s.armed(), s.atWork, s.step)
 }
 
 // armed are the failpoints of a strike that comes through them.

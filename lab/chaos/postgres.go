@@ -14,6 +14,8 @@ import (
 	"sync"
 	"syscall"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/ingot-metal/ingot/internal/localpg"
 )
 
@@ -24,7 +26,13 @@ type postgres struct {
 
 	mu      sync.Mutex
 	cluster *localpg.Cluster
+
+	dir     string
+	mounted bool // it has a file system of its own
 }
+
+// databaseSize is the room that a server has, where it has a file system of its own.
+const databaseSize = "320m"
 
 // pgSettings leave out fsync: what is killed here is a server, not the machine under it.
 var pgSettings = map[string]string{
@@ -33,11 +41,52 @@ var pgSettings = map[string]string{
 }
 
 func openPostgres(ctx context.Context, dir string) (*postgres, error) {
-	c, err := localpg.Open(ctx, localpg.Config{Dir: dir, Settings: pgSettings, Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
+	if err := os.MkdirAll(dir, 0o711); err != nil {
 		return nil, err
 	}
-	return &postgres{cluster: c}, nil
+	p := &postgres{dir: dir, mounted: mount(dir, "size="+databaseSize+",mode=0711")}
+	c, err := localpg.Open(ctx, localpg.Config{Dir: dir, Settings: pgSettings, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		return nil, errors.Join(err, p.unmount())
+	}
+	p.cluster = c
+	return p, nil
+}
+
+func (p *postgres) unmount() error {
+	if !p.mounted {
+		return nil
+	}
+	return unix.Unmount(p.dir, unix.MNT_DETACH)
+}
+
+func (p *postgres) pid() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.cluster.Pid()
+}
+
+func (p *postgres) ballast() string { return filepath.Join(p.dir, "ballast") }
+
+// fill leaves the server no room: neither for tables nor for its log.
+func (p *postgres) fill() (took bool, err error) {
+	if !p.mounted {
+		return false, nil
+	}
+	err = fill(p.ballast())
+	return err == nil, err
+}
+
+func (p *postgres) empty() error { return empty(p.ballast()) }
+
+// stopped says that a process is stopped by a signal (proc_pid_stat(5)).
+func stopped(pid int) bool {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return false
+	}
+	_, rest, _ := strings.Cut(string(b[bytes.LastIndexByte(b, ')')+1:]), " ")
+	return strings.HasPrefix(rest, "T")
 }
 
 // socket is where it listens.
@@ -61,13 +110,11 @@ func (p *postgres) kill() error {
 	return syscall.Kill(p.cluster.Pid(), syscall.SIGKILL)
 }
 
-// start starts it where it does not run.
+// start starts it where it does not run, and waits until it answers: one that ran out of room may still be recovering, or about
+// to end.
 func (p *postgres) start(ctx context.Context) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.cluster.Alive() {
-		return nil
-	}
 	return p.cluster.Restart(ctx)
 }
 
@@ -111,5 +158,5 @@ func childrenOf(parent int) []int {
 func (p *postgres) close(ctx context.Context) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.cluster.Stop(ctx)
+	return errors.Join(p.cluster.Stop(ctx), p.unmount())
 }

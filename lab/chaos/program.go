@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -20,6 +21,7 @@ type program struct {
 	log     *os.File
 	read    int64 // how far its log has been read
 	env     []string
+	clock   *steppedClock // nil where it can't be stepped
 	command func() (path string, args []string)
 	// before is called before each start and started after it, by whoever starts it. Both may be nil.
 	before, started func() error
@@ -51,7 +53,7 @@ func (p *program) start(failpoints string) error {
 	}
 	path, args := p.command()
 	proc, err := process.Start(process.Config{
-		Path: path, Args: args, Env: append([]string{"INGOT_FAILPOINTS=" + failpoints}, p.env...), Output: p.log,
+		Path: path, Args: args, Env: slices.Concat([]string{"INGOT_FAILPOINTS=" + failpoints}, p.env, p.clock.environment()), Output: p.log,
 	})
 	if err != nil {
 		p.mu.Unlock()
@@ -101,6 +103,12 @@ func (p *program) armed() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.failpoints != ""
+}
+
+func (p *program) pid() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.current.Pid()
 }
 
 func (p *program) freeze() error { return p.signal(syscall.SIGSTOP) }

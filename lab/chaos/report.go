@@ -23,6 +23,7 @@ type tally struct {
 	Settling   time.Duration  `json:"settling_ns"`
 	Slowest    time.Duration  `json:"slowest_ns"`
 	Faults     map[string]int `json:"faults"`
+	Took       map[string]int `json:"faults_that_took"`
 	Points     map[string]int `json:"failpoints"`
 	Calls      map[string]int `json:"calls"`
 	Operations map[string]int `json:"operations"`
@@ -46,7 +47,7 @@ type report struct {
 	Planted string        `json:"planted,omitempty"`
 	Seed    uint64        `json:"first_seed"`
 	Wanted  int           `json:"wanted"`
-	Took    time.Duration `json:"took_ns"`
+	Elapsed time.Duration `json:"took_ns"`
 	PerMin  float64       `json:"runs_a_minute"`
 	tally
 	// Failures are those of the harness: runs that say nothing, and that were done again.
@@ -56,7 +57,7 @@ type report struct {
 }
 
 func newTally() *tally {
-	return &tally{Faults: map[string]int{}, Points: map[string]int{}, Calls: map[string]int{}, Operations: map[string]int{}, Effects: map[string]int{}}
+	return &tally{Faults: map[string]int{}, Took: map[string]int{}, Points: map[string]int{}, Calls: map[string]int{}, Operations: map[string]int{}, Effects: map[string]int{}}
 }
 
 func newReport(o options) *report {
@@ -69,6 +70,9 @@ func count(h check.History, found []check.Violation, took, settling time.Duratio
 	t.Runs, t.Busy, t.Settling, t.Slowest = 1, took, settling, took
 	for _, f := range h.Faults {
 		t.Faults[f.Kind]++
+		if f.Took {
+			t.Took[f.Kind]++
+		}
 		if name, _, ok := strings.Cut(f.Detail, "="); ok && f.Kind != "ended" {
 			t.Points[name]++
 		}
@@ -100,7 +104,7 @@ func (r *report) add(t *tally) {
 	r.Settling += t.Settling
 	r.Slowest = max(r.Slowest, t.Slowest)
 	for _, pair := range [][2]map[string]int{
-		{r.Faults, t.Faults}, {r.Points, t.Points}, {r.Calls, t.Calls}, {r.Operations, t.Operations}, {r.Effects, t.Effects},
+		{r.Faults, t.Faults}, {r.Took, t.Took}, {r.Points, t.Points}, {r.Calls, t.Calls}, {r.Operations, t.Operations}, {r.Effects, t.Effects},
 	} {
 		for name, n := range pair[1] {
 			pair[0][name] += n
@@ -131,7 +135,7 @@ func (r *report) progress(elapsed time.Duration) string {
 func (r *report) finish(took time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.Took = took
+	r.Elapsed = took
 	r.PerMin = float64(r.Runs) / took.Minutes()
 }
 
@@ -157,11 +161,12 @@ func (r *report) print(w io.Writer, asJSON bool) error {
 		row("taken away", r.Planted)
 	}
 	row("runs", fmt.Sprintf("%d of %d", r.Runs, r.Wanted))
-	row("time", fmt.Sprintf("%v (%.1f runs a minute)", r.Took.Round(time.Second), r.PerMin))
+	row("time", fmt.Sprintf("%v (%.1f runs a minute)", r.Elapsed.Round(time.Second), r.PerMin))
 	runs := time.Duration(max(r.Runs, 1))
 	row("of a run", fmt.Sprintf("%v, %v of it coming to rest; the slowest %v",
 		(r.Busy/runs).Round(10*time.Millisecond), (r.Settling/runs).Round(10*time.Millisecond), r.Slowest.Round(100*time.Millisecond)))
 	row("faults", listed(r.Faults))
+	row("of these seen to take effect", listed(r.Took))
 	row("failpoints armed", listed(r.Points))
 	row("calls", listed(r.Calls))
 	row("operations", listed(r.Operations))

@@ -39,15 +39,19 @@ func (c *cell) prepare(ctx context.Context, a *agentProgram) error {
 	})
 }
 
+// restLimit is how long an answer may take once nothing is broken any more. Most come in milliseconds; on a machine that is
+// crowded by others they don't, and that is nobody's fault here.
+const restLimit = 20 * time.Second
+
 func (c *cell) connected(ctx context.Context, a *agentProgram) bool {
-	ctx, cancel := context.WithTimeout(ctx, callLimit)
+	ctx, cancel := context.WithTimeout(ctx, restLimit)
 	defer cancel()
 	list, err := c.controllers[0].admin().ListAgents(ctx, &baremetalv1.ListAgentsRequest{Filter: "machine_id=" + a.machine + ",connected=true"})
 	return err == nil && len(list.GetAgents()) > 0
 }
 
 func (c *cell) machine(ctx context.Context, id string) (*baremetalv1.Machine, error) {
-	ctx, cancel := context.WithTimeout(ctx, callLimit)
+	ctx, cancel := context.WithTimeout(ctx, restLimit)
 	defer cancel()
 	return c.controllers[0].machines().GetMachine(ctx, &baremetalv1.GetMachineRequest{MachineId: id})
 }
@@ -124,7 +128,7 @@ func (r *attempt) sound(ctx context.Context) error {
 	machines := r.c.controllers[0].machines()
 	var o *baremetalv1.Operation
 	err := until(ctx, r.c.o.quiet, "the sentinel", func() bool {
-		call, cancel := context.WithTimeout(ctx, callLimit)
+		call, cancel := context.WithTimeout(ctx, restLimit)
 		defer cancel()
 		var err error
 		o, err = machines.EnterMaintenance(call, &baremetalv1.EnterMaintenanceRequest{MachineId: sentinel, RequestId: request})

@@ -1,6 +1,9 @@
 package relay
 
-import "time"
+import (
+	"math/rand/v2"
+	"time"
+)
 
 // Block ends all connections and refuses new ones until Unblock.
 func (r *Relay) Block() {
@@ -53,6 +56,12 @@ func (r *Relay) flowing(way Direction) {
 	r.mu.Lock()
 	held := r.frozen[way]
 	r.mu.Unlock()
+	select {
+	case <-held:
+		return
+	default:
+	}
+	r.strike()
 	<-held
 }
 
@@ -63,10 +72,36 @@ func (r *Relay) Delay(d time.Duration) {
 	r.delay = d
 }
 
+// Reorder makes every read of bytes wait for a time of its own, up to d, so that what goes over one connection overtakes what
+// goes over another. The order within a connection stays: TCP keeps it. 0 ends it.
+func (r *Relay) Reorder(d time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.jitter = d
+}
+
 func (r *Relay) latency() time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.jitter > 0 {
+		return r.delay + rand.N(r.jitter)
+	}
 	return r.delay
+}
+
+// strike notes that a fault has met something.
+func (r *Relay) strike() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.struck++
+}
+
+// Struck counts what faults have met so far: connections that were ended or refused, and reads that had to wait. A fault
+// that leaves it as it was has changed nothing.
+func (r *Relay) Struck() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.struck
 }
 
 // Cut ends all connections of this moment.
@@ -75,6 +110,7 @@ func (r *Relay) Cut() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for p := range r.pairs {
+		r.struck++
 		p.close()
 	}
 }
@@ -87,6 +123,7 @@ func (r *Relay) Abandon() {
 	for p := range r.pairs {
 		if p.server != nil && p.held == nil {
 			p.held = make(chan struct{})
+			r.struck++
 		}
 		_ = p.client.Close() // it is to see just that
 	}
@@ -107,6 +144,7 @@ func (r *Relay) release() {
 // Heal ends every fault. Connections that went through the relay while it was frozen go on.
 func (r *Relay) Heal() {
 	r.Delay(0)
+	r.Reorder(0)
 	r.Unblock()
 	r.Thaw()
 	r.release()

@@ -21,6 +21,8 @@ type Relay struct {
 	address  string
 	blocked  bool
 	delay    time.Duration
+	jitter   time.Duration
+	struck   int
 	frozen   [2]chan struct{} // by Direction; closed while traffic flows
 	pairs    map[*pair]struct{}
 	accepted int
@@ -109,6 +111,9 @@ func (r *Relay) serve(client net.Conn) {
 		p.close()
 		delete(r.pairs, p)
 	}()
+	if blocked {
+		r.strike()
+	}
 	if blocked || address == "" {
 		return
 	}
@@ -149,6 +154,7 @@ func (r *Relay) copy(to io.Writer, from io.Reader, way Direction) {
 		n, err := from.Read(buf)
 		if n > 0 {
 			if d := r.latency(); d > 0 {
+				r.strike()
 				<-clock.Real().After(d)
 			}
 			r.flowing(way)

@@ -37,6 +37,8 @@ type Header struct {
 	Controllers int       `json:"controllers"`
 	Agents      int       `json:"agents"`
 	At          time.Time `json:"at"`
+	// Steppable says that the programs' wall clocks could be stepped.
+	Steppable bool `json:"steppable,omitempty"`
 	// Unfinished says what had not come to rest when the time for it was up.
 	Unfinished string `json:"unfinished,omitempty"`
 }
@@ -99,6 +101,9 @@ type Fault struct {
 	Detail string        `json:"detail,omitempty"`
 	Begin  time.Duration `json:"begin"`
 	End    time.Duration `json:"end"`
+	// Took says that it was seen to change something: a process gone or stopped, bytes held back, a file system full, a failpoint
+	// that fired.
+	Took bool `json:"took,omitempty"`
 	// Forgets says that an agent may have lost events with its memory or for want of room.
 	Forgets bool `json:"forgets,omitempty"`
 }
