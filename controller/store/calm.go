@@ -23,6 +23,8 @@ type hellos struct {
 	certs     gathered[string, *Cert]
 	unsettled gathered[string, []Outgoing]
 	end       gathered[ending, struct{}]
+	// inventories are what most agents tell first.
+	inventories gathered[inventory, bool]
 }
 
 func newHellos(s *Store) *hellos {
@@ -31,6 +33,8 @@ func newHellos(s *Store) *hellos {
 		certs:     gathered[string, *Cert]{fn: s.knownCerts},
 		unsettled: gathered[string, []Outgoing]{fn: s.unsettledOf},
 		end:       gathered[ending, struct{}]{fn: s.endSessions},
+
+		inventories: gathered[inventory, bool]{fn: s.storeInventories},
 	}
 }
 

@@ -195,3 +195,56 @@ func TestAFleetComesBackAtOnce(t *testing.T) {
 		}
 	}
 }
+
+// Inventories that come together are each kept once, and only where they differ from the newest one.
+func TestInventoriesThatComeTogether(t *testing.T) {
+	s := storetest.New(t)
+	lease(t, s)
+	const n = 20
+	agents := make([]enrolled, n)
+	for i := range agents {
+		agents[i] = inService(t, s, fmt.Sprintf("m-%02d", i))
+	}
+	tell := func(seq uint64, hash, document string) {
+		t.Helper()
+		group, _ := task.New(t.Context())
+		for _, a := range agents {
+			k := store.EventKey{AgentID: a.id, StateID: "st-1", Seq: seq}
+			for range 2 { // an old session and a new one
+				group.Go("report", func(ctx context.Context) error {
+					return s.InventoryEvent(ctx, k, a.machine, hash, []byte(document), false, now())
+				})
+			}
+		}
+		if err := group.Wait(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	count := func() (rows int) {
+		t.Helper()
+		if err := s.Pool().QueryRow(t.Context(), "SELECT count(*) FROM inventories").Scan(&rows); err != nil {
+			t.Fatal(err)
+		}
+		return rows
+	}
+	for _, c := range []struct {
+		seq            uint64
+		hash, document string
+		rows           int
+	}{
+		{1, "h1", `{"a":1}`, n},
+		{2, "h1", `{"a":1}`, n},     // nothing has changed
+		{3, "h2", ``, n},            // not known yet
+		{4, "h3", `no document`, n}, // nothing that could be kept
+		{5, "h4", `{"a":2}`, 2 * n},
+		{5, "h5", `{"a":3}`, 2 * n}, // seen
+		{4, "h6", `{"a":4}`, 2 * n}, // older
+	} {
+		if tell(c.seq, c.hash, c.document); count() != c.rows {
+			t.Errorf("after number %d with %s: %d rows, want %d", c.seq, c.hash, count(), c.rows)
+		}
+	}
+	if o := open(t, s, agents[0].hello("st-1", "boot-1")); o.LastEventSeq != 5 {
+		t.Errorf("the highest number is %d", o.LastEventSeq)
+	}
+}

@@ -102,14 +102,54 @@ func (s *Store) ConsoleEvent(ctx context.Context, k EventKey, site, operationID 
 	})
 }
 
-// InventoryEvent keeps an inventory if it differs from the newest one. An empty document says "I don't know yet".
+// InventoryEvent keeps an inventory if it differs from the newest one. An empty document says "I don't know yet". Inventories that come
+// together are stored together.
 func (s *Store) InventoryEvent(ctx context.Context, k EventKey, machineID, hash string, document []byte, simulated bool, now time.Time) error {
+	e := inventory{EventKey: k, machineID: machineID, hash: hash, simulated: simulated, at: now}
+	if machineID != "" && json.Valid(document) {
+		e.document = document
+	}
+	together, err := s.hellos.inventories.ask(ctx, e)
+	if together {
+		return nil
+	}
+	if err != nil {
+		s.log.Debug("inventories were not stored together; each is stored alone", "error", err.Error())
+	}
 	return s.once(ctx, k, func(q *dbsqlc.Queries) error {
-		if len(document) == 0 || machineID == "" || !json.Valid(document) {
+		if len(e.document) == 0 {
 			return nil
 		}
 		return q.InsertInventory(ctx, dbsqlc.InsertInventoryParams{
 			MachineID: machineID, ReportedAt: now, AgentID: k.AgentID, Hash: hash, Document: document, Simulated: simulated,
 		})
 	})
+}
+
+// inventory is an event with one; no document leaves nothing but its number.
+type inventory struct {
+	EventKey
+	machineID, hash string
+	document        []byte
+	simulated       bool
+	at              time.Time
+}
+
+// storeInventories stores those of different agents, and says of which.
+func (s *Store) storeInventories(ctx context.Context, lot []inventory) ([]bool, error) {
+	p, stored, seen := dbsqlc.TakeInventoriesParams{}, make([]bool, len(lot)), map[string]bool{}
+	for i, e := range lot {
+		if seen[e.AgentID] {
+			continue // a second one of an agent comes after this one, alone
+		}
+		seen[e.AgentID], stored[i] = true, true
+		p.AgentIds, p.StateIds, p.Seqs = append(p.AgentIds, e.AgentID), append(p.StateIds, e.StateID), append(p.Seqs, int64(e.Seq))
+		p.MachineIds, p.Hashes = append(p.MachineIds, e.machineID), append(p.Hashes, e.hash)
+		p.Documents, p.Simulated = append(p.Documents, string(e.document)), append(p.Simulated, e.simulated)
+		p.Ats = append(p.Ats, e.at)
+	}
+	if _, err := s.q.TakeInventories(ctx, p); err != nil {
+		return nil, fmt.Errorf("store inventories: %w", err)
+	}
+	return stored, nil
 }

@@ -1160,6 +1160,67 @@ func (q *Queries) StartSession(ctx context.Context, arg StartSessionParams) erro
 	return err
 }
 
+const takeInventories = `-- name: TakeInventories :many
+WITH told AS (
+    SELECT unnest($1::text[]) AS agent_id, unnest($2::text[]) AS state_id, unnest($3::bigint[]) AS seq,
+           unnest($4::text[]) AS machine_id, unnest($5::timestamptz[]) AS at, unnest($6::text[]) AS hash,
+           unnest($7::text[]) AS document, unnest($8::boolean[]) AS simulated),
+taken AS (
+    UPDATE agent_states s SET last_event_seq = told.seq FROM told
+    WHERE s.agent_id = told.agent_id AND s.state_id = told.state_id AND s.last_event_seq < told.seq
+    RETURNING told.agent_id, told.state_id, told.seq, told.machine_id, told.at, told.hash, told.document, told.simulated),
+kept AS (
+    INSERT INTO inventories (machine_id, reported_at, agent_id, hash, document, simulated)
+    SELECT taken.machine_id, taken.at, taken.agent_id, taken.hash, taken.document::jsonb, taken.simulated FROM taken
+    WHERE taken.document <> '' AND NOT EXISTS (
+        SELECT 1 FROM (SELECT i.hash FROM inventories i WHERE i.machine_id = taken.machine_id ORDER BY i.reported_at DESC LIMIT 1) last
+        WHERE last.hash = taken.hash)
+    ON CONFLICT DO NOTHING)
+SELECT taken.agent_id::text AS agent_id FROM taken
+`
+
+type TakeInventoriesParams struct {
+	AgentIds   []string
+	StateIds   []string
+	Seqs       []int64
+	MachineIds []string
+	Ats        []time.Time
+	Hashes     []string
+	Documents  []string
+	Simulated  []bool
+}
+
+// Takes the numbers of events of different agents, and keeps the inventories that differ from the newest ones. A number that has been
+// seen leaves nothing.
+func (q *Queries) TakeInventories(ctx context.Context, arg TakeInventoriesParams) ([]string, error) {
+	rows, err := q.db.Query(ctx, takeInventories,
+		arg.AgentIds,
+		arg.StateIds,
+		arg.Seqs,
+		arg.MachineIds,
+		arg.Ats,
+		arg.Hashes,
+		arg.Documents,
+		arg.Simulated,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var agent_id string
+		if err := rows.Scan(&agent_id); err != nil {
+			return nil, err
+		}
+		items = append(items, agent_id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const unsettledCommandsOf = `-- name: UnsettledCommandsOf :many
 SELECT command_id, executor_id, spec, digest FROM commands
 WHERE executor_id = ANY($1::text[]) AND state IN ('SENT', 'ACKED', 'GRANTED') ORDER BY created_at

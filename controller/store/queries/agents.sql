@@ -216,3 +216,23 @@ WHERE s.agent_id = e.agent_id AND s.session_id = e.session_id AND s.ended_at IS 
 -- name: UnsettledCommandsOf :many
 SELECT command_id, executor_id, spec, digest FROM commands
 WHERE executor_id = ANY(@executor_ids::text[]) AND state IN ('SENT', 'ACKED', 'GRANTED') ORDER BY created_at;
+
+-- name: TakeInventories :many
+-- Takes the numbers of events of different agents, and keeps the inventories that differ from the newest ones. A number that has been
+-- seen leaves nothing.
+WITH told AS (
+    SELECT unnest(@agent_ids::text[]) AS agent_id, unnest(@state_ids::text[]) AS state_id, unnest(@seqs::bigint[]) AS seq,
+           unnest(@machine_ids::text[]) AS machine_id, unnest(@ats::timestamptz[]) AS at, unnest(@hashes::text[]) AS hash,
+           unnest(@documents::text[]) AS document, unnest(@simulated::boolean[]) AS simulated),
+taken AS (
+    UPDATE agent_states s SET last_event_seq = told.seq FROM told
+    WHERE s.agent_id = told.agent_id AND s.state_id = told.state_id AND s.last_event_seq < told.seq
+    RETURNING told.*),
+kept AS (
+    INSERT INTO inventories (machine_id, reported_at, agent_id, hash, document, simulated)
+    SELECT taken.machine_id, taken.at, taken.agent_id, taken.hash, taken.document::jsonb, taken.simulated FROM taken
+    WHERE taken.document <> '' AND NOT EXISTS (
+        SELECT 1 FROM (SELECT i.hash FROM inventories i WHERE i.machine_id = taken.machine_id ORDER BY i.reported_at DESC LIMIT 1) last
+        WHERE last.hash = taken.hash)
+    ON CONFLICT DO NOTHING)
+SELECT taken.agent_id::text AS agent_id FROM taken;
