@@ -91,15 +91,7 @@ would hold it up. The digest at the end stands for all of it.`,
 			if err != nil {
 				return err
 			}
-			svc, err := a.services()
-			if err != nil {
-				return err
-			}
-			p, err := svc.rollouts.PreviewRollout(cmd.Context(), &pb.PreviewRolloutRequest{Spec: spec})
-			if err != nil {
-				return err
-			}
-			return a.print(p, func() string { return a.style().RolloutPreview(p, all || a.wide()) }, p.GetDigest())
+			return a.previewRollout(cmd, spec, all)
 		},
 	}
 	r.register(a, cmd)
@@ -107,10 +99,23 @@ would hold it up. The digest at the end stands for all of it.`,
 	return cmd
 }
 
+// previewRollout shows what a rollout would do.
+func (a *app) previewRollout(cmd *cobra.Command, spec *pb.RolloutSpec, all bool) error {
+	svc, err := a.services()
+	if err != nil {
+		return err
+	}
+	p, err := svc.rollouts.PreviewRollout(cmd.Context(), &pb.PreviewRolloutRequest{Spec: spec})
+	if err != nil {
+		return err
+	}
+	return a.print(p, func() string { return a.style().RolloutPreview(p, all || a.wide()) }, p.GetDigest())
+}
+
 func (a *app) rolloutCreateCmd() *cobra.Command {
 	var r rolloutFlags
 	req := &pb.CreateRolloutRequest{}
-	var watch bool
+	var watch, dry bool
 	cmd := &cobra.Command{
 		Use:   "create",
 		Short: "Begin a rollout that was previewed",
@@ -123,6 +128,9 @@ were, nothing is begun. Repeat the command with the same --request-id to get the
 			var err error
 			if req.Spec, err = a.rolloutSpec(&r); err != nil {
 				return err
+			}
+			if dry {
+				return a.previewRollout(cmd, req.GetSpec(), false)
 			}
 			svc, err := a.services()
 			if err != nil {
@@ -146,7 +154,8 @@ were, nothing is begun. Repeat the command with the same --request-id to get the
 	f.StringVar(&req.RequestId, "request-id", "", "idempotency key; made and printed when absent")
 	f.StringVar(&req.Comment, "comment", "", "why; kept in the audit log only")
 	f.BoolVar(&watch, "watch", false, "show it until it has ended")
-	a.must(cmd.MarkFlagRequired("digest"))
+	f.BoolVar(&dry, "dry-run", false, "begin nothing, and say what would happen, as preview does")
+	cmd.MarkFlagsOneRequired("digest", "dry-run")
 	return cmd
 }
 

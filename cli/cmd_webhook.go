@@ -31,6 +31,8 @@ comes and what an answer does.`,
 var eventTypes = []string{
 	"machine.*", "machine.registered", "machine.updated", "machine.phase_changed", "machine.node_state_changed", "machine.deleted",
 	"operation.*", "operation.created", "operation.started", "operation.succeeded", "operation.failed", "operation.canceled",
+	"rollout.*", "rollout.created", "rollout.started", "rollout.wave_ended", "rollout.gate_closed", "rollout.paused", "rollout.resumed",
+	"rollout.succeeded", "rollout.failed", "rollout.canceled",
 }
 
 // registerWebhook makes the flags of what an operator says of a webhook, its address aside.

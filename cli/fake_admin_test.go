@@ -2,6 +2,9 @@ package cli
 
 import (
 	"context"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 )
@@ -89,6 +92,18 @@ func (f *fakeServer) VerifyTimeline(_ context.Context, r *pb.VerifyTimelineReque
 		return &pb.VerifyTimelineResponse{Verdicts: one(""), NextPageToken: "2", Total: 2}, nil
 	}
 	return &pb.VerifyTimelineResponse{Verdicts: one("machine-1"), Total: 2}, nil
+}
+
+// ListControllers gives one that serves and, asked for all, one that has ended.
+func (f *fakeServer) ListControllers(_ context.Context, r *pb.ListControllersRequest) (*pb.ListControllersResponse, error) {
+	out := &pb.ListControllersResponse{Controllers: []*pb.Controller{{
+		ControllerId: "c-2", Version: "v9", Hostname: "ctl-2", State: pb.Controller_DRAINING, Sessions: 1200, Leads: true, Answering: true,
+		StartedAt: at(0), LeaseUntil: timestamppb.New(time.Now().Add(time.Hour)), DrainingSince: at(1),
+	}}}
+	if r.GetAll() {
+		out.Controllers = append(out.Controllers, &pb.Controller{ControllerId: "c-1", Version: "v8", State: pb.Controller_GONE, LeaseUntil: at(0)})
+	}
+	return out, nil
 }
 
 func (f *fakeServer) GetServerInfo(context.Context, *pb.GetServerInfoRequest) (*pb.ServerInfo, error) {

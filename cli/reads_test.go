@@ -37,6 +37,8 @@ func TestWhatReadsShow(t *testing.T) {
 		"timeline machine-1 --at 1h":          {"LastChange:", "(entry 2)", "MAINTENANCE", "NeedsIntervention:", "Operation:", "op-1, REIMAGE RUNNING", "Command:", "cmd-1 SENT"},
 		"timeline machine-1 -o json":          {`"hash"`, `"state"`},
 		"audit verify machine-1":              {"machine-1", "2", "abcd", "yes", "1 histories with 2 entries verified, 0 at fault"},
+		"controllers":                         {"CONTROLLER_ID", "c-2", "ctl-2", "v9", "DRAINING", "1200", "✓", "✓", "holds for"},
+		"controllers --all":                   {"c-2", "c-1", "v8", "GONE", "ended"},
 		"server info":                         {"v9", "c-1", "WEBHOOKS_NOT_WIRED"},
 		"token issue machine-1":               {"Token t-1", "ingot-agent enroll --token ingot1.bundle"},
 		"token issue machine-1 --bare":        {"ingot1.bundle"},

@@ -17,6 +17,7 @@ func TestRolloutCommands(t *testing.T) {
 		"rollout create --filter site=berlin --type REPAVE --digest "+digest+" --request-id r-1 --require-approval",
 		"rollout create --filter site=berlin --type REPAVE --digest old --request-id r-1",
 		"rollout create --filter site=berlin --type REPAVE",
+		"rollout create --filter site=berlin --type REBOOT --dry-run -o name",
 		"rollout get ro-1",
 		"rollout get ro-2",
 		"rollout list",

@@ -187,8 +187,12 @@ func (c *Controller) openEngine(context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	hostname, err := os.Hostname()
+	if err != nil {
+		hostname = "" // operators see the id, and the log its own machine
+	}
 	c.engine, err = engine.New(engine.Config{
-		Store: c.store, Sessions: c.sessions, Clock: c.clock, Logger: c.log, ControllerID: c.id, Version: c.version,
+		Hostname: hostname, Store: c.store, Sessions: c.sessions, Clock: c.clock, Logger: c.log, ControllerID: c.id, Version: c.version,
 		GrantKey: c.ca.GrantKey(), Workers: c.cfg.Workers, Lease: c.cfg.Lease.Duration,
 		Heartbeat: c.cfg.Agents.HeartbeatInterval.Duration, MissedBeats: c.cfg.Agents.MissedHeartbeats, Observer: observer{c.metrics}, Webhooks: hooks,
 	})

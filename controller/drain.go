@@ -41,6 +41,15 @@ func (c *Controller) spread() time.Duration {
 	return pacing.Spread(c.sessions.Len(), c.cfg.Agents.Admission.Limits(), c.engine.Peers(), limit)
 }
 
+// sayDraining lets operators see what this controller is doing. It drains without it, too.
+func (c *Controller) sayDraining() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	if err := c.store.DrainController(ctx, c.id, c.clock.Now()); err != nil {
+		c.log.Warn("others do not see that this controller drains", "controller_id", c.id, "error", err.Error())
+	}
+}
+
 // drainAll stops taking work, waits until what is under way has ended or gone elsewhere, and returns. The engine goes on
 // meanwhile: grants are given and results are stored to the last.
 func (c *Controller) drainAll(quiet context.CancelFunc) {
@@ -49,6 +58,7 @@ func (c *Controller) drainAll(quiet context.CancelFunc) {
 	if d := c.cfg.Drain.Delay.Duration; d > 0 {
 		<-c.clock.After(d)
 	}
+	c.sayDraining()
 	n := c.sessions.Len()
 	limit := min(c.spread()+sessionGrace, c.cfg.Drain.Timeout.Duration)
 	quiet()

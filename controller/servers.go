@@ -58,7 +58,7 @@ func (c *Controller) openServers(context.Context) error {
 	c.registerFrontpage(c.servers[0])
 	fleetv1.RegisterAgentServiceServer(c.servers[1], fleetapi.New(fleetapi.Config{
 		Engine: c.engine, Store: c.store, Sessions: c.sessions, CA: c.ca, Blobs: c.blobs, Secrets: c.secrets, Clock: c.clock, Logger: c.log, ControllerID: c.id,
-		CertLifetime: c.cfg.Agents.CertLifetime.Duration, Admission: c.cfg.Agents.Admission.Limits(), Spread: c.spread, Cut: c.fleetConns.Cut,
+		CertLifetime: c.cfg.Agents.CertLifetime.Duration, Admission: c.cfg.Agents.Admission.Limits(), Spread: c.spread, Cut: c.fleetConns.Cut, Paced: c.metrics.SessionsPaced.Inc,
 		MaxMessage: c.cfg.MaxMessageBytes, Draining: c.draining, FleetAddresses: c.cfg.FleetAddresses(),
 		EnrolmentAddresses: c.cfg.EnrolmentAddresses(),
 	}))

@@ -29,6 +29,20 @@ func (s Style) Agents(agents []*pb.Agent, wide bool, now time.Time) *Table {
 	return t
 }
 
+// Controllers is the table of `ingot controllers`.
+func (s Style) Controllers(all []*pb.Controller, now time.Time) *Table {
+	t := &Table{Header: []string{"CONTROLLER_ID", "HOSTNAME", "VERSION", "STATE", "SESSIONS", "LEADS", "ANSWERING", "STARTED", "LEASE", "DRAINING"}}
+	for _, k := range all {
+		lease := "ended " + Age(k.GetLeaseUntil(), now) + " ago"
+		if left := k.GetLeaseUntil().AsTime().Sub(now); left > 0 {
+			lease = "holds for " + left.Round(time.Second).String()
+		}
+		t.Add(k.GetControllerId(), Clean(k.GetHostname()), k.GetVersion(), k.GetState().String(), strconv.FormatInt(k.GetSessions(), 10), Mark(k.GetLeads()),
+			Mark(k.GetAnswering()), Age(k.GetStartedAt(), now), lease, Age(k.GetDrainingSince(), now))
+	}
+	return t
+}
+
 // Agent is the sheet of `ingot agent get`, certificates included.
 func (s Style) Agent(a *pb.Agent, now time.Time) string {
 	f := &Fields{}

@@ -115,6 +115,7 @@ var readMethods = []string{
 	baremetalv1.WorkflowService_ListWorkflows_FullMethodName,
 	baremetalv1.AdminService_GetServerInfo_FullMethodName,
 	baremetalv1.AdminService_ListAgents_FullMethodName,
+	baremetalv1.AdminService_ListControllers_FullMethodName,
 	baremetalv1.AdminService_GetAgent_FullMethodName,
 	baremetalv1.AdminService_ListCommands_FullMethodName,
 	baremetalv1.AdminService_GetImage_FullMethodName,

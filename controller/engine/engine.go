@@ -27,7 +27,9 @@ type Config struct {
 	Logger       *slog.Logger
 	ControllerID string
 	Version      string
-	GrantKey     ed25519.PrivateKey
+	// Hostname is of the machine that it runs on, for operators.
+	Hostname string
+	GrantKey ed25519.PrivateKey
 	// Workers bounds the jobs that run at once; 0 means 16.
 	Workers int
 	// Lease is how long the controller counts as alive after a renewal; 0 means 15 s.

@@ -53,3 +53,16 @@ func (e *Engine) Peers() int { return int(e.peers.Load()) }
 
 // LeaseSound says whether this controller may send commands and grants.
 func (e *Engine) LeaseSound() bool { return e.lease.Sound() }
+
+const (
+	// keepControllers is for how long controllers are remembered that are gone: each start of one is another.
+	keepControllers = 7 * 24 * time.Hour
+	// forgetEvery is how often those are looked for that have been gone for longer.
+	forgetEvery = 10 * time.Minute
+)
+
+// forgetControllers bounds how many controllers are remembered.
+func (e *Engine) forgetControllers(ctx context.Context) error {
+	_, err := e.store.ForgetControllers(ctx, e.clock.Now().Add(-keepControllers))
+	return err
+}

@@ -68,6 +68,7 @@ func (e *Engine) reconcilers() []reconciler {
 		{"look for unheard commands", unheardEvery, e.signals.unheard, e.lookUnheard},
 		{"look for moved sessions", movedEvery, newSignal(), e.lookMoved},
 		{"look for other controllers", e.cfg.Lease / 3, e.signals.peers, e.lookForPeers},
+		{"forget controllers that are gone", forgetEvery, newSignal(), e.forgetControllers},
 	}
 }
 

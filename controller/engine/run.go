@@ -51,6 +51,9 @@ func (e *Engine) Run(ctx context.Context) error {
 // greet learns of the other controllers, and has them learn of this one.
 func (e *Engine) greet(ctx context.Context) {
 	w := work{what: "greet other controllers"}
+	e.attempt(ctx, &w, func(ctx context.Context) error {
+		return e.store.DescribeController(ctx, e.cfg.ControllerID, e.cfg.Hostname)
+	})
 	e.attempt(ctx, &w, e.lookForPeers)
 	e.attempt(ctx, &w, func(ctx context.Context) error { return e.announce(ctx, announcePeers) })
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/ingot-metal/ingot/internal/testkit"
 )
 
-// TestEveryTypeOfEventArrives: whatever can be subscribed to happens in the life of two machines, and is told.
+// TestEveryTypeOfEventArrives: whatever can be subscribed to happens in the life of machines and rollouts, and is told.
 func TestEveryTypeOfEventArrives(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -50,6 +50,7 @@ func TestEveryTypeOfEventArrives(t *testing.T) {
 		}
 		r.over(id)
 	}
+	r.rollouts()
 	testkit.Eventually(t, patience, func() bool {
 		have := rec.kinds(t)
 		for _, kind := range webhook.Types() {

@@ -47,6 +47,8 @@ type Config struct {
 	FleetAddresses, EnrolmentAddresses []string
 	// Admission bounds how fast sessions are opened.
 	Admission pacing.Limits
+	// Paced is told of each agent that is to come again later; may be nil.
+	Paced func()
 	// Draining ends when the controller shuts down. Spread is over what time its agents then go elsewhere.
 	Draining context.Context
 	Spread   func() time.Duration
@@ -109,6 +111,9 @@ func (s *Server) cutWhereStuck(call context.Context, sess *session.Session) (end
 // admit opens a session when it is its turn.
 func (s *Server) admit(ctx context.Context, who auth.Agent, h *fleetv1.Hello) (sess *session.Session, opened *store.Opened, err error) {
 	if err := s.gate.enter(ctx); err != nil {
+		if s.cfg.Paced != nil && failure.ReasonOf(err) == "ADMISSION_PACED" {
+			s.cfg.Paced()
+		}
 		return nil, nil, err
 	}
 	defer s.gate.leave()

@@ -2,10 +2,12 @@ package frontpage
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/validate"
 )
 
 // GetServerInfo implements AdminService.
@@ -23,6 +25,31 @@ func (s *Server) GetServerInfo(ctx context.Context, _ *baremetalv1.GetServerInfo
 		CaHash: s.cfg.Info.CAHash, SchemaVersion: int32(schema), NotWired: unbuilt(),
 		FrozenSince: stampIfSet(frozen), AgentsNotSeen: notSeen,
 	}, nil
+}
+
+// ListControllers implements AdminService.
+func (s *Server) ListControllers(ctx context.Context, r *baremetalv1.ListControllersRequest) (*baremetalv1.ListControllersResponse, error) {
+	size, err := validate.PageSize(r.GetPageSize())
+	if err != nil {
+		return nil, err
+	}
+	page, err := validate.ParsePage(r.GetPageToken(), "controllers", fmt.Sprint(r.GetAll()))
+	if err != nil {
+		return nil, err
+	}
+	all, err := s.store.ListControllers(ctx, r.GetAll(), page.ID, size+1, s.clock.Now())
+	if err != nil {
+		return nil, err
+	}
+	out := &baremetalv1.ListControllersResponse{Controllers: all}
+	if len(all) > int(size) {
+		out.Controllers = all[:size]
+		out.NextPageToken = validate.Page{ID: all[size-1].GetControllerId()}.Token("controllers", fmt.Sprint(r.GetAll()))
+	}
+	for _, k := range out.GetControllers() {
+		k.Answering = k.GetControllerId() == s.cfg.Info.ControllerID
+	}
+	return out, nil
 }
 
 // ThawFleet implements AdminService.

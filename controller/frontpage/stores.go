@@ -75,6 +75,7 @@ type Admin interface {
 	ListTokens(ctx context.Context, beforeTime time.Time, beforeID string, limit int32) ([]*baremetalv1.BootstrapToken, error)
 	RevokeToken(ctx context.Context, tokenID, actor string, now time.Time) (*baremetalv1.BootstrapToken, error)
 	ListAgents(ctx context.Context, f store.AgentFilter) ([]*baremetalv1.Agent, error)
+	ListControllers(ctx context.Context, all bool, beforeID string, limit int32, now time.Time) ([]*baremetalv1.Controller, error)
 	GetAgent(ctx context.Context, id string) (*baremetalv1.Agent, error)
 	ClearIntervention(ctx context.Context, machineID, actor, comment string, now time.Time) (*baremetalv1.Machine, error)
 	SetFlag(ctx context.Context, machineID, flag string, value bool, actor, comment string, now time.Time) (*baremetalv1.Machine, error)

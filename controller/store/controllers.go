@@ -2,9 +2,13 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/operation"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 )
@@ -49,6 +53,15 @@ func (s *Store) ReleaseLease(ctx context.Context, controllerID string, now time.
 		return fmt.Errorf("release lease: %w", err)
 	}
 	return nil
+}
+
+// ForgetControllers deletes the records of controllers whose leases have ended before a time, 1,000 at most, and says how many.
+func (s *Store) ForgetControllers(ctx context.Context, before time.Time) (int64, error) {
+	n, err := s.q.ForgetControllers(ctx, dbsqlc.ForgetControllersParams{Before: before, MaxRows: 1000})
+	if err != nil {
+		return 0, fmt.Errorf("forget controllers: %w", err)
+	}
+	return n, nil
 }
 
 // CountLiveSessions counts the sessions of all controllers.
@@ -140,6 +153,52 @@ func (s *Store) MovedSessions(ctx context.Context, epochs map[string]int64) ([]M
 	out := make([]Moved, 0, len(rows))
 	for _, r := range rows {
 		out = append(out, Moved{r.AgentID, r.HardwareFingerprint, r.Epoch, r.Ended})
+	}
+	return out, nil
+}
+
+// DescribeController records on which machine a controller runs.
+func (s *Store) DescribeController(ctx context.Context, controllerID, hostname string) error {
+	if err := s.q.DescribeController(ctx, dbsqlc.DescribeControllerParams{ControllerID: controllerID, Hostname: hostname}); err != nil {
+		return fmt.Errorf("describe controller: %w", err)
+	}
+	return nil
+}
+
+// DrainController records that a controller sends its agents elsewhere.
+func (s *Store) DrainController(ctx context.Context, controllerID string, now time.Time) error {
+	if err := s.q.DrainController(ctx, dbsqlc.DrainControllerParams{ControllerID: controllerID, Now: &now}); err != nil {
+		return fmt.Errorf("record that the controller drains: %w", err)
+	}
+	return nil
+}
+
+// ListControllers reads controllers, the newest first, after the one with an id; those that have ended only with all.
+func (s *Store) ListControllers(ctx context.Context, all bool, beforeID string, limit int32, now time.Time) ([]*baremetalv1.Controller, error) {
+	rows, err := s.q.ListControllers(ctx, dbsqlc.ListControllersParams{GoneToo: all, BeforeID: beforeID, PageSize: limit, Now: now})
+	if err != nil {
+		return nil, fmt.Errorf("list controllers: %w", err)
+	}
+	var leader string
+	// River's own table: who is elected keeps it for some seconds, by Postgres' clock.
+	err = s.pool.QueryRow(ctx, "SELECT leader_id FROM river_leader WHERE expires_at > now() LIMIT 1").Scan(&leader)
+	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		return nil, fmt.Errorf("read who leads: %w", err)
+	}
+	out := make([]*baremetalv1.Controller, 0, len(rows))
+	for _, r := range rows {
+		k := &baremetalv1.Controller{
+			ControllerId: r.ControllerID, Version: r.Version, Hostname: r.Hostname, State: baremetalv1.Controller_SERVING, Sessions: r.Sessions,
+			Leads: r.ControllerID == leader, StartedAt: stamp(r.StartedAt), LeaseUntil: stamp(r.LeaseUntil), DrainingSince: stampPtr(r.DrainingSince),
+			HeartbeatIntervalMs: r.HeartbeatMs,
+		}
+		switch {
+		case !r.LeaseUntil.After(now):
+			k.State = baremetalv1.Controller_GONE
+		case r.DrainingSince != nil:
+			k.State = baremetalv1.Controller_DRAINING
+		}
+		out = append(out, k)
 	}
 	return out, nil
 }

@@ -281,3 +281,30 @@ func TestSessionsOfADeadControllerEnd(t *testing.T) {
 		t.Errorf("still connected, %v", err)
 	}
 }
+
+// Controllers that have been gone for long are forgotten; who has a session, or was there lately, is not.
+func TestControllersAreForgotten(t *testing.T) {
+	t.Parallel()
+	s := storetest.New(t)
+	for id, ended := range map[string]time.Duration{"c-old": -8 * 24 * time.Hour, "c-lately": -time.Hour, "c-here": time.Hour} {
+		if err := s.RenewLease(t.Context(), id, "v1", now().Add(ended), now()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 2 {
+		if _, err := s.ForgetControllers(t.Context(), now().Add(-7*24*time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var left []string
+	all, err := s.ListControllers(t.Context(), true, "", 10, now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, k := range all {
+		left = append(left, k.GetControllerId()+" "+k.GetState().String())
+	}
+	if want := []string{"c-lately GONE", "c-here SERVING"}; !slices.Equal(left, want) {
+		t.Errorf("%v are left, want %v", left, want)
+	}
+}

@@ -68,6 +68,11 @@ func (s *Store) FanOut(ctx context.Context, source string, limit int32, now time
 		if err != nil {
 			return err
 		}
+		ofRollouts, err := s.takeRolloutEvents(ctx, q, hooks, limit, &out)
+		if err != nil {
+			return err
+		}
+		events = append(events, ofRollouts...)
 		d, err := deliveries(source, hooks, events)
 		if err != nil {
 			return err
@@ -81,10 +86,18 @@ func (s *Store) FanOut(ctx context.Context, source string, limit int32, now time
 	return out, fpAfterDeliveries.HitCtx(ctx)
 }
 
-// happened is an event and the machine that it is about, as it is now.
+// happened is an event and the machines that it is about, as they are now.
 type happened struct {
 	webhook.Event
-	machine *baremetalv1.Machine
+	machines []*baremetalv1.Machine
+}
+
+// whereThere is the machine of an event, if it is still there.
+func whereThere(m *baremetalv1.Machine) []*baremetalv1.Machine {
+	if m == nil {
+		return nil
+	}
+	return []*baremetalv1.Machine{m}
 }
 
 // takeEvents reads the next events and moves the feed behind them.
@@ -158,14 +171,14 @@ func eventsOf(ops []dbsqlc.OperationEvent, changes []dbsqlc.WebhookOutbox, machi
 		if err := proto.Unmarshal(o.Snapshot, snapshot); err != nil {
 			return nil, fmt.Errorf("parse stored operation: %w", err)
 		}
-		out = append(out, happened{machine: machines[o.TargetID], Event: webhook.Event{
+		out = append(out, happened{machines: whereThere(machines[o.TargetID]), Event: webhook.Event{
 			ID: ids.New(ids.Event), Type: webhook.TypeOfOperation(o.Kind), Subject: o.OperationID, MachineID: o.TargetID,
 			Time: o.Ts, Data: snapshot,
 		}})
 	}
 	for _, c := range changes {
 		m := machines[c.MachineID]
-		out = append(out, happened{machine: m, Event: webhook.Event{
+		out = append(out, happened{machines: whereThere(m), Event: webhook.Event{
 			ID: ids.New(ids.Event), Type: webhook.TypeOfMachine(c.Kind), Subject: c.MachineID, MachineID: c.MachineID,
 			Time: c.Ts, From: c.FromValue, To: c.ToValue, Data: m,
 		}})
@@ -201,7 +214,7 @@ func deliveries(source string, hooks []dbsqlc.Webhook, events []happened) (*newD
 	for _, e := range events {
 		var body []byte
 		for i, h := range hooks {
-			if !webhook.Wants(h.EventTypes, e.Type) || !filters[i].Matches(e.machine) {
+			if !webhook.Wants(h.EventTypes, e.Type) || !filters[i].MatchesAny(e.machines) {
 				continue
 			}
 			if body == nil {

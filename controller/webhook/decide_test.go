@@ -108,7 +108,7 @@ func TestWhenAWebhookIsPaused(t *testing.T) {
 // TestEveryPatternAndType: a pattern that is taken takes some type; one that could take none is refused.
 func TestEveryPatternAndType(t *testing.T) {
 	for pattern, want := range map[string]int{
-		"*": 10, "machine.*": 5, "operation.*": 5, "m*": 5, "machine.node*": 1, "operation.failed": 1, "machine.updated*": 1,
+		"*": 19, "machine.*": 5, "operation.*": 5, "m*": 5, "rollout.*": 9, "rollout.gate_closed": 1, "machine.node*": 1, "operation.failed": 1, "machine.updated*": 1,
 		"": 0, "**": 0, "*.failed": 0, "operation.*.x": 0, "Machine.*": 0, "ping": 0, "agent.*": 0, "machine.updated ": 0, "machine": 0,
 	} {
 		n := 0
@@ -120,8 +120,11 @@ func TestEveryPatternAndType(t *testing.T) {
 		if n != want || (webhook.CheckPattern(pattern) == nil) != (want > 0) {
 			t.Errorf("%q takes %d types, want %d; %v", pattern, n, want, webhook.CheckPattern(pattern))
 		}
-		if want > 0 && webhook.WantsMachines([]string{pattern}) != (pattern[0] != 'o') {
+		if want > 0 && webhook.WantsMachines([]string{pattern}) != (pattern[0] == 'm' || pattern == "*") {
 			t.Errorf("%q: machines %v", pattern, webhook.WantsMachines([]string{pattern}))
+		}
+		if want > 0 && webhook.WantsRollouts([]string{pattern}) != (pattern[0] == 'r' || pattern == "*") {
+			t.Errorf("%q: rollouts %v", pattern, webhook.WantsRollouts([]string{pattern}))
 		}
 	}
 	for _, kind := range webhook.Types() {
@@ -129,7 +132,7 @@ func TestEveryPatternAndType(t *testing.T) {
 			t.Errorf("%s", kind)
 		}
 	}
-	if !webhook.WantsMachines(nil) || webhook.WantsMachines([]string{"operation.*", "operation.failed"}) || len(webhook.OperationKinds()) != 5 {
+	if !webhook.WantsRollouts(nil) || !webhook.WantsMachines(nil) || webhook.WantsMachines([]string{"operation.*", "operation.failed"}) || len(webhook.OperationKinds()) != 5 {
 		t.Error("the kinds of events that are read")
 	}
 }
@@ -210,6 +213,9 @@ func TestFilters(t *testing.T) {
 	} {
 		if got := webhook.ParseFilter(filter).Matches(m); got != want {
 			t.Errorf("%q: %v", filter, got)
+		}
+		if f := webhook.ParseFilter(filter); f.MatchesAny([]*pb.Machine{nil, m}) != want || f.MatchesAny(nil) != (filter == "") {
+			t.Errorf("%q of one machine among others, and of none", filter)
 		}
 		if got := webhook.ParseFilter(filter).Matches(nil); got != (filter == "") {
 			t.Errorf("%q of no machine: %v", filter, got)

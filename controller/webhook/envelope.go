@@ -17,14 +17,15 @@ type Event struct {
 	// ID is the same for all webhooks and all tries. It holds no full stop, which the signature uses between its parts.
 	ID   string
 	Type string
-	// Subject is the id of the machine or the operation.
+	// Subject is the id of the machine, the operation or the rollout.
 	Subject string
-	// MachineID is empty for pings.
+	// MachineID is empty for rollouts and pings.
 	MachineID string
 	Time      time.Time
-	// From and To are set where a phase or a node state has changed.
+	// From and To are set where a phase, a node state or the state of a rollout has changed. Of a wave that has ended they are
+	// its number and how many there are.
 	From, To string
-	// Data is the machine or the operation; nil for pings.
+	// Data is the machine, the operation or the rollout; nil for pings.
 	Data proto.Message
 }
 

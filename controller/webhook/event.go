@@ -18,6 +18,15 @@ const (
 	OperationSucceeded      = "operation.succeeded"
 	OperationFailed         = "operation.failed"
 	OperationCanceled       = "operation.canceled"
+	RolloutCreated          = "rollout.created"
+	RolloutStarted          = "rollout.started"
+	RolloutWaveEnded        = "rollout.wave_ended"
+	RolloutGateClosed       = "rollout.gate_closed"
+	RolloutPaused           = "rollout.paused"
+	RolloutResumed          = "rollout.resumed"
+	RolloutSucceeded        = "rollout.succeeded"
+	RolloutFailed           = "rollout.failed"
+	RolloutCanceled         = "rollout.canceled"
 	// Ping is sent on request only, to one webhook, whatever it subscribes to.
 	Ping = "ping"
 )
@@ -25,11 +34,13 @@ const (
 const (
 	machinePrefix   = "machine."
 	operationPrefix = "operation."
+	rolloutPrefix   = "rollout."
 )
 
 var types = []string{
 	MachineRegistered, MachineUpdated, MachinePhaseChanged, MachineNodeStateChanged, MachineDeleted,
 	OperationCreated, OperationStarted, OperationSucceeded, OperationFailed, OperationCanceled,
+	RolloutCreated, RolloutStarted, RolloutWaveEnded, RolloutGateClosed, RolloutPaused, RolloutResumed, RolloutSucceeded, RolloutFailed, RolloutCanceled,
 }
 
 // Types are the types that can be subscribed to.
@@ -53,6 +64,9 @@ func TypeOfOperation(kind string) string { return operationPrefix + kind }
 // TypeOfMachine is the type of a machine's change of a kind.
 func TypeOfMachine(kind string) string { return machinePrefix + kind }
 
+// TypeOfRollout is the type of a rollout's change of a kind.
+func TypeOfRollout(kind string) string { return rolloutPrefix + kind }
+
 // CheckPattern refuses a pattern that could never match: one is a type, or a beginning of types and "*".
 func CheckPattern(pattern string) error {
 	if slices.ContainsFunc(types, func(t string) bool { return matches(pattern, t) }) {
@@ -72,6 +86,11 @@ func matches(pattern, eventType string) bool {
 // Wants says whether patterns take a type. None take all.
 func Wants(patterns []string, eventType string) bool {
 	return len(patterns) == 0 || slices.ContainsFunc(patterns, func(p string) bool { return matches(p, eventType) })
+}
+
+// WantsRollouts says whether patterns take any event of rollouts.
+func WantsRollouts(patterns []string) bool {
+	return slices.ContainsFunc(types, func(t string) bool { return strings.HasPrefix(t, rolloutPrefix) && Wants(patterns, t) })
 }
 
 // WantsMachines says whether patterns take any event of machines.

@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"slices"
 	"strings"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
@@ -34,6 +35,11 @@ func (f Filter) Matches(m *baremetalv1.Machine) bool {
 		}
 	}
 	return true
+}
+
+// MatchesAny says whether one of the machines is one that ListMachines would show with the filter. The empty filter needs none.
+func (f Filter) MatchesAny(machines []*baremetalv1.Machine) bool {
+	return len(f) == 0 || slices.ContainsFunc(machines, f.Matches)
 }
 
 func (t term) holds(m *baremetalv1.Machine) bool {

@@ -262,3 +262,33 @@ func TestASessionThatOthersHaveEndedBeginsAnew(t *testing.T) {
 	ended(t, c.Wait(reboot(t, c.Client, m.ID, "r", patientTime).GetOperationId(), soon), succeeded, "")
 	clean(t, m.WaitQuiet(soon))
 }
+
+// Operators see who is there: which controllers serve, how many agents each has, one that leads, and those that have ended.
+func TestControllersAreListed(t *testing.T) {
+	t.Parallel()
+	a := harness.New(t, harness.Options{})
+	b := a.Another(t, harness.Options{})
+	b.NewMachine(t, harness.MachineOptions{}).WaitConnected()
+	list := func(all bool, state baremetalv1.Controller_State) (out []*baremetalv1.Controller) {
+		for _, k := range harness.Must(t, a.Admin().ListControllers, &baremetalv1.ListControllersRequest{All: all}).GetControllers() {
+			if k.GetState() == state {
+				out = append(out, k)
+			}
+		}
+		return out
+	}
+	testkit.Eventually(t, soon, func() bool {
+		both := list(false, baremetalv1.Controller_SERVING)
+		if len(both) != 2 || both[0].GetControllerId() <= both[1].GetControllerId() {
+			return false
+		}
+		one, two := both[0], both[1]
+		return one.GetSessions() == 1 && two.GetSessions() == 0 && !one.GetAnswering() && two.GetAnswering() && one.GetLeads() != two.GetLeads() &&
+			one.GetHostname() != "" && one.GetVersion() != "" && one.GetLeaseUntil().AsTime().After(one.GetStartedAt().AsTime())
+	}, "not two that serve, of which one leads: %v", list(true, baremetalv1.Controller_SERVING))
+	b.Stop()
+	testkit.Eventually(t, soon, func() bool {
+		gone := list(true, baremetalv1.Controller_GONE)
+		return len(gone) == 1 && gone[0].GetDrainingSince() != nil && len(list(false, baremetalv1.Controller_SERVING)) == 1
+	}, "the one that has stopped is still there")
+}

@@ -80,6 +80,60 @@ func (AgentRole) EnumDescriptor() ([]byte, []int) {
 	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{0}
 }
 
+type Controller_State int32
+
+const (
+	Controller_STATE_UNSPECIFIED Controller_State = 0
+	Controller_SERVING           Controller_State = 1
+	// It was told to stop, and sends its agents elsewhere.
+	Controller_DRAINING Controller_State = 2
+	// It has stopped, or its lease has run out.
+	Controller_GONE Controller_State = 3
+)
+
+// Enum value maps for Controller_State.
+var (
+	Controller_State_name = map[int32]string{
+		0: "STATE_UNSPECIFIED",
+		1: "SERVING",
+		2: "DRAINING",
+		3: "GONE",
+	}
+	Controller_State_value = map[string]int32{
+		"STATE_UNSPECIFIED": 0,
+		"SERVING":           1,
+		"DRAINING":          2,
+		"GONE":              3,
+	}
+)
+
+func (x Controller_State) Enum() *Controller_State {
+	p := new(Controller_State)
+	*p = x
+	return p
+}
+
+func (x Controller_State) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Controller_State) Descriptor() protoreflect.EnumDescriptor {
+	return file_baremetal_v1_admin_proto_enumTypes[1].Descriptor()
+}
+
+func (Controller_State) Type() protoreflect.EnumType {
+	return &file_baremetal_v1_admin_proto_enumTypes[1]
+}
+
+func (x Controller_State) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Controller_State.Descriptor instead.
+func (Controller_State) EnumDescriptor() ([]byte, []int) {
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{26, 0}
+}
+
 type IssueBootstrapTokenRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The machine that the agent will be; required for role HOST.
@@ -1803,6 +1857,252 @@ func (*GetServerInfoRequest) Descriptor() ([]byte, []int) {
 	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{23}
 }
 
+type ListControllersRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Those that have ended too, as far as they are remembered: for seven days.
+	All bool `protobuf:"varint,1,opt,name=all,proto3" json:"all,omitempty"`
+	// 0 means 100; at most 1000.
+	PageSize      int32  `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListControllersRequest) Reset() {
+	*x = ListControllersRequest{}
+	mi := &file_baremetal_v1_admin_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListControllersRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListControllersRequest) ProtoMessage() {}
+
+func (x *ListControllersRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_admin_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListControllersRequest.ProtoReflect.Descriptor instead.
+func (*ListControllersRequest) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *ListControllersRequest) GetAll() bool {
+	if x != nil {
+		return x.All
+	}
+	return false
+}
+
+func (x *ListControllersRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListControllersRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+type ListControllersResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Controllers   []*Controller          `protobuf:"bytes,1,rep,name=controllers,proto3" json:"controllers,omitempty"`
+	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListControllersResponse) Reset() {
+	*x = ListControllersResponse{}
+	mi := &file_baremetal_v1_admin_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListControllersResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListControllersResponse) ProtoMessage() {}
+
+func (x *ListControllersResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_admin_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListControllersResponse.ProtoReflect.Descriptor instead.
+func (*ListControllersResponse) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *ListControllersResponse) GetControllers() []*Controller {
+	if x != nil {
+		return x.Controllers
+	}
+	return nil
+}
+
+func (x *ListControllersResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+// Controller is one process of the controller, from its start to its end.
+type Controller struct {
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	ControllerId string                 `protobuf:"bytes,1,opt,name=controller_id,json=controllerId,proto3" json:"controller_id,omitempty"`
+	Version      string                 `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
+	// Of the machine that it runs on, as that calls itself.
+	Hostname string           `protobuf:"bytes,3,opt,name=hostname,proto3" json:"hostname,omitempty"`
+	State    Controller_State `protobuf:"varint,4,opt,name=state,proto3,enum=baremetal.v1.Controller_State" json:"state,omitempty"`
+	// Agents whose sessions are under its lease.
+	Sessions int64 `protobuf:"varint,5,opt,name=sessions,proto3" json:"sessions,omitempty"`
+	// It is the one that keeps the queue of jobs in order; another takes over when it ends.
+	Leads bool `protobuf:"varint,6,opt,name=leads,proto3" json:"leads,omitempty"`
+	// It has answered this call.
+	Answering bool                   `protobuf:"varint,7,opt,name=answering,proto3" json:"answering,omitempty"`
+	StartedAt *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
+	// Until when it counts as alive without a further sign of life.
+	LeaseUntil *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=lease_until,json=leaseUntil,proto3" json:"lease_until,omitempty"`
+	// Since when it sends its agents elsewhere.
+	DrainingSince *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=draining_since,json=drainingSince,proto3" json:"draining_since,omitempty"`
+	// The longest interval between heartbeats that it has told any of its agents; 0 is the configured one.
+	HeartbeatIntervalMs int64 `protobuf:"varint,11,opt,name=heartbeat_interval_ms,json=heartbeatIntervalMs,proto3" json:"heartbeat_interval_ms,omitempty"`
+	unknownFields       protoimpl.UnknownFields
+	sizeCache           protoimpl.SizeCache
+}
+
+func (x *Controller) Reset() {
+	*x = Controller{}
+	mi := &file_baremetal_v1_admin_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Controller) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Controller) ProtoMessage() {}
+
+func (x *Controller) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_admin_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Controller.ProtoReflect.Descriptor instead.
+func (*Controller) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *Controller) GetControllerId() string {
+	if x != nil {
+		return x.ControllerId
+	}
+	return ""
+}
+
+func (x *Controller) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *Controller) GetHostname() string {
+	if x != nil {
+		return x.Hostname
+	}
+	return ""
+}
+
+func (x *Controller) GetState() Controller_State {
+	if x != nil {
+		return x.State
+	}
+	return Controller_STATE_UNSPECIFIED
+}
+
+func (x *Controller) GetSessions() int64 {
+	if x != nil {
+		return x.Sessions
+	}
+	return 0
+}
+
+func (x *Controller) GetLeads() bool {
+	if x != nil {
+		return x.Leads
+	}
+	return false
+}
+
+func (x *Controller) GetAnswering() bool {
+	if x != nil {
+		return x.Answering
+	}
+	return false
+}
+
+func (x *Controller) GetStartedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.StartedAt
+	}
+	return nil
+}
+
+func (x *Controller) GetLeaseUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.LeaseUntil
+	}
+	return nil
+}
+
+func (x *Controller) GetDrainingSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.DrainingSince
+	}
+	return nil
+}
+
+func (x *Controller) GetHeartbeatIntervalMs() int64 {
+	if x != nil {
+		return x.HeartbeatIntervalMs
+	}
+	return 0
+}
+
 type ThawFleetRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Kept in the audit log only.
@@ -1813,7 +2113,7 @@ type ThawFleetRequest struct {
 
 func (x *ThawFleetRequest) Reset() {
 	*x = ThawFleetRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[24]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1825,7 +2125,7 @@ func (x *ThawFleetRequest) String() string {
 func (*ThawFleetRequest) ProtoMessage() {}
 
 func (x *ThawFleetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[24]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1838,7 +2138,7 @@ func (x *ThawFleetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ThawFleetRequest.ProtoReflect.Descriptor instead.
 func (*ThawFleetRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{24}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ThawFleetRequest) GetComment() string {
@@ -1867,7 +2167,7 @@ type ServerInfo struct {
 
 func (x *ServerInfo) Reset() {
 	*x = ServerInfo{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[25]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1879,7 +2179,7 @@ func (x *ServerInfo) String() string {
 func (*ServerInfo) ProtoMessage() {}
 
 func (x *ServerInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[25]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1892,7 +2192,7 @@ func (x *ServerInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServerInfo.ProtoReflect.Descriptor instead.
 func (*ServerInfo) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{25}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ServerInfo) GetVersion() string {
@@ -1984,7 +2284,7 @@ type Image struct {
 
 func (x *Image) Reset() {
 	*x = Image{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[26]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1996,7 +2296,7 @@ func (x *Image) String() string {
 func (*Image) ProtoMessage() {}
 
 func (x *Image) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[26]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2009,7 +2309,7 @@ func (x *Image) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Image.ProtoReflect.Descriptor instead.
 func (*Image) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{26}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Image) GetImageRef() string {
@@ -2116,7 +2416,7 @@ type UploadImageRequest struct {
 
 func (x *UploadImageRequest) Reset() {
 	*x = UploadImageRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[27]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2128,7 +2428,7 @@ func (x *UploadImageRequest) String() string {
 func (*UploadImageRequest) ProtoMessage() {}
 
 func (x *UploadImageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[27]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2141,7 +2441,7 @@ func (x *UploadImageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UploadImageRequest.ProtoReflect.Descriptor instead.
 func (*UploadImageRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{27}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *UploadImageRequest) GetPart() isUploadImageRequest_Part {
@@ -2195,7 +2495,7 @@ type GetImageRequest struct {
 
 func (x *GetImageRequest) Reset() {
 	*x = GetImageRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[28]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2207,7 +2507,7 @@ func (x *GetImageRequest) String() string {
 func (*GetImageRequest) ProtoMessage() {}
 
 func (x *GetImageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[28]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2220,7 +2520,7 @@ func (x *GetImageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetImageRequest.ProtoReflect.Descriptor instead.
 func (*GetImageRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{28}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *GetImageRequest) GetImageRef() string {
@@ -2239,7 +2539,7 @@ type AddImageRequest struct {
 
 func (x *AddImageRequest) Reset() {
 	*x = AddImageRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[29]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2251,7 +2551,7 @@ func (x *AddImageRequest) String() string {
 func (*AddImageRequest) ProtoMessage() {}
 
 func (x *AddImageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[29]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2264,7 +2564,7 @@ func (x *AddImageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddImageRequest.ProtoReflect.Descriptor instead.
 func (*AddImageRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{29}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *AddImageRequest) GetImage() *Image {
@@ -2286,7 +2586,7 @@ type ListImagesRequest struct {
 
 func (x *ListImagesRequest) Reset() {
 	*x = ListImagesRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[30]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2298,7 +2598,7 @@ func (x *ListImagesRequest) String() string {
 func (*ListImagesRequest) ProtoMessage() {}
 
 func (x *ListImagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[30]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2311,7 +2611,7 @@ func (x *ListImagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListImagesRequest.ProtoReflect.Descriptor instead.
 func (*ListImagesRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{30}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ListImagesRequest) GetPageSize() int32 {
@@ -2345,7 +2645,7 @@ type ListImagesResponse struct {
 
 func (x *ListImagesResponse) Reset() {
 	*x = ListImagesResponse{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[31]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2357,7 +2657,7 @@ func (x *ListImagesResponse) String() string {
 func (*ListImagesResponse) ProtoMessage() {}
 
 func (x *ListImagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[31]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2370,7 +2670,7 @@ func (x *ListImagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListImagesResponse.ProtoReflect.Descriptor instead.
 func (*ListImagesResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{31}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ListImagesResponse) GetImages() []*Image {
@@ -2396,7 +2696,7 @@ type RemoveImageRequest struct {
 
 func (x *RemoveImageRequest) Reset() {
 	*x = RemoveImageRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[32]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2408,7 +2708,7 @@ func (x *RemoveImageRequest) String() string {
 func (*RemoveImageRequest) ProtoMessage() {}
 
 func (x *RemoveImageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[32]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2421,7 +2721,7 @@ func (x *RemoveImageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveImageRequest.ProtoReflect.Descriptor instead.
 func (*RemoveImageRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{32}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *RemoveImageRequest) GetImageRef() string {
@@ -2473,7 +2773,7 @@ type Webhook struct {
 
 func (x *Webhook) Reset() {
 	*x = Webhook{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[33]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2485,7 +2785,7 @@ func (x *Webhook) String() string {
 func (*Webhook) ProtoMessage() {}
 
 func (x *Webhook) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[33]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2498,7 +2798,7 @@ func (x *Webhook) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Webhook.ProtoReflect.Descriptor instead.
 func (*Webhook) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{33}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Webhook) GetWebhookId() string {
@@ -2639,7 +2939,7 @@ type WebhookSecret struct {
 
 func (x *WebhookSecret) Reset() {
 	*x = WebhookSecret{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[34]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2651,7 +2951,7 @@ func (x *WebhookSecret) String() string {
 func (*WebhookSecret) ProtoMessage() {}
 
 func (x *WebhookSecret) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[34]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2664,7 +2964,7 @@ func (x *WebhookSecret) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WebhookSecret.ProtoReflect.Descriptor instead.
 func (*WebhookSecret) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{34}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *WebhookSecret) GetSecretId() string {
@@ -2697,7 +2997,7 @@ type CreateWebhookRequest struct {
 
 func (x *CreateWebhookRequest) Reset() {
 	*x = CreateWebhookRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[35]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2709,7 +3009,7 @@ func (x *CreateWebhookRequest) String() string {
 func (*CreateWebhookRequest) ProtoMessage() {}
 
 func (x *CreateWebhookRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[35]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2722,7 +3022,7 @@ func (x *CreateWebhookRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateWebhookRequest.ProtoReflect.Descriptor instead.
 func (*CreateWebhookRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{35}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *CreateWebhookRequest) GetWebhook() *Webhook {
@@ -2741,7 +3041,7 @@ type GetWebhookRequest struct {
 
 func (x *GetWebhookRequest) Reset() {
 	*x = GetWebhookRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[36]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2753,7 +3053,7 @@ func (x *GetWebhookRequest) String() string {
 func (*GetWebhookRequest) ProtoMessage() {}
 
 func (x *GetWebhookRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[36]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2766,7 +3066,7 @@ func (x *GetWebhookRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetWebhookRequest.ProtoReflect.Descriptor instead.
 func (*GetWebhookRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{36}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *GetWebhookRequest) GetWebhookId() string {
@@ -2786,7 +3086,7 @@ type ListWebhooksRequest struct {
 
 func (x *ListWebhooksRequest) Reset() {
 	*x = ListWebhooksRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[37]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2798,7 +3098,7 @@ func (x *ListWebhooksRequest) String() string {
 func (*ListWebhooksRequest) ProtoMessage() {}
 
 func (x *ListWebhooksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[37]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2811,7 +3111,7 @@ func (x *ListWebhooksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWebhooksRequest.ProtoReflect.Descriptor instead.
 func (*ListWebhooksRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{37}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ListWebhooksRequest) GetPageSize() int32 {
@@ -2838,7 +3138,7 @@ type ListWebhooksResponse struct {
 
 func (x *ListWebhooksResponse) Reset() {
 	*x = ListWebhooksResponse{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[38]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2850,7 +3150,7 @@ func (x *ListWebhooksResponse) String() string {
 func (*ListWebhooksResponse) ProtoMessage() {}
 
 func (x *ListWebhooksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[38]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2863,7 +3163,7 @@ func (x *ListWebhooksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWebhooksResponse.ProtoReflect.Descriptor instead.
 func (*ListWebhooksResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{38}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ListWebhooksResponse) GetWebhooks() []*Webhook {
@@ -2896,7 +3196,7 @@ type UpdateWebhookRequest struct {
 
 func (x *UpdateWebhookRequest) Reset() {
 	*x = UpdateWebhookRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[39]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2908,7 +3208,7 @@ func (x *UpdateWebhookRequest) String() string {
 func (*UpdateWebhookRequest) ProtoMessage() {}
 
 func (x *UpdateWebhookRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[39]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2921,7 +3221,7 @@ func (x *UpdateWebhookRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateWebhookRequest.ProtoReflect.Descriptor instead.
 func (*UpdateWebhookRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{39}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *UpdateWebhookRequest) GetWebhook() *Webhook {
@@ -2961,7 +3261,7 @@ type DeleteWebhookRequest struct {
 
 func (x *DeleteWebhookRequest) Reset() {
 	*x = DeleteWebhookRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[40]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2973,7 +3273,7 @@ func (x *DeleteWebhookRequest) String() string {
 func (*DeleteWebhookRequest) ProtoMessage() {}
 
 func (x *DeleteWebhookRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[40]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2986,7 +3286,7 @@ func (x *DeleteWebhookRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteWebhookRequest.ProtoReflect.Descriptor instead.
 func (*DeleteWebhookRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{40}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *DeleteWebhookRequest) GetWebhookId() string {
@@ -3005,7 +3305,7 @@ type TestWebhookRequest struct {
 
 func (x *TestWebhookRequest) Reset() {
 	*x = TestWebhookRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[41]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3017,7 +3317,7 @@ func (x *TestWebhookRequest) String() string {
 func (*TestWebhookRequest) ProtoMessage() {}
 
 func (x *TestWebhookRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[41]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3030,7 +3330,7 @@ func (x *TestWebhookRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TestWebhookRequest.ProtoReflect.Descriptor instead.
 func (*TestWebhookRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{41}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *TestWebhookRequest) GetWebhookId() string {
@@ -3049,7 +3349,7 @@ type RedeliverWebhookRequest struct {
 
 func (x *RedeliverWebhookRequest) Reset() {
 	*x = RedeliverWebhookRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[42]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3061,7 +3361,7 @@ func (x *RedeliverWebhookRequest) String() string {
 func (*RedeliverWebhookRequest) ProtoMessage() {}
 
 func (x *RedeliverWebhookRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[42]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3074,7 +3374,7 @@ func (x *RedeliverWebhookRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RedeliverWebhookRequest.ProtoReflect.Descriptor instead.
 func (*RedeliverWebhookRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{42}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *RedeliverWebhookRequest) GetDeliveryId() string {
@@ -3100,7 +3400,7 @@ type ListWebhookDeliveriesRequest struct {
 
 func (x *ListWebhookDeliveriesRequest) Reset() {
 	*x = ListWebhookDeliveriesRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[43]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3112,7 +3412,7 @@ func (x *ListWebhookDeliveriesRequest) String() string {
 func (*ListWebhookDeliveriesRequest) ProtoMessage() {}
 
 func (x *ListWebhookDeliveriesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[43]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3125,7 +3425,7 @@ func (x *ListWebhookDeliveriesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWebhookDeliveriesRequest.ProtoReflect.Descriptor instead.
 func (*ListWebhookDeliveriesRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{43}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ListWebhookDeliveriesRequest) GetWebhookId() string {
@@ -3173,7 +3473,7 @@ type ListWebhookDeliveriesResponse struct {
 
 func (x *ListWebhookDeliveriesResponse) Reset() {
 	*x = ListWebhookDeliveriesResponse{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[44]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3185,7 +3485,7 @@ func (x *ListWebhookDeliveriesResponse) String() string {
 func (*ListWebhookDeliveriesResponse) ProtoMessage() {}
 
 func (x *ListWebhookDeliveriesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[44]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3198,7 +3498,7 @@ func (x *ListWebhookDeliveriesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWebhookDeliveriesResponse.ProtoReflect.Descriptor instead.
 func (*ListWebhookDeliveriesResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{44}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ListWebhookDeliveriesResponse) GetDeliveries() []*WebhookDelivery {
@@ -3245,7 +3545,7 @@ type WebhookDelivery struct {
 
 func (x *WebhookDelivery) Reset() {
 	*x = WebhookDelivery{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[45]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3257,7 +3557,7 @@ func (x *WebhookDelivery) String() string {
 func (*WebhookDelivery) ProtoMessage() {}
 
 func (x *WebhookDelivery) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[45]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3270,7 +3570,7 @@ func (x *WebhookDelivery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WebhookDelivery.ProtoReflect.Descriptor instead.
 func (*WebhookDelivery) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{45}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *WebhookDelivery) GetDeliveryId() string {
@@ -3386,7 +3686,7 @@ type SiteLease struct {
 
 func (x *SiteLease) Reset() {
 	*x = SiteLease{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[46]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3398,7 +3698,7 @@ func (x *SiteLease) String() string {
 func (*SiteLease) ProtoMessage() {}
 
 func (x *SiteLease) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[46]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3411,7 +3711,7 @@ func (x *SiteLease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SiteLease.ProtoReflect.Descriptor instead.
 func (*SiteLease) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{46}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *SiteLease) GetSite() string {
@@ -3480,7 +3780,7 @@ type Site struct {
 
 func (x *Site) Reset() {
 	*x = Site{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[47]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3492,7 +3792,7 @@ func (x *Site) String() string {
 func (*Site) ProtoMessage() {}
 
 func (x *Site) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[47]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3505,7 +3805,7 @@ func (x *Site) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Site.ProtoReflect.Descriptor instead.
 func (*Site) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{47}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Site) GetSite() string {
@@ -3585,7 +3885,7 @@ type Segment struct {
 
 func (x *Segment) Reset() {
 	*x = Segment{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[48]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3597,7 +3897,7 @@ func (x *Segment) String() string {
 func (*Segment) ProtoMessage() {}
 
 func (x *Segment) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[48]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3610,7 +3910,7 @@ func (x *Segment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Segment.ProtoReflect.Descriptor instead.
 func (*Segment) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{48}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Segment) GetName() string {
@@ -3735,7 +4035,7 @@ type SetSiteRequest struct {
 
 func (x *SetSiteRequest) Reset() {
 	*x = SetSiteRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[49]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3747,7 +4047,7 @@ func (x *SetSiteRequest) String() string {
 func (*SetSiteRequest) ProtoMessage() {}
 
 func (x *SetSiteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[49]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3760,7 +4060,7 @@ func (x *SetSiteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetSiteRequest.ProtoReflect.Descriptor instead.
 func (*SetSiteRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{49}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *SetSiteRequest) GetSite() string {
@@ -3786,7 +4086,7 @@ type GetSiteRequest struct {
 
 func (x *GetSiteRequest) Reset() {
 	*x = GetSiteRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[50]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3798,7 +4098,7 @@ func (x *GetSiteRequest) String() string {
 func (*GetSiteRequest) ProtoMessage() {}
 
 func (x *GetSiteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[50]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3811,7 +4111,7 @@ func (x *GetSiteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSiteRequest.ProtoReflect.Descriptor instead.
 func (*GetSiteRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{50}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *GetSiteRequest) GetSite() string {
@@ -3829,7 +4129,7 @@ type ListSitesRequest struct {
 
 func (x *ListSitesRequest) Reset() {
 	*x = ListSitesRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[51]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3841,7 +4141,7 @@ func (x *ListSitesRequest) String() string {
 func (*ListSitesRequest) ProtoMessage() {}
 
 func (x *ListSitesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[51]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3854,7 +4154,7 @@ func (x *ListSitesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSitesRequest.ProtoReflect.Descriptor instead.
 func (*ListSitesRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{51}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{54}
 }
 
 type ListSitesResponse struct {
@@ -3866,7 +4166,7 @@ type ListSitesResponse struct {
 
 func (x *ListSitesResponse) Reset() {
 	*x = ListSitesResponse{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[52]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3878,7 +4178,7 @@ func (x *ListSitesResponse) String() string {
 func (*ListSitesResponse) ProtoMessage() {}
 
 func (x *ListSitesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[52]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3891,7 +4191,7 @@ func (x *ListSitesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSitesResponse.ProtoReflect.Descriptor instead.
 func (*ListSitesResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{52}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *ListSitesResponse) GetSites() []*Site {
@@ -3917,7 +4217,7 @@ type DiscoveredMachine struct {
 
 func (x *DiscoveredMachine) Reset() {
 	*x = DiscoveredMachine{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[53]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3929,7 +4229,7 @@ func (x *DiscoveredMachine) String() string {
 func (*DiscoveredMachine) ProtoMessage() {}
 
 func (x *DiscoveredMachine) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[53]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3942,7 +4242,7 @@ func (x *DiscoveredMachine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiscoveredMachine.ProtoReflect.Descriptor instead.
 func (*DiscoveredMachine) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{53}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *DiscoveredMachine) GetSite() string {
@@ -4011,7 +4311,7 @@ type ListDiscoveredRequest struct {
 
 func (x *ListDiscoveredRequest) Reset() {
 	*x = ListDiscoveredRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[54]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4023,7 +4323,7 @@ func (x *ListDiscoveredRequest) String() string {
 func (*ListDiscoveredRequest) ProtoMessage() {}
 
 func (x *ListDiscoveredRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[54]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4036,7 +4336,7 @@ func (x *ListDiscoveredRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDiscoveredRequest.ProtoReflect.Descriptor instead.
 func (*ListDiscoveredRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{54}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *ListDiscoveredRequest) GetSite() string {
@@ -4055,7 +4355,7 @@ type ListDiscoveredResponse struct {
 
 func (x *ListDiscoveredResponse) Reset() {
 	*x = ListDiscoveredResponse{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[55]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4067,7 +4367,7 @@ func (x *ListDiscoveredResponse) String() string {
 func (*ListDiscoveredResponse) ProtoMessage() {}
 
 func (x *ListDiscoveredResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[55]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4080,7 +4380,7 @@ func (x *ListDiscoveredResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDiscoveredResponse.ProtoReflect.Descriptor instead.
 func (*ListDiscoveredResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{55}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *ListDiscoveredResponse) GetMachines() []*DiscoveredMachine {
@@ -4103,7 +4403,7 @@ type BMCCredentials struct {
 
 func (x *BMCCredentials) Reset() {
 	*x = BMCCredentials{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[56]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4115,7 +4415,7 @@ func (x *BMCCredentials) String() string {
 func (*BMCCredentials) ProtoMessage() {}
 
 func (x *BMCCredentials) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[56]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4128,7 +4428,7 @@ func (x *BMCCredentials) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BMCCredentials.ProtoReflect.Descriptor instead.
 func (*BMCCredentials) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{56}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *BMCCredentials) GetCredentialsRef() string {
@@ -4171,7 +4471,7 @@ type SetBMCCredentialsRequest struct {
 
 func (x *SetBMCCredentialsRequest) Reset() {
 	*x = SetBMCCredentialsRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[57]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4183,7 +4483,7 @@ func (x *SetBMCCredentialsRequest) String() string {
 func (*SetBMCCredentialsRequest) ProtoMessage() {}
 
 func (x *SetBMCCredentialsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[57]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4196,7 +4496,7 @@ func (x *SetBMCCredentialsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetBMCCredentialsRequest.ProtoReflect.Descriptor instead.
 func (*SetBMCCredentialsRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{57}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *SetBMCCredentialsRequest) GetCredentialsRef() string {
@@ -4228,7 +4528,7 @@ type ListBMCCredentialsRequest struct {
 
 func (x *ListBMCCredentialsRequest) Reset() {
 	*x = ListBMCCredentialsRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[58]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4240,7 +4540,7 @@ func (x *ListBMCCredentialsRequest) String() string {
 func (*ListBMCCredentialsRequest) ProtoMessage() {}
 
 func (x *ListBMCCredentialsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[58]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4253,7 +4553,7 @@ func (x *ListBMCCredentialsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBMCCredentialsRequest.ProtoReflect.Descriptor instead.
 func (*ListBMCCredentialsRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{58}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{61}
 }
 
 type ListBMCCredentialsResponse struct {
@@ -4265,7 +4565,7 @@ type ListBMCCredentialsResponse struct {
 
 func (x *ListBMCCredentialsResponse) Reset() {
 	*x = ListBMCCredentialsResponse{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[59]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4277,7 +4577,7 @@ func (x *ListBMCCredentialsResponse) String() string {
 func (*ListBMCCredentialsResponse) ProtoMessage() {}
 
 func (x *ListBMCCredentialsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[59]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4290,7 +4590,7 @@ func (x *ListBMCCredentialsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBMCCredentialsResponse.ProtoReflect.Descriptor instead.
 func (*ListBMCCredentialsResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{59}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *ListBMCCredentialsResponse) GetCredentials() []*BMCCredentials {
@@ -4309,7 +4609,7 @@ type DeleteBMCCredentialsRequest struct {
 
 func (x *DeleteBMCCredentialsRequest) Reset() {
 	*x = DeleteBMCCredentialsRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[60]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4321,7 +4621,7 @@ func (x *DeleteBMCCredentialsRequest) String() string {
 func (*DeleteBMCCredentialsRequest) ProtoMessage() {}
 
 func (x *DeleteBMCCredentialsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[60]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4334,7 +4634,7 @@ func (x *DeleteBMCCredentialsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteBMCCredentialsRequest.ProtoReflect.Descriptor instead.
 func (*DeleteBMCCredentialsRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{60}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *DeleteBMCCredentialsRequest) GetCredentialsRef() string {
@@ -4355,7 +4655,7 @@ type ListSiteLeasesRequest struct {
 
 func (x *ListSiteLeasesRequest) Reset() {
 	*x = ListSiteLeasesRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[61]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4367,7 +4667,7 @@ func (x *ListSiteLeasesRequest) String() string {
 func (*ListSiteLeasesRequest) ProtoMessage() {}
 
 func (x *ListSiteLeasesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[61]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4380,7 +4680,7 @@ func (x *ListSiteLeasesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSiteLeasesRequest.ProtoReflect.Descriptor instead.
 func (*ListSiteLeasesRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{61}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *ListSiteLeasesRequest) GetSite() string {
@@ -4414,7 +4714,7 @@ type ListSiteLeasesResponse struct {
 
 func (x *ListSiteLeasesResponse) Reset() {
 	*x = ListSiteLeasesResponse{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[62]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4426,7 +4726,7 @@ func (x *ListSiteLeasesResponse) String() string {
 func (*ListSiteLeasesResponse) ProtoMessage() {}
 
 func (x *ListSiteLeasesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[62]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4439,7 +4739,7 @@ func (x *ListSiteLeasesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSiteLeasesResponse.ProtoReflect.Descriptor instead.
 func (*ListSiteLeasesResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{62}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *ListSiteLeasesResponse) GetLeases() []*SiteLease {
@@ -4622,7 +4922,36 @@ const file_baremetal_v1_admin_proto_rawDesc = "" +
 	"\ttarget_id\x18\x01 \x01(\tR\btargetId\"B\n" +
 	"\x1bScrubAuditEventDataResponse\x12#\n" +
 	"\rscrubbed_rows\x18\x01 \x01(\x03R\fscrubbedRows\"\x16\n" +
-	"\x14GetServerInfoRequest\",\n" +
+	"\x14GetServerInfoRequest\"f\n" +
+	"\x16ListControllersRequest\x12\x10\n" +
+	"\x03all\x18\x01 \x01(\bR\x03all\x12\x1b\n" +
+	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x03 \x01(\tR\tpageToken\"}\n" +
+	"\x17ListControllersResponse\x12:\n" +
+	"\vcontrollers\x18\x01 \x03(\v2\x18.baremetal.v1.ControllerR\vcontrollers\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xa1\x04\n" +
+	"\n" +
+	"Controller\x12#\n" +
+	"\rcontroller_id\x18\x01 \x01(\tR\fcontrollerId\x12\x18\n" +
+	"\aversion\x18\x02 \x01(\tR\aversion\x12\x1a\n" +
+	"\bhostname\x18\x03 \x01(\tR\bhostname\x124\n" +
+	"\x05state\x18\x04 \x01(\x0e2\x1e.baremetal.v1.Controller.StateR\x05state\x12\x1a\n" +
+	"\bsessions\x18\x05 \x01(\x03R\bsessions\x12\x14\n" +
+	"\x05leads\x18\x06 \x01(\bR\x05leads\x12\x1c\n" +
+	"\tanswering\x18\a \x01(\bR\tanswering\x129\n" +
+	"\n" +
+	"started_at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\tstartedAt\x12;\n" +
+	"\vlease_until\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"leaseUntil\x12A\n" +
+	"\x0edraining_since\x18\n" +
+	" \x01(\v2\x1a.google.protobuf.TimestampR\rdrainingSince\x122\n" +
+	"\x15heartbeat_interval_ms\x18\v \x01(\x03R\x13heartbeatIntervalMs\"C\n" +
+	"\x05State\x12\x15\n" +
+	"\x11STATE_UNSPECIFIED\x10\x00\x12\v\n" +
+	"\aSERVING\x10\x01\x12\f\n" +
+	"\bDRAINING\x10\x02\x12\b\n" +
+	"\x04GONE\x10\x03\",\n" +
 	"\x10ThawFleetRequest\x12\x18\n" +
 	"\acomment\x18\x01 \x01(\tR\acomment\"\xcc\x02\n" +
 	"\n" +
@@ -4857,7 +5186,7 @@ const file_baremetal_v1_admin_proto_rawDesc = "" +
 	"\x16AGENT_ROLE_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fAGENT_ROLE_HOST\x10\x01\x12\x18\n" +
 	"\x14AGENT_ROLE_INSTALLER\x10\x02\x12\x13\n" +
-	"\x0fAGENT_ROLE_SITE\x10\x032\xdf\x16\n" +
+	"\x0fAGENT_ROLE_SITE\x10\x032\xbf\x17\n" +
 	"\fAdminService\x12j\n" +
 	"\x13IssueBootstrapToken\x12(.baremetal.v1.IssueBootstrapTokenRequest\x1a).baremetal.v1.IssueBootstrapTokenResponse\x12j\n" +
 	"\x13ListBootstrapTokens\x12(.baremetal.v1.ListBootstrapTokensRequest\x1a).baremetal.v1.ListBootstrapTokensResponse\x12_\n" +
@@ -4872,7 +5201,8 @@ const file_baremetal_v1_admin_proto_rawDesc = "" +
 	"\fListCommands\x12!.baremetal.v1.ListCommandsRequest\x1a\".baremetal.v1.ListCommandsResponse\x12U\n" +
 	"\fListAuditLog\x12!.baremetal.v1.ListAuditLogRequest\x1a\".baremetal.v1.ListAuditLogResponse\x12j\n" +
 	"\x13ScrubAuditEventData\x12(.baremetal.v1.ScrubAuditEventDataRequest\x1a).baremetal.v1.ScrubAuditEventDataResponse\x12M\n" +
-	"\rGetServerInfo\x12\".baremetal.v1.GetServerInfoRequest\x1a\x18.baremetal.v1.ServerInfo\x12E\n" +
+	"\rGetServerInfo\x12\".baremetal.v1.GetServerInfoRequest\x1a\x18.baremetal.v1.ServerInfo\x12^\n" +
+	"\x0fListControllers\x12$.baremetal.v1.ListControllersRequest\x1a%.baremetal.v1.ListControllersResponse\x12E\n" +
 	"\tThawFleet\x12\x1e.baremetal.v1.ThawFleetRequest\x1a\x18.baremetal.v1.ServerInfo\x12>\n" +
 	"\bAddImage\x12\x1d.baremetal.v1.AddImageRequest\x1a\x13.baremetal.v1.Image\x12F\n" +
 	"\vUploadImage\x12 .baremetal.v1.UploadImageRequest\x1a\x13.baremetal.v1.Image(\x01\x12>\n" +
@@ -4910,219 +5240,230 @@ func file_baremetal_v1_admin_proto_rawDescGZIP() []byte {
 	return file_baremetal_v1_admin_proto_rawDescData
 }
 
-var file_baremetal_v1_admin_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_baremetal_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 64)
+var file_baremetal_v1_admin_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
+var file_baremetal_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 67)
 var file_baremetal_v1_admin_proto_goTypes = []any{
 	(AgentRole)(0),                        // 0: baremetal.v1.AgentRole
-	(*IssueBootstrapTokenRequest)(nil),    // 1: baremetal.v1.IssueBootstrapTokenRequest
-	(*IssueBootstrapTokenResponse)(nil),   // 2: baremetal.v1.IssueBootstrapTokenResponse
-	(*BootstrapToken)(nil),                // 3: baremetal.v1.BootstrapToken
-	(*ListBootstrapTokensRequest)(nil),    // 4: baremetal.v1.ListBootstrapTokensRequest
-	(*ListBootstrapTokensResponse)(nil),   // 5: baremetal.v1.ListBootstrapTokensResponse
-	(*RevokeBootstrapTokenRequest)(nil),   // 6: baremetal.v1.RevokeBootstrapTokenRequest
-	(*Agent)(nil),                         // 7: baremetal.v1.Agent
-	(*AgentCert)(nil),                     // 8: baremetal.v1.AgentCert
-	(*ListAgentsRequest)(nil),             // 9: baremetal.v1.ListAgentsRequest
-	(*ListAgentsResponse)(nil),            // 10: baremetal.v1.ListAgentsResponse
-	(*GetAgentRequest)(nil),               // 11: baremetal.v1.GetAgentRequest
-	(*RevokeAgentRequest)(nil),            // 12: baremetal.v1.RevokeAgentRequest
-	(*SettleCommandRequest)(nil),          // 13: baremetal.v1.SettleCommandRequest
-	(*ClearInterventionRequest)(nil),      // 14: baremetal.v1.ClearInterventionRequest
-	(*SetMachineFlagRequest)(nil),         // 15: baremetal.v1.SetMachineFlagRequest
-	(*Command)(nil),                       // 16: baremetal.v1.Command
-	(*ListCommandsRequest)(nil),           // 17: baremetal.v1.ListCommandsRequest
-	(*ListCommandsResponse)(nil),          // 18: baremetal.v1.ListCommandsResponse
-	(*AuditEntry)(nil),                    // 19: baremetal.v1.AuditEntry
-	(*ListAuditLogRequest)(nil),           // 20: baremetal.v1.ListAuditLogRequest
-	(*ListAuditLogResponse)(nil),          // 21: baremetal.v1.ListAuditLogResponse
-	(*ScrubAuditEventDataRequest)(nil),    // 22: baremetal.v1.ScrubAuditEventDataRequest
-	(*ScrubAuditEventDataResponse)(nil),   // 23: baremetal.v1.ScrubAuditEventDataResponse
-	(*GetServerInfoRequest)(nil),          // 24: baremetal.v1.GetServerInfoRequest
-	(*ThawFleetRequest)(nil),              // 25: baremetal.v1.ThawFleetRequest
-	(*ServerInfo)(nil),                    // 26: baremetal.v1.ServerInfo
-	(*Image)(nil),                         // 27: baremetal.v1.Image
-	(*UploadImageRequest)(nil),            // 28: baremetal.v1.UploadImageRequest
-	(*GetImageRequest)(nil),               // 29: baremetal.v1.GetImageRequest
-	(*AddImageRequest)(nil),               // 30: baremetal.v1.AddImageRequest
-	(*ListImagesRequest)(nil),             // 31: baremetal.v1.ListImagesRequest
-	(*ListImagesResponse)(nil),            // 32: baremetal.v1.ListImagesResponse
-	(*RemoveImageRequest)(nil),            // 33: baremetal.v1.RemoveImageRequest
-	(*Webhook)(nil),                       // 34: baremetal.v1.Webhook
-	(*WebhookSecret)(nil),                 // 35: baremetal.v1.WebhookSecret
-	(*CreateWebhookRequest)(nil),          // 36: baremetal.v1.CreateWebhookRequest
-	(*GetWebhookRequest)(nil),             // 37: baremetal.v1.GetWebhookRequest
-	(*ListWebhooksRequest)(nil),           // 38: baremetal.v1.ListWebhooksRequest
-	(*ListWebhooksResponse)(nil),          // 39: baremetal.v1.ListWebhooksResponse
-	(*UpdateWebhookRequest)(nil),          // 40: baremetal.v1.UpdateWebhookRequest
-	(*DeleteWebhookRequest)(nil),          // 41: baremetal.v1.DeleteWebhookRequest
-	(*TestWebhookRequest)(nil),            // 42: baremetal.v1.TestWebhookRequest
-	(*RedeliverWebhookRequest)(nil),       // 43: baremetal.v1.RedeliverWebhookRequest
-	(*ListWebhookDeliveriesRequest)(nil),  // 44: baremetal.v1.ListWebhookDeliveriesRequest
-	(*ListWebhookDeliveriesResponse)(nil), // 45: baremetal.v1.ListWebhookDeliveriesResponse
-	(*WebhookDelivery)(nil),               // 46: baremetal.v1.WebhookDelivery
-	(*SiteLease)(nil),                     // 47: baremetal.v1.SiteLease
-	(*Site)(nil),                          // 48: baremetal.v1.Site
-	(*Segment)(nil),                       // 49: baremetal.v1.Segment
-	(*SetSiteRequest)(nil),                // 50: baremetal.v1.SetSiteRequest
-	(*GetSiteRequest)(nil),                // 51: baremetal.v1.GetSiteRequest
-	(*ListSitesRequest)(nil),              // 52: baremetal.v1.ListSitesRequest
-	(*ListSitesResponse)(nil),             // 53: baremetal.v1.ListSitesResponse
-	(*DiscoveredMachine)(nil),             // 54: baremetal.v1.DiscoveredMachine
-	(*ListDiscoveredRequest)(nil),         // 55: baremetal.v1.ListDiscoveredRequest
-	(*ListDiscoveredResponse)(nil),        // 56: baremetal.v1.ListDiscoveredResponse
-	(*BMCCredentials)(nil),                // 57: baremetal.v1.BMCCredentials
-	(*SetBMCCredentialsRequest)(nil),      // 58: baremetal.v1.SetBMCCredentialsRequest
-	(*ListBMCCredentialsRequest)(nil),     // 59: baremetal.v1.ListBMCCredentialsRequest
-	(*ListBMCCredentialsResponse)(nil),    // 60: baremetal.v1.ListBMCCredentialsResponse
-	(*DeleteBMCCredentialsRequest)(nil),   // 61: baremetal.v1.DeleteBMCCredentialsRequest
-	(*ListSiteLeasesRequest)(nil),         // 62: baremetal.v1.ListSiteLeasesRequest
-	(*ListSiteLeasesResponse)(nil),        // 63: baremetal.v1.ListSiteLeasesResponse
-	nil,                                   // 64: baremetal.v1.Command.EvidenceEntry
-	(*durationpb.Duration)(nil),           // 65: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),         // 66: google.protobuf.Timestamp
-	(*fieldmaskpb.FieldMask)(nil),         // 67: google.protobuf.FieldMask
-	(*Machine)(nil),                       // 68: baremetal.v1.Machine
+	(Controller_State)(0),                 // 1: baremetal.v1.Controller.State
+	(*IssueBootstrapTokenRequest)(nil),    // 2: baremetal.v1.IssueBootstrapTokenRequest
+	(*IssueBootstrapTokenResponse)(nil),   // 3: baremetal.v1.IssueBootstrapTokenResponse
+	(*BootstrapToken)(nil),                // 4: baremetal.v1.BootstrapToken
+	(*ListBootstrapTokensRequest)(nil),    // 5: baremetal.v1.ListBootstrapTokensRequest
+	(*ListBootstrapTokensResponse)(nil),   // 6: baremetal.v1.ListBootstrapTokensResponse
+	(*RevokeBootstrapTokenRequest)(nil),   // 7: baremetal.v1.RevokeBootstrapTokenRequest
+	(*Agent)(nil),                         // 8: baremetal.v1.Agent
+	(*AgentCert)(nil),                     // 9: baremetal.v1.AgentCert
+	(*ListAgentsRequest)(nil),             // 10: baremetal.v1.ListAgentsRequest
+	(*ListAgentsResponse)(nil),            // 11: baremetal.v1.ListAgentsResponse
+	(*GetAgentRequest)(nil),               // 12: baremetal.v1.GetAgentRequest
+	(*RevokeAgentRequest)(nil),            // 13: baremetal.v1.RevokeAgentRequest
+	(*SettleCommandRequest)(nil),          // 14: baremetal.v1.SettleCommandRequest
+	(*ClearInterventionRequest)(nil),      // 15: baremetal.v1.ClearInterventionRequest
+	(*SetMachineFlagRequest)(nil),         // 16: baremetal.v1.SetMachineFlagRequest
+	(*Command)(nil),                       // 17: baremetal.v1.Command
+	(*ListCommandsRequest)(nil),           // 18: baremetal.v1.ListCommandsRequest
+	(*ListCommandsResponse)(nil),          // 19: baremetal.v1.ListCommandsResponse
+	(*AuditEntry)(nil),                    // 20: baremetal.v1.AuditEntry
+	(*ListAuditLogRequest)(nil),           // 21: baremetal.v1.ListAuditLogRequest
+	(*ListAuditLogResponse)(nil),          // 22: baremetal.v1.ListAuditLogResponse
+	(*ScrubAuditEventDataRequest)(nil),    // 23: baremetal.v1.ScrubAuditEventDataRequest
+	(*ScrubAuditEventDataResponse)(nil),   // 24: baremetal.v1.ScrubAuditEventDataResponse
+	(*GetServerInfoRequest)(nil),          // 25: baremetal.v1.GetServerInfoRequest
+	(*ListControllersRequest)(nil),        // 26: baremetal.v1.ListControllersRequest
+	(*ListControllersResponse)(nil),       // 27: baremetal.v1.ListControllersResponse
+	(*Controller)(nil),                    // 28: baremetal.v1.Controller
+	(*ThawFleetRequest)(nil),              // 29: baremetal.v1.ThawFleetRequest
+	(*ServerInfo)(nil),                    // 30: baremetal.v1.ServerInfo
+	(*Image)(nil),                         // 31: baremetal.v1.Image
+	(*UploadImageRequest)(nil),            // 32: baremetal.v1.UploadImageRequest
+	(*GetImageRequest)(nil),               // 33: baremetal.v1.GetImageRequest
+	(*AddImageRequest)(nil),               // 34: baremetal.v1.AddImageRequest
+	(*ListImagesRequest)(nil),             // 35: baremetal.v1.ListImagesRequest
+	(*ListImagesResponse)(nil),            // 36: baremetal.v1.ListImagesResponse
+	(*RemoveImageRequest)(nil),            // 37: baremetal.v1.RemoveImageRequest
+	(*Webhook)(nil),                       // 38: baremetal.v1.Webhook
+	(*WebhookSecret)(nil),                 // 39: baremetal.v1.WebhookSecret
+	(*CreateWebhookRequest)(nil),          // 40: baremetal.v1.CreateWebhookRequest
+	(*GetWebhookRequest)(nil),             // 41: baremetal.v1.GetWebhookRequest
+	(*ListWebhooksRequest)(nil),           // 42: baremetal.v1.ListWebhooksRequest
+	(*ListWebhooksResponse)(nil),          // 43: baremetal.v1.ListWebhooksResponse
+	(*UpdateWebhookRequest)(nil),          // 44: baremetal.v1.UpdateWebhookRequest
+	(*DeleteWebhookRequest)(nil),          // 45: baremetal.v1.DeleteWebhookRequest
+	(*TestWebhookRequest)(nil),            // 46: baremetal.v1.TestWebhookRequest
+	(*RedeliverWebhookRequest)(nil),       // 47: baremetal.v1.RedeliverWebhookRequest
+	(*ListWebhookDeliveriesRequest)(nil),  // 48: baremetal.v1.ListWebhookDeliveriesRequest
+	(*ListWebhookDeliveriesResponse)(nil), // 49: baremetal.v1.ListWebhookDeliveriesResponse
+	(*WebhookDelivery)(nil),               // 50: baremetal.v1.WebhookDelivery
+	(*SiteLease)(nil),                     // 51: baremetal.v1.SiteLease
+	(*Site)(nil),                          // 52: baremetal.v1.Site
+	(*Segment)(nil),                       // 53: baremetal.v1.Segment
+	(*SetSiteRequest)(nil),                // 54: baremetal.v1.SetSiteRequest
+	(*GetSiteRequest)(nil),                // 55: baremetal.v1.GetSiteRequest
+	(*ListSitesRequest)(nil),              // 56: baremetal.v1.ListSitesRequest
+	(*ListSitesResponse)(nil),             // 57: baremetal.v1.ListSitesResponse
+	(*DiscoveredMachine)(nil),             // 58: baremetal.v1.DiscoveredMachine
+	(*ListDiscoveredRequest)(nil),         // 59: baremetal.v1.ListDiscoveredRequest
+	(*ListDiscoveredResponse)(nil),        // 60: baremetal.v1.ListDiscoveredResponse
+	(*BMCCredentials)(nil),                // 61: baremetal.v1.BMCCredentials
+	(*SetBMCCredentialsRequest)(nil),      // 62: baremetal.v1.SetBMCCredentialsRequest
+	(*ListBMCCredentialsRequest)(nil),     // 63: baremetal.v1.ListBMCCredentialsRequest
+	(*ListBMCCredentialsResponse)(nil),    // 64: baremetal.v1.ListBMCCredentialsResponse
+	(*DeleteBMCCredentialsRequest)(nil),   // 65: baremetal.v1.DeleteBMCCredentialsRequest
+	(*ListSiteLeasesRequest)(nil),         // 66: baremetal.v1.ListSiteLeasesRequest
+	(*ListSiteLeasesResponse)(nil),        // 67: baremetal.v1.ListSiteLeasesResponse
+	nil,                                   // 68: baremetal.v1.Command.EvidenceEntry
+	(*durationpb.Duration)(nil),           // 69: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),         // 70: google.protobuf.Timestamp
+	(*fieldmaskpb.FieldMask)(nil),         // 71: google.protobuf.FieldMask
+	(*Machine)(nil),                       // 72: baremetal.v1.Machine
 }
 var file_baremetal_v1_admin_proto_depIdxs = []int32{
-	0,  // 0: baremetal.v1.IssueBootstrapTokenRequest.role:type_name -> baremetal.v1.AgentRole
-	65, // 1: baremetal.v1.IssueBootstrapTokenRequest.lifetime:type_name -> google.protobuf.Duration
-	3,  // 2: baremetal.v1.IssueBootstrapTokenResponse.token:type_name -> baremetal.v1.BootstrapToken
-	0,  // 3: baremetal.v1.BootstrapToken.role:type_name -> baremetal.v1.AgentRole
-	66, // 4: baremetal.v1.BootstrapToken.created_at:type_name -> google.protobuf.Timestamp
-	66, // 5: baremetal.v1.BootstrapToken.expires_at:type_name -> google.protobuf.Timestamp
-	66, // 6: baremetal.v1.BootstrapToken.used_at:type_name -> google.protobuf.Timestamp
-	66, // 7: baremetal.v1.BootstrapToken.revoked_at:type_name -> google.protobuf.Timestamp
-	3,  // 8: baremetal.v1.ListBootstrapTokensResponse.tokens:type_name -> baremetal.v1.BootstrapToken
-	0,  // 9: baremetal.v1.Agent.role:type_name -> baremetal.v1.AgentRole
-	66, // 10: baremetal.v1.Agent.last_heartbeat_at:type_name -> google.protobuf.Timestamp
-	8,  // 11: baremetal.v1.Agent.certs:type_name -> baremetal.v1.AgentCert
-	66, // 12: baremetal.v1.Agent.created_at:type_name -> google.protobuf.Timestamp
-	66, // 13: baremetal.v1.Agent.session_started_at:type_name -> google.protobuf.Timestamp
-	66, // 14: baremetal.v1.AgentCert.not_before:type_name -> google.protobuf.Timestamp
-	66, // 15: baremetal.v1.AgentCert.not_after:type_name -> google.protobuf.Timestamp
-	66, // 16: baremetal.v1.AgentCert.revoked_at:type_name -> google.protobuf.Timestamp
-	66, // 17: baremetal.v1.AgentCert.first_used_at:type_name -> google.protobuf.Timestamp
-	7,  // 18: baremetal.v1.ListAgentsResponse.agents:type_name -> baremetal.v1.Agent
-	66, // 19: baremetal.v1.Command.created_at:type_name -> google.protobuf.Timestamp
-	66, // 20: baremetal.v1.Command.sent_at:type_name -> google.protobuf.Timestamp
-	66, // 21: baremetal.v1.Command.acked_at:type_name -> google.protobuf.Timestamp
-	66, // 22: baremetal.v1.Command.granted_at:type_name -> google.protobuf.Timestamp
-	66, // 23: baremetal.v1.Command.finished_at:type_name -> google.protobuf.Timestamp
-	66, // 24: baremetal.v1.Command.deadline:type_name -> google.protobuf.Timestamp
-	64, // 25: baremetal.v1.Command.evidence:type_name -> baremetal.v1.Command.EvidenceEntry
-	16, // 26: baremetal.v1.ListCommandsResponse.commands:type_name -> baremetal.v1.Command
-	66, // 27: baremetal.v1.AuditEntry.ts:type_name -> google.protobuf.Timestamp
-	19, // 28: baremetal.v1.ListAuditLogResponse.entries:type_name -> baremetal.v1.AuditEntry
-	66, // 29: baremetal.v1.ServerInfo.server_time:type_name -> google.protobuf.Timestamp
-	66, // 30: baremetal.v1.ServerInfo.frozen_since:type_name -> google.protobuf.Timestamp
-	66, // 31: baremetal.v1.Image.created_at:type_name -> google.protobuf.Timestamp
-	27, // 32: baremetal.v1.UploadImageRequest.image:type_name -> baremetal.v1.Image
-	27, // 33: baremetal.v1.AddImageRequest.image:type_name -> baremetal.v1.Image
-	27, // 34: baremetal.v1.ListImagesResponse.images:type_name -> baremetal.v1.Image
-	66, // 35: baremetal.v1.Webhook.state_changed_at:type_name -> google.protobuf.Timestamp
-	66, // 36: baremetal.v1.Webhook.created_at:type_name -> google.protobuf.Timestamp
-	66, // 37: baremetal.v1.Webhook.updated_at:type_name -> google.protobuf.Timestamp
-	35, // 38: baremetal.v1.Webhook.secrets:type_name -> baremetal.v1.WebhookSecret
-	66, // 39: baremetal.v1.Webhook.failing_since:type_name -> google.protobuf.Timestamp
-	66, // 40: baremetal.v1.Webhook.hold_until:type_name -> google.protobuf.Timestamp
-	66, // 41: baremetal.v1.WebhookSecret.created_at:type_name -> google.protobuf.Timestamp
-	66, // 42: baremetal.v1.WebhookSecret.expires_at:type_name -> google.protobuf.Timestamp
-	34, // 43: baremetal.v1.CreateWebhookRequest.webhook:type_name -> baremetal.v1.Webhook
-	34, // 44: baremetal.v1.ListWebhooksResponse.webhooks:type_name -> baremetal.v1.Webhook
-	34, // 45: baremetal.v1.UpdateWebhookRequest.webhook:type_name -> baremetal.v1.Webhook
-	67, // 46: baremetal.v1.UpdateWebhookRequest.update_mask:type_name -> google.protobuf.FieldMask
-	65, // 47: baremetal.v1.UpdateWebhookRequest.secret_overlap:type_name -> google.protobuf.Duration
-	46, // 48: baremetal.v1.ListWebhookDeliveriesResponse.deliveries:type_name -> baremetal.v1.WebhookDelivery
-	66, // 49: baremetal.v1.WebhookDelivery.created_at:type_name -> google.protobuf.Timestamp
-	66, // 50: baremetal.v1.WebhookDelivery.last_attempt_at:type_name -> google.protobuf.Timestamp
-	66, // 51: baremetal.v1.WebhookDelivery.next_at:type_name -> google.protobuf.Timestamp
-	66, // 52: baremetal.v1.WebhookDelivery.finished_at:type_name -> google.protobuf.Timestamp
-	66, // 53: baremetal.v1.SiteLease.expires_at:type_name -> google.protobuf.Timestamp
-	49, // 54: baremetal.v1.Site.segments:type_name -> baremetal.v1.Segment
-	66, // 55: baremetal.v1.Site.applied_at:type_name -> google.protobuf.Timestamp
-	49, // 56: baremetal.v1.SetSiteRequest.segments:type_name -> baremetal.v1.Segment
-	48, // 57: baremetal.v1.ListSitesResponse.sites:type_name -> baremetal.v1.Site
-	66, // 58: baremetal.v1.DiscoveredMachine.first_seen_at:type_name -> google.protobuf.Timestamp
-	66, // 59: baremetal.v1.DiscoveredMachine.last_seen_at:type_name -> google.protobuf.Timestamp
-	54, // 60: baremetal.v1.ListDiscoveredResponse.machines:type_name -> baremetal.v1.DiscoveredMachine
-	66, // 61: baremetal.v1.BMCCredentials.updated_at:type_name -> google.protobuf.Timestamp
-	57, // 62: baremetal.v1.ListBMCCredentialsResponse.credentials:type_name -> baremetal.v1.BMCCredentials
-	47, // 63: baremetal.v1.ListSiteLeasesResponse.leases:type_name -> baremetal.v1.SiteLease
-	1,  // 64: baremetal.v1.AdminService.IssueBootstrapToken:input_type -> baremetal.v1.IssueBootstrapTokenRequest
-	4,  // 65: baremetal.v1.AdminService.ListBootstrapTokens:input_type -> baremetal.v1.ListBootstrapTokensRequest
-	6,  // 66: baremetal.v1.AdminService.RevokeBootstrapToken:input_type -> baremetal.v1.RevokeBootstrapTokenRequest
-	9,  // 67: baremetal.v1.AdminService.ListAgents:input_type -> baremetal.v1.ListAgentsRequest
-	11, // 68: baremetal.v1.AdminService.GetAgent:input_type -> baremetal.v1.GetAgentRequest
-	12, // 69: baremetal.v1.AdminService.RevokeAgent:input_type -> baremetal.v1.RevokeAgentRequest
-	13, // 70: baremetal.v1.AdminService.SettleCommand:input_type -> baremetal.v1.SettleCommandRequest
-	14, // 71: baremetal.v1.AdminService.ClearIntervention:input_type -> baremetal.v1.ClearInterventionRequest
-	15, // 72: baremetal.v1.AdminService.SetMachineFlag:input_type -> baremetal.v1.SetMachineFlagRequest
-	17, // 73: baremetal.v1.AdminService.ListCommands:input_type -> baremetal.v1.ListCommandsRequest
-	20, // 74: baremetal.v1.AdminService.ListAuditLog:input_type -> baremetal.v1.ListAuditLogRequest
-	22, // 75: baremetal.v1.AdminService.ScrubAuditEventData:input_type -> baremetal.v1.ScrubAuditEventDataRequest
-	24, // 76: baremetal.v1.AdminService.GetServerInfo:input_type -> baremetal.v1.GetServerInfoRequest
-	25, // 77: baremetal.v1.AdminService.ThawFleet:input_type -> baremetal.v1.ThawFleetRequest
-	30, // 78: baremetal.v1.AdminService.AddImage:input_type -> baremetal.v1.AddImageRequest
-	28, // 79: baremetal.v1.AdminService.UploadImage:input_type -> baremetal.v1.UploadImageRequest
-	29, // 80: baremetal.v1.AdminService.GetImage:input_type -> baremetal.v1.GetImageRequest
-	31, // 81: baremetal.v1.AdminService.ListImages:input_type -> baremetal.v1.ListImagesRequest
-	33, // 82: baremetal.v1.AdminService.RemoveImage:input_type -> baremetal.v1.RemoveImageRequest
-	36, // 83: baremetal.v1.AdminService.CreateWebhook:input_type -> baremetal.v1.CreateWebhookRequest
-	37, // 84: baremetal.v1.AdminService.GetWebhook:input_type -> baremetal.v1.GetWebhookRequest
-	38, // 85: baremetal.v1.AdminService.ListWebhooks:input_type -> baremetal.v1.ListWebhooksRequest
-	40, // 86: baremetal.v1.AdminService.UpdateWebhook:input_type -> baremetal.v1.UpdateWebhookRequest
-	41, // 87: baremetal.v1.AdminService.DeleteWebhook:input_type -> baremetal.v1.DeleteWebhookRequest
-	42, // 88: baremetal.v1.AdminService.TestWebhook:input_type -> baremetal.v1.TestWebhookRequest
-	44, // 89: baremetal.v1.AdminService.ListWebhookDeliveries:input_type -> baremetal.v1.ListWebhookDeliveriesRequest
-	43, // 90: baremetal.v1.AdminService.RedeliverWebhook:input_type -> baremetal.v1.RedeliverWebhookRequest
-	62, // 91: baremetal.v1.AdminService.ListSiteLeases:input_type -> baremetal.v1.ListSiteLeasesRequest
-	50, // 92: baremetal.v1.AdminService.SetSite:input_type -> baremetal.v1.SetSiteRequest
-	51, // 93: baremetal.v1.AdminService.GetSite:input_type -> baremetal.v1.GetSiteRequest
-	52, // 94: baremetal.v1.AdminService.ListSites:input_type -> baremetal.v1.ListSitesRequest
-	55, // 95: baremetal.v1.AdminService.ListDiscovered:input_type -> baremetal.v1.ListDiscoveredRequest
-	58, // 96: baremetal.v1.AdminService.SetBMCCredentials:input_type -> baremetal.v1.SetBMCCredentialsRequest
-	59, // 97: baremetal.v1.AdminService.ListBMCCredentials:input_type -> baremetal.v1.ListBMCCredentialsRequest
-	61, // 98: baremetal.v1.AdminService.DeleteBMCCredentials:input_type -> baremetal.v1.DeleteBMCCredentialsRequest
-	2,  // 99: baremetal.v1.AdminService.IssueBootstrapToken:output_type -> baremetal.v1.IssueBootstrapTokenResponse
-	5,  // 100: baremetal.v1.AdminService.ListBootstrapTokens:output_type -> baremetal.v1.ListBootstrapTokensResponse
-	3,  // 101: baremetal.v1.AdminService.RevokeBootstrapToken:output_type -> baremetal.v1.BootstrapToken
-	10, // 102: baremetal.v1.AdminService.ListAgents:output_type -> baremetal.v1.ListAgentsResponse
-	7,  // 103: baremetal.v1.AdminService.GetAgent:output_type -> baremetal.v1.Agent
-	7,  // 104: baremetal.v1.AdminService.RevokeAgent:output_type -> baremetal.v1.Agent
-	68, // 105: baremetal.v1.AdminService.SettleCommand:output_type -> baremetal.v1.Machine
-	68, // 106: baremetal.v1.AdminService.ClearIntervention:output_type -> baremetal.v1.Machine
-	68, // 107: baremetal.v1.AdminService.SetMachineFlag:output_type -> baremetal.v1.Machine
-	18, // 108: baremetal.v1.AdminService.ListCommands:output_type -> baremetal.v1.ListCommandsResponse
-	21, // 109: baremetal.v1.AdminService.ListAuditLog:output_type -> baremetal.v1.ListAuditLogResponse
-	23, // 110: baremetal.v1.AdminService.ScrubAuditEventData:output_type -> baremetal.v1.ScrubAuditEventDataResponse
-	26, // 111: baremetal.v1.AdminService.GetServerInfo:output_type -> baremetal.v1.ServerInfo
-	26, // 112: baremetal.v1.AdminService.ThawFleet:output_type -> baremetal.v1.ServerInfo
-	27, // 113: baremetal.v1.AdminService.AddImage:output_type -> baremetal.v1.Image
-	27, // 114: baremetal.v1.AdminService.UploadImage:output_type -> baremetal.v1.Image
-	27, // 115: baremetal.v1.AdminService.GetImage:output_type -> baremetal.v1.Image
-	32, // 116: baremetal.v1.AdminService.ListImages:output_type -> baremetal.v1.ListImagesResponse
-	27, // 117: baremetal.v1.AdminService.RemoveImage:output_type -> baremetal.v1.Image
-	34, // 118: baremetal.v1.AdminService.CreateWebhook:output_type -> baremetal.v1.Webhook
-	34, // 119: baremetal.v1.AdminService.GetWebhook:output_type -> baremetal.v1.Webhook
-	39, // 120: baremetal.v1.AdminService.ListWebhooks:output_type -> baremetal.v1.ListWebhooksResponse
-	34, // 121: baremetal.v1.AdminService.UpdateWebhook:output_type -> baremetal.v1.Webhook
-	34, // 122: baremetal.v1.AdminService.DeleteWebhook:output_type -> baremetal.v1.Webhook
-	46, // 123: baremetal.v1.AdminService.TestWebhook:output_type -> baremetal.v1.WebhookDelivery
-	45, // 124: baremetal.v1.AdminService.ListWebhookDeliveries:output_type -> baremetal.v1.ListWebhookDeliveriesResponse
-	46, // 125: baremetal.v1.AdminService.RedeliverWebhook:output_type -> baremetal.v1.WebhookDelivery
-	63, // 126: baremetal.v1.AdminService.ListSiteLeases:output_type -> baremetal.v1.ListSiteLeasesResponse
-	48, // 127: baremetal.v1.AdminService.SetSite:output_type -> baremetal.v1.Site
-	48, // 128: baremetal.v1.AdminService.GetSite:output_type -> baremetal.v1.Site
-	53, // 129: baremetal.v1.AdminService.ListSites:output_type -> baremetal.v1.ListSitesResponse
-	56, // 130: baremetal.v1.AdminService.ListDiscovered:output_type -> baremetal.v1.ListDiscoveredResponse
-	57, // 131: baremetal.v1.AdminService.SetBMCCredentials:output_type -> baremetal.v1.BMCCredentials
-	60, // 132: baremetal.v1.AdminService.ListBMCCredentials:output_type -> baremetal.v1.ListBMCCredentialsResponse
-	57, // 133: baremetal.v1.AdminService.DeleteBMCCredentials:output_type -> baremetal.v1.BMCCredentials
-	99, // [99:134] is the sub-list for method output_type
-	64, // [64:99] is the sub-list for method input_type
-	64, // [64:64] is the sub-list for extension type_name
-	64, // [64:64] is the sub-list for extension extendee
-	0,  // [0:64] is the sub-list for field type_name
+	0,   // 0: baremetal.v1.IssueBootstrapTokenRequest.role:type_name -> baremetal.v1.AgentRole
+	69,  // 1: baremetal.v1.IssueBootstrapTokenRequest.lifetime:type_name -> google.protobuf.Duration
+	4,   // 2: baremetal.v1.IssueBootstrapTokenResponse.token:type_name -> baremetal.v1.BootstrapToken
+	0,   // 3: baremetal.v1.BootstrapToken.role:type_name -> baremetal.v1.AgentRole
+	70,  // 4: baremetal.v1.BootstrapToken.created_at:type_name -> google.protobuf.Timestamp
+	70,  // 5: baremetal.v1.BootstrapToken.expires_at:type_name -> google.protobuf.Timestamp
+	70,  // 6: baremetal.v1.BootstrapToken.used_at:type_name -> google.protobuf.Timestamp
+	70,  // 7: baremetal.v1.BootstrapToken.revoked_at:type_name -> google.protobuf.Timestamp
+	4,   // 8: baremetal.v1.ListBootstrapTokensResponse.tokens:type_name -> baremetal.v1.BootstrapToken
+	0,   // 9: baremetal.v1.Agent.role:type_name -> baremetal.v1.AgentRole
+	70,  // 10: baremetal.v1.Agent.last_heartbeat_at:type_name -> google.protobuf.Timestamp
+	9,   // 11: baremetal.v1.Agent.certs:type_name -> baremetal.v1.AgentCert
+	70,  // 12: baremetal.v1.Agent.created_at:type_name -> google.protobuf.Timestamp
+	70,  // 13: baremetal.v1.Agent.session_started_at:type_name -> google.protobuf.Timestamp
+	70,  // 14: baremetal.v1.AgentCert.not_before:type_name -> google.protobuf.Timestamp
+	70,  // 15: baremetal.v1.AgentCert.not_after:type_name -> google.protobuf.Timestamp
+	70,  // 16: baremetal.v1.AgentCert.revoked_at:type_name -> google.protobuf.Timestamp
+	70,  // 17: baremetal.v1.AgentCert.first_used_at:type_name -> google.protobuf.Timestamp
+	8,   // 18: baremetal.v1.ListAgentsResponse.agents:type_name -> baremetal.v1.Agent
+	70,  // 19: baremetal.v1.Command.created_at:type_name -> google.protobuf.Timestamp
+	70,  // 20: baremetal.v1.Command.sent_at:type_name -> google.protobuf.Timestamp
+	70,  // 21: baremetal.v1.Command.acked_at:type_name -> google.protobuf.Timestamp
+	70,  // 22: baremetal.v1.Command.granted_at:type_name -> google.protobuf.Timestamp
+	70,  // 23: baremetal.v1.Command.finished_at:type_name -> google.protobuf.Timestamp
+	70,  // 24: baremetal.v1.Command.deadline:type_name -> google.protobuf.Timestamp
+	68,  // 25: baremetal.v1.Command.evidence:type_name -> baremetal.v1.Command.EvidenceEntry
+	17,  // 26: baremetal.v1.ListCommandsResponse.commands:type_name -> baremetal.v1.Command
+	70,  // 27: baremetal.v1.AuditEntry.ts:type_name -> google.protobuf.Timestamp
+	20,  // 28: baremetal.v1.ListAuditLogResponse.entries:type_name -> baremetal.v1.AuditEntry
+	28,  // 29: baremetal.v1.ListControllersResponse.controllers:type_name -> baremetal.v1.Controller
+	1,   // 30: baremetal.v1.Controller.state:type_name -> baremetal.v1.Controller.State
+	70,  // 31: baremetal.v1.Controller.started_at:type_name -> google.protobuf.Timestamp
+	70,  // 32: baremetal.v1.Controller.lease_until:type_name -> google.protobuf.Timestamp
+	70,  // 33: baremetal.v1.Controller.draining_since:type_name -> google.protobuf.Timestamp
+	70,  // 34: baremetal.v1.ServerInfo.server_time:type_name -> google.protobuf.Timestamp
+	70,  // 35: baremetal.v1.ServerInfo.frozen_since:type_name -> google.protobuf.Timestamp
+	70,  // 36: baremetal.v1.Image.created_at:type_name -> google.protobuf.Timestamp
+	31,  // 37: baremetal.v1.UploadImageRequest.image:type_name -> baremetal.v1.Image
+	31,  // 38: baremetal.v1.AddImageRequest.image:type_name -> baremetal.v1.Image
+	31,  // 39: baremetal.v1.ListImagesResponse.images:type_name -> baremetal.v1.Image
+	70,  // 40: baremetal.v1.Webhook.state_changed_at:type_name -> google.protobuf.Timestamp
+	70,  // 41: baremetal.v1.Webhook.created_at:type_name -> google.protobuf.Timestamp
+	70,  // 42: baremetal.v1.Webhook.updated_at:type_name -> google.protobuf.Timestamp
+	39,  // 43: baremetal.v1.Webhook.secrets:type_name -> baremetal.v1.WebhookSecret
+	70,  // 44: baremetal.v1.Webhook.failing_since:type_name -> google.protobuf.Timestamp
+	70,  // 45: baremetal.v1.Webhook.hold_until:type_name -> google.protobuf.Timestamp
+	70,  // 46: baremetal.v1.WebhookSecret.created_at:type_name -> google.protobuf.Timestamp
+	70,  // 47: baremetal.v1.WebhookSecret.expires_at:type_name -> google.protobuf.Timestamp
+	38,  // 48: baremetal.v1.CreateWebhookRequest.webhook:type_name -> baremetal.v1.Webhook
+	38,  // 49: baremetal.v1.ListWebhooksResponse.webhooks:type_name -> baremetal.v1.Webhook
+	38,  // 50: baremetal.v1.UpdateWebhookRequest.webhook:type_name -> baremetal.v1.Webhook
+	71,  // 51: baremetal.v1.UpdateWebhookRequest.update_mask:type_name -> google.protobuf.FieldMask
+	69,  // 52: baremetal.v1.UpdateWebhookRequest.secret_overlap:type_name -> google.protobuf.Duration
+	50,  // 53: baremetal.v1.ListWebhookDeliveriesResponse.deliveries:type_name -> baremetal.v1.WebhookDelivery
+	70,  // 54: baremetal.v1.WebhookDelivery.created_at:type_name -> google.protobuf.Timestamp
+	70,  // 55: baremetal.v1.WebhookDelivery.last_attempt_at:type_name -> google.protobuf.Timestamp
+	70,  // 56: baremetal.v1.WebhookDelivery.next_at:type_name -> google.protobuf.Timestamp
+	70,  // 57: baremetal.v1.WebhookDelivery.finished_at:type_name -> google.protobuf.Timestamp
+	70,  // 58: baremetal.v1.SiteLease.expires_at:type_name -> google.protobuf.Timestamp
+	53,  // 59: baremetal.v1.Site.segments:type_name -> baremetal.v1.Segment
+	70,  // 60: baremetal.v1.Site.applied_at:type_name -> google.protobuf.Timestamp
+	53,  // 61: baremetal.v1.SetSiteRequest.segments:type_name -> baremetal.v1.Segment
+	52,  // 62: baremetal.v1.ListSitesResponse.sites:type_name -> baremetal.v1.Site
+	70,  // 63: baremetal.v1.DiscoveredMachine.first_seen_at:type_name -> google.protobuf.Timestamp
+	70,  // 64: baremetal.v1.DiscoveredMachine.last_seen_at:type_name -> google.protobuf.Timestamp
+	58,  // 65: baremetal.v1.ListDiscoveredResponse.machines:type_name -> baremetal.v1.DiscoveredMachine
+	70,  // 66: baremetal.v1.BMCCredentials.updated_at:type_name -> google.protobuf.Timestamp
+	61,  // 67: baremetal.v1.ListBMCCredentialsResponse.credentials:type_name -> baremetal.v1.BMCCredentials
+	51,  // 68: baremetal.v1.ListSiteLeasesResponse.leases:type_name -> baremetal.v1.SiteLease
+	2,   // 69: baremetal.v1.AdminService.IssueBootstrapToken:input_type -> baremetal.v1.IssueBootstrapTokenRequest
+	5,   // 70: baremetal.v1.AdminService.ListBootstrapTokens:input_type -> baremetal.v1.ListBootstrapTokensRequest
+	7,   // 71: baremetal.v1.AdminService.RevokeBootstrapToken:input_type -> baremetal.v1.RevokeBootstrapTokenRequest
+	10,  // 72: baremetal.v1.AdminService.ListAgents:input_type -> baremetal.v1.ListAgentsRequest
+	12,  // 73: baremetal.v1.AdminService.GetAgent:input_type -> baremetal.v1.GetAgentRequest
+	13,  // 74: baremetal.v1.AdminService.RevokeAgent:input_type -> baremetal.v1.RevokeAgentRequest
+	14,  // 75: baremetal.v1.AdminService.SettleCommand:input_type -> baremetal.v1.SettleCommandRequest
+	15,  // 76: baremetal.v1.AdminService.ClearIntervention:input_type -> baremetal.v1.ClearInterventionRequest
+	16,  // 77: baremetal.v1.AdminService.SetMachineFlag:input_type -> baremetal.v1.SetMachineFlagRequest
+	18,  // 78: baremetal.v1.AdminService.ListCommands:input_type -> baremetal.v1.ListCommandsRequest
+	21,  // 79: baremetal.v1.AdminService.ListAuditLog:input_type -> baremetal.v1.ListAuditLogRequest
+	23,  // 80: baremetal.v1.AdminService.ScrubAuditEventData:input_type -> baremetal.v1.ScrubAuditEventDataRequest
+	25,  // 81: baremetal.v1.AdminService.GetServerInfo:input_type -> baremetal.v1.GetServerInfoRequest
+	26,  // 82: baremetal.v1.AdminService.ListControllers:input_type -> baremetal.v1.ListControllersRequest
+	29,  // 83: baremetal.v1.AdminService.ThawFleet:input_type -> baremetal.v1.ThawFleetRequest
+	34,  // 84: baremetal.v1.AdminService.AddImage:input_type -> baremetal.v1.AddImageRequest
+	32,  // 85: baremetal.v1.AdminService.UploadImage:input_type -> baremetal.v1.UploadImageRequest
+	33,  // 86: baremetal.v1.AdminService.GetImage:input_type -> baremetal.v1.GetImageRequest
+	35,  // 87: baremetal.v1.AdminService.ListImages:input_type -> baremetal.v1.ListImagesRequest
+	37,  // 88: baremetal.v1.AdminService.RemoveImage:input_type -> baremetal.v1.RemoveImageRequest
+	40,  // 89: baremetal.v1.AdminService.CreateWebhook:input_type -> baremetal.v1.CreateWebhookRequest
+	41,  // 90: baremetal.v1.AdminService.GetWebhook:input_type -> baremetal.v1.GetWebhookRequest
+	42,  // 91: baremetal.v1.AdminService.ListWebhooks:input_type -> baremetal.v1.ListWebhooksRequest
+	44,  // 92: baremetal.v1.AdminService.UpdateWebhook:input_type -> baremetal.v1.UpdateWebhookRequest
+	45,  // 93: baremetal.v1.AdminService.DeleteWebhook:input_type -> baremetal.v1.DeleteWebhookRequest
+	46,  // 94: baremetal.v1.AdminService.TestWebhook:input_type -> baremetal.v1.TestWebhookRequest
+	48,  // 95: baremetal.v1.AdminService.ListWebhookDeliveries:input_type -> baremetal.v1.ListWebhookDeliveriesRequest
+	47,  // 96: baremetal.v1.AdminService.RedeliverWebhook:input_type -> baremetal.v1.RedeliverWebhookRequest
+	66,  // 97: baremetal.v1.AdminService.ListSiteLeases:input_type -> baremetal.v1.ListSiteLeasesRequest
+	54,  // 98: baremetal.v1.AdminService.SetSite:input_type -> baremetal.v1.SetSiteRequest
+	55,  // 99: baremetal.v1.AdminService.GetSite:input_type -> baremetal.v1.GetSiteRequest
+	56,  // 100: baremetal.v1.AdminService.ListSites:input_type -> baremetal.v1.ListSitesRequest
+	59,  // 101: baremetal.v1.AdminService.ListDiscovered:input_type -> baremetal.v1.ListDiscoveredRequest
+	62,  // 102: baremetal.v1.AdminService.SetBMCCredentials:input_type -> baremetal.v1.SetBMCCredentialsRequest
+	63,  // 103: baremetal.v1.AdminService.ListBMCCredentials:input_type -> baremetal.v1.ListBMCCredentialsRequest
+	65,  // 104: baremetal.v1.AdminService.DeleteBMCCredentials:input_type -> baremetal.v1.DeleteBMCCredentialsRequest
+	3,   // 105: baremetal.v1.AdminService.IssueBootstrapToken:output_type -> baremetal.v1.IssueBootstrapTokenResponse
+	6,   // 106: baremetal.v1.AdminService.ListBootstrapTokens:output_type -> baremetal.v1.ListBootstrapTokensResponse
+	4,   // 107: baremetal.v1.AdminService.RevokeBootstrapToken:output_type -> baremetal.v1.BootstrapToken
+	11,  // 108: baremetal.v1.AdminService.ListAgents:output_type -> baremetal.v1.ListAgentsResponse
+	8,   // 109: baremetal.v1.AdminService.GetAgent:output_type -> baremetal.v1.Agent
+	8,   // 110: baremetal.v1.AdminService.RevokeAgent:output_type -> baremetal.v1.Agent
+	72,  // 111: baremetal.v1.AdminService.SettleCommand:output_type -> baremetal.v1.Machine
+	72,  // 112: baremetal.v1.AdminService.ClearIntervention:output_type -> baremetal.v1.Machine
+	72,  // 113: baremetal.v1.AdminService.SetMachineFlag:output_type -> baremetal.v1.Machine
+	19,  // 114: baremetal.v1.AdminService.ListCommands:output_type -> baremetal.v1.ListCommandsResponse
+	22,  // 115: baremetal.v1.AdminService.ListAuditLog:output_type -> baremetal.v1.ListAuditLogResponse
+	24,  // 116: baremetal.v1.AdminService.ScrubAuditEventData:output_type -> baremetal.v1.ScrubAuditEventDataResponse
+	30,  // 117: baremetal.v1.AdminService.GetServerInfo:output_type -> baremetal.v1.ServerInfo
+	27,  // 118: baremetal.v1.AdminService.ListControllers:output_type -> baremetal.v1.ListControllersResponse
+	30,  // 119: baremetal.v1.AdminService.ThawFleet:output_type -> baremetal.v1.ServerInfo
+	31,  // 120: baremetal.v1.AdminService.AddImage:output_type -> baremetal.v1.Image
+	31,  // 121: baremetal.v1.AdminService.UploadImage:output_type -> baremetal.v1.Image
+	31,  // 122: baremetal.v1.AdminService.GetImage:output_type -> baremetal.v1.Image
+	36,  // 123: baremetal.v1.AdminService.ListImages:output_type -> baremetal.v1.ListImagesResponse
+	31,  // 124: baremetal.v1.AdminService.RemoveImage:output_type -> baremetal.v1.Image
+	38,  // 125: baremetal.v1.AdminService.CreateWebhook:output_type -> baremetal.v1.Webhook
+	38,  // 126: baremetal.v1.AdminService.GetWebhook:output_type -> baremetal.v1.Webhook
+	43,  // 127: baremetal.v1.AdminService.ListWebhooks:output_type -> baremetal.v1.ListWebhooksResponse
+	38,  // 128: baremetal.v1.AdminService.UpdateWebhook:output_type -> baremetal.v1.Webhook
+	38,  // 129: baremetal.v1.AdminService.DeleteWebhook:output_type -> baremetal.v1.Webhook
+	50,  // 130: baremetal.v1.AdminService.TestWebhook:output_type -> baremetal.v1.WebhookDelivery
+	49,  // 131: baremetal.v1.AdminService.ListWebhookDeliveries:output_type -> baremetal.v1.ListWebhookDeliveriesResponse
+	50,  // 132: baremetal.v1.AdminService.RedeliverWebhook:output_type -> baremetal.v1.WebhookDelivery
+	67,  // 133: baremetal.v1.AdminService.ListSiteLeases:output_type -> baremetal.v1.ListSiteLeasesResponse
+	52,  // 134: baremetal.v1.AdminService.SetSite:output_type -> baremetal.v1.Site
+	52,  // 135: baremetal.v1.AdminService.GetSite:output_type -> baremetal.v1.Site
+	57,  // 136: baremetal.v1.AdminService.ListSites:output_type -> baremetal.v1.ListSitesResponse
+	60,  // 137: baremetal.v1.AdminService.ListDiscovered:output_type -> baremetal.v1.ListDiscoveredResponse
+	61,  // 138: baremetal.v1.AdminService.SetBMCCredentials:output_type -> baremetal.v1.BMCCredentials
+	64,  // 139: baremetal.v1.AdminService.ListBMCCredentials:output_type -> baremetal.v1.ListBMCCredentialsResponse
+	61,  // 140: baremetal.v1.AdminService.DeleteBMCCredentials:output_type -> baremetal.v1.BMCCredentials
+	105, // [105:141] is the sub-list for method output_type
+	69,  // [69:105] is the sub-list for method input_type
+	69,  // [69:69] is the sub-list for extension type_name
+	69,  // [69:69] is the sub-list for extension extendee
+	0,   // [0:69] is the sub-list for field type_name
 }
 
 func init() { file_baremetal_v1_admin_proto_init() }
@@ -5131,7 +5472,7 @@ func file_baremetal_v1_admin_proto_init() {
 		return
 	}
 	file_baremetal_v1_machine_proto_init()
-	file_baremetal_v1_admin_proto_msgTypes[27].OneofWrappers = []any{
+	file_baremetal_v1_admin_proto_msgTypes[30].OneofWrappers = []any{
 		(*UploadImageRequest_Image)(nil),
 		(*UploadImageRequest_Data)(nil),
 	}
@@ -5140,8 +5481,8 @@ func file_baremetal_v1_admin_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_baremetal_v1_admin_proto_rawDesc), len(file_baremetal_v1_admin_proto_rawDesc)),
-			NumEnums:      1,
-			NumMessages:   64,
+			NumEnums:      2,
+			NumMessages:   67,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -32,6 +32,7 @@ const (
 	AdminService_ListAuditLog_FullMethodName          = "/baremetal.v1.AdminService/ListAuditLog"
 	AdminService_ScrubAuditEventData_FullMethodName   = "/baremetal.v1.AdminService/ScrubAuditEventData"
 	AdminService_GetServerInfo_FullMethodName         = "/baremetal.v1.AdminService/GetServerInfo"
+	AdminService_ListControllers_FullMethodName       = "/baremetal.v1.AdminService/ListControllers"
 	AdminService_ThawFleet_FullMethodName             = "/baremetal.v1.AdminService/ThawFleet"
 	AdminService_AddImage_FullMethodName              = "/baremetal.v1.AdminService/AddImage"
 	AdminService_UploadImage_FullMethodName           = "/baremetal.v1.AdminService/UploadImage"
@@ -84,6 +85,8 @@ type AdminServiceClient interface {
 	ScrubAuditEventData(ctx context.Context, in *ScrubAuditEventDataRequest, opts ...grpc.CallOption) (*ScrubAuditEventDataResponse, error)
 	// GetServerInfo says which controller answers and what it supports.
 	GetServerInfo(ctx context.Context, in *GetServerInfoRequest, opts ...grpc.CallOption) (*ServerInfo, error)
+	// ListControllers gives the controllers that work on this database, the newest first. Each start of one is another.
+	ListControllers(ctx context.Context, in *ListControllersRequest, opts ...grpc.CallOption) (*ListControllersResponse, error)
 	// ThawFleet lifts the freeze that follows a restore of the database. Until then nothing is started on a machine:
 	// history that the database forgot must not be done again.
 	ThawFleet(ctx context.Context, in *ThawFleetRequest, opts ...grpc.CallOption) (*ServerInfo, error)
@@ -260,6 +263,16 @@ func (c *adminServiceClient) GetServerInfo(ctx context.Context, in *GetServerInf
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ServerInfo)
 	err := c.cc.Invoke(ctx, AdminService_GetServerInfo_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminServiceClient) ListControllers(ctx context.Context, in *ListControllersRequest, opts ...grpc.CallOption) (*ListControllersResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListControllersResponse)
+	err := c.cc.Invoke(ctx, AdminService_ListControllers_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -517,6 +530,8 @@ type AdminServiceServer interface {
 	ScrubAuditEventData(context.Context, *ScrubAuditEventDataRequest) (*ScrubAuditEventDataResponse, error)
 	// GetServerInfo says which controller answers and what it supports.
 	GetServerInfo(context.Context, *GetServerInfoRequest) (*ServerInfo, error)
+	// ListControllers gives the controllers that work on this database, the newest first. Each start of one is another.
+	ListControllers(context.Context, *ListControllersRequest) (*ListControllersResponse, error)
 	// ThawFleet lifts the freeze that follows a restore of the database. Until then nothing is started on a machine:
 	// history that the database forgot must not be done again.
 	ThawFleet(context.Context, *ThawFleetRequest) (*ServerInfo, error)
@@ -607,6 +622,9 @@ func (UnimplementedAdminServiceServer) ScrubAuditEventData(context.Context, *Scr
 }
 func (UnimplementedAdminServiceServer) GetServerInfo(context.Context, *GetServerInfoRequest) (*ServerInfo, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetServerInfo not implemented")
+}
+func (UnimplementedAdminServiceServer) ListControllers(context.Context, *ListControllersRequest) (*ListControllersResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListControllers not implemented")
 }
 func (UnimplementedAdminServiceServer) ThawFleet(context.Context, *ThawFleetRequest) (*ServerInfo, error) {
 	return nil, status.Error(codes.Unimplemented, "method ThawFleet not implemented")
@@ -925,6 +943,24 @@ func _AdminService_GetServerInfo_Handler(srv interface{}, ctx context.Context, d
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(AdminServiceServer).GetServerInfo(ctx, req.(*GetServerInfoRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AdminService_ListControllers_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListControllersRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServiceServer).ListControllers(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdminService_ListControllers_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServiceServer).ListControllers(ctx, req.(*ListControllersRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -1372,6 +1408,10 @@ var AdminService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "GetServerInfo",
 			Handler:    _AdminService_GetServerInfo_Handler,
+		},
+		{
+			MethodName: "ListControllers",
+			Handler:    _AdminService_ListControllers_Handler,
 		},
 		{
 			MethodName: "ThawFleet",

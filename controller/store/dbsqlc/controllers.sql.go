@@ -102,6 +102,56 @@ func (q *Queries) CountLiveSessions(ctx context.Context) (int64, error) {
 	return count, err
 }
 
+const describeController = `-- name: DescribeController :exec
+UPDATE controllers SET hostname = $1 WHERE controller_id = $2
+`
+
+type DescribeControllerParams struct {
+	Hostname     string
+	ControllerID string
+}
+
+func (q *Queries) DescribeController(ctx context.Context, arg DescribeControllerParams) error {
+	_, err := q.db.Exec(ctx, describeController, arg.Hostname, arg.ControllerID)
+	return err
+}
+
+const drainController = `-- name: DrainController :exec
+UPDATE controllers SET draining_since = $1 WHERE controller_id = $2 AND draining_since IS NULL
+`
+
+type DrainControllerParams struct {
+	Now          *time.Time
+	ControllerID string
+}
+
+func (q *Queries) DrainController(ctx context.Context, arg DrainControllerParams) error {
+	_, err := q.db.Exec(ctx, drainController, arg.Now, arg.ControllerID)
+	return err
+}
+
+const forgetControllers = `-- name: ForgetControllers :execrows
+DELETE FROM controllers WHERE controller_id IN (
+    SELECT k.controller_id FROM controllers k
+    WHERE k.lease_until < $1
+      AND NOT EXISTS (SELECT 1 FROM agent_sessions s WHERE s.controller_id = k.controller_id AND s.ended_at IS NULL)
+    ORDER BY k.lease_until LIMIT $2)
+`
+
+type ForgetControllersParams struct {
+	Before  time.Time
+	MaxRows int32
+}
+
+// The oldest of those that have been gone for long, and that hold nothing.
+func (q *Queries) ForgetControllers(ctx context.Context, arg ForgetControllersParams) (int64, error) {
+	result, err := q.db.Exec(ctx, forgetControllers, arg.Before, arg.MaxRows)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const handOver = `-- name: HandOver :exec
 SELECT pg_notify('ingot_to_' || s.controller_id, string_agg(w.item, ' '))
 FROM (SELECT unnest($1::text[]) AS agent_id, unnest($2::text[]) AS item) w
@@ -119,6 +169,67 @@ type HandOverParams struct {
 func (q *Queries) HandOver(ctx context.Context, arg HandOverParams) error {
 	_, err := q.db.Exec(ctx, handOver, arg.AgentIds, arg.Items, arg.ControllerID)
 	return err
+}
+
+const listControllers = `-- name: ListControllers :many
+SELECT k.controller_id, k.version, k.hostname, k.started_at, k.lease_until, k.draining_since, k.heartbeat_ms,
+       (SELECT count(*) FROM agent_sessions s WHERE s.controller_id = k.controller_id AND s.ended_at IS NULL) AS sessions
+FROM controllers k
+WHERE ($1::boolean OR k.lease_until > $2) AND ($3::text = '' OR k.controller_id < $3)
+ORDER BY k.controller_id DESC LIMIT $4
+`
+
+type ListControllersParams struct {
+	GoneToo  bool
+	Now      time.Time
+	BeforeID string
+	PageSize int32
+}
+
+type ListControllersRow struct {
+	ControllerID  string
+	Version       string
+	Hostname      string
+	StartedAt     time.Time
+	LeaseUntil    time.Time
+	DrainingSince *time.Time
+	HeartbeatMs   int64
+	Sessions      int64
+}
+
+// Ids grow with time.
+func (q *Queries) ListControllers(ctx context.Context, arg ListControllersParams) ([]ListControllersRow, error) {
+	rows, err := q.db.Query(ctx, listControllers,
+		arg.GoneToo,
+		arg.Now,
+		arg.BeforeID,
+		arg.PageSize,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ListControllersRow
+	for rows.Next() {
+		var i ListControllersRow
+		if err := rows.Scan(
+			&i.ControllerID,
+			&i.Version,
+			&i.Hostname,
+			&i.StartedAt,
+			&i.LeaseUntil,
+			&i.DrainingSince,
+			&i.HeartbeatMs,
+			&i.Sessions,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const movedSessions = `-- name: MovedSessions :many

@@ -425,6 +425,15 @@ type WebhookOutbox struct {
 	Ts        time.Time
 }
 
+type WebhookRollout struct {
+	ChangeID  int64
+	RolloutID string
+	Kind      string
+	FromValue string
+	ToValue   string
+	Ts        time.Time
+}
+
 type WebhookSecret struct {
 	WebhookID string
 	SecretID  string

@@ -602,6 +602,125 @@ func (q *Queries) RolloutOfMachine(ctx context.Context, machineID string) (Rollo
 	return i, err
 }
 
+const rolloutsByIDs = `-- name: RolloutsByIDs :many
+SELECT rollout_id, request_id, spec, type, plan_id, destructive, digest, state, cause, wait_reason, message, cancel_operations, wave, waves, acked, acked_wave, soak_until, created_by, approved_by, created_at, updated_at, approved_at, finished_at, wake_at, version FROM rollouts WHERE rollout_id = ANY($1::text[])
+`
+
+func (q *Queries) RolloutsByIDs(ctx context.Context, rolloutIds []string) ([]Rollout, error) {
+	rows, err := q.db.Query(ctx, rolloutsByIDs, rolloutIds)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []Rollout
+	for rows.Next() {
+		var i Rollout
+		if err := rows.Scan(
+			&i.RolloutID,
+			&i.RequestID,
+			&i.Spec,
+			&i.Type,
+			&i.PlanID,
+			&i.Destructive,
+			&i.Digest,
+			&i.State,
+			&i.Cause,
+			&i.WaitReason,
+			&i.Message,
+			&i.CancelOperations,
+			&i.Wave,
+			&i.Waves,
+			&i.Acked,
+			&i.AckedWave,
+			&i.SoakUntil,
+			&i.CreatedBy,
+			&i.ApprovedBy,
+			&i.CreatedAt,
+			&i.UpdatedAt,
+			&i.ApprovedAt,
+			&i.FinishedAt,
+			&i.WakeAt,
+			&i.Version,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const rowsOfRolloutMachines = `-- name: RowsOfRolloutMachines :many
+SELECT m.machine_id, m.external_id, m.labels, m.spec, m.provider, m.site, m.region, m.phase, m.node_state, m.node_state_changed_at, m.current_operation_id, m.unresolved_command_id, m.agent_id, m.boot_id, m.simulated, m.os_image_digest, m.config_generation, m.version, m.change_xid, m.created_at, m.updated_at, m.deleted_at, m.power_state, m.power_state_at, m.boot_mode, m.install_attempts, m.last_install_error, m.plan_id, m.failed_plan_id, m.retiring, r.position FROM rollout_machines r JOIN machines m ON m.machine_id = r.machine_id
+WHERE r.rollout_id = $1 AND r.wave > 0 AND r.position > $2 ORDER BY r.position LIMIT $3
+`
+
+type RowsOfRolloutMachinesParams struct {
+	RolloutID string
+	After     int32
+	PageSize  int32
+}
+
+type RowsOfRolloutMachinesRow struct {
+	Machine  Machine
+	Position int32
+}
+
+// The machines of a rollout as they are now, in its order; those that were refused from the beginning are none of it.
+func (q *Queries) RowsOfRolloutMachines(ctx context.Context, arg RowsOfRolloutMachinesParams) ([]RowsOfRolloutMachinesRow, error) {
+	rows, err := q.db.Query(ctx, rowsOfRolloutMachines, arg.RolloutID, arg.After, arg.PageSize)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []RowsOfRolloutMachinesRow
+	for rows.Next() {
+		var i RowsOfRolloutMachinesRow
+		if err := rows.Scan(
+			&i.Machine.MachineID,
+			&i.Machine.ExternalID,
+			&i.Machine.Labels,
+			&i.Machine.Spec,
+			&i.Machine.Provider,
+			&i.Machine.Site,
+			&i.Machine.Region,
+			&i.Machine.Phase,
+			&i.Machine.NodeState,
+			&i.Machine.NodeStateChangedAt,
+			&i.Machine.CurrentOperationID,
+			&i.Machine.UnresolvedCommandID,
+			&i.Machine.AgentID,
+			&i.Machine.BootID,
+			&i.Machine.Simulated,
+			&i.Machine.OsImageDigest,
+			&i.Machine.ConfigGeneration,
+			&i.Machine.Version,
+			&i.Machine.ChangeXid,
+			&i.Machine.CreatedAt,
+			&i.Machine.UpdatedAt,
+			&i.Machine.DeletedAt,
+			&i.Machine.PowerState,
+			&i.Machine.PowerStateAt,
+			&i.Machine.BootMode,
+			&i.Machine.InstallAttempts,
+			&i.Machine.LastInstallError,
+			&i.Machine.PlanID,
+			&i.Machine.FailedPlanID,
+			&i.Machine.Retiring,
+			&i.Position,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const runningByDomain = `-- name: RunningByDomain :many
 SELECT r.domain, count(*)::integer AS machines,
        (count(*) FILTER (WHERE o.phase = 'PENDING' AND o.wait_reason = 'WAITING_FOR_BUDGET'))::integer AS held

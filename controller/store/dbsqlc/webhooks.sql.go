@@ -135,6 +135,15 @@ func (q *Queries) EmptyOutbox(ctx context.Context) error {
 	return err
 }
 
+const emptyRolloutOutbox = `-- name: EmptyRolloutOutbox :exec
+DELETE FROM webhook_rollouts
+`
+
+func (q *Queries) EmptyRolloutOutbox(ctx context.Context) error {
+	_, err := q.db.Exec(ctx, emptyRolloutOutbox)
+	return err
+}
+
 const expireWebhookSecrets = `-- name: ExpireWebhookSecrets :exec
 UPDATE webhook_secrets SET expires_at = least(expires_at, $1::timestamptz)
 WHERE webhook_id = $2 AND secret_id <> $3
@@ -867,6 +876,39 @@ func (q *Queries) TakeMachineChanges(ctx context.Context, pageSize int32) ([]Web
 			&i.ChangeID,
 			&i.MachineID,
 			&i.ChangeXid,
+			&i.Kind,
+			&i.FromValue,
+			&i.ToValue,
+			&i.Ts,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const takeRolloutChanges = `-- name: TakeRolloutChanges :many
+DELETE FROM webhook_rollouts
+WHERE change_id IN (SELECT o.change_id FROM webhook_rollouts o ORDER BY o.change_id LIMIT $1 FOR UPDATE SKIP LOCKED)
+RETURNING change_id, rollout_id, kind, from_value, to_value, ts
+`
+
+func (q *Queries) TakeRolloutChanges(ctx context.Context, pageSize int32) ([]WebhookRollout, error) {
+	rows, err := q.db.Query(ctx, takeRolloutChanges, pageSize)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []WebhookRollout
+	for rows.Next() {
+		var i WebhookRollout
+		if err := rows.Scan(
+			&i.ChangeID,
+			&i.RolloutID,
 			&i.Kind,
 			&i.FromValue,
 			&i.ToValue,

@@ -7,6 +7,28 @@ UPDATE controllers SET heartbeat_ms = @heartbeat_ms WHERE controller_id = @contr
 -- name: ReleaseLease :exec
 UPDATE controllers SET lease_until = @now WHERE controller_id = @controller_id AND lease_until > @now;
 
+-- name: DescribeController :exec
+UPDATE controllers SET hostname = @hostname WHERE controller_id = @controller_id;
+
+-- name: DrainController :exec
+UPDATE controllers SET draining_since = @now WHERE controller_id = @controller_id AND draining_since IS NULL;
+
+-- name: ListControllers :many
+-- Ids grow with time.
+SELECT k.controller_id, k.version, k.hostname, k.started_at, k.lease_until, k.draining_since, k.heartbeat_ms,
+       (SELECT count(*) FROM agent_sessions s WHERE s.controller_id = k.controller_id AND s.ended_at IS NULL) AS sessions
+FROM controllers k
+WHERE (@gone_too::boolean OR k.lease_until > @now) AND (@before_id::text = '' OR k.controller_id < @before_id)
+ORDER BY k.controller_id DESC LIMIT @page_size;
+
+-- name: ForgetControllers :execrows
+-- The oldest of those that have been gone for long, and that hold nothing.
+DELETE FROM controllers WHERE controller_id IN (
+    SELECT k.controller_id FROM controllers k
+    WHERE k.lease_until < @before
+      AND NOT EXISTS (SELECT 1 FROM agent_sessions s WHERE s.controller_id = k.controller_id AND s.ended_at IS NULL)
+    ORDER BY k.lease_until LIMIT @max_rows);
+
 -- name: CountLiveSessions :one
 SELECT count(*) FROM agent_sessions WHERE ended_at IS NULL;
 

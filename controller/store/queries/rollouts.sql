@@ -35,6 +35,14 @@ ORDER BY created_at DESC, rollout_id DESC LIMIT @page_size;
 -- name: DueRollouts :many
 SELECT rollout_id FROM rollouts WHERE wake_at <= @now ORDER BY wake_at LIMIT 100;
 
+-- name: RolloutsByIDs :many
+SELECT * FROM rollouts WHERE rollout_id = ANY(@rollout_ids::text[]);
+
+-- name: RowsOfRolloutMachines :many
+-- The machines of a rollout as they are now, in its order; those that were refused from the beginning are none of it.
+SELECT sqlc.embed(m), r.position FROM rollout_machines r JOIN machines m ON m.machine_id = r.machine_id
+WHERE r.rollout_id = @rollout_id AND r.wave > 0 AND r.position > @after ORDER BY r.position LIMIT @page_size;
+
 -- name: TallyRollouts :many
 SELECT rollout_id, wave, state, count(*)::integer AS machines FROM rollout_machines
 WHERE rollout_id = ANY(@rollout_ids::text[]) GROUP BY rollout_id, wave, state;

@@ -79,6 +79,9 @@ UPDATE webhook_feed SET after_xid = pg_snapshot_xmin(pg_current_snapshot()), aft
 -- name: EmptyOutbox :exec
 DELETE FROM webhook_outbox;
 
+-- name: EmptyRolloutOutbox :exec
+DELETE FROM webhook_rollouts;
+
 -- name: SkipWebhookFeed :exec
 -- To after all that this transaction and those before it have written.
 UPDATE webhook_feed SET after_xid = pg_current_xact_id(), after_operation = '~', after_seq = 0;
@@ -94,6 +97,11 @@ ORDER BY change_xid, operation_id, seq LIMIT @page_size;
 -- name: TakeMachineChanges :many
 DELETE FROM webhook_outbox
 WHERE change_id IN (SELECT o.change_id FROM webhook_outbox o ORDER BY o.change_id LIMIT @page_size FOR UPDATE SKIP LOCKED)
+RETURNING *;
+
+-- name: TakeRolloutChanges :many
+DELETE FROM webhook_rollouts
+WHERE change_id IN (SELECT o.change_id FROM webhook_rollouts o ORDER BY o.change_id LIMIT @page_size FOR UPDATE SKIP LOCKED)
 RETURNING *;
 
 -- name: MachinesByIDs :many

@@ -31,6 +31,8 @@ type Metrics struct {
 	CommandLatency *prometheus.HistogramVec
 	// Sessions is the number of agents connected to this controller, by role.
 	Sessions *prometheus.GaugeVec
+	// SessionsPaced counts agents that asked for a session and were told to come again, since too many did at once.
+	SessionsPaced prometheus.Counter
 	// EventLag is the age of agents' events when they are stored, by the agent's clock.
 	EventLag prometheus.Histogram
 	// OperationsRescued counts operations that were moved by the sweep instead of by their job.
@@ -76,6 +78,9 @@ func New(r prometheus.Registerer) *Metrics {
 		Sessions: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Namespace: namespace, Name: "sessions", Help: "Agents connected to this controller.",
 		}, []string{"role"}),
+		SessionsPaced: prometheus.NewCounter(prometheus.CounterOpts{
+			Namespace: namespace, Name: "sessions_paced_total", Help: "Agents that were told to come again later, since many came at once.",
+		}),
 		EventLag: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Namespace: namespace, Name: "event_lag_seconds", Buckets: fastBuckets, Help: "Age of agents' events when they are stored.",
 		}),
@@ -100,7 +105,7 @@ func New(r prometheus.Registerer) *Metrics {
 
 func (m *Metrics) collectors() []prometheus.Collector {
 	return []prometheus.Collector{
-		m.machines, m.capacity, m.Operations, m.OperationSeconds, m.CommandLatency, m.Sessions, m.EventLag,
+		m.machines, m.capacity, m.Operations, m.OperationSeconds, m.CommandLatency, m.Sessions, m.SessionsPaced, m.EventLag,
 		m.OperationsRescued, m.OperationsUnwakeable, m.OperationsStuck, m.CursorLag, m.RPCSeconds,
 		m.WebhookDeliveries, m.CallsRefused, m.CallWait, m.CallsRunning, m.CallsWaiting,
 	}
