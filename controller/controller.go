@@ -222,6 +222,9 @@ func (c *Controller) Signatures() uint64 { return c.ca.Signatures() }
 // Sessions counts the agents that are connected here.
 func (c *Controller) Sessions() int { return c.sessions.Len() }
 
+// Peers counts the other controllers that are alive, as far as this one knows.
+func (c *Controller) Peers() int { return c.engine.Peers() }
+
 // Store is the controller's database, for tests and tools in this process.
 func (c *Controller) Store() *store.Store { return c.store }
 

@@ -28,7 +28,10 @@ const (
 	unheardEvery = time.Second
 )
 
-var fpHandOver = failpoint.Register("handover.before-notify")
+var (
+	fpHandOver = failpoint.Register("handover.before-notify")
+	fpUnheard  = failpoint.Register("handover.before-look")
+)
 
 // outbox gathers what sessions on other controllers should be sent.
 type outbox struct {
@@ -138,6 +141,9 @@ func (e *Engine) handedOver(ctx context.Context, payload string) error {
 func (e *Engine) lookUnheard(ctx context.Context) error {
 	if e.cfg.Sessions.Len() == 0 || !e.lease.Sound() {
 		return nil
+	}
+	if err := fpUnheard.HitCtx(ctx); err != nil {
+		return err
 	}
 	now := e.clock.Now()
 	unheard, err := e.store.Unheard(ctx, e.cfg.ControllerID, now.Add(-unheardEvery))

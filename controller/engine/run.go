@@ -9,6 +9,10 @@ import (
 	"github.com/ingot-metal/ingot/internal/task"
 )
 
+// sweepEvery is how often operations are looked for whose time has come: such as those whose first look a controller had taken when it
+// was killed. Within twice that and the store's grace for a first look they move again.
+const sweepEvery = 500 * time.Millisecond
+
 // Run works until ctx ends, then lets go of everything: what is under way is stored, and another controller goes on.
 func (e *Engine) Run(ctx context.Context) error {
 	if err := e.RenewLease(ctx); err != nil {
@@ -22,7 +26,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	g.Go("take over", e.takeHandOvers)
 	g.Go("hand over", e.handOvers)
 	g.Go("announce", e.tellChanges)
-	g.Go("sweep", func(ctx context.Context) error { return e.every(ctx, time.Second, "sweep", e.sweepAll) })
+	g.Go("sweep", func(ctx context.Context) error { return e.every(ctx, sweepEvery, "sweep", e.sweepAll) })
 	g.Go("admissions", e.admissions)
 	g.Go("acks", func(ctx context.Context) error { return e.every(ctx, ackDelay, "write acknowledgements", e.flushAcks) })
 	g.Go("rollouts", func(ctx context.Context) error {
