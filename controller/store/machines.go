@@ -263,7 +263,7 @@ func (s *Store) present(ctx context.Context, rows []dbsqlc.Machine, sealed bool)
 	var said map[string]*baremetalv1.ProviderStatus
 	err := s.q.Together(ctx,
 		func(q *dbsqlc.Queries) error {
-			conds, err := q.ConditionsOf(ctx, idList)
+			conds, err := q.ConditionsOfPage(ctx, idList)
 			for _, c := range conds {
 				byMachine[c.MachineID] = append(byMachine[c.MachineID], c)
 			}

@@ -10,6 +10,39 @@ import (
 	"time"
 )
 
+const conditionsOfPage = `-- name: ConditionsOfPage :many
+SELECT c.machine_id, c.type, c.status, c.reason, c.message, c.last_transition FROM unnest($1::text[]) AS i(id)
+CROSS JOIN LATERAL (SELECT machine_id, type, status, reason, message, last_transition FROM machine_conditions x WHERE x.machine_id = i.id ORDER BY x.type) c
+`
+
+// As ConditionsOf, of many machines, each looked up by itself: a database that has no statistics yet would read all conditions of the fleet.
+func (q *Queries) ConditionsOfPage(ctx context.Context, machineIds []string) ([]MachineCondition, error) {
+	rows, err := q.db.Query(ctx, conditionsOfPage, machineIds)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []MachineCondition
+	for rows.Next() {
+		var i MachineCondition
+		if err := rows.Scan(
+			&i.MachineID,
+			&i.Type,
+			&i.Status,
+			&i.Reason,
+			&i.Message,
+			&i.LastTransition,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const countUpdatedSince = `-- name: CountUpdatedSince :one
 SELECT count(*) FROM (SELECT 1 FROM machines WHERE updated_at >= $1 LIMIT $2) few
 `

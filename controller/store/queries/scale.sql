@@ -9,6 +9,11 @@ SELECT machine_id FROM machine_conditions WHERE type = @type AND status AND mach
 -- name: HeartbeatsOfAgents :many
 SELECT agent_id, last_heartbeat_at FROM agent_sessions WHERE agent_id = ANY(@agent_ids::text[]);
 
+-- name: ConditionsOfPage :many
+-- As ConditionsOf, of many machines, each looked up by itself: a database that has no statistics yet would read all conditions of the fleet.
+SELECT c.* FROM unnest(@machine_ids::text[]) AS i(id)
+CROSS JOIN LATERAL (SELECT * FROM machine_conditions x WHERE x.machine_id = i.id ORDER BY x.type) c;
+
 -- name: CountUpdatedSince :one
 -- No more than max_rows of them.
 SELECT count(*) FROM (SELECT 1 FROM machines WHERE updated_at >= @since LIMIT @max_rows) few;
