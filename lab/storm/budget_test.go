@@ -80,7 +80,8 @@ func TestTenThousandRepavesAtOnce(t *testing.T) {
 	testkit.Eventually(t, *limit, func() bool {
 		now := look(t, db)
 		if now.held > *slots || now.failed > 0 || now.silent > 0 && now.ended > 0 {
-			t.Fatalf("of %d slots %d are held, %d operations ended without success, %d wait and don't say for what", *slots, now.held, now.failed, now.silent)
+			t.Fatalf("of %d slots %d are held, %d operations ended without success (%s), %d wait and don't say for what",
+				*slots, now.held, now.failed, whyFailed(t, db), now.silent)
 		}
 		most.held, most.waiting = max(most.held, now.held), max(most.waiting, now.waiting)
 		peaks.take(t)
@@ -130,13 +131,24 @@ func look(t *testing.T, db *pgx.Conn) (s state) {
 	err := db.QueryRow(t.Context(), `SELECT (SELECT count(*) FROM budget_slots WHERE released_at IS NULL),
 		count(*) FILTER (WHERE phase IN ('SUCCEEDED', 'FAILED', 'CANCELED')), count(*) FILTER (WHERE phase IN ('FAILED', 'CANCELED')),
 		count(*) FILTER (WHERE phase = 'PENDING' AND wait_reason = 'WAITING_FOR_BUDGET'),
-		count(*) FILTER (WHERE phase = 'PENDING' AND wait_reason <> 'WAITING_FOR_BUDGET' AND created_at < now() - interval '2 minutes'
+		count(*) FILTER (WHERE phase = 'PENDING' AND wait_reason <> 'WAITING_FOR_BUDGET' AND created_at < now() - interval '4 minutes'
 			AND NOT EXISTS (SELECT 1 FROM budget_slots b WHERE b.operation_id = o.operation_id))
 		FROM operations o WHERE type = 'REIMAGE'`).Scan(&s.held, &s.ended, &s.failed, &s.waiting, &s.silent)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return s
+}
+
+// whyFailed says how the first operation failed that did.
+func whyFailed(t *testing.T, db *pgx.Conn) (why string) {
+	t.Helper()
+	err := db.QueryRow(t.Context(), `SELECT coalesce(min(phase || ' ' || coalesce(error::text, '')), 'none') FROM operations
+		WHERE type = 'REIMAGE' AND phase IN ('FAILED', 'CANCELED')`).Scan(&why)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return why
 }
 
 // overtakenSince counts operations that got their slot in a later round than one that was asked for after them, among those that got it
