@@ -24,6 +24,10 @@ func (b *bench) crowd(ctx context.Context, r *report) error {
 	if err != nil {
 		return err
 	}
+	used, err := b.spent()
+	if err != nil {
+		return err
+	}
 	lowest, err := b.attend(ctx, b.o.hold)
 	if err != nil {
 		return err
@@ -39,6 +43,9 @@ func (b *bench) crowd(ctx context.Context, r *report) error {
 	r.atMost(0, "crowd: sessions lost", float64(after.Opened-before.Opened), "", "of %d over %d controllers in %s, with heartbeats; never below %d; the database has %d live",
 		b.o.crowd, b.o.controllers, b.o.hold, lowest, live)
 	r.atLeast(float64(b.o.crowd), "  sessions at the end", float64(min(int64(after.Connected), live)), "", "opened in %.0f s, %d of them of new machines", opened.Seconds(), fresh)
+	if err := b.timeOf(r, "all at rest, each second", used, b.o.hold.Seconds()); err != nil {
+		return err
+	}
 	for _, c := range b.controllers {
 		m, err := measure.ReadMetrics(ctx, c.http)
 		if err != nil {

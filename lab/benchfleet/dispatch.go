@@ -42,6 +42,10 @@ func (b *bench) dispatch(ctx context.Context, r *report) error {
 	r.atMost(idleP50Target, "dispatch latency, idle: p50", idle.P50, "ms", "%d operations (%s), one after the other, with %d sessions", idle.N, b.o.kind, b.o.sessions)
 	r.atMost(idleP99Target, "dispatch latency, idle: p99", idle.P99, "ms", "%.1f ms at most", idle.Max)
 	say("%.0f operations a second for %s", b.o.rate, b.o.load)
+	used, err := b.spent()
+	if err != nil {
+		return err
+	}
 	began := time.Now()
 	loaded, err := l.drive(ctx, b.o.rate, b.o.load)
 	if err != nil {
@@ -50,5 +54,5 @@ func (b *bench) dispatch(ctx context.Context, r *report) error {
 	r.atMost(loadedP99Target, "dispatch latency under load: p99", loaded.P99, "ms", "p50 %.1f ms, %.1f ms at most, with %d sessions", loaded.P50, loaded.Max, b.o.sessions)
 	r.atLeast(b.o.rate*0.99, "  operations started", float64(l.started)/b.o.load.Seconds(), "/s", "asked for %.0f /s; %d ended well, %d not, %d refused; all ended after %.1f s",
 		b.o.rate, l.ended-l.failed, l.failed, l.refused, time.Since(began).Seconds())
-	return nil
+	return b.timeOf(r, "one operation, with what the sessions take", used, float64(l.started))
 }

@@ -80,7 +80,11 @@ func (b *bench) memory(ctx context.Context, r *report) error {
 		return err
 	}
 	c := b.controllers[0]
-	before, inUseBefore, err := c.memory(ctx)
+	before, metricsBefore, err := c.memory(ctx)
+	if err != nil {
+		return err
+	}
+	used, err := b.spent()
 	if err != nil {
 		return err
 	}
@@ -89,10 +93,16 @@ func (b *bench) memory(ctx context.Context, r *report) error {
 		return err
 	}
 	r.add("sessions opened", float64(b.o.sessions)/time.Since(began).Seconds(), "/s", "%d, with identities that exist", b.o.sessions)
+	if err := b.timeOf(r, "one", used, float64(b.o.sessions)); err != nil {
+		return err
+	}
+	if used, err = b.spent(); err != nil {
+		return err
+	}
 	if err := pause(ctx, b.o.idle); err != nil {
 		return err
 	}
-	after, inUse, err := c.memory(ctx)
+	after, metrics, err := c.memory(ctx)
 	if err != nil {
 		return err
 	}
@@ -102,7 +112,11 @@ func (b *bench) memory(ctx context.Context, r *report) error {
 	}
 	n := float64(b.o.sessions)
 	r.atMost(sessionTarget, "memory of an idle session", float64(after-before)/n/measure.KiB, "KiB",
-		"resident, of %d with both streams; %.1f KiB of it heap and stacks in use", b.o.sessions, (inUse-inUseBefore)/n/measure.KiB)
+		"resident, of %d with both streams; %.1f KiB of it heap and stacks in use", b.o.sessions, (metrics.InUse()-metricsBefore.InUse())/n/measure.KiB)
+	r.memoryOf(metricsBefore, metrics, float64(after-before), n)
+	if err := b.timeOf(r, "all at rest, each second", used, b.o.idle.Seconds()); err != nil {
+		return err
+	}
 	r.add("controller with these sessions", float64(after)/measure.MiB, "MiB", "%.1f without, %.1f at most", float64(before)/measure.MiB, float64(peak)/measure.MiB)
 	return b.agentsMemory(r)
 }
@@ -121,13 +135,12 @@ func (b *bench) agentsMemory(r *report) error {
 	return nil
 }
 
-func (c *controllerProcess) memory(ctx context.Context) (rss int64, inUse float64, err error) {
-	m, err := measure.ReadMetrics(ctx, c.http)
-	if err != nil {
-		return 0, 0, err
+func (c *controllerProcess) memory(ctx context.Context) (rss int64, m measure.Metrics, err error) {
+	if m, err = measure.ReadMetrics(ctx, c.http); err != nil {
+		return 0, nil, err
 	}
 	rss, err = c.rss()
-	return rss, m.InUse(), err
+	return rss, m, err
 }
 
 // enrolAll gives the first n machines their identities, where they have none.

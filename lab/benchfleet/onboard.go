@@ -22,6 +22,10 @@ func (b *bench) onboard(ctx context.Context, r *report) (err error) {
 		return err
 	}
 	say("onboarding %d machines", n)
+	before, err := b.spent()
+	if err != nil {
+		return err
+	}
 	group, _ := task.New(ctx)
 	began := time.Now()
 	group.Go("register", func(ctx context.Context) error { return b.join(ctx, first, n) })
@@ -33,6 +37,9 @@ func (b *bench) onboard(ctx context.Context, r *report) (err error) {
 	b.made += n
 	r.atLeast(onboardTarget, "machines onboarded", float64(n)/took.Minutes(), "/min", "%d from RegisterMachine to active, %d calls at once, %.0f s",
 		n, fleet.Width, took.Seconds())
+	if err := b.timeOf(r, "one machine", before, float64(n)); err != nil {
+		return err
+	}
 	err = b.crew.stop()
 	b.crew = nil
 	return err

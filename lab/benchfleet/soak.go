@@ -61,6 +61,10 @@ func (b *bench) soak(ctx context.Context, r *report) error {
 	if err != nil {
 		return err
 	}
+	used, err := b.spent()
+	if err != nil {
+		return err
+	}
 	l := newLoad(b, worked)
 	began := time.Now()
 	for time.Since(began) < b.o.soak {
@@ -84,7 +88,7 @@ func (b *bench) soak(ctx context.Context, r *report) error {
 	}
 	r.atMost(0, "soak: sessions lost", float64(after.Opened-before.Opened-(after.Reboots-before.Reboots)), "", "of %d in %s", b.o.sessions, b.o.soak)
 	r.judgeSoak()
-	return nil
+	return b.timeOf(r, "everything, each second", used, time.Since(began).Seconds())
 }
 
 func (b *bench) look(ctx context.Context, began time.Time) (s sample, err error) {

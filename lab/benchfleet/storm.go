@@ -43,6 +43,11 @@ func (b *bench) storm(ctx context.Context, r *report) error {
 	if err != nil {
 		return err
 	}
+	used, err := b.spent()
+	if err != nil {
+		return err
+	}
+	used.controllers = 0 // the next process begins anew
 	say("kill -9 of the controller of %d sessions", b.o.sessions)
 	killed, up, back, err := b.lightning(ctx)
 	if err != nil {
@@ -59,6 +64,9 @@ func (b *bench) storm(ctx context.Context, r *report) error {
 	r.atMost(limit, "reconnect storm: all back", back.Sub(killed).Seconds(), "s",
 		"%d sessions after kill -9; %.1f s of it until the controller was ready again; limit: %d × sessions ÷ raw handshakes",
 		b.o.sessions, up.Sub(killed).Seconds(), stormFactor)
+	if err := b.timeOf(r, "one that comes back, with its events", used, float64(b.o.sessions)); err != nil {
+		return err
+	}
 	r.add("  all events told", time.Since(killed).Seconds(), "s", "three of each agent: before, while it was down, after")
 	r.add("  controller at most", float64(peak)/measure.MiB, "MiB", "%.1f before", float64(before)/measure.MiB)
 	return b.account(ctx, r, told, rows)

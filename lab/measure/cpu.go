@@ -18,16 +18,21 @@ func CPU(pid int) (time.Duration, error) {
 	if err != nil {
 		return 0, fmt.Errorf("read processor time: %w", err)
 	}
-	_, used, err := parseStat(string(b))
-	return used, err
+	t, err := parseStat(string(b))
+	return t.own, err
 }
 
 // FamilyCPU adds up a process, its living children, and those that have ended and were waited for.
 func FamilyCPU(pid int) (time.Duration, error) {
-	total, err := CPU(pid)
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, fmt.Errorf("read processor time: %w", err)
+	}
+	t, err := parseStat(string(b))
 	if err != nil {
 		return 0, err
 	}
+	total := t.own + t.ended
 	paths, err := filepath.Glob("/proc/[0-9]*/stat")
 	if err != nil {
 		return 0, err
@@ -37,29 +42,35 @@ func FamilyCPU(pid int) (time.Duration, error) {
 		if err != nil {
 			continue // it ended meanwhile
 		}
-		parent, used, err := parseStat(string(b))
+		t, err := parseStat(string(b))
 		if err != nil {
 			return 0, err
 		}
-		if parent == pid {
-			total += used
+		if t.parent == pid {
+			total += t.own + t.ended
 		}
 	}
 	return total, nil
 }
 
-// parseStat reads the parent and the processor time, with that of children that have ended, out of proc_pid_stat(5): fields 4 and 14
-// to 17, counted behind the name, which may hold anything.
-func parseStat(stat string) (parent int, used time.Duration, err error) {
-	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
+// stat is what a process has used: itself, and its children that have ended and were waited for.
+type stat struct {
+	parent     int
+	own, ended time.Duration
+}
+
+// parseStat reads fields 4 and 14 to 17 of proc_pid_stat(5), counted behind the name, which may hold anything.
+func parseStat(text string) (stat, error) {
+	fields := strings.Fields(text[strings.LastIndexByte(text, ')')+1:])
 	if len(fields) < 15 {
-		return 0, 0, fmt.Errorf("unexpected process status %q", stat)
+		return stat{}, fmt.Errorf("unexpected process status %q", text)
 	}
 	var n [5]int
 	for i, at := range []int{1, 11, 12, 13, 14} {
+		var err error
 		if n[i], err = strconv.Atoi(fields[at]); err != nil {
-			return 0, 0, fmt.Errorf("unexpected process status %q: %w", stat, err)
+			return stat{}, fmt.Errorf("unexpected process status %q: %w", text, err)
 		}
 	}
-	return n[0], time.Duration(n[1]+n[2]+n[3]+n[4]) * clockTick, nil
+	return stat{n[0], time.Duration(n[1]+n[2]) * clockTick, time.Duration(n[3]+n[4]) * clockTick}, nil
 }

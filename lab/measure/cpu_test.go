@@ -8,12 +8,12 @@ import (
 
 func TestParseStat(t *testing.T) {
 	t.Parallel()
-	parent, used, err := parseStat("42 (a (odd) name) S 7 1 1 0 -1 4194560 1 2 3 4 150 25 3 2 20 0 1 0 100 0 0")
-	if err != nil || parent != 7 || used != 1800*time.Millisecond {
-		t.Errorf("%d %v %v", parent, used, err)
+	got, err := parseStat("42 (a (odd) name) S 7 1 1 0 -1 4194560 1 2 3 4 150 25 3 2 20 0 1 0 100 0 0")
+	if want := (stat{7, 1750 * time.Millisecond, 50 * time.Millisecond}); err != nil || got != want {
+		t.Errorf("%+v %v", got, err)
 	}
 	for _, bad := range []string{"", "42 (x) S 1", "42 (x) S 7 1 1 0 -1 4194560 1 2 3 4 x 25 0 0 20"} {
-		if _, _, err := parseStat(bad); err == nil {
+		if _, err := parseStat(bad); err == nil {
 			t.Errorf("%q was taken", bad)
 		}
 	}
