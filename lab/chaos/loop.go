@@ -290,25 +290,3 @@ func copyFile(from, to string, offset int64) error {
 	_, err = io.Copy(out, in)
 	return errors.Join(err, out.Close())
 }
-
-// rejudge judges a history that was kept.
-func rejudge(path string, w io.Writer) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	h, err := check.Read(f)
-	if err != nil {
-		return err
-	}
-	found := check.Judge(h)
-	for _, v := range found {
-		fmt.Fprintln(w, v)
-	}
-	fmt.Fprintf(w, "seed %d: %d violations\n", h.Header.Seed, len(found))
-	if len(found) > 0 {
-		return errors.New("the history breaks a promise")
-	}
-	return nil
-}

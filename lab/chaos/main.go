@@ -36,7 +36,7 @@ func parse(args []string) (options, error) {
 	f.StringVar(&o.out, "out", "dist/chaos", "where runs with violations are kept")
 	f.StringVar(&o.planted, "planted", "", "take one protection away (binaries with the tag planted), and stop at the first violation")
 	f.StringVar(&o.only, "only", "", "draw no faults but these, such as kill-agent,cut-agent")
-	f.StringVar(&o.rejudge, "rejudge", "", "judge this history again, and run nothing")
+	f.StringVar(&o.rejudge, "rejudge", "", "judge this history again, or all below this directory, and run nothing")
 	f.DurationVar(&o.limit, "limit", 4*time.Hour, "begin no run after this time")
 	f.DurationVar(&o.quiet, "rest", 10*time.Minute, "how long a system may take to come to rest once the faults are over")
 	f.BoolVar(&o.json, "json", false, "print JSON instead of a table")

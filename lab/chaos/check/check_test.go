@@ -218,6 +218,28 @@ func TestEachRuleFindsItsOwn(t *testing.T) {
 }
 
 // What may look wrong and is not.
+// TestTimesOfSteppedClocksProveNothing: what was set cannot say what came first; what happened twice still happened twice.
+func TestTimesOfSteppedClocksProveNothing(t *testing.T) {
+	t.Parallel()
+	h := good()
+	for i := range h.Effects {
+		h.Effects[i].At = h.Effects[i].At.Add(-time.Hour)
+	}
+	if len(check.Judge(h)) == 0 {
+		t.Fatal("effects an hour before their grant are no violation though no clock was set")
+	}
+	h.Faults = append(h.Faults, check.Fault{Kind: "step-agent", Target: "agent-1", Detail: "by -1h0m0s", Took: true})
+	if found := check.Judge(h); len(found) != 0 {
+		t.Errorf("judged by a clock that was set: %v", found)
+	}
+	again := h.Effects[1]
+	again.Seq, again.BootID = 3, "boot-3"
+	h.Effects = append(h.Effects, again)
+	if !slices.ContainsFunc(check.Judge(h), func(v check.Violation) bool { return v.Rule == check.RuleOnce }) {
+		t.Error("a second effect is not noticed beside a clock that was set")
+	}
+}
+
 func TestWhatIsAllowed(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*check.History){

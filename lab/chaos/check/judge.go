@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/ingot-metal/ingot/agent/host/sim"
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
@@ -70,10 +71,15 @@ func (j *judge) effects() {
 	j.h.Effects = once
 }
 
+// stepped says that a clock was set while the history happened.
+func (h *History) stepped() bool {
+	return slices.ContainsFunc(h.Faults, func(f Fault) bool { return strings.HasPrefix(f.Kind, "step-") })
+}
+
 // machine is the part of the history that is about one machine.
 func (j *judge) machine(m Machine) MachineHistory {
 	id := m.GetMachineId()
-	h := MachineHistory{Machine: m.Machine, Pending: m.Pending}
+	h := MachineHistory{Machine: m.Machine, Pending: m.Pending, ClocksDiffer: j.h.stepped()}
 	for _, o := range j.h.Operations {
 		if o.GetMachineId() == id {
 			h.Operations = append(h.Operations, o)
