@@ -34,13 +34,18 @@ const probeEvery = 200 * time.Millisecond
 // NewTrio starts them.
 func NewTrio(t testing.TB) *Trio {
 	t.Helper()
-	return NewTrioOf(t, Build(t).Controller)
+	return newTrio(t, Build(t).Controller, testkit.Database(t))
 }
 
-// NewTrioOf starts three of a program, which may be of an older version.
+// NewTrioOf starts three of a program, which may be of an older version, on an empty database: the schema is theirs.
 func NewTrioOf(t testing.TB, program string) *Trio {
 	t.Helper()
-	r := &Trio{t: t, program: program}
+	return newTrio(t, program, testkit.EmptyDatabase(t))
+}
+
+func newTrio(t testing.TB, program, url string) *Trio {
+	t.Helper()
+	r := &Trio{t: t, program: program, url: url}
 	for _, b := range []**balancer.Balancer{&r.front, &r.fleet, &r.enrolment} {
 		opened, err := balancer.Open(3)
 		if err != nil {
@@ -69,14 +74,13 @@ func NewTrioOf(t testing.TB, program string) *Trio {
 // another host.
 func NewTrioBehind(t testing.TB, balancer string, hosts [3]string) *Trio {
 	t.Helper()
-	r := &Trio{t: t, program: Build(t).Controller}
+	r := &Trio{t: t, program: Build(t).Controller, url: testkit.Database(t)}
 	r.start(balancer+":50051", balancer+":50052", balancer+":50053", hosts)
 	return r
 }
 
 func (r *Trio) start(front, fleet, enrolment string, hosts [3]string) {
 	r.t.Helper()
-	r.url = testkit.Database(r.t)
 	at := place{url: r.url, fleet: fleet, enrolment: enrolment}
 	for _, at.host = range hosts {
 		c := newControllerProcess(r.t, at)
