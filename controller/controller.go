@@ -36,30 +36,33 @@ import (
 // Options are what the configuration file does not say.
 type Options struct {
 	Logger *slog.Logger
-	Clock  clock.Clock
+	// Clock is for tests that turn its hands; nil follows the database's.
+	Clock clock.Clock
 	// Version is shown to clients and agents.
 	Version string
 }
 
 // Controller is one controller process.
 type Controller struct {
-	cfg      config.Config
-	log      *slog.Logger
-	clock    clock.Clock
-	version  string
-	id       string
-	store    *store.Store
-	blobs    *blob.Dir
-	images   *image.Catalogue
-	scripts  *script.Catalogue
-	secrets  *secret.Box
-	ca       *ca.Authority
-	certs    *ca.ServerCerts
-	tokens   *auth.Tokens
-	sessions *session.Registry
-	engine   *engine.Engine
-	registry *prometheus.Registry
-	metrics  *metrics.Metrics
+	cfg config.Config
+	log *slog.Logger
+	// clock is steered by the database's, unless the options name one. ticks is monotonic.
+	clock, ticks clock.Clock
+	steered      *clock.Steered
+	version      string
+	id           string
+	store        *store.Store
+	blobs        *blob.Dir
+	images       *image.Catalogue
+	scripts      *script.Catalogue
+	secrets      *secret.Box
+	ca           *ca.Authority
+	certs        *ca.ServerCerts
+	tokens       *auth.Tokens
+	sessions     *session.Registry
+	engine       *engine.Engine
+	registry     *prometheus.Registry
+	metrics      *metrics.Metrics
 
 	door      *door.Door
 	listeners listeners
@@ -78,9 +81,11 @@ type listeners struct{ frontpage, fleet, enrolment, http, rest net.Listener }
 
 // New opens the listeners, the keys and the tokens. It does not wait for the database.
 func New(ctx context.Context, cfg config.Config, o Options) (*Controller, error) {
-	c := &Controller{cfg: cfg, log: o.Logger, clock: o.Clock, version: o.Version, id: ids.New(ids.Controller), sessions: session.NewRegistry(), started: make(chan struct{})}
-	if c.clock == nil {
-		c.clock = clock.Real()
+	c := &Controller{cfg: cfg, log: o.Logger, clock: o.Clock, ticks: o.Clock, version: o.Version, id: ids.New(ids.Controller), sessions: session.NewRegistry(), started: make(chan struct{})}
+	if o.Clock == nil {
+		c.ticks = clock.Real()
+		c.steered = clock.NewSteered(c.ticks)
+		c.clock = c.steered
 	}
 	c.ready.set("starting")
 	c.draining, c.drain = context.WithCancel(context.Background())
@@ -163,7 +168,7 @@ func (c *Controller) openSecrets(context.Context) (err error) {
 func (c *Controller) openStore(ctx context.Context) (err error) {
 	c.store, err = store.New(ctx, store.Config{
 		URL: c.cfg.Database.URL, PoolSize: int32(c.cfg.Database.PoolSize), StepDefaults: c.cfg.StepDefaults(), Logger: c.log,
-		InstallerCmdline: c.cfg.InstallerCmdline,
+		InstallerCmdline: c.cfg.InstallerCmdline, Now: c.clock.Now,
 	})
 	return err
 }
@@ -192,7 +197,7 @@ func (c *Controller) openEngine(context.Context) (err error) {
 		hostname = "" // operators see the id, and the log its own machine
 	}
 	c.engine, err = engine.New(engine.Config{
-		Hostname: hostname, Store: c.store, Sessions: c.sessions, Clock: c.clock, Logger: c.log, ControllerID: c.id, Version: c.version,
+		Hostname: hostname, Store: c.store, Sessions: c.sessions, Clock: c.clock, Monotonic: c.ticks, Logger: c.log, ControllerID: c.id, Version: c.version,
 		GrantKey: c.ca.GrantKey(), Workers: c.cfg.Workers, Lease: c.cfg.Lease.Duration,
 		Heartbeat: c.cfg.Agents.HeartbeatInterval.Duration, MissedBeats: c.cfg.Agents.MissedHeartbeats, Observer: observer{c.metrics}, Webhooks: hooks,
 	})
@@ -254,6 +259,7 @@ func (c *Controller) Run(ctx context.Context) error {
 		g.Go("rest", while(c.runREST))
 	}
 	g.Go("engine", c.runEngine)
+	g.Go("time", c.keepTime)
 	g.Go("drain", func(context.Context) error {
 		defer stop()
 		select {
@@ -300,7 +306,7 @@ func (c *Controller) runEngine(ctx context.Context) error {
 }
 
 func (c *Controller) prepareDatabase(ctx context.Context) error {
-	if err := c.store.Ping(ctx); err != nil {
+	if err := c.followTime(ctx); err != nil {
 		return err
 	}
 	if c.cfg.Database.Migrate {

@@ -21,9 +21,11 @@ import (
 
 // Config is what an engine works with.
 type Config struct {
-	Store        *store.Store
-	Sessions     *session.Registry
-	Clock        clock.Clock
+	Store    *store.Store
+	Sessions *session.Registry
+	Clock    clock.Clock
+	// Monotonic judges the lease, and is set by nobody; nil means Clock.
+	Monotonic    clock.Clock
 	Logger       *slog.Logger
 	ControllerID string
 	Version      string
@@ -113,9 +115,12 @@ func New(c Config) (*Engine, error) {
 	if c.Observer == nil {
 		c.Observer = nobody{}
 	}
+	if c.Monotonic == nil {
+		c.Monotonic = c.Clock
+	}
 	e := &Engine{
 		cfg: c, store: c.Store, log: c.Logger, clock: c.Clock, changed: make(chan struct{}),
-		acks: acks{waiting: map[string]waitingAck{}}, lease: lease{length: c.Lease, clock: c.Clock},
+		acks: acks{waiting: map[string]waitingAck{}}, lease: lease{length: c.Lease, clock: c.Monotonic},
 		queues: map[string]int{}, signals: newSignals(), outbox: outbox{waiting: newSignal()}, inbox: outbox{waiting: newSignal()},
 	}
 	if c.Webhooks != nil {

@@ -40,11 +40,11 @@ func (l *lease) renewedAt(t time.Time) {
 
 // RenewLease says in Postgres that this controller is alive. The lease counts from before the statement.
 func (e *Engine) RenewLease(ctx context.Context) error {
-	now := e.clock.Now()
+	asked, now := e.lease.clock.Now(), e.clock.Now()
 	if err := e.store.RenewLease(ctx, e.cfg.ControllerID, e.cfg.Version, now.Add(e.cfg.Lease), now); err != nil {
 		return err
 	}
-	e.lease.renewedAt(now)
+	e.lease.renewedAt(asked)
 	return nil
 }
 

@@ -82,9 +82,17 @@ func (e *Engine) enqueueFirst(ctx context.Context, tx pgx.Tx, operationID string
 	return err
 }
 
+// sweepAtMost bounds the looks that wait because of sweeps. A look that has waited for longer than a claim lasts is claimed again,
+// which makes the one that waits worth nothing: more of them than are done in that time would feed themselves.
+const sweepAtMost = 200
+
 // sweep finds operations whose time has come and has somebody look at each.
 func (e *Engine) sweep(ctx context.Context) (int, error) {
-	due, err := e.store.ClaimDue(ctx, e.clock.Now(), 500)
+	waiting, err := e.store.WaitingJobs(ctx, lookArgs{}.Kind(), sweepAtMost)
+	if err != nil || waiting == sweepAtMost {
+		return 0, err
+	}
+	due, err := e.store.ClaimDue(ctx, e.clock.Now(), int32(sweepAtMost-waiting))
 	if err != nil || len(due) == 0 {
 		return 0, err
 	}

@@ -47,6 +47,15 @@ func (s *Store) SetHeartbeat(ctx context.Context, controllerID string, every tim
 	return nil
 }
 
+// Time is what time it is at the database.
+func (s *Store) Time(ctx context.Context) (time.Time, error) {
+	now, err := s.q.DatabaseTime(ctx)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("ask the database for the time: %w", err)
+	}
+	return now, nil
+}
+
 // ReleaseLease ends a controller's lease, so that nobody waits for it to run out.
 func (s *Store) ReleaseLease(ctx context.Context, controllerID string, now time.Time) error {
 	if err := s.q.ReleaseLease(ctx, dbsqlc.ReleaseLeaseParams{ControllerID: controllerID, Now: now}); err != nil {

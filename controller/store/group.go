@@ -164,7 +164,7 @@ func (s *Store) storeGroup(ctx context.Context, taken []*change, answers []error
 		for _, i := range free {
 			read = append(read, taken[i].about)
 		}
-		f, err := readFacts(ctx, q, read, machines, time.Now())
+		f, err := readFacts(ctx, q, read, machines, s.now())
 		if err != nil {
 			return err
 		}

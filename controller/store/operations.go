@@ -235,6 +235,16 @@ func (s *Store) ClaimDue(ctx context.Context, now time.Time, limit int32) ([]Due
 
 const claimFor = 3 * time.Second
 
+// WaitingJobs counts the jobs of a kind that no worker has taken yet, up to a limit. The table is River's.
+func (s *Store) WaitingJobs(ctx context.Context, kind string, limit int) (n int, err error) {
+	err = s.pool.QueryRow(ctx, `SELECT count(*) FROM (
+		SELECT 1 FROM river_job WHERE state = 'available' AND queue = 'default' AND kind = $1 LIMIT $2) w`, kind, limit).Scan(&n)
+	if err != nil {
+		return 0, fmt.Errorf("count waiting jobs: %w", err)
+	}
+	return n, nil
+}
+
 // CountUnwakeable counts active operations that nobody has looked at for long after their time. Its normal value is 0.
 func (s *Store) CountUnwakeable(ctx context.Context, now time.Time) (int64, error) {
 	n, err := s.q.CountUnwakeable(ctx, timePtr(now.Add(-30*time.Second)))

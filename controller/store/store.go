@@ -28,6 +28,8 @@ type Config struct {
 	// DefaultImage is used where neither a request nor the machine names an image.
 	DefaultImage string
 	Logger       *slog.Logger
+	// Now is the time for what has no time of its own; nil means time.Now.
+	Now func() time.Time
 	// Tracer watches what is sent to the database; nil for none.
 	Tracer pgx.QueryTracer
 }
@@ -37,6 +39,7 @@ type Enqueue func(ctx context.Context, tx pgx.Tx, operationID string, version in
 
 // Store is the controller's database. It is safe for concurrent use.
 type Store struct {
+	now      func() time.Time
 	pool     *pgxpool.Pool
 	q        *dbsqlc.Queries
 	defaults StepDefaults
@@ -80,7 +83,10 @@ func New(ctx context.Context, c Config) (*Store, error) {
 	if log == nil {
 		log = slog.Default()
 	}
-	s := &Store{pool: pool, q: dbsqlc.New(pool), defaults: orBuiltIn(c.StepDefaults), image: c.DefaultImage, cmdline: c.InstallerCmdline, log: log}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	s := &Store{now: c.Now, pool: pool, q: dbsqlc.New(pool), defaults: orBuiltIn(c.StepDefaults), image: c.DefaultImage, cmdline: c.InstallerCmdline, log: log}
 	s.hellos = newHellos(s)
 	return s, nil
 }

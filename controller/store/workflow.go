@@ -265,7 +265,7 @@ func (s *Store) GetWorkflow(ctx context.Context, id string) (*baremetalv1.Workfl
 	if err != nil {
 		return nil, fmt.Errorf("read workflow: %w", err)
 	}
-	return s.workflowMessage(ctx, row, time.Now())
+	return s.workflowMessage(ctx, row, s.now())
 }
 
 func workflowNotFound(id string) error {
@@ -293,7 +293,7 @@ func (s *Store) ListWorkflows(ctx context.Context, f WorkflowFilter) ([]*baremet
 	}
 	out := make([]*baremetalv1.Workflow, 0, len(rows))
 	for _, r := range rows {
-		m, err := s.workflowMessage(ctx, r, time.Now())
+		m, err := s.workflowMessage(ctx, r, s.now())
 		if err != nil {
 			return nil, err
 		}

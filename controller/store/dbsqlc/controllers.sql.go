@@ -102,6 +102,18 @@ func (q *Queries) CountLiveSessions(ctx context.Context) (int64, error) {
 	return count, err
 }
 
+const databaseTime = `-- name: DatabaseTime :one
+SELECT clock_timestamp()::timestamptz AS now
+`
+
+// What time it is there, whenever the transaction began.
+func (q *Queries) DatabaseTime(ctx context.Context) (time.Time, error) {
+	row := q.db.QueryRow(ctx, databaseTime)
+	var now time.Time
+	err := row.Scan(&now)
+	return now, err
+}
+
 const describeController = `-- name: DescribeController :exec
 UPDATE controllers SET hostname = $1 WHERE controller_id = $2
 `

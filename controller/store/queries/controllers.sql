@@ -62,3 +62,7 @@ SELECT m.agent_id::text AS agent_id, s.epoch, a.hardware_fingerprint, (s.epoch =
 FROM (SELECT unnest(@agent_ids::text[]) AS agent_id, unnest(@epochs::bigint[]) AS epoch) m
 JOIN agent_sessions s ON s.agent_id = m.agent_id AND (s.epoch > m.epoch OR s.epoch = m.epoch AND s.ended_at IS NOT NULL)
 JOIN agents a ON a.agent_id = m.agent_id;
+
+-- name: DatabaseTime :one
+-- What time it is there, whenever the transaction began.
+SELECT clock_timestamp()::timestamptz AS now;
