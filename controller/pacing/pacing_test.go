@@ -57,14 +57,15 @@ func TestNoMoreInTheMakingThanMayBe(t *testing.T) {
 
 func TestRoomComesWithTheRate(t *testing.T) {
 	var s pacing.State
-	ok := true
 	for range limits.Burst {
+		var ok bool
 		if s, ok = pacing.Admit(limits, s, at); !ok {
 			t.Fatal("refused")
 		}
 		s = pacing.Opened(s)
 	}
-	if s, ok = pacing.Admit(limits, s, at); ok {
+	s, ok := pacing.Admit(limits, s, at)
+	if ok {
 		t.Fatal("more than the burst")
 	}
 	room := pacing.Room(limits, s)
@@ -74,7 +75,7 @@ func TestRoomComesWithTheRate(t *testing.T) {
 	if _, ok = pacing.Admit(limits, s, at.Add(room-time.Millisecond)); ok {
 		t.Error("room before its time")
 	}
-	if s, ok = pacing.Admit(limits, s, at.Add(room)); !ok {
+	if _, ok = pacing.Admit(limits, s, at.Add(room)); !ok {
 		t.Error("no room in its time")
 	}
 	if room := pacing.Room(limits, pacing.State{Opening: limits.Concurrent, At: at}); room != 0 {

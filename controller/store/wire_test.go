@@ -159,10 +159,10 @@ func BenchmarkMachine(b *testing.B) {
 		Spec:   []byte(`{"rack": "r1", "site": "site-1", "group": "g1", "region": "eu-1", "serial": "SN0000001", "provider": "redfish", "mac_addresses": ["02:00:00:00:00:01"]}`),
 	}
 	conds := []dbsqlc.MachineCondition{{MachineID: r.MachineID, Type: "Reachable", Status: true, Reason: "Heartbeat", LastTransition: time.Unix(1e9, 7)}}
-	page := func(make func(i int) *baremetalv1.Machine) {
+	page := func(build func(i int) *baremetalv1.Machine) {
 		out := &baremetalv1.ListMachinesResponse{}
 		for i := range 1000 {
-			out.Machines = append(out.Machines, make(i))
+			out.Machines = append(out.Machines, build(i))
 		}
 		if _, err := proto.Marshal(out); err != nil {
 			b.Fatal(err)

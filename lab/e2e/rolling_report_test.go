@@ -19,12 +19,8 @@ type limits struct {
 	moves time.Duration
 }
 
-var (
-	// promised is what docs/high-availability.md says, held where a machine has nothing else to do.
-	promised = limits{late: 5 * time.Second, moves: 5 * time.Second}
-	// crowded is for a machine that many tests share: what is broken waits for a minute.
-	crowded = limits{late: 20 * time.Second, moves: 20 * time.Second}
-)
+// crowded is for a machine that many tests share: what is broken waits for a minute.
+var crowded = limits{late: 20 * time.Second, moves: 20 * time.Second}
 
 // recovery is what came of a kill.
 type recovery struct {

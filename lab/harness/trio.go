@@ -160,7 +160,11 @@ func (r *Trio) SchemaVersion() (version int) {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	defer conn.Close(ctx)
+	defer func() {
+		if err := conn.Close(ctx); err != nil {
+			r.t.Error(err)
+		}
+	}()
 	if err := conn.QueryRow(ctx, "SELECT coalesce(max(version), 0) FROM schema_version").Scan(&version); err != nil {
 		r.t.Fatal(err)
 	}
