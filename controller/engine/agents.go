@@ -104,9 +104,12 @@ func (e *Engine) Grant(ctx context.Context, s *session.Session, r *fleetv1.Grant
 }
 
 func (e *Engine) grant(ctx context.Context, s *session.Session, r *fleetv1.GrantRequest) (*store.Applied, error) {
-	operationID, _, err := e.store.CommandState(ctx, r.GetCommandId())
-	if err != nil || operationID == "" {
-		return nil, err
+	operationID := e.places.of(r.GetCommandId())
+	if operationID == "" {
+		var err error
+		if operationID, _, err = e.store.CommandState(ctx, r.GetCommandId()); err != nil || operationID == "" {
+			return nil, err
+		}
 	}
 	a, err := e.Handle(ctx, operationID, operation.GrantAsked{
 		CommandID: r.GetCommandId(), AgentID: s.AgentID, StateID: r.GetStateId(), BootID: r.GetBootId(),
@@ -145,7 +148,7 @@ func (e *Engine) Result(ctx context.Context, s *session.Session, r *fleetv1.Comm
 	if err := fpBeforeResult.HitCtx(ctx); err != nil {
 		return nil, err
 	}
-	operationID, state, err := e.store.CommandState(ctx, r.GetCommandId())
+	operationID, waited, err := e.waitsFor(ctx, r.GetCommandId())
 	switch {
 	case err != nil:
 		return nil, err
@@ -153,7 +156,7 @@ func (e *Engine) Result(ctx context.Context, s *session.Session, r *fleetv1.Comm
 		// A command that this database has never heard of: nobody waits for it.
 		e.log.Warn("result of an unknown command", "command_id", r.GetCommandId(), "agent_id", s.AgentID)
 		return ack, nil
-	case state == operation.Done:
+	case !waited:
 		// Seen before: an agent sends a result again whenever a session brings it the command again.
 		return ack, nil
 	}
@@ -166,6 +169,16 @@ func (e *Engine) Result(ctx context.Context, s *session.Session, r *fleetv1.Comm
 		return nil, err
 	}
 	return ack, fpAfterResult.HitCtx(ctx)
+}
+
+// waitsFor gives the operation of a command, and says whether it waits for the result. Of a command that was sent from here that is known
+// the first time.
+func (e *Engine) waitsFor(ctx context.Context, commandID string) (operationID string, waited bool, err error) {
+	if id := e.places.take(commandID); id != "" {
+		return id, true, nil
+	}
+	operationID, state, err := e.store.CommandState(ctx, commandID)
+	return operationID, state != operation.Done, err
 }
 
 // Ack notes that an agent holds a command. It is written a moment later, unless a grant or a result comes first.

@@ -3,13 +3,13 @@
 //
 // # What is authoritative
 //
-// Postgres. River's jobs say "look now" and may be lost, doubled or late; operations.wake_at says when somebody must
-// look whatever River's tables say. No goroutine waits for a machine.
+// Postgres. River's jobs, and the list of what was created here, say "look now" and may be lost, doubled or late;
+// operations.wake_at says when somebody must look whatever they say. No goroutine waits for a machine.
 //
 // # State model
 //
-// The engine has none of its own beyond the live sessions, the controller's lease, and acknowledgements that wait a
-// moment to be written in one go.
+// The engine has none of its own beyond the live sessions, the controller's lease, acknowledgements that wait a
+// moment to be written in one go, and which operations the commands that it sent are of, which never changes.
 //
 // # Failure handling
 //

@@ -77,7 +77,10 @@ type Engine struct {
 	river *river.Client[pgx.Tx]
 	lease lease
 	acks  acks
-	hooks *Webhooks
+	looks looks
+	// places are the operations of commands that were sent from here.
+	places places
+	hooks  *Webhooks
 	// queues are River's queues of webhooks and their workers; only one task touches them.
 	queues map[string]int
 	// signals wake the reconcilers.
@@ -120,7 +123,7 @@ func New(c Config) (*Engine, error) {
 	}
 	e := &Engine{
 		cfg: c, store: c.Store, log: c.Logger, clock: c.Clock, changed: make(chan struct{}),
-		acks: acks{waiting: map[string]waitingAck{}}, lease: lease{length: c.Lease, clock: c.Monotonic},
+		acks: acks{waiting: map[string]waitingAck{}}, looks: make(looks, looksAtMost), lease: lease{length: c.Lease, clock: c.Monotonic},
 		queues: map[string]int{}, signals: newSignals(), outbox: outbox{waiting: newSignal()}, inbox: outbox{waiting: newSignal()},
 	}
 	if c.Webhooks != nil {
@@ -131,7 +134,7 @@ func New(c Config) (*Engine, error) {
 	if e.river, err = newRiver(e); err != nil {
 		return nil, err
 	}
-	c.Store.OnStart(e.enqueueFirst)
+	c.Store.OnCreated(e.looks.add)
 	c.Store.OnApplied(e.carryOut)
 	c.Store.OnRoom(e.signals.room.fire)
 	return e, nil
@@ -216,6 +219,7 @@ func (e *Engine) Handle(ctx context.Context, operationID string, ev operation.Ev
 
 // carryOut tells agents, watchers and metrics what has been committed.
 func (e *Engine) carryOut(a *store.Applied) {
+	e.places.note(a)
 	for _, o := range a.Send {
 		e.SendCommand(o)
 	}

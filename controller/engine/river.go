@@ -37,19 +37,24 @@ type lookWorker struct {
 
 // Work looks once.
 func (w *lookWorker) Work(ctx context.Context, job *river.Job[lookArgs]) error {
-	if err := fpInJob.HitCtx(ctx); err != nil {
-		return err
-	}
 	version := job.Args.Version
 	if job.Attempt > 1 {
 		// The attempt before may have committed and failed before its commands left: look at whatever there is now.
 		version = 0
 	}
-	a, err := w.e.store.Decide(ctx, job.Args.OperationID, version, operation.Look{}, w.e.clock.Now())
+	return w.e.look(ctx, job.Args.OperationID, version)
+}
+
+// look has an operation looked at, if it still has the version; 0 is any.
+func (e *Engine) look(ctx context.Context, operationID string, version int64) error {
+	if err := fpInJob.HitCtx(ctx); err != nil {
+		return err
+	}
+	a, err := e.store.Decide(ctx, operationID, version, operation.Look{}, e.clock.Now())
 	if err != nil {
 		return err
 	}
-	w.e.carryOut(a)
+	e.carryOut(a)
 	return nil
 }
 
@@ -74,12 +79,6 @@ func newRiver(e *Engine) (*river.Client[pgx.Tx], error) {
 		return nil, fmt.Errorf("set up River: %w", err)
 	}
 	return c, nil
-}
-
-// enqueueFirst schedules the first look in the transaction that creates the operation.
-func (e *Engine) enqueueFirst(ctx context.Context, tx pgx.Tx, operationID string, version int64) error {
-	_, err := e.river.InsertTx(ctx, tx, lookArgs{operationID, version}, nil)
-	return err
 }
 
 // sweepAtMost bounds the looks that wait because of sweeps. A look that has waited for longer than a claim lasts is claimed again,

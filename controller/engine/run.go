@@ -20,6 +20,9 @@ func (e *Engine) Run(ctx context.Context) error {
 	}
 	g, ctx := task.New(ctx)
 	g.Go("river", e.runRiver)
+	for range lookers {
+		g.Go("first looks", e.firstLooks)
+	}
 	g.Go("lease", func(ctx context.Context) error { return e.every(ctx, e.cfg.Lease/6, "renew lease", e.keepLease) })
 	g.Go("end of lease", e.watchLease)
 	g.Go("listen", e.listen)

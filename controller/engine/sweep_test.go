@@ -23,7 +23,7 @@ func TestASweepDoesNotFeedItself(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.OnStart(nil) // no first look: all are the sweep's
+	s.OnCreated(nil) // no first look: all are the sweep's
 	const due = sweepAtMost + 20
 	for i := range due {
 		id := fmt.Sprintf("m-%03d", i)

@@ -14,6 +14,8 @@ type after struct {
 	applied []*Applied
 	// room: a slot of a budget may have become free, or is asked for.
 	room bool
+	// created are new operations.
+	created []string
 	// facts were read for the change that the transaction is about, together with those of others.
 	facts *facts
 	about about
@@ -49,6 +51,12 @@ func (a *after) noteRoom() {
 	}
 }
 
+func (a *after) noteCreated(operationID string) {
+	if a != nil {
+		a.created = append(a.created, operationID)
+	}
+}
+
 // OnApplied sets the function that tells agents and watchers of decisions that are part of something larger: an operation that
 // is cancelled because its machine is blocked or retired, or that a report moves.
 func (s *Store) OnApplied(tell func(*Applied)) { s.applied = tell }
@@ -61,6 +69,11 @@ func (s *Store) tell(a *after) {
 	}
 	if a.room && s.room != nil {
 		s.room()
+	}
+	if s.created != nil {
+		for _, id := range a.created {
+			s.created(id)
+		}
 	}
 	if s.applied == nil {
 		return

@@ -26,23 +26,24 @@ import (
 // bootTokenBytes: 128 random bits name what a machine boots.
 const bootTokenBytes = 16
 
-// boot reads what the machine boots from the network, for the operations that change it.
-func (l *loaded) boot(ctx context.Context, q *dbsqlc.Queries, w *operation.World) error {
-	if !slices.ContainsFunc(l.snap.Op.Steps, func(s operation.Step) bool {
-		return s.Kind == operation.KindNetboot || s.Kind == operation.KindRepave || s.Kind == operation.KindErase
-	}) {
-		return nil
+// bootKinds are the steps that change what a machine boots from the network.
+var bootKinds = []string{string(operation.KindNetboot), string(operation.KindRepave), string(operation.KindErase)}
+
+func changesBoot(steps []dbsqlc.OperationStep) bool {
+	return slices.ContainsFunc(steps, func(s dbsqlc.OperationStep) bool { return slices.Contains(bootKinds, s.Kind) })
+}
+
+// boot says what the machine boots from the network, for the operations that change it.
+func (l *loaded) boot(f *facts, w *operation.World) {
+	b, ok := f.boots[l.machine.MachineID]
+	if !ok || !changesBoot(l.steps) {
+		return
 	}
 	w.NewBootToken = ids.Secret(bootTokenBytes)
-	b, err := q.BootWorld(ctx, l.machine.MachineID)
-	if err != nil {
-		return fmt.Errorf("read boot assignment: %w", err)
-	}
 	w.Boot = operation.Boot{
 		Mode: orText(b.Mode, operation.BootDisk), OperationID: strVal(b.OperationID), Revision: b.Revision,
 		InstallerAgentID: strVal(b.InstallerAgentID), Applied: b.Applied, Segments: int(b.Segments), InstallerReady: b.Ready,
 	}
-	return nil
 }
 
 // bootChanges says that applyBoot has something to do.

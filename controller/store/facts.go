@@ -20,6 +20,7 @@ type facts struct {
 	requests   map[request]dbsqlc.Operation
 	conditions map[string][]dbsqlc.MachineCondition
 	executors  map[string][]dbsqlc.CandidatesForRow
+	boots      map[string]dbsqlc.BootWorldsRow
 	frozen     bool
 }
 
@@ -46,6 +47,7 @@ func readFacts(ctx context.Context, q *dbsqlc.Queries, changes []about, locked [
 		machines: map[string]dbsqlc.Machine{}, operations: map[string]dbsqlc.Operation{}, steps: map[string][]dbsqlc.OperationStep{},
 		commands: map[string]*commandRow{}, latest: map[string]*commandRow{}, requests: map[request]dbsqlc.Operation{},
 		conditions: map[string][]dbsqlc.MachineCondition{}, executors: map[string][]dbsqlc.CandidatesForRow{},
+		boots: map[string]dbsqlc.BootWorldsRow{},
 	}
 	candidates := dbsqlc.CandidatesForParams{Now: now}
 	for _, m := range locked {
@@ -87,7 +89,28 @@ func readFacts(ctx context.Context, q *dbsqlc.Queries, changes []about, locked [
 	if len(requests.TargetIds) > 0 {
 		reads = append(reads, func(q *dbsqlc.Queries) error { return f.readRequests(ctx, q, requests) })
 	}
-	return f, q.Together(ctx, reads...)
+	if err := q.Together(ctx, reads...); err != nil {
+		return nil, err
+	}
+	return f, f.readBoots(ctx, q)
+}
+
+// readBoots reads it for the machines of which an operation changes it.
+func (f *facts) readBoots(ctx context.Context, q *dbsqlc.Queries) error {
+	var machines []string
+	for id, steps := range f.steps {
+		if changesBoot(steps) {
+			machines = append(machines, f.operations[id].TargetID)
+		}
+	}
+	if len(machines) == 0 {
+		return nil
+	}
+	rows, err := q.BootWorlds(ctx, machines)
+	for _, r := range rows {
+		f.boots[r.MachineID] = r
+	}
+	return orWhat(err, "read boot assignments")
 }
 
 func (f *facts) lockOperations(ctx context.Context, q *dbsqlc.Queries, ids []string) error {

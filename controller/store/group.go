@@ -26,9 +26,9 @@ const (
 	// groupsAtOnce is how many transactions of this kind run side by side. More of them are smaller ones.
 	groupsAtOnce = 2
 	// groupMost bounds a group. What is noted for histories in one transaction is held in memory by Postgres.
-	groupMost = 16
+	groupMost = 64
 	// groupPatience is how long a group holds up those behind it.
-	groupPatience = 50 * time.Millisecond
+	groupPatience = 250 * time.Millisecond
 	// groupTime bounds a group's transaction. It belongs to no caller.
 	groupTime = 30 * time.Second
 )
@@ -192,8 +192,10 @@ func (s *Store) storeGroup(ctx context.Context, taken []*change, answers []error
 }
 
 // groupTx begins a group's transaction. Its statements look rows up by keys, in lists of any length, which would have each planned
-// again every time.
-var groupTx = pgx.TxOptions{BeginQuery: "BEGIN; SET LOCAL plan_cache_mode = force_generic_plan"}
+// again every time. They are planned once for each connection, maybe while the tables are empty and nothing is known of them: reading
+// all of a table must not seem cheaper then.
+var groupTx = pgx.TxOptions{BeginQuery: "BEGIN; SET LOCAL plan_cache_mode = force_generic_plan; SET LOCAL enable_seqscan = off; " +
+	"SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off"}
 
 // freeOf locks the machines that nobody else has locked, and says which members they are of, one for each machine.
 func freeOf(ctx context.Context, q *dbsqlc.Queries, taken []*change) (free []int, machines []dbsqlc.Machine, err error) {

@@ -2,7 +2,6 @@ package store_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -12,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/ingot-metal/ingot/controller/fleet"
+	"github.com/ingot-metal/ingot/controller/operation"
 	"github.com/ingot-metal/ingot/controller/store"
 	"github.com/ingot-metal/ingot/controller/store/storetest"
 	"github.com/ingot-metal/ingot/internal/failure"
@@ -97,14 +97,6 @@ func TestChangesThatComeTogetherAreStoredTogether(t *testing.T) {
 	if _, made, err := s.Start(t.Context(), rebootOf("m-3", "before"), now()); err != nil || !made {
 		t.Fatal(made, err)
 	}
-	// As River does it: it looks at the connection's configuration, and asks in the transaction.
-	s.OnStart(func(ctx context.Context, tx pgx.Tx, id string, _ int64) error {
-		if tx.Conn().Config().Database == "" {
-			return errors.New("no configuration")
-		}
-		var found string
-		return tx.QueryRow(ctx, "SELECT operation_id FROM operations WHERE operation_id = $1", id).Scan(&found)
-	})
 	release := held(t, s, "m-0", "m-1", "m-2")
 	first := startAll(t, s, "r", "m-0", "m-1") // hold up those behind them for a while
 	testkit.Eventually(t, time.Minute, func() bool { return waitingForLocks(t, s) == 2 }, "the first two did not get to their machines")
@@ -157,6 +149,86 @@ func TestAGroupWhoseMemberFails(t *testing.T) {
 	}
 	if n := active(t, s); n != 5 {
 		t.Errorf("%d operations", n)
+	}
+}
+
+// Statements of a group go together, and each member hears of its own rows alone: of eight that ask for leave at once, the one whose
+// number was used before is refused.
+func TestAGroupTellsItsMembersApart(t *testing.T) {
+	s := storetest.New(t)
+	const members, stale = 8, 5
+	agents, commands := make([]enrolled, members), make([]*operation.Command, members)
+	for i := range agents {
+		agents[i] = live(t, s, fmt.Sprintf("m-%d", i))
+		op, _, err := s.Start(t.Context(), rebootOf(agents[i].machine, "r"), now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		commands[i] = decide(t, s, op.GetOperationId(), operation.Look{}).Command
+	}
+	exec(t, s, "UPDATE agent_states SET last_grant_seq = 7 WHERE agent_id = '"+agents[stale].id+"'")
+	release := held(t, s, "m-0", "m-1")
+	granted := make([]bool, members)
+	var wg sync.WaitGroup
+	for i, a := range agents {
+		wg.Go(func() {
+			d, err := s.Decide(t.Context(), operationOf(t, s, a.machine), 0, ask(a, commands[i], 3, 1), now())
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			granted[i] = d.Decision.Grant
+		})
+		if i == 1 { // the first two hold up those behind them
+			testkit.Eventually(t, time.Minute, func() bool { return waitingForLocks(t, s) == 2 }, "the first two did not get to their machines")
+		}
+	}
+	release()
+	wg.Wait()
+	for i, got := range granted {
+		if got == (i == stale) {
+			t.Errorf("m-%d: granted %v", i, got)
+		}
+	}
+	for i := range agents {
+		want := int64(3)
+		if i == stale {
+			want = 7
+		}
+		if n := count(t, s, "SELECT last_grant_seq FROM agent_states WHERE agent_id = $1", agents[i].id); int64(n) != want {
+			t.Errorf("m-%d: the last number is %d, want %d", i, n, want)
+		}
+		intact(t, s, agents[i].machine)
+	}
+}
+
+func operationOf(t *testing.T, s *store.Store, machine string) string {
+	t.Helper()
+	id := ""
+	if err := s.Pool().QueryRow(t.Context(), "SELECT current_operation_id FROM machines WHERE machine_id = $1", machine).Scan(&id); err != nil {
+		t.Error(err)
+	}
+	return id
+}
+
+// What no foreign key says holds all the same after a life: nothing points to a row that is not there.
+func nothingDangles(t *testing.T, s *store.Store) {
+	t.Helper()
+	for _, r := range []struct{ from, column, to, key string }{
+		{"operations", "target_id", "machines", "machine_id"},
+		{"operations", "plan_id", "plans", "plan_id"},
+		{"operation_steps", "operation_id", "operations", "operation_id"},
+		{"operation_events", "operation_id", "operations", "operation_id"},
+		{"commands", "operation_id", "operations", "operation_id"},
+		{"commands", "target_id", "machines", "machine_id"},
+		{"commands", "executor_id", "agents", "agent_id"},
+		{"machines", "current_operation_id", "operations", "operation_id"},
+	} {
+		n := count(t, s, fmt.Sprintf("SELECT count(*) FROM %s f WHERE %s IS NOT NULL AND NOT EXISTS (SELECT 1 FROM %s t WHERE t.%s = f.%s)",
+			r.from, r.column, r.to, r.key, r.column))
+		if n != 0 {
+			t.Errorf("%d rows of %s have a %s that is in no row of %s", n, r.from, r.column, r.to)
+		}
 	}
 }
 

@@ -112,9 +112,7 @@ func (l *loaded) world(ctx context.Context, q *dbsqlc.Queries, f *facts, now tim
 	}
 	w.Machine.Frozen = f.frozen
 	w.Install = operation.Install{Counted: countsAttempts(l.machine, l.snap.Op), Failed: int(l.machine.InstallAttempts), Max: node.MaxAttempts}
-	if err := l.boot(ctx, q, &w); err != nil {
-		return w, err
-	}
+	l.boot(f, &w)
 	if err := l.readWorkflow(ctx, q, &w); err != nil {
 		return w, err
 	}

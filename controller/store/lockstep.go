@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	"github.com/ingot-metal/ingot/internal/task"
 )
 
@@ -26,11 +27,13 @@ type voice struct {
 	pgx.Tx // nil: what is not below, no member may do
 	step   *lockstep
 	// asked is what the member waits to have sent, nil once it has ended.
-	asked  *pgx.Batch
-	turn   chan pgx.BatchResults
-	spoken chan struct{}
-	last   *answers
-	ended  bool
+	asked *pgx.Batch
+	// written are the answers to it, if it only writes.
+	written *written
+	turn    chan pgx.BatchResults
+	spoken  chan struct{}
+	last    *answers
+	ended   bool
 	// wrote says that the member has sent something else than a SELECT.
 	wrote bool
 	err   error
@@ -78,26 +81,67 @@ func (l *lockstep) run(ctx context.Context, members []func(*voice) error) ([]*vo
 	return voices, failed
 }
 
-// round sends what is asked and lets each read its answers. After an error all others get errors too, and end.
+// round sends what is asked and lets each read its answers. What only writes goes before what reads. After an error all others
+// get errors too, and end.
 func (l *lockstep) round(ctx context.Context, asking []*voice) error {
 	if len(asking) == 0 {
 		return nil
 	}
 	all := &pgx.Batch{}
-	for _, v := range asking {
+	sets, rest := l.sort(asking)
+	for _, s := range sets {
+		all.Queue(s.sql, s.args...)
+	}
+	for _, v := range rest {
 		for _, q := range v.asked.QueuedQueries {
 			all.Queue(q.SQL, q.Arguments...)
 		}
 	}
 	results := l.tx.SendBatch(ctx, all)
+	var failed error
+	for _, s := range sets {
+		if failed == nil {
+			failed = s.read(results)
+		}
+	}
 	for _, v := range asking {
-		v.turn <- results
+		if v.written == nil {
+			v.turn <- results
+		} else {
+			v.written.err = failed
+			v.turn <- v.written
+		}
 		<-v.spoken
 	}
-	if err := results.Close(); err != nil {
+	if err := errors.Join(failed, results.Close()); err != nil {
 		return fmt.Errorf("ask together: %w", err)
 	}
 	return nil
+}
+
+// sort puts together what is asked by those who only write.
+func (l *lockstep) sort(asking []*voice) (sets []*sameWrites, rest []*voice) {
+	var lists [][]*oneWrite
+	for _, v := range asking {
+		if v.written = writesOf(v.asked); v.written == nil {
+			rest = append(rest, v)
+		} else {
+			lists = append(lists, v.written.list)
+		}
+	}
+	return setsOf(lists), rest
+}
+
+// writesOf notes a member's statements, if they only write.
+func writesOf(b *pgx.Batch) *written {
+	w := &written{}
+	for _, q := range b.QueuedQueries {
+		if !dbsqlc.WritesOnly(q.SQL) {
+			return nil
+		}
+		w.list = append(w.list, &oneWrite{query: q})
+	}
+	return w
 }
 
 // ask waits until the queries have been sent and it is this member's turn to read. Whoever has read everything must say so.

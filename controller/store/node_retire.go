@@ -50,7 +50,7 @@ func (r retirement) request(machineID string) TransitionRequest {
 // retireBusy retires a node on which something is under way: that is cancelled first. Where it ends at once, so does the
 // move; else the machine is blocked now, the node is retired in the transaction that ends the operation, and until then that
 // operation is the answer.
-func (s *Store) retireBusy(ctx context.Context, tx pgx.Tx, q *dbsqlc.Queries, m dbsqlc.Machine, r TransitionRequest, now time.Time) (*baremetalv1.Operation, bool, error) {
+func (s *Store) retireBusy(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r TransitionRequest, now time.Time) (*baremetalv1.Operation, bool, error) {
 	ended, err := s.stopWork(ctx, q, m, r.Actor, "the node is retired", now)
 	if err != nil {
 		return nil, false, err
@@ -60,7 +60,7 @@ func (s *Store) retireBusy(ctx context.Context, tx pgx.Tx, q *dbsqlc.Queries, m 
 		return nil, false, err
 	}
 	if ended {
-		return s.transition(ctx, tx, q, m, r, now)
+		return s.transition(ctx, q, m, r, now)
 	}
 	if m.Retiring == nil {
 		if err := retireLater(ctx, q, m, r, now); err != nil {

@@ -80,7 +80,7 @@ func (s *Store) TransitionNode(ctx context.Context, r TransitionRequest, now tim
 	if op, err = s.replay(ctx, s.q, r.start()); op != nil || err != nil {
 		return op, false, err
 	}
-	err = s.inTx(ctx, func(tx pgx.Tx, q *dbsqlc.Queries) error {
+	err = s.inTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
 		m, err := q.LockMachine(ctx, r.MachineID)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return machineNotFound(r.MachineID)
@@ -92,7 +92,7 @@ func (s *Store) TransitionNode(ctx context.Context, r TransitionRequest, now tim
 			created = false
 			return err
 		}
-		if op, created, err = s.transition(ctx, tx, q, m, r, now); err == nil && r.DryRun {
+		if op, created, err = s.transition(ctx, q, m, r, now); err == nil && r.DryRun {
 			return errDryRun
 		}
 		return err
@@ -106,11 +106,11 @@ func (s *Store) TransitionNode(ctx context.Context, r TransitionRequest, now tim
 	return op, created, nil
 }
 
-func (s *Store) transition(ctx context.Context, tx pgx.Tx, q *dbsqlc.Queries, m dbsqlc.Machine, r TransitionRequest, now time.Time) (*baremetalv1.Operation, bool, error) {
+func (s *Store) transition(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r TransitionRequest, now time.Time) (*baremetalv1.Operation, bool, error) {
 	from := node.Parse(m.NodeState)
 	v := move{to: r.To, by: node.Admin, user: r.Actor, comment: r.Comment, force: r.Force}
 	if from == r.To && node.InProgress(from) {
-		return s.resume(ctx, tx, q, m, r, now)
+		return s.resume(ctx, q, m, r, now)
 	}
 	if r.To == node.Retired {
 		v.ended = strVal(m.CurrentOperationID) // it is cancelled first
@@ -120,11 +120,11 @@ func (s *Store) transition(ctx context.Context, tx pgx.Tx, q *dbsqlc.Queries, m 
 	case refusal != nil:
 		return nil, false, nodeRefused(m, refusal)
 	case m.CurrentOperationID != nil && r.To == node.Retired:
-		return s.retireBusy(ctx, tx, q, m, r, now)
+		return s.retireBusy(ctx, q, m, r, now)
 	case m.CurrentOperationID != nil:
 		return nil, false, nodeBusy(m)
 	case row.Work:
-		op, err := s.startWork(ctx, tx, q, m, r, now)
+		op, err := s.startWork(ctx, q, m, r, now)
 		if err != nil {
 			return nil, false, err
 		}
@@ -152,7 +152,7 @@ func nodeBusy(m dbsqlc.Machine) error {
 
 // resume gives a node that is in a state of work the work that the state stands for: what is under way already is the
 // answer, and what was lost begins again.
-func (s *Store) resume(ctx context.Context, tx pgx.Tx, q *dbsqlc.Queries, m dbsqlc.Machine, r TransitionRequest, now time.Time) (*baremetalv1.Operation, bool, error) {
+func (s *Store) resume(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r TransitionRequest, now time.Time) (*baremetalv1.Operation, bool, error) {
 	if m.CurrentOperationID != nil {
 		row, err := q.GetOperation(ctx, *m.CurrentOperationID)
 		if err != nil {
@@ -161,14 +161,14 @@ func (s *Store) resume(ctx context.Context, tx pgx.Tx, q *dbsqlc.Queries, m dbsq
 		op, err := s.operationOf(ctx, q, row)
 		return op, false, err
 	}
-	op, err := s.startWork(ctx, tx, q, m, r, now)
+	op, err := s.startWork(ctx, q, m, r, now)
 	return op, err == nil, err
 }
 
 // startWork creates the operation that owns the node while it is in the state.
-func (s *Store) startWork(ctx context.Context, tx pgx.Tx, q *dbsqlc.Queries, m dbsqlc.Machine, r TransitionRequest, now time.Time) (*baremetalv1.Operation, error) {
+func (s *Store) startWork(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r TransitionRequest, now time.Time) (*baremetalv1.Operation, error) {
 	if r.To == node.Enrolling {
-		return s.beginWorkflow(ctx, tx, q, m, r.onboarding(), now)
+		return s.beginWorkflow(ctx, q, m, r.onboarding(), now)
 	}
 	w, ok := nodeWork[r.To]
 	if r.To == node.Installing {
@@ -184,7 +184,7 @@ func (s *Store) startWork(ctx context.Context, tx pgx.Tx, q *dbsqlc.Queries, m d
 	}
 	start := r.start()
 	start.Type, start.PlanID, start.own = w.kind, w.plan, true
-	return s.create(ctx, tx, q, m, start, now)
+	return s.create(ctx, q, m, start, now)
 }
 
 // inCluster refuses to drain a machine on which no cluster puts anything.

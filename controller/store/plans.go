@@ -76,6 +76,18 @@ func (s *Store) GetPlan(ctx context.Context, id string) (*baremetalv1.Plan, erro
 	return getPlan(ctx, s.q, id)
 }
 
+// usedPlan is getPlan, but for what is known already: a plan that a run has used never changes. Nobody may change what it returns.
+func (s *Store) usedPlan(ctx context.Context, q *dbsqlc.Queries, id string) (*baremetalv1.Plan, error) {
+	if p, ok := s.plans.Load(id); ok {
+		return p.(*baremetalv1.Plan), nil
+	}
+	p, err := getPlan(ctx, q, id)
+	if err == nil && p.GetUsed() {
+		s.plans.Store(id, p)
+	}
+	return p, err
+}
+
 func getPlan(ctx context.Context, q *dbsqlc.Queries, id string) (*baremetalv1.Plan, error) {
 	row, err := q.GetPlan(ctx, id)
 	if errors.Is(err, pgx.ErrNoRows) {

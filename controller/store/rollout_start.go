@@ -25,7 +25,7 @@ const ParamRollout = "rollout_id"
 // finds the same operation. It returns nil where somebody else has done it.
 func (s *Store) StartRolloutMachine(ctx context.Context, rolloutID, machineID string, now time.Time) (*baremetalv1.Operation, error) {
 	var op *baremetalv1.Operation
-	err := s.inTx(ctx, func(tx pgx.Tx, q *dbsqlc.Queries) error {
+	err := s.inTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
 		op = nil
 		row, claimed, err := holdClaim(ctx, q, rolloutID, machineID)
 		if err != nil || !claimed {
@@ -34,7 +34,7 @@ func (s *Store) StartRolloutMachine(ctx context.Context, rolloutID, machineID st
 		if row.State != string(rollout.Running) {
 			return letGo(ctx, q, row, machineID, now)
 		}
-		if op, err = s.startFor(ctx, tx, q, row, machineID, now); err != nil {
+		if op, err = s.startFor(ctx, q, row, machineID, now); err != nil {
 			return err
 		}
 		opID := op.GetOperationId()
@@ -85,7 +85,7 @@ func moveMachine(ctx context.Context, q *dbsqlc.Queries, p dbsqlc.MoveRolloutMac
 	return nil
 }
 
-func (s *Store) startFor(ctx context.Context, tx pgx.Tx, q *dbsqlc.Queries, row dbsqlc.Rollout, machineID string, now time.Time) (*baremetalv1.Operation, error) {
+func (s *Store) startFor(ctx context.Context, q *dbsqlc.Queries, row dbsqlc.Rollout, machineID string, now time.Time) (*baremetalv1.Operation, error) {
 	r, err := rolloutWork(row, machineID)
 	if err != nil {
 		return nil, err
@@ -97,7 +97,7 @@ func (s *Store) startFor(ctx context.Context, tx pgx.Tx, q *dbsqlc.Queries, row 
 	if op, err := s.replay(ctx, q, r); op != nil || err != nil {
 		return op, err
 	}
-	return s.create(ctx, tx, q, m, r, now)
+	return s.create(ctx, q, m, r, now)
 }
 
 // rolloutWork is the request for the work on one machine.

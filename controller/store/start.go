@@ -59,7 +59,7 @@ func (r StartRequest) body() map[string]string {
 // Start creates an operation, or returns the one that the same request has made before. created says which.
 func (s *Store) Start(ctx context.Context, r StartRequest, now time.Time) (op *baremetalv1.Operation, created bool, err error) {
 	a := about{machineID: r.MachineID, requestID: r.RequestID}
-	err = s.inGroup(ctx, a, func(tx pgx.Tx, q *dbsqlc.Queries) error {
+	err = s.inGroup(ctx, a, func(_ pgx.Tx, q *dbsqlc.Queries) error {
 		created = false
 		f, err := factsFor(ctx, q, a, now)
 		if err != nil {
@@ -74,7 +74,7 @@ func (s *Store) Start(ctx context.Context, r StartRequest, now time.Time) (op *b
 			return err
 		}
 		r.begun = f
-		op, err = s.create(ctx, tx, q, m, r, now)
+		op, err = s.create(ctx, q, m, r, now)
 		created = err == nil
 		return err
 	})
@@ -138,7 +138,7 @@ func (s *Store) fits(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r
 	if planID == "" {
 		planID = fleet.DefaultPlan(r.Type)
 	}
-	p, err := getPlan(ctx, q, planID)
+	p, err := s.usedPlan(ctx, q, planID)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -169,7 +169,7 @@ func (s *Store) fits(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r
 	return p, steps, mayInstall(m, r.Type, steps)
 }
 
-func (s *Store) create(ctx context.Context, tx pgx.Tx, q *dbsqlc.Queries, m dbsqlc.Machine, r StartRequest, now time.Time) (*baremetalv1.Operation, error) {
+func (s *Store) create(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r StartRequest, now time.Time) (*baremetalv1.Operation, error) {
 	p, steps, err := s.fits(ctx, q, m, r)
 	if err != nil {
 		return nil, err
@@ -186,11 +186,7 @@ func (s *Store) create(ctx context.Context, tx pgx.Tx, q *dbsqlc.Queries, m dbsq
 	}, now); err != nil {
 		return nil, err
 	}
-	if s.enqueue != nil {
-		if err := s.enqueue(ctx, tx, op.ID, 1); err != nil {
-			return nil, fmt.Errorf("enqueue the first look: %w", err)
-		}
-	}
+	afterCommit(q).noteCreated(op.ID)
 	return operationMessage(row, op), nil
 }
 
@@ -285,18 +281,18 @@ func (s *Store) insertOperation(ctx context.Context, q *dbsqlc.Queries, m dbsqlc
 		Phase: row.Phase, Params: params, PlanID: row.PlanID, CurrentStage: row.CurrentStage, WakeAt: timePtr(now.Add(startGrace)),
 		EventSeq: 1, Destructive: op.Destructive, CreatedAt: now,
 	}
-	if err := writeOperation(ctx, q, insert, op, row, steps); err != nil {
+	if err := writeOperation(ctx, q, insert, op, row, p, steps); err != nil {
 		return op, row, err
 	}
 	row.Version = 1
 	return op, row, nil
 }
 
-// startGrace is how long the job that was enqueued with the operation has before the sweeper looks as well.
+// startGrace is how long whoever is told of the new operation has before the sweeper looks as well.
 const startGrace = 2 * time.Second
 
 // writeOperation makes all rows of a new operation in one round trip.
-func writeOperation(ctx context.Context, q *dbsqlc.Queries, insert dbsqlc.InsertOperationParams, op operation.Operation, row dbsqlc.Operation, filled []plan.Filled) error {
+func writeOperation(ctx context.Context, q *dbsqlc.Queries, insert dbsqlc.InsertOperationParams, op operation.Operation, row dbsqlc.Operation, p *baremetalv1.Plan, filled []plan.Filled) error {
 	steps, err := stepRows(op.ID, filled)
 	if err != nil {
 		return err
@@ -306,17 +302,20 @@ func writeOperation(ctx context.Context, q *dbsqlc.Queries, insert dbsqlc.Insert
 	if err != nil {
 		return err
 	}
-	return q.Together(ctx,
+	w := &writes{list: []func(*dbsqlc.Queries) error{
 		func(q *dbsqlc.Queries) error { return orWhat(q.InsertOperation(ctx, insert), "insert operation") },
 		func(q *dbsqlc.Queries) error { return orWhat(q.InsertSteps(ctx, steps), "insert steps") },
 		func(q *dbsqlc.Queries) error {
 			return orWhat(q.SetCurrentOperation(ctx, dbsqlc.SetCurrentOperationParams{OperationID: &op.ID, MachineID: op.MachineID}), "point the machine to its operation")
 		},
-		func(q *dbsqlc.Queries) error {
-			return orWhat(q.MarkPlanUsed(ctx, dbsqlc.MarkPlanUsedParams{PlanID: row.PlanID, Now: &op.CreatedAt}), "mark plan as used")
-		},
 		func(q *dbsqlc.Queries) error { return orWhat(q.InsertEvents(ctx, events), "insert events") },
-	)
+	}}
+	if !p.GetUsed() {
+		w.add(func(q *dbsqlc.Queries) error {
+			return orWhat(q.MarkPlanUsed(ctx, dbsqlc.MarkPlanUsedParams{PlanID: row.PlanID, Now: &op.CreatedAt}), "mark plan as used")
+		})
+	}
+	return w.flush(ctx, q)
 }
 
 func stepRows(operationID string, steps []plan.Filled) (dbsqlc.InsertStepsParams, error) {
@@ -345,11 +344,24 @@ type auditEntry struct {
 }
 
 func audit(ctx context.Context, q *dbsqlc.Queries, e auditEntry, now time.Time) error {
-	_, err := auditID(ctx, q, e, now)
-	return err
+	p, err := e.params(now)
+	if err != nil {
+		return err
+	}
+	return orWhat(q.RecordAudit(ctx, dbsqlc.RecordAuditParams(p)), "write audit log")
 }
 
+// auditID is audit for an entry that others point to.
 func auditID(ctx context.Context, q *dbsqlc.Queries, e auditEntry, now time.Time) (int64, error) {
+	p, err := e.params(now)
+	if err != nil {
+		return 0, err
+	}
+	id, err := q.InsertAudit(ctx, p)
+	return id, orWhat(err, "write audit log")
+}
+
+func (e auditEntry) params(now time.Time) (dbsqlc.InsertAuditParams, error) {
 	data := map[string]string{}
 	for k, v := range e.data {
 		data[k] = v
@@ -358,14 +370,7 @@ func auditID(ctx context.Context, q *dbsqlc.Queries, e auditEntry, now time.Time
 		data["comment"] = e.comment
 	}
 	raw, err := jsonMap(data)
-	if err != nil {
-		return 0, err
-	}
-	id, err := q.InsertAudit(ctx, dbsqlc.InsertAuditParams{
+	return dbsqlc.InsertAuditParams{
 		Ts: now, Actor: e.actor, Verb: e.verb, TargetID: e.target, RequestID: e.request, OperationID: e.operation, EventData: raw,
-	})
-	if err != nil {
-		return 0, fmt.Errorf("write audit log: %w", err)
-	}
-	return id, nil
+	}, err
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -34,9 +35,6 @@ type Config struct {
 	Tracer pgx.QueryTracer
 }
 
-// Enqueue puts a job that looks at an operation into the running transaction.
-type Enqueue func(ctx context.Context, tx pgx.Tx, operationID string, version int64) error
-
 // Store is the controller's database. It is safe for concurrent use.
 type Store struct {
 	now      func() time.Time
@@ -46,7 +44,7 @@ type Store struct {
 	image    string
 	cmdline  string
 	log      *slog.Logger
-	enqueue  Enqueue
+	created  func(operationID string)
 	deliver  EnqueueDeliveries
 	applied  func(*Applied)
 	room     func()
@@ -54,6 +52,8 @@ type Store struct {
 	hellos   *hellos
 	reach    fleetSlices
 	shares   fleetShares
+	// plans that have been used, by their ids.
+	plans sync.Map
 }
 
 // New connects. It does not migrate.
@@ -97,8 +97,9 @@ func setDefault(params map[string]string, key, value string) {
 	}
 }
 
-// OnStart sets the function that schedules the first look at a new operation, inside its transaction.
-func (s *Store) OnStart(e Enqueue) { s.enqueue = e }
+// OnCreated sets the function that is told of new operations once they have committed. It must not block. An operation of which
+// nobody is told is looked at all the same, when its wake_at has come.
+func (s *Store) OnCreated(tell func(operationID string)) { s.created = tell }
 
 // Pool gives River the same connections.
 func (s *Store) Pool() *pgxpool.Pool { return s.pool }

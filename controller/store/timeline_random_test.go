@@ -52,6 +52,7 @@ func TestHistoryEqualsTablesAfterARandomLife(t *testing.T) {
 		l.remember(t)
 	}
 	intact(t, s, "")
+	nothingDangles(t, s)
 	drawn(t, s)
 	made := count(t, s, "SELECT count(*) FROM operations")
 	t.Logf("%d operations (%d SUCCEEDED, %d FAILED, %d CANCELED), %d entries; lived %v, verified in %v", made,

@@ -62,7 +62,7 @@ func (s *Store) StartWorkflow(ctx context.Context, r WorkflowStart, now time.Tim
 	if op, err = s.replay(ctx, s.q, sr); op != nil || err != nil {
 		return op, false, err
 	}
-	err = s.inTx(ctx, func(tx pgx.Tx, q *dbsqlc.Queries) error {
+	err = s.inTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
 		m, err := lockMachine(ctx, q, r.MachineID)
 		if err != nil {
 			return err
@@ -70,7 +70,7 @@ func (s *Store) StartWorkflow(ctx context.Context, r WorkflowStart, now time.Tim
 		if op, err = s.replay(ctx, q, sr); op != nil || err != nil {
 			return err
 		}
-		op, err = s.beginWorkflow(ctx, tx, q, m, r, now)
+		op, err = s.beginWorkflow(ctx, q, m, r, now)
 		created = err == nil
 		if err != nil {
 			return err
@@ -112,7 +112,7 @@ func lockMachine(ctx context.Context, q *dbsqlc.Queries, id string) (dbsqlc.Mach
 	return m, nil
 }
 
-func (s *Store) beginWorkflow(ctx context.Context, tx pgx.Tx, q *dbsqlc.Queries, m dbsqlc.Machine, r WorkflowStart, now time.Time) (*baremetalv1.Operation, error) {
+func (s *Store) beginWorkflow(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r WorkflowStart, now time.Time) (*baremetalv1.Operation, error) {
 	if err := noOpenWorkflow(ctx, q, m.MachineID); err != nil {
 		return nil, err
 	}
@@ -128,7 +128,7 @@ func (s *Store) beginWorkflow(ctx context.Context, tx pgx.Tx, q *dbsqlc.Queries,
 			WithMeta("stage", name)
 	}
 	if r.EnterMaintenance && m.Phase != string(fleet.Maintenance) {
-		if m, err = s.enterFirst(ctx, tx, q, m, r, now); err != nil {
+		if m, err = s.enterFirst(ctx, q, m, r, now); err != nil {
 			return nil, err
 		}
 	}
@@ -136,7 +136,7 @@ func (s *Store) beginWorkflow(ctx context.Context, tx pgx.Tx, q *dbsqlc.Queries,
 		ID: ids.New(ids.Workflow), MachineID: m.MachineID, Provider: m.Provider, Kind: r.Kind, Mode: r.Mode, State: workflow.Pending,
 		Plan: workflow.Names(stages), Stage: stages[0].Name, Attempts: 1,
 	}
-	op, err := s.insertAttempt(ctx, tx, q, m, attempt{w: &w, traits: traits, stages: stages, request: r.request()}, now)
+	op, err := s.insertAttempt(ctx, q, m, attempt{w: &w, traits: traits, stages: stages, request: r.request()}, now)
 	if err != nil {
 		return nil, err
 	}
@@ -191,8 +191,8 @@ func workflowPlan(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r Wo
 }
 
 // enterFirst opens and ends an operation that brings the machine into maintenance, on the operator's word.
-func (s *Store) enterFirst(ctx context.Context, tx pgx.Tx, q *dbsqlc.Queries, m dbsqlc.Machine, r WorkflowStart, now time.Time) (dbsqlc.Machine, error) {
-	op, err := s.create(ctx, tx, q, m, StartRequest{
+func (s *Store) enterFirst(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r WorkflowStart, now time.Time) (dbsqlc.Machine, error) {
+	op, err := s.create(ctx, q, m, StartRequest{
 		MachineID: m.MachineID, RequestID: r.RequestID + "/enter-maintenance", Type: fleet.EnterMaintenance, Actor: r.Actor,
 	}, now)
 	if err != nil {
@@ -213,7 +213,7 @@ type attempt struct {
 }
 
 // insertAttempt makes the operation of an attempt: what a plan is to any other operation, the stages are to it.
-func (s *Store) insertAttempt(ctx context.Context, tx pgx.Tx, q *dbsqlc.Queries, m dbsqlc.Machine, a attempt, now time.Time) (*baremetalv1.Operation, error) {
+func (s *Store) insertAttempt(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, a attempt, now time.Time) (*baremetalv1.Operation, error) {
 	p := &baremetalv1.Plan{PlanId: workflow.PlanID(a.w.Kind, a.w.Mode, a.traits), Steps: workflow.Steps(a.stages)}
 	if err := admitAttempt(ctx, q, m, a, p); err != nil {
 		return nil, err
@@ -236,11 +236,7 @@ func (s *Store) insertAttempt(ctx context.Context, tx pgx.Tx, q *dbsqlc.Queries,
 	}, now); err != nil {
 		return nil, err
 	}
-	if s.enqueue != nil {
-		if err := s.enqueue(ctx, tx, op.ID, 1); err != nil {
-			return nil, fmt.Errorf("enqueue the first look: %w", err)
-		}
-	}
+	afterCommit(q).noteCreated(op.ID)
 	return operationMessage(row, op), nil
 }
 

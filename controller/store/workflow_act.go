@@ -46,9 +46,9 @@ type Acted struct {
 // ActOnWorkflow takes an operator's action. It is idempotent: what is under way or done already is not done twice.
 func (s *Store) ActOnWorkflow(ctx context.Context, r WorkflowAct, now time.Time) (*Acted, error) {
 	var out *Acted
-	err := s.inTx(ctx, func(tx pgx.Tx, q *dbsqlc.Queries) error {
+	err := s.inTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
 		var err error
-		if out, err = s.act(ctx, tx, q, r, now); err != nil {
+		if out, err = s.act(ctx, q, r, now); err != nil {
 			return err
 		}
 		return fpBeforeCommit.HitCtx(ctx)
@@ -62,7 +62,7 @@ func (s *Store) ActOnWorkflow(ctx context.Context, r WorkflowAct, now time.Time)
 	return out, nil
 }
 
-func (s *Store) act(ctx context.Context, tx pgx.Tx, q *dbsqlc.Queries, r WorkflowAct, now time.Time) (*Acted, error) {
+func (s *Store) act(ctx context.Context, q *dbsqlc.Queries, r WorkflowAct, now time.Time) (*Acted, error) {
 	row, m, err := lockWorkflow(ctx, q, r.WorkflowID)
 	if err != nil {
 		return nil, err
@@ -95,7 +95,7 @@ func (s *Store) act(ctx context.Context, tx pgx.Tx, q *dbsqlc.Queries, r Workflo
 	if e.Nothing || r.DryRun {
 		return s.foretold(ctx, q, w, e, r.DryRun)
 	}
-	return s.carryOut(ctx, tx, q, m, e, request, now)
+	return s.carryOut(ctx, q, m, e, request, now)
 }
 
 // lockWorkflow locks the machine first, as everything does.
@@ -202,7 +202,7 @@ func stagesOf(e workflow.Effect) []workflow.Stage {
 	return workflow.Unproven(stages, e.Workflow.Evidence)
 }
 
-func (s *Store) carryOut(ctx context.Context, tx pgx.Tx, q *dbsqlc.Queries, m dbsqlc.Machine, e workflow.Effect, r StartRequest, now time.Time) (*Acted, error) {
+func (s *Store) carryOut(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, e workflow.Effect, r StartRequest, now time.Time) (*Acted, error) {
 	out := &Acted{Text: e.Text}
 	w := e.Workflow
 	err := audit(ctx, q, auditEntry{
@@ -213,7 +213,7 @@ func (s *Store) carryOut(ctx context.Context, tx pgx.Tx, q *dbsqlc.Queries, m db
 		return nil, err
 	}
 	if e.Attempt {
-		if out.Operation, err = s.nextAttempt(ctx, tx, q, &w, e, r, now); err != nil {
+		if out.Operation, err = s.nextAttempt(ctx, q, &w, e, r, now); err != nil {
 			return nil, err
 		}
 		out.Created = true
@@ -237,7 +237,7 @@ func (s *Store) carryOut(ctx context.Context, tx pgx.Tx, q *dbsqlc.Queries, m db
 }
 
 // nextAttempt makes the operation of another attempt, after the node is where it can begin.
-func (s *Store) nextAttempt(ctx context.Context, tx pgx.Tx, q *dbsqlc.Queries, w *workflow.Workflow, e workflow.Effect, r StartRequest, now time.Time) (*baremetalv1.Operation, error) {
+func (s *Store) nextAttempt(ctx context.Context, q *dbsqlc.Queries, w *workflow.Workflow, e workflow.Effect, r StartRequest, now time.Time) (*baremetalv1.Operation, error) {
 	if e.Reset {
 		if err := moveNodeAlong(ctx, q, w.MachineID, w.OperationID, r.Actor, func(m dbsqlc.Machine) []workflow.Move {
 			return workflow.Resetting(*w, fleet.NodeState(m.NodeState))
@@ -254,7 +254,7 @@ func (s *Store) nextAttempt(ctx context.Context, tx pgx.Tx, q *dbsqlc.Queries, w
 		return nil, err
 	}
 	t := workflow.Traits{Provider: m.Provider, BMC: spec.GetBmcEndpoint() != ""}
-	return s.insertAttempt(ctx, tx, q, m, attempt{w: w, traits: t, stages: stagesOf(e), request: r}, now)
+	return s.insertAttempt(ctx, q, m, attempt{w: w, traits: t, stages: stagesOf(e), request: r}, now)
 }
 
 // stopOrWake does what an action does to the attempt that is under way, or to the node where there is none.

@@ -43,6 +43,60 @@ func (q *Queries) ApplyToMachine(ctx context.Context, arg ApplyToMachineParams) 
 	return err
 }
 
+const applyToMachines = `-- name: ApplyToMachines :many
+UPDATE machines m
+SET phase = CASE WHEN v.set_phase = '' THEN m.phase ELSE v.set_phase END,
+    current_operation_id = CASE WHEN v.clear_current THEN NULL ELSE m.current_operation_id END,
+    unresolved_command_id = CASE
+        WHEN v.fence <> '' THEN v.fence
+        WHEN v.unfence <> '' AND m.unresolved_command_id = v.unfence THEN NULL
+        ELSE m.unresolved_command_id END,
+    os_image_digest = CASE WHEN v.image_digest = '' THEN m.os_image_digest ELSE v.image_digest END
+FROM (SELECT unnest($1::text[]) AS set_phase, unnest($2::boolean[]) AS clear_current,
+             unnest($3::text[]) AS fence, unnest($4::text[]) AS unfence, unnest($5::text[]) AS image_digest,
+             unnest($6::text[]) AS machine_id, unnest($7::int[]) AS number) v
+WHERE m.machine_id = v.machine_id
+RETURNING v.number
+`
+
+type ApplyToMachinesParams struct {
+	SetPhases     []string
+	ClearCurrents []bool
+	Fences        []string
+	Unfences      []string
+	ImageDigests  []string
+	MachineIds    []string
+	Numbers       []int32
+}
+
+func (q *Queries) ApplyToMachines(ctx context.Context, arg ApplyToMachinesParams) ([]interface{}, error) {
+	rows, err := q.db.Query(ctx, applyToMachines,
+		arg.SetPhases,
+		arg.ClearCurrents,
+		arg.Fences,
+		arg.Unfences,
+		arg.ImageDigests,
+		arg.MachineIds,
+		arg.Numbers,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []interface{}
+	for rows.Next() {
+		var number interface{}
+		if err := rows.Scan(&number); err != nil {
+			return nil, err
+		}
+		items = append(items, number)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const claimDueOperations = `-- name: ClaimDueOperations :many
 UPDATE operations SET wake_at = $1, version = version + 1
 WHERE operation_id IN (
@@ -168,6 +222,54 @@ func (q *Queries) InsertCommand(ctx context.Context, arg InsertCommandParams) er
 	return err
 }
 
+const insertCommands = `-- name: InsertCommands :exec
+INSERT INTO commands (command_id, operation_id, target_id, step_idx, step_name, attempt, kind, spec, digest,
+                      executor_id, executor_state_id, state, deadline, created_at, sent_at)
+SELECT unnest($1::text[]), unnest($2::text[]), unnest($3::text[]), unnest($4::int[]),
+       unnest($5::text[]), unnest($6::int[]), unnest($7::text[]), unnest($8::bytea[]), unnest($9::bytea[]),
+       unnest($10::text[]), unnest($11::text[]), unnest($12::text[]), unnest($13::timestamptz[]),
+       unnest($14::timestamptz[]), unnest($15::timestamptz[])
+`
+
+type InsertCommandsParams struct {
+	CommandIds       []string
+	OperationIds     []string
+	TargetIds        []string
+	StepIdxs         []int32
+	StepNames        []string
+	Attempts         []int32
+	Kinds            []string
+	Specs            [][]byte
+	Digests          [][]byte
+	ExecutorIds      []string
+	ExecutorStateIds []string
+	States           []string
+	Deadlines        []time.Time
+	CreatedAts       []time.Time
+	SentAts          []time.Time
+}
+
+func (q *Queries) InsertCommands(ctx context.Context, arg InsertCommandsParams) error {
+	_, err := q.db.Exec(ctx, insertCommands,
+		arg.CommandIds,
+		arg.OperationIds,
+		arg.TargetIds,
+		arg.StepIdxs,
+		arg.StepNames,
+		arg.Attempts,
+		arg.Kinds,
+		arg.Specs,
+		arg.Digests,
+		arg.ExecutorIds,
+		arg.ExecutorStateIds,
+		arg.States,
+		arg.Deadlines,
+		arg.CreatedAts,
+		arg.SentAts,
+	)
+	return err
+}
+
 const insertEvents = `-- name: InsertEvents :exec
 INSERT INTO operation_events (operation_id, seq, target_id, ts, kind, step, message, snapshot)
 SELECT $1, unnest($2::bigint[]), $3, $4, unnest($5::text[]), unnest($6::text[]),
@@ -191,6 +293,37 @@ func (q *Queries) InsertEvents(ctx context.Context, arg InsertEventsParams) erro
 		arg.Seqs,
 		arg.TargetID,
 		arg.Ts,
+		arg.Kinds,
+		arg.Steps,
+		arg.Messages,
+		arg.Snapshots,
+	)
+	return err
+}
+
+const insertEventsOfMany = `-- name: InsertEventsOfMany :exec
+INSERT INTO operation_events (operation_id, seq, target_id, ts, kind, step, message, snapshot)
+SELECT unnest($1::text[]), unnest($2::bigint[]), unnest($3::text[]), unnest($4::timestamptz[]),
+       unnest($5::text[]), unnest($6::text[]), unnest($7::text[]), unnest($8::bytea[])
+`
+
+type InsertEventsOfManyParams struct {
+	OperationIds []string
+	Seqs         []int64
+	TargetIds    []string
+	Tss          []time.Time
+	Kinds        []string
+	Steps        []string
+	Messages     []string
+	Snapshots    [][]byte
+}
+
+func (q *Queries) InsertEventsOfMany(ctx context.Context, arg InsertEventsOfManyParams) error {
+	_, err := q.db.Exec(ctx, insertEventsOfMany,
+		arg.OperationIds,
+		arg.Seqs,
+		arg.TargetIds,
+		arg.Tss,
 		arg.Kinds,
 		arg.Steps,
 		arg.Messages,
@@ -243,6 +376,53 @@ func (q *Queries) InsertOperation(ctx context.Context, arg InsertOperationParams
 	return err
 }
 
+const insertOperations = `-- name: InsertOperations :exec
+
+INSERT INTO operations (operation_id, target_id, request_id, request_body, type, phase, params, plan_id, current_stage,
+                        wake_at, event_seq, destructive, created_at, updated_at)
+SELECT unnest($1::text[]), unnest($2::text[]), unnest($3::text[]), unnest($4::jsonb[]),
+       unnest($5::text[]), unnest($6::text[]), unnest($7::jsonb[]), unnest($8::text[]),
+       unnest($9::text[]), unnest($10::timestamptz[]), unnest($11::bigint[]),
+       unnest($12::boolean[]), unnest($13::timestamptz[]), unnest($13::timestamptz[])
+`
+
+type InsertOperationsParams struct {
+	OperationIds  []string
+	TargetIds     []string
+	RequestIds    []string
+	RequestBodies [][]byte
+	Types         []string
+	Phases        []string
+	Params        [][]byte
+	PlanIds       []string
+	CurrentStages []string
+	WakeAts       []time.Time
+	EventSeqs     []int64
+	Destructives  []bool
+	CreatedAts    []time.Time
+}
+
+// The same for many at once: parameters are arrays of the other's, in the same order. The last one numbers the rows, and the
+// numbers of those that were found come back. dbsqlc.Sets says which belongs to which.
+func (q *Queries) InsertOperations(ctx context.Context, arg InsertOperationsParams) error {
+	_, err := q.db.Exec(ctx, insertOperations,
+		arg.OperationIds,
+		arg.TargetIds,
+		arg.RequestIds,
+		arg.RequestBodies,
+		arg.Types,
+		arg.Phases,
+		arg.Params,
+		arg.PlanIds,
+		arg.CurrentStages,
+		arg.WakeAts,
+		arg.EventSeqs,
+		arg.Destructives,
+		arg.CreatedAts,
+	)
+	return err
+}
+
 const insertSteps = `-- name: InsertSteps :exec
 INSERT INTO operation_steps (operation_id, idx, name, kind, spec, timeout_ms, max_retries, state)
 SELECT $1, unnest($2::int[]), unnest($3::text[]), unnest($4::text[]), unnest($5::bytea[]),
@@ -262,6 +442,35 @@ type InsertStepsParams struct {
 func (q *Queries) InsertSteps(ctx context.Context, arg InsertStepsParams) error {
 	_, err := q.db.Exec(ctx, insertSteps,
 		arg.OperationID,
+		arg.Idxs,
+		arg.Names,
+		arg.Kinds,
+		arg.Specs,
+		arg.Timeouts,
+		arg.Retries,
+	)
+	return err
+}
+
+const insertStepsOfMany = `-- name: InsertStepsOfMany :exec
+INSERT INTO operation_steps (operation_id, idx, name, kind, spec, timeout_ms, max_retries, state)
+SELECT unnest($1::text[]), unnest($2::int[]), unnest($3::text[]), unnest($4::text[]), unnest($5::bytea[]),
+       unnest($6::bigint[]), unnest($7::int[]), 'WAITING'
+`
+
+type InsertStepsOfManyParams struct {
+	OperationIds []string
+	Idxs         []int32
+	Names        []string
+	Kinds        []string
+	Specs        [][]byte
+	Timeouts     []int64
+	Retries      []int32
+}
+
+func (q *Queries) InsertStepsOfMany(ctx context.Context, arg InsertStepsOfManyParams) error {
+	_, err := q.db.Exec(ctx, insertStepsOfMany,
+		arg.OperationIds,
 		arg.Idxs,
 		arg.Names,
 		arg.Kinds,
@@ -353,6 +562,39 @@ func (q *Queries) SetCurrentOperation(ctx context.Context, arg SetCurrentOperati
 	return err
 }
 
+const setCurrentOperations = `-- name: SetCurrentOperations :many
+UPDATE machines m SET current_operation_id = v.operation_id
+FROM (SELECT unnest($1::text[]) AS operation_id, unnest($2::text[]) AS machine_id, unnest($3::int[]) AS number) v
+WHERE m.machine_id = v.machine_id
+RETURNING v.number
+`
+
+type SetCurrentOperationsParams struct {
+	OperationIds []string
+	MachineIds   []string
+	Numbers      []int32
+}
+
+func (q *Queries) SetCurrentOperations(ctx context.Context, arg SetCurrentOperationsParams) ([]interface{}, error) {
+	rows, err := q.db.Query(ctx, setCurrentOperations, arg.OperationIds, arg.MachineIds, arg.Numbers)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []interface{}
+	for rows.Next() {
+		var number interface{}
+		if err := rows.Scan(&number); err != nil {
+			return nil, err
+		}
+		items = append(items, number)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const updateCommand = `-- name: UpdateCommand :execrows
 UPDATE commands
 SET state = $1, executor_state_id = $2, outcome = $3, reason = $4, message = $5,
@@ -408,6 +650,84 @@ func (q *Queries) UpdateCommand(ctx context.Context, arg UpdateCommandParams) (i
 	return result.RowsAffected(), nil
 }
 
+const updateCommands = `-- name: UpdateCommands :many
+UPDATE commands c
+SET state = v.state, executor_state_id = v.executor_state_id, outcome = v.outcome, reason = v.reason, message = v.message,
+    evidence = v.evidence, boot_id_before = v.boot_id_before, grant_seq = v.grant_seq, deadline = v.deadline,
+    sent_at = v.sent_at, acked_at = v.acked_at, granted_at = v.granted_at, claimed_at = v.claimed_at,
+    finished_at = v.finished_at, settled_by = v.settled_by
+FROM (SELECT unnest($1::text[]) AS state, unnest($2::text[]) AS executor_state_id,
+             unnest($3::text[]) AS outcome, unnest($4::text[]) AS reason, unnest($5::text[]) AS message,
+             unnest($6::jsonb[]) AS evidence, unnest($7::text[]) AS boot_id_before,
+             unnest($8::bigint[]) AS grant_seq, unnest($9::timestamptz[]) AS deadline,
+             unnest($10::timestamptz[]) AS sent_at, unnest($11::timestamptz[]) AS acked_at,
+             unnest($12::timestamptz[]) AS granted_at, unnest($13::timestamptz[]) AS claimed_at,
+             unnest($14::timestamptz[]) AS finished_at, unnest($15::text[]) AS settled_by,
+             unnest($16::text[]) AS command_id, unnest($17::text[]) AS old_state, unnest($18::int[]) AS number) v
+WHERE c.command_id = v.command_id AND c.state = v.old_state
+RETURNING v.number
+`
+
+type UpdateCommandsParams struct {
+	States           []string
+	ExecutorStateIds []string
+	Outcomes         []string
+	Reasons          []string
+	Messages         []string
+	Evidences        [][]byte
+	BootIdsBefore    []string
+	GrantSeqs        []int64
+	Deadlines        []time.Time
+	SentAts          []time.Time
+	AckedAts         []time.Time
+	GrantedAts       []time.Time
+	ClaimedAts       []time.Time
+	FinishedAts      []time.Time
+	SettledBys       []string
+	CommandIds       []string
+	OldStates        []string
+	Numbers          []int32
+}
+
+func (q *Queries) UpdateCommands(ctx context.Context, arg UpdateCommandsParams) ([]interface{}, error) {
+	rows, err := q.db.Query(ctx, updateCommands,
+		arg.States,
+		arg.ExecutorStateIds,
+		arg.Outcomes,
+		arg.Reasons,
+		arg.Messages,
+		arg.Evidences,
+		arg.BootIdsBefore,
+		arg.GrantSeqs,
+		arg.Deadlines,
+		arg.SentAts,
+		arg.AckedAts,
+		arg.GrantedAts,
+		arg.ClaimedAts,
+		arg.FinishedAts,
+		arg.SettledBys,
+		arg.CommandIds,
+		arg.OldStates,
+		arg.Numbers,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []interface{}
+	for rows.Next() {
+		var number interface{}
+		if err := rows.Scan(&number); err != nil {
+			return nil, err
+		}
+		items = append(items, number)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const updateOperation = `-- name: UpdateOperation :execrows
 UPDATE operations
 SET phase = $1, current_step = $2, current_stage = $3, wait_reason = $4,
@@ -457,6 +777,78 @@ func (q *Queries) UpdateOperation(ctx context.Context, arg UpdateOperationParams
 	return result.RowsAffected(), nil
 }
 
+const updateOperations = `-- name: UpdateOperations :many
+UPDATE operations o
+SET phase = v.phase, current_step = v.current_step, current_stage = v.current_stage, wait_reason = v.wait_reason,
+    wake_at = v.wake_at, cancel_requested_at = v.cancel_requested_at, error = v.error, evidence = v.evidence,
+    started_at = v.started_at, finished_at = v.finished_at, updated_at = v.updated_at, event_seq = v.event_seq,
+    version = o.version + 1
+FROM (SELECT unnest($1::text[]) AS phase, unnest($2::int[]) AS current_step,
+             unnest($3::text[]) AS current_stage, unnest($4::text[]) AS wait_reason,
+             unnest($5::timestamptz[]) AS wake_at, unnest($6::timestamptz[]) AS cancel_requested_at,
+             unnest($7::jsonb[]) AS error, unnest($8::jsonb[]) AS evidence,
+             unnest($9::timestamptz[]) AS started_at, unnest($10::timestamptz[]) AS finished_at,
+             unnest($11::timestamptz[]) AS updated_at, unnest($12::bigint[]) AS event_seq,
+             unnest($13::text[]) AS operation_id, unnest($14::bigint[]) AS version,
+             unnest($15::int[]) AS number) v
+WHERE o.operation_id = v.operation_id AND o.version = v.version
+RETURNING v.number
+`
+
+type UpdateOperationsParams struct {
+	Phases             []string
+	CurrentSteps       []int32
+	CurrentStages      []string
+	WaitReasons        []string
+	WakeAts            []time.Time
+	CancelsRequestedAt []time.Time
+	Errors             [][]byte
+	Evidences          [][]byte
+	StartedAts         []time.Time
+	FinishedAts        []time.Time
+	UpdatedAts         []time.Time
+	EventSeqs          []int64
+	OperationIds       []string
+	Versions           []int64
+	Numbers            []int32
+}
+
+func (q *Queries) UpdateOperations(ctx context.Context, arg UpdateOperationsParams) ([]interface{}, error) {
+	rows, err := q.db.Query(ctx, updateOperations,
+		arg.Phases,
+		arg.CurrentSteps,
+		arg.CurrentStages,
+		arg.WaitReasons,
+		arg.WakeAts,
+		arg.CancelsRequestedAt,
+		arg.Errors,
+		arg.Evidences,
+		arg.StartedAts,
+		arg.FinishedAts,
+		arg.UpdatedAts,
+		arg.EventSeqs,
+		arg.OperationIds,
+		arg.Versions,
+		arg.Numbers,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []interface{}
+	for rows.Next() {
+		var number interface{}
+		if err := rows.Scan(&number); err != nil {
+			return nil, err
+		}
+		items = append(items, number)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const updateStep = `-- name: UpdateStep :exec
 UPDATE operation_steps
 SET state = $1, retry_count = $2, retry_at = $3, message = $4, evidence = $5,
@@ -489,6 +881,62 @@ func (q *Queries) UpdateStep(ctx context.Context, arg UpdateStepParams) error {
 		arg.Idx,
 	)
 	return err
+}
+
+const updateSteps = `-- name: UpdateSteps :many
+UPDATE operation_steps s
+SET state = v.state, retry_count = v.retry_count, retry_at = v.retry_at, message = v.message, evidence = v.evidence,
+    started_at = v.started_at, finished_at = v.finished_at
+FROM (SELECT unnest($1::text[]) AS state, unnest($2::int[]) AS retry_count, unnest($3::timestamptz[]) AS retry_at,
+             unnest($4::text[]) AS message, unnest($5::jsonb[]) AS evidence,
+             unnest($6::timestamptz[]) AS started_at, unnest($7::timestamptz[]) AS finished_at,
+             unnest($8::text[]) AS operation_id, unnest($9::int[]) AS idx, unnest($10::int[]) AS number) v
+WHERE s.operation_id = v.operation_id AND s.idx = v.idx
+RETURNING v.number
+`
+
+type UpdateStepsParams struct {
+	States       []string
+	RetryCounts  []int32
+	RetryAts     []time.Time
+	Messages     []string
+	Evidences    [][]byte
+	StartedAts   []time.Time
+	FinishedAts  []time.Time
+	OperationIds []string
+	Idxs         []int32
+	Numbers      []int32
+}
+
+func (q *Queries) UpdateSteps(ctx context.Context, arg UpdateStepsParams) ([]interface{}, error) {
+	rows, err := q.db.Query(ctx, updateSteps,
+		arg.States,
+		arg.RetryCounts,
+		arg.RetryAts,
+		arg.Messages,
+		arg.Evidences,
+		arg.StartedAts,
+		arg.FinishedAts,
+		arg.OperationIds,
+		arg.Idxs,
+		arg.Numbers,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []interface{}
+	for rows.Next() {
+		var number interface{}
+		if err := rows.Scan(&number); err != nil {
+			return nil, err
+		}
+		items = append(items, number)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const wakeAdmitted = `-- name: WakeAdmitted :exec

@@ -83,16 +83,17 @@ func (q *Queries) BootOf(ctx context.Context, machineID string) (BootAssignment,
 	return i, err
 }
 
-const bootWorld = `-- name: BootWorld :one
-SELECT coalesce(b.mode, '')::text AS mode, b.operation_id, coalesce(b.revision, 0)::bigint AS revision, b.installer_agent_id,
+const bootWorlds = `-- name: BootWorlds :many
+SELECT m.machine_id, coalesce(b.mode, '')::text AS mode, b.operation_id, coalesce(b.revision, 0)::bigint AS revision, b.installer_agent_id,
        coalesce(s.applied_revision, 0)::bigint AS applied, coalesce(jsonb_array_length(s.segments), 0)::integer AS segments,
        EXISTS (SELECT 1 FROM images i JOIN images j ON j.arch = i.arch
                WHERE i.kind = 'installer-kernel' AND j.kind = 'installer-initrd')::boolean AS ready
 FROM machines m LEFT JOIN boot_assignments b ON b.machine_id = m.machine_id LEFT JOIN sites s ON s.site = m.site
-WHERE m.machine_id = $1
+WHERE m.machine_id = ANY($1::text[])
 `
 
-type BootWorldRow struct {
+type BootWorldsRow struct {
+	MachineID        string
 	Mode             string
 	OperationID      *string
 	Revision         int64
@@ -102,20 +103,34 @@ type BootWorldRow struct {
 	Ready            bool
 }
 
-// All that a decision may know of what a machine boots from the network. No assignment means its disk.
-func (q *Queries) BootWorld(ctx context.Context, machineID string) (BootWorldRow, error) {
-	row := q.db.QueryRow(ctx, bootWorld, machineID)
-	var i BootWorldRow
-	err := row.Scan(
-		&i.Mode,
-		&i.OperationID,
-		&i.Revision,
-		&i.InstallerAgentID,
-		&i.Applied,
-		&i.Segments,
-		&i.Ready,
-	)
-	return i, err
+// All that decisions may know of what machines boot from the network. No assignment means its disk.
+func (q *Queries) BootWorlds(ctx context.Context, machineIds []string) ([]BootWorldsRow, error) {
+	rows, err := q.db.Query(ctx, bootWorlds, machineIds)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []BootWorldsRow
+	for rows.Next() {
+		var i BootWorldsRow
+		if err := rows.Scan(
+			&i.MachineID,
+			&i.Mode,
+			&i.OperationID,
+			&i.Revision,
+			&i.InstallerAgentID,
+			&i.Applied,
+			&i.Segments,
+			&i.Ready,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const bumpSite = `-- name: BumpSite :one

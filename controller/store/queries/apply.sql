@@ -105,3 +105,98 @@ WHERE operation_id = @operation_id AND phase IN ('PENDING', 'RUNNING');
 -- They hold their slots now.
 UPDATE operations SET wake_at = @now, version = version + 1
 WHERE operation_id = ANY(@operation_ids::text[]) AND phase = 'PENDING';
+
+-- The same for many at once: parameters are arrays of the other's, in the same order. The last one numbers the rows, and the
+-- numbers of those that were found come back. dbsqlc.Sets says which belongs to which.
+
+-- name: InsertOperations :exec
+INSERT INTO operations (operation_id, target_id, request_id, request_body, type, phase, params, plan_id, current_stage,
+                        wake_at, event_seq, destructive, created_at, updated_at)
+SELECT unnest(@operation_ids::text[]), unnest(@target_ids::text[]), unnest(@request_ids::text[]), unnest(@request_bodies::jsonb[]),
+       unnest(@types::text[]), unnest(@phases::text[]), unnest(@params::jsonb[]), unnest(@plan_ids::text[]),
+       unnest(@current_stages::text[]), unnest(@wake_ats::timestamptz[]), unnest(@event_seqs::bigint[]),
+       unnest(@destructives::boolean[]), unnest(@created_ats::timestamptz[]), unnest(@created_ats::timestamptz[]);
+
+-- name: InsertStepsOfMany :exec
+INSERT INTO operation_steps (operation_id, idx, name, kind, spec, timeout_ms, max_retries, state)
+SELECT unnest(@operation_ids::text[]), unnest(@idxs::int[]), unnest(@names::text[]), unnest(@kinds::text[]), unnest(@specs::bytea[]),
+       unnest(@timeouts::bigint[]), unnest(@retries::int[]), 'WAITING';
+
+-- name: UpdateOperations :many
+UPDATE operations o
+SET phase = v.phase, current_step = v.current_step, current_stage = v.current_stage, wait_reason = v.wait_reason,
+    wake_at = v.wake_at, cancel_requested_at = v.cancel_requested_at, error = v.error, evidence = v.evidence,
+    started_at = v.started_at, finished_at = v.finished_at, updated_at = v.updated_at, event_seq = v.event_seq,
+    version = o.version + 1
+FROM (SELECT unnest(@phases::text[]) AS phase, unnest(@current_steps::int[]) AS current_step,
+             unnest(@current_stages::text[]) AS current_stage, unnest(@wait_reasons::text[]) AS wait_reason,
+             unnest(@wake_ats::timestamptz[]) AS wake_at, unnest(@cancels_requested_at::timestamptz[]) AS cancel_requested_at,
+             unnest(@errors::jsonb[]) AS error, unnest(@evidences::jsonb[]) AS evidence,
+             unnest(@started_ats::timestamptz[]) AS started_at, unnest(@finished_ats::timestamptz[]) AS finished_at,
+             unnest(@updated_ats::timestamptz[]) AS updated_at, unnest(@event_seqs::bigint[]) AS event_seq,
+             unnest(@operation_ids::text[]) AS operation_id, unnest(@versions::bigint[]) AS version,
+             unnest(@numbers::int[]) AS number) v
+WHERE o.operation_id = v.operation_id AND o.version = v.version
+RETURNING v.number;
+
+-- name: UpdateSteps :many
+UPDATE operation_steps s
+SET state = v.state, retry_count = v.retry_count, retry_at = v.retry_at, message = v.message, evidence = v.evidence,
+    started_at = v.started_at, finished_at = v.finished_at
+FROM (SELECT unnest(@states::text[]) AS state, unnest(@retry_counts::int[]) AS retry_count, unnest(@retry_ats::timestamptz[]) AS retry_at,
+             unnest(@messages::text[]) AS message, unnest(@evidences::jsonb[]) AS evidence,
+             unnest(@started_ats::timestamptz[]) AS started_at, unnest(@finished_ats::timestamptz[]) AS finished_at,
+             unnest(@operation_ids::text[]) AS operation_id, unnest(@idxs::int[]) AS idx, unnest(@numbers::int[]) AS number) v
+WHERE s.operation_id = v.operation_id AND s.idx = v.idx
+RETURNING v.number;
+
+-- name: InsertCommands :exec
+INSERT INTO commands (command_id, operation_id, target_id, step_idx, step_name, attempt, kind, spec, digest,
+                      executor_id, executor_state_id, state, deadline, created_at, sent_at)
+SELECT unnest(@command_ids::text[]), unnest(@operation_ids::text[]), unnest(@target_ids::text[]), unnest(@step_idxs::int[]),
+       unnest(@step_names::text[]), unnest(@attempts::int[]), unnest(@kinds::text[]), unnest(@specs::bytea[]), unnest(@digests::bytea[]),
+       unnest(@executor_ids::text[]), unnest(@executor_state_ids::text[]), unnest(@states::text[]), unnest(@deadlines::timestamptz[]),
+       unnest(@created_ats::timestamptz[]), unnest(@sent_ats::timestamptz[]);
+
+-- name: UpdateCommands :many
+UPDATE commands c
+SET state = v.state, executor_state_id = v.executor_state_id, outcome = v.outcome, reason = v.reason, message = v.message,
+    evidence = v.evidence, boot_id_before = v.boot_id_before, grant_seq = v.grant_seq, deadline = v.deadline,
+    sent_at = v.sent_at, acked_at = v.acked_at, granted_at = v.granted_at, claimed_at = v.claimed_at,
+    finished_at = v.finished_at, settled_by = v.settled_by
+FROM (SELECT unnest(@states::text[]) AS state, unnest(@executor_state_ids::text[]) AS executor_state_id,
+             unnest(@outcomes::text[]) AS outcome, unnest(@reasons::text[]) AS reason, unnest(@messages::text[]) AS message,
+             unnest(@evidences::jsonb[]) AS evidence, unnest(@boot_ids_before::text[]) AS boot_id_before,
+             unnest(@grant_seqs::bigint[]) AS grant_seq, unnest(@deadlines::timestamptz[]) AS deadline,
+             unnest(@sent_ats::timestamptz[]) AS sent_at, unnest(@acked_ats::timestamptz[]) AS acked_at,
+             unnest(@granted_ats::timestamptz[]) AS granted_at, unnest(@claimed_ats::timestamptz[]) AS claimed_at,
+             unnest(@finished_ats::timestamptz[]) AS finished_at, unnest(@settled_bys::text[]) AS settled_by,
+             unnest(@command_ids::text[]) AS command_id, unnest(@old_states::text[]) AS old_state, unnest(@numbers::int[]) AS number) v
+WHERE c.command_id = v.command_id AND c.state = v.old_state
+RETURNING v.number;
+
+-- name: InsertEventsOfMany :exec
+INSERT INTO operation_events (operation_id, seq, target_id, ts, kind, step, message, snapshot)
+SELECT unnest(@operation_ids::text[]), unnest(@seqs::bigint[]), unnest(@target_ids::text[]), unnest(@tss::timestamptz[]),
+       unnest(@kinds::text[]), unnest(@steps::text[]), unnest(@messages::text[]), unnest(@snapshots::bytea[]);
+
+-- name: SetCurrentOperations :many
+UPDATE machines m SET current_operation_id = v.operation_id
+FROM (SELECT unnest(@operation_ids::text[]) AS operation_id, unnest(@machine_ids::text[]) AS machine_id, unnest(@numbers::int[]) AS number) v
+WHERE m.machine_id = v.machine_id
+RETURNING v.number;
+
+-- name: ApplyToMachines :many
+UPDATE machines m
+SET phase = CASE WHEN v.set_phase = '' THEN m.phase ELSE v.set_phase END,
+    current_operation_id = CASE WHEN v.clear_current THEN NULL ELSE m.current_operation_id END,
+    unresolved_command_id = CASE
+        WHEN v.fence <> '' THEN v.fence
+        WHEN v.unfence <> '' AND m.unresolved_command_id = v.unfence THEN NULL
+        ELSE m.unresolved_command_id END,
+    os_image_digest = CASE WHEN v.image_digest = '' THEN m.os_image_digest ELSE v.image_digest END
+FROM (SELECT unnest(@set_phases::text[]) AS set_phase, unnest(@clear_currents::boolean[]) AS clear_current,
+             unnest(@fences::text[]) AS fence, unnest(@unfences::text[]) AS unfence, unnest(@image_digests::text[]) AS image_digest,
+             unnest(@machine_ids::text[]) AS machine_id, unnest(@numbers::int[]) AS number) v
+WHERE m.machine_id = v.machine_id
+RETURNING v.number;

@@ -4,14 +4,14 @@
 -- No row is a machine that never had an assignment: it boots from disk.
 SELECT b.* FROM boot_assignments b WHERE b.machine_id = @machine_id;
 
--- name: BootWorld :one
--- All that a decision may know of what a machine boots from the network. No assignment means its disk.
-SELECT coalesce(b.mode, '')::text AS mode, b.operation_id, coalesce(b.revision, 0)::bigint AS revision, b.installer_agent_id,
+-- name: BootWorlds :many
+-- All that decisions may know of what machines boot from the network. No assignment means its disk.
+SELECT m.machine_id, coalesce(b.mode, '')::text AS mode, b.operation_id, coalesce(b.revision, 0)::bigint AS revision, b.installer_agent_id,
        coalesce(s.applied_revision, 0)::bigint AS applied, coalesce(jsonb_array_length(s.segments), 0)::integer AS segments,
        EXISTS (SELECT 1 FROM images i JOIN images j ON j.arch = i.arch
                WHERE i.kind = 'installer-kernel' AND j.kind = 'installer-initrd')::boolean AS ready
 FROM machines m LEFT JOIN boot_assignments b ON b.machine_id = m.machine_id LEFT JOIN sites s ON s.site = m.site
-WHERE m.machine_id = @machine_id;
+WHERE m.machine_id = ANY(@machine_ids::text[]);
 
 -- name: HasInstaller :one
 SELECT EXISTS (SELECT 1 FROM images i JOIN images j ON j.arch = i.arch

@@ -1,0 +1,15 @@
+-- name: RecordAudit :exec
+INSERT INTO audit_log (ts, actor, verb, target_id, request_id, operation_id, event_data)
+VALUES (@ts, @actor, @verb, @target_id, @request_id, @operation_id, @event_data);
+
+-- name: RecordAudits :exec
+INSERT INTO audit_log (ts, actor, verb, target_id, request_id, operation_id, event_data)
+SELECT unnest(@tss::timestamptz[]), unnest(@actors::text[]), unnest(@verbs::text[]), unnest(@target_ids::text[]),
+       unnest(@request_ids::text[]), unnest(@operation_ids::text[]), unnest(@event_datas::jsonb[]);
+
+-- name: AdvanceGrantSeqs :many
+UPDATE agent_states s SET last_grant_seq = v.seq
+FROM (SELECT unnest(@seqs::bigint[]) AS seq, unnest(@agent_ids::text[]) AS agent_id, unnest(@state_ids::text[]) AS state_id,
+             unnest(@numbers::int[]) AS number) v
+WHERE s.agent_id = v.agent_id AND s.state_id = v.state_id AND s.last_grant_seq < v.seq
+RETURNING v.number;
