@@ -3,6 +3,8 @@ package engine
 import (
 	"context"
 	"time"
+
+	"github.com/ingot-metal/ingot/internal/task"
 )
 
 // looks are operations that have just been created here, each waiting for its first look. They stand in memory only: what is lost
@@ -57,5 +59,6 @@ func (e *Engine) firstLook(ctx context.Context, operationID string) {
 func (e *Engine) lookInTime(ctx context.Context, operationID string, version int64) error {
 	limited, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
-	return e.look(limited, operationID, version)
+	// A look that panics ends itself and not the controller.
+	return task.Run(limited, "first look", func(ctx context.Context) error { return e.look(ctx, operationID, version) })
 }
