@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"strconv"
 	"time"
 
 	"github.com/ingot-metal/ingot/internal/clock"
@@ -27,6 +28,8 @@ type Config struct {
 	Logger *slog.Logger
 	// Clock paces Run; the real one when nil.
 	Clock clock.Clock
+	// Connections is how many there may be at once; 0 means 200.
+	Connections int
 }
 
 // Postgres is a running private server. Whoever opened it must call Run or Close.
@@ -38,10 +41,12 @@ type Postgres struct {
 }
 
 // settings leave durability as PostgreSQL has it: fsync stays on, here too a committed command is a promise.
-var settings = map[string]string{
-	"max_connections":                     "200",
-	"max_prepared_transactions":           "0",
-	"idle_in_transaction_session_timeout": "60s", // an open transaction holds back the reconcile cursor
+func settings(connections int) map[string]string {
+	return map[string]string{
+		"max_connections":                     strconv.Itoa(connections),
+		"max_prepared_transactions":           "0",
+		"idle_in_transaction_session_timeout": "60s", // an open transaction holds back the reconcile cursor
+	}
 }
 
 // Open starts the server, or finds it running. Errors wrap localpg.ErrNotInstalled, with the package to install, or
@@ -53,8 +58,11 @@ func Open(ctx context.Context, cfg Config) (*Postgres, error) {
 	if cfg.Clock == nil {
 		cfg.Clock = clock.Real()
 	}
+	if cfg.Connections == 0 {
+		cfg.Connections = 200
+	}
 	c, err := localpg.Open(ctx, localpg.Config{
-		Dir: filepath.Join(cfg.DataDir, "postgres"), Settings: settings, Logger: cfg.Logger,
+		Dir: filepath.Join(cfg.DataDir, "postgres"), Settings: settings(cfg.Connections), Logger: cfg.Logger,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("open the private database: %w", err)

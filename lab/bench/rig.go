@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -38,7 +39,9 @@ func newRig(ctx context.Context, o options, dir string) (*rig, error) {
 	g := &rig{o: o, dir: dir}
 	var err error
 	// The one of --dev, with its settings.
-	g.db, err = devpg.Open(ctx, devpg.Config{DataDir: dir, Logger: slog.New(slog.DiscardHandler)})
+	g.db, err = devpg.Open(ctx, devpg.Config{
+		DataDir: dir, Logger: slog.New(slog.DiscardHandler), Connections: 100 + slices.Max(o.clients), // pgbench takes one for each client
+	})
 	if err != nil {
 		return nil, err
 	}
