@@ -59,6 +59,16 @@ func (r StartRequest) body() map[string]string {
 // Start creates an operation, or returns the one that the same request has made before. created says which.
 func (s *Store) Start(ctx context.Context, r StartRequest, now time.Time) (op *baremetalv1.Operation, created bool, err error) {
 	a := about{machineID: r.MachineID, requestID: r.RequestID}
+	end, repeat, err := s.repeats.begin(ctx, a)
+	if err != nil {
+		return nil, false, fmt.Errorf("wait for the same request: %w", err)
+	}
+	defer end()
+	if repeat {
+		if op, err = s.replay(ctx, s.q, r); op != nil || err != nil {
+			return op, false, err
+		}
+	}
 	err = s.inGroup(ctx, a, func(_ pgx.Tx, q *dbsqlc.Queries) error {
 		created = false
 		f, err := factsFor(ctx, q, a, now)

@@ -49,6 +49,7 @@ type Store struct {
 	applied  func(*Applied)
 	room     func()
 	groups   groups
+	repeats  repeats
 	hellos   *hellos
 	reach    fleetSlices
 	shares   fleetShares
