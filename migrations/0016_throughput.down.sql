@@ -61,5 +61,3 @@ ALTER TABLE operation_steps ADD FOREIGN KEY (operation_id) REFERENCES operations
 ALTER TABLE operation_events ADD FOREIGN KEY (operation_id) REFERENCES operations;
 ALTER TABLE commands ADD FOREIGN KEY (operation_id) REFERENCES operations, ADD FOREIGN KEY (target_id) REFERENCES machines,
     ADD FOREIGN KEY (executor_id) REFERENCES agents;
-ALTER TABLE machines ADD CONSTRAINT machines_current_operation
-    FOREIGN KEY (current_operation_id) REFERENCES operations DEFERRABLE INITIALLY DEFERRED;

@@ -8,7 +8,6 @@ ALTER TABLE operation_steps DROP CONSTRAINT operation_steps_operation_id_fkey;
 ALTER TABLE operation_events DROP CONSTRAINT operation_events_operation_id_fkey;
 ALTER TABLE commands DROP CONSTRAINT commands_operation_id_fkey, DROP CONSTRAINT commands_target_id_fkey,
     DROP CONSTRAINT commands_executor_id_fkey;
-ALTER TABLE machines DROP CONSTRAINT machines_current_operation;
 CREATE TRIGGER plans_keep BEFORE DELETE ON plans FOR EACH ROW EXECUTE FUNCTION refuse_delete();
 CREATE TRIGGER agents_keep BEFORE DELETE ON agents FOR EACH ROW EXECUTE FUNCTION refuse_delete();
 

@@ -188,16 +188,21 @@ func replaced(err error) bool {
 }
 
 // ended gives way to a better account of why a stream has ended, for a moment. io.EOF of a Send only says that the
-// receiving side knows more; and a session that was replaced is told so on its command stream, where it confirms.
+// receiving side knows more, which gives way itself where the session was replaced; and that is told on the command stream, where
+// the agent confirms.
 func (s *session) ended(ctx context.Context, err error) error {
 	super := err != nil && replaced(err)
-	if !super && !errors.Is(err, io.EOF) {
-		return err
+	wait := supersededWait
+	if !super {
+		if !errors.Is(err, io.EOF) {
+			return err
+		}
+		wait *= 2
 	}
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-time.After(supersededWait):
+	case <-time.After(wait):
 	}
 	if super {
 		return ErrSuperseded

@@ -288,7 +288,11 @@ func TestAHugeTransaction(t *testing.T) {
 	for _, id := range []string{"m-1", "m-2", "m-3"} {
 		register(t, s, id)
 	}
-	if err := execSQL(t, s, "INSERT INTO audit_log (ts, actor, verb, target_id) SELECT now(), 'x', 'HUGE', 'm-' || n % 4 FROM generate_series(1, 3000) n"); err != nil {
+	if err := execSQL(t, s, `DO $$ BEGIN
+		FOR i IN 1..6 LOOP
+			INSERT INTO audit_log (ts, actor, verb, target_id) SELECT now(), 'x', 'HUGE', 'm-' || n % 4 FROM generate_series(1, 8000) n;
+		END LOOP;
+	END $$`); err != nil {
 		t.Fatal(err)
 	}
 	for _, id := range []string{"m-1", "m-2", "m-3", ""} {
@@ -311,7 +315,8 @@ func TestMachinesOfBeforeBeginWithASnapshot(t *testing.T) {
 	}
 	id := start(t, s, store.StartRequest{MachineID: "m-1", RequestID: "r", Type: fleet.Reboot}).GetOperationId()
 	c := decide(t, s, id, operation.Look{}).Command
-	migrateBy(t, s, "0011_history.down.sql", "0004_timeline.down.sql", "0004_timeline.up.sql", "0011_history.up.sql")
+	migrateBy(t, s, "0016_throughput.down.sql", "0011_history.down.sql", "0004_timeline.down.sql", "0004_timeline.up.sql", "0011_history.up.sql",
+		"0016_throughput.up.sql")
 	intact(t, s, "m-1")
 	if n := count(t, s, "SELECT count(*) FROM machine_timeline WHERE seq = 1 AND kind = 'snapshot'"); n != 1 {
 		t.Errorf("%d snapshots", n)
@@ -347,7 +352,7 @@ func migrateBy(t *testing.T, s *store.Store, names ...string) {
 func TestOldChainsGoOn(t *testing.T) {
 	s := storetest.New(t)
 	a := live(t, s, "m-1")
-	migrateBy(t, s, "0011_history.down.sql")
+	migrateBy(t, s, "0016_throughput.down.sql", "0011_history.down.sql")
 	if err := rebootOnce(t.Context(), s, a, 1); err != nil {
 		t.Fatal(err)
 	}
@@ -367,7 +372,7 @@ func TestOldChainsGoOn(t *testing.T) {
 	if old < 20 {
 		t.Fatalf("%d old entries", old)
 	}
-	migrateBy(t, s, "0011_history.up.sql")
+	migrateBy(t, s, "0011_history.up.sql", "0016_throughput.up.sql")
 	intact(t, s, "m-1")
 	decide(t, s, workflows.GetOperationId(), operation.Look{})
 	decide(t, s, workflows.GetOperationId(), operation.CancelAsked{Actor: "tester"})

@@ -375,6 +375,8 @@ func TestAMachineThatStaysAway(t *testing.T) {
 	p.Cut(true)
 	r.wants(<-done, fleetv1.CommandResult_UNKNOWN, baremetalv1.Reason_OUTCOME_UNKNOWN)
 	r.openGate()
+	p.Open()
+	testkit.Eventually(t, patience, func() bool { v := r.resume(); return v.Settled != nil }, "the script does not end")
 }
 
 func TestMuchOutputIsBounded(t *testing.T) {

@@ -197,7 +197,8 @@ func (q *Queries) FewChangedMachines(ctx context.Context, arg FewChangedMachines
 }
 
 const heartbeatsOfAgents = `-- name: HeartbeatsOfAgents :many
-SELECT agent_id, last_heartbeat_at FROM agent_sessions WHERE agent_id = ANY($1::text[])
+SELECT s.agent_id, s.last_heartbeat_at FROM unnest($1::text[]) AS i(id)
+CROSS JOIN LATERAL (SELECT agent_id, session_id, epoch, controller_id, fingerprint, state_id, boot_id, started_at, last_heartbeat_at, ended_at FROM agent_sessions x WHERE x.agent_id = i.id LIMIT 1) s
 `
 
 type HeartbeatsOfAgentsRow struct {
@@ -205,6 +206,7 @@ type HeartbeatsOfAgentsRow struct {
 	LastHeartbeatAt time.Time
 }
 
+// One by one, as ConditionsOfPage.
 func (q *Queries) HeartbeatsOfAgents(ctx context.Context, agentIds []string) ([]HeartbeatsOfAgentsRow, error) {
 	rows, err := q.db.Query(ctx, heartbeatsOfAgents, agentIds)
 	if err != nil {

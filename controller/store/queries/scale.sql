@@ -7,7 +7,9 @@ SELECT * FROM machines WHERE deleted_at IS NULL AND machine_id > @after_id ORDER
 SELECT machine_id FROM machine_conditions WHERE type = @type AND status AND machine_id > @after_id ORDER BY machine_id LIMIT @max_rows;
 
 -- name: HeartbeatsOfAgents :many
-SELECT agent_id, last_heartbeat_at FROM agent_sessions WHERE agent_id = ANY(@agent_ids::text[]);
+-- One by one, as ConditionsOfPage.
+SELECT s.agent_id, s.last_heartbeat_at FROM unnest(@agent_ids::text[]) AS i(id)
+CROSS JOIN LATERAL (SELECT * FROM agent_sessions x WHERE x.agent_id = i.id LIMIT 1) s;
 
 -- name: ConditionsOfPage :many
 -- As ConditionsOf, of many machines, each looked up by itself: a database that has no statistics yet would read all conditions of the fleet.
