@@ -40,7 +40,7 @@ func withNVMe(t *testing.T) bool {
 	}
 	cmd := exec.CommandContext(t.Context(), "qemu-system-x86_64", args...)
 	cmd.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGKILL}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	out, err := runUntil(ctx, cmd)
 	if err != nil || !strings.Contains(out, "TEST ENDED 0") {

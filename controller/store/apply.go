@@ -178,7 +178,7 @@ func apply(ctx context.Context, q *dbsqlc.Queries, l *loaded, d operation.Decisi
 			Message: "the agent asked for a grant with a number that was used before",
 		})
 	}
-	w := &writes{}
+	w := &writes{list: l.before}
 	w.machine(ctx, l, d.Machine, now)
 	if err := w.special(ctx, q, l.bootChanges(d.Machine), func() error { return l.applyBoot(ctx, q, d.Machine, now) }); err != nil {
 		return nil, err

@@ -87,16 +87,19 @@ func readFacts(ctx context.Context, q *dbsqlc.Queries, changes []about, locked [
 		}, reads...)
 	}
 	if len(requests.TargetIds) > 0 {
-		reads = append(reads, func(q *dbsqlc.Queries) error { return f.readRequests(ctx, q, requests) })
+		reads = append(reads,
+			func(q *dbsqlc.Queries) error { return f.readRequests(ctx, q, requests) },
+			func(q *dbsqlc.Queries) error { return f.readBoots(ctx, q, requests.TargetIds) },
+		)
 	}
 	if err := q.Together(ctx, reads...); err != nil {
 		return nil, err
 	}
-	return f, f.readBoots(ctx, q)
+	return f, f.readChangedBoots(ctx, q)
 }
 
-// readBoots reads it for the machines of which an operation changes it.
-func (f *facts) readBoots(ctx context.Context, q *dbsqlc.Queries) error {
+// readChangedBoots reads what machines boot from the network of which an operation changes it.
+func (f *facts) readChangedBoots(ctx context.Context, q *dbsqlc.Queries) error {
 	var machines []string
 	for id, steps := range f.steps {
 		if changesBoot(steps) {
@@ -106,6 +109,10 @@ func (f *facts) readBoots(ctx context.Context, q *dbsqlc.Queries) error {
 	if len(machines) == 0 {
 		return nil
 	}
+	return f.readBoots(ctx, q, machines)
+}
+
+func (f *facts) readBoots(ctx context.Context, q *dbsqlc.Queries, machines []string) error {
 	rows, err := q.BootWorlds(ctx, machines)
 	for _, r := range rows {
 		f.boots[r.MachineID] = r

@@ -62,11 +62,13 @@ func mayInstall(m dbsqlc.Machine, t fleet.OperationType, steps []plan.Filled) er
 		m.InstallAttempts, m.MachineID).WithMeta("machine_id", m.MachineID).WithMeta("node_state", m.NodeState)
 }
 
-// approveByInstalling moves a node that nobody has approved to pending: whoever asks for its installation approves it.
-func approveByInstalling(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r StartRequest, steps []plan.Filled, operationID string, now time.Time) error {
-	if !installs(r.Type, filledKinds(steps)...) || node.Parse(m.NodeState) != node.Discovered {
-		return nil
-	}
+// approvesByInstalling says that nobody has approved the node yet: whoever asks for its installation approves it.
+func approvesByInstalling(m dbsqlc.Machine, r StartRequest, steps []plan.Filled) bool {
+	return installs(r.Type, filledKinds(steps)...) && node.Parse(m.NodeState) == node.Discovered
+}
+
+// approveByInstalling moves such a node to pending.
+func approveByInstalling(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r StartRequest, operationID string, now time.Time) error {
 	return moveTo(ctx, q, m.MachineID, move{
 		to: node.Pending, by: node.Admin, user: r.Actor, comment: r.Comment, metadata: map[string]string{"operation_id": operationID},
 	}, now)

@@ -142,10 +142,11 @@ func (s *Store) awaitReports(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Ma
 		MachineID: m.MachineID, RequestID: ids.New(ids.Operation), Type: fleet.NodeTransition, PlanID: reportedPlan, Actor: actor,
 		Params: map[string]string{"node_state": node.Name(node.Installing)},
 	}
-	op, _, err := s.insertOperation(ctx, q, m, start, p, steps, now)
+	n, err := s.insertOperation(ctx, q, m, start, p, steps, now)
 	if err != nil {
 		return m, err
 	}
+	op := n.op
 	entry := auditEntry{actor: actor, verb: string(start.Type), target: m.MachineID, request: start.RequestID, operation: op.ID, data: start.Params}
 	if err := audit(ctx, q, entry, now); err != nil {
 		return m, err

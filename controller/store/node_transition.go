@@ -216,10 +216,11 @@ func (s *Store) record(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine,
 	if err != nil {
 		return nil, err
 	}
-	op, row, err := s.insertOperation(ctx, q, m, r, p, steps, now)
+	n, err := s.insertOperation(ctx, q, m, r, p, steps, now)
 	if err != nil {
 		return nil, err
 	}
+	op := n.op
 	for _, f := range steps {
 		op.Steps = append(op.Steps, operation.Step{Name: f.Step.GetName(), Kind: operation.Kind(f.Kind), State: operation.StepWaiting})
 	}
@@ -231,7 +232,7 @@ func (s *Store) record(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine,
 	if err := s.recordMove(ctx, q, m, v, now); err != nil {
 		return nil, err
 	}
-	return s.finishRecord(ctx, q, m, op, row, map[string]string{"node_state": node.Name(v.to)}, now)
+	return s.finishRecord(ctx, q, m, op, n.row, map[string]string{"node_state": node.Name(v.to)}, now)
 }
 
 // recordMove makes an admin's move, and what goes with it.

@@ -184,20 +184,41 @@ func (s *Store) create(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine,
 	if err != nil {
 		return nil, err
 	}
-	op, row, err := s.insertOperation(ctx, q, m, r, p, steps, now)
+	n, err := s.newOperation(ctx, q, m, r, p, steps, now)
 	if err != nil {
 		return nil, err
 	}
-	if err := approveByInstalling(ctx, q, m, r, steps, op.ID, now); err != nil {
+	approves := approvesByInstalling(m, r, steps)
+	if err := n.special(ctx, q, approves, func() error { return approveByInstalling(ctx, q, m, r, n.op.ID, now) }); err != nil {
 		return nil, err
 	}
-	if err := audit(ctx, q, auditEntry{
-		actor: r.Actor, verb: string(r.Type), target: r.MachineID, request: r.RequestID, operation: op.ID, comment: r.Comment,
-	}, now); err != nil {
+	entry, err := auditEntry{
+		actor: r.Actor, verb: string(r.Type), target: r.MachineID, request: r.RequestID, operation: n.op.ID, comment: r.Comment,
+	}.params(now)
+	if err != nil {
 		return nil, err
 	}
-	afterCommit(q).noteCreated(op.ID)
-	return operationMessage(row, op), nil
+	n.add(func(q *dbsqlc.Queries) error {
+		return orWhat(q.RecordAudit(ctx, dbsqlc.RecordAuditParams(entry)), "write audit log")
+	})
+	if r.begun != nil && !approves && !n.op.Destructive && s.created != nil && s.applied != nil {
+		return n.message(), s.firstLook(ctx, q, m, n, r.begun, now)
+	}
+	afterCommit(q).noteCreated(n.op.ID)
+	return n.message(), n.flush(ctx, q)
+}
+
+// firstLook decides on a new operation in the transaction that creates it, so that nobody has to read all of it again. What takes part
+// in more than its machine, a budget, a workflow or a node's approval, is looked at by itself.
+func (s *Store) firstLook(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, n *newOperation, f *facts, now time.Time) error {
+	m.CurrentOperationID = &n.op.ID
+	l := &loaded{machine: m, row: n.row, steps: n.steps, before: n.list}
+	if err := l.complete(ctx, q, f, now); err != nil {
+		return err
+	}
+	a, err := s.decideOn(ctx, q, l, n.row.Version, operation.Look{}, now)
+	afterCommit(q).noteApplied(a)
+	return err
 }
 
 func admit(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r StartRequest, p *baremetalv1.Plan) error {
@@ -265,84 +286,112 @@ func (s *Store) fill(p *baremetalv1.Plan, m dbsqlc.Machine, in plan.Inputs) ([]p
 	return plan.Fill(p, in, s.defaults)
 }
 
-func (s *Store) insertOperation(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r StartRequest, p *baremetalv1.Plan, steps []plan.Filled, now time.Time) (operation.Operation, dbsqlc.Operation, error) {
+// newOperation is an operation of which the rows are still to be written.
+type newOperation struct {
+	writes
+	op    operation.Operation
+	row   dbsqlc.Operation // as it will be
+	steps []dbsqlc.OperationStep
+}
+
+func (n *newOperation) message() *baremetalv1.Operation { return operationMessage(n.row, n.op) }
+
+func (s *Store) newOperation(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r StartRequest, p *baremetalv1.Plan, steps []plan.Filled, now time.Time) (*newOperation, error) {
 	op := operation.Operation{
 		ID: ids.New(ids.Operation), MachineID: m.MachineID, Type: r.Type, Phase: operation.Pending, WakeAt: now,
 		CurrentStage: steps[0].Step.GetName(), Version: 1, CreatedAt: now,
 	}
 	params, err := jsonMap(r.Params)
 	if err != nil {
-		return op, dbsqlc.Operation{}, err
+		return nil, err
 	}
 	body, err := json.Marshal(r.body())
 	if err != nil {
-		return op, dbsqlc.Operation{}, fmt.Errorf("serialize request: %w", err)
+		return nil, fmt.Errorf("serialize request: %w", err)
 	}
 	if op.Destructive, err = destructiveScripts(ctx, q, p); err != nil {
-		return op, dbsqlc.Operation{}, err
+		return nil, err
 	}
-	row := dbsqlc.Operation{
+	n := &newOperation{op: op, row: dbsqlc.Operation{
 		OperationID: op.ID, TargetID: m.MachineID, RequestID: r.RequestID, RequestBody: body, Type: string(r.Type),
-		Phase: string(op.Phase), Params: params, PlanID: p.GetPlanId(), CurrentStage: op.CurrentStage, WakeAt: &now,
-		Version: 0, CreatedAt: now, UpdatedAt: now, Destructive: op.Destructive,
+		Phase: string(op.Phase), Params: params, PlanID: p.GetPlanId(), CurrentStage: op.CurrentStage, WakeAt: timePtr(now.Add(startGrace)),
+		Evidence: []byte("{}"), EventSeq: 1, Version: 1, CreatedAt: now, UpdatedAt: now, Destructive: op.Destructive,
+	}}
+	return n, n.write(ctx, p, steps)
+}
+
+// insertOperation writes the new operation, and no more than that.
+func (s *Store) insertOperation(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r StartRequest, p *baremetalv1.Plan, steps []plan.Filled, now time.Time) (*newOperation, error) {
+	n, err := s.newOperation(ctx, q, m, r, p, steps, now)
+	if err != nil {
+		return nil, err
 	}
-	insert := dbsqlc.InsertOperationParams{
-		OperationID: op.ID, TargetID: m.MachineID, RequestID: r.RequestID, RequestBody: body, Type: row.Type,
-		Phase: row.Phase, Params: params, PlanID: row.PlanID, CurrentStage: row.CurrentStage, WakeAt: timePtr(now.Add(startGrace)),
-		EventSeq: 1, Destructive: op.Destructive, CreatedAt: now,
-	}
-	if err := writeOperation(ctx, q, insert, op, row, p, steps); err != nil {
-		return op, row, err
-	}
-	row.Version = 1
-	return op, row, nil
+	return n, n.flush(ctx, q)
 }
 
 // startGrace is how long whoever is told of the new operation has before the sweeper looks as well.
 const startGrace = 2 * time.Second
 
-// writeOperation makes all rows of a new operation in one round trip.
-func writeOperation(ctx context.Context, q *dbsqlc.Queries, insert dbsqlc.InsertOperationParams, op operation.Operation, row dbsqlc.Operation, p *baremetalv1.Plan, filled []plan.Filled) error {
-	steps, err := stepRows(op.ID, filled)
+// write gathers all rows of the new operation.
+func (n *newOperation) write(ctx context.Context, p *baremetalv1.Plan, filled []plan.Filled) (err error) {
+	if n.steps, err = stepRows(n.op.ID, filled); err != nil {
+		return err
+	}
+	before := n.row
+	before.Version, before.EventSeq = 0, 0
+	created := operation.Decision{Op: n.op, Notes: []operation.Note{{Kind: "created", Step: ""}}}
+	events, err := eventParams(&loaded{row: before}, created, n.op.CreatedAt)
 	if err != nil {
 		return err
 	}
-	created := operation.Decision{Op: op, Notes: []operation.Note{{Kind: "created", Step: ""}}}
-	events, err := eventParams(&loaded{row: row}, created, op.CreatedAt)
-	if err != nil {
-		return err
+	r := n.row
+	insert := dbsqlc.InsertOperationParams{
+		OperationID: r.OperationID, TargetID: r.TargetID, RequestID: r.RequestID, RequestBody: r.RequestBody, Type: r.Type,
+		Phase: r.Phase, Params: r.Params, PlanID: r.PlanID, CurrentStage: r.CurrentStage, WakeAt: r.WakeAt,
+		EventSeq: r.EventSeq, Destructive: r.Destructive, CreatedAt: r.CreatedAt,
 	}
-	w := &writes{list: []func(*dbsqlc.Queries) error{
-		func(q *dbsqlc.Queries) error { return orWhat(q.InsertOperation(ctx, insert), "insert operation") },
-		func(q *dbsqlc.Queries) error { return orWhat(q.InsertSteps(ctx, steps), "insert steps") },
-		func(q *dbsqlc.Queries) error {
-			return orWhat(q.SetCurrentOperation(ctx, dbsqlc.SetCurrentOperationParams{OperationID: &op.ID, MachineID: op.MachineID}), "point the machine to its operation")
-		},
-		func(q *dbsqlc.Queries) error { return orWhat(q.InsertEvents(ctx, events), "insert events") },
-	}}
+	n.add(func(q *dbsqlc.Queries) error { return orWhat(q.InsertOperation(ctx, insert), "insert operation") })
+	n.add(func(q *dbsqlc.Queries) error {
+		return orWhat(q.InsertSteps(ctx, insertSteps(r.OperationID, n.steps)), "insert steps")
+	})
+	n.add(func(q *dbsqlc.Queries) error {
+		return orWhat(q.SetCurrentOperation(ctx, dbsqlc.SetCurrentOperationParams{OperationID: &r.OperationID, MachineID: r.TargetID}), "point the machine to its operation")
+	})
+	n.add(func(q *dbsqlc.Queries) error { return orWhat(q.InsertEvents(ctx, events), "insert events") })
 	if !p.GetUsed() {
-		w.add(func(q *dbsqlc.Queries) error {
-			return orWhat(q.MarkPlanUsed(ctx, dbsqlc.MarkPlanUsedParams{PlanID: row.PlanID, Now: &op.CreatedAt}), "mark plan as used")
+		n.add(func(q *dbsqlc.Queries) error {
+			return orWhat(q.MarkPlanUsed(ctx, dbsqlc.MarkPlanUsedParams{PlanID: r.PlanID, Now: &r.CreatedAt}), "mark plan as used")
 		})
 	}
-	return w.flush(ctx, q)
+	return nil
 }
 
-func stepRows(operationID string, steps []plan.Filled) (dbsqlc.InsertStepsParams, error) {
-	p := dbsqlc.InsertStepsParams{OperationID: operationID}
+// stepRows are the steps as they will be stored.
+func stepRows(operationID string, steps []plan.Filled) (rows []dbsqlc.OperationStep, err error) {
 	for i, f := range steps {
 		spec, err := proto.MarshalOptions{Deterministic: true}.Marshal(f.Step)
 		if err != nil {
-			return p, fmt.Errorf("serialize step: %w", err)
+			return nil, fmt.Errorf("serialize step: %w", err)
 		}
-		p.Idxs = append(p.Idxs, int32(i))
-		p.Names = append(p.Names, f.Step.GetName())
-		p.Kinds = append(p.Kinds, f.Kind)
-		p.Specs = append(p.Specs, spec)
-		p.Timeouts = append(p.Timeouts, f.Timeout.Milliseconds())
-		p.Retries = append(p.Retries, int32(f.Retries))
+		rows = append(rows, dbsqlc.OperationStep{
+			OperationID: operationID, Idx: int32(i), Name: f.Step.GetName(), Kind: f.Kind, Spec: spec, TimeoutMs: f.Timeout.Milliseconds(),
+			MaxRetries: int32(f.Retries), State: string(operation.StepWaiting), Evidence: []byte("{}"),
+		})
 	}
-	return p, nil
+	return rows, nil
+}
+
+func insertSteps(operationID string, rows []dbsqlc.OperationStep) dbsqlc.InsertStepsParams {
+	p := dbsqlc.InsertStepsParams{OperationID: operationID}
+	for _, r := range rows {
+		p.Idxs = append(p.Idxs, r.Idx)
+		p.Names = append(p.Names, r.Name)
+		p.Kinds = append(p.Kinds, r.Kind)
+		p.Specs = append(p.Specs, r.Spec)
+		p.Timeouts = append(p.Timeouts, r.TimeoutMs)
+		p.Retries = append(p.Retries, r.MaxRetries)
+	}
+	return p
 }
 
 // auditEntry says who did what.

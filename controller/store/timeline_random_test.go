@@ -29,6 +29,9 @@ func TestHistoryEqualsTablesAfterARandomLife(t *testing.T) {
 	for i := range lives {
 		lives[i] = &life{s: s, name: fmt.Sprintf("m-%02d", i), rnd: rand.New(rand.NewPCG(uint64(seed), uint64(i)))}
 	}
+	if seed%2 == 1 {
+		listen(s) // as a controller does: operations begin where they are created
+	}
 	lease(t, s)
 	begin := time.Now()
 	for _, err := range together(t, workers, func(ctx context.Context, w int) error {

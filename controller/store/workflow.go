@@ -225,19 +225,19 @@ func (s *Store) insertAttempt(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.M
 	if err := catalogued(ctx, q, m, steps); err != nil {
 		return nil, err
 	}
-	op, row, err := s.insertOperation(ctx, q, m, a.request, p, steps, now)
+	n, err := s.insertOperation(ctx, q, m, a.request, p, steps, now)
 	if err != nil {
 		return nil, err
 	}
-	a.w.OperationID = op.ID
+	a.w.OperationID = n.op.ID
 	if err := audit(ctx, q, auditEntry{
-		actor: a.request.Actor, verb: string(a.request.Type), target: m.MachineID, request: a.request.RequestID, operation: op.ID,
+		actor: a.request.Actor, verb: string(a.request.Type), target: m.MachineID, request: a.request.RequestID, operation: n.op.ID,
 		comment: a.request.Comment, data: map[string]string{"workflow_id": a.w.ID, "stage": a.w.Stage, "mode": string(a.w.Mode)},
 	}, now); err != nil {
 		return nil, err
 	}
-	afterCommit(q).noteCreated(op.ID)
-	return operationMessage(row, op), nil
+	afterCommit(q).noteCreated(n.op.ID)
+	return n.message(), nil
 }
 
 // admitAttempt asks what every operation is asked. A node that this workflow itself has retired is not blocked for the
