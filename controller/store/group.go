@@ -23,8 +23,10 @@ import (
 // cannot be committed, are stored alone, each in its own transaction, as if there were no groups.
 
 const (
-	// groupsAtOnce is how many transactions of this kind run side by side. More of them are smaller ones.
+	// groupsAtOnce is how many transactions of this kind run side by side, a second one when enough wait for it. More of them are
+	// smaller ones, and cost more for each member.
 	groupsAtOnce = 2
+	groupEnough  = 32
 	// groupMost bounds a group. What is noted for histories in one transaction is held in memory by Postgres.
 	groupMost = 64
 	// groupPatience is how long a group holds up those behind it.
@@ -60,11 +62,13 @@ func (s *Store) inGroup(ctx context.Context, a about, fn func(pgx.Tx, *dbsqlc.Qu
 		return s.inTx(ctx, fn)
 	}
 	c := &change{about: a, fn: fn, done: make(chan error, 1)}
-	if s.groups.enter(c) {
+	alone, taken := s.groups.enter(c)
+	if alone {
 		leave := s.holdUp()
 		defer leave()
 		return s.inTx(ctx, fn)
 	}
+	s.storeApart(taken)
 	select {
 	case err := <-c.done:
 		if errors.Is(err, errAlone) {
@@ -77,27 +81,37 @@ func (s *Store) inGroup(ctx context.Context, a about, fn func(pgx.Tx, *dbsqlc.Qu
 	}
 }
 
-// enter says that the change may be stored at once; else it waits with others.
-func (g *groups) enter(c *change) bool {
+// enter says that the change may be stored at once, alone; else it waits with others, and those taken are to be stored now.
+func (g *groups) enter(c *change) (alone bool, taken []*change) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.running < groupsAtOnce {
+	if g.running == 0 {
 		g.running++
-		return true
+		return true, nil
 	}
 	g.waiting = append(g.waiting, c)
-	return false
+	if g.running < groupsAtOnce && len(g.waiting) >= groupEnough {
+		g.running++
+		return false, g.take()
+	}
+	return false, nil
 }
 
-// next takes those who wait, as many as a group may have. With none left there is one transaction less.
-func (g *groups) next() []*change {
+// next takes those who wait when a transaction is over, or has been running for too long. With none left, or with few while another
+// one runs that will take them, there is one transaction less.
+func (g *groups) next(over bool) []*change {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	n := min(len(g.waiting), groupMost)
-	if n == 0 {
+	if n := len(g.waiting); n == 0 || over && g.running > 1 && n < groupEnough {
 		g.running--
 		return nil
 	}
+	return g.take()
+}
+
+// take takes as many as a group may have.
+func (g *groups) take() []*change {
+	n := min(len(g.waiting), groupMost)
 	taken := g.waiting[:n:n]
 	g.waiting = g.waiting[n:]
 	return taken
@@ -105,15 +119,20 @@ func (g *groups) next() []*change {
 
 // holdUp counts what runs now. Those who wait are stored when it is over, or when it takes too long.
 func (s *Store) holdUp() (leave func()) {
-	over := sync.OnceFunc(func() {
-		if taken := s.groups.next(); taken != nil {
-			task.Background("group of changes", func() { s.together(taken) })
-		}
-	})
-	timer := time.AfterFunc(groupPatience, over)
+	var once sync.Once
+	end := func(over bool) {
+		once.Do(func() { s.storeApart(s.groups.next(over)) })
+	}
+	timer := time.AfterFunc(groupPatience, func() { end(false) })
 	return func() {
 		timer.Stop()
-		over()
+		end(true)
+	}
+}
+
+func (s *Store) storeApart(taken []*change) {
+	if taken != nil {
+		task.Background("group of changes", func() { s.together(taken) })
 	}
 }
 
