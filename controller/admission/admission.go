@@ -3,7 +3,7 @@
 //
 // A client is whoever shows one bearer token. Its reads and its writes are counted in a bucket each. A call that its
 // bucket lets through runs when one of a bounded number of places is free, and waits its turn else: the next place goes
-// to the client that has the fewest calls under way, and among those to the one that has waited longest. Streams hold no
+// to the client that has the fewest calls under way, and among those to the one that has waited longest. Of the places few are for lists. Streams hold no
 // place, since they mostly rest; they are counted by themselves.
 //
 // It is pure: whose call it is and what time it is comes in, a verdict comes out. A Book is not safe for concurrent use.
@@ -18,6 +18,8 @@ type Kind uint8
 const (
 	Read Kind = iota
 	Write
+	// List is a read that may be of very many things. It counts as a read, and has places of its own beside.
+	List
 )
 
 // Why names a refusal. The names are the labels of a metric.
@@ -48,6 +50,9 @@ type Limits struct {
 	// Running is how many calls are under way at a time. No client has more than three quarters of that, so that another
 	// one finds a place at once.
 	Running int
+	// Lists is how many of them may be lists: those keep processors and the database busy, and a call for one thing
+	// must find them free. No client has more than three quarters of these either.
+	Lists int
 	// ClientWaiting is how many calls of one client wait, Waiting how many of all.
 	ClientWaiting, Waiting int
 	// WaitingBytes is how large the requests that wait may be together.
@@ -60,5 +65,5 @@ type Refusal struct {
 	After time.Duration
 }
 
-// share is how many places one client may have.
-func (l Limits) share() int { return max(1, l.Running*3/4) }
+// share is how many of so many places one client may have.
+func share(places int) int { return max(1, places*3/4) }

@@ -12,19 +12,20 @@ type Book struct {
 	// queue are the clients of which calls wait, in the order in which they were served last.
 	queue []*client
 	// running, waiting, bytes and streams are sums over all clients.
-	running, waiting, bytes, streams int
+	running, lists, waiting, bytes, streams int
 }
 
 // client is never forgotten: there are no more of them than bearer tokens.
 type client struct {
-	read, write      bucket
-	running, streams int
-	waiting          []*Ticket
+	read, write             bucket
+	running, lists, streams int
+	waiting                 []*Ticket
 }
 
 // Ticket is one call.
 type Ticket struct {
 	of    *client
+	kind  Kind
 	size  int
 	ready chan struct{}
 }
@@ -69,8 +70,8 @@ func (b *Book) Enter(name string, k Kind, size int, now time.Time) (*Ticket, *Re
 	if no := b.rate(c, k, now); no != nil {
 		return nil, no
 	}
-	t := &Ticket{of: c, size: size, ready: make(chan struct{})}
-	if b.running < b.limits.Running && c.running < b.limits.share() && len(c.waiting) == 0 {
+	t := &Ticket{of: c, kind: k, size: size, ready: make(chan struct{})}
+	if len(c.waiting) == 0 && b.room(t) {
 		b.start(t)
 		return t, nil
 	}
@@ -88,10 +89,25 @@ func (b *Book) Enter(name string, k Kind, size int, now time.Time) (*Ticket, *Re
 	return t, nil
 }
 
+// room says that the call may run now.
+func (b *Book) room(t *Ticket) bool {
+	l, c := b.limits, t.of
+	return b.running < l.Running && c.running < share(l.Running) && (t.kind != List || b.lists < l.Lists && c.lists < share(l.Lists))
+}
+
 func (b *Book) start(t *Ticket) {
-	b.running++
-	t.of.running++
+	b.count(t, 1)
 	close(t.ready)
+}
+
+// count adds n calls such as t to those that run.
+func (b *Book) count(t *Ticket, n int) {
+	b.running += n
+	t.of.running += n
+	if t.kind == List {
+		b.lists += n
+		t.of.lists += n
+	}
 }
 
 // Leave ends a call, or takes back one that waits, and gives free places to others.
@@ -100,8 +116,7 @@ func (b *Book) Leave(t *Ticket) {
 	if i := slices.Index(c.waiting, t); i >= 0 {
 		b.unqueue(c, i)
 	} else {
-		b.running--
-		c.running--
+		b.count(t, -1)
 	}
 	for b.running < b.limits.Running {
 		next := b.next()
@@ -130,7 +145,7 @@ func (b *Book) unqueue(c *client, i int) {
 func (b *Book) next() *client {
 	var best *client
 	for _, c := range b.queue {
-		if c.running < b.limits.share() && (best == nil || c.running < best.running) {
+		if b.room(c.waiting[0]) && (best == nil || c.running < best.running) {
 			best = c
 		}
 	}

@@ -15,7 +15,7 @@ var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 func plenty() admission.Limits {
 	many := admission.Rate{PerSecond: 1_000_000, Burst: 1_000_000}
 	return admission.Limits{
-		Read: many, Write: many, ClientStreams: 1000, Streams: 1000, Running: 1000, ClientWaiting: 1000, Waiting: 1000, WaitingBytes: 1 << 30,
+		Read: many, Write: many, ClientStreams: 1000, Streams: 1000, Running: 1000, Lists: 1000, ClientWaiting: 1000, Waiting: 1000, WaitingBytes: 1 << 30,
 	}
 }
 
@@ -124,6 +124,31 @@ func TestAFloodStarvesNobody(t *testing.T) {
 	}
 }
 
+// TestListsLeaveRoom: however many lists a client asks for, what is no list finds a place, and another client's list does too.
+func TestListsLeaveRoom(t *testing.T) {
+	l := plenty()
+	l.Lists = 4
+	b := admission.New(l)
+	list := func(client string) *admission.Ticket {
+		t.Helper()
+		ticket, no := b.Enter(client, admission.List, 1, now)
+		if no != nil {
+			t.Fatalf("%s is refused: %+v", client, no)
+		}
+		return ticket
+	}
+	var flood []*admission.Ticket
+	for range 10 {
+		flood = append(flood, list("flood"))
+	}
+	if b.Running() != 3 || !ready(list("polite")) || ready(list("polite")) || !ready(enter(t, b, "third")) {
+		t.Errorf("%d run, %d wait", b.Running(), b.Waiting())
+	}
+	if b.Leave(flood[0]); ready(flood[3]) || b.Waiting() != 7 {
+		t.Error("who has lists under way is served before one that has fewer")
+	}
+}
+
 func TestQueuesAreBounded(t *testing.T) {
 	l := plenty()
 	l.Running, l.ClientWaiting, l.Waiting, l.WaitingBytes = 1, 2, 3, 100
@@ -176,49 +201,57 @@ func TestWhateverHappens(t *testing.T) {
 	for seed := range uint64(100) {
 		rng := rand.New(rand.NewPCG(seed, 7))
 		l := plenty()
-		l.Running, l.ClientWaiting, l.Waiting = 1+rng.IntN(6), 1+rng.IntN(5), 1+rng.IntN(10)
-		share := max(1, l.Running*3/4)
+		l.Running, l.Lists, l.ClientWaiting, l.Waiting = 1+rng.IntN(6), 1+rng.IntN(3), 1+rng.IntN(5), 1+rng.IntN(10)
+		share, listShare := max(1, l.Running*3/4), max(1, l.Lists*3/4)
 		b := admission.New(l)
 		type call struct {
 			client string
+			kind   admission.Kind
 			ticket *admission.Ticket
 		}
 		var open []call
 		for step := range 400 {
 			if client := fmt.Sprint("c", rng.IntN(4)); rng.IntN(2) == 0 {
-				if ticket, no := b.Enter(client, admission.Read, 1, now); no == nil {
-					open = append(open, call{client, ticket})
+				kind := []admission.Kind{admission.Read, admission.List}[rng.IntN(2)]
+				if ticket, no := b.Enter(client, kind, 1, now); no == nil {
+					open = append(open, call{client, kind, ticket})
 				}
 			} else if len(open) > 0 {
 				i := rng.IntN(len(open))
 				b.Leave(open[i].ticket)
 				open = append(open[:i], open[i+1:]...)
 			}
-			running, waits := map[string]int{}, map[string]bool{}
-			total, waiting := 0, 0
+			running, lists, waits := map[string]int{}, map[string]int{}, map[string]admission.Kind{}
+			total, listing, waiting := 0, 0, 0
 			for _, c := range open { // in the order of their coming
 				if ready(c.ticket) {
 					running[c.client]++
 					total++
-					if waits[c.client] {
+					if c.kind == admission.List {
+						lists[c.client]++
+						listing++
+					}
+					if _, waits := waits[c.client]; waits {
 						t.Fatalf("seed %d step %d: a call of %s has overtaken another", seed, step, c.client)
 					}
 				} else {
-					waits[c.client] = true
+					if _, longer := waits[c.client]; !longer {
+						waits[c.client] = c.kind
+					}
 					waiting++
 				}
 			}
-			if total != b.Running() || waiting != b.Waiting() || total > l.Running || waiting > l.Waiting {
+			if total != b.Running() || waiting != b.Waiting() || total > l.Running || listing > l.Lists || waiting > l.Waiting {
 				t.Fatalf("seed %d step %d: %d run and %d wait, the book says %d and %d of %+v", seed, step, total, waiting, b.Running(), b.Waiting(), l)
 			}
-			for client := range waits {
-				if total < l.Running && running[client] < share {
+			for client, kind := range waits {
+				if total < l.Running && running[client] < share && (kind != admission.List || listing < l.Lists && lists[client] < listShare) {
 					t.Fatalf("seed %d step %d: %s waits while there is a place", seed, step, client)
 				}
 			}
 			for client, n := range running {
-				if n > share {
-					t.Fatalf("seed %d step %d: %s has %d places of %d", seed, step, client, n, l.Running)
+				if n > share || lists[client] > listShare {
+					t.Fatalf("seed %d step %d: %s has %d places, %d of them for lists, of %+v", seed, step, client, n, lists[client], l)
 				}
 			}
 		}

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"runtime"
 	"time"
 
 	"github.com/ingot-metal/ingot/controller/admission"
@@ -42,7 +43,7 @@ func defaultClients() Clients {
 func (c Clients) Limits() admission.Limits {
 	return admission.Limits{
 		Read: admission.Rate{PerSecond: c.ReadRate, Burst: c.ReadBurst}, Write: admission.Rate{PerSecond: c.WriteRate, Burst: c.WriteBurst},
-		ClientStreams: c.StreamsPerClient, Streams: c.Streams, Running: c.Running, ClientWaiting: c.WaitingPerClient,
+		ClientStreams: c.StreamsPerClient, Streams: c.Streams, Running: c.Running, Lists: max(4, 2*runtime.GOMAXPROCS(0)), ClientWaiting: c.WaitingPerClient,
 		Waiting: c.Waiting, WaitingBytes: c.WaitingBytes,
 	}
 }

@@ -8,6 +8,8 @@ package door
 import (
 	"context"
 	"math/rand/v2"
+	"path"
+	"strings"
 	"sync"
 	"time"
 
@@ -73,10 +75,14 @@ func New(c Config) *Door {
 
 // kind is what a method does: who needs no more than scope read changes nothing.
 func (d *Door) kind(method string) admission.Kind {
-	if d.need[method].Need == auth.NeedRead {
+	switch {
+	case d.need[method].Need != auth.NeedRead:
+		return admission.Write
+	case strings.HasPrefix(path.Base(method), "List"):
+		return admission.List
+	default:
 		return admission.Read
 	}
-	return admission.Write
 }
 
 // long are the methods without a stream that may take any time, because they fetch something from elsewhere. They count

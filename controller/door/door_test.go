@@ -50,7 +50,7 @@ func (s *seen) Waited(took time.Duration, _, _ int) {
 func limits() admission.Limits {
 	many := admission.Rate{PerSecond: 1000, Burst: 1000}
 	return admission.Limits{
-		Read: many, Write: many, ClientStreams: 100, Streams: 100, Running: 4, ClientWaiting: 100, Waiting: 100, WaitingBytes: 1 << 20,
+		Read: many, Write: many, ClientStreams: 100, Streams: 100, Running: 4, Lists: 1, ClientWaiting: 100, Waiting: 100, WaitingBytes: 1 << 20,
 	}
 }
 
@@ -131,6 +131,25 @@ func hold(t *testing.T, ctx context.Context, d *door.Door, method string, n int)
 	}
 	in.Wait()
 	return func() { close(gate); out.Wait() }
+}
+
+func TestListsHoldUpNothingElse(t *testing.T) {
+	const list = baremetalv1.MachineService_ListMachines_FullMethodName
+	d, _, _ := newDoor(limits())
+	a := as(t.Context(), "a")
+	release := hold(t, a, d, list, 1)
+	if err := call(as(t.Context(), "b"), d, get, nothing); err != nil {
+		t.Errorf("another client's call for one machine: %v", err)
+	}
+	short, cancel := context.WithCancel(a)
+	cancel()
+	if err := call(short, d, list, nothing); !errors.Is(err, context.Canceled) {
+		t.Errorf("a second list at a time: %v", err)
+	}
+	release()
+	if err := call(a, d, list, nothing); err != nil {
+		t.Errorf("after it: %v", err)
+	}
 }
 
 func TestWhoWaitsGetsAPlaceOrIsToldSo(t *testing.T) {
