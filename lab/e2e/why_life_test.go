@@ -112,7 +112,8 @@ func TestWhyOfControllersThatDoNoWork(t *testing.T) {
 	c.Process.Terminate()
 	c.Start("engine.in-job=error")
 	m.WaitConnected()
-	reboot(t, c.Client, m.ID, "r", patientTime)
+	// Not a reboot, say: that begins in the call that asks for it.
+	harness.Must(t, c.Machines().ReimageMachine, &baremetalv1.ReimageMachineRequest{MachineId: m.ID, RequestId: "r", ImageRef: "any"})
 	var e *baremetalv1.ExplainMachineResponse
 	testkit.Eventually(t, soon, func() bool {
 		e = harness.Must(t, c.Machines().ExplainMachine, &baremetalv1.ExplainMachineRequest{MachineId: m.ID})
