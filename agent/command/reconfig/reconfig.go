@@ -180,8 +180,8 @@ func (e *Executor) Execute(ctx context.Context, job command.Job) (command.Result
 	if err := e.guard(ctx, job, in, limit); err != nil {
 		return command.Failed(baremetalv1.Reason_EXECUTION_FAILED, "guard the change: %v", err).AndRetry(), nil
 	}
-	first, err := e.apply(ctx, job.Effect(), in.Want, limit)
-	if r, ok := refusal(err); ok && first {
+	accepted, err := e.apply(ctx, job.Effect(), in.Want, limit)
+	if r, ok := refusal(err); ok && accepted == (settings{}) {
 		return r, e.rollback(context.WithoutCancel(ctx), job, in)
 	}
 	if err := command.AfterEffect.HitCtx(ctx); err != nil {
@@ -192,7 +192,7 @@ func (e *Executor) Execute(ctx context.Context, job command.Job) (command.Result
 		from, err = e.confirm(ctx, job, in, started.Add(limit))
 	}
 	if err != nil {
-		return e.undo(ctx, job, in, err)
+		return e.undo(ctx, job, in, e.mayCome(ctx, accepted, err))
 	}
 	return e.commit(ctx, job, in, from)
 }
@@ -212,35 +212,35 @@ func confirmLimit(job command.Job) time.Duration {
 	return limit
 }
 
-// apply goes from the harmless to what may cut us off. first says that an error came before any change.
-func (e *Executor) apply(ctx context.Context, effect host.Effect, s settings, limit time.Duration) (first bool, err error) {
-	first = true
+// apply goes from the harmless to what may cut us off, and says what the host has accepted.
+func (e *Executor) apply(ctx context.Context, effect host.Effect, s settings, limit time.Duration) (accepted settings, err error) {
 	if s.Hostname != "" {
 		now, err := e.cfg.Host.Hostname(ctx)
 		if err != nil {
-			return true, fmt.Errorf("read host name: %w", err)
+			return accepted, fmt.Errorf("read host name: %w", err)
 		}
 		if now != s.Hostname {
 			if err := e.cfg.Host.SetHostname(ctx, effect, s.Hostname); err != nil {
-				return true, fmt.Errorf("set host name: %w", err)
+				return accepted, fmt.Errorf("set host name: %w", err)
 			}
-			first = false
+			accepted.Hostname = s.Hostname
 		}
 	}
 	if s.Firewall != nil {
 		if err := e.cfg.Host.ApplyFirewall(ctx, effect, *s.Firewall); err != nil {
-			return first, fmt.Errorf("apply firewall: %w", err)
+			return accepted, fmt.Errorf("apply firewall: %w", err)
 		}
-		first = false
+		accepted.Firewall = s.Firewall
 	}
 	if s.Network != nil {
 		ctx, cancel := context.WithTimeout(ctx, limit)
 		defer cancel()
 		if err := e.cfg.Host.ApplyNetwork(ctx, effect, *s.Network); err != nil {
-			return first, fmt.Errorf("apply network: %w", err)
+			return accepted, fmt.Errorf("apply network: %w", err)
 		}
+		accepted.Network = s.Network
 	}
-	return false, nil
+	return accepted, nil
 }
 
 func (e *Executor) commit(ctx context.Context, job command.Job, in intent, from netip.Addr) (command.Result, error) {

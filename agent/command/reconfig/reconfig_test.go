@@ -8,11 +8,16 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 
+	"github.com/ingot-metal/ingot/agent/command"
 	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/agent/host/sim"
 	"github.com/ingot-metal/ingot/agent/transport"
+	"github.com/ingot-metal/ingot/internal/clock"
 )
 
 const (
@@ -172,6 +177,47 @@ func TestBadOrdersAreRefused(t *testing.T) {
 		_, settled, err := newRig(t).e.Prepare(t.Context(), spec)
 		if err != nil || settled == nil || settled.Reason != baremetalv1.Reason_INVALID_FIELD {
 			t.Errorf("%s: %v, %v", name, settled, err)
+		}
+	}
+}
+
+// late is a host that accepts a new name and takes it when it likes, and whose firewall does not get as far as that.
+type late struct {
+	*sim.Host
+	cancel func()
+}
+
+func (l late) ApplyFirewall(ctx context.Context, _ host.Effect, _ host.FirewallPolicy) error {
+	l.cancel()
+	return ctx.Err()
+}
+
+// What was accepted and does not show may still come after a cancel in the middle: nobody can say that it was rolled back.
+func TestACancelBeforeALateChangeIsNoEnd(t *testing.T) {
+	t.Parallel()
+	for script, want := range map[string]fleetv1.CommandResult_Outcome{
+		"hostname:late=1h": fleetv1.CommandResult_UNKNOWN, "": fleetv1.CommandResult_CANCELED,
+	} {
+		h, err := sim.New(sim.Config{Dir: t.TempDir(), MachineID: "m-1", NoSync: true, Script: script})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = h.Close() }) // nothing is owed to it
+		ctx, cancel := context.WithCancelCause(t.Context())
+		r := &rig{t: t, host: &guarded{}}
+		r.e = New(Config{
+			Host: late{h, func() { cancel(command.ErrCanceled) }}, Docs: memory{docs: map[string][]byte{}, log: &r.host.log}, Clock: clock.Real(),
+			TargetID: "m-1", Controllers: func(context.Context) []netip.AddrPort { return nil },
+		})
+		config, err := proto.Marshal(&baremetalv1.NetReconfig{Hostname: "new", Firewall: &baremetalv1.FirewallPolicy{DefaultInput: "drop"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := r.e.Execute(ctx, r.prepare(&fleetv1.CommandSpec{CommandId: "c-1", TargetId: "m-1", Action: &fleetv1.CommandSpec_Reconfig{
+			Reconfig: &fleetv1.ReconfigAction{Config: config, ConfirmTimeoutMs: 200, Generation: 1},
+		}}))
+		if err != nil || got.Outcome != want {
+			t.Errorf("%q: %v, %v", script, got, err)
 		}
 	}
 }

@@ -115,7 +115,7 @@ func (e *Executor) Resume(ctx context.Context, job command.Job) (command.Verdict
 		r, err := e.finish(ctx, in, netip.Addr{})
 		return command.Settle(r), err
 	}
-	r, err := e.undo(ctx, job, in, e.afterRestart(ctx, in))
+	r, err := e.undo(ctx, job, in, e.mayCome(ctx, in.Want, errRestarted))
 	return command.Settle(r), err
 }
 
@@ -132,14 +132,16 @@ func (e *Executor) guardCommitted(ctx context.Context, job command.Job) (bool, e
 // atOnce is a host whose changes are there when the call returns, or never: none can come from a process that is gone.
 type atOnce interface{ ChangesAtOnce() bool }
 
-// afterRestart says why an unconfirmed configuration is rolled back. Where a change may be accepted now and come later,
-// one that does not show may still be on its way.
-func (e *Executor) afterRestart(ctx context.Context, in intent) error {
-	why := errors.New("the agent was restarted before the configuration was confirmed")
-	if h, ok := e.cfg.Host.(atOnce); ok && h.ChangesAtOnce() {
+// errRestarted is why an unconfirmed configuration is rolled back that an agent finds when it begins.
+var errRestarted = errors.New("the agent was restarted before the configuration was confirmed")
+
+// mayCome adds to a reason to roll back that some of what the host has accepted does not show: where a change may be accepted now
+// and come later, it may still be on its way.
+func (e *Executor) mayCome(ctx context.Context, accepted settings, why error) error {
+	if h, ok := e.cfg.Host.(atOnce); ok && h.ChangesAtOnce() || errors.Is(why, errNotThere) {
 		return why
 	}
-	_, diff, err := e.readBack(ctx, in.Want)
+	_, diff, err := e.readBack(context.WithoutCancel(ctx), accepted)
 	if err != nil || diff != "" {
 		return fmt.Errorf("%w: %w; %s", errNotThere, why, diff)
 	}
