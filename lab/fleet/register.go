@@ -10,6 +10,7 @@ import (
 
 	"github.com/ingot-metal/ingot/agent/state"
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/internal/failure"
 	"github.com/ingot-metal/ingot/internal/ids"
 	"github.com/ingot-metal/ingot/internal/task"
 )
@@ -33,18 +34,35 @@ func RegisterOne(ctx context.Context, conn *grpc.ClientConn, dir string, s Spec)
 	if enrolled, err := state.Dir(filepath.Join(dir, s.Name)).Enrolled(); enrolled || err != nil {
 		return s, err
 	}
-	_, err := baremetalv1.NewMachineServiceClient(conn).RegisterMachine(ctx, &baremetalv1.RegisterMachineRequest{
-		Machine: &baremetalv1.Machine{MachineId: s.Name},
+	err := patiently(ctx, func() error {
+		_, err := baremetalv1.NewMachineServiceClient(conn).RegisterMachine(ctx, &baremetalv1.RegisterMachineRequest{
+			Machine: &baremetalv1.Machine{MachineId: s.Name},
+		})
+		return err
 	})
 	if err != nil {
 		return s, fmt.Errorf("register %s: %w", s.Name, err)
 	}
-	t, err := baremetalv1.NewAdminServiceClient(conn).IssueBootstrapToken(ctx, &baremetalv1.IssueBootstrapTokenRequest{MachineId: s.Name})
+	err = patiently(ctx, func() error {
+		t, err := baremetalv1.NewAdminServiceClient(conn).IssueBootstrapToken(ctx, &baremetalv1.IssueBootstrapTokenRequest{MachineId: s.Name})
+		s.Bundle = t.GetBundle()
+		return err
+	})
 	if err != nil {
 		return s, fmt.Errorf("issue a token for %s: %w", s.Name, err)
 	}
-	s.Bundle = t.GetBundle()
 	return s, nil
+}
+
+// patiently repeats a call for as long as its error says that another attempt may succeed, a minute at most.
+func patiently(ctx context.Context, call func() error) error {
+	for until := time.Now().Add(time.Minute); ; {
+		err := call()
+		if err == nil || !failure.From(err).Retryable || ctx.Err() != nil || time.Now().After(until) {
+			return err
+		}
+		wait(ctx, time.Second)
+	}
 }
 
 // Maintain puts machines into the phase MAINTENANCE, in which they may be worked on, where they are not in it.
