@@ -52,8 +52,8 @@ func rawHandshakes(ctx context.Context, length time.Duration) (float64, error) {
 		group.Go("connect", func(ctx context.Context) error {
 			d := tls.Dialer{NetDialer: &net.Dialer{LocalAddr: from}, Config: client}
 			for ctx.Err() == nil {
-				if err := oneHandshake(ctx, d, l.Addr().String()); err != nil && ctx.Err() == nil {
-					return err
+				if err := oneHandshake(ctx, d, l.Addr().String()); err != nil {
+					return unlessOver(ctx, err)
 				}
 				done.Add(1)
 			}
@@ -63,6 +63,14 @@ func rawHandshakes(ctx context.Context, length time.Duration) (float64, error) {
 	<-groupCtx.Done()
 	rate := float64(done.Load()) / time.Since(began).Seconds()
 	return rate, group.Wait()
+}
+
+// unlessOver gives no error when the time is up, which connections may notice before the context does.
+func unlessOver(ctx context.Context, err error) error {
+	if deadline, ok := ctx.Deadline(); ctx.Err() != nil || ok && !time.Now().Before(deadline) {
+		return nil
+	}
+	return err
 }
 
 // oneHandshake ends with the first byte from the server, which has then verified the client.
@@ -100,11 +108,7 @@ func serveHandshakes(ctx context.Context, group *task.Group, l net.Listener, cfg
 			if err == nil {
 				_, _ = conn.Read(make([]byte, 1))
 			}
-			err = errors.Join(err, raw.Close())
-			if ctx.Err() != nil {
-				return nil // the time is up
-			}
-			return err
+			return unlessOver(ctx, errors.Join(err, raw.Close()))
 		})
 	}
 }
