@@ -56,8 +56,10 @@ func (d *Dispatcher) park(c *fleetv1.Command, err error) {
 // unpark tries parked commands again.
 func (d *Dispatcher) unpark(ctx context.Context) error {
 	d.mu.Lock()
-	parked := d.parked
-	d.parked = map[string]*fleetv1.Command{}
+	var parked map[string]*fleetv1.Command
+	if len(d.parked) > 0 {
+		parked, d.parked = d.parked, map[string]*fleetv1.Command{}
+	}
 	d.mu.Unlock()
 	for _, c := range parked {
 		if err := d.receive(ctx, c); err != nil {

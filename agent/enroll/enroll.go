@@ -96,7 +96,7 @@ func (c Config) enrollAt(ctx context.Context, address string, b pki.Bundle, req 
 		return nil, fmt.Errorf("enrolment address %q: %w", address, err)
 	}
 	tlsConfig := pki.TLSConfigPinned(b.CAHash, host, func() time.Time { return c.now(b.IssuedAt) })
-	conn, err := transport.Dial(address, tlsConfig, c.Dial)
+	conn, err := transport.Dial(address, tlsConfig, c.Dial, transport.Patience)
 	if err != nil {
 		return nil, err
 	}

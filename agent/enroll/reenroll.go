@@ -80,7 +80,7 @@ func (c Config) reenrollAt(ctx context.Context, address string, old state.Creden
 	}
 	// An expired certificate is shown in the message, not in the handshake.
 	tlsConfig.GetClientCertificate = nil
-	conn, err := transport.Dial(address, tlsConfig, c.Dial)
+	conn, err := transport.Dial(address, tlsConfig, c.Dial, transport.Patience)
 	if err != nil {
 		return nil, err
 	}

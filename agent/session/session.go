@@ -289,7 +289,11 @@ func (r *Runner) dial(address string, creds state.Credentials, now time.Time, di
 	if err != nil {
 		return nil, err
 	}
-	conn, err := transport.Dial(address, cfg, dial)
+	patience := transport.Patience
+	if list, err := r.cfg.Addresses(); err == nil && len(list) == 1 {
+		patience = transport.LastPatience
+	}
+	conn, err := transport.Dial(address, cfg, dial, patience)
 	if err != nil {
 		return nil, fmt.Errorf("connect to controller: %w", err)
 	}

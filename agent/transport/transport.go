@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/keepalive"
@@ -74,12 +75,20 @@ type Conn struct {
 	creds *recorder
 }
 
-// Dial makes a connection; it is established by the first call or by Connect.
-func Dial(address string, cfg *tls.Config, dial Dialer) (*Conn, error) {
+// How long a connection may take to be one. A controller to which a whole fleet comes back has most of it wait for their turn, and who goes
+// and comes again costs it more than who stays; but where there is another controller, this one may be one that hangs.
+const (
+	Patience     = 20 * time.Second
+	LastPatience = time.Minute
+)
+
+// Dial makes a connection; it is established by the first call or by Connect, within the time that patience is.
+func Dial(address string, cfg *tls.Config, dial Dialer, patience time.Duration) (*Conn, error) {
 	rec := &recorder{TransportCredentials: credentials.NewTLS(cfg)}
 	c, err := grpc.NewClient("passthrough:///"+address,
 		grpc.WithTransportCredentials(rec),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return dial(ctx, address) }),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.DefaultConfig, MinConnectTimeout: patience}),
 		grpc.WithReadBufferSize(0), // 32 KiB less per idle connection
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: pingAfter, Timeout: pingWait}),
 		grpc.WithDisableRetry(), grpc.WithDisableServiceConfig(), grpc.WithIdleTimeout(0),

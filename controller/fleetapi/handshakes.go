@@ -13,8 +13,9 @@ import (
 
 const (
 	// handshakeTurn is how long a connection waits for its turn to shake hands, handshakeTime how long that may take. Agents wait for
-	// 20 s; one that is sent away comes again later than its turn would have been.
-	handshakeTurn = 15 * time.Second
+	// 20 s, and for a minute where they know of no other controller (transport.LastPatience); one that is sent away comes again
+	// later than its turn would have been.
+	handshakeTurn = 50 * time.Second
 	handshakeTime = 15 * time.Second
 	// prefaceTime is what is left for the first bytes of HTTP/2 after it.
 	prefaceTime = 20 * time.Second

@@ -9,11 +9,11 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"runtime/debug"
 	"sync"
 	"syscall"
 	"time"
 
-	"github.com/ingot-metal/ingot/internal/headroom"
 	"github.com/ingot-metal/ingot/internal/task"
 )
 
@@ -40,6 +40,12 @@ type answer struct {
 	Times  map[string]time.Time `json:"times,omitempty"`
 }
 
+// The room that a process of agents gives its collector: in percent of what is alive, and in bytes with what is alive.
+const (
+	roomPercent = 300
+	roomAtMost  = 5 << 30
+)
+
 // Serve takes the orders of a Remote until there are no more, or ctx ends.
 func Serve(ctx context.Context, in io.Reader, out io.Writer) (err error) {
 	var f *Fleet
@@ -48,10 +54,11 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer) (err error) {
 			err = errors.Join(err, f.Stop())
 		}
 	}()
-	// Go's own default would take as much memory again as the agents need.
-	room, cancel := context.WithCancel(ctx)
-	defer cancel()
-	task.Background("headroom", func() { _ = headroom.Keep(room) }) // it ends with its context, and well
+	// What simulated agents spend on collections, the machine lacks for what is measured. Real ones have a processor each.
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(roomPercent)
+		debug.SetMemoryLimit(roomAtMost)
+	}
 	dec, enc := json.NewDecoder(bufio.NewReader(in)), json.NewEncoder(out)
 	for ctx.Err() == nil {
 		var o order
