@@ -17,6 +17,9 @@ const stormFactor = 3
 // are back and have told everything.
 func (b *bench) storm(ctx context.Context, r *report) error {
 	if r.handshakesPerSecond == 0 {
+		if err := b.down(); err != nil { // a fleet at rest takes its part of the processors
+			return err
+		}
 		if err := b.handshake(ctx, r); err != nil {
 			return err
 		}
