@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"google.golang.org/grpc"
@@ -25,14 +26,23 @@ type bench struct {
 	// pool is what the benchmark itself asks the database with.
 	pool        *pgx.Conn
 	controllers []*controllerProcess
+	// heartbeat is the interval that the next controllers ask for.
+	heartbeat time.Duration
 	conn        *grpc.ClientConn // to the first controller
 	crew        *crew
 	// made is how many machines of the fleet exist; some of them may have been left without an identity.
 	made int
 }
 
+// The interval of heartbeats: the default, and that of a crowd. All agents and controllers share these processors, which
+// the heartbeats of so many would fill at the default.
+const (
+	heartbeat      = 10 * time.Second
+	crowdHeartbeat = 30 * time.Second
+)
+
 func newBench(ctx context.Context, o options) (b *bench, err error) {
-	b = &bench{o: o, dir: o.dir}
+	b = &bench{o: o, dir: o.dir, heartbeat: heartbeat}
 	if b.dir == "" {
 		b.dir, err = os.MkdirTemp("", "ingot-benchfleet-")
 	} else {

@@ -58,8 +58,9 @@ database: {url: %q}
 tls: {names: [localhost, 127.0.0.1]}
 advertise: {fleet: [%q], enrolment: [%q]}
 tokens_file: %q
+agents: {heartbeat_interval: %s}
 log: {level: warn}
-`, c.front, c.fleet, address[2], c.http, c.dir, b.path("images"), b.db.URL(), c.fleet, address[2], b.path("tokens"))
+`, c.front, c.fleet, address[2], c.http, c.dir, b.path("images"), b.db.URL(), c.fleet, address[2], b.path("tokens"), b.heartbeat)
 	return c, os.WriteFile(c.dir+".yaml", []byte(text), 0o600)
 }
 
