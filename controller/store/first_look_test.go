@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/ingot-metal/ingot/controller/fleet"
 	"github.com/ingot-metal/ingot/controller/operation"
@@ -110,6 +111,22 @@ func TestAnOperationBeginsWhereItIsCreated(t *testing.T) {
 	}
 	if len(h.created) != 0 {
 		t.Errorf("%d are to be looked at by themselves", len(h.created))
+	}
+}
+
+// An operation begins when its machine is its own, however long ago it was asked for: never before the end of the one before it.
+func TestAnOperationBeginsWhenItsMachineIsFree(t *testing.T) {
+	s := storetest.New(t)
+	live(t, s, "m-1")
+	h := listen(s)
+	began := now()
+	op, _, err := s.Start(t.Context(), store.StartRequest{MachineID: "m-1", RequestID: "r", Type: fleet.Reboot}, began.Add(-time.Minute))
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := h.of(op.GetOperationId())
+	if len(first) != 1 || first[0].Decision.Op.StartedAt.Before(began) || !first[0].CreatedAt.Before(began) {
+		t.Errorf("%+v", first)
 	}
 }
 

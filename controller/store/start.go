@@ -209,8 +209,12 @@ func (s *Store) create(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine,
 }
 
 // firstLook decides on a new operation in the transaction that creates it, so that nobody has to read all of it again. What takes part
-// in more than its machine, a budget, a workflow or a node's approval, is looked at by itself.
+// in more than its machine, a budget, a workflow or a node's approval, is looked at by itself. It is looked at now that the machine is locked,
+// which may be long after it was asked for: what was under way then has ended before it begins.
 func (s *Store) firstLook(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, n *newOperation, f *facts, now time.Time) error {
+	if locked := s.now(); locked.After(now) {
+		now = locked
+	}
 	m.CurrentOperationID = &n.op.ID
 	l := &loaded{machine: m, row: n.row, steps: n.steps, before: n.list}
 	if err := l.complete(ctx, q, f, now); err != nil {
