@@ -28,8 +28,8 @@ type bench struct {
 	controllers []*controllerProcess
 	// heartbeat is the interval that the next controllers ask for.
 	heartbeat time.Duration
-	conn        *grpc.ClientConn // to the first controller
-	crew        *crew
+	conn      *grpc.ClientConn // to the first controller
+	crew      *crew
 	// made is how many machines of the fleet exist; some of them may have been left without an identity.
 	made int
 }
