@@ -59,7 +59,7 @@ func good() check.History {
 		Logs: []check.LogLine{{Operation: "op-1", Seq: 1, Text: "rebooting (graceful), boot id before: boot-1\n"}},
 		Operations: []*baremetalv1.Operation{{
 			OperationId: "op-1", MachineId: "m-1", RequestId: "7-a", Type: baremetalv1.Operation_REBOOT, Phase: baremetalv1.Operation_SUCCEEDED,
-			CreatedAt: stamp(15), FinishedAt: stamp(400), Evidence: map[string]string{"boot_id_before": "boot-1", "boot_id_after": "boot-2"},
+			CreatedAt: stamp(15), StartedAt: stamp(16), FinishedAt: stamp(400), Evidence: map[string]string{"boot_id_before": "boot-1", "boot_id_after": "boot-2"},
 		}},
 		Commands: []*baremetalv1.Command{{
 			CommandId: "cmd-1", OperationId: "op-1", MachineId: "m-1", Step: "reboot", Attempt: 1, Kind: "reboot", State: "DONE",
@@ -75,6 +75,20 @@ func second(h *check.History, change func(*baremetalv1.Command)) {
 	c.CommandId, c.Attempt, c.CreatedAt, c.GrantedAt, c.FinishedAt = "cmd-2", 2, stamp(391), stamp(392), stamp(393)
 	change(c)
 	h.Commands = append(h.Commands, c)
+}
+
+// canceled adds another operation of the machine, which was asked for before the first one, and ended without a command.
+func canceled(h *check.History) *baremetalv1.Operation {
+	o := proto.CloneOf(h.Operations[0])
+	o.OperationId, o.RequestId, o.Phase, o.Error, o.Evidence = "op-0", "7-c", baremetalv1.Operation_CANCELED, &baremetalv1.ErrorStatus{Code: "CANCELED_BY_REQUEST"}, nil
+	o.CreatedAt, o.StartedAt, o.FinishedAt = stamp(5), stamp(6), stamp(9)
+	h.Operations = append([]*baremetalv1.Operation{o}, h.Operations...)
+	h.Calls = append(h.Calls,
+		check.Call{Client: 2, Method: check.Start, Kind: "reboot", Machine: "m-1", Request: "7-c", Begin: ms(5), End: ms(700), Outcome: check.OK, Operation: "op-0", Phase: "PENDING"},
+		check.Call{Client: 2, Method: check.Cancel, Machine: "m-1", Operation: "op-0", Begin: ms(701), End: ms(710), Outcome: check.OK, Phase: "CANCELED"})
+	h.Events = append(h.Events,
+		check.Event{Operation: "op-0", Seq: 1, Kind: "created", Phase: "PENDING"}, check.Event{Operation: "op-0", Seq: 2, Kind: "canceled", Phase: "CANCELED"})
+	return o
 }
 
 // bad are histories that break one promise each.
@@ -111,6 +125,10 @@ var bad = []struct {
 		o := proto.CloneOf(h.Operations[0])
 		o.OperationId, o.RequestId, o.CreatedAt, o.StartedAt, o.Type = "op-2", "7-c", stamp(200), stamp(200), baremetalv1.Operation_REIMAGE
 		h.Operations = append(h.Operations, o)
+	}},
+	{"an operation that waited beside another", check.RuleOneOperation, func(h *check.History) {
+		o := canceled(h)
+		o.StartedAt, o.CreatedAt, o.FinishedAt = nil, stamp(200), stamp(300)
 	}},
 	{"an operation without an end", check.RuleEnds, func(h *check.History) {
 		h.Operations[0].Phase = baremetalv1.Operation_RUNNING
@@ -249,6 +267,11 @@ func TestWhatIsAllowed(t *testing.T) {
 		},
 		"a start of unknown outcome that never was": func(h *check.History) {
 			h.Calls = append(h.Calls, check.Call{Method: check.Start, Machine: "m-1", Request: "7-x", Begin: ms(15), End: ms(600), Outcome: check.Unknown})
+		},
+		"an operation that was asked for first and admitted last": func(h *check.History) {
+			o := canceled(h)
+			o.StartedAt, o.FinishedAt = stamp(600), stamp(605)
+			h.Calls[len(h.Calls)-1].Begin, h.Calls[len(h.Calls)-1].End = ms(604), ms(720)
 		},
 		"an operation that a cancel ended": func(h *check.History) {
 			o := h.Operations[0]

@@ -79,13 +79,9 @@ func (p *problems) operations() {
 	if id := p.h.Machine.GetStatus().GetActiveOperationId(); id != "" {
 		p.add(RuleEnds, "the machine points to operation %s", id)
 	}
-	for i, o := range p.h.Operations {
+	for _, o := range p.h.Operations {
 		if !Ended(o) {
 			p.add(RuleEnds, "operation %s is %s", o.GetOperationId(), o.GetPhase())
-		}
-		// A start is stamped when it comes in, and may then wait for the end of the operation before.
-		if i > 0 && !p.h.ClocksDiffer && o.GetStartedAt() != nil && o.GetStartedAt().AsTime().Before(p.h.Operations[i-1].GetFinishedAt().AsTime()) {
-			p.add(RuleOneOperation, "operation %s began before %s ended", o.GetOperationId(), p.h.Operations[i-1].GetOperationId())
 		}
 		if (o.GetPhase() == baremetalv1.Operation_FAILED) != (o.GetError() != nil && o.GetPhase() != baremetalv1.Operation_CANCELED) {
 			p.add(RuleEnds, "operation %s is %s with error %v", o.GetOperationId(), o.GetPhase(), o.GetError())
@@ -94,6 +90,30 @@ func (p *problems) operations() {
 			p.succeeded(o)
 		}
 	}
+	p.oneAfterTheOther()
+}
+
+// oneAfterTheOther: no operation began while another was active. Operations are created when they are asked for, and the one that was
+// asked for later may be admitted first: so those that ended are compared in the order in which they began.
+func (p *problems) oneAfterTheOther() {
+	if p.h.ClocksDiffer {
+		return
+	}
+	ended := slices.DeleteFunc(slices.Clone(p.h.Operations), func(o *baremetalv1.Operation) bool { return o.GetFinishedAt() == nil })
+	slices.SortStableFunc(ended, func(a, b *baremetalv1.Operation) int { return began(a).Compare(began(b)) })
+	for i := 1; i < len(ended); i++ {
+		if before, o := ended[i-1], ended[i]; began(o).Before(before.GetFinishedAt().AsTime()) {
+			p.add(RuleOneOperation, "operation %s began before %s ended", o.GetOperationId(), before.GetOperationId())
+		}
+	}
+}
+
+// began is the first moment at which an operation is known to have been active. All that is known of one that never started is its end.
+func began(o *baremetalv1.Operation) time.Time {
+	if o.GetStartedAt() == nil {
+		return o.GetFinishedAt().AsTime()
+	}
+	return o.GetStartedAt().AsTime()
 }
 
 // fence: the machine names an unresolved command exactly when there is one.
