@@ -11,7 +11,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
 
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 	"github.com/ingot-metal/ingot/controller/fleet"
 	"github.com/ingot-metal/ingot/controller/operation"
@@ -235,27 +237,64 @@ func siteDocument(ctx context.Context, q *dbsqlc.Queries, site, cmdline string) 
 	if err != nil {
 		return nil, fmt.Errorf("read boot assignments: %w", err)
 	}
+	images, err := imagesOf(ctx, q, assigned)
+	if err != nil {
+		return nil, err
+	}
 	machines, err := q.MachinesOfSite(ctx, site)
 	if err != nil {
 		return nil, fmt.Errorf("read machines: %w", err)
 	}
-	addMachines(d, assigned, machines)
+	addMachines(d, assigned, images, machines)
 	d.Providers, err = providerTargets(ctx, q, site)
 	return d, err
 }
 
+// imagesOf gives the files of the images that the operations of the assignments will write, by machine. Their steps say which: the request
+// may have left it to the plan, to the machine, or to the attempt before.
+func imagesOf(ctx context.Context, q *dbsqlc.Queries, assigned []dbsqlc.AssignmentsOfSiteRow) (map[string][]string, error) {
+	refs, named := map[string][]string{}, []string(nil)
+	for _, a := range assigned {
+		for _, spec := range a.Repaves {
+			var step baremetalv1.Step
+			if err := proto.Unmarshal(spec, &step); err != nil {
+				return nil, fmt.Errorf("read step of operation %s: %w", a.OperationID, err)
+			}
+			refs[a.MachineID] = append(refs[a.MachineID], step.GetRepave().GetImage())
+		}
+		named = append(named, refs[a.MachineID]...)
+	}
+	if len(named) == 0 {
+		return nil, nil
+	}
+	rows, err := q.FilesOfImages(ctx, named)
+	if err != nil {
+		return nil, fmt.Errorf("read images: %w", err)
+	}
+	files := map[string]string{}
+	for _, r := range rows {
+		files[r.ImageRef] = r.Sha256File
+	}
+	out := map[string][]string{}
+	for machine, list := range refs {
+		for _, ref := range list {
+			if f := files[ref]; f != "" && !slices.Contains(out[machine], f) {
+				out[machine] = append(out[machine], f)
+			}
+		}
+	}
+	return out, nil
+}
+
 // addMachines adds what each machine boots, and its BMC. Machines without an assignment boot from disk.
-func addMachines(d *fleetv1.SiteDocument, assigned []dbsqlc.AssignmentsOfSiteRow, machines []dbsqlc.MachinesOfSiteRow) {
+func addMachines(d *fleetv1.SiteDocument, assigned []dbsqlc.AssignmentsOfSiteRow, images map[string][]string, machines []dbsqlc.MachinesOfSiteRow) {
 	has := map[string]bool{}
 	for _, a := range assigned {
 		has[a.MachineID] = true
-		b := &fleetv1.BootAssignment{
+		d.Assignments = append(d.Assignments, &fleetv1.BootAssignment{
 			MachineId: a.MachineID, MacAddresses: a.Macs, Mode: a.Mode, OperationId: a.OperationID, Token: a.Token, Hostname: a.MachineID,
-		}
-		if a.ImageSha256 != "" {
-			b.PrefetchSha256 = []string{a.ImageSha256}
-		}
-		d.Assignments = append(d.Assignments, b)
+			PrefetchSha256: images[a.MachineID],
+		})
 	}
 	for _, m := range machines {
 		if !has[m.MachineID] && len(m.Macs) > 0 {

@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
@@ -104,6 +105,17 @@ func TestPowerOffWithoutProofIsNotDone(t *testing.T) {
 	r.decide(acted.Operation.GetOperationId(), operation.Look{})
 	if w := r.workflow(); w.GetState() != baremetalv1.Workflow_RECONCILED || machine(t, r.s, "m-1").GetDeletedAt() == nil {
 		t.Errorf("it ended as %v", w)
+	}
+}
+
+// TestTheSiteServesWhatTheStepsWrite: an image that the request doesn't name, since the machine, the plan or the attempt before does, is
+// served to the installer like any other.
+func TestTheSiteServesWhatTheStepsWrite(t *testing.T) {
+	r := newMetalRig(t)
+	op := r.begin(workflow.Onboarding, workflow.NoMode)
+	r.decide(op, operation.Look{})
+	if got := r.applied().GetAssignments()[0].GetPrefetchSha256(); !slices.Equal(got, []string{"cc"}) {
+		t.Errorf("the site serves %v", got)
 	}
 }
 

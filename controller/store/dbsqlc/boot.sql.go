@@ -13,9 +13,8 @@ import (
 const assignmentsOfSite = `-- name: AssignmentsOfSite :many
 SELECT b.machine_id, b.mode, coalesce(b.operation_id, '')::text AS operation_id, b.token,
        coalesce((SELECT array_agg(mm.mac::text ORDER BY mm.mac) FROM machine_macs mm WHERE mm.machine_id = b.machine_id), '{}')::text[] AS macs,
-       coalesce((SELECT i.sha256_file FROM images i WHERE i.image_ref = o.params ->> 'image_ref'), '')::text AS image_sha256
+       coalesce((SELECT array_agg(t.spec ORDER BY t.idx) FROM operation_steps t WHERE t.operation_id = b.operation_id AND t.kind = 'repave'), '{}')::bytea[] AS repaves
 FROM boot_assignments b
-LEFT JOIN operations o ON o.operation_id = b.operation_id
 WHERE b.site = $1 AND b.mode <> 'disk'
 ORDER BY b.machine_id
 `
@@ -26,10 +25,10 @@ type AssignmentsOfSiteRow struct {
 	OperationID string
 	Token       string
 	Macs        []string
-	ImageSha256 string
+	Repaves     [][]byte
 }
 
-// With the image that the operation's repave will write, to be fetched ahead.
+// With the repaves of the operation, whose images are fetched ahead and served.
 func (q *Queries) AssignmentsOfSite(ctx context.Context, site string) ([]AssignmentsOfSiteRow, error) {
 	rows, err := q.db.Query(ctx, assignmentsOfSite, site)
 	if err != nil {
@@ -45,7 +44,7 @@ func (q *Queries) AssignmentsOfSite(ctx context.Context, site string) ([]Assignm
 			&i.OperationID,
 			&i.Token,
 			&i.Macs,
-			&i.ImageSha256,
+			&i.Repaves,
 		); err != nil {
 			return nil, err
 		}
@@ -152,6 +151,35 @@ DELETE FROM site_leases WHERE site = $1
 func (q *Queries) DropLeases(ctx context.Context, site string) error {
 	_, err := q.db.Exec(ctx, dropLeases, site)
 	return err
+}
+
+const filesOfImages = `-- name: FilesOfImages :many
+SELECT image_ref, sha256_file FROM images WHERE image_ref = ANY($1::text[]) AND kind = 'os'
+`
+
+type FilesOfImagesRow struct {
+	ImageRef   string
+	Sha256File string
+}
+
+func (q *Queries) FilesOfImages(ctx context.Context, imageRefs []string) ([]FilesOfImagesRow, error) {
+	rows, err := q.db.Query(ctx, filesOfImages, imageRefs)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []FilesOfImagesRow
+	for rows.Next() {
+		var i FilesOfImagesRow
+		if err := rows.Scan(&i.ImageRef, &i.Sha256File); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const hasInstaller = `-- name: HasInstaller :one

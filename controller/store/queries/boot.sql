@@ -63,6 +63,9 @@ SELECT image_ref, arch, kind, sha256_file FROM images WHERE kind <> 'os' ORDER B
 -- name: ImageByRef :one
 SELECT * FROM images WHERE image_ref = @image_ref;
 
+-- name: FilesOfImages :many
+SELECT image_ref, sha256_file FROM images WHERE image_ref = ANY(@image_refs::text[]) AND kind = 'os';
+
 -- name: SiteRow :one
 SELECT * FROM sites WHERE site = @site;
 
@@ -70,12 +73,11 @@ SELECT * FROM sites WHERE site = @site;
 SELECT revision FROM sites WHERE site = @site;
 
 -- name: AssignmentsOfSite :many
--- With the image that the operation's repave will write, to be fetched ahead.
+-- With the repaves of the operation, whose images are fetched ahead and served.
 SELECT b.machine_id, b.mode, coalesce(b.operation_id, '')::text AS operation_id, b.token,
        coalesce((SELECT array_agg(mm.mac::text ORDER BY mm.mac) FROM machine_macs mm WHERE mm.machine_id = b.machine_id), '{}')::text[] AS macs,
-       coalesce((SELECT i.sha256_file FROM images i WHERE i.image_ref = o.params ->> 'image_ref'), '')::text AS image_sha256
+       coalesce((SELECT array_agg(t.spec ORDER BY t.idx) FROM operation_steps t WHERE t.operation_id = b.operation_id AND t.kind = 'repave'), '{}')::bytea[] AS repaves
 FROM boot_assignments b
-LEFT JOIN operations o ON o.operation_id = b.operation_id
 WHERE b.site = @site AND b.mode <> 'disk'
 ORDER BY b.machine_id;
 
