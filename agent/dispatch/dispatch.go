@@ -74,6 +74,7 @@ type Dispatcher struct {
 	stateID string
 	group   *task.Group
 	ready   chan struct{} // closed when Run has taken over what the store holds
+	asking  sync.Mutex    // from the number of an ask until it is sent
 
 	mu       sync.Mutex
 	link     Link

@@ -1,6 +1,7 @@
 package dispatch_test
 
 import (
+	"cmp"
 	"context"
 	"crypto/ed25519"
 	"crypto/rand"
@@ -184,7 +185,7 @@ func memory(t *testing.T) *state.Store {
 
 func (r *rig) order(spec *fleetv1.CommandSpec) string {
 	r.t.Helper()
-	spec.CommandId, spec.TargetId = ids.New(ids.Command), "m"
+	spec.CommandId, spec.TargetId = ids.New(ids.Command), cmp.Or(spec.GetTargetId(), "m")
 	spec.Action = &fleetv1.CommandSpec_Reboot{Reboot: &fleetv1.RebootAction{}}
 	body, err := proto.Marshal(spec)
 	if err != nil {
@@ -287,6 +288,47 @@ func (r *rig) messages() []*fleetv1.AgentMessage {
 	r.l.mu.Lock()
 	defer r.l.mu.Unlock()
 	return append([]*fleetv1.AgentMessage(nil), r.l.sent...)
+}
+
+// slow is a memory whose first number for an ask is long in coming: until another ask has been sent, or for the given time.
+type slow struct {
+	*state.Store
+	other func() bool
+	wait  time.Duration
+}
+
+func (s *slow) NextGrantSeq(ctx context.Context) (uint64, error) {
+	seq, err := s.Store.NextGrantSeq(ctx)
+	if err != nil || seq > 1 {
+		return seq, err
+	}
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for began := time.Now(); !s.other() && time.Since(began) < s.wait; <-tick.C {
+	}
+	return seq, nil
+}
+
+// TestAsksAreSentInTheOrderOfTheirNumbers: to the controller, a number below one that it has seen is an older copy of the memory.
+func TestAsksAreSentInTheOrderOfTheirNumbers(t *testing.T) {
+	t.Parallel()
+	var r *rig
+	memory := &slow{Store: memory(t), wait: 100 * time.Millisecond, other: func() bool { return r.l.asks() > 0 }}
+	r = start(t, memory.Store, &executor{}, func(c *dispatch.Config) { c.Store = memory })
+	for _, target := range []string{"m", "n"} {
+		r.order(&fleetv1.CommandSpec{TargetId: target, TimeoutMs: 60000})
+	}
+	for seq := range uint64(2) {
+		r.l.wait(t, "both asks", func(m *fleetv1.AgentMessage) bool { return m.GetGrantRequest().GetSeq() == seq+1 })
+	}
+	last := uint64(0)
+	for _, m := range r.messages() {
+		if g := m.GetGrantRequest(); g != nil && g.GetSeq() <= last {
+			t.Fatalf("ask %d was sent after ask %d", g.GetSeq(), last)
+		} else if g != nil {
+			last = g.GetSeq()
+		}
+	}
 }
 
 func TestAResultWaitsForRoomOnTheDisk(t *testing.T) {

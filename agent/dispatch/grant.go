@@ -114,20 +114,13 @@ const expiryCheck = 10 * time.Second
 // askOnce asks and waits for the answer to exactly this ask.
 func (d *Dispatcher) askOnce(ctx context.Context, j *job) (ask, *command.Result, error) {
 	_, detached := d.linkState()
-	a, err := d.newAsk(ctx, j)
+	a, err := d.sendAsk(ctx, j)
 	if errors.Is(err, state.ErrStorageFull) {
 		return ask{}, nil, errors.Join(errAskAgain, d.pause(ctx, storageRetry))
 	}
 	if err != nil {
 		return ask{}, nil, err
 	}
-	if err := beforeGrantRequest.HitCtx(ctx); err != nil {
-		return ask{}, nil, err
-	}
-	d.send(&fleetv1.AgentMessage{Message: &fleetv1.AgentMessage_GrantRequest{GrantRequest: &fleetv1.GrantRequest{
-		CommandId: j.id, StateId: d.stateID, Seq: a.claims.Seq, Nonce: a.claims.Nonce, BootId: d.cfg.BootID,
-		Digest: j.stored.Digest,
-	}}})
 	patience := d.cfg.Clock.After(d.cfg.GrantWait)
 	for {
 		select {
@@ -149,6 +142,24 @@ func (d *Dispatcher) askOnce(ctx context.Context, j *job) (ask, *command.Result,
 			return ask{}, nil, context.Cause(ctx)
 		}
 	}
+}
+
+// sendAsk sends asks in the order of their numbers: one that came after a higher one would look like an older copy of this memory.
+func (d *Dispatcher) sendAsk(ctx context.Context, j *job) (ask, error) {
+	d.asking.Lock()
+	defer d.asking.Unlock()
+	a, err := d.newAsk(ctx, j)
+	if err != nil {
+		return ask{}, err
+	}
+	if err := beforeGrantRequest.HitCtx(ctx); err != nil {
+		return ask{}, err
+	}
+	d.send(&fleetv1.AgentMessage{Message: &fleetv1.AgentMessage_GrantRequest{GrantRequest: &fleetv1.GrantRequest{
+		CommandId: j.id, StateId: d.stateID, Seq: a.claims.Seq, Nonce: a.claims.Nonce, BootId: d.cfg.BootID,
+		Digest: j.stored.Digest,
+	}}})
+	return a, nil
 }
 
 // newAsk takes the time first, so that the window never opens late, and makes the number durable.
