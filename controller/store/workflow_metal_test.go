@@ -7,6 +7,7 @@ import (
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/operation"
+	"github.com/ingot-metal/ingot/controller/plan"
 	"github.com/ingot-metal/ingot/controller/store"
 	"github.com/ingot-metal/ingot/controller/workflow"
 	"github.com/ingot-metal/ingot/internal/evidence"
@@ -37,6 +38,12 @@ func (r *metalRig) workflow() *baremetalv1.Workflow {
 func (r *metalRig) intoInstaller(op string) enrolled {
 	r.Helper()
 	r.decide(op, operation.Look{})
+	return r.installerOf(op)
+}
+
+// installerOf is intoInstaller for an operation that waits for its site.
+func (r *metalRig) installerOf(op string) enrolled {
+	r.Helper()
 	token := r.applied().GetAssignments()[0].GetToken()
 	r.done(op, r.site, "st-site", "boot-site", map[string]string{"power": "on"})
 	v, err := r.vouch(token, "key", now())
@@ -109,13 +116,32 @@ func TestPowerOffWithoutProofIsNotDone(t *testing.T) {
 }
 
 // TestTheSiteServesWhatTheStepsWrite: an image that the request doesn't name, since the machine, the plan or the attempt before does, is
-// served to the installer like any other.
+// served to the installer like any other; also to the attempt that a resume makes.
 func TestTheSiteServesWhatTheStepsWrite(t *testing.T) {
 	r := newMetalRig(t)
 	op := r.begin(workflow.Onboarding, workflow.NoMode)
+	r.servesTheImage(op)
+	inst := r.installerOf(op)
+	r.grant(op, inst, "st-boot-ram", "boot-ram")
+	r.decide(op, operation.Resulted{
+		CommandID: r.command(op).GetCommandId(), AgentID: inst.id, StateID: "st-boot-ram", Outcome: operation.OutcomeFailed, Reason: "IMAGE_UNAVAILABLE",
+	})
+	acted, err := r.s.ActOnWorkflow(t.Context(), store.WorkflowAct{
+		WorkflowID: r.workflow().GetWorkflowId(), RequestID: "resume", Action: workflow.Resume, Actor: "tester",
+		Inputs: func(map[string]string) (plan.Inputs, error) { return inputs("tiny"), nil },
+	}, now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.servesTheImage(acted.Operation.GetOperationId())
+}
+
+func (r *metalRig) servesTheImage(op string) {
+	r.Helper()
 	r.decide(op, operation.Look{})
-	if got := r.applied().GetAssignments()[0].GetPrefetchSha256(); !slices.Equal(got, []string{"cc"}) {
-		t.Errorf("the site serves %v", got)
+	a := r.applied().GetAssignments()[0]
+	if a.GetOperationId() != op || !slices.Equal(a.GetPrefetchSha256(), []string{"cc"}) {
+		r.Errorf("for operation %s the site serves %v", op, a)
 	}
 }
 
