@@ -165,6 +165,7 @@ demo-down: ## Stop the demo and remove everything that it made
 
 .PHONY: lab
 lab: ## Put up a small data centre: controller, site agent, machines with BMCs and empty disks
+	@scripts/install-deps demo
 	@mkdir -p bin
 	@for b in $(sort $(BINARIES) ingot-image ingot-lab); do $(GOBUILD) -o bin/$$b ./cmd/$$b || exit 1; done
 	bin/ingot-lab up $(LAB_FLAGS)

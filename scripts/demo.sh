@@ -280,7 +280,7 @@ look_for_rack() {
   for name in ip nsenter ipmi_sim mformat syslinux qemu-img; do
     PATH=$PATH:/usr/sbin:/sbin command -v "$name" >/dev/null || without_rack="$name is missing. As root: scripts/install-deps test"
   done
-  "$bin/ingot-lab" check >>"$logs/rack.log" 2>&1 || without_rack=$(tail -n 1 "$logs/rack.log")
+  "$bin/ingot-lab" check --firmware bios >>"$logs/rack.log" 2>&1 || without_rack=$(tail -n 1 "$logs/rack.log")
 }
 
 find_kernel() {
@@ -460,7 +460,8 @@ up() {
   fi
   if [[ -e $dir ]]; then down >/dev/null; fi
   need_go
-  (umask 077 && mkdir -p "$(dirname "$dir")" 2>/dev/null) || true
+  umask 022 # Postgres is another user, and what is above its files may be made here; secrets are made with 077 below
+  mkdir -p "$(dirname "$dir")"
   mkdir -m 0711 "$dir"
   mkdir "$logs" "$pids"
   trap '[[ $BASH_SUBSHELL -ne 0 ]] || die' ERR

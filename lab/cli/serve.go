@@ -24,6 +24,8 @@ const runningFile = "running"
 // mixed alternates.
 const mixed = "mixed"
 
+const firmwareHelp = "bios, uefi or mixed"
+
 // upOptions are those of up, which hands them on to serve.
 type upOptions struct {
 	dir, firmware, bmc, frontpage, cache, bin, name string
@@ -34,7 +36,7 @@ type upOptions struct {
 
 func (o *upOptions) bind(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&o.firmware, "firmware", mixed, "bios, uefi or mixed")
+	f.StringVar(&o.firmware, "firmware", mixed, firmwareHelp)
 	f.StringVar(&o.bmc, "bmc", mixed, "how the controller is told to speak to BMCs: redfish, ipmi or mixed")
 	f.StringVar(&o.frontpage, "frontpage", "", "host:port on loopback for clients (default: a free port)")
 	f.StringVar(&o.cache, "cache", "", "directory of downloaded kernels (default $"+image.CacheEnv+" or .cache/lab)")
@@ -112,8 +114,7 @@ func (o *upOptions) serve(ctx context.Context, progress io.Writer) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, lab.Close()) }()
-	fmt.Fprintln(progress, ready)
-	return lab.Serve(ctx)
+	return lab.Serve(ctx, func() { fmt.Fprintln(progress, ready) })
 }
 
 func (o *upOptions) start(ctx context.Context, progress io.Writer) (_ *metal.Lab, err error) {

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,7 +19,6 @@ import (
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/lab/metal"
 	"github.com/ingot-metal/ingot/lab/network"
-	"github.com/ingot-metal/ingot/lab/vm"
 )
 
 func labUp() *cobra.Command {
@@ -162,10 +162,13 @@ func self() string {
 }
 
 func labCheck() *cobra.Command {
-	return &cobra.Command{
+	o := upOptions{bmc: mixed}
+	cmd := &cobra.Command{
 		Use: "check", Short: "Say whether this user can put up a lab on this host", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := errors.Join(vm.Available(vm.BIOS), vm.Available(vm.UEFI), network.BecomeRoot()); err != nil {
+			_, _, first := o.mix(0)
+			_, _, second := o.mix(1)
+			if err := cmp.Or(first, second, network.BecomeRoot()); err != nil {
 				return err
 			}
 			ns, err := network.New()
@@ -176,6 +179,8 @@ func labCheck() *cobra.Command {
 			return ns.Close()
 		},
 	}
+	cmd.Flags().StringVar(&o.firmware, "firmware", mixed, firmwareHelp)
+	return cmd
 }
 
 const downLimit = 30 * time.Second

@@ -57,8 +57,8 @@ type MachineStatus struct {
 	Serial   string `json:"serial_log"`
 }
 
-// Serve answers requests until one of them is "down" or ctx ends.
-func (l *Lab) Serve(ctx context.Context) error {
+// Serve answers requests until one of them is "down" or ctx ends. It calls listening as soon as it can be asked.
+func (l *Lab) Serve(ctx context.Context, listening func()) error {
 	path := l.path(ControlSocket)
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "unix", path)
 	if err != nil {
@@ -67,6 +67,7 @@ func (l *Lab) Serve(ctx context.Context) error {
 	if err := os.Chmod(path, 0o600); err != nil {
 		return errors.Join(err, listener.Close())
 	}
+	listening()
 	ctx, down := context.WithCancel(ctx)
 	defer down()
 	defer context.AfterFunc(ctx, func() { _ = listener.Close() })() // Accept says so
