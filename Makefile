@@ -84,6 +84,10 @@ endif
 test-short: deps bin/tools/gotestsum ## Run the quick tests, without the race detector
 	$(TESTPG) $(GOTESTSUM) -- -short -timeout 5m $(TEST_FLAGS) $(PKG)
 
+.PHONY: fuzz
+fuzz: ## Fuzz every parser of what strangers send, ten minutes each (FUZZTIME=1m, FUZZ='dhcp|tftp' for less)
+	scripts/fuzz $(if $(FUZZ),'$(FUZZ)')
+
 .PHONY: cover
 cover: deps bin/tools/gotestsum ## Measure test coverage into dist/coverage.html
 	@mkdir -p dist
@@ -203,7 +207,7 @@ DEBIAN_IMAGE ?= $(CURDIR)/dist/debian.raw.zst
 
 .PHONY: debian-image
 debian-image: ## Build the Debian image that machines are installed with, where there is none (root)
-	@[ -e $(DEBIAN_IMAGE) ] || { $(MAKE) deb && $(GOBUILD) -o bin/ingot-image ./cmd/ingot-image && bin/ingot-image debian --out $(DEBIAN_IMAGE); }
+	@[ -e $(DEBIAN_IMAGE) ] || { scripts/install-deps debian && $(MAKE) deb && $(GOBUILD) -o bin/ingot-image ./cmd/ingot-image && bin/ingot-image debian --out $(DEBIAN_IMAGE); }
 
 .PHONY: lab-debian
 lab-debian: deps debian-image ## Install a Debian image on BIOS and UEFI machines, and say where the time goes (root)

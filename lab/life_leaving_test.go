@@ -11,6 +11,7 @@ import (
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/internal/testkit"
+	"github.com/ingot-metal/ingot/lab/bmc"
 	"github.com/ingot-metal/ingot/lab/metal"
 	"github.com/ingot-metal/ingot/lab/vm"
 )
@@ -40,23 +41,14 @@ func TestLifeLeavingKilled(t *testing.T) {
 func (s *site) leavesKilled(m *metal.Machine, mode pb.Workflow_Mode) (reset bool) {
 	s.Helper()
 	began := time.Now()
-	_, err := s.api.Workflows.StartWorkflow(s.ctx, &pb.StartWorkflowRequest{
-		MachineId: m.Name(), RequestId: mode.String(), Kind: pb.Workflow_DECOMMISSION, Mode: mode, EnterMaintenance: true,
-		Params: map[string]string{"image_ref": metal.TinyRef},
-	})
-	if err != nil {
-		s.Fatal(err)
-	}
+	s.startsLeaving(m, mode)
 	k := &killer{site: s, m: m}
 	var w *pb.Workflow
 	for {
-		testkit.Eventually(s.T, 2*cycle, func() bool {
-			if now := s.workflowOf(m.Name()); now != nil {
-				w = now
-				k.look(w)
-			}
-			return w.GetEndedAt() != nil || stuckWorkflow(w)
-		}, "workflow does not end")
+		w = s.workflowWhich(m, "ends", func(now *pb.Workflow) bool {
+			k.look(now)
+			return now.GetEndedAt() != nil || stuckWorkflow(now)
+		})
 		if w.GetEndedAt() != nil || k.resumes == 3 {
 			break
 		}
@@ -70,6 +62,27 @@ func (s *site) leavesKilled(m *metal.Machine, mode pb.Workflow_Mode) (reset bool
 		s.Errorf("only %d kills", len(k.kills))
 	}
 	return k.reset
+}
+
+func (s *site) startsLeaving(m *metal.Machine, mode pb.Workflow_Mode) {
+	s.Helper()
+	_, err := s.api.Workflows.StartWorkflow(s.ctx, &pb.StartWorkflowRequest{
+		MachineId: m.Name(), RequestId: mode.String(), Kind: pb.Workflow_DECOMMISSION, Mode: mode, EnterMaintenance: true,
+		Params: map[string]string{"image_ref": metal.TinyRef},
+	})
+	if err != nil {
+		s.Fatal(err)
+	}
+}
+
+// workflowWhich waits until the machine's newest is so. A controller that is away is asked again.
+func (s *site) workflowWhich(m *metal.Machine, what string, so func(*pb.Workflow) bool) (w *pb.Workflow) {
+	s.Helper()
+	testkit.Eventually(s.T, 2*cycle, func() bool {
+		w = s.workflowOf(m.Name())
+		return w != nil && so(w)
+	}, "no workflow of %s %s", m.Name(), what)
+	return w
 }
 
 func stuckWorkflow(w *pb.Workflow) bool {
@@ -159,4 +172,38 @@ func (k *killer) resume(w *pb.Workflow) {
 	if len(made) != 1 {
 		k.Errorf("resume, pressed ten times, made %v", made)
 	}
+}
+
+// TestLifeResumed: a machine is off, and somebody has changed the password of its BMC. It cannot be wiped and installed anew,
+// and nothing of it is touched. Once the new password is known, resume does it, with the image that was asked for at first.
+func TestLifeResumed(t *testing.T) {
+	if !asRoot(t) {
+		return
+	}
+	t.Parallel()
+	s := newSite(t, nil)
+	m := s.machine(metal.MachineConfig{Firmware: vm.BIOS, BMC: metal.Redfish})
+	s.installs(m, "first")
+	s.run("node", "transition", m.Name(), "active")
+	s.power(m, bmc.ForceOff)
+	const changed = "changed-meanwhile"
+	m.Redfish.SetPassword(changed)
+	m.Redfish.ForgetSessions()
+	before := m.PowerOns()
+	s.startsLeaving(m, pb.Workflow_STORAGE_CLEANUP)
+	w := s.workflowWhich(m, "waits for a person", stuckWorkflow)
+	if w.GetReason() != "BMC_AUTH_FAILED" || m.PowerOns() != before {
+		t.Errorf("with a password that nobody knows: %s (%s), and %d power-ons", w.GetReason(), w.GetMessage(), m.PowerOns()-before)
+	}
+	s.credentials(changed)
+	(&killer{site: s, m: m}).resume(w)
+	stuck := w.GetOperationId()
+	w = s.workflowWhich(m, "ends", func(w *pb.Workflow) bool {
+		return w.GetEndedAt() != nil || w.GetOperationId() != stuck && stuckWorkflow(w)
+	})
+	if w.GetState() != pb.Workflow_COMPLETED {
+		t.Fatalf("resumed, the workflow ended as %v", w)
+	}
+	s.holdsInstalled(m, s.operationOf(w))
+	s.holdsNode(m.Name(), pb.NodeState_NODE_STATE_ACTIVE)
 }

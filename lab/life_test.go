@@ -25,7 +25,7 @@ func TestLife(t *testing.T) {
 	first := s.comesIn(m, "rack-7-1")
 	s.leaves(m, first)
 	// The credentials of its BMC went with the record that alone had used them.
-	s.credentials()
+	s.credentials(metal.Password)
 	second := s.comesIn(m, "rack-7-2")
 	if a, b := s.get(first), s.get(second); a.GetDeletedAt() == nil || b.GetDeletedAt() != nil || b.GetCreatedAt().AsTime().Before(a.GetDeletedAt().AsTime()) {
 		t.Errorf("the first record is %v, the second %v", a, b)
@@ -33,10 +33,11 @@ func TestLife(t *testing.T) {
 	s.holdsNode(first, pb.NodeState_NODE_STATE_DELETED)
 }
 
-func (s *site) credentials() {
+// credentials tells the controller a password of the rack's BMCs.
+func (s *site) credentials(password string) {
 	s.Helper()
 	_, err := s.api.Admin.SetBMCCredentials(s.ctx, &pb.SetBMCCredentialsRequest{
-		CredentialsRef: metal.CredentialsRef, Username: metal.Username, Password: metal.Password,
+		CredentialsRef: metal.CredentialsRef, Username: metal.Username, Password: password,
 	})
 	if err != nil {
 		s.Fatal(err)

@@ -54,14 +54,14 @@ func TestReportHoldsEveryNumber(t *testing.T) {
 		op.compare(r.Pgbench.TPS[clients])
 		r.Operations = append(r.Operations, op)
 	}
-	r.Filled = throughput{Done: 1, Clients: 32, Fill: 5000, PerSecond: 35}
+	r.Filled = median([]throughput{{PerSecond: 40}, {Done: 1, Clients: 32, Fill: 5000, PerSecond: 35}, {PerSecond: 20}})
 	r.Sessions = sessionMemory{Sessions: 2000, RSSPerSession: 100 * 1024}
 	r.Binaries = map[string]int64{"ingot": 13 * measure.MiB}
 	var out strings.Builder
 	if err := r.print(&out); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"4000 tps", "70.0 /s", "10 failed", "0.018: missed", "0.350 with 32 clients: met", "0.50 of it: missed", "100.0 KiB", "13.0 MiB"} {
+	for _, want := range []string{"4000 tps", "70.0 /s", "10 failed", "0.018: missed", "0.350 with 32 clients: met", "0.50 of it: missed", "3: 20.0 to 40.0 /s", "100.0 KiB", "13.0 MiB"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in\n%s", want, out.String())
 		}

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -97,11 +99,16 @@ func (g *rig) underLoad(ctx context.Context, r *report) (err error) {
 	return err
 }
 
-// fill adds machines that nothing is done with.
+// fill adds machines that nothing is done with. What they leave to be written to disk is written, and not while something is
+// measured.
 func (g *rig) fill(ctx context.Context, from, to int) error {
 	say("filling in machines, up to %d", to)
 	return g.withDatabase(ctx, func(conn *pgx.Conn) error {
-		return fill.Machines(ctx, conn, from, to, func(done int) { say("  %d", done) })
+		if err := fill.Machines(ctx, conn, from, to, func(done int) { say("  %d", done) }); err != nil {
+			return err
+		}
+		_, err := conn.Exec(ctx, "CHECKPOINT")
+		return err
 	})
 }
 
@@ -111,8 +118,12 @@ func (g *rig) loads(ctx context.Context, d *driver, r *report) error {
 	if err != nil {
 		return err
 	}
-	for _, clients := range g.o.clients {
-		t, err := g.load(ctx, d, clients)
+	for i, clients := range g.o.clients {
+		measured := g.load
+		if g.o.fill > fewMachines && i == len(g.o.clients)-1 {
+			measured = g.rounds
+		}
+		t, err := measured(ctx, d, clients)
 		if err != nil {
 			return errors.Join(err, endProfile())
 		}
@@ -126,10 +137,30 @@ func (g *rig) loads(ctx context.Context, d *driver, r *report) error {
 		return err
 	}
 	last := r.Operations[len(r.Operations)-1]
-	r.Filled, err = g.load(ctx, d, last.Clients)
+	r.Filled, err = g.rounds(ctx, d, last.Clients)
 	r.Filled.Fill = g.o.fill
 	r.Filled.compare(r.Pgbench.TPS[last.Clients])
 	return err
+}
+
+// rounds measures the same several times, and gives the median by throughput: one run says little about a tenth.
+func (g *rig) rounds(ctx context.Context, d *driver, clients int) (throughput, error) {
+	all := make([]throughput, rounds)
+	for i := range all {
+		var err error
+		if all[i], err = g.load(ctx, d, clients); err != nil {
+			return throughput{}, err
+		}
+	}
+	return median(all), nil
+}
+
+// median is the middle one by throughput, with the least and the most of all.
+func median(all []throughput) throughput {
+	slices.SortFunc(all, func(a, b throughput) int { return cmp.Compare(a.PerSecond, b.PerSecond) })
+	t := all[len(all)/2]
+	t.Rounds, t.Least, t.Most = len(all), all[0].PerSecond, all[len(all)-1].PerSecond
+	return t
 }
 
 // load measures throughput, after a warm-up, together with who used the processors for it.
@@ -160,6 +191,7 @@ func (g *rig) load(ctx context.Context, d *driver, clients int) (t throughput, e
 const (
 	// fewMachines is what a database with many is compared with.
 	fewMachines = 1000
+	rounds      = 5
 	warmUp      = 2 * time.Second
 	// settle is how long a fresh controller is left alone before its memory is read.
 	settle = 3 * time.Second

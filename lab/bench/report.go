@@ -39,6 +39,9 @@ type throughput struct {
 	Clients        int             `json:"clients"`
 	Fill           int             `json:"machines_besides,omitempty"`
 	PerSecond      float64         `json:"per_second"`
+	Rounds         int             `json:"rounds,omitempty"` // of which this is the median
+	Least          float64         `json:"least_per_second,omitempty"`
+	Most           float64         `json:"most_per_second,omitempty"`
 	RatioToPgbench float64         `json:"ratio_to_pgbench"`
 	Done           int             `json:"done"`
 	Failed         int             `json:"failed"`
@@ -106,6 +109,9 @@ func (t *throughput) print(row func(what, format string, args ...any)) {
 		what = fmt.Sprintf("%d clients, %d machines: operations", t.Clients, t.Fill)
 	}
 	row(what, "%.1f /s (%d of kind %s on %d machines, %d failed)", t.PerSecond, t.Done, t.Kind, t.Agents, t.Failed)
+	if t.Rounds > 0 {
+		row("  of so many runs the median", "%d: %.1f to %.1f /s", t.Rounds, t.Least, t.Most)
+	}
 	row("  of pgbench", "%.3f: %s (%.2f)", t.RatioToPgbench, verdict(t.RatioToPgbench >= wantedRatio), wantedRatio)
 	row("  time of one", "p50 %.1f ms, p99 %.1f ms; until its agent has it p50 %.1f ms, p99 %.1f ms", t.Total.P50, t.Total.P99, t.Dispatch.P50, t.Dispatch.P99)
 	all := t.CPU.Controller + t.CPU.Postgres + t.CPU.Agents
