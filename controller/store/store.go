@@ -75,6 +75,9 @@ func New(ctx context.Context, c Config) (*Store, error) {
 	setDefault(pc.ConnConfig.RuntimeParams, "statement_timeout", "30000")
 	// No statement here is worth compiling, whatever the planner thinks that it costs.
 	setDefault(pc.ConnConfig.RuntimeParams, "jit", "off")
+	// What is asked for often is in memory. Taken for a disk that seeks, tables of a few thousand rows are read as a whole for each
+	// handful of ids, all the longer as a plan that was made for a young database is kept.
+	setDefault(pc.ConnConfig.RuntimeParams, "random_page_cost", "1.1")
 	setDefault(pc.ConnConfig.RuntimeParams, "application_name", "ingot-controller")
 	pool, err := pgxpool.NewWithConfig(ctx, pc)
 	if err != nil {
