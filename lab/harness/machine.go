@@ -266,6 +266,9 @@ func (m *Machine) ended(done chan struct{}, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	crashed := errors.Is(err, failpoint.ErrInjected) || errors.Is(err, sim.ErrInjected) || m.crashed
+	if err != nil && !crashed && !m.closed {
+		m.t.Logf("the agent of %s ended by itself: %v", m.ID, err)
+	}
 	if m.done == done {
 		m.stop, m.err, m.crashed = nil, err, false
 		if m.o.Supervised && crashed && !m.closed && !m.held {
