@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ingot-metal/ingot/agent/image"
 )
 
 const (
@@ -83,11 +85,10 @@ func runUntil(ctx context.Context, cmd *exec.Cmd) (string, error) {
 // vmInitrd writes the file system of the machine: this test, what networkd and ip need, busybox and kernel modules.
 func vmInitrd(t *testing.T, path string) (kernel string) {
 	t.Helper()
-	kernels, err := filepath.Glob("/boot/vmlinuz-*-cloud-amd64")
-	if err != nil || len(kernels) == 0 {
-		t.Fatal("needs a kernel in /boot: apt-get install linux-image-cloud-amd64")
-	}
-	kernel = kernels[len(kernels)-1]
+	cache, err := image.DefaultCacheDir()
+	must(t, err)
+	k, err := image.FindKernel(t.Context(), cache)
+	must(t, err)
 	f, err := os.Create(path)
 	must(t, err)
 	w := &cpio{t: t, w: bufio.NewWriter(f), seen: map[string]bool{}}
@@ -104,29 +105,30 @@ func vmInitrd(t *testing.T, path string) (kernel string) {
 		w.file(name, name[1:])
 	}
 	w.data("etc/machine-id", []byte("0123456789abcdef0123456789abcdef\n"), 0o644)
-	modules := kernelModules(t, strings.TrimPrefix(filepath.Base(kernel), "vmlinuz-"))
+	modules := kernelModules(t, k)
 	for _, m := range modules {
-		w.file(m, m[1:])
+		w.file(filepath.Join(k.ModulesDir, m), m)
 	}
-	w.data("modules", []byte(strings.Join(modules, "\n")+"\n"), 0o644)
+	w.data("modules", []byte("/"+strings.Join(modules, "\n/")+"\n"), 0o644)
 	w.data("TRAILER!!!", nil, 0)
 	must(t, w.w.Flush())
 	must(t, f.Close())
-	return kernel
+	return k.Image
 }
 
-// kernelModules gives the files of vmModules in the order in which they are inserted (depmod(8), modules.dep).
-func kernelModules(t *testing.T, release string) []string {
+// kernelModules gives the files of vmModules, below the kernel's folder of modules, in the order in which they are inserted
+// (depmod(8), modules.dep). A kernel that is unpacked and not installed has no such file; depmod tells what would be in it.
+func kernelModules(t *testing.T, k image.Kernel) []string {
 	t.Helper()
-	base := "/lib/modules/" + release
-	text, err := os.ReadFile(base + "/modules.dep")
+	root := strings.TrimSuffix(k.ModulesDir, filepath.Join("lib/modules", k.Release))
+	text, err := exec.CommandContext(t.Context(), "/sbin/depmod", "--dry-run", "--basedir", root, k.Release).Output()
 	must(t, err)
 	var out []string
 	seen := map[string]bool{}
 	for _, name := range vmModules {
 		line := regexp.MustCompile(`(?m)^(\S*/` + name + `\.ko\S*):(.*)$`).FindStringSubmatch(string(text))
 		if line == nil {
-			t.Fatalf("%s has no module %s", release, name)
+			t.Fatalf("%s has no module %s", k.Release, name)
 		}
 		needs := strings.Fields(line[2])
 		for i := len(needs) - 1; i >= -1; i-- {
@@ -135,7 +137,7 @@ func kernelModules(t *testing.T, release string) []string {
 				m = needs[i]
 			}
 			if !seen[m] {
-				out = append(out, base+"/"+m)
+				out = append(out, m)
 			}
 			seen[m] = true
 		}
