@@ -19,8 +19,10 @@ TEST_TIMEOUT ?= 20m
 TEST_FLAGS   ?=
 # Those that only read the tree, build images with programs of others or start them: there is nothing to race, and it takes half as long.
 UNRACED      := /invariants$$|/agent/image/bootdisk$$|/lab/vm$$|/internal/localpg$$
-TESTPG       := go run ./internal/testkit/cmd/testpg run --
 GOTESTSUM    := bin/tools/gotestsum --format $(if $(CI),pkgname,pkgname-and-test-fails) --hide-summary=skipped
+# Without the race detector tests share what is compiled for the programs, which they start. What vet says, make lint says.
+UNRACED_TEST := env CGO_ENABLED=0 $(GOTESTSUM) -- -vet=off -trimpath -buildvcs=false -tags $(GOTAGS)
+TESTPG       := scripts/testpg run --
 
 .PHONY: help
 help: ## Print this help
@@ -70,12 +72,12 @@ deps: ## Install the Debian packages that tests need (root), or say which
 test: deps bin/tools/gotestsum ## Run every test on a private Postgres, nearly all with the race detector
 ifeq ($(PKG),./...)
 	@# Whole systems have the processors to themselves, and no race detector: PKG=./lab/e2e runs them with it.
-	$(GOTESTSUM) -- -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) ./lab/e2e
+	$(UNRACED_TEST) -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) ./lab/e2e
 	@# The longest starts first, beside all others. Many of them wait as much as they work, so there is one more than processors.
-	$(TESTPG) $(GOTESTSUM) -- -race -p $$(( $$(nproc) + 1 )) -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) ./controller/store $$(go list ./... | grep -Ev '$(UNRACED)|/lab$$|/lab/e2e$$|/controller/store$$')
-	$(TESTPG) $(GOTESTSUM) -- -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) $$(go list ./... | grep -E '$(UNRACED)')
+	$(TESTPG) $(GOTESTSUM) -- -race -vet=off -p $$(( $$(nproc) + 1 )) -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) ./controller/store $$(go list ./... | grep -Ev '$(UNRACED)|/lab$$|/lab/e2e$$|/controller/store$$')
+	$(TESTPG) $(UNRACED_TEST) -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) $$(go list ./... | grep -E '$(UNRACED)')
 	@# Emulated machines take every processor there is, and are left alone with them.
-	$(TESTPG) $(GOTESTSUM) -- -race -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) ./lab
+	$(TESTPG) $(GOTESTSUM) -- -race -vet=off -parallel $$(( $$(nproc) + 1 )) -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) ./lab
 else
 	$(TESTPG) $(GOTESTSUM) -- -race -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) $(PKG)
 endif

@@ -13,6 +13,7 @@ import (
 // TestMetalCycles: powered off, an empty disk, and one call; in the end the system that was asked for runs and has said
 // so itself. Nothing secret has crossed the wire or been logged.
 func TestMetalCycles(t *testing.T) {
+	t.Parallel()
 	if !asRoot(t) {
 		return
 	}

@@ -21,6 +21,7 @@ import (
 
 // TestRealReboot: the operation is SUCCEEDED only once another boot id was seen, and the hardware saw one reset.
 func TestRealReboot(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, vm.Direct)
 	before := r.enrol(nil)
 	r.checkInventory()
@@ -81,6 +82,7 @@ func (r *rig) checkInventory() {
 // TestRealMachineThatNeverComesBack: what cannot be known is not called done. The machine is fenced until its next boot
 // proves what happened.
 func TestRealMachineThatNeverComesBack(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, vm.Direct)
 	before := r.enrol(nil)
 	r.enterMaintenance()
@@ -128,6 +130,7 @@ const allowed, dropped = 22, 23
 // TestRealReconfigure: host name and packet filter are set in the guest's kernel, seen from outside, and still there
 // after a power cut.
 func TestRealReconfigure(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, vm.Direct)
 	before := r.enrol(func(c *vm.Config) { c.Forward = []int{allowed, dropped} })
 	for _, port := range []int{allowed, dropped} {
@@ -189,6 +192,7 @@ func (r *rig) answers(port int) bool {
 
 // TestRealNetboot: BootNext is set in the firmware's variables by device path, and the firmware obeys it.
 func TestRealNetboot(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, vm.UEFI)
 	cfg := r.prepare()
 	// A firmware that is given a kernel makes no boot entries. On its own it makes them, and goes by their order.

@@ -58,7 +58,7 @@ func server(t testing.TB) string {
 
 // StartServer starts a private server that ends with this process at the latest.
 func StartServer() (*localpg.Cluster, error) {
-	dir, err := os.MkdirTemp("", "ingot-testpg-")
+	dir, err := os.MkdirTemp(memory(), "ingot-testpg-")
 	if err != nil {
 		return nil, err
 	}

@@ -18,11 +18,16 @@ func TestMain(m *testing.M) {
 	if err := flag.Set("test.parallel", "16"); err != nil {
 		panic(err)
 	}
+	removeFiles, err := testkit.FilesInMemory()
+	if err != nil {
+		panic(err)
+	}
 	if err := testkit.OwnServer(); err != nil {
 		panic(err)
 	}
 	code := testkit.Run(m)
 	harness.RemoveBinaries()
+	removeFiles()
 	os.Exit(code)
 }
 
