@@ -5,17 +5,18 @@ import (
 	"time"
 )
 
-// Limits of the wait between attempts.
+// Limits of the wait between attempts. Operations move again within 5 s of a controller being up, which leaves a second
+// for the session itself.
 const (
 	MinBackoff = 50 * time.Millisecond
-	MaxBackoff = 10 * time.Second
+	MaxBackoff = 4 * time.Second
 )
 
 // Backoff is the wait before attempt n+1, counted from 1: full jitter below an exponentially growing limit, so
 // that a fleet that lost its controller at one moment doesn't come back at one moment.
 func Backoff(n int) time.Duration {
 	limit := MaxBackoff
-	if n < 9 { // 50 ms << 8 is above the maximum
+	if n < 9 { // 50 ms << 8 is above the maximum; far greater shifts overflow
 		limit = min(MinBackoff<<max(n-1, 0), MaxBackoff)
 	}
 	return Jitter(limit)

@@ -110,7 +110,7 @@ func delay(failed int, err error) time.Duration {
 	if f := failure.From(err); f.RetryAfter > 0 {
 		return f.RetryAfter
 	}
-	return min(transport.Backoff(failed)+transport.MinBackoff, 5*time.Second)
+	return transport.Backoff(failed) + transport.MinBackoff
 }
 
 // fatal is an error of the agent's own memory.
