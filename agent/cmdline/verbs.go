@@ -244,7 +244,7 @@ func running(dir string) bool {
 	if err != nil {
 		return errors.Is(err, state.ErrInUse)
 	}
-	_ = release() // only a lock is given back, by closing its file
+	_ = release() // only a lock is given back
 	return false
 }
 

@@ -23,5 +23,8 @@ func Claim(dir string) (release func() error, err error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("claim %s: %w", dir, err), f.Close())
 	}
-	return f.Close, nil
+	return func() error {
+		// A child that has been forked and has not begun its program yet shares the file, and its lock, for a moment.
+		return errors.Join(unix.Flock(int(f.Fd()), unix.LOCK_UN), f.Close())
+	}, nil
 }

@@ -4,9 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 
@@ -302,6 +306,33 @@ func TestClaimIsForOne(t *testing.T) {
 	release, err = state.Claim(dir)
 	must(t, err)
 	must(t, release())
+}
+
+// A child between fork and exec has the files of its parent.
+func TestAClaimEndsThoughAChildSharesItsFile(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	release, err := state.Claim(dir)
+	must(t, err)
+	open, err := os.ReadDir("/proc/self/fd")
+	must(t, err)
+	shared := -1
+	for _, f := range open {
+		if name, err := os.Readlink("/proc/self/fd/" + f.Name()); err == nil && name == filepath.Join(dir, "agent.lock") {
+			fd, err := strconv.Atoi(f.Name())
+			must(t, err)
+			shared, err = unix.Dup(fd)
+			must(t, err)
+		}
+	}
+	if shared < 0 {
+		t.Fatal("the lock's file is not open")
+	}
+	must(t, release())
+	release, err = state.Claim(dir)
+	must(t, err)
+	must(t, release())
+	must(t, unix.Close(shared))
 }
 
 func TestADirectoryNameMayHoldAnything(t *testing.T) {

@@ -144,7 +144,8 @@ func (c *Cluster) unlock() error {
 	}
 	f := c.lock
 	c.lock = nil
-	return f.Close()
+	// A child that has been forked and has not begun its program yet shares the file, and its lock, for a moment.
+	return errors.Join(syscall.Flock(int(f.Fd()), syscall.LOCK_UN), f.Close())
 }
 
 // ErrInUse is wrapped by Open's error when another process has the cluster.

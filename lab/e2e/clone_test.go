@@ -63,7 +63,6 @@ func TestAnOldBootThatComesBackIsQuarantined(t *testing.T) {
 	maintenance(t, c.Client, m.ID)
 	ended(t, c.Wait(reboot(t, c.Client, m.ID, "r", patientTime).GetOperationId(), soon), succeeded, "")
 	active := reboot(t, c.Client, m.ID, "r2", patientTime)
-	_ = active
 	m.Restart(func() {
 		w, err := sim.OpenWorld(sim.WorldConfig{Dir: snapshot})
 		if err != nil {
@@ -76,7 +75,9 @@ func TestAnOldBootThatComesBackIsQuarantined(t *testing.T) {
 		t.Errorf("condition %v", why)
 	}
 	op := c.Wait(active.GetOperationId(), soon)
-	if op.GetPhase() != succeeded && op.GetError().GetCode() != "CLONE_DETECTED" {
+	// It may ask for leave between the moment at which the clone is known and the one at which its operation is ended.
+	refused := op.GetError().GetCode() == "GRANT_REFUSED" && strings.HasPrefix(op.GetError().GetMessage(), "MACHINE_QUARANTINED")
+	if op.GetPhase() != succeeded && op.GetError().GetCode() != "CLONE_DETECTED" && !refused {
 		t.Errorf("the operation that was active: %v", op)
 	}
 }
