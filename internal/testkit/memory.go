@@ -2,7 +2,6 @@ package testkit
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -54,9 +53,7 @@ func FilesInMemory() (remove func(), err error) {
 	if dir == "" {
 		return func() {}, nil
 	}
-	if err := removeLeft(dir); err != nil {
-		return nil, err
-	}
+	removeLeft(dir)
 	own := filepath.Join(dir, filesOf+strconv.Itoa(os.Getpid()))
 	if err := os.Mkdir(own, 0o711); err != nil { // others may enter: Postgres has a user of its own
 		return nil, err
@@ -67,20 +64,14 @@ func FilesInMemory() (remove func(), err error) {
 // filesOf begins the name of a directory of temporary files; the process that made it follows.
 const filesOf = "ingot-files-"
 
-// removeLeft removes from dir the files of processes that are no more.
-func removeLeft(dir string) error {
-	left, err := filepath.Glob(filepath.Join(dir, filesOf+"*"))
-	if err != nil {
-		return err
-	}
+// removeLeft removes from dir the files of processes that are no more, as far as they may be removed. One that had this
+// process's number is no more either.
+func removeLeft(dir string) {
+	left, _ := filepath.Glob(filepath.Join(dir, filesOf+"*")) // the pattern is well formed
 	for _, path := range left {
 		pid, err := strconv.Atoi(strings.TrimPrefix(filepath.Base(path), filesOf))
-		if err != nil || !errors.Is(unix.Kill(pid, 0), unix.ESRCH) {
-			continue
-		}
-		if err := os.RemoveAll(path); err != nil {
-			return fmt.Errorf("remove what process %d left: %w", pid, err)
+		if err == nil && (pid == os.Getpid() || errors.Is(unix.Kill(pid, 0), unix.ESRCH)) {
+			_ = os.RemoveAll(path) // another user's stay
 		}
 	}
-	return nil
 }
