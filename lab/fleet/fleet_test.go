@@ -127,6 +127,26 @@ func TestAFleetFailsByItsScript(t *testing.T) {
 	}
 }
 
+func TestMaintainSettlesWhatAnInterruptedFleetLeft(t *testing.T) {
+	t.Parallel()
+	r := start(t, 1, "netboot:silent=1")
+	r.maintain(t)
+	name := r.specs[0].Name
+	op := harness.Must(t, r.Machines().NetbootMachine, &baremetalv1.NetbootMachineRequest{MachineId: name, RequestId: "n"})
+	r.WaitCommand(name, "granted", harness.InState("GRANTED"))
+	if err := r.Fleet.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	r.begin(t, nil)
+	if op = r.Cluster.Wait(op.GetOperationId(), soon); op.GetError().GetCode() != "OUTCOME_UNKNOWN" {
+		t.Errorf("a command whose agent lost its memory: %v", op)
+	}
+	r.maintain(t)
+	if op = r.reboot(t, name); op.GetPhase() != baremetalv1.Operation_SUCCEEDED {
+		t.Errorf("a reboot after it: %v", op)
+	}
+}
+
 func TestReportsSurviveTheController(t *testing.T) {
 	t.Parallel()
 	r := start(t, 3, "")

@@ -65,39 +65,33 @@ func patiently(ctx context.Context, call func() error) error {
 	}
 }
 
-// Maintain puts machines into the phase MAINTENANCE, in which they may be worked on, where they are not in it.
+// Maintain puts machines into the phase MAINTENANCE, in which they may be worked on, where they are not in it. A command
+// whose outcome a fleet that was interrupted took with it is settled: simulated machines keep no trace of it.
 func Maintain(ctx context.Context, conn *grpc.ClientConn, machines []string) error {
 	client := baremetalv1.NewMachineServiceClient(conn)
 	return Parallel(ctx, len(machines), func(ctx context.Context, i int) error {
-		there, _, err := maintained(ctx, client, machines[i])
-		if there || err != nil {
-			return err
+		m, err := client.GetMachine(ctx, &baremetalv1.GetMachineRequest{MachineId: machines[i]})
+		if err == nil && !maintained(m) {
+			_, err = client.EnterMaintenance(ctx, &baremetalv1.EnterMaintenanceRequest{MachineId: machines[i], RequestId: ids.New(ids.Session)})
+			for err == nil && !(maintained(m) && m.GetStatus().GetActiveOperationId() == "") {
+				wait(ctx, 20*time.Millisecond)
+				m, err = client.GetMachine(ctx, &baremetalv1.GetMachineRequest{MachineId: machines[i]})
+			}
 		}
-		_, err = client.EnterMaintenance(ctx, &baremetalv1.EnterMaintenanceRequest{MachineId: machines[i], RequestId: ids.New(ids.Session)})
+		if command := m.GetStatus().GetUnresolvedCommandId(); err == nil && command != "" {
+			_, err = baremetalv1.NewAdminServiceClient(conn).SettleCommand(ctx, &baremetalv1.SettleCommandRequest{
+				MachineId: machines[i], CommandId: command, Verdict: "did_not_happen", Comment: "the simulated machine began anew",
+			})
+		}
 		if err != nil {
-			return fmt.Errorf("enter maintenance: %w", err)
+			return fmt.Errorf("bring %s to maintenance: %w", machines[i], err)
 		}
-		return untilMaintained(ctx, client, machines[i])
+		return nil
 	})
 }
 
-func untilMaintained(ctx context.Context, client baremetalv1.MachineServiceClient, machine string) error {
-	for {
-		there, idle, err := maintained(ctx, client, machine)
-		if there && idle || err != nil {
-			return err
-		}
-		wait(ctx, 20*time.Millisecond)
-	}
-}
-
-// maintained says whether a machine is in the phase, and whether nothing works on it.
-func maintained(ctx context.Context, client baremetalv1.MachineServiceClient, machine string) (there, idle bool, err error) {
-	m, err := client.GetMachine(ctx, &baremetalv1.GetMachineRequest{MachineId: machine})
-	if err != nil {
-		return false, false, fmt.Errorf("enter maintenance: %w", err)
-	}
-	return m.GetStatus().GetPhase() == baremetalv1.MachineStatus_MAINTENANCE, m.GetStatus().GetActiveOperationId() == "", nil
+func maintained(m *baremetalv1.Machine) bool {
+	return m.GetStatus().GetPhase() == baremetalv1.MachineStatus_MAINTENANCE
 }
 
 // Parallel runs fn for 0 to n-1, a few at a time.
