@@ -3,6 +3,7 @@ package agent_test
 import (
 	"crypto/sha256"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -39,14 +40,16 @@ func TestARepeatedCommandIsAnsweredAndNotDoneAgain(t *testing.T) {
 	first := r.c.WaitResult(id)
 	n := len(r.c.Results(id))
 	r.c.Redeliver(id)
+	// One that is made while a session opens may be sent twice, so that a second result alone says nothing of the repeat.
+	r.c.Wait("an ack of a command that is done", func() bool { return slices.Contains(r.c.Acks(id), state.Done) })
 	r.c.Wait("the stored result", func() bool { return len(r.c.Results(id)) > n })
-	got := r.c.Results(id)
-	if !proto.Equal(got[len(got)-1], first) {
-		t.Fatalf("repeat was answered with %v, not %v", got[len(got)-1], first)
+	for _, got := range r.c.Results(id) {
+		if !proto.Equal(got, first) {
+			t.Errorf("a repeat was answered with %v, not %v", got, first)
+		}
 	}
-	acks := r.c.Acks(id)
-	if acks[len(acks)-1] != state.Done || r.effects(id) != 1 {
-		t.Fatalf("acks %v, %d effects", acks, r.effects(id))
+	if n := r.effects(id); n != 1 {
+		t.Errorf("%d effects", n)
 	}
 }
 
