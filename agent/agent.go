@@ -126,6 +126,9 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, a.store.Close()) }()
+	if err := a.store.Doubt(ctx); err != nil && !errors.Is(err, state.ErrStorageFull) {
+		return err
+	}
 	if a.cfg.Started != nil {
 		a.cfg.Started()
 	}

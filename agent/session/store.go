@@ -14,6 +14,7 @@ type Store interface {
 	Meta(ctx context.Context) (state.Meta, error)
 	Unsettled(ctx context.Context) ([]state.Command, error)
 	SawControllerTime(ctx context.Context, t time.Time) error
+	Recognized(ctx context.Context, stored uint64) error
 	Append(ctx context.Context, e *fleetv1.Event, now time.Time) error
 	Events(ctx context.Context, after uint64, limit int, now time.Time) ([]*fleetv1.Event, error)
 	BufferedEvents(ctx context.Context) (int64, error)

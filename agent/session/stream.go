@@ -35,6 +35,7 @@ type session struct {
 	welcome *fleetv1.Welcome
 	hello   *fleetv1.Hello
 	moved   chan struct{}
+	inDoubt bool // the memory may be an old copy
 }
 
 type commandStream = grpc.BidiStreamingClient[fleetv1.AgentMessage, fleetv1.ControllerMessage]
@@ -111,7 +112,8 @@ func (s *session) makeHello(ctx context.Context) (*fleetv1.Hello, error) {
 	if err != nil {
 		return nil, err
 	}
-	hello.StateId, hello.LockedReason = meta.StateID, meta.LockedReason
+	hello.StateId, hello.PreviousStateId, hello.LockedReason = meta.StateID, meta.PreviousStateID, meta.LockedReason
+	s.inDoubt = meta.InDoubt
 	hello.LastGrantSeq, hello.LastEventSeq = meta.LastGrantSeq, meta.LastEventSeq
 	for _, c := range held {
 		hello.Held = append(hello.Held, &fleetv1.HeldCommand{CommandId: c.ID, State: c.State})
@@ -134,6 +136,12 @@ func (s *session) accept(ctx context.Context) error {
 	if len(w.GetTrustBundle()) > 0 {
 		if err := s.r.cfg.Dir.SaveTrust(w.GetTrustBundle()); err != nil {
 			s.r.cfg.Log.Error("trust bundle not taken over", "error", err)
+		}
+	}
+	if s.inDoubt {
+		err := s.r.cfg.Store.Recognized(ctx, w.GetPreviousEventSeq())
+		if err != nil && !errors.Is(err, state.ErrStorageFull) {
+			return fatal{err}
 		}
 	}
 	if w.GetControllerTime() != nil {

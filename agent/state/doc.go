@@ -23,7 +23,8 @@
 // done; a command that the controller has not settled stays for ever, whatever the clock says.
 //
 // state_id is random and made with the database. NewStateID gives up the memory in place: it is called when
-// the controller has proved that this database is an old copy.
+// the controller has proved that this database is an old copy. Its buffered events may have been stored by then, sent by the
+// original: Doubt and Recognized find out which, so that none is stored twice and none is lost.
 //
 // # Failure handling
 //

@@ -19,11 +19,18 @@ const (
 	keyControllerTime = "controller_time"
 	keyLocked         = "locked"
 	keyInventory      = "inventory_hash"
+	keySharedSeq      = "shared_event_seq"
+	keyPrevious       = "previous_state_id"
 )
 
 // Meta is the agent's small change, read in one go.
 type Meta struct {
-	StateID      string
+	StateID string
+	// PreviousStateID is the one given up last, until Recognized; else empty.
+	PreviousStateID string
+	// InDoubt says that no controller has opened a session for this memory since Doubt.
+	InDoubt bool
+
 	LastGrantSeq uint64
 	LastEventSeq uint64
 	// ControllerTime is the latest controller time seen; zero when none was.
@@ -47,7 +54,10 @@ func (s *Store) Meta(ctx context.Context) (Meta, error) {
 }
 
 func metaOf(values map[string][]byte) (Meta, error) {
-	m := Meta{StateID: string(values[keyStateID]), LockedReason: string(values[keyLocked])}
+	m := Meta{
+		StateID: string(values[keyStateID]), PreviousStateID: string(values[keyPrevious]), LockedReason: string(values[keyLocked]),
+		InDoubt: len(values[keySharedSeq]) > 0,
+	}
 	var errs [3]error
 	m.LastGrantSeq, errs[0] = number(values[keyGrantSeq])
 	m.LastEventSeq, errs[1] = number(values[keyEventSeq])
@@ -106,7 +116,8 @@ func (s *Store) InventoryHash(ctx context.Context) (hash string, err error) {
 }
 
 // NewStateID gives up a memory that has turned out to be an old copy: it takes a new state_id, forgets which
-// inventory was reported, and ends every command that is not done with the result that lost makes for it. Stored results stay.
+// inventory was reported, and ends every command that is not done with the result that lost makes for it. Stored results stay,
+// and so do events, until Recognized says which of them the controller has.
 func (s *Store) NewStateID(ctx context.Context, now time.Time, lost func(c Command, oldID string) ([]byte, error)) (id string, err error) {
 	id = ids.New(ids.State)
 	err = s.write(ctx, "take new state id", func(tx *sql.Tx) error {
@@ -127,12 +138,48 @@ func (s *Store) NewStateID(ctx context.Context, now time.Time, lost func(c Comma
 				return err
 			}
 		}
-		if err := setMeta(tx, keyInventory, nil); err != nil {
+		err = errors.Join(noteShared(tx), setMeta(tx, keyPrevious, old), setMeta(tx, keyInventory, nil))
+		if err != nil {
 			return err
 		}
 		return setMeta(tx, keyStateID, []byte(id))
 	})
 	return id, err
+}
+
+// Doubt notes how far the events go that this memory has in common with one that it may be a copy of. It is called when a
+// process begins; what is noted holds until Recognized, over further starts.
+func (s *Store) Doubt(ctx context.Context) error {
+	return s.write(ctx, "note the last event", noteShared)
+}
+
+func noteShared(tx *sql.Tx) error {
+	noted, err := getMeta(tx, keySharedSeq)
+	if err != nil || len(noted) > 0 {
+		return err
+	}
+	seq, err := getNumber(tx, keyEventSeq)
+	if err != nil {
+		return err
+	}
+	return setNumber(tx, keySharedSeq, seq)
+}
+
+// Recognized ends the doubt: the controller has opened a session for this memory. It forgets the events that were stored under
+// the state_id that NewStateID gave up, the last of which has the number stored. A copy gives numbers anew that its original has
+// used after they parted: those events are others, and stay.
+func (s *Store) Recognized(ctx context.Context, stored uint64) error {
+	return s.write(ctx, "end the doubt about the memory", func(tx *sql.Tx) error {
+		shared, err := getNumber(tx, keySharedSeq)
+		if err != nil {
+			return err
+		}
+		if _, err := tx.Exec("DELETE FROM events WHERE seq <= ?", int64(min(shared, stored))); err != nil {
+			return err
+		}
+		_, err = tx.Exec("DELETE FROM meta WHERE key IN (?, ?)", keySharedSeq, keyPrevious)
+		return err
+	})
 }
 
 // PutJSON stores a small document under a key of the caller's, durably. A nil value removes it.

@@ -276,6 +276,46 @@ func TestNewStateIDGivesUpWhatIsOpen(t *testing.T) {
 	}
 }
 
+// What a copy and its original have in common is forgotten as far as the original has delivered it; what the copy has added is
+// kept, though the original has used its numbers too.
+func TestEventsOfAMemoryGivenUp(t *testing.T) {
+	t.Parallel()
+	for stored, want := range map[uint64][]string{0: {"1", "2", "3", "mine", "later"}, 2: {"3", "mine", "later"}, 9: {"mine", "later"}} {
+		s := open(t, state.Config{Dir: t.TempDir()})
+		ctx := t.Context()
+		line := func(text string) {
+			must(t, s.Append(ctx, &fleetv1.Event{Body: &fleetv1.Event_Log{Log: &fleetv1.LogLines{Data: []byte(text)}}}, t0))
+		}
+		for _, text := range []string{"1", "2", "3"} {
+			line(text)
+		}
+		must(t, s.Doubt(ctx))
+		line("mine")
+		must(t, s.Doubt(ctx)) // the copy's first process ended before it had a session
+		old, err := s.StateID(ctx)
+		must(t, err)
+		_, err = s.NewStateID(ctx, t0, nil)
+		must(t, err)
+		line("later")
+		if m, err := s.Meta(ctx); err != nil || !m.InDoubt || m.PreviousStateID != old {
+			t.Fatalf("%+v, %v", m, err)
+		}
+		must(t, s.Recognized(ctx, stored))
+		if m, err := s.Meta(ctx); err != nil || m.InDoubt || m.PreviousStateID != "" {
+			t.Fatalf("%+v, %v", m, err)
+		}
+		list, err := s.Events(ctx, 0, 10, t0)
+		must(t, err)
+		var got []string
+		for _, e := range list {
+			got = append(got, string(e.GetLog().GetData()))
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("with %d stored: %v", stored, got)
+		}
+	}
+}
+
 func TestDocuments(t *testing.T) {
 	t.Parallel()
 	s := open(t, state.Config{Dir: t.TempDir()})

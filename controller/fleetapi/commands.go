@@ -163,6 +163,7 @@ func (s *Server) open(ctx context.Context, who auth.Agent, h *fleetv1.Hello) (*s
 		Version: h.GetVersion(), Capabilities: h.GetCapabilities(), Simulated: h.GetSimulated(), BootID: h.GetBootId(),
 		HardwareFingerprint: h.GetHardwareFingerprint(), StateID: h.GetStateId(), ImageDigest: h.GetOsImageDigest(),
 		LockedReason: h.GetLockedReason(), LastGrantSeq: h.GetLastGrantSeq(), LastEventSeq: h.GetLastEventSeq(),
+		PreviousStateID: h.GetPreviousStateId(),
 	}, now)
 	if err != nil {
 		return nil, nil, err
@@ -242,6 +243,7 @@ func (s *Server) welcome(sess *session.Session, opened *store.Opened) *fleetv1.C
 		MaxMessageBytes: int32(s.cfg.MaxMessage), ControllerTime: timestamppb.New(s.cfg.Clock.Now()),
 		GrantKeys: [][]byte{grantPublicKey(s.cfg.CA)}, StateRolledBack: opened.RolledBack, TrustBundle: s.cfg.CA.RootPEM(),
 		ControllerId: s.cfg.ControllerID, AgentId: sess.AgentID, MachineId: sess.MachineID,
+		PreviousEventSeq: opened.PreviousEventSeq,
 	}}}
 }
 

@@ -24,6 +24,8 @@ type Hello struct {
 	BootID, HardwareFingerprint, StateID, ImageDigest string
 	LockedReason                                      string
 	LastGrantSeq, LastEventSeq                        uint64
+	// PreviousStateID is the memory that the agent has given up, while it doubts which of its events are stored; else empty.
+	PreviousStateID string
 }
 
 // Opened is a session that has been recorded.
@@ -40,6 +42,8 @@ type Opened struct {
 	Cloned bool
 	// LastEventSeq is the highest event number seen under this memory.
 	LastEventSeq uint64
+	// PreviousEventSeq is that of the memory given up.
+	PreviousEventSeq uint64
 	// Operations that the new session may concern.
 	Operations []string
 }
@@ -50,7 +54,7 @@ const crowded = 4
 // OpenSession records a new session under the next epoch. The newest session of an identity wins.
 func (s *Store) OpenSession(ctx context.Context, h Hello, now time.Time) (*Opened, error) {
 	defer s.hellos.opening.Add(-1)
-	if s.hellos.opening.Add(1) >= crowded {
+	if s.hellos.opening.Add(1) >= crowded && h.PreviousStateID == "" {
 		out, err := s.hellos.open.ask(ctx, helloAt{h, now})
 		if out != nil {
 			return out, nil
@@ -101,6 +105,9 @@ func openSession(ctx context.Context, q *dbsqlc.Queries, h Hello, now time.Time)
 	}
 	out := &Opened{Role: before.Role, MachineID: strVal(before.MachineID), Site: before.Site, PreviousHardware: before.HardwareFingerprint}
 	if err := compareMemory(ctx, q, h, out, now); err != nil {
+		return nil, err
+	}
+	if out.PreviousEventSeq, err = storedBefore(ctx, q, h); err != nil {
 		return nil, err
 	}
 	if out.Epoch, err = recordHello(ctx, q, h, now); err != nil {
@@ -177,6 +184,18 @@ func compareMemory(ctx context.Context, q *dbsqlc.Queries, h Hello, out *Opened,
 	out.LastEventSeq = uint64(st.LastEventSeq)
 	out.RolledBack = int64(h.LastGrantSeq) < st.LastGrantSeq || int64(h.LastEventSeq) < st.LastEventSeq
 	return nil
+}
+
+// storedBefore is the number of the last event that was stored under the memory that the agent has given up.
+func storedBefore(ctx context.Context, q *dbsqlc.Queries, h Hello) (uint64, error) {
+	if h.PreviousStateID == "" {
+		return 0, nil
+	}
+	st, err := q.AgentState(ctx, dbsqlc.AgentStateParams{AgentID: h.AgentID, StateID: h.PreviousStateID})
+	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		return 0, fmt.Errorf("read the memory given up: %w", err)
+	}
+	return uint64(st.LastEventSeq), nil
 }
 
 func recordHello(ctx context.Context, q *dbsqlc.Queries, h Hello, now time.Time) (int64, error) {

@@ -2,12 +2,18 @@ package e2e
 
 import (
 	"context"
+	"errors"
+	"io"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/ingot-metal/ingot/agent/state"
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 	"github.com/ingot-metal/ingot/internal/failpoint"
+	"github.com/ingot-metal/ingot/internal/testkit"
 	"github.com/ingot-metal/ingot/lab/harness"
 )
 
@@ -100,6 +106,76 @@ func TestAnAgentThatWasRolledBackToACopy(t *testing.T) {
 	a := harness.Must(t, c.Admin().GetAgent, &baremetalv1.GetAgentRequest{AgentId: old.AgentID})
 	if a.GetStateId() == "" {
 		t.Errorf("agent %v", a)
+	}
+}
+
+// TestNoEventComesTwiceFromACopy, nor does one of the copy's own get lost because its original had used the number.
+func TestNoEventComesTwiceFromACopy(t *testing.T) {
+	t.Parallel()
+	c := harness.New(t, harness.Options{})
+	m := c.NewMachine(t, harness.MachineOptions{})
+	m.WaitConnected()
+	maintenance(t, c.Client, m.ID)
+	op := reboot(t, c.Client, m.ID, "r1", patientTime)
+	ended(t, c.Wait(op.GetOperationId(), soon), succeeded, "")
+	cmd := m.WaitQuiet(soon).Commands[0]
+	// buffer writes lines as an agent does that ends before they are sent; a start is that of one that has not had a session.
+	buffer := func(start bool, lines ...string) {
+		s, err := state.Open(t.Context(), state.Config{Dir: m.StateDir})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if start {
+			if err := s.Doubt(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+		for _, l := range lines {
+			e := &fleetv1.Event{Body: &fleetv1.Event_Log{Log: &fleetv1.LogLines{
+				CommandId: cmd.GetCommandId(), OperationId: op.GetOperationId(), Stream: "agent", Data: []byte(l + "\n"),
+			}}}
+			if err := s.Append(t.Context(), e, time.Now()); err != nil {
+				t.Error(err)
+			}
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	logged := func() string {
+		stream, err := c.Operations().StreamOperationLogs(t.Context(), &baremetalv1.StreamOperationLogsRequest{OperationId: op.GetOperationId()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var all strings.Builder
+		for {
+			chunk, err := stream.Recv()
+			if errors.Is(err, io.EOF) {
+				return all.String()
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			all.Write(chunk.GetData())
+		}
+	}
+	var copied harness.Copy
+	m.Restart(func() {
+		buffer(false, "line of both")
+		copied = m.CopyMemory()
+		buffer(false, "line 1 of the original", "line 2 of the original", "line 3 of the original")
+	})
+	testkit.Eventually(t, soon, func() bool { return strings.Contains(logged(), "line 3") }, "the lines of the original do not come")
+	m.Restart(func() {
+		m.RollBack(copied)
+		buffer(true, "line of the copy")
+	})
+	testkit.Eventually(t, soon, func() bool { return strings.Contains(logged(), "of the copy") }, "the line of the copy does not come")
+	got := logged()
+	for _, line := range []string{"line of both", "line 1 of the original", "line 3 of the original", "line of the copy"} {
+		if n := strings.Count(got, line); n != 1 {
+			t.Errorf("%q is there %d times in:\n%s", line, n, got)
+		}
 	}
 }
 

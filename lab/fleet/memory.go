@@ -89,6 +89,9 @@ func (m *memory) NextGrantSeq(context.Context) (seq uint64, err error) {
 	return seq, err
 }
 
+// Recognized has nothing to do: nobody restores this memory from a copy.
+func (m *memory) Recognized(context.Context, uint64) error { return nil }
+
 func (m *memory) SawControllerTime(_ context.Context, t time.Time) error {
 	return m.use("remember controller time", func(d *remembered) error {
 		if t.After(d.meta.ControllerTime) {

@@ -433,8 +433,10 @@ type Hello struct {
 	Provider      string `protobuf:"bytes,14,opt,name=provider,proto3" json:"provider,omitempty"`
 	OsImageDigest string `protobuf:"bytes,15,opt,name=os_image_digest,json=osImageDigest,proto3" json:"os_image_digest,omitempty"`
 	Hostname      string `protobuf:"bytes,16,opt,name=hostname,proto3" json:"hostname,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	// The state_id that the agent has given up as an old copy's, until it has heard which events were stored under it.
+	PreviousStateId string `protobuf:"bytes,17,opt,name=previous_state_id,json=previousStateId,proto3" json:"previous_state_id,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *Hello) Reset() {
@@ -579,6 +581,13 @@ func (x *Hello) GetHostname() string {
 	return ""
 }
 
+func (x *Hello) GetPreviousStateId() string {
+	if x != nil {
+		return x.PreviousStateId
+	}
+	return ""
+}
+
 type HeldCommand struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	CommandId string                 `protobuf:"bytes,1,opt,name=command_id,json=commandId,proto3" json:"command_id,omitempty"`
@@ -645,12 +654,14 @@ type Welcome struct {
 	// rolled back to a copy. It must take a new state_id and say hello again.
 	StateRolledBack bool `protobuf:"varint,7,opt,name=state_rolled_back,json=stateRolledBack,proto3" json:"state_rolled_back,omitempty"`
 	// PEM of all roots that agents should trust.
-	TrustBundle   []byte `protobuf:"bytes,8,opt,name=trust_bundle,json=trustBundle,proto3" json:"trust_bundle,omitempty"`
-	ControllerId  string `protobuf:"bytes,9,opt,name=controller_id,json=controllerId,proto3" json:"controller_id,omitempty"`
-	AgentId       string `protobuf:"bytes,10,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
-	MachineId     string `protobuf:"bytes,11,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	TrustBundle  []byte `protobuf:"bytes,8,opt,name=trust_bundle,json=trustBundle,proto3" json:"trust_bundle,omitempty"`
+	ControllerId string `protobuf:"bytes,9,opt,name=controller_id,json=controllerId,proto3" json:"controller_id,omitempty"`
+	AgentId      string `protobuf:"bytes,10,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
+	MachineId    string `protobuf:"bytes,11,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
+	// The last event stored under the hello's previous_state_id: the agent has no need to send it, or one before it, again.
+	PreviousEventSeq uint64 `protobuf:"varint,12,opt,name=previous_event_seq,json=previousEventSeq,proto3" json:"previous_event_seq,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *Welcome) Reset() {
@@ -758,6 +769,13 @@ func (x *Welcome) GetMachineId() string {
 		return x.MachineId
 	}
 	return ""
+}
+
+func (x *Welcome) GetPreviousEventSeq() uint64 {
+	if x != nil {
+		return x.PreviousEventSeq
+	}
+	return 0
 }
 
 // Command is one attempt of one step.
@@ -5000,7 +5018,7 @@ const file_fleet_v1_fleet_proto_rawDesc = "" +
 	"superseded\x18\a \x01(\v2\x14.fleet.v1.SupersededH\x00R\n" +
 	"superseded\x12'\n" +
 	"\x05drain\x18\b \x01(\v2\x0f.fleet.v1.DrainH\x00R\x05drainB\t\n" +
-	"\amessage\"\x98\x04\n" +
+	"\amessage\"\xc4\x04\n" +
 	"\x05Hello\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x14\n" +
 	"\x05roles\x18\x02 \x03(\tR\x05roles\x12\"\n" +
@@ -5018,11 +5036,12 @@ const file_fleet_v1_fleet_proto_rawDesc = "" +
 	"\x06region\x18\r \x01(\tR\x06region\x12\x1a\n" +
 	"\bprovider\x18\x0e \x01(\tR\bprovider\x12&\n" +
 	"\x0fos_image_digest\x18\x0f \x01(\tR\rosImageDigest\x12\x1a\n" +
-	"\bhostname\x18\x10 \x01(\tR\bhostname\"B\n" +
+	"\bhostname\x18\x10 \x01(\tR\bhostname\x12*\n" +
+	"\x11previous_state_id\x18\x11 \x01(\tR\x0fpreviousStateId\"B\n" +
 	"\vHeldCommand\x12\x1d\n" +
 	"\n" +
 	"command_id\x18\x01 \x01(\tR\tcommandId\x12\x14\n" +
-	"\x05state\x18\x02 \x01(\tR\x05state\"\xb0\x03\n" +
+	"\x05state\x18\x02 \x01(\tR\x05state\"\xde\x03\n" +
 	"\aWelcome\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x14\n" +
@@ -5038,7 +5057,8 @@ const file_fleet_v1_fleet_proto_rawDesc = "" +
 	"\bagent_id\x18\n" +
 	" \x01(\tR\aagentId\x12\x1d\n" +
 	"\n" +
-	"machine_id\x18\v \x01(\tR\tmachineId\"T\n" +
+	"machine_id\x18\v \x01(\tR\tmachineId\x12,\n" +
+	"\x12previous_event_seq\x18\f \x01(\x04R\x10previousEventSeq\"T\n" +
 	"\aCommand\x12\x1d\n" +
 	"\n" +
 	"command_id\x18\x01 \x01(\tR\tcommandId\x12\x12\n" +
