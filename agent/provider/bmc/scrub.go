@@ -26,19 +26,24 @@ func NewScrubber(emit func(line string)) *Scrubber { return &Scrubber{emit: emit
 
 // Write never fails. A line is held back until it has ended.
 func (s *Scrubber) Write(p []byte) (int, error) {
+	seen := len(s.buf) // in which no line ends
 	s.buf = append(s.buf, p...)
 	for {
-		i := bytes.IndexAny(s.buf, "\n\r")
-		if i < 0 && len(s.buf) <= maxLine {
-			return len(p), nil
+		i := bytes.IndexAny(s.buf[seen:], "\n\r")
+		if i >= 0 {
+			i += seen
 		}
-		if i < 0 || i > maxLine {
+		switch {
+		case i < 0 && len(s.buf) <= maxLine:
+			return len(p), nil
+		case i < 0 || i > maxLine:
 			s.line(string(s.buf[:maxLine]))
 			s.buf = s.buf[maxLine:]
-			continue
+		default:
+			s.line(string(s.buf[:i]))
+			s.buf = s.buf[i+1:]
 		}
-		s.line(string(s.buf[:i]))
-		s.buf = s.buf[i+1:]
+		seen = 0
 	}
 }
 
