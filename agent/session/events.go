@@ -65,6 +65,16 @@ func (s *session) nextBeat() <-chan time.Time {
 }
 
 func (s *session) drainBuffer(ctx context.Context, stream eventStream, sent uint64) (uint64, error) {
+	if s.inDoubt {
+		err := s.r.cfg.Store.Recognized(ctx, s.welcome.GetPreviousEventSeq())
+		if errors.Is(err, state.ErrStorageFull) {
+			return sent, nil // an event that was sent meanwhile would make this memory look like a copy
+		}
+		if err != nil {
+			return sent, fatal{err}
+		}
+		s.inDoubt = false
+	}
 	for {
 		list, err := s.r.cfg.Store.Events(ctx, sent, eventBatch, s.r.cfg.Clock.Now())
 		if errors.Is(err, state.ErrStorageFull) {

@@ -35,7 +35,7 @@ type session struct {
 	welcome *fleetv1.Welcome
 	hello   *fleetv1.Hello
 	moved   chan struct{}
-	inDoubt bool // the memory may be an old copy
+	inDoubt bool // the memory may be an old copy; no event is sent before that has ended
 }
 
 type commandStream = grpc.BidiStreamingClient[fleetv1.AgentMessage, fleetv1.ControllerMessage]
@@ -113,8 +113,11 @@ func (s *session) makeHello(ctx context.Context) (*fleetv1.Hello, error) {
 		return nil, err
 	}
 	hello.StateId, hello.PreviousStateId, hello.LockedReason = meta.StateID, meta.PreviousStateID, meta.LockedReason
-	s.inDoubt = meta.InDoubt
 	hello.LastGrantSeq, hello.LastEventSeq = meta.LastGrantSeq, meta.LastEventSeq
+	if s.inDoubt = meta.InDoubt; s.inDoubt {
+		// What a copy has buffered since it was restored does not hide how old it is.
+		hello.LastEventSeq = meta.SharedEventSeq
+	}
 	for _, c := range held {
 		hello.Held = append(hello.Held, &fleetv1.HeldCommand{CommandId: c.ID, State: c.State})
 	}
@@ -136,12 +139,6 @@ func (s *session) accept(ctx context.Context) error {
 	if len(w.GetTrustBundle()) > 0 {
 		if err := s.r.cfg.Dir.SaveTrust(w.GetTrustBundle()); err != nil {
 			s.r.cfg.Log.Error("trust bundle not taken over", "error", err)
-		}
-	}
-	if s.inDoubt {
-		err := s.r.cfg.Store.Recognized(ctx, w.GetPreviousEventSeq())
-		if err != nil && !errors.Is(err, state.ErrStorageFull) {
-			return fatal{err}
 		}
 	}
 	if w.GetControllerTime() != nil {

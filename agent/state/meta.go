@@ -30,6 +30,8 @@ type Meta struct {
 	PreviousStateID string
 	// InDoubt says that no controller has opened a session for this memory since Doubt.
 	InDoubt bool
+	// SharedEventSeq is LastEventSeq as it was at Doubt: no number above it can have been sent from this memory.
+	SharedEventSeq uint64
 
 	LastGrantSeq uint64
 	LastEventSeq uint64
@@ -58,11 +60,12 @@ func metaOf(values map[string][]byte) (Meta, error) {
 		StateID: string(values[keyStateID]), PreviousStateID: string(values[keyPrevious]), LockedReason: string(values[keyLocked]),
 		InDoubt: len(values[keySharedSeq]) > 0,
 	}
-	var errs [3]error
+	var errs [4]error
 	m.LastGrantSeq, errs[0] = number(values[keyGrantSeq])
 	m.LastEventSeq, errs[1] = number(values[keyEventSeq])
 	var ms uint64
 	ms, errs[2] = number(values[keyControllerTime])
+	m.SharedEventSeq, errs[3] = number(values[keySharedSeq])
 	if ms > 0 {
 		m.ControllerTime = time.UnixMilli(int64(ms)).UTC()
 	}

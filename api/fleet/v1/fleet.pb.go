@@ -425,7 +425,7 @@ type Hello struct {
 	// Commands that the agent still holds; empty means "I don't know yet".
 	Held      []*HeldCommand `protobuf:"bytes,8,rep,name=held,proto3" json:"held,omitempty"`
 	Simulated bool           `protobuf:"varint,9,opt,name=simulated,proto3" json:"simulated,omitempty"`
-	// The last grant and event numbers that the agent has used under this state_id.
+	// The last grant and event numbers that the agent can have sent under this state_id.
 	LastGrantSeq  uint64 `protobuf:"varint,10,opt,name=last_grant_seq,json=lastGrantSeq,proto3" json:"last_grant_seq,omitempty"`
 	LastEventSeq  uint64 `protobuf:"varint,11,opt,name=last_event_seq,json=lastEventSeq,proto3" json:"last_event_seq,omitempty"`
 	LockedReason  string `protobuf:"bytes,12,opt,name=locked_reason,json=lockedReason,proto3" json:"locked_reason,omitempty"`
