@@ -1,6 +1,7 @@
 package fleetapi
 
 import (
+	"container/list"
 	"context"
 	"errors"
 	"net"
@@ -29,13 +30,13 @@ var errBusy = errors.New("too many connections shake hands at once")
 // connections, so that one whose other end has stopped reading can be cut.
 type Connections struct {
 	credentials.TransportCredentials
-	turns chan struct{}
+	turns *turns
 	open  *sync.Map // of the remote address, as text, to net.Conn
 }
 
 // NewConnections bounds the handshakes of what it wraps.
 func NewConnections(inner credentials.TransportCredentials, concurrent int) Connections {
-	return Connections{inner, make(chan struct{}, concurrent), &sync.Map{}}
+	return Connections{inner, &turns{free: concurrent}, &sync.Map{}}
 }
 
 // Clone implements credentials.TransportCredentials; the copy has the same bound.
@@ -46,14 +47,10 @@ func (c Connections) Clone() credentials.TransportCredentials {
 
 // ServerHandshake implements credentials.TransportCredentials.
 func (c Connections) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	turn := time.NewTimer(handshakeTurn)
-	defer turn.Stop()
-	select {
-	case c.turns <- struct{}{}:
-		defer func() { <-c.turns }()
-	case <-turn.C:
+	if !c.turns.take(handshakeTurn) {
 		return nil, nil, errors.Join(errBusy, raw.Close())
 	}
+	defer c.turns.give()
 	// Whoever is slow must not keep others waiting.
 	if err := raw.SetDeadline(time.Now().Add(handshakeTime)); err != nil {
 		return nil, nil, err
@@ -68,6 +65,57 @@ func (c Connections) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthIn
 	known := &knownConn{conn, c.open}
 	c.open.Store(raw.RemoteAddr().String(), known)
 	return known, info, nil
+}
+
+// turns are places that the newest of those who wait are given first. Where more come than can be served, whoever has waited
+// longest is about to go away, and what is done for it is done for nothing: in order of arrival hardly one would get through.
+type turns struct {
+	mu   sync.Mutex
+	free int
+	// waiting holds a chan struct{} for each, the newest at the back, that is closed when it has a place.
+	waiting list.List
+}
+
+// take waits for a place, which must be given back, and says whether there was one in time.
+func (t *turns) take(limit time.Duration) bool {
+	t.mu.Lock()
+	if t.free > 0 {
+		t.free--
+		t.mu.Unlock()
+		return true
+	}
+	mine := make(chan struct{})
+	place := t.waiting.PushBack(mine)
+	t.mu.Unlock()
+
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-mine:
+		return true
+	case <-timer.C:
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	select {
+	case <-mine:
+		return true // at this moment
+	default:
+		t.waiting.Remove(place)
+		return false
+	}
+}
+
+// give hands a place on.
+func (t *turns) give() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	newest := t.waiting.Back()
+	if newest == nil {
+		t.free++
+		return
+	}
+	close(t.waiting.Remove(newest).(chan struct{}))
 }
 
 // Cut closes the connection of a call.

@@ -13,3 +13,13 @@ func (s *Store) OpenCalm(ctx context.Context, now time.Time, lot ...Hello) ([]*O
 	}
 	return s.openCalm(ctx, at)
 }
+
+// EndTogether ends sessions in one statement, as a crowded store does.
+func (s *Store) EndTogether(ctx context.Context, now time.Time, lot ...Hello) error {
+	var over []ending
+	for _, h := range lot {
+		over = append(over, ending{h.AgentID, h.SessionID, now})
+	}
+	_, err := s.endSessions(ctx, over)
+	return err
+}

@@ -8,6 +8,8 @@ import (
 	"os"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/ingot-metal/ingot/internal/task"
 	"github.com/ingot-metal/ingot/lab/fleet"
 )
@@ -51,8 +53,13 @@ func (b *bench) newCrew(n int, reports bool) (*crew, error) {
 	if c.log, err = os.OpenFile(b.path("agents.log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600); err != nil {
 		return nil, err
 	}
-	for range (n + perProcess - 1) / perProcess {
-		cfg := fleet.Config{Dir: b.identities(), Addresses: b.addresses(), Width: 64, Reports: reports}
+	parts := (n + perProcess - 1) / perProcess
+	room, err := roomOf(parts)
+	if err != nil {
+		return nil, errors.Join(err, c.log.Close())
+	}
+	for range parts {
+		cfg := fleet.Config{Dir: b.identities(), Addresses: b.addresses(), Width: 64, Reports: reports, Room: room}
 		p, err := fleet.Launch(cfg, c.log, self, agentsVerb)
 		if err != nil {
 			return nil, errors.Join(err, c.stop())
@@ -60,6 +67,19 @@ func (b *bench) newCrew(n int, reports bool) (*crew, error) {
 		c.parts = append(c.parts, p)
 	}
 	return c, nil
+}
+
+// mostRoom is enough for a process of agents to take its sessions without a collection.
+const mostRoom = 6 << 30
+
+// roomOf is the memory of each of so many processes of agents: together three quarters of the machine's at most.
+func roomOf(parts int) (int64, error) {
+	var info unix.Sysinfo_t
+	if err := unix.Sysinfo(&info); err != nil {
+		return 0, fmt.Errorf("read the size of the memory: %w", err)
+	}
+	total := int64(info.Totalram) * int64(info.Unit)
+	return min(total*3/4/int64(max(parts, 1)), mostRoom), nil
 }
 
 // gather sees to it that the first n machines have their sessions on the controllers, and no others. Those that have no identity get

@@ -88,6 +88,10 @@ func begin(ctx context.Context, o order) (*Fleet, error) {
 	if o.Do != doStart || o.Config == nil {
 		return nil, fmt.Errorf("the first order is %q", doStart)
 	}
+	if o.Config.Room > 0 && os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(-1)
+		debug.SetMemoryLimit(o.Config.Room)
+	}
 	return Start(ctx, *o.Config)
 }
 

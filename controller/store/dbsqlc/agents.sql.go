@@ -200,9 +200,12 @@ func (q *Queries) CertsOf(ctx context.Context, agentIds []string) ([]AgentCert, 
 }
 
 const endSessions = `-- name: EndSessions :exec
-UPDATE agent_sessions s SET ended_at = e.at
-FROM (SELECT unnest($1::text[]) AS agent_id, unnest($2::text[]) AS session_id, unnest($3::timestamptz[]) AS at) e
-WHERE s.agent_id = e.agent_id AND s.session_id = e.session_id AND s.ended_at IS NULL
+WITH over AS MATERIALIZED (
+    SELECT s.agent_id, e.at
+    FROM (SELECT unnest($1::text[]) AS agent_id, unnest($2::text[]) AS session_id, unnest($3::timestamptz[]) AS at) e
+    JOIN agent_sessions s ON s.agent_id = e.agent_id AND s.session_id = e.session_id AND s.ended_at IS NULL
+    ORDER BY s.agent_id FOR NO KEY UPDATE OF s)
+UPDATE agent_sessions s SET ended_at = over.at FROM over WHERE s.agent_id = over.agent_id
 `
 
 type EndSessionsParams struct {
@@ -217,7 +220,11 @@ func (q *Queries) EndSessions(ctx context.Context, arg EndSessionsParams) error 
 }
 
 const endSessionsOfController = `-- name: EndSessionsOfController :exec
-UPDATE agent_sessions SET ended_at = $1 WHERE controller_id = $2 AND ended_at IS NULL
+
+WITH own AS MATERIALIZED (
+    SELECT s.agent_id FROM agent_sessions s WHERE s.controller_id = $2 AND s.ended_at IS NULL
+    ORDER BY s.agent_id FOR NO KEY UPDATE)
+UPDATE agent_sessions s SET ended_at = $1 FROM own WHERE s.agent_id = own.agent_id
 `
 
 type EndSessionsOfControllerParams struct {
@@ -225,15 +232,19 @@ type EndSessionsOfControllerParams struct {
 	ControllerID string
 }
 
+// Statements that end or begin many sessions lock them in the order of their agents, or two of them would wait for one another.
 func (q *Queries) EndSessionsOfController(ctx context.Context, arg EndSessionsOfControllerParams) error {
 	_, err := q.db.Exec(ctx, endSessionsOfController, arg.Now, arg.ControllerID)
 	return err
 }
 
 const flushHeartbeats = `-- name: FlushHeartbeats :exec
-UPDATE agent_sessions s SET last_heartbeat_at = b.at
-FROM (SELECT unnest($1::text[]) AS session_id, unnest($2::timestamptz[]) AS at) b
-WHERE s.session_id = b.session_id AND s.last_heartbeat_at < b.at
+WITH beaten AS MATERIALIZED (
+    SELECT s.agent_id, b.at
+    FROM (SELECT unnest($1::text[]) AS session_id, unnest($2::timestamptz[]) AS at) b
+    JOIN agent_sessions s ON s.session_id = b.session_id AND s.last_heartbeat_at < b.at
+    FOR NO KEY UPDATE OF s SKIP LOCKED)
+UPDATE agent_sessions s SET last_heartbeat_at = beaten.at FROM beaten WHERE s.agent_id = beaten.agent_id
 `
 
 type FlushHeartbeatsParams struct {
@@ -241,6 +252,7 @@ type FlushHeartbeatsParams struct {
 	Ats        []time.Time
 }
 
+// A session that somebody has locked is being ended or replaced: nothing waits for it here.
 func (q *Queries) FlushHeartbeats(ctx context.Context, arg FlushHeartbeatsParams) error {
 	_, err := q.db.Exec(ctx, flushHeartbeats, arg.SessionIds, arg.Ats)
 	return err
@@ -904,6 +916,7 @@ counted AS (
 started AS (
     INSERT INTO agent_sessions (agent_id, session_id, epoch, controller_id, fingerprint, state_id, boot_id, started_at, last_heartbeat_at)
     SELECT calm.agent_id, calm.session_id, calm.epoch, calm.controller_id, calm.fingerprint, calm.state_id, calm.boot_id, calm.at, calm.at FROM calm
+    ORDER BY calm.agent_id
     ON CONFLICT (agent_id) DO UPDATE SET session_id = excluded.session_id, epoch = excluded.epoch,
         controller_id = excluded.controller_id, fingerprint = excluded.fingerprint, state_id = excluded.state_id,
         boot_id = excluded.boot_id, started_at = excluded.started_at, last_heartbeat_at = excluded.last_heartbeat_at, ended_at = NULL)

@@ -61,7 +61,10 @@ func (q *Queries) CountUpdatedSince(ctx context.Context, arg CountUpdatedSincePa
 }
 
 const endLostSessions = `-- name: EndLostSessions :exec
-UPDATE agent_sessions SET ended_at = $1 WHERE ended_at IS NULL AND controller_id = ANY($2::text[])
+WITH lost AS MATERIALIZED (
+    SELECT s.agent_id FROM agent_sessions s WHERE s.ended_at IS NULL AND s.controller_id = ANY($2::text[])
+    ORDER BY s.agent_id FOR NO KEY UPDATE)
+UPDATE agent_sessions s SET ended_at = $1 FROM lost WHERE s.agent_id = lost.agent_id
 `
 
 type EndLostSessionsParams struct {

@@ -107,13 +107,22 @@ ON CONFLICT (agent_id) DO UPDATE SET session_id = excluded.session_id, epoch = e
     boot_id = excluded.boot_id, started_at = excluded.started_at, last_heartbeat_at = excluded.last_heartbeat_at, ended_at = NULL
 WHERE agent_sessions.epoch < excluded.epoch;
 
+-- Statements that end or begin many sessions lock them in the order of their agents, or two of them would wait for one another.
+
 -- name: EndSessionsOfController :exec
-UPDATE agent_sessions SET ended_at = @now WHERE controller_id = @controller_id AND ended_at IS NULL;
+WITH own AS MATERIALIZED (
+    SELECT s.agent_id FROM agent_sessions s WHERE s.controller_id = @controller_id AND s.ended_at IS NULL
+    ORDER BY s.agent_id FOR NO KEY UPDATE)
+UPDATE agent_sessions s SET ended_at = @now FROM own WHERE s.agent_id = own.agent_id;
 
 -- name: FlushHeartbeats :exec
-UPDATE agent_sessions s SET last_heartbeat_at = b.at
-FROM (SELECT unnest(@session_ids::text[]) AS session_id, unnest(@ats::timestamptz[]) AS at) b
-WHERE s.session_id = b.session_id AND s.last_heartbeat_at < b.at;
+-- A session that somebody has locked is being ended or replaced: nothing waits for it here.
+WITH beaten AS MATERIALIZED (
+    SELECT s.agent_id, b.at
+    FROM (SELECT unnest(@session_ids::text[]) AS session_id, unnest(@ats::timestamptz[]) AS at) b
+    JOIN agent_sessions s ON s.session_id = b.session_id AND s.last_heartbeat_at < b.at
+    FOR NO KEY UPDATE OF s SKIP LOCKED)
+UPDATE agent_sessions s SET last_heartbeat_at = beaten.at FROM beaten WHERE s.agent_id = beaten.agent_id;
 
 -- name: CandidatesFor :many
 -- Who might take steps on the machines, with the machine each is for.
@@ -201,6 +210,7 @@ counted AS (
 started AS (
     INSERT INTO agent_sessions (agent_id, session_id, epoch, controller_id, fingerprint, state_id, boot_id, started_at, last_heartbeat_at)
     SELECT calm.agent_id, calm.session_id, calm.epoch, calm.controller_id, calm.fingerprint, calm.state_id, calm.boot_id, calm.at, calm.at FROM calm
+    ORDER BY calm.agent_id
     ON CONFLICT (agent_id) DO UPDATE SET session_id = excluded.session_id, epoch = excluded.epoch,
         controller_id = excluded.controller_id, fingerprint = excluded.fingerprint, state_id = excluded.state_id,
         boot_id = excluded.boot_id, started_at = excluded.started_at, last_heartbeat_at = excluded.last_heartbeat_at, ended_at = NULL)
@@ -209,9 +219,12 @@ SELECT calm.agent_id::text AS agent_id, calm.epoch::bigint AS epoch, calm.machin
 FROM calm;
 
 -- name: EndSessions :exec
-UPDATE agent_sessions s SET ended_at = e.at
-FROM (SELECT unnest(@agent_ids::text[]) AS agent_id, unnest(@session_ids::text[]) AS session_id, unnest(@ats::timestamptz[]) AS at) e
-WHERE s.agent_id = e.agent_id AND s.session_id = e.session_id AND s.ended_at IS NULL;
+WITH over AS MATERIALIZED (
+    SELECT s.agent_id, e.at
+    FROM (SELECT unnest(@agent_ids::text[]) AS agent_id, unnest(@session_ids::text[]) AS session_id, unnest(@ats::timestamptz[]) AS at) e
+    JOIN agent_sessions s ON s.agent_id = e.agent_id AND s.session_id = e.session_id AND s.ended_at IS NULL
+    ORDER BY s.agent_id FOR NO KEY UPDATE OF s)
+UPDATE agent_sessions s SET ended_at = over.at FROM over WHERE s.agent_id = over.agent_id;
 
 -- name: UnsettledCommandsOf :many
 SELECT command_id, executor_id, spec, digest FROM commands

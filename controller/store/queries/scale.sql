@@ -77,7 +77,10 @@ WITH RECURSIVE holders AS (
 SELECT k.controller_id FROM holders h JOIN controllers k ON k.controller_id = h.controller_id WHERE k.lease_until < @now;
 
 -- name: EndLostSessions :exec
-UPDATE agent_sessions SET ended_at = @now WHERE ended_at IS NULL AND controller_id = ANY(@controller_ids::text[]);
+WITH lost AS MATERIALIZED (
+    SELECT s.agent_id FROM agent_sessions s WHERE s.ended_at IS NULL AND s.controller_id = ANY(@controller_ids::text[])
+    ORDER BY s.agent_id FOR NO KEY UPDATE)
+UPDATE agent_sessions s SET ended_at = @now FROM lost WHERE s.agent_id = lost.agent_id;
 
 -- name: MachineCounts :many
 WITH flagged AS MATERIALIZED (
