@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/ingot-metal/ingot/controller/store"
 	"github.com/ingot-metal/ingot/controller/store/storetest"
 	"github.com/ingot-metal/ingot/internal/task"
@@ -27,19 +29,12 @@ func TestSessionsEndInOneOrder(t *testing.T) {
 			t.Parallel()
 			s := storetest.New(t)
 			first, second := twoSessions(t, s)
-			tx, err := s.Pool().Begin(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			tx := locking(t, s, first)
 			defer func() { _ = tx.Rollback(t.Context()) }() // after a commit there is nothing to roll back
-			const touch = "UPDATE agent_sessions SET last_heartbeat_at = now() WHERE agent_id = $1"
-			if _, err := tx.Exec(t.Context(), touch, first.AgentID); err != nil {
-				t.Fatal(err)
-			}
 			ended := make(chan error, 1)
 			task.Background("end sessions", func() { ended <- end(s, first, second) })
 			testkit.Eventually(t, 10*time.Second, func() bool { return waitingForLocks(t, s) == 1 }, "somebody waits for the first session")
-			if _, err := tx.Exec(t.Context(), touch, second.AgentID); err != nil {
+			if _, err := tx.Exec(t.Context(), lockSession, second.AgentID); err != nil {
 				t.Fatalf("the second session is held by who waits for the first: %v", err)
 			}
 			if err := tx.Commit(t.Context()); err != nil {
@@ -60,14 +55,8 @@ func TestHeartbeatsWaitForNoSession(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
 	first, second := twoSessions(t, s)
-	tx, err := s.Pool().Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = tx.Rollback(t.Context()) }()
-	if _, err := tx.Exec(t.Context(), "UPDATE agent_sessions SET ended_at = now() WHERE agent_id = $1", first.AgentID); err != nil {
-		t.Fatal(err)
-	}
+	tx := locking(t, s, first)
+	defer func() { _ = tx.Rollback(t.Context()) }() // it has done its work
 	beat := now().Add(time.Hour).Truncate(time.Microsecond)
 	if err := s.FlushHeartbeats(t.Context(), map[string]time.Time{first.SessionID: beat, second.SessionID: beat}); err != nil {
 		t.Fatal(err)
@@ -78,6 +67,21 @@ func TestHeartbeatsWaitForNoSession(t *testing.T) {
 	if n := count(t, s, "SELECT count(*) FROM agent_sessions WHERE last_heartbeat_at = $1", beat); n != 1 {
 		t.Errorf("%d heartbeats were stored", n)
 	}
+}
+
+const lockSession = "SELECT FROM agent_sessions WHERE agent_id = $1 FOR NO KEY UPDATE"
+
+// locking is a transaction that has locked one session.
+func locking(t *testing.T, s *store.Store, h store.Hello) pgx.Tx {
+	t.Helper()
+	tx, err := s.Pool().Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(t.Context(), lockSession, h.AgentID); err != nil {
+		t.Fatal(err)
+	}
+	return tx
 }
 
 // twoSessions are open, of the agent whose id is the lower one first. The other's row comes before it.

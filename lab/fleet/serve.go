@@ -54,11 +54,6 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer) (err error) {
 			err = errors.Join(err, f.Stop())
 		}
 	}()
-	// What simulated agents spend on collections, the machine lacks for what is measured. Real ones have a processor each.
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(roomPercent)
-		debug.SetMemoryLimit(roomAtMost)
-	}
 	dec, enc := json.NewDecoder(bufio.NewReader(in)), json.NewEncoder(out)
 	for ctx.Err() == nil {
 		var o order
@@ -88,9 +83,14 @@ func begin(ctx context.Context, o order) (*Fleet, error) {
 	if o.Do != doStart || o.Config == nil {
 		return nil, fmt.Errorf("the first order is %q", doStart)
 	}
-	if o.Config.Room > 0 && os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(-1)
-		debug.SetMemoryLimit(o.Config.Room)
+	// What simulated agents spend on collections, the machine lacks for what is measured. Real ones have a processor each.
+	if os.Getenv("GOGC") == "" {
+		percent, most := roomPercent, int64(roomAtMost)
+		if o.Config.Room > 0 {
+			percent, most = -1, o.Config.Room
+		}
+		debug.SetGCPercent(percent)
+		debug.SetMemoryLimit(most)
 	}
 	return Start(ctx, *o.Config)
 }

@@ -220,7 +220,6 @@ func (q *Queries) EndSessions(ctx context.Context, arg EndSessionsParams) error 
 }
 
 const endSessionsOfController = `-- name: EndSessionsOfController :exec
-
 WITH own AS MATERIALIZED (
     SELECT s.agent_id FROM agent_sessions s WHERE s.controller_id = $2 AND s.ended_at IS NULL
     ORDER BY s.agent_id FOR NO KEY UPDATE)

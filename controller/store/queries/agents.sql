@@ -107,9 +107,8 @@ ON CONFLICT (agent_id) DO UPDATE SET session_id = excluded.session_id, epoch = e
     boot_id = excluded.boot_id, started_at = excluded.started_at, last_heartbeat_at = excluded.last_heartbeat_at, ended_at = NULL
 WHERE agent_sessions.epoch < excluded.epoch;
 
--- Statements that end or begin many sessions lock them in the order of their agents, or two of them would wait for one another.
-
 -- name: EndSessionsOfController :exec
+-- Statements that end or begin many sessions lock them in the order of their agents, or two of them would wait for one another.
 WITH own AS MATERIALIZED (
     SELECT s.agent_id FROM agent_sessions s WHERE s.controller_id = @controller_id AND s.ended_at IS NULL
     ORDER BY s.agent_id FOR NO KEY UPDATE)
