@@ -31,8 +31,7 @@ const deadPeer = 20 * time.Second
 // itself show it. They are sent where nothing has come for a while.
 const (
 	pingAfter = 15 * time.Second
-	// A controller that has a storm to get through may be slow to answer. Agents that leave it for that add to the storm.
-	pingWait = 20 * time.Second
+	pingWait  = 10 * time.Second
 )
 
 // NetDialer is the Dialer for the real network.
