@@ -245,67 +245,6 @@ func (s *Store) machineMessages(ctx context.Context, rows []dbsqlc.Machine) ([]*
 	return s.present(ctx, rows, false)
 }
 
-// present makes messages of machines. Sealed ones have no field but their id, and the others only on the wire: for answers that
-// nobody looks into on this side.
-func (s *Store) present(ctx context.Context, rows []dbsqlc.Machine, sealed bool) ([]*baremetalv1.Machine, error) {
-	idList := make([]string, 0, len(rows))
-	for _, r := range rows {
-		idList = append(idList, r.MachineID)
-	}
-	var agents []string
-	for _, r := range rows {
-		if r.AgentID != nil {
-			agents = append(agents, *r.AgentID)
-		}
-	}
-	byMachine := map[string][]dbsqlc.MachineCondition{}
-	beat := map[string]*time.Time{} // by agent
-	var said map[string]*baremetalv1.ProviderStatus
-	err := s.q.Together(ctx,
-		func(q *dbsqlc.Queries) error {
-			conds, err := q.ConditionsOfPage(ctx, idList)
-			for _, c := range conds {
-				byMachine[c.MachineID] = append(byMachine[c.MachineID], c)
-			}
-			return orWhat(err, "read conditions")
-		},
-		func(q *dbsqlc.Queries) error {
-			beats, err := q.HeartbeatsOfAgents(ctx, nonNil(agents))
-			for _, b := range beats {
-				beat[b.AgentID] = &b.LastHeartbeatAt
-			}
-			return orWhat(err, "read heartbeats")
-		},
-		func(q *dbsqlc.Queries) (err error) {
-			said, err = providerStatuses(ctx, q, idList)
-			return err
-		},
-	)
-	if err != nil {
-		return nil, err
-	}
-	out := make([]*baremetalv1.Machine, 0, len(rows))
-	var w *wire
-	if sealed {
-		w = newWire(len(rows))
-	}
-	for _, r := range rows {
-		if sealed {
-			if m, ok := w.machine(r, byMachine[r.MachineID], beat[strVal(r.AgentID)], said[r.MachineID]); ok {
-				out = append(out, m)
-				continue
-			}
-		}
-		m, err := machineMessage(r, byMachine[r.MachineID], beat[strVal(r.AgentID)])
-		if err != nil {
-			return nil, err
-		}
-		m.Status.Provider = said[r.MachineID]
-		out = append(out, m)
-	}
-	return out, nil
-}
-
 // MachineFilter narrows a walk. Empty fields match everything.
 type MachineFilter struct {
 	MachineID, Phase, NodeState, Provider, Site, Region string

@@ -63,8 +63,8 @@ type Changes struct {
 }
 
 // Reconcile reads what has changed after a cursor, or since a time when the cursor is empty. It never misses a change
-// and may repeat one: rows are ordered by the transaction that changed them, and nothing at or above the oldest open
-// transaction is handed out, so whatever commits later sorts after the cursor.
+// and may repeat one: changes are ordered by their transactions, and none at or above the oldest open transaction is on a
+// page, so whatever commits later sorts after the cursor.
 func (s *Store) Reconcile(ctx context.Context, from string, since time.Time, limit int32) (*Changes, error) {
 	return s.reconcile(ctx, from, since, limit, false)
 }
@@ -88,21 +88,22 @@ func (s *Store) reconcile(ctx context.Context, from string, since time.Time, lim
 			return nil, failure.Precondition("CURSOR_EXPIRED", "the cursor is of another incarnation of this database; walk the fleet again")
 		}
 	}
-	rows, err := s.changes(ctx, at, since, limit)
+	found, err := s.changes(ctx, at, since, limit)
 	if err != nil {
 		return nil, fmt.Errorf("read changes: %w", err)
 	}
-	out := &Changes{SafeSince: bounds.SafeTime, More: len(rows) == int(limit)}
+	out := &Changes{SafeSince: bounds.SafeTime, More: len(found) == int(limit)}
 	if out.More {
-		// The rows that are left may be older than those of this page.
+		// Those that are left may be older than those of this page.
 		out.SafeSince = since
 	}
-	out.Next = s.nextCursor(here, at, from == "", bounds.Xmin, rows)
-	machines := make([]dbsqlc.Machine, 0, len(rows))
-	for _, r := range rows {
-		machines = append(machines, machineOfChange(r))
+	out.Next = s.nextCursor(here, at, from == "", bounds.Xmin, found)
+	page := make([]string, 0, len(found))
+	for _, c := range found {
+		page = append(page, c.MachineID)
 	}
-	out.Machines, err = s.present(ctx, machines, sealed)
+	// A machine that has changed again meanwhile is presented as it is now, and comes once more after this page.
+	out.Machines, err = s.presentIDs(ctx, page, sealed)
 	return out, err
 }
 
@@ -110,6 +111,7 @@ func (s *Store) reconcile(ctx context.Context, from string, since time.Time, lim
 // until a page is full.
 const fewChanges = 5000
 
+// changes finds the machines of a page, and by which transaction each of them was changed.
 func (s *Store) changes(ctx context.Context, at cursor, since time.Time, limit int32) ([]dbsqlc.ChangedMachinesRow, error) {
 	inOrder := dbsqlc.ChangedMachinesParams{AfterXid: at.Xid, AfterID: at.Machine, Since: timePtr(since), PageSize: limit}
 	if since.IsZero() {
@@ -131,13 +133,13 @@ func (s *Store) changes(ctx context.Context, at cursor, since time.Time, limit i
 	return out, err
 }
 
-// nextCursor is the place after the last row of the page. With no rows it stays where it was; a first read by time that
+// nextCursor is the place after the last of the page. With none it stays where it was; a first read by time that
 // found nothing stands just below the oldest transaction that was open before it looked.
-func (s *Store) nextCursor(here, at cursor, byTime bool, xmin string, rows []dbsqlc.ChangedMachinesRow) string {
+func (s *Store) nextCursor(here, at cursor, byTime bool, xmin string, found []dbsqlc.ChangedMachinesRow) string {
 	next := here
 	switch {
-	case len(rows) > 0:
-		last := rows[len(rows)-1]
+	case len(found) > 0:
+		last := found[len(found)-1]
 		next.Xid, next.Machine = fmt.Sprint(last.ChangeXid), last.MachineID
 	case byTime:
 		next.Xid = xmin
@@ -149,13 +151,20 @@ func (s *Store) nextCursor(here, at cursor, byTime bool, xmin string, rows []dbs
 
 // here names this cluster and reads the bounds of what a reader may rely on. It must run before the page is read.
 func (s *Store) here(ctx context.Context) (cursor, dbsqlc.ReconcileBoundsRow, error) {
+	var id dbsqlc.ClusterIdentityRow
 	var bounds dbsqlc.ReconcileBoundsRow
-	id, err := s.q.ClusterIdentity(ctx)
+	err := s.q.Together(ctx,
+		func(q *dbsqlc.Queries) (err error) {
+			id, err = q.ClusterIdentity(ctx)
+			return orWhat(err, "read cluster identity")
+		},
+		func(q *dbsqlc.Queries) (err error) {
+			bounds, err = q.ReconcileBounds(ctx)
+			return orWhat(err, "read bounds")
+		},
+	)
 	if err != nil {
-		return cursor{}, bounds, fmt.Errorf("read cluster identity: %w", err)
-	}
-	if bounds, err = s.q.ReconcileBounds(ctx); err != nil {
-		return cursor{}, bounds, fmt.Errorf("read bounds: %w", err)
+		return cursor{}, bounds, err
 	}
 	return cursor{Version: 1, System: id.SystemID, Timeline: id.Timeline, Incarnation: id.Incarnation}, bounds, nil
 }
@@ -214,18 +223,6 @@ func (s *Store) Thaw(ctx context.Context, actor, comment string, now time.Time) 
 		return fmt.Errorf("thaw the fleet: %w", err)
 	}
 	return nil
-}
-
-func machineOfChange(r dbsqlc.ChangedMachinesRow) dbsqlc.Machine {
-	return dbsqlc.Machine{
-		MachineID: r.MachineID, ExternalID: r.ExternalID, Labels: r.Labels, Spec: r.Spec, Provider: r.Provider, Site: r.Site,
-		Region: r.Region, Phase: r.Phase, NodeState: r.NodeState, NodeStateChangedAt: r.NodeStateChangedAt,
-		CurrentOperationID: r.CurrentOperationID, UnresolvedCommandID: r.UnresolvedCommandID, AgentID: r.AgentID,
-		BootID: r.BootID, Simulated: r.Simulated, OsImageDigest: r.OsImageDigest, ConfigGeneration: r.ConfigGeneration,
-		Version: r.Version, ChangeXid: r.ChangeXid, CreatedAt: r.CreatedAt, UpdatedAt: r.UpdatedAt, DeletedAt: r.DeletedAt,
-		InstallAttempts: r.InstallAttempts, LastInstallError: r.LastInstallError, PlanID: r.PlanID, FailedPlanID: r.FailedPlanID,
-		PowerState: r.PowerState, PowerStateAt: r.PowerStateAt, BootMode: r.BootMode,
-	}
 }
 
 // Incarnation names this history of this cluster; it changes with a restore or a failover.

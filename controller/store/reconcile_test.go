@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"google.golang.org/protobuf/proto"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/store"
@@ -389,4 +390,52 @@ func TestVersionsMoveWithRealChangesOnly(t *testing.T) {
 	stale := &baremetalv1.Machine{MachineId: "m-1", Version: first.GetVersion(), Labels: map[string]string{"a": "b"}}
 	_, err := s.Update(t.Context(), stale, "x", now())
 	wantReason(t, err, "VERSION_CONFLICT")
+}
+
+// A large page is read in parts. Each machine on it is what it is by itself, and they are in the order of their changes.
+func TestLargePage(t *testing.T) {
+	s := storetest.New(t)
+	begin := now()
+	const machines = 600
+	for _, err := range together(t, machines, func(ctx context.Context, i int) error {
+		_, err := s.Register(ctx, &baremetalv1.Machine{
+			MachineId: fmt.Sprintf("m-%03d", i), Labels: map[string]string{"number": fmt.Sprint(i)}, Spec: &baremetalv1.MachineSpec{Provider: "fake"},
+		}, "tester", now())
+		return err
+	}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, id := range []string{"m-000", "m-255", "m-256", "m-511", "m-512", "m-599"} {
+		live(t, s, id)
+	}
+	rows, err := s.Pool().Query(t.Context(), "SELECT machine_id FROM machines ORDER BY change_xid, machine_id")
+	if err != nil {
+		t.Fatal(err)
+	}
+	order, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil || len(order) != machines {
+		t.Fatalf("%d machines: %v", len(order), err)
+	}
+	for _, since := range []time.Time{begin, {}} {
+		page, err := s.Reconcile(t.Context(), "", since, 1000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var ids []string
+		for _, m := range page.Machines {
+			ids = append(ids, m.GetMachineId())
+			if alone := machine(t, s, m.GetMachineId()); !proto.Equal(m, alone) {
+				t.Fatalf("on the page:\n%v\nby itself:\n%v", m, alone)
+			}
+		}
+		if !slices.Equal(ids, order) || page.More {
+			t.Fatalf("since %v: %d machines, more %t, not in the order of their changes:\n%q\n%q", since, len(ids), page.More, ids, order)
+		}
+		if page, err = s.Reconcile(t.Context(), "", since, 300); err != nil || len(page.Machines) != 300 || !page.More ||
+			page.Machines[299].GetMachineId() != order[299] {
+			t.Fatalf("since %v: the first 300 are %d, more %t: %v", since, len(page.Machines), page.More, err)
+		}
+	}
 }

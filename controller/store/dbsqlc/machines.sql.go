@@ -23,7 +23,7 @@ func (q *Queries) AgentsNotSeenSince(ctx context.Context, since time.Time) (int6
 }
 
 const changedMachines = `-- name: ChangedMachines :many
-SELECT m.machine_id, m.external_id, m.labels, m.spec, m.provider, m.site, m.region, m.phase, m.node_state, m.node_state_changed_at, m.current_operation_id, m.unresolved_command_id, m.agent_id, m.boot_id, m.simulated, m.os_image_digest, m.config_generation, m.version, m.change_xid, m.created_at, m.updated_at, m.deleted_at, m.power_state, m.power_state_at, m.boot_mode, m.install_attempts, m.last_install_error, m.plan_id, m.failed_plan_id, m.retiring, pg_snapshot_xmin(pg_current_snapshot())::text AS xmin FROM machines m
+SELECT m.machine_id, m.change_xid FROM machines m
 WHERE (m.change_xid, m.machine_id) > (CAST($1::text AS xid8), $2::text)
   AND m.change_xid < pg_snapshot_xmin(pg_current_snapshot())
   AND ($3::timestamptz IS NULL OR m.updated_at >= $3)
@@ -38,40 +38,11 @@ type ChangedMachinesParams struct {
 }
 
 type ChangedMachinesRow struct {
-	MachineID           string
-	ExternalID          *string
-	Labels              []byte
-	Spec                []byte
-	Provider            string
-	Site                string
-	Region              string
-	Phase               string
-	NodeState           string
-	NodeStateChangedAt  time.Time
-	CurrentOperationID  *string
-	UnresolvedCommandID *string
-	AgentID             *string
-	BootID              string
-	Simulated           bool
-	OsImageDigest       string
-	ConfigGeneration    int64
-	Version             int64
-	ChangeXid           uint64
-	CreatedAt           time.Time
-	UpdatedAt           time.Time
-	DeletedAt           *time.Time
-	PowerState          string
-	PowerStateAt        *time.Time
-	BootMode            string
-	InstallAttempts     int32
-	LastInstallError    string
-	PlanID              *string
-	FailedPlanID        string
-	Retiring            []byte
-	Xmin                string
+	MachineID string
+	ChangeXid uint64
 }
 
-// Rows and their bound come from one statement: nothing at or above the oldest open transaction is handed out.
+// Nothing at or above the oldest transaction that is open when they are found is handed out.
 func (q *Queries) ChangedMachines(ctx context.Context, arg ChangedMachinesParams) ([]ChangedMachinesRow, error) {
 	rows, err := q.db.Query(ctx, changedMachines,
 		arg.AfterXid,
@@ -86,39 +57,7 @@ func (q *Queries) ChangedMachines(ctx context.Context, arg ChangedMachinesParams
 	var items []ChangedMachinesRow
 	for rows.Next() {
 		var i ChangedMachinesRow
-		if err := rows.Scan(
-			&i.MachineID,
-			&i.ExternalID,
-			&i.Labels,
-			&i.Spec,
-			&i.Provider,
-			&i.Site,
-			&i.Region,
-			&i.Phase,
-			&i.NodeState,
-			&i.NodeStateChangedAt,
-			&i.CurrentOperationID,
-			&i.UnresolvedCommandID,
-			&i.AgentID,
-			&i.BootID,
-			&i.Simulated,
-			&i.OsImageDigest,
-			&i.ConfigGeneration,
-			&i.Version,
-			&i.ChangeXid,
-			&i.CreatedAt,
-			&i.UpdatedAt,
-			&i.DeletedAt,
-			&i.PowerState,
-			&i.PowerStateAt,
-			&i.BootMode,
-			&i.InstallAttempts,
-			&i.LastInstallError,
-			&i.PlanID,
-			&i.FailedPlanID,
-			&i.Retiring,
-			&i.Xmin,
-		); err != nil {
+		if err := rows.Scan(&i.MachineID, &i.ChangeXid); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

@@ -102,9 +102,9 @@ func (q *Queries) EndOfSlice(ctx context.Context, arg EndOfSliceParams) (EndOfSl
 
 const fewChangedMachines = `-- name: FewChangedMachines :many
 WITH few AS MATERIALIZED (
-    SELECT m.machine_id, m.external_id, m.labels, m.spec, m.provider, m.site, m.region, m.phase, m.node_state, m.node_state_changed_at, m.current_operation_id, m.unresolved_command_id, m.agent_id, m.boot_id, m.simulated, m.os_image_digest, m.config_generation, m.version, m.change_xid, m.created_at, m.updated_at, m.deleted_at, m.power_state, m.power_state_at, m.boot_mode, m.install_attempts, m.last_install_error, m.plan_id, m.failed_plan_id, m.retiring, pg_snapshot_xmin(pg_current_snapshot())::text AS xmin FROM machines m
+    SELECT m.machine_id, m.change_xid FROM machines m
     WHERE m.updated_at >= $2 AND m.change_xid < pg_snapshot_xmin(pg_current_snapshot()))
-SELECT machine_id, external_id, labels, spec, provider, site, region, phase, node_state, node_state_changed_at, current_operation_id, unresolved_command_id, agent_id, boot_id, simulated, os_image_digest, config_generation, version, change_xid, created_at, updated_at, deleted_at, power_state, power_state_at, boot_mode, install_attempts, last_install_error, plan_id, failed_plan_id, retiring, xmin FROM few ORDER BY change_xid, machine_id LIMIT $1
+SELECT machine_id, change_xid FROM few ORDER BY change_xid, machine_id LIMIT $1
 `
 
 type FewChangedMachinesParams struct {
@@ -113,37 +113,8 @@ type FewChangedMachinesParams struct {
 }
 
 type FewChangedMachinesRow struct {
-	MachineID           string
-	ExternalID          *string
-	Labels              []byte
-	Spec                []byte
-	Provider            string
-	Site                string
-	Region              string
-	Phase               string
-	NodeState           string
-	NodeStateChangedAt  time.Time
-	CurrentOperationID  *string
-	UnresolvedCommandID *string
-	AgentID             *string
-	BootID              string
-	Simulated           bool
-	OsImageDigest       string
-	ConfigGeneration    int64
-	Version             int64
-	ChangeXid           uint64
-	CreatedAt           time.Time
-	UpdatedAt           time.Time
-	DeletedAt           *time.Time
-	PowerState          string
-	PowerStateAt        *time.Time
-	BootMode            string
-	InstallAttempts     int32
-	LastInstallError    string
-	PlanID              *string
-	FailedPlanID        string
-	Retiring            []byte
-	Xmin                string
+	MachineID string
+	ChangeXid uint64
 }
 
 // As ChangedMachines from the beginning, for when few have changed since: those are found first and put in order then.
@@ -156,39 +127,7 @@ func (q *Queries) FewChangedMachines(ctx context.Context, arg FewChangedMachines
 	var items []FewChangedMachinesRow
 	for rows.Next() {
 		var i FewChangedMachinesRow
-		if err := rows.Scan(
-			&i.MachineID,
-			&i.ExternalID,
-			&i.Labels,
-			&i.Spec,
-			&i.Provider,
-			&i.Site,
-			&i.Region,
-			&i.Phase,
-			&i.NodeState,
-			&i.NodeStateChangedAt,
-			&i.CurrentOperationID,
-			&i.UnresolvedCommandID,
-			&i.AgentID,
-			&i.BootID,
-			&i.Simulated,
-			&i.OsImageDigest,
-			&i.ConfigGeneration,
-			&i.Version,
-			&i.ChangeXid,
-			&i.CreatedAt,
-			&i.UpdatedAt,
-			&i.DeletedAt,
-			&i.PowerState,
-			&i.PowerStateAt,
-			&i.BootMode,
-			&i.InstallAttempts,
-			&i.LastInstallError,
-			&i.PlanID,
-			&i.FailedPlanID,
-			&i.Retiring,
-			&i.Xmin,
-		); err != nil {
+		if err := rows.Scan(&i.MachineID, &i.ChangeXid); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -405,6 +344,63 @@ func (q *Queries) MachineGroups(ctx context.Context, keys []string) ([]MachineGr
 	for rows.Next() {
 		var i MachineGroupsRow
 		if err := rows.Scan(&i.Site, &i.Values, &i.Machines); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const machinesOfPage = `-- name: MachinesOfPage :many
+SELECT m.machine_id, m.external_id, m.labels, m.spec, m.provider, m.site, m.region, m.phase, m.node_state, m.node_state_changed_at, m.current_operation_id, m.unresolved_command_id, m.agent_id, m.boot_id, m.simulated, m.os_image_digest, m.config_generation, m.version, m.change_xid, m.created_at, m.updated_at, m.deleted_at, m.power_state, m.power_state_at, m.boot_mode, m.install_attempts, m.last_install_error, m.plan_id, m.failed_plan_id, m.retiring FROM unnest($1::text[]) WITH ORDINALITY AS i(id, place)
+CROSS JOIN LATERAL (SELECT machine_id, external_id, labels, spec, provider, site, region, phase, node_state, node_state_changed_at, current_operation_id, unresolved_command_id, agent_id, boot_id, simulated, os_image_digest, config_generation, version, change_xid, created_at, updated_at, deleted_at, power_state, power_state_at, boot_mode, install_attempts, last_install_error, plan_id, failed_plan_id, retiring FROM machines x WHERE x.machine_id = i.id LIMIT 1) m ORDER BY i.place
+`
+
+// In their order, one by one, as ConditionsOfPage.
+func (q *Queries) MachinesOfPage(ctx context.Context, machineIds []string) ([]Machine, error) {
+	rows, err := q.db.Query(ctx, machinesOfPage, machineIds)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []Machine
+	for rows.Next() {
+		var i Machine
+		if err := rows.Scan(
+			&i.MachineID,
+			&i.ExternalID,
+			&i.Labels,
+			&i.Spec,
+			&i.Provider,
+			&i.Site,
+			&i.Region,
+			&i.Phase,
+			&i.NodeState,
+			&i.NodeStateChangedAt,
+			&i.CurrentOperationID,
+			&i.UnresolvedCommandID,
+			&i.AgentID,
+			&i.BootID,
+			&i.Simulated,
+			&i.OsImageDigest,
+			&i.ConfigGeneration,
+			&i.Version,
+			&i.ChangeXid,
+			&i.CreatedAt,
+			&i.UpdatedAt,
+			&i.DeletedAt,
+			&i.PowerState,
+			&i.PowerStateAt,
+			&i.BootMode,
+			&i.InstallAttempts,
+			&i.LastInstallError,
+			&i.PlanID,
+			&i.FailedPlanID,
+			&i.Retiring,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

@@ -68,8 +68,8 @@ WHERE m.deleted_at IS NULL AND m.machine_id > @after_id
 ORDER BY m.machine_id LIMIT @page_size;
 
 -- name: ChangedMachines :many
--- Rows and their bound come from one statement: nothing at or above the oldest open transaction is handed out.
-SELECT m.*, pg_snapshot_xmin(pg_current_snapshot())::text AS xmin FROM machines m
+-- Nothing at or above the oldest transaction that is open when they are found is handed out.
+SELECT m.machine_id, m.change_xid FROM machines m
 WHERE (m.change_xid, m.machine_id) > (CAST(@after_xid::text AS xid8), @after_id::text)
   AND m.change_xid < pg_snapshot_xmin(pg_current_snapshot())
   AND (sqlc.narg(since)::timestamptz IS NULL OR m.updated_at >= sqlc.narg(since))

@@ -11,6 +11,11 @@ SELECT machine_id FROM machine_conditions WHERE type = @type AND status AND mach
 SELECT s.agent_id, s.last_heartbeat_at FROM unnest(@agent_ids::text[]) AS i(id)
 CROSS JOIN LATERAL (SELECT * FROM agent_sessions x WHERE x.agent_id = i.id LIMIT 1) s;
 
+-- name: MachinesOfPage :many
+-- In their order, one by one, as ConditionsOfPage.
+SELECT m.* FROM unnest(@machine_ids::text[]) WITH ORDINALITY AS i(id, place)
+CROSS JOIN LATERAL (SELECT * FROM machines x WHERE x.machine_id = i.id LIMIT 1) m ORDER BY i.place;
+
 -- name: ConditionsOfPage :many
 -- As ConditionsOf, of many machines, each looked up by itself: a database that has no statistics yet would read all conditions of the fleet.
 SELECT c.* FROM unnest(@machine_ids::text[]) AS i(id)
@@ -23,9 +28,9 @@ SELECT count(*) FROM (SELECT 1 FROM machines WHERE updated_at >= @since LIMIT @m
 -- name: FewChangedMachines :many
 -- As ChangedMachines from the beginning, for when few have changed since: those are found first and put in order then.
 WITH few AS MATERIALIZED (
-    SELECT m.*, pg_snapshot_xmin(pg_current_snapshot())::text AS xmin FROM machines m
+    SELECT m.machine_id, m.change_xid FROM machines m
     WHERE m.updated_at >= @since AND m.change_xid < pg_snapshot_xmin(pg_current_snapshot()))
-SELECT * FROM few ORDER BY change_xid, machine_id LIMIT @page_size;
+SELECT machine_id, change_xid FROM few ORDER BY change_xid, machine_id LIMIT @page_size;
 
 -- name: EndOfSlice :one
 -- The last of the machines that follow one.
