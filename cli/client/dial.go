@@ -33,8 +33,8 @@ func Dial(t Target, opts ...grpc.DialOption) (*grpc.ClientConn, error) {
 			Backoff:           backoff.Config{BaseDelay: 200 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 2 * time.Second},
 			MinConnectTimeout: 5 * time.Second,
 		}),
-		// A watch may be silent for hours; without pings a cut cable would never be noticed.
-		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}),
+		// A watch may be silent for hours; without pings a cut cable, or a controller that stands still, would never be noticed.
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 5 * time.Second}),
 	}
 	if t.Token != "" {
 		all = append(all, grpc.WithPerRPCCredentials(bearer(t.Token)))

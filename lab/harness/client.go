@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
@@ -76,6 +77,8 @@ func (c *Client) Dial() (*grpc.ClientConn, error) {
 	return grpc.NewClient("passthrough:///"+c.address,
 		grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS13})),
 		grpc.WithPerRPCCredentials(bearer(c.token)), grpc.WithDisableRetry(),
+		// As docs/api.md says: a controller that stands still keeps its connections.
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 5 * time.Second}),
 		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: 2 * time.Second, Backoff: quick}))
 }
 
