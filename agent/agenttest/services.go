@@ -34,7 +34,11 @@ type Session struct {
 
 	confirmed *fleetv1.SupersededAck
 	endEvents chan error
+	ended     chan struct{}
 }
+
+// Ended is closed when all that the agent has sent on its command stream has been taken, and the stream is over.
+func (s *Session) Ended() <-chan struct{} { return s.ended }
 
 // EndEvents ends the session's event stream, and not its command stream.
 func (s *Session) EndEvents(err error) { s.endEvents <- err }
@@ -67,7 +71,7 @@ func (f *fleet) Commands(stream grpc.BidiStreamingServer[fleetv1.AgentMessage, f
 	if err != nil {
 		return err
 	}
-	s := &Session{Hello: first.GetHello(), stream: stream, kill: make(chan struct{}), endEvents: make(chan error, 1), Leaf: leafOf(stream.Context())}
+	s := &Session{Hello: first.GetHello(), stream: stream, kill: make(chan struct{}), endEvents: make(chan error, 1), ended: make(chan struct{}), Leaf: leafOf(stream.Context())}
 	var open []*fleetv1.Command
 	var epoch int64
 	f.c.update(func() {
@@ -88,7 +92,10 @@ func (f *fleet) Commands(stream grpc.BidiStreamingServer[fleetv1.AgentMessage, f
 		s.Send(&fleetv1.ControllerMessage{Message: &fleetv1.ControllerMessage_Command{Command: cmd}})
 	}
 	received := make(chan error, 1)
-	task.Background("receive", func() { received <- f.receive(s) })
+	task.Background("receive", func() {
+		defer close(s.ended)
+		received <- f.receive(s)
+	})
 	select {
 	case err := <-received:
 		return err
