@@ -41,10 +41,14 @@ func (s *Store) present(ctx context.Context, rows []dbsqlc.Machine, sealed bool)
 	})
 }
 
-// presentIDs reads machines and presents them, in the order of their ids on the page. One that no longer is is left out.
-func (s *Store) presentIDs(ctx context.Context, page []string, sealed bool) ([]*baremetalv1.Machine, error) {
-	return inParts(ctx, page, func(ctx context.Context, part []string) ([]*baremetalv1.Machine, error) {
-		rows, err := s.q.MachinesOfPage(ctx, part)
+// presentFound reads machines where they were found and presents them, in the order of the page. One that no longer is is left out.
+func (s *Store) presentFound(ctx context.Context, page []dbsqlc.ChangedMachinesRow, sealed bool) ([]*baremetalv1.Machine, error) {
+	return inParts(ctx, page, func(ctx context.Context, part []dbsqlc.ChangedMachinesRow) ([]*baremetalv1.Machine, error) {
+		var where dbsqlc.MachinesOfPageParams
+		for _, f := range part {
+			where.MachineIds, where.Places = append(where.MachineIds, f.MachineID), append(where.Places, f.Place)
+		}
+		rows, err := s.q.MachinesOfPage(ctx, where)
 		if err != nil {
 			return nil, orWhat(err, "read machines of a page")
 		}

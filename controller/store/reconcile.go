@@ -98,12 +98,8 @@ func (s *Store) reconcile(ctx context.Context, from string, since time.Time, lim
 		out.SafeSince = since
 	}
 	out.Next = s.nextCursor(here, at, from == "", bounds.Xmin, found)
-	page := make([]string, 0, len(found))
-	for _, c := range found {
-		page = append(page, c.MachineID)
-	}
 	// A machine that has changed again meanwhile is presented as it is now, and comes once more after this page.
-	out.Machines, err = s.presentIDs(ctx, page, sealed)
+	out.Machines, err = s.presentFound(ctx, found, sealed)
 	return out, err
 }
 
@@ -118,19 +114,18 @@ func (s *Store) changes(ctx context.Context, at cursor, since time.Time, limit i
 		return s.q.ChangedMachines(ctx, inOrder)
 	}
 	q := s.planned()
-	n, err := q.CountUpdatedSince(ctx, dbsqlc.CountUpdatedSinceParams{Since: since, MaxRows: fewChanges + 1})
+	few, err := q.FewChangedMachines(ctx, dbsqlc.FewChangedMachinesParams{Since: since, MaxRows: fewChanges + 1, PageSize: limit})
 	if err != nil {
 		return nil, err
 	}
-	if n > fewChanges {
+	if len(few) > 0 && few[0].Counted > fewChanges {
 		return q.ChangedMachines(ctx, inOrder)
 	}
-	few, err := q.FewChangedMachines(ctx, dbsqlc.FewChangedMachinesParams{Since: since, PageSize: limit})
 	out := make([]dbsqlc.ChangedMachinesRow, 0, len(few))
 	for _, r := range few {
-		out = append(out, dbsqlc.ChangedMachinesRow(r))
+		out = append(out, dbsqlc.ChangedMachinesRow{MachineID: r.MachineID, ChangeXid: r.ChangeXid, Place: r.Place})
 	}
-	return out, err
+	return out, nil
 }
 
 // nextCursor is the place after the last of the page. With none it stays where it was; a first read by time that

@@ -14,6 +14,7 @@ import (
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/store"
+	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	"github.com/ingot-metal/ingot/controller/store/storetest"
 	"github.com/ingot-metal/ingot/internal/task"
 )
@@ -437,5 +438,36 @@ func TestLargePage(t *testing.T) {
 			page.Machines[299].GetMachineId() != order[299] {
 			t.Fatalf("since %v: the first 300 are %d, more %t: %v", since, len(page.Machines), page.More, err)
 		}
+	}
+}
+
+// A page reads machines in the places where they were found, and may come after one has moved, or to a place that another has now.
+func TestMachinesThatHaveMovedAreFound(t *testing.T) {
+	s := storetest.New(t)
+	q := dbsqlc.New(s.Pool())
+	for _, id := range []string{"m-1", "m-2", "m-3", "m-4"} {
+		register(t, s, id)
+	}
+	found, err := q.ChangedMachines(t.Context(), dbsqlc.ChangedMachinesParams{AfterXid: "0", PageSize: 10})
+	if err != nil || len(found) != 4 {
+		t.Fatalf("%d machines: %v", len(found), err)
+	}
+	if _, err := s.Pool().Exec(t.Context(), "UPDATE machines SET config_generation = 7 WHERE machine_id = 'm-2'"); err != nil {
+		t.Fatal(err)
+	}
+	rows, err := q.MachinesOfPage(t.Context(), dbsqlc.MachinesOfPageParams{
+		// As it was found, moved, in another's place, beyond the end of the table, and not there at all.
+		MachineIds: []string{"m-4", "m-2", "m-1", "m-3", "m-5"},
+		Places:     []string{found[3].Place, found[1].Place, found[3].Place, "(4000000000,1)", found[0].Place},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, r := range rows {
+		got = append(got, r.MachineID)
+	}
+	if want := []string{"m-4", "m-2", "m-1", "m-3"}; !slices.Equal(got, want) || rows[1].ConfigGeneration != 7 {
+		t.Fatalf("%q instead of %q, and m-2 is of generation %d", got, want, rows[1].ConfigGeneration)
 	}
 }

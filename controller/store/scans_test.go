@@ -17,6 +17,10 @@ import (
 // large is a fleet of which a scan shows in the counts of the database, though it takes no time yet.
 const large = 20_000
 
+// manyByIndex are questions for which the database may look through an index of a fleet as small as this one, and sort what it finds:
+// it takes very few machines for those that are not deleted, until it has statistics.
+var manyByIndex = map[string]bool{"a walk": true, "a list by rack": true, "a page of many changes": true}
+
 // TestNothingReadsAWholeFleet: right after a large fleet has come into the database, before anybody has told the planner of it, the
 // work on one machine, and the questions of clients, read a small part of it. What is prepared is used often enough for the database
 // to choose its plan for all parameters.
@@ -57,6 +61,14 @@ func TestNothingReadsAWholeFleet(t *testing.T) {
 			_, err := s.ReconcileSealed(ctx, "", time.Now().Add(time.Minute), 1000)
 			return err
 		},
+		"a page of many changes": func(int) error {
+			// More have changed than are found by that time.
+			page, err := s.ReconcileSealed(ctx, "", time.Now().Add(-time.Hour), 1000)
+			if err == nil && (len(page.Machines) != 1000 || !page.More || page.Machines[999].GetMachineId() != "fill-001000") {
+				err = fmt.Errorf("%d machines, more %t, the last is %v", len(page.Machines), page.More, page.Machines[len(page.Machines)-1])
+			}
+			return err
+		},
 		"changes of a cursor": func(int) error {
 			head, _, err := s.HeadCursor(ctx)
 			if err == nil {
@@ -65,7 +77,11 @@ func TestNothingReadsAWholeFleet(t *testing.T) {
 			return err
 		},
 	} {
-		readsLittle(t, s, conn, "seq_tup_read", what, run)
+		counted := "seq_tup_read + idx_tup_fetch"
+		if manyByIndex[what] {
+			counted = "seq_tup_read"
+		}
+		readsLittle(t, s, conn, counted, what, run)
 	}
 	// Where the planner knows that all machines are of one site, an index of sites is worth nothing to it.
 	if _, err := conn.Exec(ctx, "ANALYZE"); err != nil {

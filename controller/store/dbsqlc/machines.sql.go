@@ -23,7 +23,7 @@ func (q *Queries) AgentsNotSeenSince(ctx context.Context, since time.Time) (int6
 }
 
 const changedMachines = `-- name: ChangedMachines :many
-SELECT m.machine_id, m.change_xid FROM machines m
+SELECT m.machine_id, m.change_xid, m.ctid::text AS place FROM machines m
 WHERE (m.change_xid, m.machine_id) > (CAST($1::text AS xid8), $2::text)
   AND m.change_xid < pg_snapshot_xmin(pg_current_snapshot())
   AND ($3::timestamptz IS NULL OR m.updated_at >= $3)
@@ -40,6 +40,7 @@ type ChangedMachinesParams struct {
 type ChangedMachinesRow struct {
 	MachineID string
 	ChangeXid uint64
+	Place     string
 }
 
 // Nothing at or above the oldest transaction that is open when they are found is handed out.
@@ -57,7 +58,7 @@ func (q *Queries) ChangedMachines(ctx context.Context, arg ChangedMachinesParams
 	var items []ChangedMachinesRow
 	for rows.Next() {
 		var i ChangedMachinesRow
-		if err := rows.Scan(&i.MachineID, &i.ChangeXid); err != nil {
+		if err := rows.Scan(&i.MachineID, &i.ChangeXid, &i.Place); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -627,8 +628,9 @@ func (q *Queries) NodeHistory(ctx context.Context, arg NodeHistoryParams) ([]Nod
 const reconcileBounds = `-- name: ReconcileBounds :one
 SELECT pg_snapshot_xmin(pg_current_snapshot())::text AS xmin,
        least(oldest_open_transaction(),
-             (SELECT min(m.updated_at) FROM machines m
-              WHERE m.change_xid >= pg_snapshot_xmin(pg_current_snapshot())))::timestamptz AS safe_time
+             (SELECT min(late.updated_at) FROM (
+                  SELECT m.updated_at FROM machines m
+                  WHERE m.change_xid BETWEEN pg_snapshot_xmin(pg_current_snapshot()) AND '18446744073709551615' OFFSET 0) late))::timestamptz AS safe_time
 `
 
 type ReconcileBoundsRow struct {
@@ -639,6 +641,8 @@ type ReconcileBoundsRow struct {
 // Where a reader that has seen everything visible stands. The safe time is bounded by the oldest open transaction of
 // this database: what it writes may carry any time since it began. It is also bounded by what has committed and is not
 // handed out yet, since an open transaction of another database holds that back as well.
+// A range with two ends, and OFFSET 0, keep it to what is not handed out: the least time of those would be looked for among all
+// machines, in the order of their times, by a database that has no statistics and takes a third of all for what is above one end.
 func (q *Queries) ReconcileBounds(ctx context.Context) (ReconcileBoundsRow, error) {
 	row := q.db.QueryRow(ctx, reconcileBounds)
 	var i ReconcileBoundsRow

@@ -43,23 +43,6 @@ func (q *Queries) ConditionsOfPage(ctx context.Context, machineIds []string) ([]
 	return items, nil
 }
 
-const countUpdatedSince = `-- name: CountUpdatedSince :one
-SELECT count(*) FROM (SELECT 1 FROM machines WHERE updated_at >= $1 LIMIT $2) few
-`
-
-type CountUpdatedSinceParams struct {
-	Since   time.Time
-	MaxRows int32
-}
-
-// No more than max_rows of them.
-func (q *Queries) CountUpdatedSince(ctx context.Context, arg CountUpdatedSinceParams) (int64, error) {
-	row := q.db.QueryRow(ctx, countUpdatedSince, arg.Since, arg.MaxRows)
-	var count int64
-	err := row.Scan(&count)
-	return count, err
-}
-
 const endLostSessions = `-- name: EndLostSessions :exec
 WITH lost AS MATERIALIZED (
     SELECT s.agent_id FROM agent_sessions s WHERE s.ended_at IS NULL AND s.controller_id = ANY($2::text[])
@@ -102,24 +85,30 @@ func (q *Queries) EndOfSlice(ctx context.Context, arg EndOfSliceParams) (EndOfSl
 
 const fewChangedMachines = `-- name: FewChangedMachines :many
 WITH few AS MATERIALIZED (
-    SELECT m.machine_id, m.change_xid FROM machines m
-    WHERE m.updated_at >= $2 AND m.change_xid < pg_snapshot_xmin(pg_current_snapshot()))
-SELECT machine_id, change_xid FROM few ORDER BY change_xid, machine_id LIMIT $1
+    SELECT m.machine_id, m.change_xid, m.ctid::text AS place FROM machines m
+    WHERE m.updated_at BETWEEN $2 AND 'infinity' AND m.change_xid < pg_snapshot_xmin(pg_current_snapshot())
+    LIMIT $3)
+SELECT machine_id, change_xid, place, count(*) OVER () AS counted FROM few ORDER BY change_xid, machine_id LIMIT $1
 `
 
 type FewChangedMachinesParams struct {
 	PageSize int32
 	Since    time.Time
+	MaxRows  int32
 }
 
 type FewChangedMachinesRow struct {
 	MachineID string
 	ChangeXid uint64
+	Place     string
+	Counted   int64
 }
 
 // As ChangedMachines from the beginning, for when few have changed since: those are found first and put in order then.
+// Of more than max_rows that have changed it finds some, and counts no further. The range has two ends for the sake of a database
+// without statistics, as in ReconcileBounds.
 func (q *Queries) FewChangedMachines(ctx context.Context, arg FewChangedMachinesParams) ([]FewChangedMachinesRow, error) {
-	rows, err := q.db.Query(ctx, fewChangedMachines, arg.PageSize, arg.Since)
+	rows, err := q.db.Query(ctx, fewChangedMachines, arg.PageSize, arg.Since, arg.MaxRows)
 	if err != nil {
 		return nil, err
 	}
@@ -127,7 +116,12 @@ func (q *Queries) FewChangedMachines(ctx context.Context, arg FewChangedMachines
 	var items []FewChangedMachinesRow
 	for rows.Next() {
 		var i FewChangedMachinesRow
-		if err := rows.Scan(&i.MachineID, &i.ChangeXid); err != nil {
+		if err := rows.Scan(
+			&i.MachineID,
+			&i.ChangeXid,
+			&i.Place,
+			&i.Counted,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -355,13 +349,22 @@ func (q *Queries) MachineGroups(ctx context.Context, keys []string) ([]MachineGr
 }
 
 const machinesOfPage = `-- name: MachinesOfPage :many
-SELECT m.machine_id, m.external_id, m.labels, m.spec, m.provider, m.site, m.region, m.phase, m.node_state, m.node_state_changed_at, m.current_operation_id, m.unresolved_command_id, m.agent_id, m.boot_id, m.simulated, m.os_image_digest, m.config_generation, m.version, m.change_xid, m.created_at, m.updated_at, m.deleted_at, m.power_state, m.power_state_at, m.boot_mode, m.install_attempts, m.last_install_error, m.plan_id, m.failed_plan_id, m.retiring FROM unnest($1::text[]) WITH ORDINALITY AS i(id, place)
-CROSS JOIN LATERAL (SELECT machine_id, external_id, labels, spec, provider, site, region, phase, node_state, node_state_changed_at, current_operation_id, unresolved_command_id, agent_id, boot_id, simulated, os_image_digest, config_generation, version, change_xid, created_at, updated_at, deleted_at, power_state, power_state_at, boot_mode, install_attempts, last_install_error, plan_id, failed_plan_id, retiring FROM machines x WHERE x.machine_id = i.id LIMIT 1) m ORDER BY i.place
+SELECT m.machine_id, m.external_id, m.labels, m.spec, m.provider, m.site, m.region, m.phase, m.node_state, m.node_state_changed_at, m.current_operation_id, m.unresolved_command_id, m.agent_id, m.boot_id, m.simulated, m.os_image_digest, m.config_generation, m.version, m.change_xid, m.created_at, m.updated_at, m.deleted_at, m.power_state, m.power_state_at, m.boot_mode, m.install_attempts, m.last_install_error, m.plan_id, m.failed_plan_id, m.retiring
+FROM (SELECT unnest($1::text[]) AS id, unnest($2::text[]) AS place, generate_subscripts($1::text[], 1) AS nr) i
+CROSS JOIN LATERAL (
+    SELECT machine_id, external_id, labels, spec, provider, site, region, phase, node_state, node_state_changed_at, current_operation_id, unresolved_command_id, agent_id, boot_id, simulated, os_image_digest, config_generation, version, change_xid, created_at, updated_at, deleted_at, power_state, power_state_at, boot_mode, install_attempts, last_install_error, plan_id, failed_plan_id, retiring FROM machines x WHERE x.ctid = CAST(i.place AS tid) AND x.machine_id = i.id
+    UNION ALL SELECT machine_id, external_id, labels, spec, provider, site, region, phase, node_state, node_state_changed_at, current_operation_id, unresolved_command_id, agent_id, boot_id, simulated, os_image_digest, config_generation, version, change_xid, created_at, updated_at, deleted_at, power_state, power_state_at, boot_mode, install_attempts, last_install_error, plan_id, failed_plan_id, retiring FROM machines x WHERE x.machine_id = i.id
+    LIMIT 1) m ORDER BY i.nr
 `
 
-// In their order, one by one, as ConditionsOfPage.
-func (q *Queries) MachinesOfPage(ctx context.Context, machineIds []string) ([]Machine, error) {
-	rows, err := q.db.Query(ctx, machinesOfPage, machineIds)
+type MachinesOfPageParams struct {
+	MachineIds []string
+	Places     []string
+}
+
+// In their order. One that is no longer in the place where it was found is looked up by its id, which reads four pages instead of one.
+func (q *Queries) MachinesOfPage(ctx context.Context, arg MachinesOfPageParams) ([]Machine, error) {
+	rows, err := q.db.Query(ctx, machinesOfPage, arg.MachineIds, arg.Places)
 	if err != nil {
 		return nil, err
 	}

@@ -69,7 +69,7 @@ ORDER BY m.machine_id LIMIT @page_size;
 
 -- name: ChangedMachines :many
 -- Nothing at or above the oldest transaction that is open when they are found is handed out.
-SELECT m.machine_id, m.change_xid FROM machines m
+SELECT m.machine_id, m.change_xid, m.ctid::text AS place FROM machines m
 WHERE (m.change_xid, m.machine_id) > (CAST(@after_xid::text AS xid8), @after_id::text)
   AND m.change_xid < pg_snapshot_xmin(pg_current_snapshot())
   AND (sqlc.narg(since)::timestamptz IS NULL OR m.updated_at >= sqlc.narg(since))
@@ -79,10 +79,13 @@ ORDER BY m.change_xid, m.machine_id LIMIT @page_size;
 -- Where a reader that has seen everything visible stands. The safe time is bounded by the oldest open transaction of
 -- this database: what it writes may carry any time since it began. It is also bounded by what has committed and is not
 -- handed out yet, since an open transaction of another database holds that back as well.
+-- A range with two ends, and OFFSET 0, keep it to what is not handed out: the least time of those would be looked for among all
+-- machines, in the order of their times, by a database that has no statistics and takes a third of all for what is above one end.
 SELECT pg_snapshot_xmin(pg_current_snapshot())::text AS xmin,
        least(oldest_open_transaction(),
-             (SELECT min(m.updated_at) FROM machines m
-              WHERE m.change_xid >= pg_snapshot_xmin(pg_current_snapshot())))::timestamptz AS safe_time;
+             (SELECT min(late.updated_at) FROM (
+                  SELECT m.updated_at FROM machines m
+                  WHERE m.change_xid BETWEEN pg_snapshot_xmin(pg_current_snapshot()) AND '18446744073709551615' OFFSET 0) late))::timestamptz AS safe_time;
 
 -- name: ClusterIdentity :one
 SELECT incarnation, (SELECT system_identifier::text FROM pg_control_system()) AS system_id,

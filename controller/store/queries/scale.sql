@@ -12,25 +12,28 @@ SELECT s.agent_id, s.last_heartbeat_at FROM unnest(@agent_ids::text[]) AS i(id)
 CROSS JOIN LATERAL (SELECT * FROM agent_sessions x WHERE x.agent_id = i.id LIMIT 1) s;
 
 -- name: MachinesOfPage :many
--- In their order, one by one, as ConditionsOfPage.
-SELECT m.* FROM unnest(@machine_ids::text[]) WITH ORDINALITY AS i(id, place)
-CROSS JOIN LATERAL (SELECT * FROM machines x WHERE x.machine_id = i.id LIMIT 1) m ORDER BY i.place;
+-- In their order. One that is no longer in the place where it was found is looked up by its id, which reads four pages instead of one.
+SELECT m.*
+FROM (SELECT unnest(@machine_ids::text[]) AS id, unnest(@places::text[]) AS place, generate_subscripts(@machine_ids::text[], 1) AS nr) i
+CROSS JOIN LATERAL (
+    SELECT * FROM machines x WHERE x.ctid = CAST(i.place AS tid) AND x.machine_id = i.id
+    UNION ALL SELECT * FROM machines x WHERE x.machine_id = i.id
+    LIMIT 1) m ORDER BY i.nr;
 
 -- name: ConditionsOfPage :many
 -- As ConditionsOf, of many machines, each looked up by itself: a database that has no statistics yet would read all conditions of the fleet.
 SELECT c.* FROM unnest(@machine_ids::text[]) AS i(id)
 CROSS JOIN LATERAL (SELECT * FROM machine_conditions x WHERE x.machine_id = i.id ORDER BY x.type) c;
 
--- name: CountUpdatedSince :one
--- No more than max_rows of them.
-SELECT count(*) FROM (SELECT 1 FROM machines WHERE updated_at >= @since LIMIT @max_rows) few;
-
 -- name: FewChangedMachines :many
 -- As ChangedMachines from the beginning, for when few have changed since: those are found first and put in order then.
+-- Of more than max_rows that have changed it finds some, and counts no further. The range has two ends for the sake of a database
+-- without statistics, as in ReconcileBounds.
 WITH few AS MATERIALIZED (
-    SELECT m.machine_id, m.change_xid FROM machines m
-    WHERE m.updated_at >= @since AND m.change_xid < pg_snapshot_xmin(pg_current_snapshot()))
-SELECT machine_id, change_xid FROM few ORDER BY change_xid, machine_id LIMIT @page_size;
+    SELECT m.machine_id, m.change_xid, m.ctid::text AS place FROM machines m
+    WHERE m.updated_at BETWEEN @since AND 'infinity' AND m.change_xid < pg_snapshot_xmin(pg_current_snapshot())
+    LIMIT @max_rows)
+SELECT machine_id, change_xid, place, count(*) OVER () AS counted FROM few ORDER BY change_xid, machine_id LIMIT @page_size;
 
 -- name: EndOfSlice :one
 -- The last of the machines that follow one.
