@@ -35,6 +35,22 @@ func (g *rig) cpu() (t cpuTimes, err error) {
 	return t, err
 }
 
+// used is the processor time of each of n things that fn does.
+func (g *rig) used(n int, fn func() error) (cpuUse, error) {
+	before, err := g.cpu()
+	if err != nil {
+		return cpuUse{}, err
+	}
+	if err := fn(); err != nil {
+		return cpuUse{}, err
+	}
+	after, err := g.cpu()
+	return after.since(before, float64(n)), err
+}
+
+// sum is that of all parties.
+func (c cpuUse) sum() float64 { return c.Controller + c.Postgres + c.Own }
+
 // since divides what was used since before by n.
 func (t cpuTimes) since(before cpuTimes, n float64) cpuUse {
 	each := func(a, b time.Duration) float64 { return float64((a - b).Milliseconds()) / max(n, 1) }

@@ -22,7 +22,9 @@ type fleet struct {
 	Machines    int     `json:"machines"`
 	FillSeconds float64 `json:"fill_seconds"`
 	Calls       []named `json:"calls"`
-	Walk        walk    `json:"walk"`
+	// Reconcile is the processor time of a page of changes since a time, in milliseconds.
+	Reconcile cpuUse `json:"reconcile_cpu_ms"`
+	Walk      walk   `json:"walk"`
 	// Raw is how fast the same pages come out of the database, to a client of its own that does not look at them.
 	Raw float64 `json:"database_machines_per_second"`
 	// Fresh are calls right after the load, before the database has gathered statistics, and FreshScanned the rows that scans of whole
@@ -91,6 +93,9 @@ func (r report) print(out io.Writer) error {
 	for i, c := range r.Fleets[0].Calls {
 		row(c.Name, func(f fleet) string { return f.Calls[i].String() })
 	}
+	row("  processor time of a page of changes", func(f fleet) string {
+		return fmt.Sprintf("%.1f ms controller, %.1f ms Postgres, %.1f ms client", f.Reconcile.Controller, f.Reconcile.Postgres, f.Reconcile.Own)
+	})
 	row("full walk", func(f fleet) string { return fmt.Sprintf("%.0f machines/s (%.1f s)", f.Walk.PerSecond, f.Walk.Seconds) })
 	row("  the same pages, of the database alone", func(f fleet) string {
 		return fmt.Sprintf("%.0f machines/s; the walk has %.2f of it", f.Raw, f.Walk.PerSecond/max(f.Raw, 1))
