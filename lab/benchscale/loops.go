@@ -69,8 +69,12 @@ func (g *rig) idle(ctx context.Context, f *fleet) error {
 }
 
 // migration takes the migration with the indexes for large fleets back and applies it again, with all machines there.
+// The controller is stopped for it: it locks tables in another order than the migration, which takes whole ones.
 func (g *rig) migration(ctx context.Context) (seconds float64, err error) {
 	say("migrating %d machines", g.o.machines)
+	if err := g.stopController(); err != nil {
+		return 0, fmt.Errorf("stop the controller: %w", err)
+	}
 	for _, file := range []string{"0015_scale.down.sql", "0015_scale.up.sql"} {
 		sql, err := migrations.Files.ReadFile(file)
 		if err != nil {

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -38,8 +39,9 @@ type rig struct {
 	frontpage     string
 	token, second string
 
-	pid   int
-	stops []func() error
+	pid            int
+	stopController func() error // any number of times
+	stops          []func() error
 }
 
 func newRig(ctx context.Context, o options) (*rig, error) {
@@ -162,7 +164,8 @@ func (g *rig) process(ctx context.Context) (where controller.Addresses, err erro
 	if err != nil {
 		return where, err
 	}
-	g.later(func() error { return p.Stop(20 * time.Second) })
+	g.stopController = sync.OnceValue(func() error { return p.Stop(20 * time.Second) })
+	g.later(g.stopController)
 	g.pid = p.Pid()
 	for !ready(ctx, g.path("addresses.json"), &where) {
 		select {
@@ -188,7 +191,8 @@ func (g *rig) inProcess(ctx context.Context) (controller.Addresses, error) {
 	runCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	ended := make(chan error, 1)
 	task.Background("controller", func() { ended <- ctl.Run(runCtx) })
-	g.later(func() error { cancel(); return <-ended })
+	g.stopController = sync.OnceValue(func() error { cancel(); return <-ended })
+	g.later(g.stopController)
 	g.pid = os.Getpid()
 	select {
 	case <-ctl.Started():
