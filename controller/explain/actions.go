@@ -143,7 +143,7 @@ func (s *scene) gate() fleet.Facts {
 	f := fleet.Facts{
 		Phase: fleet.Phase(s.status.GetPhase().String()), NodeState: fleet.NodeState(s.nodeState()), Conditions: map[fleet.ConditionType]bool{},
 		ActiveOperation: s.status.GetActiveOperationId() != "", UnresolvedCommand: s.status.GetUnresolvedCommandId(),
-		Deleted: s.Machine.GetDeletedAt() != nil, Frozen: !s.FrozenSince.IsZero(),
+		Deleted: s.Machine.GetDeletedAt() != nil, ActiveWorkflow: s.status.GetActiveWorkflowId() != "", Frozen: !s.FrozenSince.IsZero(),
 	}
 	for _, c := range s.status.GetConditions() {
 		f.Conditions[fleet.ConditionType(c.GetType())] = c.GetStatus()

@@ -192,6 +192,12 @@ func (l *lab) machine(m operation.MachineChange) {
 	for _, c := range m.Conditions {
 		l.condition(c.Type, c.Status, c.Reason, c.Message)
 	}
+	if len(m.Happened.Cures) > 0 {
+		l.condition(fleet.NeedsIntervention, false, "OperationSucceeded", "")
+	}
+	if r := m.Raise; r != nil {
+		l.condition(fleet.NeedsIntervention, true, r.Reason, r.Message)
+	}
 }
 
 func (l *lab) condition(t fleet.ConditionType, status bool, reason, message string) *lab {

@@ -133,9 +133,14 @@ func provenBy(c *operation.Command) string {
 	return text
 }
 
+// lastFailed reports whether the failure of the last operation, or the late result of its command, is why the machine needs a
+// person.
 func (s *scene) lastFailed() bool {
-	return s.Op != nil && s.Op.Phase == operation.Failed && s.Op.Error != nil && s.holds(fleet.NeedsIntervention) &&
-		s.condition(fleet.NeedsIntervention).GetReason() == s.Op.Error.Code
+	if s.Op == nil || s.Op.Phase != operation.Failed || s.Op.Error == nil || !s.holds(fleet.NeedsIntervention) {
+		return false
+	}
+	code, _, _ := s.sinceThen(s.Op.Error.Code, s.Op.Error.Message)
+	return s.condition(fleet.NeedsIntervention).GetReason() == code
 }
 
 func (s *scene) sayFailed(e *Explanation) {

@@ -129,33 +129,6 @@ func TestEveryTypeIsKnown(t *testing.T) {
 	}
 }
 
-// The first rule that matches wins: those above hide those below.
-func TestEffectiveState(t *testing.T) {
-	for _, p := range phases {
-		for _, c := range circumstances() {
-			want := map[fleet.Phase]fleet.EffectiveState{
-				fleet.FactoryReady: fleet.StateNew, fleet.Ready: fleet.StateIdle, fleet.Maintenance: fleet.StateMaintenanceIdle,
-			}[p]
-			if c.busy {
-				want = fleet.StateBusy
-			}
-			if c.attention {
-				want = fleet.StateAttention
-			}
-			if c.rma || c.retired {
-				want = fleet.StateBlocked
-			}
-			f := c.facts(p)
-			if got := fleet.Effective(f); got != want {
-				t.Fatalf("%s %+v: %s, want %s", p, c, got, want)
-			}
-			if want := want == fleet.StateIdle && !c.quarantined; fleet.Schedulable(f) != want {
-				t.Fatalf("%s %+v: schedulable %t", p, c, !want)
-			}
-		}
-	}
-}
-
 var at = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 func host(id string, live bool, silent time.Duration) fleet.Candidate {

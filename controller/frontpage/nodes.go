@@ -2,6 +2,7 @@ package frontpage
 
 import (
 	"context"
+	"github.com/ingot-metal/ingot/internal/failure"
 	"strconv"
 	"time"
 
@@ -22,7 +23,7 @@ type Nodes interface {
 	Nodes(ctx context.Context, machines []*baremetalv1.Machine) ([]*baremetalv1.Node, error)
 	UpdateNode(ctx context.Context, id string, u store.NodeUpdate, actor string, now time.Time) (*baremetalv1.Node, error)
 	ReportNode(ctx context.Context, r *baremetalv1.ReportNodeRequest, actor string, now time.Time) (*baremetalv1.Node, error)
-	SetNodeGroup(ctx context.Context, group string, autoPromote bool, actor string, now time.Time) (*baremetalv1.NodeGroup, error)
+	SetNodeGroup(ctx context.Context, r *baremetalv1.SetNodeGroupRequest, actor string, now time.Time) (*baremetalv1.NodeGroup, error)
 	ListNodeGroups(ctx context.Context, after string, limit int32) ([]*baremetalv1.NodeGroup, error)
 }
 
@@ -194,7 +195,11 @@ func (s *Server) SetNodeGroup(ctx context.Context, r *baremetalv1.SetNodeGroupRe
 	if err := validate.Key("group", r.GetGroup()); err != nil {
 		return nil, err
 	}
-	return s.store.SetNodeGroup(ctx, r.GetGroup(), r.GetAutoPromote(), actor(ctx), s.clock.Now())
+	if r.GetAutoPromote() && r.GetExplicitPromotion() {
+		return nil, failure.Invalid("INVALID_FIELD", "a group promotes its nodes by itself or waits for an explicit word, not both").
+			WithField("explicit_promotion", "leave it out, or leave auto_promote out")
+	}
+	return s.store.SetNodeGroup(ctx, r, actor(ctx), s.clock.Now())
 }
 
 // ListNodeGroups implements NodeService.

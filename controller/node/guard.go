@@ -13,7 +13,7 @@ type Guard string
 const (
 	// AttemptsSpent: the last of MaxAttempts install attempts has failed.
 	AttemptsSpent Guard = "attempts_spent"
-	// ForcedNewPlan: the admin forces it, and the node has another plan than the one that failed.
+	// ForcedNewPlan: the admin forces it, and the node has another plan than the one that failed; or asks to install it again.
 	ForcedNewPlan Guard = "forced_new_plan"
 	// Idle: no operation is active on the machine; one that is must be cancelled first.
 	Idle Guard = "idle"
@@ -39,6 +39,8 @@ type Facts struct {
 	ErasureRequired, ErasureVerified bool
 	// Deleting says that DeleteMachine asks.
 	Deleting bool
+	// Installs says that an operator asks for another installation, which is a new plan and a force in one.
+	Installs bool
 }
 
 // Check decides whether a change may happen. It returns the row, or why not.
@@ -104,6 +106,8 @@ func (g Guard) check(f Facts) *fleet.Refusal {
 	switch {
 	case g == AttemptsSpent && f.Attempts < MaxAttempts:
 		return refuse("only %d of %d install attempts have failed", f.Attempts, MaxAttempts)
+	case g == ForcedNewPlan && f.Installs:
+		return nil
 	case g == ForcedNewPlan && !f.Force:
 		return refuse("%d install attempts have failed; assign another plan, then ask again with force", MaxAttempts)
 	case g == ForcedNewPlan && f.PlanID == f.FailedPlanID:

@@ -209,7 +209,7 @@ func (d *decider) fail(code, message string, retryable bool) {
 	}
 	d.op.Error = &Error{Code: code, Message: message, Retryable: retryable, Details: d.details()}
 	d.endAttempt(d.op.Error)
-	d.condition(fleet.NeedsIntervention, true, d.op.Error.Code, d.op.Error.Message)
+	d.raise()
 	d.finish(Failed, "failed", d.op.Error.Message)
 }
 
@@ -234,9 +234,7 @@ func (d *decider) unknown(code, message string) {
 }
 
 func (d *decider) finishSucceeded() {
-	if !fleet.Housekeeping(d.op.Type) {
-		d.condition(fleet.NeedsIntervention, false, "OperationSucceeded", "")
-	}
+	d.cure(proven(d.op))
 	d.condition(fleet.OperationCanceled, false, "OperationSucceeded", "")
 	if d.op.Type == fleet.ExitMaintenance {
 		d.condition(fleet.Drained, false, "ExitMaintenance", "")
@@ -249,7 +247,7 @@ func (d *decider) finishSucceeded() {
 		}
 	}
 	if what := d.op.Evidence[evidence.Deployed]; what != "" {
-		d.condition(fleet.Provisioned, true, "DeployedByProvider", what)
+		d.condition(fleet.Provisioned, true, "Provider", what)
 	}
 	if d.op.Evidence[evidence.Redeployed] != "" {
 		d.condition(fleet.InCustomerCluster, false, "Redeployed", "")

@@ -296,6 +296,7 @@ func (d *decider) grantAsked(e GrantAsked) {
 		}
 		d.cmd.Deadline = d.now.Add(d.step().Timeout)
 		d.noteOldSystem()
+		d.unprovision()
 	}
 	d.cmdChanged = true
 	d.cmd.GrantSeq = e.Seq

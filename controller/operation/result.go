@@ -3,6 +3,7 @@ package operation
 import (
 	"time"
 
+	"github.com/ingot-metal/ingot/controller/fleet"
 	"github.com/ingot-metal/ingot/internal/evidence"
 )
 
@@ -47,12 +48,19 @@ func (d *decider) lateResult(e Resulted) {
 	}
 	d.store(e)
 	d.settle("late_result")
+	if e.Outcome == OutcomeFailed || e.Outcome == OutcomeRefused {
+		// It is known now, and what is known is that it failed.
+		d.out.Machine.Raise = &RaisedCause{
+			Cause: fleet.CauseOf(d.op.Type), Subject: subject(d.op), Reason: orElse(e.Reason, "EXECUTION_FAILED"), Message: e.Message,
+		}
+	}
 }
 
 func (d *decider) settle(by string) {
 	d.setCommand(Done)
 	d.cmd.SettledBy = by
 	d.out.Machine.Unfence = d.cmd.ID
+	d.settledBy(d.cmd.ID)
 }
 
 // store copies what the executor says into the command.

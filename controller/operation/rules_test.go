@@ -412,7 +412,8 @@ func TestSuccessWithoutEvidence(t *testing.T) {
 func TestRepaveLeavesItsMarks(t *testing.T) {
 	s := granted(t, operation.Step{Kind: operation.KindRepave})
 	s.op.Type = fleet.Reimage
-	s.conditions[fleet.NeedsIntervention], s.conditions[fleet.InCustomerCluster] = true, true
+	s.raise(fleet.CauseReimage, "")
+	s.conditions[fleet.InCustomerCluster] = true
 	d := s.result(s.latest(), operation.OutcomeSucceeded, map[string]string{evidence.ImageDigest: "sha256:2"})
 	s.ended(operation.Succeeded, "")
 	if d.Machine.ImageDigest != "sha256:2" || !s.conditions[fleet.Provisioned] || s.conditions[fleet.InCustomerCluster] || s.conditions[fleet.NeedsIntervention] {
@@ -423,7 +424,8 @@ func TestRepaveLeavesItsMarks(t *testing.T) {
 func TestMaintenanceMovesThePhaseAndNothingElse(t *testing.T) {
 	s := newStored(t, setPhase(fleet.Ready))
 	s.op.Type = fleet.ExitMaintenance
-	s.conditions[fleet.NeedsIntervention], s.conditions[fleet.Drained] = true, true
+	s.raise(fleet.CauseRecord, "")
+	s.conditions[fleet.Drained] = true
 	s.look()
 	s.ended(operation.Succeeded, "")
 	if s.phase != fleet.Ready || s.conditions[fleet.Drained] || !s.conditions[fleet.NeedsIntervention] || len(s.commands) != 0 {

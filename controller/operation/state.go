@@ -128,6 +128,7 @@ type Operation struct {
 	ID              string
 	MachineID       string
 	Type            fleet.OperationType
+	PlanID          string
 	Phase           Phase
 	CurrentStep     int
 	CurrentStage    string

@@ -62,8 +62,7 @@ func (s *Store) Settle(ctx context.Context, machineID, commandID, verdict, actor
 // ClearIntervention clears NeedsIntervention and takes the machine out of quarantine.
 func (s *Store) ClearIntervention(ctx context.Context, machineID, actor, comment string, now time.Time) (*baremetalv1.Machine, error) {
 	return s.withMachine(ctx, machineID, func(q *dbsqlc.Queries, m dbsqlc.Machine) error {
-		change := operation.ConditionChange{Type: fleet.NeedsIntervention, Reason: "ClearedByAdmin"}
-		if err := setCondition(ctx, q, machineID, change, now); err != nil {
+		if err := cureCauses(ctx, q, machineID, fleet.Happened{Cures: []fleet.Cure{fleet.CuredByAdmin}}, "ClearedByAdmin", now); err != nil {
 			return err
 		}
 		if node.Parse(m.NodeState) == node.Quarantined {
@@ -255,7 +254,25 @@ func (s *Store) CountMachines(ctx context.Context) (map[MachineCount]int, error)
 	}
 	out := map[MachineCount]int{}
 	for _, r := range rows {
-		out[MachineCount{r.Phase, r.EffectiveState, r.NodeState, r.Region, r.Site}] += int(r.Machines)
+		out[MachineCount{r.Phase, effectiveOf(r), r.NodeState, r.Region, r.Site}] += int(r.Machines)
 	}
 	return out, nil
+}
+
+// effectiveOf returns the effective state of machines that are alike, as screens print it.
+func effectiveOf(r dbsqlc.MachineCountsRow) string {
+	f := fleet.Facts{
+		Phase: fleet.Phase(r.Phase), NodeState: fleet.NodeState(r.NodeState), ActiveOperation: r.Operating,
+		ActiveWorkflow: r.InWorkflow, Conditions: map[fleet.ConditionType]bool{},
+	}
+	if r.Fenced {
+		f.UnresolvedCommand = "unknown"
+	}
+	for _, c := range r.Conditions {
+		f.Conditions[fleet.ConditionType(c)] = true
+	}
+	if state := fleet.Effective(f); state != fleet.StateMaintenanceIdle {
+		return string(state)
+	}
+	return string(fleet.Maintenance)
 }

@@ -156,11 +156,15 @@ func factsOf(m dbsqlc.Machine, conds []dbsqlc.MachineCondition) fleet.Facts {
 	f := fleet.Facts{
 		Phase: fleet.Phase(m.Phase), NodeState: fleet.NodeState(m.NodeState), Conditions: map[fleet.ConditionType]bool{},
 		ActiveOperation: m.CurrentOperationID != nil, UnresolvedCommand: strVal(m.UnresolvedCommandID),
-		Deleted: m.DeletedAt != nil,
+		Deleted: m.DeletedAt != nil, ActiveWorkflow: m.ActiveWorkflowID != nil,
 	}
 	for _, c := range conds {
-		if c.MachineID == m.MachineID {
-			f.Conditions[fleet.ConditionType(c.Type)] = c.Status
+		if c.MachineID != m.MachineID {
+			continue
+		}
+		f.Conditions[fleet.ConditionType(c.Type)] = c.Status
+		if c.Status && c.Type == string(fleet.NeedsIntervention) {
+			f.Intervention = fleet.Attention{Reason: c.Reason, Message: c.Message}
 		}
 	}
 	return f
@@ -168,7 +172,7 @@ func factsOf(m dbsqlc.Machine, conds []dbsqlc.MachineCondition) fleet.Facts {
 
 func operationFromRow(r dbsqlc.Operation, steps []dbsqlc.OperationStep) (operation.Operation, error) {
 	op := operation.Operation{
-		ID: r.OperationID, MachineID: r.TargetID, Type: fleet.OperationType(r.Type), Phase: operation.Phase(r.Phase),
+		ID: r.OperationID, MachineID: r.TargetID, Type: fleet.OperationType(r.Type), PlanID: r.PlanID, Phase: operation.Phase(r.Phase),
 		CurrentStep: int(r.CurrentStep), CurrentStage: r.CurrentStage, WaitReason: r.WaitReason,
 		WakeAt: timeVal(r.WakeAt), CancelRequested: timeVal(r.CancelRequestedAt), Version: r.Version,
 		CreatedAt: r.CreatedAt, StartedAt: timeVal(r.StartedAt), FinishedAt: timeVal(r.FinishedAt), Destructive: r.Destructive,

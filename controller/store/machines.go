@@ -251,8 +251,11 @@ type MachineFilter struct {
 	Labels                                              map[string]string
 	// Spec matches fields of the spec by proto name, such as rack or group.
 	Spec map[string]string
-	// Busy is "true", "false" or empty.
-	Busy string
+	// NodeStates must hold the node's state where it is not empty; NotNodeStates must not.
+	NodeStates, NotNodeStates []string
+	// Busy is "true" where an operation or a workflow is active, "false", or empty for either. Operating is the same of
+	// operations alone, Fenced of commands whose outcome is unknown.
+	Busy, Operating, Fenced string
 	// With and Without are conditions that must be true, or must not.
 	With, Without []string
 	AfterID       string
@@ -263,8 +266,8 @@ type MachineFilter struct {
 
 // matchesAll says that nothing is asked for.
 func (f MachineFilter) matchesAll() bool {
-	return f.MachineID+f.Phase+f.NodeState+f.Provider+f.Site+f.Region+f.Busy == "" &&
-		len(f.Labels)+len(f.Spec)+len(f.With)+len(f.Without) == 0
+	return f.MachineID+f.Phase+f.NodeState+f.Provider+f.Site+f.Region+f.Busy+f.Operating+f.Fenced == "" &&
+		len(f.Labels)+len(f.Spec)+len(f.With)+len(f.Without)+len(f.NodeStates)+len(f.NotNodeStates) == 0
 }
 
 // WalkMachines reads machines by id, tombstones left out.
@@ -298,7 +301,8 @@ func (s *Store) walkRows(ctx context.Context, f MachineFilter) ([]dbsqlc.Machine
 	}
 	rows, err := s.planned().WalkMachines(ctx, dbsqlc.WalkMachinesParams{
 		AfterID: f.AfterID, MachineID: f.MachineID, Phase: f.Phase, NodeState: f.NodeState, Provider: f.Provider, Site: f.Site,
-		Region: f.Region, Labels: labels, Spec: spec, Busy: f.Busy, Among: among, WithConditions: nonNil(f.With),
+		Region: f.Region, Labels: labels, Spec: spec, Busy: f.Busy,
+		Operating: f.Operating, Fenced: f.Fenced, NodeStates: nonNil(f.NodeStates), NotNodeStates: nonNil(f.NotNodeStates), Among: among, WithConditions: nonNil(f.With),
 		WithoutConditions: nonNil(f.Without), PageSize: f.Limit,
 	})
 	if err != nil {

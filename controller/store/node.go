@@ -35,6 +35,8 @@ type move struct {
 	force         bool
 	// deleting: DeleteMachine asks.
 	deleting bool
+	// installs: an operator asks for another installation, which is the new plan and the force that the guard wants.
+	installs bool
 	// ended names the operation that ends with this move: it stands in nobody's way any more.
 	ended string
 	// auditID is the audit row that has the comment already; nil where it is still to be written.
@@ -72,13 +74,39 @@ func moveTo(ctx context.Context, q *dbsqlc.Queries, machineID string, v move, no
 	if err := q.SetNodeState(ctx, dbsqlc.SetNodeStateParams{MachineID: machineID, NodeState: node.Name(v.to), Now: now}); err != nil {
 		return fmt.Errorf("set node state: %w", err)
 	}
+	if err := followQuarantine(ctx, q, m, from, v, now); err != nil {
+		return err
+	}
+	if err := followAdoption(ctx, q, m, from, v.to, now); err != nil {
+		return err
+	}
 	return followRetirement(ctx, q, machineID, from, v.to, now)
+}
+
+// followQuarantine keeps the cause of a quarantine with the state. Those who know more of the cause say it afterwards.
+func followQuarantine(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, from node.State, v move, now time.Time) error {
+	switch node.Quarantined {
+	case v.to:
+		return raiseCause(ctx, q, m.MachineID, "", quarantineCause(orText(v.metadata["reason"], "MACHINE_QUARANTINED"), "the node is quarantined"), now)
+	case from:
+		released := fleet.Happened{Cures: []fleet.Cure{fleet.CuredByRelease}}
+		return cureCauses(ctx, q, m.MachineID, released, "Released", now)
+	}
+	return nil
+}
+
+// followAdoption records that a machine which has enrolled with a system of its own runs that system.
+func followAdoption(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, from, to node.State, now time.Time) error {
+	if from != node.Enrolling || to != node.Active || m.AgentID == nil {
+		return nil
+	}
+	return orWhat(q.Adopt(ctx, dbsqlc.AdoptParams{MachineID: m.MachineID, Now: now}), "record the adopted system")
 }
 
 // facts reads what guards look at.
 func (v move) facts(m dbsqlc.Machine) node.Facts {
 	f := node.Facts{
-		Attempts: int(m.InstallAttempts), PlanID: installPlan(m), FailedPlanID: m.FailedPlanID, Force: v.force, Deleting: v.deleting,
+		Attempts: int(m.InstallAttempts), PlanID: installPlan(m), FailedPlanID: m.FailedPlanID, Force: v.force, Deleting: v.deleting, Installs: v.installs,
 		ErasureRequired: v.metadata[MetaErasure] != ErasureNotRequired, ErasureVerified: v.metadata[MetaErasure] == ErasureVerified,
 	}
 	if op := strVal(m.CurrentOperationID); op != v.ended {

@@ -14,7 +14,6 @@ import (
 	"github.com/ingot-metal/ingot/controller/operation"
 	"github.com/ingot-metal/ingot/controller/plan"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
-	"github.com/ingot-metal/ingot/internal/failure"
 )
 
 // installs says that an operation of the type with these steps is an installation whose node state follows it. The moves
@@ -52,26 +51,23 @@ func stepKinds(steps []operation.Step) []operation.Kind {
 	return out
 }
 
-// mayInstall refuses an installation of a node whose attempts are spent: an admin must look first.
-func mayInstall(m dbsqlc.Machine, t fleet.OperationType, steps []plan.Filled) error {
-	if !installs(t, filledKinds(steps)...) || node.Parse(m.NodeState) != node.InstallFailed {
-		return nil
-	}
-	return failure.Precondition("NODE_GUARD_FAILED",
-		"%d install attempts of machine %s have failed; assign another plan (UpdateNode), then move it to pending with force (TransitionNode)",
-		m.InstallAttempts, m.MachineID).WithMeta("machine_id", m.MachineID).WithMeta("node_state", m.NodeState)
-}
-
-// approvesByInstalling says that nobody has approved the node yet: whoever asks for its installation approves it.
+// approvesByInstalling reports whether asking for the installation moves the node to pending: nobody has approved it yet, or its
+// attempts are spent and this is the operator's new plan.
 func approvesByInstalling(m dbsqlc.Machine, r StartRequest, steps []plan.Filled) bool {
-	return installs(r.Type, filledKinds(steps)...) && node.Parse(m.NodeState) == node.Discovered
+	state := node.Parse(m.NodeState)
+	return installs(r.Type, filledKinds(steps)...) && (state == node.Discovered || state == node.InstallFailed)
 }
 
-// approveByInstalling moves such a node to pending.
+// approveByInstalling moves such a node to pending, with all its attempts.
 func approveByInstalling(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r StartRequest, operationID string, now time.Time) error {
-	return moveTo(ctx, q, m.MachineID, move{
-		to: node.Pending, by: node.Admin, user: r.Actor, comment: r.Comment, metadata: map[string]string{"operation_id": operationID},
+	err := moveTo(ctx, q, m.MachineID, move{
+		to: node.Pending, by: node.Admin, user: r.Actor, comment: r.Comment, installs: true,
+		metadata: map[string]string{"operation_id": operationID}, ended: operationID,
 	}, now)
+	if err != nil || node.Parse(m.NodeState) != node.InstallFailed {
+		return err
+	}
+	return setInstall(ctx, q, m.MachineID, node.Install{}, "")
 }
 
 // installBegins says that the decision grants the repave, or the way into the installer that it needs: from here on what
@@ -157,8 +153,7 @@ func endInstall(ctx context.Context, q *dbsqlc.Queries, l *loaded, d operation.D
 	return moveTo(ctx, q, m.MachineID, v, now)
 }
 
-// installDone makes an installation complete and promotes the node where nobody need look at it first: its group says so,
-// or an operation has verified the image of a node that was in service before, and its group does not say otherwise.
+// installDone makes an installation complete. Only a group that says so promotes the node without a person's word.
 func installDone(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, v move, now time.Time) error {
 	if err := setInstall(ctx, q, m.MachineID, node.Install{}, ""); err != nil {
 		return err
@@ -166,39 +161,45 @@ func installDone(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, v mov
 	if err := moveTo(ctx, q, m.MachineID, v, now); err != nil {
 		return err
 	}
-	by, err := promoter(ctx, q, m, v.by)
-	if err != nil || by == "" {
+	g, err := groupOf(ctx, q, m)
+	if err != nil || !g.AutoPromote {
 		return err
 	}
 	promote := v
-	promote.to, promote.by = node.Active, by
+	promote.to, promote.by = node.Active, node.System
 	return moveTo(ctx, q, m.MachineID, promote, now)
 }
 
-func promoter(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, installer node.Trigger) (node.Trigger, error) {
+// verifiedByExit promotes an installed node whose operator has taken the machine out of maintenance: that is the manual
+// verification, unless the node's group asks for an explicit word.
+func verifiedByExit(ctx context.Context, q *dbsqlc.Queries, l *loaded, d operation.Decision, now time.Time) error {
+	if d.Op.Phase != operation.Succeeded || node.Parse(l.machine.NodeState) != node.Installed {
+		return nil
+	}
+	g, err := groupOf(ctx, q, l.machine)
+	if err != nil || g.ExplicitPromotion {
+		return err
+	}
+	actor, err := q.ActorOfOperation(ctx, dbsqlc.ActorOfOperationParams{MachineID: l.row.TargetID, OperationID: l.row.OperationID})
+	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		return fmt.Errorf("read who asked: %w", err)
+	}
+	v := workMove(l, node.Active)
+	v.by, v.user = node.Admin, actor
+	return moveTo(ctx, q, l.row.TargetID, v, now)
+}
+
+// groupOf reads the group of a machine's node; the zero value where it has none.
+func groupOf(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine) (dbsqlc.NodeGroup, error) {
 	spec, err := specFromJSON(m.Spec)
-	if err != nil {
-		return "", err
+	if err != nil || spec.GetGroup() == "" {
+		return dbsqlc.NodeGroup{}, err
 	}
 	g, err := q.GetNodeGroup(ctx, spec.GetGroup())
-	switch {
-	case err == nil && g.AutoPromote:
-		return node.System, nil
-	case err == nil:
-		return "", nil
-	case !errors.Is(err, pgx.ErrNoRows):
-		return "", fmt.Errorf("read node group: %w", err)
-	case installer != node.Workflow:
-		return "", nil
+	if errors.Is(err, pgx.ErrNoRows) {
+		return dbsqlc.NodeGroup{}, nil
 	}
-	before, err := q.EverActive(ctx, m.MachineID)
-	if err != nil {
-		return "", fmt.Errorf("read node history: %w", err)
-	}
-	if before {
-		return node.Workflow, nil
-	}
-	return "", nil
+	return g, orWhat(err, "read node group")
 }
 
 // installFailed counts a failed attempt. After the last one the node leaves installing.

@@ -139,15 +139,19 @@ func setGroup(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, group st
 	return nil
 }
 
-// SetNodeGroup sets the policy of a group.
-func (s *Store) SetNodeGroup(ctx context.Context, group string, autoPromote bool, actor string, now time.Time) (*baremetalv1.NodeGroup, error) {
+// SetNodeGroup sets the policy of a group, which the request names.
+func (s *Store) SetNodeGroup(ctx context.Context, r *baremetalv1.SetNodeGroupRequest, actor string, now time.Time) (*baremetalv1.NodeGroup, error) {
+	group := r.GetGroup()
 	err := s.inTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
-		if _, err := q.UpsertNodeGroup(ctx, dbsqlc.UpsertNodeGroupParams{NodeGroup: group, AutoPromote: autoPromote, Now: now}); err != nil {
+		p := dbsqlc.UpsertNodeGroupParams{
+			NodeGroup: group, AutoPromote: r.GetAutoPromote(), ExplicitPromotion: r.GetExplicitPromotion(), Now: now,
+		}
+		if _, err := q.UpsertNodeGroup(ctx, p); err != nil {
 			return fmt.Errorf("store group: %w", err)
 		}
-		return audit(ctx, q, auditEntry{
-			actor: actor, verb: "SET_NODE_GROUP", target: group, data: map[string]string{"auto_promote": fmt.Sprint(autoPromote)},
-		}, now)
+		return audit(ctx, q, auditEntry{actor: actor, verb: "SET_NODE_GROUP", target: group, data: map[string]string{
+			"auto_promote": fmt.Sprint(r.GetAutoPromote()), "explicit_promotion": fmt.Sprint(r.GetExplicitPromotion()),
+		}}, now)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("set node group: %w", err)
@@ -176,7 +180,7 @@ func (s *Store) ListNodeGroups(ctx context.Context, after string, limit int32) (
 	out := make([]*baremetalv1.NodeGroup, 0, len(rows))
 	for _, r := range rows {
 		out = append(out, &baremetalv1.NodeGroup{
-			Group: r.NodeGroup, AutoPromote: r.AutoPromote, UpdatedAt: stampPtr(r.UpdatedAt), Nodes: int32(r.Nodes),
+			Group: r.NodeGroup, AutoPromote: r.AutoPromote, ExplicitPromotion: r.ExplicitPromotion, UpdatedAt: stampPtr(r.UpdatedAt), Nodes: int32(r.Nodes),
 		})
 	}
 	return out, nil

@@ -243,13 +243,9 @@ func (s *Store) recordMove(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Mach
 	switch node.Parse(m.NodeState) {
 	case node.InstallFailed:
 		return setInstall(ctx, q, m.MachineID, node.Install{}, "")
-	case node.Quarantined:
-		return setCondition(ctx, q, m.MachineID, operation.ConditionChange{Type: fleet.NeedsIntervention, Reason: "ClearedByAdmin"}, now)
 	}
 	if v.to == node.Quarantined {
-		return setCondition(ctx, q, m.MachineID, operation.ConditionChange{
-			Type: fleet.NeedsIntervention, Status: true, Reason: "MACHINE_QUARANTINED", Message: quarantinedBy(v, m.NodeState),
-		}, now)
+		return raiseCause(ctx, q, m.MachineID, "", quarantineCause("MACHINE_QUARANTINED", quarantinedBy(v, m.NodeState)), now)
 	}
 	return nil
 }

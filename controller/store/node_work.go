@@ -18,6 +18,10 @@ func nodeStays(l *loaded, d operation.Decision) bool {
 	switch node.Parse(l.machine.NodeState) {
 	case node.Deprovisioning, node.Draining, node.Migrating:
 		return false // states that operations stand for
+	case node.Installed:
+		if d.Op.Type == fleet.ExitMaintenance {
+			return false // which verifies the installation
+		}
 	}
 	return d.AttemptFailed == "" && !ofWorkflow(d.Op.Type) && !installs(d.Op.Type, stepKinds(d.Op.Steps)...) && !waitsForReports(d.Op)
 }
@@ -41,6 +45,8 @@ func nodeFollows(ctx context.Context, q *dbsqlc.Queries, l *loaded, d operation.
 		return endAttempts(ctx, q, l, d)
 	case installs(d.Op.Type, kinds...) || waitsForReports(d.Op):
 		return endInstall(ctx, q, l, d, now)
+	case d.Op.Type == fleet.ExitMaintenance:
+		return verifiedByExit(ctx, q, l, d, now)
 	}
 	return endOfWork(ctx, q, l, d, now)
 }
@@ -102,7 +108,6 @@ func notErased(ctx context.Context, q *dbsqlc.Queries, l *loaded, d operation.De
 	if err := along(node.System, node.Quarantined); err != nil || d.Op.Phase == operation.Failed {
 		return err // which has said what is wrong
 	}
-	return setCondition(ctx, q, l.machine.MachineID, operation.ConditionChange{
-		Type: fleet.NeedsIntervention, Status: true, Reason: "MACHINE_QUARANTINED", Message: "the erasure of its disks has ended in the middle",
-	}, now)
+	return raiseCause(ctx, q, l.machine.MachineID, l.row.OperationID,
+		quarantineCause("MACHINE_QUARANTINED", "the erasure of its disks has ended in the middle"), now)
 }

@@ -117,15 +117,18 @@ func machineMessage(r dbsqlc.Machine, conds []dbsqlc.MachineCondition, heartbeat
 		return nil, err
 	}
 	f := factsOf(r, conds)
+	state, attention := fleet.Evaluate(f)
 	st := &baremetalv1.MachineStatus{
 		Phase:             baremetalv1.MachineStatus_Phase(baremetalv1.MachineStatus_Phase_value[r.Phase]),
-		EffectiveState:    baremetalv1.MachineStatus_EffectiveState(baremetalv1.MachineStatus_EffectiveState_value[string(fleet.Effective(f))]),
+		EffectiveState:    baremetalv1.MachineStatus_EffectiveState(baremetalv1.MachineStatus_EffectiveState_value[string(state)]),
 		ActiveOperationId: strVal(r.CurrentOperationID), ActiveRunId: strVal(r.CurrentOperationID),
 		UnresolvedCommandId: strVal(r.UnresolvedCommandID), NodeState: nodeStateMessage(r.NodeState),
 		InstallAttempts: r.InstallAttempts, LastInstallError: r.LastInstallError,
-		NodeStateChangedAt: stamp(r.NodeStateChangedAt), Schedulable: fleet.Schedulable(f), BootId: r.BootID,
+		NodeStateChangedAt: stamp(r.NodeStateChangedAt), Schedulable: state == fleet.StateIdle, BootId: r.BootID,
 		AgentId: strVal(r.AgentID), LastHeartbeatAt: stampPtr(heartbeat), Simulated: r.Simulated, OsImageDigest: r.OsImageDigest,
 		PowerState: r.PowerState, PowerStateAt: stampPtr(r.PowerStateAt), BootAssignment: r.BootMode,
+		AttentionReason: attention.Reason, AttentionMessage: attention.Message,
+		FirstProvisionedAt: stampPtr(r.FirstProvisionedAt), ActiveWorkflowId: strVal(r.ActiveWorkflowID),
 	}
 	for _, c := range conds {
 		if c.MachineID == r.MachineID {

@@ -237,15 +237,18 @@ func machineSeen(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, h Hel
 	if err := settleByProof(ctx, q, m, h.BootID, now); err != nil {
 		return err
 	}
+	if operation.ProvesReboot(m.BootID, h.BootID) && strVal(m.AgentID) == h.AgentID {
+		// The same identity in another boot: the machine's own system has started.
+		booted := fleet.Happened{Cures: []fleet.Cure{fleet.CuredByBoot}}
+		if err := cureCauses(ctx, q, m.MachineID, booted, "NewBoot", now); err != nil {
+			return err
+		}
+	}
 	if err := nodeSeen(ctx, q, m, h.AgentID, now); err != nil {
 		return err
 	}
 	if out.RolledBack {
-		err := setCondition(ctx, q, m.MachineID, operation.ConditionChange{
-			Type: fleet.NeedsIntervention, Status: true, Reason: "AGENT_STATE_ROLLED_BACK",
-			Message: "the agent came back with an older copy of its memory",
-		}, now)
-		if err != nil {
+		if err := raiseCause(ctx, q, m.MachineID, "", memoryCause("the agent came back with an older copy of its memory"), now); err != nil {
 			return err
 		}
 	}
@@ -299,7 +302,8 @@ func settleCommand(ctx context.Context, q *dbsqlc.Queries, machineID string, c *
 	if err := q.ClearFence(ctx, dbsqlc.ClearFenceParams{MachineID: machineID, CommandID: &c.ID}); err != nil {
 		return fmt.Errorf("lift fence: %w", err)
 	}
-	return nil
+	cured := fleet.Happened{Cures: []fleet.Cure{fleet.CuredBySettlement}, Subject: c.ID}
+	return cureCauses(ctx, q, machineID, cured, "Settled", now)
 }
 
 // quarantine takes a machine out of all work and says why.
@@ -310,9 +314,7 @@ func quarantine(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, reason
 			return err
 		}
 	}
-	return setCondition(ctx, q, m.MachineID, operation.ConditionChange{
-		Type: fleet.NeedsIntervention, Status: true, Reason: reason, Message: message,
-	}, now)
+	return raiseCause(ctx, q, m.MachineID, "", quarantineCause(reason, message), now)
 }
 
 // Quarantine takes a machine out of all work, and returns its active operation, if any, to be ended.

@@ -177,7 +177,7 @@ func (s *Store) fits(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r
 	if err := clustersReady(ctx, q, steps); err != nil {
 		return nil, nil, err
 	}
-	return p, steps, mayInstall(m, r.Type, steps)
+	return p, steps, nil
 }
 
 func (s *Store) create(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r StartRequest, now time.Time) (*baremetalv1.Operation, error) {
@@ -304,7 +304,7 @@ func (n *newOperation) message() *baremetalv1.Operation { return operationMessag
 
 func (s *Store) newOperation(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r StartRequest, p *baremetalv1.Plan, steps []plan.Filled, now time.Time) (*newOperation, error) {
 	op := operation.Operation{
-		ID: ids.New(ids.Operation), MachineID: m.MachineID, Type: r.Type, Phase: operation.Pending, WakeAt: now,
+		ID: ids.New(ids.Operation), MachineID: m.MachineID, Type: r.Type, PlanID: p.GetPlanId(), Phase: operation.Pending, WakeAt: now,
 		CurrentStage: steps[0].Step.GetName(), Version: 1, CreatedAt: now,
 	}
 	params, err := jsonMap(r.Params)

@@ -194,19 +194,25 @@ func (MachineStatus_Phase) EnumDescriptor() ([]byte, []int) {
 	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{2, 0}
 }
 
-// EffectiveState is one word for a screen. First match wins: Retired or RMA, NeedsIntervention, active
-// operation, then the phase.
+// EffectiveState answers "may I use this machine, and if not, who has to do what?" in one word. The first rule that
+// matches wins, in the order BLOCKED, ATTENTION, BUSY, MAINTENANCE_IDLE, NEW, ATTENTION, IDLE.
 type MachineStatus_EffectiveState int32
 
 const (
 	MachineStatus_EFFECTIVE_STATE_UNSPECIFIED MachineStatus_EffectiveState = 0
-	MachineStatus_NEW                         MachineStatus_EffectiveState = 1
-	MachineStatus_IDLE                        MachineStatus_EffectiveState = 2
-	MachineStatus_BUSY                        MachineStatus_EffectiveState = 3
-	// Printed as MAINTENANCE: two sibling enums cannot hold one name.
+	// Phase FACTORY_READY: never in service yet.
+	MachineStatus_NEW MachineStatus_EffectiveState = 1
+	// Schedulable: phase READY, node state active, Provisioned, Reachable, and nothing of the others.
+	MachineStatus_IDLE MachineStatus_EffectiveState = 2
+	// An operation or a workflow is active, or the node state stands for work in progress. Wait.
+	MachineStatus_BUSY MachineStatus_EffectiveState = 3
+	// Phase MAINTENANCE: the operator's to work on. Printed as MAINTENANCE: two sibling enums cannot hold one name.
 	MachineStatus_MAINTENANCE_IDLE MachineStatus_EffectiveState = 4
-	MachineStatus_ATTENTION        MachineStatus_EffectiveState = 5
-	MachineStatus_BLOCKED          MachineStatus_EffectiveState = 6
+	// Somebody must act; attention_reason says why. NeedsIntervention, node state quarantined or install_failed, a command of
+	// unknown outcome; and in phase READY whatever a machine lacks to be IDLE.
+	MachineStatus_ATTENTION MachineStatus_EffectiveState = 5
+	// Out of service: the flag RMA, or node state retired, removing or deleted.
+	MachineStatus_BLOCKED MachineStatus_EffectiveState = 6
 )
 
 // Enum value maps for MachineStatus_EffectiveState.
@@ -594,7 +600,7 @@ type MachineStatus struct {
 	UnresolvedCommandId string                 `protobuf:"bytes,6,opt,name=unresolved_command_id,json=unresolvedCommandId,proto3" json:"unresolved_command_id,omitempty"`
 	NodeState           NodeState              `protobuf:"varint,7,opt,name=node_state,json=nodeState,proto3,enum=baremetal.v1.NodeState" json:"node_state,omitempty"`
 	NodeStateChangedAt  *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=node_state_changed_at,json=nodeStateChangedAt,proto3" json:"node_state_changed_at,omitempty"`
-	// True when node state is active, phase READY and effective state IDLE.
+	// True exactly when the effective state is IDLE.
 	Schedulable      bool   `protobuf:"varint,9,opt,name=schedulable,proto3" json:"schedulable,omitempty"`
 	InstallAttempts  int32  `protobuf:"varint,10,opt,name=install_attempts,json=installAttempts,proto3" json:"install_attempts,omitempty"`
 	LastInstallError string `protobuf:"bytes,11,opt,name=last_install_error,json=lastInstallError,proto3" json:"last_install_error,omitempty"`
@@ -611,9 +617,19 @@ type MachineStatus struct {
 	// What the machine would boot from the network now: "installer", "rescue" or "disk".
 	BootAssignment string `protobuf:"bytes,19,opt,name=boot_assignment,json=bootAssignment,proto3" json:"boot_assignment,omitempty"`
 	// What the machine's provider says of it; unset for machines of provider "agent".
-	Provider      *ProviderStatus `protobuf:"bytes,20,opt,name=provider,proto3" json:"provider,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Provider *ProviderStatus `protobuf:"bytes,20,opt,name=provider,proto3" json:"provider,omitempty"`
+	// Why effective_state is ATTENTION: a name of Reason; empty in every other state. NOT_PROVISIONED, NODE_OFFLINE,
+	// NODE_NOT_VERIFIED, NODE_NOT_ACTIVE and MACHINE_UNREACHABLE name what a machine in phase READY lacks;
+	// MACHINE_QUARANTINED, INSTALL_ATTEMPTS_EXHAUSTED, COMMAND_UNRESOLVED and the reasons of NeedsIntervention what happened.
+	AttentionReason string `protobuf:"bytes,21,opt,name=attention_reason,json=attentionReason,proto3" json:"attention_reason,omitempty"`
+	// A sentence for a person: what is wrong, and the next step.
+	AttentionMessage string `protobuf:"bytes,22,opt,name=attention_message,json=attentionMessage,proto3" json:"attention_message,omitempty"`
+	// When a verified system was on the disk for the first time. The condition Provisioned says whether one is there now.
+	FirstProvisionedAt *timestamppb.Timestamp `protobuf:"bytes,23,opt,name=first_provisioned_at,json=firstProvisionedAt,proto3" json:"first_provisioned_at,omitempty"`
+	// The workflow that is pending, running or compensating on the machine.
+	ActiveWorkflowId string `protobuf:"bytes,24,opt,name=active_workflow_id,json=activeWorkflowId,proto3" json:"active_workflow_id,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *MachineStatus) Reset() {
@@ -784,6 +800,34 @@ func (x *MachineStatus) GetProvider() *ProviderStatus {
 		return x.Provider
 	}
 	return nil
+}
+
+func (x *MachineStatus) GetAttentionReason() string {
+	if x != nil {
+		return x.AttentionReason
+	}
+	return ""
+}
+
+func (x *MachineStatus) GetAttentionMessage() string {
+	if x != nil {
+		return x.AttentionMessage
+	}
+	return ""
+}
+
+func (x *MachineStatus) GetFirstProvisionedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.FirstProvisionedAt
+	}
+	return nil
+}
+
+func (x *MachineStatus) GetActiveWorkflowId() string {
+	if x != nil {
+		return x.ActiveWorkflowId
+	}
+	return ""
 }
 
 // ProviderStatus is what a provider says of a machine. It is observed, and never owned.
@@ -3072,8 +3116,7 @@ const file_baremetal_v1_machine_proto_rawDesc = "" +
 	"\x0fprotected_disks\x18\x16 \x03(\tR\x0eprotectedDisks\x12\"\n" +
 	"\rssh_host_keys\x18\x17 \x03(\tR\vsshHostKeys\x12.\n" +
 	"\x13ssh_credentials_ref\x18\x18 \x01(\tR\x11sshCredentialsRef\x12!\n" +
-	"\fprovider_ref\x18\x19 \x01(\tR\vproviderRef\"\x83\n" +
-	"\n" +
+	"\fprovider_ref\x18\x19 \x01(\tR\vproviderRef\"\xd7\v\n" +
 	"\rMachineStatus\x127\n" +
 	"\x05phase\x18\x01 \x01(\x0e2!.baremetal.v1.MachineStatus.PhaseR\x05phase\x127\n" +
 	"\n" +
@@ -3099,7 +3142,11 @@ const file_baremetal_v1_machine_proto_rawDesc = "" +
 	"powerState\x12@\n" +
 	"\x0epower_state_at\x18\x12 \x01(\v2\x1a.google.protobuf.TimestampR\fpowerStateAt\x12'\n" +
 	"\x0fboot_assignment\x18\x13 \x01(\tR\x0ebootAssignment\x128\n" +
-	"\bprovider\x18\x14 \x01(\v2\x1c.baremetal.v1.ProviderStatusR\bprovider\"\x95\x01\n" +
+	"\bprovider\x18\x14 \x01(\v2\x1c.baremetal.v1.ProviderStatusR\bprovider\x12)\n" +
+	"\x10attention_reason\x18\x15 \x01(\tR\x0fattentionReason\x12+\n" +
+	"\x11attention_message\x18\x16 \x01(\tR\x10attentionMessage\x12L\n" +
+	"\x14first_provisioned_at\x18\x17 \x01(\v2\x1a.google.protobuf.TimestampR\x12firstProvisionedAt\x12,\n" +
+	"\x12active_workflow_id\x18\x18 \x01(\tR\x10activeWorkflowId\"\x95\x01\n" +
 	"\x05Phase\x12\x15\n" +
 	"\x11PHASE_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rFACTORY_READY\x10\x01\x12\t\n" +
@@ -3454,69 +3501,70 @@ var file_baremetal_v1_machine_proto_depIdxs = []int32{
 	38, // 11: baremetal.v1.MachineStatus.last_heartbeat_at:type_name -> google.protobuf.Timestamp
 	38, // 12: baremetal.v1.MachineStatus.power_state_at:type_name -> google.protobuf.Timestamp
 	6,  // 13: baremetal.v1.MachineStatus.provider:type_name -> baremetal.v1.ProviderStatus
-	38, // 14: baremetal.v1.ProviderStatus.changed_at:type_name -> google.protobuf.Timestamp
-	38, // 15: baremetal.v1.Condition.last_transition:type_name -> google.protobuf.Timestamp
-	3,  // 16: baremetal.v1.RegisterMachineRequest.machine:type_name -> baremetal.v1.Machine
-	38, // 17: baremetal.v1.ListMachinesRequest.updated_since:type_name -> google.protobuf.Timestamp
-	3,  // 18: baremetal.v1.ListMachinesResponse.machines:type_name -> baremetal.v1.Machine
-	38, // 19: baremetal.v1.ListMachinesResponse.safe_updated_since:type_name -> google.protobuf.Timestamp
-	3,  // 20: baremetal.v1.UpdateMachineRequest.machine:type_name -> baremetal.v1.Machine
-	39, // 21: baremetal.v1.ReconfigureMachineRequest.config:type_name -> baremetal.v1.NetReconfig
-	38, // 22: baremetal.v1.ExplainMachineResponse.since:type_name -> google.protobuf.Timestamp
-	38, // 23: baremetal.v1.ExplainMachineResponse.next_action_at:type_name -> google.protobuf.Timestamp
-	23, // 24: baremetal.v1.ExplainMachineResponse.actions:type_name -> baremetal.v1.OperatorAction
-	38, // 25: baremetal.v1.ExplainMachineResponse.last_evidence_at:type_name -> google.protobuf.Timestamp
-	38, // 26: baremetal.v1.ExplainMachineResponse.step_started_at:type_name -> google.protobuf.Timestamp
-	38, // 27: baremetal.v1.GetMachineTimelineRequest.at:type_name -> google.protobuf.Timestamp
-	38, // 28: baremetal.v1.GetMachineTimelineRequest.since:type_name -> google.protobuf.Timestamp
-	26, // 29: baremetal.v1.GetMachineTimelineResponse.entries:type_name -> baremetal.v1.TimelineEntry
-	27, // 30: baremetal.v1.GetMachineTimelineResponse.state:type_name -> baremetal.v1.TimelineState
-	38, // 31: baremetal.v1.TimelineEntry.ts:type_name -> google.protobuf.Timestamp
-	34, // 32: baremetal.v1.TimelineEntry.fields:type_name -> baremetal.v1.TimelineEntry.FieldsEntry
-	38, // 33: baremetal.v1.TimelineState.ts:type_name -> google.protobuf.Timestamp
-	5,  // 34: baremetal.v1.TimelineState.status:type_name -> baremetal.v1.MachineStatus
-	35, // 35: baremetal.v1.TimelineState.step_states:type_name -> baremetal.v1.TimelineState.StepStatesEntry
-	36, // 36: baremetal.v1.TimelineState.open_commands:type_name -> baremetal.v1.TimelineState.OpenCommandsEntry
-	37, // 37: baremetal.v1.TimelineState.step_messages:type_name -> baremetal.v1.TimelineState.StepMessagesEntry
-	30, // 38: baremetal.v1.VerifyTimelineResponse.verdicts:type_name -> baremetal.v1.TimelineVerdict
-	38, // 39: baremetal.v1.Inventory.reported_at:type_name -> google.protobuf.Timestamp
-	8,  // 40: baremetal.v1.MachineService.RegisterMachine:input_type -> baremetal.v1.RegisterMachineRequest
-	9,  // 41: baremetal.v1.MachineService.GetMachine:input_type -> baremetal.v1.GetMachineRequest
-	10, // 42: baremetal.v1.MachineService.ListMachines:input_type -> baremetal.v1.ListMachinesRequest
-	12, // 43: baremetal.v1.MachineService.UpdateMachine:input_type -> baremetal.v1.UpdateMachineRequest
-	13, // 44: baremetal.v1.MachineService.DeleteMachine:input_type -> baremetal.v1.DeleteMachineRequest
-	14, // 45: baremetal.v1.MachineService.RebootMachine:input_type -> baremetal.v1.RebootMachineRequest
-	15, // 46: baremetal.v1.MachineService.NetbootMachine:input_type -> baremetal.v1.NetbootMachineRequest
-	16, // 47: baremetal.v1.MachineService.ReimageMachine:input_type -> baremetal.v1.ReimageMachineRequest
-	17, // 48: baremetal.v1.MachineService.ReconfigureMachine:input_type -> baremetal.v1.ReconfigureMachineRequest
-	18, // 49: baremetal.v1.MachineService.EnterMaintenance:input_type -> baremetal.v1.EnterMaintenanceRequest
-	19, // 50: baremetal.v1.MachineService.ExitMaintenance:input_type -> baremetal.v1.ExitMaintenanceRequest
-	20, // 51: baremetal.v1.MachineService.CancelOperation:input_type -> baremetal.v1.CancelOperationRequest
-	21, // 52: baremetal.v1.MachineService.ExplainMachine:input_type -> baremetal.v1.ExplainMachineRequest
-	24, // 53: baremetal.v1.MachineService.GetMachineTimeline:input_type -> baremetal.v1.GetMachineTimelineRequest
-	28, // 54: baremetal.v1.MachineService.VerifyTimeline:input_type -> baremetal.v1.VerifyTimelineRequest
-	31, // 55: baremetal.v1.MachineService.GetInventory:input_type -> baremetal.v1.GetInventoryRequest
-	3,  // 56: baremetal.v1.MachineService.RegisterMachine:output_type -> baremetal.v1.Machine
-	3,  // 57: baremetal.v1.MachineService.GetMachine:output_type -> baremetal.v1.Machine
-	11, // 58: baremetal.v1.MachineService.ListMachines:output_type -> baremetal.v1.ListMachinesResponse
-	3,  // 59: baremetal.v1.MachineService.UpdateMachine:output_type -> baremetal.v1.Machine
-	3,  // 60: baremetal.v1.MachineService.DeleteMachine:output_type -> baremetal.v1.Machine
-	40, // 61: baremetal.v1.MachineService.RebootMachine:output_type -> baremetal.v1.Operation
-	40, // 62: baremetal.v1.MachineService.NetbootMachine:output_type -> baremetal.v1.Operation
-	40, // 63: baremetal.v1.MachineService.ReimageMachine:output_type -> baremetal.v1.Operation
-	40, // 64: baremetal.v1.MachineService.ReconfigureMachine:output_type -> baremetal.v1.Operation
-	40, // 65: baremetal.v1.MachineService.EnterMaintenance:output_type -> baremetal.v1.Operation
-	40, // 66: baremetal.v1.MachineService.ExitMaintenance:output_type -> baremetal.v1.Operation
-	40, // 67: baremetal.v1.MachineService.CancelOperation:output_type -> baremetal.v1.Operation
-	22, // 68: baremetal.v1.MachineService.ExplainMachine:output_type -> baremetal.v1.ExplainMachineResponse
-	25, // 69: baremetal.v1.MachineService.GetMachineTimeline:output_type -> baremetal.v1.GetMachineTimelineResponse
-	29, // 70: baremetal.v1.MachineService.VerifyTimeline:output_type -> baremetal.v1.VerifyTimelineResponse
-	32, // 71: baremetal.v1.MachineService.GetInventory:output_type -> baremetal.v1.Inventory
-	56, // [56:72] is the sub-list for method output_type
-	40, // [40:56] is the sub-list for method input_type
-	40, // [40:40] is the sub-list for extension type_name
-	40, // [40:40] is the sub-list for extension extendee
-	0,  // [0:40] is the sub-list for field type_name
+	38, // 14: baremetal.v1.MachineStatus.first_provisioned_at:type_name -> google.protobuf.Timestamp
+	38, // 15: baremetal.v1.ProviderStatus.changed_at:type_name -> google.protobuf.Timestamp
+	38, // 16: baremetal.v1.Condition.last_transition:type_name -> google.protobuf.Timestamp
+	3,  // 17: baremetal.v1.RegisterMachineRequest.machine:type_name -> baremetal.v1.Machine
+	38, // 18: baremetal.v1.ListMachinesRequest.updated_since:type_name -> google.protobuf.Timestamp
+	3,  // 19: baremetal.v1.ListMachinesResponse.machines:type_name -> baremetal.v1.Machine
+	38, // 20: baremetal.v1.ListMachinesResponse.safe_updated_since:type_name -> google.protobuf.Timestamp
+	3,  // 21: baremetal.v1.UpdateMachineRequest.machine:type_name -> baremetal.v1.Machine
+	39, // 22: baremetal.v1.ReconfigureMachineRequest.config:type_name -> baremetal.v1.NetReconfig
+	38, // 23: baremetal.v1.ExplainMachineResponse.since:type_name -> google.protobuf.Timestamp
+	38, // 24: baremetal.v1.ExplainMachineResponse.next_action_at:type_name -> google.protobuf.Timestamp
+	23, // 25: baremetal.v1.ExplainMachineResponse.actions:type_name -> baremetal.v1.OperatorAction
+	38, // 26: baremetal.v1.ExplainMachineResponse.last_evidence_at:type_name -> google.protobuf.Timestamp
+	38, // 27: baremetal.v1.ExplainMachineResponse.step_started_at:type_name -> google.protobuf.Timestamp
+	38, // 28: baremetal.v1.GetMachineTimelineRequest.at:type_name -> google.protobuf.Timestamp
+	38, // 29: baremetal.v1.GetMachineTimelineRequest.since:type_name -> google.protobuf.Timestamp
+	26, // 30: baremetal.v1.GetMachineTimelineResponse.entries:type_name -> baremetal.v1.TimelineEntry
+	27, // 31: baremetal.v1.GetMachineTimelineResponse.state:type_name -> baremetal.v1.TimelineState
+	38, // 32: baremetal.v1.TimelineEntry.ts:type_name -> google.protobuf.Timestamp
+	34, // 33: baremetal.v1.TimelineEntry.fields:type_name -> baremetal.v1.TimelineEntry.FieldsEntry
+	38, // 34: baremetal.v1.TimelineState.ts:type_name -> google.protobuf.Timestamp
+	5,  // 35: baremetal.v1.TimelineState.status:type_name -> baremetal.v1.MachineStatus
+	35, // 36: baremetal.v1.TimelineState.step_states:type_name -> baremetal.v1.TimelineState.StepStatesEntry
+	36, // 37: baremetal.v1.TimelineState.open_commands:type_name -> baremetal.v1.TimelineState.OpenCommandsEntry
+	37, // 38: baremetal.v1.TimelineState.step_messages:type_name -> baremetal.v1.TimelineState.StepMessagesEntry
+	30, // 39: baremetal.v1.VerifyTimelineResponse.verdicts:type_name -> baremetal.v1.TimelineVerdict
+	38, // 40: baremetal.v1.Inventory.reported_at:type_name -> google.protobuf.Timestamp
+	8,  // 41: baremetal.v1.MachineService.RegisterMachine:input_type -> baremetal.v1.RegisterMachineRequest
+	9,  // 42: baremetal.v1.MachineService.GetMachine:input_type -> baremetal.v1.GetMachineRequest
+	10, // 43: baremetal.v1.MachineService.ListMachines:input_type -> baremetal.v1.ListMachinesRequest
+	12, // 44: baremetal.v1.MachineService.UpdateMachine:input_type -> baremetal.v1.UpdateMachineRequest
+	13, // 45: baremetal.v1.MachineService.DeleteMachine:input_type -> baremetal.v1.DeleteMachineRequest
+	14, // 46: baremetal.v1.MachineService.RebootMachine:input_type -> baremetal.v1.RebootMachineRequest
+	15, // 47: baremetal.v1.MachineService.NetbootMachine:input_type -> baremetal.v1.NetbootMachineRequest
+	16, // 48: baremetal.v1.MachineService.ReimageMachine:input_type -> baremetal.v1.ReimageMachineRequest
+	17, // 49: baremetal.v1.MachineService.ReconfigureMachine:input_type -> baremetal.v1.ReconfigureMachineRequest
+	18, // 50: baremetal.v1.MachineService.EnterMaintenance:input_type -> baremetal.v1.EnterMaintenanceRequest
+	19, // 51: baremetal.v1.MachineService.ExitMaintenance:input_type -> baremetal.v1.ExitMaintenanceRequest
+	20, // 52: baremetal.v1.MachineService.CancelOperation:input_type -> baremetal.v1.CancelOperationRequest
+	21, // 53: baremetal.v1.MachineService.ExplainMachine:input_type -> baremetal.v1.ExplainMachineRequest
+	24, // 54: baremetal.v1.MachineService.GetMachineTimeline:input_type -> baremetal.v1.GetMachineTimelineRequest
+	28, // 55: baremetal.v1.MachineService.VerifyTimeline:input_type -> baremetal.v1.VerifyTimelineRequest
+	31, // 56: baremetal.v1.MachineService.GetInventory:input_type -> baremetal.v1.GetInventoryRequest
+	3,  // 57: baremetal.v1.MachineService.RegisterMachine:output_type -> baremetal.v1.Machine
+	3,  // 58: baremetal.v1.MachineService.GetMachine:output_type -> baremetal.v1.Machine
+	11, // 59: baremetal.v1.MachineService.ListMachines:output_type -> baremetal.v1.ListMachinesResponse
+	3,  // 60: baremetal.v1.MachineService.UpdateMachine:output_type -> baremetal.v1.Machine
+	3,  // 61: baremetal.v1.MachineService.DeleteMachine:output_type -> baremetal.v1.Machine
+	40, // 62: baremetal.v1.MachineService.RebootMachine:output_type -> baremetal.v1.Operation
+	40, // 63: baremetal.v1.MachineService.NetbootMachine:output_type -> baremetal.v1.Operation
+	40, // 64: baremetal.v1.MachineService.ReimageMachine:output_type -> baremetal.v1.Operation
+	40, // 65: baremetal.v1.MachineService.ReconfigureMachine:output_type -> baremetal.v1.Operation
+	40, // 66: baremetal.v1.MachineService.EnterMaintenance:output_type -> baremetal.v1.Operation
+	40, // 67: baremetal.v1.MachineService.ExitMaintenance:output_type -> baremetal.v1.Operation
+	40, // 68: baremetal.v1.MachineService.CancelOperation:output_type -> baremetal.v1.Operation
+	22, // 69: baremetal.v1.MachineService.ExplainMachine:output_type -> baremetal.v1.ExplainMachineResponse
+	25, // 70: baremetal.v1.MachineService.GetMachineTimeline:output_type -> baremetal.v1.GetMachineTimelineResponse
+	29, // 71: baremetal.v1.MachineService.VerifyTimeline:output_type -> baremetal.v1.VerifyTimelineResponse
+	32, // 72: baremetal.v1.MachineService.GetInventory:output_type -> baremetal.v1.Inventory
+	57, // [57:73] is the sub-list for method output_type
+	41, // [41:57] is the sub-list for method input_type
+	41, // [41:41] is the sub-list for extension type_name
+	41, // [41:41] is the sub-list for extension extendee
+	0,  // [0:41] is the sub-list for field type_name
 }
 
 func init() { file_baremetal_v1_machine_proto_init() }

@@ -1034,9 +1034,11 @@ type NodeGroup struct {
 	AutoPromote bool                   `protobuf:"varint,2,opt,name=auto_promote,json=autoPromote,proto3" json:"auto_promote,omitempty"`
 	UpdatedAt   *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
 	// How many nodes are in the group.
-	Nodes         int32 `protobuf:"varint,4,opt,name=nodes,proto3" json:"nodes,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Nodes int32 `protobuf:"varint,4,opt,name=nodes,proto3" json:"nodes,omitempty"`
+	// An installed node stays installed until TransitionNode moves it to active. Without it ExitMaintenance does that too.
+	ExplicitPromotion bool `protobuf:"varint,5,opt,name=explicit_promotion,json=explicitPromotion,proto3" json:"explicit_promotion,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *NodeGroup) Reset() {
@@ -1097,12 +1099,21 @@ func (x *NodeGroup) GetNodes() int32 {
 	return 0
 }
 
+func (x *NodeGroup) GetExplicitPromotion() bool {
+	if x != nil {
+		return x.ExplicitPromotion
+	}
+	return false
+}
+
 type SetNodeGroupRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Group         string                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
-	AutoPromote   bool                   `protobuf:"varint,2,opt,name=auto_promote,json=autoPromote,proto3" json:"auto_promote,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Group       string                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
+	AutoPromote bool                   `protobuf:"varint,2,opt,name=auto_promote,json=autoPromote,proto3" json:"auto_promote,omitempty"`
+	// Not together with auto_promote.
+	ExplicitPromotion bool `protobuf:"varint,3,opt,name=explicit_promotion,json=explicitPromotion,proto3" json:"explicit_promotion,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *SetNodeGroupRequest) Reset() {
@@ -1145,6 +1156,13 @@ func (x *SetNodeGroupRequest) GetGroup() string {
 func (x *SetNodeGroupRequest) GetAutoPromote() bool {
 	if x != nil {
 		return x.AutoPromote
+	}
+	return false
+}
+
+func (x *SetNodeGroupRequest) GetExplicitPromotion() bool {
+	if x != nil {
+		return x.ExplicitPromotion
 	}
 	return false
 }
@@ -1366,16 +1384,18 @@ const file_baremetal_v1_node_proto_rawDesc = "" +
 	"\acomment\x18\t \x01(\tR\acomment\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x95\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xc4\x01\n" +
 	"\tNodeGroup\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12!\n" +
 	"\fauto_promote\x18\x02 \x01(\bR\vautoPromote\x129\n" +
 	"\n" +
 	"updated_at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAt\x12\x14\n" +
-	"\x05nodes\x18\x04 \x01(\x05R\x05nodes\"N\n" +
+	"\x05nodes\x18\x04 \x01(\x05R\x05nodes\x12-\n" +
+	"\x12explicit_promotion\x18\x05 \x01(\bR\x11explicitPromotion\"}\n" +
 	"\x13SetNodeGroupRequest\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12!\n" +
-	"\fauto_promote\x18\x02 \x01(\bR\vautoPromote\"S\n" +
+	"\fauto_promote\x18\x02 \x01(\bR\vautoPromote\x12-\n" +
+	"\x12explicit_promotion\x18\x03 \x01(\bR\x11explicitPromotion\"S\n" +
 	"\x15ListNodeGroupsRequest\x12\x1b\n" +
 	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +

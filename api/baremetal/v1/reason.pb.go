@@ -276,6 +276,19 @@ const (
 	Reason_ROLLOUT_SELF_APPROVAL Reason = 296
 	// The rollout was stopped before the machine's turn, or is being stopped.
 	Reason_ROLLOUT_STOPPED Reason = 297
+	// Why a machine in phase READY is in ATTENTION (MachineStatus.attention_reason).
+	// No verified system is on its disk: none was written, or a write or an erasure was begun and not verified since.
+	Reason_NOT_PROVISIONED Reason = 320
+	// The machine's agent has missed its heartbeats.
+	Reason_NODE_OFFLINE Reason = 321
+	// The installation is complete and nobody has verified it.
+	Reason_NODE_NOT_VERIFIED Reason = 322
+	// The node's state is not active.
+	Reason_NODE_NOT_ACTIVE Reason = 323
+	// Neither a session nor a probe reaches the machine.
+	Reason_MACHINE_UNREACHABLE Reason = 324
+	// NeedsIntervention is set and its cause has no reason of its own.
+	Reason_INTERVENTION_REQUIRED Reason = 325
 )
 
 // Enum value maps for Reason.
@@ -450,6 +463,12 @@ var (
 		295: "ROLLOUT_NOT_APPROVED",
 		296: "ROLLOUT_SELF_APPROVAL",
 		297: "ROLLOUT_STOPPED",
+		320: "NOT_PROVISIONED",
+		321: "NODE_OFFLINE",
+		322: "NODE_NOT_VERIFIED",
+		323: "NODE_NOT_ACTIVE",
+		324: "MACHINE_UNREACHABLE",
+		325: "INTERVENTION_REQUIRED",
 	}
 	Reason_value = map[string]int32{
 		"REASON_UNSPECIFIED":             0,
@@ -621,6 +640,12 @@ var (
 		"ROLLOUT_NOT_APPROVED":           295,
 		"ROLLOUT_SELF_APPROVAL":          296,
 		"ROLLOUT_STOPPED":                297,
+		"NOT_PROVISIONED":                320,
+		"NODE_OFFLINE":                   321,
+		"NODE_NOT_VERIFIED":              322,
+		"NODE_NOT_ACTIVE":                323,
+		"MACHINE_UNREACHABLE":            324,
+		"INTERVENTION_REQUIRED":          325,
 	}
 )
 
@@ -655,7 +680,7 @@ var File_baremetal_v1_reason_proto protoreflect.FileDescriptor
 
 const file_baremetal_v1_reason_proto_rawDesc = "" +
 	"\n" +
-	"\x19baremetal/v1/reason.proto\x12\fbaremetal.v1*\xc1\x1f\n" +
+	"\x19baremetal/v1/reason.proto\x12\fbaremetal.v1*\xce \n" +
 	"\x06Reason\x12\x16\n" +
 	"\x12REASON_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11MACHINE_NOT_FOUND\x10\x01\x12\x17\n" +
@@ -826,7 +851,13 @@ const file_baremetal_v1_reason_proto_rawDesc = "" +
 	"\rROLLOUT_ENDED\x10\xa6\x02\x12\x19\n" +
 	"\x14ROLLOUT_NOT_APPROVED\x10\xa7\x02\x12\x1a\n" +
 	"\x15ROLLOUT_SELF_APPROVAL\x10\xa8\x02\x12\x14\n" +
-	"\x0fROLLOUT_STOPPED\x10\xa9\x02B;Z9github.com/ingot-metal/ingot/api/baremetal/v1;baremetalv1b\x06proto3"
+	"\x0fROLLOUT_STOPPED\x10\xa9\x02\x12\x14\n" +
+	"\x0fNOT_PROVISIONED\x10\xc0\x02\x12\x11\n" +
+	"\fNODE_OFFLINE\x10\xc1\x02\x12\x16\n" +
+	"\x11NODE_NOT_VERIFIED\x10\xc2\x02\x12\x14\n" +
+	"\x0fNODE_NOT_ACTIVE\x10\xc3\x02\x12\x18\n" +
+	"\x13MACHINE_UNREACHABLE\x10\xc4\x02\x12\x1a\n" +
+	"\x15INTERVENTION_REQUIRED\x10\xc5\x02B;Z9github.com/ingot-metal/ingot/api/baremetal/v1;baremetalv1b\x06proto3"
 
 var (
 	file_baremetal_v1_reason_proto_rawDescOnce sync.Once

@@ -156,7 +156,7 @@ func (q *Queries) FrozenSince(ctx context.Context) (*time.Time, error) {
 }
 
 const getMachine = `-- name: GetMachine :one
-SELECT machine_id, external_id, labels, spec, provider, site, region, phase, node_state, node_state_changed_at, current_operation_id, unresolved_command_id, agent_id, boot_id, simulated, os_image_digest, config_generation, version, change_xid, created_at, updated_at, deleted_at, power_state, power_state_at, boot_mode, install_attempts, last_install_error, plan_id, failed_plan_id, retiring FROM machines WHERE machine_id = $1
+SELECT machine_id, external_id, labels, spec, provider, site, region, phase, node_state, node_state_changed_at, current_operation_id, unresolved_command_id, agent_id, boot_id, simulated, os_image_digest, config_generation, version, change_xid, created_at, updated_at, deleted_at, power_state, power_state_at, boot_mode, install_attempts, last_install_error, plan_id, failed_plan_id, retiring, first_provisioned_at, active_workflow_id FROM machines WHERE machine_id = $1
 `
 
 func (q *Queries) GetMachine(ctx context.Context, machineID string) (Machine, error) {
@@ -193,12 +193,14 @@ func (q *Queries) GetMachine(ctx context.Context, machineID string) (Machine, er
 		&i.PlanID,
 		&i.FailedPlanID,
 		&i.Retiring,
+		&i.FirstProvisionedAt,
+		&i.ActiveWorkflowID,
 	)
 	return i, err
 }
 
 const getMachineByExternalID = `-- name: GetMachineByExternalID :one
-SELECT machine_id, external_id, labels, spec, provider, site, region, phase, node_state, node_state_changed_at, current_operation_id, unresolved_command_id, agent_id, boot_id, simulated, os_image_digest, config_generation, version, change_xid, created_at, updated_at, deleted_at, power_state, power_state_at, boot_mode, install_attempts, last_install_error, plan_id, failed_plan_id, retiring FROM machines WHERE external_id = $1
+SELECT machine_id, external_id, labels, spec, provider, site, region, phase, node_state, node_state_changed_at, current_operation_id, unresolved_command_id, agent_id, boot_id, simulated, os_image_digest, config_generation, version, change_xid, created_at, updated_at, deleted_at, power_state, power_state_at, boot_mode, install_attempts, last_install_error, plan_id, failed_plan_id, retiring, first_provisioned_at, active_workflow_id FROM machines WHERE external_id = $1
 `
 
 func (q *Queries) GetMachineByExternalID(ctx context.Context, externalID *string) (Machine, error) {
@@ -235,6 +237,8 @@ func (q *Queries) GetMachineByExternalID(ctx context.Context, externalID *string
 		&i.PlanID,
 		&i.FailedPlanID,
 		&i.Retiring,
+		&i.FirstProvisionedAt,
+		&i.ActiveWorkflowID,
 	)
 	return i, err
 }
@@ -356,7 +360,7 @@ func (q *Queries) LatestInventory(ctx context.Context, machineID string) (Invent
 }
 
 const lockMachine = `-- name: LockMachine :one
-SELECT machine_id, external_id, labels, spec, provider, site, region, phase, node_state, node_state_changed_at, current_operation_id, unresolved_command_id, agent_id, boot_id, simulated, os_image_digest, config_generation, version, change_xid, created_at, updated_at, deleted_at, power_state, power_state_at, boot_mode, install_attempts, last_install_error, plan_id, failed_plan_id, retiring FROM machines WHERE machine_id = $1 FOR UPDATE
+SELECT machine_id, external_id, labels, spec, provider, site, region, phase, node_state, node_state_changed_at, current_operation_id, unresolved_command_id, agent_id, boot_id, simulated, os_image_digest, config_generation, version, change_xid, created_at, updated_at, deleted_at, power_state, power_state_at, boot_mode, install_attempts, last_install_error, plan_id, failed_plan_id, retiring, first_provisioned_at, active_workflow_id FROM machines WHERE machine_id = $1 FOR UPDATE
 `
 
 func (q *Queries) LockMachine(ctx context.Context, machineID string) (Machine, error) {
@@ -393,12 +397,14 @@ func (q *Queries) LockMachine(ctx context.Context, machineID string) (Machine, e
 		&i.PlanID,
 		&i.FailedPlanID,
 		&i.Retiring,
+		&i.FirstProvisionedAt,
+		&i.ActiveWorkflowID,
 	)
 	return i, err
 }
 
 const lockMachineFor = `-- name: LockMachineFor :many
-SELECT machine_id, external_id, labels, spec, provider, site, region, phase, node_state, node_state_changed_at, current_operation_id, unresolved_command_id, agent_id, boot_id, simulated, os_image_digest, config_generation, version, change_xid, created_at, updated_at, deleted_at, power_state, power_state_at, boot_mode, install_attempts, last_install_error, plan_id, failed_plan_id, retiring FROM machines WHERE machine_id = coalesce(nullif($1::text, ''),
+SELECT machine_id, external_id, labels, spec, provider, site, region, phase, node_state, node_state_changed_at, current_operation_id, unresolved_command_id, agent_id, boot_id, simulated, os_image_digest, config_generation, version, change_xid, created_at, updated_at, deleted_at, power_state, power_state_at, boot_mode, install_attempts, last_install_error, plan_id, failed_plan_id, retiring, first_provisioned_at, active_workflow_id FROM machines WHERE machine_id = coalesce(nullif($1::text, ''),
     (SELECT o.target_id FROM operations o WHERE o.operation_id = $2::text)) FOR UPDATE
 `
 
@@ -448,6 +454,8 @@ func (q *Queries) LockMachineFor(ctx context.Context, arg LockMachineForParams) 
 			&i.PlanID,
 			&i.FailedPlanID,
 			&i.Retiring,
+			&i.FirstProvisionedAt,
+			&i.ActiveWorkflowID,
 		); err != nil {
 			return nil, err
 		}
@@ -464,7 +472,7 @@ WITH wanted AS (
     SELECT unnest($1::text[]) AS machine_id, ''::text AS operation_id
     UNION ALL
     SELECT o.target_id, o.operation_id FROM operations o WHERE o.operation_id = ANY($2::text[]))
-SELECT m.machine_id, m.external_id, m.labels, m.spec, m.provider, m.site, m.region, m.phase, m.node_state, m.node_state_changed_at, m.current_operation_id, m.unresolved_command_id, m.agent_id, m.boot_id, m.simulated, m.os_image_digest, m.config_generation, m.version, m.change_xid, m.created_at, m.updated_at, m.deleted_at, m.power_state, m.power_state_at, m.boot_mode, m.install_attempts, m.last_install_error, m.plan_id, m.failed_plan_id, m.retiring, w.operation_id::text AS operation_id FROM wanted w JOIN machines m ON m.machine_id = w.machine_id
+SELECT m.machine_id, m.external_id, m.labels, m.spec, m.provider, m.site, m.region, m.phase, m.node_state, m.node_state_changed_at, m.current_operation_id, m.unresolved_command_id, m.agent_id, m.boot_id, m.simulated, m.os_image_digest, m.config_generation, m.version, m.change_xid, m.created_at, m.updated_at, m.deleted_at, m.power_state, m.power_state_at, m.boot_mode, m.install_attempts, m.last_install_error, m.plan_id, m.failed_plan_id, m.retiring, m.first_provisioned_at, m.active_workflow_id, w.operation_id::text AS operation_id FROM wanted w JOIN machines m ON m.machine_id = w.machine_id
 ORDER BY m.machine_id FOR UPDATE OF m SKIP LOCKED
 `
 
@@ -519,6 +527,8 @@ func (q *Queries) LockMachinesFor(ctx context.Context, arg LockMachinesForParams
 			&i.Machine.PlanID,
 			&i.Machine.FailedPlanID,
 			&i.Machine.Retiring,
+			&i.Machine.FirstProvisionedAt,
+			&i.Machine.ActiveWorkflowID,
 			&i.OperationID,
 		); err != nil {
 			return nil, err
@@ -743,7 +753,7 @@ func (q *Queries) UpdateMachineSpec(ctx context.Context, arg UpdateMachineSpecPa
 }
 
 const walkMachines = `-- name: WalkMachines :many
-SELECT m.machine_id, m.external_id, m.labels, m.spec, m.provider, m.site, m.region, m.phase, m.node_state, m.node_state_changed_at, m.current_operation_id, m.unresolved_command_id, m.agent_id, m.boot_id, m.simulated, m.os_image_digest, m.config_generation, m.version, m.change_xid, m.created_at, m.updated_at, m.deleted_at, m.power_state, m.power_state_at, m.boot_mode, m.install_attempts, m.last_install_error, m.plan_id, m.failed_plan_id, m.retiring FROM machines m
+SELECT m.machine_id, m.external_id, m.labels, m.spec, m.provider, m.site, m.region, m.phase, m.node_state, m.node_state_changed_at, m.current_operation_id, m.unresolved_command_id, m.agent_id, m.boot_id, m.simulated, m.os_image_digest, m.config_generation, m.version, m.change_xid, m.created_at, m.updated_at, m.deleted_at, m.power_state, m.power_state_at, m.boot_mode, m.install_attempts, m.last_install_error, m.plan_id, m.failed_plan_id, m.retiring, m.first_provisioned_at, m.active_workflow_id FROM machines m
 WHERE m.deleted_at IS NULL AND m.machine_id > $1
   AND ($2::text = '' OR m.machine_id = $2)
   AND ($3::text = '' OR m.phase = $3)
@@ -754,15 +764,19 @@ WHERE m.deleted_at IS NULL AND m.machine_id > $1
   AND ($8::jsonb = '{}' OR m.labels @> $8::jsonb)
   AND ($9::jsonb = '{}' OR m.spec @> $9::jsonb)
   AND ($10::text = '' OR (m.current_operation_id IS NOT NULL) = ($10::text = 'true'))
-  AND (cardinality($11::text[]) = 0 OR m.machine_id = ANY($11::text[]))
-  AND (cardinality($12::text[]) = 0 OR NOT EXISTS (
-      SELECT 1 FROM unnest($12::text[]) AS want(type)
+  AND ($11::text = '' OR (m.current_operation_id IS NOT NULL OR m.active_workflow_id IS NOT NULL) = ($11::text = 'true'))
+  AND ($12::text = '' OR (m.unresolved_command_id IS NOT NULL) = ($12::text = 'true'))
+  AND (cardinality($13::text[]) = 0 OR m.node_state = ANY($13::text[]))
+  AND (cardinality($14::text[]) = 0 OR NOT m.node_state = ANY($14::text[]))
+  AND (cardinality($15::text[]) = 0 OR m.machine_id = ANY($15::text[]))
+  AND (cardinality($16::text[]) = 0 OR NOT EXISTS (
+      SELECT 1 FROM unnest($16::text[]) AS want(type)
       WHERE NOT EXISTS (SELECT 1 FROM machine_conditions c
                         WHERE c.machine_id = m.machine_id AND c.type = want.type AND c.status)))
-  AND (cardinality($13::text[]) = 0 OR NOT EXISTS (
+  AND (cardinality($17::text[]) = 0 OR NOT EXISTS (
       SELECT 1 FROM machine_conditions c
-      WHERE c.machine_id = m.machine_id AND c.status AND c.type = ANY($13::text[])))
-ORDER BY m.machine_id LIMIT $14
+      WHERE c.machine_id = m.machine_id AND c.status AND c.type = ANY($17::text[])))
+ORDER BY m.machine_id LIMIT $18
 `
 
 type WalkMachinesParams struct {
@@ -775,7 +789,11 @@ type WalkMachinesParams struct {
 	Region            string
 	Labels            []byte
 	Spec              []byte
+	Operating         string
 	Busy              string
+	Fenced            string
+	NodeStates        []string
+	NotNodeStates     []string
 	Among             []string
 	WithConditions    []string
 	WithoutConditions []string
@@ -794,7 +812,11 @@ func (q *Queries) WalkMachines(ctx context.Context, arg WalkMachinesParams) ([]M
 		arg.Region,
 		arg.Labels,
 		arg.Spec,
+		arg.Operating,
 		arg.Busy,
+		arg.Fenced,
+		arg.NodeStates,
+		arg.NotNodeStates,
 		arg.Among,
 		arg.WithConditions,
 		arg.WithoutConditions,
@@ -838,6 +860,8 @@ func (q *Queries) WalkMachines(ctx context.Context, arg WalkMachinesParams) ([]M
 			&i.PlanID,
 			&i.FailedPlanID,
 			&i.Retiring,
+			&i.FirstProvisionedAt,
+			&i.ActiveWorkflowID,
 		); err != nil {
 			return nil, err
 		}

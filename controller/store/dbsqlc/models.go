@@ -197,6 +197,18 @@ type Machine struct {
 	PlanID              *string
 	FailedPlanID        string
 	Retiring            []byte
+	FirstProvisionedAt  *time.Time
+	ActiveWorkflowID    *string
+}
+
+type MachineCause struct {
+	MachineID   string
+	Cause       string
+	Subject     string
+	Reason      string
+	Message     string
+	OperationID string
+	Since       time.Time
 }
 
 type MachineCondition struct {
@@ -209,9 +221,10 @@ type MachineCondition struct {
 }
 
 type NodeGroup struct {
-	NodeGroup   string
-	AutoPromote bool
-	UpdatedAt   time.Time
+	NodeGroup         string
+	AutoPromote       bool
+	UpdatedAt         time.Time
+	ExplicitPromotion bool
 }
 
 type Operation struct {

@@ -56,7 +56,11 @@ WHERE m.deleted_at IS NULL AND m.machine_id > @after_id
   AND (@region::text = '' OR m.region = @region)
   AND (@labels::jsonb = '{}' OR m.labels @> @labels::jsonb)
   AND (@spec::jsonb = '{}' OR m.spec @> @spec::jsonb)
-  AND (@busy::text = '' OR (m.current_operation_id IS NOT NULL) = (@busy::text = 'true'))
+  AND (@operating::text = '' OR (m.current_operation_id IS NOT NULL) = (@operating::text = 'true'))
+  AND (@busy::text = '' OR (m.current_operation_id IS NOT NULL OR m.active_workflow_id IS NOT NULL) = (@busy::text = 'true'))
+  AND (@fenced::text = '' OR (m.unresolved_command_id IS NOT NULL) = (@fenced::text = 'true'))
+  AND (cardinality(@node_states::text[]) = 0 OR m.node_state = ANY(@node_states::text[]))
+  AND (cardinality(@not_node_states::text[]) = 0 OR NOT m.node_state = ANY(@not_node_states::text[]))
   AND (cardinality(@among::text[]) = 0 OR m.machine_id = ANY(@among::text[]))
   AND (cardinality(@with_conditions::text[]) = 0 OR NOT EXISTS (
       SELECT 1 FROM unnest(@with_conditions::text[]) AS want(type)

@@ -10,12 +10,11 @@ UPDATE machines SET plan_id = sqlc.narg(plan_id) WHERE machine_id = @machine_id;
 SELECT m.* FROM machines m JOIN machine_macs mm ON mm.machine_id = m.machine_id
 WHERE mm.mac = CAST(@mac::text AS macaddr) FOR UPDATE OF m;
 
--- name: EverActive :one
-SELECT EXISTS (SELECT 1 FROM node_state_log WHERE machine_id = @machine_id AND to_state = 'active');
-
 -- name: UpsertNodeGroup :one
-INSERT INTO node_groups (node_group, auto_promote, updated_at) VALUES (@node_group, @auto_promote, @now)
-ON CONFLICT (node_group) DO UPDATE SET auto_promote = excluded.auto_promote, updated_at = excluded.updated_at
+INSERT INTO node_groups (node_group, auto_promote, explicit_promotion, updated_at)
+VALUES (@node_group, @auto_promote, @explicit_promotion, @now)
+ON CONFLICT (node_group) DO UPDATE
+SET auto_promote = excluded.auto_promote, explicit_promotion = excluded.explicit_promotion, updated_at = excluded.updated_at
 RETURNING *;
 
 -- name: GetNodeGroup :one
@@ -23,7 +22,8 @@ SELECT * FROM node_groups WHERE node_group = @node_group;
 
 -- name: ListNodeGroups :many
 -- A group exists when it was set, or when a machine names it.
-SELECT g.name::text AS node_group, coalesce(n.auto_promote, false)::boolean AS auto_promote, n.updated_at,
+SELECT g.name::text AS node_group, coalesce(n.auto_promote, false)::boolean AS auto_promote,
+       coalesce(n.explicit_promotion, false)::boolean AS explicit_promotion, n.updated_at,
        (SELECT count(*) FROM machines m WHERE m.deleted_at IS NULL AND m.spec ->> 'group' = g.name) AS nodes
 FROM (SELECT node_group AS name FROM node_groups
       UNION SELECT spec ->> 'group' FROM machines WHERE deleted_at IS NULL AND coalesce(spec ->> 'group', '') <> '') g
