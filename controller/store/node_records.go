@@ -176,7 +176,7 @@ func (s *Store) ListNodeGroups(ctx context.Context, after string, limit int32) (
 	out := make([]*baremetalv1.NodeGroup, 0, len(rows))
 	for _, r := range rows {
 		out = append(out, &baremetalv1.NodeGroup{
-			Group: r.NodeGroup, AutoPromote: r.AutoPromote, UpdatedAt: stampPtr(r.UpdatedAt), Nodes: int32(r.Nodes),
+			Group: r.NodeGroup, AutoPromote: r.AutoPromote, UpdatedAt: stampPtr(r.UpdatedAt), Nodes: int32(r.Nodes), IdentityLevel: r.IdentityLevel,
 		})
 	}
 	return out, nil

@@ -1034,7 +1034,9 @@ type NodeGroup struct {
 	AutoPromote bool                   `protobuf:"varint,2,opt,name=auto_promote,json=autoPromote,proto3" json:"auto_promote,omitempty"`
 	UpdatedAt   *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
 	// How many nodes are in the group.
-	Nodes         int32 `protobuf:"varint,4,opt,name=nodes,proto3" json:"nodes,omitempty"`
+	Nodes int32 `protobuf:"varint,4,opt,name=nodes,proto3" json:"nodes,omitempty"`
+	// The least identity level of installers; empty means "network". See AdminService.RequireIdentity.
+	IdentityLevel string `protobuf:"bytes,5,opt,name=identity_level,json=identityLevel,proto3" json:"identity_level,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1095,6 +1097,13 @@ func (x *NodeGroup) GetNodes() int32 {
 		return x.Nodes
 	}
 	return 0
+}
+
+func (x *NodeGroup) GetIdentityLevel() string {
+	if x != nil {
+		return x.IdentityLevel
+	}
+	return ""
 }
 
 type SetNodeGroupRequest struct {
@@ -1366,13 +1375,14 @@ const file_baremetal_v1_node_proto_rawDesc = "" +
 	"\acomment\x18\t \x01(\tR\acomment\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x95\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xbc\x01\n" +
 	"\tNodeGroup\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12!\n" +
 	"\fauto_promote\x18\x02 \x01(\bR\vautoPromote\x129\n" +
 	"\n" +
 	"updated_at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAt\x12\x14\n" +
-	"\x05nodes\x18\x04 \x01(\x05R\x05nodes\"N\n" +
+	"\x05nodes\x18\x04 \x01(\x05R\x05nodes\x12%\n" +
+	"\x0eidentity_level\x18\x05 \x01(\tR\ridentityLevel\"N\n" +
 	"\x13SetNodeGroupRequest\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12!\n" +
 	"\fauto_promote\x18\x02 \x01(\bR\vautoPromote\"S\n" +

@@ -276,6 +276,21 @@ const (
 	Reason_ROLLOUT_SELF_APPROVAL Reason = 296
 	// The rollout was stopped before the machine's turn, or is being stopped.
 	Reason_ROLLOUT_STOPPED Reason = 297
+	// Identity of installers.
+	// The machine's TPM is known, and the system that asks shows none.
+	Reason_TPM_REQUIRED Reason = 385
+	// The system that asks shows another TPM than the machine's.
+	Reason_TPM_MISMATCH Reason = 386
+	// The endorsement key is known as that of another machine.
+	Reason_TPM_KEY_TAKEN Reason = 387
+	// The proof of credential activation does not verify on this connection.
+	Reason_TPM_PROOF_INVALID Reason = 388
+	// The challenge is not ours, or no longer good. Ask for another.
+	Reason_TPM_CHALLENGE_EXPIRED Reason = 389
+	// The machine's site or group asks for a higher identity level than the system that asks can prove.
+	Reason_IDENTITY_LEVEL_TOO_LOW Reason = 390
+	// UNIMPLEMENTED: the level media waits for virtual media.
+	Reason_IDENTITY_LEVEL_NOT_WIRED Reason = 391
 )
 
 // Enum value maps for Reason.
@@ -450,6 +465,13 @@ var (
 		295: "ROLLOUT_NOT_APPROVED",
 		296: "ROLLOUT_SELF_APPROVAL",
 		297: "ROLLOUT_STOPPED",
+		385: "TPM_REQUIRED",
+		386: "TPM_MISMATCH",
+		387: "TPM_KEY_TAKEN",
+		388: "TPM_PROOF_INVALID",
+		389: "TPM_CHALLENGE_EXPIRED",
+		390: "IDENTITY_LEVEL_TOO_LOW",
+		391: "IDENTITY_LEVEL_NOT_WIRED",
 	}
 	Reason_value = map[string]int32{
 		"REASON_UNSPECIFIED":             0,
@@ -621,6 +643,13 @@ var (
 		"ROLLOUT_NOT_APPROVED":           295,
 		"ROLLOUT_SELF_APPROVAL":          296,
 		"ROLLOUT_STOPPED":                297,
+		"TPM_REQUIRED":                   385,
+		"TPM_MISMATCH":                   386,
+		"TPM_KEY_TAKEN":                  387,
+		"TPM_PROOF_INVALID":              388,
+		"TPM_CHALLENGE_EXPIRED":          389,
+		"IDENTITY_LEVEL_TOO_LOW":         390,
+		"IDENTITY_LEVEL_NOT_WIRED":       391,
 	}
 )
 
@@ -655,7 +684,7 @@ var File_baremetal_v1_reason_proto protoreflect.FileDescriptor
 
 const file_baremetal_v1_reason_proto_rawDesc = "" +
 	"\n" +
-	"\x19baremetal/v1/reason.proto\x12\fbaremetal.v1*\xc1\x1f\n" +
+	"\x19baremetal/v1/reason.proto\x12\fbaremetal.v1*\xeb \n" +
 	"\x06Reason\x12\x16\n" +
 	"\x12REASON_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11MACHINE_NOT_FOUND\x10\x01\x12\x17\n" +
@@ -826,7 +855,14 @@ const file_baremetal_v1_reason_proto_rawDesc = "" +
 	"\rROLLOUT_ENDED\x10\xa6\x02\x12\x19\n" +
 	"\x14ROLLOUT_NOT_APPROVED\x10\xa7\x02\x12\x1a\n" +
 	"\x15ROLLOUT_SELF_APPROVAL\x10\xa8\x02\x12\x14\n" +
-	"\x0fROLLOUT_STOPPED\x10\xa9\x02B;Z9github.com/ingot-metal/ingot/api/baremetal/v1;baremetalv1b\x06proto3"
+	"\x0fROLLOUT_STOPPED\x10\xa9\x02\x12\x11\n" +
+	"\fTPM_REQUIRED\x10\x81\x03\x12\x11\n" +
+	"\fTPM_MISMATCH\x10\x82\x03\x12\x12\n" +
+	"\rTPM_KEY_TAKEN\x10\x83\x03\x12\x16\n" +
+	"\x11TPM_PROOF_INVALID\x10\x84\x03\x12\x1a\n" +
+	"\x15TPM_CHALLENGE_EXPIRED\x10\x85\x03\x12\x1b\n" +
+	"\x16IDENTITY_LEVEL_TOO_LOW\x10\x86\x03\x12\x1d\n" +
+	"\x18IDENTITY_LEVEL_NOT_WIRED\x10\x87\x03B;Z9github.com/ingot-metal/ingot/api/baremetal/v1;baremetalv1b\x06proto3"
 
 var (
 	file_baremetal_v1_reason_proto_rawDescOnce sync.Once

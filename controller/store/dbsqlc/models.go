@@ -24,6 +24,8 @@ type Agent struct {
 	CreatedAt           time.Time
 	OperationID         *string
 	OsImageDigest       string
+	IdentityLevel       string
+	IdentityTrust       string
 }
 
 type AgentCert struct {
@@ -79,6 +81,9 @@ type BootAssignment struct {
 	InstallerAgentID   *string
 	ContenderKeyDigest []byte
 	ContenderAt        *time.Time
+	ImpostorReason     string
+	ImpostorMessage    string
+	ImpostorAt         *time.Time
 }
 
 type Budget struct {
@@ -197,6 +202,10 @@ type Machine struct {
 	PlanID              *string
 	FailedPlanID        string
 	Retiring            []byte
+	TpmKeyDigest        []byte
+	TpmKeyTrust         string
+	TpmKeyAt            *time.Time
+	IdentityLevel       string
 }
 
 type MachineCondition struct {
@@ -209,9 +218,10 @@ type MachineCondition struct {
 }
 
 type NodeGroup struct {
-	NodeGroup   string
-	AutoPromote bool
-	UpdatedAt   time.Time
+	NodeGroup     string
+	AutoPromote   bool
+	UpdatedAt     time.Time
+	IdentityLevel string
 }
 
 type Operation struct {
@@ -362,6 +372,7 @@ type Site struct {
 	AgentID         *string
 	Observations    []byte
 	BootAddresses   []byte
+	IdentityLevel   string
 }
 
 type SshCredential struct {
