@@ -56,14 +56,22 @@ func (c *Controller) openServers(context.Context) error {
 			grpc.ConnectionTimeout(handshakeTime)),
 	}
 	c.registerFrontpage(c.servers[0])
+	roots, err := c.tpmRoots()
+	if err != nil {
+		return err
+	}
+	installers := &fleetapi.Installers{
+		Engine: c.engine, Store: c.store, Sessions: c.sessions, CA: c.ca, Secrets: c.secrets, Clock: c.clock, Logger: c.log,
+		CertLifetime: c.cfg.Agents.CertLifetime.Duration, Roots: roots,
+	}
 	fleetv1.RegisterAgentServiceServer(c.servers[1], fleetapi.New(fleetapi.Config{
-		Engine: c.engine, Store: c.store, Sessions: c.sessions, CA: c.ca, Blobs: c.blobs, Secrets: c.secrets, Clock: c.clock, Logger: c.log, ControllerID: c.id,
+		Engine: c.engine, Store: c.store, Sessions: c.sessions, CA: c.ca, Installers: installers, Blobs: c.blobs, Secrets: c.secrets, Clock: c.clock, Logger: c.log, ControllerID: c.id,
 		CertLifetime: c.cfg.Agents.CertLifetime.Duration, Admission: c.cfg.Agents.Admission.Limits(), Spread: c.spread, Cut: c.fleetConns.Cut, Paced: c.metrics.SessionsPaced.Inc,
 		MaxMessage: c.cfg.MaxMessageBytes, Draining: c.draining, FleetAddresses: c.cfg.FleetAddresses(),
 		EnrolmentAddresses: c.cfg.EnrolmentAddresses(),
 	}))
 	enrollv1.RegisterEnrollmentServiceServer(c.servers[2], enrollapi.New(enrollapi.Config{
-		Store: c.store, CA: c.ca, Clock: c.clock, CertLifetime: c.cfg.Agents.CertLifetime.Duration,
+		Store: c.store, CA: c.ca, Installers: installers, Clock: c.clock, CertLifetime: c.cfg.Agents.CertLifetime.Duration,
 		Grace: c.cfg.Agents.ReenrollGrace.Duration, FleetAddresses: c.cfg.FleetAddresses(),
 	}))
 	return nil

@@ -87,6 +87,7 @@ func Table() map[string]Rule {
 	add(Enrolment, NeedProof,
 		enrollv1.EnrollmentService_Enroll_FullMethodName,
 		enrollv1.EnrollmentService_Reenroll_FullMethodName,
+		enrollv1.EnrollmentService_ActivateCredential_FullMethodName,
 	)
 	return t
 }
@@ -171,6 +172,8 @@ var adminMethods = []string{
 	baremetalv1.AdminService_SettleCommand_FullMethodName,
 	baremetalv1.AdminService_ClearIntervention_FullMethodName,
 	baremetalv1.AdminService_SetMachineFlag_FullMethodName,
+	baremetalv1.AdminService_RequireIdentity_FullMethodName,
+	baremetalv1.AdminService_ForgetTPM_FullMethodName,
 	baremetalv1.AdminService_ThawFleet_FullMethodName,
 	baremetalv1.AdminService_ListAuditLog_FullMethodName,
 	baremetalv1.MachineService_VerifyTimeline_FullMethodName,

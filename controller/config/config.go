@@ -35,8 +35,11 @@ type Config struct {
 	// SecretsKeyFile holds the key that seals BMC credentials; empty means secrets/bmc.key in DataDir, made when missing.
 	// Controllers of one database share the key.
 	SecretsKeyFile string   `yaml:"secrets_key_file"`
-	Database       Database `yaml:"database"`
-	TLS            TLS      `yaml:"tls"`
+	// TPMRootsFile holds certificates in PEM of the vendors whose TPMs are believed; empty means that every TPM is believed
+	// by its first use alone.
+	TPMRootsFile string   `yaml:"tpm_roots_file"`
+	Database     Database `yaml:"database"`
+	TLS          TLS      `yaml:"tls"`
 	// Advertise are the addresses (host:port) that agents are told; empty ones follow from TLS.Names and Listen.
 	Advertise Advertise `yaml:"advertise"`
 	// TokensFile holds the bearer tokens, see controller/auth.

@@ -140,6 +140,7 @@ func (c *Config) checkPaths(k *checker) {
 	}{
 		{"data_dir", c.DataDir, false}, {"tokens_file", c.TokensFile, false},
 		{"images_dir", c.ImagesDir, true}, {"secrets_key_file", c.SecretsKeyFile, true},
+		{"tpm_roots_file", c.TPMRootsFile, true},
 		{"tls.cert_file", c.TLS.CertFile, true}, {"tls.key_file", c.TLS.KeyFile, true},
 	} {
 		if !filepath.IsAbs(p.path) && !(p.optional && p.path == "") {

@@ -120,6 +120,14 @@ type Boot struct {
 	InstallerAgentID string
 	// ContenderAt is when another key asked for a certificate under the same assignment.
 	ContenderAt time.Time
+	// Impostor is why a system was refused last that asked to be the machine's installer; zero if none was.
+	Impostor Impostor
+}
+
+// Impostor is a system that could not prove to be the machine.
+type Impostor struct {
+	Reason, Message string
+	At              time.Time
 }
 
 // Progress is what an executor says about how far it has come.

@@ -38,6 +38,7 @@ type Config struct {
 	CA           ca.Issuer
 	Blobs        *blob.Dir
 	Secrets      *secret.Box
+	Installers   *Installers
 	Clock        clock.Clock
 	Logger       *slog.Logger
 	ControllerID string

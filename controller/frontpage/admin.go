@@ -6,8 +6,10 @@ import (
 	"strconv"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/identity"
 	"github.com/ingot-metal/ingot/controller/store"
 	"github.com/ingot-metal/ingot/controller/validate"
+	"github.com/ingot-metal/ingot/internal/failure"
 )
 
 var agentKeys = validate.Keys{
@@ -106,6 +108,37 @@ func (s *Server) ClearIntervention(ctx context.Context, r *baremetalv1.ClearInte
 		return nil, err
 	}
 	return s.store.ClearIntervention(ctx, r.GetMachineId(), actor(ctx), r.GetComment(), s.clock.Now())
+}
+
+// RequireIdentity implements AdminService.
+func (s *Server) RequireIdentity(ctx context.Context, r *baremetalv1.RequireIdentityRequest) (*baremetalv1.RequireIdentityResponse, error) {
+	err := firstError(
+		validate.OptionalKey("site", r.GetSite()), validate.OptionalKey("group", r.GetGroup()), validate.Comment("comment", r.GetComment()),
+	)
+	switch level := identity.Level(r.GetLevel()); {
+	case err != nil:
+		return nil, err
+	case (r.GetSite() == "") == (r.GetGroup() == ""):
+		return nil, validate.Fault("site", "exactly one of site and group")
+	case level == identity.LevelMedia:
+		return nil, failure.Unimplemented("IDENTITY_LEVEL_NOT_WIRED", "the identity level media needs virtual media, which this version does not have; use tpm or network")
+	case level != identity.LevelNetwork && level != identity.LevelTPM:
+		return nil, validate.Fault("level", "network or tpm")
+	default:
+		err = s.store.RequireIdentity(ctx, r.GetSite(), r.GetGroup(), level, actor(ctx), r.GetComment(), s.clock.Now())
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &baremetalv1.RequireIdentityResponse{Site: r.GetSite(), Group: r.GetGroup(), Level: r.GetLevel()}, nil
+}
+
+// ForgetTPM implements AdminService.
+func (s *Server) ForgetTPM(ctx context.Context, r *baremetalv1.ForgetTPMRequest) (*baremetalv1.Machine, error) {
+	if err := firstError(validate.Key("machine_id", r.GetMachineId()), validate.Comment("comment", r.GetComment())); err != nil {
+		return nil, err
+	}
+	return s.store.ForgetTPM(ctx, r.GetMachineId(), actor(ctx), r.GetComment(), s.clock.Now())
 }
 
 // SetMachineFlag implements AdminService.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/identity"
 	"github.com/ingot-metal/ingot/controller/store"
 )
 
@@ -77,6 +78,8 @@ type Admin interface {
 	ListAgents(ctx context.Context, f store.AgentFilter) ([]*baremetalv1.Agent, error)
 	ListControllers(ctx context.Context, all bool, beforeID string, limit int32, now time.Time) ([]*baremetalv1.Controller, error)
 	GetAgent(ctx context.Context, id string) (*baremetalv1.Agent, error)
+	RequireIdentity(ctx context.Context, site, group string, level identity.Level, actor, comment string, now time.Time) error
+	ForgetTPM(ctx context.Context, machineID, actor, comment string, now time.Time) (*baremetalv1.Machine, error)
 	ClearIntervention(ctx context.Context, machineID, actor, comment string, now time.Time) (*baremetalv1.Machine, error)
 	SetFlag(ctx context.Context, machineID, flag string, value bool, actor, comment string, now time.Time) (*baremetalv1.Machine, error)
 	ListAudit(ctx context.Context, targetID string, before int64, limit int32) ([]*baremetalv1.AuditEntry, error)

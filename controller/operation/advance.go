@@ -174,6 +174,7 @@ func (d *decider) stepDone(proof map[string]string) {
 	s := d.step()
 	d.setStep(StepSucceeded)
 	s.FinishedAt = d.now
+	proof = d.withIdentity(proof)
 	s.Evidence = proof
 	if d.op.Evidence == nil {
 		d.op.Evidence = map[string]string{}

@@ -26,6 +26,8 @@ func Decide(s Snapshot, e Event, now time.Time) Decision {
 		d.cancelAsked(e)
 	case Reported:
 		d.reported(e)
+	case Impostor:
+		d.impostor(e)
 	case Quarantine:
 		d.stop(e.Reason, e.Message)
 	}
@@ -71,6 +73,13 @@ func (d *decider) step() *Step { return &d.op.Steps[d.op.CurrentStep] }
 func (d *decider) note(kind, message string) {
 	d.opChanged = true
 	d.out.Notes = append(d.out.Notes, Note{Kind: kind, Step: d.op.CurrentStage, Message: message, Phase: d.op.Phase})
+}
+
+// impostor tells the operation's watchers.
+func (d *decider) impostor(e Impostor) {
+	if d.op.Phase == Pending || d.op.Phase == Running {
+		d.note("identity_refused", e.Reason+": "+e.Message)
+	}
 }
 
 func (d *decider) setPhase(p Phase) {

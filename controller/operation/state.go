@@ -253,6 +253,9 @@ type Boot struct {
 	InstallerAgentID string
 	// Segments is the number of provisioning networks of the machine's site.
 	Segments int
+	// IdentityLevel is how the operation's newest installer proved which machine it is, and IdentityTrust why its TPM is
+	// believed; both are empty before there is one.
+	IdentityLevel, IdentityTrust string
 	// InstallerReady says that the image catalogue has an installer.
 	InstallerReady bool
 }

@@ -43,6 +43,7 @@ func (l *loaded) boot(f *facts, w *operation.World) {
 	w.Boot = operation.Boot{
 		Mode: orText(b.Mode, operation.BootDisk), OperationID: strVal(b.OperationID), Revision: b.Revision,
 		InstallerAgentID: strVal(b.InstallerAgentID), Applied: b.Applied, Segments: int(b.Segments), InstallerReady: b.Ready,
+		IdentityLevel: b.IdentityLevel, IdentityTrust: b.IdentityTrust,
 	}
 }
 

@@ -293,6 +293,7 @@ func (g *gather) boot(ctx context.Context) error {
 		g.f.Boot = explain.Boot{
 			Mode: b.Mode, OperationID: strVal(b.OperationID), Revision: b.Revision, UpdatedAt: b.UpdatedAt,
 			InstallerAgentID: strVal(b.InstallerAgentID), ContenderAt: timeVal(b.ContenderAt),
+			Impostor: explain.Impostor{Reason: b.ImpostorReason, Message: b.ImpostorMessage, At: timeVal(b.ImpostorAt)},
 		}
 	}
 	g.f.InstallerReady, err = g.q.HasInstaller(ctx)

@@ -181,6 +181,7 @@ func (s *Store) ListNodeGroups(ctx context.Context, after string, limit int32) (
 	for _, r := range rows {
 		out = append(out, &baremetalv1.NodeGroup{
 			Group: r.NodeGroup, AutoPromote: r.AutoPromote, ExplicitPromotion: r.ExplicitPromotion, UpdatedAt: stampPtr(r.UpdatedAt), Nodes: int32(r.Nodes),
+			IdentityLevel: r.IdentityLevel,
 		})
 	}
 	return out, nil

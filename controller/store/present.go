@@ -1,6 +1,7 @@
 package store
 
 import (
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -129,6 +130,7 @@ func machineMessage(r dbsqlc.Machine, conds []dbsqlc.MachineCondition, heartbeat
 		PowerState: r.PowerState, PowerStateAt: stampPtr(r.PowerStateAt), BootAssignment: r.BootMode,
 		AttentionReason: attention.Reason, AttentionMessage: attention.Message,
 		FirstProvisionedAt: stampPtr(r.FirstProvisionedAt), ActiveWorkflowId: strVal(r.ActiveWorkflowID),
+		IdentityLevel: r.IdentityLevel, Tpm: tpmMessage(r),
 	}
 	for _, c := range conds {
 		if c.MachineID == r.MachineID {
@@ -141,6 +143,16 @@ func machineMessage(r dbsqlc.Machine, conds []dbsqlc.MachineCondition, heartbeat
 		MachineId: r.MachineID, Labels: jsonToMap(r.Labels), Spec: spec, Status: st, CreatedAt: stamp(r.CreatedAt),
 		UpdatedAt: stamp(r.UpdatedAt), DeletedAt: stampPtr(r.DeletedAt), Version: r.Version,
 	}, nil
+}
+
+// tpmMessage is nil for a machine whose TPM is not recorded.
+func tpmMessage(r dbsqlc.Machine) *baremetalv1.TPMStatus {
+	if r.TpmKeyDigest == nil {
+		return nil
+	}
+	return &baremetalv1.TPMStatus{
+		EndorsementKey: hex.EncodeToString(r.TpmKeyDigest), Trust: r.TpmKeyTrust, RecordedAt: stampPtr(r.TpmKeyAt),
+	}
 }
 
 func nodeStateMessage(s string) baremetalv1.NodeState {

@@ -98,7 +98,7 @@ func siteMessage(r dbsqlc.Site) (*baremetalv1.Site, error) {
 	}
 	return &baremetalv1.Site{
 		Site: r.Site, Segments: segments, Revision: r.Revision, AppliedRevision: r.AppliedRevision, AppliedAt: stampPtr(r.AppliedAt),
-		AgentId: strVal(r.AgentID),
+		AgentId: strVal(r.AgentID), IdentityLevel: r.IdentityLevel,
 	}, nil
 }
 

@@ -85,7 +85,13 @@ func (w *wire) status(b []byte, r dbsqlc.Machine, conds []dbsqlc.MachineConditio
 	b = wireText(b, 21, attention.Reason)
 	b = wireText(b, 22, attention.Message)
 	b = w.stamp(b, 23, timeVal(r.FirstProvisionedAt))
-	return wireText(b, 24, strVal(r.ActiveWorkflowID)), true
+	b = wireText(b, 24, strVal(r.ActiveWorkflowID))
+	b = wireText(b, 28, r.IdentityLevel)
+	if tpm := tpmMessage(r); tpm != nil {
+		p, err := proto.Marshal(tpm)
+		return wireMessage(b, 29, p), err == nil
+	}
+	return b, true
 }
 
 // condition uses no scratch space of its own but stamp's, which is on the stack.

@@ -225,6 +225,9 @@ func (s *Store) insertAttempt(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.M
 	if err := catalogued(ctx, q, m, steps); err != nil {
 		return nil, err
 	}
+	if err := identifiable(ctx, q, m, steps); err != nil {
+		return nil, err
+	}
 	n, err := s.insertOperation(ctx, q, m, a.request, p, steps, now)
 	if err != nil {
 		return nil, err

@@ -21,6 +21,11 @@ const (
 	BootPath = "boot_path"
 	// Installer is the agent that wrote the disks from a netbooted system.
 	Installer = "installer_agent_id"
+	// IdentityLevel is how the installer proved which machine it is: "tpm" or "network". IdentityTrust goes with "tpm":
+	// "vendor" or "first-use". Corroboration goes with "network": "uncorroborated" where no BMC has seen the same.
+	IdentityLevel = "identity_level"
+	IdentityTrust = "identity_trust"
+	Corroboration = "identity_corroboration"
 	// PowerOffSeenAt and PowerOnSeenAt are when the BMC was read back so (RFC 3339, UTC, the agent's clock).
 	PowerOffSeenAt = "power_off_seen_at"
 	PowerOnSeenAt  = "power_on_seen_at"

@@ -131,7 +131,7 @@ func (x Controller_State) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Controller_State.Descriptor instead.
 func (Controller_State) EnumDescriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{26, 0}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{29, 0}
 }
 
 type IssueBootstrapTokenRequest struct {
@@ -1241,6 +1241,188 @@ func (x *SetMachineFlagRequest) GetComment() string {
 	return ""
 }
 
+type RequireIdentityRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Exactly one of both.
+	Site  string `protobuf:"bytes,1,opt,name=site,proto3" json:"site,omitempty"`
+	Group string `protobuf:"bytes,2,opt,name=group,proto3" json:"group,omitempty"`
+	// "network" (the default of every site and group) or "tpm". "media" is named and not built.
+	Level         string `protobuf:"bytes,3,opt,name=level,proto3" json:"level,omitempty"`
+	Comment       string `protobuf:"bytes,4,opt,name=comment,proto3" json:"comment,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RequireIdentityRequest) Reset() {
+	*x = RequireIdentityRequest{}
+	mi := &file_baremetal_v1_admin_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RequireIdentityRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RequireIdentityRequest) ProtoMessage() {}
+
+func (x *RequireIdentityRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_admin_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RequireIdentityRequest.ProtoReflect.Descriptor instead.
+func (*RequireIdentityRequest) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *RequireIdentityRequest) GetSite() string {
+	if x != nil {
+		return x.Site
+	}
+	return ""
+}
+
+func (x *RequireIdentityRequest) GetGroup() string {
+	if x != nil {
+		return x.Group
+	}
+	return ""
+}
+
+func (x *RequireIdentityRequest) GetLevel() string {
+	if x != nil {
+		return x.Level
+	}
+	return ""
+}
+
+func (x *RequireIdentityRequest) GetComment() string {
+	if x != nil {
+		return x.Comment
+	}
+	return ""
+}
+
+type RequireIdentityResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Site          string                 `protobuf:"bytes,1,opt,name=site,proto3" json:"site,omitempty"`
+	Group         string                 `protobuf:"bytes,2,opt,name=group,proto3" json:"group,omitempty"`
+	Level         string                 `protobuf:"bytes,3,opt,name=level,proto3" json:"level,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RequireIdentityResponse) Reset() {
+	*x = RequireIdentityResponse{}
+	mi := &file_baremetal_v1_admin_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RequireIdentityResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RequireIdentityResponse) ProtoMessage() {}
+
+func (x *RequireIdentityResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_admin_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RequireIdentityResponse.ProtoReflect.Descriptor instead.
+func (*RequireIdentityResponse) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *RequireIdentityResponse) GetSite() string {
+	if x != nil {
+		return x.Site
+	}
+	return ""
+}
+
+func (x *RequireIdentityResponse) GetGroup() string {
+	if x != nil {
+		return x.Group
+	}
+	return ""
+}
+
+func (x *RequireIdentityResponse) GetLevel() string {
+	if x != nil {
+		return x.Level
+	}
+	return ""
+}
+
+type ForgetTPMRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	MachineId     string                 `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
+	Comment       string                 `protobuf:"bytes,2,opt,name=comment,proto3" json:"comment,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ForgetTPMRequest) Reset() {
+	*x = ForgetTPMRequest{}
+	mi := &file_baremetal_v1_admin_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ForgetTPMRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ForgetTPMRequest) ProtoMessage() {}
+
+func (x *ForgetTPMRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_admin_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ForgetTPMRequest.ProtoReflect.Descriptor instead.
+func (*ForgetTPMRequest) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *ForgetTPMRequest) GetMachineId() string {
+	if x != nil {
+		return x.MachineId
+	}
+	return ""
+}
+
+func (x *ForgetTPMRequest) GetComment() string {
+	if x != nil {
+		return x.Comment
+	}
+	return ""
+}
+
 type Command struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	CommandId   string                 `protobuf:"bytes,1,opt,name=command_id,json=commandId,proto3" json:"command_id,omitempty"`
@@ -1270,7 +1452,7 @@ type Command struct {
 
 func (x *Command) Reset() {
 	*x = Command{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[15]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1282,7 +1464,7 @@ func (x *Command) String() string {
 func (*Command) ProtoMessage() {}
 
 func (x *Command) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[15]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1295,7 +1477,7 @@ func (x *Command) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Command.ProtoReflect.Descriptor instead.
 func (*Command) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{15}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Command) GetCommandId() string {
@@ -1434,7 +1616,7 @@ type ListCommandsRequest struct {
 
 func (x *ListCommandsRequest) Reset() {
 	*x = ListCommandsRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[16]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1446,7 +1628,7 @@ func (x *ListCommandsRequest) String() string {
 func (*ListCommandsRequest) ProtoMessage() {}
 
 func (x *ListCommandsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[16]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1459,7 +1641,7 @@ func (x *ListCommandsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCommandsRequest.ProtoReflect.Descriptor instead.
 func (*ListCommandsRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{16}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ListCommandsRequest) GetOperationId() string {
@@ -1485,7 +1667,7 @@ type ListCommandsResponse struct {
 
 func (x *ListCommandsResponse) Reset() {
 	*x = ListCommandsResponse{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[17]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1497,7 +1679,7 @@ func (x *ListCommandsResponse) String() string {
 func (*ListCommandsResponse) ProtoMessage() {}
 
 func (x *ListCommandsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[17]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1510,7 +1692,7 @@ func (x *ListCommandsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCommandsResponse.ProtoReflect.Descriptor instead.
 func (*ListCommandsResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{17}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ListCommandsResponse) GetCommands() []*Command {
@@ -1537,7 +1719,7 @@ type AuditEntry struct {
 
 func (x *AuditEntry) Reset() {
 	*x = AuditEntry{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[18]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1549,7 +1731,7 @@ func (x *AuditEntry) String() string {
 func (*AuditEntry) ProtoMessage() {}
 
 func (x *AuditEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[18]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1562,7 +1744,7 @@ func (x *AuditEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditEntry.ProtoReflect.Descriptor instead.
 func (*AuditEntry) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{18}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *AuditEntry) GetAuditId() int64 {
@@ -1632,7 +1814,7 @@ type ListAuditLogRequest struct {
 
 func (x *ListAuditLogRequest) Reset() {
 	*x = ListAuditLogRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[19]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1644,7 +1826,7 @@ func (x *ListAuditLogRequest) String() string {
 func (*ListAuditLogRequest) ProtoMessage() {}
 
 func (x *ListAuditLogRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[19]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1657,7 +1839,7 @@ func (x *ListAuditLogRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditLogRequest.ProtoReflect.Descriptor instead.
 func (*ListAuditLogRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{19}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ListAuditLogRequest) GetTargetId() string {
@@ -1691,7 +1873,7 @@ type ListAuditLogResponse struct {
 
 func (x *ListAuditLogResponse) Reset() {
 	*x = ListAuditLogResponse{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[20]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1703,7 +1885,7 @@ func (x *ListAuditLogResponse) String() string {
 func (*ListAuditLogResponse) ProtoMessage() {}
 
 func (x *ListAuditLogResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[20]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1716,7 +1898,7 @@ func (x *ListAuditLogResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditLogResponse.ProtoReflect.Descriptor instead.
 func (*ListAuditLogResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{20}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ListAuditLogResponse) GetEntries() []*AuditEntry {
@@ -1742,7 +1924,7 @@ type ScrubAuditEventDataRequest struct {
 
 func (x *ScrubAuditEventDataRequest) Reset() {
 	*x = ScrubAuditEventDataRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[21]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1754,7 +1936,7 @@ func (x *ScrubAuditEventDataRequest) String() string {
 func (*ScrubAuditEventDataRequest) ProtoMessage() {}
 
 func (x *ScrubAuditEventDataRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[21]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1767,7 +1949,7 @@ func (x *ScrubAuditEventDataRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScrubAuditEventDataRequest.ProtoReflect.Descriptor instead.
 func (*ScrubAuditEventDataRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{21}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ScrubAuditEventDataRequest) GetTargetId() string {
@@ -1786,7 +1968,7 @@ type ScrubAuditEventDataResponse struct {
 
 func (x *ScrubAuditEventDataResponse) Reset() {
 	*x = ScrubAuditEventDataResponse{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[22]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1798,7 +1980,7 @@ func (x *ScrubAuditEventDataResponse) String() string {
 func (*ScrubAuditEventDataResponse) ProtoMessage() {}
 
 func (x *ScrubAuditEventDataResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[22]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1811,7 +1993,7 @@ func (x *ScrubAuditEventDataResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScrubAuditEventDataResponse.ProtoReflect.Descriptor instead.
 func (*ScrubAuditEventDataResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{22}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ScrubAuditEventDataResponse) GetScrubbedRows() int64 {
@@ -1829,7 +2011,7 @@ type GetServerInfoRequest struct {
 
 func (x *GetServerInfoRequest) Reset() {
 	*x = GetServerInfoRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[23]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1841,7 +2023,7 @@ func (x *GetServerInfoRequest) String() string {
 func (*GetServerInfoRequest) ProtoMessage() {}
 
 func (x *GetServerInfoRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[23]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1854,7 +2036,7 @@ func (x *GetServerInfoRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetServerInfoRequest.ProtoReflect.Descriptor instead.
 func (*GetServerInfoRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{23}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{26}
 }
 
 type ListControllersRequest struct {
@@ -1870,7 +2052,7 @@ type ListControllersRequest struct {
 
 func (x *ListControllersRequest) Reset() {
 	*x = ListControllersRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[24]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1882,7 +2064,7 @@ func (x *ListControllersRequest) String() string {
 func (*ListControllersRequest) ProtoMessage() {}
 
 func (x *ListControllersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[24]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1895,7 +2077,7 @@ func (x *ListControllersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListControllersRequest.ProtoReflect.Descriptor instead.
 func (*ListControllersRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{24}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ListControllersRequest) GetAll() bool {
@@ -1929,7 +2111,7 @@ type ListControllersResponse struct {
 
 func (x *ListControllersResponse) Reset() {
 	*x = ListControllersResponse{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[25]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1941,7 +2123,7 @@ func (x *ListControllersResponse) String() string {
 func (*ListControllersResponse) ProtoMessage() {}
 
 func (x *ListControllersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[25]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1954,7 +2136,7 @@ func (x *ListControllersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListControllersResponse.ProtoReflect.Descriptor instead.
 func (*ListControllersResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{25}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ListControllersResponse) GetControllers() []*Controller {
@@ -1998,7 +2180,7 @@ type Controller struct {
 
 func (x *Controller) Reset() {
 	*x = Controller{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[26]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2010,7 +2192,7 @@ func (x *Controller) String() string {
 func (*Controller) ProtoMessage() {}
 
 func (x *Controller) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[26]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2023,7 +2205,7 @@ func (x *Controller) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Controller.ProtoReflect.Descriptor instead.
 func (*Controller) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{26}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Controller) GetControllerId() string {
@@ -2113,7 +2295,7 @@ type ThawFleetRequest struct {
 
 func (x *ThawFleetRequest) Reset() {
 	*x = ThawFleetRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[27]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2125,7 +2307,7 @@ func (x *ThawFleetRequest) String() string {
 func (*ThawFleetRequest) ProtoMessage() {}
 
 func (x *ThawFleetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[27]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2138,7 +2320,7 @@ func (x *ThawFleetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ThawFleetRequest.ProtoReflect.Descriptor instead.
 func (*ThawFleetRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{27}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ThawFleetRequest) GetComment() string {
@@ -2167,7 +2349,7 @@ type ServerInfo struct {
 
 func (x *ServerInfo) Reset() {
 	*x = ServerInfo{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[28]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2179,7 +2361,7 @@ func (x *ServerInfo) String() string {
 func (*ServerInfo) ProtoMessage() {}
 
 func (x *ServerInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[28]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2192,7 +2374,7 @@ func (x *ServerInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServerInfo.ProtoReflect.Descriptor instead.
 func (*ServerInfo) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{28}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ServerInfo) GetVersion() string {
@@ -2284,7 +2466,7 @@ type Image struct {
 
 func (x *Image) Reset() {
 	*x = Image{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[29]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2296,7 +2478,7 @@ func (x *Image) String() string {
 func (*Image) ProtoMessage() {}
 
 func (x *Image) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[29]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2309,7 +2491,7 @@ func (x *Image) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Image.ProtoReflect.Descriptor instead.
 func (*Image) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{29}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Image) GetImageRef() string {
@@ -2416,7 +2598,7 @@ type UploadImageRequest struct {
 
 func (x *UploadImageRequest) Reset() {
 	*x = UploadImageRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[30]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2428,7 +2610,7 @@ func (x *UploadImageRequest) String() string {
 func (*UploadImageRequest) ProtoMessage() {}
 
 func (x *UploadImageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[30]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2441,7 +2623,7 @@ func (x *UploadImageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UploadImageRequest.ProtoReflect.Descriptor instead.
 func (*UploadImageRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{30}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *UploadImageRequest) GetPart() isUploadImageRequest_Part {
@@ -2495,7 +2677,7 @@ type GetImageRequest struct {
 
 func (x *GetImageRequest) Reset() {
 	*x = GetImageRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[31]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2507,7 +2689,7 @@ func (x *GetImageRequest) String() string {
 func (*GetImageRequest) ProtoMessage() {}
 
 func (x *GetImageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[31]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2520,7 +2702,7 @@ func (x *GetImageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetImageRequest.ProtoReflect.Descriptor instead.
 func (*GetImageRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{31}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *GetImageRequest) GetImageRef() string {
@@ -2539,7 +2721,7 @@ type AddImageRequest struct {
 
 func (x *AddImageRequest) Reset() {
 	*x = AddImageRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[32]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2551,7 +2733,7 @@ func (x *AddImageRequest) String() string {
 func (*AddImageRequest) ProtoMessage() {}
 
 func (x *AddImageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[32]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2564,7 +2746,7 @@ func (x *AddImageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddImageRequest.ProtoReflect.Descriptor instead.
 func (*AddImageRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{32}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *AddImageRequest) GetImage() *Image {
@@ -2586,7 +2768,7 @@ type ListImagesRequest struct {
 
 func (x *ListImagesRequest) Reset() {
 	*x = ListImagesRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[33]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2598,7 +2780,7 @@ func (x *ListImagesRequest) String() string {
 func (*ListImagesRequest) ProtoMessage() {}
 
 func (x *ListImagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[33]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2611,7 +2793,7 @@ func (x *ListImagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListImagesRequest.ProtoReflect.Descriptor instead.
 func (*ListImagesRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{33}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ListImagesRequest) GetPageSize() int32 {
@@ -2645,7 +2827,7 @@ type ListImagesResponse struct {
 
 func (x *ListImagesResponse) Reset() {
 	*x = ListImagesResponse{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[34]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2657,7 +2839,7 @@ func (x *ListImagesResponse) String() string {
 func (*ListImagesResponse) ProtoMessage() {}
 
 func (x *ListImagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[34]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2670,7 +2852,7 @@ func (x *ListImagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListImagesResponse.ProtoReflect.Descriptor instead.
 func (*ListImagesResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{34}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ListImagesResponse) GetImages() []*Image {
@@ -2696,7 +2878,7 @@ type RemoveImageRequest struct {
 
 func (x *RemoveImageRequest) Reset() {
 	*x = RemoveImageRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[35]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2708,7 +2890,7 @@ func (x *RemoveImageRequest) String() string {
 func (*RemoveImageRequest) ProtoMessage() {}
 
 func (x *RemoveImageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[35]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2721,7 +2903,7 @@ func (x *RemoveImageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveImageRequest.ProtoReflect.Descriptor instead.
 func (*RemoveImageRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{35}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *RemoveImageRequest) GetImageRef() string {
@@ -2773,7 +2955,7 @@ type Webhook struct {
 
 func (x *Webhook) Reset() {
 	*x = Webhook{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[36]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2785,7 +2967,7 @@ func (x *Webhook) String() string {
 func (*Webhook) ProtoMessage() {}
 
 func (x *Webhook) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[36]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2798,7 +2980,7 @@ func (x *Webhook) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Webhook.ProtoReflect.Descriptor instead.
 func (*Webhook) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{36}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Webhook) GetWebhookId() string {
@@ -2939,7 +3121,7 @@ type WebhookSecret struct {
 
 func (x *WebhookSecret) Reset() {
 	*x = WebhookSecret{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[37]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2951,7 +3133,7 @@ func (x *WebhookSecret) String() string {
 func (*WebhookSecret) ProtoMessage() {}
 
 func (x *WebhookSecret) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[37]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2964,7 +3146,7 @@ func (x *WebhookSecret) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WebhookSecret.ProtoReflect.Descriptor instead.
 func (*WebhookSecret) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{37}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *WebhookSecret) GetSecretId() string {
@@ -2997,7 +3179,7 @@ type CreateWebhookRequest struct {
 
 func (x *CreateWebhookRequest) Reset() {
 	*x = CreateWebhookRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[38]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3009,7 +3191,7 @@ func (x *CreateWebhookRequest) String() string {
 func (*CreateWebhookRequest) ProtoMessage() {}
 
 func (x *CreateWebhookRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[38]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3022,7 +3204,7 @@ func (x *CreateWebhookRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateWebhookRequest.ProtoReflect.Descriptor instead.
 func (*CreateWebhookRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{38}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *CreateWebhookRequest) GetWebhook() *Webhook {
@@ -3041,7 +3223,7 @@ type GetWebhookRequest struct {
 
 func (x *GetWebhookRequest) Reset() {
 	*x = GetWebhookRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[39]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3053,7 +3235,7 @@ func (x *GetWebhookRequest) String() string {
 func (*GetWebhookRequest) ProtoMessage() {}
 
 func (x *GetWebhookRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[39]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3066,7 +3248,7 @@ func (x *GetWebhookRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetWebhookRequest.ProtoReflect.Descriptor instead.
 func (*GetWebhookRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{39}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *GetWebhookRequest) GetWebhookId() string {
@@ -3086,7 +3268,7 @@ type ListWebhooksRequest struct {
 
 func (x *ListWebhooksRequest) Reset() {
 	*x = ListWebhooksRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[40]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3098,7 +3280,7 @@ func (x *ListWebhooksRequest) String() string {
 func (*ListWebhooksRequest) ProtoMessage() {}
 
 func (x *ListWebhooksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[40]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3111,7 +3293,7 @@ func (x *ListWebhooksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWebhooksRequest.ProtoReflect.Descriptor instead.
 func (*ListWebhooksRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{40}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ListWebhooksRequest) GetPageSize() int32 {
@@ -3138,7 +3320,7 @@ type ListWebhooksResponse struct {
 
 func (x *ListWebhooksResponse) Reset() {
 	*x = ListWebhooksResponse{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[41]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3150,7 +3332,7 @@ func (x *ListWebhooksResponse) String() string {
 func (*ListWebhooksResponse) ProtoMessage() {}
 
 func (x *ListWebhooksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[41]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3163,7 +3345,7 @@ func (x *ListWebhooksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWebhooksResponse.ProtoReflect.Descriptor instead.
 func (*ListWebhooksResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{41}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ListWebhooksResponse) GetWebhooks() []*Webhook {
@@ -3196,7 +3378,7 @@ type UpdateWebhookRequest struct {
 
 func (x *UpdateWebhookRequest) Reset() {
 	*x = UpdateWebhookRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[42]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3208,7 +3390,7 @@ func (x *UpdateWebhookRequest) String() string {
 func (*UpdateWebhookRequest) ProtoMessage() {}
 
 func (x *UpdateWebhookRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[42]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3221,7 +3403,7 @@ func (x *UpdateWebhookRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateWebhookRequest.ProtoReflect.Descriptor instead.
 func (*UpdateWebhookRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{42}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *UpdateWebhookRequest) GetWebhook() *Webhook {
@@ -3261,7 +3443,7 @@ type DeleteWebhookRequest struct {
 
 func (x *DeleteWebhookRequest) Reset() {
 	*x = DeleteWebhookRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[43]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3273,7 +3455,7 @@ func (x *DeleteWebhookRequest) String() string {
 func (*DeleteWebhookRequest) ProtoMessage() {}
 
 func (x *DeleteWebhookRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[43]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3286,7 +3468,7 @@ func (x *DeleteWebhookRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteWebhookRequest.ProtoReflect.Descriptor instead.
 func (*DeleteWebhookRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{43}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *DeleteWebhookRequest) GetWebhookId() string {
@@ -3305,7 +3487,7 @@ type TestWebhookRequest struct {
 
 func (x *TestWebhookRequest) Reset() {
 	*x = TestWebhookRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[44]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3317,7 +3499,7 @@ func (x *TestWebhookRequest) String() string {
 func (*TestWebhookRequest) ProtoMessage() {}
 
 func (x *TestWebhookRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[44]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3330,7 +3512,7 @@ func (x *TestWebhookRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TestWebhookRequest.ProtoReflect.Descriptor instead.
 func (*TestWebhookRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{44}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *TestWebhookRequest) GetWebhookId() string {
@@ -3349,7 +3531,7 @@ type RedeliverWebhookRequest struct {
 
 func (x *RedeliverWebhookRequest) Reset() {
 	*x = RedeliverWebhookRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[45]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3361,7 +3543,7 @@ func (x *RedeliverWebhookRequest) String() string {
 func (*RedeliverWebhookRequest) ProtoMessage() {}
 
 func (x *RedeliverWebhookRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[45]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3374,7 +3556,7 @@ func (x *RedeliverWebhookRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RedeliverWebhookRequest.ProtoReflect.Descriptor instead.
 func (*RedeliverWebhookRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{45}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *RedeliverWebhookRequest) GetDeliveryId() string {
@@ -3400,7 +3582,7 @@ type ListWebhookDeliveriesRequest struct {
 
 func (x *ListWebhookDeliveriesRequest) Reset() {
 	*x = ListWebhookDeliveriesRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[46]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3412,7 +3594,7 @@ func (x *ListWebhookDeliveriesRequest) String() string {
 func (*ListWebhookDeliveriesRequest) ProtoMessage() {}
 
 func (x *ListWebhookDeliveriesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[46]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3425,7 +3607,7 @@ func (x *ListWebhookDeliveriesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWebhookDeliveriesRequest.ProtoReflect.Descriptor instead.
 func (*ListWebhookDeliveriesRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{46}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ListWebhookDeliveriesRequest) GetWebhookId() string {
@@ -3473,7 +3655,7 @@ type ListWebhookDeliveriesResponse struct {
 
 func (x *ListWebhookDeliveriesResponse) Reset() {
 	*x = ListWebhookDeliveriesResponse{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[47]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3485,7 +3667,7 @@ func (x *ListWebhookDeliveriesResponse) String() string {
 func (*ListWebhookDeliveriesResponse) ProtoMessage() {}
 
 func (x *ListWebhookDeliveriesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[47]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3498,7 +3680,7 @@ func (x *ListWebhookDeliveriesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWebhookDeliveriesResponse.ProtoReflect.Descriptor instead.
 func (*ListWebhookDeliveriesResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{47}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *ListWebhookDeliveriesResponse) GetDeliveries() []*WebhookDelivery {
@@ -3545,7 +3727,7 @@ type WebhookDelivery struct {
 
 func (x *WebhookDelivery) Reset() {
 	*x = WebhookDelivery{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[48]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3557,7 +3739,7 @@ func (x *WebhookDelivery) String() string {
 func (*WebhookDelivery) ProtoMessage() {}
 
 func (x *WebhookDelivery) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[48]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3570,7 +3752,7 @@ func (x *WebhookDelivery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WebhookDelivery.ProtoReflect.Descriptor instead.
 func (*WebhookDelivery) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{48}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *WebhookDelivery) GetDeliveryId() string {
@@ -3686,7 +3868,7 @@ type SiteLease struct {
 
 func (x *SiteLease) Reset() {
 	*x = SiteLease{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[49]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3698,7 +3880,7 @@ func (x *SiteLease) String() string {
 func (*SiteLease) ProtoMessage() {}
 
 func (x *SiteLease) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[49]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3711,7 +3893,7 @@ func (x *SiteLease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SiteLease.ProtoReflect.Descriptor instead.
 func (*SiteLease) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{49}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *SiteLease) GetSite() string {
@@ -3774,13 +3956,15 @@ type Site struct {
 	AppliedRevision int64                  `protobuf:"varint,4,opt,name=applied_revision,json=appliedRevision,proto3" json:"applied_revision,omitempty"`
 	AppliedAt       *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=applied_at,json=appliedAt,proto3" json:"applied_at,omitempty"`
 	AgentId         string                 `protobuf:"bytes,6,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// The least identity level of installers; empty means "network". See RequireIdentity.
+	IdentityLevel string `protobuf:"bytes,7,opt,name=identity_level,json=identityLevel,proto3" json:"identity_level,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Site) Reset() {
 	*x = Site{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[50]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3792,7 +3976,7 @@ func (x *Site) String() string {
 func (*Site) ProtoMessage() {}
 
 func (x *Site) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[50]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3805,7 +3989,7 @@ func (x *Site) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Site.ProtoReflect.Descriptor instead.
 func (*Site) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{50}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Site) GetSite() string {
@@ -3850,6 +4034,13 @@ func (x *Site) GetAgentId() string {
 	return ""
 }
 
+func (x *Site) GetIdentityLevel() string {
+	if x != nil {
+		return x.IdentityLevel
+	}
+	return ""
+}
+
 // Segment is one provisioning network.
 type Segment struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3885,7 +4076,7 @@ type Segment struct {
 
 func (x *Segment) Reset() {
 	*x = Segment{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[51]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3897,7 +4088,7 @@ func (x *Segment) String() string {
 func (*Segment) ProtoMessage() {}
 
 func (x *Segment) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[51]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3910,7 +4101,7 @@ func (x *Segment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Segment.ProtoReflect.Descriptor instead.
 func (*Segment) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{51}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Segment) GetName() string {
@@ -4035,7 +4226,7 @@ type SetSiteRequest struct {
 
 func (x *SetSiteRequest) Reset() {
 	*x = SetSiteRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[52]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4047,7 +4238,7 @@ func (x *SetSiteRequest) String() string {
 func (*SetSiteRequest) ProtoMessage() {}
 
 func (x *SetSiteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[52]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4060,7 +4251,7 @@ func (x *SetSiteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetSiteRequest.ProtoReflect.Descriptor instead.
 func (*SetSiteRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{52}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *SetSiteRequest) GetSite() string {
@@ -4086,7 +4277,7 @@ type GetSiteRequest struct {
 
 func (x *GetSiteRequest) Reset() {
 	*x = GetSiteRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[53]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4098,7 +4289,7 @@ func (x *GetSiteRequest) String() string {
 func (*GetSiteRequest) ProtoMessage() {}
 
 func (x *GetSiteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[53]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4111,7 +4302,7 @@ func (x *GetSiteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSiteRequest.ProtoReflect.Descriptor instead.
 func (*GetSiteRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{53}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *GetSiteRequest) GetSite() string {
@@ -4129,7 +4320,7 @@ type ListSitesRequest struct {
 
 func (x *ListSitesRequest) Reset() {
 	*x = ListSitesRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[54]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4141,7 +4332,7 @@ func (x *ListSitesRequest) String() string {
 func (*ListSitesRequest) ProtoMessage() {}
 
 func (x *ListSitesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[54]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4154,7 +4345,7 @@ func (x *ListSitesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSitesRequest.ProtoReflect.Descriptor instead.
 func (*ListSitesRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{54}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{57}
 }
 
 type ListSitesResponse struct {
@@ -4166,7 +4357,7 @@ type ListSitesResponse struct {
 
 func (x *ListSitesResponse) Reset() {
 	*x = ListSitesResponse{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[55]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4178,7 +4369,7 @@ func (x *ListSitesResponse) String() string {
 func (*ListSitesResponse) ProtoMessage() {}
 
 func (x *ListSitesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[55]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4191,7 +4382,7 @@ func (x *ListSitesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSitesResponse.ProtoReflect.Descriptor instead.
 func (*ListSitesResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{55}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *ListSitesResponse) GetSites() []*Site {
@@ -4217,7 +4408,7 @@ type DiscoveredMachine struct {
 
 func (x *DiscoveredMachine) Reset() {
 	*x = DiscoveredMachine{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[56]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4229,7 +4420,7 @@ func (x *DiscoveredMachine) String() string {
 func (*DiscoveredMachine) ProtoMessage() {}
 
 func (x *DiscoveredMachine) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[56]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4242,7 +4433,7 @@ func (x *DiscoveredMachine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiscoveredMachine.ProtoReflect.Descriptor instead.
 func (*DiscoveredMachine) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{56}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *DiscoveredMachine) GetSite() string {
@@ -4311,7 +4502,7 @@ type ListDiscoveredRequest struct {
 
 func (x *ListDiscoveredRequest) Reset() {
 	*x = ListDiscoveredRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[57]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4323,7 +4514,7 @@ func (x *ListDiscoveredRequest) String() string {
 func (*ListDiscoveredRequest) ProtoMessage() {}
 
 func (x *ListDiscoveredRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[57]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4336,7 +4527,7 @@ func (x *ListDiscoveredRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDiscoveredRequest.ProtoReflect.Descriptor instead.
 func (*ListDiscoveredRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{57}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *ListDiscoveredRequest) GetSite() string {
@@ -4355,7 +4546,7 @@ type ListDiscoveredResponse struct {
 
 func (x *ListDiscoveredResponse) Reset() {
 	*x = ListDiscoveredResponse{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[58]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4367,7 +4558,7 @@ func (x *ListDiscoveredResponse) String() string {
 func (*ListDiscoveredResponse) ProtoMessage() {}
 
 func (x *ListDiscoveredResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[58]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4380,7 +4571,7 @@ func (x *ListDiscoveredResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDiscoveredResponse.ProtoReflect.Descriptor instead.
 func (*ListDiscoveredResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{58}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *ListDiscoveredResponse) GetMachines() []*DiscoveredMachine {
@@ -4403,7 +4594,7 @@ type BMCCredentials struct {
 
 func (x *BMCCredentials) Reset() {
 	*x = BMCCredentials{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[59]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4415,7 +4606,7 @@ func (x *BMCCredentials) String() string {
 func (*BMCCredentials) ProtoMessage() {}
 
 func (x *BMCCredentials) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[59]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4428,7 +4619,7 @@ func (x *BMCCredentials) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BMCCredentials.ProtoReflect.Descriptor instead.
 func (*BMCCredentials) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{59}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *BMCCredentials) GetCredentialsRef() string {
@@ -4471,7 +4662,7 @@ type SetBMCCredentialsRequest struct {
 
 func (x *SetBMCCredentialsRequest) Reset() {
 	*x = SetBMCCredentialsRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[60]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4483,7 +4674,7 @@ func (x *SetBMCCredentialsRequest) String() string {
 func (*SetBMCCredentialsRequest) ProtoMessage() {}
 
 func (x *SetBMCCredentialsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[60]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4496,7 +4687,7 @@ func (x *SetBMCCredentialsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetBMCCredentialsRequest.ProtoReflect.Descriptor instead.
 func (*SetBMCCredentialsRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{60}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *SetBMCCredentialsRequest) GetCredentialsRef() string {
@@ -4528,7 +4719,7 @@ type ListBMCCredentialsRequest struct {
 
 func (x *ListBMCCredentialsRequest) Reset() {
 	*x = ListBMCCredentialsRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[61]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4540,7 +4731,7 @@ func (x *ListBMCCredentialsRequest) String() string {
 func (*ListBMCCredentialsRequest) ProtoMessage() {}
 
 func (x *ListBMCCredentialsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[61]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4553,7 +4744,7 @@ func (x *ListBMCCredentialsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBMCCredentialsRequest.ProtoReflect.Descriptor instead.
 func (*ListBMCCredentialsRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{61}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{64}
 }
 
 type ListBMCCredentialsResponse struct {
@@ -4565,7 +4756,7 @@ type ListBMCCredentialsResponse struct {
 
 func (x *ListBMCCredentialsResponse) Reset() {
 	*x = ListBMCCredentialsResponse{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[62]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4577,7 +4768,7 @@ func (x *ListBMCCredentialsResponse) String() string {
 func (*ListBMCCredentialsResponse) ProtoMessage() {}
 
 func (x *ListBMCCredentialsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[62]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4590,7 +4781,7 @@ func (x *ListBMCCredentialsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBMCCredentialsResponse.ProtoReflect.Descriptor instead.
 func (*ListBMCCredentialsResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{62}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *ListBMCCredentialsResponse) GetCredentials() []*BMCCredentials {
@@ -4609,7 +4800,7 @@ type DeleteBMCCredentialsRequest struct {
 
 func (x *DeleteBMCCredentialsRequest) Reset() {
 	*x = DeleteBMCCredentialsRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[63]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4621,7 +4812,7 @@ func (x *DeleteBMCCredentialsRequest) String() string {
 func (*DeleteBMCCredentialsRequest) ProtoMessage() {}
 
 func (x *DeleteBMCCredentialsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[63]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4634,7 +4825,7 @@ func (x *DeleteBMCCredentialsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteBMCCredentialsRequest.ProtoReflect.Descriptor instead.
 func (*DeleteBMCCredentialsRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{63}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *DeleteBMCCredentialsRequest) GetCredentialsRef() string {
@@ -4655,7 +4846,7 @@ type ListSiteLeasesRequest struct {
 
 func (x *ListSiteLeasesRequest) Reset() {
 	*x = ListSiteLeasesRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[64]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4667,7 +4858,7 @@ func (x *ListSiteLeasesRequest) String() string {
 func (*ListSiteLeasesRequest) ProtoMessage() {}
 
 func (x *ListSiteLeasesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[64]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4680,7 +4871,7 @@ func (x *ListSiteLeasesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSiteLeasesRequest.ProtoReflect.Descriptor instead.
 func (*ListSiteLeasesRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{64}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *ListSiteLeasesRequest) GetSite() string {
@@ -4714,7 +4905,7 @@ type ListSiteLeasesResponse struct {
 
 func (x *ListSiteLeasesResponse) Reset() {
 	*x = ListSiteLeasesResponse{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[65]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4726,7 +4917,7 @@ func (x *ListSiteLeasesResponse) String() string {
 func (*ListSiteLeasesResponse) ProtoMessage() {}
 
 func (x *ListSiteLeasesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[65]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4739,7 +4930,7 @@ func (x *ListSiteLeasesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSiteLeasesResponse.ProtoReflect.Descriptor instead.
 func (*ListSiteLeasesResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{65}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *ListSiteLeasesResponse) GetLeases() []*SiteLease {
@@ -4862,7 +5053,20 @@ const file_baremetal_v1_admin_proto_rawDesc = "" +
 	"machine_id\x18\x01 \x01(\tR\tmachineId\x12\x12\n" +
 	"\x04flag\x18\x02 \x01(\tR\x04flag\x12\x14\n" +
 	"\x05value\x18\x03 \x01(\bR\x05value\x12\x18\n" +
-	"\acomment\x18\x04 \x01(\tR\acomment\"\x96\x06\n" +
+	"\acomment\x18\x04 \x01(\tR\acomment\"r\n" +
+	"\x16RequireIdentityRequest\x12\x12\n" +
+	"\x04site\x18\x01 \x01(\tR\x04site\x12\x14\n" +
+	"\x05group\x18\x02 \x01(\tR\x05group\x12\x14\n" +
+	"\x05level\x18\x03 \x01(\tR\x05level\x12\x18\n" +
+	"\acomment\x18\x04 \x01(\tR\acomment\"Y\n" +
+	"\x17RequireIdentityResponse\x12\x12\n" +
+	"\x04site\x18\x01 \x01(\tR\x04site\x12\x14\n" +
+	"\x05group\x18\x02 \x01(\tR\x05group\x12\x14\n" +
+	"\x05level\x18\x03 \x01(\tR\x05level\"K\n" +
+	"\x10ForgetTPMRequest\x12\x1d\n" +
+	"\n" +
+	"machine_id\x18\x01 \x01(\tR\tmachineId\x12\x18\n" +
+	"\acomment\x18\x02 \x01(\tR\acomment\"\x96\x06\n" +
 	"\aCommand\x12\x1d\n" +
 	"\n" +
 	"command_id\x18\x01 \x01(\tR\tcommandId\x12!\n" +
@@ -5108,7 +5312,7 @@ const file_baremetal_v1_admin_proto_rawDesc = "" +
 	"expires_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\x12\x1d\n" +
 	"\n" +
 	"machine_id\x18\x06 \x01(\tR\tmachineId\x12\x1a\n" +
-	"\bhostname\x18\a \x01(\tR\bhostname\"\xea\x01\n" +
+	"\bhostname\x18\a \x01(\tR\bhostname\"\x91\x02\n" +
 	"\x04Site\x12\x12\n" +
 	"\x04site\x18\x01 \x01(\tR\x04site\x121\n" +
 	"\bsegments\x18\x02 \x03(\v2\x15.baremetal.v1.SegmentR\bsegments\x12\x1a\n" +
@@ -5116,7 +5320,8 @@ const file_baremetal_v1_admin_proto_rawDesc = "" +
 	"\x10applied_revision\x18\x04 \x01(\x03R\x0fappliedRevision\x129\n" +
 	"\n" +
 	"applied_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tappliedAt\x12\x19\n" +
-	"\bagent_id\x18\x06 \x01(\tR\aagentId\"\xc5\x03\n" +
+	"\bagent_id\x18\x06 \x01(\tR\aagentId\x12%\n" +
+	"\x0eidentity_level\x18\a \x01(\tR\ridentityLevel\"\xc5\x03\n" +
 	"\aSegment\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1c\n" +
 	"\tinterface\x18\x02 \x01(\tR\tinterface\x12\x18\n" +
@@ -5186,7 +5391,7 @@ const file_baremetal_v1_admin_proto_rawDesc = "" +
 	"\x16AGENT_ROLE_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fAGENT_ROLE_HOST\x10\x01\x12\x18\n" +
 	"\x14AGENT_ROLE_INSTALLER\x10\x02\x12\x13\n" +
-	"\x0fAGENT_ROLE_SITE\x10\x032\xbf\x17\n" +
+	"\x0fAGENT_ROLE_SITE\x10\x032\xe3\x18\n" +
 	"\fAdminService\x12j\n" +
 	"\x13IssueBootstrapToken\x12(.baremetal.v1.IssueBootstrapTokenRequest\x1a).baremetal.v1.IssueBootstrapTokenResponse\x12j\n" +
 	"\x13ListBootstrapTokens\x12(.baremetal.v1.ListBootstrapTokensRequest\x1a).baremetal.v1.ListBootstrapTokensResponse\x12_\n" +
@@ -5197,7 +5402,9 @@ const file_baremetal_v1_admin_proto_rawDesc = "" +
 	"\vRevokeAgent\x12 .baremetal.v1.RevokeAgentRequest\x1a\x13.baremetal.v1.Agent\x12J\n" +
 	"\rSettleCommand\x12\".baremetal.v1.SettleCommandRequest\x1a\x15.baremetal.v1.Machine\x12R\n" +
 	"\x11ClearIntervention\x12&.baremetal.v1.ClearInterventionRequest\x1a\x15.baremetal.v1.Machine\x12L\n" +
-	"\x0eSetMachineFlag\x12#.baremetal.v1.SetMachineFlagRequest\x1a\x15.baremetal.v1.Machine\x12U\n" +
+	"\x0eSetMachineFlag\x12#.baremetal.v1.SetMachineFlagRequest\x1a\x15.baremetal.v1.Machine\x12^\n" +
+	"\x0fRequireIdentity\x12$.baremetal.v1.RequireIdentityRequest\x1a%.baremetal.v1.RequireIdentityResponse\x12B\n" +
+	"\tForgetTPM\x12\x1e.baremetal.v1.ForgetTPMRequest\x1a\x15.baremetal.v1.Machine\x12U\n" +
 	"\fListCommands\x12!.baremetal.v1.ListCommandsRequest\x1a\".baremetal.v1.ListCommandsResponse\x12U\n" +
 	"\fListAuditLog\x12!.baremetal.v1.ListAuditLogRequest\x1a\".baremetal.v1.ListAuditLogResponse\x12j\n" +
 	"\x13ScrubAuditEventData\x12(.baremetal.v1.ScrubAuditEventDataRequest\x1a).baremetal.v1.ScrubAuditEventDataResponse\x12M\n" +
@@ -5241,7 +5448,7 @@ func file_baremetal_v1_admin_proto_rawDescGZIP() []byte {
 }
 
 var file_baremetal_v1_admin_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_baremetal_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 67)
+var file_baremetal_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 70)
 var file_baremetal_v1_admin_proto_goTypes = []any{
 	(AgentRole)(0),                        // 0: baremetal.v1.AgentRole
 	(Controller_State)(0),                 // 1: baremetal.v1.Controller.State
@@ -5260,133 +5467,136 @@ var file_baremetal_v1_admin_proto_goTypes = []any{
 	(*SettleCommandRequest)(nil),          // 14: baremetal.v1.SettleCommandRequest
 	(*ClearInterventionRequest)(nil),      // 15: baremetal.v1.ClearInterventionRequest
 	(*SetMachineFlagRequest)(nil),         // 16: baremetal.v1.SetMachineFlagRequest
-	(*Command)(nil),                       // 17: baremetal.v1.Command
-	(*ListCommandsRequest)(nil),           // 18: baremetal.v1.ListCommandsRequest
-	(*ListCommandsResponse)(nil),          // 19: baremetal.v1.ListCommandsResponse
-	(*AuditEntry)(nil),                    // 20: baremetal.v1.AuditEntry
-	(*ListAuditLogRequest)(nil),           // 21: baremetal.v1.ListAuditLogRequest
-	(*ListAuditLogResponse)(nil),          // 22: baremetal.v1.ListAuditLogResponse
-	(*ScrubAuditEventDataRequest)(nil),    // 23: baremetal.v1.ScrubAuditEventDataRequest
-	(*ScrubAuditEventDataResponse)(nil),   // 24: baremetal.v1.ScrubAuditEventDataResponse
-	(*GetServerInfoRequest)(nil),          // 25: baremetal.v1.GetServerInfoRequest
-	(*ListControllersRequest)(nil),        // 26: baremetal.v1.ListControllersRequest
-	(*ListControllersResponse)(nil),       // 27: baremetal.v1.ListControllersResponse
-	(*Controller)(nil),                    // 28: baremetal.v1.Controller
-	(*ThawFleetRequest)(nil),              // 29: baremetal.v1.ThawFleetRequest
-	(*ServerInfo)(nil),                    // 30: baremetal.v1.ServerInfo
-	(*Image)(nil),                         // 31: baremetal.v1.Image
-	(*UploadImageRequest)(nil),            // 32: baremetal.v1.UploadImageRequest
-	(*GetImageRequest)(nil),               // 33: baremetal.v1.GetImageRequest
-	(*AddImageRequest)(nil),               // 34: baremetal.v1.AddImageRequest
-	(*ListImagesRequest)(nil),             // 35: baremetal.v1.ListImagesRequest
-	(*ListImagesResponse)(nil),            // 36: baremetal.v1.ListImagesResponse
-	(*RemoveImageRequest)(nil),            // 37: baremetal.v1.RemoveImageRequest
-	(*Webhook)(nil),                       // 38: baremetal.v1.Webhook
-	(*WebhookSecret)(nil),                 // 39: baremetal.v1.WebhookSecret
-	(*CreateWebhookRequest)(nil),          // 40: baremetal.v1.CreateWebhookRequest
-	(*GetWebhookRequest)(nil),             // 41: baremetal.v1.GetWebhookRequest
-	(*ListWebhooksRequest)(nil),           // 42: baremetal.v1.ListWebhooksRequest
-	(*ListWebhooksResponse)(nil),          // 43: baremetal.v1.ListWebhooksResponse
-	(*UpdateWebhookRequest)(nil),          // 44: baremetal.v1.UpdateWebhookRequest
-	(*DeleteWebhookRequest)(nil),          // 45: baremetal.v1.DeleteWebhookRequest
-	(*TestWebhookRequest)(nil),            // 46: baremetal.v1.TestWebhookRequest
-	(*RedeliverWebhookRequest)(nil),       // 47: baremetal.v1.RedeliverWebhookRequest
-	(*ListWebhookDeliveriesRequest)(nil),  // 48: baremetal.v1.ListWebhookDeliveriesRequest
-	(*ListWebhookDeliveriesResponse)(nil), // 49: baremetal.v1.ListWebhookDeliveriesResponse
-	(*WebhookDelivery)(nil),               // 50: baremetal.v1.WebhookDelivery
-	(*SiteLease)(nil),                     // 51: baremetal.v1.SiteLease
-	(*Site)(nil),                          // 52: baremetal.v1.Site
-	(*Segment)(nil),                       // 53: baremetal.v1.Segment
-	(*SetSiteRequest)(nil),                // 54: baremetal.v1.SetSiteRequest
-	(*GetSiteRequest)(nil),                // 55: baremetal.v1.GetSiteRequest
-	(*ListSitesRequest)(nil),              // 56: baremetal.v1.ListSitesRequest
-	(*ListSitesResponse)(nil),             // 57: baremetal.v1.ListSitesResponse
-	(*DiscoveredMachine)(nil),             // 58: baremetal.v1.DiscoveredMachine
-	(*ListDiscoveredRequest)(nil),         // 59: baremetal.v1.ListDiscoveredRequest
-	(*ListDiscoveredResponse)(nil),        // 60: baremetal.v1.ListDiscoveredResponse
-	(*BMCCredentials)(nil),                // 61: baremetal.v1.BMCCredentials
-	(*SetBMCCredentialsRequest)(nil),      // 62: baremetal.v1.SetBMCCredentialsRequest
-	(*ListBMCCredentialsRequest)(nil),     // 63: baremetal.v1.ListBMCCredentialsRequest
-	(*ListBMCCredentialsResponse)(nil),    // 64: baremetal.v1.ListBMCCredentialsResponse
-	(*DeleteBMCCredentialsRequest)(nil),   // 65: baremetal.v1.DeleteBMCCredentialsRequest
-	(*ListSiteLeasesRequest)(nil),         // 66: baremetal.v1.ListSiteLeasesRequest
-	(*ListSiteLeasesResponse)(nil),        // 67: baremetal.v1.ListSiteLeasesResponse
-	nil,                                   // 68: baremetal.v1.Command.EvidenceEntry
-	(*durationpb.Duration)(nil),           // 69: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),         // 70: google.protobuf.Timestamp
-	(*fieldmaskpb.FieldMask)(nil),         // 71: google.protobuf.FieldMask
-	(*Machine)(nil),                       // 72: baremetal.v1.Machine
+	(*RequireIdentityRequest)(nil),        // 17: baremetal.v1.RequireIdentityRequest
+	(*RequireIdentityResponse)(nil),       // 18: baremetal.v1.RequireIdentityResponse
+	(*ForgetTPMRequest)(nil),              // 19: baremetal.v1.ForgetTPMRequest
+	(*Command)(nil),                       // 20: baremetal.v1.Command
+	(*ListCommandsRequest)(nil),           // 21: baremetal.v1.ListCommandsRequest
+	(*ListCommandsResponse)(nil),          // 22: baremetal.v1.ListCommandsResponse
+	(*AuditEntry)(nil),                    // 23: baremetal.v1.AuditEntry
+	(*ListAuditLogRequest)(nil),           // 24: baremetal.v1.ListAuditLogRequest
+	(*ListAuditLogResponse)(nil),          // 25: baremetal.v1.ListAuditLogResponse
+	(*ScrubAuditEventDataRequest)(nil),    // 26: baremetal.v1.ScrubAuditEventDataRequest
+	(*ScrubAuditEventDataResponse)(nil),   // 27: baremetal.v1.ScrubAuditEventDataResponse
+	(*GetServerInfoRequest)(nil),          // 28: baremetal.v1.GetServerInfoRequest
+	(*ListControllersRequest)(nil),        // 29: baremetal.v1.ListControllersRequest
+	(*ListControllersResponse)(nil),       // 30: baremetal.v1.ListControllersResponse
+	(*Controller)(nil),                    // 31: baremetal.v1.Controller
+	(*ThawFleetRequest)(nil),              // 32: baremetal.v1.ThawFleetRequest
+	(*ServerInfo)(nil),                    // 33: baremetal.v1.ServerInfo
+	(*Image)(nil),                         // 34: baremetal.v1.Image
+	(*UploadImageRequest)(nil),            // 35: baremetal.v1.UploadImageRequest
+	(*GetImageRequest)(nil),               // 36: baremetal.v1.GetImageRequest
+	(*AddImageRequest)(nil),               // 37: baremetal.v1.AddImageRequest
+	(*ListImagesRequest)(nil),             // 38: baremetal.v1.ListImagesRequest
+	(*ListImagesResponse)(nil),            // 39: baremetal.v1.ListImagesResponse
+	(*RemoveImageRequest)(nil),            // 40: baremetal.v1.RemoveImageRequest
+	(*Webhook)(nil),                       // 41: baremetal.v1.Webhook
+	(*WebhookSecret)(nil),                 // 42: baremetal.v1.WebhookSecret
+	(*CreateWebhookRequest)(nil),          // 43: baremetal.v1.CreateWebhookRequest
+	(*GetWebhookRequest)(nil),             // 44: baremetal.v1.GetWebhookRequest
+	(*ListWebhooksRequest)(nil),           // 45: baremetal.v1.ListWebhooksRequest
+	(*ListWebhooksResponse)(nil),          // 46: baremetal.v1.ListWebhooksResponse
+	(*UpdateWebhookRequest)(nil),          // 47: baremetal.v1.UpdateWebhookRequest
+	(*DeleteWebhookRequest)(nil),          // 48: baremetal.v1.DeleteWebhookRequest
+	(*TestWebhookRequest)(nil),            // 49: baremetal.v1.TestWebhookRequest
+	(*RedeliverWebhookRequest)(nil),       // 50: baremetal.v1.RedeliverWebhookRequest
+	(*ListWebhookDeliveriesRequest)(nil),  // 51: baremetal.v1.ListWebhookDeliveriesRequest
+	(*ListWebhookDeliveriesResponse)(nil), // 52: baremetal.v1.ListWebhookDeliveriesResponse
+	(*WebhookDelivery)(nil),               // 53: baremetal.v1.WebhookDelivery
+	(*SiteLease)(nil),                     // 54: baremetal.v1.SiteLease
+	(*Site)(nil),                          // 55: baremetal.v1.Site
+	(*Segment)(nil),                       // 56: baremetal.v1.Segment
+	(*SetSiteRequest)(nil),                // 57: baremetal.v1.SetSiteRequest
+	(*GetSiteRequest)(nil),                // 58: baremetal.v1.GetSiteRequest
+	(*ListSitesRequest)(nil),              // 59: baremetal.v1.ListSitesRequest
+	(*ListSitesResponse)(nil),             // 60: baremetal.v1.ListSitesResponse
+	(*DiscoveredMachine)(nil),             // 61: baremetal.v1.DiscoveredMachine
+	(*ListDiscoveredRequest)(nil),         // 62: baremetal.v1.ListDiscoveredRequest
+	(*ListDiscoveredResponse)(nil),        // 63: baremetal.v1.ListDiscoveredResponse
+	(*BMCCredentials)(nil),                // 64: baremetal.v1.BMCCredentials
+	(*SetBMCCredentialsRequest)(nil),      // 65: baremetal.v1.SetBMCCredentialsRequest
+	(*ListBMCCredentialsRequest)(nil),     // 66: baremetal.v1.ListBMCCredentialsRequest
+	(*ListBMCCredentialsResponse)(nil),    // 67: baremetal.v1.ListBMCCredentialsResponse
+	(*DeleteBMCCredentialsRequest)(nil),   // 68: baremetal.v1.DeleteBMCCredentialsRequest
+	(*ListSiteLeasesRequest)(nil),         // 69: baremetal.v1.ListSiteLeasesRequest
+	(*ListSiteLeasesResponse)(nil),        // 70: baremetal.v1.ListSiteLeasesResponse
+	nil,                                   // 71: baremetal.v1.Command.EvidenceEntry
+	(*durationpb.Duration)(nil),           // 72: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),         // 73: google.protobuf.Timestamp
+	(*fieldmaskpb.FieldMask)(nil),         // 74: google.protobuf.FieldMask
+	(*Machine)(nil),                       // 75: baremetal.v1.Machine
 }
 var file_baremetal_v1_admin_proto_depIdxs = []int32{
 	0,   // 0: baremetal.v1.IssueBootstrapTokenRequest.role:type_name -> baremetal.v1.AgentRole
-	69,  // 1: baremetal.v1.IssueBootstrapTokenRequest.lifetime:type_name -> google.protobuf.Duration
+	72,  // 1: baremetal.v1.IssueBootstrapTokenRequest.lifetime:type_name -> google.protobuf.Duration
 	4,   // 2: baremetal.v1.IssueBootstrapTokenResponse.token:type_name -> baremetal.v1.BootstrapToken
 	0,   // 3: baremetal.v1.BootstrapToken.role:type_name -> baremetal.v1.AgentRole
-	70,  // 4: baremetal.v1.BootstrapToken.created_at:type_name -> google.protobuf.Timestamp
-	70,  // 5: baremetal.v1.BootstrapToken.expires_at:type_name -> google.protobuf.Timestamp
-	70,  // 6: baremetal.v1.BootstrapToken.used_at:type_name -> google.protobuf.Timestamp
-	70,  // 7: baremetal.v1.BootstrapToken.revoked_at:type_name -> google.protobuf.Timestamp
+	73,  // 4: baremetal.v1.BootstrapToken.created_at:type_name -> google.protobuf.Timestamp
+	73,  // 5: baremetal.v1.BootstrapToken.expires_at:type_name -> google.protobuf.Timestamp
+	73,  // 6: baremetal.v1.BootstrapToken.used_at:type_name -> google.protobuf.Timestamp
+	73,  // 7: baremetal.v1.BootstrapToken.revoked_at:type_name -> google.protobuf.Timestamp
 	4,   // 8: baremetal.v1.ListBootstrapTokensResponse.tokens:type_name -> baremetal.v1.BootstrapToken
 	0,   // 9: baremetal.v1.Agent.role:type_name -> baremetal.v1.AgentRole
-	70,  // 10: baremetal.v1.Agent.last_heartbeat_at:type_name -> google.protobuf.Timestamp
+	73,  // 10: baremetal.v1.Agent.last_heartbeat_at:type_name -> google.protobuf.Timestamp
 	9,   // 11: baremetal.v1.Agent.certs:type_name -> baremetal.v1.AgentCert
-	70,  // 12: baremetal.v1.Agent.created_at:type_name -> google.protobuf.Timestamp
-	70,  // 13: baremetal.v1.Agent.session_started_at:type_name -> google.protobuf.Timestamp
-	70,  // 14: baremetal.v1.AgentCert.not_before:type_name -> google.protobuf.Timestamp
-	70,  // 15: baremetal.v1.AgentCert.not_after:type_name -> google.protobuf.Timestamp
-	70,  // 16: baremetal.v1.AgentCert.revoked_at:type_name -> google.protobuf.Timestamp
-	70,  // 17: baremetal.v1.AgentCert.first_used_at:type_name -> google.protobuf.Timestamp
+	73,  // 12: baremetal.v1.Agent.created_at:type_name -> google.protobuf.Timestamp
+	73,  // 13: baremetal.v1.Agent.session_started_at:type_name -> google.protobuf.Timestamp
+	73,  // 14: baremetal.v1.AgentCert.not_before:type_name -> google.protobuf.Timestamp
+	73,  // 15: baremetal.v1.AgentCert.not_after:type_name -> google.protobuf.Timestamp
+	73,  // 16: baremetal.v1.AgentCert.revoked_at:type_name -> google.protobuf.Timestamp
+	73,  // 17: baremetal.v1.AgentCert.first_used_at:type_name -> google.protobuf.Timestamp
 	8,   // 18: baremetal.v1.ListAgentsResponse.agents:type_name -> baremetal.v1.Agent
-	70,  // 19: baremetal.v1.Command.created_at:type_name -> google.protobuf.Timestamp
-	70,  // 20: baremetal.v1.Command.sent_at:type_name -> google.protobuf.Timestamp
-	70,  // 21: baremetal.v1.Command.acked_at:type_name -> google.protobuf.Timestamp
-	70,  // 22: baremetal.v1.Command.granted_at:type_name -> google.protobuf.Timestamp
-	70,  // 23: baremetal.v1.Command.finished_at:type_name -> google.protobuf.Timestamp
-	70,  // 24: baremetal.v1.Command.deadline:type_name -> google.protobuf.Timestamp
-	68,  // 25: baremetal.v1.Command.evidence:type_name -> baremetal.v1.Command.EvidenceEntry
-	17,  // 26: baremetal.v1.ListCommandsResponse.commands:type_name -> baremetal.v1.Command
-	70,  // 27: baremetal.v1.AuditEntry.ts:type_name -> google.protobuf.Timestamp
-	20,  // 28: baremetal.v1.ListAuditLogResponse.entries:type_name -> baremetal.v1.AuditEntry
-	28,  // 29: baremetal.v1.ListControllersResponse.controllers:type_name -> baremetal.v1.Controller
+	73,  // 19: baremetal.v1.Command.created_at:type_name -> google.protobuf.Timestamp
+	73,  // 20: baremetal.v1.Command.sent_at:type_name -> google.protobuf.Timestamp
+	73,  // 21: baremetal.v1.Command.acked_at:type_name -> google.protobuf.Timestamp
+	73,  // 22: baremetal.v1.Command.granted_at:type_name -> google.protobuf.Timestamp
+	73,  // 23: baremetal.v1.Command.finished_at:type_name -> google.protobuf.Timestamp
+	73,  // 24: baremetal.v1.Command.deadline:type_name -> google.protobuf.Timestamp
+	71,  // 25: baremetal.v1.Command.evidence:type_name -> baremetal.v1.Command.EvidenceEntry
+	20,  // 26: baremetal.v1.ListCommandsResponse.commands:type_name -> baremetal.v1.Command
+	73,  // 27: baremetal.v1.AuditEntry.ts:type_name -> google.protobuf.Timestamp
+	23,  // 28: baremetal.v1.ListAuditLogResponse.entries:type_name -> baremetal.v1.AuditEntry
+	31,  // 29: baremetal.v1.ListControllersResponse.controllers:type_name -> baremetal.v1.Controller
 	1,   // 30: baremetal.v1.Controller.state:type_name -> baremetal.v1.Controller.State
-	70,  // 31: baremetal.v1.Controller.started_at:type_name -> google.protobuf.Timestamp
-	70,  // 32: baremetal.v1.Controller.lease_until:type_name -> google.protobuf.Timestamp
-	70,  // 33: baremetal.v1.Controller.draining_since:type_name -> google.protobuf.Timestamp
-	70,  // 34: baremetal.v1.ServerInfo.server_time:type_name -> google.protobuf.Timestamp
-	70,  // 35: baremetal.v1.ServerInfo.frozen_since:type_name -> google.protobuf.Timestamp
-	70,  // 36: baremetal.v1.Image.created_at:type_name -> google.protobuf.Timestamp
-	31,  // 37: baremetal.v1.UploadImageRequest.image:type_name -> baremetal.v1.Image
-	31,  // 38: baremetal.v1.AddImageRequest.image:type_name -> baremetal.v1.Image
-	31,  // 39: baremetal.v1.ListImagesResponse.images:type_name -> baremetal.v1.Image
-	70,  // 40: baremetal.v1.Webhook.state_changed_at:type_name -> google.protobuf.Timestamp
-	70,  // 41: baremetal.v1.Webhook.created_at:type_name -> google.protobuf.Timestamp
-	70,  // 42: baremetal.v1.Webhook.updated_at:type_name -> google.protobuf.Timestamp
-	39,  // 43: baremetal.v1.Webhook.secrets:type_name -> baremetal.v1.WebhookSecret
-	70,  // 44: baremetal.v1.Webhook.failing_since:type_name -> google.protobuf.Timestamp
-	70,  // 45: baremetal.v1.Webhook.hold_until:type_name -> google.protobuf.Timestamp
-	70,  // 46: baremetal.v1.WebhookSecret.created_at:type_name -> google.protobuf.Timestamp
-	70,  // 47: baremetal.v1.WebhookSecret.expires_at:type_name -> google.protobuf.Timestamp
-	38,  // 48: baremetal.v1.CreateWebhookRequest.webhook:type_name -> baremetal.v1.Webhook
-	38,  // 49: baremetal.v1.ListWebhooksResponse.webhooks:type_name -> baremetal.v1.Webhook
-	38,  // 50: baremetal.v1.UpdateWebhookRequest.webhook:type_name -> baremetal.v1.Webhook
-	71,  // 51: baremetal.v1.UpdateWebhookRequest.update_mask:type_name -> google.protobuf.FieldMask
-	69,  // 52: baremetal.v1.UpdateWebhookRequest.secret_overlap:type_name -> google.protobuf.Duration
-	50,  // 53: baremetal.v1.ListWebhookDeliveriesResponse.deliveries:type_name -> baremetal.v1.WebhookDelivery
-	70,  // 54: baremetal.v1.WebhookDelivery.created_at:type_name -> google.protobuf.Timestamp
-	70,  // 55: baremetal.v1.WebhookDelivery.last_attempt_at:type_name -> google.protobuf.Timestamp
-	70,  // 56: baremetal.v1.WebhookDelivery.next_at:type_name -> google.protobuf.Timestamp
-	70,  // 57: baremetal.v1.WebhookDelivery.finished_at:type_name -> google.protobuf.Timestamp
-	70,  // 58: baremetal.v1.SiteLease.expires_at:type_name -> google.protobuf.Timestamp
-	53,  // 59: baremetal.v1.Site.segments:type_name -> baremetal.v1.Segment
-	70,  // 60: baremetal.v1.Site.applied_at:type_name -> google.protobuf.Timestamp
-	53,  // 61: baremetal.v1.SetSiteRequest.segments:type_name -> baremetal.v1.Segment
-	52,  // 62: baremetal.v1.ListSitesResponse.sites:type_name -> baremetal.v1.Site
-	70,  // 63: baremetal.v1.DiscoveredMachine.first_seen_at:type_name -> google.protobuf.Timestamp
-	70,  // 64: baremetal.v1.DiscoveredMachine.last_seen_at:type_name -> google.protobuf.Timestamp
-	58,  // 65: baremetal.v1.ListDiscoveredResponse.machines:type_name -> baremetal.v1.DiscoveredMachine
-	70,  // 66: baremetal.v1.BMCCredentials.updated_at:type_name -> google.protobuf.Timestamp
-	61,  // 67: baremetal.v1.ListBMCCredentialsResponse.credentials:type_name -> baremetal.v1.BMCCredentials
-	51,  // 68: baremetal.v1.ListSiteLeasesResponse.leases:type_name -> baremetal.v1.SiteLease
+	73,  // 31: baremetal.v1.Controller.started_at:type_name -> google.protobuf.Timestamp
+	73,  // 32: baremetal.v1.Controller.lease_until:type_name -> google.protobuf.Timestamp
+	73,  // 33: baremetal.v1.Controller.draining_since:type_name -> google.protobuf.Timestamp
+	73,  // 34: baremetal.v1.ServerInfo.server_time:type_name -> google.protobuf.Timestamp
+	73,  // 35: baremetal.v1.ServerInfo.frozen_since:type_name -> google.protobuf.Timestamp
+	73,  // 36: baremetal.v1.Image.created_at:type_name -> google.protobuf.Timestamp
+	34,  // 37: baremetal.v1.UploadImageRequest.image:type_name -> baremetal.v1.Image
+	34,  // 38: baremetal.v1.AddImageRequest.image:type_name -> baremetal.v1.Image
+	34,  // 39: baremetal.v1.ListImagesResponse.images:type_name -> baremetal.v1.Image
+	73,  // 40: baremetal.v1.Webhook.state_changed_at:type_name -> google.protobuf.Timestamp
+	73,  // 41: baremetal.v1.Webhook.created_at:type_name -> google.protobuf.Timestamp
+	73,  // 42: baremetal.v1.Webhook.updated_at:type_name -> google.protobuf.Timestamp
+	42,  // 43: baremetal.v1.Webhook.secrets:type_name -> baremetal.v1.WebhookSecret
+	73,  // 44: baremetal.v1.Webhook.failing_since:type_name -> google.protobuf.Timestamp
+	73,  // 45: baremetal.v1.Webhook.hold_until:type_name -> google.protobuf.Timestamp
+	73,  // 46: baremetal.v1.WebhookSecret.created_at:type_name -> google.protobuf.Timestamp
+	73,  // 47: baremetal.v1.WebhookSecret.expires_at:type_name -> google.protobuf.Timestamp
+	41,  // 48: baremetal.v1.CreateWebhookRequest.webhook:type_name -> baremetal.v1.Webhook
+	41,  // 49: baremetal.v1.ListWebhooksResponse.webhooks:type_name -> baremetal.v1.Webhook
+	41,  // 50: baremetal.v1.UpdateWebhookRequest.webhook:type_name -> baremetal.v1.Webhook
+	74,  // 51: baremetal.v1.UpdateWebhookRequest.update_mask:type_name -> google.protobuf.FieldMask
+	72,  // 52: baremetal.v1.UpdateWebhookRequest.secret_overlap:type_name -> google.protobuf.Duration
+	53,  // 53: baremetal.v1.ListWebhookDeliveriesResponse.deliveries:type_name -> baremetal.v1.WebhookDelivery
+	73,  // 54: baremetal.v1.WebhookDelivery.created_at:type_name -> google.protobuf.Timestamp
+	73,  // 55: baremetal.v1.WebhookDelivery.last_attempt_at:type_name -> google.protobuf.Timestamp
+	73,  // 56: baremetal.v1.WebhookDelivery.next_at:type_name -> google.protobuf.Timestamp
+	73,  // 57: baremetal.v1.WebhookDelivery.finished_at:type_name -> google.protobuf.Timestamp
+	73,  // 58: baremetal.v1.SiteLease.expires_at:type_name -> google.protobuf.Timestamp
+	56,  // 59: baremetal.v1.Site.segments:type_name -> baremetal.v1.Segment
+	73,  // 60: baremetal.v1.Site.applied_at:type_name -> google.protobuf.Timestamp
+	56,  // 61: baremetal.v1.SetSiteRequest.segments:type_name -> baremetal.v1.Segment
+	55,  // 62: baremetal.v1.ListSitesResponse.sites:type_name -> baremetal.v1.Site
+	73,  // 63: baremetal.v1.DiscoveredMachine.first_seen_at:type_name -> google.protobuf.Timestamp
+	73,  // 64: baremetal.v1.DiscoveredMachine.last_seen_at:type_name -> google.protobuf.Timestamp
+	61,  // 65: baremetal.v1.ListDiscoveredResponse.machines:type_name -> baremetal.v1.DiscoveredMachine
+	73,  // 66: baremetal.v1.BMCCredentials.updated_at:type_name -> google.protobuf.Timestamp
+	64,  // 67: baremetal.v1.ListBMCCredentialsResponse.credentials:type_name -> baremetal.v1.BMCCredentials
+	54,  // 68: baremetal.v1.ListSiteLeasesResponse.leases:type_name -> baremetal.v1.SiteLease
 	2,   // 69: baremetal.v1.AdminService.IssueBootstrapToken:input_type -> baremetal.v1.IssueBootstrapTokenRequest
 	5,   // 70: baremetal.v1.AdminService.ListBootstrapTokens:input_type -> baremetal.v1.ListBootstrapTokensRequest
 	7,   // 71: baremetal.v1.AdminService.RevokeBootstrapToken:input_type -> baremetal.v1.RevokeBootstrapTokenRequest
@@ -5396,71 +5606,75 @@ var file_baremetal_v1_admin_proto_depIdxs = []int32{
 	14,  // 75: baremetal.v1.AdminService.SettleCommand:input_type -> baremetal.v1.SettleCommandRequest
 	15,  // 76: baremetal.v1.AdminService.ClearIntervention:input_type -> baremetal.v1.ClearInterventionRequest
 	16,  // 77: baremetal.v1.AdminService.SetMachineFlag:input_type -> baremetal.v1.SetMachineFlagRequest
-	18,  // 78: baremetal.v1.AdminService.ListCommands:input_type -> baremetal.v1.ListCommandsRequest
-	21,  // 79: baremetal.v1.AdminService.ListAuditLog:input_type -> baremetal.v1.ListAuditLogRequest
-	23,  // 80: baremetal.v1.AdminService.ScrubAuditEventData:input_type -> baremetal.v1.ScrubAuditEventDataRequest
-	25,  // 81: baremetal.v1.AdminService.GetServerInfo:input_type -> baremetal.v1.GetServerInfoRequest
-	26,  // 82: baremetal.v1.AdminService.ListControllers:input_type -> baremetal.v1.ListControllersRequest
-	29,  // 83: baremetal.v1.AdminService.ThawFleet:input_type -> baremetal.v1.ThawFleetRequest
-	34,  // 84: baremetal.v1.AdminService.AddImage:input_type -> baremetal.v1.AddImageRequest
-	32,  // 85: baremetal.v1.AdminService.UploadImage:input_type -> baremetal.v1.UploadImageRequest
-	33,  // 86: baremetal.v1.AdminService.GetImage:input_type -> baremetal.v1.GetImageRequest
-	35,  // 87: baremetal.v1.AdminService.ListImages:input_type -> baremetal.v1.ListImagesRequest
-	37,  // 88: baremetal.v1.AdminService.RemoveImage:input_type -> baremetal.v1.RemoveImageRequest
-	40,  // 89: baremetal.v1.AdminService.CreateWebhook:input_type -> baremetal.v1.CreateWebhookRequest
-	41,  // 90: baremetal.v1.AdminService.GetWebhook:input_type -> baremetal.v1.GetWebhookRequest
-	42,  // 91: baremetal.v1.AdminService.ListWebhooks:input_type -> baremetal.v1.ListWebhooksRequest
-	44,  // 92: baremetal.v1.AdminService.UpdateWebhook:input_type -> baremetal.v1.UpdateWebhookRequest
-	45,  // 93: baremetal.v1.AdminService.DeleteWebhook:input_type -> baremetal.v1.DeleteWebhookRequest
-	46,  // 94: baremetal.v1.AdminService.TestWebhook:input_type -> baremetal.v1.TestWebhookRequest
-	48,  // 95: baremetal.v1.AdminService.ListWebhookDeliveries:input_type -> baremetal.v1.ListWebhookDeliveriesRequest
-	47,  // 96: baremetal.v1.AdminService.RedeliverWebhook:input_type -> baremetal.v1.RedeliverWebhookRequest
-	66,  // 97: baremetal.v1.AdminService.ListSiteLeases:input_type -> baremetal.v1.ListSiteLeasesRequest
-	54,  // 98: baremetal.v1.AdminService.SetSite:input_type -> baremetal.v1.SetSiteRequest
-	55,  // 99: baremetal.v1.AdminService.GetSite:input_type -> baremetal.v1.GetSiteRequest
-	56,  // 100: baremetal.v1.AdminService.ListSites:input_type -> baremetal.v1.ListSitesRequest
-	59,  // 101: baremetal.v1.AdminService.ListDiscovered:input_type -> baremetal.v1.ListDiscoveredRequest
-	62,  // 102: baremetal.v1.AdminService.SetBMCCredentials:input_type -> baremetal.v1.SetBMCCredentialsRequest
-	63,  // 103: baremetal.v1.AdminService.ListBMCCredentials:input_type -> baremetal.v1.ListBMCCredentialsRequest
-	65,  // 104: baremetal.v1.AdminService.DeleteBMCCredentials:input_type -> baremetal.v1.DeleteBMCCredentialsRequest
-	3,   // 105: baremetal.v1.AdminService.IssueBootstrapToken:output_type -> baremetal.v1.IssueBootstrapTokenResponse
-	6,   // 106: baremetal.v1.AdminService.ListBootstrapTokens:output_type -> baremetal.v1.ListBootstrapTokensResponse
-	4,   // 107: baremetal.v1.AdminService.RevokeBootstrapToken:output_type -> baremetal.v1.BootstrapToken
-	11,  // 108: baremetal.v1.AdminService.ListAgents:output_type -> baremetal.v1.ListAgentsResponse
-	8,   // 109: baremetal.v1.AdminService.GetAgent:output_type -> baremetal.v1.Agent
-	8,   // 110: baremetal.v1.AdminService.RevokeAgent:output_type -> baremetal.v1.Agent
-	72,  // 111: baremetal.v1.AdminService.SettleCommand:output_type -> baremetal.v1.Machine
-	72,  // 112: baremetal.v1.AdminService.ClearIntervention:output_type -> baremetal.v1.Machine
-	72,  // 113: baremetal.v1.AdminService.SetMachineFlag:output_type -> baremetal.v1.Machine
-	19,  // 114: baremetal.v1.AdminService.ListCommands:output_type -> baremetal.v1.ListCommandsResponse
-	22,  // 115: baremetal.v1.AdminService.ListAuditLog:output_type -> baremetal.v1.ListAuditLogResponse
-	24,  // 116: baremetal.v1.AdminService.ScrubAuditEventData:output_type -> baremetal.v1.ScrubAuditEventDataResponse
-	30,  // 117: baremetal.v1.AdminService.GetServerInfo:output_type -> baremetal.v1.ServerInfo
-	27,  // 118: baremetal.v1.AdminService.ListControllers:output_type -> baremetal.v1.ListControllersResponse
-	30,  // 119: baremetal.v1.AdminService.ThawFleet:output_type -> baremetal.v1.ServerInfo
-	31,  // 120: baremetal.v1.AdminService.AddImage:output_type -> baremetal.v1.Image
-	31,  // 121: baremetal.v1.AdminService.UploadImage:output_type -> baremetal.v1.Image
-	31,  // 122: baremetal.v1.AdminService.GetImage:output_type -> baremetal.v1.Image
-	36,  // 123: baremetal.v1.AdminService.ListImages:output_type -> baremetal.v1.ListImagesResponse
-	31,  // 124: baremetal.v1.AdminService.RemoveImage:output_type -> baremetal.v1.Image
-	38,  // 125: baremetal.v1.AdminService.CreateWebhook:output_type -> baremetal.v1.Webhook
-	38,  // 126: baremetal.v1.AdminService.GetWebhook:output_type -> baremetal.v1.Webhook
-	43,  // 127: baremetal.v1.AdminService.ListWebhooks:output_type -> baremetal.v1.ListWebhooksResponse
-	38,  // 128: baremetal.v1.AdminService.UpdateWebhook:output_type -> baremetal.v1.Webhook
-	38,  // 129: baremetal.v1.AdminService.DeleteWebhook:output_type -> baremetal.v1.Webhook
-	50,  // 130: baremetal.v1.AdminService.TestWebhook:output_type -> baremetal.v1.WebhookDelivery
-	49,  // 131: baremetal.v1.AdminService.ListWebhookDeliveries:output_type -> baremetal.v1.ListWebhookDeliveriesResponse
-	50,  // 132: baremetal.v1.AdminService.RedeliverWebhook:output_type -> baremetal.v1.WebhookDelivery
-	67,  // 133: baremetal.v1.AdminService.ListSiteLeases:output_type -> baremetal.v1.ListSiteLeasesResponse
-	52,  // 134: baremetal.v1.AdminService.SetSite:output_type -> baremetal.v1.Site
-	52,  // 135: baremetal.v1.AdminService.GetSite:output_type -> baremetal.v1.Site
-	57,  // 136: baremetal.v1.AdminService.ListSites:output_type -> baremetal.v1.ListSitesResponse
-	60,  // 137: baremetal.v1.AdminService.ListDiscovered:output_type -> baremetal.v1.ListDiscoveredResponse
-	61,  // 138: baremetal.v1.AdminService.SetBMCCredentials:output_type -> baremetal.v1.BMCCredentials
-	64,  // 139: baremetal.v1.AdminService.ListBMCCredentials:output_type -> baremetal.v1.ListBMCCredentialsResponse
-	61,  // 140: baremetal.v1.AdminService.DeleteBMCCredentials:output_type -> baremetal.v1.BMCCredentials
-	105, // [105:141] is the sub-list for method output_type
-	69,  // [69:105] is the sub-list for method input_type
+	17,  // 78: baremetal.v1.AdminService.RequireIdentity:input_type -> baremetal.v1.RequireIdentityRequest
+	19,  // 79: baremetal.v1.AdminService.ForgetTPM:input_type -> baremetal.v1.ForgetTPMRequest
+	21,  // 80: baremetal.v1.AdminService.ListCommands:input_type -> baremetal.v1.ListCommandsRequest
+	24,  // 81: baremetal.v1.AdminService.ListAuditLog:input_type -> baremetal.v1.ListAuditLogRequest
+	26,  // 82: baremetal.v1.AdminService.ScrubAuditEventData:input_type -> baremetal.v1.ScrubAuditEventDataRequest
+	28,  // 83: baremetal.v1.AdminService.GetServerInfo:input_type -> baremetal.v1.GetServerInfoRequest
+	29,  // 84: baremetal.v1.AdminService.ListControllers:input_type -> baremetal.v1.ListControllersRequest
+	32,  // 85: baremetal.v1.AdminService.ThawFleet:input_type -> baremetal.v1.ThawFleetRequest
+	37,  // 86: baremetal.v1.AdminService.AddImage:input_type -> baremetal.v1.AddImageRequest
+	35,  // 87: baremetal.v1.AdminService.UploadImage:input_type -> baremetal.v1.UploadImageRequest
+	36,  // 88: baremetal.v1.AdminService.GetImage:input_type -> baremetal.v1.GetImageRequest
+	38,  // 89: baremetal.v1.AdminService.ListImages:input_type -> baremetal.v1.ListImagesRequest
+	40,  // 90: baremetal.v1.AdminService.RemoveImage:input_type -> baremetal.v1.RemoveImageRequest
+	43,  // 91: baremetal.v1.AdminService.CreateWebhook:input_type -> baremetal.v1.CreateWebhookRequest
+	44,  // 92: baremetal.v1.AdminService.GetWebhook:input_type -> baremetal.v1.GetWebhookRequest
+	45,  // 93: baremetal.v1.AdminService.ListWebhooks:input_type -> baremetal.v1.ListWebhooksRequest
+	47,  // 94: baremetal.v1.AdminService.UpdateWebhook:input_type -> baremetal.v1.UpdateWebhookRequest
+	48,  // 95: baremetal.v1.AdminService.DeleteWebhook:input_type -> baremetal.v1.DeleteWebhookRequest
+	49,  // 96: baremetal.v1.AdminService.TestWebhook:input_type -> baremetal.v1.TestWebhookRequest
+	51,  // 97: baremetal.v1.AdminService.ListWebhookDeliveries:input_type -> baremetal.v1.ListWebhookDeliveriesRequest
+	50,  // 98: baremetal.v1.AdminService.RedeliverWebhook:input_type -> baremetal.v1.RedeliverWebhookRequest
+	69,  // 99: baremetal.v1.AdminService.ListSiteLeases:input_type -> baremetal.v1.ListSiteLeasesRequest
+	57,  // 100: baremetal.v1.AdminService.SetSite:input_type -> baremetal.v1.SetSiteRequest
+	58,  // 101: baremetal.v1.AdminService.GetSite:input_type -> baremetal.v1.GetSiteRequest
+	59,  // 102: baremetal.v1.AdminService.ListSites:input_type -> baremetal.v1.ListSitesRequest
+	62,  // 103: baremetal.v1.AdminService.ListDiscovered:input_type -> baremetal.v1.ListDiscoveredRequest
+	65,  // 104: baremetal.v1.AdminService.SetBMCCredentials:input_type -> baremetal.v1.SetBMCCredentialsRequest
+	66,  // 105: baremetal.v1.AdminService.ListBMCCredentials:input_type -> baremetal.v1.ListBMCCredentialsRequest
+	68,  // 106: baremetal.v1.AdminService.DeleteBMCCredentials:input_type -> baremetal.v1.DeleteBMCCredentialsRequest
+	3,   // 107: baremetal.v1.AdminService.IssueBootstrapToken:output_type -> baremetal.v1.IssueBootstrapTokenResponse
+	6,   // 108: baremetal.v1.AdminService.ListBootstrapTokens:output_type -> baremetal.v1.ListBootstrapTokensResponse
+	4,   // 109: baremetal.v1.AdminService.RevokeBootstrapToken:output_type -> baremetal.v1.BootstrapToken
+	11,  // 110: baremetal.v1.AdminService.ListAgents:output_type -> baremetal.v1.ListAgentsResponse
+	8,   // 111: baremetal.v1.AdminService.GetAgent:output_type -> baremetal.v1.Agent
+	8,   // 112: baremetal.v1.AdminService.RevokeAgent:output_type -> baremetal.v1.Agent
+	75,  // 113: baremetal.v1.AdminService.SettleCommand:output_type -> baremetal.v1.Machine
+	75,  // 114: baremetal.v1.AdminService.ClearIntervention:output_type -> baremetal.v1.Machine
+	75,  // 115: baremetal.v1.AdminService.SetMachineFlag:output_type -> baremetal.v1.Machine
+	18,  // 116: baremetal.v1.AdminService.RequireIdentity:output_type -> baremetal.v1.RequireIdentityResponse
+	75,  // 117: baremetal.v1.AdminService.ForgetTPM:output_type -> baremetal.v1.Machine
+	22,  // 118: baremetal.v1.AdminService.ListCommands:output_type -> baremetal.v1.ListCommandsResponse
+	25,  // 119: baremetal.v1.AdminService.ListAuditLog:output_type -> baremetal.v1.ListAuditLogResponse
+	27,  // 120: baremetal.v1.AdminService.ScrubAuditEventData:output_type -> baremetal.v1.ScrubAuditEventDataResponse
+	33,  // 121: baremetal.v1.AdminService.GetServerInfo:output_type -> baremetal.v1.ServerInfo
+	30,  // 122: baremetal.v1.AdminService.ListControllers:output_type -> baremetal.v1.ListControllersResponse
+	33,  // 123: baremetal.v1.AdminService.ThawFleet:output_type -> baremetal.v1.ServerInfo
+	34,  // 124: baremetal.v1.AdminService.AddImage:output_type -> baremetal.v1.Image
+	34,  // 125: baremetal.v1.AdminService.UploadImage:output_type -> baremetal.v1.Image
+	34,  // 126: baremetal.v1.AdminService.GetImage:output_type -> baremetal.v1.Image
+	39,  // 127: baremetal.v1.AdminService.ListImages:output_type -> baremetal.v1.ListImagesResponse
+	34,  // 128: baremetal.v1.AdminService.RemoveImage:output_type -> baremetal.v1.Image
+	41,  // 129: baremetal.v1.AdminService.CreateWebhook:output_type -> baremetal.v1.Webhook
+	41,  // 130: baremetal.v1.AdminService.GetWebhook:output_type -> baremetal.v1.Webhook
+	46,  // 131: baremetal.v1.AdminService.ListWebhooks:output_type -> baremetal.v1.ListWebhooksResponse
+	41,  // 132: baremetal.v1.AdminService.UpdateWebhook:output_type -> baremetal.v1.Webhook
+	41,  // 133: baremetal.v1.AdminService.DeleteWebhook:output_type -> baremetal.v1.Webhook
+	53,  // 134: baremetal.v1.AdminService.TestWebhook:output_type -> baremetal.v1.WebhookDelivery
+	52,  // 135: baremetal.v1.AdminService.ListWebhookDeliveries:output_type -> baremetal.v1.ListWebhookDeliveriesResponse
+	53,  // 136: baremetal.v1.AdminService.RedeliverWebhook:output_type -> baremetal.v1.WebhookDelivery
+	70,  // 137: baremetal.v1.AdminService.ListSiteLeases:output_type -> baremetal.v1.ListSiteLeasesResponse
+	55,  // 138: baremetal.v1.AdminService.SetSite:output_type -> baremetal.v1.Site
+	55,  // 139: baremetal.v1.AdminService.GetSite:output_type -> baremetal.v1.Site
+	60,  // 140: baremetal.v1.AdminService.ListSites:output_type -> baremetal.v1.ListSitesResponse
+	63,  // 141: baremetal.v1.AdminService.ListDiscovered:output_type -> baremetal.v1.ListDiscoveredResponse
+	64,  // 142: baremetal.v1.AdminService.SetBMCCredentials:output_type -> baremetal.v1.BMCCredentials
+	67,  // 143: baremetal.v1.AdminService.ListBMCCredentials:output_type -> baremetal.v1.ListBMCCredentialsResponse
+	64,  // 144: baremetal.v1.AdminService.DeleteBMCCredentials:output_type -> baremetal.v1.BMCCredentials
+	107, // [107:145] is the sub-list for method output_type
+	69,  // [69:107] is the sub-list for method input_type
 	69,  // [69:69] is the sub-list for extension type_name
 	69,  // [69:69] is the sub-list for extension extendee
 	0,   // [0:69] is the sub-list for field type_name
@@ -5472,7 +5686,7 @@ func file_baremetal_v1_admin_proto_init() {
 		return
 	}
 	file_baremetal_v1_machine_proto_init()
-	file_baremetal_v1_admin_proto_msgTypes[30].OneofWrappers = []any{
+	file_baremetal_v1_admin_proto_msgTypes[33].OneofWrappers = []any{
 		(*UploadImageRequest_Image)(nil),
 		(*UploadImageRequest_Data)(nil),
 	}
@@ -5482,7 +5696,7 @@ func file_baremetal_v1_admin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_baremetal_v1_admin_proto_rawDesc), len(file_baremetal_v1_admin_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   67,
+			NumMessages:   70,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -28,6 +28,8 @@ const (
 	AdminService_SettleCommand_FullMethodName         = "/baremetal.v1.AdminService/SettleCommand"
 	AdminService_ClearIntervention_FullMethodName     = "/baremetal.v1.AdminService/ClearIntervention"
 	AdminService_SetMachineFlag_FullMethodName        = "/baremetal.v1.AdminService/SetMachineFlag"
+	AdminService_RequireIdentity_FullMethodName       = "/baremetal.v1.AdminService/RequireIdentity"
+	AdminService_ForgetTPM_FullMethodName             = "/baremetal.v1.AdminService/ForgetTPM"
 	AdminService_ListCommands_FullMethodName          = "/baremetal.v1.AdminService/ListCommands"
 	AdminService_ListAuditLog_FullMethodName          = "/baremetal.v1.AdminService/ListAuditLog"
 	AdminService_ScrubAuditEventData_FullMethodName   = "/baremetal.v1.AdminService/ScrubAuditEventData"
@@ -78,6 +80,12 @@ type AdminServiceClient interface {
 	ClearIntervention(ctx context.Context, in *ClearInterventionRequest, opts ...grpc.CallOption) (*Machine, error)
 	// SetMachineFlag sets or clears RMA or Retired.
 	SetMachineFlag(ctx context.Context, in *SetMachineFlagRequest, opts ...grpc.CallOption) (*Machine, error)
+	// RequireIdentity sets the least identity level that installers of a site's or a group's machines must prove before
+	// they get a certificate. The higher of both counts.
+	RequireIdentity(ctx context.Context, in *RequireIdentityRequest, opts ...grpc.CallOption) (*RequireIdentityResponse, error)
+	// ForgetTPM removes the endorsement key that a machine is known by, as after a change of its mainboard. The next RAM
+	// system records another.
+	ForgetTPM(ctx context.Context, in *ForgetTPMRequest, opts ...grpc.CallOption) (*Machine, error)
 	// ListCommands shows the commands of an operation or a machine with their states.
 	ListCommands(ctx context.Context, in *ListCommandsRequest, opts ...grpc.CallOption) (*ListCommandsResponse, error)
 	ListAuditLog(ctx context.Context, in *ListAuditLogRequest, opts ...grpc.CallOption) (*ListAuditLogResponse, error)
@@ -223,6 +231,26 @@ func (c *adminServiceClient) SetMachineFlag(ctx context.Context, in *SetMachineF
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(Machine)
 	err := c.cc.Invoke(ctx, AdminService_SetMachineFlag_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminServiceClient) RequireIdentity(ctx context.Context, in *RequireIdentityRequest, opts ...grpc.CallOption) (*RequireIdentityResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RequireIdentityResponse)
+	err := c.cc.Invoke(ctx, AdminService_RequireIdentity_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminServiceClient) ForgetTPM(ctx context.Context, in *ForgetTPMRequest, opts ...grpc.CallOption) (*Machine, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Machine)
+	err := c.cc.Invoke(ctx, AdminService_ForgetTPM_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -523,6 +551,12 @@ type AdminServiceServer interface {
 	ClearIntervention(context.Context, *ClearInterventionRequest) (*Machine, error)
 	// SetMachineFlag sets or clears RMA or Retired.
 	SetMachineFlag(context.Context, *SetMachineFlagRequest) (*Machine, error)
+	// RequireIdentity sets the least identity level that installers of a site's or a group's machines must prove before
+	// they get a certificate. The higher of both counts.
+	RequireIdentity(context.Context, *RequireIdentityRequest) (*RequireIdentityResponse, error)
+	// ForgetTPM removes the endorsement key that a machine is known by, as after a change of its mainboard. The next RAM
+	// system records another.
+	ForgetTPM(context.Context, *ForgetTPMRequest) (*Machine, error)
 	// ListCommands shows the commands of an operation or a machine with their states.
 	ListCommands(context.Context, *ListCommandsRequest) (*ListCommandsResponse, error)
 	ListAuditLog(context.Context, *ListAuditLogRequest) (*ListAuditLogResponse, error)
@@ -610,6 +644,12 @@ func (UnimplementedAdminServiceServer) ClearIntervention(context.Context, *Clear
 }
 func (UnimplementedAdminServiceServer) SetMachineFlag(context.Context, *SetMachineFlagRequest) (*Machine, error) {
 	return nil, status.Error(codes.Unimplemented, "method SetMachineFlag not implemented")
+}
+func (UnimplementedAdminServiceServer) RequireIdentity(context.Context, *RequireIdentityRequest) (*RequireIdentityResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method RequireIdentity not implemented")
+}
+func (UnimplementedAdminServiceServer) ForgetTPM(context.Context, *ForgetTPMRequest) (*Machine, error) {
+	return nil, status.Error(codes.Unimplemented, "method ForgetTPM not implemented")
 }
 func (UnimplementedAdminServiceServer) ListCommands(context.Context, *ListCommandsRequest) (*ListCommandsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListCommands not implemented")
@@ -871,6 +911,42 @@ func _AdminService_SetMachineFlag_Handler(srv interface{}, ctx context.Context, 
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(AdminServiceServer).SetMachineFlag(ctx, req.(*SetMachineFlagRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AdminService_RequireIdentity_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RequireIdentityRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServiceServer).RequireIdentity(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdminService_RequireIdentity_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServiceServer).RequireIdentity(ctx, req.(*RequireIdentityRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AdminService_ForgetTPM_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ForgetTPMRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServiceServer).ForgetTPM(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdminService_ForgetTPM_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServiceServer).ForgetTPM(ctx, req.(*ForgetTPMRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -1392,6 +1468,14 @@ var AdminService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "SetMachineFlag",
 			Handler:    _AdminService_SetMachineFlag_Handler,
+		},
+		{
+			MethodName: "RequireIdentity",
+			Handler:    _AdminService_RequireIdentity_Handler,
+		},
+		{
+			MethodName: "ForgetTPM",
+			Handler:    _AdminService_ForgetTPM_Handler,
 		},
 		{
 			MethodName: "ListCommands",

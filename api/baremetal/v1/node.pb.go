@@ -1037,8 +1037,10 @@ type NodeGroup struct {
 	Nodes int32 `protobuf:"varint,4,opt,name=nodes,proto3" json:"nodes,omitempty"`
 	// An installed node stays installed until TransitionNode moves it to active. Without it ExitMaintenance does that too.
 	ExplicitPromotion bool `protobuf:"varint,5,opt,name=explicit_promotion,json=explicitPromotion,proto3" json:"explicit_promotion,omitempty"`
-	unknownFields     protoimpl.UnknownFields
-	sizeCache         protoimpl.SizeCache
+	// The least identity level of installers; empty means "network". See AdminService.RequireIdentity.
+	IdentityLevel string `protobuf:"bytes,6,opt,name=identity_level,json=identityLevel,proto3" json:"identity_level,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *NodeGroup) Reset() {
@@ -1104,6 +1106,13 @@ func (x *NodeGroup) GetExplicitPromotion() bool {
 		return x.ExplicitPromotion
 	}
 	return false
+}
+
+func (x *NodeGroup) GetIdentityLevel() string {
+	if x != nil {
+		return x.IdentityLevel
+	}
+	return ""
 }
 
 type SetNodeGroupRequest struct {
@@ -1384,14 +1393,15 @@ const file_baremetal_v1_node_proto_rawDesc = "" +
 	"\acomment\x18\t \x01(\tR\acomment\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xc4\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xeb\x01\n" +
 	"\tNodeGroup\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12!\n" +
 	"\fauto_promote\x18\x02 \x01(\bR\vautoPromote\x129\n" +
 	"\n" +
 	"updated_at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAt\x12\x14\n" +
 	"\x05nodes\x18\x04 \x01(\x05R\x05nodes\x12-\n" +
-	"\x12explicit_promotion\x18\x05 \x01(\bR\x11explicitPromotion\"}\n" +
+	"\x12explicit_promotion\x18\x05 \x01(\bR\x11explicitPromotion\x12%\n" +
+	"\x0eidentity_level\x18\x06 \x01(\tR\ridentityLevel\"}\n" +
 	"\x13SetNodeGroupRequest\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12!\n" +
 	"\fauto_promote\x18\x02 \x01(\bR\vautoPromote\x12-\n" +

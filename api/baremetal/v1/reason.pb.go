@@ -289,6 +289,21 @@ const (
 	Reason_MACHINE_UNREACHABLE Reason = 324
 	// NeedsIntervention is set and its cause has no reason of its own.
 	Reason_INTERVENTION_REQUIRED Reason = 325
+	// Identity of installers.
+	// The machine's TPM is known, and the system that asks shows none.
+	Reason_TPM_REQUIRED Reason = 385
+	// The system that asks shows another TPM than the machine's.
+	Reason_TPM_MISMATCH Reason = 386
+	// The endorsement key is known as that of another machine.
+	Reason_TPM_KEY_TAKEN Reason = 387
+	// The proof of credential activation does not verify on this connection.
+	Reason_TPM_PROOF_INVALID Reason = 388
+	// The challenge is not ours, or no longer good. Ask for another.
+	Reason_TPM_CHALLENGE_EXPIRED Reason = 389
+	// The machine's site or group asks for a higher identity level than the system that asks can prove.
+	Reason_IDENTITY_LEVEL_TOO_LOW Reason = 390
+	// UNIMPLEMENTED: the level media waits for virtual media.
+	Reason_IDENTITY_LEVEL_NOT_WIRED Reason = 391
 )
 
 // Enum value maps for Reason.
@@ -469,6 +484,13 @@ var (
 		323: "NODE_NOT_ACTIVE",
 		324: "MACHINE_UNREACHABLE",
 		325: "INTERVENTION_REQUIRED",
+		385: "TPM_REQUIRED",
+		386: "TPM_MISMATCH",
+		387: "TPM_KEY_TAKEN",
+		388: "TPM_PROOF_INVALID",
+		389: "TPM_CHALLENGE_EXPIRED",
+		390: "IDENTITY_LEVEL_TOO_LOW",
+		391: "IDENTITY_LEVEL_NOT_WIRED",
 	}
 	Reason_value = map[string]int32{
 		"REASON_UNSPECIFIED":             0,
@@ -646,6 +668,13 @@ var (
 		"NODE_NOT_ACTIVE":                323,
 		"MACHINE_UNREACHABLE":            324,
 		"INTERVENTION_REQUIRED":          325,
+		"TPM_REQUIRED":                   385,
+		"TPM_MISMATCH":                   386,
+		"TPM_KEY_TAKEN":                  387,
+		"TPM_PROOF_INVALID":              388,
+		"TPM_CHALLENGE_EXPIRED":          389,
+		"IDENTITY_LEVEL_TOO_LOW":         390,
+		"IDENTITY_LEVEL_NOT_WIRED":       391,
 	}
 )
 
@@ -680,7 +709,7 @@ var File_baremetal_v1_reason_proto protoreflect.FileDescriptor
 
 const file_baremetal_v1_reason_proto_rawDesc = "" +
 	"\n" +
-	"\x19baremetal/v1/reason.proto\x12\fbaremetal.v1*\xce \n" +
+	"\x19baremetal/v1/reason.proto\x12\fbaremetal.v1*\xf8!\n" +
 	"\x06Reason\x12\x16\n" +
 	"\x12REASON_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11MACHINE_NOT_FOUND\x10\x01\x12\x17\n" +
@@ -857,7 +886,14 @@ const file_baremetal_v1_reason_proto_rawDesc = "" +
 	"\x11NODE_NOT_VERIFIED\x10\xc2\x02\x12\x14\n" +
 	"\x0fNODE_NOT_ACTIVE\x10\xc3\x02\x12\x18\n" +
 	"\x13MACHINE_UNREACHABLE\x10\xc4\x02\x12\x1a\n" +
-	"\x15INTERVENTION_REQUIRED\x10\xc5\x02B;Z9github.com/ingot-metal/ingot/api/baremetal/v1;baremetalv1b\x06proto3"
+	"\x15INTERVENTION_REQUIRED\x10\xc5\x02\x12\x11\n" +
+	"\fTPM_REQUIRED\x10\x81\x03\x12\x11\n" +
+	"\fTPM_MISMATCH\x10\x82\x03\x12\x12\n" +
+	"\rTPM_KEY_TAKEN\x10\x83\x03\x12\x16\n" +
+	"\x11TPM_PROOF_INVALID\x10\x84\x03\x12\x1a\n" +
+	"\x15TPM_CHALLENGE_EXPIRED\x10\x85\x03\x12\x1b\n" +
+	"\x16IDENTITY_LEVEL_TOO_LOW\x10\x86\x03\x12\x1d\n" +
+	"\x18IDENTITY_LEVEL_NOT_WIRED\x10\x87\x03B;Z9github.com/ingot-metal/ingot/api/baremetal/v1;baremetalv1b\x06proto3"
 
 var (
 	file_baremetal_v1_reason_proto_rawDescOnce sync.Once

@@ -4575,8 +4575,13 @@ type VouchInstallerRequest struct {
 	Address             string `protobuf:"bytes,6,opt,name=address,proto3" json:"address,omitempty"`
 	BootId              string `protobuf:"bytes,7,opt,name=boot_id,json=bootId,proto3" json:"boot_id,omitempty"`
 	HardwareFingerprint string `protobuf:"bytes,8,opt,name=hardware_fingerprint,json=hardwareFingerprint,proto3" json:"hardware_fingerprint,omitempty"`
-	unknownFields       protoimpl.UnknownFields
-	sizeCache           protoimpl.SizeCache
+	// The machine's TPM, where it has one: the public areas (TPMT_PUBLIC) of its endorsement key and of an attestation key,
+	// and the endorsement key's certificate in DER. They prove nothing by themselves.
+	EndorsementKey         []byte `protobuf:"bytes,9,opt,name=endorsement_key,json=endorsementKey,proto3" json:"endorsement_key,omitempty"`
+	EndorsementCertificate []byte `protobuf:"bytes,10,opt,name=endorsement_certificate,json=endorsementCertificate,proto3" json:"endorsement_certificate,omitempty"`
+	AttestationKey         []byte `protobuf:"bytes,11,opt,name=attestation_key,json=attestationKey,proto3" json:"attestation_key,omitempty"`
+	unknownFields          protoimpl.UnknownFields
+	sizeCache              protoimpl.SizeCache
 }
 
 func (x *VouchInstallerRequest) Reset() {
@@ -4665,6 +4670,28 @@ func (x *VouchInstallerRequest) GetHardwareFingerprint() string {
 	return ""
 }
 
+func (x *VouchInstallerRequest) GetEndorsementKey() []byte {
+	if x != nil {
+		return x.EndorsementKey
+	}
+	return nil
+}
+
+func (x *VouchInstallerRequest) GetEndorsementCertificate() []byte {
+	if x != nil {
+		return x.EndorsementCertificate
+	}
+	return nil
+}
+
+func (x *VouchInstallerRequest) GetAttestationKey() []byte {
+	if x != nil {
+		return x.AttestationKey
+	}
+	return nil
+}
+
+// VouchInstallerResponse holds a certificate, or a challenge for the machine's TPM and no certificate.
 type VouchInstallerResponse struct {
 	state               protoimpl.MessageState `protogen:"open.v1"`
 	AgentId             string                 `protobuf:"bytes,1,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
@@ -4674,8 +4701,14 @@ type VouchInstallerResponse struct {
 	TrustBundlePem      []byte                 `protobuf:"bytes,5,opt,name=trust_bundle_pem,json=trustBundlePem,proto3" json:"trust_bundle_pem,omitempty"`
 	FleetAddresses      []string               `protobuf:"bytes,6,rep,name=fleet_addresses,json=fleetAddresses,proto3" json:"fleet_addresses,omitempty"`
 	GrantKeys           [][]byte               `protobuf:"bytes,7,rep,name=grant_keys,json=grantKeys,proto3" json:"grant_keys,omitempty"`
-	unknownFields       protoimpl.UnknownFields
-	sizeCache           protoimpl.SizeCache
+	// For enroll.v1 ActivateCredential, at enrolment_addresses.
+	Challenge []byte `protobuf:"bytes,8,opt,name=challenge,proto3" json:"challenge,omitempty"`
+	// TPMS_ID_OBJECT and TPMU_ENCRYPTED_SECRET, without their sizes: what TPM2_ActivateCredential takes.
+	CredentialBlob     []byte   `protobuf:"bytes,9,opt,name=credential_blob,json=credentialBlob,proto3" json:"credential_blob,omitempty"`
+	EncryptedSeed      []byte   `protobuf:"bytes,10,opt,name=encrypted_seed,json=encryptedSeed,proto3" json:"encrypted_seed,omitempty"`
+	EnrolmentAddresses []string `protobuf:"bytes,11,rep,name=enrolment_addresses,json=enrolmentAddresses,proto3" json:"enrolment_addresses,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
 }
 
 func (x *VouchInstallerResponse) Reset() {
@@ -4753,6 +4786,34 @@ func (x *VouchInstallerResponse) GetFleetAddresses() []string {
 func (x *VouchInstallerResponse) GetGrantKeys() [][]byte {
 	if x != nil {
 		return x.GrantKeys
+	}
+	return nil
+}
+
+func (x *VouchInstallerResponse) GetChallenge() []byte {
+	if x != nil {
+		return x.Challenge
+	}
+	return nil
+}
+
+func (x *VouchInstallerResponse) GetCredentialBlob() []byte {
+	if x != nil {
+		return x.CredentialBlob
+	}
+	return nil
+}
+
+func (x *VouchInstallerResponse) GetEncryptedSeed() []byte {
+	if x != nil {
+		return x.EncryptedSeed
+	}
+	return nil
+}
+
+func (x *VouchInstallerResponse) GetEnrolmentAddresses() []string {
+	if x != nil {
+		return x.EnrolmentAddresses
 	}
 	return nil
 }
@@ -5395,7 +5456,7 @@ const file_fleet_v1_fleet_proto_rawDesc = "" +
 	"\busername\x18\x01 \x01(\tR\busername\x12\x1f\n" +
 	"\vprivate_key\x18\x02 \x01(\fR\n" +
 	"privateKey\x12\x18\n" +
-	"\aversion\x18\x03 \x01(\x03R\aversion\"\x91\x02\n" +
+	"\aversion\x18\x03 \x01(\x03R\aversion\"\x9c\x03\n" +
 	"\x15VouchInstallerRequest\x12\x1d\n" +
 	"\n" +
 	"machine_id\x18\x01 \x01(\tR\tmachineId\x12!\n" +
@@ -5407,7 +5468,11 @@ const file_fleet_v1_fleet_proto_rawDesc = "" +
 	"macAddress\x12\x18\n" +
 	"\aaddress\x18\x06 \x01(\tR\aaddress\x12\x17\n" +
 	"\aboot_id\x18\a \x01(\tR\x06bootId\x121\n" +
-	"\x14hardware_fingerprint\x18\b \x01(\tR\x13hardwareFingerprint\"\x9b\x02\n" +
+	"\x14hardware_fingerprint\x18\b \x01(\tR\x13hardwareFingerprint\x12'\n" +
+	"\x0fendorsement_key\x18\t \x01(\fR\x0eendorsementKey\x127\n" +
+	"\x17endorsement_certificate\x18\n" +
+	" \x01(\fR\x16endorsementCertificate\x12'\n" +
+	"\x0fattestation_key\x18\v \x01(\fR\x0eattestationKey\"\xba\x03\n" +
 	"\x16VouchInstallerResponse\x12\x19\n" +
 	"\bagent_id\x18\x01 \x01(\tR\aagentId\x12\x1d\n" +
 	"\n" +
@@ -5417,7 +5482,12 @@ const file_fleet_v1_fleet_proto_rawDesc = "" +
 	"\x10trust_bundle_pem\x18\x05 \x01(\fR\x0etrustBundlePem\x12'\n" +
 	"\x0ffleet_addresses\x18\x06 \x03(\tR\x0efleetAddresses\x12\x1d\n" +
 	"\n" +
-	"grant_keys\x18\a \x03(\fR\tgrantKeys\"5\n" +
+	"grant_keys\x18\a \x03(\fR\tgrantKeys\x12\x1c\n" +
+	"\tchallenge\x18\b \x01(\fR\tchallenge\x12'\n" +
+	"\x0fcredential_blob\x18\t \x01(\fR\x0ecredentialBlob\x12%\n" +
+	"\x0eencrypted_seed\x18\n" +
+	" \x01(\fR\rencryptedSeed\x12/\n" +
+	"\x13enrolment_addresses\x18\v \x03(\tR\x12enrolmentAddresses\"5\n" +
 	"\x14IssueIdentityRequest\x12\x1d\n" +
 	"\n" +
 	"command_id\x18\x01 \x01(\tR\tcommandId\"\xd8\x01\n" +

@@ -24,6 +24,8 @@ type Agent struct {
 	CreatedAt           time.Time
 	OperationID         *string
 	OsImageDigest       string
+	IdentityLevel       string
+	IdentityTrust       string
 }
 
 type AgentCert struct {
@@ -79,6 +81,9 @@ type BootAssignment struct {
 	InstallerAgentID   *string
 	ContenderKeyDigest []byte
 	ContenderAt        *time.Time
+	ImpostorReason     string
+	ImpostorMessage    string
+	ImpostorAt         *time.Time
 }
 
 type Budget struct {
@@ -199,6 +204,10 @@ type Machine struct {
 	Retiring            []byte
 	FirstProvisionedAt  *time.Time
 	ActiveWorkflowID    *string
+	TpmKeyDigest        []byte
+	TpmKeyTrust         string
+	TpmKeyAt            *time.Time
+	IdentityLevel       string
 }
 
 type MachineCause struct {
@@ -225,6 +234,7 @@ type NodeGroup struct {
 	AutoPromote       bool
 	UpdatedAt         time.Time
 	ExplicitPromotion bool
+	IdentityLevel     string
 }
 
 type Operation struct {
@@ -375,6 +385,7 @@ type Site struct {
 	AgentID         *string
 	Observations    []byte
 	BootAddresses   []byte
+	IdentityLevel   string
 }
 
 type SshCredential struct {

@@ -44,7 +44,7 @@ func (q *Queries) GetDiscovered(ctx context.Context, arg GetDiscoveredParams) (G
 }
 
 const getNodeGroup = `-- name: GetNodeGroup :one
-SELECT node_group, auto_promote, updated_at, explicit_promotion FROM node_groups WHERE node_group = $1
+SELECT node_group, auto_promote, updated_at, explicit_promotion, identity_level FROM node_groups WHERE node_group = $1
 `
 
 func (q *Queries) GetNodeGroup(ctx context.Context, nodeGroup string) (NodeGroup, error) {
@@ -55,6 +55,7 @@ func (q *Queries) GetNodeGroup(ctx context.Context, nodeGroup string) (NodeGroup
 		&i.AutoPromote,
 		&i.UpdatedAt,
 		&i.ExplicitPromotion,
+		&i.IdentityLevel,
 	)
 	return i, err
 }
@@ -80,6 +81,7 @@ func (q *Queries) GrantedFor(ctx context.Context, arg GrantedForParams) (bool, e
 const listNodeGroups = `-- name: ListNodeGroups :many
 SELECT g.name::text AS node_group, coalesce(n.auto_promote, false)::boolean AS auto_promote,
        coalesce(n.explicit_promotion, false)::boolean AS explicit_promotion, n.updated_at,
+       coalesce(n.identity_level, '')::text AS identity_level,
        (SELECT count(*) FROM machines m WHERE m.deleted_at IS NULL AND m.spec ->> 'group' = g.name) AS nodes
 FROM (SELECT node_group AS name FROM node_groups
       UNION SELECT spec ->> 'group' FROM machines WHERE deleted_at IS NULL AND coalesce(spec ->> 'group', '') <> '') g
@@ -97,6 +99,7 @@ type ListNodeGroupsRow struct {
 	AutoPromote       bool
 	ExplicitPromotion bool
 	UpdatedAt         *time.Time
+	IdentityLevel     string
 	Nodes             int64
 }
 
@@ -115,6 +118,7 @@ func (q *Queries) ListNodeGroups(ctx context.Context, arg ListNodeGroupsParams) 
 			&i.AutoPromote,
 			&i.ExplicitPromotion,
 			&i.UpdatedAt,
+			&i.IdentityLevel,
 			&i.Nodes,
 		); err != nil {
 			return nil, err
@@ -128,7 +132,7 @@ func (q *Queries) ListNodeGroups(ctx context.Context, arg ListNodeGroupsParams) 
 }
 
 const lockMachineByMac = `-- name: LockMachineByMac :one
-SELECT m.machine_id, m.external_id, m.labels, m.spec, m.provider, m.site, m.region, m.phase, m.node_state, m.node_state_changed_at, m.current_operation_id, m.unresolved_command_id, m.agent_id, m.boot_id, m.simulated, m.os_image_digest, m.config_generation, m.version, m.change_xid, m.created_at, m.updated_at, m.deleted_at, m.power_state, m.power_state_at, m.boot_mode, m.install_attempts, m.last_install_error, m.plan_id, m.failed_plan_id, m.retiring, m.first_provisioned_at, m.active_workflow_id FROM machines m JOIN machine_macs mm ON mm.machine_id = m.machine_id
+SELECT m.machine_id, m.external_id, m.labels, m.spec, m.provider, m.site, m.region, m.phase, m.node_state, m.node_state_changed_at, m.current_operation_id, m.unresolved_command_id, m.agent_id, m.boot_id, m.simulated, m.os_image_digest, m.config_generation, m.version, m.change_xid, m.created_at, m.updated_at, m.deleted_at, m.power_state, m.power_state_at, m.boot_mode, m.install_attempts, m.last_install_error, m.plan_id, m.failed_plan_id, m.retiring, m.first_provisioned_at, m.active_workflow_id, m.tpm_key_digest, m.tpm_key_trust, m.tpm_key_at, m.identity_level FROM machines m JOIN machine_macs mm ON mm.machine_id = m.machine_id
 WHERE mm.mac = CAST($1::text AS macaddr) FOR UPDATE OF m
 `
 
@@ -168,6 +172,10 @@ func (q *Queries) LockMachineByMac(ctx context.Context, mac string) (Machine, er
 		&i.Retiring,
 		&i.FirstProvisionedAt,
 		&i.ActiveWorkflowID,
+		&i.TpmKeyDigest,
+		&i.TpmKeyTrust,
+		&i.TpmKeyAt,
+		&i.IdentityLevel,
 	)
 	return i, err
 }
@@ -384,7 +392,7 @@ INSERT INTO node_groups (node_group, auto_promote, explicit_promotion, updated_a
 VALUES ($1, $2, $3, $4)
 ON CONFLICT (node_group) DO UPDATE
 SET auto_promote = excluded.auto_promote, explicit_promotion = excluded.explicit_promotion, updated_at = excluded.updated_at
-RETURNING node_group, auto_promote, updated_at, explicit_promotion
+RETURNING node_group, auto_promote, updated_at, explicit_promotion, identity_level
 `
 
 type UpsertNodeGroupParams struct {
@@ -407,6 +415,7 @@ func (q *Queries) UpsertNodeGroup(ctx context.Context, arg UpsertNodeGroupParams
 		&i.AutoPromote,
 		&i.UpdatedAt,
 		&i.ExplicitPromotion,
+		&i.IdentityLevel,
 	)
 	return i, err
 }

@@ -31,8 +31,8 @@ WHERE (@before_id::text = '' OR (created_at, token_id) < (@before_time::timestam
 ORDER BY created_at DESC, token_id DESC LIMIT @page_size;
 
 -- name: InsertAgent :exec
-INSERT INTO agents (agent_id, role, machine_id, site, operation_id, created_at)
-VALUES (@agent_id, @role, @machine_id, @site, @operation_id, @now);
+INSERT INTO agents (agent_id, role, machine_id, site, operation_id, identity_level, identity_trust, created_at)
+VALUES (@agent_id, @role, @machine_id, @site, @operation_id, @identity_level, @identity_trust, @now);
 
 -- name: InsertSite :exec
 INSERT INTO sites (site) VALUES (@site) ON CONFLICT DO NOTHING;

@@ -24,6 +24,7 @@ SELECT * FROM node_groups WHERE node_group = @node_group;
 -- A group exists when it was set, or when a machine names it.
 SELECT g.name::text AS node_group, coalesce(n.auto_promote, false)::boolean AS auto_promote,
        coalesce(n.explicit_promotion, false)::boolean AS explicit_promotion, n.updated_at,
+       coalesce(n.identity_level, '')::text AS identity_level,
        (SELECT count(*) FROM machines m WHERE m.deleted_at IS NULL AND m.spec ->> 'group' = g.name) AS nodes
 FROM (SELECT node_group AS name FROM node_groups
       UNION SELECT spec ->> 'group' FROM machines WHERE deleted_at IS NULL AND coalesce(spec ->> 'group', '') <> '') g
