@@ -239,6 +239,8 @@ const (
 	Reason_STAGE_CHECK_FAILED Reason = 175
 	// The third install attempt has failed.
 	Reason_INSTALL_ATTEMPTS_EXHAUSTED Reason = 176
+	// Another system came up than the one that was to: the machine was restarted, and not into what it was meant for.
+	Reason_WRONG_SYSTEM_BOOTED Reason = 330
 	// Clusters.
 	Reason_CLUSTER_NOT_FOUND Reason = 250
 	Reason_CLUSTER_IN_USE    Reason = 251
@@ -430,6 +432,7 @@ var (
 		174: "ERASE_UNSUPPORTED",
 		175: "STAGE_CHECK_FAILED",
 		176: "INSTALL_ATTEMPTS_EXHAUSTED",
+		330: "WRONG_SYSTEM_BOOTED",
 		250: "CLUSTER_NOT_FOUND",
 		251: "CLUSTER_IN_USE",
 		252: "CLUSTER_NOT_CONFIGURED",
@@ -601,6 +604,7 @@ var (
 		"ERASE_UNSUPPORTED":              174,
 		"STAGE_CHECK_FAILED":             175,
 		"INSTALL_ATTEMPTS_EXHAUSTED":     176,
+		"WRONG_SYSTEM_BOOTED":            330,
 		"CLUSTER_NOT_FOUND":              250,
 		"CLUSTER_IN_USE":                 251,
 		"CLUSTER_NOT_CONFIGURED":         252,
@@ -655,7 +659,7 @@ var File_baremetal_v1_reason_proto protoreflect.FileDescriptor
 
 const file_baremetal_v1_reason_proto_rawDesc = "" +
 	"\n" +
-	"\x19baremetal/v1/reason.proto\x12\fbaremetal.v1*\xc1\x1f\n" +
+	"\x19baremetal/v1/reason.proto\x12\fbaremetal.v1*\xdb\x1f\n" +
 	"\x06Reason\x12\x16\n" +
 	"\x12REASON_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11MACHINE_NOT_FOUND\x10\x01\x12\x17\n" +
@@ -806,7 +810,8 @@ const file_baremetal_v1_reason_proto_rawDesc = "" +
 	"\fCONFIG_DRIFT\x10\xad\x01\x12\x16\n" +
 	"\x11ERASE_UNSUPPORTED\x10\xae\x01\x12\x17\n" +
 	"\x12STAGE_CHECK_FAILED\x10\xaf\x01\x12\x1f\n" +
-	"\x1aINSTALL_ATTEMPTS_EXHAUSTED\x10\xb0\x01\x12\x16\n" +
+	"\x1aINSTALL_ATTEMPTS_EXHAUSTED\x10\xb0\x01\x12\x18\n" +
+	"\x13WRONG_SYSTEM_BOOTED\x10\xca\x02\x12\x16\n" +
 	"\x11CLUSTER_NOT_FOUND\x10\xfa\x01\x12\x13\n" +
 	"\x0eCLUSTER_IN_USE\x10\xfb\x01\x12\x1b\n" +
 	"\x16CLUSTER_NOT_CONFIGURED\x10\xfc\x01\x12\x18\n" +
