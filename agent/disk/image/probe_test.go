@@ -19,7 +19,7 @@ import (
 func TestProbeFindsAnImageThatCannotBeWritten(t *testing.T) {
 	t.Parallel()
 	damaged := bytes.Clone(packed())
-	copy(damaged[8:], "rubbish rubbish rubbish")
+	copy(damaged[200:], bytes.Repeat([]byte("rubbish"), 100))
 	for name, c := range map[string]struct {
 		content []byte
 		format  image.Format
