@@ -23,7 +23,7 @@ import (
 )
 
 // installerCapabilities are what an installer is for. It could do more, and is not asked to.
-var installerCapabilities = []string{host.CapRepave, host.CapErase, host.CapReboot}
+var installerCapabilities = []string{host.CapRepave, host.CapErase, host.CapReboot, host.CapPreflight}
 
 func (l *life) isInstaller() bool { return l.who.Role == RoleInstaller }
 
@@ -40,6 +40,10 @@ func (l *life) metal(spec *fleetv1.CommandSpec) command.Executor {
 			return repave.NewDisk(repave.DiskConfig{
 				Installer: m, Site: l.a.cfg.Boot, Identity: l.nextSystem, Clock: l.a.cfg.Clock,
 			})
+		}
+	case *fleetv1.CommandSpec_Preflight:
+		if m, ok := l.host.(repave.Installer); ok && l.isInstaller() {
+			return repave.NewPreflight(repave.DiskConfig{Installer: m, Site: l.a.cfg.Boot})
 		}
 	case *fleetv1.CommandSpec_Erase:
 		// A simulated machine has no installer to be erased from.

@@ -65,7 +65,9 @@ const (
 	CapReconfig = "reconfig"
 	CapRepave   = "repave"
 	CapErase    = "erase"
-	CapKexec    = "kexec"
+	// CapPreflight: an installer proves that a repave can begin, before it is granted one.
+	CapPreflight = "preflight"
+	CapKexec     = "kexec"
 )
 
 // Identity says which machine this is, and which boot of it.

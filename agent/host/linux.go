@@ -106,7 +106,7 @@ func (l *Linux) Capabilities() []string {
 		}
 	}
 	if l.canWriteDisks() {
-		caps = append(caps, CapRepave, CapErase)
+		caps = append(caps, CapRepave, CapErase, CapPreflight)
 	}
 	if l.canKexec() {
 		caps = append(caps, CapKexec)

@@ -194,6 +194,7 @@ func (d *decider) stepDone(proof map[string]string) {
 
 // fail ends the current step and the operation.
 func (d *decider) fail(code, message string, retryable bool) {
+	code, message, retryable = d.asRefused(code, message, retryable)
 	s := d.step()
 	if s.State == StepWaiting {
 		d.setStep(StepRunning)

@@ -139,6 +139,8 @@ func (d *decider) lookRunning() {
 		d.advance()
 	case d.cmd.State == Granted:
 		d.lookGranted()
+	case !d.now.Before(d.cmd.Deadline) && d.cmd.Kind == KindPreflight:
+		d.preflightExpired()
 	case !d.now.Before(d.cmd.Deadline):
 		d.setCommand(Expired)
 		d.fail("AGENT_UNAVAILABLE", "no agent took the command before the step's deadline; nothing was started", true)
@@ -164,6 +166,8 @@ func (d *decider) lookGranted() {
 	switch {
 	case d.rebootSeen() && (!d.cmd.ClaimedAt.IsZero() || d.due() || d.cmd.ExecutorRole == "installer"):
 		d.confirmReboot("new_boot")
+	case d.boots() != "" && !d.entering() && (!d.cmd.ClaimedAt.IsZero() || d.due()) && !d.strayed().none():
+		d.cameBack(d.strayed())
 	case d.lookGrantedOnMetal():
 	case !d.op.CancelRequested.IsZero() && d.due():
 		d.unknown("OUTCOME_UNKNOWN", "the executor did not answer the cancel in time; the command may still act")
@@ -304,7 +308,7 @@ func (d *decider) grantAsked(e GrantAsked) {
 			d.cmd.AckedAt = d.now
 		}
 		d.cmd.Deadline = d.now.Add(d.step().Timeout)
-		d.noteOldSystem()
+		d.noteSystem()
 		d.unprovision()
 	}
 	d.cmdChanged = true
@@ -347,6 +351,8 @@ func (d *decider) whyNoGrant(e GrantAsked) (reason, message string) {
 		return "MACHINE_BLOCKED", "the machine has been blocked since"
 	case !d.cmd.ClaimedAt.IsZero():
 		return "GRANT_REFUSED", "the command has a result already"
+	case d.cmd.Kind == KindPreflight:
+		return "GRANT_REFUSED", "a preflight changes nothing and needs no grant"
 	}
 	return "", ""
 }
@@ -361,6 +367,9 @@ func (d *decider) forgets() bool {
 func (d *decider) bootBefore(e GrantAsked) string {
 	if d.cmd.ExecutorRole != "site" {
 		return e.BootID
+	}
+	if h := fleet.Host(d.w.Candidates); h != nil && h.BootID != "" {
+		return h.BootID // the machine's newest boot may have been an installer's
 	}
 	return d.w.TargetBootID
 }

@@ -137,6 +137,12 @@ func (s *stored) snapshot(e operation.Event) operation.Snapshot {
 			s.lastGrant[key] = e.Seq
 		}
 	}
+	snap.World.Candidates = slices.Clone(snap.World.Candidates)
+	for i := range snap.World.Candidates {
+		if c := &snap.World.Candidates[i]; c.Role == "host" && c.AgentID == s.world.TargetAgentID && c.BootID == "" {
+			c.BootID = s.world.TargetBootID
+		}
+	}
 	snap.World.NewBootToken = fmt.Sprintf("token-%d", s.revision+1)
 	snap.World.NewCommandID = fmt.Sprintf("c-%d", len(s.commands)+1)
 	for _, c := range s.world.Candidates {

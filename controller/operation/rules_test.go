@@ -44,10 +44,10 @@ func TestClaimThatNothingConfirms(t *testing.T) {
 	if s.fence != c.ID {
 		t.Fatal("the same claim once more lifted the fence")
 	}
-	if operation.ProofSettles(s.latest(), "boot-1") || operation.ProofSettles(s.latest(), "") {
+	if operation.ProofSettles(s.latest(), booted("boot-1")) || operation.ProofSettles(s.latest(), booted("")) {
 		t.Error("settled by the boot of before")
 	}
-	if !operation.ProofSettles(s.latest(), "boot-2") {
+	if !operation.ProofSettles(s.latest(), booted("boot-2")) {
 		t.Error("not settled by a late new boot")
 	}
 	if done := operation.Settle(s.latest(), "new_boot"); done.State != operation.Done || done.SettledBy != "new_boot" || s.latest().State != operation.Unknown {
@@ -491,4 +491,9 @@ func TestSiteAgentReboots(t *testing.T) {
 			t.Errorf("read back %s: %s, want %s", evidenceOf, s.op.Phase, want)
 		}
 	}
+}
+
+// booted is a session of the machine's own system.
+func booted(bootID string) operation.Booted {
+	return operation.Booted{AgentID: hostID, Role: "host", BootID: bootID}
 }

@@ -106,6 +106,8 @@ const (
 const (
 	// KindJoinToken makes the token of one join in the cluster.
 	KindJoinToken Kind = "join_token"
+	// KindPreflight proves from the installer that a repave can begin; it destroys nothing.
+	KindPreflight Kind = "preflight"
 	// KindPower switches the machine through its BMC, with the device of the next boot set first.
 	KindPower Kind = "power"
 	// KindKexec starts the installer's kernel from the running system.
@@ -207,6 +209,9 @@ type World struct {
 	SlotHeld bool
 	// Boot is what the machine would boot from the network.
 	Boot Boot
+	// Unfit is why the machine cannot be installed as the current step asks, by what is known of it before it leaves its
+	// system; nil where it may.
+	Unfit *fleet.Refusal
 	// ExecutorLastSeen is the last sign of life of the current command's executor.
 	ExecutorLastSeen time.Time
 	ExecutorLive     bool

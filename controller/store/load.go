@@ -121,26 +121,36 @@ func (l *loaded) world(ctx context.Context, q *dbsqlc.Queries, f *facts, now tim
 	if w.SlotHeld, err = l.slot(ctx, q, now); err != nil {
 		return w, err
 	}
+	w.Candidates = l.candidates(w.Provider)
+	for _, c := range w.Candidates {
+		if c.AgentID == w.TargetAgentID {
+			w.TargetAgentLive = c.Live
+		}
+		if l.command != nil && c.AgentID == l.command.ExecutorID {
+			w.ExecutorLive, w.ExecutorLastSeen = c.Live, c.LastSeen
+		}
+	}
+	w.Unfit, err = l.unfitNow(ctx, q)
+	return w, err
+}
+
+// candidates are the agents that might take steps on the machine, with what each could do there.
+func (l *loaded) candidates(provider string) []fleet.Candidate {
+	var out []fleet.Candidate
 	for _, r := range l.executors {
 		c := fleet.Candidate{
 			AgentID: r.AgentID, Role: r.Role, StateID: r.StateID, Capabilities: r.Capabilities, Simulated: r.Simulated,
 			Live: r.Live, LastSeen: timeVal(r.LastHeartbeatAt), OperationID: strVal(r.OperationID), BootID: r.BootID,
 			ImageDigest: r.OsImageDigest,
 		}
-		if c.Role == "site" && w.Provider == fleet.AgentProvider && l.spec.GetBmcEndpoint() == "" {
+		if c.Role == "site" && provider == fleet.AgentProvider && l.spec.GetBmcEndpoint() == "" {
 			if !reachesWithoutBMC(&c, l.spec, l.speaksToCluster()) {
 				continue // there is nothing through which it could reach the machine
 			}
 		}
-		w.Candidates = append(w.Candidates, c)
-		if r.AgentID == w.TargetAgentID {
-			w.TargetAgentLive = r.Live
-		}
-		if l.command != nil && r.AgentID == l.command.ExecutorID {
-			w.ExecutorLive, w.ExecutorLastSeen = c.Live, c.LastSeen
-		}
+		out = append(out, c)
 	}
-	return w, nil
+	return out
 }
 
 // reachesWithoutBMC leaves a site agent what it can do without a BMC, if there is anything: scripts over SSH, and what a
@@ -206,11 +216,18 @@ func stepFromRow(r dbsqlc.OperationStep) (operation.Step, error) {
 		return s, fmt.Errorf("parse stored evidence: %w", err)
 	}
 	spec := &baremetalv1.Step{}
-	if err := proto.Unmarshal(r.Spec, spec); err != nil {
-		return s, fmt.Errorf("parse stored step: %w", err)
+	if err := parseStep(r.Spec, spec); err != nil {
+		return s, err
 	}
 	s.Mode = modeOf(spec)
 	return s, nil
+}
+
+func parseStep(stored []byte, into *baremetalv1.Step) error {
+	if err := proto.Unmarshal(stored, into); err != nil {
+		return fmt.Errorf("parse stored step: %w", err)
+	}
+	return nil
 }
 
 func modeOf(s *baremetalv1.Step) string {

@@ -70,15 +70,14 @@ func approveByInstalling(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machin
 	return setInstall(ctx, q, m.MachineID, node.Install{}, "")
 }
 
-// installBegins says that the decision grants the repave, or the way into the installer that it needs: from here on what
-// the machine ran before may be gone.
+// installBegins says that the decision grants the write: from here on what the machine ran before may be gone. On the way into
+// the installer, and while that only looks, the node is what it was.
 func installBegins(l *loaded, d operation.Decision) bool {
 	c := l.snap.Command
-	if !d.Grant || c == nil || c.State == operation.Granted || c.Kind == operation.KindNetboot {
+	if !d.Grant || c == nil || c.State == operation.Granted {
 		return false
 	}
-	k := l.snap.Op.Steps[c.StepIdx].Kind
-	return k == operation.KindRepave || byProvider(l.snap.Op.Type, k)
+	return c.Kind == operation.KindRepave || byProvider(l.snap.Op.Type, c.Kind)
 }
 
 // workMove is a move by the operation, or by the report that it waited for.

@@ -234,7 +234,7 @@ func machineSeen(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, h Hel
 	if err != nil {
 		return fmt.Errorf("record the machine's boot: %w", err)
 	}
-	if err := settleByProof(ctx, q, m, h.BootID, now); err != nil {
+	if err := settleByProof(ctx, q, m, h, out.Role, now); err != nil {
 		return err
 	}
 	if operation.ProvesReboot(m.BootID, h.BootID) && strVal(m.AgentID) == h.AgentID {
@@ -273,7 +273,7 @@ func nodeSeen(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, agentID 
 }
 
 // settleByProof lifts a fence that a new boot has proven to be over.
-func settleByProof(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, bootID string, now time.Time) error {
+func settleByProof(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, h Hello, role string, now time.Time) error {
 	if m.UnresolvedCommandID == nil {
 		return nil
 	}
@@ -282,7 +282,7 @@ func settleByProof(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, boo
 		return fmt.Errorf("read unresolved command: %w", err)
 	}
 	c := commandFromRow(&row)
-	if !operation.ProofSettles(c, bootID) {
+	if !operation.ProofSettles(c, operation.Booted{AgentID: h.AgentID, Role: role, BootID: h.BootID}) {
 		return nil
 	}
 	return settleCommand(ctx, q, m.MachineID, c, "new_boot", now)

@@ -174,6 +174,9 @@ func (s *Store) fits(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r
 	if err := identifiable(ctx, q, m, steps); err != nil {
 		return nil, nil, err
 	}
+	if err := s.installable(ctx, q, m, r, steps); err != nil {
+		return nil, nil, err
+	}
 	if err := scriptsReady(ctx, q, m, steps); err != nil {
 		return nil, nil, err
 	}

@@ -2453,7 +2453,7 @@ type Image struct {
 	Firmware []string `protobuf:"bytes,8,rep,name=firmware,proto3" json:"firmware,omitempty"`
 	// "os" (default) or, for the files of an installer, "installer-kernel", "installer-initrd", "installer-uki".
 	Kind string `protobuf:"bytes,9,opt,name=kind,proto3" json:"kind,omitempty"`
-	// "amd64" (default) or "arm64".
+	// "amd64" or "arm64". Empty takes what the image's partitions name (Discoverable Partitions Specification), else "amd64".
 	Arch string `protobuf:"bytes,10,opt,name=arch,proto3" json:"arch,omitempty"`
 	// Of the file as stored.
 	FileSizeBytes int64                  `protobuf:"varint,11,opt,name=file_size_bytes,json=fileSizeBytes,proto3" json:"file_size_bytes,omitempty"`

@@ -876,6 +876,7 @@ type CommandSpec struct {
 	//	*CommandSpec_Cluster
 	//	*CommandSpec_Join
 	//	*CommandSpec_ProviderAction
+	//	*CommandSpec_Preflight
 	Action        isCommandSpec_Action `protobuf_oneof:"action"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1101,6 +1102,15 @@ func (x *CommandSpec) GetProviderAction() *ProviderAction {
 	return nil
 }
 
+func (x *CommandSpec) GetPreflight() *RepaveAction {
+	if x != nil {
+		if x, ok := x.Action.(*CommandSpec_Preflight); ok {
+			return x.Preflight
+		}
+	}
+	return nil
+}
+
 type isCommandSpec_Action interface {
 	isCommandSpec_Action()
 }
@@ -1149,6 +1159,11 @@ type CommandSpec_ProviderAction struct {
 	ProviderAction *ProviderAction `protobuf:"bytes,28,opt,name=provider_action,json=providerAction,proto3,oneof"`
 }
 
+type CommandSpec_Preflight struct {
+	// Everything that a repave would do up to its first write, and nothing after: role installer only. It needs no grant.
+	Preflight *RepaveAction `protobuf:"bytes,34,opt,name=preflight,proto3,oneof"`
+}
+
 func (*CommandSpec_Reboot) isCommandSpec_Action() {}
 
 func (*CommandSpec_Netboot) isCommandSpec_Action() {}
@@ -1170,6 +1185,8 @@ func (*CommandSpec_Cluster) isCommandSpec_Action() {}
 func (*CommandSpec_Join) isCommandSpec_Action() {}
 
 func (*CommandSpec_ProviderAction) isCommandSpec_Action() {}
+
+func (*CommandSpec_Preflight) isCommandSpec_Action() {}
 
 // ScriptAction runs a catalogued script on the target over SSH.
 type ScriptAction struct {
@@ -1639,7 +1656,9 @@ type RepaveAction struct {
 	// Rules of disks that are never written.
 	ProtectedDisks []string `protobuf:"bytes,10,rep,name=protected_disks,json=protectedDisks,proto3" json:"protected_disks,omitempty"`
 	// "amd64" or "arm64": the machines that the image is for. An installer of another architecture refuses it. Empty: any.
-	Arch          string `protobuf:"bytes,11,opt,name=arch,proto3" json:"arch,omitempty"`
+	Arch string `protobuf:"bytes,11,opt,name=arch,proto3" json:"arch,omitempty"`
+	// Firmware kinds that start the image: "bios", "uefi". An installer that was started by another refuses it. Empty: any.
+	Firmware      []string `protobuf:"bytes,12,rep,name=firmware,proto3" json:"firmware,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1749,6 +1768,13 @@ func (x *RepaveAction) GetArch() string {
 		return x.Arch
 	}
 	return ""
+}
+
+func (x *RepaveAction) GetFirmware() []string {
+	if x != nil {
+		return x.Firmware
+	}
+	return nil
 }
 
 // CommandAck says that the command is durable at the agent.
@@ -5124,7 +5150,7 @@ const file_fleet_v1_fleet_proto_rawDesc = "" +
 	"\n" +
 	"command_id\x18\x01 \x01(\tR\tcommandId\x12\x12\n" +
 	"\x04spec\x18\x02 \x01(\fR\x04spec\x12\x16\n" +
-	"\x06digest\x18\x03 \x01(\fR\x06digest\"\xf5\a\n" +
+	"\x06digest\x18\x03 \x01(\fR\x06digest\"\xad\b\n" +
 	"\vCommandSpec\x12\x1d\n" +
 	"\n" +
 	"command_id\x18\x01 \x01(\tR\tcommandId\x12!\n" +
@@ -5153,7 +5179,8 @@ const file_fleet_v1_fleet_proto_rawDesc = "" +
 	"\x06script\x18\x1b \x01(\v2\x16.fleet.v1.ScriptActionH\x00R\x06script\x123\n" +
 	"\acluster\x18  \x01(\v2\x17.fleet.v1.ClusterActionH\x00R\acluster\x12*\n" +
 	"\x04join\x18! \x01(\v2\x14.fleet.v1.JoinActionH\x00R\x04join\x12C\n" +
-	"\x0fprovider_action\x18\x1c \x01(\v2\x18.fleet.v1.ProviderActionH\x00R\x0eproviderActionB\b\n" +
+	"\x0fprovider_action\x18\x1c \x01(\v2\x18.fleet.v1.ProviderActionH\x00R\x0eproviderAction\x126\n" +
+	"\tpreflight\x18\" \x01(\v2\x16.fleet.v1.RepaveActionH\x00R\tpreflightB\b\n" +
 	"\x06action\"\xfc\x01\n" +
 	"\fScriptAction\x12\x1d\n" +
 	"\n" +
@@ -5187,7 +5214,7 @@ const file_fleet_v1_fleet_proto_rawDesc = "" +
 	"\x12confirm_timeout_ms\x18\x02 \x01(\x05R\x10confirmTimeoutMs\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x03 \x01(\x03R\n" +
-	"generation\"\xd5\x02\n" +
+	"generation\"\xf1\x02\n" +
 	"\fRepaveAction\x12\x1b\n" +
 	"\timage_ref\x18\x01 \x01(\tR\bimageRef\x12\x1b\n" +
 	"\timage_url\x18\x02 \x01(\tR\bimageUrl\x12\x1d\n" +
@@ -5202,7 +5229,8 @@ const file_fleet_v1_fleet_proto_rawDesc = "" +
 	"\tdisk_rule\x18\t \x01(\tR\bdiskRule\x12'\n" +
 	"\x0fprotected_disks\x18\n" +
 	" \x03(\tR\x0eprotectedDisks\x12\x12\n" +
-	"\x04arch\x18\v \x01(\tR\x04arch\"A\n" +
+	"\x04arch\x18\v \x01(\tR\x04arch\x12\x1a\n" +
+	"\bfirmware\x18\f \x03(\tR\bfirmware\"A\n" +
 	"\n" +
 	"CommandAck\x12\x1d\n" +
 	"\n" +
@@ -5640,66 +5668,67 @@ var file_fleet_v1_fleet_proto_depIdxs = []int32{
 	65, // 25: fleet.v1.CommandSpec.cluster:type_name -> fleet.v1.ClusterAction
 	66, // 26: fleet.v1.CommandSpec.join:type_name -> fleet.v1.JoinAction
 	67, // 27: fleet.v1.CommandSpec.provider_action:type_name -> fleet.v1.ProviderAction
-	0,  // 28: fleet.v1.CommandResult.outcome:type_name -> fleet.v1.CommandResult.Outcome
-	60, // 29: fleet.v1.CommandResult.evidence:type_name -> fleet.v1.CommandResult.EvidenceEntry
-	64, // 30: fleet.v1.CommandResult.finished_at:type_name -> google.protobuf.Timestamp
-	28, // 31: fleet.v1.EventsRequest.hello:type_name -> fleet.v1.EventsHello
-	30, // 32: fleet.v1.EventsRequest.event:type_name -> fleet.v1.Event
-	29, // 33: fleet.v1.EventsRequest.heartbeat:type_name -> fleet.v1.Heartbeat
-	64, // 34: fleet.v1.Heartbeat.ts:type_name -> google.protobuf.Timestamp
-	64, // 35: fleet.v1.Event.ts:type_name -> google.protobuf.Timestamp
-	31, // 36: fleet.v1.Event.log:type_name -> fleet.v1.LogLines
-	32, // 37: fleet.v1.Event.inventory:type_name -> fleet.v1.InventoryReport
-	33, // 38: fleet.v1.Event.report:type_name -> fleet.v1.Report
-	34, // 39: fleet.v1.Event.dropped:type_name -> fleet.v1.Dropped
-	35, // 40: fleet.v1.Event.progress:type_name -> fleet.v1.ProgressReport
-	29, // 41: fleet.v1.Event.heartbeat:type_name -> fleet.v1.Heartbeat
-	61, // 42: fleet.v1.Report.fields:type_name -> fleet.v1.Report.FieldsEntry
-	62, // 43: fleet.v1.Dropped.by_priority:type_name -> fleet.v1.Dropped.ByPriorityEntry
-	46, // 44: fleet.v1.SyncSiteRequest.leases:type_name -> fleet.v1.SiteLease
-	47, // 45: fleet.v1.SyncSiteRequest.unknown:type_name -> fleet.v1.UnknownMachine
-	48, // 46: fleet.v1.SyncSiteRequest.bmcs:type_name -> fleet.v1.BMCObservation
-	49, // 47: fleet.v1.SyncSiteRequest.segments:type_name -> fleet.v1.SegmentObservation
-	63, // 48: fleet.v1.SyncSiteRequest.boot_addresses:type_name -> fleet.v1.SyncSiteRequest.BootAddressesEntry
-	68, // 49: fleet.v1.SyncSiteRequest.providers:type_name -> fleet.v1.ProviderObservation
-	41, // 50: fleet.v1.SyncSiteResponse.document:type_name -> fleet.v1.SiteDocument
-	42, // 51: fleet.v1.SiteDocument.segments:type_name -> fleet.v1.Segment
-	43, // 52: fleet.v1.SiteDocument.assignments:type_name -> fleet.v1.BootAssignment
-	44, // 53: fleet.v1.SiteDocument.bmcs:type_name -> fleet.v1.BMCTarget
-	45, // 54: fleet.v1.SiteDocument.installers:type_name -> fleet.v1.InstallerFiles
-	69, // 55: fleet.v1.SiteDocument.providers:type_name -> fleet.v1.ProviderTarget
-	64, // 56: fleet.v1.SiteLease.expires_at:type_name -> google.protobuf.Timestamp
-	64, // 57: fleet.v1.UnknownMachine.seen_at:type_name -> google.protobuf.Timestamp
-	64, // 58: fleet.v1.BMCObservation.seen_at:type_name -> google.protobuf.Timestamp
-	1,  // 59: fleet.v1.AgentService.Commands:input_type -> fleet.v1.AgentMessage
-	27, // 60: fleet.v1.AgentService.Events:input_type -> fleet.v1.EventsRequest
-	37, // 61: fleet.v1.AgentService.RotateAgentCert:input_type -> fleet.v1.RotateAgentCertRequest
-	39, // 62: fleet.v1.AgentService.SyncSite:input_type -> fleet.v1.SyncSiteRequest
-	50, // 63: fleet.v1.AgentService.GetBMCCredentials:input_type -> fleet.v1.GetBMCCredentialsRequest
-	52, // 64: fleet.v1.AgentService.GetSSHCredentials:input_type -> fleet.v1.GetSSHCredentialsRequest
-	70, // 65: fleet.v1.AgentService.GetClusterAccess:input_type -> fleet.v1.GetClusterAccessRequest
-	71, // 66: fleet.v1.AgentService.GetJoinMaterial:input_type -> fleet.v1.GetJoinMaterialRequest
-	72, // 67: fleet.v1.AgentService.GetMAASRegion:input_type -> fleet.v1.GetMAASRegionRequest
-	54, // 68: fleet.v1.AgentService.VouchInstaller:input_type -> fleet.v1.VouchInstallerRequest
-	56, // 69: fleet.v1.AgentService.IssueIdentity:input_type -> fleet.v1.IssueIdentityRequest
-	58, // 70: fleet.v1.AgentService.FetchBlob:input_type -> fleet.v1.FetchBlobRequest
-	2,  // 71: fleet.v1.AgentService.Commands:output_type -> fleet.v1.ControllerMessage
-	36, // 72: fleet.v1.AgentService.Events:output_type -> fleet.v1.EventsResponse
-	38, // 73: fleet.v1.AgentService.RotateAgentCert:output_type -> fleet.v1.RotateAgentCertResponse
-	40, // 74: fleet.v1.AgentService.SyncSite:output_type -> fleet.v1.SyncSiteResponse
-	51, // 75: fleet.v1.AgentService.GetBMCCredentials:output_type -> fleet.v1.GetBMCCredentialsResponse
-	53, // 76: fleet.v1.AgentService.GetSSHCredentials:output_type -> fleet.v1.GetSSHCredentialsResponse
-	73, // 77: fleet.v1.AgentService.GetClusterAccess:output_type -> fleet.v1.GetClusterAccessResponse
-	74, // 78: fleet.v1.AgentService.GetJoinMaterial:output_type -> fleet.v1.GetJoinMaterialResponse
-	75, // 79: fleet.v1.AgentService.GetMAASRegion:output_type -> fleet.v1.GetMAASRegionResponse
-	55, // 80: fleet.v1.AgentService.VouchInstaller:output_type -> fleet.v1.VouchInstallerResponse
-	57, // 81: fleet.v1.AgentService.IssueIdentity:output_type -> fleet.v1.IssueIdentityResponse
-	59, // 82: fleet.v1.AgentService.FetchBlob:output_type -> fleet.v1.FetchBlobResponse
-	71, // [71:83] is the sub-list for method output_type
-	59, // [59:71] is the sub-list for method input_type
-	59, // [59:59] is the sub-list for extension type_name
-	59, // [59:59] is the sub-list for extension extendee
-	0,  // [0:59] is the sub-list for field type_name
+	15, // 28: fleet.v1.CommandSpec.preflight:type_name -> fleet.v1.RepaveAction
+	0,  // 29: fleet.v1.CommandResult.outcome:type_name -> fleet.v1.CommandResult.Outcome
+	60, // 30: fleet.v1.CommandResult.evidence:type_name -> fleet.v1.CommandResult.EvidenceEntry
+	64, // 31: fleet.v1.CommandResult.finished_at:type_name -> google.protobuf.Timestamp
+	28, // 32: fleet.v1.EventsRequest.hello:type_name -> fleet.v1.EventsHello
+	30, // 33: fleet.v1.EventsRequest.event:type_name -> fleet.v1.Event
+	29, // 34: fleet.v1.EventsRequest.heartbeat:type_name -> fleet.v1.Heartbeat
+	64, // 35: fleet.v1.Heartbeat.ts:type_name -> google.protobuf.Timestamp
+	64, // 36: fleet.v1.Event.ts:type_name -> google.protobuf.Timestamp
+	31, // 37: fleet.v1.Event.log:type_name -> fleet.v1.LogLines
+	32, // 38: fleet.v1.Event.inventory:type_name -> fleet.v1.InventoryReport
+	33, // 39: fleet.v1.Event.report:type_name -> fleet.v1.Report
+	34, // 40: fleet.v1.Event.dropped:type_name -> fleet.v1.Dropped
+	35, // 41: fleet.v1.Event.progress:type_name -> fleet.v1.ProgressReport
+	29, // 42: fleet.v1.Event.heartbeat:type_name -> fleet.v1.Heartbeat
+	61, // 43: fleet.v1.Report.fields:type_name -> fleet.v1.Report.FieldsEntry
+	62, // 44: fleet.v1.Dropped.by_priority:type_name -> fleet.v1.Dropped.ByPriorityEntry
+	46, // 45: fleet.v1.SyncSiteRequest.leases:type_name -> fleet.v1.SiteLease
+	47, // 46: fleet.v1.SyncSiteRequest.unknown:type_name -> fleet.v1.UnknownMachine
+	48, // 47: fleet.v1.SyncSiteRequest.bmcs:type_name -> fleet.v1.BMCObservation
+	49, // 48: fleet.v1.SyncSiteRequest.segments:type_name -> fleet.v1.SegmentObservation
+	63, // 49: fleet.v1.SyncSiteRequest.boot_addresses:type_name -> fleet.v1.SyncSiteRequest.BootAddressesEntry
+	68, // 50: fleet.v1.SyncSiteRequest.providers:type_name -> fleet.v1.ProviderObservation
+	41, // 51: fleet.v1.SyncSiteResponse.document:type_name -> fleet.v1.SiteDocument
+	42, // 52: fleet.v1.SiteDocument.segments:type_name -> fleet.v1.Segment
+	43, // 53: fleet.v1.SiteDocument.assignments:type_name -> fleet.v1.BootAssignment
+	44, // 54: fleet.v1.SiteDocument.bmcs:type_name -> fleet.v1.BMCTarget
+	45, // 55: fleet.v1.SiteDocument.installers:type_name -> fleet.v1.InstallerFiles
+	69, // 56: fleet.v1.SiteDocument.providers:type_name -> fleet.v1.ProviderTarget
+	64, // 57: fleet.v1.SiteLease.expires_at:type_name -> google.protobuf.Timestamp
+	64, // 58: fleet.v1.UnknownMachine.seen_at:type_name -> google.protobuf.Timestamp
+	64, // 59: fleet.v1.BMCObservation.seen_at:type_name -> google.protobuf.Timestamp
+	1,  // 60: fleet.v1.AgentService.Commands:input_type -> fleet.v1.AgentMessage
+	27, // 61: fleet.v1.AgentService.Events:input_type -> fleet.v1.EventsRequest
+	37, // 62: fleet.v1.AgentService.RotateAgentCert:input_type -> fleet.v1.RotateAgentCertRequest
+	39, // 63: fleet.v1.AgentService.SyncSite:input_type -> fleet.v1.SyncSiteRequest
+	50, // 64: fleet.v1.AgentService.GetBMCCredentials:input_type -> fleet.v1.GetBMCCredentialsRequest
+	52, // 65: fleet.v1.AgentService.GetSSHCredentials:input_type -> fleet.v1.GetSSHCredentialsRequest
+	70, // 66: fleet.v1.AgentService.GetClusterAccess:input_type -> fleet.v1.GetClusterAccessRequest
+	71, // 67: fleet.v1.AgentService.GetJoinMaterial:input_type -> fleet.v1.GetJoinMaterialRequest
+	72, // 68: fleet.v1.AgentService.GetMAASRegion:input_type -> fleet.v1.GetMAASRegionRequest
+	54, // 69: fleet.v1.AgentService.VouchInstaller:input_type -> fleet.v1.VouchInstallerRequest
+	56, // 70: fleet.v1.AgentService.IssueIdentity:input_type -> fleet.v1.IssueIdentityRequest
+	58, // 71: fleet.v1.AgentService.FetchBlob:input_type -> fleet.v1.FetchBlobRequest
+	2,  // 72: fleet.v1.AgentService.Commands:output_type -> fleet.v1.ControllerMessage
+	36, // 73: fleet.v1.AgentService.Events:output_type -> fleet.v1.EventsResponse
+	38, // 74: fleet.v1.AgentService.RotateAgentCert:output_type -> fleet.v1.RotateAgentCertResponse
+	40, // 75: fleet.v1.AgentService.SyncSite:output_type -> fleet.v1.SyncSiteResponse
+	51, // 76: fleet.v1.AgentService.GetBMCCredentials:output_type -> fleet.v1.GetBMCCredentialsResponse
+	53, // 77: fleet.v1.AgentService.GetSSHCredentials:output_type -> fleet.v1.GetSSHCredentialsResponse
+	73, // 78: fleet.v1.AgentService.GetClusterAccess:output_type -> fleet.v1.GetClusterAccessResponse
+	74, // 79: fleet.v1.AgentService.GetJoinMaterial:output_type -> fleet.v1.GetJoinMaterialResponse
+	75, // 80: fleet.v1.AgentService.GetMAASRegion:output_type -> fleet.v1.GetMAASRegionResponse
+	55, // 81: fleet.v1.AgentService.VouchInstaller:output_type -> fleet.v1.VouchInstallerResponse
+	57, // 82: fleet.v1.AgentService.IssueIdentity:output_type -> fleet.v1.IssueIdentityResponse
+	59, // 83: fleet.v1.AgentService.FetchBlob:output_type -> fleet.v1.FetchBlobResponse
+	72, // [72:84] is the sub-list for method output_type
+	60, // [60:72] is the sub-list for method input_type
+	60, // [60:60] is the sub-list for extension type_name
+	60, // [60:60] is the sub-list for extension extendee
+	0,  // [0:60] is the sub-list for field type_name
 }
 
 func init() { file_fleet_v1_fleet_proto_init() }
@@ -5739,6 +5768,7 @@ func file_fleet_v1_fleet_proto_init() {
 		(*CommandSpec_Cluster)(nil),
 		(*CommandSpec_Join)(nil),
 		(*CommandSpec_ProviderAction)(nil),
+		(*CommandSpec_Preflight)(nil),
 	}
 	file_fleet_v1_fleet_proto_msgTypes[26].OneofWrappers = []any{
 		(*EventsRequest_Hello)(nil),

@@ -18,8 +18,11 @@ type term struct {
 	bytes          int64 // of value, for size
 }
 
-// ErrRule says that a rule could not be read.
-var ErrRule = errors.New("bad disk rule")
+// RuleError says why a rule could not be read.
+type RuleError struct{ Rule, Why string }
+
+// Error names the rule and what is wrong with it.
+func (e *RuleError) Error() string { return fmt.Sprintf("bad disk rule %q: %s", e.Rule, e.Why) }
 
 // ParseRule reads terms joined by commas:
 //
@@ -38,7 +41,7 @@ func ParseRule(s string) (Rule, error) {
 	for part := range strings.SplitSeq(s, ",") {
 		t, err := parseTerm(strings.TrimSpace(part))
 		if err != nil {
-			return Rule{}, fmt.Errorf("%w %q: %w", ErrRule, s, err)
+			return Rule{}, &RuleError{s, err.Error()}
 		}
 		r.terms = append(r.terms, t)
 	}
@@ -52,7 +55,7 @@ func ParseRules(list []string) ([]Rule, error) {
 	for _, s := range list {
 		r, err := ParseRule(s)
 		if err == nil && r.Empty() {
-			err = fmt.Errorf("%w: an empty one among the protected", ErrRule)
+			err = &RuleError{s, "an empty one among the protected"}
 		}
 		rules, errs = append(rules, r), append(errs, err)
 	}

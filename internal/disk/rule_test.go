@@ -9,7 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/ingot-metal/ingot/agent/disk"
+	"github.com/ingot-metal/ingot/internal/disk"
 )
 
 var sda = disk.Device{
@@ -50,7 +50,7 @@ func TestBadRules(t *testing.T) {
 		"S1", "=S1", "serial", "serial=", "serial>=S1", "colour=red", "size", "size>=", "size>=big", "size>=-1GiB", "size>=1GiBB",
 		"size>=9999999TiB", "path=sda", "path=/etc/passwd", "serial=S1,", ",serial=S1", "wwn<1",
 	} {
-		if r, err := disk.ParseRule(rule); !errors.Is(err, disk.ErrRule) {
+		if r, err := disk.ParseRule(rule); !errors.As(err, new(*disk.RuleError)) {
 			t.Errorf("%q is read as %q, %v", rule, r, err)
 		}
 	}
