@@ -3774,8 +3774,11 @@ type Site struct {
 	AppliedRevision int64                  `protobuf:"varint,4,opt,name=applied_revision,json=appliedRevision,proto3" json:"applied_revision,omitempty"`
 	AppliedAt       *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=applied_at,json=appliedAt,proto3" json:"applied_at,omitempty"`
 	AgentId         string                 `protobuf:"bytes,6,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// From which drift of a provider on work that destroys data is refused: "any", "major" (default: released, broken, gone,
+	// or another system id) or "none".
+	DriftThreshold string `protobuf:"bytes,9,opt,name=drift_threshold,json=driftThreshold,proto3" json:"drift_threshold,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Site) Reset() {
@@ -3846,6 +3849,13 @@ func (x *Site) GetAppliedAt() *timestamppb.Timestamp {
 func (x *Site) GetAgentId() string {
 	if x != nil {
 		return x.AgentId
+	}
+	return ""
+}
+
+func (x *Site) GetDriftThreshold() string {
+	if x != nil {
+		return x.DriftThreshold
 	}
 	return ""
 }
@@ -4026,11 +4036,13 @@ func (x *Segment) GetPoolUsed() int32 {
 }
 
 type SetSiteRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Site          string                 `protobuf:"bytes,1,opt,name=site,proto3" json:"site,omitempty"`
-	Segments      []*Segment             `protobuf:"bytes,2,rep,name=segments,proto3" json:"segments,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Site     string                 `protobuf:"bytes,1,opt,name=site,proto3" json:"site,omitempty"`
+	Segments []*Segment             `protobuf:"bytes,2,rep,name=segments,proto3" json:"segments,omitempty"`
+	// As of Site; empty leaves it as it is.
+	DriftThreshold string `protobuf:"bytes,5,opt,name=drift_threshold,json=driftThreshold,proto3" json:"drift_threshold,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *SetSiteRequest) Reset() {
@@ -4075,6 +4087,13 @@ func (x *SetSiteRequest) GetSegments() []*Segment {
 		return x.Segments
 	}
 	return nil
+}
+
+func (x *SetSiteRequest) GetDriftThreshold() string {
+	if x != nil {
+		return x.DriftThreshold
+	}
+	return ""
 }
 
 type GetSiteRequest struct {
@@ -5108,7 +5127,7 @@ const file_baremetal_v1_admin_proto_rawDesc = "" +
 	"expires_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\x12\x1d\n" +
 	"\n" +
 	"machine_id\x18\x06 \x01(\tR\tmachineId\x12\x1a\n" +
-	"\bhostname\x18\a \x01(\tR\bhostname\"\xea\x01\n" +
+	"\bhostname\x18\a \x01(\tR\bhostname\"\x93\x02\n" +
 	"\x04Site\x12\x12\n" +
 	"\x04site\x18\x01 \x01(\tR\x04site\x121\n" +
 	"\bsegments\x18\x02 \x03(\v2\x15.baremetal.v1.SegmentR\bsegments\x12\x1a\n" +
@@ -5116,7 +5135,8 @@ const file_baremetal_v1_admin_proto_rawDesc = "" +
 	"\x10applied_revision\x18\x04 \x01(\x03R\x0fappliedRevision\x129\n" +
 	"\n" +
 	"applied_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tappliedAt\x12\x19\n" +
-	"\bagent_id\x18\x06 \x01(\tR\aagentId\"\xc5\x03\n" +
+	"\bagent_id\x18\x06 \x01(\tR\aagentId\x12'\n" +
+	"\x0fdrift_threshold\x18\t \x01(\tR\x0edriftThreshold\"\xc5\x03\n" +
 	"\aSegment\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1c\n" +
 	"\tinterface\x18\x02 \x01(\tR\tinterface\x12\x18\n" +
@@ -5135,10 +5155,11 @@ const file_baremetal_v1_admin_proto_rawDesc = "" +
 	"\x05state\x18\r \x01(\tR\x05state\x12.\n" +
 	"\x13foreign_dhcp_server\x18\x0e \x01(\tR\x11foreignDhcpServer\x12\x1b\n" +
 	"\tpool_size\x18\x0f \x01(\x05R\bpoolSize\x12\x1b\n" +
-	"\tpool_used\x18\x10 \x01(\x05R\bpoolUsed\"W\n" +
+	"\tpool_used\x18\x10 \x01(\x05R\bpoolUsed\"\x80\x01\n" +
 	"\x0eSetSiteRequest\x12\x12\n" +
 	"\x04site\x18\x01 \x01(\tR\x04site\x121\n" +
-	"\bsegments\x18\x02 \x03(\v2\x15.baremetal.v1.SegmentR\bsegments\"$\n" +
+	"\bsegments\x18\x02 \x03(\v2\x15.baremetal.v1.SegmentR\bsegments\x12'\n" +
+	"\x0fdrift_threshold\x18\x05 \x01(\tR\x0edriftThreshold\"$\n" +
 	"\x0eGetSiteRequest\x12\x12\n" +
 	"\x04site\x18\x01 \x01(\tR\x04site\"\x12\n" +
 	"\x10ListSitesRequest\"=\n" +

@@ -289,6 +289,13 @@ const (
 	Reason_MACHINE_UNREACHABLE Reason = 324
 	// NeedsIntervention is set and its cause has no reason of its own.
 	Reason_INTERVENTION_REQUIRED Reason = 325
+	// The life of nodes.
+	// What the machine's provider says does not go with its node state; accept it or resolve it first.
+	Reason_PROVIDER_DRIFT Reason = 340
+	// An active or offline node leaves by a decommission, or with purge by an admin.
+	Reason_DECOMMISSION_REQUIRED Reason = 341
+	// A device could not be reset, and its memory may hold what was in it.
+	Reason_DEVICE_RESET_FAILED Reason = 342
 )
 
 // Enum value maps for Reason.
@@ -469,6 +476,9 @@ var (
 		323: "NODE_NOT_ACTIVE",
 		324: "MACHINE_UNREACHABLE",
 		325: "INTERVENTION_REQUIRED",
+		340: "PROVIDER_DRIFT",
+		341: "DECOMMISSION_REQUIRED",
+		342: "DEVICE_RESET_FAILED",
 	}
 	Reason_value = map[string]int32{
 		"REASON_UNSPECIFIED":             0,
@@ -646,6 +656,9 @@ var (
 		"NODE_NOT_ACTIVE":                323,
 		"MACHINE_UNREACHABLE":            324,
 		"INTERVENTION_REQUIRED":          325,
+		"PROVIDER_DRIFT":                 340,
+		"DECOMMISSION_REQUIRED":          341,
+		"DEVICE_RESET_FAILED":            342,
 	}
 )
 
@@ -680,7 +693,7 @@ var File_baremetal_v1_reason_proto protoreflect.FileDescriptor
 
 const file_baremetal_v1_reason_proto_rawDesc = "" +
 	"\n" +
-	"\x19baremetal/v1/reason.proto\x12\fbaremetal.v1*\xce \n" +
+	"\x19baremetal/v1/reason.proto\x12\fbaremetal.v1*\x99!\n" +
 	"\x06Reason\x12\x16\n" +
 	"\x12REASON_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11MACHINE_NOT_FOUND\x10\x01\x12\x17\n" +
@@ -857,7 +870,10 @@ const file_baremetal_v1_reason_proto_rawDesc = "" +
 	"\x11NODE_NOT_VERIFIED\x10\xc2\x02\x12\x14\n" +
 	"\x0fNODE_NOT_ACTIVE\x10\xc3\x02\x12\x18\n" +
 	"\x13MACHINE_UNREACHABLE\x10\xc4\x02\x12\x1a\n" +
-	"\x15INTERVENTION_REQUIRED\x10\xc5\x02B;Z9github.com/ingot-metal/ingot/api/baremetal/v1;baremetalv1b\x06proto3"
+	"\x15INTERVENTION_REQUIRED\x10\xc5\x02\x12\x13\n" +
+	"\x0ePROVIDER_DRIFT\x10\xd4\x02\x12\x1a\n" +
+	"\x15DECOMMISSION_REQUIRED\x10\xd5\x02\x12\x18\n" +
+	"\x13DEVICE_RESET_FAILED\x10\xd6\x02B;Z9github.com/ingot-metal/ingot/api/baremetal/v1;baremetalv1b\x06proto3"
 
 var (
 	file_baremetal_v1_reason_proto_rawDescOnce sync.Once

@@ -137,7 +137,7 @@ func (q *Queries) GetImage(ctx context.Context, imageRef string) (Image, error) 
 }
 
 const getSite = `-- name: GetSite :one
-SELECT site, created_at, segments, revision, applied_revision, applied_at, agent_id, observations, boot_addresses FROM sites WHERE site = $1
+SELECT site, created_at, segments, revision, applied_revision, applied_at, agent_id, observations, boot_addresses, drift_threshold FROM sites WHERE site = $1
 `
 
 func (q *Queries) GetSite(ctx context.Context, site string) (Site, error) {
@@ -153,6 +153,7 @@ func (q *Queries) GetSite(ctx context.Context, site string) (Site, error) {
 		&i.AgentID,
 		&i.Observations,
 		&i.BootAddresses,
+		&i.DriftThreshold,
 	)
 	return i, err
 }
@@ -417,7 +418,7 @@ func (q *Queries) ListSiteLeases(ctx context.Context, arg ListSiteLeasesParams) 
 }
 
 const listSites = `-- name: ListSites :many
-SELECT site, created_at, segments, revision, applied_revision, applied_at, agent_id, observations, boot_addresses FROM sites ORDER BY site
+SELECT site, created_at, segments, revision, applied_revision, applied_at, agent_id, observations, boot_addresses, drift_threshold FROM sites ORDER BY site
 `
 
 func (q *Queries) ListSites(ctx context.Context) ([]Site, error) {
@@ -439,6 +440,7 @@ func (q *Queries) ListSites(ctx context.Context) ([]Site, error) {
 			&i.AgentID,
 			&i.Observations,
 			&i.BootAddresses,
+			&i.DriftThreshold,
 		); err != nil {
 			return nil, err
 		}
@@ -502,7 +504,7 @@ func (q *Queries) LockImage(ctx context.Context, imageRef string) (Image, error)
 }
 
 const lockSite = `-- name: LockSite :one
-SELECT site, created_at, segments, revision, applied_revision, applied_at, agent_id, observations, boot_addresses FROM sites WHERE site = $1 FOR UPDATE
+SELECT site, created_at, segments, revision, applied_revision, applied_at, agent_id, observations, boot_addresses, drift_threshold FROM sites WHERE site = $1 FOR UPDATE
 `
 
 func (q *Queries) LockSite(ctx context.Context, site string) (Site, error) {
@@ -518,6 +520,7 @@ func (q *Queries) LockSite(ctx context.Context, site string) (Site, error) {
 		&i.AgentID,
 		&i.Observations,
 		&i.BootAddresses,
+		&i.DriftThreshold,
 	)
 	return i, err
 }

@@ -199,6 +199,10 @@ type Machine struct {
 	Retiring            []byte
 	FirstProvisionedAt  *time.Time
 	ActiveWorkflowID    *string
+	QuarantinedFrom     string
+	QuarantineReason    string
+	FailedNodePlan      string
+	AcceptedDrift       string
 }
 
 type MachineCause struct {
@@ -225,6 +229,7 @@ type NodeGroup struct {
 	AutoPromote       bool
 	UpdatedAt         time.Time
 	ExplicitPromotion bool
+	HealthChecks      []string
 }
 
 type Operation struct {
@@ -301,17 +306,18 @@ type Plan struct {
 }
 
 type ProviderObservation struct {
-	MachineID  string
-	Provider   string
-	State      string
-	Status     string
-	SystemID   string
-	PowerState string
-	Deployed   string
-	Drift      string
-	Reason     string
-	Message    string
-	ChangedAt  time.Time
+	MachineID     string
+	Provider      string
+	State         string
+	Status        string
+	SystemID      string
+	PowerState    string
+	Deployed      string
+	Drift         string
+	Reason        string
+	Message       string
+	ChangedAt     time.Time
+	KnownSystemID string
 }
 
 type Rollout struct {
@@ -375,6 +381,7 @@ type Site struct {
 	AgentID         *string
 	Observations    []byte
 	BootAddresses   []byte
+	DriftThreshold  string
 }
 
 type SshCredential struct {
@@ -479,4 +486,6 @@ type Workflow struct {
 	CreatedAt             time.Time
 	UpdatedAt             time.Time
 	EndedAt               *time.Time
+	Failures              []byte
+	Unclean               bool
 }

@@ -9,7 +9,7 @@ UPDATE workflows
 SET state = @state, stage = @stage, stage_idx = @stage_idx, attempt_count = @attempt_count, repeats = @repeats,
     failure_class = @failure_class, reason = @reason, message = @message,
     observed_provider_state = @observed_provider_state, last_action = @last_action, adopted = @adopted,
-    evidence = @evidence, operation_id = @operation_id, updated_at = @now, ended_at = @ended_at
+    evidence = @evidence, failures = @failures, unclean = @unclean, operation_id = @operation_id, updated_at = @now, ended_at = @ended_at
 WHERE workflow_id = @workflow_id;
 
 -- name: GetWorkflow :one
