@@ -65,6 +65,7 @@ const (
 	CapReconfig = "reconfig"
 	CapRepave   = "repave"
 	CapErase    = "erase"
+	CapReset    = "reset_devices"
 	CapKexec    = "kexec"
 )
 

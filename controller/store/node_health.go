@@ -15,6 +15,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/node"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	"github.com/ingot-metal/ingot/controller/workflow"
+	"github.com/ingot-metal/ingot/internal/accelerator"
 	"github.com/ingot-metal/ingot/internal/maasstatus"
 )
 
@@ -46,18 +47,51 @@ func healthOf(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine) (node.He
 	if err != nil {
 		return h, fmt.Errorf("read inventory: %w", err)
 	}
-	var seen struct {
-		System struct{ Serial string }
-		NICs   []struct{ MAC string }
-	}
-	if err := json.Unmarshal([]byte(row.Document), &seen); err != nil {
-		return h, fmt.Errorf("parse stored inventory: %w", err)
+	seen, err := parseInventory(row.Document)
+	if err != nil {
+		return h, err
 	}
 	h.Inventoried, h.Simulated, h.SeenSerial = true, row.Simulated, seen.System.Serial
 	for _, n := range seen.NICs {
 		h.SeenMACs = append(h.SeenMACs, strings.ToLower(n.MAC))
 	}
 	return h, nil
+}
+
+// inventoryDoc is what of an agent's inventory the controller decides by; see the agent's package inventory.
+type inventoryDoc struct {
+	System struct{ Serial string }
+	NICs   []struct{ MAC string }
+	PCI    []struct{ Class, Vendor string }
+}
+
+func parseInventory[T ~string | ~[]byte](raw T) (inventoryDoc, error) {
+	var doc inventoryDoc
+	if err := json.Unmarshal([]byte(raw), &doc); err != nil {
+		return doc, fmt.Errorf("parse stored inventory: %w", err)
+	}
+	return doc, nil
+}
+
+// hasAccelerator reports whether the newest inventory of a machine shows an accelerator; one that has reported none shows none.
+func hasAccelerator(ctx context.Context, q *dbsqlc.Queries, machineID string) (bool, error) {
+	row, err := q.LatestInventory(ctx, machineID)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("read inventory: %w", err)
+	}
+	doc, err := parseInventory(row.Document)
+	if err != nil {
+		return false, err
+	}
+	for _, p := range doc.PCI {
+		if accelerator.Is(p.Class, p.Vendor) {
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 // providerFault says what of the machine's provider is not healthy; empty where nothing is.

@@ -24,9 +24,9 @@ type TransitionRequest struct {
 	To                   node.State
 	Force                bool
 	// Purge retires a node that is in service without a decommission.
-	Purge    bool
-	ImageRef             string
-	Actor, Comment       string
+	Purge          bool
+	ImageRef       string
+	Actor, Comment string
 	// DryRun answers what would happen and changes nothing.
 	DryRun bool
 }

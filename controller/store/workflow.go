@@ -186,8 +186,8 @@ func workflowPlan(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r Wo
 		return nil, workflow.Traits{}, err
 	}
 	t := workflow.Traits{Provider: m.Provider, BMC: spec.GetBmcEndpoint() != "", Path: r.Params[ParamPath]}
-	if t.GPU, err = q.InventoryShowsGPU(ctx, m.MachineID); err != nil {
-		return nil, t, fmt.Errorf("look for GPUs in the inventory: %w", err)
+	if t.GPU, err = hasAccelerator(ctx, q, m.MachineID); err != nil {
+		return nil, t, err
 	}
 	if t.Path == "" {
 		t.Path = workflow.DefaultPath(fleet.NodeState(m.NodeState))

@@ -167,6 +167,8 @@ func cleaningStages() []Stage {
 			Effect:       "no workload runs on it; but for a soft reset the machine leaves the cluster",
 			Check:        "condition InCustomerCluster is false or Drained is true; else the Node is drained and read back",
 			Compensation: "a drain that fails or is cancelled takes its own cordon back"},
+		// MAAS switches a machine off when it has released it: its own agent resets what it has before.
+		scrubGPU(ProviderMAAS, "the inventory shows an accelerator, provider maas"),
 		{Name: CleanupStorage, Kind: d, Modes: []Mode{StorageCleanup, FullDecommission}, Wired: true, Gives: evidence.EraseMethod, Touches: true,
 			Provider: notMAAS, Where: "not provider maas",
 			Steps:  []StepOf{{"cleanup-storage-netboot", "netboot", ""}, {"cleanup-storage", "erase", ""}},
@@ -175,9 +177,7 @@ func cleaningStages() []Stage {
 			Provider: ProviderMAAS, Where: "provider maas", Steps: []StepOf{{"cleanup-storage", ProviderKind, "erase"}},
 			Effect: "MAAS releases the machine and erases its disks", Check: "MAAS is seen to erase them after the request, then says Ready",
 			Compensation: "none: data is gone"},
-		{Name: ScrubGPU, Kind: d, Modes: []Mode{SoftReset, FullDecommission}, When: func(t Traits) bool { return t.GPU },
-			Where: "the inventory shows a GPU", Steps: own(ScrubGPU), Effect: "the memory of GPUs is cleared", Check: "not built",
-			Compensation: "none"},
+		scrubGPU(notMAAS, "the inventory shows an accelerator, not provider maas"),
 		{Name: ResetHost, Kind: d, Modes: []Mode{SoftReset}, Wired: true, Touches: true, Gives: evidence.BootIDAfter,
 			Steps:  []StepOf{{"reset-host", "reboot", ""}, {"reset-host-agent", "wait_for_agent", ""}},
 			Effect: "what ran on the machine runs no more", Check: "another boot id is read back", Compensation: "none"},
@@ -197,6 +197,16 @@ func cleaningStages() []Stage {
 		{Name: ValidateClean, Kind: d, Modes: allModes, Steps: own(ValidateClean), Wired: true,
 			Effect: "the workflow knows that the machine is clean",
 			Check:  "the evidence of the mode is there: a new boot, a verified image, verified erasure", Compensation: "none"},
+	}
+}
+
+// scrubGPU makes the row of the stage that clears the memory of accelerators, of a provider's machines.
+func scrubGPU(provider, where string) Stage {
+	return Stage{
+		Name: ScrubGPU, Kind: Decommission, Modes: []Mode{SoftReset, FullDecommission}, Provider: provider, Where: where, Wired: true,
+		When: func(t Traits) bool { return t.GPU }, Touches: true, Gives: evidence.DevicesReset, Steps: []StepOf{{"scrub-gpu", "reset_devices", ""}},
+		Effect: "accelerators are reset, and their memory holds nothing", Check: "each device is reset by the kernel and answers again",
+		Compensation: "none",
 	}
 }
 

@@ -120,19 +120,6 @@ func (q *Queries) InsertWorkflow(ctx context.Context, arg InsertWorkflowParams) 
 	return err
 }
 
-const inventoryShowsGPU = `-- name: InventoryShowsGPU :one
-SELECT coalesce((SELECT jsonb_path_exists(i.document, '$.pci[*] ? (@.gpu == true)')
-                 FROM inventories i WHERE i.machine_id = $1 ORDER BY i.reported_at DESC LIMIT 1), false)::boolean AS gpu
-`
-
-// Of the newest inventory; a machine that has reported none shows none.
-func (q *Queries) InventoryShowsGPU(ctx context.Context, machineID string) (bool, error) {
-	row := q.db.QueryRow(ctx, inventoryShowsGPU, machineID)
-	var gpu bool
-	err := row.Scan(&gpu)
-	return gpu, err
-}
-
 const listWorkflows = `-- name: ListWorkflows :many
 SELECT workflow_id, machine_id, kind, mode, state, plan, stage, stage_idx, attempt_count, repeats, failure_class, reason, message, observed_provider_state, last_action, adopted, evidence, operation_id, request_id, params, created_at, updated_at, ended_at, failures, unclean FROM workflows
 WHERE ($1::text = '' OR machine_id = $1)

@@ -61,8 +61,3 @@ WHERE c.credentials_ref = @credentials_ref
 
 -- name: CredentialsKnown :one
 SELECT EXISTS (SELECT 1 FROM bmc_credentials WHERE credentials_ref = @credentials_ref);
-
--- name: InventoryShowsGPU :one
--- Of the newest inventory; a machine that has reported none shows none.
-SELECT coalesce((SELECT jsonb_path_exists(i.document, '$.pci[*] ? (@.gpu == true)')
-                 FROM inventories i WHERE i.machine_id = @machine_id ORDER BY i.reported_at DESC LIMIT 1), false)::boolean AS gpu;
