@@ -145,7 +145,6 @@ func (l *life) runSite(group *task.Group) {
 	underOrders("bmcs", l.runBMCs)
 	underOrders("consoles", l.site.consoles.run)
 	underOrders("maas", l.site.maas.Run)
-	underOrders("heartbeats", l.runner.BufferHeartbeats)
 	group.Go("site", func(ctx context.Context) error {
 		defer endOrders()
 		return l.site.service.Run(ctx, orders)

@@ -67,6 +67,7 @@ const (
 	CapErase    = "erase"
 	// CapPreflight: an installer proves that a repave can begin, before it is granted one.
 	CapPreflight = "preflight"
+	CapReset     = "reset_devices"
 	CapKexec     = "kexec"
 )
 

@@ -34,7 +34,7 @@ type Config struct {
 	InstallerCmdline string `yaml:"installer_cmdline"`
 	// SecretsKeyFile holds the key that seals BMC credentials; empty means secrets/bmc.key in DataDir, made when missing.
 	// Controllers of one database share the key.
-	SecretsKeyFile string   `yaml:"secrets_key_file"`
+	SecretsKeyFile string `yaml:"secrets_key_file"`
 	// TPMRootsFile holds certificates in PEM of the vendors whose TPMs are believed; empty means that every TPM is believed
 	// by its first use alone.
 	TPMRootsFile string   `yaml:"tpm_roots_file"`

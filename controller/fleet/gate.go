@@ -88,6 +88,8 @@ type PlanTraits struct {
 	Destructive bool
 	// ReturnsFromRMA: its first step takes the flag RMA off.
 	ReturnsFromRMA bool
+	// Removes: it is of the workflow that takes a retired machine out of the inventory.
+	Removes bool
 }
 
 // AdmitPlan is Admit with all that matters of the plan. On a blocked machine one thing may start: the RMA that finishes
@@ -98,8 +100,8 @@ func AdmitPlan(f Facts, t OperationType, p PlanTraits) *Refusal {
 	switch {
 	case f.Deleted:
 		return &Refusal{"MACHINE_DELETED", "the machine has been deleted; register it again as a new record"}
-	case f.Conditions[RetiredFlag]:
-		return &Refusal{"MACHINE_BLOCKED", "the machine is flagged Retired; an admin must clear the flag first"}
+	case retired(f) && !p.Removes:
+		return &Refusal{"MACHINE_BLOCKED", "the machine is retired; bring it back (ingot node transition MACHINE offline), or take it out (ingot decommission MACHINE --mode full-decommission)"}
 	case f.Conditions[RMA] && !finishesRMA:
 		return &Refusal{"MACHINE_BLOCKED", "the machine is flagged RMA; finish that with `ingot rma MACHINE --return`, or an admin clears the flag"}
 	case f.ActiveOperation:
@@ -117,6 +119,11 @@ func AdmitPlan(f Facts, t OperationType, p PlanTraits) *Refusal {
 			" may still be acting on the machine; wait for its result or settle it"}
 	}
 	return nil
+}
+
+// retired reports whether the machine is out of service, by its node state or by an admin's flag.
+func retired(f Facts) bool {
+	return f.Conditions[RetiredFlag] || f.NodeState == Retired || f.NodeState == Removing
 }
 
 func phaseAllows(p Phase, t OperationType, planDestructive bool) bool {

@@ -2,11 +2,13 @@ package frontpage
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/store"
 	"github.com/ingot-metal/ingot/controller/validate"
+	"github.com/ingot-metal/ingot/controller/workflow"
 	"github.com/ingot-metal/ingot/internal/failure"
 )
 
@@ -22,7 +24,10 @@ func (s *Server) SetSite(ctx context.Context, r *baremetalv1.SetSiteRequest) (*b
 	if err != nil {
 		return nil, err
 	}
-	return s.store.SetSite(ctx, r.GetSite(), segments, actor(ctx), s.clock.Now())
+	if t := workflow.Threshold(r.GetDriftThreshold()); t != "" && !slices.Contains(workflow.Thresholds(), t) {
+		return nil, validate.Fault("drift_threshold", "any, major or none")
+	}
+	return s.store.SetSite(ctx, r.GetSite(), segments, r.GetDriftThreshold(), actor(ctx), s.clock.Now())
 }
 
 // GetSite implements AdminService.

@@ -35,7 +35,7 @@ var _ Store = (*store.Store)(nil)
 type Machines interface {
 	Register(ctx context.Context, m *baremetalv1.Machine, actor string, now time.Time) (*baremetalv1.Machine, error)
 	Update(ctx context.Context, m *baremetalv1.Machine, actor string, now time.Time) (*baremetalv1.Machine, error)
-	Delete(ctx context.Context, id, actor string, now time.Time) (*baremetalv1.Machine, error)
+	Delete(ctx context.Context, id, actor string, purge bool, now time.Time) (*baremetalv1.Machine, error)
 	GetMachine(ctx context.Context, id, externalID string) (*baremetalv1.Machine, error)
 	WalkMachines(ctx context.Context, f store.MachineFilter) ([]*baremetalv1.Machine, error)
 	ReconcileSealed(ctx context.Context, from string, since time.Time, limit int32) (*store.Changes, error)
@@ -97,7 +97,7 @@ type Catalogue interface {
 
 // Sites are what site agents serve, what they have seen, and what they log in to BMCs with.
 type Sites interface {
-	SetSite(ctx context.Context, site string, segments []*baremetalv1.Segment, actor string, now time.Time) (*baremetalv1.Site, error)
+	SetSite(ctx context.Context, site string, segments []*baremetalv1.Segment, threshold, actor string, now time.Time) (*baremetalv1.Site, error)
 	GetSite(ctx context.Context, site string) (*baremetalv1.Site, error)
 	ListSites(ctx context.Context) ([]*baremetalv1.Site, error)
 	ListSiteLeases(ctx context.Context, f store.LeaseFilter) ([]*baremetalv1.SiteLease, error)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/ingot-metal/ingot/controller/fleet"
+	"github.com/ingot-metal/ingot/controller/workflow"
 	"github.com/ingot-metal/ingot/internal/evidence"
 )
 
@@ -87,7 +88,8 @@ func (d *decider) attemptWaitForAgent(s *Step) bool {
 
 // blocked says that nothing may run on the machine.
 func (d *decider) blocked() bool {
-	return d.w.Machine.Conditions[fleet.RMA] || d.w.Machine.Conditions[fleet.RetiredFlag]
+	removes := d.op.Type == fleet.Decommission && d.w.Stage.Mode == workflow.FullDecommission
+	return d.w.Machine.Conditions[fleet.RMA] || d.w.Machine.Conditions[fleet.RetiredFlag] && !removes
 }
 
 func (d *decider) failBlocked() {

@@ -74,6 +74,8 @@ func (d *decider) onMetal(s *Step) bool {
 	switch s.Kind {
 	case KindRepave, KindErase:
 		return !d.inPlace(s.Kind)
+	case KindReset:
+		return d.installer() != nil // which has the machine after an erasure
 	case KindNetboot:
 		return d.installerStep(d.op.CurrentStep) != nil || d.netbootsRescue()
 	case KindReboot:

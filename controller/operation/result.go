@@ -179,6 +179,8 @@ func evidenceKey(k Kind) string {
 		return evidence.ImageDigest
 	case KindErase:
 		return evidence.EraseMethod
+	case KindReset:
+		return evidence.DevicesReset
 	case KindSSH:
 		return evidence.ExitCode
 	case KindPowerOff:

@@ -6,6 +6,7 @@ import (
 
 	"github.com/ingot-metal/ingot/controller/fleet"
 	"github.com/ingot-metal/ingot/controller/workflow"
+	"github.com/ingot-metal/ingot/internal/evidence"
 )
 
 // attemptStage makes the check of a workflow's stage; it returns true if the step has ended well.
@@ -15,6 +16,8 @@ func (d *decider) attemptStage(s *Step) bool {
 		return d.awaitReport(s)
 	case workflow.AwaitReplacement:
 		return d.awaitReplacement(s)
+	case workflow.NothingToDrain:
+		return d.nothingToDrain()
 	case workflow.PowerOffNode, workflow.SwitchOff:
 		d.switchTo(s, KindPowerOff)
 		return false
@@ -39,6 +42,16 @@ func (d *decider) attemptStage(s *Step) bool {
 		d.fail(v.Code, v.Message, false)
 	}
 	return false
+}
+
+// nothingToDrain ends the drain of a machine that is in no cluster; one that has joined since is drained there.
+func (d *decider) nothingToDrain() bool {
+	if d.w.Machine.Conditions[fleet.InCustomerCluster] {
+		d.fail("STAGE_CHECK_FAILED", "the machine has joined a cluster since the drain was asked for; drain it there", false)
+		return false
+	}
+	d.stepDone(map[string]string{evidence.NodeDrained: "the machine is in no cluster, and nothing runs on it there"})
+	return true
 }
 
 // stageFacts adds what this attempt has proved to what earlier ones have.

@@ -86,6 +86,8 @@ const (
 	KindWaitForAgent Kind = "wait_for_agent"
 	KindSetPhase     Kind = "set_phase"
 	KindErase        Kind = "erase"
+	// KindReset resets the machine's accelerators.
+	KindReset Kind = "reset_devices"
 	// KindSSH runs a script from the site agent.
 	KindSSH Kind = "ssh"
 	// KindRMA takes the machine out of service, or back; it touches nothing but our record.

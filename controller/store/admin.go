@@ -66,7 +66,7 @@ func (s *Store) ClearIntervention(ctx context.Context, machineID, actor, comment
 			return err
 		}
 		if node.Parse(m.NodeState) == node.Quarantined {
-			if err := moveNode(ctx, q, machineID, node.Active, node.Admin, actor, comment, nil, now); err != nil {
+			if err := moveNode(ctx, q, machineID, node.Parse(m.QuarantinedFrom), node.Admin, actor, comment, nil, now); err != nil {
 				return err
 			}
 		}

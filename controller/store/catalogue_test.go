@@ -82,7 +82,7 @@ func TestAnImageThatIsNeededStays(t *testing.T) {
 	if _, err := s.Cancel(t.Context(), op.GetOperationId(), "tester", now()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Delete(t.Context(), "m-2", "tester", now()); err != nil {
+	if _, err := s.Delete(t.Context(), "m-2", "tester", false, now()); err != nil {
 		t.Fatal(err)
 	}
 	for _, ref := range []string{"of-an-operation", "of-a-machine"} {
@@ -134,7 +134,7 @@ func TestSegmentsOfASite(t *testing.T) {
 	}
 	set := func(g []*pb.Segment) *pb.Site {
 		t.Helper()
-		site, err := s.SetSite(t.Context(), "lab", g, "tester", now())
+		site, err := s.SetSite(t.Context(), "lab", g, "", "tester", now())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -273,7 +273,7 @@ func TestWhoGetsCredentials(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := s.Delete(t.Context(), "m-5", "tester", now()); err != nil {
+	if _, err := s.Delete(t.Context(), "m-5", "tester", false, now()); err != nil {
 		t.Fatal(err)
 	}
 	for _, ref := range []string{"rack", "second"} {

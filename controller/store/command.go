@@ -43,6 +43,8 @@ func commandSpec(ctx context.Context, q *dbsqlc.Queries, l *loaded, d operation.
 		spec.Action = &fleetv1.CommandSpec_Erase{Erase: &fleetv1.EraseAction{
 			Method: orText(step.GetErase().GetMethod(), "auto"), DiskRule: step.GetErase().GetDisk(), ProtectedDisks: l.spec.GetProtectedDisks(),
 		}}
+	case operation.KindReset:
+		spec.Action = &fleetv1.CommandSpec_ResetDevices{ResetDevices: &fleetv1.ResetDevicesAction{}}
 	case operation.KindSSH:
 		spec.Action, err = l.scriptAction(ctx, q, step.GetSsh())
 	case operation.KindPower:

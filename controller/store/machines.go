@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"time"
@@ -192,8 +193,9 @@ func updateMachine(ctx context.Context, q *dbsqlc.Queries, old dbsqlc.Machine, m
 	return audit(ctx, q, auditEntry{actor: actor, verb: "UPDATE", target: old.MachineID}, now)
 }
 
-// Delete makes a tombstone of an idle machine. Deleting a deleted one changes nothing.
-func (s *Store) Delete(ctx context.Context, id, actor string, now time.Time) (*baremetalv1.Machine, error) {
+// Delete makes a tombstone of an idle machine. Deleting a deleted one changes nothing. purge leaves out the decommission of a
+// machine that is in service.
+func (s *Store) Delete(ctx context.Context, id, actor string, purge bool, now time.Time) (*baremetalv1.Machine, error) {
 	err := s.inTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
 		m, err := q.LockMachine(ctx, id)
 		switch {
@@ -208,15 +210,22 @@ func (s *Store) Delete(ctx context.Context, id, actor string, now time.Time) (*b
 		case m.UnresolvedCommandID != nil:
 			return failure.Precondition("COMMAND_UNRESOLVED", "command %s may still be acting; settle it first", *m.UnresolvedCommandID)
 		}
-		if err := moveTo(ctx, q, id, move{to: node.Deleted, by: node.Admin, user: actor, deleting: true}, now); err != nil {
+		if err := moveTo(ctx, q, id, move{to: node.Deleted, by: node.Admin, user: actor, deleting: true, purge: purge}, now); err != nil {
 			return err
 		}
-		return audit(ctx, q, auditEntry{actor: actor, verb: "DELETE", target: id}, now)
+		return audit(ctx, q, auditEntry{actor: actor, verb: "DELETE", target: id, data: purged(purge)}, now)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("delete machine: %w", err)
 	}
 	return s.GetMachine(ctx, id, "")
+}
+
+func purged(purge bool) map[string]string {
+	if !purge {
+		return nil
+	}
+	return map[string]string{"purge": "true"}
 }
 
 // GetMachine finds a machine by id, or by external id when id is empty. Tombstones are found by id.
@@ -362,9 +371,16 @@ func (s *Store) NodeHistory(ctx context.Context, machineID string, limit, offset
 	out := make([]*baremetalv1.NodeStateLog, 0, len(rows))
 	for _, r := range rows {
 		out = append(out, &baremetalv1.NodeStateLog{
-			Id: fmt.Sprint(r.ID), FromState: nodeStateMessage(r.FromState), ToState: nodeStateMessage(r.ToState),
+			Id: fmt.Sprint(r.ID), Uuid: lineUUID(r.ID), FromState: nodeStateMessage(r.FromState), ToState: nodeStateMessage(r.ToState),
 			TriggeredBy: r.TriggeredBy, UserId: r.UserID, Comment: r.Remark, Metadata: jsonToMap(r.Metadata), CreatedAt: stamp(r.CreatedAt),
 		})
 	}
 	return out, int32(total), nil
+}
+
+// lineUUID names a line of the log of changes: a UUID of version 8 (RFC 9562, 5.8) that is made of the line's number alone.
+func lineUUID(id int64) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "ingot node_state_log %d", id))
+	sum[6], sum[8] = sum[6]&0x0f|0x80, sum[8]&0x3f|0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", sum[:4], sum[4:6], sum[6:8], sum[8:10], sum[10:16])
 }

@@ -120,7 +120,7 @@ func beginInstall(ctx context.Context, q *dbsqlc.Queries, l *loaded, now time.Ti
 	if state == node.Pending && l.machine.InstallAttempts > 0 {
 		return nil
 	}
-	return setInstall(ctx, q, l.machine.MachineID, node.Install{}, "")
+	return setInstall(ctx, q, l.machine, node.Install{}, "")
 }
 
 // endInstall moves the node to where the end of its installation leaves it. What fails of it has been counted.
@@ -141,7 +141,7 @@ func endInstall(ctx context.Context, q *dbsqlc.Queries, l *loaded, d operation.D
 	// Nobody is at it any more, and attempts are left: it waits for its installation.
 	if d.Op.Phase == operation.Canceled {
 		canceled := node.Install{Attempts: int(m.InstallAttempts), LastError: "CANCELED_BY_REQUEST"}
-		if err := setInstall(ctx, q, m.MachineID, canceled, m.FailedPlanID); err != nil {
+		if err := setInstall(ctx, q, m, canceled, m.FailedPlanID); err != nil {
 			return err
 		}
 	}
@@ -154,7 +154,7 @@ func endInstall(ctx context.Context, q *dbsqlc.Queries, l *loaded, d operation.D
 
 // installDone makes an installation complete. Only a group that says so promotes the node without a person's word.
 func installDone(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, v move, now time.Time) error {
-	if err := setInstall(ctx, q, m.MachineID, node.Install{}, ""); err != nil {
+	if err := setInstall(ctx, q, m, node.Install{}, ""); err != nil {
 		return err
 	}
 	if err := moveTo(ctx, q, m.MachineID, v, now); err != nil {
@@ -188,15 +188,15 @@ func verifiedByExit(ctx context.Context, q *dbsqlc.Queries, l *loaded, d operati
 	return moveTo(ctx, q, l.row.TargetID, v, now)
 }
 
-// groupOf reads the group of a machine's node; the zero value where it has none.
+// groupOf reads the policy of a machine's group; that of a group which nobody has set is the default.
 func groupOf(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine) (dbsqlc.NodeGroup, error) {
 	spec, err := specFromJSON(m.Spec)
 	if err != nil || spec.GetGroup() == "" {
-		return dbsqlc.NodeGroup{}, err
+		return dbsqlc.NodeGroup{HealthChecks: node.Checks()}, err
 	}
 	g, err := q.GetNodeGroup(ctx, spec.GetGroup())
 	if errors.Is(err, pgx.ErrNoRows) {
-		return dbsqlc.NodeGroup{}, nil
+		return dbsqlc.NodeGroup{NodeGroup: spec.GetGroup(), HealthChecks: node.Checks()}, nil
 	}
 	return g, orWhat(err, "read node group")
 }
@@ -204,7 +204,7 @@ func groupOf(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine) (dbsqlc.N
 // installFailed counts a failed attempt. After the last one the node leaves installing.
 func installFailed(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, v move, why, planID string, now time.Time) error {
 	next := node.FailedAttempt(node.Install{State: node.Installing, Attempts: int(m.InstallAttempts)}, why)
-	if err := setInstall(ctx, q, m.MachineID, next, planID); err != nil || next.State == node.Installing {
+	if err := setInstall(ctx, q, m, next, planID); err != nil || next.State == node.Installing {
 		return err
 	}
 	v.to = next.State
@@ -216,9 +216,9 @@ func installFailed(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, v m
 }
 
 // setInstall stores how an installation stands, besides the state.
-func setInstall(ctx context.Context, q *dbsqlc.Queries, machineID string, i node.Install, planID string) error {
+func setInstall(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, i node.Install, planID string) error {
 	err := q.SetInstall(ctx, dbsqlc.SetInstallParams{
-		MachineID: machineID, InstallAttempts: int32(i.Attempts), LastInstallError: i.LastError, FailedPlanID: planID,
+		MachineID: m.MachineID, InstallAttempts: int32(i.Attempts), LastInstallError: i.LastError, FailedPlanID: planID, NodePlan: installPlan(m),
 	})
 	if err != nil {
 		return fmt.Errorf("record installation: %w", err)

@@ -361,7 +361,7 @@ func TestDryRunStoresNothing(t *testing.T) {
 func TestDeletedIsFinal(t *testing.T) {
 	s := storetest.New(t)
 	register(t, s, "m-1", "52:54:00:00:00:01")
-	if _, err := s.Delete(t.Context(), "m-1", "tester", now()); err != nil {
+	if _, err := s.Delete(t.Context(), "m-1", "tester", false, now()); err != nil {
 		t.Fatal(err)
 	}
 	wantHistory(t, s, "m-1", "discovered>deleted admin")

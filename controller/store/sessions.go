@@ -255,8 +255,8 @@ func machineSeen(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, h Hel
 	return setCondition(ctx, q, m.MachineID, operation.ConditionChange{Type: fleet.Reachable, Status: true, Reason: "SessionOpen"}, now)
 }
 
-// nodeSeen moves the node of a machine whose own agent has opened a session: a new one has been adopted, one that was offline
-// is back.
+// nodeSeen moves the node of a machine whose own agent has opened a session: a new one that passes its health checks has been
+// adopted, one that was offline is back.
 func nodeSeen(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, agentID string, now time.Time) error {
 	state := node.Parse(m.NodeState)
 	held, err := heldByWorkflow(ctx, q, m.MachineID, state)
@@ -264,9 +264,10 @@ func nodeSeen(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, agentID 
 		return err // an onboarding verifies it first
 	}
 	switch state {
-	case node.BootstrapIssued:
-		return moveAlong(ctx, q, m.MachineID, move{by: node.System, user: agentID}, now, node.Enrolling, node.Active)
-	case node.Enrolling, node.Offline:
+	case node.BootstrapIssued, node.Enrolling:
+		_, err := arrive(ctx, q, m, agentID, now)
+		return err
+	case node.Offline:
 		return moveNode(ctx, q, m.MachineID, node.Active, node.System, agentID, "", nil, now)
 	}
 	return nil
@@ -313,6 +314,9 @@ func quarantine(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, reason
 		if err != nil {
 			return err
 		}
+	}
+	if err := q.SetQuarantineReason(ctx, dbsqlc.SetQuarantineReasonParams{MachineID: m.MachineID, Reason: reason}); err != nil {
+		return fmt.Errorf("record the reason of the quarantine: %w", err)
 	}
 	return raiseCause(ctx, q, m.MachineID, "", quarantineCause(reason, message), now)
 }

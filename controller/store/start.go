@@ -14,9 +14,11 @@ import (
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/fleet"
+	"github.com/ingot-metal/ingot/controller/node"
 	"github.com/ingot-metal/ingot/controller/operation"
 	"github.com/ingot-metal/ingot/controller/plan"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
+	"github.com/ingot-metal/ingot/controller/workflow"
 	"github.com/ingot-metal/ingot/internal/failure"
 	"github.com/ingot-metal/ingot/internal/ids"
 	"github.com/ingot-metal/ingot/internal/planted"
@@ -37,6 +39,8 @@ type StartRequest struct {
 	Comment string
 	// own says that the store itself asks: the plan need not be one that clients may name.
 	own bool
+	// removes says that the operation is of the workflow that takes a retired machine out of the inventory.
+	removes bool
 	// begun is what the transaction has read of the machine already; nil reads it.
 	begun *facts
 }
@@ -140,6 +144,18 @@ func differing(a, b map[string]string) []string {
 	return out
 }
 
+// drains reports whether the operation is one by which a quarantined node goes on: its drain, or a decommission of it, unless
+// two machines answer in its name.
+func (r StartRequest) drains(m dbsqlc.Machine) bool {
+	return (r.own && r.PlanID == drainPlan || r.Type == fleet.Decommission) && node.Parse(m.NodeState) == node.Quarantined && !contested(m)
+}
+
+// contested reports whether a node is quarantined because two machines answer in its name.
+func contested(m dbsqlc.Machine) bool {
+	class, _ := workflow.Classify(m.QuarantineReason)
+	return node.Parse(m.NodeState) == node.Quarantined && class == workflow.ClassConflict && m.QuarantineReason != "MACHINE_QUARANTINED"
+}
+
 // fits checks that the work may be done on the machine now, and gives its plan and steps.
 func (s *Store) fits(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r StartRequest) (*baremetalv1.Plan, []plan.Filled, error) {
 	planID := r.PlanID
@@ -148,6 +164,12 @@ func (s *Store) fits(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r
 	}
 	if planID == "" {
 		planID = fleet.DefaultPlan(r.Type)
+	}
+	if r.own && planID == drainPlan {
+		var err error
+		if planID, err = drainOf(ctx, q, m); err != nil {
+			return nil, nil, err
+		}
 	}
 	p, err := s.usedPlan(ctx, q, planID)
 	if err != nil {
@@ -242,6 +264,9 @@ func admit(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r StartRequ
 		if err := noOpenWorkflow(ctx, q, m.MachineID); err != nil {
 			return err
 		}
+		if err := noDrift(ctx, q, m); err != nil {
+			return err
+		}
 	}
 	if s := plan.NotWired(p); s != nil && !plan.OfWorkflow(p) {
 		return failure.Unimplemented("STEP_KIND_NOT_WIRED", "step %s of plan %s is of kind %s, which this version cannot run",
@@ -269,7 +294,10 @@ func admitted(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r StartR
 	}
 	state := factsOf(m, f.conditions[m.MachineID])
 	state.Frozen = f.frozen
-	if r := fleet.AdmitPlan(state, r.Type, fleet.PlanTraits{Destructive: destructive, ReturnsFromRMA: plan.ReturnsFromRMA(p)}); r != nil {
+	if r.drains(m) {
+		state.NodeState = fleet.NodeState(node.Name(node.Draining))
+	}
+	if r := fleet.AdmitPlan(state, r.Type, fleet.PlanTraits{Destructive: destructive, ReturnsFromRMA: plan.ReturnsFromRMA(p), Removes: r.removes}); r != nil {
 		e := failure.Precondition(r.Reason, "%s", r.Message).WithMeta("machine_id", m.MachineID).WithMeta("phase", m.Phase)
 		if m.CurrentOperationID != nil {
 			e = e.WithMeta("active_operation_id", *m.CurrentOperationID)

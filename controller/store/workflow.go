@@ -127,6 +127,11 @@ func (s *Store) beginWorkflow(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.M
 		return nil, failure.Unimplemented("STAGE_NOT_WIRED", "stage %s of this machine's %s is not built", name, workflow.PlanID(r.Kind, r.Mode, traits)).
 			WithMeta("stage", name)
 	}
+	if workflow.Destructive(r.Kind, r.Mode) && m.DeletedAt == nil {
+		if err := noDrift(ctx, q, m); err != nil {
+			return nil, err
+		}
+	}
 	if r.EnterMaintenance && m.Phase != string(fleet.Maintenance) {
 		if m, err = s.enterFirst(ctx, q, m, r, now); err != nil {
 			return nil, err
@@ -181,8 +186,8 @@ func workflowPlan(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r Wo
 		return nil, workflow.Traits{}, err
 	}
 	t := workflow.Traits{Provider: m.Provider, BMC: spec.GetBmcEndpoint() != "", Path: r.Params[ParamPath]}
-	if t.GPU, err = q.InventoryShowsGPU(ctx, m.MachineID); err != nil {
-		return nil, t, fmt.Errorf("look for GPUs in the inventory: %w", err)
+	if t.GPU, err = hasAccelerator(ctx, q, m.MachineID); err != nil {
+		return nil, t, err
 	}
 	if t.Path == "" {
 		t.Path = workflow.DefaultPath(fleet.NodeState(m.NodeState))
@@ -194,6 +199,7 @@ func workflowPlan(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r Wo
 func (s *Store) enterFirst(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r WorkflowStart, now time.Time) (dbsqlc.Machine, error) {
 	op, err := s.create(ctx, q, m, StartRequest{
 		MachineID: m.MachineID, RequestID: r.RequestID + "/enter-maintenance", Type: fleet.EnterMaintenance, Actor: r.Actor,
+		removes: r.Mode == workflow.FullDecommission,
 	}, now)
 	if err != nil {
 		return m, err
@@ -252,6 +258,7 @@ func admitAttempt(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, a at
 		}
 		return nil
 	}
+	a.request.removes = a.w.Mode == workflow.FullDecommission
 	return admitted(ctx, q, m, a.request, p)
 }
 
@@ -328,12 +335,15 @@ func (s *Store) workflowMessage(ctx context.Context, r dbsqlc.Workflow, now time
 func workflowFromRow(r dbsqlc.Workflow) (workflow.Workflow, error) {
 	w := workflow.Workflow{
 		ID: r.WorkflowID, MachineID: r.MachineID, Kind: workflow.Kind(r.Kind), Mode: workflow.Mode(r.Mode), State: workflow.State(r.State),
-		Stage: r.Stage, StageIdx: int(r.StageIdx), Plan: slices.Clone(r.Plan), Attempts: int(r.AttemptCount), Repeats: int(r.Repeats),
+		Stage: r.Stage, StageIdx: int(r.StageIdx), Plan: slices.Clone(r.Plan), Attempts: int(r.AttemptCount), Unclean: r.Unclean,
 		FailureClass: workflow.Class(r.FailureClass), Reason: r.Reason, Message: r.Message, LastAction: workflow.Action(r.LastAction),
 		Adopted: r.Adopted, OperationID: strVal(r.OperationID),
 	}
 	if err := json.Unmarshal(r.Evidence, &w.Evidence); err != nil {
 		return w, fmt.Errorf("parse stored evidence: %w", err)
+	}
+	if err := json.Unmarshal(r.Failures, &w.Failures); err != nil {
+		return w, fmt.Errorf("parse stored failures: %w", err)
 	}
 	return w, nil
 }
@@ -344,9 +354,16 @@ func saveWorkflow(ctx context.Context, q *dbsqlc.Queries, w workflow.Workflow, o
 	if err != nil {
 		return err
 	}
+	failures, err := json.Marshal(w.Failures)
+	if err != nil {
+		return fmt.Errorf("serialize failures: %w", err)
+	}
+	if w.Failures == nil {
+		failures = []byte("{}")
+	}
 	p := dbsqlc.UpdateWorkflowParams{
 		WorkflowID: w.ID, State: string(w.State), Stage: w.Stage, StageIdx: int32(w.StageIdx), AttemptCount: int32(w.Attempts),
-		Repeats: int32(w.Repeats), FailureClass: string(w.FailureClass), Reason: w.Reason, Message: w.Message,
+		Repeats: int32(w.Failures[w.Stage]), Failures: failures, Unclean: w.Unclean, FailureClass: string(w.FailureClass), Reason: w.Reason, Message: w.Message,
 		ObservedProviderState: observed, LastAction: string(w.LastAction), Adopted: w.Adopted, Evidence: evidence,
 		OperationID: strPtr(w.OperationID), Now: now,
 	}

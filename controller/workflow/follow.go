@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"maps"
 	"slices"
 	"strings"
 )
@@ -13,6 +14,8 @@ type Attempt struct {
 	Step            string
 	Reason, Message string
 	Evidence        map[string]string
+	// Granted reports whether the decision lets an agent begin what the step does.
+	Granted bool
 }
 
 // Follow is the workflow after a decision on its attempt. What an operator has frozen stays so.
@@ -20,10 +23,18 @@ func Follow(w Workflow, a Attempt) Workflow {
 	if !Working(w.State) {
 		return w
 	}
-	if stage := StageOf(w.Kind, a.Step); !opensBefore(w, stage) {
+	stage := StageOf(w.Kind, a.Step)
+	if !opensBefore(w, stage) {
 		w.at(stage)
+		w.forgetPassed()
+	}
+	if s, ok := FindFor(w.Kind, stage, w.Provider); ok && s.Touches && a.Granted {
+		w.Unclean = true
 	}
 	w.Evidence = merged(w.Evidence, a.Evidence)
+	if slices.Index(w.Plan, stage) > 0 {
+		delete(w.Evidence, undoDue) // the steps that undo come before
+	}
 	switch a.Phase {
 	case "RUNNING":
 		if w.State == Pending {
@@ -42,6 +53,14 @@ func Follow(w Workflow, a Attempt) Workflow {
 	return w
 }
 
+// forgetPassed drops the failures of the stages that the workflow has gone past.
+func (w *Workflow) forgetPassed() {
+	w.Failures = maps.Clone(w.Failures)
+	for _, passed := range w.Plan[:min(w.StageIdx, len(w.Plan))] {
+		delete(w.Failures, passed)
+	}
+}
+
 // opensBefore says that the stage only puts the node's state back to one of work in progress, before the attempt goes on
 // from a later one: going through it is no step back.
 func opensBefore(w Workflow, stage string) bool {
@@ -53,7 +72,7 @@ func (w *Workflow) succeed() {
 	if w.State == Pending {
 		w.move(Running)
 	}
-	w.Repeats, w.Reason, w.Message, w.FailureClass = 0, "", "", ""
+	w.Failures, w.Reason, w.Message, w.FailureClass = nil, "", "", ""
 	switch {
 	case w.State == Compensating:
 		w.move(FailedManual)
@@ -63,6 +82,7 @@ func (w *Workflow) succeed() {
 	default:
 		w.move(Completed)
 	}
+	w.Unclean = w.Unclean && !Terminal(w.State)
 }
 
 func (w *Workflow) fail(a Attempt) {

@@ -29,6 +29,8 @@ const (
 	ImageDigest = "image_digest"
 	// ConfigDigest is the digest of the host configuration as read back.
 	ConfigDigest = "config_digest"
+	// DevicesReset lists the accelerators that were reset and answer again, by their PCI addresses.
+	DevicesReset = "devices_reset"
 	// EraseMethod is how the disks were erased, as verified.
 	EraseMethod = "erase_method"
 	// BootPath is the way that a machine was brought into the installer: "bootnext", "kexec" or "bmc".

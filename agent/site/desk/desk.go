@@ -120,7 +120,7 @@ func (d *Desk) enrol(r *http.Request, token string) (Answer, error) {
 		}
 	}
 	return Answer{
-		Challenge: challenge,
+		Challenge:           challenge,
 		CertificateChainPEM: string(v.GetCertificateChainPem()), TrustBundlePEM: string(v.GetTrustBundlePem()),
 		FleetAddresses: v.GetFleetAddresses(), Proxy: d.cfg.Proxy, AgentID: v.GetAgentId(), MachineID: v.GetMachineId(),
 		OperationID: v.GetOperationId(), GrantKeys: v.GetGrantKeys(), Mode: string(a.Mode),

@@ -1430,8 +1430,10 @@ func (x *UpdateMachineRequest) GetMachine() *Machine {
 }
 
 type DeleteMachineRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	MachineId     string                 `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	MachineId string                 `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
+	// Deletes a machine whose node is active or offline without a decommission. Of an admin alone.
+	Purge         bool `protobuf:"varint,2,opt,name=purge,proto3" json:"purge,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1471,6 +1473,13 @@ func (x *DeleteMachineRequest) GetMachineId() string {
 		return x.MachineId
 	}
 	return ""
+}
+
+func (x *DeleteMachineRequest) GetPurge() bool {
+	if x != nil {
+		return x.Purge
+	}
+	return false
 }
 
 type RebootMachineRequest struct {
@@ -3296,10 +3305,11 @@ const file_baremetal_v1_machine_proto_rawDesc = "" +
 	"\x12safe_updated_since\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x10safeUpdatedSince\x12\x12\n" +
 	"\x04more\x18\x05 \x01(\bR\x04more\"G\n" +
 	"\x14UpdateMachineRequest\x12/\n" +
-	"\amachine\x18\x01 \x01(\v2\x15.baremetal.v1.MachineR\amachine\"5\n" +
+	"\amachine\x18\x01 \x01(\v2\x15.baremetal.v1.MachineR\amachine\"K\n" +
 	"\x14DeleteMachineRequest\x12\x1d\n" +
 	"\n" +
-	"machine_id\x18\x01 \x01(\tR\tmachineId\"\xaa\x01\n" +
+	"machine_id\x18\x01 \x01(\tR\tmachineId\x12\x14\n" +
+	"\x05purge\x18\x02 \x01(\bR\x05purge\"\xaa\x01\n" +
 	"\x14RebootMachineRequest\x12\x1d\n" +
 	"\n" +
 	"machine_id\x18\x01 \x01(\tR\tmachineId\x12\x1d\n" +

@@ -97,7 +97,17 @@ SELECT incarnation, (SELECT system_identifier::text FROM pg_control_system()) AS
 FROM cluster_state;
 
 -- name: SetNodeState :exec
-UPDATE machines SET node_state = @node_state, node_state_changed_at = @now WHERE machine_id = @machine_id;
+-- A quarantined node keeps the state that it came from, and why, also while it drains.
+UPDATE machines
+SET node_state = @node_state, node_state_changed_at = @now,
+    quarantined_from = CASE WHEN @node_state = 'quarantined' THEN coalesce(nullif(quarantined_from, ''), node_state)
+                            WHEN @node_state = 'draining' THEN quarantined_from ELSE '' END,
+    quarantine_reason = CASE WHEN @node_state = 'quarantined' THEN coalesce(nullif(@reason::text, ''), quarantine_reason)
+                             WHEN @node_state = 'draining' THEN quarantine_reason ELSE '' END
+WHERE machine_id = @machine_id;
+
+-- name: SetQuarantineReason :exec
+UPDATE machines SET quarantine_reason = @reason WHERE machine_id = @machine_id AND node_state = 'quarantined';
 
 -- name: InsertNodeStateLog :exec
 INSERT INTO node_state_log (machine_id, from_state, to_state, triggered_by, user_id, audit_id, metadata, created_at)
