@@ -63,6 +63,17 @@ type rule struct {
 	say  func(*scene, *Explanation)
 }
 
+// RuleNames lists the rules of every table.
+func RuleNames() []string {
+	var out []string
+	for _, table := range [][]rule{activeRules, restRules, endedRules} {
+		for _, r := range table {
+			out = append(out, r.name)
+		}
+	}
+	return out
+}
+
 // Explain answers by the first rule that fits.
 func Explain(f Facts) Explanation {
 	s := newScene(f)
