@@ -256,13 +256,16 @@ func admitted(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r StartR
 		if err != nil {
 			return err
 		}
+		if f.freeze, err = withCause(ctx, q, f.freeze); err != nil {
+			return err
+		}
 	}
 	destructive, err := destructiveScripts(ctx, q, p)
 	if err != nil {
 		return err
 	}
 	state := factsOf(m, f.conditions[m.MachineID])
-	state.Frozen = f.frozen
+	state.Freeze = f.freeze
 	if r := fleet.AdmitPlan(state, r.Type, fleet.PlanTraits{Destructive: destructive, ReturnsFromRMA: plan.ReturnsFromRMA(p)}); r != nil {
 		e := failure.Precondition(r.Reason, "%s", r.Message).WithMeta("machine_id", m.MachineID).WithMeta("phase", m.Phase)
 		if m.CurrentOperationID != nil {

@@ -90,7 +90,9 @@ func (s subject) cloned(t *testing.T) {
 	}})
 	clone.Config.Bundle = ""
 	clone.Start()
-	testkit.Eventually(t, soon, func() bool { return condition(s.r.Machine(s.machine), "NeedsIntervention").GetStatus() }, "no quarantine")
+	testkit.Eventually(t, soon, func() bool {
+		return s.r.Machine(s.machine).GetStatus().GetNodeState() == baremetalv1.NodeState_NODE_STATE_QUARANTINED
+	}, "no quarantine")
 	if err := clone.Stop(); err != nil {
 		t.Logf("the clone ended with %v", err)
 	}
@@ -102,6 +104,10 @@ func (s subject) transition(t *testing.T, to baremetalv1.NodeState) *baremetalv1
 	return harness.Must(t, s.r.Nodes().TransitionNode, &baremetalv1.TransitionNodeRequest{
 		NodeId: s.machine, RequestId: "to-" + to.String(), State: to, ImageRef: "",
 	})
+}
+
+func rename() *baremetalv1.Step {
+	return &baremetalv1.Step{Kind: &baremetalv1.Step_Net{Net: &baremetalv1.NetReconfig{Hostname: "renamed"}}}
 }
 
 func situationsOfRest() []situation {
@@ -134,7 +140,6 @@ func situationsOfRest() []situation {
 		{name: "fenced", rule: "fenced", arrange: func(t *testing.T, r *whyRig) subject { s, _ := fenced(t, r); return s }},
 		{name: "fenced, and quarantined for a clone", rule: "quarantined", arrange: func(t *testing.T, r *whyRig) subject {
 			s, _ := fenced(t, r)
-			s.of.Rejoin()
 			s.cloned(t)
 			return s
 		}},
@@ -186,14 +191,14 @@ func situationsOfRest() []situation {
 
 func situationsOfFailure() []situation {
 	return []situation{
-		{name: "a reboot failed", rule: "failed", arrange: func(t *testing.T, r *whyRig) subject {
-			s := simulated(t, r, harness.MachineOptions{Script: "reboot:fail-before"})
-			return s.fails(t, reboot(t, r.Client, s.machine, "r", 2).GetOperationId())
+		{name: "a reconfiguration failed", rule: "failed", arrange: func(t *testing.T, r *whyRig) subject {
+			s := simulated(t, r, harness.MachineOptions{Script: "hostname:fail-before"})
+			return s.fails(t, r.runOnce(t, s.machine, rename()).GetOperationId())
 		}},
-		{name: "a reboot failed in service", rule: "failed", arrange: func(t *testing.T, r *whyRig) subject {
-			s := simulated(t, r, harness.MachineOptions{Script: "reboot:fail-before"})
+		{name: "a reconfiguration failed in service", rule: "failed", arrange: func(t *testing.T, r *whyRig) subject {
+			s := simulated(t, r, harness.MachineOptions{Script: "hostname:fail-before"})
 			s.leave(t)
-			return s.fails(t, reboot(t, r.Client, s.machine, "r", 2).GetOperationId())
+			return s.fails(t, r.runOnce(t, s.machine, rename()).GetOperationId())
 		}},
 		{name: "a reboot that only claims", rule: "fenced", arrange: func(t *testing.T, r *whyRig) subject {
 			s := simulated(t, r, harness.MachineOptions{Script: "reboot:lie"})
@@ -203,11 +208,6 @@ func situationsOfFailure() []situation {
 			s := simulated(t, r, harness.MachineOptions{})
 			s.cutOff(t)
 			return s.fails(t, reboot(t, r.Client, s.machine, "r", 1).GetOperationId())
-		}},
-		{name: "a write failed once", rule: "failed", arrange: func(t *testing.T, r *whyRig) subject {
-			s := simulated(t, r, harness.MachineOptions{Script: "repave:fail-before@1"})
-			plan := &baremetalv1.Step{Kind: &baremetalv1.Step_Repave{Repave: &baremetalv1.RepaveImage{Image: "debian-12"}}}
-			return s.fails(t, r.runOnce(t, s.machine, plan).GetOperationId())
 		}},
 		{name: "a reimage failed", rule: "install-failed", arrange: func(t *testing.T, r *whyRig) subject {
 			s := simulated(t, r, harness.MachineOptions{Script: "repave:fail-before"})
@@ -272,6 +272,15 @@ func situationsOfWork() []situation {
 		reboot(t, r.Client, s.machine, "r", patientTime)
 		return s
 	}
+	// sent is a machine whose agent has fallen silent with a command that it has no leave to start.
+	sent := func(t *testing.T, r *whyRig) subject {
+		s := simulated(t, r, harness.MachineOptions{})
+		isolateAt(s.of, "agent.before-grant-request")
+		reboot(t, r.Client, s.machine, "r", patientTime)
+		r.WaitCommand(s.machine, "acknowledged", func(c *baremetalv1.Command) bool { return c.GetState() == "ACKED" || c.GetState() == "SENT" })
+		r.silent(t, s.machine)
+		return s
+	}
 	silentGrant := func(t *testing.T, r *whyRig) subject {
 		s := simulated(t, r, harness.MachineOptions{})
 		isolateAt(s.of, "agent.after-intent")
@@ -281,15 +290,17 @@ func situationsOfWork() []situation {
 	}
 	return []situation{
 		{name: "a reboot waits for its agent", rule: "agent", arrange: waiting},
-		{name: "a reboot waits, and the machine is flagged", rule: "blocked-under-way", arrange: func(t *testing.T, r *whyRig) subject {
-			s := waiting(t, r)
+		{name: "a command is not granted yet, and the machine is flagged", rule: "blocked-under-way", arrange: func(t *testing.T, r *whyRig) subject {
+			s := sent(t, r)
 			s.flag(t, "RMA")
 			return s
 		}},
 		{name: "an agent falls silent with its command", rule: "executor-gone", arrange: func(t *testing.T, r *whyRig) subject {
-			s := simulated(t, r, harness.MachineOptions{})
-			isolateAt(s.of, "agent.before-grant-request")
-			reboot(t, r.Client, s.machine, "r", patientTime)
+			return sent(t, r)
+		}},
+		{name: "a command is not granted yet, and the node is quarantined", rule: "quarantined-under-way", arrange: func(t *testing.T, r *whyRig) subject {
+			s := sent(t, r)
+			s.cloned(t)
 			return s
 		}},
 		{name: "an agent falls silent with leave to act", rule: "granted-and-silent", arrange: silentGrant},
@@ -304,15 +315,16 @@ func situationsOfWork() []situation {
 			return s
 		}},
 		{name: "a reboot is claimed and not seen", rule: "evidence", arrange: func(t *testing.T, r *whyRig) subject {
-			s := simulated(t, r, harness.MachineOptions{Script: "reboot:lie"})
+			s := simulated(t, r, harness.MachineOptions{Script: "reboot:late=60s"})
 			reboot(t, r.Client, s.machine, "r", patientTime)
 			return s
 		}},
-		{name: "a reboot waits for its next try", rule: "retry", arrange: func(t *testing.T, r *whyRig) subject {
-			s := simulated(t, r, harness.MachineOptions{Script: "reboot:fail-before"})
-			plan := "again-" + s.machine
+		{name: "a reconfiguration waits for its next try", rule: "retry", arrange: func(t *testing.T, r *whyRig) subject {
+			s := simulated(t, r, harness.MachineOptions{Script: "hostname:fail-before"})
+			plan, step := "again-"+s.machine, rename()
+			step.Name, step.MaxRetries, step.TimeoutSeconds = "rename", 10, patientTime
 			harness.Must(t, baremetalv1.NewPlanServiceClient(r.Conn()).CreatePlan, &baremetalv1.CreatePlanRequest{Plan: &baremetalv1.Plan{
-				PlanId: plan, Steps: []*baremetalv1.Step{{Name: "reboot", MaxRetries: 10, TimeoutSeconds: patientTime, Kind: &baremetalv1.Step_Reboot{Reboot: &baremetalv1.Reboot{}}}},
+				PlanId: plan, Steps: []*baremetalv1.Step{step},
 			}})
 			harness.Must(t, baremetalv1.NewRunServiceClient(r.Conn()).StartRun, &baremetalv1.StartRunRequest{MachineId: s.machine, RequestId: "r", PlanId: plan})
 			return s
@@ -405,9 +417,6 @@ func situationsOfWorkflows() []situation {
 	}
 	return []situation{
 		{name: "an erasure failed", rule: "workflow", arrange: func(t *testing.T, r *whyRig) subject { return leaving(t, r, "erase:fail-before", full) }},
-		{name: "a soft reset failed", rule: "workflow", arrange: func(t *testing.T, r *whyRig) subject {
-			return leaving(t, r, "reboot:fail-before", baremetalv1.Workflow_SOFT_RESET)
-		}},
 		{name: "a soft reset has no known outcome", rule: "fenced", arrange: func(t *testing.T, r *whyRig) subject {
 			return leaving(t, r, "reboot:lie", baremetalv1.Workflow_SOFT_RESET)
 		}},
@@ -439,7 +448,7 @@ func situationsOfWorkflows() []situation {
 			act(t, s, baremetalv1.WorkflowAction_WORKFLOW_ACTION_MARK_MANUAL_INTERVENTION_REQUIRED)
 			return s
 		}},
-		{name: "a workflow was cancelled", rule: "intervention", arrange: func(t *testing.T, r *whyRig) subject {
+		{name: "a workflow was cancelled", rule: "failed", arrange: func(t *testing.T, r *whyRig) subject {
 			s := leaving(t, r, "erase:fail-before", full)
 			act(t, s, baremetalv1.WorkflowAction_WORKFLOW_ACTION_CANCEL)
 			return s

@@ -13,6 +13,7 @@ import (
 
 	"github.com/ingot-metal/ingot/agent/provider/maas/maastest"
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/auth"
 	"github.com/ingot-metal/ingot/internal/ids"
 	"github.com/ingot-metal/ingot/lab/harness"
 )
@@ -50,7 +51,11 @@ func (s subject) take(t *testing.T, o offer) string {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), takeTime)
 	defer cancel()
-	code, out := s.r.IngotWith(ctx, stdin, args...)
+	client := s.r.Client
+	if strings.HasPrefix(line, "ingot rollout approve ") {
+		client = s.anotherAdmin(t)
+	}
+	code, out := client.IngotWith(ctx, stdin, args...)
 	if !slices.Contains(good, code) {
 		t.Errorf("rule %s, %s offers %q: ingot %s: exit code %d\n%s", o.rule, o.by, o.command, strings.Join(args, " "), code, out)
 		return "REFUSED"
@@ -58,9 +63,24 @@ func (s subject) take(t *testing.T, o offer) string {
 	return "accepted"
 }
 
+// anotherAdmin is a client other than the one that has created the rollout.
+func (s subject) anotherAdmin(t *testing.T) *harness.Client {
+	t.Helper()
+	secret, err := auth.AddToken(s.r.TokensFile(), ids.New("admin"), auth.ScopeAdmin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.r.Controller().Reload(); err != nil {
+		t.Fatal(err)
+	}
+	return s.r.WithToken(secret)
+}
+
 // starts reports whether a command starts work, and so can return before that ends.
 func (s subject) starts(args []string) bool {
-	words := slices.IndexFunc(args, func(a string) bool { return strings.ContainsAny(a, "-./:0123456789") && a != "exit-maintenance" && a != "enter-maintenance" })
+	words := slices.IndexFunc(args, func(a string) bool {
+		return strings.ContainsAny(a, "-./:0123456789") && a != "exit-maintenance" && a != "enter-maintenance"
+	})
 	if words < 0 {
 		words = len(args)
 	}
@@ -145,6 +165,12 @@ func (s subject) value(t *testing.T, words []string, before, w string) string {
 		return s.file(t, maastest.APIKey)
 	case w == "IMAGE":
 		return "debian-12"
+	case w == "RMA":
+		return w // it is the flag's name
+	case w == "NAME" && words[0] == "image":
+		return name
+	case w == "FILE" && words[0] == "image":
+		return s.file(t, "a kernel")
 	}
 	t.Errorf("the placeholder %s of %q has no value here", w, strings.Join(words, " "))
 	return w
