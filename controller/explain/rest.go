@@ -23,7 +23,7 @@ var restRules = []rule{
 	{"failed", (*scene).lastFailed, (*scene).sayFailed},
 	{"intervention", func(s *scene) bool { return s.holds(fleet.NeedsIntervention) }, (*scene).sayIntervention},
 	{"unowned", (*scene).unowned, (*scene).sayUnowned},
-	{"frozen-fleet", func(s *scene) bool { return !s.FrozenSince.IsZero() }, (*scene).frozenAtRest},
+	{"frozen-fleet", func(s *scene) bool { return s.Freeze.Active() }, (*scene).frozenAtRest},
 	{"provider-drift", func(s *scene) bool { return s.holds(fleet.ProviderDrift) }, (*scene).sayProviderDrift},
 	{"agent-silent", (*scene).hostSilent, (*scene).sayHostSilent},
 	{"drift", func(s *scene) bool { return s.holds(fleet.Degraded) }, (*scene).degraded},
@@ -66,13 +66,26 @@ func (s *scene) quarantined(e *Explanation) {
 		v := s.failure(c.GetReason(), c.GetMessage())
 		e.Cause = v.Cause
 		e.Cause.Text = "the machine is quarantined: " + e.Cause.Text
+		if w, ok := s.word("NODE_TRANSITION", func(w Word) bool { return w.Data["node_state"] == "quarantined" }); ok && c.GetReason() == "MACHINE_QUARANTINED" && !w.At.Before(e.Since) {
+			e.Cause.Text = "the machine was quarantined" + w.by()
+		}
 		e.Actions = v.actions
 	}
 	if s.fenced() {
 		e.Cause.Facts = append(e.Cause.Facts, "command "+s.Unresolved.ID+" was granted before, and its outcome is not known")
 		e.Actions = append(e.Actions, s.settle()...)
 	}
-	e.Actions = append(e.Actions, Action{"ingot clear " + s.id(), "ends the quarantine; wipe /var/lib/ingot of the copy first, and enrol it anew", true})
+	e.Actions = append(e.Actions, s.endQuarantine())
+}
+
+// endQuarantine releases the node. What must be done first depends on why it is quarantined.
+func (s *scene) endQuarantine() Action {
+	a := Action{Command: "ingot clear " + s.id(), Consequence: "ends the quarantine; mend the cause first", Destructive: true}
+	switch s.condition(fleet.NeedsIntervention).GetReason() {
+	case "CLONE_DETECTED", "AGENT_STATE_ROLLED_BACK":
+		a.Consequence = "ends the quarantine; wipe /var/lib/ingot of the copy first, and enrol it anew"
+	}
+	return a
 }
 
 func (s *scene) fenced() bool { return s.Unresolved != nil }
@@ -99,7 +112,9 @@ func (s *scene) sayFenced(e *Explanation) {
 	e.Next = "settles by itself when a late result comes" + provenBy(c)
 	e.Actions = s.settle()
 	if s.spec.GetBmcEndpoint() != "" && c.ExecutorRole != "site" {
-		e.Actions = append(e.Actions, Action{"switch the machine off", "once its BMC says so, nothing can act any more, and the fence lifts by itself", true})
+		e.Actions = append(e.Actions, Action{
+			Command: "switch the machine off", Consequence: "once its BMC says so, nothing can act any more, and the fence lifts by itself", Destructive: true,
+		})
 	}
 	e.Actions = append(e.Actions, Action{Command: "ingot commands --machine " + s.id(), Consequence: "shows how far each command got"})
 }
@@ -265,7 +280,7 @@ func (s *scene) wasCanceled() bool {
 
 func (s *scene) sayCanceled(e *Explanation) {
 	e.OperationID, e.Step, e.Since = s.Op.ID, s.Op.CurrentStage, s.Op.FinishedAt
-	e.Cause = Cause{Reason: "CANCELED_BY_REQUEST", Text: fmt.Sprintf("%s was cancelled at step %s, %s", s.Op.Type, s.Op.CurrentStage, s.ago(s.Op.FinishedAt))}
+	e.Cause = Cause{Reason: "CANCELED_BY_REQUEST", Text: fmt.Sprintf("%s was cancelled at step %s, %s", s.Op.Type, s.Op.CurrentStage, s.ago(s.Op.FinishedAt)) + s.cancelledBy()}
 	if s.Op.Error != nil {
 		e.Cause.Facts = []string{s.Op.Error.Message}
 	}

@@ -110,8 +110,8 @@ func AdmitPlan(f Facts, t OperationType, p PlanTraits) *Refusal {
 		return &Refusal{"WRONG_PHASE", wrongPhaseMessage(f.Phase, t, planDestructive)}
 	case Housekeeping(t):
 		return nil
-	case f.Frozen:
-		return &Refusal{"FLEET_FROZEN", "the fleet is frozen, because an admin froze it or the database was restored from a backup; an admin must look at what agents hold and thaw it"}
+	case f.Freeze.Active():
+		return f.Freeze.refusal()
 	case f.NodeState == Quarantined:
 		return &Refusal{"MACHINE_QUARANTINED", "the machine is quarantined; find out why and clear it first"}
 	case f.UnresolvedCommand != "":

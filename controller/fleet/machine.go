@@ -80,6 +80,6 @@ type Facts struct {
 	ActiveWorkflow    bool
 	UnresolvedCommand string
 	Deleted           bool
-	// Frozen says that the database was restored and nobody has lifted the freeze yet.
-	Frozen bool
+	// Freeze is the fleet's; its zero value is none.
+	Freeze Freeze
 }

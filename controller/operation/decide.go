@@ -341,8 +341,8 @@ func (d *decider) whyNoGrant(e GrantAsked) (reason, message string) {
 		return "CANCELED_BY_REQUEST", "the operation is being cancelled"
 	case !d.now.Before(d.cmd.Deadline):
 		return "COMMAND_EXPIRED", "the step's deadline has passed"
-	case d.w.Machine.Frozen:
-		return "FLEET_FROZEN", "the fleet is frozen"
+	case d.w.Machine.Freeze.Active():
+		return "FLEET_FROZEN", "the fleet is frozen: " + d.w.Machine.Freeze.Cause()
 	case d.op.Destructive && !d.w.SlotHeld:
 		return "BUDGET_REQUIRED", "the operation holds no slot of the budgets for destructive work"
 	case d.w.Machine.NodeState == fleet.Quarantined:

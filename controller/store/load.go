@@ -75,12 +75,36 @@ func (l *loaded) complete(ctx context.Context, q *dbsqlc.Queries, f *facts, now 
 	return err
 }
 
-func isFrozen(ctx context.Context, q *dbsqlc.Queries) (bool, error) {
+// freezeSince reads since when the fleet is frozen, without the cause.
+func freezeSince(ctx context.Context, q *dbsqlc.Queries) (fleet.Freeze, error) {
 	since, err := q.FrozenSince(ctx)
-	if err != nil {
-		return false, fmt.Errorf("read freeze: %w", err)
+	return fleet.Freeze{Since: timeVal(since)}, orWhat(err, "read freeze")
+}
+
+// withCause adds who froze the fleet, and why, out of the audit log. A fleet that is not frozen needs no query.
+func withCause(ctx context.Context, q *dbsqlc.Queries, f fleet.Freeze) (fleet.Freeze, error) {
+	if !f.Active() {
+		return f, nil
 	}
-	return since != nil, nil
+	row, err := q.WhoFroze(ctx, f.Since)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows): // Of before the restore was written to the audit log.
+		f.Restored = true
+		return f, nil
+	case err != nil:
+		return f, fmt.Errorf("read who froze the fleet: %w", err)
+	}
+	f.Restored, f.Actor, f.Comment = row.Verb == verbRestored, row.Actor, row.Comment
+	return f, nil
+}
+
+// freezeOf reads the freeze with its cause.
+func freezeOf(ctx context.Context, q *dbsqlc.Queries) (fleet.Freeze, error) {
+	f, err := freezeSince(ctx, q)
+	if err != nil {
+		return f, err
+	}
+	return withCause(ctx, q, f)
 }
 
 func operationNotFound(id string) error {
@@ -112,7 +136,7 @@ func (l *loaded) world(ctx context.Context, q *dbsqlc.Queries, f *facts, now tim
 		TargetBootID: l.machine.BootID, TargetAgentID: strVal(l.machine.AgentID),
 		NewCommandID: ids.New(ids.Command),
 	}
-	w.Machine.Frozen = f.frozen
+	w.Machine.Freeze = f.freeze
 	w.Install = operation.Install{Counted: countsAttempts(l.machine, l.snap.Op), Failed: int(l.machine.InstallAttempts), Max: node.MaxAttempts}
 	l.boot(f, &w)
 	if err := l.readWorkflow(ctx, q, &w); err != nil {

@@ -93,7 +93,8 @@ func (s *Store) GetNode(ctx context.Context, id string) (*baremetalv1.Node, erro
 	if err != nil {
 		return nil, err
 	}
-	return all[0], nil
+	all[0].NextStates, err = s.mayMoves(ctx, id)
+	return all[0], err
 }
 
 // NodeUpdate sets what is not nil.

@@ -287,13 +287,16 @@ func admitted(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r StartR
 		if err != nil {
 			return err
 		}
+		if f.freeze, err = withCause(ctx, q, f.freeze); err != nil {
+			return err
+		}
 	}
 	destructive, err := destructiveScripts(ctx, q, p)
 	if err != nil {
 		return err
 	}
 	state := factsOf(m, f.conditions[m.MachineID])
-	state.Frozen = f.frozen
+	state.Freeze = f.freeze
 	if r.drains(m) {
 		state.NodeState = fleet.NodeState(node.Name(node.Draining))
 	}

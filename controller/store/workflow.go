@@ -220,18 +220,8 @@ type attempt struct {
 
 // insertAttempt makes the operation of an attempt: what a plan is to any other operation, the stages are to it.
 func (s *Store) insertAttempt(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, a attempt, now time.Time) (*baremetalv1.Operation, error) {
-	p := &baremetalv1.Plan{PlanId: workflow.PlanID(a.w.Kind, a.w.Mode, a.traits), Steps: workflow.Steps(a.stages)}
-	if err := admitAttempt(ctx, q, m, a, p); err != nil {
-		return nil, err
-	}
-	steps, err := s.fill(p, m, a.request.Inputs)
+	p, steps, err := s.attemptFits(ctx, q, m, a)
 	if err != nil {
-		return nil, err
-	}
-	if err := catalogued(ctx, q, m, steps); err != nil {
-		return nil, err
-	}
-	if err := identifiable(ctx, q, m, steps); err != nil {
 		return nil, err
 	}
 	n, err := s.insertOperation(ctx, q, m, a.request, p, steps, now)
@@ -247,6 +237,22 @@ func (s *Store) insertAttempt(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.M
 	}
 	afterCommit(q).noteCreated(n.op.ID)
 	return n.message(), nil
+}
+
+// attemptFits checks that an attempt may be made now, and returns its plan and steps.
+func (s *Store) attemptFits(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, a attempt) (*baremetalv1.Plan, []plan.Filled, error) {
+	p := &baremetalv1.Plan{PlanId: workflow.PlanID(a.w.Kind, a.w.Mode, a.traits), Steps: workflow.Steps(a.stages)}
+	if err := admitAttempt(ctx, q, m, a, p); err != nil {
+		return nil, nil, err
+	}
+	steps, err := s.fill(p, m, a.request.Inputs)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := catalogued(ctx, q, m, steps); err != nil {
+		return nil, nil, err
+	}
+	return p, steps, identifiable(ctx, q, m, steps)
 }
 
 // admitAttempt asks what every operation is asked. A node that this workflow itself has retired is not blocked for the
@@ -313,11 +319,11 @@ func (s *Store) workflowMessage(ctx context.Context, r dbsqlc.Workflow, now time
 	if err != nil {
 		return nil, err
 	}
-	stalled, _, err := stalledAttempt(ctx, s.q, w, now)
+	offer, err := s.offeredActions(ctx, w, jsonToMap(r.Params), now)
 	if err != nil {
 		return nil, err
 	}
-	_, next := workflow.Next(w, stalled)
+	_, next := workflow.Recommend(w, offer)
 	out := &baremetalv1.Workflow{
 		WorkflowId: r.WorkflowID, MachineId: r.MachineID, Kind: baremetalv1.Workflow_Kind(baremetalv1.Workflow_Kind_value[r.Kind]),
 		Mode:         baremetalv1.Workflow_Mode(baremetalv1.Workflow_Mode_value[r.Mode]),
@@ -326,7 +332,7 @@ func (s *Store) workflowMessage(ctx context.Context, r dbsqlc.Workflow, now time
 		RecommendedAction: next, OperationId: strVal(r.OperationID), CreatedAt: stamp(r.CreatedAt), UpdatedAt: stamp(r.UpdatedAt),
 		Stages: r.Plan, Reason: r.Reason, Message: r.Message, EndedAt: stampPtr(r.EndedAt), RequestId: r.RequestID,
 	}
-	for _, a := range workflow.Legal(w.State, stalled) {
+	for _, a := range offer.Legal {
 		out.LegalActions = append(out.LegalActions, baremetalv1.WorkflowAction(baremetalv1.WorkflowAction_value["WORKFLOW_ACTION_"+string(a)]))
 	}
 	return out, nil

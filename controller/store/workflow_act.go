@@ -229,23 +229,31 @@ func (s *Store) carryOut(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machin
 
 // nextAttempt makes the operation of another attempt, after the node is where it can begin.
 func (s *Store) nextAttempt(ctx context.Context, q *dbsqlc.Queries, w *workflow.Workflow, e workflow.Effect, r StartRequest, now time.Time) (*baremetalv1.Operation, error) {
+	a, m, err := s.attemptOf(ctx, q, w, e, r, now)
+	if err != nil {
+		return nil, err
+	}
+	return s.insertAttempt(ctx, q, m, a, now)
+}
+
+// attemptOf puts the node where the attempt can begin, and returns the attempt with the machine as it is then.
+func (s *Store) attemptOf(ctx context.Context, q *dbsqlc.Queries, w *workflow.Workflow, e workflow.Effect, r StartRequest, now time.Time) (a attempt, m dbsqlc.Machine, err error) {
 	if e.Reset {
 		if err := moveNodeAlong(ctx, q, w.MachineID, w.OperationID, r.Actor, "", func(m dbsqlc.Machine) []workflow.Move {
 			return workflow.Resetting(*w, fleet.NodeState(m.NodeState))
 		}, now); err != nil {
-			return nil, err
+			return a, m, err
 		}
 	}
-	m, err := lockMachine(ctx, q, w.MachineID)
-	if err != nil {
-		return nil, err
+	if m, err = lockMachine(ctx, q, w.MachineID); err != nil {
+		return a, m, err
 	}
 	spec, err := specFromJSON(m.Spec)
 	if err != nil {
-		return nil, err
+		return a, m, err
 	}
 	t := workflow.Traits{Provider: m.Provider, BMC: spec.GetBmcEndpoint() != ""}
-	return s.insertAttempt(ctx, q, m, attempt{w: w, traits: t, stages: e.Workflow.Attempting(e.Skip), request: r}, now)
+	return attempt{w: w, traits: t, stages: e.Workflow.Attempting(e.Skip), request: r}, m, nil
 }
 
 // stopOrWake does what an action does to the attempt that is under way, or to the node where there is none.

@@ -4,6 +4,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/ingot-metal/ingot/controller/fleet"
 )
 
 // Attempt is what of an attempt's operation the workflow follows.
@@ -132,6 +134,25 @@ func nextManual(w Workflow) (Action, string) {
 		}
 	}
 	return action, orElse(what[w.FailureClass], "look at the cause, then retry_stage")
+}
+
+// Offer is what may be done with a workflow now.
+type Offer struct {
+	// Stalled as in Legal.
+	Stalled bool
+	// Legal are the actions that would be taken; Refused are those that the state allows and the machine does not.
+	Legal   []Action
+	Refused map[Action]*fleet.Refusal
+}
+
+// Recommend is Next, as far as the action that helps would be taken now. Otherwise the words name what stands in its way.
+func Recommend(w Workflow, o Offer) (Action, string) {
+	a, text := Next(w, o.Stalled)
+	r := o.Refused[a]
+	if r == nil {
+		return a, text
+	}
+	return "", r.Message + ", then " + strings.ToLower(string(a))
 }
 
 func orElse(s, fallback string) string {

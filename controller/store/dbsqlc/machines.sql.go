@@ -896,3 +896,23 @@ func (q *Queries) WalkMachines(ctx context.Context, arg WalkMachinesParams) ([]M
 	}
 	return items, nil
 }
+
+const whoFroze = `-- name: WhoFroze :one
+SELECT actor, verb, coalesce(event_data->>'comment', '')::text AS comment FROM audit_log
+WHERE target_id = '' AND verb IN ('FREEZE_FLEET', 'DATABASE_RESTORED') AND ts = $1
+ORDER BY audit_id DESC LIMIT 1
+`
+
+type WhoFrozeRow struct {
+	Actor   string
+	Verb    string
+	Comment string
+}
+
+// Who or what began the freeze of that time, and with what comment.
+func (q *Queries) WhoFroze(ctx context.Context, since time.Time) (WhoFrozeRow, error) {
+	row := q.db.QueryRow(ctx, whoFroze, since)
+	var i WhoFrozeRow
+	err := row.Scan(&i.Actor, &i.Verb, &i.Comment)
+	return i, err
+}

@@ -568,7 +568,7 @@ func (q *Queries) PendingOfWave(ctx context.Context, arg PendingOfWaveParams) ([
 }
 
 const rolloutOfMachine = `-- name: RolloutOfMachine :one
-SELECT r.rollout_id, r.state, r.wait_reason, r.message, r.wave AS wave_now, r.waves, m.wave, m.state AS machine_state
+SELECT r.rollout_id, r.state, r.wait_reason, r.message, r.wave AS wave_now, r.waves, r.digest, r.created_by, m.wave, m.state AS machine_state
 FROM rollout_machines m JOIN rollouts r USING (rollout_id)
 WHERE m.machine_id = $1 AND m.state IN ('PENDING', 'STARTING', 'RUNNING')
 ORDER BY r.created_at, r.rollout_id LIMIT 1
@@ -581,6 +581,8 @@ type RolloutOfMachineRow struct {
 	Message      string
 	WaveNow      int32
 	Waves        int32
+	Digest       string
+	CreatedBy    string
 	Wave         int32
 	MachineState string
 }
@@ -596,6 +598,8 @@ func (q *Queries) RolloutOfMachine(ctx context.Context, machineID string) (Rollo
 		&i.Message,
 		&i.WaveNow,
 		&i.Waves,
+		&i.Digest,
+		&i.CreatedBy,
 		&i.Wave,
 		&i.MachineState,
 	)

@@ -143,6 +143,12 @@ SELECT frozen_since FROM cluster_state;
 SELECT count(*) FROM agents a LEFT JOIN agent_sessions s ON s.agent_id = a.agent_id
 WHERE s.started_at IS NULL OR s.started_at < @since::timestamptz;
 
+-- name: WhoFroze :one
+-- Who or what began the freeze of that time, and with what comment.
+SELECT actor, verb, coalesce(event_data->>'comment', '')::text AS comment FROM audit_log
+WHERE target_id = '' AND verb IN ('FREEZE_FLEET', 'DATABASE_RESTORED') AND ts = @since
+ORDER BY audit_id DESC LIMIT 1;
+
 -- name: Thaw :exec
 UPDATE cluster_state SET frozen_since = NULL;
 
