@@ -1622,10 +1622,15 @@ func (x *AuditEntry) GetOperationId() string {
 }
 
 type ListAuditLogRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	TargetId      string                 `protobuf:"bytes,1,opt,name=target_id,json=targetId,proto3" json:"target_id,omitempty"`
-	PageSize      int32                  `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	PageToken     string                 `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A machine, or whatever else was acted on.
+	TargetId  string `protobuf:"bytes,1,opt,name=target_id,json=targetId,proto3" json:"target_id,omitempty"`
+	PageSize  int32  `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	PageToken string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	Actor     string `protobuf:"bytes,4,opt,name=actor,proto3" json:"actor,omitempty"`
+	// Rows from since on, and before until.
+	Since         *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=since,proto3" json:"since,omitempty"`
+	Until         *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=until,proto3" json:"until,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1679,6 +1684,27 @@ func (x *ListAuditLogRequest) GetPageToken() string {
 		return x.PageToken
 	}
 	return ""
+}
+
+func (x *ListAuditLogRequest) GetActor() string {
+	if x != nil {
+		return x.Actor
+	}
+	return ""
+}
+
+func (x *ListAuditLogRequest) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+func (x *ListAuditLogRequest) GetUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Until
+	}
+	return nil
 }
 
 type ListAuditLogResponse struct {
@@ -4397,8 +4423,18 @@ type BMCCredentials struct {
 	Username       string                 `protobuf:"bytes,2,opt,name=username,proto3" json:"username,omitempty"`
 	Version        int64                  `protobuf:"varint,3,opt,name=version,proto3" json:"version,omitempty"`
 	UpdatedAt      *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Where they may be sent: hosts, host:port, or networks in CIDR form. Nowhere else.
+	AllowedEndpoints []string `protobuf:"bytes,5,rep,name=allowed_endpoints,json=allowedEndpoints,proto3" json:"allowed_endpoints,omitempty"`
+	// They may be sent without TLS (redfish+http).
+	AllowPlainHttp bool `protobuf:"varint,6,opt,name=allow_plain_http,json=allowPlainHttp,proto3" json:"allow_plain_http,omitempty"`
+	// They may be sent over TLS whatever certificate the BMC shows.
+	AllowUnverifiedTls bool `protobuf:"varint,7,opt,name=allow_unverified_tls,json=allowUnverifiedTls,proto3" json:"allow_unverified_tls,omitempty"`
+	// The allowance was filled in by an upgrade, from the endpoints in use then. Setting it confirms it.
+	Adopted bool `protobuf:"varint,8,opt,name=adopted,proto3" json:"adopted,omitempty"`
+	// Machines that name them and whose BMC they may not be sent to; the first 20.
+	RefusedMachines []string `protobuf:"bytes,9,rep,name=refused_machines,json=refusedMachines,proto3" json:"refused_machines,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *BMCCredentials) Reset() {
@@ -4459,14 +4495,56 @@ func (x *BMCCredentials) GetUpdatedAt() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *BMCCredentials) GetAllowedEndpoints() []string {
+	if x != nil {
+		return x.AllowedEndpoints
+	}
+	return nil
+}
+
+func (x *BMCCredentials) GetAllowPlainHttp() bool {
+	if x != nil {
+		return x.AllowPlainHttp
+	}
+	return false
+}
+
+func (x *BMCCredentials) GetAllowUnverifiedTls() bool {
+	if x != nil {
+		return x.AllowUnverifiedTls
+	}
+	return false
+}
+
+func (x *BMCCredentials) GetAdopted() bool {
+	if x != nil {
+		return x.Adopted
+	}
+	return false
+}
+
+func (x *BMCCredentials) GetRefusedMachines() []string {
+	if x != nil {
+		return x.RefusedMachines
+	}
+	return nil
+}
+
 type SetBMCCredentialsRequest struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
 	CredentialsRef string                 `protobuf:"bytes,1,opt,name=credentials_ref,json=credentialsRef,proto3" json:"credentials_ref,omitempty"`
-	Username       string                 `protobuf:"bytes,2,opt,name=username,proto3" json:"username,omitempty"`
+	// User name and password may both be empty, to change the rest of what is there.
+	Username string `protobuf:"bytes,2,opt,name=username,proto3" json:"username,omitempty"`
 	// Stored encrypted, never shown again.
-	Password      string `protobuf:"bytes,3,opt,name=password,proto3" json:"password,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Password string `protobuf:"bytes,3,opt,name=password,proto3" json:"password,omitempty"`
+	// Hosts, host:port, or networks in CIDR form; a network covers addresses, not names. Required for new credentials; an
+	// empty list keeps what is there.
+	AllowedEndpoints []string `protobuf:"bytes,4,rep,name=allowed_endpoints,json=allowedEndpoints,proto3" json:"allowed_endpoints,omitempty"`
+	// Unset keeps what is there; false for new credentials.
+	AllowPlainHttp     *bool `protobuf:"varint,5,opt,name=allow_plain_http,json=allowPlainHttp,proto3,oneof" json:"allow_plain_http,omitempty"`
+	AllowUnverifiedTls *bool `protobuf:"varint,6,opt,name=allow_unverified_tls,json=allowUnverifiedTls,proto3,oneof" json:"allow_unverified_tls,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
 }
 
 func (x *SetBMCCredentialsRequest) Reset() {
@@ -4520,6 +4598,699 @@ func (x *SetBMCCredentialsRequest) GetPassword() string {
 	return ""
 }
 
+func (x *SetBMCCredentialsRequest) GetAllowedEndpoints() []string {
+	if x != nil {
+		return x.AllowedEndpoints
+	}
+	return nil
+}
+
+func (x *SetBMCCredentialsRequest) GetAllowPlainHttp() bool {
+	if x != nil && x.AllowPlainHttp != nil {
+		return *x.AllowPlainHttp
+	}
+	return false
+}
+
+func (x *SetBMCCredentialsRequest) GetAllowUnverifiedTls() bool {
+	if x != nil && x.AllowUnverifiedTls != nil {
+		return *x.AllowUnverifiedTls
+	}
+	return false
+}
+
+// BMCCertificate is what a BMC has shown to the agent of its site.
+type BMCCertificate struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Site     string                 `protobuf:"bytes,1,opt,name=site,proto3" json:"site,omitempty"`
+	Endpoint string                 `protobuf:"bytes,2,opt,name=endpoint,proto3" json:"endpoint,omitempty"`
+	// Machines whose spec names the endpoint; the first 20.
+	MachineIds []string `protobuf:"bytes,3,rep,name=machine_ids,json=machineIds,proto3" json:"machine_ids,omitempty"`
+	// SHA-256 of the DER in lower hex: the certificate that is trusted, and another one that the BMC shows since offered_at.
+	Sha256        string                 `protobuf:"bytes,4,opt,name=sha256,proto3" json:"sha256,omitempty"`
+	OfferedSha256 string                 `protobuf:"bytes,5,opt,name=offered_sha256,json=offeredSha256,proto3" json:"offered_sha256,omitempty"`
+	OfferedAt     *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=offered_at,json=offeredAt,proto3" json:"offered_at,omitempty"`
+	PinnedAt      *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=pinned_at,json=pinnedAt,proto3" json:"pinned_at,omitempty"`
+	// Who trusted it; empty for the first one that was seen.
+	TrustedBy     string `protobuf:"bytes,8,opt,name=trusted_by,json=trustedBy,proto3" json:"trusted_by,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BMCCertificate) Reset() {
+	*x = BMCCertificate{}
+	mi := &file_baremetal_v1_admin_proto_msgTypes[61]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BMCCertificate) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BMCCertificate) ProtoMessage() {}
+
+func (x *BMCCertificate) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_admin_proto_msgTypes[61]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BMCCertificate.ProtoReflect.Descriptor instead.
+func (*BMCCertificate) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{61}
+}
+
+func (x *BMCCertificate) GetSite() string {
+	if x != nil {
+		return x.Site
+	}
+	return ""
+}
+
+func (x *BMCCertificate) GetEndpoint() string {
+	if x != nil {
+		return x.Endpoint
+	}
+	return ""
+}
+
+func (x *BMCCertificate) GetMachineIds() []string {
+	if x != nil {
+		return x.MachineIds
+	}
+	return nil
+}
+
+func (x *BMCCertificate) GetSha256() string {
+	if x != nil {
+		return x.Sha256
+	}
+	return ""
+}
+
+func (x *BMCCertificate) GetOfferedSha256() string {
+	if x != nil {
+		return x.OfferedSha256
+	}
+	return ""
+}
+
+func (x *BMCCertificate) GetOfferedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.OfferedAt
+	}
+	return nil
+}
+
+func (x *BMCCertificate) GetPinnedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.PinnedAt
+	}
+	return nil
+}
+
+func (x *BMCCertificate) GetTrustedBy() string {
+	if x != nil {
+		return x.TrustedBy
+	}
+	return ""
+}
+
+type ListBMCCertificatesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Only those that have changed and wait for an admin.
+	Changed bool `protobuf:"varint,1,opt,name=changed,proto3" json:"changed,omitempty"`
+	// Only that of the machine's BMC.
+	MachineId     string `protobuf:"bytes,2,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
+	PageSize      int32  `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	PageToken     string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListBMCCertificatesRequest) Reset() {
+	*x = ListBMCCertificatesRequest{}
+	mi := &file_baremetal_v1_admin_proto_msgTypes[62]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListBMCCertificatesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListBMCCertificatesRequest) ProtoMessage() {}
+
+func (x *ListBMCCertificatesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_admin_proto_msgTypes[62]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListBMCCertificatesRequest.ProtoReflect.Descriptor instead.
+func (*ListBMCCertificatesRequest) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{62}
+}
+
+func (x *ListBMCCertificatesRequest) GetChanged() bool {
+	if x != nil {
+		return x.Changed
+	}
+	return false
+}
+
+func (x *ListBMCCertificatesRequest) GetMachineId() string {
+	if x != nil {
+		return x.MachineId
+	}
+	return ""
+}
+
+func (x *ListBMCCertificatesRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListBMCCertificatesRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+type ListBMCCertificatesResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Certificates  []*BMCCertificate      `protobuf:"bytes,1,rep,name=certificates,proto3" json:"certificates,omitempty"`
+	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListBMCCertificatesResponse) Reset() {
+	*x = ListBMCCertificatesResponse{}
+	mi := &file_baremetal_v1_admin_proto_msgTypes[63]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListBMCCertificatesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListBMCCertificatesResponse) ProtoMessage() {}
+
+func (x *ListBMCCertificatesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_admin_proto_msgTypes[63]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListBMCCertificatesResponse.ProtoReflect.Descriptor instead.
+func (*ListBMCCertificatesResponse) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{63}
+}
+
+func (x *ListBMCCertificatesResponse) GetCertificates() []*BMCCertificate {
+	if x != nil {
+		return x.Certificates
+	}
+	return nil
+}
+
+func (x *ListBMCCertificatesResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+type TrustBMCCertificateRequest struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	MachineId string                 `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
+	// The offered one, in lower hex, so that nobody trusts what they did not compare.
+	Sha256 string `protobuf:"bytes,2,opt,name=sha256,proto3" json:"sha256,omitempty"`
+	// Kept in the audit log only.
+	Comment       string `protobuf:"bytes,3,opt,name=comment,proto3" json:"comment,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TrustBMCCertificateRequest) Reset() {
+	*x = TrustBMCCertificateRequest{}
+	mi := &file_baremetal_v1_admin_proto_msgTypes[64]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TrustBMCCertificateRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TrustBMCCertificateRequest) ProtoMessage() {}
+
+func (x *TrustBMCCertificateRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_admin_proto_msgTypes[64]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TrustBMCCertificateRequest.ProtoReflect.Descriptor instead.
+func (*TrustBMCCertificateRequest) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{64}
+}
+
+func (x *TrustBMCCertificateRequest) GetMachineId() string {
+	if x != nil {
+		return x.MachineId
+	}
+	return ""
+}
+
+func (x *TrustBMCCertificateRequest) GetSha256() string {
+	if x != nil {
+		return x.Sha256
+	}
+	return ""
+}
+
+func (x *TrustBMCCertificateRequest) GetComment() string {
+	if x != nil {
+		return x.Comment
+	}
+	return ""
+}
+
+type APIToken struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	TokenId string                 `protobuf:"bytes,1,opt,name=token_id,json=tokenId,proto3" json:"token_id,omitempty"`
+	// The actor in the audit log. 1 to 63 characters of [a-z0-9._-].
+	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// "read", "operate", "report" or "admin".
+	Scope string `protobuf:"bytes,3,opt,name=scope,proto3" json:"scope,omitempty"`
+	// "file" or "database". Tokens of the file have no id and are changed there.
+	Source    string                 `protobuf:"bytes,4,opt,name=source,proto3" json:"source,omitempty"`
+	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	// Unset: it does not expire.
+	ExpiresAt *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
+	CreatedBy string                 `protobuf:"bytes,7,opt,name=created_by,json=createdBy,proto3" json:"created_by,omitempty"`
+	// To about a minute.
+	LastUsedAt    *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=last_used_at,json=lastUsedAt,proto3" json:"last_used_at,omitempty"`
+	RevokedAt     *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=revoked_at,json=revokedAt,proto3" json:"revoked_at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *APIToken) Reset() {
+	*x = APIToken{}
+	mi := &file_baremetal_v1_admin_proto_msgTypes[65]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *APIToken) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*APIToken) ProtoMessage() {}
+
+func (x *APIToken) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_admin_proto_msgTypes[65]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use APIToken.ProtoReflect.Descriptor instead.
+func (*APIToken) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{65}
+}
+
+func (x *APIToken) GetTokenId() string {
+	if x != nil {
+		return x.TokenId
+	}
+	return ""
+}
+
+func (x *APIToken) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *APIToken) GetScope() string {
+	if x != nil {
+		return x.Scope
+	}
+	return ""
+}
+
+func (x *APIToken) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *APIToken) GetCreatedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CreatedAt
+	}
+	return nil
+}
+
+func (x *APIToken) GetExpiresAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ExpiresAt
+	}
+	return nil
+}
+
+func (x *APIToken) GetCreatedBy() string {
+	if x != nil {
+		return x.CreatedBy
+	}
+	return ""
+}
+
+func (x *APIToken) GetLastUsedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.LastUsedAt
+	}
+	return nil
+}
+
+func (x *APIToken) GetRevokedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.RevokedAt
+	}
+	return nil
+}
+
+type CreateAPITokenRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Scope string                 `protobuf:"bytes,2,opt,name=scope,proto3" json:"scope,omitempty"`
+	// 0 means 90 days; at most 3650 days.
+	Lifetime      *durationpb.Duration `protobuf:"bytes,3,opt,name=lifetime,proto3" json:"lifetime,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CreateAPITokenRequest) Reset() {
+	*x = CreateAPITokenRequest{}
+	mi := &file_baremetal_v1_admin_proto_msgTypes[66]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CreateAPITokenRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CreateAPITokenRequest) ProtoMessage() {}
+
+func (x *CreateAPITokenRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_admin_proto_msgTypes[66]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CreateAPITokenRequest.ProtoReflect.Descriptor instead.
+func (*CreateAPITokenRequest) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{66}
+}
+
+func (x *CreateAPITokenRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *CreateAPITokenRequest) GetScope() string {
+	if x != nil {
+		return x.Scope
+	}
+	return ""
+}
+
+func (x *CreateAPITokenRequest) GetLifetime() *durationpb.Duration {
+	if x != nil {
+		return x.Lifetime
+	}
+	return nil
+}
+
+type CreateAPITokenResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Token *APIToken              `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
+	// Shown once.
+	Secret        string `protobuf:"bytes,2,opt,name=secret,proto3" json:"secret,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CreateAPITokenResponse) Reset() {
+	*x = CreateAPITokenResponse{}
+	mi := &file_baremetal_v1_admin_proto_msgTypes[67]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CreateAPITokenResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CreateAPITokenResponse) ProtoMessage() {}
+
+func (x *CreateAPITokenResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_admin_proto_msgTypes[67]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CreateAPITokenResponse.ProtoReflect.Descriptor instead.
+func (*CreateAPITokenResponse) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{67}
+}
+
+func (x *CreateAPITokenResponse) GetToken() *APIToken {
+	if x != nil {
+		return x.Token
+	}
+	return nil
+}
+
+func (x *CreateAPITokenResponse) GetSecret() string {
+	if x != nil {
+		return x.Secret
+	}
+	return ""
+}
+
+type ListAPITokensRequest struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	PageSize  int32                  `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	PageToken string                 `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Those that were revoked or have expired, too.
+	All           bool `protobuf:"varint,3,opt,name=all,proto3" json:"all,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListAPITokensRequest) Reset() {
+	*x = ListAPITokensRequest{}
+	mi := &file_baremetal_v1_admin_proto_msgTypes[68]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListAPITokensRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListAPITokensRequest) ProtoMessage() {}
+
+func (x *ListAPITokensRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_admin_proto_msgTypes[68]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListAPITokensRequest.ProtoReflect.Descriptor instead.
+func (*ListAPITokensRequest) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{68}
+}
+
+func (x *ListAPITokensRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListAPITokensRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+func (x *ListAPITokensRequest) GetAll() bool {
+	if x != nil {
+		return x.All
+	}
+	return false
+}
+
+type ListAPITokensResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Tokens        []*APIToken            `protobuf:"bytes,1,rep,name=tokens,proto3" json:"tokens,omitempty"`
+	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListAPITokensResponse) Reset() {
+	*x = ListAPITokensResponse{}
+	mi := &file_baremetal_v1_admin_proto_msgTypes[69]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListAPITokensResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListAPITokensResponse) ProtoMessage() {}
+
+func (x *ListAPITokensResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_admin_proto_msgTypes[69]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListAPITokensResponse.ProtoReflect.Descriptor instead.
+func (*ListAPITokensResponse) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{69}
+}
+
+func (x *ListAPITokensResponse) GetTokens() []*APIToken {
+	if x != nil {
+		return x.Tokens
+	}
+	return nil
+}
+
+func (x *ListAPITokensResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+type RevokeAPITokenRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	TokenId       string                 `protobuf:"bytes,1,opt,name=token_id,json=tokenId,proto3" json:"token_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RevokeAPITokenRequest) Reset() {
+	*x = RevokeAPITokenRequest{}
+	mi := &file_baremetal_v1_admin_proto_msgTypes[70]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RevokeAPITokenRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RevokeAPITokenRequest) ProtoMessage() {}
+
+func (x *RevokeAPITokenRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_admin_proto_msgTypes[70]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RevokeAPITokenRequest.ProtoReflect.Descriptor instead.
+func (*RevokeAPITokenRequest) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{70}
+}
+
+func (x *RevokeAPITokenRequest) GetTokenId() string {
+	if x != nil {
+		return x.TokenId
+	}
+	return ""
+}
+
 type ListBMCCredentialsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -4528,7 +5299,7 @@ type ListBMCCredentialsRequest struct {
 
 func (x *ListBMCCredentialsRequest) Reset() {
 	*x = ListBMCCredentialsRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[61]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4540,7 +5311,7 @@ func (x *ListBMCCredentialsRequest) String() string {
 func (*ListBMCCredentialsRequest) ProtoMessage() {}
 
 func (x *ListBMCCredentialsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[61]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4553,7 +5324,7 @@ func (x *ListBMCCredentialsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBMCCredentialsRequest.ProtoReflect.Descriptor instead.
 func (*ListBMCCredentialsRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{61}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{71}
 }
 
 type ListBMCCredentialsResponse struct {
@@ -4565,7 +5336,7 @@ type ListBMCCredentialsResponse struct {
 
 func (x *ListBMCCredentialsResponse) Reset() {
 	*x = ListBMCCredentialsResponse{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[62]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4577,7 +5348,7 @@ func (x *ListBMCCredentialsResponse) String() string {
 func (*ListBMCCredentialsResponse) ProtoMessage() {}
 
 func (x *ListBMCCredentialsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[62]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4590,7 +5361,7 @@ func (x *ListBMCCredentialsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBMCCredentialsResponse.ProtoReflect.Descriptor instead.
 func (*ListBMCCredentialsResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{62}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *ListBMCCredentialsResponse) GetCredentials() []*BMCCredentials {
@@ -4609,7 +5380,7 @@ type DeleteBMCCredentialsRequest struct {
 
 func (x *DeleteBMCCredentialsRequest) Reset() {
 	*x = DeleteBMCCredentialsRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[63]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4621,7 +5392,7 @@ func (x *DeleteBMCCredentialsRequest) String() string {
 func (*DeleteBMCCredentialsRequest) ProtoMessage() {}
 
 func (x *DeleteBMCCredentialsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[63]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4634,7 +5405,7 @@ func (x *DeleteBMCCredentialsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteBMCCredentialsRequest.ProtoReflect.Descriptor instead.
 func (*DeleteBMCCredentialsRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{63}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *DeleteBMCCredentialsRequest) GetCredentialsRef() string {
@@ -4655,7 +5426,7 @@ type ListSiteLeasesRequest struct {
 
 func (x *ListSiteLeasesRequest) Reset() {
 	*x = ListSiteLeasesRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[64]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4667,7 +5438,7 @@ func (x *ListSiteLeasesRequest) String() string {
 func (*ListSiteLeasesRequest) ProtoMessage() {}
 
 func (x *ListSiteLeasesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[64]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4680,7 +5451,7 @@ func (x *ListSiteLeasesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSiteLeasesRequest.ProtoReflect.Descriptor instead.
 func (*ListSiteLeasesRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{64}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *ListSiteLeasesRequest) GetSite() string {
@@ -4714,7 +5485,7 @@ type ListSiteLeasesResponse struct {
 
 func (x *ListSiteLeasesResponse) Reset() {
 	*x = ListSiteLeasesResponse{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[65]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4726,7 +5497,7 @@ func (x *ListSiteLeasesResponse) String() string {
 func (*ListSiteLeasesResponse) ProtoMessage() {}
 
 func (x *ListSiteLeasesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[65]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4739,7 +5510,7 @@ func (x *ListSiteLeasesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSiteLeasesResponse.ProtoReflect.Descriptor instead.
 func (*ListSiteLeasesResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{65}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *ListSiteLeasesResponse) GetLeases() []*SiteLease {
@@ -4909,12 +5680,15 @@ const file_baremetal_v1_admin_proto_rawDesc = "" +
 	"request_id\x18\x06 \x01(\tR\trequestId\x12\x1d\n" +
 	"\n" +
 	"event_data\x18\a \x01(\fR\teventData\x12!\n" +
-	"\foperation_id\x18\b \x01(\tR\voperationId\"n\n" +
+	"\foperation_id\x18\b \x01(\tR\voperationId\"\xe8\x01\n" +
 	"\x13ListAuditLogRequest\x12\x1b\n" +
 	"\ttarget_id\x18\x01 \x01(\tR\btargetId\x12\x1b\n" +
 	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x03 \x01(\tR\tpageToken\"r\n" +
+	"page_token\x18\x03 \x01(\tR\tpageToken\x12\x14\n" +
+	"\x05actor\x18\x04 \x01(\tR\x05actor\x120\n" +
+	"\x05since\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x120\n" +
+	"\x05until\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\"r\n" +
 	"\x14ListAuditLogResponse\x122\n" +
 	"\aentries\x18\x01 \x03(\v2\x18.baremetal.v1.AuditEntryR\aentries\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"9\n" +
@@ -5158,17 +5932,86 @@ const file_baremetal_v1_admin_proto_rawDesc = "" +
 	"\x15ListDiscoveredRequest\x12\x12\n" +
 	"\x04site\x18\x01 \x01(\tR\x04site\"U\n" +
 	"\x16ListDiscoveredResponse\x12;\n" +
-	"\bmachines\x18\x01 \x03(\v2\x1f.baremetal.v1.DiscoveredMachineR\bmachines\"\xaa\x01\n" +
+	"\bmachines\x18\x01 \x03(\v2\x1f.baremetal.v1.DiscoveredMachineR\bmachines\"\xf8\x02\n" +
 	"\x0eBMCCredentials\x12'\n" +
 	"\x0fcredentials_ref\x18\x01 \x01(\tR\x0ecredentialsRef\x12\x1a\n" +
 	"\busername\x18\x02 \x01(\tR\busername\x12\x18\n" +
 	"\aversion\x18\x03 \x01(\x03R\aversion\x129\n" +
 	"\n" +
-	"updated_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAt\"{\n" +
+	"updated_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAt\x12+\n" +
+	"\x11allowed_endpoints\x18\x05 \x03(\tR\x10allowedEndpoints\x12(\n" +
+	"\x10allow_plain_http\x18\x06 \x01(\bR\x0eallowPlainHttp\x120\n" +
+	"\x14allow_unverified_tls\x18\a \x01(\bR\x12allowUnverifiedTls\x12\x18\n" +
+	"\aadopted\x18\b \x01(\bR\aadopted\x12)\n" +
+	"\x10refused_machines\x18\t \x03(\tR\x0frefusedMachines\"\xbc\x02\n" +
 	"\x18SetBMCCredentialsRequest\x12'\n" +
 	"\x0fcredentials_ref\x18\x01 \x01(\tR\x0ecredentialsRef\x12\x1a\n" +
 	"\busername\x18\x02 \x01(\tR\busername\x12\x1a\n" +
-	"\bpassword\x18\x03 \x01(\tR\bpassword\"\x1b\n" +
+	"\bpassword\x18\x03 \x01(\tR\bpassword\x12+\n" +
+	"\x11allowed_endpoints\x18\x04 \x03(\tR\x10allowedEndpoints\x12-\n" +
+	"\x10allow_plain_http\x18\x05 \x01(\bH\x00R\x0eallowPlainHttp\x88\x01\x01\x125\n" +
+	"\x14allow_unverified_tls\x18\x06 \x01(\bH\x01R\x12allowUnverifiedTls\x88\x01\x01B\x13\n" +
+	"\x11_allow_plain_httpB\x17\n" +
+	"\x15_allow_unverified_tls\"\xb3\x02\n" +
+	"\x0eBMCCertificate\x12\x12\n" +
+	"\x04site\x18\x01 \x01(\tR\x04site\x12\x1a\n" +
+	"\bendpoint\x18\x02 \x01(\tR\bendpoint\x12\x1f\n" +
+	"\vmachine_ids\x18\x03 \x03(\tR\n" +
+	"machineIds\x12\x16\n" +
+	"\x06sha256\x18\x04 \x01(\tR\x06sha256\x12%\n" +
+	"\x0eoffered_sha256\x18\x05 \x01(\tR\rofferedSha256\x129\n" +
+	"\n" +
+	"offered_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\tofferedAt\x127\n" +
+	"\tpinned_at\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\bpinnedAt\x12\x1d\n" +
+	"\n" +
+	"trusted_by\x18\b \x01(\tR\ttrustedBy\"\x91\x01\n" +
+	"\x1aListBMCCertificatesRequest\x12\x18\n" +
+	"\achanged\x18\x01 \x01(\bR\achanged\x12\x1d\n" +
+	"\n" +
+	"machine_id\x18\x02 \x01(\tR\tmachineId\x12\x1b\n" +
+	"\tpage_size\x18\x03 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x04 \x01(\tR\tpageToken\"\x87\x01\n" +
+	"\x1bListBMCCertificatesResponse\x12@\n" +
+	"\fcertificates\x18\x01 \x03(\v2\x1c.baremetal.v1.BMCCertificateR\fcertificates\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"m\n" +
+	"\x1aTrustBMCCertificateRequest\x12\x1d\n" +
+	"\n" +
+	"machine_id\x18\x01 \x01(\tR\tmachineId\x12\x16\n" +
+	"\x06sha256\x18\x02 \x01(\tR\x06sha256\x12\x18\n" +
+	"\acomment\x18\x03 \x01(\tR\acomment\"\xf5\x02\n" +
+	"\bAPIToken\x12\x19\n" +
+	"\btoken_id\x18\x01 \x01(\tR\atokenId\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
+	"\x05scope\x18\x03 \x01(\tR\x05scope\x12\x16\n" +
+	"\x06source\x18\x04 \x01(\tR\x06source\x129\n" +
+	"\n" +
+	"created_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x129\n" +
+	"\n" +
+	"expires_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\x12\x1d\n" +
+	"\n" +
+	"created_by\x18\a \x01(\tR\tcreatedBy\x12<\n" +
+	"\flast_used_at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"lastUsedAt\x129\n" +
+	"\n" +
+	"revoked_at\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\trevokedAt\"x\n" +
+	"\x15CreateAPITokenRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05scope\x18\x02 \x01(\tR\x05scope\x125\n" +
+	"\blifetime\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\blifetime\"^\n" +
+	"\x16CreateAPITokenResponse\x12,\n" +
+	"\x05token\x18\x01 \x01(\v2\x16.baremetal.v1.APITokenR\x05token\x12\x16\n" +
+	"\x06secret\x18\x02 \x01(\tR\x06secret\"d\n" +
+	"\x14ListAPITokensRequest\x12\x1b\n" +
+	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x02 \x01(\tR\tpageToken\x12\x10\n" +
+	"\x03all\x18\x03 \x01(\bR\x03all\"o\n" +
+	"\x15ListAPITokensResponse\x12.\n" +
+	"\x06tokens\x18\x01 \x03(\v2\x16.baremetal.v1.APITokenR\x06tokens\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"2\n" +
+	"\x15RevokeAPITokenRequest\x12\x19\n" +
+	"\btoken_id\x18\x01 \x01(\tR\atokenId\"\x1b\n" +
 	"\x19ListBMCCredentialsRequest\"\\\n" +
 	"\x1aListBMCCredentialsResponse\x12>\n" +
 	"\vcredentials\x18\x01 \x03(\v2\x1c.baremetal.v1.BMCCredentialsR\vcredentials\"F\n" +
@@ -5186,7 +6029,7 @@ const file_baremetal_v1_admin_proto_rawDesc = "" +
 	"\x16AGENT_ROLE_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fAGENT_ROLE_HOST\x10\x01\x12\x18\n" +
 	"\x14AGENT_ROLE_INSTALLER\x10\x02\x12\x13\n" +
-	"\x0fAGENT_ROLE_SITE\x10\x032\xbf\x17\n" +
+	"\x0fAGENT_ROLE_SITE\x10\x032\x90\x1b\n" +
 	"\fAdminService\x12j\n" +
 	"\x13IssueBootstrapToken\x12(.baremetal.v1.IssueBootstrapTokenRequest\x1a).baremetal.v1.IssueBootstrapTokenResponse\x12j\n" +
 	"\x13ListBootstrapTokens\x12(.baremetal.v1.ListBootstrapTokensRequest\x1a).baremetal.v1.ListBootstrapTokensResponse\x12_\n" +
@@ -5226,7 +6069,12 @@ const file_baremetal_v1_admin_proto_rawDesc = "" +
 	"\x0eListDiscovered\x12#.baremetal.v1.ListDiscoveredRequest\x1a$.baremetal.v1.ListDiscoveredResponse\x12Y\n" +
 	"\x11SetBMCCredentials\x12&.baremetal.v1.SetBMCCredentialsRequest\x1a\x1c.baremetal.v1.BMCCredentials\x12g\n" +
 	"\x12ListBMCCredentials\x12'.baremetal.v1.ListBMCCredentialsRequest\x1a(.baremetal.v1.ListBMCCredentialsResponse\x12_\n" +
-	"\x14DeleteBMCCredentials\x12).baremetal.v1.DeleteBMCCredentialsRequest\x1a\x1c.baremetal.v1.BMCCredentialsB;Z9github.com/ingot-metal/ingot/api/baremetal/v1;baremetalv1b\x06proto3"
+	"\x14DeleteBMCCredentials\x12).baremetal.v1.DeleteBMCCredentialsRequest\x1a\x1c.baremetal.v1.BMCCredentials\x12j\n" +
+	"\x13ListBMCCertificates\x12(.baremetal.v1.ListBMCCertificatesRequest\x1a).baremetal.v1.ListBMCCertificatesResponse\x12]\n" +
+	"\x13TrustBMCCertificate\x12(.baremetal.v1.TrustBMCCertificateRequest\x1a\x1c.baremetal.v1.BMCCertificate\x12[\n" +
+	"\x0eCreateAPIToken\x12#.baremetal.v1.CreateAPITokenRequest\x1a$.baremetal.v1.CreateAPITokenResponse\x12X\n" +
+	"\rListAPITokens\x12\".baremetal.v1.ListAPITokensRequest\x1a#.baremetal.v1.ListAPITokensResponse\x12M\n" +
+	"\x0eRevokeAPIToken\x12#.baremetal.v1.RevokeAPITokenRequest\x1a\x16.baremetal.v1.APITokenB;Z9github.com/ingot-metal/ingot/api/baremetal/v1;baremetalv1b\x06proto3"
 
 var (
 	file_baremetal_v1_admin_proto_rawDescOnce sync.Once
@@ -5241,7 +6089,7 @@ func file_baremetal_v1_admin_proto_rawDescGZIP() []byte {
 }
 
 var file_baremetal_v1_admin_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_baremetal_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 67)
+var file_baremetal_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 77)
 var file_baremetal_v1_admin_proto_goTypes = []any{
 	(AgentRole)(0),                        // 0: baremetal.v1.AgentRole
 	(Controller_State)(0),                 // 1: baremetal.v1.Controller.State
@@ -5306,164 +6154,196 @@ var file_baremetal_v1_admin_proto_goTypes = []any{
 	(*ListDiscoveredResponse)(nil),        // 60: baremetal.v1.ListDiscoveredResponse
 	(*BMCCredentials)(nil),                // 61: baremetal.v1.BMCCredentials
 	(*SetBMCCredentialsRequest)(nil),      // 62: baremetal.v1.SetBMCCredentialsRequest
-	(*ListBMCCredentialsRequest)(nil),     // 63: baremetal.v1.ListBMCCredentialsRequest
-	(*ListBMCCredentialsResponse)(nil),    // 64: baremetal.v1.ListBMCCredentialsResponse
-	(*DeleteBMCCredentialsRequest)(nil),   // 65: baremetal.v1.DeleteBMCCredentialsRequest
-	(*ListSiteLeasesRequest)(nil),         // 66: baremetal.v1.ListSiteLeasesRequest
-	(*ListSiteLeasesResponse)(nil),        // 67: baremetal.v1.ListSiteLeasesResponse
-	nil,                                   // 68: baremetal.v1.Command.EvidenceEntry
-	(*durationpb.Duration)(nil),           // 69: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),         // 70: google.protobuf.Timestamp
-	(*fieldmaskpb.FieldMask)(nil),         // 71: google.protobuf.FieldMask
-	(*Machine)(nil),                       // 72: baremetal.v1.Machine
+	(*BMCCertificate)(nil),                // 63: baremetal.v1.BMCCertificate
+	(*ListBMCCertificatesRequest)(nil),    // 64: baremetal.v1.ListBMCCertificatesRequest
+	(*ListBMCCertificatesResponse)(nil),   // 65: baremetal.v1.ListBMCCertificatesResponse
+	(*TrustBMCCertificateRequest)(nil),    // 66: baremetal.v1.TrustBMCCertificateRequest
+	(*APIToken)(nil),                      // 67: baremetal.v1.APIToken
+	(*CreateAPITokenRequest)(nil),         // 68: baremetal.v1.CreateAPITokenRequest
+	(*CreateAPITokenResponse)(nil),        // 69: baremetal.v1.CreateAPITokenResponse
+	(*ListAPITokensRequest)(nil),          // 70: baremetal.v1.ListAPITokensRequest
+	(*ListAPITokensResponse)(nil),         // 71: baremetal.v1.ListAPITokensResponse
+	(*RevokeAPITokenRequest)(nil),         // 72: baremetal.v1.RevokeAPITokenRequest
+	(*ListBMCCredentialsRequest)(nil),     // 73: baremetal.v1.ListBMCCredentialsRequest
+	(*ListBMCCredentialsResponse)(nil),    // 74: baremetal.v1.ListBMCCredentialsResponse
+	(*DeleteBMCCredentialsRequest)(nil),   // 75: baremetal.v1.DeleteBMCCredentialsRequest
+	(*ListSiteLeasesRequest)(nil),         // 76: baremetal.v1.ListSiteLeasesRequest
+	(*ListSiteLeasesResponse)(nil),        // 77: baremetal.v1.ListSiteLeasesResponse
+	nil,                                   // 78: baremetal.v1.Command.EvidenceEntry
+	(*durationpb.Duration)(nil),           // 79: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),         // 80: google.protobuf.Timestamp
+	(*fieldmaskpb.FieldMask)(nil),         // 81: google.protobuf.FieldMask
+	(*Machine)(nil),                       // 82: baremetal.v1.Machine
 }
 var file_baremetal_v1_admin_proto_depIdxs = []int32{
 	0,   // 0: baremetal.v1.IssueBootstrapTokenRequest.role:type_name -> baremetal.v1.AgentRole
-	69,  // 1: baremetal.v1.IssueBootstrapTokenRequest.lifetime:type_name -> google.protobuf.Duration
+	79,  // 1: baremetal.v1.IssueBootstrapTokenRequest.lifetime:type_name -> google.protobuf.Duration
 	4,   // 2: baremetal.v1.IssueBootstrapTokenResponse.token:type_name -> baremetal.v1.BootstrapToken
 	0,   // 3: baremetal.v1.BootstrapToken.role:type_name -> baremetal.v1.AgentRole
-	70,  // 4: baremetal.v1.BootstrapToken.created_at:type_name -> google.protobuf.Timestamp
-	70,  // 5: baremetal.v1.BootstrapToken.expires_at:type_name -> google.protobuf.Timestamp
-	70,  // 6: baremetal.v1.BootstrapToken.used_at:type_name -> google.protobuf.Timestamp
-	70,  // 7: baremetal.v1.BootstrapToken.revoked_at:type_name -> google.protobuf.Timestamp
+	80,  // 4: baremetal.v1.BootstrapToken.created_at:type_name -> google.protobuf.Timestamp
+	80,  // 5: baremetal.v1.BootstrapToken.expires_at:type_name -> google.protobuf.Timestamp
+	80,  // 6: baremetal.v1.BootstrapToken.used_at:type_name -> google.protobuf.Timestamp
+	80,  // 7: baremetal.v1.BootstrapToken.revoked_at:type_name -> google.protobuf.Timestamp
 	4,   // 8: baremetal.v1.ListBootstrapTokensResponse.tokens:type_name -> baremetal.v1.BootstrapToken
 	0,   // 9: baremetal.v1.Agent.role:type_name -> baremetal.v1.AgentRole
-	70,  // 10: baremetal.v1.Agent.last_heartbeat_at:type_name -> google.protobuf.Timestamp
+	80,  // 10: baremetal.v1.Agent.last_heartbeat_at:type_name -> google.protobuf.Timestamp
 	9,   // 11: baremetal.v1.Agent.certs:type_name -> baremetal.v1.AgentCert
-	70,  // 12: baremetal.v1.Agent.created_at:type_name -> google.protobuf.Timestamp
-	70,  // 13: baremetal.v1.Agent.session_started_at:type_name -> google.protobuf.Timestamp
-	70,  // 14: baremetal.v1.AgentCert.not_before:type_name -> google.protobuf.Timestamp
-	70,  // 15: baremetal.v1.AgentCert.not_after:type_name -> google.protobuf.Timestamp
-	70,  // 16: baremetal.v1.AgentCert.revoked_at:type_name -> google.protobuf.Timestamp
-	70,  // 17: baremetal.v1.AgentCert.first_used_at:type_name -> google.protobuf.Timestamp
+	80,  // 12: baremetal.v1.Agent.created_at:type_name -> google.protobuf.Timestamp
+	80,  // 13: baremetal.v1.Agent.session_started_at:type_name -> google.protobuf.Timestamp
+	80,  // 14: baremetal.v1.AgentCert.not_before:type_name -> google.protobuf.Timestamp
+	80,  // 15: baremetal.v1.AgentCert.not_after:type_name -> google.protobuf.Timestamp
+	80,  // 16: baremetal.v1.AgentCert.revoked_at:type_name -> google.protobuf.Timestamp
+	80,  // 17: baremetal.v1.AgentCert.first_used_at:type_name -> google.protobuf.Timestamp
 	8,   // 18: baremetal.v1.ListAgentsResponse.agents:type_name -> baremetal.v1.Agent
-	70,  // 19: baremetal.v1.Command.created_at:type_name -> google.protobuf.Timestamp
-	70,  // 20: baremetal.v1.Command.sent_at:type_name -> google.protobuf.Timestamp
-	70,  // 21: baremetal.v1.Command.acked_at:type_name -> google.protobuf.Timestamp
-	70,  // 22: baremetal.v1.Command.granted_at:type_name -> google.protobuf.Timestamp
-	70,  // 23: baremetal.v1.Command.finished_at:type_name -> google.protobuf.Timestamp
-	70,  // 24: baremetal.v1.Command.deadline:type_name -> google.protobuf.Timestamp
-	68,  // 25: baremetal.v1.Command.evidence:type_name -> baremetal.v1.Command.EvidenceEntry
+	80,  // 19: baremetal.v1.Command.created_at:type_name -> google.protobuf.Timestamp
+	80,  // 20: baremetal.v1.Command.sent_at:type_name -> google.protobuf.Timestamp
+	80,  // 21: baremetal.v1.Command.acked_at:type_name -> google.protobuf.Timestamp
+	80,  // 22: baremetal.v1.Command.granted_at:type_name -> google.protobuf.Timestamp
+	80,  // 23: baremetal.v1.Command.finished_at:type_name -> google.protobuf.Timestamp
+	80,  // 24: baremetal.v1.Command.deadline:type_name -> google.protobuf.Timestamp
+	78,  // 25: baremetal.v1.Command.evidence:type_name -> baremetal.v1.Command.EvidenceEntry
 	17,  // 26: baremetal.v1.ListCommandsResponse.commands:type_name -> baremetal.v1.Command
-	70,  // 27: baremetal.v1.AuditEntry.ts:type_name -> google.protobuf.Timestamp
-	20,  // 28: baremetal.v1.ListAuditLogResponse.entries:type_name -> baremetal.v1.AuditEntry
-	28,  // 29: baremetal.v1.ListControllersResponse.controllers:type_name -> baremetal.v1.Controller
-	1,   // 30: baremetal.v1.Controller.state:type_name -> baremetal.v1.Controller.State
-	70,  // 31: baremetal.v1.Controller.started_at:type_name -> google.protobuf.Timestamp
-	70,  // 32: baremetal.v1.Controller.lease_until:type_name -> google.protobuf.Timestamp
-	70,  // 33: baremetal.v1.Controller.draining_since:type_name -> google.protobuf.Timestamp
-	70,  // 34: baremetal.v1.ServerInfo.server_time:type_name -> google.protobuf.Timestamp
-	70,  // 35: baremetal.v1.ServerInfo.frozen_since:type_name -> google.protobuf.Timestamp
-	70,  // 36: baremetal.v1.Image.created_at:type_name -> google.protobuf.Timestamp
-	31,  // 37: baremetal.v1.UploadImageRequest.image:type_name -> baremetal.v1.Image
-	31,  // 38: baremetal.v1.AddImageRequest.image:type_name -> baremetal.v1.Image
-	31,  // 39: baremetal.v1.ListImagesResponse.images:type_name -> baremetal.v1.Image
-	70,  // 40: baremetal.v1.Webhook.state_changed_at:type_name -> google.protobuf.Timestamp
-	70,  // 41: baremetal.v1.Webhook.created_at:type_name -> google.protobuf.Timestamp
-	70,  // 42: baremetal.v1.Webhook.updated_at:type_name -> google.protobuf.Timestamp
-	39,  // 43: baremetal.v1.Webhook.secrets:type_name -> baremetal.v1.WebhookSecret
-	70,  // 44: baremetal.v1.Webhook.failing_since:type_name -> google.protobuf.Timestamp
-	70,  // 45: baremetal.v1.Webhook.hold_until:type_name -> google.protobuf.Timestamp
-	70,  // 46: baremetal.v1.WebhookSecret.created_at:type_name -> google.protobuf.Timestamp
-	70,  // 47: baremetal.v1.WebhookSecret.expires_at:type_name -> google.protobuf.Timestamp
-	38,  // 48: baremetal.v1.CreateWebhookRequest.webhook:type_name -> baremetal.v1.Webhook
-	38,  // 49: baremetal.v1.ListWebhooksResponse.webhooks:type_name -> baremetal.v1.Webhook
-	38,  // 50: baremetal.v1.UpdateWebhookRequest.webhook:type_name -> baremetal.v1.Webhook
-	71,  // 51: baremetal.v1.UpdateWebhookRequest.update_mask:type_name -> google.protobuf.FieldMask
-	69,  // 52: baremetal.v1.UpdateWebhookRequest.secret_overlap:type_name -> google.protobuf.Duration
-	50,  // 53: baremetal.v1.ListWebhookDeliveriesResponse.deliveries:type_name -> baremetal.v1.WebhookDelivery
-	70,  // 54: baremetal.v1.WebhookDelivery.created_at:type_name -> google.protobuf.Timestamp
-	70,  // 55: baremetal.v1.WebhookDelivery.last_attempt_at:type_name -> google.protobuf.Timestamp
-	70,  // 56: baremetal.v1.WebhookDelivery.next_at:type_name -> google.protobuf.Timestamp
-	70,  // 57: baremetal.v1.WebhookDelivery.finished_at:type_name -> google.protobuf.Timestamp
-	70,  // 58: baremetal.v1.SiteLease.expires_at:type_name -> google.protobuf.Timestamp
-	53,  // 59: baremetal.v1.Site.segments:type_name -> baremetal.v1.Segment
-	70,  // 60: baremetal.v1.Site.applied_at:type_name -> google.protobuf.Timestamp
-	53,  // 61: baremetal.v1.SetSiteRequest.segments:type_name -> baremetal.v1.Segment
-	52,  // 62: baremetal.v1.ListSitesResponse.sites:type_name -> baremetal.v1.Site
-	70,  // 63: baremetal.v1.DiscoveredMachine.first_seen_at:type_name -> google.protobuf.Timestamp
-	70,  // 64: baremetal.v1.DiscoveredMachine.last_seen_at:type_name -> google.protobuf.Timestamp
-	58,  // 65: baremetal.v1.ListDiscoveredResponse.machines:type_name -> baremetal.v1.DiscoveredMachine
-	70,  // 66: baremetal.v1.BMCCredentials.updated_at:type_name -> google.protobuf.Timestamp
-	61,  // 67: baremetal.v1.ListBMCCredentialsResponse.credentials:type_name -> baremetal.v1.BMCCredentials
-	51,  // 68: baremetal.v1.ListSiteLeasesResponse.leases:type_name -> baremetal.v1.SiteLease
-	2,   // 69: baremetal.v1.AdminService.IssueBootstrapToken:input_type -> baremetal.v1.IssueBootstrapTokenRequest
-	5,   // 70: baremetal.v1.AdminService.ListBootstrapTokens:input_type -> baremetal.v1.ListBootstrapTokensRequest
-	7,   // 71: baremetal.v1.AdminService.RevokeBootstrapToken:input_type -> baremetal.v1.RevokeBootstrapTokenRequest
-	10,  // 72: baremetal.v1.AdminService.ListAgents:input_type -> baremetal.v1.ListAgentsRequest
-	12,  // 73: baremetal.v1.AdminService.GetAgent:input_type -> baremetal.v1.GetAgentRequest
-	13,  // 74: baremetal.v1.AdminService.RevokeAgent:input_type -> baremetal.v1.RevokeAgentRequest
-	14,  // 75: baremetal.v1.AdminService.SettleCommand:input_type -> baremetal.v1.SettleCommandRequest
-	15,  // 76: baremetal.v1.AdminService.ClearIntervention:input_type -> baremetal.v1.ClearInterventionRequest
-	16,  // 77: baremetal.v1.AdminService.SetMachineFlag:input_type -> baremetal.v1.SetMachineFlagRequest
-	18,  // 78: baremetal.v1.AdminService.ListCommands:input_type -> baremetal.v1.ListCommandsRequest
-	21,  // 79: baremetal.v1.AdminService.ListAuditLog:input_type -> baremetal.v1.ListAuditLogRequest
-	23,  // 80: baremetal.v1.AdminService.ScrubAuditEventData:input_type -> baremetal.v1.ScrubAuditEventDataRequest
-	25,  // 81: baremetal.v1.AdminService.GetServerInfo:input_type -> baremetal.v1.GetServerInfoRequest
-	26,  // 82: baremetal.v1.AdminService.ListControllers:input_type -> baremetal.v1.ListControllersRequest
-	29,  // 83: baremetal.v1.AdminService.ThawFleet:input_type -> baremetal.v1.ThawFleetRequest
-	34,  // 84: baremetal.v1.AdminService.AddImage:input_type -> baremetal.v1.AddImageRequest
-	32,  // 85: baremetal.v1.AdminService.UploadImage:input_type -> baremetal.v1.UploadImageRequest
-	33,  // 86: baremetal.v1.AdminService.GetImage:input_type -> baremetal.v1.GetImageRequest
-	35,  // 87: baremetal.v1.AdminService.ListImages:input_type -> baremetal.v1.ListImagesRequest
-	37,  // 88: baremetal.v1.AdminService.RemoveImage:input_type -> baremetal.v1.RemoveImageRequest
-	40,  // 89: baremetal.v1.AdminService.CreateWebhook:input_type -> baremetal.v1.CreateWebhookRequest
-	41,  // 90: baremetal.v1.AdminService.GetWebhook:input_type -> baremetal.v1.GetWebhookRequest
-	42,  // 91: baremetal.v1.AdminService.ListWebhooks:input_type -> baremetal.v1.ListWebhooksRequest
-	44,  // 92: baremetal.v1.AdminService.UpdateWebhook:input_type -> baremetal.v1.UpdateWebhookRequest
-	45,  // 93: baremetal.v1.AdminService.DeleteWebhook:input_type -> baremetal.v1.DeleteWebhookRequest
-	46,  // 94: baremetal.v1.AdminService.TestWebhook:input_type -> baremetal.v1.TestWebhookRequest
-	48,  // 95: baremetal.v1.AdminService.ListWebhookDeliveries:input_type -> baremetal.v1.ListWebhookDeliveriesRequest
-	47,  // 96: baremetal.v1.AdminService.RedeliverWebhook:input_type -> baremetal.v1.RedeliverWebhookRequest
-	66,  // 97: baremetal.v1.AdminService.ListSiteLeases:input_type -> baremetal.v1.ListSiteLeasesRequest
-	54,  // 98: baremetal.v1.AdminService.SetSite:input_type -> baremetal.v1.SetSiteRequest
-	55,  // 99: baremetal.v1.AdminService.GetSite:input_type -> baremetal.v1.GetSiteRequest
-	56,  // 100: baremetal.v1.AdminService.ListSites:input_type -> baremetal.v1.ListSitesRequest
-	59,  // 101: baremetal.v1.AdminService.ListDiscovered:input_type -> baremetal.v1.ListDiscoveredRequest
-	62,  // 102: baremetal.v1.AdminService.SetBMCCredentials:input_type -> baremetal.v1.SetBMCCredentialsRequest
-	63,  // 103: baremetal.v1.AdminService.ListBMCCredentials:input_type -> baremetal.v1.ListBMCCredentialsRequest
-	65,  // 104: baremetal.v1.AdminService.DeleteBMCCredentials:input_type -> baremetal.v1.DeleteBMCCredentialsRequest
-	3,   // 105: baremetal.v1.AdminService.IssueBootstrapToken:output_type -> baremetal.v1.IssueBootstrapTokenResponse
-	6,   // 106: baremetal.v1.AdminService.ListBootstrapTokens:output_type -> baremetal.v1.ListBootstrapTokensResponse
-	4,   // 107: baremetal.v1.AdminService.RevokeBootstrapToken:output_type -> baremetal.v1.BootstrapToken
-	11,  // 108: baremetal.v1.AdminService.ListAgents:output_type -> baremetal.v1.ListAgentsResponse
-	8,   // 109: baremetal.v1.AdminService.GetAgent:output_type -> baremetal.v1.Agent
-	8,   // 110: baremetal.v1.AdminService.RevokeAgent:output_type -> baremetal.v1.Agent
-	72,  // 111: baremetal.v1.AdminService.SettleCommand:output_type -> baremetal.v1.Machine
-	72,  // 112: baremetal.v1.AdminService.ClearIntervention:output_type -> baremetal.v1.Machine
-	72,  // 113: baremetal.v1.AdminService.SetMachineFlag:output_type -> baremetal.v1.Machine
-	19,  // 114: baremetal.v1.AdminService.ListCommands:output_type -> baremetal.v1.ListCommandsResponse
-	22,  // 115: baremetal.v1.AdminService.ListAuditLog:output_type -> baremetal.v1.ListAuditLogResponse
-	24,  // 116: baremetal.v1.AdminService.ScrubAuditEventData:output_type -> baremetal.v1.ScrubAuditEventDataResponse
-	30,  // 117: baremetal.v1.AdminService.GetServerInfo:output_type -> baremetal.v1.ServerInfo
-	27,  // 118: baremetal.v1.AdminService.ListControllers:output_type -> baremetal.v1.ListControllersResponse
-	30,  // 119: baremetal.v1.AdminService.ThawFleet:output_type -> baremetal.v1.ServerInfo
-	31,  // 120: baremetal.v1.AdminService.AddImage:output_type -> baremetal.v1.Image
-	31,  // 121: baremetal.v1.AdminService.UploadImage:output_type -> baremetal.v1.Image
-	31,  // 122: baremetal.v1.AdminService.GetImage:output_type -> baremetal.v1.Image
-	36,  // 123: baremetal.v1.AdminService.ListImages:output_type -> baremetal.v1.ListImagesResponse
-	31,  // 124: baremetal.v1.AdminService.RemoveImage:output_type -> baremetal.v1.Image
-	38,  // 125: baremetal.v1.AdminService.CreateWebhook:output_type -> baremetal.v1.Webhook
-	38,  // 126: baremetal.v1.AdminService.GetWebhook:output_type -> baremetal.v1.Webhook
-	43,  // 127: baremetal.v1.AdminService.ListWebhooks:output_type -> baremetal.v1.ListWebhooksResponse
-	38,  // 128: baremetal.v1.AdminService.UpdateWebhook:output_type -> baremetal.v1.Webhook
-	38,  // 129: baremetal.v1.AdminService.DeleteWebhook:output_type -> baremetal.v1.Webhook
-	50,  // 130: baremetal.v1.AdminService.TestWebhook:output_type -> baremetal.v1.WebhookDelivery
-	49,  // 131: baremetal.v1.AdminService.ListWebhookDeliveries:output_type -> baremetal.v1.ListWebhookDeliveriesResponse
-	50,  // 132: baremetal.v1.AdminService.RedeliverWebhook:output_type -> baremetal.v1.WebhookDelivery
-	67,  // 133: baremetal.v1.AdminService.ListSiteLeases:output_type -> baremetal.v1.ListSiteLeasesResponse
-	52,  // 134: baremetal.v1.AdminService.SetSite:output_type -> baremetal.v1.Site
-	52,  // 135: baremetal.v1.AdminService.GetSite:output_type -> baremetal.v1.Site
-	57,  // 136: baremetal.v1.AdminService.ListSites:output_type -> baremetal.v1.ListSitesResponse
-	60,  // 137: baremetal.v1.AdminService.ListDiscovered:output_type -> baremetal.v1.ListDiscoveredResponse
-	61,  // 138: baremetal.v1.AdminService.SetBMCCredentials:output_type -> baremetal.v1.BMCCredentials
-	64,  // 139: baremetal.v1.AdminService.ListBMCCredentials:output_type -> baremetal.v1.ListBMCCredentialsResponse
-	61,  // 140: baremetal.v1.AdminService.DeleteBMCCredentials:output_type -> baremetal.v1.BMCCredentials
-	105, // [105:141] is the sub-list for method output_type
-	69,  // [69:105] is the sub-list for method input_type
-	69,  // [69:69] is the sub-list for extension type_name
-	69,  // [69:69] is the sub-list for extension extendee
-	0,   // [0:69] is the sub-list for field type_name
+	80,  // 27: baremetal.v1.AuditEntry.ts:type_name -> google.protobuf.Timestamp
+	80,  // 28: baremetal.v1.ListAuditLogRequest.since:type_name -> google.protobuf.Timestamp
+	80,  // 29: baremetal.v1.ListAuditLogRequest.until:type_name -> google.protobuf.Timestamp
+	20,  // 30: baremetal.v1.ListAuditLogResponse.entries:type_name -> baremetal.v1.AuditEntry
+	28,  // 31: baremetal.v1.ListControllersResponse.controllers:type_name -> baremetal.v1.Controller
+	1,   // 32: baremetal.v1.Controller.state:type_name -> baremetal.v1.Controller.State
+	80,  // 33: baremetal.v1.Controller.started_at:type_name -> google.protobuf.Timestamp
+	80,  // 34: baremetal.v1.Controller.lease_until:type_name -> google.protobuf.Timestamp
+	80,  // 35: baremetal.v1.Controller.draining_since:type_name -> google.protobuf.Timestamp
+	80,  // 36: baremetal.v1.ServerInfo.server_time:type_name -> google.protobuf.Timestamp
+	80,  // 37: baremetal.v1.ServerInfo.frozen_since:type_name -> google.protobuf.Timestamp
+	80,  // 38: baremetal.v1.Image.created_at:type_name -> google.protobuf.Timestamp
+	31,  // 39: baremetal.v1.UploadImageRequest.image:type_name -> baremetal.v1.Image
+	31,  // 40: baremetal.v1.AddImageRequest.image:type_name -> baremetal.v1.Image
+	31,  // 41: baremetal.v1.ListImagesResponse.images:type_name -> baremetal.v1.Image
+	80,  // 42: baremetal.v1.Webhook.state_changed_at:type_name -> google.protobuf.Timestamp
+	80,  // 43: baremetal.v1.Webhook.created_at:type_name -> google.protobuf.Timestamp
+	80,  // 44: baremetal.v1.Webhook.updated_at:type_name -> google.protobuf.Timestamp
+	39,  // 45: baremetal.v1.Webhook.secrets:type_name -> baremetal.v1.WebhookSecret
+	80,  // 46: baremetal.v1.Webhook.failing_since:type_name -> google.protobuf.Timestamp
+	80,  // 47: baremetal.v1.Webhook.hold_until:type_name -> google.protobuf.Timestamp
+	80,  // 48: baremetal.v1.WebhookSecret.created_at:type_name -> google.protobuf.Timestamp
+	80,  // 49: baremetal.v1.WebhookSecret.expires_at:type_name -> google.protobuf.Timestamp
+	38,  // 50: baremetal.v1.CreateWebhookRequest.webhook:type_name -> baremetal.v1.Webhook
+	38,  // 51: baremetal.v1.ListWebhooksResponse.webhooks:type_name -> baremetal.v1.Webhook
+	38,  // 52: baremetal.v1.UpdateWebhookRequest.webhook:type_name -> baremetal.v1.Webhook
+	81,  // 53: baremetal.v1.UpdateWebhookRequest.update_mask:type_name -> google.protobuf.FieldMask
+	79,  // 54: baremetal.v1.UpdateWebhookRequest.secret_overlap:type_name -> google.protobuf.Duration
+	50,  // 55: baremetal.v1.ListWebhookDeliveriesResponse.deliveries:type_name -> baremetal.v1.WebhookDelivery
+	80,  // 56: baremetal.v1.WebhookDelivery.created_at:type_name -> google.protobuf.Timestamp
+	80,  // 57: baremetal.v1.WebhookDelivery.last_attempt_at:type_name -> google.protobuf.Timestamp
+	80,  // 58: baremetal.v1.WebhookDelivery.next_at:type_name -> google.protobuf.Timestamp
+	80,  // 59: baremetal.v1.WebhookDelivery.finished_at:type_name -> google.protobuf.Timestamp
+	80,  // 60: baremetal.v1.SiteLease.expires_at:type_name -> google.protobuf.Timestamp
+	53,  // 61: baremetal.v1.Site.segments:type_name -> baremetal.v1.Segment
+	80,  // 62: baremetal.v1.Site.applied_at:type_name -> google.protobuf.Timestamp
+	53,  // 63: baremetal.v1.SetSiteRequest.segments:type_name -> baremetal.v1.Segment
+	52,  // 64: baremetal.v1.ListSitesResponse.sites:type_name -> baremetal.v1.Site
+	80,  // 65: baremetal.v1.DiscoveredMachine.first_seen_at:type_name -> google.protobuf.Timestamp
+	80,  // 66: baremetal.v1.DiscoveredMachine.last_seen_at:type_name -> google.protobuf.Timestamp
+	58,  // 67: baremetal.v1.ListDiscoveredResponse.machines:type_name -> baremetal.v1.DiscoveredMachine
+	80,  // 68: baremetal.v1.BMCCredentials.updated_at:type_name -> google.protobuf.Timestamp
+	80,  // 69: baremetal.v1.BMCCertificate.offered_at:type_name -> google.protobuf.Timestamp
+	80,  // 70: baremetal.v1.BMCCertificate.pinned_at:type_name -> google.protobuf.Timestamp
+	63,  // 71: baremetal.v1.ListBMCCertificatesResponse.certificates:type_name -> baremetal.v1.BMCCertificate
+	80,  // 72: baremetal.v1.APIToken.created_at:type_name -> google.protobuf.Timestamp
+	80,  // 73: baremetal.v1.APIToken.expires_at:type_name -> google.protobuf.Timestamp
+	80,  // 74: baremetal.v1.APIToken.last_used_at:type_name -> google.protobuf.Timestamp
+	80,  // 75: baremetal.v1.APIToken.revoked_at:type_name -> google.protobuf.Timestamp
+	79,  // 76: baremetal.v1.CreateAPITokenRequest.lifetime:type_name -> google.protobuf.Duration
+	67,  // 77: baremetal.v1.CreateAPITokenResponse.token:type_name -> baremetal.v1.APIToken
+	67,  // 78: baremetal.v1.ListAPITokensResponse.tokens:type_name -> baremetal.v1.APIToken
+	61,  // 79: baremetal.v1.ListBMCCredentialsResponse.credentials:type_name -> baremetal.v1.BMCCredentials
+	51,  // 80: baremetal.v1.ListSiteLeasesResponse.leases:type_name -> baremetal.v1.SiteLease
+	2,   // 81: baremetal.v1.AdminService.IssueBootstrapToken:input_type -> baremetal.v1.IssueBootstrapTokenRequest
+	5,   // 82: baremetal.v1.AdminService.ListBootstrapTokens:input_type -> baremetal.v1.ListBootstrapTokensRequest
+	7,   // 83: baremetal.v1.AdminService.RevokeBootstrapToken:input_type -> baremetal.v1.RevokeBootstrapTokenRequest
+	10,  // 84: baremetal.v1.AdminService.ListAgents:input_type -> baremetal.v1.ListAgentsRequest
+	12,  // 85: baremetal.v1.AdminService.GetAgent:input_type -> baremetal.v1.GetAgentRequest
+	13,  // 86: baremetal.v1.AdminService.RevokeAgent:input_type -> baremetal.v1.RevokeAgentRequest
+	14,  // 87: baremetal.v1.AdminService.SettleCommand:input_type -> baremetal.v1.SettleCommandRequest
+	15,  // 88: baremetal.v1.AdminService.ClearIntervention:input_type -> baremetal.v1.ClearInterventionRequest
+	16,  // 89: baremetal.v1.AdminService.SetMachineFlag:input_type -> baremetal.v1.SetMachineFlagRequest
+	18,  // 90: baremetal.v1.AdminService.ListCommands:input_type -> baremetal.v1.ListCommandsRequest
+	21,  // 91: baremetal.v1.AdminService.ListAuditLog:input_type -> baremetal.v1.ListAuditLogRequest
+	23,  // 92: baremetal.v1.AdminService.ScrubAuditEventData:input_type -> baremetal.v1.ScrubAuditEventDataRequest
+	25,  // 93: baremetal.v1.AdminService.GetServerInfo:input_type -> baremetal.v1.GetServerInfoRequest
+	26,  // 94: baremetal.v1.AdminService.ListControllers:input_type -> baremetal.v1.ListControllersRequest
+	29,  // 95: baremetal.v1.AdminService.ThawFleet:input_type -> baremetal.v1.ThawFleetRequest
+	34,  // 96: baremetal.v1.AdminService.AddImage:input_type -> baremetal.v1.AddImageRequest
+	32,  // 97: baremetal.v1.AdminService.UploadImage:input_type -> baremetal.v1.UploadImageRequest
+	33,  // 98: baremetal.v1.AdminService.GetImage:input_type -> baremetal.v1.GetImageRequest
+	35,  // 99: baremetal.v1.AdminService.ListImages:input_type -> baremetal.v1.ListImagesRequest
+	37,  // 100: baremetal.v1.AdminService.RemoveImage:input_type -> baremetal.v1.RemoveImageRequest
+	40,  // 101: baremetal.v1.AdminService.CreateWebhook:input_type -> baremetal.v1.CreateWebhookRequest
+	41,  // 102: baremetal.v1.AdminService.GetWebhook:input_type -> baremetal.v1.GetWebhookRequest
+	42,  // 103: baremetal.v1.AdminService.ListWebhooks:input_type -> baremetal.v1.ListWebhooksRequest
+	44,  // 104: baremetal.v1.AdminService.UpdateWebhook:input_type -> baremetal.v1.UpdateWebhookRequest
+	45,  // 105: baremetal.v1.AdminService.DeleteWebhook:input_type -> baremetal.v1.DeleteWebhookRequest
+	46,  // 106: baremetal.v1.AdminService.TestWebhook:input_type -> baremetal.v1.TestWebhookRequest
+	48,  // 107: baremetal.v1.AdminService.ListWebhookDeliveries:input_type -> baremetal.v1.ListWebhookDeliveriesRequest
+	47,  // 108: baremetal.v1.AdminService.RedeliverWebhook:input_type -> baremetal.v1.RedeliverWebhookRequest
+	76,  // 109: baremetal.v1.AdminService.ListSiteLeases:input_type -> baremetal.v1.ListSiteLeasesRequest
+	54,  // 110: baremetal.v1.AdminService.SetSite:input_type -> baremetal.v1.SetSiteRequest
+	55,  // 111: baremetal.v1.AdminService.GetSite:input_type -> baremetal.v1.GetSiteRequest
+	56,  // 112: baremetal.v1.AdminService.ListSites:input_type -> baremetal.v1.ListSitesRequest
+	59,  // 113: baremetal.v1.AdminService.ListDiscovered:input_type -> baremetal.v1.ListDiscoveredRequest
+	62,  // 114: baremetal.v1.AdminService.SetBMCCredentials:input_type -> baremetal.v1.SetBMCCredentialsRequest
+	73,  // 115: baremetal.v1.AdminService.ListBMCCredentials:input_type -> baremetal.v1.ListBMCCredentialsRequest
+	75,  // 116: baremetal.v1.AdminService.DeleteBMCCredentials:input_type -> baremetal.v1.DeleteBMCCredentialsRequest
+	64,  // 117: baremetal.v1.AdminService.ListBMCCertificates:input_type -> baremetal.v1.ListBMCCertificatesRequest
+	66,  // 118: baremetal.v1.AdminService.TrustBMCCertificate:input_type -> baremetal.v1.TrustBMCCertificateRequest
+	68,  // 119: baremetal.v1.AdminService.CreateAPIToken:input_type -> baremetal.v1.CreateAPITokenRequest
+	70,  // 120: baremetal.v1.AdminService.ListAPITokens:input_type -> baremetal.v1.ListAPITokensRequest
+	72,  // 121: baremetal.v1.AdminService.RevokeAPIToken:input_type -> baremetal.v1.RevokeAPITokenRequest
+	3,   // 122: baremetal.v1.AdminService.IssueBootstrapToken:output_type -> baremetal.v1.IssueBootstrapTokenResponse
+	6,   // 123: baremetal.v1.AdminService.ListBootstrapTokens:output_type -> baremetal.v1.ListBootstrapTokensResponse
+	4,   // 124: baremetal.v1.AdminService.RevokeBootstrapToken:output_type -> baremetal.v1.BootstrapToken
+	11,  // 125: baremetal.v1.AdminService.ListAgents:output_type -> baremetal.v1.ListAgentsResponse
+	8,   // 126: baremetal.v1.AdminService.GetAgent:output_type -> baremetal.v1.Agent
+	8,   // 127: baremetal.v1.AdminService.RevokeAgent:output_type -> baremetal.v1.Agent
+	82,  // 128: baremetal.v1.AdminService.SettleCommand:output_type -> baremetal.v1.Machine
+	82,  // 129: baremetal.v1.AdminService.ClearIntervention:output_type -> baremetal.v1.Machine
+	82,  // 130: baremetal.v1.AdminService.SetMachineFlag:output_type -> baremetal.v1.Machine
+	19,  // 131: baremetal.v1.AdminService.ListCommands:output_type -> baremetal.v1.ListCommandsResponse
+	22,  // 132: baremetal.v1.AdminService.ListAuditLog:output_type -> baremetal.v1.ListAuditLogResponse
+	24,  // 133: baremetal.v1.AdminService.ScrubAuditEventData:output_type -> baremetal.v1.ScrubAuditEventDataResponse
+	30,  // 134: baremetal.v1.AdminService.GetServerInfo:output_type -> baremetal.v1.ServerInfo
+	27,  // 135: baremetal.v1.AdminService.ListControllers:output_type -> baremetal.v1.ListControllersResponse
+	30,  // 136: baremetal.v1.AdminService.ThawFleet:output_type -> baremetal.v1.ServerInfo
+	31,  // 137: baremetal.v1.AdminService.AddImage:output_type -> baremetal.v1.Image
+	31,  // 138: baremetal.v1.AdminService.UploadImage:output_type -> baremetal.v1.Image
+	31,  // 139: baremetal.v1.AdminService.GetImage:output_type -> baremetal.v1.Image
+	36,  // 140: baremetal.v1.AdminService.ListImages:output_type -> baremetal.v1.ListImagesResponse
+	31,  // 141: baremetal.v1.AdminService.RemoveImage:output_type -> baremetal.v1.Image
+	38,  // 142: baremetal.v1.AdminService.CreateWebhook:output_type -> baremetal.v1.Webhook
+	38,  // 143: baremetal.v1.AdminService.GetWebhook:output_type -> baremetal.v1.Webhook
+	43,  // 144: baremetal.v1.AdminService.ListWebhooks:output_type -> baremetal.v1.ListWebhooksResponse
+	38,  // 145: baremetal.v1.AdminService.UpdateWebhook:output_type -> baremetal.v1.Webhook
+	38,  // 146: baremetal.v1.AdminService.DeleteWebhook:output_type -> baremetal.v1.Webhook
+	50,  // 147: baremetal.v1.AdminService.TestWebhook:output_type -> baremetal.v1.WebhookDelivery
+	49,  // 148: baremetal.v1.AdminService.ListWebhookDeliveries:output_type -> baremetal.v1.ListWebhookDeliveriesResponse
+	50,  // 149: baremetal.v1.AdminService.RedeliverWebhook:output_type -> baremetal.v1.WebhookDelivery
+	77,  // 150: baremetal.v1.AdminService.ListSiteLeases:output_type -> baremetal.v1.ListSiteLeasesResponse
+	52,  // 151: baremetal.v1.AdminService.SetSite:output_type -> baremetal.v1.Site
+	52,  // 152: baremetal.v1.AdminService.GetSite:output_type -> baremetal.v1.Site
+	57,  // 153: baremetal.v1.AdminService.ListSites:output_type -> baremetal.v1.ListSitesResponse
+	60,  // 154: baremetal.v1.AdminService.ListDiscovered:output_type -> baremetal.v1.ListDiscoveredResponse
+	61,  // 155: baremetal.v1.AdminService.SetBMCCredentials:output_type -> baremetal.v1.BMCCredentials
+	74,  // 156: baremetal.v1.AdminService.ListBMCCredentials:output_type -> baremetal.v1.ListBMCCredentialsResponse
+	61,  // 157: baremetal.v1.AdminService.DeleteBMCCredentials:output_type -> baremetal.v1.BMCCredentials
+	65,  // 158: baremetal.v1.AdminService.ListBMCCertificates:output_type -> baremetal.v1.ListBMCCertificatesResponse
+	63,  // 159: baremetal.v1.AdminService.TrustBMCCertificate:output_type -> baremetal.v1.BMCCertificate
+	69,  // 160: baremetal.v1.AdminService.CreateAPIToken:output_type -> baremetal.v1.CreateAPITokenResponse
+	71,  // 161: baremetal.v1.AdminService.ListAPITokens:output_type -> baremetal.v1.ListAPITokensResponse
+	67,  // 162: baremetal.v1.AdminService.RevokeAPIToken:output_type -> baremetal.v1.APIToken
+	122, // [122:163] is the sub-list for method output_type
+	81,  // [81:122] is the sub-list for method input_type
+	81,  // [81:81] is the sub-list for extension type_name
+	81,  // [81:81] is the sub-list for extension extendee
+	0,   // [0:81] is the sub-list for field type_name
 }
 
 func init() { file_baremetal_v1_admin_proto_init() }
@@ -5476,13 +6356,14 @@ func file_baremetal_v1_admin_proto_init() {
 		(*UploadImageRequest_Image)(nil),
 		(*UploadImageRequest_Data)(nil),
 	}
+	file_baremetal_v1_admin_proto_msgTypes[60].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_baremetal_v1_admin_proto_rawDesc), len(file_baremetal_v1_admin_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   67,
+			NumMessages:   77,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

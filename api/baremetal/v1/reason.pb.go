@@ -289,6 +289,22 @@ const (
 	Reason_MACHINE_UNREACHABLE Reason = 324
 	// NeedsIntervention is set and its cause has no reason of its own.
 	Reason_INTERVENTION_REQUIRED Reason = 325
+	// Credentials, addresses and tokens.
+	// The credentials may not be sent to this BMC: an admin allows its endpoint first.
+	Reason_BMC_ENDPOINT_NOT_ALLOWED Reason = 370
+	// The credentials may not be sent without TLS.
+	Reason_BMC_PLAIN_HTTP_NOT_ALLOWED Reason = 371
+	// The BMC shows another certificate than the one that is trusted; it gets no credentials until an admin decides.
+	Reason_BMC_CERTIFICATE_CHANGED Reason = 372
+	// The BMC does not show this certificate, or none waits for a decision.
+	Reason_BMC_CERTIFICATE_NOT_OFFERED Reason = 373
+	// The controller does not fetch from this address.
+	Reason_IMAGE_URL_REFUSED Reason = 374
+	// The file is larger than the controller takes in.
+	Reason_IMAGE_OVER_LIMIT    Reason = 375
+	Reason_API_TOKEN_NOT_FOUND Reason = 376
+	// Another token has the name.
+	Reason_API_TOKEN_EXISTS Reason = 377
 )
 
 // Enum value maps for Reason.
@@ -469,6 +485,14 @@ var (
 		323: "NODE_NOT_ACTIVE",
 		324: "MACHINE_UNREACHABLE",
 		325: "INTERVENTION_REQUIRED",
+		370: "BMC_ENDPOINT_NOT_ALLOWED",
+		371: "BMC_PLAIN_HTTP_NOT_ALLOWED",
+		372: "BMC_CERTIFICATE_CHANGED",
+		373: "BMC_CERTIFICATE_NOT_OFFERED",
+		374: "IMAGE_URL_REFUSED",
+		375: "IMAGE_OVER_LIMIT",
+		376: "API_TOKEN_NOT_FOUND",
+		377: "API_TOKEN_EXISTS",
 	}
 	Reason_value = map[string]int32{
 		"REASON_UNSPECIFIED":             0,
@@ -646,6 +670,14 @@ var (
 		"NODE_NOT_ACTIVE":                323,
 		"MACHINE_UNREACHABLE":            324,
 		"INTERVENTION_REQUIRED":          325,
+		"BMC_ENDPOINT_NOT_ALLOWED":       370,
+		"BMC_PLAIN_HTTP_NOT_ALLOWED":     371,
+		"BMC_CERTIFICATE_CHANGED":        372,
+		"BMC_CERTIFICATE_NOT_OFFERED":    373,
+		"IMAGE_URL_REFUSED":              374,
+		"IMAGE_OVER_LIMIT":               375,
+		"API_TOKEN_NOT_FOUND":            376,
+		"API_TOKEN_EXISTS":               377,
 	}
 )
 
@@ -680,7 +712,7 @@ var File_baremetal_v1_reason_proto protoreflect.FileDescriptor
 
 const file_baremetal_v1_reason_proto_rawDesc = "" +
 	"\n" +
-	"\x19baremetal/v1/reason.proto\x12\fbaremetal.v1*\xce \n" +
+	"\x19baremetal/v1/reason.proto\x12\fbaremetal.v1*\xae\"\n" +
 	"\x06Reason\x12\x16\n" +
 	"\x12REASON_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11MACHINE_NOT_FOUND\x10\x01\x12\x17\n" +
@@ -857,7 +889,15 @@ const file_baremetal_v1_reason_proto_rawDesc = "" +
 	"\x11NODE_NOT_VERIFIED\x10\xc2\x02\x12\x14\n" +
 	"\x0fNODE_NOT_ACTIVE\x10\xc3\x02\x12\x18\n" +
 	"\x13MACHINE_UNREACHABLE\x10\xc4\x02\x12\x1a\n" +
-	"\x15INTERVENTION_REQUIRED\x10\xc5\x02B;Z9github.com/ingot-metal/ingot/api/baremetal/v1;baremetalv1b\x06proto3"
+	"\x15INTERVENTION_REQUIRED\x10\xc5\x02\x12\x1d\n" +
+	"\x18BMC_ENDPOINT_NOT_ALLOWED\x10\xf2\x02\x12\x1f\n" +
+	"\x1aBMC_PLAIN_HTTP_NOT_ALLOWED\x10\xf3\x02\x12\x1c\n" +
+	"\x17BMC_CERTIFICATE_CHANGED\x10\xf4\x02\x12 \n" +
+	"\x1bBMC_CERTIFICATE_NOT_OFFERED\x10\xf5\x02\x12\x16\n" +
+	"\x11IMAGE_URL_REFUSED\x10\xf6\x02\x12\x15\n" +
+	"\x10IMAGE_OVER_LIMIT\x10\xf7\x02\x12\x18\n" +
+	"\x13API_TOKEN_NOT_FOUND\x10\xf8\x02\x12\x15\n" +
+	"\x10API_TOKEN_EXISTS\x10\xf9\x02B;Z9github.com/ingot-metal/ingot/api/baremetal/v1;baremetalv1b\x06proto3"
 
 var (
 	file_baremetal_v1_reason_proto_rawDescOnce sync.Once
