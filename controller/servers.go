@@ -51,7 +51,7 @@ func (c *Controller) openServers(context.Context) error {
 			(&knock{guard: auth.NewGuard(atFront), conns: conns, log: c.log, observe: c.metrics.ObserveCall}).option(), grpc.ConnectionTimeout(handshakeTime),
 			// Whoever has more than that open on one connection waits on its own side.
 			grpc.MaxConcurrentStreams(uint32(c.cfg.Clients.StreamsPerClient+c.cfg.Clients.WaitingPerClient)))...),
-		c.server(auth.GuardConfig{Listener: auth.Fleet, CheckAgent: c.checkCaller}, c.fleetConns, grpc.ReadBufferSize(0), grpc.HeaderTableSize(0)),
+		c.server(auth.GuardConfig{Listener: auth.Fleet, Tokens: c.tokens, CheckAgent: c.checkCaller}, c.fleetConns, grpc.ReadBufferSize(0), grpc.HeaderTableSize(0)),
 		c.server(auth.GuardConfig{Listener: auth.Enrolment}, credentials.NewTLS(c.ownTLS()), grpc.MaxRecvMsgSize(enrolmentMessage),
 			grpc.ConnectionTimeout(handshakeTime)),
 	}
@@ -86,6 +86,7 @@ func (c *Controller) registerFrontpage(s *grpc.Server) {
 	frontpage.Register(s, frontpage.New(frontpage.Config{
 		Engine: c.engine, Store: c.store, Images: c.images, Scripts: c.scripts, Secrets: c.secrets, Clock: c.clock, Draining: c.draining,
 		WebhookPolicy: c.webhookPolicy(), WebhookSource: c.cfg.Webhooks.Source,
+		Tokens:      c.tokens,
 		Info:        frontpage.Info{Version: c.version, ControllerID: c.id, CAHash: c.CAHash()},
 		Incarnation: c.store.Incarnation,
 		Bundle: func(tokenID, secret string, issued time.Time) (string, error) {

@@ -136,6 +136,7 @@ var readMethods = []string{
 	baremetalv1.AdminService_ListSites_FullMethodName,
 	baremetalv1.AdminService_ListSiteLeases_FullMethodName,
 	baremetalv1.AdminService_ListDiscovered_FullMethodName,
+	baremetalv1.AdminService_ListBMCCertificates_FullMethodName,
 }
 
 var operateMethods = []string{
@@ -193,6 +194,10 @@ var adminMethods = []string{
 	baremetalv1.AdminService_SetBMCCredentials_FullMethodName,
 	baremetalv1.AdminService_ListBMCCredentials_FullMethodName,
 	baremetalv1.AdminService_DeleteBMCCredentials_FullMethodName,
+	baremetalv1.AdminService_TrustBMCCertificate_FullMethodName,
+	baremetalv1.AdminService_CreateAPIToken_FullMethodName,
+	baremetalv1.AdminService_ListAPITokens_FullMethodName,
+	baremetalv1.AdminService_RevokeAPIToken_FullMethodName,
 	baremetalv1.ClusterService_SetCluster_FullMethodName,
 	baremetalv1.ClusterService_DeleteCluster_FullMethodName,
 	baremetalv1.BudgetService_SetBudget_FullMethodName,

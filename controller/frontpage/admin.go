@@ -4,6 +4,10 @@ import (
 	"context"
 	"regexp"
 	"strconv"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/identity"
@@ -71,6 +75,9 @@ func (s *Server) GetAgent(ctx context.Context, r *baremetalv1.GetAgentRequest) (
 	}
 	return s.store.GetAgent(ctx, r.GetAgentId())
 }
+
+// maxActor bounds the name of an actor in a filter.
+const maxActor = 64
 
 var fingerprint = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
@@ -198,15 +205,32 @@ func (s *Server) ListAuditLog(ctx context.Context, r *baremetalv1.ListAuditLogRe
 	if err := validate.OptionalKey("target_id", r.GetTargetId()); err != nil {
 		return nil, err
 	}
-	page, err := validate.ParsePage(r.GetPageToken(), "audit", r.GetTargetId())
+	if len(r.GetActor()) > maxActor {
+		return nil, validate.Fault("actor", "at most %d characters", maxActor)
+	}
+	f := store.AuditFilter{TargetID: r.GetTargetId(), Actor: r.GetActor(), Limit: size + 1}
+	for _, t := range []struct {
+		name string
+		from *timestamppb.Timestamp
+		to   *time.Time
+	}{{"since", r.GetSince(), &f.Since}, {"until", r.GetUntil(), &f.Until}} {
+		if t.from == nil {
+			continue
+		}
+		if !t.from.IsValid() {
+			return nil, validate.Fault(t.name, "not a time")
+		}
+		*t.to = t.from.AsTime()
+	}
+	of := strings.Join([]string{f.TargetID, f.Actor, f.Since.UTC().Format(time.RFC3339Nano), f.Until.UTC().Format(time.RFC3339Nano)}, "\x00")
+	page, err := validate.ParsePage(r.GetPageToken(), "audit", of)
 	if err != nil {
 		return nil, err
 	}
-	at, err := page.AuditPosition()
-	if err != nil {
+	if f.BeforeID, err = page.AuditPosition(); err != nil {
 		return nil, err
 	}
-	all, err := s.store.ListAudit(ctx, r.GetTargetId(), at, size+1)
+	all, err := s.store.ListAudit(ctx, f)
 	if err != nil {
 		return nil, err
 	}
@@ -214,7 +238,7 @@ func (s *Server) ListAuditLog(ctx context.Context, r *baremetalv1.ListAuditLogRe
 	if len(all) > int(size) {
 		out.Entries = all[:size]
 		id := strconv.FormatInt(all[size-1].GetAuditId(), 10)
-		out.NextPageToken = validate.Page{ID: id}.Token("audit", r.GetTargetId())
+		out.NextPageToken = validate.Page{ID: id}.Token("audit", of)
 	}
 	return out, nil
 }

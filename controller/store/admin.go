@@ -214,9 +214,21 @@ func (s *Store) GetAgent(ctx context.Context, id string) (*baremetalv1.Agent, er
 	return all[0], nil
 }
 
+// AuditFilter narrows the audit log. Empty fields match everything.
+type AuditFilter struct {
+	TargetID, Actor string
+	// Since is the first time, Until the first one after.
+	Since, Until time.Time
+	// BeforeID is the row before which a page begins.
+	BeforeID int64
+	Limit    int32
+}
+
 // ListAudit reads the audit log, newest first, from a row on.
-func (s *Store) ListAudit(ctx context.Context, targetID string, before int64, limit int32) ([]*baremetalv1.AuditEntry, error) {
-	rows, err := s.q.ListAudit(ctx, dbsqlc.ListAuditParams{TargetID: targetID, BeforeID: before, PageSize: limit})
+func (s *Store) ListAudit(ctx context.Context, f AuditFilter) ([]*baremetalv1.AuditEntry, error) {
+	rows, err := s.planned().ListAudit(ctx, dbsqlc.ListAuditParams{
+		TargetID: f.TargetID, Actor: f.Actor, Since: timePtr(f.Since), Until: timePtr(f.Until), BeforeID: f.BeforeID, PageSize: f.Limit,
+	})
 	if err != nil {
 		return nil, fmt.Errorf("list audit log: %w", err)
 	}

@@ -56,6 +56,9 @@ func conflictOf(err error, m *baremetalv1.Machine) error {
 }
 
 func (s *Store) insertMachine(ctx context.Context, q *dbsqlc.Queries, m *baremetalv1.Machine, actor string, now time.Time) error {
+	if err := mayAim(ctx, &baremetalv1.MachineSpec{Site: m.GetSpec().GetSite()}, m.GetSpec()); err != nil {
+		return err
+	}
 	labels, spec, err := machineDocs(m)
 	if err != nil {
 		return err
@@ -75,6 +78,9 @@ func (s *Store) insertMachine(ctx context.Context, q *dbsqlc.Queries, m *baremet
 	return audit(ctx, q, auditEntry{actor: actor, verb: "REGISTER", target: m.GetMachineId()}, now)
 }
 
+// defaultSite is the site of machines whose spec names none.
+const defaultSite = "default"
+
 // machineDocs fills the spec's defaults and serializes what a client says.
 func machineDocs(m *baremetalv1.Machine) (labels, spec []byte, err error) {
 	if m.GetSpec() == nil {
@@ -84,7 +90,7 @@ func machineDocs(m *baremetalv1.Machine) (labels, spec []byte, err error) {
 		m.Spec.Provider = "agent"
 	}
 	if m.GetSpec().GetSite() == "" {
-		m.Spec.Site = "default"
+		m.Spec.Site = defaultSite
 	}
 	if labels, err = jsonMap(m.GetLabels()); err != nil {
 		return nil, nil, err
@@ -173,6 +179,13 @@ func updateMachine(ctx context.Context, q *dbsqlc.Queries, old dbsqlc.Machine, m
 			m.Spec = &baremetalv1.MachineSpec{}
 		}
 		m.Spec.ExternalId = had
+	}
+	before, err := specFromJSON(old.Spec)
+	if err != nil {
+		return err
+	}
+	if err := mayAim(ctx, before, m.GetSpec()); err != nil {
+		return err
 	}
 	labels, spec, err := machineDocs(m)
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/auth"
 	"github.com/ingot-metal/ingot/controller/fleet"
 	"github.com/ingot-metal/ingot/controller/node"
 	"github.com/ingot-metal/ingot/controller/operation"
@@ -223,7 +224,7 @@ func (s *Store) create(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine,
 	}
 	entry, err := auditEntry{
 		actor: r.Actor, verb: string(r.Type), target: r.MachineID, request: r.RequestID, operation: n.op.ID, comment: r.Comment,
-	}.params(now)
+	}.params(ctx, now)
 	if err != nil {
 		return nil, err
 	}
@@ -446,7 +447,7 @@ type auditEntry struct {
 }
 
 func audit(ctx context.Context, q *dbsqlc.Queries, e auditEntry, now time.Time) error {
-	p, err := e.params(now)
+	p, err := e.params(ctx, now)
 	if err != nil {
 		return err
 	}
@@ -455,7 +456,7 @@ func audit(ctx context.Context, q *dbsqlc.Queries, e auditEntry, now time.Time) 
 
 // auditID is audit for an entry that others point to.
 func auditID(ctx context.Context, q *dbsqlc.Queries, e auditEntry, now time.Time) (int64, error) {
-	p, err := e.params(now)
+	p, err := e.params(ctx, now)
 	if err != nil {
 		return 0, err
 	}
@@ -463,8 +464,14 @@ func auditID(ctx context.Context, q *dbsqlc.Queries, e auditEntry, now time.Time
 	return id, orWhat(err, "write audit log")
 }
 
-func (e auditEntry) params(now time.Time) (dbsqlc.InsertAuditParams, error) {
+// sourceAddress is the key of event_data under which the address of the caller is.
+const sourceAddress = "source_address"
+
+func (e auditEntry) params(ctx context.Context, now time.Time) (dbsqlc.InsertAuditParams, error) {
 	data := map[string]string{}
+	if from := auth.AddressFrom(ctx); from != "" {
+		data[sourceAddress] = from
+	}
 	for k, v := range e.data {
 		data[k] = v
 	}

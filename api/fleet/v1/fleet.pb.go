@@ -3887,8 +3887,10 @@ type BMCTarget struct {
 	CredentialsRef string                 `protobuf:"bytes,3,opt,name=credentials_ref,json=credentialsRef,proto3" json:"credentials_ref,omitempty"`
 	// Changes whenever the credentials do.
 	CredentialsVersion int64 `protobuf:"varint,4,opt,name=credentials_version,json=credentialsVersion,proto3" json:"credentials_version,omitempty"`
-	unknownFields      protoimpl.UnknownFields
-	sizeCache          protoimpl.SizeCache
+	// SHA-256 of the certificate that is trusted, lower hex; empty: the first one that the BMC shows.
+	CertificateSha256 string `protobuf:"bytes,5,opt,name=certificate_sha256,json=certificateSha256,proto3" json:"certificate_sha256,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *BMCTarget) Reset() {
@@ -3947,6 +3949,13 @@ func (x *BMCTarget) GetCredentialsVersion() int64 {
 		return x.CredentialsVersion
 	}
 	return 0
+}
+
+func (x *BMCTarget) GetCertificateSha256() string {
+	if x != nil {
+		return x.CertificateSha256
+	}
+	return ""
 }
 
 // InstallerFiles are the blobs of one installer build.
@@ -4199,9 +4208,14 @@ type BMCObservation struct {
 	// "redfish" or "ipmi".
 	Protocol string `protobuf:"bytes,4,opt,name=protocol,proto3" json:"protocol,omitempty"`
 	// One of baremetal.v1.Reason, when not reachable or parked.
-	Reason        string                 `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
-	Message       string                 `protobuf:"bytes,6,opt,name=message,proto3" json:"message,omitempty"`
-	SeenAt        *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=seen_at,json=seenAt,proto3" json:"seen_at,omitempty"`
+	Reason  string                 `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	Message string                 `protobuf:"bytes,6,opt,name=message,proto3" json:"message,omitempty"`
+	SeenAt  *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=seen_at,json=seenAt,proto3" json:"seen_at,omitempty"`
+	// SHA-256 of the pinned certificate, lower hex, and of another one that the BMC shows instead.
+	CertificateSha256        string `protobuf:"bytes,8,opt,name=certificate_sha256,json=certificateSha256,proto3" json:"certificate_sha256,omitempty"`
+	OfferedCertificateSha256 string `protobuf:"bytes,9,opt,name=offered_certificate_sha256,json=offeredCertificateSha256,proto3" json:"offered_certificate_sha256,omitempty"`
+	// The endpoint that this is about.
+	Endpoint      string `protobuf:"bytes,10,opt,name=endpoint,proto3" json:"endpoint,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4283,6 +4297,27 @@ func (x *BMCObservation) GetSeenAt() *timestamppb.Timestamp {
 		return x.SeenAt
 	}
 	return nil
+}
+
+func (x *BMCObservation) GetCertificateSha256() string {
+	if x != nil {
+		return x.CertificateSha256
+	}
+	return ""
+}
+
+func (x *BMCObservation) GetOfferedCertificateSha256() string {
+	if x != nil {
+		return x.OfferedCertificateSha256
+	}
+	return ""
+}
+
+func (x *BMCObservation) GetEndpoint() string {
+	if x != nil {
+		return x.Endpoint
+	}
+	return ""
 }
 
 // SegmentObservation is what a segment's services have noticed.
@@ -4417,12 +4452,17 @@ func (x *GetBMCCredentialsRequest) GetCredentialsRef() string {
 }
 
 type GetBMCCredentialsResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Username      string                 `protobuf:"bytes,1,opt,name=username,proto3" json:"username,omitempty"`
-	Password      string                 `protobuf:"bytes,2,opt,name=password,proto3" json:"password,omitempty"`
-	Version       int64                  `protobuf:"varint,3,opt,name=version,proto3" json:"version,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Username string                 `protobuf:"bytes,1,opt,name=username,proto3" json:"username,omitempty"`
+	Password string                 `protobuf:"bytes,2,opt,name=password,proto3" json:"password,omitempty"`
+	Version  int64                  `protobuf:"varint,3,opt,name=version,proto3" json:"version,omitempty"`
+	// Where they may be sent: hosts, host:port, or networks in CIDR form. Nowhere else.
+	AllowedEndpoints []string `protobuf:"bytes,4,rep,name=allowed_endpoints,json=allowedEndpoints,proto3" json:"allowed_endpoints,omitempty"`
+	// Whether they may be sent without TLS, and over TLS with any certificate.
+	AllowPlainHttp     bool `protobuf:"varint,5,opt,name=allow_plain_http,json=allowPlainHttp,proto3" json:"allow_plain_http,omitempty"`
+	AllowUnverifiedTls bool `protobuf:"varint,6,opt,name=allow_unverified_tls,json=allowUnverifiedTls,proto3" json:"allow_unverified_tls,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
 }
 
 func (x *GetBMCCredentialsResponse) Reset() {
@@ -4474,6 +4514,27 @@ func (x *GetBMCCredentialsResponse) GetVersion() int64 {
 		return x.Version
 	}
 	return 0
+}
+
+func (x *GetBMCCredentialsResponse) GetAllowedEndpoints() []string {
+	if x != nil {
+		return x.AllowedEndpoints
+	}
+	return nil
+}
+
+func (x *GetBMCCredentialsResponse) GetAllowPlainHttp() bool {
+	if x != nil {
+		return x.AllowPlainHttp
+	}
+	return false
+}
+
+func (x *GetBMCCredentialsResponse) GetAllowUnverifiedTls() bool {
+	if x != nil {
+		return x.AllowUnverifiedTls
+	}
+	return false
 }
 
 type GetSSHCredentialsRequest struct {
@@ -5422,13 +5483,14 @@ const file_fleet_v1_fleet_proto_rawDesc = "" +
 	"\x05token\x18\x05 \x01(\tR\x05token\x12\x1a\n" +
 	"\bhostname\x18\x06 \x01(\tR\bhostname\x12'\n" +
 	"\x0fprefetch_sha256\x18\a \x03(\tR\x0eprefetchSha256\x12\x18\n" +
-	"\aaddress\x18\b \x01(\tR\aaddress\"\xa0\x01\n" +
+	"\aaddress\x18\b \x01(\tR\aaddress\"\xcf\x01\n" +
 	"\tBMCTarget\x12\x1d\n" +
 	"\n" +
 	"machine_id\x18\x01 \x01(\tR\tmachineId\x12\x1a\n" +
 	"\bendpoint\x18\x02 \x01(\tR\bendpoint\x12'\n" +
 	"\x0fcredentials_ref\x18\x03 \x01(\tR\x0ecredentialsRef\x12/\n" +
-	"\x13credentials_version\x18\x04 \x01(\x03R\x12credentialsVersion\"\xa7\x01\n" +
+	"\x13credentials_version\x18\x04 \x01(\x03R\x12credentialsVersion\x12-\n" +
+	"\x12certificate_sha256\x18\x05 \x01(\tR\x11certificateSha256\"\xa7\x01\n" +
 	"\x0eInstallerFiles\x12\x12\n" +
 	"\x04arch\x18\x01 \x01(\tR\x04arch\x12#\n" +
 	"\rkernel_sha256\x18\x02 \x01(\tR\fkernelSha256\x12#\n" +
@@ -5451,7 +5513,7 @@ const file_fleet_v1_fleet_proto_rawDesc = "" +
 	"\aaddress\x18\x03 \x01(\tR\aaddress\x12\x12\n" +
 	"\x04arch\x18\x04 \x01(\tR\x04arch\x12\x16\n" +
 	"\x06vendor\x18\x05 \x01(\tR\x06vendor\x123\n" +
-	"\aseen_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x06seenAt\"\xf1\x01\n" +
+	"\aseen_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x06seenAt\"\xfa\x02\n" +
 	"\x0eBMCObservation\x12\x1d\n" +
 	"\n" +
 	"machine_id\x18\x01 \x01(\tR\tmachineId\x12\x1c\n" +
@@ -5461,7 +5523,11 @@ const file_fleet_v1_fleet_proto_rawDesc = "" +
 	"\bprotocol\x18\x04 \x01(\tR\bprotocol\x12\x16\n" +
 	"\x06reason\x18\x05 \x01(\tR\x06reason\x12\x18\n" +
 	"\amessage\x18\x06 \x01(\tR\amessage\x123\n" +
-	"\aseen_at\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\x06seenAt\"\xae\x01\n" +
+	"\aseen_at\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\x06seenAt\x12-\n" +
+	"\x12certificate_sha256\x18\b \x01(\tR\x11certificateSha256\x12<\n" +
+	"\x1aoffered_certificate_sha256\x18\t \x01(\tR\x18offeredCertificateSha256\x12\x1a\n" +
+	"\bendpoint\x18\n" +
+	" \x01(\tR\bendpoint\"\xae\x01\n" +
 	"\x12SegmentObservation\x12\x18\n" +
 	"\asegment\x18\x01 \x01(\tR\asegment\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12.\n" +
@@ -5471,11 +5537,14 @@ const file_fleet_v1_fleet_proto_rawDesc = "" +
 	"\x18GetBMCCredentialsRequest\x12\x1d\n" +
 	"\n" +
 	"machine_id\x18\x01 \x01(\tR\tmachineId\x12'\n" +
-	"\x0fcredentials_ref\x18\x02 \x01(\tR\x0ecredentialsRef\"m\n" +
+	"\x0fcredentials_ref\x18\x02 \x01(\tR\x0ecredentialsRef\"\xf6\x01\n" +
 	"\x19GetBMCCredentialsResponse\x12\x1a\n" +
 	"\busername\x18\x01 \x01(\tR\busername\x12\x1a\n" +
 	"\bpassword\x18\x02 \x01(\tR\bpassword\x12\x18\n" +
-	"\aversion\x18\x03 \x01(\x03R\aversion\"b\n" +
+	"\aversion\x18\x03 \x01(\x03R\aversion\x12+\n" +
+	"\x11allowed_endpoints\x18\x04 \x03(\tR\x10allowedEndpoints\x12(\n" +
+	"\x10allow_plain_http\x18\x05 \x01(\bR\x0eallowPlainHttp\x120\n" +
+	"\x14allow_unverified_tls\x18\x06 \x01(\bR\x12allowUnverifiedTls\"b\n" +
 	"\x18GetSSHCredentialsRequest\x12\x1d\n" +
 	"\n" +
 	"machine_id\x18\x01 \x01(\tR\tmachineId\x12'\n" +

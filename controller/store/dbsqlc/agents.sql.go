@@ -678,17 +678,29 @@ func (q *Queries) ListAgents(ctx context.Context, arg ListAgentsParams) ([]ListA
 const listAudit = `-- name: ListAudit :many
 SELECT audit_id, ts, actor, verb, target_id, request_id, operation_id, event_data, salt FROM audit_log
 WHERE ($1::text = '' OR target_id = $1) AND ($2::bigint = 0 OR audit_id < $2)
-ORDER BY audit_id DESC LIMIT $3
+  AND ($3::text = '' OR actor = $3)
+  AND ($4::timestamptz IS NULL OR ts >= $4) AND ($5::timestamptz IS NULL OR ts < $5)
+ORDER BY audit_id DESC LIMIT $6
 `
 
 type ListAuditParams struct {
 	TargetID string
 	BeforeID int64
+	Actor    string
+	Since    *time.Time
+	Until    *time.Time
 	PageSize int32
 }
 
 func (q *Queries) ListAudit(ctx context.Context, arg ListAuditParams) ([]AuditLog, error) {
-	rows, err := q.db.Query(ctx, listAudit, arg.TargetID, arg.BeforeID, arg.PageSize)
+	rows, err := q.db.Query(ctx, listAudit,
+		arg.TargetID,
+		arg.BeforeID,
+		arg.Actor,
+		arg.Since,
+		arg.Until,
+		arg.PageSize,
+	)
 	if err != nil {
 		return nil, err
 	}

@@ -361,6 +361,7 @@ const machinesOfSite = `-- name: MachinesOfSite :many
 SELECT m.machine_id, coalesce(m.spec ->> 'bmc_endpoint', '')::text AS bmc_endpoint,
        coalesce(m.spec ->> 'bmc_credentials_ref', '')::text AS credentials_ref,
        coalesce((SELECT c.version FROM bmc_credentials c WHERE c.credentials_ref = m.spec ->> 'bmc_credentials_ref'), 0)::bigint AS credentials_version,
+       coalesce((SELECT c.sha256 FROM bmc_certificates c WHERE c.site = m.site AND c.endpoint = m.spec ->> 'bmc_endpoint'), '')::text AS bmc_certificate,
        coalesce((SELECT array_agg(mm.mac::text ORDER BY mm.mac) FROM machine_macs mm WHERE mm.machine_id = m.machine_id), '{}')::text[] AS macs
 FROM machines m
 WHERE m.site = $1 AND m.deleted_at IS NULL AND m.provider IN ('', 'agent')
@@ -372,6 +373,7 @@ type MachinesOfSiteRow struct {
 	BmcEndpoint        string
 	CredentialsRef     string
 	CredentialsVersion int64
+	BmcCertificate     string
 	Macs               []string
 }
 
@@ -390,6 +392,7 @@ func (q *Queries) MachinesOfSite(ctx context.Context, site string) ([]MachinesOf
 			&i.BmcEndpoint,
 			&i.CredentialsRef,
 			&i.CredentialsVersion,
+			&i.BmcCertificate,
 			&i.Macs,
 		); err != nil {
 			return nil, err

@@ -50,6 +50,18 @@ type AgentState struct {
 	FirstSeenAt  time.Time
 }
 
+type ApiToken struct {
+	TokenID    string
+	Name       string
+	Scope      string
+	Hash       []byte
+	CreatedAt  time.Time
+	CreatedBy  string
+	ExpiresAt  time.Time
+	LastUsedAt *time.Time
+	RevokedAt  *time.Time
+}
+
 type AuditLog struct {
 	AuditID     int64
 	Ts          time.Time
@@ -62,11 +74,25 @@ type AuditLog struct {
 	Salt        []byte
 }
 
+type BmcCertificate struct {
+	Site          string
+	Endpoint      string
+	Sha256        string
+	PinnedAt      *time.Time
+	TrustedBy     string
+	OfferedSha256 string
+	OfferedAt     *time.Time
+}
+
 type BmcCredential struct {
-	CredentialsRef string
-	Sealed         []byte
-	Version        int64
-	UpdatedAt      time.Time
+	CredentialsRef     string
+	Sealed             []byte
+	Version            int64
+	UpdatedAt          time.Time
+	AllowedEndpoints   []string
+	AllowPlainHttp     bool
+	AllowUnverifiedTls bool
+	Adopted            bool
 }
 
 type BootAssignment struct {
