@@ -93,11 +93,6 @@ func (s *Store) mayMove(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine
 	if !ok {
 		return failure.Precondition("NODE_GUARD_FAILED", "%s", noWork(r.To))
 	}
-	if r.To == node.Draining {
-		if err := inCluster(ctx, q, m); err != nil {
-			return err
-		}
-	}
 	start := r.start()
 	start.Type, start.PlanID, start.own = w.kind, w.plan, true
 	_, _, err := s.fits(ctx, q, m, start)
