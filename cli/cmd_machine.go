@@ -56,7 +56,7 @@ func (a *app) machineCmd() *cobra.Command {
 		Long:    `Register, show, change and delete machines of the inventory.`,
 		Example: `  ingot machine get m-1`,
 	}
-	cmd.AddCommand(a.machineRegisterCmd(), a.machineGetCmd(), a.machineUpdateCmd(), a.machineDeleteCmd(), a.machineInventoryCmd())
+	cmd.AddCommand(a.machineRegisterCmd(), a.machineGetCmd(), a.machineUpdateCmd(), a.machineDeleteCmd(), a.machineInventoryCmd(), a.machineForgetTPMCmd())
 	return cmd
 }
 

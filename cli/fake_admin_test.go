@@ -46,6 +46,16 @@ func (f *fakeServer) ListBootstrapTokens(context.Context, *pb.ListBootstrapToken
 	return &pb.ListBootstrapTokensResponse{Tokens: []*pb.BootstrapToken{someToken}}, nil
 }
 
+func (f *fakeServer) ForgetTPM(_ context.Context, r *pb.ForgetTPMRequest) (*pb.Machine, error) {
+	f.sent = append(f.sent, r)
+	return f.find(r.GetMachineId())
+}
+
+func (f *fakeServer) RequireIdentity(_ context.Context, r *pb.RequireIdentityRequest) (*pb.RequireIdentityResponse, error) {
+	f.sent = append(f.sent, r)
+	return &pb.RequireIdentityResponse{Site: r.GetSite(), Group: r.GetGroup(), Level: r.GetLevel()}, nil
+}
+
 func (f *fakeServer) SetMachineFlag(_ context.Context, r *pb.SetMachineFlagRequest) (*pb.Machine, error) {
 	f.sent = append(f.sent, r)
 	return f.find(r.GetMachineId())

@@ -84,7 +84,10 @@ func TestWhatWritesSend(t *testing.T) {
 			MachineId: "machine-1", Sha256: "aabb", Comment: "checked"},
 		"audit machine-1 --actor ci --since 2026-03-01T00:00:00Z --limit 7": &pb.ListAuditLogRequest{
 			TargetId: "machine-1", Actor: "ci", Since: timestamppb.New(time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)), PageSize: 7},
-		"agent revoke a-1 --reason old": &pb.RevokeAgentRequest{AgentId: "a-1", Reason: "old"},
+		"agent revoke a-1 --reason old":                &pb.RevokeAgentRequest{AgentId: "a-1", Reason: "old"},
+		"machine forget-tpm machine-1 --comment board": &pb.ForgetTPMRequest{MachineId: "machine-1", Comment: "board"},
+		"identity require tpm --site lab":              &pb.RequireIdentityRequest{Site: "lab", Level: "tpm"},
+		"identity require network --group g":           &pb.RequireIdentityRequest{Group: "g", Level: "network"},
 		"token issue --role site --site lab --lifetime 1h": &pb.IssueBootstrapTokenRequest{
 			Role: pb.AgentRole_AGENT_ROLE_SITE, Site: "lab", Lifetime: durationpb.New(time.Hour)},
 		"machine update machine-1 --rack r2 --mac-addresses 52:54:00:00:00:01 --label env=prod --label gone-": &pb.UpdateMachineRequest{Machine: updated},

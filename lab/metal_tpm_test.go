@@ -102,7 +102,7 @@ func (s *site) refusesTwin(m, twin *metal.Machine) {
 	if !strings.Contains(why.String(), "TPM_MISMATCH") {
 		s.Errorf("why says %s", why)
 	}
-	agents, err := s.api.Admin.ListAgents(s.ctx, &pb.ListAgentsRequest{Filter: "role=installer"})
+	agents, err := s.api.Admin.ListAgents(s.ctx, &pb.ListAgentsRequest{Filter: "role=INSTALLER"})
 	if err != nil {
 		s.Fatal(err)
 	}

@@ -115,6 +115,8 @@ func (s Style) Machine(m *pb.Machine, now time.Time) string {
 	f.Add("BootId", st.GetBootId())
 	f.Add("PowerState", st.GetPowerState())
 	f.Add("ImageDigest", st.GetOsImageDigest())
+	f.Add("Identity", identity(st))
+	f.Add("TPM", st.GetTpm().GetEndorsementKey())
 	f.Add("FirstProvisioned", Time(st.GetFirstProvisionedAt()))
 	f.Add("LastHeartbeat", Age(st.GetLastHeartbeatAt(), now))
 	f.Add("LastInstallError", Clean(st.GetLastInstallError()))
@@ -149,4 +151,13 @@ func (s Style) conditionTable(m *pb.Machine, now time.Time) string {
 		t.Add(c.GetType(), Mark(c.GetStatus()), Age(c.GetLastTransition(), now), c.GetReason(), Clean(c.GetMessage()))
 	}
 	return "\n" + t.String()
+}
+
+// identity is the level that the machine's last RAM system has reached, and why its TPM is believed.
+func identity(st *pb.MachineStatus) string {
+	level := st.GetIdentityLevel()
+	if trust := st.GetTpm().GetTrust(); level == "tpm" && trust != "" {
+		level += ", " + trust
+	}
+	return level
 }

@@ -41,7 +41,7 @@ type VM struct {
 	cmd     *exec.Cmd
 	stop    context.CancelFunc
 	group   *task.Group
-	sockets []string // made by this machine, and so its to remove
+	sockets []string   // made by this machine, and so its to remove
 	tpm     *swtpm.TPM // nil if the machine has none
 	exited  chan struct{}
 	err     error // of the process; valid once exited is closed
