@@ -8,6 +8,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/fleet"
 	"github.com/ingot-metal/ingot/controller/operation"
 	"github.com/ingot-metal/ingot/controller/store"
+	"github.com/ingot-metal/ingot/internal/evidence"
 	"github.com/ingot-metal/ingot/internal/failure"
 )
 
@@ -114,5 +115,81 @@ func TestAnInstallationThatCannotSucceedAnyMoreStaysInItsSystem(t *testing.T) {
 	}
 	if m.GetStatus().GetBootAssignment() != "disk" {
 		t.Errorf("it would boot %s", m.GetStatus().GetBootAssignment())
+	}
+}
+
+// TestARefusedPreflightLeavesTheNodeAsItWas: with the controller killed around every decision. The node neither moves nor
+// counts an attempt, and its system keeps its identity, which ends with a verified write and not before.
+func TestARefusedPreflightLeavesTheNodeAsItWas(t *testing.T) {
+	for _, crash := range []string{"", "store.before-apply", "store.before-commit", "store.after-commit"} {
+		t.Run("crash="+crash, func(t *testing.T) {
+			t.Parallel()
+			r := newMetalRig(t)
+			r.crash, r.extra = crash, []string{"preflight"}
+			old := r.ofMetal(`{"name":"sda","serial":"QM1","size_bytes":1073741824}`, "reboot")
+			before, moves := state(t, r.s, "m-1"), len(history(t, r.s, "m-1"))
+			op := start(t, r.s, store.StartRequest{MachineID: "m-1", RequestID: "r1", Type: fleet.Reimage, Inputs: inputs("tiny")}).GetOperationId()
+			inst := r.intoInstaller(op)
+			r.answers(op, inst, operation.OutcomeFailed, "DISK_RULE_NO_UNIQUE_MATCH")
+			r.applied()
+			r.grant(op, inst, "st-boot-ram", "boot-ram")
+			r.oldSystem(old, "boot-host-2")
+			got, err := r.s.GetOperation(t.Context(), op)
+			if err != nil || got.GetError().GetCode() != "DISK_RULE_NO_UNIQUE_MATCH" || !strings.Contains(got.GetError().GetMessage(), "runs again") {
+				t.Fatalf("the operation is %v (%v)", got, err)
+			}
+			m := machine(t, r.s, "m-1").GetStatus()
+			if state(t, r.s, "m-1") != before || len(history(t, r.s, "m-1")) != moves || m.GetInstallAttempts() != 0 || m.GetUnresolvedCommandId() != "" {
+				t.Errorf("the node went from %s to %s, %v", before, state(t, r.s, "m-1"), m)
+			}
+			r.holdsRevoked(old, 0)
+
+			op = start(t, r.s, store.StartRequest{MachineID: "m-1", RequestID: "r2", Type: fleet.Reimage, Inputs: inputs("tiny")}).GetOperationId()
+			inst = r.intoInstaller(op)
+			r.answers(op, inst, operation.OutcomeSucceeded, "")
+			if state(t, r.s, "m-1") != before {
+				t.Errorf("the node moved before the write was granted: %s", state(t, r.s, "m-1"))
+			}
+			r.grant(op, inst, "st-boot-ram", "boot-ram")
+			if state(t, r.s, "m-1") == before {
+				t.Error("the write was granted, and the node is what it was")
+			}
+			r.holdsRevoked(old, 0)
+			r.decide(op, operation.Resulted{
+				CommandID: r.command(op).GetCommandId(), AgentID: inst.id, StateID: "st-boot-ram", Outcome: operation.OutcomeSucceeded,
+				Evidence: map[string]string{evidence.ImageDigest: "sha256:dd"},
+			})
+			r.holdsRevoked(old, 1)
+		})
+	}
+}
+
+// answers is what the installer says to its preflight, which needs no grant.
+func (r *metalRig) answers(op string, inst enrolled, outcome operation.Outcome, reason string) {
+	r.Helper()
+	c := r.command(op)
+	if c.GetPreflight().GetDiskRule() != "serial=QM1" || c.GetPreflight().GetRawSize() != 100 || c.GetNeedsGrant() {
+		r.Fatalf("the command is %v", c)
+	}
+	r.decide(op, operation.Resulted{
+		CommandID: c.GetCommandId(), AgentID: inst.id, StateID: "st-boot-ram", Outcome: outcome, Reason: reason,
+		Evidence: map[string]string{evidence.PreflightDisk: "QM1"},
+	})
+}
+
+// oldSystem opens a session of the system that the machine came from.
+func (r *metalRig) oldSystem(a enrolled, boot string) {
+	r.Helper()
+	h := a.hello("st-host", boot)
+	h.Capabilities, h.LastEventSeq = []string{"reboot"}, 1
+	for _, id := range open(r, r.s, h).Operations {
+		r.decide(id, operation.SessionOpened{AgentID: a.id, StateID: "st-host", BootID: boot, OfTarget: true})
+	}
+}
+
+func (r *metalRig) holdsRevoked(a enrolled, want int) {
+	r.Helper()
+	if n := count(r, r.s, "SELECT count(*) FROM agent_certs WHERE agent_id = $1 AND revoked_at IS NOT NULL", a.id); n != want {
+		r.Errorf("%d certificates of the old system are revoked, want %d", n, want)
 	}
 }
