@@ -40,6 +40,7 @@ func TestMetalThatCannotBeInstalledIsWhatItWas(t *testing.T) {
 	s.installDisk(m.Name(), "path=/dev/nowhere")
 	op := s.ended(s.reimageBy(m.Name(), "no disk", "kexec"), nil)
 	s.holdsTurnedBack(op)
+	s.took("turned back", op)
 	before = s.holdsAsBefore(m.Name(), before, false)
 
 	s.installDisk(m.Name(), "")
@@ -53,6 +54,7 @@ func TestMetalThatCannotBeInstalledIsWhatItWas(t *testing.T) {
 			t.Errorf("the kexec is recorded as %v", c)
 		}
 	}
+	s.took("back in the old system, twice", op)
 	s.holdsAsBefore(m.Name(), before, false)
 
 	for _, ref := range bad {
@@ -64,6 +66,11 @@ func TestMetalThatCannotBeInstalledIsWhatItWas(t *testing.T) {
 	if revoked, known := s.revoked(m.Name(), before.agent); !revoked || !known {
 		t.Errorf("after the verified write, the certificate of the system before is revoked: %t, known: %t", revoked, known)
 	}
+}
+
+func (s *site) took(what string, op *pb.Operation) {
+	s.Helper()
+	s.Logf("%s in %.1f s: %s", what, op.GetFinishedAt().AsTime().Sub(op.GetCreatedAt().AsTime()).Seconds(), op.GetError().GetMessage())
 }
 
 // standing is what an installation that cannot succeed must not change.
