@@ -111,6 +111,7 @@ var hints = map[pb.Reason]string{
 	pb.Reason_BMC_AUTH_FAILED:        "the BMC refuses the password; nobody tries again before: ingot bmc credentials set NAME --username USER",
 	pb.Reason_BMC_UNREACHABLE:        "check --bmc-endpoint of {machine}, and the network between the site agent and the BMC",
 	pb.Reason_NO_BOOT_PATH:           "give the machine an agent or a BMC: ingot machine update {machine} --bmc-endpoint HOST --bmc-credentials NAME",
+	pb.Reason_WRONG_SYSTEM_BOOTED:    "look at {machine}'s console: boot order, network boot and the installer's kernel; its evidence names the system that came up",
 	pb.Reason_INSTALLER_MISSING:      "ingot image add NAME vmlinuz --kind installer-kernel, and the initramfs with --kind installer-initrd",
 	pb.Reason_SITE_AGENT_SILENT:      "ingot site list shows whether the site's agent follows; ingot agent list whether it is connected",
 	pb.Reason_INSTALLER_SILENT:       "look at the machine's console: did it get an address and the boot files? ingot site leases SITE",

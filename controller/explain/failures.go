@@ -111,6 +111,7 @@ var remedies = map[string]remedy{
 	"CREDENTIALS_NOT_FOUND":      {OnOperator, "there are no BMC credentials of that name, or their key is lost", does((*scene).setCredentials)},
 	"DISK_WRITE_ERROR":           {OnOperator, "the disk refuses writes: replace it", does(inventory, installDisk)},
 	"ERASE_UNSUPPORTED":          {OnOperator, "a disk cannot be erased by that method; nothing was started on it", does(inventory)},
+	"WRONG_SYSTEM_BOOTED":        {OnOperator, "the machine was restarted, and another system has come up than the one that was to", does((*scene).console)},
 	"INSTALLER_SILENT":           {OnDHCP, "the machine was sent into the installer, which has not reported", does((*scene).console)},
 	"INSTALLER_MISSING":          {OnOperator, "the image catalogue has no installer for the machine", does(addInst)},
 	"NO_BOOT_PATH":               {OnOperator, "nobody can bring the machine into the installer", does((*scene).giveBMC, onMachine("ingot token issue ", "", "gives a token with which an agent on the machine enrols"))},

@@ -38,6 +38,8 @@ type metalRig struct {
 	// siteDies opens the site agent's session anew before each event, with its memory, and asks and tells everything twice.
 	siteDies bool
 	crashes  int
+	// extra is what installers can do besides writing.
+	extra []string
 }
 
 // decide brings an event to an operation: over a crash of the controller, after which the event comes again.
@@ -179,7 +181,7 @@ func (r *metalRig) installer(v *store.Vouched, boot string) enrolled {
 	r.Helper()
 	a := enrolled{id: v.AgentID, machine: "m-1", fingerprint: "fp-" + v.AgentID + "1"}
 	h := a.hello("st-"+boot, boot)
-	h.Capabilities = []string{"repave", "erase", "reboot"}
+	h.Capabilities = append([]string{"repave", "erase", "reboot"}, r.extra...)
 	o := open(r, r.s, h)
 	for _, id := range o.Operations {
 		r.decide(id, operation.SessionOpened{AgentID: a.id, StateID: "st-" + boot, BootID: boot, Installer: true})

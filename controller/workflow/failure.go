@@ -81,6 +81,7 @@ var rules = map[string]rule{
 	"DISK_RULE_NO_UNIQUE_MATCH":  {ClassDisk, false},
 	"NETBOOT_UNSUPPORTED":        {ClassPXE, false},
 	"NO_BOOT_PATH":               {ClassPXE, false},
+	"WRONG_SYSTEM_BOOTED":        {ClassPXE, true},
 	"MACHINE_DELETED":            {ClassGone, false},
 	"INSTALL_ATTEMPTS_EXHAUSTED": {ClassInstall, false},
 	"OUTCOME_UNKNOWN":            {ClassUnknown, false},
