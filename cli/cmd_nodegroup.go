@@ -86,6 +86,7 @@ for a person's verification of every installation, also of nodes that were in se
 		},
 	}
 	cmd.Flags().BoolVar(&r.AutoPromote, "auto-promote", false, "installed nodes become active by themselves")
+	cmd.Flags().StringSliceVar(&r.HealthChecks, "health-checks", nil, "what a node must pass on its way in: reachable, inventory, provider; or none")
 	return cmd
 }
 

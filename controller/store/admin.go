@@ -59,14 +59,20 @@ func (s *Store) Settle(ctx context.Context, machineID, commandID, verdict, actor
 	})
 }
 
-// ClearIntervention clears NeedsIntervention and takes the machine out of quarantine.
+// ClearIntervention clears NeedsIntervention and takes the machine out of quarantine, back to the state that it came from. One that
+// was in a state of work is not fit for use by an admin's word alone.
 func (s *Store) ClearIntervention(ctx context.Context, machineID, actor, comment string, now time.Time) (*baremetalv1.Machine, error) {
 	return s.withMachine(ctx, machineID, func(q *dbsqlc.Queries, m dbsqlc.Machine) error {
 		if err := cureCauses(ctx, q, machineID, fleet.Happened{Cures: []fleet.Cure{fleet.CuredByAdmin}}, "ClearedByAdmin", now); err != nil {
 			return err
 		}
-		if node.Parse(m.NodeState) == node.Quarantined {
-			if err := moveNode(ctx, q, machineID, node.Parse(m.QuarantinedFrom), node.Admin, actor, comment, nil, now); err != nil {
+		if from := node.Parse(m.QuarantinedFrom); node.Parse(m.NodeState) == node.Quarantined {
+			if !node.Resting(from) {
+				return failure.Precondition("NODE_GUARD_FAILED",
+					"the node was %s when it was quarantined (%s), and nobody does that work any more; resume its workflow, or move it to draining or retired",
+					node.Name(from), m.QuarantineReason).WithMeta("machine_id", machineID)
+			}
+			if err := moveNode(ctx, q, machineID, from, node.Admin, actor, comment, nil, now); err != nil {
 				return err
 			}
 		}

@@ -102,7 +102,7 @@ func moveTo(ctx context.Context, q *dbsqlc.Queries, machineID string, v move, no
 func followQuarantine(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, from node.State, v move, now time.Time) error {
 	switch node.Quarantined {
 	case v.to:
-		return raiseCause(ctx, q, m.MachineID, "", quarantineCause(orText(v.metadata["reason"], "MACHINE_QUARANTINED"), "the node is quarantined"), now)
+		return raiseCause(ctx, q, m.MachineID, "", quarantineCause(cmp.Or(v.reason, v.metadata["reason"], "MACHINE_QUARANTINED"), "the node is quarantined"), now)
 	case from:
 		released := fleet.Happened{Cures: []fleet.Cure{fleet.CuredByRelease}}
 		return cureCauses(ctx, q, m.MachineID, released, "Released", now)

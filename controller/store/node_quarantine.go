@@ -9,9 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/controller/fleet"
 	"github.com/ingot-metal/ingot/controller/node"
-	"github.com/ingot-metal/ingot/controller/operation"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	"github.com/ingot-metal/ingot/internal/failure"
 )
@@ -29,9 +27,6 @@ func (s *Store) quarantineBusy(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.
 		return nil, false, err
 	}
 	if _, err := s.stopWork(ctx, q, m, r.Actor, "the node is quarantined", now); err != nil {
-		return nil, false, err
-	}
-	if err := setCondition(ctx, q, m.MachineID, quarantineCondition(v, m.NodeState), now); err != nil {
 		return nil, false, err
 	}
 	row, err := q.GetOperation(ctx, owner)
@@ -58,10 +53,4 @@ func (s *Store) quarantinedBefore(ctx context.Context, q *dbsqlc.Queries, m dbsq
 	}
 	op, err := s.operationOf(ctx, q, row)
 	return op, false, err
-}
-
-func quarantineCondition(v move, from string) operation.ConditionChange {
-	return operation.ConditionChange{
-		Type: fleet.NeedsIntervention, Status: true, Reason: "MACHINE_QUARANTINED", Message: quarantinedBy(v, from),
-	}
 }

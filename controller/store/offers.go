@@ -78,11 +78,15 @@ func (s *Store) mayMove(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine
 	if r.To == node.Retired {
 		v.ended = strVal(m.CurrentOperationID) // it is cancelled first
 	}
-	row, refusal := node.Check(node.Parse(m.NodeState), r.To, node.Admin, v.facts(m))
+	f, err := v.factsWithPlan(ctx, q, m)
+	if err != nil {
+		return err
+	}
+	row, refusal := node.Check(node.Parse(m.NodeState), r.To, node.Admin, f)
 	switch {
 	case refusal != nil:
 		return nodeRefused(m, refusal)
-	case m.CurrentOperationID != nil && r.To != node.Retired:
+	case m.CurrentOperationID != nil && r.To != node.Retired && r.To != node.Quarantined:
 		return nodeBusy(m)
 	case !row.Work:
 		return nil
@@ -95,7 +99,7 @@ func (s *Store) mayMove(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine
 	}
 	start := r.start()
 	start.Type, start.PlanID, start.own = w.kind, w.plan, true
-	_, _, err := s.fits(ctx, q, m, start)
+	_, _, err = s.fits(ctx, q, m, start)
 	return err
 }
 
@@ -110,6 +114,11 @@ func (s *Store) mayBegin(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machin
 	stages, traits, err := workflowPlan(ctx, q, m, r)
 	if err != nil {
 		return err
+	}
+	if workflow.Destructive(r.Kind, r.Mode) {
+		if err := noDrift(ctx, q, m); err != nil {
+			return err
+		}
 	}
 	if r.EnterMaintenance {
 		m.Phase = string(fleet.Maintenance) // by an operation that is opened first

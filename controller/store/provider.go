@@ -63,7 +63,18 @@ func recordProvider(ctx context.Context, q *dbsqlc.Queries, site string, o *flee
 	if !known {
 		return nil // what was known before is no less true for not being confirmed
 	}
+	if err := providerWell(ctx, q, m.MachineID, state, orText(o.GetStatusMessage(), o.GetStatusName()), now); err != nil {
+		return err
+	}
 	return showDrift(ctx, q, m.MachineID, state, drift, now)
+}
+
+// providerWell raises an error that a provider reports, and cures it when the provider reports another state.
+func providerWell(ctx context.Context, q *dbsqlc.Queries, machineID string, state maasstatus.State, message string, now time.Time) error {
+	if state == maasstatus.StateFailed {
+		return raiseCause(ctx, q, machineID, "", operation.RaisedCause{Cause: fleet.CauseProvider, Reason: "MAAS_FAILED", Message: message}, now)
+	}
+	return cureCauses(ctx, q, machineID, fleet.Happened{Cures: []fleet.Cure{fleet.CuredByProvider}}, "ProviderRecovered", now)
 }
 
 func showDrift(ctx context.Context, q *dbsqlc.Queries, machineID string, state maasstatus.State, drift string, now time.Time) error {

@@ -267,7 +267,7 @@ func (s *Store) stopOrWake(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Mach
 	case e.Release:
 		var live bool
 		if live, err = agentLive(ctx, q, m, now); err == nil {
-			err = endWork(ctx, q, w, r.Actor, live, now)
+			err = errors.Join(endWork(ctx, q, w, r.Actor, live, now), workflowCures(ctx, q, w, now))
 		}
 	}
 	return err

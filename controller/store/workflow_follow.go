@@ -88,11 +88,22 @@ func (l *loaded) followWorkflow(ctx context.Context, q *dbsqlc.Queries, d operat
 			return err
 		}
 	}
+	if err := workflowCures(ctx, q, w, now); err != nil {
+		return err
+	}
 	observed, err := observedProviderState(ctx, q, l.machine)
 	if err != nil {
 		return err
 	}
 	return saveWorkflow(ctx, q, w, observed, now)
+}
+
+// workflowCures takes away what a failed attempt of the workflow has left, once the workflow has ended well or was cancelled.
+func workflowCures(ctx context.Context, q *dbsqlc.Queries, w workflow.Workflow, now time.Time) error {
+	if workflow.Holds(w.State) {
+		return nil
+	}
+	return cureCauses(ctx, q, w.MachineID, fleet.Happened{Cures: []fleet.Cure{fleet.CuredByWorkflow}}, "WorkflowEnded", now)
 }
 
 // beginStages does what belongs to the stages that this decision has begun, or whose own check it has passed.

@@ -46,6 +46,7 @@ func newLifeRig(t *testing.T) *lifeRig {
 	r.agent = enrol(t, s, store.NewToken{TokenID: "t-1", MachineID: "m-1"})
 	lease(t, s)
 	r.open()
+	r.agent.arrived(t, s, lifeMAC)
 	maintenance(t, s, "m-1")
 	if got := r.node(); got != "ACTIVE" {
 		t.Fatalf("the node is %s", got)
