@@ -29,6 +29,7 @@ var restRules = []rule{
 	{"drift", func(s *scene) bool { return s.holds(fleet.Degraded) }, (*scene).degraded},
 	{"bmc-trouble", (*scene).bmcTrouble, (*scene).sayBMCTrouble},
 	{"provider-trouble", (*scene).providerTrouble, (*scene).sayProviderTrouble},
+	{"unusable", func(s *scene) bool { return s.unusable() && !s.lifeWaits() }, (*scene).sayUnusable},
 	{"canceled", (*scene).wasCanceled, (*scene).sayCanceled},
 	{"never-enrolled", func(s *scene) bool {
 		return s.host == nil && s.spec.GetBmcEndpoint() == "" && s.provider() == fleet.AgentProvider
@@ -184,6 +185,7 @@ func (s *scene) sayFailed(e *Explanation) {
 	e.Cause.Facts = append(e.Cause.Facts, s.commandFacts()...)
 	e.Summary = fmt.Sprintf("%s failed at step %s, %s: %s", op.Type, op.CurrentStage, s.ago(op.FinishedAt), e.Cause.Text+inBrackets(message, e.Cause.Text))
 	if s.holds(fleet.NeedsIntervention) {
+		s.cures(e)
 		e.Actions = append(e.Actions, s.clear())
 	}
 }
@@ -218,6 +220,7 @@ func (s *scene) sayIntervention(e *Explanation) {
 	c := s.condition(fleet.NeedsIntervention)
 	s.failure(c.GetReason(), c.GetMessage()).into(e)
 	e.WaitsOn, e.WaitsFor, e.Since = OnOperator, "an operator", when(c.GetLastTransition())
+	s.cures(e)
 	e.Actions = append(e.Actions, s.clear())
 	e.Summary = "needs intervention, " + s.ago(e.Since) + ": " + e.Cause.Text
 }

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
@@ -40,7 +41,13 @@ func (s *Store) explainOffers(ctx context.Context, g *gather) (err error) {
 
 func (s *Store) mayStarts(ctx context.Context, g *gather) (map[explain.Start]*fleet.Refusal, error) {
 	out := map[explain.Start]*fleet.Refusal{}
-	for _, st := range explain.Starts() {
+	starts := explain.Starts()
+	for _, c := range g.f.Causes {
+		if c.Cause == fleet.CausePlan {
+			starts = append(starts, explain.Start{Type: fleet.RunPlan, Plan: c.Subject})
+		}
+	}
+	for _, st := range starts {
 		err := s.probe(ctx, func(q *dbsqlc.Queries) error {
 			_, _, err := s.fits(ctx, q, g.m, startOf(st, g))
 			out[st], err = refusalIn(err)
@@ -67,6 +74,21 @@ func startOf(st explain.Start, g *gather) StartRequest {
 		r.Inputs.Config = &baremetalv1.NetReconfig{Hostname: "m"}
 	}
 	return r
+}
+
+// causes reads for what the machine needs a person, the gravest first.
+func (g *gather) causes(ctx context.Context) error {
+	rows, err := g.q.CausesOf(ctx, g.m.MachineID)
+	if err != nil {
+		return fmt.Errorf("read causes: %w", err)
+	}
+	for _, r := range rows {
+		g.f.Causes = append(g.f.Causes, explain.MachineCause{
+			Cause: fleet.Cause(r.Cause), Subject: r.Subject, Reason: r.Reason, Message: r.Message, OperationID: r.OperationID, Since: r.Since,
+		})
+	}
+	slices.SortStableFunc(g.f.Causes, func(a, b explain.MachineCause) int { return fleet.Graver(a.Cause, b.Cause) })
+	return nil
 }
 
 // words reads what people have done to the machine lately.
