@@ -1,0 +1,186 @@
+package attack
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller"
+	"github.com/ingot-metal/ingot/controller/auth"
+	"github.com/ingot-metal/ingot/internal/task"
+	"github.com/ingot-metal/ingot/internal/testkit"
+	"github.com/ingot-metal/ingot/lab/harness"
+	"github.com/ingot-metal/ingot/lab/measure"
+)
+
+// Rig is a controller process that is attacked, and everything that an attempt needs.
+type Rig struct {
+	T testing.TB
+	// C is the controller, and a client with scope admin. Its agents and sites come with C.NewMachine and C.NewSite.
+	C *harness.ControllerProcess
+	// Machine is a registered machine without an agent.
+	Machine string
+}
+
+func newRig(t testing.TB, config string) *Rig {
+	t.Helper()
+	r := &Rig{T: t, C: harness.NewControllerProcessWith(t, config)}
+	r.C.Start("")
+	r.Machine = r.C.Register(&baremetalv1.Machine{}).GetMachineId()
+	return r
+}
+
+func (r *Rig) pid() int { return r.C.Process.Pid() }
+
+// Long reports whether attempts have their full numbers.
+func (r *Rig) Long() bool { return *long }
+
+// Many is how many of something an attempt takes.
+func (r *Rig) Many(short, full int) int {
+	if *long {
+		return full
+	}
+	return short
+}
+
+// Addresses are the controller's listeners, without relays between.
+func (r *Rig) Addresses() controller.Addresses { return r.C.Addresses() }
+
+// Client is a client with a token of its own and a scope.
+func (r *Rig) Client(name string, scope auth.Scope) *harness.Client {
+	r.T.Helper()
+	secret, err := auth.AddToken(r.C.TokensFile(), name, scope)
+	if err != nil {
+		r.T.Fatal(err)
+	}
+	r.C.Process.Hangup()
+	c := r.C.WithToken(secret)
+	testkit.Eventually(r.T, time.Minute, func() bool {
+		_, err := c.Machines().GetMachine(r.T.Context(), &baremetalv1.GetMachineRequest{MachineId: r.Machine})
+		return !harness.HasReason(err, auth.ReasonBearerInvalid)
+	}, "the controller does not take the new token")
+	return c
+}
+
+// TLS trusts the controller's root.
+func (r *Rig) TLS(protocols ...string) *tls.Config {
+	r.T.Helper()
+	root, err := os.ReadFile(r.C.CAFile())
+	if err != nil {
+		r.T.Fatal(err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(root) {
+		r.T.Fatal("the CA file holds no certificate")
+	}
+	return &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS13, ServerName: "localhost", NextProtos: protocols}
+}
+
+// Dial connects from hostile address number n, one of 127.1.0.0/16 and up; no two of the first 4 million are the same.
+func (r *Rig) Dial(ctx context.Context, n int, address string) (net.Conn, error) {
+	from := net.IPv4(127, byte(1+n>>16), byte(n>>8), byte(n))
+	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: from}, Timeout: 10 * time.Second}
+	return d.DialContext(ctx, "tcp", address)
+}
+
+// idle lets a client make ordinary calls for a moment, and gives the resident memory of the controller after that. The
+// peak is counted from here.
+func (r *Rig) idle(ctx context.Context) int64 {
+	r.T.Helper()
+	for range 200 {
+		if err := r.call(ctx, r.C.Conn()); err != nil {
+			r.T.Fatalf("an ordinary call: %v", err)
+		}
+	}
+	idle, err := measure.RSS(r.pid())
+	if err == nil {
+		err = measure.ResetPeak(r.pid())
+	}
+	if err != nil {
+		r.T.Fatal(err)
+	}
+	return idle
+}
+
+func (r *Rig) call(ctx context.Context, conn *grpc.ClientConn) error {
+	_, err := baremetalv1.NewMachineServiceClient(conn).GetMachine(ctx, &baremetalv1.GetMachineRequest{MachineId: r.Machine})
+	return err
+}
+
+// polite is a client that means well.
+type polite struct {
+	cancel context.CancelFunc
+	group  interface{ Wait() error }
+
+	mu   sync.Mutex
+	took []time.Duration
+	err  error
+}
+
+// behave calls the controller again and again until it is stopped: over one connection, and over a new one each time.
+func (r *Rig) behave(ctx context.Context) *polite {
+	p := &polite{}
+	ctx, p.cancel = context.WithCancel(ctx)
+	g, _ := task.New(ctx)
+	p.group = g
+	direct := r.C.At(r.Addresses().Frontpage)
+	conn := direct.Conn()
+	g.Go("polite", func(ctx context.Context) error {
+		p.repeat(ctx, 20*time.Millisecond, func(ctx context.Context) error { return r.call(ctx, conn) })
+		return nil
+	})
+	g.Go("polite newcomer", func(ctx context.Context) error {
+		p.repeat(ctx, 100*time.Millisecond, func(ctx context.Context) error {
+			fresh, err := direct.Dial()
+			if err != nil {
+				return err
+			}
+			defer fresh.Close()
+			return r.call(ctx, fresh)
+		})
+		return nil
+	})
+	return p
+}
+
+// repeat makes calls, so much time apart, and keeps how long each took.
+func (p *polite) repeat(ctx context.Context, every time.Duration, call func(context.Context) error) {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		began := time.Now()
+		once, cancel := context.WithTimeout(ctx, 10*time.Second)
+		err := call(once)
+		cancel()
+		if ctx.Err() != nil {
+			return
+		}
+		p.mu.Lock()
+		p.took = append(p.took, time.Since(began))
+		if err != nil && p.err == nil {
+			p.err = fmt.Errorf("call %d, after %v: %w", len(p.took), time.Since(began).Round(time.Millisecond), err)
+		}
+		p.mu.Unlock()
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// stop ends the calls, and gives their latencies and the first that failed.
+func (p *polite) stop() (measure.Latency, error) {
+	p.cancel()
+	_ = p.group.Wait() // its functions return none
+	return measure.Percentiles(p.took), p.err
+}
