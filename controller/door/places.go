@@ -30,7 +30,7 @@ type ConnectionLimits struct {
 	// All is how many connections are open at a time.
 	All int
 	// Unproven is how many connections without a known caller have sent nothing yet, and how many wait for their handshake.
-	// A quarter of it may be in the handshake, and another quarter may be without a known caller after it.
+	// An eighth of it may be in the handshake, and a quarter may be without a known caller after it: those cost ten times as much.
 	Unproven int
 	// PerAddress is how many of the connections without a known caller come from one IPv4 address or one IPv6 /64.
 	PerAddress int
@@ -48,10 +48,14 @@ func (l ConnectionLimits) withDefaults() ConnectionLimits {
 }
 
 func (l ConnectionLimits) most(s stage) int {
-	if s == shaking || s == quiet {
+	switch s {
+	case shaking:
+		return max(1, l.Unproven/8)
+	case quiet:
 		return max(1, l.Unproven/4)
+	default:
+		return l.Unproven
 	}
-	return l.Unproven
 }
 
 // place is where a connection stands in the books. The zero value is one that is in none.
