@@ -20,7 +20,6 @@ import (
 	"github.com/ingot-metal/ingot/controller/config"
 	"github.com/ingot-metal/ingot/controller/door"
 	"github.com/ingot-metal/ingot/controller/engine"
-	"github.com/ingot-metal/ingot/controller/fleetapi"
 	"github.com/ingot-metal/ingot/controller/image"
 	"github.com/ingot-metal/ingot/controller/script"
 	"github.com/ingot-metal/ingot/controller/secret"
@@ -67,11 +66,10 @@ type Controller struct {
 	door      *door.Door
 	listeners listeners
 	servers   []*grpc.Server
-	// fleetConns are the connections of the fleet listener.
-	fleetConns fleetapi.Connections
-	draining   context.Context
-	drain      context.CancelFunc
-	ready      readiness
+	bounded   bounded
+	draining  context.Context
+	drain     context.CancelFunc
+	ready     readiness
 	// started is closed once the database has answered and its schema is up to date.
 	started chan struct{}
 }

@@ -47,7 +47,9 @@ type Config struct {
 	// Reflection serves gRPC reflection on the frontpage.
 	Reflection bool    `yaml:"reflection"`
 	Clients    Clients `yaml:"clients"`
-	Agents     Agents  `yaml:"agents"`
+	// Strangers are bounds before it is known who calls.
+	Strangers Strangers `yaml:"strangers"`
+	Agents    Agents    `yaml:"agents"`
 	// Lease is how long a controller's claim on its sessions holds without being renewed.
 	Lease Duration `yaml:"lease"`
 	Drain Drain    `yaml:"drain"`
@@ -120,6 +122,7 @@ func Default() *Config {
 		TLS:        TLS{Names: defaultNames(os.Hostname)},
 		TokensFile: "/etc/ingot/tokens",
 		Clients:    defaultClients(),
+		Strangers:  defaultStrangers(),
 		Agents: Agents{
 			CertLifetime: days(7), ReenrollGrace: days(90),
 			HeartbeatInterval: Duration{10 * time.Second}, MissedHeartbeats: 3,

@@ -44,6 +44,7 @@ func (c *Config) Validate() Problems {
 	c.checkSteps(k)
 	c.checkWebhooks(k)
 	c.checkClients(k)
+	c.checkStrangers(k)
 	number(k, "max_message_bytes", c.MaxMessageBytes, 64<<10, 64<<20)
 	number(k, "workers", c.Workers, 1, 10_000)
 	for field, err := range c.Log.Check() {

@@ -31,9 +31,18 @@ type Rig struct {
 	Machine string
 }
 
+// shortTimes let a short form see what is closed late.
+const shortTimes = "\nstrangers: {first_byte: 2s, handshake: 3s, first_request: 4s}\n"
+
 func newRig(t testing.TB, config string) *Rig {
 	t.Helper()
+	if !*long {
+		config += shortTimes
+	}
 	r := &Rig{T: t, C: harness.NewControllerProcessWith(t, config)}
+	if *program != "" {
+		r.C.Use(*program)
+	}
 	r.C.Start("")
 	r.Machine = r.C.Register(&baremetalv1.Machine{}).GetMachineId()
 	return r
@@ -96,7 +105,7 @@ func (r *Rig) Dial(ctx context.Context, n int, address string) (net.Conn, error)
 // peak is counted from here.
 func (r *Rig) idle(ctx context.Context) int64 {
 	r.T.Helper()
-	for range 200 {
+	for range 100 {
 		if err := r.call(ctx, r.C.Conn()); err != nil {
 			r.T.Fatalf("an ordinary call: %v", err)
 		}
@@ -112,7 +121,7 @@ func (r *Rig) idle(ctx context.Context) int64 {
 }
 
 func (r *Rig) call(ctx context.Context, conn *grpc.ClientConn) error {
-	_, err := baremetalv1.NewMachineServiceClient(conn).GetMachine(ctx, &baremetalv1.GetMachineRequest{MachineId: r.Machine})
+	_, err := baremetalv1.NewMachineServiceClient(conn).GetMachine(ctx, &baremetalv1.GetMachineRequest{MachineId: r.Machine}, grpc.WaitForReady(true))
 	return err
 }
 

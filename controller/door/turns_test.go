@@ -1,4 +1,4 @@
-package fleetapi
+package door
 
 import (
 	"testing"
@@ -9,7 +9,7 @@ import (
 )
 
 // wait takes a turn in the background, after those who wait already.
-func wait(t *testing.T, turns *turns, limit time.Duration) <-chan bool {
+func wait(t *testing.T, turns *Turns, limit time.Duration) <-chan bool {
 	t.Helper()
 	waiting := func() int {
 		turns.mu.Lock()
@@ -24,7 +24,7 @@ func wait(t *testing.T, turns *turns, limit time.Duration) <-chan bool {
 
 func TestTheNewestHasTheNextTurn(t *testing.T) {
 	t.Parallel()
-	turns := &turns{free: 1}
+	turns := &Turns{free: 1}
 	if !turns.take(0) {
 		t.Fatal("the first has no place")
 	}
@@ -42,7 +42,7 @@ func TestTheNewestHasTheNextTurn(t *testing.T) {
 
 func TestATurnThatDoesNotComeIsGivenUp(t *testing.T) {
 	t.Parallel()
-	turns := &turns{free: 1}
+	turns := &Turns{free: 1}
 	if !turns.take(0) || turns.take(time.Millisecond) {
 		t.Fatal("not one place")
 	}
