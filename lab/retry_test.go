@@ -46,16 +46,6 @@ func TestAFailedInstallAndItsPlainRetry(t *testing.T) {
 	}
 }
 
-// installDisk says which disk a reimage writes.
-func (s *site) installDisk(id, rule string) {
-	s.Helper()
-	m := s.get(id)
-	m.Spec.InstallDisk = rule
-	if _, err := s.api.Machines.UpdateMachine(s.ctx, &pb.UpdateMachineRequest{Machine: m}); err != nil {
-		s.Fatal(err)
-	}
-}
-
 func (s *site) enter(id, request string) {
 	s.Helper()
 	op, err := s.api.Machines.EnterMaintenance(s.ctx, &pb.EnterMaintenanceRequest{MachineId: id, RequestId: request})
