@@ -62,12 +62,13 @@ type Machine struct {
 	IPMI    *bmc.IPMI
 }
 
-const defaultDisk = 2 << 30
+// DiskBytes is the size of a machine's disk unless its configuration says otherwise.
+const DiskBytes = 2 << 30
 
 // AddMachine builds a machine into the rack and tells the controller of it.
 func (l *Lab) AddMachine(ctx context.Context, cfg MachineConfig) (*Machine, error) {
 	if cfg.Disks == nil {
-		cfg.Disks = []chassis.Disk{{Serial: cfg.Name + "-d0", Bytes: defaultDisk}}
+		cfg.Disks = []chassis.Disk{{Serial: cfg.Name + "-d0", Bytes: DiskBytes}}
 	}
 	l.mu.Lock()
 	slot := len(l.machines) + 1
