@@ -358,11 +358,17 @@ machine_enrols() {
 
 rack_is_up() { ! alive rack-up >/dev/null && "$bin/ingot-lab" list --dir "$dir/rack"; }
 
+# choose_disk SERIAL: says which disk a reimage writes.
+choose_disk() {
+  note "${bold}\$ ingot machine update $machine --install-disk serial=$1${plain}"
+  ingot machine update "$machine" --install-disk "serial=$1" >/dev/null
+}
+
 # A disk that refuses writes: the installation fails for real, and the list says so.
 failed_install() {
   show_step "Install $machine on a disk that is worn out"
   "$bin/ingot-lab" list --dir "$dir/rack" | cut -c1-100 | sed 's/^/    /'
-  run machine update "$machine" --install-disk "serial=$machine-worn" >/dev/null
+  choose_disk "$machine-worn"
   ingot enter-maintenance "$machine" >/dev/null 2>&1
   run reimage "$machine" --image tiny --request-id first-try && die "a worn disk was written"
   run list --filter "machine_id=$machine"
@@ -373,7 +379,7 @@ failed_install() {
 install_machine() {
   failed_install
   show_step "Name the sound disk, and simply ask again"
-  run machine update "$machine" --install-disk "serial=$machine-d0" >/dev/null
+  choose_disk "$machine-d0"
   run reimage "$machine" --image tiny --request-id retry-001
   ingot exit-maintenance "$machine" >/dev/null 2>&1
   wait_for 30 "the installed machine does not connect" all_connected $((simulated + 2))
