@@ -2,10 +2,12 @@ package explain
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/fleet"
+	"github.com/ingot-metal/ingot/controller/node"
 	"github.com/ingot-metal/ingot/controller/operation"
 	"github.com/ingot-metal/ingot/controller/workflow"
 )
@@ -82,6 +84,11 @@ func (s *scene) quarantined(e *Explanation) {
 // endQuarantine releases the node. What must be done first depends on why it is quarantined.
 func (s *scene) endQuarantine() Action {
 	a := Action{Command: "ingot clear " + s.id(), Consequence: "ends the quarantine; mend the cause first", Destructive: true}
+	back := slices.ContainsFunc(s.Offers.Moves, func(to node.State) bool { return node.Resting(to) && !node.Gone(to) })
+	if !back && slices.Contains(s.Offers.Moves, node.Retired) {
+		// What it came from stood for work: it does not go back there.
+		return Action{Command: "ingot node transition " + s.id() + " retired", Consequence: "takes it out of service; resume its workflow to clean it instead"}
+	}
 	switch s.condition(fleet.NeedsIntervention).GetReason() {
 	case "CLONE_DETECTED", "AGENT_STATE_ROLLED_BACK":
 		a.Consequence = "ends the quarantine; wipe /var/lib/ingot of the copy first, and enrol it anew"

@@ -9,6 +9,10 @@ import (
 	"github.com/ingot-metal/ingot/internal/evidence"
 )
 
+// healthAgain is how soon a node is looked at again that does not pass its health checks: its agent reports what it is made of
+// moments after its first session.
+const healthAgain = 3 * time.Second
+
 // attemptStage makes the check of a workflow's stage; it returns true if the step has ended well.
 func (d *decider) attemptStage(s *Step) bool {
 	switch s.Mode {
@@ -37,7 +41,11 @@ func (d *decider) attemptStage(s *Step) bool {
 		d.stepDone(v.Evidence)
 		return true
 	case v.Wait && d.now.Before(limit):
-		d.wait(WaitAgent, earliest(limit, d.now.Add(LookAgain)))
+		again := LookAgain
+		if s.Mode == workflow.VerifyNode {
+			again = min(LookAgain, healthAgain)
+		}
+		d.wait(WaitAgent, earliest(limit, d.now.Add(again)))
 	default:
 		d.fail(v.Code, v.Message, false)
 	}

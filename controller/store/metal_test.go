@@ -285,7 +285,9 @@ func (r *metalRig) newSystem(op string) {
 	a := enrolled{id: e.AgentID, machine: "m-1", fingerprint: fp}
 	h := a.hello("st-new", "boot-new")
 	h.ImageDigest = "sha256:dd"
-	for _, id := range open(r, r.s, h).Operations {
+	waiting := open(r, r.s, h).Operations
+	a.arrivedAs(r, r.s, "st-new", metalMAC)
+	for _, id := range waiting {
 		r.decide(id, operation.SessionOpened{AgentID: a.id, StateID: "st-new", BootID: "boot-new", OfTarget: true})
 	}
 }

@@ -242,12 +242,12 @@ func TestAnotherPlanIsAnother(t *testing.T) {
 	}
 	// Nobody has assigned a plan: that the node's default has another name than the plan that failed says nothing.
 	wantReason(t, transition(s, "m-1", "same", node.Pending, true), "NODE_GUARD_FAILED")
-	again := "write-again"
+	again := "write-renamed"
 	if _, err := s.UpdateNode(t.Context(), "m-1", store.NodeUpdate{PlanID: &again}, "tester", now()); err != nil {
 		t.Fatal(err)
 	}
 	wantReason(t, transition(s, "m-1", "renamed", node.Pending, true), "NODE_GUARD_FAILED")
-	other := "repave-join"
+	other := "write-again"
 	if _, err := s.UpdateNode(t.Context(), "m-1", store.NodeUpdate{PlanID: &other}, "tester", now()); err != nil {
 		t.Fatal(err)
 	}

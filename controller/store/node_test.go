@@ -17,12 +17,13 @@ import (
 	"github.com/ingot-metal/ingot/internal/failpoint"
 )
 
-// installer gives plans of one step that writes an image: "write" and "write-again".
+// installer gives plans of one step that writes an image: "write", "write-again", which waits longer, and "write-renamed", which is
+// "write" under another name.
 func installer(t testing.TB, s *store.Store) {
 	t.Helper()
-	for _, id := range []string{"write", "write-again"} {
+	for id, seconds := range map[string]int32{"write": 0, "write-again": 3600, "write-renamed": 0} {
 		_, err := s.CreatePlan(t.Context(), &baremetalv1.Plan{PlanId: id, Steps: []*baremetalv1.Step{
-			{Name: "write", MaxRetries: -1, Kind: &baremetalv1.Step_Repave{Repave: &baremetalv1.RepaveImage{Image: "img"}}},
+			{Name: "write", MaxRetries: -1, TimeoutSeconds: seconds, Kind: &baremetalv1.Step_Repave{Repave: &baremetalv1.RepaveImage{Image: "img"}}},
 		}}, now())
 		if err != nil {
 			t.Fatal(err)
@@ -167,6 +168,12 @@ func TestGroupsPromote(t *testing.T) {
 	}
 }
 
+// purge retires a node without a decommission.
+func purge(ctx context.Context, s *store.Store, id, request string) error {
+	_, _, err := s.TransitionNode(ctx, store.TransitionRequest{MachineID: id, RequestID: request, To: node.Retired, Purge: true, Actor: "tester"}, now())
+	return err
+}
+
 func transition(s *store.Store, id, request string, to node.State, force bool) error {
 	_, _, err := s.TransitionNode(context.Background(), store.TransitionRequest{
 		MachineID: id, RequestID: request, To: to, Force: force, Actor: "tester", Comment: "because",
@@ -308,7 +315,7 @@ func TestHeartbeatsMoveTheNode(t *testing.T) {
 	beat(at.Add(time.Hour))
 	open(t, s, a.hello("st-1", "boot-1"))
 	wantHistory(t, s, "m-1", append(adopted[:3:3], "active>offline system", "offline>active system", "active>offline system", "offline>active system")...)
-	if err := transition(s, "m-1", "out", node.Retired, false); err != nil {
+	if err := purge(t.Context(), s, "m-1", "out"); err != nil {
 		t.Fatal(err)
 	}
 	if got := beat(at.Add(3 * time.Hour)); got != "retired" {
