@@ -37,7 +37,7 @@ func defaultClients() Clients {
 	return Clients{
 		ReadRate: 5000, ReadBurst: 10_000, WriteRate: 5000, WriteBurst: 10_000, StreamsPerClient: 1000, Streams: 5000,
 		Running: 64, WaitingPerClient: 2000, Waiting: 10_000, WaitingBytes: 64 << 20, MaxWait: Duration{30 * time.Second},
-		Connections: 4096, UnprovenConnections: 512, UnprovenPerAddress: 128,
+		Connections: 4096, UnprovenConnections: 256, UnprovenPerAddress: 64,
 	}
 }
 

@@ -37,7 +37,7 @@ type Drain struct {
 func defaultAdmission() Admission {
 	return Admission{
 		Rate: 2000, Burst: 1000, Concurrent: 128, Waiting: 5000, Handshakes: 64,
-		Connections: 65_536, UnprovenConnections: 2048, UnprovenPerAddress: 1024, ConnectionsPerAgent: 4,
+		Connections: 65_536, UnprovenConnections: 1024, UnprovenPerAddress: 512, ConnectionsPerAgent: 4,
 	}
 }
 

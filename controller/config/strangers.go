@@ -21,7 +21,7 @@ type Strangers struct {
 
 func defaultStrangers() Strangers {
 	return Strangers{
-		EnrolmentConnections: 512, EnrolmentPerAddress: 256, EnrolmentCalls: 128, HTTPConnections: 256, HTTPPerAddress: 128,
+		EnrolmentConnections: 256, EnrolmentPerAddress: 128, EnrolmentCalls: 128, HTTPConnections: 128, HTTPPerAddress: 64,
 		FirstByte: Duration{10 * time.Second}, Handshake: Duration{15 * time.Second}, FirstRequest: Duration{30 * time.Second},
 	}
 }

@@ -94,7 +94,7 @@ func plenty() door.ConnectionLimits {
 func TestConnectionsAreBounded(t *testing.T) {
 	t.Parallel()
 	l := plenty()
-	l.All, l.Unproven = 4, 8 // of which two may be quiet
+	l.All, l.Unproven = 4, 4 // of which two may be quiet
 	v := newVisitors(t, door.ListenerConfig{Limits: l, Refusals: 3})
 	_, known := v.come("127.0.0.1", true)
 	v.counts(1, 1)

@@ -227,7 +227,7 @@ func hugeHeaders(ctx context.Context, r *Rig) (Outcome, error) {
 // halfEnrolments holds many calls open on each connection of the listener where nobody is known.
 func halfEnrolments(ctx context.Context, r *Rig) (Outcome, error) {
 	const size = 60 << 10
-	n := r.Many(1000, 10_000)
+	n := r.Many(1000, 4000)
 	answered, err := r.send(ctx, bodies{
 		url: "https://" + r.Addresses().Enrolment + "/enroll.v1.EnrollmentService/Enroll", contentType: "application/grpc",
 		header: []byte{0, 0, 0, 0xff, 0xff}, size: size, requests: n, conns: 20,
@@ -241,7 +241,7 @@ func restBodies(ctx context.Context, r *Rig) (Outcome, error) {
 	for _, http1 := range []bool{false, true} {
 		answered, err := r.send(ctx, bodies{
 			url: "https://" + r.Addresses().REST + "/api/v1/machines", contentType: "application/json", size: 2 << 20,
-			requests: n / 2, conns: 20, http1: http1,
+			requests: n / 2, conns: 20, http1: http1, answered: true,
 		})
 		if err != nil {
 			return Outcome{}, err

@@ -135,6 +135,8 @@ type bodies struct {
 	requests, conns  int    // in all, and over how many transports
 	cert             []tls.Certificate
 	http1            bool
+	// answered waits for answers, not until bodies are sent.
+	answered bool
 }
 
 // send makes the requests, holds them for a moment once each is sent or answered, and counts those that were answered.
@@ -160,7 +162,11 @@ func (r *Rig) send(ctx context.Context, b bodies) (answered int64, err error) {
 				var once sync.Once
 				done := func() { once.Do(func() { settled.Add(1) }) }
 				defer done()
-				body := &half{ctx: ctx, header: b.header, left: b.size, sent: done}
+				body := &half{ctx: ctx, header: b.header, left: b.size, sent: func() {
+					if !b.answered {
+						done()
+					}
+				}}
 				req, err := http.NewRequestWithContext(ctx, http.MethodPost, b.url, body)
 				if err != nil {
 					return err

@@ -1,12 +1,17 @@
 package attack
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
+	"os/exec"
 	"sync"
 	"testing"
 	"time"
@@ -14,6 +19,7 @@ import (
 	"google.golang.org/grpc"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/cli/client"
 	"github.com/ingot-metal/ingot/controller"
 	"github.com/ingot-metal/ingot/controller/auth"
 	"github.com/ingot-metal/ingot/internal/task"
@@ -106,7 +112,7 @@ func (r *Rig) Dial(ctx context.Context, n int, address string) (net.Conn, error)
 func (r *Rig) idle(ctx context.Context) int64 {
 	r.T.Helper()
 	for range 100 {
-		if err := r.call(ctx, r.C.Conn()); err != nil {
+		if err := callMachine(ctx, r.C.Conn(), r.Machine); err != nil {
 			r.T.Fatalf("an ordinary call: %v", err)
 		}
 	}
@@ -120,49 +126,97 @@ func (r *Rig) idle(ctx context.Context) int64 {
 	return idle
 }
 
-func (r *Rig) call(ctx context.Context, conn *grpc.ClientConn) error {
-	_, err := baremetalv1.NewMachineServiceClient(conn).GetMachine(ctx, &baremetalv1.GetMachineRequest{MachineId: r.Machine}, grpc.WaitForReady(true))
+func callMachine(ctx context.Context, conn *grpc.ClientConn, machine string) error {
+	_, err := baremetalv1.NewMachineServiceClient(conn).GetMachine(ctx, &baremetalv1.GetMachineRequest{MachineId: machine}, grpc.WaitForReady(true))
 	return err
 }
 
-// polite is a client that means well.
+// polite is a client that means well, in a process of its own: one that shared the attacker's would wait for the attacker.
 type polite struct {
-	cancel context.CancelFunc
-	group  interface{ Wait() error }
+	cmd    *exec.Cmd
+	stdin  io.Closer
+	output bytes.Buffer
+}
 
-	mu   sync.Mutex
-	took []time.Duration
-	err  error
+// politeVariable has a politeTask in JSON in the environment of such a process.
+const politeVariable = "INGOT_ATTACK_POLITE"
+
+type politeTask struct{ Address, CAFile, Token, Machine string }
+
+// politeResult is what it prints at the end.
+type politeResult struct {
+	Took  []time.Duration
+	Error string
 }
 
 // behave calls the controller again and again until it is stopped: over one connection, and over a new one each time.
-func (r *Rig) behave(ctx context.Context) *polite {
-	p := &polite{}
-	ctx, p.cancel = context.WithCancel(ctx)
+func (r *Rig) behave() *polite {
+	r.T.Helper()
+	p := &polite{cmd: exec.Command(os.Args[0])}
+	task, err := json.Marshal(politeTask{r.Addresses().Frontpage, r.C.CAFile(), r.C.Token(), r.Machine})
+	if err != nil {
+		r.T.Fatal(err)
+	}
+	p.cmd.Env = append(os.Environ(), politeVariable+"="+string(task))
+	p.cmd.Stdout, p.cmd.Stderr = &p.output, os.Stderr
+	if p.stdin, err = p.cmd.StdinPipe(); err == nil {
+		err = p.cmd.Start()
+	}
+	if err != nil {
+		r.T.Fatal(err)
+	}
+	return p
+}
+
+// bePolite is the whole life of that process. It ends when its standard input does.
+func bePolite(text string) error {
+	var t politeTask
+	if err := json.Unmarshal([]byte(text), &t); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	task.Background("until it is stopped", func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		cancel()
+	})
+	dial := func() (*grpc.ClientConn, error) {
+		return client.Dial(client.Target{Server: t.Address, Token: t.Token, CAFile: t.CAFile})
+	}
+	conn, err := dial()
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	c := &politeCalls{}
 	g, _ := task.New(ctx)
-	p.group = g
-	direct := r.C.At(r.Addresses().Frontpage)
-	conn := direct.Conn()
 	g.Go("polite", func(ctx context.Context) error {
-		p.repeat(ctx, 20*time.Millisecond, func(ctx context.Context) error { return r.call(ctx, conn) })
+		c.repeat(ctx, 20*time.Millisecond, func(ctx context.Context) error { return callMachine(ctx, conn, t.Machine) })
 		return nil
 	})
 	g.Go("polite newcomer", func(ctx context.Context) error {
-		p.repeat(ctx, 100*time.Millisecond, func(ctx context.Context) error {
-			fresh, err := direct.Dial()
+		c.repeat(ctx, 100*time.Millisecond, func(ctx context.Context) error {
+			fresh, err := dial()
 			if err != nil {
 				return err
 			}
 			defer fresh.Close()
-			return r.call(ctx, fresh)
+			return callMachine(ctx, fresh, t.Machine)
 		})
 		return nil
 	})
-	return p
+	_ = g.Wait() // its functions return none
+	return json.NewEncoder(os.Stdout).Encode(politeResult{c.took, c.err})
+}
+
+type politeCalls struct {
+	mu   sync.Mutex
+	took []time.Duration
+	err  string
 }
 
 // repeat makes calls, so much time apart, and keeps how long each took.
-func (p *polite) repeat(ctx context.Context, every time.Duration, call func(context.Context) error) {
+func (p *politeCalls) repeat(ctx context.Context, every time.Duration, call func(context.Context) error) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
@@ -175,8 +229,8 @@ func (p *polite) repeat(ctx context.Context, every time.Duration, call func(cont
 		}
 		p.mu.Lock()
 		p.took = append(p.took, time.Since(began))
-		if err != nil && p.err == nil {
-			p.err = fmt.Errorf("call %d, after %v: %w", len(p.took), time.Since(began).Round(time.Millisecond), err)
+		if err != nil && p.err == "" {
+			p.err = fmt.Sprintf("call %d, after %v: %v", len(p.took), time.Since(began).Round(time.Millisecond), err)
 		}
 		p.mu.Unlock()
 		select {
@@ -189,7 +243,13 @@ func (p *polite) repeat(ctx context.Context, every time.Duration, call func(cont
 
 // stop ends the calls, and gives their latencies and the first that failed.
 func (p *polite) stop() (measure.Latency, error) {
-	p.cancel()
-	_ = p.group.Wait() // its functions return none
-	return measure.Percentiles(p.took), p.err
+	var result politeResult
+	err := errors.Join(p.stdin.Close(), p.cmd.Wait())
+	if err == nil {
+		err = json.Unmarshal(p.output.Bytes(), &result)
+	}
+	if err == nil && result.Error != "" {
+		err = errors.New(result.Error)
+	}
+	return measure.Percentiles(result.Took), err
 }

@@ -23,6 +23,12 @@ var (
 )
 
 func TestMain(m *testing.M) {
+	if text := os.Getenv(politeVariable); text != "" {
+		if err := bePolite(text); err != nil {
+			panic(err)
+		}
+		return
+	}
 	flag.Parse()
 	if err := testkit.OwnServer(); err != nil {
 		panic(err)
@@ -148,7 +154,7 @@ func (a Attempt) try(t *testing.T) (row, bool) {
 	defer cancel()
 	r := newRig(t, a.Config)
 	idle := r.idle(ctx)
-	polite := r.behave(ctx)
+	polite := r.behave()
 	began := time.Now()
 	outcome, err := a.Run(ctx, r)
 	took := time.Since(began)
