@@ -41,13 +41,13 @@ var hints = map[pb.Reason]string{
 	pb.Reason_ROLLOUT_STOPPED:       "wait for its end: ingot rollout watch; then create another one for what is left",
 
 	pb.Reason_BUDGET_SLOT_IN_USE:  "ingot why MACHINE shows what it does; ingot cancel OPERATION stops it",
-	pb.Reason_FLEET_FROZEN:        "ingot server info shows what is missing; then ingot server thaw",
+	pb.Reason_FLEET_FROZEN:        "ingot server thaw lifts it, once what the message names has been looked into",
 	pb.Reason_WRONG_PHASE:         "ingot enter-maintenance {machine}, then try again; ingot machine get {machine} shows the phase",
 	pb.Reason_MACHINE_BUSY:        "ingot watch {operation} to wait for it, ingot cancel {operation} to stop it",
 	pb.Reason_OPERATION_FINISHED:  "ingot ops get {operation} shows how it ended",
 	pb.Reason_COMMAND_UNRESOLVED:  "look at the machine, then: ingot settle {machine} {command} --verdict happened|did-not-happen",
-	pb.Reason_MACHINE_BLOCKED:     "ingot flag {machine} RMA --off (or Retired --off) if it is back in service",
-	pb.Reason_MACHINE_QUARANTINED: "find out why with ingot machine get {machine}, then: ingot clear {machine}",
+	pb.Reason_MACHINE_BLOCKED:     "ingot why {machine} says who blocked it, and what ends that",
+	pb.Reason_MACHINE_QUARANTINED: "find out why with ingot why {machine}, then: ingot clear {machine}",
 	pb.Reason_NOTHING_TO_SETTLE:   "ingot machine get {machine} shows the unresolved command, if there is one",
 	pb.Reason_MACHINE_HAS_NO_IMAGE: "name one with --image, or give the machine a default: " +
 		"ingot machine update {machine} --default-image-ref IMAGE",
@@ -74,7 +74,7 @@ var hints = map[pb.Reason]string{
 	pb.Reason_IMAGE_STORE_FULL:      "ingot image list, and ingot image remove what nobody needs; or give the controller a bigger images_dir",
 
 	pb.Reason_NODE_TRANSITION_ILLEGAL: "ingot node get {machine} shows where the node may go from here",
-	pb.Reason_NODE_GUARD_FAILED:       "ingot node get {machine} shows attempts and plan; ingot node update {machine} --plan PLAN, then ingot node transition {machine} pending --force",
+	pb.Reason_NODE_GUARD_FAILED:       "ingot node get {machine} shows where the node may go now; ingot why {machine} why it is where it is",
 	pb.Reason_NODE_NOT_IN_CLUSTER:     "there is nothing to drain: ingot node transition {machine} retired, or ingot decommission {machine}",
 	pb.Reason_NODE_IDENTITY_DELETED:   "a deleted node stays deleted: register the machine under another id",
 	pb.Reason_REPORT_REFUSED:          "ingot node get {machine} shows the node's state; only pending and installing nodes take reports",

@@ -41,6 +41,8 @@ type Facts struct {
 	LeftBehind []string
 	// Offers are what may be asked of the machine now.
 	Offers Offers
+	// Causes are those for which the machine needs a person, the gravest first.
+	Causes []MachineCause
 	// Words are what people have said of the machine, the newest first.
 	Words []Word
 	// Rollout is one that has not ended and that the machine is part of, nil if there is none.

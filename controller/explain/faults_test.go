@@ -307,6 +307,15 @@ var faultsOfRule = []fault{
 		l.f.Freeze = fleet.Freeze{Since: l.now, Restored: true}
 		l.refused("FLEET_FROZEN", "the fleet is frozen after a restore")
 	}, "FLEET_FROZEN", explain.OnOperator, []string{"was frozen", "gave no leave"}, "", "ingot server thaw"},
+	{"in service without an image", func(l *lab) {
+		l.host().condition(fleet.Provisioned, false, "GrantOfDestructiveCommand", "")
+		l.phase, l.f.Machine.Status.Phase = fleet.Ready, baremetalv1.MachineStatus_READY
+		l.f.Machine.Status.AttentionReason, l.f.Machine.Status.AttentionMessage = fleet.AttentionUnprovisioned, "no verified system is on the disk"
+	}, "NOT_PROVISIONED", explain.OnOperator, []string{"no verified system"}, "", "ingot enter-maintenance m-1"},
+	{"a plan failed, and its cure is the plan", func(l *lab) {
+		l.host().condition(fleet.NeedsIntervention, true, "EXECUTION_FAILED", "exit status 7")
+		l.f.Causes = []explain.MachineCause{{Cause: fleet.CausePlan, Subject: "burn-in", Reason: "EXECUTION_FAILED"}}
+	}, "EXECUTION_FAILED", explain.OnOperator, []string{"PLAN_FAILED, until the same work, done well"}, "", "ingot run start m-1 --plan burn-in"},
 	{"fleet frozen at rest", func(l *lab) { l.host().f.Freeze = fleet.Freeze{Since: l.now, Actor: "ann", Comment: "rack 42"} },
 		"FLEET_FROZEN", explain.OnOperator, []string{"nothing can be started", "ann froze it: rack 42"}, "", "ingot server thaw"},
 	{"clone quarantined", func(l *lab) {

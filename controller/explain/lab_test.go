@@ -374,7 +374,11 @@ func (l *lab) offer() {
 		f.Conditions[fleet.ConditionType(c.GetType())] = c.GetStatus()
 	}
 	l.f.Offers = explain.Offers{Starts: map[explain.Start]*fleet.Refusal{}, Restarts: st.GetNodeState() == node.InstallFailed}
-	for _, s := range explain.Starts() {
+	starts := explain.Starts()
+	for _, c := range l.f.Causes {
+		starts = append(starts, explain.Start{Type: fleet.RunPlan, Plan: c.Subject})
+	}
+	for _, s := range starts {
 		l.f.Offers.Starts[s] = fleet.Admit(f, s.Type, s.Type == fleet.Reimage)
 	}
 	for _, to := range node.Targets(st.GetNodeState(), node.Admin) {

@@ -25,12 +25,13 @@ var (
 	StartPowerOn     = Start{Type: fleet.RunPlan, Plan: "power-on"}
 	StartReconfigure = Start{Type: fleet.Reconfigure}
 	StartJoin        = Start{Type: fleet.JoinCluster}
+	StartNetboot     = Start{Type: fleet.Netboot}
 	StartReturn      = Start{Type: fleet.RMAType, Plan: "rma-return"}
 )
 
 // Starts lists them.
 func Starts() []Start {
-	return []Start{StartEnter, StartExit, StartReimage, StartReboot, StartPowerCycle, StartPowerOn, StartReconfigure, StartJoin, StartReturn}
+	return []Start{StartEnter, StartExit, StartReimage, StartReboot, StartPowerCycle, StartPowerOn, StartReconfigure, StartJoin, StartNetboot, StartReturn}
 }
 
 // Offers are what the calls themselves would take now, as far as each was asked.

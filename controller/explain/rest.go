@@ -2,10 +2,12 @@ package explain
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/fleet"
+	"github.com/ingot-metal/ingot/controller/node"
 	"github.com/ingot-metal/ingot/controller/operation"
 	"github.com/ingot-metal/ingot/controller/workflow"
 )
@@ -29,6 +31,7 @@ var restRules = []rule{
 	{"drift", func(s *scene) bool { return s.holds(fleet.Degraded) }, (*scene).degraded},
 	{"bmc-trouble", (*scene).bmcTrouble, (*scene).sayBMCTrouble},
 	{"provider-trouble", (*scene).providerTrouble, (*scene).sayProviderTrouble},
+	{"unusable", func(s *scene) bool { return s.unusable() && !s.lifeWaits() }, (*scene).sayUnusable},
 	{"canceled", (*scene).wasCanceled, (*scene).sayCanceled},
 	{"never-enrolled", func(s *scene) bool {
 		return s.host == nil && s.spec.GetBmcEndpoint() == "" && s.provider() == fleet.AgentProvider
@@ -75,7 +78,15 @@ func (s *scene) quarantined(e *Explanation) {
 		e.Cause.Facts = append(e.Cause.Facts, "command "+s.Unresolved.ID+" was granted before, and its outcome is not known")
 		e.Actions = append(e.Actions, s.settle()...)
 	}
-	e.Actions = append(e.Actions, s.endQuarantine())
+	if s.returns() {
+		e.Actions = append(e.Actions, s.endQuarantine())
+	}
+	e.Actions = append(e.Actions, s.transitions()...)
+}
+
+// returns reports whether the node may go back to the state that it was quarantined in: that was one of rest.
+func (s *scene) returns() bool {
+	return slices.ContainsFunc(s.Offers.Moves, func(to node.State) bool { return to != node.Draining && !node.Gone(to) })
 }
 
 // endQuarantine releases the node. What must be done first depends on why it is quarantined.
@@ -184,6 +195,7 @@ func (s *scene) sayFailed(e *Explanation) {
 	e.Cause.Facts = append(e.Cause.Facts, s.commandFacts()...)
 	e.Summary = fmt.Sprintf("%s failed at step %s, %s: %s", op.Type, op.CurrentStage, s.ago(op.FinishedAt), e.Cause.Text+inBrackets(message, e.Cause.Text))
 	if s.holds(fleet.NeedsIntervention) {
+		s.cures(e)
 		e.Actions = append(e.Actions, s.clear())
 	}
 }
@@ -218,6 +230,7 @@ func (s *scene) sayIntervention(e *Explanation) {
 	c := s.condition(fleet.NeedsIntervention)
 	s.failure(c.GetReason(), c.GetMessage()).into(e)
 	e.WaitsOn, e.WaitsFor, e.Since = OnOperator, "an operator", when(c.GetLastTransition())
+	s.cures(e)
 	e.Actions = append(e.Actions, s.clear())
 	e.Summary = "needs intervention, " + s.ago(e.Since) + ": " + e.Cause.Text
 }

@@ -70,6 +70,8 @@ type Condition struct {
 
 // Facts is what the rules of this package look at in a machine.
 type Facts struct {
+	// MachineID is for the commands that refusals name; "MACHINE" stands for it where it is empty.
+	MachineID  string
 	Phase      Phase
 	NodeState  NodeState
 	Conditions map[ConditionType]bool

@@ -100,6 +100,9 @@ func (g *gather) machine(ctx context.Context, machineID, operationID string) err
 		return err
 	}
 	g.f.Machine.Status.Provider = said[machineID]
+	if err := g.causes(ctx); err != nil {
+		return err
+	}
 	g.f.Model, err = g.q.ModelOf(ctx, machineID)
 	if err != nil {
 		return fmt.Errorf("read model: %w", err)
@@ -137,12 +140,9 @@ func (g *gather) choose(rows []dbsqlc.Operation) dbsqlc.Operation {
 			return r
 		}
 	}
-	for _, c := range g.f.Machine.GetStatus().GetConditions() {
-		if c.GetType() != string(fleet.NeedsIntervention) || !c.GetStatus() {
-			continue
-		}
+	for _, c := range g.f.Causes {
 		for _, r := range rows {
-			if op, err := operationFromRow(r, nil); err == nil && op.Error != nil && op.Phase == operation.Failed && op.Error.Code == c.GetReason() {
+			if r.OperationID == c.OperationID {
 				return r
 			}
 		}

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
@@ -29,9 +30,14 @@ func (s *Store) explainOffers(ctx context.Context, g *gather) (err error) {
 	if o.Moves, err = s.mayMoves(ctx, g.m.MachineID); err != nil {
 		return err
 	}
-	force := move{to: node.Pending, by: node.Admin, force: true}
-	_, refused := node.Check(node.Parse(g.m.NodeState), node.Pending, node.Admin, force.facts(g.m))
-	o.Restarts = refused == nil && g.m.CurrentOperationID == nil
+	err = s.probe(ctx, func(q *dbsqlc.Queries) error {
+		refused, err := refusalIn(s.mayMove(ctx, q, g.m, TransitionRequest{MachineID: g.m.MachineID, To: node.Pending, Force: true}))
+		o.Restarts = err == nil && refused == nil
+		return err
+	})
+	if err != nil {
+		return err
+	}
 	if g.f.Workflow != nil {
 		o.Workflow, err = s.offeredActions(ctx, *g.f.Workflow, g.workflowParams, g.f.Now)
 	}
@@ -40,7 +46,13 @@ func (s *Store) explainOffers(ctx context.Context, g *gather) (err error) {
 
 func (s *Store) mayStarts(ctx context.Context, g *gather) (map[explain.Start]*fleet.Refusal, error) {
 	out := map[explain.Start]*fleet.Refusal{}
-	for _, st := range explain.Starts() {
+	starts := explain.Starts()
+	for _, c := range g.f.Causes {
+		if c.Cause == fleet.CausePlan {
+			starts = append(starts, explain.Start{Type: fleet.RunPlan, Plan: c.Subject})
+		}
+	}
+	for _, st := range starts {
 		err := s.probe(ctx, func(q *dbsqlc.Queries) error {
 			_, _, err := s.fits(ctx, q, g.m, startOf(st, g))
 			out[st], err = refusalIn(err)
@@ -67,6 +79,21 @@ func startOf(st explain.Start, g *gather) StartRequest {
 		r.Inputs.Config = &baremetalv1.NetReconfig{Hostname: "m"}
 	}
 	return r
+}
+
+// causes reads for what the machine needs a person, the gravest first.
+func (g *gather) causes(ctx context.Context) error {
+	rows, err := g.q.CausesOf(ctx, g.m.MachineID)
+	if err != nil {
+		return fmt.Errorf("read causes: %w", err)
+	}
+	for _, r := range rows {
+		g.f.Causes = append(g.f.Causes, explain.MachineCause{
+			Cause: fleet.Cause(r.Cause), Subject: r.Subject, Reason: r.Reason, Message: r.Message, OperationID: r.OperationID, Since: r.Since,
+		})
+	}
+	slices.SortStableFunc(g.f.Causes, func(a, b explain.MachineCause) int { return fleet.Graver(a.Cause, b.Cause) })
+	return nil
 }
 
 // words reads what people have done to the machine lately.

@@ -188,7 +188,7 @@ func reachesWithoutBMC(c *fleet.Candidate, spec *baremetalv1.MachineSpec, cluste
 
 func factsOf(m dbsqlc.Machine, conds []dbsqlc.MachineCondition) fleet.Facts {
 	f := fleet.Facts{
-		Phase: fleet.Phase(m.Phase), NodeState: fleet.NodeState(m.NodeState), Conditions: map[fleet.ConditionType]bool{},
+		MachineID: m.MachineID, Phase: fleet.Phase(m.Phase), NodeState: fleet.NodeState(m.NodeState), Conditions: map[fleet.ConditionType]bool{},
 		ActiveOperation: m.CurrentOperationID != nil, UnresolvedCommand: strVal(m.UnresolvedCommandID),
 		Deleted: m.DeletedAt != nil, ActiveWorkflow: m.ActiveWorkflowID != nil,
 	}

@@ -67,7 +67,7 @@ func approveByInstalling(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machin
 	if err != nil || node.Parse(m.NodeState) != node.InstallFailed {
 		return err
 	}
-	return setInstall(ctx, q, m.MachineID, node.Install{}, "")
+	return setInstall(ctx, q, m, node.Install{}, "")
 }
 
 // installBegins says that the decision grants the write: from here on what the machine ran before may be gone. On the way into

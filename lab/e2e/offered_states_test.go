@@ -76,7 +76,7 @@ func fenced(t *testing.T, r *whyRig) (subject, string) {
 	t.Helper()
 	s := simulated(t, r, harness.MachineOptions{})
 	isolateAt(s.of, "agent.after-intent")
-	op := harness.Must(t, r.Machines().NetbootMachine, &baremetalv1.NetbootMachineRequest{MachineId: s.machine, RequestId: "r", TimeoutSeconds: 2})
+	op := harness.Must(t, r.Machines().NetbootMachine, &baremetalv1.NetbootMachineRequest{MachineId: s.machine, RequestId: "r", TimeoutSeconds: 5})
 	return s.fails(t, op.GetOperationId()), op.GetOperationId()
 }
 
@@ -102,7 +102,7 @@ func (s subject) cloned(t *testing.T) {
 func (s subject) transition(t *testing.T, to baremetalv1.NodeState) *baremetalv1.Operation {
 	t.Helper()
 	return harness.Must(t, s.r.Nodes().TransitionNode, &baremetalv1.TransitionNodeRequest{
-		NodeId: s.machine, RequestId: "to-" + to.String(), State: to, ImageRef: "",
+		NodeId: s.machine, RequestId: "to-" + to.String(), State: to, Comment: "rack 42 smokes", Purge: to == baremetalv1.NodeState_NODE_STATE_RETIRED,
 	})
 }
 
@@ -138,9 +138,9 @@ func situationsOfRest() []situation {
 			return s
 		}},
 		{name: "fenced", rule: "fenced", arrange: func(t *testing.T, r *whyRig) subject { s, _ := fenced(t, r); return s }},
-		{name: "fenced, and quarantined for a clone", rule: "quarantined", arrange: func(t *testing.T, r *whyRig) subject {
+		{name: "fenced, and quarantined by an admin", rule: "quarantined", arrange: func(t *testing.T, r *whyRig) subject {
 			s, _ := fenced(t, r)
-			s.cloned(t)
+			s.transition(t, baremetalv1.NodeState_NODE_STATE_QUARANTINED)
 			return s
 		}},
 		{name: "cut off, in service", rule: "agent-silent", arrange: func(t *testing.T, r *whyRig) subject {
@@ -290,17 +290,12 @@ func situationsOfWork() []situation {
 	}
 	return []situation{
 		{name: "a reboot waits for its agent", rule: "agent", arrange: waiting},
-		{name: "a command is not granted yet, and the machine is flagged", rule: "blocked-under-way", arrange: func(t *testing.T, r *whyRig) subject {
-			s := sent(t, r)
-			s.flag(t, "RMA")
-			return s
-		}},
 		{name: "an agent falls silent with its command", rule: "executor-gone", arrange: func(t *testing.T, r *whyRig) subject {
 			return sent(t, r)
 		}},
-		{name: "a command is not granted yet, and the node is quarantined", rule: "quarantined-under-way", arrange: func(t *testing.T, r *whyRig) subject {
+		{name: "work is under way, and the node is quarantined by an admin", rule: "quarantined", arrange: func(t *testing.T, r *whyRig) subject {
 			s := sent(t, r)
-			s.cloned(t)
+			s.transition(t, baremetalv1.NodeState_NODE_STATE_QUARANTINED)
 			return s
 		}},
 		{name: "an agent falls silent with leave to act", rule: "granted-and-silent", arrange: silentGrant},
@@ -312,11 +307,6 @@ func situationsOfWork() []situation {
 		{name: "an image is being written", rule: "executing", arrange: func(t *testing.T, r *whyRig) subject {
 			s := simulated(t, r, harness.MachineOptions{RepaveTime: time.Minute})
 			s.reimage(t, patientTime)
-			return s
-		}},
-		{name: "a reboot is claimed and not seen", rule: "evidence", arrange: func(t *testing.T, r *whyRig) subject {
-			s := simulated(t, r, harness.MachineOptions{Script: "reboot:late=60s"})
-			reboot(t, r.Client, s.machine, "r", patientTime)
 			return s
 		}},
 		{name: "a reconfiguration waits for its next try", rule: "retry", arrange: func(t *testing.T, r *whyRig) subject {
@@ -489,7 +479,7 @@ func situationsOfFleets() []situation {
 		change(spec)
 		rollouts := baremetalv1.NewRolloutServiceClient(r.Conn())
 		p := harness.Must(t, rollouts.PreviewRollout, &baremetalv1.PreviewRolloutRequest{Spec: spec})
-		ro := harness.Must(t, rollouts.CreateRollout, &baremetalv1.CreateRolloutRequest{RequestId: "r", Spec: spec, Digest: p.GetDigest()})
+		ro := harness.Must(t, rollouts.CreateRollout, &baremetalv1.CreateRolloutRequest{RequestId: group, Spec: spec, Digest: p.GetDigest()})
 		waits := ""
 		testkit.Eventually(t, soon, func() bool {
 			for _, m := range harness.Must(t, rollouts.ListRolloutMachines, &baremetalv1.ListRolloutMachinesRequest{RolloutId: ro.GetRolloutId()}).GetMachines() {

@@ -46,7 +46,7 @@ func (s subject) take(t *testing.T, o offer) string {
 	case slices.Contains(follows, args[0]):
 		args = append(args, "--timeout", "2s")
 		good = []int{0, 5, 6, 9}
-	case s.starts(args):
+	case s.starts(args) && !slices.Contains(args, "--dry-run"):
 		args = append(args, "--no-wait")
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), takeTime)
@@ -124,7 +124,7 @@ func (s subject) fill(t *testing.T, line string) (args []string, stdin string) {
 		stdin = "right\n"
 	case strings.HasPrefix(line, "reconfigure"):
 		words = append(words, "--hostname", "filled")
-	case strings.HasSuffix(line, "restart-clean"):
+	case strings.Contains(line, "restart-clean"):
 		words = append(words, "--yes") // an operator answers the question
 	}
 	return words, stdin

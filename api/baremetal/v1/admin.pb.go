@@ -1804,10 +1804,15 @@ func (x *AuditEntry) GetOperationId() string {
 }
 
 type ListAuditLogRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	TargetId      string                 `protobuf:"bytes,1,opt,name=target_id,json=targetId,proto3" json:"target_id,omitempty"`
-	PageSize      int32                  `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	PageToken     string                 `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A machine, or whatever else was acted on.
+	TargetId  string `protobuf:"bytes,1,opt,name=target_id,json=targetId,proto3" json:"target_id,omitempty"`
+	PageSize  int32  `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	PageToken string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	Actor     string `protobuf:"bytes,4,opt,name=actor,proto3" json:"actor,omitempty"`
+	// Rows from since on, and before until.
+	Since         *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=since,proto3" json:"since,omitempty"`
+	Until         *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=until,proto3" json:"until,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1861,6 +1866,27 @@ func (x *ListAuditLogRequest) GetPageToken() string {
 		return x.PageToken
 	}
 	return ""
+}
+
+func (x *ListAuditLogRequest) GetActor() string {
+	if x != nil {
+		return x.Actor
+	}
+	return ""
+}
+
+func (x *ListAuditLogRequest) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+func (x *ListAuditLogRequest) GetUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Until
+	}
+	return nil
 }
 
 type ListAuditLogResponse struct {
@@ -3958,8 +3984,11 @@ type Site struct {
 	AgentId         string                 `protobuf:"bytes,6,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
 	// The least identity level of installers; empty means "network". See RequireIdentity.
 	IdentityLevel string `protobuf:"bytes,7,opt,name=identity_level,json=identityLevel,proto3" json:"identity_level,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	// From which drift of a provider on work that destroys data is refused: "any", "major" (default: released, broken, gone,
+	// or another system id) or "none".
+	DriftThreshold string `protobuf:"bytes,9,opt,name=drift_threshold,json=driftThreshold,proto3" json:"drift_threshold,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Site) Reset() {
@@ -4037,6 +4066,13 @@ func (x *Site) GetAgentId() string {
 func (x *Site) GetIdentityLevel() string {
 	if x != nil {
 		return x.IdentityLevel
+	}
+	return ""
+}
+
+func (x *Site) GetDriftThreshold() string {
+	if x != nil {
+		return x.DriftThreshold
 	}
 	return ""
 }
@@ -4217,11 +4253,13 @@ func (x *Segment) GetPoolUsed() int32 {
 }
 
 type SetSiteRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Site          string                 `protobuf:"bytes,1,opt,name=site,proto3" json:"site,omitempty"`
-	Segments      []*Segment             `protobuf:"bytes,2,rep,name=segments,proto3" json:"segments,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Site     string                 `protobuf:"bytes,1,opt,name=site,proto3" json:"site,omitempty"`
+	Segments []*Segment             `protobuf:"bytes,2,rep,name=segments,proto3" json:"segments,omitempty"`
+	// As of Site; empty leaves it as it is.
+	DriftThreshold string `protobuf:"bytes,5,opt,name=drift_threshold,json=driftThreshold,proto3" json:"drift_threshold,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *SetSiteRequest) Reset() {
@@ -4266,6 +4304,13 @@ func (x *SetSiteRequest) GetSegments() []*Segment {
 		return x.Segments
 	}
 	return nil
+}
+
+func (x *SetSiteRequest) GetDriftThreshold() string {
+	if x != nil {
+		return x.DriftThreshold
+	}
+	return ""
 }
 
 type GetSiteRequest struct {
@@ -4588,8 +4633,18 @@ type BMCCredentials struct {
 	Username       string                 `protobuf:"bytes,2,opt,name=username,proto3" json:"username,omitempty"`
 	Version        int64                  `protobuf:"varint,3,opt,name=version,proto3" json:"version,omitempty"`
 	UpdatedAt      *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Where they may be sent: hosts, host:port, or networks in CIDR form. Nowhere else.
+	AllowedEndpoints []string `protobuf:"bytes,5,rep,name=allowed_endpoints,json=allowedEndpoints,proto3" json:"allowed_endpoints,omitempty"`
+	// They may be sent without TLS (redfish+http).
+	AllowPlainHttp bool `protobuf:"varint,6,opt,name=allow_plain_http,json=allowPlainHttp,proto3" json:"allow_plain_http,omitempty"`
+	// They may be sent over TLS whatever certificate the BMC shows.
+	AllowUnverifiedTls bool `protobuf:"varint,7,opt,name=allow_unverified_tls,json=allowUnverifiedTls,proto3" json:"allow_unverified_tls,omitempty"`
+	// The allowance was filled in by an upgrade, from the endpoints in use then. Setting it confirms it.
+	Adopted bool `protobuf:"varint,8,opt,name=adopted,proto3" json:"adopted,omitempty"`
+	// Machines that name them and whose BMC they may not be sent to; the first 20.
+	RefusedMachines []string `protobuf:"bytes,9,rep,name=refused_machines,json=refusedMachines,proto3" json:"refused_machines,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *BMCCredentials) Reset() {
@@ -4650,14 +4705,56 @@ func (x *BMCCredentials) GetUpdatedAt() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *BMCCredentials) GetAllowedEndpoints() []string {
+	if x != nil {
+		return x.AllowedEndpoints
+	}
+	return nil
+}
+
+func (x *BMCCredentials) GetAllowPlainHttp() bool {
+	if x != nil {
+		return x.AllowPlainHttp
+	}
+	return false
+}
+
+func (x *BMCCredentials) GetAllowUnverifiedTls() bool {
+	if x != nil {
+		return x.AllowUnverifiedTls
+	}
+	return false
+}
+
+func (x *BMCCredentials) GetAdopted() bool {
+	if x != nil {
+		return x.Adopted
+	}
+	return false
+}
+
+func (x *BMCCredentials) GetRefusedMachines() []string {
+	if x != nil {
+		return x.RefusedMachines
+	}
+	return nil
+}
+
 type SetBMCCredentialsRequest struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
 	CredentialsRef string                 `protobuf:"bytes,1,opt,name=credentials_ref,json=credentialsRef,proto3" json:"credentials_ref,omitempty"`
-	Username       string                 `protobuf:"bytes,2,opt,name=username,proto3" json:"username,omitempty"`
+	// User name and password may both be empty, to change the rest of what is there.
+	Username string `protobuf:"bytes,2,opt,name=username,proto3" json:"username,omitempty"`
 	// Stored encrypted, never shown again.
-	Password      string `protobuf:"bytes,3,opt,name=password,proto3" json:"password,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Password string `protobuf:"bytes,3,opt,name=password,proto3" json:"password,omitempty"`
+	// Hosts, host:port, or networks in CIDR form; a network covers addresses, not names. Required for new credentials; an
+	// empty list keeps what is there.
+	AllowedEndpoints []string `protobuf:"bytes,4,rep,name=allowed_endpoints,json=allowedEndpoints,proto3" json:"allowed_endpoints,omitempty"`
+	// Unset keeps what is there; false for new credentials.
+	AllowPlainHttp     *bool `protobuf:"varint,5,opt,name=allow_plain_http,json=allowPlainHttp,proto3,oneof" json:"allow_plain_http,omitempty"`
+	AllowUnverifiedTls *bool `protobuf:"varint,6,opt,name=allow_unverified_tls,json=allowUnverifiedTls,proto3,oneof" json:"allow_unverified_tls,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
 }
 
 func (x *SetBMCCredentialsRequest) Reset() {
@@ -4711,6 +4808,699 @@ func (x *SetBMCCredentialsRequest) GetPassword() string {
 	return ""
 }
 
+func (x *SetBMCCredentialsRequest) GetAllowedEndpoints() []string {
+	if x != nil {
+		return x.AllowedEndpoints
+	}
+	return nil
+}
+
+func (x *SetBMCCredentialsRequest) GetAllowPlainHttp() bool {
+	if x != nil && x.AllowPlainHttp != nil {
+		return *x.AllowPlainHttp
+	}
+	return false
+}
+
+func (x *SetBMCCredentialsRequest) GetAllowUnverifiedTls() bool {
+	if x != nil && x.AllowUnverifiedTls != nil {
+		return *x.AllowUnverifiedTls
+	}
+	return false
+}
+
+// BMCCertificate is what a BMC has shown to the agent of its site.
+type BMCCertificate struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Site     string                 `protobuf:"bytes,1,opt,name=site,proto3" json:"site,omitempty"`
+	Endpoint string                 `protobuf:"bytes,2,opt,name=endpoint,proto3" json:"endpoint,omitempty"`
+	// Machines whose spec names the endpoint; the first 20.
+	MachineIds []string `protobuf:"bytes,3,rep,name=machine_ids,json=machineIds,proto3" json:"machine_ids,omitempty"`
+	// SHA-256 of the DER in lower hex: the certificate that is trusted, and another one that the BMC shows since offered_at.
+	Sha256        string                 `protobuf:"bytes,4,opt,name=sha256,proto3" json:"sha256,omitempty"`
+	OfferedSha256 string                 `protobuf:"bytes,5,opt,name=offered_sha256,json=offeredSha256,proto3" json:"offered_sha256,omitempty"`
+	OfferedAt     *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=offered_at,json=offeredAt,proto3" json:"offered_at,omitempty"`
+	PinnedAt      *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=pinned_at,json=pinnedAt,proto3" json:"pinned_at,omitempty"`
+	// Who trusted it; empty for the first one that was seen.
+	TrustedBy     string `protobuf:"bytes,8,opt,name=trusted_by,json=trustedBy,proto3" json:"trusted_by,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BMCCertificate) Reset() {
+	*x = BMCCertificate{}
+	mi := &file_baremetal_v1_admin_proto_msgTypes[64]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BMCCertificate) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BMCCertificate) ProtoMessage() {}
+
+func (x *BMCCertificate) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_admin_proto_msgTypes[64]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BMCCertificate.ProtoReflect.Descriptor instead.
+func (*BMCCertificate) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{64}
+}
+
+func (x *BMCCertificate) GetSite() string {
+	if x != nil {
+		return x.Site
+	}
+	return ""
+}
+
+func (x *BMCCertificate) GetEndpoint() string {
+	if x != nil {
+		return x.Endpoint
+	}
+	return ""
+}
+
+func (x *BMCCertificate) GetMachineIds() []string {
+	if x != nil {
+		return x.MachineIds
+	}
+	return nil
+}
+
+func (x *BMCCertificate) GetSha256() string {
+	if x != nil {
+		return x.Sha256
+	}
+	return ""
+}
+
+func (x *BMCCertificate) GetOfferedSha256() string {
+	if x != nil {
+		return x.OfferedSha256
+	}
+	return ""
+}
+
+func (x *BMCCertificate) GetOfferedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.OfferedAt
+	}
+	return nil
+}
+
+func (x *BMCCertificate) GetPinnedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.PinnedAt
+	}
+	return nil
+}
+
+func (x *BMCCertificate) GetTrustedBy() string {
+	if x != nil {
+		return x.TrustedBy
+	}
+	return ""
+}
+
+type ListBMCCertificatesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Only those that have changed and wait for an admin.
+	Changed bool `protobuf:"varint,1,opt,name=changed,proto3" json:"changed,omitempty"`
+	// Only that of the machine's BMC.
+	MachineId     string `protobuf:"bytes,2,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
+	PageSize      int32  `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	PageToken     string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListBMCCertificatesRequest) Reset() {
+	*x = ListBMCCertificatesRequest{}
+	mi := &file_baremetal_v1_admin_proto_msgTypes[65]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListBMCCertificatesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListBMCCertificatesRequest) ProtoMessage() {}
+
+func (x *ListBMCCertificatesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_admin_proto_msgTypes[65]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListBMCCertificatesRequest.ProtoReflect.Descriptor instead.
+func (*ListBMCCertificatesRequest) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{65}
+}
+
+func (x *ListBMCCertificatesRequest) GetChanged() bool {
+	if x != nil {
+		return x.Changed
+	}
+	return false
+}
+
+func (x *ListBMCCertificatesRequest) GetMachineId() string {
+	if x != nil {
+		return x.MachineId
+	}
+	return ""
+}
+
+func (x *ListBMCCertificatesRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListBMCCertificatesRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+type ListBMCCertificatesResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Certificates  []*BMCCertificate      `protobuf:"bytes,1,rep,name=certificates,proto3" json:"certificates,omitempty"`
+	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListBMCCertificatesResponse) Reset() {
+	*x = ListBMCCertificatesResponse{}
+	mi := &file_baremetal_v1_admin_proto_msgTypes[66]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListBMCCertificatesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListBMCCertificatesResponse) ProtoMessage() {}
+
+func (x *ListBMCCertificatesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_admin_proto_msgTypes[66]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListBMCCertificatesResponse.ProtoReflect.Descriptor instead.
+func (*ListBMCCertificatesResponse) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{66}
+}
+
+func (x *ListBMCCertificatesResponse) GetCertificates() []*BMCCertificate {
+	if x != nil {
+		return x.Certificates
+	}
+	return nil
+}
+
+func (x *ListBMCCertificatesResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+type TrustBMCCertificateRequest struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	MachineId string                 `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
+	// The offered one, in lower hex, so that nobody trusts what they did not compare.
+	Sha256 string `protobuf:"bytes,2,opt,name=sha256,proto3" json:"sha256,omitempty"`
+	// Kept in the audit log only.
+	Comment       string `protobuf:"bytes,3,opt,name=comment,proto3" json:"comment,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TrustBMCCertificateRequest) Reset() {
+	*x = TrustBMCCertificateRequest{}
+	mi := &file_baremetal_v1_admin_proto_msgTypes[67]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TrustBMCCertificateRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TrustBMCCertificateRequest) ProtoMessage() {}
+
+func (x *TrustBMCCertificateRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_admin_proto_msgTypes[67]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TrustBMCCertificateRequest.ProtoReflect.Descriptor instead.
+func (*TrustBMCCertificateRequest) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{67}
+}
+
+func (x *TrustBMCCertificateRequest) GetMachineId() string {
+	if x != nil {
+		return x.MachineId
+	}
+	return ""
+}
+
+func (x *TrustBMCCertificateRequest) GetSha256() string {
+	if x != nil {
+		return x.Sha256
+	}
+	return ""
+}
+
+func (x *TrustBMCCertificateRequest) GetComment() string {
+	if x != nil {
+		return x.Comment
+	}
+	return ""
+}
+
+type APIToken struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	TokenId string                 `protobuf:"bytes,1,opt,name=token_id,json=tokenId,proto3" json:"token_id,omitempty"`
+	// The actor in the audit log. 1 to 63 characters of [a-z0-9._-].
+	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// "read", "operate", "report" or "admin".
+	Scope string `protobuf:"bytes,3,opt,name=scope,proto3" json:"scope,omitempty"`
+	// "file" or "database". Tokens of the file have no id and are changed there.
+	Source    string                 `protobuf:"bytes,4,opt,name=source,proto3" json:"source,omitempty"`
+	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	// Unset: it does not expire.
+	ExpiresAt *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
+	CreatedBy string                 `protobuf:"bytes,7,opt,name=created_by,json=createdBy,proto3" json:"created_by,omitempty"`
+	// To about a minute.
+	LastUsedAt    *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=last_used_at,json=lastUsedAt,proto3" json:"last_used_at,omitempty"`
+	RevokedAt     *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=revoked_at,json=revokedAt,proto3" json:"revoked_at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *APIToken) Reset() {
+	*x = APIToken{}
+	mi := &file_baremetal_v1_admin_proto_msgTypes[68]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *APIToken) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*APIToken) ProtoMessage() {}
+
+func (x *APIToken) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_admin_proto_msgTypes[68]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use APIToken.ProtoReflect.Descriptor instead.
+func (*APIToken) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{68}
+}
+
+func (x *APIToken) GetTokenId() string {
+	if x != nil {
+		return x.TokenId
+	}
+	return ""
+}
+
+func (x *APIToken) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *APIToken) GetScope() string {
+	if x != nil {
+		return x.Scope
+	}
+	return ""
+}
+
+func (x *APIToken) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *APIToken) GetCreatedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CreatedAt
+	}
+	return nil
+}
+
+func (x *APIToken) GetExpiresAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ExpiresAt
+	}
+	return nil
+}
+
+func (x *APIToken) GetCreatedBy() string {
+	if x != nil {
+		return x.CreatedBy
+	}
+	return ""
+}
+
+func (x *APIToken) GetLastUsedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.LastUsedAt
+	}
+	return nil
+}
+
+func (x *APIToken) GetRevokedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.RevokedAt
+	}
+	return nil
+}
+
+type CreateAPITokenRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Scope string                 `protobuf:"bytes,2,opt,name=scope,proto3" json:"scope,omitempty"`
+	// 0 means 90 days; at most 3650 days.
+	Lifetime      *durationpb.Duration `protobuf:"bytes,3,opt,name=lifetime,proto3" json:"lifetime,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CreateAPITokenRequest) Reset() {
+	*x = CreateAPITokenRequest{}
+	mi := &file_baremetal_v1_admin_proto_msgTypes[69]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CreateAPITokenRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CreateAPITokenRequest) ProtoMessage() {}
+
+func (x *CreateAPITokenRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_admin_proto_msgTypes[69]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CreateAPITokenRequest.ProtoReflect.Descriptor instead.
+func (*CreateAPITokenRequest) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{69}
+}
+
+func (x *CreateAPITokenRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *CreateAPITokenRequest) GetScope() string {
+	if x != nil {
+		return x.Scope
+	}
+	return ""
+}
+
+func (x *CreateAPITokenRequest) GetLifetime() *durationpb.Duration {
+	if x != nil {
+		return x.Lifetime
+	}
+	return nil
+}
+
+type CreateAPITokenResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Token *APIToken              `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
+	// Shown once.
+	Secret        string `protobuf:"bytes,2,opt,name=secret,proto3" json:"secret,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CreateAPITokenResponse) Reset() {
+	*x = CreateAPITokenResponse{}
+	mi := &file_baremetal_v1_admin_proto_msgTypes[70]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CreateAPITokenResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CreateAPITokenResponse) ProtoMessage() {}
+
+func (x *CreateAPITokenResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_admin_proto_msgTypes[70]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CreateAPITokenResponse.ProtoReflect.Descriptor instead.
+func (*CreateAPITokenResponse) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{70}
+}
+
+func (x *CreateAPITokenResponse) GetToken() *APIToken {
+	if x != nil {
+		return x.Token
+	}
+	return nil
+}
+
+func (x *CreateAPITokenResponse) GetSecret() string {
+	if x != nil {
+		return x.Secret
+	}
+	return ""
+}
+
+type ListAPITokensRequest struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	PageSize  int32                  `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	PageToken string                 `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Those that were revoked or have expired, too.
+	All           bool `protobuf:"varint,3,opt,name=all,proto3" json:"all,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListAPITokensRequest) Reset() {
+	*x = ListAPITokensRequest{}
+	mi := &file_baremetal_v1_admin_proto_msgTypes[71]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListAPITokensRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListAPITokensRequest) ProtoMessage() {}
+
+func (x *ListAPITokensRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_admin_proto_msgTypes[71]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListAPITokensRequest.ProtoReflect.Descriptor instead.
+func (*ListAPITokensRequest) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{71}
+}
+
+func (x *ListAPITokensRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListAPITokensRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+func (x *ListAPITokensRequest) GetAll() bool {
+	if x != nil {
+		return x.All
+	}
+	return false
+}
+
+type ListAPITokensResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Tokens        []*APIToken            `protobuf:"bytes,1,rep,name=tokens,proto3" json:"tokens,omitempty"`
+	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListAPITokensResponse) Reset() {
+	*x = ListAPITokensResponse{}
+	mi := &file_baremetal_v1_admin_proto_msgTypes[72]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListAPITokensResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListAPITokensResponse) ProtoMessage() {}
+
+func (x *ListAPITokensResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_admin_proto_msgTypes[72]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListAPITokensResponse.ProtoReflect.Descriptor instead.
+func (*ListAPITokensResponse) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{72}
+}
+
+func (x *ListAPITokensResponse) GetTokens() []*APIToken {
+	if x != nil {
+		return x.Tokens
+	}
+	return nil
+}
+
+func (x *ListAPITokensResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+type RevokeAPITokenRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	TokenId       string                 `protobuf:"bytes,1,opt,name=token_id,json=tokenId,proto3" json:"token_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RevokeAPITokenRequest) Reset() {
+	*x = RevokeAPITokenRequest{}
+	mi := &file_baremetal_v1_admin_proto_msgTypes[73]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RevokeAPITokenRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RevokeAPITokenRequest) ProtoMessage() {}
+
+func (x *RevokeAPITokenRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_admin_proto_msgTypes[73]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RevokeAPITokenRequest.ProtoReflect.Descriptor instead.
+func (*RevokeAPITokenRequest) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{73}
+}
+
+func (x *RevokeAPITokenRequest) GetTokenId() string {
+	if x != nil {
+		return x.TokenId
+	}
+	return ""
+}
+
 type ListBMCCredentialsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -4719,7 +5509,7 @@ type ListBMCCredentialsRequest struct {
 
 func (x *ListBMCCredentialsRequest) Reset() {
 	*x = ListBMCCredentialsRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[64]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4731,7 +5521,7 @@ func (x *ListBMCCredentialsRequest) String() string {
 func (*ListBMCCredentialsRequest) ProtoMessage() {}
 
 func (x *ListBMCCredentialsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[64]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4744,7 +5534,7 @@ func (x *ListBMCCredentialsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBMCCredentialsRequest.ProtoReflect.Descriptor instead.
 func (*ListBMCCredentialsRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{64}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{74}
 }
 
 type ListBMCCredentialsResponse struct {
@@ -4756,7 +5546,7 @@ type ListBMCCredentialsResponse struct {
 
 func (x *ListBMCCredentialsResponse) Reset() {
 	*x = ListBMCCredentialsResponse{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[65]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4768,7 +5558,7 @@ func (x *ListBMCCredentialsResponse) String() string {
 func (*ListBMCCredentialsResponse) ProtoMessage() {}
 
 func (x *ListBMCCredentialsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[65]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4781,7 +5571,7 @@ func (x *ListBMCCredentialsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBMCCredentialsResponse.ProtoReflect.Descriptor instead.
 func (*ListBMCCredentialsResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{65}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *ListBMCCredentialsResponse) GetCredentials() []*BMCCredentials {
@@ -4800,7 +5590,7 @@ type DeleteBMCCredentialsRequest struct {
 
 func (x *DeleteBMCCredentialsRequest) Reset() {
 	*x = DeleteBMCCredentialsRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[66]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4812,7 +5602,7 @@ func (x *DeleteBMCCredentialsRequest) String() string {
 func (*DeleteBMCCredentialsRequest) ProtoMessage() {}
 
 func (x *DeleteBMCCredentialsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[66]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4825,7 +5615,7 @@ func (x *DeleteBMCCredentialsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteBMCCredentialsRequest.ProtoReflect.Descriptor instead.
 func (*DeleteBMCCredentialsRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{66}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *DeleteBMCCredentialsRequest) GetCredentialsRef() string {
@@ -4846,7 +5636,7 @@ type ListSiteLeasesRequest struct {
 
 func (x *ListSiteLeasesRequest) Reset() {
 	*x = ListSiteLeasesRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[67]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4858,7 +5648,7 @@ func (x *ListSiteLeasesRequest) String() string {
 func (*ListSiteLeasesRequest) ProtoMessage() {}
 
 func (x *ListSiteLeasesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[67]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4871,7 +5661,7 @@ func (x *ListSiteLeasesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSiteLeasesRequest.ProtoReflect.Descriptor instead.
 func (*ListSiteLeasesRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{67}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *ListSiteLeasesRequest) GetSite() string {
@@ -4905,7 +5695,7 @@ type ListSiteLeasesResponse struct {
 
 func (x *ListSiteLeasesResponse) Reset() {
 	*x = ListSiteLeasesResponse{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[68]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4917,7 +5707,7 @@ func (x *ListSiteLeasesResponse) String() string {
 func (*ListSiteLeasesResponse) ProtoMessage() {}
 
 func (x *ListSiteLeasesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[68]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4930,7 +5720,7 @@ func (x *ListSiteLeasesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSiteLeasesResponse.ProtoReflect.Descriptor instead.
 func (*ListSiteLeasesResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{68}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *ListSiteLeasesResponse) GetLeases() []*SiteLease {
@@ -5113,12 +5903,15 @@ const file_baremetal_v1_admin_proto_rawDesc = "" +
 	"request_id\x18\x06 \x01(\tR\trequestId\x12\x1d\n" +
 	"\n" +
 	"event_data\x18\a \x01(\fR\teventData\x12!\n" +
-	"\foperation_id\x18\b \x01(\tR\voperationId\"n\n" +
+	"\foperation_id\x18\b \x01(\tR\voperationId\"\xe8\x01\n" +
 	"\x13ListAuditLogRequest\x12\x1b\n" +
 	"\ttarget_id\x18\x01 \x01(\tR\btargetId\x12\x1b\n" +
 	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x03 \x01(\tR\tpageToken\"r\n" +
+	"page_token\x18\x03 \x01(\tR\tpageToken\x12\x14\n" +
+	"\x05actor\x18\x04 \x01(\tR\x05actor\x120\n" +
+	"\x05since\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x120\n" +
+	"\x05until\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\"r\n" +
 	"\x14ListAuditLogResponse\x122\n" +
 	"\aentries\x18\x01 \x03(\v2\x18.baremetal.v1.AuditEntryR\aentries\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"9\n" +
@@ -5312,7 +6105,7 @@ const file_baremetal_v1_admin_proto_rawDesc = "" +
 	"expires_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\x12\x1d\n" +
 	"\n" +
 	"machine_id\x18\x06 \x01(\tR\tmachineId\x12\x1a\n" +
-	"\bhostname\x18\a \x01(\tR\bhostname\"\x91\x02\n" +
+	"\bhostname\x18\a \x01(\tR\bhostname\"\xba\x02\n" +
 	"\x04Site\x12\x12\n" +
 	"\x04site\x18\x01 \x01(\tR\x04site\x121\n" +
 	"\bsegments\x18\x02 \x03(\v2\x15.baremetal.v1.SegmentR\bsegments\x12\x1a\n" +
@@ -5321,7 +6114,8 @@ const file_baremetal_v1_admin_proto_rawDesc = "" +
 	"\n" +
 	"applied_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tappliedAt\x12\x19\n" +
 	"\bagent_id\x18\x06 \x01(\tR\aagentId\x12%\n" +
-	"\x0eidentity_level\x18\a \x01(\tR\ridentityLevel\"\xc5\x03\n" +
+	"\x0eidentity_level\x18\a \x01(\tR\ridentityLevel\x12'\n" +
+	"\x0fdrift_threshold\x18\t \x01(\tR\x0edriftThreshold\"\xc5\x03\n" +
 	"\aSegment\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1c\n" +
 	"\tinterface\x18\x02 \x01(\tR\tinterface\x12\x18\n" +
@@ -5340,10 +6134,11 @@ const file_baremetal_v1_admin_proto_rawDesc = "" +
 	"\x05state\x18\r \x01(\tR\x05state\x12.\n" +
 	"\x13foreign_dhcp_server\x18\x0e \x01(\tR\x11foreignDhcpServer\x12\x1b\n" +
 	"\tpool_size\x18\x0f \x01(\x05R\bpoolSize\x12\x1b\n" +
-	"\tpool_used\x18\x10 \x01(\x05R\bpoolUsed\"W\n" +
+	"\tpool_used\x18\x10 \x01(\x05R\bpoolUsed\"\x80\x01\n" +
 	"\x0eSetSiteRequest\x12\x12\n" +
 	"\x04site\x18\x01 \x01(\tR\x04site\x121\n" +
-	"\bsegments\x18\x02 \x03(\v2\x15.baremetal.v1.SegmentR\bsegments\"$\n" +
+	"\bsegments\x18\x02 \x03(\v2\x15.baremetal.v1.SegmentR\bsegments\x12'\n" +
+	"\x0fdrift_threshold\x18\x05 \x01(\tR\x0edriftThreshold\"$\n" +
 	"\x0eGetSiteRequest\x12\x12\n" +
 	"\x04site\x18\x01 \x01(\tR\x04site\"\x12\n" +
 	"\x10ListSitesRequest\"=\n" +
@@ -5363,17 +6158,86 @@ const file_baremetal_v1_admin_proto_rawDesc = "" +
 	"\x15ListDiscoveredRequest\x12\x12\n" +
 	"\x04site\x18\x01 \x01(\tR\x04site\"U\n" +
 	"\x16ListDiscoveredResponse\x12;\n" +
-	"\bmachines\x18\x01 \x03(\v2\x1f.baremetal.v1.DiscoveredMachineR\bmachines\"\xaa\x01\n" +
+	"\bmachines\x18\x01 \x03(\v2\x1f.baremetal.v1.DiscoveredMachineR\bmachines\"\xf8\x02\n" +
 	"\x0eBMCCredentials\x12'\n" +
 	"\x0fcredentials_ref\x18\x01 \x01(\tR\x0ecredentialsRef\x12\x1a\n" +
 	"\busername\x18\x02 \x01(\tR\busername\x12\x18\n" +
 	"\aversion\x18\x03 \x01(\x03R\aversion\x129\n" +
 	"\n" +
-	"updated_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAt\"{\n" +
+	"updated_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAt\x12+\n" +
+	"\x11allowed_endpoints\x18\x05 \x03(\tR\x10allowedEndpoints\x12(\n" +
+	"\x10allow_plain_http\x18\x06 \x01(\bR\x0eallowPlainHttp\x120\n" +
+	"\x14allow_unverified_tls\x18\a \x01(\bR\x12allowUnverifiedTls\x12\x18\n" +
+	"\aadopted\x18\b \x01(\bR\aadopted\x12)\n" +
+	"\x10refused_machines\x18\t \x03(\tR\x0frefusedMachines\"\xbc\x02\n" +
 	"\x18SetBMCCredentialsRequest\x12'\n" +
 	"\x0fcredentials_ref\x18\x01 \x01(\tR\x0ecredentialsRef\x12\x1a\n" +
 	"\busername\x18\x02 \x01(\tR\busername\x12\x1a\n" +
-	"\bpassword\x18\x03 \x01(\tR\bpassword\"\x1b\n" +
+	"\bpassword\x18\x03 \x01(\tR\bpassword\x12+\n" +
+	"\x11allowed_endpoints\x18\x04 \x03(\tR\x10allowedEndpoints\x12-\n" +
+	"\x10allow_plain_http\x18\x05 \x01(\bH\x00R\x0eallowPlainHttp\x88\x01\x01\x125\n" +
+	"\x14allow_unverified_tls\x18\x06 \x01(\bH\x01R\x12allowUnverifiedTls\x88\x01\x01B\x13\n" +
+	"\x11_allow_plain_httpB\x17\n" +
+	"\x15_allow_unverified_tls\"\xb3\x02\n" +
+	"\x0eBMCCertificate\x12\x12\n" +
+	"\x04site\x18\x01 \x01(\tR\x04site\x12\x1a\n" +
+	"\bendpoint\x18\x02 \x01(\tR\bendpoint\x12\x1f\n" +
+	"\vmachine_ids\x18\x03 \x03(\tR\n" +
+	"machineIds\x12\x16\n" +
+	"\x06sha256\x18\x04 \x01(\tR\x06sha256\x12%\n" +
+	"\x0eoffered_sha256\x18\x05 \x01(\tR\rofferedSha256\x129\n" +
+	"\n" +
+	"offered_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\tofferedAt\x127\n" +
+	"\tpinned_at\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\bpinnedAt\x12\x1d\n" +
+	"\n" +
+	"trusted_by\x18\b \x01(\tR\ttrustedBy\"\x91\x01\n" +
+	"\x1aListBMCCertificatesRequest\x12\x18\n" +
+	"\achanged\x18\x01 \x01(\bR\achanged\x12\x1d\n" +
+	"\n" +
+	"machine_id\x18\x02 \x01(\tR\tmachineId\x12\x1b\n" +
+	"\tpage_size\x18\x03 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x04 \x01(\tR\tpageToken\"\x87\x01\n" +
+	"\x1bListBMCCertificatesResponse\x12@\n" +
+	"\fcertificates\x18\x01 \x03(\v2\x1c.baremetal.v1.BMCCertificateR\fcertificates\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"m\n" +
+	"\x1aTrustBMCCertificateRequest\x12\x1d\n" +
+	"\n" +
+	"machine_id\x18\x01 \x01(\tR\tmachineId\x12\x16\n" +
+	"\x06sha256\x18\x02 \x01(\tR\x06sha256\x12\x18\n" +
+	"\acomment\x18\x03 \x01(\tR\acomment\"\xf5\x02\n" +
+	"\bAPIToken\x12\x19\n" +
+	"\btoken_id\x18\x01 \x01(\tR\atokenId\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
+	"\x05scope\x18\x03 \x01(\tR\x05scope\x12\x16\n" +
+	"\x06source\x18\x04 \x01(\tR\x06source\x129\n" +
+	"\n" +
+	"created_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x129\n" +
+	"\n" +
+	"expires_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\x12\x1d\n" +
+	"\n" +
+	"created_by\x18\a \x01(\tR\tcreatedBy\x12<\n" +
+	"\flast_used_at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"lastUsedAt\x129\n" +
+	"\n" +
+	"revoked_at\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\trevokedAt\"x\n" +
+	"\x15CreateAPITokenRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05scope\x18\x02 \x01(\tR\x05scope\x125\n" +
+	"\blifetime\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\blifetime\"^\n" +
+	"\x16CreateAPITokenResponse\x12,\n" +
+	"\x05token\x18\x01 \x01(\v2\x16.baremetal.v1.APITokenR\x05token\x12\x16\n" +
+	"\x06secret\x18\x02 \x01(\tR\x06secret\"d\n" +
+	"\x14ListAPITokensRequest\x12\x1b\n" +
+	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x02 \x01(\tR\tpageToken\x12\x10\n" +
+	"\x03all\x18\x03 \x01(\bR\x03all\"o\n" +
+	"\x15ListAPITokensResponse\x12.\n" +
+	"\x06tokens\x18\x01 \x03(\v2\x16.baremetal.v1.APITokenR\x06tokens\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"2\n" +
+	"\x15RevokeAPITokenRequest\x12\x19\n" +
+	"\btoken_id\x18\x01 \x01(\tR\atokenId\"\x1b\n" +
 	"\x19ListBMCCredentialsRequest\"\\\n" +
 	"\x1aListBMCCredentialsResponse\x12>\n" +
 	"\vcredentials\x18\x01 \x03(\v2\x1c.baremetal.v1.BMCCredentialsR\vcredentials\"F\n" +
@@ -5391,7 +6255,7 @@ const file_baremetal_v1_admin_proto_rawDesc = "" +
 	"\x16AGENT_ROLE_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fAGENT_ROLE_HOST\x10\x01\x12\x18\n" +
 	"\x14AGENT_ROLE_INSTALLER\x10\x02\x12\x13\n" +
-	"\x0fAGENT_ROLE_SITE\x10\x032\xe3\x18\n" +
+	"\x0fAGENT_ROLE_SITE\x10\x032\xb4\x1c\n" +
 	"\fAdminService\x12j\n" +
 	"\x13IssueBootstrapToken\x12(.baremetal.v1.IssueBootstrapTokenRequest\x1a).baremetal.v1.IssueBootstrapTokenResponse\x12j\n" +
 	"\x13ListBootstrapTokens\x12(.baremetal.v1.ListBootstrapTokensRequest\x1a).baremetal.v1.ListBootstrapTokensResponse\x12_\n" +
@@ -5433,7 +6297,12 @@ const file_baremetal_v1_admin_proto_rawDesc = "" +
 	"\x0eListDiscovered\x12#.baremetal.v1.ListDiscoveredRequest\x1a$.baremetal.v1.ListDiscoveredResponse\x12Y\n" +
 	"\x11SetBMCCredentials\x12&.baremetal.v1.SetBMCCredentialsRequest\x1a\x1c.baremetal.v1.BMCCredentials\x12g\n" +
 	"\x12ListBMCCredentials\x12'.baremetal.v1.ListBMCCredentialsRequest\x1a(.baremetal.v1.ListBMCCredentialsResponse\x12_\n" +
-	"\x14DeleteBMCCredentials\x12).baremetal.v1.DeleteBMCCredentialsRequest\x1a\x1c.baremetal.v1.BMCCredentialsB;Z9github.com/ingot-metal/ingot/api/baremetal/v1;baremetalv1b\x06proto3"
+	"\x14DeleteBMCCredentials\x12).baremetal.v1.DeleteBMCCredentialsRequest\x1a\x1c.baremetal.v1.BMCCredentials\x12j\n" +
+	"\x13ListBMCCertificates\x12(.baremetal.v1.ListBMCCertificatesRequest\x1a).baremetal.v1.ListBMCCertificatesResponse\x12]\n" +
+	"\x13TrustBMCCertificate\x12(.baremetal.v1.TrustBMCCertificateRequest\x1a\x1c.baremetal.v1.BMCCertificate\x12[\n" +
+	"\x0eCreateAPIToken\x12#.baremetal.v1.CreateAPITokenRequest\x1a$.baremetal.v1.CreateAPITokenResponse\x12X\n" +
+	"\rListAPITokens\x12\".baremetal.v1.ListAPITokensRequest\x1a#.baremetal.v1.ListAPITokensResponse\x12M\n" +
+	"\x0eRevokeAPIToken\x12#.baremetal.v1.RevokeAPITokenRequest\x1a\x16.baremetal.v1.APITokenB;Z9github.com/ingot-metal/ingot/api/baremetal/v1;baremetalv1b\x06proto3"
 
 var (
 	file_baremetal_v1_admin_proto_rawDescOnce sync.Once
@@ -5448,7 +6317,7 @@ func file_baremetal_v1_admin_proto_rawDescGZIP() []byte {
 }
 
 var file_baremetal_v1_admin_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_baremetal_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 70)
+var file_baremetal_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 80)
 var file_baremetal_v1_admin_proto_goTypes = []any{
 	(AgentRole)(0),                        // 0: baremetal.v1.AgentRole
 	(Controller_State)(0),                 // 1: baremetal.v1.Controller.State
@@ -5516,168 +6385,200 @@ var file_baremetal_v1_admin_proto_goTypes = []any{
 	(*ListDiscoveredResponse)(nil),        // 63: baremetal.v1.ListDiscoveredResponse
 	(*BMCCredentials)(nil),                // 64: baremetal.v1.BMCCredentials
 	(*SetBMCCredentialsRequest)(nil),      // 65: baremetal.v1.SetBMCCredentialsRequest
-	(*ListBMCCredentialsRequest)(nil),     // 66: baremetal.v1.ListBMCCredentialsRequest
-	(*ListBMCCredentialsResponse)(nil),    // 67: baremetal.v1.ListBMCCredentialsResponse
-	(*DeleteBMCCredentialsRequest)(nil),   // 68: baremetal.v1.DeleteBMCCredentialsRequest
-	(*ListSiteLeasesRequest)(nil),         // 69: baremetal.v1.ListSiteLeasesRequest
-	(*ListSiteLeasesResponse)(nil),        // 70: baremetal.v1.ListSiteLeasesResponse
-	nil,                                   // 71: baremetal.v1.Command.EvidenceEntry
-	(*durationpb.Duration)(nil),           // 72: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),         // 73: google.protobuf.Timestamp
-	(*fieldmaskpb.FieldMask)(nil),         // 74: google.protobuf.FieldMask
-	(*Machine)(nil),                       // 75: baremetal.v1.Machine
+	(*BMCCertificate)(nil),                // 66: baremetal.v1.BMCCertificate
+	(*ListBMCCertificatesRequest)(nil),    // 67: baremetal.v1.ListBMCCertificatesRequest
+	(*ListBMCCertificatesResponse)(nil),   // 68: baremetal.v1.ListBMCCertificatesResponse
+	(*TrustBMCCertificateRequest)(nil),    // 69: baremetal.v1.TrustBMCCertificateRequest
+	(*APIToken)(nil),                      // 70: baremetal.v1.APIToken
+	(*CreateAPITokenRequest)(nil),         // 71: baremetal.v1.CreateAPITokenRequest
+	(*CreateAPITokenResponse)(nil),        // 72: baremetal.v1.CreateAPITokenResponse
+	(*ListAPITokensRequest)(nil),          // 73: baremetal.v1.ListAPITokensRequest
+	(*ListAPITokensResponse)(nil),         // 74: baremetal.v1.ListAPITokensResponse
+	(*RevokeAPITokenRequest)(nil),         // 75: baremetal.v1.RevokeAPITokenRequest
+	(*ListBMCCredentialsRequest)(nil),     // 76: baremetal.v1.ListBMCCredentialsRequest
+	(*ListBMCCredentialsResponse)(nil),    // 77: baremetal.v1.ListBMCCredentialsResponse
+	(*DeleteBMCCredentialsRequest)(nil),   // 78: baremetal.v1.DeleteBMCCredentialsRequest
+	(*ListSiteLeasesRequest)(nil),         // 79: baremetal.v1.ListSiteLeasesRequest
+	(*ListSiteLeasesResponse)(nil),        // 80: baremetal.v1.ListSiteLeasesResponse
+	nil,                                   // 81: baremetal.v1.Command.EvidenceEntry
+	(*durationpb.Duration)(nil),           // 82: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),         // 83: google.protobuf.Timestamp
+	(*fieldmaskpb.FieldMask)(nil),         // 84: google.protobuf.FieldMask
+	(*Machine)(nil),                       // 85: baremetal.v1.Machine
 }
 var file_baremetal_v1_admin_proto_depIdxs = []int32{
 	0,   // 0: baremetal.v1.IssueBootstrapTokenRequest.role:type_name -> baremetal.v1.AgentRole
-	72,  // 1: baremetal.v1.IssueBootstrapTokenRequest.lifetime:type_name -> google.protobuf.Duration
+	82,  // 1: baremetal.v1.IssueBootstrapTokenRequest.lifetime:type_name -> google.protobuf.Duration
 	4,   // 2: baremetal.v1.IssueBootstrapTokenResponse.token:type_name -> baremetal.v1.BootstrapToken
 	0,   // 3: baremetal.v1.BootstrapToken.role:type_name -> baremetal.v1.AgentRole
-	73,  // 4: baremetal.v1.BootstrapToken.created_at:type_name -> google.protobuf.Timestamp
-	73,  // 5: baremetal.v1.BootstrapToken.expires_at:type_name -> google.protobuf.Timestamp
-	73,  // 6: baremetal.v1.BootstrapToken.used_at:type_name -> google.protobuf.Timestamp
-	73,  // 7: baremetal.v1.BootstrapToken.revoked_at:type_name -> google.protobuf.Timestamp
+	83,  // 4: baremetal.v1.BootstrapToken.created_at:type_name -> google.protobuf.Timestamp
+	83,  // 5: baremetal.v1.BootstrapToken.expires_at:type_name -> google.protobuf.Timestamp
+	83,  // 6: baremetal.v1.BootstrapToken.used_at:type_name -> google.protobuf.Timestamp
+	83,  // 7: baremetal.v1.BootstrapToken.revoked_at:type_name -> google.protobuf.Timestamp
 	4,   // 8: baremetal.v1.ListBootstrapTokensResponse.tokens:type_name -> baremetal.v1.BootstrapToken
 	0,   // 9: baremetal.v1.Agent.role:type_name -> baremetal.v1.AgentRole
-	73,  // 10: baremetal.v1.Agent.last_heartbeat_at:type_name -> google.protobuf.Timestamp
+	83,  // 10: baremetal.v1.Agent.last_heartbeat_at:type_name -> google.protobuf.Timestamp
 	9,   // 11: baremetal.v1.Agent.certs:type_name -> baremetal.v1.AgentCert
-	73,  // 12: baremetal.v1.Agent.created_at:type_name -> google.protobuf.Timestamp
-	73,  // 13: baremetal.v1.Agent.session_started_at:type_name -> google.protobuf.Timestamp
-	73,  // 14: baremetal.v1.AgentCert.not_before:type_name -> google.protobuf.Timestamp
-	73,  // 15: baremetal.v1.AgentCert.not_after:type_name -> google.protobuf.Timestamp
-	73,  // 16: baremetal.v1.AgentCert.revoked_at:type_name -> google.protobuf.Timestamp
-	73,  // 17: baremetal.v1.AgentCert.first_used_at:type_name -> google.protobuf.Timestamp
+	83,  // 12: baremetal.v1.Agent.created_at:type_name -> google.protobuf.Timestamp
+	83,  // 13: baremetal.v1.Agent.session_started_at:type_name -> google.protobuf.Timestamp
+	83,  // 14: baremetal.v1.AgentCert.not_before:type_name -> google.protobuf.Timestamp
+	83,  // 15: baremetal.v1.AgentCert.not_after:type_name -> google.protobuf.Timestamp
+	83,  // 16: baremetal.v1.AgentCert.revoked_at:type_name -> google.protobuf.Timestamp
+	83,  // 17: baremetal.v1.AgentCert.first_used_at:type_name -> google.protobuf.Timestamp
 	8,   // 18: baremetal.v1.ListAgentsResponse.agents:type_name -> baremetal.v1.Agent
-	73,  // 19: baremetal.v1.Command.created_at:type_name -> google.protobuf.Timestamp
-	73,  // 20: baremetal.v1.Command.sent_at:type_name -> google.protobuf.Timestamp
-	73,  // 21: baremetal.v1.Command.acked_at:type_name -> google.protobuf.Timestamp
-	73,  // 22: baremetal.v1.Command.granted_at:type_name -> google.protobuf.Timestamp
-	73,  // 23: baremetal.v1.Command.finished_at:type_name -> google.protobuf.Timestamp
-	73,  // 24: baremetal.v1.Command.deadline:type_name -> google.protobuf.Timestamp
-	71,  // 25: baremetal.v1.Command.evidence:type_name -> baremetal.v1.Command.EvidenceEntry
+	83,  // 19: baremetal.v1.Command.created_at:type_name -> google.protobuf.Timestamp
+	83,  // 20: baremetal.v1.Command.sent_at:type_name -> google.protobuf.Timestamp
+	83,  // 21: baremetal.v1.Command.acked_at:type_name -> google.protobuf.Timestamp
+	83,  // 22: baremetal.v1.Command.granted_at:type_name -> google.protobuf.Timestamp
+	83,  // 23: baremetal.v1.Command.finished_at:type_name -> google.protobuf.Timestamp
+	83,  // 24: baremetal.v1.Command.deadline:type_name -> google.protobuf.Timestamp
+	81,  // 25: baremetal.v1.Command.evidence:type_name -> baremetal.v1.Command.EvidenceEntry
 	20,  // 26: baremetal.v1.ListCommandsResponse.commands:type_name -> baremetal.v1.Command
-	73,  // 27: baremetal.v1.AuditEntry.ts:type_name -> google.protobuf.Timestamp
-	23,  // 28: baremetal.v1.ListAuditLogResponse.entries:type_name -> baremetal.v1.AuditEntry
-	31,  // 29: baremetal.v1.ListControllersResponse.controllers:type_name -> baremetal.v1.Controller
-	1,   // 30: baremetal.v1.Controller.state:type_name -> baremetal.v1.Controller.State
-	73,  // 31: baremetal.v1.Controller.started_at:type_name -> google.protobuf.Timestamp
-	73,  // 32: baremetal.v1.Controller.lease_until:type_name -> google.protobuf.Timestamp
-	73,  // 33: baremetal.v1.Controller.draining_since:type_name -> google.protobuf.Timestamp
-	73,  // 34: baremetal.v1.ServerInfo.server_time:type_name -> google.protobuf.Timestamp
-	73,  // 35: baremetal.v1.ServerInfo.frozen_since:type_name -> google.protobuf.Timestamp
-	73,  // 36: baremetal.v1.Image.created_at:type_name -> google.protobuf.Timestamp
-	34,  // 37: baremetal.v1.UploadImageRequest.image:type_name -> baremetal.v1.Image
-	34,  // 38: baremetal.v1.AddImageRequest.image:type_name -> baremetal.v1.Image
-	34,  // 39: baremetal.v1.ListImagesResponse.images:type_name -> baremetal.v1.Image
-	73,  // 40: baremetal.v1.Webhook.state_changed_at:type_name -> google.protobuf.Timestamp
-	73,  // 41: baremetal.v1.Webhook.created_at:type_name -> google.protobuf.Timestamp
-	73,  // 42: baremetal.v1.Webhook.updated_at:type_name -> google.protobuf.Timestamp
-	42,  // 43: baremetal.v1.Webhook.secrets:type_name -> baremetal.v1.WebhookSecret
-	73,  // 44: baremetal.v1.Webhook.failing_since:type_name -> google.protobuf.Timestamp
-	73,  // 45: baremetal.v1.Webhook.hold_until:type_name -> google.protobuf.Timestamp
-	73,  // 46: baremetal.v1.WebhookSecret.created_at:type_name -> google.protobuf.Timestamp
-	73,  // 47: baremetal.v1.WebhookSecret.expires_at:type_name -> google.protobuf.Timestamp
-	41,  // 48: baremetal.v1.CreateWebhookRequest.webhook:type_name -> baremetal.v1.Webhook
-	41,  // 49: baremetal.v1.ListWebhooksResponse.webhooks:type_name -> baremetal.v1.Webhook
-	41,  // 50: baremetal.v1.UpdateWebhookRequest.webhook:type_name -> baremetal.v1.Webhook
-	74,  // 51: baremetal.v1.UpdateWebhookRequest.update_mask:type_name -> google.protobuf.FieldMask
-	72,  // 52: baremetal.v1.UpdateWebhookRequest.secret_overlap:type_name -> google.protobuf.Duration
-	53,  // 53: baremetal.v1.ListWebhookDeliveriesResponse.deliveries:type_name -> baremetal.v1.WebhookDelivery
-	73,  // 54: baremetal.v1.WebhookDelivery.created_at:type_name -> google.protobuf.Timestamp
-	73,  // 55: baremetal.v1.WebhookDelivery.last_attempt_at:type_name -> google.protobuf.Timestamp
-	73,  // 56: baremetal.v1.WebhookDelivery.next_at:type_name -> google.protobuf.Timestamp
-	73,  // 57: baremetal.v1.WebhookDelivery.finished_at:type_name -> google.protobuf.Timestamp
-	73,  // 58: baremetal.v1.SiteLease.expires_at:type_name -> google.protobuf.Timestamp
-	56,  // 59: baremetal.v1.Site.segments:type_name -> baremetal.v1.Segment
-	73,  // 60: baremetal.v1.Site.applied_at:type_name -> google.protobuf.Timestamp
-	56,  // 61: baremetal.v1.SetSiteRequest.segments:type_name -> baremetal.v1.Segment
-	55,  // 62: baremetal.v1.ListSitesResponse.sites:type_name -> baremetal.v1.Site
-	73,  // 63: baremetal.v1.DiscoveredMachine.first_seen_at:type_name -> google.protobuf.Timestamp
-	73,  // 64: baremetal.v1.DiscoveredMachine.last_seen_at:type_name -> google.protobuf.Timestamp
-	61,  // 65: baremetal.v1.ListDiscoveredResponse.machines:type_name -> baremetal.v1.DiscoveredMachine
-	73,  // 66: baremetal.v1.BMCCredentials.updated_at:type_name -> google.protobuf.Timestamp
-	64,  // 67: baremetal.v1.ListBMCCredentialsResponse.credentials:type_name -> baremetal.v1.BMCCredentials
-	54,  // 68: baremetal.v1.ListSiteLeasesResponse.leases:type_name -> baremetal.v1.SiteLease
-	2,   // 69: baremetal.v1.AdminService.IssueBootstrapToken:input_type -> baremetal.v1.IssueBootstrapTokenRequest
-	5,   // 70: baremetal.v1.AdminService.ListBootstrapTokens:input_type -> baremetal.v1.ListBootstrapTokensRequest
-	7,   // 71: baremetal.v1.AdminService.RevokeBootstrapToken:input_type -> baremetal.v1.RevokeBootstrapTokenRequest
-	10,  // 72: baremetal.v1.AdminService.ListAgents:input_type -> baremetal.v1.ListAgentsRequest
-	12,  // 73: baremetal.v1.AdminService.GetAgent:input_type -> baremetal.v1.GetAgentRequest
-	13,  // 74: baremetal.v1.AdminService.RevokeAgent:input_type -> baremetal.v1.RevokeAgentRequest
-	14,  // 75: baremetal.v1.AdminService.SettleCommand:input_type -> baremetal.v1.SettleCommandRequest
-	15,  // 76: baremetal.v1.AdminService.ClearIntervention:input_type -> baremetal.v1.ClearInterventionRequest
-	16,  // 77: baremetal.v1.AdminService.SetMachineFlag:input_type -> baremetal.v1.SetMachineFlagRequest
-	17,  // 78: baremetal.v1.AdminService.RequireIdentity:input_type -> baremetal.v1.RequireIdentityRequest
-	19,  // 79: baremetal.v1.AdminService.ForgetTPM:input_type -> baremetal.v1.ForgetTPMRequest
-	21,  // 80: baremetal.v1.AdminService.ListCommands:input_type -> baremetal.v1.ListCommandsRequest
-	24,  // 81: baremetal.v1.AdminService.ListAuditLog:input_type -> baremetal.v1.ListAuditLogRequest
-	26,  // 82: baremetal.v1.AdminService.ScrubAuditEventData:input_type -> baremetal.v1.ScrubAuditEventDataRequest
-	28,  // 83: baremetal.v1.AdminService.GetServerInfo:input_type -> baremetal.v1.GetServerInfoRequest
-	29,  // 84: baremetal.v1.AdminService.ListControllers:input_type -> baremetal.v1.ListControllersRequest
-	32,  // 85: baremetal.v1.AdminService.ThawFleet:input_type -> baremetal.v1.ThawFleetRequest
-	37,  // 86: baremetal.v1.AdminService.AddImage:input_type -> baremetal.v1.AddImageRequest
-	35,  // 87: baremetal.v1.AdminService.UploadImage:input_type -> baremetal.v1.UploadImageRequest
-	36,  // 88: baremetal.v1.AdminService.GetImage:input_type -> baremetal.v1.GetImageRequest
-	38,  // 89: baremetal.v1.AdminService.ListImages:input_type -> baremetal.v1.ListImagesRequest
-	40,  // 90: baremetal.v1.AdminService.RemoveImage:input_type -> baremetal.v1.RemoveImageRequest
-	43,  // 91: baremetal.v1.AdminService.CreateWebhook:input_type -> baremetal.v1.CreateWebhookRequest
-	44,  // 92: baremetal.v1.AdminService.GetWebhook:input_type -> baremetal.v1.GetWebhookRequest
-	45,  // 93: baremetal.v1.AdminService.ListWebhooks:input_type -> baremetal.v1.ListWebhooksRequest
-	47,  // 94: baremetal.v1.AdminService.UpdateWebhook:input_type -> baremetal.v1.UpdateWebhookRequest
-	48,  // 95: baremetal.v1.AdminService.DeleteWebhook:input_type -> baremetal.v1.DeleteWebhookRequest
-	49,  // 96: baremetal.v1.AdminService.TestWebhook:input_type -> baremetal.v1.TestWebhookRequest
-	51,  // 97: baremetal.v1.AdminService.ListWebhookDeliveries:input_type -> baremetal.v1.ListWebhookDeliveriesRequest
-	50,  // 98: baremetal.v1.AdminService.RedeliverWebhook:input_type -> baremetal.v1.RedeliverWebhookRequest
-	69,  // 99: baremetal.v1.AdminService.ListSiteLeases:input_type -> baremetal.v1.ListSiteLeasesRequest
-	57,  // 100: baremetal.v1.AdminService.SetSite:input_type -> baremetal.v1.SetSiteRequest
-	58,  // 101: baremetal.v1.AdminService.GetSite:input_type -> baremetal.v1.GetSiteRequest
-	59,  // 102: baremetal.v1.AdminService.ListSites:input_type -> baremetal.v1.ListSitesRequest
-	62,  // 103: baremetal.v1.AdminService.ListDiscovered:input_type -> baremetal.v1.ListDiscoveredRequest
-	65,  // 104: baremetal.v1.AdminService.SetBMCCredentials:input_type -> baremetal.v1.SetBMCCredentialsRequest
-	66,  // 105: baremetal.v1.AdminService.ListBMCCredentials:input_type -> baremetal.v1.ListBMCCredentialsRequest
-	68,  // 106: baremetal.v1.AdminService.DeleteBMCCredentials:input_type -> baremetal.v1.DeleteBMCCredentialsRequest
-	3,   // 107: baremetal.v1.AdminService.IssueBootstrapToken:output_type -> baremetal.v1.IssueBootstrapTokenResponse
-	6,   // 108: baremetal.v1.AdminService.ListBootstrapTokens:output_type -> baremetal.v1.ListBootstrapTokensResponse
-	4,   // 109: baremetal.v1.AdminService.RevokeBootstrapToken:output_type -> baremetal.v1.BootstrapToken
-	11,  // 110: baremetal.v1.AdminService.ListAgents:output_type -> baremetal.v1.ListAgentsResponse
-	8,   // 111: baremetal.v1.AdminService.GetAgent:output_type -> baremetal.v1.Agent
-	8,   // 112: baremetal.v1.AdminService.RevokeAgent:output_type -> baremetal.v1.Agent
-	75,  // 113: baremetal.v1.AdminService.SettleCommand:output_type -> baremetal.v1.Machine
-	75,  // 114: baremetal.v1.AdminService.ClearIntervention:output_type -> baremetal.v1.Machine
-	75,  // 115: baremetal.v1.AdminService.SetMachineFlag:output_type -> baremetal.v1.Machine
-	18,  // 116: baremetal.v1.AdminService.RequireIdentity:output_type -> baremetal.v1.RequireIdentityResponse
-	75,  // 117: baremetal.v1.AdminService.ForgetTPM:output_type -> baremetal.v1.Machine
-	22,  // 118: baremetal.v1.AdminService.ListCommands:output_type -> baremetal.v1.ListCommandsResponse
-	25,  // 119: baremetal.v1.AdminService.ListAuditLog:output_type -> baremetal.v1.ListAuditLogResponse
-	27,  // 120: baremetal.v1.AdminService.ScrubAuditEventData:output_type -> baremetal.v1.ScrubAuditEventDataResponse
-	33,  // 121: baremetal.v1.AdminService.GetServerInfo:output_type -> baremetal.v1.ServerInfo
-	30,  // 122: baremetal.v1.AdminService.ListControllers:output_type -> baremetal.v1.ListControllersResponse
-	33,  // 123: baremetal.v1.AdminService.ThawFleet:output_type -> baremetal.v1.ServerInfo
-	34,  // 124: baremetal.v1.AdminService.AddImage:output_type -> baremetal.v1.Image
-	34,  // 125: baremetal.v1.AdminService.UploadImage:output_type -> baremetal.v1.Image
-	34,  // 126: baremetal.v1.AdminService.GetImage:output_type -> baremetal.v1.Image
-	39,  // 127: baremetal.v1.AdminService.ListImages:output_type -> baremetal.v1.ListImagesResponse
-	34,  // 128: baremetal.v1.AdminService.RemoveImage:output_type -> baremetal.v1.Image
-	41,  // 129: baremetal.v1.AdminService.CreateWebhook:output_type -> baremetal.v1.Webhook
-	41,  // 130: baremetal.v1.AdminService.GetWebhook:output_type -> baremetal.v1.Webhook
-	46,  // 131: baremetal.v1.AdminService.ListWebhooks:output_type -> baremetal.v1.ListWebhooksResponse
-	41,  // 132: baremetal.v1.AdminService.UpdateWebhook:output_type -> baremetal.v1.Webhook
-	41,  // 133: baremetal.v1.AdminService.DeleteWebhook:output_type -> baremetal.v1.Webhook
-	53,  // 134: baremetal.v1.AdminService.TestWebhook:output_type -> baremetal.v1.WebhookDelivery
-	52,  // 135: baremetal.v1.AdminService.ListWebhookDeliveries:output_type -> baremetal.v1.ListWebhookDeliveriesResponse
-	53,  // 136: baremetal.v1.AdminService.RedeliverWebhook:output_type -> baremetal.v1.WebhookDelivery
-	70,  // 137: baremetal.v1.AdminService.ListSiteLeases:output_type -> baremetal.v1.ListSiteLeasesResponse
-	55,  // 138: baremetal.v1.AdminService.SetSite:output_type -> baremetal.v1.Site
-	55,  // 139: baremetal.v1.AdminService.GetSite:output_type -> baremetal.v1.Site
-	60,  // 140: baremetal.v1.AdminService.ListSites:output_type -> baremetal.v1.ListSitesResponse
-	63,  // 141: baremetal.v1.AdminService.ListDiscovered:output_type -> baremetal.v1.ListDiscoveredResponse
-	64,  // 142: baremetal.v1.AdminService.SetBMCCredentials:output_type -> baremetal.v1.BMCCredentials
-	67,  // 143: baremetal.v1.AdminService.ListBMCCredentials:output_type -> baremetal.v1.ListBMCCredentialsResponse
-	64,  // 144: baremetal.v1.AdminService.DeleteBMCCredentials:output_type -> baremetal.v1.BMCCredentials
-	107, // [107:145] is the sub-list for method output_type
-	69,  // [69:107] is the sub-list for method input_type
-	69,  // [69:69] is the sub-list for extension type_name
-	69,  // [69:69] is the sub-list for extension extendee
-	0,   // [0:69] is the sub-list for field type_name
+	83,  // 27: baremetal.v1.AuditEntry.ts:type_name -> google.protobuf.Timestamp
+	83,  // 28: baremetal.v1.ListAuditLogRequest.since:type_name -> google.protobuf.Timestamp
+	83,  // 29: baremetal.v1.ListAuditLogRequest.until:type_name -> google.protobuf.Timestamp
+	23,  // 30: baremetal.v1.ListAuditLogResponse.entries:type_name -> baremetal.v1.AuditEntry
+	31,  // 31: baremetal.v1.ListControllersResponse.controllers:type_name -> baremetal.v1.Controller
+	1,   // 32: baremetal.v1.Controller.state:type_name -> baremetal.v1.Controller.State
+	83,  // 33: baremetal.v1.Controller.started_at:type_name -> google.protobuf.Timestamp
+	83,  // 34: baremetal.v1.Controller.lease_until:type_name -> google.protobuf.Timestamp
+	83,  // 35: baremetal.v1.Controller.draining_since:type_name -> google.protobuf.Timestamp
+	83,  // 36: baremetal.v1.ServerInfo.server_time:type_name -> google.protobuf.Timestamp
+	83,  // 37: baremetal.v1.ServerInfo.frozen_since:type_name -> google.protobuf.Timestamp
+	83,  // 38: baremetal.v1.Image.created_at:type_name -> google.protobuf.Timestamp
+	34,  // 39: baremetal.v1.UploadImageRequest.image:type_name -> baremetal.v1.Image
+	34,  // 40: baremetal.v1.AddImageRequest.image:type_name -> baremetal.v1.Image
+	34,  // 41: baremetal.v1.ListImagesResponse.images:type_name -> baremetal.v1.Image
+	83,  // 42: baremetal.v1.Webhook.state_changed_at:type_name -> google.protobuf.Timestamp
+	83,  // 43: baremetal.v1.Webhook.created_at:type_name -> google.protobuf.Timestamp
+	83,  // 44: baremetal.v1.Webhook.updated_at:type_name -> google.protobuf.Timestamp
+	42,  // 45: baremetal.v1.Webhook.secrets:type_name -> baremetal.v1.WebhookSecret
+	83,  // 46: baremetal.v1.Webhook.failing_since:type_name -> google.protobuf.Timestamp
+	83,  // 47: baremetal.v1.Webhook.hold_until:type_name -> google.protobuf.Timestamp
+	83,  // 48: baremetal.v1.WebhookSecret.created_at:type_name -> google.protobuf.Timestamp
+	83,  // 49: baremetal.v1.WebhookSecret.expires_at:type_name -> google.protobuf.Timestamp
+	41,  // 50: baremetal.v1.CreateWebhookRequest.webhook:type_name -> baremetal.v1.Webhook
+	41,  // 51: baremetal.v1.ListWebhooksResponse.webhooks:type_name -> baremetal.v1.Webhook
+	41,  // 52: baremetal.v1.UpdateWebhookRequest.webhook:type_name -> baremetal.v1.Webhook
+	84,  // 53: baremetal.v1.UpdateWebhookRequest.update_mask:type_name -> google.protobuf.FieldMask
+	82,  // 54: baremetal.v1.UpdateWebhookRequest.secret_overlap:type_name -> google.protobuf.Duration
+	53,  // 55: baremetal.v1.ListWebhookDeliveriesResponse.deliveries:type_name -> baremetal.v1.WebhookDelivery
+	83,  // 56: baremetal.v1.WebhookDelivery.created_at:type_name -> google.protobuf.Timestamp
+	83,  // 57: baremetal.v1.WebhookDelivery.last_attempt_at:type_name -> google.protobuf.Timestamp
+	83,  // 58: baremetal.v1.WebhookDelivery.next_at:type_name -> google.protobuf.Timestamp
+	83,  // 59: baremetal.v1.WebhookDelivery.finished_at:type_name -> google.protobuf.Timestamp
+	83,  // 60: baremetal.v1.SiteLease.expires_at:type_name -> google.protobuf.Timestamp
+	56,  // 61: baremetal.v1.Site.segments:type_name -> baremetal.v1.Segment
+	83,  // 62: baremetal.v1.Site.applied_at:type_name -> google.protobuf.Timestamp
+	56,  // 63: baremetal.v1.SetSiteRequest.segments:type_name -> baremetal.v1.Segment
+	55,  // 64: baremetal.v1.ListSitesResponse.sites:type_name -> baremetal.v1.Site
+	83,  // 65: baremetal.v1.DiscoveredMachine.first_seen_at:type_name -> google.protobuf.Timestamp
+	83,  // 66: baremetal.v1.DiscoveredMachine.last_seen_at:type_name -> google.protobuf.Timestamp
+	61,  // 67: baremetal.v1.ListDiscoveredResponse.machines:type_name -> baremetal.v1.DiscoveredMachine
+	83,  // 68: baremetal.v1.BMCCredentials.updated_at:type_name -> google.protobuf.Timestamp
+	83,  // 69: baremetal.v1.BMCCertificate.offered_at:type_name -> google.protobuf.Timestamp
+	83,  // 70: baremetal.v1.BMCCertificate.pinned_at:type_name -> google.protobuf.Timestamp
+	66,  // 71: baremetal.v1.ListBMCCertificatesResponse.certificates:type_name -> baremetal.v1.BMCCertificate
+	83,  // 72: baremetal.v1.APIToken.created_at:type_name -> google.protobuf.Timestamp
+	83,  // 73: baremetal.v1.APIToken.expires_at:type_name -> google.protobuf.Timestamp
+	83,  // 74: baremetal.v1.APIToken.last_used_at:type_name -> google.protobuf.Timestamp
+	83,  // 75: baremetal.v1.APIToken.revoked_at:type_name -> google.protobuf.Timestamp
+	82,  // 76: baremetal.v1.CreateAPITokenRequest.lifetime:type_name -> google.protobuf.Duration
+	70,  // 77: baremetal.v1.CreateAPITokenResponse.token:type_name -> baremetal.v1.APIToken
+	70,  // 78: baremetal.v1.ListAPITokensResponse.tokens:type_name -> baremetal.v1.APIToken
+	64,  // 79: baremetal.v1.ListBMCCredentialsResponse.credentials:type_name -> baremetal.v1.BMCCredentials
+	54,  // 80: baremetal.v1.ListSiteLeasesResponse.leases:type_name -> baremetal.v1.SiteLease
+	2,   // 81: baremetal.v1.AdminService.IssueBootstrapToken:input_type -> baremetal.v1.IssueBootstrapTokenRequest
+	5,   // 82: baremetal.v1.AdminService.ListBootstrapTokens:input_type -> baremetal.v1.ListBootstrapTokensRequest
+	7,   // 83: baremetal.v1.AdminService.RevokeBootstrapToken:input_type -> baremetal.v1.RevokeBootstrapTokenRequest
+	10,  // 84: baremetal.v1.AdminService.ListAgents:input_type -> baremetal.v1.ListAgentsRequest
+	12,  // 85: baremetal.v1.AdminService.GetAgent:input_type -> baremetal.v1.GetAgentRequest
+	13,  // 86: baremetal.v1.AdminService.RevokeAgent:input_type -> baremetal.v1.RevokeAgentRequest
+	14,  // 87: baremetal.v1.AdminService.SettleCommand:input_type -> baremetal.v1.SettleCommandRequest
+	15,  // 88: baremetal.v1.AdminService.ClearIntervention:input_type -> baremetal.v1.ClearInterventionRequest
+	16,  // 89: baremetal.v1.AdminService.SetMachineFlag:input_type -> baremetal.v1.SetMachineFlagRequest
+	17,  // 90: baremetal.v1.AdminService.RequireIdentity:input_type -> baremetal.v1.RequireIdentityRequest
+	19,  // 91: baremetal.v1.AdminService.ForgetTPM:input_type -> baremetal.v1.ForgetTPMRequest
+	21,  // 92: baremetal.v1.AdminService.ListCommands:input_type -> baremetal.v1.ListCommandsRequest
+	24,  // 93: baremetal.v1.AdminService.ListAuditLog:input_type -> baremetal.v1.ListAuditLogRequest
+	26,  // 94: baremetal.v1.AdminService.ScrubAuditEventData:input_type -> baremetal.v1.ScrubAuditEventDataRequest
+	28,  // 95: baremetal.v1.AdminService.GetServerInfo:input_type -> baremetal.v1.GetServerInfoRequest
+	29,  // 96: baremetal.v1.AdminService.ListControllers:input_type -> baremetal.v1.ListControllersRequest
+	32,  // 97: baremetal.v1.AdminService.ThawFleet:input_type -> baremetal.v1.ThawFleetRequest
+	37,  // 98: baremetal.v1.AdminService.AddImage:input_type -> baremetal.v1.AddImageRequest
+	35,  // 99: baremetal.v1.AdminService.UploadImage:input_type -> baremetal.v1.UploadImageRequest
+	36,  // 100: baremetal.v1.AdminService.GetImage:input_type -> baremetal.v1.GetImageRequest
+	38,  // 101: baremetal.v1.AdminService.ListImages:input_type -> baremetal.v1.ListImagesRequest
+	40,  // 102: baremetal.v1.AdminService.RemoveImage:input_type -> baremetal.v1.RemoveImageRequest
+	43,  // 103: baremetal.v1.AdminService.CreateWebhook:input_type -> baremetal.v1.CreateWebhookRequest
+	44,  // 104: baremetal.v1.AdminService.GetWebhook:input_type -> baremetal.v1.GetWebhookRequest
+	45,  // 105: baremetal.v1.AdminService.ListWebhooks:input_type -> baremetal.v1.ListWebhooksRequest
+	47,  // 106: baremetal.v1.AdminService.UpdateWebhook:input_type -> baremetal.v1.UpdateWebhookRequest
+	48,  // 107: baremetal.v1.AdminService.DeleteWebhook:input_type -> baremetal.v1.DeleteWebhookRequest
+	49,  // 108: baremetal.v1.AdminService.TestWebhook:input_type -> baremetal.v1.TestWebhookRequest
+	51,  // 109: baremetal.v1.AdminService.ListWebhookDeliveries:input_type -> baremetal.v1.ListWebhookDeliveriesRequest
+	50,  // 110: baremetal.v1.AdminService.RedeliverWebhook:input_type -> baremetal.v1.RedeliverWebhookRequest
+	79,  // 111: baremetal.v1.AdminService.ListSiteLeases:input_type -> baremetal.v1.ListSiteLeasesRequest
+	57,  // 112: baremetal.v1.AdminService.SetSite:input_type -> baremetal.v1.SetSiteRequest
+	58,  // 113: baremetal.v1.AdminService.GetSite:input_type -> baremetal.v1.GetSiteRequest
+	59,  // 114: baremetal.v1.AdminService.ListSites:input_type -> baremetal.v1.ListSitesRequest
+	62,  // 115: baremetal.v1.AdminService.ListDiscovered:input_type -> baremetal.v1.ListDiscoveredRequest
+	65,  // 116: baremetal.v1.AdminService.SetBMCCredentials:input_type -> baremetal.v1.SetBMCCredentialsRequest
+	76,  // 117: baremetal.v1.AdminService.ListBMCCredentials:input_type -> baremetal.v1.ListBMCCredentialsRequest
+	78,  // 118: baremetal.v1.AdminService.DeleteBMCCredentials:input_type -> baremetal.v1.DeleteBMCCredentialsRequest
+	67,  // 119: baremetal.v1.AdminService.ListBMCCertificates:input_type -> baremetal.v1.ListBMCCertificatesRequest
+	69,  // 120: baremetal.v1.AdminService.TrustBMCCertificate:input_type -> baremetal.v1.TrustBMCCertificateRequest
+	71,  // 121: baremetal.v1.AdminService.CreateAPIToken:input_type -> baremetal.v1.CreateAPITokenRequest
+	73,  // 122: baremetal.v1.AdminService.ListAPITokens:input_type -> baremetal.v1.ListAPITokensRequest
+	75,  // 123: baremetal.v1.AdminService.RevokeAPIToken:input_type -> baremetal.v1.RevokeAPITokenRequest
+	3,   // 124: baremetal.v1.AdminService.IssueBootstrapToken:output_type -> baremetal.v1.IssueBootstrapTokenResponse
+	6,   // 125: baremetal.v1.AdminService.ListBootstrapTokens:output_type -> baremetal.v1.ListBootstrapTokensResponse
+	4,   // 126: baremetal.v1.AdminService.RevokeBootstrapToken:output_type -> baremetal.v1.BootstrapToken
+	11,  // 127: baremetal.v1.AdminService.ListAgents:output_type -> baremetal.v1.ListAgentsResponse
+	8,   // 128: baremetal.v1.AdminService.GetAgent:output_type -> baremetal.v1.Agent
+	8,   // 129: baremetal.v1.AdminService.RevokeAgent:output_type -> baremetal.v1.Agent
+	85,  // 130: baremetal.v1.AdminService.SettleCommand:output_type -> baremetal.v1.Machine
+	85,  // 131: baremetal.v1.AdminService.ClearIntervention:output_type -> baremetal.v1.Machine
+	85,  // 132: baremetal.v1.AdminService.SetMachineFlag:output_type -> baremetal.v1.Machine
+	18,  // 133: baremetal.v1.AdminService.RequireIdentity:output_type -> baremetal.v1.RequireIdentityResponse
+	85,  // 134: baremetal.v1.AdminService.ForgetTPM:output_type -> baremetal.v1.Machine
+	22,  // 135: baremetal.v1.AdminService.ListCommands:output_type -> baremetal.v1.ListCommandsResponse
+	25,  // 136: baremetal.v1.AdminService.ListAuditLog:output_type -> baremetal.v1.ListAuditLogResponse
+	27,  // 137: baremetal.v1.AdminService.ScrubAuditEventData:output_type -> baremetal.v1.ScrubAuditEventDataResponse
+	33,  // 138: baremetal.v1.AdminService.GetServerInfo:output_type -> baremetal.v1.ServerInfo
+	30,  // 139: baremetal.v1.AdminService.ListControllers:output_type -> baremetal.v1.ListControllersResponse
+	33,  // 140: baremetal.v1.AdminService.ThawFleet:output_type -> baremetal.v1.ServerInfo
+	34,  // 141: baremetal.v1.AdminService.AddImage:output_type -> baremetal.v1.Image
+	34,  // 142: baremetal.v1.AdminService.UploadImage:output_type -> baremetal.v1.Image
+	34,  // 143: baremetal.v1.AdminService.GetImage:output_type -> baremetal.v1.Image
+	39,  // 144: baremetal.v1.AdminService.ListImages:output_type -> baremetal.v1.ListImagesResponse
+	34,  // 145: baremetal.v1.AdminService.RemoveImage:output_type -> baremetal.v1.Image
+	41,  // 146: baremetal.v1.AdminService.CreateWebhook:output_type -> baremetal.v1.Webhook
+	41,  // 147: baremetal.v1.AdminService.GetWebhook:output_type -> baremetal.v1.Webhook
+	46,  // 148: baremetal.v1.AdminService.ListWebhooks:output_type -> baremetal.v1.ListWebhooksResponse
+	41,  // 149: baremetal.v1.AdminService.UpdateWebhook:output_type -> baremetal.v1.Webhook
+	41,  // 150: baremetal.v1.AdminService.DeleteWebhook:output_type -> baremetal.v1.Webhook
+	53,  // 151: baremetal.v1.AdminService.TestWebhook:output_type -> baremetal.v1.WebhookDelivery
+	52,  // 152: baremetal.v1.AdminService.ListWebhookDeliveries:output_type -> baremetal.v1.ListWebhookDeliveriesResponse
+	53,  // 153: baremetal.v1.AdminService.RedeliverWebhook:output_type -> baremetal.v1.WebhookDelivery
+	80,  // 154: baremetal.v1.AdminService.ListSiteLeases:output_type -> baremetal.v1.ListSiteLeasesResponse
+	55,  // 155: baremetal.v1.AdminService.SetSite:output_type -> baremetal.v1.Site
+	55,  // 156: baremetal.v1.AdminService.GetSite:output_type -> baremetal.v1.Site
+	60,  // 157: baremetal.v1.AdminService.ListSites:output_type -> baremetal.v1.ListSitesResponse
+	63,  // 158: baremetal.v1.AdminService.ListDiscovered:output_type -> baremetal.v1.ListDiscoveredResponse
+	64,  // 159: baremetal.v1.AdminService.SetBMCCredentials:output_type -> baremetal.v1.BMCCredentials
+	77,  // 160: baremetal.v1.AdminService.ListBMCCredentials:output_type -> baremetal.v1.ListBMCCredentialsResponse
+	64,  // 161: baremetal.v1.AdminService.DeleteBMCCredentials:output_type -> baremetal.v1.BMCCredentials
+	68,  // 162: baremetal.v1.AdminService.ListBMCCertificates:output_type -> baremetal.v1.ListBMCCertificatesResponse
+	66,  // 163: baremetal.v1.AdminService.TrustBMCCertificate:output_type -> baremetal.v1.BMCCertificate
+	72,  // 164: baremetal.v1.AdminService.CreateAPIToken:output_type -> baremetal.v1.CreateAPITokenResponse
+	74,  // 165: baremetal.v1.AdminService.ListAPITokens:output_type -> baremetal.v1.ListAPITokensResponse
+	70,  // 166: baremetal.v1.AdminService.RevokeAPIToken:output_type -> baremetal.v1.APIToken
+	124, // [124:167] is the sub-list for method output_type
+	81,  // [81:124] is the sub-list for method input_type
+	81,  // [81:81] is the sub-list for extension type_name
+	81,  // [81:81] is the sub-list for extension extendee
+	0,   // [0:81] is the sub-list for field type_name
 }
 
 func init() { file_baremetal_v1_admin_proto_init() }
@@ -5690,13 +6591,14 @@ func file_baremetal_v1_admin_proto_init() {
 		(*UploadImageRequest_Image)(nil),
 		(*UploadImageRequest_Data)(nil),
 	}
+	file_baremetal_v1_admin_proto_msgTypes[63].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_baremetal_v1_admin_proto_rawDesc), len(file_baremetal_v1_admin_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   70,
+			NumMessages:   80,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -210,7 +210,7 @@ func (q *Queries) GetImage(ctx context.Context, imageRef string) (Image, error) 
 }
 
 const getSite = `-- name: GetSite :one
-SELECT site, created_at, segments, revision, applied_revision, applied_at, agent_id, observations, boot_addresses, identity_level FROM sites WHERE site = $1
+SELECT site, created_at, segments, revision, applied_revision, applied_at, agent_id, observations, boot_addresses, drift_threshold, identity_level FROM sites WHERE site = $1
 `
 
 func (q *Queries) GetSite(ctx context.Context, site string) (Site, error) {
@@ -226,6 +226,7 @@ func (q *Queries) GetSite(ctx context.Context, site string) (Site, error) {
 		&i.AgentID,
 		&i.Observations,
 		&i.BootAddresses,
+		&i.DriftThreshold,
 		&i.IdentityLevel,
 	)
 	return i, err
@@ -558,7 +559,7 @@ func (q *Queries) ListSiteLeases(ctx context.Context, arg ListSiteLeasesParams) 
 }
 
 const listSites = `-- name: ListSites :many
-SELECT site, created_at, segments, revision, applied_revision, applied_at, agent_id, observations, boot_addresses, identity_level FROM sites ORDER BY site
+SELECT site, created_at, segments, revision, applied_revision, applied_at, agent_id, observations, boot_addresses, drift_threshold, identity_level FROM sites ORDER BY site
 `
 
 func (q *Queries) ListSites(ctx context.Context) ([]Site, error) {
@@ -580,6 +581,7 @@ func (q *Queries) ListSites(ctx context.Context) ([]Site, error) {
 			&i.AgentID,
 			&i.Observations,
 			&i.BootAddresses,
+			&i.DriftThreshold,
 			&i.IdentityLevel,
 		); err != nil {
 			return nil, err
@@ -672,7 +674,7 @@ func (q *Queries) LockImage(ctx context.Context, imageRef string) (Image, error)
 }
 
 const lockSite = `-- name: LockSite :one
-SELECT site, created_at, segments, revision, applied_revision, applied_at, agent_id, observations, boot_addresses, identity_level FROM sites WHERE site = $1 FOR UPDATE
+SELECT site, created_at, segments, revision, applied_revision, applied_at, agent_id, observations, boot_addresses, drift_threshold, identity_level FROM sites WHERE site = $1 FOR UPDATE
 `
 
 func (q *Queries) LockSite(ctx context.Context, site string) (Site, error) {
@@ -688,6 +690,7 @@ func (q *Queries) LockSite(ctx context.Context, site string) (Site, error) {
 		&i.AgentID,
 		&i.Observations,
 		&i.BootAddresses,
+		&i.DriftThreshold,
 		&i.IdentityLevel,
 	)
 	return i, err

@@ -230,6 +230,10 @@ type Machine struct {
 	Retiring            []byte
 	FirstProvisionedAt  *time.Time
 	ActiveWorkflowID    *string
+	QuarantinedFrom     string
+	QuarantineReason    string
+	FailedNodePlan      string
+	AcceptedDrift       string
 	TpmKeyDigest        []byte
 	TpmKeyTrust         string
 	TpmKeyAt            *time.Time
@@ -260,6 +264,7 @@ type NodeGroup struct {
 	AutoPromote       bool
 	UpdatedAt         time.Time
 	ExplicitPromotion bool
+	HealthChecks      []string
 	IdentityLevel     string
 }
 
@@ -337,17 +342,18 @@ type Plan struct {
 }
 
 type ProviderObservation struct {
-	MachineID  string
-	Provider   string
-	State      string
-	Status     string
-	SystemID   string
-	PowerState string
-	Deployed   string
-	Drift      string
-	Reason     string
-	Message    string
-	ChangedAt  time.Time
+	MachineID     string
+	Provider      string
+	State         string
+	Status        string
+	SystemID      string
+	PowerState    string
+	Deployed      string
+	Drift         string
+	Reason        string
+	Message       string
+	ChangedAt     time.Time
+	KnownSystemID string
 }
 
 type Rollout struct {
@@ -411,6 +417,7 @@ type Site struct {
 	AgentID         *string
 	Observations    []byte
 	BootAddresses   []byte
+	DriftThreshold  string
 	IdentityLevel   string
 }
 
@@ -516,4 +523,6 @@ type Workflow struct {
 	CreatedAt             time.Time
 	UpdatedAt             time.Time
 	EndedAt               *time.Time
+	Failures              []byte
+	Unclean               bool
 }
