@@ -101,7 +101,7 @@ func AdmitPlan(f Facts, t OperationType, p PlanTraits) *Refusal {
 	case f.Deleted:
 		return &Refusal{"MACHINE_DELETED", "the machine has been deleted; register it again as a new record"}
 	case outOfUse(f) && !p.Removes:
-		return f.retired()
+		return f.whyRetired()
 	case f.Conditions[RMA] && !finishesRMA:
 		return f.returned()
 	case f.ActiveOperation:
@@ -134,11 +134,12 @@ func (f Facts) id() string {
 	return f.MachineID
 }
 
-// retired names what brings a retired machine back: the node's way out of its state, or the end of an admin's flag.
-func (f Facts) retired() *Refusal {
+// whyRetired names what brings a retired machine back: the node's way out of its state, or the end of an admin's flag.
+func (f Facts) whyRetired() *Refusal {
 	switch f.NodeState {
 	case Retired:
-		return &Refusal{"MACHINE_BLOCKED", "the node is retired; bring it back with `ingot node transition " + f.id() + " offline` first, or take it out with `ingot decommission " + f.id() + " --mode full-decommission`"}
+		return &Refusal{"MACHINE_BLOCKED", "the node is retired; bring it back with `ingot node transition " + f.id() +
+			" offline`, or take it out with `ingot decommission " + f.id() + " --mode full-decommission`"}
 	case Removing:
 		return &Refusal{"MACHINE_BLOCKED", "the node is being removed; its workflow must be cancelled first, then the node brought back to offline"}
 	}

@@ -321,11 +321,9 @@ func TestWhoGetsCredentials(t *testing.T) {
 // TestRemoveAndStartAtOnce: one of the two is refused, whoever comes first; no operation is left without its image.
 func TestRemoveAndStartAtOnce(t *testing.T) {
 	t.Parallel()
-	s := storetest.New(t)
-	live(t, s, "m-1")
-	if _, err := s.Update(t.Context(), &pb.Machine{MachineId: "m-1", Spec: &pb.MachineSpec{Provider: "agent"}}, "tester", now()); err != nil {
-		t.Fatal(err)
-	}
+	r := newMetalRig(t)
+	s := r.s
+	r.ofMetal(`{"name":"sda","serial":"QM1","size_bytes":1073741824}`, "kexec")
 	for round := range 15 {
 		ref := fmt.Sprint("image-", round)
 		addImage(t, s, ref, "os")

@@ -20,8 +20,11 @@ func (r *metalRig) ofMetal(disks string, capabilities ...string) enrolled {
 	h.Capabilities = capabilities
 	open(r, r.s, h)
 	if disks != "" {
-		doc := fmt.Sprintf(`{"cpu":{"architecture":"amd64"},"os":{"firmware_is":"bios"},"disks":[%s]}`, disks)
+		doc := fmt.Sprintf(`{"cpu":{"architecture":"amd64"},"os":{"firmware_is":"bios"},"nics":[{"name":"eth0","mac":%q}],"disks":[%s]}`, metalMAC, disks)
 		if err := r.s.InventoryEvent(r.Context(), store.EventKey{AgentID: a.id, StateID: "st-host", Seq: 1}, "m-1", "h1", []byte(doc), false, now()); err != nil {
+			r.Fatal(err)
+		}
+		if _, err := r.s.AdmitHealthy(r.Context(), now()); err != nil {
 			r.Fatal(err)
 		}
 	}
