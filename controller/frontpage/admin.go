@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
@@ -235,12 +236,26 @@ func (s *Server) ListAuditLog(ctx context.Context, r *baremetalv1.ListAuditLogRe
 		return nil, err
 	}
 	out := &baremetalv1.ListAuditLogResponse{Entries: all}
-	if len(all) > int(size) {
-		out.Entries = all[:size]
-		id := strconv.FormatInt(all[size-1].GetAuditId(), 10)
+	if n := fitting(all, int(size)); n < len(all) {
+		out.Entries = all[:n]
+		id := strconv.FormatInt(all[n-1].GetAuditId(), 10)
 		out.NextPageToken = validate.Page{ID: id}.Token("audit", of)
 	}
 	return out, nil
+}
+
+// maxAnswer keeps the answer of a list below the 4 MiB that clients take.
+const maxAnswer = 3 << 20
+
+// fitting is how many of the messages, at most size and at least one, fit into one answer.
+func fitting[M proto.Message](all []M, size int) int {
+	bytes := 0
+	for i, m := range all {
+		if bytes += proto.Size(m) + 8; i == size || i > 0 && bytes > maxAnswer {
+			return i
+		}
+	}
+	return len(all)
 }
 
 // ScrubAuditEventData implements AdminService.

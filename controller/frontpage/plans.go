@@ -36,5 +36,5 @@ func (s *Server) CreatePlan(ctx context.Context, r *baremetalv1.CreatePlanReques
 	if p.GetPlanId() == "" {
 		p.PlanId = ids.New(ids.Plan)
 	}
-	return s.store.CreatePlan(ctx, p, s.clock.Now())
+	return s.store.CreatePlan(ctx, p, actor(ctx), s.clock.Now())
 }

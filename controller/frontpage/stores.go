@@ -65,7 +65,7 @@ type Operations interface {
 
 // Plans are the recipes.
 type Plans interface {
-	CreatePlan(ctx context.Context, p *baremetalv1.Plan, now time.Time) (*baremetalv1.Plan, error)
+	CreatePlan(ctx context.Context, p *baremetalv1.Plan, actor string, now time.Time) (*baremetalv1.Plan, error)
 	GetPlan(ctx context.Context, id string) (*baremetalv1.Plan, error)
 	ListPlans(ctx context.Context) ([]*baremetalv1.Plan, error)
 }

@@ -24,7 +24,7 @@ func installer(t testing.TB, s *store.Store) {
 	for id, seconds := range map[string]int32{"write": 0, "write-again": 3600, "write-renamed": 0} {
 		_, err := s.CreatePlan(t.Context(), &baremetalv1.Plan{PlanId: id, Steps: []*baremetalv1.Step{
 			{Name: "write", MaxRetries: -1, TimeoutSeconds: seconds, Kind: &baremetalv1.Step_Repave{Repave: &baremetalv1.RepaveImage{Image: "img"}}},
-		}}, now())
+		}}, "tester", now())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -26,14 +26,14 @@ func orBuiltIn(d StepDefaults) StepDefaults { return plan.BuiltInDefaults().Merg
 // used it; a used one stays as the runs knew it.
 func (s *Store) SeedPlans(ctx context.Context, now time.Time) error {
 	for _, p := range plan.BuiltIn() {
-		if _, err := s.savePlan(ctx, p, true, now); err != nil {
+		if _, err := savePlan(ctx, s.q, p, true, now); err != nil {
 			return fmt.Errorf("store built-in plan %s: %w", p.GetPlanId(), err)
 		}
 	}
 	return nil
 }
 
-func (s *Store) savePlan(ctx context.Context, p *baremetalv1.Plan, builtIn bool, now time.Time) (int64, error) {
+func savePlan(ctx context.Context, q *dbsqlc.Queries, p *baremetalv1.Plan, builtIn bool, now time.Time) (int64, error) {
 	digest, err := plan.Digest(p)
 	if err != nil {
 		return 0, err
@@ -42,16 +42,23 @@ func (s *Store) savePlan(ctx context.Context, p *baremetalv1.Plan, builtIn bool,
 	if err != nil {
 		return 0, fmt.Errorf("serialize plan: %w", err)
 	}
-	return s.q.UpsertPlan(ctx, dbsqlc.UpsertPlanParams{
+	return q.UpsertPlan(ctx, dbsqlc.UpsertPlanParams{
 		PlanID: p.GetPlanId(), DisplayName: p.GetDisplayName(), Body: body, Digest: digest, BuiltIn: builtIn, CreatedAt: now,
 	})
 }
 
 // CreatePlan stores a plan. The same content again returns it; other content under a used or built-in id is refused.
-func (s *Store) CreatePlan(ctx context.Context, p *baremetalv1.Plan, now time.Time) (*baremetalv1.Plan, error) {
+func (s *Store) CreatePlan(ctx context.Context, p *baremetalv1.Plan, actor string, now time.Time) (*baremetalv1.Plan, error) {
 	p = proto.Clone(p).(*baremetalv1.Plan)
 	p.BuiltIn, p.Used, p.CreatedAt = false, false, nil
-	changed, err := s.savePlan(ctx, p, false, now)
+	var changed int64
+	err := s.inTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
+		var err error
+		if changed, err = savePlan(ctx, q, p, false, now); err != nil || changed == 0 {
+			return err
+		}
+		return audit(ctx, q, auditEntry{actor: actor, verb: "CREATE_PLAN", target: p.GetPlanId()}, now)
+	})
 	if err != nil {
 		return nil, fmt.Errorf("store plan: %w", err)
 	}
