@@ -300,7 +300,11 @@ var faultsOfRule = []fault{
 		l.look()
 		l.f.Budget = "budget racks: 2 of 2 slots of rack r42 are taken"
 	}, "", explain.OnLimit, []string{"budget racks", "r42"}, "when there is room", "ingot budget slots"},
-	{"fleet frozen, command waits for its grant", func(l *lab) { l.host().reboot().look(); l.f.Freeze = fleet.Freeze{Since: l.now, Actor: "ann", Comment: "rack 42"}; l.after(5 * time.Second) },
+	{"fleet frozen, command waits for its grant", func(l *lab) {
+		l.host().reboot().look()
+		l.f.Freeze = fleet.Freeze{Since: l.now, Actor: "ann", Comment: "rack 42"}
+		l.after(5 * time.Second)
+	},
 		"FLEET_FROZEN", explain.OnOperator, []string{"the fleet is frozen since", "ann froze it: rack 42", "no leave"}, "GRANT_REFUSED", "ingot server thaw"},
 	{"fleet frozen, grant refused", func(l *lab) {
 		l.host().reboot().look()

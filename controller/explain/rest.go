@@ -78,7 +78,15 @@ func (s *scene) quarantined(e *Explanation) {
 		e.Cause.Facts = append(e.Cause.Facts, "command "+s.Unresolved.ID+" was granted before, and its outcome is not known")
 		e.Actions = append(e.Actions, s.settle()...)
 	}
-	e.Actions = append(e.Actions, s.endQuarantine())
+	if s.returns() {
+		e.Actions = append(e.Actions, s.endQuarantine())
+	}
+	e.Actions = append(e.Actions, s.transitions()...)
+}
+
+// returns reports whether the node may go back to the state that it was quarantined in: that was one of rest.
+func (s *scene) returns() bool {
+	return slices.ContainsFunc(s.Offers.Moves, func(to node.State) bool { return to != node.Draining && !node.Gone(to) })
 }
 
 // endQuarantine releases the node. What must be done first depends on why it is quarantined.

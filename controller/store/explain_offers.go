@@ -30,9 +30,14 @@ func (s *Store) explainOffers(ctx context.Context, g *gather) (err error) {
 	if o.Moves, err = s.mayMoves(ctx, g.m.MachineID); err != nil {
 		return err
 	}
-	force := move{to: node.Pending, by: node.Admin, force: true}
-	_, refused := node.Check(node.Parse(g.m.NodeState), node.Pending, node.Admin, force.facts(g.m))
-	o.Restarts = refused == nil && g.m.CurrentOperationID == nil
+	err = s.probe(ctx, func(q *dbsqlc.Queries) error {
+		refused, err := refusalIn(s.mayMove(ctx, q, g.m, TransitionRequest{MachineID: g.m.MachineID, To: node.Pending, Force: true}))
+		o.Restarts = err == nil && refused == nil
+		return err
+	})
+	if err != nil {
+		return err
+	}
 	if g.f.Workflow != nil {
 		o.Workflow, err = s.offeredActions(ctx, *g.f.Workflow, g.workflowParams, g.f.Now)
 	}

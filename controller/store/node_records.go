@@ -56,11 +56,11 @@ func (s *Store) nodeMessage(ctx context.Context, m *baremetalv1.Machine, row dbs
 	if err != nil {
 		return nil, err
 	}
-	f.Deleting = true
+	f.ActiveOperation = strVal(row.CurrentOperationID)
 	out := &baremetalv1.Node{
 		NodeId: m.GetMachineId(), State: st.GetNodeState(), StateChangedAt: st.GetNodeStateChangedAt(),
 		InstallAttempts: st.GetInstallAttempts(), LastInstallError: st.GetLastInstallError(), PlanId: strVal(row.PlanID),
-		Group: m.GetSpec().GetGroup(), Machine: m, NextStates: node.Open(st.GetNodeState(), node.Admin, f),
+		Group: m.GetSpec().GetGroup(), Machine: m, NextStates: recordMoves(st.GetNodeState(), f),
 		QuarantineReason: row.QuarantineReason, QuarantinedFrom: node.Parse(row.QuarantinedFrom),
 	}
 	if onTheWayIn(row) {
@@ -73,6 +73,15 @@ func (s *Store) nodeMessage(ctx context.Context, m *baremetalv1.Machine, row dbs
 		out.FailingChecks, err = failingChecks(ctx, s.q, row, live)
 	}
 	return out, err
+}
+
+// recordMoves lists the moves that start no work and that an admin may make now. Whether work may be started is asked for one node
+// at a time: see mayMoves.
+func recordMoves(from node.State, f node.Facts) []node.State {
+	return slices.DeleteFunc(node.Open(from, node.Admin, f), func(to node.State) bool {
+		t, _ := node.Find(from, to, node.Admin)
+		return t.Work || f.ActiveOperation != "" && to != node.Quarantined
+	})
 }
 
 func reportMessage(r dbsqlc.NodeReportsOfRow) *baremetalv1.NodeReport {

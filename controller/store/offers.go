@@ -51,7 +51,8 @@ func (s *Store) mayStart(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machin
 	return refusalIn(err)
 }
 
-// mayMoves lists where an admin may move the node now, each by a call that would succeed without force.
+// mayMoves lists where an admin may move the node now, each by a call that would succeed: one that says why, and forces what may be
+// forced. A purge is left out.
 func (s *Store) mayMoves(ctx context.Context, machineID string) (out []node.State, err error) {
 	err = s.probe(ctx, func(q *dbsqlc.Queries) error {
 		m, err := q.GetMachine(ctx, machineID)
@@ -59,7 +60,7 @@ func (s *Store) mayMoves(ctx context.Context, machineID string) (out []node.Stat
 			return fmt.Errorf("read machine: %w", err)
 		}
 		for _, to := range node.Targets(node.Parse(m.NodeState), node.Admin) {
-			refused, err := refusalIn(s.mayMove(ctx, q, m, TransitionRequest{MachineID: machineID, To: to}))
+			refused, err := refusalIn(s.mayMove(ctx, q, m, TransitionRequest{MachineID: machineID, To: to, Force: true, Comment: "given"}))
 			if err != nil {
 				return err
 			}
@@ -74,7 +75,7 @@ func (s *Store) mayMoves(ctx context.Context, machineID string) (out []node.Stat
 
 // mayMove says why an admin's move would be refused.
 func (s *Store) mayMove(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r TransitionRequest) error {
-	v := move{to: r.To, by: node.Admin, force: r.Force}
+	v := move{to: r.To, by: node.Admin, force: r.Force, comment: r.Comment}
 	if r.To == node.Retired {
 		v.ended = strVal(m.CurrentOperationID) // it is cancelled first
 	}

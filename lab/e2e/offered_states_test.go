@@ -102,7 +102,7 @@ func (s subject) cloned(t *testing.T) {
 func (s subject) transition(t *testing.T, to baremetalv1.NodeState) *baremetalv1.Operation {
 	t.Helper()
 	return harness.Must(t, s.r.Nodes().TransitionNode, &baremetalv1.TransitionNodeRequest{
-		NodeId: s.machine, RequestId: "to-" + to.String(), State: to, ImageRef: "",
+		NodeId: s.machine, RequestId: "to-" + to.String(), State: to, Comment: "rack 42 smokes", Purge: to == baremetalv1.NodeState_NODE_STATE_RETIRED,
 	})
 }
 
@@ -293,7 +293,7 @@ func situationsOfWork() []situation {
 		{name: "an agent falls silent with its command", rule: "executor-gone", arrange: func(t *testing.T, r *whyRig) subject {
 			return sent(t, r)
 		}},
-		{name: "a command is not granted yet, and the node is quarantined", rule: "quarantined-under-way", arrange: func(t *testing.T, r *whyRig) subject {
+		{name: "work is under way, and the node is quarantined by an admin", rule: "quarantined", arrange: func(t *testing.T, r *whyRig) subject {
 			s := sent(t, r)
 			s.transition(t, baremetalv1.NodeState_NODE_STATE_QUARANTINED)
 			return s

@@ -94,7 +94,7 @@ func (s subject) offers(t *testing.T, e *baremetalv1.ExplainMachineResponse) []o
 	}
 	n := harness.Must(t, s.r.Nodes().GetNode, &baremetalv1.GetNodeRequest{NodeId: s.machine})
 	for _, to := range n.GetNextStates() {
-		add("node", "ingot node transition "+s.machine+" "+strings.ToLower(strings.TrimPrefix(to.String(), "NODE_STATE_")))
+		add("node", "ingot node transition "+s.machine+" "+strings.ToLower(strings.TrimPrefix(to.String(), "NODE_STATE_"))+" --force --comment seen")
 	}
 	if s.rollout != "" {
 		_, page := s.r.Ingot("rollout", "get", s.rollout)
@@ -192,20 +192,21 @@ func (l *ledger) table(t *testing.T) {
 // passing are rules that no situation here reaches, each with the reason. Their command lines are held by controller/explain
 // TestActionsAreCommandLines, and what they offer besides `ingot watch` and `ingot cancel` is offered by rules that are reached.
 var passing = map[string]string{
-	"pending":           "a controller begins within a second",
-	"between-steps":     "a controller goes on within a second",
-	"grant":             "an agent asks for leave as soon as it has acknowledged",
-	"not-acknowledged":  "an agent that is connected acknowledges at once",
-	"executor-locked":   "a locked agent refuses a command at once, and the operation ends",
-	"not-started":       "nobody begins for 15 seconds: TestWhyOfControllersThatDoNoWork does it, with a controller that fails",
-	"nobody-looks":      "as not-started",
-	"evidence":          "the claim and its refutation come from one boot: lab TestLifeWhy does it, with virtual machines",
-	"blocked-under-way": "a flag cancels what is under way in the same call",
-	"site":              "needs a site that serves a segment: lab TestWhyOfAMachineThatDoesNotBoot does it, with virtual machines",
-	"installer":         "as site",
-	"unowned":           "a controller moves such a node within a minute: controller/store TestNodesWithoutAnOwner does it",
-	"drift":             "needs a disk or a DIMM that goes: lab TestLifeWhy does it, with virtual machines",
-	"intervention":      "needs a cause that no operation has left",
+	"pending":               "a controller begins within a second",
+	"between-steps":         "a controller goes on within a second",
+	"grant":                 "an agent asks for leave as soon as it has acknowledged",
+	"not-acknowledged":      "an agent that is connected acknowledges at once",
+	"executor-locked":       "a locked agent refuses a command at once, and the operation ends",
+	"not-started":           "nobody begins for 15 seconds: TestWhyOfControllersThatDoNoWork does it, with a controller that fails",
+	"nobody-looks":          "as not-started",
+	"evidence":              "the claim and its refutation come from one boot: lab TestLifeWhy does it, with virtual machines",
+	"quarantined-under-way": "a quarantine cancels what is under way in the same call",
+	"blocked-under-way":     "a flag cancels what is under way in the same call",
+	"site":                  "needs a site that serves a segment: lab TestWhyOfAMachineThatDoesNotBoot does it, with virtual machines",
+	"installer":             "as site",
+	"unowned":               "a controller moves such a node within a minute: controller/store TestRepairOfOwnerlessNodes does it",
+	"drift":                 "needs a disk or a DIMM that goes: lab TestLifeWhy does it, with virtual machines",
+	"intervention":          "needs a cause that no operation has left",
 }
 
 // TestEveryOfferedActionSucceeds brings about the states that a machine can be in, collects what `why`, workflows, node pages and

@@ -33,7 +33,8 @@ type Node struct {
 	PlanId           string                 `protobuf:"bytes,6,opt,name=plan_id,json=planId,proto3" json:"plan_id,omitempty"`
 	Group            string                 `protobuf:"bytes,7,opt,name=group,proto3" json:"group,omitempty"`
 	Machine          *Machine               `protobuf:"bytes,8,opt,name=machine,proto3" json:"machine,omitempty"`
-	// Where an admin may move the node now: what a guard refuses is left out.
+	// Where an admin may move the node now, by a call that says why and forces what may be forced; purge is left out. A list of nodes
+	// leaves out the moves that start work.
 	NextStates []NodeState `protobuf:"varint,9,rep,packed,name=next_states,json=nextStates,proto3,enum=baremetal.v1.NodeState" json:"next_states,omitempty"`
 	// The last word of an installer that reports by itself.
 	LastReport *NodeReport `protobuf:"bytes,10,opt,name=last_report,json=lastReport,proto3" json:"last_report,omitempty"`
