@@ -17,10 +17,10 @@ const quarantinedState = baremetalv1.NodeState_NODE_STATE_QUARANTINED
 // restRules are for machines on which nothing is under way.
 var restRules = []rule{
 	{"deleted", func(s *scene) bool { return s.Machine.GetDeletedAt() != nil }, (*scene).deleted},
-	{"quarantined", func(s *scene) bool { return s.status.GetNodeState() == quarantinedState }, (*scene).quarantined},
+	{"quarantined", func(s *scene) bool { return s.status.GetNodeState() == quarantinedState && !s.heldByWorkflow() }, (*scene).quarantined},
 	{"fenced", (*scene).fenced, (*scene).sayFenced},
 	{"blocked", (*scene).blocked, (*scene).sayBlocked},
-	{"workflow", func(s *scene) bool { return s.Workflow != nil && workflow.Holds(s.Workflow.State) }, (*scene).sayWorkflow},
+	{"workflow", (*scene).heldByWorkflow, (*scene).sayWorkflow},
 	{"install-failed", (*scene).spent, (*scene).installFailed},
 	{"failed", (*scene).lastFailed, (*scene).sayFailed},
 	{"intervention", func(s *scene) bool { return s.holds(fleet.NeedsIntervention) }, (*scene).sayIntervention},
@@ -42,6 +42,10 @@ var restRules = []rule{
 	{"maintenance", func(s *scene) bool { return s.status.GetPhase() == baremetalv1.MachineStatus_MAINTENANCE }, (*scene).inMaintenance},
 	{"idle", func(*scene) bool { return true }, (*scene).idle},
 }
+
+// heldByWorkflow reports whether a workflow that has not ended holds the machine. A cleanup that failed leaves the node in
+// quarantine, and the workflow says what failed and how to go on.
+func (s *scene) heldByWorkflow() bool { return s.Workflow != nil && workflow.Holds(s.Workflow.State) }
 
 // endedRules are for an operation that has ended, and was asked for by its id.
 var endedRules = []rule{

@@ -43,8 +43,13 @@ func TestMAASReimage(t *testing.T) {
 	if err := host.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	if got := r.node(id); got != baremetalv1.NodeState_NODE_STATE_ACTIVE {
+	if got := r.node(id); got != baremetalv1.NodeState_NODE_STATE_INSTALLED {
 		t.Errorf("the node is %s after its reimage", got)
+	}
+	exit := harness.Must(t, r.c.Machines().ExitMaintenance, &baremetalv1.ExitMaintenanceRequest{MachineId: id, RequestId: "verified"})
+	ended(t, r.c.Wait(exit.GetOperationId(), soon), succeeded, "")
+	if got := r.node(id); got != baremetalv1.NodeState_NODE_STATE_ACTIVE {
+		t.Errorf("the node is %s after the operator has taken it out of maintenance", got)
 	}
 	m, _ := r.region.ByMAC(mac)
 	if m.Series != "jammy" || r.region.Acted("POST release") != 1 {

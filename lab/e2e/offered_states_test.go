@@ -1,3 +1,5 @@
+//go:build offers
+
 package e2e
 
 import (
@@ -438,7 +440,7 @@ func situationsOfWorkflows() []situation {
 			act(t, s, baremetalv1.WorkflowAction_WORKFLOW_ACTION_MARK_MANUAL_INTERVENTION_REQUIRED)
 			return s
 		}},
-		{name: "a workflow was cancelled", rule: "failed", arrange: func(t *testing.T, r *whyRig) subject {
+		{name: "a workflow was cancelled", rule: "quarantined", arrange: func(t *testing.T, r *whyRig) subject {
 			s := leaving(t, r, "erase:fail-before", full)
 			act(t, s, baremetalv1.WorkflowAction_WORKFLOW_ACTION_CANCEL)
 			return s

@@ -1,3 +1,5 @@
+//go:build offers
+
 package e2e
 
 import (
