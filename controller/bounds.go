@@ -2,6 +2,7 @@ package controller
 
 import (
 	"crypto/tls"
+	"runtime"
 
 	"github.com/ingot-metal/ingot/controller/door"
 	"github.com/ingot-metal/ingot/controller/rest"
@@ -21,8 +22,8 @@ func (c *Controller) boundListeners() error {
 	clients := door.ConnectionLimits{
 		All: c.cfg.Clients.Connections, Unproven: c.cfg.Clients.UnprovenConnections, PerAddress: c.cfg.Clients.UnprovenPerAddress,
 	}
-	// A fleet that comes back leaves the others their turns.
-	turns, fleetTurns := door.NewTurns(a.Handshakes), door.NewTurns(a.Handshakes)
+	// A fleet that comes back leaves the others their turns. Those ask no database, so more than this would only slow each other.
+	turns, fleetTurns := door.NewTurns(2*runtime.GOMAXPROCS(0)), door.NewTurns(a.Handshakes)
 	c.bounded.frontpage = door.Listen(c.listeners.frontpage, c.bounds("frontpage", clients, front, turns))
 	c.listeners.frontpage = c.bounded.frontpage
 

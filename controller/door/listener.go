@@ -88,8 +88,12 @@ type Conn struct {
 	// first is a byte that was received before anybody asked for it.
 	first    byte
 	hasFirst bool
+	// closed is closed with the connection, until its handshake is done; nil after that.
+	closed chan struct{}
 	// turn is held while a handshake is computed, and given back while it waits for the network.
 	turn *Turns
+	// waits is closed, for the handshake alone.
+	waits <-chan struct{}
 }
 
 // Listen bounds the connections of a listener, and begins to accept them.
@@ -167,6 +171,9 @@ func keyOf(a net.Addr) netip.AddrPort {
 // admit takes in a new connection, or closes it at once.
 func (l *Listener) admit(raw net.Conn) {
 	c := &Conn{Conn: raw, of: l, key: keyOf(raw.RemoteAddr())}
+	if l.cfg.TLS != nil {
+		c.closed = make(chan struct{})
+	}
 	c.place = place{address: shareOf(c.key.Addr()), conn: c}
 	l.mu.Lock()
 	victims, ok := l.places.add(&c.place)
@@ -237,17 +244,34 @@ func (c *Conn) receive() bool {
 // shake makes the handshake when it is its turn.
 func (c *Conn) shake() (_ *tls.Conn, why string) {
 	l := c.of
+	l.mu.Lock()
+	closed := c.closed
+	l.mu.Unlock()
+	if closed == nil {
+		return nil, ClosedLate // it has given way already
+	}
+	defer func() {
+		l.mu.Lock()
+		c.closed = nil
+		l.mu.Unlock()
+	}()
 	c.advance(waiting)
-	if !l.cfg.Turns.take(l.cfg.Times.Turn) {
+	if !l.cfg.Turns.take(l.cfg.Times.Turn, closed) {
 		return nil, ClosedLate
 	}
 	c.advance(shaking)
-	c.turn = l.cfg.Turns
+	select {
+	case <-closed: // its turn came too late
+		l.cfg.Turns.give()
+		return nil, ClosedLate
+	default:
+	}
+	c.turn, c.waits = l.cfg.Turns, closed
 	defer func() {
 		if c.turn != nil {
 			c.turn.give()
-			c.turn = nil
 		}
+		c.turn, c.waits = nil, nil
 	}()
 	if c.SetDeadline(time.Now().Add(l.cfg.Times.Handshake)) != nil {
 		return nil, ClosedHandshake
@@ -279,7 +303,11 @@ func (c *Conn) Read(b []byte) (int, error) {
 	}
 	c.turn.give()
 	n, err := c.Conn.Read(b)
-	if !c.turn.take(c.of.cfg.Times.Handshake) {
+	if err != nil { // nothing is left to compute
+		c.turn = nil
+		return n, err
+	}
+	if !c.turn.take(c.of.cfg.Times.Handshake, c.waits) {
 		c.turn = nil
 		return n, errors.Join(err, errNoTurn)
 	}
@@ -297,10 +325,11 @@ func (c *Conn) Close() error {
 		delete(l.remote, c.key)
 	}
 	l.leaveCaller(c)
-	if c.timer != nil {
-		c.timer.Stop()
-		c.timer = nil
+	if c.closed != nil {
+		close(c.closed)
+		c.closed = nil
 	}
+	c.requested()
 	l.mu.Unlock()
 	return c.Conn.Close()
 }

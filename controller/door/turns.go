@@ -18,8 +18,8 @@ type Turns struct {
 // NewTurns makes so many places.
 func NewTurns(n int) *Turns { return &Turns{free: n} }
 
-// take waits for a place, which must be given back, and reports whether there was one in time.
-func (t *Turns) take(limit time.Duration) bool {
+// take waits for a place, which must be given back, and reports whether there was one in time, before the wait was given up.
+func (t *Turns) take(limit time.Duration, givenUp <-chan struct{}) bool {
 	t.mu.Lock()
 	if t.free > 0 {
 		t.free--
@@ -36,6 +36,7 @@ func (t *Turns) take(limit time.Duration) bool {
 	case <-mine:
 		return true
 	case <-timer.C:
+	case <-givenUp:
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()

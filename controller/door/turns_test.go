@@ -17,7 +17,7 @@ func wait(t *testing.T, turns *Turns, limit time.Duration) <-chan bool {
 		return turns.waiting.Len()
 	}
 	n, got := waiting(), make(chan bool, 1)
-	task.Background("wait for a turn", func() { got <- turns.take(limit) })
+	task.Background("wait for a turn", func() { got <- turns.take(limit, nil) })
 	testkit.Eventually(t, 10*time.Second, func() bool { return waiting() == n+1 }, "it waits")
 	return got
 }
@@ -25,7 +25,7 @@ func wait(t *testing.T, turns *Turns, limit time.Duration) <-chan bool {
 func TestTheNewestHasTheNextTurn(t *testing.T) {
 	t.Parallel()
 	turns := &Turns{free: 1}
-	if !turns.take(0) {
+	if !turns.take(0, nil) {
 		t.Fatal("the first has no place")
 	}
 	oldest, middle, newest := wait(t, turns, time.Minute), wait(t, turns, time.Minute), wait(t, turns, time.Minute)
@@ -35,7 +35,7 @@ func TestTheNewestHasTheNextTurn(t *testing.T) {
 			t.Fatal("no turn")
 		}
 	}
-	if turns.take(0) {
+	if turns.take(0, nil) {
 		t.Error("two have the one place")
 	}
 }
@@ -43,14 +43,14 @@ func TestTheNewestHasTheNextTurn(t *testing.T) {
 func TestATurnThatDoesNotComeIsGivenUp(t *testing.T) {
 	t.Parallel()
 	turns := &Turns{free: 1}
-	if !turns.take(0) || turns.take(time.Millisecond) {
+	if !turns.take(0, nil) || turns.take(time.Millisecond, nil) {
 		t.Fatal("not one place")
 	}
 	if turns.waiting.Len() != 0 {
 		t.Error("it still waits")
 	}
 	turns.give()
-	if !turns.take(0) {
+	if !turns.take(0, nil) {
 		t.Error("its place is lost")
 	}
 }

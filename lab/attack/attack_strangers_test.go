@@ -34,7 +34,7 @@ func strangerAttempts() []Attempt {
 }
 
 // closeLimit is more than any bound in time of the default configuration.
-const closeLimit = 45 * time.Second
+const closeLimit = 75 * time.Second
 
 func (r *Rig) tlsListeners() []string {
 	at := r.Addresses()
