@@ -3,7 +3,7 @@ package frontpage
 import (
 	"context"
 	"regexp"
-	"strconv"
+	"time"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/store"
@@ -19,30 +19,23 @@ var agentKeys = validate.Keys{
 
 // ListAgents implements AdminService.
 func (s *Server) ListAgents(ctx context.Context, r *baremetalv1.ListAgentsRequest) (*baremetalv1.ListAgentsResponse, error) {
-	size, err := validate.PageSize(r.GetPageSize())
-	if err != nil {
-		return nil, err
-	}
 	terms, err := validate.Filter(r.GetFilter(), agentKeys)
 	if err != nil {
 		return nil, err
 	}
-	page, err := validate.ParsePage(r.GetPageToken(), "agents", r.GetFilter())
-	if err != nil {
-		return nil, err
-	}
 	f := agentFilter(terms)
-	f.AfterID, f.Limit = page.ID, size+1
-	all, err := s.store.ListAgents(ctx, f)
+	p, err := page(ctx, s, list[*baremetalv1.Agent]{
+		name: "agents", filter: r.GetFilter(),
+		read: func(ctx context.Context, after validate.Page, limit int32) ([]*baremetalv1.Agent, error) {
+			f.AfterID, f.Limit = after.ID, limit
+			return s.store.ListAgents(ctx, f)
+		},
+		place: byID((*baremetalv1.Agent).GetAgentId),
+	}, r)
 	if err != nil {
 		return nil, err
 	}
-	out := &baremetalv1.ListAgentsResponse{Agents: all}
-	if len(all) > int(size) {
-		out.Agents = all[:size]
-		out.NextPageToken = validate.Page{ID: all[size-1].GetAgentId()}.Token("agents", r.GetFilter())
-	}
-	return out, nil
+	return &baremetalv1.ListAgentsResponse{Agents: p.rows, NextPageToken: p.next, TotalSize: p.total}, nil
 }
 
 func agentFilter(terms []validate.Term) store.AgentFilter {
@@ -117,7 +110,11 @@ func (s *Server) SetMachineFlag(ctx context.Context, r *baremetalv1.SetMachineFl
 	if err != nil {
 		return nil, err
 	}
-	return s.store.SetFlag(ctx, r.GetMachineId(), r.GetFlag(), r.GetValue(), actor(ctx), r.GetComment(), s.clock.Now())
+	opts, err := writeOptions(r)
+	if err != nil {
+		return nil, err
+	}
+	return s.store.SetFlag(ctx, r.GetMachineId(), r.GetFlag(), r.GetValue(), actor(ctx), r.GetComment(), s.clock.Now(), opts...)
 }
 
 // ListCommands implements AdminService.
@@ -134,11 +131,19 @@ func (s *Server) ListCommands(ctx context.Context, r *baremetalv1.ListCommandsRe
 	if err := s.exist(ctx, r.GetOperationId(), r.GetMachineId()); err != nil {
 		return nil, err
 	}
-	all, err := s.store.ListCommands(ctx, r.GetOperationId(), r.GetMachineId())
+	p, err := page(ctx, s, list[*baremetalv1.Command]{
+		name: "commands", filter: r.GetOperationId() + "\x00" + r.GetMachineId(),
+		read: func(ctx context.Context, after validate.Page, limit int32) ([]*baremetalv1.Command, error) {
+			return s.store.ListCommands(ctx, store.CommandFilter{
+				OperationID: r.GetOperationId(), MachineID: r.GetMachineId(), BeforeTime: after.Time, BeforeID: after.ID, Limit: limit,
+			})
+		},
+		place: byTime((*baremetalv1.Command).GetCommandId, func(c *baremetalv1.Command) time.Time { return c.GetCreatedAt().AsTime() }),
+	}, r)
 	if err != nil {
 		return nil, err
 	}
-	return &baremetalv1.ListCommandsResponse{Commands: all}, nil
+	return &baremetalv1.ListCommandsResponse{Commands: p.rows, NextPageToken: p.next, TotalSize: p.total}, nil
 }
 
 // exist fails with NOT_FOUND when one that is named does not.
@@ -149,7 +154,7 @@ func (s *Server) exist(ctx context.Context, operationID, machineID string) error
 		}
 	}
 	if machineID != "" {
-		if _, err := s.store.GetMachine(ctx, machineID, ""); err != nil {
+		if _, err := s.store.KnownMachine(ctx, machineID); err != nil {
 			return err
 		}
 	}
@@ -158,32 +163,24 @@ func (s *Server) exist(ctx context.Context, operationID, machineID string) error
 
 // ListAuditLog implements AdminService.
 func (s *Server) ListAuditLog(ctx context.Context, r *baremetalv1.ListAuditLogRequest) (*baremetalv1.ListAuditLogResponse, error) {
-	size, err := validate.PageSize(r.GetPageSize())
-	if err != nil {
-		return nil, err
-	}
 	if err := validate.OptionalKey("target_id", r.GetTargetId()); err != nil {
 		return nil, err
 	}
-	page, err := validate.ParsePage(r.GetPageToken(), "audit", r.GetTargetId())
+	p, err := page(ctx, s, list[*baremetalv1.AuditEntry]{
+		name: "audit", filter: r.GetTargetId(),
+		read: func(ctx context.Context, after validate.Page, limit int32) ([]*baremetalv1.AuditEntry, error) {
+			before, err := after.AuditPosition()
+			if err != nil {
+				return nil, err
+			}
+			return s.store.ListAudit(ctx, r.GetTargetId(), before, limit)
+		},
+		place: byNumber((*baremetalv1.AuditEntry).GetAuditId),
+	}, r)
 	if err != nil {
 		return nil, err
 	}
-	at, err := page.AuditPosition()
-	if err != nil {
-		return nil, err
-	}
-	all, err := s.store.ListAudit(ctx, r.GetTargetId(), at, size+1)
-	if err != nil {
-		return nil, err
-	}
-	out := &baremetalv1.ListAuditLogResponse{Entries: all}
-	if len(all) > int(size) {
-		out.Entries = all[:size]
-		id := strconv.FormatInt(all[size-1].GetAuditId(), 10)
-		out.NextPageToken = validate.Page{ID: id}.Token("audit", r.GetTargetId())
-	}
-	return out, nil
+	return &baremetalv1.ListAuditLogResponse{Entries: p.rows, NextPageToken: p.next, TotalSize: p.total}, nil
 }
 
 // ScrubAuditEventData implements AdminService.

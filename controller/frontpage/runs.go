@@ -2,6 +2,7 @@ package frontpage
 
 import (
 	"context"
+	"time"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/fleet"
@@ -68,21 +69,16 @@ func (s *Server) CancelRun(ctx context.Context, r *baremetalv1.CancelRunRequest)
 
 // ListRuns implements RunService.
 func (s *Server) ListRuns(ctx context.Context, r *baremetalv1.ListRunsRequest) (*baremetalv1.ListRunsResponse, error) {
-	q, err := workPage("runs", r, runKeys)
+	l, err := workList("runs", r, runKeys, s.store.ListRuns,
+		byTime((*baremetalv1.Run).GetRunId, func(run *baremetalv1.Run) time.Time { return run.GetCreatedAt().AsTime() }))
 	if err != nil {
 		return nil, err
 	}
-	all, err := s.store.ListRuns(ctx, q.filter)
+	p, err := page(ctx, s, l, r)
 	if err != nil {
 		return nil, err
 	}
-	out := &baremetalv1.ListRunsResponse{Runs: all}
-	if len(all) > int(q.size) {
-		out.Runs = all[:q.size]
-		last := out.Runs[q.size-1]
-		out.NextPageToken = q.next(last.GetRunId(), last.GetCreatedAt())
-	}
-	return out, nil
+	return &baremetalv1.ListRunsResponse{Runs: p.rows, NextPageToken: p.next, TotalSize: p.total}, nil
 }
 
 // WatchRuns implements RunService. A snapshot has the run as it was after the event and its steps as they are now.

@@ -29,12 +29,15 @@ func credentialsNotFound(ref string) error {
 }
 
 // SetCredentials stores sealed credentials under a new version, and tells the sites whose machines use them.
-func (s *Store) SetCredentials(ctx context.Context, ref string, sealed []byte, actor string, now time.Time) (SealedCredentials, error) {
+func (s *Store) SetCredentials(ctx context.Context, ref string, sealed []byte, actor string, now time.Time, opts ...WriteOption) (SealedCredentials, error) {
 	var row dbsqlc.BmcCredential
 	err := s.inTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
 		var err error
 		if row, err = q.PutCredentials(ctx, dbsqlc.PutCredentialsParams{CredentialsRef: ref, Sealed: sealed, Now: now}); err != nil {
 			return fmt.Errorf("store credentials: %w", err)
+		}
+		if err := conditionsOf(opts).replacing("BMC credentials "+ref, row.Version); err != nil {
+			return err
 		}
 		if err := q.TouchSitesOfCredentials(ctx, ref); err != nil {
 			return fmt.Errorf("tell the sites: %w", err)
@@ -49,9 +52,9 @@ func (s *Store) SetCredentials(ctx context.Context, ref string, sealed []byte, a
 	return sealedCredentials(row), nil
 }
 
-// ListCredentials reads all sealed credentials by name.
-func (s *Store) ListCredentials(ctx context.Context) ([]SealedCredentials, error) {
-	rows, err := s.q.ListCredentials(ctx)
+// ListCredentials reads sealed credentials by name, from a name on.
+func (s *Store) ListCredentials(ctx context.Context, afterRef string, limit int32) ([]SealedCredentials, error) {
+	rows, err := s.lists(ctx).ListCredentials(ctx, dbsqlc.ListCredentialsParams{AfterRef: afterRef, PageSize: limit})
 	if err != nil {
 		return nil, fmt.Errorf("list credentials: %w", err)
 	}
@@ -63,7 +66,7 @@ func (s *Store) ListCredentials(ctx context.Context) ([]SealedCredentials, error
 }
 
 // DeleteCredentials removes credentials that no machine names.
-func (s *Store) DeleteCredentials(ctx context.Context, ref, actor string, now time.Time) (SealedCredentials, error) {
+func (s *Store) DeleteCredentials(ctx context.Context, ref, actor string, now time.Time, opts ...WriteOption) (SealedCredentials, error) {
 	var row dbsqlc.BmcCredential
 	err := s.inTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
 		var err error
@@ -72,6 +75,9 @@ func (s *Store) DeleteCredentials(ctx context.Context, ref, actor string, now ti
 		}
 		if err != nil {
 			return fmt.Errorf("lock credentials: %w", err)
+		}
+		if err := conditionsOf(opts).check("BMC credentials "+ref, resourceExists, stored{true, row.Version}); err != nil {
+			return err
 		}
 		machine, err := q.MachineWithCredentials(ctx, ref)
 		if err == nil {

@@ -23,7 +23,7 @@ func installer(t testing.TB, s *store.Store) {
 	for _, id := range []string{"write", "write-again"} {
 		_, err := s.CreatePlan(t.Context(), &baremetalv1.Plan{PlanId: id, Steps: []*baremetalv1.Step{
 			{Name: "write", MaxRetries: -1, Kind: &baremetalv1.Step_Repave{Repave: &baremetalv1.RepaveImage{Image: "img"}}},
-		}}, now())
+		}}, "tester", now())
 		if err != nil {
 			t.Fatal(err)
 		}

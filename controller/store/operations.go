@@ -85,7 +85,7 @@ func (s *Store) ListOperations(ctx context.Context, f OperationFilter) ([]*barem
 }
 
 func (s *Store) operationRows(ctx context.Context, f OperationFilter) ([]dbsqlc.Operation, error) {
-	rows, err := s.q.ListOperations(ctx, dbsqlc.ListOperationsParams{
+	rows, err := s.lists(ctx).ListOperations(ctx, dbsqlc.ListOperationsParams{
 		MachineID: f.MachineID, OperationID: f.OperationID, RequestID: f.RequestID, Type: f.Type, Phase: f.Phase,
 		CreatedAfter: timePtr(f.CreatedAfter), CreatedBefore: timePtr(f.CreatedBefore), BeforeTime: f.BeforeTime,
 		BeforeID: f.BeforeID, PageSize: f.Limit,
@@ -194,9 +194,19 @@ func (s *Store) Cancel(ctx context.Context, operationID, actor string, now time.
 	return out, nil
 }
 
-// ListCommands shows the commands of an operation or a machine, newest first.
-func (s *Store) ListCommands(ctx context.Context, operationID, machineID string) ([]*baremetalv1.Command, error) {
-	rows, err := s.q.ListCommands(ctx, dbsqlc.ListCommandsParams{OperationID: operationID, MachineID: machineID})
+// CommandFilter names an operation, a machine, or both, and the position of the last row of the page before.
+type CommandFilter struct {
+	OperationID, MachineID string
+	BeforeTime             time.Time
+	BeforeID               string
+	Limit                  int32
+}
+
+// ListCommands reads the commands of an operation or a machine, newest first.
+func (s *Store) ListCommands(ctx context.Context, f CommandFilter) ([]*baremetalv1.Command, error) {
+	rows, err := s.lists(ctx).ListCommands(ctx, dbsqlc.ListCommandsParams{
+		OperationID: f.OperationID, MachineID: f.MachineID, BeforeTime: f.BeforeTime, BeforeID: f.BeforeID, PageSize: f.Limit,
+	})
 	if err != nil {
 		return nil, fmt.Errorf("list commands: %w", err)
 	}

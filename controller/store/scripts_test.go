@@ -29,7 +29,7 @@ func scriptPlan(t testing.TB, s *store.Store, id, ref string, args ...string) {
 	t.Helper()
 	_, err := s.CreatePlan(t.Context(), &pb.Plan{PlanId: id, Steps: []*pb.Step{{
 		Name: "run", Kind: &pb.Step_Ssh{Ssh: &pb.SshCommand{Command: ref, Args: args}},
-	}}}, now())
+	}}}, "tester", now())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -672,7 +672,7 @@ func (q *Queries) SiteRevision(ctx context.Context, site string) (int64, error) 
 }
 
 const siteRow = `-- name: SiteRow :one
-SELECT site, created_at, segments, revision, applied_revision, applied_at, agent_id, observations, boot_addresses FROM sites WHERE site = $1
+SELECT site, created_at, segments, revision, applied_revision, applied_at, agent_id, observations, boot_addresses, version FROM sites WHERE site = $1
 `
 
 func (q *Queries) SiteRow(ctx context.Context, site string) (Site, error) {
@@ -688,6 +688,7 @@ func (q *Queries) SiteRow(ctx context.Context, site string) (Site, error) {
 		&i.AgentID,
 		&i.Observations,
 		&i.BootAddresses,
+		&i.Version,
 	)
 	return i, err
 }

@@ -90,6 +90,7 @@ type Budget struct {
 	PerHour   int32
 	PerDay    int32
 	UpdatedAt time.Time
+	Version   int64
 }
 
 type Cluster struct {
@@ -197,6 +198,7 @@ type Machine struct {
 	PlanID              *string
 	FailedPlanID        string
 	Retiring            []byte
+	RegisteredByRequest string
 }
 
 type MachineCondition struct {
@@ -212,6 +214,7 @@ type NodeGroup struct {
 	NodeGroup   string
 	AutoPromote bool
 	UpdatedAt   time.Time
+	Version     int64
 }
 
 type Operation struct {
@@ -285,6 +288,7 @@ type Plan struct {
 	BuiltIn     bool
 	UsedAt      *time.Time
 	CreatedAt   time.Time
+	Version     int64
 }
 
 type ProviderObservation struct {
@@ -362,6 +366,7 @@ type Site struct {
 	AgentID         *string
 	Observations    []byte
 	BootAddresses   []byte
+	Version         int64
 }
 
 type SshCredential struct {
@@ -394,6 +399,7 @@ type Webhook struct {
 	HoldUntil      *time.Time
 	CreatedAt      time.Time
 	UpdatedAt      time.Time
+	Version        int64
 }
 
 type WebhookDelivery struct {

@@ -55,13 +55,18 @@ func (q *Queries) GetDiscovered(ctx context.Context, arg GetDiscoveredParams) (G
 }
 
 const getNodeGroup = `-- name: GetNodeGroup :one
-SELECT node_group, auto_promote, updated_at FROM node_groups WHERE node_group = $1
+SELECT node_group, auto_promote, updated_at, version FROM node_groups WHERE node_group = $1
 `
 
 func (q *Queries) GetNodeGroup(ctx context.Context, nodeGroup string) (NodeGroup, error) {
 	row := q.db.QueryRow(ctx, getNodeGroup, nodeGroup)
 	var i NodeGroup
-	err := row.Scan(&i.NodeGroup, &i.AutoPromote, &i.UpdatedAt)
+	err := row.Scan(
+		&i.NodeGroup,
+		&i.AutoPromote,
+		&i.UpdatedAt,
+		&i.Version,
+	)
 	return i, err
 }
 
@@ -85,6 +90,7 @@ func (q *Queries) GrantedFor(ctx context.Context, arg GrantedForParams) (bool, e
 
 const listNodeGroups = `-- name: ListNodeGroups :many
 SELECT g.name::text AS node_group, coalesce(n.auto_promote, false)::boolean AS auto_promote, n.updated_at,
+       coalesce(n.version, 0)::bigint AS version,
        (SELECT count(*) FROM machines m WHERE m.deleted_at IS NULL AND m.spec ->> 'group' = g.name) AS nodes
 FROM (SELECT node_group AS name FROM node_groups
       UNION SELECT spec ->> 'group' FROM machines WHERE deleted_at IS NULL AND coalesce(spec ->> 'group', '') <> '') g
@@ -101,6 +107,7 @@ type ListNodeGroupsRow struct {
 	NodeGroup   string
 	AutoPromote bool
 	UpdatedAt   *time.Time
+	Version     int64
 	Nodes       int64
 }
 
@@ -118,6 +125,7 @@ func (q *Queries) ListNodeGroups(ctx context.Context, arg ListNodeGroupsParams) 
 			&i.NodeGroup,
 			&i.AutoPromote,
 			&i.UpdatedAt,
+			&i.Version,
 			&i.Nodes,
 		); err != nil {
 			return nil, err
@@ -131,7 +139,7 @@ func (q *Queries) ListNodeGroups(ctx context.Context, arg ListNodeGroupsParams) 
 }
 
 const lockMachineByMac = `-- name: LockMachineByMac :one
-SELECT m.machine_id, m.external_id, m.labels, m.spec, m.provider, m.site, m.region, m.phase, m.node_state, m.node_state_changed_at, m.current_operation_id, m.unresolved_command_id, m.agent_id, m.boot_id, m.simulated, m.os_image_digest, m.config_generation, m.version, m.change_xid, m.created_at, m.updated_at, m.deleted_at, m.power_state, m.power_state_at, m.boot_mode, m.install_attempts, m.last_install_error, m.plan_id, m.failed_plan_id, m.retiring FROM machines m JOIN machine_macs mm ON mm.machine_id = m.machine_id
+SELECT m.machine_id, m.external_id, m.labels, m.spec, m.provider, m.site, m.region, m.phase, m.node_state, m.node_state_changed_at, m.current_operation_id, m.unresolved_command_id, m.agent_id, m.boot_id, m.simulated, m.os_image_digest, m.config_generation, m.version, m.change_xid, m.created_at, m.updated_at, m.deleted_at, m.power_state, m.power_state_at, m.boot_mode, m.install_attempts, m.last_install_error, m.plan_id, m.failed_plan_id, m.retiring, m.registered_by_request FROM machines m JOIN machine_macs mm ON mm.machine_id = m.machine_id
 WHERE mm.mac = CAST($1::text AS macaddr) FOR UPDATE OF m
 `
 
@@ -169,6 +177,7 @@ func (q *Queries) LockMachineByMac(ctx context.Context, mac string) (Machine, er
 		&i.PlanID,
 		&i.FailedPlanID,
 		&i.Retiring,
+		&i.RegisteredByRequest,
 	)
 	return i, err
 }
@@ -382,8 +391,9 @@ func (q *Queries) StaleConditions(ctx context.Context) ([]string, error) {
 
 const upsertNodeGroup = `-- name: UpsertNodeGroup :one
 INSERT INTO node_groups (node_group, auto_promote, updated_at) VALUES ($1, $2, $3)
-ON CONFLICT (node_group) DO UPDATE SET auto_promote = excluded.auto_promote, updated_at = excluded.updated_at
-RETURNING node_group, auto_promote, updated_at
+ON CONFLICT (node_group) DO UPDATE SET auto_promote = excluded.auto_promote, updated_at = excluded.updated_at,
+    version = node_groups.version + 1
+RETURNING node_group, auto_promote, updated_at, version
 `
 
 type UpsertNodeGroupParams struct {
@@ -395,7 +405,12 @@ type UpsertNodeGroupParams struct {
 func (q *Queries) UpsertNodeGroup(ctx context.Context, arg UpsertNodeGroupParams) (NodeGroup, error) {
 	row := q.db.QueryRow(ctx, upsertNodeGroup, arg.NodeGroup, arg.AutoPromote, arg.Now)
 	var i NodeGroup
-	err := row.Scan(&i.NodeGroup, &i.AutoPromote, &i.UpdatedAt)
+	err := row.Scan(
+		&i.NodeGroup,
+		&i.AutoPromote,
+		&i.UpdatedAt,
+		&i.Version,
+	)
 	return i, err
 }
 

@@ -349,11 +349,11 @@ func (q *Queries) MachineGroups(ctx context.Context, keys []string) ([]MachineGr
 }
 
 const machinesOfPage = `-- name: MachinesOfPage :many
-SELECT m.machine_id, m.external_id, m.labels, m.spec, m.provider, m.site, m.region, m.phase, m.node_state, m.node_state_changed_at, m.current_operation_id, m.unresolved_command_id, m.agent_id, m.boot_id, m.simulated, m.os_image_digest, m.config_generation, m.version, m.change_xid, m.created_at, m.updated_at, m.deleted_at, m.power_state, m.power_state_at, m.boot_mode, m.install_attempts, m.last_install_error, m.plan_id, m.failed_plan_id, m.retiring
+SELECT m.machine_id, m.external_id, m.labels, m.spec, m.provider, m.site, m.region, m.phase, m.node_state, m.node_state_changed_at, m.current_operation_id, m.unresolved_command_id, m.agent_id, m.boot_id, m.simulated, m.os_image_digest, m.config_generation, m.version, m.change_xid, m.created_at, m.updated_at, m.deleted_at, m.power_state, m.power_state_at, m.boot_mode, m.install_attempts, m.last_install_error, m.plan_id, m.failed_plan_id, m.retiring, m.registered_by_request
 FROM (SELECT unnest($1::text[]) AS id, unnest($2::text[]) AS place, generate_subscripts($1::text[], 1) AS nr) i
 CROSS JOIN LATERAL (
-    SELECT machine_id, external_id, labels, spec, provider, site, region, phase, node_state, node_state_changed_at, current_operation_id, unresolved_command_id, agent_id, boot_id, simulated, os_image_digest, config_generation, version, change_xid, created_at, updated_at, deleted_at, power_state, power_state_at, boot_mode, install_attempts, last_install_error, plan_id, failed_plan_id, retiring FROM machines x WHERE x.ctid = CAST(i.place AS tid) AND x.machine_id = i.id
-    UNION ALL SELECT machine_id, external_id, labels, spec, provider, site, region, phase, node_state, node_state_changed_at, current_operation_id, unresolved_command_id, agent_id, boot_id, simulated, os_image_digest, config_generation, version, change_xid, created_at, updated_at, deleted_at, power_state, power_state_at, boot_mode, install_attempts, last_install_error, plan_id, failed_plan_id, retiring FROM machines x WHERE x.machine_id = i.id
+    SELECT machine_id, external_id, labels, spec, provider, site, region, phase, node_state, node_state_changed_at, current_operation_id, unresolved_command_id, agent_id, boot_id, simulated, os_image_digest, config_generation, version, change_xid, created_at, updated_at, deleted_at, power_state, power_state_at, boot_mode, install_attempts, last_install_error, plan_id, failed_plan_id, retiring, registered_by_request FROM machines x WHERE x.ctid = CAST(i.place AS tid) AND x.machine_id = i.id
+    UNION ALL SELECT machine_id, external_id, labels, spec, provider, site, region, phase, node_state, node_state_changed_at, current_operation_id, unresolved_command_id, agent_id, boot_id, simulated, os_image_digest, config_generation, version, change_xid, created_at, updated_at, deleted_at, power_state, power_state_at, boot_mode, install_attempts, last_install_error, plan_id, failed_plan_id, retiring, registered_by_request FROM machines x WHERE x.machine_id = i.id
     LIMIT 1) m ORDER BY i.nr
 `
 
@@ -403,6 +403,7 @@ func (q *Queries) MachinesOfPage(ctx context.Context, arg MachinesOfPageParams) 
 			&i.PlanID,
 			&i.FailedPlanID,
 			&i.Retiring,
+			&i.RegisteredByRequest,
 		); err != nil {
 			return nil, err
 		}
@@ -493,7 +494,7 @@ func (q *Queries) ReachableOfSlice(ctx context.Context, arg ReachableOfSlicePara
 
 const walkAllMachines = `-- name: WalkAllMachines :many
 
-SELECT machine_id, external_id, labels, spec, provider, site, region, phase, node_state, node_state_changed_at, current_operation_id, unresolved_command_id, agent_id, boot_id, simulated, os_image_digest, config_generation, version, change_xid, created_at, updated_at, deleted_at, power_state, power_state_at, boot_mode, install_attempts, last_install_error, plan_id, failed_plan_id, retiring FROM machines WHERE deleted_at IS NULL AND machine_id > $1 ORDER BY machine_id LIMIT $2
+SELECT machine_id, external_id, labels, spec, provider, site, region, phase, node_state, node_state_changed_at, current_operation_id, unresolved_command_id, agent_id, boot_id, simulated, os_image_digest, config_generation, version, change_xid, created_at, updated_at, deleted_at, power_state, power_state_at, boot_mode, install_attempts, last_install_error, plan_id, failed_plan_id, retiring, registered_by_request FROM machines WHERE deleted_at IS NULL AND machine_id > $1 ORDER BY machine_id LIMIT $2
 `
 
 type WalkAllMachinesParams struct {
@@ -542,6 +543,7 @@ func (q *Queries) WalkAllMachines(ctx context.Context, arg WalkAllMachinesParams
 			&i.PlanID,
 			&i.FailedPlanID,
 			&i.Retiring,
+			&i.RegisteredByRequest,
 		); err != nil {
 			return nil, err
 		}

@@ -131,7 +131,7 @@ func (q *Queries) CountMachines(ctx context.Context) (int64, error) {
 }
 
 const machineFacts = `-- name: MachineFacts :one
-SELECT machine_id, external_id, labels, spec, provider, site, region, phase, node_state, node_state_changed_at, current_operation_id, unresolved_command_id, agent_id, boot_id, simulated, os_image_digest, config_generation, version, change_xid, created_at, updated_at, deleted_at, power_state, power_state_at, boot_mode, install_attempts, last_install_error, plan_id, failed_plan_id, retiring, encode(sha256(convert_to(spec::text || labels::text, 'UTF8')), 'hex')::text AS spec_digest
+SELECT machine_id, external_id, labels, spec, provider, site, region, phase, node_state, node_state_changed_at, current_operation_id, unresolved_command_id, agent_id, boot_id, simulated, os_image_digest, config_generation, version, change_xid, created_at, updated_at, deleted_at, power_state, power_state_at, boot_mode, install_attempts, last_install_error, plan_id, failed_plan_id, retiring, registered_by_request, encode(sha256(convert_to(spec::text || labels::text, 'UTF8')), 'hex')::text AS spec_digest
 FROM machines WHERE machine_id = $1
 `
 
@@ -166,6 +166,7 @@ type MachineFactsRow struct {
 	PlanID              *string
 	FailedPlanID        string
 	Retiring            []byte
+	RegisteredByRequest string
 	SpecDigest          string
 }
 
@@ -203,6 +204,7 @@ func (q *Queries) MachineFacts(ctx context.Context, machineID string) (MachineFa
 		&i.PlanID,
 		&i.FailedPlanID,
 		&i.Retiring,
+		&i.RegisteredByRequest,
 		&i.SpecDigest,
 	)
 	return i, err

@@ -15,7 +15,8 @@ SELECT EXISTS (SELECT 1 FROM node_state_log WHERE machine_id = @machine_id AND t
 
 -- name: UpsertNodeGroup :one
 INSERT INTO node_groups (node_group, auto_promote, updated_at) VALUES (@node_group, @auto_promote, @now)
-ON CONFLICT (node_group) DO UPDATE SET auto_promote = excluded.auto_promote, updated_at = excluded.updated_at
+ON CONFLICT (node_group) DO UPDATE SET auto_promote = excluded.auto_promote, updated_at = excluded.updated_at,
+    version = node_groups.version + 1
 RETURNING *;
 
 -- name: GetNodeGroup :one
@@ -24,6 +25,7 @@ SELECT * FROM node_groups WHERE node_group = @node_group;
 -- name: ListNodeGroups :many
 -- A group exists when it was set, or when a machine names it.
 SELECT g.name::text AS node_group, coalesce(n.auto_promote, false)::boolean AS auto_promote, n.updated_at,
+       coalesce(n.version, 0)::bigint AS version,
        (SELECT count(*) FROM machines m WHERE m.deleted_at IS NULL AND m.spec ->> 'group' = g.name) AS nodes
 FROM (SELECT node_group AS name FROM node_groups
       UNION SELECT spec ->> 'group' FROM machines WHERE deleted_at IS NULL AND coalesce(spec ->> 'group', '') <> '') g

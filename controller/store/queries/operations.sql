@@ -67,7 +67,8 @@ WHERE operation_id = ANY(@operation_ids::text[]) ORDER BY operation_id, step_idx
 -- name: ListCommands :many
 SELECT * FROM commands
 WHERE (@operation_id::text = '' OR operation_id = @operation_id) AND (@machine_id::text = '' OR target_id = @machine_id)
-ORDER BY created_at DESC, command_id DESC LIMIT 500;
+  AND (@before_id::text = '' OR (created_at, command_id) < (@before_time::timestamptz, @before_id::text))
+ORDER BY created_at DESC, command_id DESC LIMIT @page_size;
 
 -- name: CountUnwakeable :one
 SELECT count(*) FROM operations WHERE phase IN ('PENDING', 'RUNNING') AND wake_at < @overdue;
