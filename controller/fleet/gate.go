@@ -133,7 +133,7 @@ func phaseAllows(p Phase, t OperationType, planDestructive bool) bool {
 
 func wrongPhaseMessage(p Phase, t OperationType, planDestructive bool) string {
 	if phaseAllows(Maintenance, t, planDestructive) && p != Maintenance {
-		return string(t) + " is not allowed in phase " + string(p) + "; enter maintenance first"
+		return string(t) + " is not allowed in phase " + string(p) + "; call EnterMaintenance first (ingot enter-maintenance MACHINE)"
 	}
 	return string(t) + " is not allowed in phase " + string(p)
 }

@@ -12,13 +12,13 @@ import (
 	"github.com/ingot-metal/ingot/controller/validate"
 )
 
-func stamp(t time.Time) *timestamppb.Timestamp { return timestamppb.New(t) }
+func stamp(t time.Time) *timestamppb.Timestamp { return timestamppb.New(t.Truncate(time.Microsecond)) }
 
 func stampIfSet(t time.Time) *timestamppb.Timestamp {
 	if t.IsZero() {
 		return nil
 	}
-	return timestamppb.New(t)
+	return stamp(t)
 }
 
 // GetOperation implements OperationService.

@@ -2,6 +2,7 @@ package frontpage
 
 import (
 	"context"
+	"math"
 	"time"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
@@ -81,12 +82,19 @@ func (s *Server) ListRuns(ctx context.Context, r *baremetalv1.ListRunsRequest) (
 	return &baremetalv1.ListRunsResponse{Runs: p.rows, NextPageToken: p.next, TotalSize: p.total}, nil
 }
 
-// WatchRuns implements RunService. A snapshot has the run as it was after the event and its steps as they are now.
+// WatchRuns implements RunService. A snapshot has the run and its steps as they were after the event.
 func (s *Server) WatchRuns(r *baremetalv1.WatchRunsRequest, stream baremetalv1.RunService_WatchRunsServer) error {
 	return watch(stream.Context(), s, r, runWatchKeys, stream.Send, func(e store.Event, cursor string) (*baremetalv1.RunEvent, error) {
 		run, err := s.store.GetRun(stream.Context(), e.Snapshot.GetOperationId())
 		if err != nil {
 			return nil, err
+		}
+		if e.Seq > 0 { // else it is the run as it is now
+			before, err := s.store.EventsOf(stream.Context(), run.GetRunId(), 0, int32(min(e.Seq, math.MaxInt32)))
+			if err != nil {
+				return nil, err
+			}
+			run.Steps = stepsAt(run.GetSteps(), before)
 		}
 		return runEvent(e, run, cursor), nil
 	})

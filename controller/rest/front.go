@@ -50,6 +50,11 @@ func (g *Gateway) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 			g.refuse(w, code, err)
 			return
 		}
+		r, err := withIfMatch(r)
+		if err != nil {
+			g.refuse(w, http.StatusBadRequest, err)
+			return
+		}
 		g.mux.ServeHTTP(w, r)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/operation"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
+	"github.com/ingot-metal/ingot/internal/failure"
 )
 
 // GetOperation reads an operation.
@@ -192,6 +193,17 @@ func (s *Store) Cancel(ctx context.Context, operationID, actor string, now time.
 		return nil, fmt.Errorf("cancel operation: %w", err)
 	}
 	return out, nil
+}
+
+// Refused is the error of an event that was refused, nil of one that was not. It says which operation, and where that stands: a client
+// that repeats a cancel learns from it what became of the first one.
+func (a *Applied) Refused() error {
+	r := a.Decision.Refusal
+	if r == nil {
+		return nil
+	}
+	return failure.Precondition(r.Reason, "%s", r.Message).WithMeta("operation_id", a.Decision.Op.ID).
+		WithMeta("phase", string(a.Decision.Op.Phase)).WithMeta("machine_id", a.MachineID)
 }
 
 // CommandFilter names an operation, a machine, or both, and the position of the last row of the page before.

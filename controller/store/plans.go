@@ -9,7 +9,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/plan"
@@ -207,6 +206,6 @@ func planFromRow(r dbsqlc.Plan) (*baremetalv1.Plan, error) {
 	if err := proto.Unmarshal(r.Body, p); err != nil {
 		return nil, fmt.Errorf("parse stored plan %s: %w", r.PlanID, err)
 	}
-	p.BuiltIn, p.Used, p.CreatedAt, p.Version = r.BuiltIn, r.UsedAt != nil, timestamppb.New(r.CreatedAt), r.Version
+	p.BuiltIn, p.Used, p.CreatedAt, p.Version = r.BuiltIn, r.UsedAt != nil, stamp(r.CreatedAt), r.Version
 	return p, nil
 }

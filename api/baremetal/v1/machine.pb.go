@@ -262,7 +262,8 @@ func (MachineStatus_EffectiveState) EnumDescriptor() ([]byte, []int) {
 // Machine is a physical server with a stable identity.
 type Machine struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Chosen by the client at registration or made by the server ("m-…"). 1 to 63 characters of [a-z0-9.-].
+	// Chosen by the client at registration or made by the server ("m-…"). 1 to 63 characters of [a-z0-9.-], the first a
+	// letter or digit.
 	MachineId string            `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
 	Labels    map[string]string `protobuf:"bytes,2,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Client-updatable.
@@ -274,7 +275,7 @@ type Machine struct {
 	UpdatedAt *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
 	// Set on tombstones, which only reconciling lists return.
 	DeletedAt *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=deleted_at,json=deletedAt,proto3" json:"deleted_at,omitempty"`
-	// Grows with every change; send it back in UpdateMachine to refuse a lost update (0 = don't check).
+	// Grows with every change; send it back in an update to refuse a lost one (0 = don't check).
 	Version       int64 `protobuf:"varint,8,opt,name=version,proto3" json:"version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1296,7 +1297,7 @@ func (x *ListMachinesResponse) GetTotalSize() int32 {
 	return 0
 }
 
-// UpdateMachineRequest replaces spec and labels.
+// UpdateMachineRequest says what of a machine's spec and labels is to change.
 type UpdateMachineRequest struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Machine *Machine               `protobuf:"bytes,1,opt,name=machine,proto3" json:"machine,omitempty"`
@@ -1419,7 +1420,7 @@ type RebootMachineRequest struct {
 	MachineId string                 `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
 	// Required for idempotency. 1 to 128 printable characters.
 	RequestId string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// "graceful" (default) or "force".
+	// "graceful" (default), "force", or "bmc": the agent of the site power-cycles the machine through its BMC or provider.
 	Mode string `protobuf:"bytes,3,opt,name=mode,proto3" json:"mode,omitempty"`
 	// How long a try may take; 0 means the plan's or the server's default.
 	TimeoutSeconds int32 `protobuf:"varint,4,opt,name=timeout_seconds,json=timeoutSeconds,proto3" json:"timeout_seconds,omitempty"`

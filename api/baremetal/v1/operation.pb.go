@@ -181,8 +181,17 @@ type Operation struct {
 	// Name of the step that is running, or that ended the operation.
 	CurrentStage string `protobuf:"bytes,11,opt,name=current_stage,json=currentStage,proto3" json:"current_stage,omitempty"`
 	PlanId       string `protobuf:"bytes,12,opt,name=plan_id,json=planId,proto3" json:"plan_id,omitempty"`
-	// Why nothing moves right now: WAITING_FOR_AGENT, WAITING_FOR_RESULT, WAITING_FOR_EVIDENCE, WAITING_FOR_BUDGET, RETRY_BACKOFF,
-	// CANCELLING; empty when something does.
+	// Why nothing moves right now; empty when something does. One of:
+	//
+	//	WAITING_FOR_AGENT      a live agent that may execute the step
+	//	NOBODY_REACHES_MACHINE an agent, where none can be expected: the operation fails after 30 s
+	//	WAITING_FOR_RESULT     the executor has the command, and has not answered yet
+	//	WAITING_FOR_EVIDENCE   the executor says that it is done; the proof is not there yet
+	//	WAITING_FOR_SITE       the site's agent has not applied what the machine is to boot
+	//	WAITING_FOR_INSTALLER  the machine was started, and the installer has not reported yet
+	//	WAITING_FOR_BUDGET     a budget leaves no room for this machine
+	//	RETRY_BACKOFF          the pause before the next try of the step
+	//	CANCELLING             the executor was asked to stop
 	WaitReason string `protobuf:"bytes,13,opt,name=wait_reason,json=waitReason,proto3" json:"wait_reason,omitempty"`
 	// When the engine looks again by itself.
 	NextLookAt *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=next_look_at,json=nextLookAt,proto3" json:"next_look_at,omitempty"`
@@ -678,8 +687,10 @@ type OperationEvent struct {
 	Cursor string `protobuf:"bytes,4,opt,name=cursor,proto3" json:"cursor,omitempty"`
 	// Number of the event within its operation, from 1, without gaps.
 	Seq int64 `protobuf:"varint,5,opt,name=seq,proto3" json:"seq,omitempty"`
-	// What happened: created, started, step_started, step_succeeded, step_failed, step_retrying, waiting,
-	// cancel_requested, succeeded, failed, canceled, settled.
+	// What happened. Of the operation: created, started, waiting (message is the wait reason), cancel_requested, succeeded, failed,
+	// canceled; settled when what became of its unknown command is known. Of the step that is named: step_started, step_succeeded,
+	// step_failed, step_retrying, boot_path (message says how the machine gets into the installer). "current" is no event: the state
+	// with which a watch of active operations begins, without a number.
 	Kind          string `protobuf:"bytes,6,opt,name=kind,proto3" json:"kind,omitempty"`
 	Step          string `protobuf:"bytes,7,opt,name=step,proto3" json:"step,omitempty"`
 	unknownFields protoimpl.UnknownFields

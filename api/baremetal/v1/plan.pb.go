@@ -24,9 +24,10 @@ const (
 
 // Plan is an ordered list of typed steps, immutable once a run has used it.
 type Plan struct {
-	state       protoimpl.MessageState `protogen:"open.v1"`
-	PlanId      string                 `protobuf:"bytes,1,opt,name=plan_id,json=planId,proto3" json:"plan_id,omitempty"`
-	DisplayName string                 `protobuf:"bytes,2,opt,name=display_name,json=displayName,proto3" json:"display_name,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// 1 to 127 characters of [a-z0-9._-], in parts that begin with a letter or digit and are parted by "/".
+	PlanId      string `protobuf:"bytes,1,opt,name=plan_id,json=planId,proto3" json:"plan_id,omitempty"`
+	DisplayName string `protobuf:"bytes,2,opt,name=display_name,json=displayName,proto3" json:"display_name,omitempty"`
 	// Run strictly in order; the run stops at the first step that fails after its retries.
 	Steps     []*Step                `protobuf:"bytes,3,rep,name=steps,proto3" json:"steps,omitempty"`
 	BuiltIn   bool                   `protobuf:"varint,4,opt,name=built_in,json=builtIn,proto3" json:"built_in,omitempty"`

@@ -830,7 +830,7 @@ WHERE o.phase IN ('PENDING', 'RUNNING')
        OR EXISTS (SELECT 1 FROM commands c WHERE c.operation_id = o.operation_id AND c.executor_id = $1
                   AND c.state IN ('QUEUED', 'SENT', 'ACKED', 'GRANTED'))
        OR m.machine_id = (SELECT a.machine_id FROM agents a WHERE a.agent_id = $1 AND a.role = 'installer')
-       OR ($2::text <> '' AND m.site = $2 AND o.wait_reason IN ('WAITING_FOR_AGENT', 'WAITING_FOR_SITE')))
+       OR ($2::text <> '' AND m.site = $2 AND o.wait_reason IN ('WAITING_FOR_AGENT', 'WAITING_FOR_SITE', 'NOBODY_REACHES_MACHINE')))
 ORDER BY o.created_at LIMIT 20000
 `
 
