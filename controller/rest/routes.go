@@ -43,9 +43,7 @@ func sortedKeys(q url.Values) []string {
 // route is one path with its methods, by their names in upper case.
 type route struct {
 	segments []string
-	// rest says that the last segment takes all that is left of a path, slashes too.
-	rest    bool
-	methods map[string]operation
+	methods  map[string]operation
 }
 
 type routes []route
@@ -54,7 +52,7 @@ type routes []route
 func readRoutes(document []byte) (routes, error) {
 	var doc struct {
 		Paths map[string]map[string]struct {
-			Parameters []struct{ Name, In, Pattern string }
+			Parameters []struct{ Name, In string }
 		}
 	}
 	if err := json.Unmarshal(document, &doc); err != nil {
@@ -67,8 +65,6 @@ func readRoutes(document []byte) (routes, error) {
 			var op operation
 			for _, p := range described.Parameters {
 				switch p.In {
-				case "path":
-					r.rest = r.rest || p.Pattern == restPattern
 				case "query":
 					op.query = append(op.query, p.Name)
 				case "body":
@@ -95,13 +91,7 @@ func (rs routes) find(path string) map[string]operation {
 	return nil
 }
 
-// restPattern is how the document shows a path parameter of the form {name=**}.
-const restPattern = ".+"
-
 func (r route) matches(segments []string) bool {
-	if n := len(r.segments); r.rest && len(segments) > n {
-		segments = append(slices.Clone(segments[:n-1]), strings.Join(segments[n-1:], "/"))
-	}
 	return slices.EqualFunc(r.segments, segments, func(pattern, segment string) bool {
 		return pattern == segment || strings.HasPrefix(pattern, "{") && segment != ""
 	})

@@ -211,7 +211,7 @@ func RegisterPlanServiceHandlerServer(ctx context.Context, mux *runtime.ServeMux
 		var stream runtime.ServerTransportStream
 		ctx = grpc.NewContextWithServerTransportStream(ctx, &stream)
 		inboundMarshaler, outboundMarshaler := runtime.MarshalerForRequest(mux, req)
-		annotatedContext, err := runtime.AnnotateIncomingContext(ctx, mux, req, "/baremetal.v1.PlanService/GetPlan", runtime.WithHTTPPathPattern("/api/v1/plans/{plan_id=**}"))
+		annotatedContext, err := runtime.AnnotateIncomingContext(ctx, mux, req, "/baremetal.v1.PlanService/GetPlan", runtime.WithHTTPPathPattern("/api/v1/plans/{plan_id}"))
 		if err != nil {
 			runtime.HTTPError(ctx, mux, outboundMarshaler, w, req, err)
 			return
@@ -271,7 +271,7 @@ func RegisterPlanServiceHandlerServer(ctx context.Context, mux *runtime.ServeMux
 		var stream runtime.ServerTransportStream
 		ctx = grpc.NewContextWithServerTransportStream(ctx, &stream)
 		inboundMarshaler, outboundMarshaler := runtime.MarshalerForRequest(mux, req)
-		annotatedContext, err := runtime.AnnotateIncomingContext(ctx, mux, req, "/baremetal.v1.PlanService/DeletePlan", runtime.WithHTTPPathPattern("/api/v1/plans/{plan_id=**}"))
+		annotatedContext, err := runtime.AnnotateIncomingContext(ctx, mux, req, "/baremetal.v1.PlanService/DeletePlan", runtime.WithHTTPPathPattern("/api/v1/plans/{plan_id}"))
 		if err != nil {
 			runtime.HTTPError(ctx, mux, outboundMarshaler, w, req, err)
 			return
@@ -329,7 +329,7 @@ func RegisterPlanServiceHandlerClient(ctx context.Context, mux *runtime.ServeMux
 		ctx, cancel := context.WithCancel(req.Context())
 		defer cancel()
 		inboundMarshaler, outboundMarshaler := runtime.MarshalerForRequest(mux, req)
-		annotatedContext, err := runtime.AnnotateContext(ctx, mux, req, "/baremetal.v1.PlanService/GetPlan", runtime.WithHTTPPathPattern("/api/v1/plans/{plan_id=**}"))
+		annotatedContext, err := runtime.AnnotateContext(ctx, mux, req, "/baremetal.v1.PlanService/GetPlan", runtime.WithHTTPPathPattern("/api/v1/plans/{plan_id}"))
 		if err != nil {
 			runtime.HTTPError(ctx, mux, outboundMarshaler, w, req, err)
 			return
@@ -380,7 +380,7 @@ func RegisterPlanServiceHandlerClient(ctx context.Context, mux *runtime.ServeMux
 		ctx, cancel := context.WithCancel(req.Context())
 		defer cancel()
 		inboundMarshaler, outboundMarshaler := runtime.MarshalerForRequest(mux, req)
-		annotatedContext, err := runtime.AnnotateContext(ctx, mux, req, "/baremetal.v1.PlanService/DeletePlan", runtime.WithHTTPPathPattern("/api/v1/plans/{plan_id=**}"))
+		annotatedContext, err := runtime.AnnotateContext(ctx, mux, req, "/baremetal.v1.PlanService/DeletePlan", runtime.WithHTTPPathPattern("/api/v1/plans/{plan_id}"))
 		if err != nil {
 			runtime.HTTPError(ctx, mux, outboundMarshaler, w, req, err)
 			return
@@ -397,10 +397,10 @@ func RegisterPlanServiceHandlerClient(ctx context.Context, mux *runtime.ServeMux
 }
 
 var (
-	pattern_PlanService_GetPlan_0    = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 3, 0, 4, 1, 5, 3}, []string{"api", "v1", "plans", "plan_id"}, ""))
+	pattern_PlanService_GetPlan_0    = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 4, 1, 5, 3}, []string{"api", "v1", "plans", "plan_id"}, ""))
 	pattern_PlanService_ListPlans_0  = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2}, []string{"api", "v1", "plans"}, ""))
 	pattern_PlanService_CreatePlan_0 = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2}, []string{"api", "v1", "plans"}, ""))
-	pattern_PlanService_DeletePlan_0 = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 3, 0, 4, 1, 5, 3}, []string{"api", "v1", "plans", "plan_id"}, ""))
+	pattern_PlanService_DeletePlan_0 = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 4, 1, 5, 3}, []string{"api", "v1", "plans", "plan_id"}, ""))
 )
 
 var (
