@@ -18,7 +18,7 @@ PKG          ?= ./...
 TEST_TIMEOUT ?= 20m
 TEST_FLAGS   ?=
 # Those that only read the tree, build images with programs of others or start them: there is nothing to race, and it takes half as long.
-UNRACED      := /invariants$$|/agent/image/bootdisk$$|/lab/vm$$|/internal/localpg$$
+UNRACED      := /invariants$$|/agent/image/bootdisk$$|/lab/attack$$|/lab/vm$$|/internal/localpg$$
 GOTESTSUM    := bin/tools/gotestsum --format $(if $(CI),pkgname,pkgname-and-test-fails) --hide-summary=skipped
 # Without the race detector tests share what is compiled for the programs, which they start. What vet says, make lint says.
 UNRACED_TEST := env CGO_ENABLED=0 $(GOTESTSUM) -- -vet=off -trimpath -buildvcs=false -tags $(GOTAGS)
@@ -124,6 +124,10 @@ test-chaos-planted: deps ## Take each protection away, and hold that chaos notic
 	@bad=; for b in $(PLANTED); do \
 		dist/planted/harness --bin dist/planted --planted $$b --runs 200 --limit 100s --out dist/chaos/$$b $(PLANTED_FLAGS) || bad="$$bad $$b"; \
 	done; [ -z "$$bad" ] || { echo "not noticed:$$bad"; exit 1; }
+
+.PHONY: attack
+attack: deps ## Attack a controller in every part that a hostile party can have, and print what each gained and cost
+	$(TESTPG) go test ./lab/attack -count 1 -timeout 60m -v -run '$(or $(ATTACK),TestAttacks)' -long $(TEST_FLAGS)
 
 .PHONY: test-rolling
 test-rolling: deps ## Restart, kill and stop three controllers in turn, under load, and hold that nobody notices (5 minutes)

@@ -96,7 +96,6 @@ func (l *life) run(group *task.Group) {
 	}
 	group.Go("dispatcher", l.dispatcher.Run)
 	group.Go("session", l.runSession)
-	group.Go("heartbeats", l.runner.BufferHeartbeats)
 	group.Go("inventory", l.reportInventory)
 	group.Go("drift", l.reportDrift)
 }

@@ -18,12 +18,13 @@ import (
 	"github.com/ingot-metal/ingot/agent/command/join"
 	"github.com/ingot-metal/ingot/agent/command/kexec"
 	"github.com/ingot-metal/ingot/agent/command/repave"
+	"github.com/ingot-metal/ingot/agent/command/resetdevices"
 	"github.com/ingot-metal/ingot/agent/host"
 	"github.com/ingot-metal/ingot/agent/inventory"
 )
 
 // installerCapabilities are what an installer is for. It could do more, and is not asked to.
-var installerCapabilities = []string{host.CapRepave, host.CapErase, host.CapReboot}
+var installerCapabilities = []string{host.CapRepave, host.CapErase, host.CapReset, host.CapReboot, host.CapPreflight}
 
 func (l *life) isInstaller() bool { return l.who.Role == RoleInstaller }
 
@@ -41,10 +42,18 @@ func (l *life) metal(spec *fleetv1.CommandSpec) command.Executor {
 				Installer: m, Site: l.a.cfg.Boot, Identity: l.nextSystem, Clock: l.a.cfg.Clock,
 			})
 		}
+	case *fleetv1.CommandSpec_Preflight:
+		if m, ok := l.host.(repave.Installer); ok && l.isInstaller() {
+			return repave.NewPreflight(repave.DiskConfig{Installer: m, Site: l.a.cfg.Boot})
+		}
 	case *fleetv1.CommandSpec_Erase:
 		// A simulated machine has no installer to be erased from.
 		if m, ok := l.host.(erase.Machine); ok && (l.isInstaller() || l.ident.Simulated) {
 			return erase.New(erase.Config{Machine: m, Clock: l.a.cfg.Clock})
+		}
+	case *fleetv1.CommandSpec_ResetDevices:
+		if m, ok := l.host.(resetdevices.Machine); ok {
+			return resetdevices.New(m)
 		}
 	case *fleetv1.CommandSpec_Join:
 		if m, ok := l.host.(join.Machine); ok && !l.isInstaller() {

@@ -86,6 +86,9 @@ func (l *life) setUpSite(log *slog.Logger) error {
 		Interfaces: cfg.Interfaces, TFTPDir: cfg.TFTPDir, CacheDir: cfg.CacheDir, CacheBytes: cfg.CacheBytes, HTTPPort: cfg.HTTPPort,
 		Call: l.runner.Call, DialController: l.a.cfg.Dial, Store: l.store, Clock: l.a.cfg.Clock, Log: log,
 		Applied: func(doc *fleetv1.SiteDocument) {
+			for _, t := range doc.GetBmcs() {
+				w.bmcs.Pin(t.GetEndpoint(), t.GetCertificateSha256())
+			}
 			w.prober.Replace(bmcTargets(doc.GetBmcs()))
 			w.consoles.follow(doc)
 			w.maas.Replace(maasTargets(doc.GetProviders()))
@@ -145,7 +148,6 @@ func (l *life) runSite(group *task.Group) {
 	underOrders("bmcs", l.runBMCs)
 	underOrders("consoles", l.site.consoles.run)
 	underOrders("maas", l.site.maas.Run)
-	underOrders("heartbeats", l.runner.BufferHeartbeats)
 	group.Go("site", func(ctx context.Context) error {
 		defer endOrders()
 		return l.site.service.Run(ctx, orders)
@@ -169,7 +171,10 @@ func (l *life) bmcCredentials(ctx context.Context, t provider.Target) (c bmc.Cre
 		answer, err := client.GetBMCCredentials(ctx, &fleetv1.GetBMCCredentialsRequest{
 			MachineId: t.MachineID, CredentialsRef: t.CredentialsRef,
 		})
-		c = bmc.Credentials{Username: answer.GetUsername(), Password: answer.GetPassword(), Version: answer.GetVersion()}
+		c = bmc.Credentials{
+			Username: answer.GetUsername(), Password: answer.GetPassword(), Version: answer.GetVersion(),
+			Allowed: answer.GetAllowedEndpoints(), PlainHTTP: answer.GetAllowPlainHttp(), UnverifiedTLS: answer.GetAllowUnverifiedTls(),
+		}
 		return err
 	})
 	if err != nil {
@@ -193,5 +198,6 @@ func bmcReport(o bmc.Observation) *fleetv1.BMCObservation {
 	return &fleetv1.BMCObservation{
 		MachineId: o.MachineID, Reachable: o.Reachable, PowerState: string(o.Power), Protocol: o.Protocol,
 		Reason: o.Reason, Message: o.Message, SeenAt: timestamppb.New(o.SeenAt),
+		CertificateSha256: o.Certificates.Pinned, OfferedCertificateSha256: o.Certificates.Offered, Endpoint: o.Endpoint,
 	}
 }

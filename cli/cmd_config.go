@@ -38,7 +38,7 @@ func (a *app) editConfig(edit func(*client.File) error) error {
 }
 
 func (a *app) setContextCmd() *cobra.Command {
-	var token string
+	var fromInput bool
 	cmd := &cobra.Command{
 		Use:   "set-context NAME",
 		Short: "Make or change a context",
@@ -49,6 +49,13 @@ is better than a token: the configuration then holds no secret.`,
 		ValidArgsFunction: completeAt(a.completeContexts),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			err := a.editConfig(func(f *client.File) error {
+				token := ""
+				if fromInput {
+					var err error
+					if token, err = a.password("the token of "+args[0], ""); err != nil {
+						return err
+					}
+				}
 				c, err := a.changedContext(f.Contexts[args[0]], token)
 				if err != nil {
 					return err
@@ -65,7 +72,7 @@ is better than a token: the configuration then holds no secret.`,
 			return a.write("Context " + args[0] + " stored in " + a.configPath() + "\n")
 		},
 	}
-	cmd.Flags().StringVar(&token, "token", "", "the bearer token itself")
+	cmd.Flags().BoolVar(&fromInput, "token-stdin", false, "ask for the bearer token itself, or read it from standard input")
 	return cmd
 }
 

@@ -48,7 +48,7 @@ If it breaks off, repeat it.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&im.Kind, "kind", "", "os (default), installer-kernel, installer-initrd or installer-uki")
-	f.StringVar(&im.Arch, "arch", "", "amd64 (default) or arm64")
+	f.StringVar(&im.Arch, "arch", "", "amd64 or arm64 (default: as the image's partitions say, else amd64)")
 	f.StringVar(&im.Format, "format", "", "raw, raw.zst or qcow2 (default: what the file looks like)")
 	f.StringVar(&im.Sha256Source, "sha256", "", "SHA-256 of the file, in hexadecimal digits")
 	f.StringVar(&im.Sha256Raw, "sha256-raw", "", "SHA-256 of the uncompressed bytes")

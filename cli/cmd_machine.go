@@ -58,7 +58,7 @@ func (a *app) machineCmd() *cobra.Command {
 		Long:    `Register, show, change and delete machines of the inventory.`,
 		Example: `  ingot machine get m-1`,
 	}
-	cmd.AddCommand(a.machineRegisterCmd(), a.machineGetCmd(), a.machineUpdateCmd(), a.machineDeleteCmd(), a.machineInventoryCmd())
+	cmd.AddCommand(a.machineRegisterCmd(), a.machineGetCmd(), a.machineUpdateCmd(), a.machineDeleteCmd(), a.machineInventoryCmd(), a.machineForgetTPMCmd())
 	return cmd
 }
 
@@ -167,27 +167,30 @@ update is refused instead of overwriting it.`,
 }
 
 func (a *app) machineDeleteCmd() *cobra.Command {
-	return &cobra.Command{
+	r := &pb.DeleteMachineRequest{}
+	cmd := &cobra.Command{
 		Use:   "delete MACHINE",
 		Short: "Remove an idle machine from the inventory",
 		Long: `Remove a machine that has no active operation from the inventory. Its id is never used again. Nothing is done to
-the machine itself.`,
+the machine itself. One that is in service is decommissioned first, unless an admin says --purge.`,
 		Example:           "  ingot machine delete m-1",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeAt(a.completeMachines()),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			a.subject.machine = args[0]
+			a.subject.machine, r.MachineId = args[0], args[0]
 			svc, err := a.services()
 			if err != nil {
 				return err
 			}
-			m, err := svc.machines.DeleteMachine(cmd.Context(), &pb.DeleteMachineRequest{MachineId: args[0]})
+			m, err := svc.machines.DeleteMachine(cmd.Context(), r)
 			if err != nil {
 				return err
 			}
 			return a.print(m, func() string { return "Deleted " + args[0] + "\n" }, args[0])
 		},
 	}
+	cmd.Flags().BoolVar(&r.Purge, "purge", false, "leave out the decommission of a machine that is in service (admin)")
+	return cmd
 }
 
 func (a *app) machineInventoryCmd() *cobra.Command {

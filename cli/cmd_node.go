@@ -100,10 +100,12 @@ func (a *app) printNode(n *pb.Node) error {
 func (a *app) nodeUpdateCmd() *cobra.Command {
 	r := &pb.UpdateNodeRequest{}
 	cmd := &cobra.Command{
-		Use:               "update MACHINE",
-		Short:             "Set the plan that installs a node, or its group",
-		Long:              `Set the plan that a reimage of the node runs where it names none, or the node's group. An empty value clears it.`,
-		Example:           "  ingot node update m-1 --plan repave-small\n  ingot node update m-1 --group rack-7",
+		Use:   "update MACHINE",
+		Short: "Set the plan that installs a node, or its group, or accept what its provider says",
+		Long: `Set the plan that a reimage of the node runs where it names none, or the node's group. An empty value clears it.
+With --adopt-provider-state what the node's provider says now is accepted, although it does not go with the node's state: work that destroys
+data is allowed again until the provider says something else.`,
+		Example:           "  ingot node update m-1 --plan repave-small\n  ingot node update m-1 --group rack-7\n  ingot node update m-1 --adopt-provider-state",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeAt(a.completeMachines()),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -113,8 +115,8 @@ func (a *app) nodeUpdateCmd() *cobra.Command {
 					r.UpdateMask.Paths = append(r.UpdateMask.Paths, f[1])
 				}
 			}
-			if len(r.UpdateMask.Paths) == 0 {
-				return usagef("nothing to set: give --plan or --group")
+			if len(r.UpdateMask.Paths) == 0 && !r.GetAdoptProviderState() {
+				return usagef("nothing to set: give --plan, --group or --adopt-provider-state")
 			}
 			svc, err := a.services()
 			if err != nil {
@@ -129,6 +131,7 @@ func (a *app) nodeUpdateCmd() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&r.PlanId, "plan", "", "plan that installs the node")
 	cmd.Flags().StringVar(&r.Group, "group", "", "group whose policy holds for the node")
+	cmd.Flags().BoolVar(&r.AdoptProviderState, "adopt-provider-state", false, "accept what the node's provider says now")
 	a.must(cmd.RegisterFlagCompletionFunc("plan", a.completePlans()))
 	a.must(cmd.RegisterFlagCompletionFunc("group", a.completeGroups()))
 	return cmd
@@ -167,6 +170,7 @@ A node whose installations have failed three times takes another plan (ingot nod
 	w.register(cmd)
 	cmd.Flags().StringVar(&r.Comment, "comment", "", "why; kept in the audit log")
 	cmd.Flags().BoolVar(&r.Force, "force", false, "leave install_failed, and reset its counter")
+	cmd.Flags().BoolVar(&r.Purge, "purge", false, "retire a node that is active or offline without a decommission (admin)")
 	cmd.Flags().StringVar(&r.ImageRef, "image", "", "image that reprovision writes (default: the machine's or the server's)")
 	cmd.Flags().BoolVar(&r.DryRun, "dry-run", false, "say what would happen, and do nothing")
 	a.must(cmd.RegisterFlagCompletionFunc("image", a.completeImages("kind=os")))

@@ -67,8 +67,8 @@ func (a *app) nodeGroupSetCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "set GROUP",
 		Short: "Set the policy of a group",
-		Long: `Set whether an installed node of the group becomes active by itself. A group that was set without --auto-promote asks
-for a person's verification of every installation, also of nodes that were in service before.`,
+		Long: `Set who verifies an installed node of the group. With --auto-promote the node becomes active by itself. Without it a person
+does, by taking the machine out of maintenance or, with --explicit-promotion, only by moving the node to active.`,
 		Example:           "  ingot node group set rack-7 --auto-promote\n  ingot node group set rack-7",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeAt(a.completeGroups()),
@@ -86,6 +86,9 @@ for a person's verification of every installation, also of nodes that were in se
 		},
 	}
 	cmd.Flags().BoolVar(&r.AutoPromote, "auto-promote", false, "installed nodes become active by themselves")
+	cmd.Flags().BoolVar(&r.ExplicitPromotion, "explicit-promotion", false, "leaving maintenance does not verify an installation")
+	cmd.MarkFlagsMutuallyExclusive("auto-promote", "explicit-promotion")
+	cmd.Flags().StringSliceVar(&r.HealthChecks, "health-checks", nil, "what a node must pass on its way in: reachable, inventory, provider; or none")
 	return cmd
 }
 

@@ -76,7 +76,7 @@ func (a *app) readSite(path string) (*pb.SetSiteRequest, error) {
 	if err := fromTree(tree, &site); err != nil {
 		return nil, invalidf("%s: %w", path, err)
 	}
-	return &pb.SetSiteRequest{Site: site.GetSite(), Segments: site.GetSegments()}, nil
+	return &pb.SetSiteRequest{Site: site.GetSite(), Segments: site.GetSegments(), DriftThreshold: site.GetDriftThreshold()}, nil
 }
 
 func (a *app) printSite(s *pb.Site) error {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 )
@@ -140,7 +141,7 @@ func TestConfig(t *testing.T) {
 		out  string
 	}{
 		{[]string{"current-context"}, 3, ""},
-		{[]string{"set-context", "lab", "--server", "lab:1", "--token", "s3cret"}, 0, "Context lab stored in " + path + "\n"},
+		{[]string{"set-context", "lab", "--server", "lab:1", "--token-stdin"}, 0, "Context lab stored in " + path + "\n"},
 		{[]string{"set-context", "prod", "--server", "prod:1", "--token-file", "/t"}, 0, "Context prod stored in " + path + "\n"},
 		{[]string{"current-context"}, 0, "lab\n"},
 		{[]string{"use-context", "nowhere"}, 3, ""},
@@ -149,7 +150,8 @@ func TestConfig(t *testing.T) {
 		{[]string{"set-context", "new"}, 1, ""},
 	}
 	for _, s := range steps {
-		if got := f.run(t, append([]string{"config", "--config", path}, s.args...)...); got.code != s.code || got.out != s.out {
+		typed := func(c *Config) { c.In = strings.NewReader("s3cret\n") }
+		if got := f.runWith(t, typed, append([]string{"config", "--config", path}, s.args...)...); got.code != s.code || got.out != s.out {
 			t.Errorf("%v: %+v", s.args, got)
 		}
 	}
@@ -159,6 +161,25 @@ func TestConfig(t *testing.T) {
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("mode %v, %v; the file holds a token", info.Mode(), err)
 	}
+}
+
+// What a program is started with can be read by everybody on the machine.
+func TestNoSecretIsAnArgument(t *testing.T) {
+	a := &app{}
+	var walk func(*cobra.Command)
+	walk = func(c *cobra.Command) {
+		c.Flags().VisitAll(func(f *pflag.Flag) {
+			for _, secret := range []string{"password", "secret", "token", "key", "passphrase", "bundle"} {
+				if strings.Contains(f.Name, secret) && !strings.HasSuffix(f.Name, "-file") && f.Value.Type() != "bool" && f.Name != "ssh-host-keys" {
+					t.Errorf("%s --%s takes a secret as an argument", c.CommandPath(), f.Name)
+				}
+			}
+		})
+		for _, child := range c.Commands() {
+			walk(child)
+		}
+	}
+	walk(a.root())
 }
 
 // Every command must explain itself, and its examples must be command lines that it takes.

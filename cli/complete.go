@@ -93,8 +93,17 @@ func (a *app) completeAgents() completion {
 
 func (a *app) completeTokens() completion {
 	return a.remote(func(ctx context.Context, svc *services) ([]string, error) {
-		resp, err := svc.admin.ListBootstrapTokens(ctx, &pb.ListBootstrapTokensRequest{PageSize: 1000})
 		var out []string
+		mine, err := svc.admin.ListAPITokens(ctx, &pb.ListAPITokensRequest{PageSize: 1000})
+		for _, t := range mine.GetTokens() {
+			if t.GetTokenId() != "" {
+				out = append(out, t.GetTokenId()+"\t"+t.GetName())
+			}
+		}
+		if err != nil {
+			return nil, err
+		}
+		resp, err := svc.admin.ListBootstrapTokens(ctx, &pb.ListBootstrapTokensRequest{PageSize: 1000})
 		for _, t := range resp.GetTokens() {
 			out = append(out, t.GetTokenId()+"\t"+t.GetMachineId())
 		}

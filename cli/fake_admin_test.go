@@ -46,6 +46,16 @@ func (f *fakeServer) ListBootstrapTokens(context.Context, *pb.ListBootstrapToken
 	return &pb.ListBootstrapTokensResponse{Tokens: []*pb.BootstrapToken{someToken}}, nil
 }
 
+func (f *fakeServer) ForgetTPM(_ context.Context, r *pb.ForgetTPMRequest) (*pb.Machine, error) {
+	f.sent = append(f.sent, r)
+	return f.find(r.GetMachineId())
+}
+
+func (f *fakeServer) RequireIdentity(_ context.Context, r *pb.RequireIdentityRequest) (*pb.RequireIdentityResponse, error) {
+	f.sent = append(f.sent, r)
+	return &pb.RequireIdentityResponse{Site: r.GetSite(), Group: r.GetGroup(), Level: r.GetLevel()}, nil
+}
+
 func (f *fakeServer) SetMachineFlag(_ context.Context, r *pb.SetMachineFlagRequest) (*pb.Machine, error) {
 	f.sent = append(f.sent, r)
 	return f.find(r.GetMachineId())
@@ -57,7 +67,8 @@ func (f *fakeServer) ListCommands(context.Context, *pb.ListCommandsRequest) (*pb
 	}}}, nil
 }
 
-func (f *fakeServer) ListAuditLog(context.Context, *pb.ListAuditLogRequest) (*pb.ListAuditLogResponse, error) {
+func (f *fakeServer) ListAuditLog(_ context.Context, r *pb.ListAuditLogRequest) (*pb.ListAuditLogResponse, error) {
+	f.sent = append(f.sent, r)
 	return &pb.ListAuditLogResponse{Entries: []*pb.AuditEntry{{
 		AuditId: 7, Ts: at(1), Actor: "op-team", Verb: "EnterMaintenance", TargetId: "machine-1", EventData: []byte(`{"comment":"swap"}`),
 	}}}, nil
@@ -162,4 +173,36 @@ func (f *fakeServer) UpdateMachine(_ context.Context, r *pb.UpdateMachineRequest
 
 func (f *fakeServer) GetInventory(context.Context, *pb.GetInventoryRequest) (*pb.Inventory, error) {
 	return &pb.Inventory{MachineId: "machine-1", Document: []byte(`{"cpu":8}`), Simulated: true}, nil
+}
+
+var someAPIToken = &pb.APIToken{TokenId: "tk-1", Name: "ci", Scope: "operate", Source: "database", ExpiresAt: at(1 << 30), CreatedBy: "op-team"}
+
+func (f *fakeServer) CreateAPIToken(_ context.Context, r *pb.CreateAPITokenRequest) (*pb.CreateAPITokenResponse, error) {
+	f.sent = append(f.sent, r)
+	return &pb.CreateAPITokenResponse{Token: someAPIToken, Secret: "ingotb_s3cret"}, nil
+}
+
+func (f *fakeServer) ListAPITokens(context.Context, *pb.ListAPITokensRequest) (*pb.ListAPITokensResponse, error) {
+	return &pb.ListAPITokensResponse{Tokens: []*pb.APIToken{{Name: "ops", Scope: "admin", Source: "file"}, someAPIToken}}, nil
+}
+
+func (f *fakeServer) RevokeAPIToken(_ context.Context, r *pb.RevokeAPITokenRequest) (*pb.APIToken, error) {
+	f.sent = append(f.sent, r)
+	return someAPIToken, nil
+}
+
+func (f *fakeServer) RevokeBootstrapToken(_ context.Context, r *pb.RevokeBootstrapTokenRequest) (*pb.BootstrapToken, error) {
+	f.sent = append(f.sent, r)
+	return someToken, nil
+}
+
+func (f *fakeServer) ListBMCCertificates(context.Context, *pb.ListBMCCertificatesRequest) (*pb.ListBMCCertificatesResponse, error) {
+	return &pb.ListBMCCertificatesResponse{Certificates: []*pb.BMCCertificate{{
+		Site: "berlin", Endpoint: "10.0.0.7", MachineIds: []string{"machine-1"}, Sha256: "aaaa", OfferedSha256: "bbbb", OfferedAt: at(3),
+	}}}, nil
+}
+
+func (f *fakeServer) TrustBMCCertificate(_ context.Context, r *pb.TrustBMCCertificateRequest) (*pb.BMCCertificate, error) {
+	f.sent = append(f.sent, r)
+	return &pb.BMCCertificate{Endpoint: "10.0.0.7"}, nil
 }

@@ -19,7 +19,10 @@ var (
 			LeaseSeconds: 3600, HttpPort: 8080, State: "up", PoolSize: 11, PoolUsed: 4, ForeignDhcpServer: "10.0.0.9",
 		}},
 	}
-	someCredentials = &pb.BMCCredentials{CredentialsRef: "rack-42", Username: "admin", Version: 2, UpdatedAt: at(0)}
+	someCredentials = &pb.BMCCredentials{
+		CredentialsRef: "rack-42", Username: "admin", Version: 2, UpdatedAt: at(0),
+		AllowedEndpoints: []string{"10.0.0.0/24"}, AllowPlainHttp: true, AllowUnverifiedTls: true, Adopted: true, RefusedMachines: []string{"m-8", "m-9"},
+	}
 )
 
 func (f *fakeServer) AddImage(_ context.Context, r *pb.AddImageRequest) (*pb.Image, error) {

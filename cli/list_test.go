@@ -17,22 +17,24 @@ func machine(id string, phase pb.MachineStatus_Phase, eff pb.MachineStatus_Effec
 }
 
 func fleet() *fakeServer {
-	return &fakeServer{machines: []*pb.Machine{
+	f := &fakeServer{machines: []*pb.Machine{
 		machine("machine-1", pb.MachineStatus_READY, pb.MachineStatus_IDLE, "", "Reachable", "Provisioned"),
 		machine("machine-2", pb.MachineStatus_MAINTENANCE, pb.MachineStatus_BUSY, "op-abc", "Reachable", "Provisioned"),
 		machine("machine-3", pb.MachineStatus_READY, pb.MachineStatus_ATTENTION, "", "Reachable", "Provisioned", "NeedsIntervention"),
 		machine("machine-4", pb.MachineStatus_READY, pb.MachineStatus_BLOCKED, "", "RMA"),
 		machine("machine-5", pb.MachineStatus_MAINTENANCE, pb.MachineStatus_MAINTENANCE_IDLE, ""),
 	}}
+	f.machines[2].Status.AttentionReason = "DISK_WRITE_ERROR"
+	return f
 }
 
 func TestListTable(t *testing.T) {
-	want := `MACHINE_ID  PHASE        EFFECTIVE    REACHABLE  PROVISIONED  ACTIVE_OP
-machine-1   READY        IDLE         ✓          ✓            -
-machine-2   MAINTENANCE  BUSY         ✓          ✓            op-abc
-machine-3   READY        ⚠ATTENTION   ✓          ✓            -
-machine-4   READY        ⛔BLOCKED    -          -            -
-machine-5   MAINTENANCE  MAINTENANCE  -          -            -
+	want := `MACHINE_ID  EFFECTIVE    PHASE        REACHABLE  PROVISIONED  ACTIVE_OP  ATTENTION
+machine-1   IDLE         READY        ✓          ✓            -          -
+machine-2   BUSY         MAINTENANCE  ✓          ✓            op-abc     -
+machine-3   ⚠ATTENTION   READY        ✓          ✓            -          DISK_WRITE_ERROR
+machine-4   ⛔BLOCKED    READY        -          -            -          -
+machine-5   MAINTENANCE  MAINTENANCE  -          -            -          -
 `
 	if got := fleet().run(t, "list"); got.out != want || got.code != 0 {
 		t.Errorf("exit code %d, stderr %q, table:\n%s\nwant:\n%s", got.code, got.err, got.out, want)

@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
@@ -31,7 +32,7 @@ func TestWhatReadsShow(t *testing.T) {
 		"agent list":                          {"a-1", "SITE", "lab", "✓", "at work"},
 		"agent list -o wide":                  {"CAPABILITIES", "reboot"},
 		"agent get a-1":                       {"Locked:", "at work", "f00d", "lost"},
-		"token list":                          {"t-1", "HOST", "machine-1", "revoked"},
+		"token list --enrolment":              {"t-1", "HOST", "machine-1", "revoked"},
 		"commands op-1":                       {"cmd-1", "boot", "DONE", "SUCCEEDED", "a-1", "2026-03-01T12:00:05Z"},
 		"audit machine-1":                     {"2026-03-01T12:00:01Z", "op-team", "EnterMaintenance"},
 		"audit -o json":                       {`"event_data": {`, `"comment": "swap"`},
@@ -42,14 +43,24 @@ func TestWhatReadsShow(t *testing.T) {
 		"controllers":                         {"CONTROLLER_ID", "c-2", "ctl-2", "v9", "DRAINING", "1200", "✓", "✓", "holds for"},
 		"controllers --all":                   {"c-2", "c-1", "v8", "GONE", "ended"},
 		"server info":                         {"v9", "c-1", "WEBHOOKS_NOT_WIRED"},
-		"token issue machine-1":               {"Token t-1", "ingot-agent enroll --token ingot1.bundle"},
+		"token issue machine-1":               {"Token t-1", "ingot1.bundle", "ingot-agent enroll --token-file -"},
 		"token issue machine-1 --bare":        {"ingot1.bundle"},
 		"version":                             {"ingot test"},
 		"__complete settle machine-1 ":        {":4"},
 		"__complete agent get ":               {"a-1\tSITE"},
-		"__complete token revoke ":            {"t-1\tmachine-1"},
-		"__complete plan get ":                {"twice\tReboot twice"},
-		"__complete flag machine-1 ":          {"RMA", "Retired"},
+		"__complete token revoke ":            {"tk-1\tci", "t-1\tmachine-1"},
+		"token list":                          {"ops", "admin", "file", "in force", "tk-1", "ci", "operate", "database", "op-team"},
+		"token create ci --scope operate":     {"Token tk-1 of ci, scope operate", "ingotb_s3cret"},
+		"token create ci --bare":              {"ingotb_s3cret"},
+		"bmc credentials list":                {"rack-42", "10.0.0.0/24", "adopted, plain HTTP, unverified TLS"},
+		"bmc certificates --changed":          {"berlin", "10.0.0.7", "machine-1", "aaaa", "bbbb"},
+		"doctor": {
+			"rack-42", "an upgrade allowed", "without TLS", "whatever certificate", "2 machines that name them: m-8 m-9",
+			"BMC 10.0.0.7", "ingot bmc trust machine-1 --sha256 bbbb",
+		},
+		"audit --export -":           {`"audit_id":"7"`},
+		"__complete plan get ":       {"twice\tReboot twice"},
+		"__complete flag machine-1 ": {"RMA", "Retired"},
 	} {
 		args := strings.Split(line, " ")
 		if got := reimaging(pb.Operation_SUCCEEDED, nil).run(t, args...); got.code != 0 || !inOrder(got.out, parts...) {
@@ -65,9 +76,20 @@ func TestWhatWritesSend(t *testing.T) {
 	updated.Spec = &pb.MachineSpec{Rack: "r2", MacAddresses: []string{"52:54:00:00:00:01"}}
 	updated.Labels = map[string]string{"env": "prod"}
 	for line, want := range map[string]proto.Message{
-		"flag machine-1 rma":            &pb.SetMachineFlagRequest{MachineId: "machine-1", Flag: "RMA", Value: true},
-		"flag machine-1 Retired --off":  &pb.SetMachineFlagRequest{MachineId: "machine-1", Flag: "Retired"},
-		"agent revoke a-1 --reason old": &pb.RevokeAgentRequest{AgentId: "a-1", Reason: "old"},
+		"flag machine-1 rma":           &pb.SetMachineFlagRequest{MachineId: "machine-1", Flag: "RMA", Value: true},
+		"flag machine-1 Retired --off": &pb.SetMachineFlagRequest{MachineId: "machine-1", Flag: "Retired"},
+		"token revoke tk-1":            &pb.RevokeAPITokenRequest{TokenId: "tk-1"},
+		"token revoke t-1":             &pb.RevokeBootstrapTokenRequest{TokenId: "t-1"},
+		"bmc credentials allow rack-1 --allow 10.0.0.0/24,bmc-7 --allow-plain-http=false": &pb.SetBMCCredentialsRequest{
+			CredentialsRef: "rack-1", AllowedEndpoints: []string{"10.0.0.0/24", "bmc-7"}, AllowPlainHttp: new(bool)},
+		"bmc trust machine-1 --sha256 AA:BB --comment checked": &pb.TrustBMCCertificateRequest{
+			MachineId: "machine-1", Sha256: "aabb", Comment: "checked"},
+		"audit machine-1 --actor ci --since 2026-03-01T00:00:00Z --limit 7": &pb.ListAuditLogRequest{
+			TargetId: "machine-1", Actor: "ci", Since: timestamppb.New(time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)), PageSize: 7},
+		"agent revoke a-1 --reason old":                &pb.RevokeAgentRequest{AgentId: "a-1", Reason: "old"},
+		"machine forget-tpm machine-1 --comment board": &pb.ForgetTPMRequest{MachineId: "machine-1", Comment: "board"},
+		"identity require tpm --site lab":              &pb.RequireIdentityRequest{Site: "lab", Level: "tpm"},
+		"identity require network --group g":           &pb.RequireIdentityRequest{Group: "g", Level: "network"},
 		"token issue --role site --site lab --lifetime 1h": &pb.IssueBootstrapTokenRequest{
 			Role: pb.AgentRole_AGENT_ROLE_SITE, Site: "lab", Lifetime: durationpb.New(time.Hour)},
 		"machine update machine-1 --rack r2 --mac-addresses 52:54:00:00:00:01 --label env=prod --label gone-": &pb.UpdateMachineRequest{Machine: updated, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"labels", "spec"}}},

@@ -20,7 +20,6 @@ import (
 	"github.com/ingot-metal/ingot/controller/config"
 	"github.com/ingot-metal/ingot/controller/door"
 	"github.com/ingot-metal/ingot/controller/engine"
-	"github.com/ingot-metal/ingot/controller/fleetapi"
 	"github.com/ingot-metal/ingot/controller/image"
 	"github.com/ingot-metal/ingot/controller/script"
 	"github.com/ingot-metal/ingot/controller/secret"
@@ -67,11 +66,10 @@ type Controller struct {
 	door      *door.Door
 	listeners listeners
 	servers   []*grpc.Server
-	// fleetConns are the connections of the fleet listener.
-	fleetConns fleetapi.Connections
-	draining   context.Context
-	drain      context.CancelFunc
-	ready      readiness
+	bounded   bounded
+	draining  context.Context
+	drain     context.CancelFunc
+	ready     readiness
 	// started is closed once the database has answered and its schema is up to date.
 	started chan struct{}
 }
@@ -302,7 +300,10 @@ func (c *Controller) runEngine(ctx context.Context) error {
 	close(c.started)
 	c.ready.set("")
 	c.log.Info("controller ready", "controller_id", c.id)
-	return c.engine.Run(ctx)
+	g, ctx := task.New(ctx)
+	g.Go("tokens", func(ctx context.Context) error { return c.tokens.Follow(ctx, c.store, c.clock) })
+	g.Go("engine", c.engine.Run)
+	return g.Wait()
 }
 
 func (c *Controller) prepareDatabase(ctx context.Context) error {

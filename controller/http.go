@@ -50,7 +50,7 @@ func (r *readiness) err() error {
 func (c *Controller) runHTTP(ctx context.Context) error {
 	srv := httpapi.New(httpapi.Config{
 		Gatherer: c.registry,
-		Logger:   c.log,
+		Logger:   c.log, Requested: c.bounded.http.Requested,
 		Checks: []httpapi.Check{
 			{Name: "startup", Run: func(context.Context) error { return c.ready.err() }},
 			{Name: "database", Run: c.store.Ping},

@@ -16,10 +16,6 @@ import (
 // runREST serves the frontpage's calls as JSON. They go to a server of the same kind as the frontpage's, behind the same
 // interceptors, which nobody but the gateway can reach.
 func (c *Controller) runREST(ctx context.Context) error {
-	t, err := c.frontpageTLS()
-	if err != nil {
-		return err
-	}
 	pipe := rest.NewPipe()
 	conn, err := grpc.NewClient("passthrough:///frontpage", grpc.WithContextDialer(pipe.Dial),
 		grpc.WithTransportCredentials(insecure.NewCredentials()), // inside the process
@@ -28,14 +24,19 @@ func (c *Controller) runREST(ctx context.Context) error {
 		return fmt.Errorf("open the gateway's connection: %w", err)
 	}
 	defer conn.Close()
-	gateway, err := rest.New(rest.Config{Conn: conn, MaxBody: int64(c.cfg.MaxMessageBytes), Logger: c.log})
+	guard := auth.GuardConfig{Listener: auth.Frontpage, Tokens: c.tokens}
+	knock := c.knock(guard)
+	knock.conns = c.bounded.rest
+	gateway, err := rest.New(rest.Config{
+		Conn: conn, MaxBody: int64(c.cfg.MaxMessageBytes), Logger: c.log, Knock: knock.rest, Requested: c.bounded.rest.Requested,
+	})
 	if err != nil {
 		return fmt.Errorf("make the REST gateway: %w", err)
 	}
-	server := c.server(auth.GuardConfig{Listener: auth.Frontpage, Tokens: c.tokens}, insecure.NewCredentials(), c.behindDoor()...)
+	server := c.server(guard, insecure.NewCredentials(), c.behindDoor()...)
 	c.registerFrontpage(server)
 	g, _ := task.New(ctx)
 	g.Go("rest calls", c.serve(server, pipe))
-	g.Go("rest", func(ctx context.Context) error { return gateway.Serve(ctx, c.listeners.rest, t) })
+	g.Go("rest", func(ctx context.Context) error { return gateway.Serve(ctx, c.listeners.rest, nil) })
 	return g.Wait()
 }

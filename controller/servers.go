@@ -29,41 +29,57 @@ import (
 )
 
 const (
-	// handshakeTime is how long a connection may take until it is one.
-	handshakeTime = 20 * time.Second
-	// enrolmentMessage is more than a key and its proof have. Nobody is known who sends one.
+	// prefaceTime is how long the first bytes of HTTP/2 may take after a handshake.
+	prefaceTime = 20 * time.Second
+	// enrolmentMessage is more than a key and its proof have, in bytes. Nobody is known who sends one.
 	enrolmentMessage = 64 << 10
+	// enrolmentStreams are calls on one connection, enrolmentTime is how long one takes, and enrolmentAge how long a connection
+	// is good for. enrolmentBytes is how large the messages are together that wait for their answers.
+	enrolmentStreams = 8
+	enrolmentBytes   = 16 << 20
+	enrolmentTime    = 30 * time.Second
+	enrolmentAge     = 5 * time.Minute
+	// headerBytes bound the metadata of a call.
+	headerBytes = 16 << 10
+	// windowBytes are what a call's sender may send before somebody reads it: the least that HTTP/2 has.
+	windowBytes = 64<<10 - 1
+	// fleetStreams are the calls of an agent on one connection.
+	fleetStreams = 100
 )
 
 func (c *Controller) openServers(context.Context) error {
-	front, err := c.frontpageTLS()
+	if err := c.boundListeners(); err != nil {
+		return err
+	}
+	atFront := auth.GuardConfig{Listener: auth.Frontpage, Tokens: c.tokens}
+	agents := newAgentCalls(c.sessions)
+	c.servers = []*grpc.Server{
+		c.server(atFront, door.Shaken{}, append(c.behindDoor(), c.knock(atFront).option(),
+			// Whoever has more than that open on one connection waits on its own side.
+			grpc.MaxConcurrentStreams(uint32(c.cfg.Clients.StreamsPerClient+c.cfg.Clients.WaitingPerClient)))...),
+		c.server(auth.GuardConfig{Listener: auth.Fleet, Tokens: c.tokens, CheckAgent: c.checkCaller}, door.Shaken{}, append(agents.options(),
+			grpc.HeaderTableSize(0), grpc.MaxConcurrentStreams(fleetStreams))...),
+		c.server(auth.GuardConfig{Listener: auth.Enrolment}, door.Shaken{}, append(c.enrolmentBounds(),
+			grpc.MaxRecvMsgSize(enrolmentMessage), grpc.MaxConcurrentStreams(enrolmentStreams), grpc.HeaderTableSize(0),
+			grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: enrolmentAge, Time: 30 * time.Second, Timeout: 15 * time.Second}))...),
+	}
+	c.registerFrontpage(c.servers[0])
+	roots, err := c.tpmRoots()
 	if err != nil {
 		return err
 	}
-	c.fleetConns = fleetapi.NewConnections(credentials.NewTLS(c.fleetTLS()), c.cfg.Agents.Admission.Handshakes)
-	atFront := auth.GuardConfig{Listener: auth.Frontpage, Tokens: c.tokens}
-	conns := door.Limit(c.listeners.frontpage, door.ConnectionLimits{
-		All: c.cfg.Clients.Connections, Unproven: c.cfg.Clients.UnprovenConnections, Refusals: refusals,
-	})
-	c.listeners.frontpage = conns
-	c.servers = []*grpc.Server{
-		c.server(atFront, credentials.NewTLS(front), append(c.behindDoor(),
-			(&knock{guard: auth.NewGuard(atFront), conns: conns, log: c.log, observe: c.metrics.ObserveCall}).option(), grpc.ConnectionTimeout(handshakeTime),
-			// Whoever has more than that open on one connection waits on its own side.
-			grpc.MaxConcurrentStreams(uint32(c.cfg.Clients.StreamsPerClient+c.cfg.Clients.WaitingPerClient)))...),
-		c.server(auth.GuardConfig{Listener: auth.Fleet, CheckAgent: c.checkCaller}, c.fleetConns, grpc.ReadBufferSize(0), grpc.HeaderTableSize(0)),
-		c.server(auth.GuardConfig{Listener: auth.Enrolment}, credentials.NewTLS(c.ownTLS()), grpc.MaxRecvMsgSize(enrolmentMessage),
-			grpc.ConnectionTimeout(handshakeTime)),
+	installers := &fleetapi.Installers{
+		Engine: c.engine, Store: c.store, Sessions: c.sessions, CA: c.ca, Secrets: c.secrets, Clock: c.clock, Logger: c.log,
+		CertLifetime: c.cfg.Agents.CertLifetime.Duration, Roots: roots,
 	}
-	c.registerFrontpage(c.servers[0])
 	fleetv1.RegisterAgentServiceServer(c.servers[1], fleetapi.New(fleetapi.Config{
-		Engine: c.engine, Store: c.store, Sessions: c.sessions, CA: c.ca, Blobs: c.blobs, Secrets: c.secrets, Clock: c.clock, Logger: c.log, ControllerID: c.id,
-		CertLifetime: c.cfg.Agents.CertLifetime.Duration, Admission: c.cfg.Agents.Admission.Limits(), Spread: c.spread, Cut: c.fleetConns.Cut, Paced: c.metrics.SessionsPaced.Inc,
+		Engine: c.engine, Store: c.store, Sessions: c.sessions, CA: c.ca, Installers: installers, Blobs: c.blobs, Secrets: c.secrets, Clock: c.clock, Logger: c.log, ControllerID: c.id,
+		CertLifetime: c.cfg.Agents.CertLifetime.Duration, Admission: c.cfg.Agents.Admission.Limits(), Spread: c.spread, Cut: c.bounded.fleet.Cut, Paced: c.metrics.SessionsPaced.Inc,
 		MaxMessage: c.cfg.MaxMessageBytes, Draining: c.draining, FleetAddresses: c.cfg.FleetAddresses(),
 		EnrolmentAddresses: c.cfg.EnrolmentAddresses(),
 	}))
 	enrollv1.RegisterEnrollmentServiceServer(c.servers[2], enrollapi.New(enrollapi.Config{
-		Store: c.store, CA: c.ca, Clock: c.clock, CertLifetime: c.cfg.Agents.CertLifetime.Duration,
+		Store: c.store, CA: c.ca, Installers: installers, Clock: c.clock, CertLifetime: c.cfg.Agents.CertLifetime.Duration,
 		Grace: c.cfg.Agents.ReenrollGrace.Duration, FleetAddresses: c.cfg.FleetAddresses(),
 	}))
 	return nil
@@ -78,6 +94,7 @@ func (c *Controller) registerFrontpage(s *grpc.Server) {
 	frontpage.Register(s, frontpage.New(frontpage.Config{
 		Engine: c.engine, Store: c.store, Images: c.images, Scripts: c.scripts, Secrets: c.secrets, Clock: c.clock, Draining: c.draining,
 		WebhookPolicy: c.webhookPolicy(), WebhookSource: c.cfg.Webhooks.Source,
+		Tokens:      c.tokens,
 		Info:        frontpage.Info{Version: c.version, ControllerID: c.id, CAHash: c.CAHash()},
 		Incarnation: c.store.Incarnation,
 		Bundle: func(tokenID, secret string, issued time.Time) (string, error) {
@@ -102,6 +119,9 @@ func (c *Controller) server(g auth.GuardConfig, t credentials.TransportCredentia
 		grpc.MaxRecvMsgSize(c.cfg.MaxMessageBytes),
 		grpc.ChainUnaryInterceptor(calls.Unary(), errs.Unary(), guard.Unary(), c.gateUnary),
 		grpc.ChainStreamInterceptor(calls.Stream(), errs.Stream(), guard.Stream(), c.gateStream),
+		// What a connection costs before it is known whose it is: no buffers of its own, and no windows that grow.
+		grpc.ConnectionTimeout(prefaceTime), grpc.ReadBufferSize(0), grpc.SharedWriteBuffer(true), grpc.MaxHeaderListSize(headerBytes),
+		grpc.StaticStreamWindowSize(windowBytes), grpc.StaticConnWindowSize(windowBytes),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 15 * time.Second}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
 	}, more...)...)

@@ -14,9 +14,6 @@ import (
 	"github.com/ingot-metal/ingot/lab/vm"
 )
 
-// badSector is in the EFI system partition, which the tiny image fills.
-const badSector = 8192
-
 // TestLifeThreeFailures: a disk that cannot be written fails three installations. The machine then waits for a person, and
 // why names the disk; with a plan for its other disk it comes into service.
 func TestLifeThreeFailures(t *testing.T) {
@@ -46,7 +43,6 @@ func TestLifeThreeFailures(t *testing.T) {
 		t.Errorf("after %d operations the node shows %d attempts and %q", failures, n.GetInstallAttempts(), n.GetLastInstallError())
 	}
 	s.namesTheDisk(id)
-	s.refused("NODE_GUARD_FAILED", "reimage", id, "--image", metal.TinyRef, "--request-id", "a-fourth")
 	s.refused("NODE_GUARD_FAILED", "node", "transition", id, "pending", "--force")
 	s.goesOnWith(m, "on-sound")
 }

@@ -37,7 +37,7 @@ func TestLife(t *testing.T) {
 func (s *site) credentials(password string) {
 	s.Helper()
 	_, err := s.api.Admin.SetBMCCredentials(s.ctx, &pb.SetBMCCredentialsRequest{
-		CredentialsRef: metal.CredentialsRef, Username: metal.Username, Password: password,
+		CredentialsRef: metal.CredentialsRef, Username: metal.Username, Password: password, AllowedEndpoints: []string{metal.BMCNetwork},
 	})
 	if err != nil {
 		s.Fatal(err)

@@ -121,7 +121,7 @@ func TestMetalBMCs(t *testing.T) {
 	}
 	t.Parallel()
 	s := newSite(t, nil)
-	_, err := s.api.Admin.SetBMCCredentials(s.ctx, &pb.SetBMCCredentialsRequest{CredentialsRef: "wrong", Username: metal.Username, Password: "not-it"})
+	_, err := s.api.Admin.SetBMCCredentials(s.ctx, &pb.SetBMCCredentialsRequest{CredentialsRef: "wrong", Username: metal.Username, Password: "not-it", AllowedEndpoints: []string{metal.BMCNetwork}})
 	if err != nil {
 		t.Fatal(err)
 	}

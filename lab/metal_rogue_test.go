@@ -84,16 +84,22 @@ var scriptURL = regexp.MustCompile(`/boot/([A-Za-z0-9_-]{16,})/kernel`)
 // newRogue reads what anybody on the segment can read: the machine's boot script, and its address.
 func (s *site) newRogue(m *metal.Machine) *rogue {
 	s.Helper()
+	return s.newRogueSeen(m, m)
+}
+
+// newRogueSeen reads the boot script on the console of another machine.
+func (s *site) newRogueSeen(on, m *metal.Machine) *rogue {
+	s.Helper()
 	r := &rogue{s: s, m: m}
-	said, err := m.SerialLog()
+	said, err := on.SerialLog()
 	if err != nil {
 		s.Fatal(err)
 	}
-	found := scriptURL.FindSubmatch(said)
-	if found == nil {
+	all := scriptURL.FindAllSubmatch(said, -1)
+	if len(all) == 0 {
 		s.Fatal("no boot URL on the console")
 	}
-	r.token = string(found[1])
+	r.token = string(all[len(all)-1][1])
 	leases, err := s.api.Admin.ListSiteLeases(s.ctx, &pb.ListSiteLeasesRequest{Site: metal.SiteName})
 	if err != nil {
 		s.Fatal(err)

@@ -310,7 +310,7 @@ issue() { ingot token issue "$1" --bare; }
 power_on_machine() {
   [[ -z $without_machine ]] || return 0
   if [[ -z $without_rack ]]; then
-    start rack-up env -C "$top" "$bin/ingot-lab" up --dir "$dir/rack" --machines 1 --firmware bios --bmc redfish \
+    start rack-up env -C "$top" "$bin/ingot-lab" up --dir "$dir/rack" --machines 1 --worn-disk --firmware bios --bmc redfish \
       --server "localhost:$port" --ca-file "$dir/controller/ca.pem" --token-file "$dir/controller/admin-token" \
       --fleet "127.0.0.1:$((port + 1))" --enrolment "127.0.0.1:$((port + 2))"
     return
@@ -358,12 +358,29 @@ machine_enrols() {
 
 rack_is_up() { ! alive rack-up >/dev/null && "$bin/ingot-lab" list --dir "$dir/rack"; }
 
+# choose_disk SERIAL: says which disk a reimage writes.
+choose_disk() {
+  note "${bold}\$ ingot machine update $machine --install-disk serial=$1${plain}"
+  ingot machine update "$machine" --install-disk "serial=$1" >/dev/null
+}
+
+# A disk that refuses writes: the installation fails for real, and the list says so.
+failed_install() {
+  show_step "Install $machine on a disk that is worn out"
+  "$bin/ingot-lab" list --dir "$dir/rack" | cut -c1-100 | sed 's/^/    /'
+  choose_disk "$machine-worn"
+  ingot enter-maintenance "$machine" >/dev/null 2>&1
+  run reimage "$machine" --image tiny --request-id first-try && die "a worn disk was written"
+  run list --filter "machine_id=$machine"
+  done_step
+}
+
 # The real thing: firmware, DHCP, kernel over HTTP, an image on the disk, read back, and the new system's own word.
 install_machine() {
-  show_step "Install $machine over its BMC and the network"
-  "$bin/ingot-lab" list --dir "$dir/rack" | cut -c1-100 | sed 's/^/    /'
-  ingot enter-maintenance "$machine" >/dev/null 2>&1
-  run reimage "$machine" --image tiny
+  failed_install
+  show_step "Name the sound disk, and simply ask again"
+  choose_disk "$machine-d0"
+  run reimage "$machine" --image tiny --request-id retry-001
   ingot exit-maintenance "$machine" >/dev/null 2>&1
   wait_for 30 "the installed machine does not connect" all_connected $((simulated + 2))
   done_step

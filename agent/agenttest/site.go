@@ -56,7 +56,10 @@ func (c *Controller) SetCredentials(ref, username, password string, version int6
 		if c.site.credentials == nil {
 			c.site.credentials = map[string]*fleetv1.GetBMCCredentialsResponse{}
 		}
-		c.site.credentials[ref] = &fleetv1.GetBMCCredentialsResponse{Username: username, Password: password, Version: version}
+		c.site.credentials[ref] = &fleetv1.GetBMCCredentialsResponse{
+			Username: username, Password: password, Version: version,
+			AllowedEndpoints: []string{"127.0.0.0/8", "10.0.0.0/8"}, AllowPlainHttp: true,
+		}
 	})
 }
 

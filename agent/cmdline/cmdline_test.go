@@ -163,7 +163,11 @@ func TestVerbs(t *testing.T) {
 	if out, exit := run(t, verb("run", "--host", "sim")...); exit != 1 || !strings.Contains(out, "no bootstrap token") {
 		t.Fatalf("run without a token: %d\n%s", exit, out)
 	}
-	if out, exit := run(t, verb("enroll", "--host", "sim", "--token", "ingot1.rubbish")...); exit != 2 {
+	rubbish := filepath.Join(t.TempDir(), "rubbish")
+	if err := os.WriteFile(rubbish, []byte("ingot1.rubbish"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, exit := run(t, verb("enroll", "--host", "sim", "--token-file", rubbish)...); exit != 2 {
 		t.Fatalf("enroll with rubbish: %d\n%s", exit, out)
 	}
 	if out, exit := run(t, verb("enroll", "--host", "sim", "--token-file", tokenFile(t, c))...); exit != 0 || !strings.Contains(out, c.AgentID) {

@@ -3,6 +3,7 @@ package cmdline
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -29,7 +30,6 @@ type options struct {
 	repave    time.Duration
 	region    string
 	provider  string
-	token     string
 	tokenFile string
 	addresses []string
 	logFormat string
@@ -82,10 +82,7 @@ func (o *options) bindHost(cmd *cobra.Command) {
 // bindToken adds the flags for a bootstrap token.
 func (o *options) bindToken(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&o.token, "token", "", "bootstrap token (visible in the process list; prefer --token-file)")
-	f.StringVar(&o.token, "bundle", "", "the same as --token")
-	f.StringVar(&o.tokenFile, "token-file", "", "file with the bootstrap token")
-	cmd.MarkFlagsMutuallyExclusive("token", "bundle", "token-file")
+	f.StringVar(&o.tokenFile, "token-file", "", "file with the bootstrap token; - is standard input")
 }
 
 // load gives the configuration: defaults, then the file, then the flags that were given.
@@ -141,12 +138,21 @@ func complete(c config.Config) (config.Config, error) {
 	return c, nil
 }
 
+// maxTokenBytes is more than a bootstrap token has.
+const maxTokenBytes = 64 << 10
+
 // bundle gives the bootstrap token, or "" when there is none.
 func (o *options) bundle(c config.Config) (string, error) {
-	if o.token != "" || c.TokenFile == "" {
-		return o.token, nil
+	if c.TokenFile == "" {
+		return "", nil
 	}
-	b, err := os.ReadFile(c.TokenFile)
+	var b []byte
+	var err error
+	if c.TokenFile == "-" {
+		b, err = io.ReadAll(io.LimitReader(o.cmd.InOrStdin(), maxTokenBytes))
+	} else {
+		b, err = os.ReadFile(c.TokenFile)
+	}
 	if err != nil {
 		return "", fmt.Errorf("read bootstrap token: %w", err)
 	}

@@ -60,7 +60,7 @@ func (a app) runEnroll(cmd *cobra.Command, o *options) (err error) {
 		return err
 	}
 	if bundle == "" {
-		return fmt.Errorf("%w: give a bootstrap token with --token-file or --token", errUsage)
+		return fmt.Errorf("%w: give a bootstrap token with --token-file; - is standard input", errUsage)
 	}
 	parsed, err := pki.ParseBundle(bundle)
 	if err != nil {

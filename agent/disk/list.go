@@ -8,11 +8,13 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/ingot-metal/ingot/internal/disk"
 )
 
 // List finds the disks of the machine whose /sys, /proc and /dev are below root ("/" for this one), by name.
 // Serial numbers and partitions that cannot be read are left out; no sysfs is an error.
-func List(root string) ([]Device, error) {
+func List(root string) ([]disk.Device, error) {
 	s := scanner{root: root}
 	entries, err := os.ReadDir(s.path("sys/block"))
 	if err != nil {
@@ -26,7 +28,7 @@ func List(root string) ([]Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	var out []Device
+	var out []disk.Device
 	for _, e := range entries {
 		name := e.Name()
 		if !s.exists("sys/block/"+name+"/device") || strings.HasPrefix(name, "sr") || strings.HasPrefix(name, "fd") {
@@ -75,9 +77,9 @@ func (s scanner) first(rels ...string) string {
 	return ""
 }
 
-func (s scanner) device(name string) Device {
+func (s scanner) device(name string) disk.Device {
 	dir := "sys/block/" + name + "/"
-	return Device{
+	return disk.Device{
 		Name: name, Path: "/dev/" + strings.ReplaceAll(name, "!", "/"),
 		Serial: s.serial(dir), WWN: s.first(dir+"wwid", dir+"device/wwid", dir+"device/wwn"), Model: s.text(dir + "device/model"),
 		Size:       s.number(dir+"size") * 512, // sysfs counts sectors of 512 bytes whatever the disk's are
@@ -173,7 +175,7 @@ func (s scanner) uses() (map[string][]string, error) {
 }
 
 // inUse looks at the disk and its partitions: mounts, swap, and devices built on top.
-func (s scanner) inUse(d Device, uses map[string][]string) []string {
+func (s scanner) inUse(d disk.Device, uses map[string][]string) []string {
 	var out []string
 	look := func(name, dir string) {
 		out = append(out, uses[s.text(dir+"/dev")]...)

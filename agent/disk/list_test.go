@@ -7,7 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ingot-metal/ingot/agent/disk"
+	sysdisk "github.com/ingot-metal/ingot/agent/disk"
+	"github.com/ingot-metal/ingot/internal/disk"
 )
 
 // tree builds /proc, /sys and /dev as a machine shows them. A value of "-> x" makes a symbolic link to x.
@@ -52,7 +53,7 @@ func machine() map[string]string {
 
 func TestListReadsSysfs(t *testing.T) {
 	t.Parallel()
-	got, err := disk.List(tree(t, machine()))
+	got, err := sysdisk.List(tree(t, machine()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +88,7 @@ func TestListFailsWithoutWhatItNeeds(t *testing.T) {
 				delete(files, name)
 			}
 		}
-		if got, err := disk.List(tree(t, files)); err == nil {
+		if got, err := sysdisk.List(tree(t, files)); err == nil {
 			t.Errorf("without %s: %v", gone, got)
 		}
 	}
@@ -96,7 +97,7 @@ func TestListFailsWithoutWhatItNeeds(t *testing.T) {
 // This machine has a root disk that must never be chosen.
 func TestRootDiskIsInUse(t *testing.T) {
 	t.Parallel()
-	all, err := disk.List("/")
+	all, err := sysdisk.List("/")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,13 +11,14 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/ingot-metal/ingot/agent/disk"
+	sysdisk "github.com/ingot-metal/ingot/agent/disk"
 	"github.com/ingot-metal/ingot/agent/disk/block"
+	"github.com/ingot-metal/ingot/internal/disk"
 	"github.com/ingot-metal/ingot/internal/pki"
 )
 
 // Disks lists the machine's disks as they are now.
-func (l *Linux) Disks() ([]disk.Device, error) { return disk.List(l.cfg.Root) }
+func (l *Linux) Disks() ([]disk.Device, error) { return sysdisk.List(l.cfg.Root) }
 
 // ChooseDisk gives the only disk that the rule means, to be written: see disk.Choose. It fails with a *disk.NoUniqueMatch,
 // and refuses where disks are not written.

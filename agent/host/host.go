@@ -65,7 +65,10 @@ const (
 	CapReconfig = "reconfig"
 	CapRepave   = "repave"
 	CapErase    = "erase"
-	CapKexec    = "kexec"
+	// CapPreflight: an installer proves that a repave can begin, before it is granted one.
+	CapPreflight = "preflight"
+	CapReset     = "reset_devices"
+	CapKexec     = "kexec"
 )
 
 // Identity says which machine this is, and which boot of it.

@@ -106,7 +106,10 @@ func (l *Linux) Capabilities() []string {
 		}
 	}
 	if l.canWriteDisks() {
-		caps = append(caps, CapRepave, CapErase)
+		caps = append(caps, CapRepave, CapErase, CapPreflight)
+	}
+	if l.kernel.euid() == 0 {
+		caps = append(caps, CapReset)
 	}
 	if l.canKexec() {
 		caps = append(caps, CapKexec)

@@ -8,14 +8,16 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime"
 	"strings"
+	"time"
 
 	"github.com/klauspost/compress/zstd"
 
-	"github.com/ingot-metal/ingot/agent/disk"
 	"github.com/ingot-metal/ingot/agent/disk/block"
 	"github.com/ingot-metal/ingot/agent/disk/image"
 	"github.com/ingot-metal/ingot/internal/clock"
+	"github.com/ingot-metal/ingot/internal/disk"
 )
 
 // WriteImage is one image for one disk.
@@ -78,6 +80,32 @@ func (l *Linux) WriteImage(ctx context.Context, _ Effect, w WriteImage) (_ disk.
 		},
 	})
 	return dev, out, err
+}
+
+// probePatience is how long an image may take to bring its first bytes, when nothing but that is asked.
+const probePatience = 30 * time.Second
+
+// ProbeImage reads the image's beginning, for a disk with sectors of so many bytes: see image.Probe. It takes URL,
+// FileSize and Format of w, and writes nothing.
+func (l *Linux) ProbeImage(ctx context.Context, w WriteImage, sector int) error {
+	src := image.Source{URL: w.URL, Size: w.FileSize, Client: l.cfg.HTTP, Clock: clock.Real(), Log: l.cfg.Log, Patience: probePatience}
+	return image.Probe(ctx, src, w.Format, sector)
+}
+
+// loaderKexec is the boot loader type of a kernel that kexec_file_load(2) has started (Documentation/arch/x86/boot.rst,
+// type_of_loader D).
+const loaderKexec = "13"
+
+// FirmwareKind is what has started the machine: "uefi" or "bios". It is "" where neither is certain: a kernel entered by
+// kexec may not have been handed the firmware's tables, and machines other than PCs have no BIOS.
+func (l *Linux) FirmwareKind() string {
+	if _, err := os.Stat(l.path("sys/firmware/efi")); err == nil {
+		return "uefi"
+	}
+	if runtime.GOARCH != "amd64" || l.read("proc/sys/kernel/bootloader_type") == loaderKexec {
+		return ""
+	}
+	return "bios"
 }
 
 // CheckImage says whether the disk holds what was committed to it: see image.Check. It writes nothing.

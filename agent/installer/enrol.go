@@ -17,6 +17,7 @@ import (
 	"github.com/ingot-metal/ingot/agent/pid1"
 	"github.com/ingot-metal/ingot/agent/site/desk"
 	"github.com/ingot-metal/ingot/agent/state"
+	"github.com/ingot-metal/ingot/agent/tpmdevice"
 	"github.com/ingot-metal/ingot/agent/transport"
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/pki"
@@ -41,7 +42,13 @@ type enroller struct {
 	dir    state.Dir
 	clock  clock.Clock
 	log    *slog.Logger
+	// tpm is nil where the machine has none that can be used.
+	tpm *tpmdevice.Device
+	// buildTime is a moment known to have passed.
+	buildTime time.Time
 }
+
+func (e *enroller) now() time.Time { return pki.EffectiveNow(e.clock.Now(), e.buildTime) }
 
 // machine is what enrolment tells about the machine.
 type machine struct{ bootID, fingerprint, serial string }
@@ -57,13 +64,25 @@ func (e *enroller) enrol(ctx context.Context, m machine) (desk.Answer, error) {
 	if err != nil {
 		return desk.Answer{}, err
 	}
-	body, err := json.Marshal(desk.Request{
-		CSR: csr, BootID: m.bootID, HardwareFingerprint: m.fingerprint, MAC: e.boot.MAC, Serial: m.serial,
-	})
+	digest, err := pki.PublicKeyHash(key.Public())
+	if err != nil {
+		return desk.Answer{}, err
+	}
+	req := desk.Request{CSR: csr, BootID: m.bootID, HardwareFingerprint: m.fingerprint, MAC: e.boot.MAC, Serial: m.serial}
+	if d := e.tpm; d != nil {
+		req.TPM = &desk.TPM{EndorsementKey: d.Endorsement, EndorsementCertificate: d.Certificate, AttestationKey: d.Attestation}
+	}
+	body, err := json.Marshal(req)
 	if err != nil {
 		return desk.Answer{}, fmt.Errorf("encode enrolment: %w", err)
 	}
-	answer, err := e.ask(ctx, body)
+	answer, err := e.ask(ctx, func(attempt int) (desk.Answer, time.Duration, error) {
+		answer, after, err := e.once(ctx, body)
+		if err == nil && answer.Challenge != nil {
+			return e.prove(ctx, csr, digest[:], answer, attempt)
+		}
+		return answer, after, err
+	})
 	if err != nil {
 		return answer, err
 	}
@@ -71,9 +90,9 @@ func (e *enroller) enrol(ctx context.Context, m machine) (desk.Answer, error) {
 }
 
 // ask repeats until there is an answer or a final no.
-func (e *enroller) ask(ctx context.Context, body []byte) (desk.Answer, error) {
+func (e *enroller) ask(ctx context.Context, once func(attempt int) (desk.Answer, time.Duration, error)) (desk.Answer, error) {
 	for attempt := 1; ; attempt++ {
-		answer, after, err := e.once(ctx, body)
+		answer, after, err := once(attempt)
 		if err == nil {
 			return answer, nil
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/ingot-metal/ingot/agent/pid1"
 	"github.com/ingot-metal/ingot/agent/site/desk"
 	"github.com/ingot-metal/ingot/agent/state"
+	"github.com/ingot-metal/ingot/agent/tpmdevice"
 	"github.com/ingot-metal/ingot/agent/transport"
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/failpoint"
@@ -49,6 +50,8 @@ type Config struct {
 	Clock     clock.Clock
 	// Client asks the desk; nil means one for the real network.
 	Client *http.Client
+	// TPM opens the machine's TPM; nil means the device of the host.
+	TPM func() (*tpmdevice.Device, error)
 	// Failpoints are armed for this installer alone; nil means the process's.
 	Failpoints *failpoint.Scope
 }
@@ -95,8 +98,14 @@ func certified(ctx context.Context, cfg Config) (desk.Answer, error) {
 	if doc, err := h.Inventory(ctx); err == nil {
 		m.serial = doc.System.Serial
 	}
-	e := &enroller{boot: cfg.Boot, client: cfg.Client, dir: dir, clock: cfg.Clock, log: cfg.Log}
+	e := &enroller{boot: cfg.Boot, client: cfg.Client, dir: dir, clock: cfg.Clock, log: cfg.Log, buildTime: cfg.BuildTime}
+	e.tpm = openTPM(ctx, cfg)
 	answer, err := e.enrol(ctx, m)
+	if e.tpm != nil {
+		if err := e.tpm.Close(); err != nil {
+			cfg.Log.Warn("close the TPM", "error", err)
+		}
+	}
 	if err != nil {
 		return answer, err
 	}

@@ -9,6 +9,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/ingot-metal/ingot/internal/accelerator"
 )
 
 // disks are the whole block devices with a device behind them.
@@ -164,8 +166,7 @@ func (c collector) pci() []PCI {
 		if sub := hexID(c.text(at + "subsystem_vendor")); sub != "" && sub != "0000" {
 			p.Subsystem = sub + ":" + hexID(c.text(at+"subsystem_device"))
 		}
-		// Display controllers and processing accelerators (PCI Code and ID Assignment Specification, 03h, 12h).
-		p.GPU = strings.HasPrefix(p.Class, "03") || strings.HasPrefix(p.Class, "12")
+		p.GPU = accelerator.Is(p.Class, p.Vendor)
 		devices = append(devices, p)
 	}
 	return devices

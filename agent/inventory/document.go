@@ -94,7 +94,7 @@ type NIC struct {
 	Firmware  string `json:"firmware,omitempty"`
 }
 
-// PCI is one PCI function. GPU is set for display and 3D controllers and processing accelerators.
+// PCI is one PCI function. GPU is set for accelerators, and not for a server's display chip.
 type PCI struct {
 	Address   string `json:"address"`
 	Class     string `json:"class"`  // six hex digits, PCI Code and ID Assignment Specification

@@ -19,9 +19,6 @@ import (
 // eventBatch is how many events are read from the buffer at once.
 const eventBatch = 128
 
-// offlineHeartbeat is how often a heartbeat that cannot be sent is buffered, at most.
-const offlineHeartbeat = time.Minute
-
 type eventStream = grpc.BidiStreamingClient[fleetv1.EventsRequest, fleetv1.EventsResponse]
 
 // events sends what is buffered, in order, and heartbeats between.
@@ -129,29 +126,4 @@ func (r *Runner) fullHeartbeat(ctx context.Context) (*fleetv1.Heartbeat, error) 
 	h.LockedReason = meta.LockedReason
 	h.BufferedEvents, err = r.cfg.Store.BufferedEvents(ctx)
 	return h, err
-}
-
-// BufferHeartbeats puts heartbeats that cannot be sent into the event buffer, one a minute, so that an outage
-// can be read afterwards as one of the network and not of the machine. It returns nil when ctx ends.
-func (r *Runner) BufferHeartbeats(ctx context.Context) error {
-	tick := r.cfg.Clock.NewTicker(offlineHeartbeat)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C():
-		}
-		if r.Connected() {
-			continue
-		}
-		h, err := r.fullHeartbeat(ctx)
-		if err == nil {
-			e := &fleetv1.Event{Body: &fleetv1.Event_Heartbeat{Heartbeat: h}}
-			err = r.cfg.Store.Append(ctx, e, r.cfg.Clock.Now())
-		}
-		if err != nil {
-			r.cfg.Log.Warn("heartbeat not buffered", "error", err)
-		}
-	}
 }

@@ -69,6 +69,16 @@ func Mutual(own tls.Certificate, roots *x509.CertPool, address string, now func(
 	}, nil
 }
 
+// ServerOnly is the TLS configuration for the enrolment listener: the caller shows no certificate.
+func ServerOnly(roots *x509.CertPool, address string, now func() time.Time) (*tls.Config, error) {
+	cfg, err := Mutual(tls.Certificate{}, roots, address, now)
+	if err != nil {
+		return nil, err
+	}
+	cfg.GetClientCertificate = nil
+	return cfg, nil
+}
+
 // Conn is a gRPC connection that knows its TLS handshake.
 type Conn struct {
 	*grpc.ClientConn

@@ -82,6 +82,23 @@ func (s Style) Tokens(tokens []*pb.BootstrapToken, now time.Time) *Table {
 	return t
 }
 
+// APITokens is the table of `ingot token list`.
+func (s Style) APITokens(tokens []*pb.APIToken, now time.Time) *Table {
+	t := &Table{Header: []string{"TOKEN_ID", "NAME", "SCOPE", "SOURCE", "STATE", "EXPIRES", "LAST_USED", "CREATED_BY"}}
+	for _, tok := range tokens {
+		state := "in force"
+		switch {
+		case tok.GetExpiresAt() != nil && now.After(tok.GetExpiresAt().AsTime()):
+			state = "expired"
+		case tok.GetRevokedAt() != nil:
+			state = "revoked"
+		}
+		t.Add(tok.GetTokenId(), Clean(tok.GetName()), tok.GetScope(), tok.GetSource(), state, Time(tok.GetExpiresAt()), Time(tok.GetLastUsedAt()),
+			Clean(tok.GetCreatedBy()))
+	}
+	return t
+}
+
 func tokenState(t *pb.BootstrapToken, now time.Time) string {
 	switch {
 	case t.GetRevokedAt() != nil:

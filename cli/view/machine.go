@@ -54,17 +54,18 @@ func Holds(m *pb.Machine, condition string) bool {
 	})
 }
 
-// Machines is the table of `ingot list`; wide adds what does not fit on 100 columns.
+// Machines is the table of `ingot list`. The effective state comes first: it answers whether the machine may be used, and
+// ATTENTION the reason why not. wide adds what does not fit on 100 columns.
 func (s Style) Machines(machines []*pb.Machine, wide bool, now time.Time) *Table {
-	t := &Table{Header: []string{"MACHINE_ID", "PHASE", "EFFECTIVE", "REACHABLE", "PROVISIONED", "ACTIVE_OP"}}
+	t := &Table{Header: []string{"MACHINE_ID", "EFFECTIVE", "PHASE", "REACHABLE", "PROVISIONED", "ACTIVE_OP", "ATTENTION"}}
 	if wide {
 		t.Header = append(t.Header, "NODE_STATE", "PROVIDER", "SITE", "CONDITIONS", "SIMULATED", "LABELS", "AGE")
 	}
 	for _, m := range machines {
 		st := m.GetStatus()
 		row := []string{
-			m.GetMachineId(), Phase(st.GetPhase()), s.effective(st.GetEffectiveState()) + s.banner(m),
-			Mark(Holds(m, "Reachable")), Mark(Holds(m, "Provisioned")), st.GetActiveOperationId(),
+			m.GetMachineId(), s.effective(st.GetEffectiveState()) + s.banner(m), Phase(st.GetPhase()),
+			Mark(Holds(m, "Reachable")), Mark(Holds(m, "Provisioned")), st.GetActiveOperationId(), st.GetAttentionReason(),
 		}
 		if wide {
 			row = append(row, NodeState(st.GetNodeState()), m.GetSpec().GetProvider(), m.GetSpec().GetSite(),
@@ -73,6 +74,14 @@ func (s Style) Machines(machines []*pb.Machine, wide bool, now time.Time) *Table
 		t.Add(row...)
 	}
 	return t
+}
+
+// attention is why somebody must act, with the next step; empty where nobody must.
+func attention(st *pb.MachineStatus) string {
+	if st.GetAttentionReason() == "" {
+		return ""
+	}
+	return st.GetAttentionReason() + ": " + Clean(st.GetAttentionMessage())
 }
 
 // Conditions lists the conditions that hold, such as "Provisioned=✓, Reachable=✓".
@@ -90,8 +99,9 @@ func Conditions(m *pb.Machine) string {
 func (s Style) Machine(m *pb.Machine, now time.Time) string {
 	f, st, sp := &Fields{}, m.GetStatus(), m.GetSpec()
 	f.Add("Machine", m.GetMachineId())
-	f.Add("Phase", Phase(st.GetPhase()))
 	f.Add("EffectiveState", s.effective(st.GetEffectiveState())+s.banner(m))
+	f.Add("Attention", attention(st))
+	f.Add("Phase", Phase(st.GetPhase()))
 	f.Add("NodeState", NodeState(st.GetNodeState()))
 	f.Add("ActiveOperationId", st.GetActiveOperationId())
 	f.Add("UnresolvedCommandId", s.Bad(st.GetUnresolvedCommandId()))
@@ -105,6 +115,9 @@ func (s Style) Machine(m *pb.Machine, now time.Time) string {
 	f.Add("BootId", st.GetBootId())
 	f.Add("PowerState", st.GetPowerState())
 	f.Add("ImageDigest", st.GetOsImageDigest())
+	f.Add("Identity", identity(st))
+	f.Add("TPM", st.GetTpm().GetEndorsementKey())
+	f.Add("FirstProvisioned", Time(st.GetFirstProvisionedAt()))
 	f.Add("LastHeartbeat", Age(st.GetLastHeartbeatAt(), now))
 	f.Add("LastInstallError", Clean(st.GetLastInstallError()))
 	f.Add("Created", Time(m.GetCreatedAt()))
@@ -138,4 +151,13 @@ func (s Style) conditionTable(m *pb.Machine, now time.Time) string {
 		t.Add(c.GetType(), Mark(c.GetStatus()), Age(c.GetLastTransition(), now), c.GetReason(), Clean(c.GetMessage()))
 	}
 	return "\n" + t.String()
+}
+
+// identity is the level that the machine's last RAM system has reached, and why its TPM is believed.
+func identity(st *pb.MachineStatus) string {
+	level := st.GetIdentityLevel()
+	if trust := st.GetTpm().GetTrust(); level == "tpm" && trust != "" {
+		level += ", " + trust
+	}
+	return level
 }

@@ -78,13 +78,47 @@ func (s Style) Discovered(machines []*pb.DiscoveredMachine, now time.Time) *Tabl
 
 // Credentials is the table of `ingot bmc credentials list`.
 func (s Style) Credentials(list []*pb.BMCCredentials) *Table {
-	t := &Table{Header: []string{"CREDENTIALS_REF", "USERNAME", "VERSION", "UPDATED"}}
+	t := &Table{Header: []string{"CREDENTIALS_REF", "USERNAME", "VERSION", "UPDATED", "ALLOWED", "NOTES"}}
 	for _, c := range list {
 		name := Clean(c.GetUsername())
 		if name == "" {
 			name = s.Warn("sealed with a lost key: set them again")
 		}
-		t.Add(c.GetCredentialsRef(), name, strconv.FormatInt(c.GetVersion(), 10), Time(c.GetUpdatedAt()))
+		t.Add(c.GetCredentialsRef(), name, strconv.FormatInt(c.GetVersion(), 10), Time(c.GetUpdatedAt()), Clean(shortList(c.GetAllowedEndpoints())),
+			strings.Join(CredentialNotes(c), ", "))
+	}
+	return t
+}
+
+// shortList joins the first few entries of a list, and says how many more there are.
+func shortList(all []string) string {
+	const most = 3
+	if len(all) <= most {
+		return strings.Join(all, " ")
+	}
+	return strings.Join(all[:most], " ") + fmt.Sprintf(" and %d more", len(all)-most)
+}
+
+// CredentialNotes are what an admin should know of credentials.
+func CredentialNotes(c *pb.BMCCredentials) []string {
+	var notes []string
+	if c.GetAdopted() {
+		notes = append(notes, "adopted")
+	}
+	if c.GetAllowPlainHttp() {
+		notes = append(notes, "plain HTTP")
+	}
+	if c.GetAllowUnverifiedTls() {
+		notes = append(notes, "unverified TLS")
+	}
+	return notes
+}
+
+// BMCCertificates is the table of `ingot bmc certificates`.
+func (s Style) BMCCertificates(list []*pb.BMCCertificate) *Table {
+	t := &Table{Header: []string{"SITE", "ENDPOINT", "MACHINES", "TRUSTED_SHA256", "OFFERED_SHA256", "OFFERED"}}
+	for _, c := range list {
+		t.Add(c.GetSite(), Clean(c.GetEndpoint()), shortList(c.GetMachineIds()), c.GetSha256(), c.GetOfferedSha256(), Time(c.GetOfferedAt()))
 	}
 	return t
 }

@@ -9,6 +9,10 @@ import (
 type Caller struct {
 	Name  string
 	Scope Scope
+	// TokenID is empty for tokens of the file.
+	TokenID string
+	// Address is the IP address that the call came from; empty for work of the controller's own.
+	Address string
 }
 
 // Agent is who holds the client certificate of a call.
@@ -16,6 +20,17 @@ type Agent struct {
 	// ID is the agent_id in the certificate's URI.
 	ID   string
 	Cert *x509.Certificate
+	// Address is the IP address that the call came from.
+	Address string
+}
+
+// AddressFrom gives the address that the call of a client or an agent came from; empty where there is none.
+func AddressFrom(ctx context.Context) string {
+	if c, ok := CallerFrom(ctx); ok {
+		return c.Address
+	}
+	a, _ := AgentFrom(ctx)
+	return a.Address
 }
 
 type (

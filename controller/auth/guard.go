@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/x509"
 	"log/slog"
+	"net"
 	"strings"
 
 	"google.golang.org/grpc"
@@ -48,14 +49,37 @@ func (g *Guard) Unary() grpc.UnaryServerInterceptor {
 		}
 		if scope := need.Scope(); scope != 0 {
 			caller, err := g.cfg.Tokens.authenticate(who.secret, scope)
+			caller.Address = who.address
 			if err != nil {
+				g.refused(caller.Name, who.address, info.FullMethod, req, err)
 				return nil, err
 			}
 			ctx = withCaller(ctx, caller)
+			who.name = caller.Name
 		}
-		return next(who.enter(ctx), req)
+		resp, err := next(who.enter(ctx), req)
+		g.refused(who.name, who.address, info.FullMethod, req, err)
+		return resp, err
 	}
 }
+
+// refused counts a call that was refused for lack of rights, for the audit log. Callers that nobody knows are counted by
+// the metrics alone.
+func (g *Guard) refused(actor, address, method string, req any, err error) {
+	if err == nil || actor == "" || g.cfg.Tokens == nil || failure.From(err).Kind != failure.KindDenied {
+		return
+	}
+	machine := ""
+	if m, ok := req.(interface{ GetMachineId() string }); ok {
+		if machine = m.GetMachineId(); len(machine) > maxMachine {
+			machine = machine[:maxMachine]
+		}
+	}
+	g.cfg.Tokens.refusals.add(actor, address, method, machine, g.cfg.Tokens.Now())
+}
+
+// maxMachine bounds what the audit log keeps of a machine's id that nobody has checked.
+const maxMachine = 64
 
 // Knock looks at a call whose message has not been read yet, and refuses it when it should have a token and has none that is
 // known. What it lets in, Unary and Stream look at again. known says that it has one, whether or not it opens the method.
@@ -88,17 +112,23 @@ func (g *Guard) Stream() grpc.StreamServerInterceptor {
 		}
 		scope := need.Scope()
 		if scope == 0 {
-			return next(srv, &guardedStream{ServerStream: ss, ctx: who.enter(ctx)})
+			err := next(srv, &guardedStream{ServerStream: ss, ctx: who.enter(ctx)})
+			g.refused(who.name, who.address, info.FullMethod, nil, err)
+			return err
 		}
 		ctx, caller, done, err := g.cfg.Tokens.admit(ctx, who.secret, scope)
 		if err != nil {
+			g.refused(caller.Name, who.address, info.FullMethod, nil, err)
 			return err
 		}
 		defer done()
+		caller.Address = who.address
 		ctx = who.enter(withCaller(ctx, caller))
-		return serveUntilCut(ctx, info.FullMethod, func() error {
+		err = serveUntilCut(ctx, info.FullMethod, func() error {
 			return next(srv, &guardedStream{ServerStream: ss, ctx: ctx})
 		})
+		g.refused(caller.Name, who.address, info.FullMethod, nil, err)
+		return err
 	}
 }
 
@@ -118,16 +148,23 @@ func (g *Guard) need(method string) (Need, error) {
 type identity struct {
 	secret string
 	agent  *Agent
+	// name is the actor in the audit log, as far as it is known.
+	name    string
+	address string
 }
 
 func (g *Guard) identify(ctx context.Context, need Need) (identity, error) {
 	switch {
 	case need.Scope() != 0:
 		secret, err := bearer(ctx)
-		return identity{secret: secret}, err
+		return identity{secret: secret, address: sourceAddress(ctx)}, err
 	case need == NeedAgentCert:
 		agent, err := g.agent(ctx)
-		return identity{agent: agent}, err
+		if err != nil {
+			return identity{}, err
+		}
+		agent.Address = sourceAddress(ctx)
+		return identity{agent: agent, name: agent.ID, address: agent.Address}, nil
 	case need == NeedNothing || need == NeedProof:
 		return identity{}, nil
 	}
@@ -200,4 +237,25 @@ func clientCert(ctx context.Context) *x509.Certificate {
 		return nil
 	}
 	return info.State.VerifiedChains[0][0]
+}
+
+// forwardedFor is what the REST listener puts the address of its client into, at the end.
+const forwardedFor = "x-forwarded-for"
+
+// sourceAddress is the IP address that a call came from. The listener of REST calls in from inside the process and says
+// whom for; nobody else is believed.
+func sourceAddress(ctx context.Context) string {
+	p, ok := peer.FromContext(ctx)
+	if !ok || p.Addr == nil {
+		return ""
+	}
+	if p.Addr.Network() == "pipe" {
+		list := strings.Join(metadata.ValueFromIncomingContext(ctx, forwardedFor), ",")
+		return strings.TrimSpace(list[strings.LastIndex(list, ",")+1:])
+	}
+	host, _, err := net.SplitHostPort(p.Addr.String())
+	if err != nil {
+		return ""
+	}
+	return host
 }

@@ -87,6 +87,7 @@ func Table() map[string]Rule {
 	add(Enrolment, NeedProof,
 		enrollv1.EnrollmentService_Enroll_FullMethodName,
 		enrollv1.EnrollmentService_Reenroll_FullMethodName,
+		enrollv1.EnrollmentService_ActivateCredential_FullMethodName,
 	)
 	return t
 }
@@ -135,6 +136,7 @@ var readMethods = []string{
 	baremetalv1.AdminService_ListSites_FullMethodName,
 	baremetalv1.AdminService_ListSiteLeases_FullMethodName,
 	baremetalv1.AdminService_ListDiscovered_FullMethodName,
+	baremetalv1.AdminService_ListBMCCertificates_FullMethodName,
 }
 
 var operateMethods = []string{
@@ -172,6 +174,8 @@ var adminMethods = []string{
 	baremetalv1.AdminService_SettleCommand_FullMethodName,
 	baremetalv1.AdminService_ClearIntervention_FullMethodName,
 	baremetalv1.AdminService_SetMachineFlag_FullMethodName,
+	baremetalv1.AdminService_RequireIdentity_FullMethodName,
+	baremetalv1.AdminService_ForgetTPM_FullMethodName,
 	baremetalv1.AdminService_ThawFleet_FullMethodName,
 	baremetalv1.AdminService_ListAuditLog_FullMethodName,
 	baremetalv1.MachineService_VerifyTimeline_FullMethodName,
@@ -191,6 +195,10 @@ var adminMethods = []string{
 	baremetalv1.AdminService_SetBMCCredentials_FullMethodName,
 	baremetalv1.AdminService_ListBMCCredentials_FullMethodName,
 	baremetalv1.AdminService_DeleteBMCCredentials_FullMethodName,
+	baremetalv1.AdminService_TrustBMCCertificate_FullMethodName,
+	baremetalv1.AdminService_CreateAPIToken_FullMethodName,
+	baremetalv1.AdminService_ListAPITokens_FullMethodName,
+	baremetalv1.AdminService_RevokeAPIToken_FullMethodName,
 	baremetalv1.ClusterService_SetCluster_FullMethodName,
 	baremetalv1.ClusterService_DeleteCluster_FullMethodName,
 	baremetalv1.BudgetService_SetBudget_FullMethodName,

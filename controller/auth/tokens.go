@@ -7,7 +7,9 @@ import (
 	"log/slog"
 	"os"
 	"sync"
+	"time"
 
+	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/failure"
 )
 
@@ -24,9 +26,21 @@ type Tokens struct {
 	path   string
 	logger *slog.Logger
 
+	// kick asks Follow for a round at once.
+	kick     chan struct{}
+	refusals refusals
+
 	mu      sync.Mutex
+	clock   clock.Clock
 	set     tokenSet
 	streams map[*admission]struct{}
+	// stored are the tokens of the database, as of version.
+	stored  map[tokenHash]StoredToken
+	version int64
+	// used is when tokens of the database were used last, by id, as far as that is not recorded.
+	used map[string]time.Time
+	// changes of the file that are not in the audit log yet.
+	changes []FileChange
 }
 
 // admission is an open stream and what let it in.
@@ -38,12 +52,16 @@ type admission struct {
 
 // OpenTokens reads the file; it must be there and without faults.
 func OpenTokens(path string, logger *slog.Logger) (*Tokens, error) {
-	t := &Tokens{path: path, logger: logger, streams: map[*admission]struct{}{}}
+	t := &Tokens{
+		path: path, logger: logger, kick: make(chan struct{}, 1), clock: clock.Real(), streams: map[*admission]struct{}{},
+		used: map[string]time.Time{}, version: -1,
+	}
 	set, err := readTokens(path)
 	if err != nil {
 		return nil, err
 	}
 	t.set = set
+	t.noteChange(nil, set, true)
 	return t, nil
 }
 
@@ -68,19 +86,14 @@ func (t *Tokens) Reload() error {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.noteChange(t.set, set, false)
 	t.set = set
-	ended := 0
-	for a := range t.streams {
-		if _, err := t.check(a.hash, a.need); err != nil {
-			a.end(err)
-			ended++
-		}
-	}
+	ended := t.endStreams()
 	t.logger.Info("bearer tokens reloaded", "tokens", len(set), "streams_kept", len(t.streams)-ended, "streams_ended", ended)
 	return nil
 }
 
-// authenticate says who holds the token, if it is good for need.
+// authenticate says who holds the token, if it is good for need. The caller is known even where it is not.
 func (t *Tokens) authenticate(secret string, need Scope) (Caller, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -89,15 +102,41 @@ func (t *Tokens) authenticate(secret string, need Scope) (Caller, error) {
 
 // check needs t.mu.
 func (t *Tokens) check(h tokenHash, need Scope) (Caller, error) {
-	tok, ok := t.set.find(h)
+	caller, err := t.find(h)
+	if err != nil {
+		return Caller{}, err
+	}
+	if !caller.Scope.Covers(need) {
+		return caller, failure.Denied(ReasonScopeTooSmall, "this needs scope %s, the token has %s", need, caller.Scope).
+			WithMeta("scope", caller.Scope.String()).WithMeta("required_scope", need.String())
+	}
+	return caller, nil
+}
+
+// find looks among the tokens of the file, then among those of the database. It needs t.mu.
+func (t *Tokens) find(h tokenHash) (Caller, error) {
+	if tok, ok := t.set.find(h); ok {
+		return Caller{Name: tok.name, Scope: tok.scope}, nil
+	}
+	tok, ok := t.stored[h]
 	if !ok {
-		return Caller{}, failure.Unauthenticated(ReasonBearerInvalid, "the token is not known")
+		return Caller{}, failure.Unauthenticated(ReasonBearerInvalid, "the token is not known, or was revoked")
 	}
-	if !tok.scope.Covers(need) {
-		return Caller{}, failure.Denied(ReasonScopeTooSmall, "this needs scope %s, the token has %s", need, tok.scope).
-			WithMeta("scope", tok.scope.String()).WithMeta("required_scope", need.String())
+	now := t.now()
+	if !tok.ExpiresAt.IsZero() && !now.Before(tok.ExpiresAt) {
+		return Caller{}, failure.Unauthenticated(ReasonBearerInvalid, "the token has expired; ask an admin for a new one")
 	}
-	return Caller{Name: tok.name, Scope: tok.scope}, nil
+	t.used[tok.ID] = now
+	return Caller{Name: tok.Name, Scope: tok.Scope, TokenID: tok.ID}, nil
+}
+
+func (t *Tokens) now() time.Time { return t.clock.Now() }
+
+// Now is the time by which tokens expire.
+func (t *Tokens) Now() time.Time {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.now()
 }
 
 // admit is authenticate for a stream: its context ends, with the reason as its cause, as soon as a reload takes the
@@ -108,7 +147,7 @@ func (t *Tokens) admit(ctx context.Context, secret string, need Scope) (_ contex
 	a := &admission{hash: sha256.Sum256([]byte(secret)), need: need}
 	caller, err := t.check(a.hash, need)
 	if err != nil {
-		return nil, Caller{}, nil, err
+		return nil, caller, nil, err
 	}
 	ctx, a.end = context.WithCancelCause(ctx)
 	t.streams[a] = struct{}{}

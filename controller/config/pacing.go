@@ -16,6 +16,13 @@ type Admission struct {
 	Waiting    int `yaml:"waiting"`
 	// Handshakes is how many TLS handshakes may be under way at a time; further connections wait a moment for their turn.
 	Handshakes int `yaml:"handshakes"`
+	// Connections are open at a time, UnprovenConnections are those of them that have not finished their handshake yet, and
+	// UnprovenPerAddress those of one address. A connection that has made no progress for longest is closed for one more.
+	Connections         int `yaml:"connections"`
+	UnprovenConnections int `yaml:"unproven_connections"`
+	UnprovenPerAddress  int `yaml:"unproven_per_address"`
+	// ConnectionsPerAgent is how many one agent has at a time; the oldest is closed for one more.
+	ConnectionsPerAgent int `yaml:"connections_per_agent"`
 }
 
 // Drain is how a controller stops.
@@ -28,7 +35,10 @@ type Drain struct {
 }
 
 func defaultAdmission() Admission {
-	return Admission{Rate: 2000, Burst: 1000, Concurrent: 128, Waiting: 5000, Handshakes: 256}
+	return Admission{
+		Rate: 2000, Burst: 1000, Concurrent: 128, Waiting: 5000, Handshakes: 64,
+		Connections: 65_536, UnprovenConnections: 1024, UnprovenPerAddress: 512, ConnectionsPerAgent: 4,
+	}
 }
 
 func defaultDrain() Drain { return Drain{Timeout: Duration{15 * time.Second}} }
@@ -45,6 +55,10 @@ func (c *Config) checkPacing(k *checker) {
 	number(k, "agents.admission.concurrent", a.Concurrent, 1, 100_000)
 	number(k, "agents.admission.waiting", a.Waiting, 0, 1_000_000)
 	number(k, "agents.admission.handshakes", a.Handshakes, 1, 100_000)
+	number(k, "agents.admission.connections", a.Connections, 1, 1_000_000)
+	number(k, "agents.admission.unproven_connections", a.UnprovenConnections, 1, 1_000_000)
+	number(k, "agents.admission.unproven_per_address", a.UnprovenPerAddress, 1, 1_000_000)
+	number(k, "agents.admission.connections_per_agent", a.ConnectionsPerAgent, 2, 1000)
 	duration(k, "drain.delay", c.Drain.Delay, 0, 5*time.Minute)
 	duration(k, "drain.timeout", c.Drain.Timeout, time.Second, 10*time.Minute)
 }

@@ -44,6 +44,7 @@ func (c *Config) Validate() Problems {
 	c.checkSteps(k)
 	c.checkWebhooks(k)
 	c.checkClients(k)
+	c.checkStrangers(k)
 	number(k, "max_message_bytes", c.MaxMessageBytes, 64<<10, 64<<20)
 	number(k, "workers", c.Workers, 1, 10_000)
 	for field, err := range c.Log.Check() {
@@ -140,6 +141,7 @@ func (c *Config) checkPaths(k *checker) {
 	}{
 		{"data_dir", c.DataDir, false}, {"tokens_file", c.TokensFile, false},
 		{"images_dir", c.ImagesDir, true}, {"secrets_key_file", c.SecretsKeyFile, true},
+		{"tpm_roots_file", c.TPMRootsFile, true},
 		{"tls.cert_file", c.TLS.CertFile, true}, {"tls.key_file", c.TLS.KeyFile, true},
 	} {
 		if !filepath.IsAbs(p.path) && !(p.optional && p.path == "") {

@@ -63,6 +63,7 @@ func (e *Engine) reconcilers() []reconciler {
 		{"look for what is stuck", stuckEvery, e.signals.stuck, e.watchStuck},
 		{"compare workflows", 30 * time.Second, e.signals.workflows, e.compareWorkflows},
 		{"give nodes an owner", 30 * time.Second, e.signals.owners, e.repairNodes},
+		{"admit healthy nodes", healthEvery, newSignal(), e.admitHealthy},
 		{"recompute conditions", time.Minute, e.signals.conditions, e.recomputeConditions},
 		{"revocations", time.Second, e.signals.revoked, e.revocations},
 		{"look for unheard commands", unheardEvery, e.signals.unheard, e.lookUnheard},
@@ -117,6 +118,19 @@ func (e *Engine) repairNodes(ctx context.Context) error {
 		e.log.Warn("a node stood for work that nobody did", "machine_id", m.MachineID, "from", m.From, "to", m.To, "operation_id", m.OperationID)
 	}
 	if len(moved) > 0 {
+		e.publish()
+	}
+	return err
+}
+
+// healthEvery is how long a node that has come to pass its health checks waits at most to become active.
+const healthEvery = 2 * time.Second
+
+// admitHealthy makes the nodes active that have come to pass the health checks of their groups.
+func (e *Engine) admitHealthy(ctx context.Context) error {
+	n, err := e.store.AdmitHealthy(ctx, e.clock.Now())
+	if n > 0 {
+		e.log.Info("nodes have passed their health checks", "machines", n)
 		e.publish()
 	}
 	return err

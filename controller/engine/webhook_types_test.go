@@ -27,7 +27,7 @@ func TestEveryTypeOfEventArrives(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.store.Delete(ctx, "m-1", "tester", time.Now()); err != nil {
+	if _, err := r.store.Delete(ctx, "m-1", "tester", true, time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	r.register("m-2", nil)

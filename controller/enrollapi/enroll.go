@@ -23,6 +23,7 @@ import (
 type Config struct {
 	Store        *store.Store
 	CA           ca.Issuer
+	Installers   *fleetapi.Installers
 	Clock        clock.Clock
 	CertLifetime time.Duration
 	// Grace is how long after its end a certificate may still be traded for a new one.

@@ -1,12 +1,17 @@
 package explain
 
 import (
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/fleet"
 	"github.com/ingot-metal/ingot/controller/operation"
 )
 
-func thaw() Action {
-	return Action{"ingot server thaw", "lifts the freeze for the whole fleet; first compare what agents hold with what the database knows (ingot server info)", true}
+func (s *scene) thaw() Action {
+	a := Action{Command: "ingot server thaw", Consequence: "lifts the freeze for the whole fleet", Destructive: true}
+	if s.Freeze.Restored {
+		a.Consequence += "; first compare what agents hold with what the database knows (ingot server info)"
+	}
+	return a
 }
 
 func doctor() Action {
@@ -18,7 +23,7 @@ func unlock() Action {
 }
 
 func unflag(id, flag string) Action {
-	return Action{"ingot flag " + id + " " + flag + " --off", "work may be started on the machine again", true}
+	return Action{Command: "ingot flag " + id + " " + flag + " --off", Consequence: "work may be started on the machine again", Destructive: true}
 }
 
 func (s *scene) giveBMC() Action {
@@ -42,7 +47,9 @@ func (s *scene) siteGet() Action {
 }
 
 func (s *scene) rebootBMC() Action {
-	return Action{"ingot reboot " + s.id() + " --mode bmc", "switches the machine off and on through its BMC; what runs on it is interrupted", true}
+	return Action{
+		Command: "ingot reboot " + s.id() + " --mode bmc", Consequence: "switches the machine off and on through its BMC; what runs on it is interrupted", Destructive: true,
+	}.starting(StartPowerCycle)
 }
 
 func (s *scene) clear() Action {
@@ -53,8 +60,8 @@ func (s *scene) clear() Action {
 func (s *scene) settle() []Action {
 	base := "ingot settle " + s.id() + " " + s.Unresolved.ID + " --verdict "
 	return []Action{
-		{base + "happened", "records that the command has acted, and lifts the fence; be sure that it cannot act any more", true},
-		{base + "did-not-happen", "records that it has not acted, and lifts the fence; be sure that it cannot act any more", true},
+		{Command: base + "happened", Consequence: "records that the command has acted, and lifts the fence; be sure that it cannot act any more", Destructive: true},
+		{Command: base + "did-not-happen", Consequence: "records that it has not acted, and lifts the fence; be sure that it cannot act any more", Destructive: true},
 	}
 }
 
@@ -66,9 +73,11 @@ func (s *scene) activeActions() []Action {
 	case !s.Op.CancelRequested.IsZero():
 		return out
 	case s.granted() && (s.cmd.Kind == operation.KindRepave || s.cmd.Kind == operation.KindErase):
-		return append(out, Action{"ingot cancel " + id, "asks the installer to stop at its next safe point; the disk may hold half an image and not boot; without an answer within 30 s the outcome is UNKNOWN and the machine is fenced", true})
+		return append(out, Action{Command: "ingot cancel " + id, Destructive: true, Consequence: "asks the installer to stop at its next safe point; " +
+			"the disk may hold half an image and not boot; without an answer within 30 s the outcome is UNKNOWN and the machine is fenced"})
 	case s.granted():
-		return append(out, Action{"ingot cancel " + id, "asks the executor to stop; without an answer within 30 s the outcome is UNKNOWN and the machine is fenced", true})
+		return append(out, Action{Command: "ingot cancel " + id, Destructive: true, Consequence: "asks the executor to stop; " +
+			"without an answer within 30 s the outcome is UNKNOWN and the machine is fenced"})
 	}
 	return append(out, Action{Command: "ingot cancel " + id, Consequence: "ends it as CANCELED; " + s.whatCancelLeaves()})
 }
@@ -80,73 +89,53 @@ func (s *scene) whatCancelLeaves() string {
 	return "nothing is under way on the machine right now; what earlier steps did stays"
 }
 
-// commands that start an operation, by its type.
+// startCommands are the commands that start an operation on a machine at rest, by what they start.
 var startCommands = []struct {
-	kind        fleet.OperationType
+	start       Start
 	command     string
 	consequence string
 	destructive bool
 }{
-	{fleet.ExitMaintenance, "ingot exit-maintenance ", "puts the machine back into service", false},
-	{fleet.EnterMaintenance, "ingot enter-maintenance ", "takes the machine out of service, so that it can be imaged; nothing is drained", false},
-	{fleet.Reimage, "ingot reimage ", "writes an OS image; all data on the target disk is lost", true},
-	{fleet.Reboot, "ingot reboot ", "reboots the machine; what runs on it is interrupted", true},
+	{StartExit, "ingot exit-maintenance ", "puts the machine back into service", false},
+	{StartEnter, "ingot enter-maintenance ", "takes the machine out of service, so that it can be imaged; nothing is drained", false},
+	{StartReimage, "ingot reimage ", "writes an OS image; all data on the target disk is lost", true},
+	{StartReboot, "ingot reboot ", "reboots the machine; what runs on it is interrupted", true},
 }
 
-// restActions are legal while nothing is active: they are those that the gate lets in.
+// noImage is why a reimage that names no image is refused.
+const noImage = "MACHINE_HAS_NO_IMAGE"
+
+// restActions are what may be started while nothing is active, as the calls themselves decide.
 func (s *scene) restActions(e *Explanation) []Action {
 	var out []Action
 	if s.Named && e.OperationID != "" {
 		out = append(out, Action{Command: "ingot why " + s.id(), Consequence: "says what the machine is doing now"})
 	}
-	if s.status.GetActiveOperationId() != "" {
-		return out
-	}
 	for _, c := range startCommands {
-		if c.kind == fleet.Reimage && s.spent() {
-			continue // an operator brings another plan first
+		a := Action{Command: c.command + s.id(), Consequence: c.consequence, Destructive: c.destructive}
+		if c.start == StartEnter && s.status.GetPhase() == baremetalv1.MachineStatus_MAINTENANCE {
+			continue // it is allowed, and changes nothing
 		}
-		again := s.Op != nil && s.Op.Phase == operation.Failed && s.Op.Type == c.kind
-		if fleet.Admit(s.gate(), c.kind, c.kind == fleet.Reimage) != nil || c.kind == fleet.EnterMaintenance && s.gate().Phase == fleet.Maintenance {
-			continue
+		if s.Op != nil && s.Op.Phase == operation.Failed && s.Op.Type == c.start.Type {
+			a.Consequence = "starts the same work again, from its first step; " + c.consequence
 		}
-		a := Action{c.command + s.id(), c.consequence, c.destructive}
-		if again {
-			a = Action{s.again(), "starts the same work again, from its first step; " + c.consequence, c.destructive}
+		if c.start == StartReimage {
+			a.Command += s.imageFlag()
+			if r := s.Offers.Starts[StartReimage]; r != nil && r.Reason == noImage {
+				a.Command += " --image IMAGE"
+				out = append(out, a)
+				continue
+			}
 		}
-		out = append(out, a)
+		out = append(out, a.starting(c.start))
 	}
 	return out
 }
 
-// again is the command that asks for the same work.
-func (s *scene) again() string {
-	switch s.Op.Type {
-	case fleet.Reimage:
-		cmd := "ingot reimage " + s.id()
-		if i := s.Params["image_ref"]; i != "" {
-			cmd += " --image " + i
-		}
-		return cmd
-	case fleet.Reboot:
-		return "ingot reboot " + s.id()
-	case fleet.Reconfigure:
-		return "ingot reconfigure " + s.id() + " …"
-	case fleet.Netboot:
-		return "ingot netboot " + s.id()
+// imageFlag names the image of the reimage that is explained.
+func (s *scene) imageFlag() string {
+	if i := s.Params["image_ref"]; s.Op != nil && s.Op.Type == fleet.Reimage && i != "" {
+		return " --image " + i
 	}
-	return "ingot run start " + s.id() + " --plan " + orElse(s.PlanID, "PLAN")
-}
-
-// gate is what decides whether an operation may start.
-func (s *scene) gate() fleet.Facts {
-	f := fleet.Facts{
-		Phase: fleet.Phase(s.status.GetPhase().String()), NodeState: fleet.NodeState(s.nodeState()), Conditions: map[fleet.ConditionType]bool{},
-		ActiveOperation: s.status.GetActiveOperationId() != "", UnresolvedCommand: s.status.GetUnresolvedCommandId(),
-		Deleted: s.Machine.GetDeletedAt() != nil, Frozen: !s.FrozenSince.IsZero(),
-	}
-	for _, c := range s.status.GetConditions() {
-		f.Conditions[fleet.ConditionType(c.GetType())] = c.GetStatus()
-	}
-	return f
+	return ""
 }

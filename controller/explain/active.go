@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/ingot-metal/ingot/controller/fleet"
+	"github.com/ingot-metal/ingot/controller/node"
 	"github.com/ingot-metal/ingot/controller/operation"
 )
 
@@ -16,7 +17,7 @@ const overdue = 15 * time.Second
 var activeRules = []rule{
 	{"cancelling", func(s *scene) bool { return !s.Op.CancelRequested.IsZero() }, (*scene).cancelling},
 	{"nobody-looks", (*scene).nobodyLooks, (*scene).sayNobodyLooks},
-	{"frozen", func(s *scene) bool { return !s.FrozenSince.IsZero() && s.needsGrant() }, (*scene).frozen},
+	{"frozen", func(s *scene) bool { return s.Freeze.Active() && s.needsGrant() }, (*scene).frozen},
 	{"quarantined-under-way", func(s *scene) bool { return s.status.GetNodeState() == quarantinedState && s.needsGrant() }, (*scene).quarantined},
 	{"blocked-under-way", func(s *scene) bool { return s.blocked() && s.needsGrant() }, (*scene).sayBlocked},
 	{"budget", waits(operation.WaitBudget), (*scene).waitBudget},
@@ -52,7 +53,7 @@ func (s *scene) blocked() bool { return s.holds(fleet.RMA) || s.holds(fleet.Reti
 
 func (s *scene) cancelling(e *Explanation) {
 	e.WaitsOn, e.Since = OnAgent, s.Op.CancelRequested
-	e.Cause = Cause{Reason: "CANCELED_BY_REQUEST", Text: "somebody cancelled it " + s.ago(s.Op.CancelRequested)}
+	e.Cause = Cause{Reason: "CANCELED_BY_REQUEST", Text: "it was cancelled " + s.ago(s.Op.CancelRequested) + s.cancelledBy()}
 	if s.cmd != nil {
 		s.waitsForExecutor(e)
 		e.Cause.Text += ", and the executor has not answered yet"
@@ -67,10 +68,14 @@ func (s *scene) waitBudget(e *Explanation) {
 	e.WaitsOn, e.WaitsFor, e.Since = OnLimit, "a slot of the budgets for destructive work", s.Op.CreatedAt
 	e.Cause = Cause{Text: orElse(s.Budget, "a slot is free, and the operation is about to take it")}
 	e.Next, e.NextAt = "it begins when there is room, after those that were asked for before it", s.BudgetUntil
-	e.Actions = []Action{
-		{Command: "ingot budget slots", Consequence: "shows which machines hold slots; those of operations that failed wait for somebody to look"},
-		{"ingot budget release MACHINE", "gives back the slot of a machine that was left behind, once you have looked at it", true},
-		{"ingot budget set NAME", "changes a limit, for everybody", true},
+	e.Actions = []Action{{Command: "ingot budget slots", Consequence: "shows which machines hold slots; those of operations that failed wait for somebody to look"}}
+	for _, id := range s.LeftBehind {
+		e.Actions = append(e.Actions, Action{
+			Command: "ingot budget release " + id, Consequence: "gives back the slot of a machine that was left behind, once you have looked at it", Destructive: true,
+		})
+	}
+	if s.BudgetName != "" {
+		e.Actions = append(e.Actions, Action{Command: "ingot budget set " + s.BudgetName + " " + s.BudgetRaise, Consequence: "lets one more machine in, for everybody", Destructive: true})
 	}
 }
 
@@ -90,10 +95,10 @@ func (s *scene) sayNobodyLooks(e *Explanation) {
 }
 
 func (s *scene) frozen(e *Explanation) {
-	e.WaitsOn, e.WaitsFor, e.Since = OnOperator, "an admin who lifts the freeze", s.FrozenSince
-	e.Cause = Cause{Reason: "FLEET_FROZEN", Text: "the fleet is frozen since " + s.at(s.FrozenSince) +
-		", because the database was restored: the controller gives no leave to start anything", Facts: s.commandFacts()}
-	e.Actions = []Action{thaw()}
+	e.WaitsOn, e.WaitsFor, e.Since = OnOperator, "an admin who lifts the freeze", s.Freeze.Since
+	e.Cause = Cause{Reason: "FLEET_FROZEN", Text: "the fleet is frozen since " + s.at(s.Freeze.Since) + ", because " + s.Freeze.Cause() +
+		"; the controller gives no leave to start anything", Facts: s.commandFacts()}
+	e.Actions = []Action{s.thaw()}
 	if s.active {
 		s.refusedNext(e)
 	}
@@ -107,10 +112,24 @@ func (s *scene) sayBlocked(e *Explanation) {
 	c := s.condition(flag)
 	e.WaitsOn, e.WaitsFor, e.Since = OnOperator, "an admin", when(c.GetLastTransition())
 	e.Cause = Cause{Reason: "MACHINE_BLOCKED", Text: "the machine is flagged " + string(flag) + ": nothing is started on it"}
+	if w, ok := s.word("SET_FLAG", func(w Word) bool { return w.Data["flag"] == string(flag) && w.Data["value"] == "true" }); ok {
+		e.Cause.Text = "the machine is flagged " + string(flag) + w.by() + "; nothing is started on it"
+	}
 	if c.GetMessage() != "" {
 		e.Cause.Facts = []string{c.GetMessage()}
 	}
-	e.Actions = []Action{unflag(s.id(), string(flag))}
+	if flag == fleet.RetiredFlag && node.Gone(s.status.GetNodeState()) {
+		e.Cause.Text = "the node is " + s.nodeState() + ": nothing is started on it"
+		if w, ok := s.word("NODE_TRANSITION", func(w Word) bool { return w.Data["node_state"] == s.nodeState() }); ok {
+			e.Cause.Text = "the node was moved to " + s.nodeState() + w.by() + "; nothing is started on it"
+		}
+		e.Actions = s.transitions()
+	} else {
+		e.Actions = []Action{unflag(s.id(), string(flag))}
+	}
+	if flag == fleet.RMA {
+		e.Actions = append(e.Actions, Action{Command: "ingot rma " + s.id() + " --return", Consequence: "takes the flag off as the end of the return"}.starting(StartReturn))
+	}
 	if s.active {
 		s.refusedNext(e)
 	}
@@ -314,7 +333,8 @@ func roleName(a *Agent) string {
 var verbs = map[operation.Kind]string{
 	operation.KindReboot: "the machine is being rebooted", operation.KindNetboot: "the next boot is being set",
 	operation.KindRepave: "the image is being written", operation.KindErase: "disks are being erased",
-	operation.KindReconfig: "the configuration is being applied", operation.KindPower: "the BMC is switching the machine off and on",
+	operation.KindPreflight: "the installer proves that it can write, and changes nothing",
+	operation.KindReconfig:  "the configuration is being applied", operation.KindPower: "the BMC is switching the machine off and on",
 	operation.KindJoin:  "kubeadm is joining the machine to its cluster",
 	operation.KindKexec: "the installer's kernel is being started", kindSSH: "a script runs on the machine", operation.KindPowerOff: "the BMC is switching the machine off",
 	operation.KindPowerOn: "the BMC is switching the machine on",

@@ -129,7 +129,7 @@ func (s *scene) silence(a *Agent) verdict {
 		v.actions = []Action{{Command: "ingot token issue " + s.id(), Consequence: "gives a token with which the machine enrols anew, if the agent does not renew its certificate by itself"}}
 	case a.Role != "site" && s.status.GetPowerState() == "off":
 		v.Text += ": the machine is switched off, as its BMC says since " + s.at(when(s.status.GetPowerStateAt()))
-		v.actions = []Action{{Command: "ingot power on " + s.id(), Consequence: "switches it on through its BMC"}, s.rebootBMC()}
+		v.actions = []Action{Action{Command: "ingot power on " + s.id(), Consequence: "switches it on through its BMC"}.starting(StartPowerOn), s.rebootBMC()}
 	case a.Role != "site" && s.Boot.Mode == operation.BootRescue:
 		v.Text += ": the machine was told to boot from the network, and may run the RAM system"
 	}

@@ -39,6 +39,7 @@ var bootRules = []struct {
 }{
 	{func(s *scene, at time.Time) bool { return s.Boot.ContenderAt.After(at) }, (*scene).contested},
 	{func(s *scene, _ time.Time) bool { return s.Boot.InstallerAgentID != "" }, (*scene).certified},
+	{func(s *scene, at time.Time) bool { return s.Boot.Impostor.At.After(at) }, (*scene).impostor},
 	{(*scene).stillOff, (*scene).sayStillOff},
 	{func(s *scene, _ time.Time) bool { return len(s.spec.GetMacAddresses()) == 0 }, (*scene).noMAC},
 	{(*scene).siteGone, func(s *scene, _ time.Time) verdict { return s.siteWithoutBMC(s.siteAgents()) }},
@@ -68,6 +69,14 @@ func (s *scene) contested(time.Time) verdict {
 		": it waits until the first is silent, or is refused", nil}, OnOperator, "one installer", []Action{
 		{Command: "ingot site leases " + s.siteName(), Consequence: "shows which addresses the machine's interfaces have; a second machine with the same MAC address must be switched off"},
 	}}
+}
+
+// impostor: a system asked to be the installer and was refused. It may be the machine itself, with another mainboard.
+func (s *scene) impostor(time.Time) verdict {
+	i := s.Boot.Impostor
+	return verdict{Cause{i.Reason, i.Message + " (refused at " + s.at(i.At) + ")", nil}, OnOperator, "a system that proves to be the machine", []Action{
+		{Command: "ingot site leases " + s.siteName(), Consequence: "shows which addresses the machine's interfaces have; a second machine with the same MAC address must be switched off"},
+		{Command: "ingot machine show " + s.id(), Consequence: "shows the identity level and the TPM that the machine is known by"}}}
 }
 
 func (s *scene) certified(time.Time) verdict {

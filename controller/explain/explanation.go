@@ -1,6 +1,9 @@
 package explain
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Party is on whom a machine waits.
 type Party string
@@ -54,6 +57,14 @@ type Action struct {
 	Command, Consequence string
 	// Destructive: it loses data, interrupts what runs, or overrides a safeguard.
 	Destructive bool
+	// start is what must be accepted for the action to be offered; nil where the call takes it in any state.
+	start *Start
+}
+
+// starting makes the action depend on a start.
+func (a Action) starting(s Start) Action {
+	a.start = &s
+	return a
 }
 
 // rule gives an answer where it fits.
@@ -61,6 +72,17 @@ type rule struct {
 	name string
 	when func(*scene) bool
 	say  func(*scene, *Explanation)
+}
+
+// RuleNames lists the rules of every table.
+func RuleNames() []string {
+	var out []string
+	for _, table := range [][]rule{activeRules, restRules, endedRules} {
+		for _, r := range table {
+			out = append(out, r.name)
+		}
+	}
+	return out
 }
 
 // Explain answers by the first rule that fits.
@@ -108,7 +130,7 @@ func (s *scene) complete(e *Explanation) {
 	} else {
 		e.Actions = append(e.Actions, s.restActions(e)...)
 	}
-	e.Actions = unique(e.Actions)
+	e.Actions = unique(slices.DeleteFunc(e.Actions, func(a Action) bool { return a.start != nil && !s.Offers.may(*a.start) }))
 	if e.Summary == "" {
 		e.Summary = s.summary(e)
 	}

@@ -30,11 +30,21 @@ type Facts struct {
 	// Site is nil where the machine's site is not known.
 	Site *Site
 	Boot Boot
-	// FrozenSince is zero unless the fleet is frozen.
-	FrozenSince time.Time
+	// Freeze is the fleet's; its zero value is none.
+	Freeze fleet.Freeze
 	// Budget is which budget leaves no room for Op, and BudgetUntil when a rate has room again; empty and zero otherwise.
 	Budget      string
 	BudgetUntil time.Time
+	// BudgetName and BudgetRaise are of that budget: its name, and the flags that let one more machine in.
+	BudgetName, BudgetRaise string
+	// LeftBehind are machines whose operation has ended and that still hold a slot.
+	LeftBehind []string
+	// Offers are what may be asked of the machine now.
+	Offers Offers
+	// Causes are those for which the machine needs a person, the gravest first.
+	Causes []MachineCause
+	// Words are what people have said of the machine, the newest first.
+	Words []Word
 	// Rollout is one that has not ended and that the machine is part of, nil if there is none.
 	Rollout *Rollout
 	// Controllers is how many hold their lease.
@@ -120,6 +130,14 @@ type Boot struct {
 	InstallerAgentID string
 	// ContenderAt is when another key asked for a certificate under the same assignment.
 	ContenderAt time.Time
+	// Impostor is why a system was refused last that asked to be the machine's installer; zero if none was.
+	Impostor Impostor
+}
+
+// Impostor is a system that could not prove to be the machine.
+type Impostor struct {
+	Reason, Message string
+	At              time.Time
 }
 
 // Progress is what an executor says about how far it has come.

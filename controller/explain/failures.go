@@ -30,15 +30,35 @@ func words(command, consequence string) func(*scene) Action {
 	return func(*scene) Action { return Action{Command: command, Consequence: consequence} }
 }
 
+// starting makes an action depend on a start.
+func starting(st Start, a func(*scene) Action) func(*scene) Action {
+	return func(s *scene) Action { return a(s).starting(st) }
+}
+
+// startAnew is what leaves the state install_failed besides another reimage.
+func startAnew(s *scene) []Action {
+	out := []Action{newPlan(s)}
+	if s.Offers.Restarts {
+		out = append(out, Action{Command: "ingot node transition " + s.id() + " pending --force", Consequence: "starts anew with the counter at 0, by the node's plan"})
+	}
+	return out
+}
+
 func onMachine(before, after, consequence string) func(*scene) Action {
 	return func(s *scene) Action { return Action{Command: before + s.id() + after, Consequence: consequence} }
+}
+
+// whileFrozen offers the thaw as long as there is a freeze.
+func whileFrozen(s *scene) []Action {
+	if !s.Freeze.Active() {
+		return nil
+	}
+	return []Action{s.thaw()}
 }
 
 func doctorOf(*scene) Action { return doctor() }
 
 func unlockOf(*scene) Action { return unlock() }
-
-func thawOf(*scene) Action { return thaw() }
 
 var (
 	inventory   = onMachine("ingot machine inventory ", "", "shows the machine's disks with serial number, size and model")
@@ -50,12 +70,11 @@ var (
 	addInst  = words("ingot image add NAME FILE --kind installer-kernel   (and --kind installer-initrd)", "machines can be brought into the installer")
 	hostKey  = onMachine("ingot machine update ", " --ssh-host-keys SHA256:FINGERPRINT", "takes the key that was read at the machine itself: ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub")
 	resetBMC = words("reset the BMC, or switch the machine by hand", "the power state follows again")
-	config   = onMachine("ingot reconfigure ", " …   (corrected)", "applies another configuration, with the same safeguard")
+	config   = starting(StartReconfigure, onMachine("ingot reconfigure ", " …   (corrected)", "applies another configuration, with the same safeguard"))
 )
 
 var (
-	newPlan   = onMachine("ingot node update ", " --plan PLAN", "gives the node another plan than the one that failed")
-	startAnew = onMachine("ingot node transition ", " pending --force", "starts anew with the counter at 0, after another plan was set")
+	newPlan = onMachine("ingot node update ", " --plan PLAN", "gives the node another plan than the one that failed")
 )
 
 // remedies by reason. Every reason with which an operation can end has one.
@@ -70,8 +89,8 @@ var remedies = map[string]remedy{
 	"REPAVE_NOT_WIRED":           {OnAgent, "this agent cannot write the disk of the system that it runs on", does(agents)},
 	"NETBOOT_UNSUPPORTED":        {OnAgent, "the machine's next boot cannot be set: no network boot entry in its firmware, no UEFI, or nobody to set it", does((*scene).giveBMC)},
 	"CONFIG_ROLLED_BACK":         {OnOperator, "with the new configuration the machine could not reach the controller, so it went back to the old one by itself", does(config, (*scene).console)},
-	"CONFIG_DRIFT":               {OnOperator, "somebody else has changed the host's configuration since it was set", does(onMachine("ingot audit ", "", "shows the difference"), onMachine("ingot reconfigure ", " --accept-drift …", "overwrites what was changed by hand"))},
-	"NETWORK_RECONFIG_NOT_WIRED": {OnOperator, "this host cannot be given interfaces: neither systemd-networkd nor our agent runs its network", does(onMachine("ingot reconfigure ", " …   (without interfaces)", "applies the rest of the configuration"))},
+	"CONFIG_DRIFT":               {OnOperator, "somebody else has changed the host's configuration since it was set", does(onMachine("ingot audit ", "", "shows the difference"), starting(StartReconfigure, onMachine("ingot reconfigure ", " --accept-drift …", "overwrites what was changed by hand")))},
+	"NETWORK_RECONFIG_NOT_WIRED": {OnOperator, "this host cannot be given interfaces: neither systemd-networkd nor our agent runs its network", does(starting(StartReconfigure, onMachine("ingot reconfigure ", " …   (without interfaces)", "applies the rest of the configuration")))},
 	"COMMAND_EXPIRED":            {OnAgent, "the command's time was up before the agent started it; nothing was done: it was busy, or its clock is far off", does(doctorOf)},
 	"GRANT_REFUSED":              {OnOperator, "the controller gave no leave to start", none},
 	"AGENT_MEMORY_LOST":          {OnAgent, "the agent lost its memory; nothing was started", does(doctorOf)},
@@ -93,14 +112,15 @@ var remedies = map[string]remedy{
 	"CREDENTIALS_NOT_FOUND":      {OnOperator, "there are no BMC credentials of that name, or their key is lost", does((*scene).setCredentials)},
 	"DISK_WRITE_ERROR":           {OnOperator, "the disk refuses writes: replace it", does(inventory, installDisk)},
 	"ERASE_UNSUPPORTED":          {OnOperator, "a disk cannot be erased by that method; nothing was started on it", does(inventory)},
+	"WRONG_SYSTEM_BOOTED":        {OnOperator, "the machine was restarted, and another system has come up than the one that was to", does((*scene).console)},
 	"INSTALLER_SILENT":           {OnDHCP, "the machine was sent into the installer, which has not reported", does((*scene).console)},
 	"INSTALLER_MISSING":          {OnOperator, "the image catalogue has no installer for the machine", does(addInst)},
 	"NO_BOOT_PATH":               {OnOperator, "nobody can bring the machine into the installer", does((*scene).giveBMC, onMachine("ingot token issue ", "", "gives a token with which an agent on the machine enrols"))},
 	"SITE_AGENT_SILENT":          {OnAgent, "the site's agent did not take over what the machine is to boot in time; nothing was started", does(agents, (*scene).siteGet)},
 	"INVALID_FIELD":              {OnOperator, "what was asked for makes no sense to the machine; nothing was done", none},
-	"FLEET_FROZEN":               {OnOperator, "the fleet was frozen, because the database was restored or an admin froze it: the controller gave no leave", does(thawOf)},
+	"FLEET_FROZEN":               {OnOperator, "the fleet was frozen: the controller gave no leave", whileFrozen},
 	"BUDGET_REQUIRED":            {OnOperator, "the operation held no slot of the budgets for destructive work: the controller gave no leave", does(words("ingot budget slots", "shows which machines hold slots"))},
-	"MACHINE_QUARANTINED":        {OnOperator, "the machine is quarantined: the controller gave no leave", does((*scene).clear)},
+	"MACHINE_QUARANTINED":        {OnOperator, "the machine was quarantined: the controller gave no leave", does((*scene).clear)},
 	"MACHINE_BLOCKED":            {OnOperator, "the machine was flagged RMA or Retired meanwhile: the controller gave no leave", none},
 	"SESSION_SUPERSEDED":         {OnAgent, "a newer session of the same agent had taken over; nothing was started", does(agents)},
 	"CANCELED_BY_REQUEST":        {OnOperator, "somebody cancelled it", does(onMachine("ingot audit ", "", "shows who, and why"))},
@@ -130,7 +150,7 @@ var remedies = map[string]remedy{
 	"STAGE_CHECK_FAILED":         {OnOperator, "the hardware or the provider does not show what the stage was to achieve", none},
 	"STAGE_NOT_WIRED":            {OnOperator, "this version does not do that stage", none},
 	"STEP_KIND_NOT_WIRED":        {OnOperator, "this version does not do steps of this kind", none},
-	"INSTALL_ATTEMPTS_EXHAUSTED": {OnOperator, "the third install attempt has failed", does(newPlan, startAnew)},
+	"INSTALL_ATTEMPTS_EXHAUSTED": {OnOperator, "the third install attempt has failed", startAnew},
 }
 
 // failure explains a reason and the message that came with it.

@@ -210,7 +210,7 @@ var faultsOfAgents = []fault{
 	{"machine is switched off", func(l *lab) {
 		l.host().withoutSiteOnly().reboot().look().gone(hostID).after(time.Minute)
 		l.f.Machine.Status.PowerState, l.f.Machine.Status.PowerStateAt = "off", timestamppb.New(l.now)
-	}, "AGENT_UNAVAILABLE", explain.OnAgent, []string{"switched off"}, "AGENT_UNAVAILABLE", "--mode bmc"},
+	}, "AGENT_UNAVAILABLE", explain.OnAgent, []string{"switched off"}, "AGENT_UNAVAILABLE", "ingot cancel"},
 	{"no agent was ever there", func(l *lab) {
 		l.withoutSite().f.Machine.Spec.BmcEndpoint = ""
 		l.reboot().look().after(10 * time.Second)
@@ -300,15 +300,28 @@ var faultsOfRule = []fault{
 		l.look()
 		l.f.Budget = "budget racks: 2 of 2 slots of rack r42 are taken"
 	}, "", explain.OnLimit, []string{"budget racks", "r42"}, "when there is room", "ingot budget slots"},
-	{"fleet frozen, command waits for its grant", func(l *lab) { l.host().reboot().look(); l.f.FrozenSince = l.now; l.after(5 * time.Second) },
-		"FLEET_FROZEN", explain.OnOperator, []string{"the fleet is frozen since", "no leave"}, "GRANT_REFUSED", "ingot server thaw"},
+	{"fleet frozen, command waits for its grant", func(l *lab) {
+		l.host().reboot().look()
+		l.f.Freeze = fleet.Freeze{Since: l.now, Actor: "ann", Comment: "rack 42"}
+		l.after(5 * time.Second)
+	},
+		"FLEET_FROZEN", explain.OnOperator, []string{"the fleet is frozen since", "ann froze it: rack 42", "no leave"}, "GRANT_REFUSED", "ingot server thaw"},
 	{"fleet frozen, grant refused", func(l *lab) {
 		l.host().reboot().look()
-		l.f.FrozenSince = l.now
+		l.f.Freeze = fleet.Freeze{Since: l.now, Restored: true}
 		l.refused("FLEET_FROZEN", "the fleet is frozen after a restore")
 	}, "FLEET_FROZEN", explain.OnOperator, []string{"was frozen", "gave no leave"}, "", "ingot server thaw"},
-	{"fleet frozen at rest", func(l *lab) { l.host().f.FrozenSince = l.now },
-		"FLEET_FROZEN", explain.OnOperator, []string{"nothing can be started"}, "", "ingot server thaw"},
+	{"in service without an image", func(l *lab) {
+		l.host().condition(fleet.Provisioned, false, "GrantOfDestructiveCommand", "")
+		l.phase, l.f.Machine.Status.Phase = fleet.Ready, baremetalv1.MachineStatus_READY
+		l.f.Machine.Status.AttentionReason, l.f.Machine.Status.AttentionMessage = fleet.AttentionUnprovisioned, "no verified system is on the disk"
+	}, "NOT_PROVISIONED", explain.OnOperator, []string{"no verified system"}, "", "ingot enter-maintenance m-1"},
+	{"a plan failed, and its cure is the plan", func(l *lab) {
+		l.host().condition(fleet.NeedsIntervention, true, "EXECUTION_FAILED", "exit status 7")
+		l.f.Causes = []explain.MachineCause{{Cause: fleet.CausePlan, Subject: "burn-in", Reason: "EXECUTION_FAILED"}}
+	}, "EXECUTION_FAILED", explain.OnOperator, []string{"PLAN_FAILED, until the same work, done well"}, "", "ingot run start m-1 --plan burn-in"},
+	{"fleet frozen at rest", func(l *lab) { l.host().f.Freeze = fleet.Freeze{Since: l.now, Actor: "ann", Comment: "rack 42"} },
+		"FLEET_FROZEN", explain.OnOperator, []string{"nothing can be started", "ann froze it: rack 42"}, "", "ingot server thaw"},
 	{"clone quarantined", func(l *lab) {
 		l.host().quarantine("CLONE_DETECTED", "two machines with different hardware use this machine's identity at the same time")
 	}, "CLONE_DETECTED", explain.OnOperator, []string{"quarantined", "a disk was copied"}, "", "ingot clear m-1"},

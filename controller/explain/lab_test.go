@@ -11,7 +11,9 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/explain"
 	"github.com/ingot-metal/ingot/controller/fleet"
+	"github.com/ingot-metal/ingot/controller/node"
 	"github.com/ingot-metal/ingot/controller/operation"
+	"github.com/ingot-metal/ingot/controller/workflow"
 	"github.com/ingot-metal/ingot/internal/evidence"
 )
 
@@ -192,6 +194,12 @@ func (l *lab) machine(m operation.MachineChange) {
 	for _, c := range m.Conditions {
 		l.condition(c.Type, c.Status, c.Reason, c.Message)
 	}
+	if len(m.Happened.Cures) > 0 {
+		l.condition(fleet.NeedsIntervention, false, "OperationSucceeded", "")
+	}
+	if r := m.Raise; r != nil {
+		l.condition(fleet.NeedsIntervention, true, r.Reason, r.Message)
+	}
 }
 
 func (l *lab) condition(t fleet.ConditionType, status bool, reason, message string) *lab {
@@ -208,7 +216,7 @@ func (l *lab) condition(t fleet.ConditionType, status bool, reason, message stri
 
 func (l *lab) snapshot() operation.Snapshot {
 	s := operation.Snapshot{Op: *l.f.Op, World: operation.World{
-		Machine:  fleet.Facts{Phase: l.phase, NodeState: fleet.Active, Conditions: map[fleet.ConditionType]bool{}, Frozen: !l.f.FrozenSince.IsZero()},
+		Machine:  fleet.Facts{Phase: l.phase, NodeState: fleet.Active, Conditions: map[fleet.ConditionType]bool{}, Freeze: l.f.Freeze},
 		Provider: l.f.Machine.Spec.Provider, TargetBootID: l.target.boot, TargetAgentID: l.target.agent,
 		NewCommandID: fmt.Sprintf("cmd-%d", len(l.f.Commands)+1), NewBootToken: "token",
 		Boot: operation.Boot{
@@ -348,7 +356,40 @@ func (l *lab) explain() explain.Explanation {
 			l.f.Unresolved, l.f.UnresolvedOp = &l.f.Commands[i], l.f.Op.ID
 		}
 	}
+	l.offer()
 	return explain.Explain(l.f)
+}
+
+// offer says what the calls would take, as far as the rules that need no database decide.
+func (l *lab) offer() {
+	if l.f.Machine == nil {
+		return
+	}
+	st := l.f.Machine.GetStatus()
+	f := fleet.Facts{
+		Phase: fleet.Phase(st.GetPhase().String()), NodeState: fleet.NodeState(node.Name(st.GetNodeState())), Conditions: map[fleet.ConditionType]bool{},
+		ActiveOperation: st.GetActiveOperationId() != "", UnresolvedCommand: st.GetUnresolvedCommandId(), Deleted: l.f.Machine.GetDeletedAt() != nil, Freeze: l.f.Freeze,
+	}
+	for _, c := range st.GetConditions() {
+		f.Conditions[fleet.ConditionType(c.GetType())] = c.GetStatus()
+	}
+	l.f.Offers = explain.Offers{Starts: map[explain.Start]*fleet.Refusal{}, Restarts: st.GetNodeState() == node.InstallFailed}
+	starts := explain.Starts()
+	for _, c := range l.f.Causes {
+		starts = append(starts, explain.Start{Type: fleet.RunPlan, Plan: c.Subject})
+	}
+	for _, s := range starts {
+		l.f.Offers.Starts[s] = fleet.Admit(f, s.Type, s.Type == fleet.Reimage)
+	}
+	for _, to := range node.Targets(st.GetNodeState(), node.Admin) {
+		if t, _ := node.Find(st.GetNodeState(), to, node.Admin); !t.Work {
+			l.f.Offers.Moves = append(l.f.Offers.Moves, to)
+		}
+	}
+	if w := l.f.Workflow; w != nil {
+		stalled := workflow.Working(w.State)
+		l.f.Offers.Workflow = workflow.Offer{Stalled: stalled, Legal: workflow.Legal(w.State, stalled)}
+	}
 }
 
 // everything that an explanation says, for searching in.

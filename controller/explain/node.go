@@ -2,7 +2,6 @@ package explain
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -93,17 +92,21 @@ func (s *scene) exhaustedBy() (code, message string) {
 	return code, said
 }
 
-// transitions are the changes of the node's state that an admin may make, but for those that end its life.
+// transitions are the moves that an admin may make now, but for those that end the node's life or stop all work on it.
 func (s *scene) transitions() []Action {
 	var out []Action
-	for _, t := range node.From(s.status.GetNodeState()) {
-		if !slices.Contains(t.Triggers, node.Admin) || node.Gone(t.To) || t.To == node.Quarantined {
+	from := node.Name(s.status.GetNodeState())
+	for _, to := range s.Offers.Moves {
+		if node.Gone(to) || to == node.Quarantined {
 			continue
 		}
 		out = append(out, Action{
-			Command:     "ingot node transition " + s.id() + " " + node.Name(t.To),
-			Consequence: "moves the node from " + node.Name(t.From) + " to " + node.Name(t.To),
+			Command: "ingot node transition " + s.id() + " " + node.Name(to), Consequence: "moves the node from " + from + " to " + node.Name(to),
+			Destructive: destructiveMoves[to],
 		})
 	}
 	return out
 }
+
+// destructiveMoves start work that loses data or takes the machine away.
+var destructiveMoves = map[node.State]bool{node.Reprovision: true, node.Deprovisioning: true, node.Migrating: true}

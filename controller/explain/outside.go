@@ -54,7 +54,9 @@ func clusterSet(s *scene) Action {
 }
 
 func kubeadmReset(*scene) Action {
-	return Action{"kubeadm reset   (on the machine, once it is drained there)", "takes the machine out of the cluster that it is in", true}
+	return Action{
+		Command: "kubeadm reset   (on the machine, once it is drained there)", Consequence: "takes the machine out of the cluster that it is in", Destructive: true,
+	}
 }
 
 func nodeDescribe(s *scene) Action {
@@ -142,7 +144,7 @@ func whyKubeadm(s *scene, v *verdict, message string) {
 		v.Text = "kubeadm is not on the machine: put it into the image, or install it by a script"
 	case strings.Contains(message, "Unauthorized") || strings.Contains(message, "401"):
 		v.Text = "the cluster refused the token of the join: it had run out, or somebody has removed it"
-		v.actions = append([]Action{{Command: "ingot cluster join " + s.id(), Consequence: "joins again, with another token"}}, v.actions...)
+		v.actions = append([]Action{Action{Command: "ingot cluster join " + s.id(), Consequence: "joins again, with another token"}.starting(StartJoin)}, v.actions...)
 	}
 }
 

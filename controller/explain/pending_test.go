@@ -51,7 +51,7 @@ func TestOnlyTheSiteCanAct(t *testing.T) {
 	}
 }
 
-// TestThirdFailedInstall: whoever asks is told of what failed and of the way out, and not of the reimage that is refused.
+// TestThirdFailedInstall: the answer names what failed and the ways out.
 func TestThirdFailedInstall(t *testing.T) {
 	l := newLab(t).installing().fails("DISK_WRITE_ERROR", "write /dev/vda: input/output error")
 	l.f.Machine.Status.NodeState = baremetalv1.NodeState_NODE_STATE_INSTALL_FAILED
@@ -64,7 +64,7 @@ func TestThirdFailedInstall(t *testing.T) {
 	for _, a := range e.Actions {
 		offered += a.Command + "\n"
 	}
-	if !strings.Contains(offered, "ingot node transition m-1 pending --force") || strings.Contains(offered, "ingot reimage") {
+	if !strings.Contains(offered, "ingot node transition m-1 pending --force") || !strings.Contains(offered, "ingot reimage m-1 --image debian-12") {
 		t.Errorf("offered:\n%s", offered)
 	}
 }

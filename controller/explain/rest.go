@@ -2,10 +2,12 @@ package explain
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/fleet"
+	"github.com/ingot-metal/ingot/controller/node"
 	"github.com/ingot-metal/ingot/controller/operation"
 	"github.com/ingot-metal/ingot/controller/workflow"
 )
@@ -23,12 +25,13 @@ var restRules = []rule{
 	{"failed", (*scene).lastFailed, (*scene).sayFailed},
 	{"intervention", func(s *scene) bool { return s.holds(fleet.NeedsIntervention) }, (*scene).sayIntervention},
 	{"unowned", (*scene).unowned, (*scene).sayUnowned},
-	{"frozen-fleet", func(s *scene) bool { return !s.FrozenSince.IsZero() }, (*scene).frozenAtRest},
+	{"frozen-fleet", func(s *scene) bool { return s.Freeze.Active() }, (*scene).frozenAtRest},
 	{"provider-drift", func(s *scene) bool { return s.holds(fleet.ProviderDrift) }, (*scene).sayProviderDrift},
 	{"agent-silent", (*scene).hostSilent, (*scene).sayHostSilent},
 	{"drift", func(s *scene) bool { return s.holds(fleet.Degraded) }, (*scene).degraded},
 	{"bmc-trouble", (*scene).bmcTrouble, (*scene).sayBMCTrouble},
 	{"provider-trouble", (*scene).providerTrouble, (*scene).sayProviderTrouble},
+	{"unusable", func(s *scene) bool { return s.unusable() && !s.lifeWaits() }, (*scene).sayUnusable},
 	{"canceled", (*scene).wasCanceled, (*scene).sayCanceled},
 	{"never-enrolled", func(s *scene) bool {
 		return s.host == nil && s.spec.GetBmcEndpoint() == "" && s.provider() == fleet.AgentProvider
@@ -66,13 +69,39 @@ func (s *scene) quarantined(e *Explanation) {
 		v := s.failure(c.GetReason(), c.GetMessage())
 		e.Cause = v.Cause
 		e.Cause.Text = "the machine is quarantined: " + e.Cause.Text
+		if w, ok := s.word("NODE_TRANSITION", func(w Word) bool { return w.Data["node_state"] == "quarantined" }); ok && c.GetReason() == "MACHINE_QUARANTINED" && !w.At.Before(e.Since) {
+			e.Cause.Text = "the machine was quarantined" + w.by()
+		}
 		e.Actions = v.actions
 	}
 	if s.fenced() {
 		e.Cause.Facts = append(e.Cause.Facts, "command "+s.Unresolved.ID+" was granted before, and its outcome is not known")
 		e.Actions = append(e.Actions, s.settle()...)
 	}
-	e.Actions = append(e.Actions, Action{"ingot clear " + s.id(), "ends the quarantine; wipe /var/lib/ingot of the copy first, and enrol it anew", true})
+	if s.returns() {
+		e.Actions = append(e.Actions, s.endQuarantine())
+	}
+	e.Actions = append(e.Actions, s.transitions()...)
+}
+
+// returns reports whether the node may go back to the state that it was quarantined in: that was one of rest.
+func (s *scene) returns() bool {
+	return slices.ContainsFunc(s.Offers.Moves, func(to node.State) bool { return to != node.Draining && !node.Gone(to) })
+}
+
+// endQuarantine releases the node. What must be done first depends on why it is quarantined.
+func (s *scene) endQuarantine() Action {
+	a := Action{Command: "ingot clear " + s.id(), Consequence: "ends the quarantine; mend the cause first", Destructive: true}
+	back := slices.ContainsFunc(s.Offers.Moves, func(to node.State) bool { return node.Resting(to) && !node.Gone(to) })
+	if !back && slices.Contains(s.Offers.Moves, node.Retired) {
+		// What it came from stood for work: it does not go back there.
+		return Action{Command: "ingot node transition " + s.id() + " retired", Consequence: "takes it out of service; resume its workflow to clean it instead"}
+	}
+	switch s.condition(fleet.NeedsIntervention).GetReason() {
+	case "CLONE_DETECTED", "AGENT_STATE_ROLLED_BACK":
+		a.Consequence = "ends the quarantine; wipe /var/lib/ingot of the copy first, and enrol it anew"
+	}
+	return a
 }
 
 func (s *scene) fenced() bool { return s.Unresolved != nil }
@@ -99,7 +128,9 @@ func (s *scene) sayFenced(e *Explanation) {
 	e.Next = "settles by itself when a late result comes" + provenBy(c)
 	e.Actions = s.settle()
 	if s.spec.GetBmcEndpoint() != "" && c.ExecutorRole != "site" {
-		e.Actions = append(e.Actions, Action{"switch the machine off", "once its BMC says so, nothing can act any more, and the fence lifts by itself", true})
+		e.Actions = append(e.Actions, Action{
+			Command: "switch the machine off", Consequence: "once its BMC says so, nothing can act any more, and the fence lifts by itself", Destructive: true,
+		})
 	}
 	e.Actions = append(e.Actions, Action{Command: "ingot commands --machine " + s.id(), Consequence: "shows how far each command got"})
 }
@@ -133,9 +164,14 @@ func provenBy(c *operation.Command) string {
 	return text
 }
 
+// lastFailed reports whether the failure of the last operation, or the late result of its command, is why the machine needs a
+// person.
 func (s *scene) lastFailed() bool {
-	return s.Op != nil && s.Op.Phase == operation.Failed && s.Op.Error != nil && s.holds(fleet.NeedsIntervention) &&
-		s.condition(fleet.NeedsIntervention).GetReason() == s.Op.Error.Code
+	if s.Op == nil || s.Op.Phase != operation.Failed || s.Op.Error == nil || !s.holds(fleet.NeedsIntervention) {
+		return false
+	}
+	code, _, _ := s.sinceThen(s.Op.Error.Code, s.Op.Error.Message)
+	return s.condition(fleet.NeedsIntervention).GetReason() == code
 }
 
 func (s *scene) sayFailed(e *Explanation) {
@@ -164,6 +200,7 @@ func (s *scene) sayFailed(e *Explanation) {
 	e.Cause.Facts = append(e.Cause.Facts, s.commandFacts()...)
 	e.Summary = fmt.Sprintf("%s failed at step %s, %s: %s", op.Type, op.CurrentStage, s.ago(op.FinishedAt), e.Cause.Text+inBrackets(message, e.Cause.Text))
 	if s.holds(fleet.NeedsIntervention) {
+		s.cures(e)
 		e.Actions = append(e.Actions, s.clear())
 	}
 }
@@ -198,6 +235,7 @@ func (s *scene) sayIntervention(e *Explanation) {
 	c := s.condition(fleet.NeedsIntervention)
 	s.failure(c.GetReason(), c.GetMessage()).into(e)
 	e.WaitsOn, e.WaitsFor, e.Since = OnOperator, "an operator", when(c.GetLastTransition())
+	s.cures(e)
 	e.Actions = append(e.Actions, s.clear())
 	e.Summary = "needs intervention, " + s.ago(e.Since) + ": " + e.Cause.Text
 }
@@ -260,7 +298,7 @@ func (s *scene) wasCanceled() bool {
 
 func (s *scene) sayCanceled(e *Explanation) {
 	e.OperationID, e.Step, e.Since = s.Op.ID, s.Op.CurrentStage, s.Op.FinishedAt
-	e.Cause = Cause{Reason: "CANCELED_BY_REQUEST", Text: fmt.Sprintf("%s was cancelled at step %s, %s", s.Op.Type, s.Op.CurrentStage, s.ago(s.Op.FinishedAt))}
+	e.Cause = Cause{Reason: "CANCELED_BY_REQUEST", Text: fmt.Sprintf("%s was cancelled at step %s, %s", s.Op.Type, s.Op.CurrentStage, s.ago(s.Op.FinishedAt)) + s.cancelledBy()}
 	if s.Op.Error != nil {
 		e.Cause.Facts = []string{s.Op.Error.Message}
 	}

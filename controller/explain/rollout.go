@@ -8,6 +8,8 @@ import (
 // Rollout is one that the machine waits in, or that its operation is of.
 type Rollout struct {
 	ID, State, WaitReason string
+	// Digest stands for what is approved, and CreatedBy may not approve it.
+	Digest, CreatedBy string
 	// Wave is the machine's, and At the one under way, of Waves; 0 before the first.
 	Wave, At, Waves int
 	// Waiting: the machine's turn has not come.
@@ -29,10 +31,12 @@ func (s *scene) sayRollout(e *Explanation) {
 	switch {
 	case r.State == "AWAITING_APPROVAL":
 		e.WaitsOn, e.Cause.Text, e.Next = OnOperator, r.name()+" waits for a second person's approval", ""
-		e.Actions = []Action{{"ingot rollout approve " + r.ID, "lets the rollout begin on all of its machines", true}}
+		e.Actions = []Action{{
+			Command: "ingot rollout approve " + r.ID + " --digest " + r.Digest, Consequence: "lets the rollout begin on all of its machines; by another admin than " + r.CreatedBy, Destructive: true,
+		}}
 	case r.State == "PAUSED":
 		e.WaitsOn, e.Cause.Text, e.Next = OnOperator, r.name()+" is paused ("+strings.ToLower(r.WaitReason)+")", ""
-		e.Actions = []Action{{"ingot rollout resume " + r.ID, "goes on with the other machines of the rollout", true}}
+		e.Actions = []Action{{Command: "ingot rollout resume " + r.ID, Consequence: "goes on with the other machines of the rollout", Destructive: true}}
 	case r.WaitReason != "":
 		e.Cause.Facts = []string{fmt.Sprintf("wave %d is under way, and waits: %s", r.At, r.WaitReason)}
 	}

@@ -23,6 +23,6 @@ var faultsOfRollouts = []fault{
 func inRollout(state, waits string) func(*lab) {
 	return func(l *lab) {
 		l.host()
-		l.f.Rollout = &explain.Rollout{ID: "ro-1", State: state, WaitReason: waits, Wave: 2, At: 1, Waves: 3, Waiting: true}
+		l.f.Rollout = &explain.Rollout{ID: "ro-1", Digest: "5f3c", CreatedBy: "ann", State: state, WaitReason: waits, Wave: 2, At: 1, Waves: 3, Waiting: true}
 	}
 }

@@ -71,7 +71,7 @@ func TestActionsAreLegal(t *testing.T) {
 			if started && (busy || l.f.Machine.GetDeletedAt() != nil) {
 				t.Errorf("%s: %s is offered to a machine that is busy or deleted", c.name, a.Command)
 			}
-			if strings.HasPrefix(a.Command, "ingot reimage") && (!a.Destructive || l.fenced != "" || !l.f.FrozenSince.IsZero()) {
+			if strings.HasPrefix(a.Command, "ingot reimage") && (!a.Destructive || l.fenced != "" || l.f.Freeze.Active()) {
 				t.Errorf("%s: %+v", c.name, a)
 			}
 			if strings.HasPrefix(a.Command, "ingot cancel") && !busy {

@@ -24,7 +24,8 @@ var workflowActions = map[workflow.Action]Action{
 func (s *scene) sayWorkflow(e *Explanation) {
 	w := *s.Workflow
 	lost := workflow.Working(w.State)
-	best, advice := workflow.Next(w, lost)
+	offer := s.Offers.Workflow
+	best, advice := workflow.Recommend(w, offer)
 	e.WaitsOn, e.WaitsFor, e.Since, e.OperationID = OnOperator, "an action on workflow "+w.ID, s.WorkflowSince, w.OperationID
 	head := fmt.Sprintf("%s is %s at stage %s", s.workflowName(), w.State, w.Stage)
 	if w.Reason != "" {
@@ -36,6 +37,10 @@ func (s *scene) sayWorkflow(e *Explanation) {
 			e.Cause.Facts = append(e.Cause.Facts, late)
 			advice = "the outcome is known by now: " + strings.ToLower(string(workflow.Resume))
 		}
+	}
+	if m, ok := s.word("WORKFLOW_"+string(workflow.MarkManual), func(m Word) bool { return m.Data["workflow_id"] == w.ID }); ok && w.FailureClass == workflow.ClassMarked {
+		e.Cause.Text = "it was frozen" + m.by()
+		head += ": " + e.Cause.Text
 	}
 	if lost {
 		e.Cause.Text = "no attempt of it is under way, although it is " + string(w.State)
@@ -50,7 +55,7 @@ func (s *scene) sayWorkflow(e *Explanation) {
 	e.Cause.Facts = append(e.Cause.Facts, fmt.Sprintf("attempt %d; stages: %s", w.Attempts, list(w.Plan)))
 	e.Cause.Facts = append(e.Cause.Facts, s.stagesSoFar()...)
 	e.Summary = head
-	e.Actions = append(e.Actions, s.actionsOf(w, best, lost)...)
+	e.Actions = append(e.Actions, s.actionsOf(w, best, offer.Legal)...)
 }
 
 // ofAttempt is why the last attempt of a workflow failed, as far as it is known by now.
@@ -86,8 +91,8 @@ func (s *scene) workflowName() string {
 }
 
 // actionsOf are the actions that are legal, with the one that helps most first.
-func (s *scene) actionsOf(w workflow.Workflow, best workflow.Action, lost bool) []Action {
-	all := workflow.Legal(w.State, lost)
+func (s *scene) actionsOf(w workflow.Workflow, best workflow.Action, legal []workflow.Action) []Action {
+	all := slices.Clone(legal)
 	slices.SortStableFunc(all, func(a, b workflow.Action) int { return rank(a == best) - rank(b == best) })
 	out := make([]Action, 0, len(all))
 	for _, a := range all {

@@ -43,7 +43,7 @@ func circumstances() []circumstance {
 
 func (c circumstance) facts(p fleet.Phase) fleet.Facts {
 	f := fleet.Facts{
-		Phase: p, NodeState: fleet.Active, ActiveOperation: c.busy, Deleted: c.deleted, Frozen: c.frozen,
+		Phase: p, NodeState: fleet.Active, ActiveOperation: c.busy, Deleted: c.deleted, Freeze: freeze(c.frozen),
 		Conditions: map[fleet.ConditionType]bool{fleet.RMA: c.rma, fleet.RetiredFlag: c.retired, fleet.NeedsIntervention: c.attention},
 	}
 	if c.quarantined {
@@ -129,33 +129,6 @@ func TestEveryTypeIsKnown(t *testing.T) {
 	}
 }
 
-// The first rule that matches wins: those above hide those below.
-func TestEffectiveState(t *testing.T) {
-	for _, p := range phases {
-		for _, c := range circumstances() {
-			want := map[fleet.Phase]fleet.EffectiveState{
-				fleet.FactoryReady: fleet.StateNew, fleet.Ready: fleet.StateIdle, fleet.Maintenance: fleet.StateMaintenanceIdle,
-			}[p]
-			if c.busy {
-				want = fleet.StateBusy
-			}
-			if c.attention {
-				want = fleet.StateAttention
-			}
-			if c.rma || c.retired {
-				want = fleet.StateBlocked
-			}
-			f := c.facts(p)
-			if got := fleet.Effective(f); got != want {
-				t.Fatalf("%s %+v: %s, want %s", p, c, got, want)
-			}
-			if want := want == fleet.StateIdle && !c.quarantined; fleet.Schedulable(f) != want {
-				t.Fatalf("%s %+v: schedulable %t", p, c, !want)
-			}
-		}
-	}
-}
-
 var at = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 func host(id string, live bool, silent time.Duration) fleet.Candidate {
@@ -206,5 +179,31 @@ func TestCanDo(t *testing.T) {
 	h, s := host("host", true, 0), site("site", true)
 	if !h.CanDo("reboot") || h.CanDo("repave") || !s.CanDo("repave") {
 		t.Error("wrong capabilities")
+	}
+}
+
+func freeze(frozen bool) (f fleet.Freeze) {
+	if frozen {
+		f = fleet.Freeze{Since: time.Unix(1, 0), Actor: "ann", Comment: "rack 42"}
+	}
+	return f
+}
+
+// TestARefusalOfAFrozenFleetSaysWhoFrozeItAndWhy: and speaks of a restored database only where one was restored.
+func TestARefusalOfAFrozenFleetSaysWhoFrozeItAndWhy(t *testing.T) {
+	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	for want, f := range map[string]fleet.Freeze{
+		"ann froze it: rack 42 is losing disks":      {Since: at, Actor: "ann", Comment: "rack 42 is losing disks"},
+		"ann froze it, and gave no reason":           {Since: at, Actor: "ann"},
+		"the database was restored from a backup":    {Since: at, Restored: true, Actor: "system"},
+		"the fleet is frozen since 2026-03-01T12:00": {Since: at, Actor: "ann"},
+	} {
+		r := fleet.Admit(fleet.Facts{Phase: fleet.Ready, NodeState: fleet.Active, Freeze: f}, fleet.Reboot, false)
+		if r == nil || !strings.Contains(r.Message, want) || !strings.Contains(r.Message, "`ingot server thaw`") {
+			t.Errorf("want %q: %+v", want, r)
+		}
+		if restored := strings.Contains(r.Message, "restored"); restored != f.Restored {
+			t.Errorf("speaks of a restored database: %t, want %t: %s", restored, f.Restored, r.Message)
+		}
 	}
 }

@@ -88,6 +88,8 @@ type PlanTraits struct {
 	Destructive bool
 	// ReturnsFromRMA: its first step takes the flag RMA off.
 	ReturnsFromRMA bool
+	// Removes: it is of the workflow that takes a retired machine out of the inventory.
+	Removes bool
 }
 
 // AdmitPlan is Admit with all that matters of the plan. On a blocked machine one thing may start: the RMA that finishes
@@ -98,25 +100,59 @@ func AdmitPlan(f Facts, t OperationType, p PlanTraits) *Refusal {
 	switch {
 	case f.Deleted:
 		return &Refusal{"MACHINE_DELETED", "the machine has been deleted; register it again as a new record"}
-	case f.Conditions[RetiredFlag]:
-		return &Refusal{"MACHINE_BLOCKED", "the machine is flagged Retired; an admin must clear the flag first"}
+	case outOfUse(f) && !p.Removes:
+		return f.whyRetired()
 	case f.Conditions[RMA] && !finishesRMA:
-		return &Refusal{"MACHINE_BLOCKED", "the machine is flagged RMA; finish that with `ingot rma MACHINE --return`, or an admin clears the flag"}
+		return f.returned()
 	case f.ActiveOperation:
-		return &Refusal{"MACHINE_BUSY", "another operation is active on the machine; wait for it or cancel it"}
+		return &Refusal{"MACHINE_BUSY", "another operation is active on the machine; wait for it or cancel it (`ingot why " + f.id() + "` names both commands)"}
 	case !phaseAllows(f.Phase, t, planDestructive):
 		return &Refusal{"WRONG_PHASE", wrongPhaseMessage(f.Phase, t, planDestructive)}
 	case Housekeeping(t):
 		return nil
-	case f.Frozen:
-		return &Refusal{"FLEET_FROZEN", "the fleet is frozen, because an admin froze it or the database was restored from a backup; an admin must look at what agents hold and thaw it"}
+	case f.Freeze.Active():
+		return f.Freeze.refusal()
 	case f.NodeState == Quarantined:
-		return &Refusal{"MACHINE_QUARANTINED", "the machine is quarantined; find out why and clear it first"}
+		return &Refusal{"MACHINE_QUARANTINED", "the machine is quarantined; find out why (`ingot why " + f.id() + "`), then release it with `ingot clear " + f.id() + "`"}
 	case f.UnresolvedCommand != "":
 		return &Refusal{"COMMAND_UNRESOLVED", "command " + f.UnresolvedCommand +
-			" may still be acting on the machine; wait for its result or settle it"}
+			" may still be acting on the machine; wait for its result, or settle it with `ingot settle " + f.id() + " " + f.UnresolvedCommand +
+			" --verdict happened`, or did-not-happen"}
 	}
 	return nil
+}
+
+// outOfUse reports whether the machine is out of service, by its node state or by an admin's flag.
+func outOfUse(f Facts) bool {
+	return f.Conditions[RetiredFlag] || f.NodeState == Retired || f.NodeState == Removing
+}
+
+func (f Facts) id() string {
+	if f.MachineID == "" {
+		return "MACHINE"
+	}
+	return f.MachineID
+}
+
+// whyRetired names what brings a retired machine back: the node's way out of its state, or the end of an admin's flag.
+func (f Facts) whyRetired() *Refusal {
+	switch f.NodeState {
+	case Retired:
+		return &Refusal{"MACHINE_BLOCKED", "the node is retired; bring it back with `ingot node transition " + f.id() +
+			" offline`, or take it out with `ingot decommission " + f.id() + " --mode full-decommission`"}
+	case Removing:
+		return &Refusal{"MACHINE_BLOCKED", "the node is being removed; its workflow must be cancelled first, then the node brought back to offline"}
+	}
+	return &Refusal{"MACHINE_BLOCKED", "the machine is flagged Retired; an admin clears the flag with `ingot flag " + f.id() + " Retired --off`"}
+}
+
+// returned names what ends a flag RMA. The operation that finishes a return runs in maintenance alone.
+func (f Facts) returned() *Refusal {
+	text := "the machine is flagged RMA; an admin clears the flag with `ingot flag " + f.id() + " RMA --off`"
+	if f.Phase == Maintenance && !f.ActiveOperation {
+		text += ", or finish the return with `ingot rma " + f.id() + " --return`"
+	}
+	return &Refusal{"MACHINE_BLOCKED", text}
 }
 
 func phaseAllows(p Phase, t OperationType, planDestructive bool) bool {
@@ -132,6 +168,9 @@ func phaseAllows(p Phase, t OperationType, planDestructive bool) bool {
 }
 
 func wrongPhaseMessage(p Phase, t OperationType, planDestructive bool) string {
+	if t == ExitMaintenance && p == Ready {
+		return string(t) + " is not allowed in phase " + string(p) + "; the machine is in service already"
+	}
 	if phaseAllows(Maintenance, t, planDestructive) && p != Maintenance {
 		return string(t) + " is not allowed in phase " + string(p) + "; call EnterMaintenance first (ingot enter-maintenance MACHINE)"
 	}

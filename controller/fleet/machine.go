@@ -19,14 +19,24 @@ const (
 // NodeState is the inventory record's coarse place in its life.
 type NodeState string
 
-// The node states that this version moves between by itself.
+// The node states, as stored and as named in the API without their prefix.
 const (
 	Discovered      NodeState = "discovered"
 	BootstrapIssued NodeState = "bootstrap_issued"
 	Enrolling       NodeState = "enrolling"
+	Pending         NodeState = "pending"
+	Installing      NodeState = "installing"
+	InstallFailed   NodeState = "install_failed"
+	Installed       NodeState = "installed"
 	Active          NodeState = "active"
+	Offline         NodeState = "offline"
 	Quarantined     NodeState = "quarantined"
+	Reprovision     NodeState = "reprovision"
+	Deprovisioning  NodeState = "deprovisioning"
+	Migrating       NodeState = "migrating"
+	Draining        NodeState = "draining"
 	Retired         NodeState = "retired"
+	Removing        NodeState = "removing"
 	Deleted         NodeState = "deleted"
 )
 
@@ -60,48 +70,18 @@ type Condition struct {
 
 // Facts is what the rules of this package look at in a machine.
 type Facts struct {
-	Phase             Phase
-	NodeState         NodeState
-	Conditions        map[ConditionType]bool
-	ActiveOperation   bool
+	// MachineID is for the commands that refusals name; "MACHINE" stands for it where it is empty.
+	MachineID  string
+	Phase      Phase
+	NodeState  NodeState
+	Conditions map[ConditionType]bool
+	// Intervention is the reason and message of the condition NeedsIntervention, where it is true.
+	Intervention    Attention
+	ActiveOperation bool
+	// ActiveWorkflow says that a workflow is pending, running or compensating on the machine.
+	ActiveWorkflow    bool
 	UnresolvedCommand string
 	Deleted           bool
-	// Frozen says that the database was restored and nobody has lifted the freeze yet.
-	Frozen bool
-}
-
-// EffectiveState is one word for a screen.
-type EffectiveState string
-
-// The effective states, as named in the API.
-const (
-	StateNew             EffectiveState = "NEW"
-	StateIdle            EffectiveState = "IDLE"
-	StateBusy            EffectiveState = "BUSY"
-	StateMaintenanceIdle EffectiveState = "MAINTENANCE_IDLE"
-	StateAttention       EffectiveState = "ATTENTION"
-	StateBlocked         EffectiveState = "BLOCKED"
-)
-
-// Effective computes the effective state; the first match wins.
-func Effective(f Facts) EffectiveState {
-	switch {
-	case f.Conditions[RetiredFlag] || f.Conditions[RMA]:
-		return StateBlocked
-	case f.Conditions[NeedsIntervention]:
-		return StateAttention
-	case f.ActiveOperation:
-		return StateBusy
-	case f.Phase == Maintenance:
-		return StateMaintenanceIdle
-	case f.Phase == FactoryReady:
-		return StateNew
-	default:
-		return StateIdle
-	}
-}
-
-// Schedulable says whether a machine may carry workloads right now.
-func Schedulable(f Facts) bool {
-	return f.NodeState == Active && f.Phase == Ready && Effective(f) == StateIdle
+	// Freeze is the fleet's; its zero value is none.
+	Freeze Freeze
 }

@@ -292,13 +292,13 @@ func (c *callOnce) Write(p []byte) (int, error) {
 func TestCredentialsReachTheSiteAgent(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	spec := &pb.MachineSpec{Site: "lab", BmcCredentialsRef: "rack"}
+	spec := &pb.MachineSpec{Site: "lab", BmcEndpoint: "10.0.0.7", BmcCredentialsRef: "rack"}
 	if _, err := r.store.Register(t.Context(), &pb.Machine{MachineId: "m-1", Spec: spec}, "tester", time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	set := func(sealed []byte) {
 		t.Helper()
-		if _, err := r.store.SetCredentials(t.Context(), "rack", sealed, "tester", time.Now()); err != nil {
+		if _, err := r.store.SetCredentials(t.Context(), store.CredentialsChange{Ref: "rack", Sealed: sealed, Allowed: []string{"10.0.0.0/24"}}, "tester", time.Now()); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -38,6 +38,7 @@ type Config struct {
 	CA           ca.Issuer
 	Blobs        *blob.Dir
 	Secrets      *secret.Box
+	Installers   *Installers
 	Clock        clock.Clock
 	Logger       *slog.Logger
 	ControllerID string
@@ -65,6 +66,9 @@ type Server struct {
 
 // New makes the service.
 func New(c Config) *Server { return &Server{cfg: c, gate: gate{limits: c.Admission, clock: c.Clock}} }
+
+// cutAfter is how long a session's stream may take to end before its connection is closed under it.
+const cutAfter = 5 * time.Second
 
 // helloTimeout is how long a new stream may take to say hello.
 const helloTimeout = 10 * time.Second

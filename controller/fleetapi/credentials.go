@@ -28,7 +28,10 @@ func (s *Server) GetBMCCredentials(ctx context.Context, r *fleetv1.GetBMCCredent
 	if err != nil {
 		return nil, err
 	}
-	return &fleetv1.GetBMCCredentialsResponse{Username: plain.Username, Password: plain.Password, Version: c.Version}, nil
+	return &fleetv1.GetBMCCredentialsResponse{
+		Username: plain.Username, Password: plain.Password, Version: c.Version,
+		AllowedEndpoints: c.Allowed, AllowPlainHttp: c.PlainHTTP, AllowUnverifiedTls: c.UnverifiedTLS,
+	}, nil
 }
 
 // GetSSHCredentials gives a site agent what it logs in to a machine of its site with.

@@ -19,8 +19,6 @@ const (
 	// maxHold bounds one SyncSite call, siteLook is how often it looks for a newer document meanwhile.
 	maxHold  = 30 * time.Second
 	siteLook = 100 * time.Millisecond
-	// installerLife is how long the certificate of a netbooted system lasts: longer than any image takes.
-	installerLife = time.Hour
 	// identitySecret: 256 random bits.
 	identitySecret = 32
 )
@@ -100,7 +98,8 @@ func (s *Server) document(ctx context.Context, sess *session.Session) (*fleetv1.
 	return &fleetv1.SyncSiteResponse{Document: d}, nil
 }
 
-// VouchInstaller certifies a netbooted system for one operation, on the word of its site's agent.
+// VouchInstaller certifies a netbooted system for one operation, on the word of its site's agent, or asks it for the proof
+// that it holds the machine's TPM.
 func (s *Server) VouchInstaller(ctx context.Context, r *fleetv1.VouchInstallerRequest) (*fleetv1.VouchInstallerResponse, error) {
 	sess, err := s.caller(ctx, "site")
 	if err != nil {
@@ -114,37 +113,31 @@ func (s *Server) VouchInstaller(ctx context.Context, r *fleetv1.VouchInstallerRe
 	if err != nil {
 		return nil, failure.Invalid("INVALID_FIELD", "csr: %v", err).WithField("csr", "unusable key")
 	}
-	out, err := s.cfg.Store.Vouch(ctx, store.VouchRequest{
-		SiteAgentID: sess.AgentID, MachineID: r.GetMachineId(), BootToken: r.GetBootToken(), MAC: r.GetMacAddress(), PublicKeyDigest: digest[:],
-	}, Signer(s.cfg.CA, csr, min(installerLife, s.cfg.CertLifetime), s.cfg.Clock), s.cfg.Clock.Now())
-	switch {
-	case err != nil:
+	shown, err := s.cfg.Installers.shownTPM(r)
+	if err != nil {
 		return nil, err
-	case out.Contested:
-		return nil, s.contested(ctx, out)
-	case out.Waits:
-		return nil, failure.Unavailable("ENROLMENT_CONTESTED", "another installer holds the assignment; it has some seconds to show that it lives").
-			WithRetry(2 * time.Second)
 	}
-	s.cfg.Sessions.CloseFingerprints(out.Replaced, session.ErrRevoked)
+	req := store.VouchRequest{
+		SiteAgentID: sess.AgentID, MachineID: r.GetMachineId(), BootToken: r.GetBootToken(), MAC: r.GetMacAddress(), PublicKeyDigest: digest[:],
+		TPM: shown.key(),
+	}
+	out, err := s.cfg.Installers.Certify(ctx, req, csr)
+	if err != nil {
+		return nil, err
+	}
+	if out.Challenge {
+		answer, err := s.cfg.Installers.newChallenge(r, req, shown)
+		if err == nil {
+			answer.MachineId, answer.OperationId, answer.EnrolmentAddresses = out.MachineID, out.OperationID, s.cfg.EnrolmentAddresses
+		}
+		return answer, err
+	}
 	s.cfg.Logger.Info("installer certified", "agent_id", out.AgentID, "machine_id", out.MachineID, "operation_id", out.OperationID,
 		"mac", r.GetMacAddress(), "address", r.GetAddress())
 	return &fleetv1.VouchInstallerResponse{
 		AgentId: out.AgentID, MachineId: out.MachineID, OperationId: out.OperationID, CertificateChainPem: out.ChainPEM,
 		TrustBundlePem: s.cfg.CA.RootPEM(), FleetAddresses: s.cfg.FleetAddresses, GrantKeys: [][]byte{grantPublicKey(s.cfg.CA)},
 	}, nil
-}
-
-// contested stops the operation that two systems claim to be the installer of.
-func (s *Server) contested(ctx context.Context, v *store.Vouched) error {
-	const message = "a second system asked to enrol for the operation while the first one was alive"
-	s.cfg.Logger.Warn("enrolment contested", "machine_id", v.MachineID, "operation_id", v.OperationID)
-	if v.OperationID != "" {
-		if _, err := s.cfg.Engine.Handle(ctx, v.OperationID, operation.Quarantine{Reason: "ENROLMENT_CONTESTED", Message: message}); err != nil {
-			return err
-		}
-	}
-	return failure.Precondition("ENROLMENT_CONTESTED", message)
 }
 
 // IssueIdentity gives an installer what the system that it writes needs to enrol, and a site agent what one needs that a

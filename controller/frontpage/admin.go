@@ -3,11 +3,16 @@ package frontpage
 import (
 	"context"
 	"regexp"
+	"strings"
 	"time"
 
+	"google.golang.org/protobuf/types/known/timestamppb"
+
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/identity"
 	"github.com/ingot-metal/ingot/controller/store"
 	"github.com/ingot-metal/ingot/controller/validate"
+	"github.com/ingot-metal/ingot/internal/failure"
 )
 
 var agentKeys = validate.Keys{
@@ -63,6 +68,9 @@ func (s *Server) GetAgent(ctx context.Context, r *baremetalv1.GetAgentRequest) (
 	return s.store.GetAgent(ctx, r.GetAgentId())
 }
 
+// maxActor bounds the name of an actor in a filter.
+const maxActor = 64
+
 var fingerprint = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
 // RevokeAgent implements AdminService.
@@ -99,6 +107,37 @@ func (s *Server) ClearIntervention(ctx context.Context, r *baremetalv1.ClearInte
 		return nil, err
 	}
 	return s.store.ClearIntervention(ctx, r.GetMachineId(), actor(ctx), r.GetComment(), s.clock.Now())
+}
+
+// RequireIdentity implements AdminService.
+func (s *Server) RequireIdentity(ctx context.Context, r *baremetalv1.RequireIdentityRequest) (*baremetalv1.RequireIdentityResponse, error) {
+	err := firstError(
+		validate.OptionalKey("site", r.GetSite()), validate.OptionalKey("group", r.GetGroup()), validate.Comment("comment", r.GetComment()),
+	)
+	switch level := identity.Level(r.GetLevel()); {
+	case err != nil:
+		return nil, err
+	case (r.GetSite() == "") == (r.GetGroup() == ""):
+		return nil, validate.Fault("site", "exactly one of site and group")
+	case level == identity.LevelMedia:
+		return nil, failure.Unimplemented("IDENTITY_LEVEL_NOT_WIRED", "the identity level media needs virtual media, which this version does not have; use tpm or network")
+	case level != identity.LevelNetwork && level != identity.LevelTPM:
+		return nil, validate.Fault("level", "network or tpm")
+	default:
+		err = s.store.RequireIdentity(ctx, r.GetSite(), r.GetGroup(), level, actor(ctx), r.GetComment(), s.clock.Now())
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &baremetalv1.RequireIdentityResponse{Site: r.GetSite(), Group: r.GetGroup(), Level: r.GetLevel()}, nil
+}
+
+// ForgetTPM implements AdminService.
+func (s *Server) ForgetTPM(ctx context.Context, r *baremetalv1.ForgetTPMRequest) (*baremetalv1.Machine, error) {
+	if err := firstError(validate.Key("machine_id", r.GetMachineId()), validate.Comment("comment", r.GetComment())); err != nil {
+		return nil, err
+	}
+	return s.store.ForgetTPM(ctx, r.GetMachineId(), actor(ctx), r.GetComment(), s.clock.Now())
 }
 
 // SetMachineFlag implements AdminService.
@@ -166,14 +205,32 @@ func (s *Server) ListAuditLog(ctx context.Context, r *baremetalv1.ListAuditLogRe
 	if err := validate.OptionalKey("target_id", r.GetTargetId()); err != nil {
 		return nil, err
 	}
+	if len(r.GetActor()) > maxActor {
+		return nil, validate.Fault("actor", "at most %d characters", maxActor)
+	}
+	f := store.AuditFilter{TargetID: r.GetTargetId(), Actor: r.GetActor()}
+	for _, t := range []struct {
+		name string
+		from *timestamppb.Timestamp
+		to   *time.Time
+	}{{"since", r.GetSince(), &f.Since}, {"until", r.GetUntil(), &f.Until}} {
+		if t.from == nil {
+			continue
+		}
+		if !t.from.IsValid() {
+			return nil, validate.Fault(t.name, "not a time")
+		}
+		*t.to = t.from.AsTime()
+	}
+	of := strings.Join([]string{f.TargetID, f.Actor, f.Since.UTC().Format(time.RFC3339Nano), f.Until.UTC().Format(time.RFC3339Nano)}, "\x00")
 	p, err := page(ctx, s, list[*baremetalv1.AuditEntry]{
-		name: "audit", filter: r.GetTargetId(),
-		read: func(ctx context.Context, after validate.Page, limit int32) ([]*baremetalv1.AuditEntry, error) {
-			before, err := after.AuditPosition()
-			if err != nil {
+		name: "audit", filter: of,
+		read: func(ctx context.Context, after validate.Page, limit int32) (_ []*baremetalv1.AuditEntry, err error) {
+			if f.BeforeID, err = after.AuditPosition(); err != nil {
 				return nil, err
 			}
-			return s.store.ListAudit(ctx, r.GetTargetId(), before, limit)
+			f.Limit = limit
+			return s.store.ListAudit(ctx, f)
 		},
 		place: byNumber((*baremetalv1.AuditEntry).GetAuditId),
 	}, r)

@@ -2,6 +2,8 @@ package frontpage
 
 import (
 	"context"
+	"strconv"
+	"strings"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/secret"
@@ -15,12 +17,17 @@ func (s *Server) SetBMCCredentials(ctx context.Context, r *baremetalv1.SetBMCCre
 		return nil, err
 	}
 	ref := r.GetCredentialsRef()
-	sealed := s.cfg.Secrets.SealBMC(ref, secret.BMC{Username: r.GetUsername(), Password: r.GetPassword()})
 	opts, err := writeOptions(r)
 	if err != nil {
 		return nil, err
 	}
-	stored, err := s.store.SetCredentials(ctx, ref, sealed, actor(ctx), s.clock.Now(), opts...)
+	c := store.CredentialsChange{
+		Ref: ref, Allowed: r.GetAllowedEndpoints(), PlainHTTP: r.AllowPlainHttp, UnverifiedTLS: r.AllowUnverifiedTls,
+	}
+	if r.GetPassword() != "" {
+		c.Sealed = s.cfg.Secrets.SealBMC(ref, secret.BMC{Username: r.GetUsername(), Password: r.GetPassword()})
+	}
+	stored, err := s.store.SetCredentials(ctx, c, actor(ctx), s.clock.Now(), opts...)
 	if err != nil {
 		return nil, err
 	}
@@ -45,7 +52,11 @@ func (s *Server) ListBMCCredentials(ctx context.Context, r *baremetalv1.ListBMCC
 
 // credentials shows whose they are. Where the key is lost the user name stays empty: they must be set again.
 func (s *Server) credentials(c store.SealedCredentials) *baremetalv1.BMCCredentials {
-	out := &baremetalv1.BMCCredentials{CredentialsRef: c.Ref, Version: c.Version, UpdatedAt: stamp(c.UpdatedAt)}
+	out := &baremetalv1.BMCCredentials{
+		CredentialsRef: c.Ref, Version: c.Version, UpdatedAt: stamp(c.UpdatedAt),
+		AllowedEndpoints: c.Allowed, AllowPlainHttp: c.PlainHTTP, AllowUnverifiedTls: c.UnverifiedTLS, Adopted: c.Adopted,
+		RefusedMachines: c.Refused,
+	}
 	if plain, err := s.cfg.Secrets.OpenBMC(c.Ref, c.Sealed); err == nil {
 		out.Username = plain.Username
 	}
@@ -66,4 +77,47 @@ func (s *Server) DeleteBMCCredentials(ctx context.Context, r *baremetalv1.Delete
 		return nil, err
 	}
 	return s.credentials(gone), nil
+}
+
+// ListBMCCertificates implements AdminService.
+func (s *Server) ListBMCCertificates(
+	ctx context.Context, r *baremetalv1.ListBMCCertificatesRequest,
+) (*baremetalv1.ListBMCCertificatesResponse, error) {
+	size, err := validate.PageSize(r.GetPageSize())
+	if err != nil {
+		return nil, err
+	}
+	if err := validate.OptionalKey("machine_id", r.GetMachineId()); err != nil {
+		return nil, err
+	}
+	of := r.GetMachineId() + " " + strconv.FormatBool(r.GetChanged())
+	page, err := validate.ParsePage(r.GetPageToken(), "bmc-certificates", of)
+	if err != nil {
+		return nil, err
+	}
+	f := store.BMCCertificateFilter{Changed: r.GetChanged(), MachineID: r.GetMachineId(), Limit: size + 1}
+	f.AfterSite, f.AfterEndpoint, _ = strings.Cut(page.ID, " ")
+	all, err := s.store.ListBMCCertificates(ctx, f)
+	if err != nil {
+		return nil, err
+	}
+	out := &baremetalv1.ListBMCCertificatesResponse{Certificates: all}
+	if len(all) > int(size) {
+		out.Certificates = all[:size]
+		last := all[size-1]
+		out.NextPageToken = validate.Page{ID: last.GetSite() + " " + last.GetEndpoint()}.Token("bmc-certificates", of)
+	}
+	return out, nil
+}
+
+// TrustBMCCertificate implements AdminService.
+func (s *Server) TrustBMCCertificate(ctx context.Context, r *baremetalv1.TrustBMCCertificateRequest) (*baremetalv1.BMCCertificate, error) {
+	err := firstError(validate.Key("machine_id", r.GetMachineId()), validate.Comment("comment", r.GetComment()))
+	if err == nil && !fingerprint.MatchString(r.GetSha256()) {
+		err = validate.Fault("sha256", "64 lower-case hexadecimal digits: the certificate that the BMC shows now")
+	}
+	if err != nil {
+		return nil, err
+	}
+	return s.store.TrustBMCCertificate(ctx, r.GetMachineId(), r.GetSha256(), actor(ctx), r.GetComment(), s.clock.Now())
 }

@@ -15,17 +15,19 @@ import (
 // timelineState is a state that was rebuilt from a history, as clients see it.
 func timelineState(s *timeline.State) *baremetalv1.TimelineState {
 	facts := factsThen(s)
+	effective, attention := fleet.Evaluate(facts)
 	phase := baremetalv1.MachineStatus_Phase_value[s.Machine["phase"]]
 	out := &baremetalv1.TimelineState{
 		Seq: s.Last.Seq, Ts: timestamppb.New(s.Last.Time), Hash: s.Last.Hash, Deleted: facts.Deleted,
 		Status: &baremetalv1.MachineStatus{
-			Phase:               baremetalv1.MachineStatus_Phase(phase),
-			ActiveRunId:         s.Machine["current_operation_id"],
-			ActiveOperationId:   s.Machine["current_operation_id"],
-			EffectiveState:      baremetalv1.MachineStatus_EffectiveState(baremetalv1.MachineStatus_EffectiveState_value[string(fleet.Effective(facts))]),
+			Phase:             baremetalv1.MachineStatus_Phase(phase),
+			ActiveRunId:       s.Machine["current_operation_id"],
+			ActiveOperationId: s.Machine["current_operation_id"],
+			EffectiveState:    baremetalv1.MachineStatus_EffectiveState(baremetalv1.MachineStatus_EffectiveState_value[string(effective)]),
+			AttentionReason:   attention.Reason, AttentionMessage: attention.Message,
 			UnresolvedCommandId: s.Machine["unresolved_command_id"],
 			NodeState:           baremetalv1.NodeState(baremetalv1.NodeState_value["NODE_STATE_"+strings.ToUpper(s.Machine["node_state"])]),
-			Schedulable:         fleet.Schedulable(facts),
+			Schedulable:         effective == fleet.StateIdle,
 			BootId:              s.Machine["boot_id"], AgentId: s.Machine["agent_id"], OsImageDigest: s.Machine["os_image_digest"],
 			PowerState: s.Machine["power_state"], BootAssignment: s.Machine["boot_mode"],
 		},
@@ -48,6 +50,12 @@ func factsThen(s *timeline.State) fleet.Facts {
 	}
 	for name, c := range s.Conditions {
 		f.Conditions[fleet.ConditionType(name)] = c.Status == "true"
+		if name == string(fleet.NeedsIntervention) && c.Status == "true" {
+			f.Intervention = fleet.Attention{Reason: c.Reason, Message: c.Message}
+		}
+	}
+	for _, w := range s.Workflows {
+		f.ActiveWorkflow = f.ActiveWorkflow || slices.Contains([]string{"PENDING", "RUNNING", "COMPENSATING"}, w.State)
 	}
 	return f
 }

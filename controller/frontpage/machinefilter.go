@@ -118,7 +118,8 @@ func narrowDotted(f store.MachineFilter, t validate.Term) store.MachineFilter {
 func narrowPhase(f store.MachineFilter, phase string) []store.MachineFilter {
 	switch phase {
 	case "PROVISIONING":
-		return agree(f, "", "true")
+		f.Operating = "true"
+		return one(f)
 	case "IN_SERVICE":
 		return []store.MachineFilter{having(f, fleet.InCustomerCluster)}
 	case "RMA":
@@ -129,26 +130,96 @@ func narrowPhase(f store.MachineFilter, phase string) []store.MachineFilter {
 	return agree(f, phase, "")
 }
 
-// narrowEffective is fleet.Effective read backwards.
+// narrowEffective is fleet.Evaluate read backwards: walks that together give the machines in a state, each once.
 func narrowEffective(f store.MachineFilter, s fleet.EffectiveState) []store.MachineFilter {
+	gone := names(fleet.OutOfService())
 	if s == fleet.StateBlocked {
-		return []store.MachineFilter{having(f, fleet.RMA), having(lacking(f, fleet.RMA), fleet.RetiredFlag)}
+		return slices.Concat(
+			one(having(f, fleet.RMA)),
+			one(having(lacking(f, fleet.RMA), fleet.RetiredFlag)),
+			inStates(lacking(f, fleet.RMA, fleet.RetiredFlag), gone))
 	}
-	f = lacking(f, fleet.RMA, fleet.RetiredFlag)
+	f = notInStates(lacking(f, fleet.RMA, fleet.RetiredFlag), gone)
+	others := notInStates(lacking(f, fleet.NeedsIntervention), names(fleet.NeedsPerson()))
 	if s == fleet.StateAttention {
-		return []store.MachineFilter{having(f, fleet.NeedsIntervention)}
+		return slices.Concat(
+			one(having(f, fleet.NeedsIntervention)),
+			inStates(lacking(f, fleet.NeedsIntervention), names(fleet.NeedsPerson())),
+			one(fenced(others, "true")),
+			lacksSomething(others))
 	}
-	f = lacking(f, fleet.NeedsIntervention)
+	return narrowQuiet(fenced(others, "false"), s)
+}
+
+// narrowQuiet goes on with machines that need nobody at once.
+func narrowQuiet(f store.MachineFilter, s fleet.EffectiveState) []store.MachineFilter {
 	switch s {
 	case fleet.StateBusy:
-		return agree(f, "", "true")
+		out := agree(f, "", "true")
+		for _, idle := range agree(f, "", "false") {
+			out = append(out, inStates(idle, names(fleet.WorkInProgress()))...)
+		}
+		return out
 	case fleet.StateMaintenanceIdle:
-		return agree(f, string(fleet.Maintenance), "false")
+		return agree(resting(f), string(fleet.Maintenance), "false")
 	case fleet.StateNew:
-		return agree(f, string(fleet.FactoryReady), "false")
-	default:
-		return agree(f, string(fleet.Ready), "false")
+		return agree(resting(f), string(fleet.FactoryReady), "false")
 	}
+	var out []store.MachineFilter
+	for _, f := range inStates(f, []string{string(fleet.Active)}) {
+		out = append(out, agree(having(f, fleet.Provisioned, fleet.Reachable), string(fleet.Ready), "false")...)
+	}
+	return out
+}
+
+// lacksSomething gives the machines in phase READY that are free and lack what they need to be IDLE.
+func lacksSomething(f store.MachineFilter) []store.MachineFilter {
+	var out []store.MachineFilter
+	for _, f := range agree(resting(fenced(f, "false")), string(fleet.Ready), "false") {
+		out = append(out, notInStates(f, []string{string(fleet.Active)}))
+		for _, active := range inStates(f, []string{string(fleet.Active)}) {
+			out = append(out, lacking(active, fleet.Provisioned), lacking(having(active, fleet.Provisioned), fleet.Reachable))
+		}
+	}
+	return out
+}
+
+// resting leaves out the node states that stand for work in progress.
+func resting(f store.MachineFilter) store.MachineFilter {
+	return notInStates(f, names(fleet.WorkInProgress()))
+}
+
+func names(states []fleet.NodeState) []string {
+	out := make([]string, 0, len(states))
+	for _, s := range states {
+		out = append(out, string(s))
+	}
+	return out
+}
+
+func one(f store.MachineFilter) []store.MachineFilter { return []store.MachineFilter{f} }
+
+// inStates keeps machines in one of the node states; nothing can match when none of them is left.
+func inStates(f store.MachineFilter, states []string) []store.MachineFilter {
+	if len(f.NodeStates) > 0 {
+		states = slices.DeleteFunc(slices.Clone(states), func(s string) bool { return !slices.Contains(f.NodeStates, s) })
+	}
+	if len(states) == 0 {
+		return nil
+	}
+	f.NodeStates = states
+	return one(f)
+}
+
+func notInStates(f store.MachineFilter, states []string) store.MachineFilter {
+	f.NotNodeStates = slices.Concat(f.NotNodeStates, states)
+	return f
+}
+
+// fenced keeps machines that have a command of unknown outcome, or that have none.
+func fenced(f store.MachineFilter, value string) store.MachineFilter {
+	f.Fenced = value
+	return f
 }
 
 // agree adds a phase and busyness; nothing can match when another is asked for already.

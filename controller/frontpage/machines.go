@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/auth"
 	"github.com/ingot-metal/ingot/controller/store"
 	"github.com/ingot-metal/ingot/controller/validate"
 	"github.com/ingot-metal/ingot/internal/failure"
@@ -60,7 +61,19 @@ func (s *Server) DeleteMachine(ctx context.Context, r *baremetalv1.DeleteMachine
 	if err != nil {
 		return nil, err
 	}
-	return s.store.Delete(ctx, r.GetMachineId(), actor(ctx), s.clock.Now(), opts...)
+	if err := mayPurge(ctx, r.GetPurge()); err != nil {
+		return nil, err
+	}
+	return s.store.Delete(ctx, r.GetMachineId(), actor(ctx), r.GetPurge(), s.clock.Now(), opts...)
+}
+
+// mayPurge refuses to leave out a decommission to callers who are no admins.
+func mayPurge(ctx context.Context, purge bool) error {
+	if c, ok := auth.CallerFrom(ctx); purge && ok && c.Scope < auth.ScopeAdmin {
+		return failure.Denied(auth.ReasonScopeTooSmall, "purge needs a token of scope admin; decommission the machine instead").
+			WithField("purge", "of an admin alone")
+	}
+	return nil
 }
 
 // GetMachine implements MachineService.

@@ -2,13 +2,16 @@ package frontpage
 
 import (
 	"context"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/node"
 	"github.com/ingot-metal/ingot/controller/store"
 	"github.com/ingot-metal/ingot/controller/validate"
+	"github.com/ingot-metal/ingot/internal/failure"
 )
 
 const (
@@ -22,7 +25,7 @@ type Nodes interface {
 	Nodes(ctx context.Context, machines []*baremetalv1.Machine) ([]*baremetalv1.Node, error)
 	UpdateNode(ctx context.Context, id string, u store.NodeUpdate, actor string, now time.Time, opts ...store.WriteOption) (*baremetalv1.Node, error)
 	ReportNode(ctx context.Context, r *baremetalv1.ReportNodeRequest, actor string, now time.Time) (*baremetalv1.Node, error)
-	SetNodeGroup(ctx context.Context, group string, autoPromote bool, actor string, now time.Time, opts ...store.WriteOption) (*baremetalv1.NodeGroup, error)
+	SetNodeGroup(ctx context.Context, r *baremetalv1.SetNodeGroupRequest, actor string, now time.Time, opts ...store.WriteOption) (*baremetalv1.NodeGroup, error)
 	ListNodeGroups(ctx context.Context, after string, limit int32) ([]*baremetalv1.NodeGroup, error)
 }
 
@@ -133,7 +136,8 @@ func nodeUpdate(r *baremetalv1.UpdateNodeRequest) (store.NodeUpdate, error) {
 			return u, validate.Fault("update_mask.paths["+strconv.Itoa(i)+"]", "plan_id or group")
 		}
 	}
-	if len(paths) == 0 {
+	u.AdoptProviderState = r.GetAdoptProviderState()
+	if len(paths) == 0 && !u.AdoptProviderState {
 		return u, validate.Fault("update_mask", "nothing is to be set: send plan_id or group, or name in the mask which to clear")
 	}
 	return u, nil
@@ -143,7 +147,7 @@ func nodeUpdate(r *baremetalv1.UpdateNodeRequest) (store.NodeUpdate, error) {
 func (s *Server) TransitionNode(ctx context.Context, r *baremetalv1.TransitionNodeRequest) (*baremetalv1.Operation, error) {
 	err := firstError(
 		moveID(r), validate.Key("node_id", r.GetNodeId()), validate.Comment("comment", r.GetComment()),
-		validate.OptionalKey("image_ref", r.GetImageRef()),
+		validate.OptionalKey("image_ref", r.GetImageRef()), mayPurge(ctx, r.GetPurge()),
 	)
 	if err != nil {
 		return nil, err
@@ -151,11 +155,14 @@ func (s *Server) TransitionNode(ctx context.Context, r *baremetalv1.TransitionNo
 	if _, ok := baremetalv1.NodeState_name[int32(r.GetState())]; !ok || r.GetState() == 0 {
 		return nil, validate.Fault("state", "one of the node states")
 	}
+	if r.GetPurge() && r.GetState() != node.Retired {
+		return nil, validate.Fault("purge", "only with the state retired; DeleteMachine has its own")
+	}
 	if r.GetImageRef() != "" && r.GetState() != node.Reprovision {
 		return nil, validate.Fault("image_ref", "only with the state reprovision, which writes an image")
 	}
 	return s.move(ctx, store.TransitionRequest{
-		MachineID: r.GetNodeId(), RequestID: r.GetRequestId(), To: r.GetState(), Force: r.GetForce(), ImageRef: r.GetImageRef(),
+		MachineID: r.GetNodeId(), RequestID: r.GetRequestId(), To: r.GetState(), Force: r.GetForce(), Purge: r.GetPurge(), ImageRef: r.GetImageRef(),
 		Actor: actor(ctx), Comment: r.GetComment(), DryRun: r.GetDryRun(),
 	})
 }
@@ -205,11 +212,31 @@ func (s *Server) SetNodeGroup(ctx context.Context, r *baremetalv1.SetNodeGroupRe
 	if err := validate.Key("group", r.GetGroup()); err != nil {
 		return nil, err
 	}
+	if r.GetAutoPromote() && r.GetExplicitPromotion() {
+		return nil, failure.Invalid("INVALID_FIELD", "a group promotes its nodes by itself or waits for an explicit word, not both").
+			WithField("explicit_promotion", "leave it out, or leave auto_promote out")
+	}
+	if err := healthChecks(r.GetHealthChecks()); err != nil {
+		return nil, err
+	}
 	opts, err := writeOptions(r)
 	if err != nil {
 		return nil, err
 	}
-	return s.store.SetNodeGroup(ctx, r.GetGroup(), r.GetAutoPromote(), actor(ctx), s.clock.Now(), opts...)
+	return s.store.SetNodeGroup(ctx, r, actor(ctx), s.clock.Now(), opts...)
+}
+
+// healthChecks refuses what is no check of a group.
+func healthChecks(named []string) error {
+	if slices.Equal(named, []string{store.NoChecks}) {
+		return nil
+	}
+	for i, c := range named {
+		if !slices.Contains(node.Checks(), c) {
+			return validate.Fault("health_checks["+strconv.Itoa(i)+"]", "one of %s; or none alone", strings.Join(node.Checks(), ", "))
+		}
+	}
+	return nil
 }
 
 // ListNodeGroups implements NodeService.

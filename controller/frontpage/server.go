@@ -46,6 +46,8 @@ type Config struct {
 	Images Images
 	// Scripts is the catalogue of scripts. Required.
 	Scripts Scripts
+	// Tokens are the bearer tokens in force; nil where there is no guard.
+	Tokens APITokens
 	// Secrets seals BMC credentials and the secrets of webhooks.
 	Secrets *secret.Box
 	// WebhookPolicy says which addresses webhooks may have.

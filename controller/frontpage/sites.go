@@ -2,11 +2,13 @@ package frontpage
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/store"
 	"github.com/ingot-metal/ingot/controller/validate"
+	"github.com/ingot-metal/ingot/controller/workflow"
 	"github.com/ingot-metal/ingot/internal/failure"
 )
 
@@ -22,11 +24,14 @@ func (s *Server) SetSite(ctx context.Context, r *baremetalv1.SetSiteRequest) (*b
 	if err != nil {
 		return nil, err
 	}
+	if t := workflow.Threshold(r.GetDriftThreshold()); t != "" && !slices.Contains(workflow.Thresholds(), t) {
+		return nil, validate.Fault("drift_threshold", "any, major or none")
+	}
 	opts, err := writeOptions(r)
 	if err != nil {
 		return nil, err
 	}
-	return s.store.SetSite(ctx, r.GetSite(), segments, actor(ctx), s.clock.Now(), opts...)
+	return s.store.SetSite(ctx, r.GetSite(), segments, r.GetDriftThreshold(), actor(ctx), s.clock.Now(), opts...)
 }
 
 // GetSite implements AdminService.

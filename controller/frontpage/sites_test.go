@@ -94,7 +94,7 @@ func TestPasswordsStayInside(t *testing.T) {
 	r := newRig(t)
 	set := func(password string) (*pb.BMCCredentials, error) {
 		return r.admin.SetBMCCredentials(t.Context(), &pb.SetBMCCredentialsRequest{
-			CredentialsRef: "rack", Username: "administrator", Password: password,
+			CredentialsRef: "rack", Username: "administrator", Password: password, AllowedEndpoints: []string{"10.0.0.0/24"},
 		})
 	}
 	var shown []string

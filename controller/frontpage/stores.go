@@ -5,6 +5,7 @@ import (
 	"time"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/identity"
 	"github.com/ingot-metal/ingot/controller/store"
 )
 
@@ -36,7 +37,7 @@ var _ Store = (*store.Store)(nil)
 type Machines interface {
 	Register(ctx context.Context, m *baremetalv1.Machine, actor string, now time.Time, opts ...store.WriteOption) (*baremetalv1.Machine, error)
 	Update(ctx context.Context, m *baremetalv1.Machine, actor string, now time.Time, opts ...store.WriteOption) (*baremetalv1.Machine, error)
-	Delete(ctx context.Context, id, actor string, now time.Time, opts ...store.WriteOption) (*baremetalv1.Machine, error)
+	Delete(ctx context.Context, id, actor string, purge bool, now time.Time, opts ...store.WriteOption) (*baremetalv1.Machine, error)
 	GetMachine(ctx context.Context, id, externalID string) (*baremetalv1.Machine, error)
 	KnownMachine(ctx context.Context, id string) (*baremetalv1.Machine, error)
 	WalkMachines(ctx context.Context, f store.MachineFilter) ([]*baremetalv1.Machine, error)
@@ -81,9 +82,14 @@ type Admin interface {
 	ListAgents(ctx context.Context, f store.AgentFilter) ([]*baremetalv1.Agent, error)
 	ListControllers(ctx context.Context, all bool, beforeID string, limit int32, now time.Time) ([]*baremetalv1.Controller, error)
 	GetAgent(ctx context.Context, id string) (*baremetalv1.Agent, error)
+	RequireIdentity(ctx context.Context, site, group string, level identity.Level, actor, comment string, now time.Time) error
+	ForgetTPM(ctx context.Context, machineID, actor, comment string, now time.Time) (*baremetalv1.Machine, error)
 	ClearIntervention(ctx context.Context, machineID, actor, comment string, now time.Time) (*baremetalv1.Machine, error)
 	SetFlag(ctx context.Context, machineID, flag string, value bool, actor, comment string, now time.Time, opts ...store.WriteOption) (*baremetalv1.Machine, error)
-	ListAudit(ctx context.Context, targetID string, before int64, limit int32) ([]*baremetalv1.AuditEntry, error)
+	CreateAPIToken(ctx context.Context, t store.NewAPIToken, now time.Time) (*baremetalv1.APIToken, error)
+	RevokeAPIToken(ctx context.Context, id, actor string, now time.Time) (*baremetalv1.APIToken, error)
+	ListAPITokens(ctx context.Context, all bool, beforeID string, limit int32, now time.Time) ([]*baremetalv1.APIToken, error)
+	ListAudit(ctx context.Context, f store.AuditFilter) ([]*baremetalv1.AuditEntry, error)
 	ScrubAudit(ctx context.Context, targetID, actor string, now time.Time) (int64, error)
 	SchemaVersion(ctx context.Context) (int, error)
 	Frozen(ctx context.Context) (since time.Time, notSeen int32, err error)
@@ -98,12 +104,14 @@ type Catalogue interface {
 
 // Sites are what site agents serve, what they have seen, and what they log in to BMCs with.
 type Sites interface {
-	SetSite(ctx context.Context, site string, segments []*baremetalv1.Segment, actor string, now time.Time, opts ...store.WriteOption) (*baremetalv1.Site, error)
+	SetSite(ctx context.Context, site string, segments []*baremetalv1.Segment, threshold, actor string, now time.Time, opts ...store.WriteOption) (*baremetalv1.Site, error)
 	GetSite(ctx context.Context, site string) (*baremetalv1.Site, error)
 	ListSites(ctx context.Context, after string, limit int32) ([]*baremetalv1.Site, error)
 	ListSiteLeases(ctx context.Context, f store.LeaseFilter) ([]*baremetalv1.SiteLease, error)
 	ListDiscovered(ctx context.Context, f store.DiscoveredFilter) ([]*baremetalv1.DiscoveredMachine, error)
-	SetCredentials(ctx context.Context, ref string, sealed []byte, actor string, now time.Time, opts ...store.WriteOption) (store.SealedCredentials, error)
+	SetCredentials(ctx context.Context, c store.CredentialsChange, actor string, now time.Time, opts ...store.WriteOption) (store.SealedCredentials, error)
+	ListBMCCertificates(ctx context.Context, f store.BMCCertificateFilter) ([]*baremetalv1.BMCCertificate, error)
+	TrustBMCCertificate(ctx context.Context, machineID, sum, actor, comment string, now time.Time) (*baremetalv1.BMCCertificate, error)
 	ListCredentials(ctx context.Context, afterRef string, limit int32) ([]store.SealedCredentials, error)
 	DeleteCredentials(ctx context.Context, ref, actor string, now time.Time, opts ...store.WriteOption) (store.SealedCredentials, error)
 }

@@ -16,6 +16,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"google.golang.org/grpc/peer"
+
 	"github.com/ingot-metal/ingot/internal/obs/redact"
 	"github.com/ingot-metal/ingot/internal/task"
 )
@@ -40,6 +42,8 @@ type Config struct {
 	Checks []Check
 	// Logger is slog.Default() when nil.
 	Logger *slog.Logger
+	// Requested, if set, is called with each request before anything else is done with it; its context has the peer.
+	Requested func(ctx context.Context)
 	// Mount adds handlers, by pattern of http.ServeMux.
 	Mount map[string]http.Handler
 }
@@ -66,11 +70,25 @@ func New(cfg Config) *Server {
 		mux.Handle(pattern, handler)
 	}
 	s.http = &http.Server{
-		Handler: mux, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second,
-		WriteTimeout: 60 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
-		ErrorLog: slog.NewLogLogger(cfg.Logger.Handler(), slog.LevelWarn),
+		Handler: s.noted(mux), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second,
+		WriteTimeout: 60 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 8 << 10,
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			return peer.NewContext(ctx, &peer.Peer{Addr: c.RemoteAddr()})
+		},
+		ErrorLog: slog.NewLogLogger(cfg.Logger.Handler(), slog.LevelDebug), // mostly strangers' broken requests
 	}
 	return s
+}
+
+// noted tells of each request, and takes no body.
+func (s *Server) noted(next http.Handler) http.Handler {
+	if s.cfg.Requested == nil {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.cfg.Requested(r.Context())
+		next.ServeHTTP(w, r)
+	})
 }
 
 // Handler is what Serve serves.

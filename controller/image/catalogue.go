@@ -1,6 +1,7 @@
 package image
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -160,7 +161,7 @@ func sameDigests(have, given *baremetalv1.Image) (same, said bool) {
 
 // adopt lays what a description says about the use of an image over an entry.
 func adopt(entry, said *baremetalv1.Image) {
-	entry.Kind, entry.Arch = said.GetKind(), said.GetArch()
+	entry.Kind, entry.Arch = said.GetKind(), cmp.Or(said.GetArch(), entry.GetArch())
 	if said.GetMinimumDiskBytes() != 0 {
 		entry.MinimumDiskBytes = said.GetMinimumDiskBytes()
 	}

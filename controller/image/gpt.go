@@ -2,6 +2,7 @@ package image
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
@@ -14,19 +15,47 @@ const (
 	tableBytes = 64 << 10
 )
 
-// checkDisk refuses what is not a whole disk with a GUID partition table at its start (UEFI specification 2.10, 5.3).
-func checkDisk(r io.ReaderAt, size int64) error {
+// checkDisk refuses what is not a whole disk with a GUID partition table at its start (UEFI specification 2.10, 5.3). It
+// returns the architecture that the types of the partitions name, and "" where they name none, or several.
+func checkDisk(r io.ReaderAt, size int64) (arch string, err error) {
 	if size%sector != 0 {
-		return unsupported("the image has %d bytes, which is no whole number of %d-byte sectors", size, sector)
+		return "", unsupported("the image has %d bytes, which is no whole number of %d-byte sectors", size, sector)
 	}
 	head := make([]byte, min(size, tableBytes))
 	if n, err := r.ReadAt(head, 0); n < len(head) {
-		return fmt.Errorf("read the image's beginning: %w", err)
+		return "", fmt.Errorf("read the image's beginning: %w", err)
 	}
 	if why := tableFault(head, size); why != "" {
-		return unsupported("the image has no sound GUID partition table at its start: %s", why)
+		return "", unsupported("the image has no sound GUID partition table at its start: %s", why)
 	}
-	return nil
+	return archOf(head), nil
+}
+
+// typeArchs are the partition types that are of one architecture: root, and /usr (Discoverable Partitions Specification).
+var typeArchs = map[string]string{
+	"4f68bce3-e8cd-4db1-96e7-fbcaf984b709": "amd64", "8484680c-9521-48c6-9c11-b0720656f69e": "amd64",
+	"b921b045-1df0-41c3-af44-4c6f280d3fae": "arm64", "b0e01050-ee5f-4390-949a-9117dafbd150": "arm64",
+}
+
+// archOf reads the types of the partitions in a table that is sound.
+func archOf(head []byte) string {
+	found := ""
+	start, count, each := tableAt(head[sector:])
+	for at := start * sector; at < start*sector+count*each; at += each {
+		t := head[at : at+16] // the first three fields are little endian
+		arch := typeArchs[fmt.Sprintf("%08x-%04x-%04x-%x-%x", binary.LittleEndian.Uint32(t), binary.LittleEndian.Uint16(t[4:]),
+			binary.LittleEndian.Uint16(t[6:]), t[8:10], t[10:])]
+		if arch != "" && found != "" && arch != found {
+			return ""
+		}
+		found = cmp.Or(arch, found)
+	}
+	return found
+}
+
+// tableAt gives the first sector of the table of partitions, the number of its entries, and the bytes of each.
+func tableAt(header []byte) (start, count, each uint64) {
+	return binary.LittleEndian.Uint64(header[72:]), uint64(binary.LittleEndian.Uint32(header[80:])), uint64(binary.LittleEndian.Uint32(header[84:]))
 }
 
 // tableFault says what is wrong with the primary table in the first bytes of a disk of this size.
@@ -61,8 +90,7 @@ func tableFault(head []byte, size int64) string {
 }
 
 func entriesFault(head, header []byte) string {
-	start := binary.LittleEndian.Uint64(header[72:])
-	count, each := uint64(binary.LittleEndian.Uint32(header[80:])), uint64(binary.LittleEndian.Uint32(header[84:]))
+	start, count, each := tableAt(header)
 	if each < 128 || each > sector || count == 0 || count > 1024 || start < 2 || start > tableBytes/sector {
 		return "the table of partitions is not where it should be"
 	}

@@ -1,6 +1,7 @@
 package image
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -47,7 +48,7 @@ func (c *Catalogue) inspect(ctx context.Context, said *baremetalv1.Image, got *b
 	switch entry.Format = formatOf(said, got); {
 	case entry.GetKind() != kindOS:
 	case entry.GetFormat() == formatRaw:
-		err = checkDisk(got, got.Size())
+		facts.arch, err = checkDisk(got, got.Size())
 	case entry.GetFormat() == formatZstd:
 		facts, err = unpacked(ctx, got)
 	case entry.GetFormat() == formatQcow2:
@@ -70,6 +71,8 @@ func (c *Catalogue) inspect(ctx context.Context, said *baremetalv1.Image, got *b
 type raw struct {
 	size int64
 	sum  string
+	// arch that the disk's partitions name; empty where they name none.
+	arch string
 }
 
 var (
@@ -106,6 +109,10 @@ func complete(entry, said *baremetalv1.Image, got, file *blob.Writer, facts raw)
 	if file != got {
 		entry.Sha256Source = got.SHA256()
 	}
+	if e := archMatches(said.GetArch(), facts.arch); e != nil {
+		return e
+	}
+	entry.Arch = cmp.Or(said.GetArch(), facts.arch, defaultArch)
 	if e := matches("sha256_raw", said.GetSha256Raw(), facts.sum); e != nil {
 		return e
 	}
@@ -122,6 +129,18 @@ func complete(entry, said *baremetalv1.Image, got, file *blob.Writer, facts raw)
 		return unavailable("the file has %d bytes, not the %d announced", got.Size(), n).WithField("image.file_size_bytes", "differs")
 	}
 	return minimumDisk(entry, said)
+}
+
+// defaultArch is that of an image which nothing says anything of.
+const defaultArch = "amd64"
+
+// archMatches refuses an image whose partitions are of another architecture than announced; "" is not known.
+func archMatches(said, found string) error {
+	if said == "" || found == "" || said == found {
+		return nil
+	}
+	return unsupported("the image is announced as %s, and its partitions are of %s", said, found).
+		WithField("image.arch", "not that of the image's partitions; leave it out to take theirs")
 }
 
 // matches is nil where nothing else was announced.
@@ -162,10 +181,8 @@ func unpacked(ctx context.Context, file *blob.Writer) (raw, error) {
 	if err != nil {
 		return raw{}, streamError(ctx, err)
 	}
-	if err := checkDisk(head, n); err != nil {
-		return raw{}, err
-	}
-	return raw{size: n, sum: hex.EncodeToString(sum.Sum(nil))}, nil
+	arch, err := checkDisk(head, n)
+	return raw{size: n, sum: hex.EncodeToString(sum.Sum(nil)), arch: arch}, err
 }
 
 func streamError(ctx context.Context, err error) error {

@@ -100,7 +100,8 @@ func (c *Catalogue) convert(ctx context.Context, got *blob.Writer) (*blob.Writer
 	if err != nil {
 		return nil, raw{}, unsupported("the qcow2 image cannot be read: %v", err)
 	}
-	if err := checkDisk(img, img.Size()); err != nil {
+	arch, err := checkDisk(img, img.Size())
+	if err != nil {
 		return nil, raw{}, err
 	}
 	w, err := c.cfg.Blobs.Create()
@@ -118,6 +119,7 @@ func (c *Catalogue) convert(ctx context.Context, got *blob.Writer) (*blob.Writer
 		return nil, raw{}, err
 	}
 	done = true
+	facts.arch = arch
 	return w, facts, nil
 }
 

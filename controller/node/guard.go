@@ -2,6 +2,7 @@ package node
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/ingot-metal/ingot/controller/fleet"
 )
@@ -13,7 +14,7 @@ type Guard string
 const (
 	// AttemptsSpent: the last of MaxAttempts install attempts has failed.
 	AttemptsSpent Guard = "attempts_spent"
-	// ForcedNewPlan: the admin forces it, and the node has another plan than the one that failed.
+	// ForcedNewPlan: the admin forces it, and the node has another plan than the one that failed; or asks to install it again.
 	ForcedNewPlan Guard = "forced_new_plan"
 	// Idle: no operation is active on the machine; one that is must be cancelled first.
 	Idle Guard = "idle"
@@ -21,6 +22,14 @@ const (
 	Erased Guard = "erased"
 	// ByDeleteMachine: a record goes without removal work through the call DeleteMachine alone.
 	ByDeleteMachine Guard = "by_delete_machine"
+	// Purged: what is in service leaves by a decommission, or is retired with purge.
+	Purged Guard = "purged"
+	// PurgedByDelete is ByDeleteMachine for what is in service.
+	PurgedByDelete Guard = "purged_by_delete"
+	// CameFrom: a quarantined node goes back to the state that it was in.
+	CameFrom Guard = "came_from"
+	// Commented: the admin says why.
+	Commented Guard = "commented"
 )
 
 // MaxAttempts is how many installations of one plan may fail before a person must look.
@@ -37,8 +46,16 @@ type Facts struct {
 	ActiveOperation string
 	// ErasureRequired says that the decommission's mode erases; ErasureVerified that its evidence was read back.
 	ErasureRequired, ErasureVerified bool
-	// Deleting says that DeleteMachine asks.
-	Deleting bool
+	// Deleting reports whether DeleteMachine asks; Purge, whether an admin leaves out the decommission.
+	Deleting, Purge bool
+	// Installs says that an operator asks for another installation, which is a new plan and a force in one.
+	Installs bool
+	// From is the state that a quarantined node was in.
+	From State
+	// Comment reports whether the admin has given one.
+	Comment bool
+	// to is the state that is asked for; Check sets it.
+	to State
 }
 
 // Check decides whether a change may happen. It returns the row, or why not.
@@ -51,7 +68,16 @@ func Check(from, to State, by Trigger, f Facts) (Transition, *fleet.Refusal) {
 	if !ok {
 		return t, &fleet.Refusal{Reason: "NODE_TRANSITION_ILLEGAL", Message: illegal(from, to, by)}
 	}
+	f.to = to
 	return t, t.Guard.check(f)
+}
+
+// Open lists where a trigger may move a node now: the rows of the table whose guards pass.
+func Open(from State, by Trigger, f Facts) []State {
+	return slices.DeleteFunc(Targets(from, by), func(to State) bool {
+		_, refusal := Check(from, to, by, f)
+		return refusal != nil
+	})
 }
 
 func illegal(from, to State, by Trigger) string {
@@ -104,6 +130,8 @@ func (g Guard) check(f Facts) *fleet.Refusal {
 	switch {
 	case g == AttemptsSpent && f.Attempts < MaxAttempts:
 		return refuse("only %d of %d install attempts have failed", f.Attempts, MaxAttempts)
+	case g == ForcedNewPlan && f.Installs:
+		return nil
 	case g == ForcedNewPlan && !f.Force:
 		return refuse("%d install attempts have failed; assign another plan, then ask again with force", MaxAttempts)
 	case g == ForcedNewPlan && f.PlanID == f.FailedPlanID:
@@ -113,8 +141,25 @@ func (g Guard) check(f Facts) *fleet.Refusal {
 			Message: "operation " + f.ActiveOperation + " is active on the machine; wait for it or cancel it first"}
 	case g == Erased && f.ErasureRequired && !f.ErasureVerified:
 		return refuse("the erasure of the disks has not been verified")
-	case g == ByDeleteMachine && !f.Deleting:
+	case (g == ByDeleteMachine || g == PurgedByDelete) && !f.Deleting:
 		return refuse("a record is deleted by DeleteMachine, or by a full decommission")
+	case (g == Purged || g == PurgedByDelete) && !f.Purge:
+		return &fleet.Refusal{Reason: "DECOMMISSION_REQUIRED",
+			Message: "the node is in service, and its disks hold data; decommission it (ingot decommission), or an admin asks again with purge"}
+	case g == Purged && f.ActiveOperation != "":
+		return Idle.check(f)
+	case g == CameFrom && f.From != f.to:
+		return refuse("the node was %s when it was quarantined; %s", Name(f.From), leaves(f.From))
+	case g == Commented && !f.Comment:
+		return refuse("say in the comment why the node is quarantined")
 	}
 	return nil
+}
+
+// leaves says for people how a node leaves quarantine that was in a state when it was quarantined.
+func leaves(from State) string {
+	if Resting(from) {
+		return "it goes back to that, to draining or to retired"
+	}
+	return "that stood for work which nobody does any more, so it goes on to draining or retired, or its workflow is resumed"
 }

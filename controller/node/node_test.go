@@ -76,12 +76,19 @@ func edges(text string) map[string]bool {
 	return out
 }
 
-// wanted is every change that may happen; any state but deleted may be retired and deleted by an admin.
+// wanted is every change that may happen; any state but deleted may be retired, deleted and quarantined by an admin, and a
+// quarantined node goes back to where it came from.
 func wanted() map[string]bool {
 	out := edges(required + ours)
 	for _, s := range node.States() {
 		if s != node.Deleted {
 			out[edge(s, node.Deleted, node.Admin)] = true
+		}
+		if s != node.Deleted && s != node.Quarantined {
+			out[edge(s, node.Quarantined, node.Admin)] = true
+		}
+		if node.Resting(s) {
+			out[edge(node.Quarantined, s, node.Admin)] = true
 		}
 		if s != node.Deleted && s != node.Retired {
 			out[edge(s, node.Retired, node.Admin)] = true
@@ -138,8 +145,11 @@ func TestNoRowRepeatsAnother(t *testing.T) {
 }
 
 // Facts under which the guard holds.
-func satisfying() node.Facts {
-	return node.Facts{Attempts: node.MaxAttempts, PlanID: "b", FailedPlanID: "a", Force: true, ErasureRequired: true, ErasureVerified: true, Deleting: true}
+func satisfying(to node.State) node.Facts {
+	return node.Facts{
+		Attempts: node.MaxAttempts, PlanID: "b", FailedPlanID: "a", Force: true, ErasureRequired: true, ErasureVerified: true, Deleting: true,
+		Purge: true, Comment: true, From: to,
+	}
 }
 
 // Check is Find and the guard: what the table has not is illegal, what deleted asks is final.
@@ -148,7 +158,7 @@ func TestCheckEveryTriple(t *testing.T) {
 	for _, from := range node.States() {
 		for _, to := range node.States() {
 			for _, by := range node.Triggers() {
-				_, refusal := node.Check(from, to, by, satisfying())
+				_, refusal := node.Check(from, to, by, satisfying(to))
 				reason := ""
 				if refusal != nil {
 					reason = refusal.Reason
@@ -182,9 +192,18 @@ func TestGuards(t *testing.T) {
 		"busy, back to use":   {node.Retired, node.Offline, node.Admin, func(f *node.Facts) { f.ActiveOperation = "op-1" }, "MACHINE_BUSY"},
 		"disks not erased":    {node.Removing, node.Deleted, node.Workflow, func(f *node.Facts) { f.ErasureVerified = false }, "NODE_GUARD_FAILED"},
 		"not by the call":     {node.Active, node.Deleted, node.Admin, func(f *node.Facts) { f.Deleting = false }, "NODE_GUARD_FAILED"},
+		"retired in service":  {node.Active, node.Retired, node.Admin, func(f *node.Facts) { f.Purge = false }, "DECOMMISSION_REQUIRED"},
+		"retired, silent":     {node.Offline, node.Retired, node.Admin, func(f *node.Facts) { f.Purge = false }, "DECOMMISSION_REQUIRED"},
+		"deleted in service":  {node.Active, node.Deleted, node.Admin, func(f *node.Facts) { f.Purge = false }, "DECOMMISSION_REQUIRED"},
+		"never in service":    {node.Pending, node.Retired, node.Admin, func(f *node.Facts) { f.Purge = false }, ""},
+		"without a comment":   {node.Active, node.Quarantined, node.Admin, func(f *node.Facts) { f.Comment = false }, "NODE_GUARD_FAILED"},
+		"by the system":       {node.Active, node.Quarantined, node.System, func(f *node.Facts) { f.Comment = false }, ""},
+		"back to another":     {node.Quarantined, node.Active, node.Admin, func(f *node.Facts) { f.From = node.Installed }, "NODE_GUARD_FAILED"},
+		"back from work":      {node.Quarantined, node.Active, node.Admin, func(f *node.Facts) { f.From = node.Draining }, "NODE_GUARD_FAILED"},
+		"on to draining":      {node.Quarantined, node.Draining, node.Admin, func(f *node.Facts) { f.From = node.Installing }, ""},
 		"a mode that retains": {node.Removing, node.Deleted, node.Workflow, func(f *node.Facts) { f.ErasureRequired, f.ErasureVerified = false, false }, ""},
 	} {
-		f := satisfying()
+		f := satisfying(c.to)
 		c.spoil(&f)
 		_, refusal := node.Check(c.from, c.to, c.by, f)
 		if (refusal == nil) != (c.reason == "") || refusal != nil && refusal.Reason != c.reason {
@@ -213,7 +232,7 @@ func TestRandomWalkNeverGetsStuck(t *testing.T) {
 			t.Fatalf("no way out of %s", node.Name(s))
 		}
 		way := ways[r.IntN(len(ways))]
-		if _, refusal := node.Check(s, way.To, way.Triggers[r.IntN(len(way.Triggers))], satisfying()); refusal != nil {
+		if _, refusal := node.Check(s, way.To, way.Triggers[r.IntN(len(way.Triggers))], satisfying(way.To)); refusal != nil {
 			t.Fatalf("%s → %s: %v", node.Name(s), node.Name(way.To), refusal)
 		}
 		s = way.To
@@ -234,7 +253,7 @@ func TestNames(t *testing.T) {
 	if got := node.Parse("sleeping"); got != 0 {
 		t.Errorf("parsed nonsense as %s", got)
 	}
-	if got := node.Targets(node.Installed, node.Admin); !slices.Equal(got, []node.State{node.Active, node.Retired, node.Deleted}) {
+	if got := node.Targets(node.Installed, node.Admin); !slices.Equal(got, []node.State{node.Active, node.Quarantined, node.Retired, node.Deleted}) {
 		t.Errorf("an admin may move an installed node to %v", got)
 	}
 }

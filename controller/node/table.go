@@ -20,14 +20,14 @@ var table = complete([]Transition{
 	{From: Discovered, To: BootstrapIssued, Triggers: []Trigger{Admin}},
 	{From: BootstrapIssued, To: Enrolling, Triggers: []Trigger{Admin, System, Workflow}},
 	{From: Enrolling, To: Active, Triggers: []Trigger{System, Workflow}},
-	{From: Enrolling, To: Quarantined, Triggers: []Trigger{Admin, System, Workflow}},
+	{From: Enrolling, To: Quarantined, Triggers: []Trigger{System, Workflow}},
 
 	// In life.
 	{From: Active, To: Offline, Triggers: []Trigger{System}},
 	{From: Offline, To: Active, Triggers: []Trigger{System}},
 	{From: Active, To: Quarantined, Triggers: []Trigger{System, Workflow}},
 	{From: Offline, To: Quarantined, Triggers: []Trigger{System, Workflow}},
-	{From: Quarantined, To: Active, Triggers: []Trigger{Admin, System}},
+	{From: Quarantined, To: Active, Triggers: []Trigger{System}, Guard: CameFrom},
 	{From: Active, To: Reprovision, Triggers: []Trigger{Admin, Workflow}},
 	{From: Reprovision, To: Pending, Triggers: []Trigger{Workflow, System}},
 	{From: Active, To: Deprovisioning, Triggers: []Trigger{Admin, Workflow}},
@@ -59,11 +59,22 @@ func complete(rows []Transition) []Transition {
 		rows = append(rows, Transition{From: s, To: Quarantined, Triggers: []Trigger{System}})
 	}
 	for _, s := range States() {
-		if s != Deleted && s != Retired {
-			rows = allow(rows, s, Retired, Idle)
+		if s == Deleted {
+			continue
 		}
-		if s != Deleted {
-			rows = allow(rows, s, Deleted, ByDeleteMachine)
+		retire, remove := Idle, ByDeleteMachine
+		if s == Active || s == Offline {
+			retire, remove = Purged, PurgedByDelete
+		}
+		rows = allow(rows, s, Deleted, remove)
+		if s != Retired {
+			rows = allow(rows, s, Retired, retire)
+		}
+		if s != Quarantined {
+			rows = allow(rows, s, Quarantined, Commented)
+		}
+		if Resting(s) && s != Retired {
+			rows = allow(rows, Quarantined, s, CameFrom)
 		}
 	}
 	for i := range rows {

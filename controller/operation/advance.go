@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ingot-metal/ingot/controller/fleet"
+	"github.com/ingot-metal/ingot/controller/workflow"
 	"github.com/ingot-metal/ingot/internal/evidence"
 )
 
@@ -89,7 +90,8 @@ func (d *decider) attemptWaitForAgent(s *Step) bool {
 
 // blocked says that nothing may run on the machine.
 func (d *decider) blocked() bool {
-	return d.w.Machine.Conditions[fleet.RMA] || d.w.Machine.Conditions[fleet.RetiredFlag]
+	removes := d.op.Type == fleet.Decommission && d.w.Stage.Mode == workflow.FullDecommission
+	return d.w.Machine.Conditions[fleet.RMA] || d.w.Machine.Conditions[fleet.RetiredFlag] && !removes
 }
 
 func (d *decider) failBlocked() {
@@ -205,6 +207,7 @@ func (d *decider) stepDone(proof map[string]string) {
 	s := d.step()
 	d.setStep(StepSucceeded)
 	s.FinishedAt = d.now
+	proof = d.withIdentity(proof)
 	s.Evidence = proof
 	if d.op.Evidence == nil {
 		d.op.Evidence = map[string]string{}
@@ -224,6 +227,7 @@ func (d *decider) stepDone(proof map[string]string) {
 
 // fail ends the current step and the operation.
 func (d *decider) fail(code, message string, retryable bool) {
+	code, message, retryable = d.asRefused(code, message, retryable)
 	s := d.step()
 	if s.State == StepWaiting {
 		d.setStep(StepRunning)
@@ -240,7 +244,7 @@ func (d *decider) fail(code, message string, retryable bool) {
 	}
 	d.op.Error = &Error{Code: code, Message: message, Retryable: retryable, Details: d.details()}
 	d.endAttempt(d.op.Error)
-	d.condition(fleet.NeedsIntervention, true, d.op.Error.Code, d.op.Error.Message)
+	d.raise()
 	d.finish(Failed, "failed", d.op.Error.Message)
 }
 
@@ -265,9 +269,7 @@ func (d *decider) unknown(code, message string) {
 }
 
 func (d *decider) finishSucceeded() {
-	if !fleet.Housekeeping(d.op.Type) {
-		d.condition(fleet.NeedsIntervention, false, "OperationSucceeded", "")
-	}
+	d.cure(proven(d.op))
 	d.condition(fleet.OperationCanceled, false, "OperationSucceeded", "")
 	if d.op.Type == fleet.ExitMaintenance {
 		d.condition(fleet.Drained, false, "ExitMaintenance", "")
@@ -280,7 +282,7 @@ func (d *decider) finishSucceeded() {
 		}
 	}
 	if what := d.op.Evidence[evidence.Deployed]; what != "" {
-		d.condition(fleet.Provisioned, true, "DeployedByProvider", what)
+		d.condition(fleet.Provisioned, true, "Provider", what)
 	}
 	if d.op.Evidence[evidence.Redeployed] != "" {
 		d.condition(fleet.InCustomerCluster, false, "Redeployed", "")

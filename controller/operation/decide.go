@@ -26,6 +26,8 @@ func Decide(s Snapshot, e Event, now time.Time) Decision {
 		d.cancelAsked(e)
 	case Reported:
 		d.reported(e)
+	case Impostor:
+		d.impostor(e)
 	case Quarantine:
 		d.stop(e.Reason, e.Message)
 	}
@@ -71,6 +73,13 @@ func (d *decider) step() *Step { return &d.op.Steps[d.op.CurrentStep] }
 func (d *decider) note(kind, message string) {
 	d.opChanged = true
 	d.out.Notes = append(d.out.Notes, Note{Kind: kind, Step: d.op.CurrentStage, Message: message, Phase: d.op.Phase})
+}
+
+// impostor tells the operation's watchers.
+func (d *decider) impostor(e Impostor) {
+	if d.op.Phase == Pending || d.op.Phase == Running {
+		d.note("identity_refused", e.Reason+": "+e.Message)
+	}
 }
 
 func (d *decider) setPhase(p Phase) {
@@ -130,6 +139,8 @@ func (d *decider) lookRunning() {
 		d.advance()
 	case d.cmd.State == Granted:
 		d.lookGranted()
+	case !d.now.Before(d.cmd.Deadline) && d.cmd.Kind == KindPreflight:
+		d.preflightExpired()
 	case !d.now.Before(d.cmd.Deadline):
 		d.setCommand(Expired)
 		d.fail("AGENT_UNAVAILABLE", "no agent took the command before the step's deadline; nothing was started", true)
@@ -155,6 +166,8 @@ func (d *decider) lookGranted() {
 	switch {
 	case d.rebootSeen() && (!d.cmd.ClaimedAt.IsZero() || d.due() || d.cmd.ExecutorRole == "installer"):
 		d.confirmReboot("new_boot")
+	case d.boots() != "" && !d.entering() && (!d.cmd.ClaimedAt.IsZero() || d.due()) && !d.strayed().none():
+		d.cameBack(d.strayed())
 	case d.lookGrantedOnMetal():
 	case !d.op.CancelRequested.IsZero() && d.due():
 		d.unknown("OUTCOME_UNKNOWN", "the executor did not answer the cancel in time; the command may still act")
@@ -307,7 +320,8 @@ func (d *decider) grantAsked(e GrantAsked) {
 			d.cmd.AckedAt = d.now
 		}
 		d.cmd.Deadline = d.now.Add(d.step().Timeout)
-		d.noteOldSystem()
+		d.noteSystem()
+		d.unprovision()
 	}
 	d.cmdChanged = true
 	d.cmd.GrantSeq = e.Seq
@@ -339,8 +353,8 @@ func (d *decider) whyNoGrant(e GrantAsked) (reason, message string) {
 		return "CANCELED_BY_REQUEST", "the operation is being cancelled"
 	case !d.now.Before(d.cmd.Deadline):
 		return "COMMAND_EXPIRED", "the step's deadline has passed"
-	case d.w.Machine.Frozen:
-		return "FLEET_FROZEN", "the fleet is frozen"
+	case d.w.Machine.Freeze.Active():
+		return "FLEET_FROZEN", "the fleet is frozen: " + d.w.Machine.Freeze.Cause()
 	case d.op.Destructive && !d.w.SlotHeld:
 		return "BUDGET_REQUIRED", "the operation holds no slot of the budgets for destructive work"
 	case d.w.Machine.NodeState == fleet.Quarantined:
@@ -349,6 +363,8 @@ func (d *decider) whyNoGrant(e GrantAsked) (reason, message string) {
 		return "MACHINE_BLOCKED", "the machine has been blocked since"
 	case !d.cmd.ClaimedAt.IsZero():
 		return "GRANT_REFUSED", "the command has a result already"
+	case d.cmd.Kind == KindPreflight:
+		return "GRANT_REFUSED", "a preflight changes nothing and needs no grant"
 	}
 	return "", ""
 }
@@ -363,6 +379,9 @@ func (d *decider) forgets() bool {
 func (d *decider) bootBefore(e GrantAsked) string {
 	if d.cmd.ExecutorRole != "site" {
 		return e.BootID
+	}
+	if h := fleet.Host(d.w.Candidates); h != nil && h.BootID != "" {
+		return h.BootID // the machine's newest boot may have been an installer's
 	}
 	return d.w.TargetBootID
 }

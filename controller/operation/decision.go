@@ -55,10 +55,23 @@ type MachineChange struct {
 	Conditions []ConditionChange
 	// ImageDigest is the verified digest of the image that the machine now runs.
 	ImageDigest string
+	// Unprovision says that data on the system disk is about to be destroyed: the digest of its image holds no more.
+	Unprovision bool
+	// Raise adds a cause of NeedsIntervention; nil adds none.
+	Raise *RaisedCause
+	// Happened says what the decision has proven, as far as it takes causes of NeedsIntervention away.
+	Happened fleet.Happened
 	// Assign changes what the machine boots from the network; nil leaves it.
 	Assign *Assignment
 	// RevokeHosts revokes the certificates of the systems that the machine has run so far.
 	RevokeHosts bool
+}
+
+// RaisedCause is a cause of NeedsIntervention with what it is about, and the reason and message that a screen shows.
+type RaisedCause struct {
+	Cause           fleet.Cause
+	Subject         string
+	Reason, Message string
 }
 
 // Assignment is what a machine boots from the network from now on, under a token of its own.

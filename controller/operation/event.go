@@ -59,6 +59,9 @@ type Reported struct {
 	Actor string
 }
 
+// Impostor says that a system was refused which asked to be the machine's installer. The work goes on.
+type Impostor struct{ Reason, Message string }
+
 // Quarantine says that the machine has been found to be unsafe to act on.
 type Quarantine struct{ Reason, Message string }
 
@@ -69,4 +72,5 @@ func (Resulted) event()      {}
 func (SessionOpened) event() {}
 func (CancelAsked) event()   {}
 func (Reported) event()      {}
+func (Impostor) event()      {}
 func (Quarantine) event()    {}

@@ -7,20 +7,13 @@ import (
 
 // A granted command of an installer that falls silent is settled only where something proves that the installer is gone.
 
-// noteOldSystem keeps with the grant of an installer which boot of the machine's own system came before it.
-func (d *decider) noteOldSystem() {
-	if h := fleet.Host(d.w.Candidates); h != nil && d.cmd.ExecutorRole == "installer" && !d.entering() {
-		d.cmd.Evidence = map[string]string{evidence.HostBootID: h.BootID}
-	}
-}
-
 // oldSystemUp says that the system that was on the disk before runs again, in another boot than it had before the grant:
 // the installer, which lived in the machine's memory, is gone, and nothing that it wrote is in the way. A session that
 // merely outlived the system is of the old boot. The system that this operation writes proves other things.
 func (d *decider) oldSystemUp() bool {
 	h := fleet.Host(d.w.Candidates)
 	return h != nil && h.Live && h.OperationID != d.op.ID && d.cmd.ExecutorRole == "installer" && !d.entering() &&
-		!d.w.ExecutorLive && ProvesReboot(d.cmd.Evidence[evidence.HostBootID], h.BootID)
+		!d.w.ExecutorLive && d.isBefore(h) && ProvesReboot(d.cmd.Evidence[evidence.HostBootID], h.BootID)
 }
 
 func (d *decider) executorLost() bool {

@@ -39,6 +39,7 @@ type stored struct {
 	fence      string
 	phase      fleet.Phase
 	conditions map[fleet.ConditionType]bool
+	causes     map[fleet.Cause]string // with their subjects
 	lastGrant  map[[2]string]uint64
 	// revision of the site's document.
 	revision int64
@@ -55,7 +56,7 @@ func newStored(t tb, steps ...operation.Step) *stored {
 		}
 	}
 	s := &stored{
-		t: t, now: t0, current: true, phase: fleet.Ready, conditions: map[fleet.ConditionType]bool{}, lastGrant: map[[2]string]uint64{},
+		t: t, now: t0, current: true, phase: fleet.Ready, conditions: map[fleet.ConditionType]bool{}, causes: map[fleet.Cause]string{}, lastGrant: map[[2]string]uint64{},
 		op: operation.Operation{
 			ID: "op-1", MachineID: "m-1", Type: fleet.RunPlan, Phase: operation.Pending, WakeAt: t0, Version: 1, CreatedAt: t0, Steps: steps,
 		},
@@ -136,6 +137,12 @@ func (s *stored) snapshot(e operation.Event) operation.Snapshot {
 			s.lastGrant[key] = e.Seq
 		}
 	}
+	snap.World.Candidates = slices.Clone(snap.World.Candidates)
+	for i := range snap.World.Candidates {
+		if c := &snap.World.Candidates[i]; c.Role == "host" && c.AgentID == s.world.TargetAgentID && c.BootID == "" {
+			c.BootID = s.world.TargetBootID
+		}
+	}
 	snap.World.NewBootToken = fmt.Sprintf("token-%d", s.revision+1)
 	snap.World.NewCommandID = fmt.Sprintf("c-%d", len(s.commands)+1)
 	for _, c := range s.world.Candidates {
@@ -182,6 +189,7 @@ func (s *stored) apply(d operation.Decision) {
 	for _, c := range m.Conditions {
 		s.conditions[c.Type] = c.Status
 	}
+	s.follow(d.Machine)
 }
 
 // check holds one answer against the rules that need what was before.
@@ -324,11 +332,11 @@ func checkEnd(d operation.Decision, bad func(string, ...any)) {
 			bad("succeeded with error %s", code)
 		}
 	case operation.Failed:
-		if !changed[fleet.NeedsIntervention] || baremetalv1.Reason_value[code] == 0 {
-			bad("failed with code %q and conditions %v", code, changed)
+		if r := d.Machine.Raise; r == nil || r.Cause == "" || r.Reason != code || baremetalv1.Reason_value[code] == 0 {
+			bad("failed with code %q and leaves %+v", code, r)
 		}
 	case operation.Canceled:
-		if !changed[fleet.OperationCanceled] || changed[fleet.NeedsIntervention] || code != "CANCELED_BY_REQUEST" {
+		if !changed[fleet.OperationCanceled] || d.Machine.Raise != nil || code != "CANCELED_BY_REQUEST" {
 			bad("canceled with code %q and conditions %v", code, changed)
 		}
 	}
@@ -454,4 +462,22 @@ func (s *stored) ended(phase operation.Phase, code string) {
 	if s.op.Phase != phase || got != code {
 		s.t.Fatalf("the operation is %s %q, want %s %q", s.op.Phase, got, phase, code)
 	}
+}
+
+// follow keeps the causes of NeedsIntervention as the store does.
+func (s *stored) follow(m operation.MachineChange) {
+	for c, subject := range s.causes {
+		if fleet.Cured(c, subject, m.Happened) {
+			delete(s.causes, c)
+		}
+	}
+	if m.Raise != nil {
+		s.causes[m.Raise.Cause] = m.Raise.Subject
+	}
+	s.conditions[fleet.NeedsIntervention] = len(s.causes) > 0
+}
+
+func (s *stored) raise(c fleet.Cause, subject string) {
+	s.causes[c] = subject
+	s.conditions[fleet.NeedsIntervention] = true
 }

@@ -74,10 +74,12 @@ func (d *decider) onMetal(s *Step) bool {
 	switch s.Kind {
 	case KindRepave, KindErase:
 		return !d.inPlace(s.Kind)
+	case KindReset:
+		return d.installer() != nil // which has the machine after an erasure
 	case KindNetboot:
 		return d.installerStep(d.op.CurrentStep) != nil || d.netbootsRescue()
 	case KindReboot:
-		return d.installed()
+		return d.unseen()
 	default:
 		return false
 	}
@@ -112,6 +114,10 @@ func (d *decider) prepareBoot(s *Step, limit time.Time) bool {
 	mode, ways := BootRescue, wayBootNext
 	if target != nil {
 		mode, ways = BootInstaller, target.way()
+	}
+	if target != nil && d.w.Unfit != nil {
+		d.fail(d.w.Unfit.Reason, d.w.Unfit.Message, false)
+		return false
 	}
 	d.assign(mode, false)
 	host := fleet.Host(d.w.Candidates)
@@ -185,27 +191,39 @@ func (s *Step) patience() time.Duration { return min(InstallerPatience, s.Timeou
 
 // entering says that the current command brings the machine into the installer.
 func (d *decider) entering() bool {
-	return d.cmd != nil && d.cmd.StepIdx == d.op.CurrentStep && needsInstaller(d.step().Kind) && d.cmd.Kind != d.step().Kind
+	return d.cmd != nil && d.cmd.StepIdx == d.op.CurrentStep && needsInstaller(d.step().Kind) && wayOf[d.cmd.Kind] != "" &&
+		!turnedBack(d.step())
 }
 
 // fromInstaller gives the step to the installer, and brings the machine there first.
 func (d *decider) fromInstaller(s *Step, limit time.Time) {
 	inst := d.installer()
 	switch {
+	case turnedBack(s):
+		d.goBack(s)
 	case inst != nil && !inst.CanDo(capabilityOf(s.Kind)):
 		d.fail("CAPABILITY_MISSING", "the installer cannot "+capabilityOf(s.Kind), false)
+	case inst != nil && needsPreflight(s, inst):
+		d.preflight(s, inst)
 	case inst != nil:
 		d.makeCommand(s, s.Kind, inst)
+	case d.w.Unfit != nil:
+		d.fail(d.w.Unfit.Reason, d.w.Unfit.Message, false)
 	case !d.w.Boot.InstallerReady:
-		d.fail("INSTALLER_MISSING", "the image catalogue has no installer; add one with `ingot image add --kind installer-kernel` and `--kind installer-initrd`", false)
+		d.fail("INSTALLER_MISSING", installerMissing, false)
 	case d.w.Boot.Segments == 0:
-		d.fail("NO_BOOT_PATH", "the machine's site serves no provisioning network; see `ingot site set`", false)
-	case d.sentIn() && d.now.Before(d.cmd.FinishedAt.Add(s.patience())):
+		d.fail("NO_BOOT_PATH", noSegments, false)
+	case d.sentIn() && d.strayed().none() && d.now.Before(d.cmd.FinishedAt.Add(s.patience())):
 		d.wait(WaitInstaller, d.cmd.FinishedAt.Add(s.patience()))
 	default:
 		d.enter(s, limit)
 	}
 }
+
+const (
+	installerMissing = "the image catalogue has no installer; add one with `ingot image add --kind installer-kernel` and `--kind installer-initrd`"
+	noSegments       = "the machine's site serves no provisioning network; see `ingot site set`"
+)
 
 // sentIn says that the latest command has sent the machine into the installer.
 func (d *decider) sentIn() bool {
@@ -224,7 +242,7 @@ func (d *decider) enter(s *Step, limit time.Time) {
 	case !d.now.Before(limit):
 		d.fail("AGENT_UNAVAILABLE", "nobody could bring the machine into the installer before the step's deadline; no disk was written", true)
 	case next == nil && !d.mayCome("host") && !d.mayCome("site"):
-		d.fail("NO_BOOT_PATH", "nobody can bring the machine into the installer"+wanted(s)+": it has no agent with a session and no BMC that the site's agent can use", false)
+		d.fail("NO_BOOT_PATH", "nobody can bring the machine into the installer"+byWay(s.way())+": it has no agent with a session and no BMC that the site's agent can use", false)
 	case next == nil:
 		d.wait(WaitAgent, earliest(limit, d.now.Add(LookAgain)))
 	default:
@@ -233,11 +251,11 @@ func (d *decider) enter(s *Step, limit time.Time) {
 	}
 }
 
-func wanted(s *Step) string {
-	if s.way() == wayAuto {
+func byWay(way string) string {
+	if way == wayAuto || way == "" {
 		return ""
 	}
-	return " by " + s.way()
+	return " by " + way
 }
 
 // whyThisWay tells what has been tried before.
@@ -251,10 +269,13 @@ func (d *decider) whyThisWay() string {
 // noWayLeft ends a try at which every way has been gone.
 func (d *decider) noWayLeft(s *Step) {
 	code, message := "INSTALLER_SILENT", "the machine was sent into the installer by "+wayOf[d.cmd.Kind]+", and it has not reported from there"
-	if d.cmd.Outcome != OutcomeSucceeded {
+	switch {
+	case d.cmd.Outcome != OutcomeSucceeded:
 		code, message = orElse(d.cmd.Reason, "NO_BOOT_PATH"), orElse(d.cmd.Message, "no way into the installer is left")
+	case !d.strayed().none():
+		code, message = "WRONG_SYSTEM_BOOTED", wrongSystem[SystemInstaller]
 	}
-	if code == "INSTALLER_SILENT" && d.mayTryAgain(s) {
+	if d.cmd.Outcome == OutcomeSucceeded && d.mayTryAgain(s) {
 		d.retry(s, d.attemptFailed(s, code, message))
 		return
 	}
@@ -335,8 +356,13 @@ func (d *decider) lookGrantedOnMetal() bool {
 	if !needsInstaller(s.Kind) || d.cmd.ExecutorRole == "site" || d.inPlace(s.Kind) || !d.op.CancelRequested.IsZero() || d.blocked() {
 		return false
 	}
+	if turnedBack(s) {
+		return d.lookLeaving()
+	}
 	other := d.installer()
 	switch {
+	case d.entering() && !d.strayed().none():
+		d.cameBack(d.strayed())
 	case other != nil && other.AgentID != d.cmd.ExecutorID && !d.entering():
 		d.installerRestarted()
 	case d.oldSystemUp():
@@ -378,7 +404,7 @@ func (d *decider) installerOpened() bool {
 		d.replaceCommand("the machine came into the installer by itself; nothing was started")
 	case d.cmd.State == Granted && needsInstaller(d.cmd.Kind) && d.cmd.ExecutorRole == "installer":
 		d.installerRestarted()
-	case d.cmd.State != Granted && needsInstaller(d.cmd.Kind):
+	case d.cmd.State != Granted && (needsInstaller(d.cmd.Kind) || d.cmd.Kind == KindPreflight):
 		d.replaceCommand("the installer was started again before it was granted the command; nothing was started")
 	case d.cmd.State == Granted && d.cmd.Kind == KindReboot && d.op.Type == fleet.Netboot && d.rebootSeen():
 		d.confirmReboot("new_boot")

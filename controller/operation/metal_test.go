@@ -22,8 +22,9 @@ const (
 type metal struct {
 	*stored
 	grants uint64
-	// installers that have enrolled so far.
+	// installers that have enrolled so far, and what they can do besides.
 	installers int
+	extra      []string
 }
 
 // newMetal makes a reimage of a machine whose agents are these besides the site's.
@@ -112,7 +113,7 @@ func (m *metal) installerComes() string {
 	m.without(oldHostID)
 	m.world.Candidates = append(m.world.Candidates, fleet.Candidate{
 		AgentID: id, Role: "installer", StateID: "s-" + id, BootID: boot, Live: true, LastSeen: m.now, OperationID: m.op.ID,
-		Capabilities: []string{"repave", "erase", "reboot"},
+		Capabilities: append([]string{"repave", "erase", "reboot"}, m.extra...),
 	})
 	m.world.Boot.InstallerAgentID, m.world.TargetBootID = id, boot
 	m.do(operation.SessionOpened{AgentID: id, StateID: "s-" + id, BootID: boot, Installer: true})
@@ -358,7 +359,9 @@ func TestInstallerFallsSilent(t *testing.T) {
 		t.Error("no retry was left, and the machine is not fenced")
 	}
 	c := m.command(m.fence)
-	if !operation.ProofSettles(c, "boot-elsewhere") || operation.ProofSettles(c, c.BootIDBefore) ||
+	elsewhere := operation.Booted{AgentID: "a-installer-9", Role: "installer", BootID: "boot-elsewhere"}
+	again := operation.Booted{AgentID: second, Role: "installer", BootID: c.BootIDBefore}
+	if !operation.ProofSettles(c, elsewhere) || operation.ProofSettles(c, again) ||
 		!operation.PowerOffSettles(c, m.now) || operation.PowerOffSettles(c, c.GrantedAt.Add(-time.Second)) {
 		t.Error("another boot, or a power-off seen after the grant, settles it, and nothing else does")
 	}
@@ -383,6 +386,9 @@ func TestRandomMetal(t *testing.T) {
 			agents = append(agents, realHost(rapid.SampledFrom([][]string{{}, {"kexec"}, {"netboot"}, {"kexec", "netboot"}}).Draw(t, "capabilities")...))
 		}
 		m := newMetal(t, rapid.SampledFrom([]string{"", "auto", "kexec", "bootnext", "bmc"}).Draw(t, "path"), agents...)
+		if rapid.Bool().Draw(t, "looks first") {
+			m.extra = []string{"preflight"}
+		}
 		for range rapid.IntRange(1, 60).Draw(t, "events") {
 			m.randomEvent(t)
 		}
@@ -415,7 +421,7 @@ func (m *metal) randomEvent(t *rapid.T) {
 			m.do(operation.GrantAsked{CommandID: c.ID, AgentID: c.ExecutorID, StateID: c.ExecutorStateID, BootID: m.bootOf(c.ExecutorID), Seq: m.grants, Digest: c.Digest})
 		}
 	case "result":
-		if c != nil && c.State == operation.Granted {
+		if c != nil && (c.State == operation.Granted || c.Kind == operation.KindPreflight && c.State == operation.Sent) {
 			m.randomResult(t)
 		}
 	case "installer":
@@ -447,16 +453,19 @@ func (m *metal) randomResult(t *rapid.T) {
 	if outcome == operation.OutcomeSucceeded {
 		seen = wrote()
 		if m.latest().Kind != operation.KindRepave {
-			seen = map[string]string{evidence.BootNext: "Boot0003"}
+			seen = map[string]string{evidence.BootNext: "Boot0003", evidence.PreflightDisk: "QM0001"}
 		}
 	}
 	m.result(outcome, "", rapid.Bool().Draw(t, "retryable"), seen)
 }
 
-// checkWrites: a write that was verified is the last one.
+// checkWrites: a write that was verified is the last one, and none is granted where the installer refuses it.
 func (m *metal) checkWrites(t *rapid.T) {
-	verified := false
+	verified, refused := false, m.op.Steps[1].Evidence[evidence.Refused] != ""
 	for _, c := range m.commands {
+		if refused && c.Kind == operation.KindRepave && !c.GrantedAt.IsZero() {
+			t.Fatalf("the step was refused, and %s was granted", c.ID)
+		}
 		if c.Kind != operation.KindRepave {
 			continue
 		}

@@ -1,8 +1,11 @@
 package operation
 
 import (
+	"maps"
+	"slices"
 	"time"
 
+	"github.com/ingot-metal/ingot/controller/fleet"
 	"github.com/ingot-metal/ingot/internal/evidence"
 )
 
@@ -47,24 +50,33 @@ func (d *decider) lateResult(e Resulted) {
 	}
 	d.store(e)
 	d.settle("late_result")
+	if e.Outcome == OutcomeFailed || e.Outcome == OutcomeRefused {
+		// It is known now, and what is known is that it failed.
+		d.out.Machine.Raise = &RaisedCause{
+			Cause: fleet.CauseOf(d.op.Type), Subject: subject(d.op), Reason: orElse(e.Reason, "EXECUTION_FAILED"), Message: e.Message,
+		}
+	}
 }
 
 func (d *decider) settle(by string) {
 	d.setCommand(Done)
 	d.cmd.SettledBy = by
 	d.out.Machine.Unfence = d.cmd.ID
+	d.settledBy(d.cmd.ID)
 }
 
 // store copies what the executor says into the command.
 func (d *decider) store(e Resulted) {
 	d.cmdChanged = true
-	d.cmd.Outcome, d.cmd.Reason, d.cmd.Message, d.cmd.Evidence = e.Outcome, e.Reason, e.Message, e.Evidence
+	d.cmd.Outcome, d.cmd.Reason, d.cmd.Message, d.cmd.Evidence = e.Outcome, e.Reason, e.Message, d.keepSystem(e.Evidence)
 }
 
 func (d *decider) liveResult(e Resulted) {
 	granted := d.cmd.State == Granted
 	d.store(e)
 	switch {
+	case d.cmd.Kind == KindPreflight:
+		d.preflightEnded(e)
 	case e.Outcome == OutcomeSucceeded && granted:
 		d.succeeded(e)
 	case e.Outcome == OutcomeUnknown && granted && d.rebootSeen():
@@ -94,10 +106,14 @@ func (d *decider) notDone(e Resulted) {
 	switch {
 	case !d.op.CancelRequested.IsZero():
 		d.finishCanceled("canceled by request: " + message)
-	case e.Outcome == OutcomeCanceled:
+	case turnedBack(s):
+		d.advance() // by another way
+	case e.Outcome == OutcomeCanceled && d.cmd.Kind != KindPreflight:
 		d.fail("EXECUTION_FAILED", "the executor stopped by itself: "+message, true)
 	case e.Retryable && d.mayTryAgain(s):
 		d.retry(s, d.attemptFailed(s, code, message))
+	case d.cmd.Kind == KindPreflight:
+		d.turnBack(code, message, e.Retryable)
 	default:
 		d.fail(code, message, e.Retryable)
 	}
@@ -113,7 +129,12 @@ func (d *decider) retry(s *Step, message string) {
 
 // succeeded takes a claim of success: it counts when the evidence stands.
 func (d *decider) succeeded(e Resulted) {
-	if d.entering() {
+	switch {
+	case d.entering() && d.cmd.ExecutorRole == "host":
+		d.hostClaimsEntry(e)
+		return
+	case d.entering(), turnedBack(d.step()) && d.cmd.ExecutorRole == "site":
+		// The switch was read back, and no more was asked of it.
 		d.setCommand(Done)
 		d.advance()
 		return
@@ -139,6 +160,16 @@ func (d *decider) succeeded(e Resulted) {
 	d.advance()
 }
 
+// hostClaimsEntry takes a claim of an agent that has sent its machine into the installer: it lives in the system that was to
+// be left, so that whoever hears it again hears of the wrong system, unless the installer has reported.
+func (d *decider) hostClaimsEntry(e Resulted) {
+	if !d.arrived().none() {
+		d.enteredInstaller()
+		return
+	}
+	d.cameBack(arrival{d.cmd.ExecutorID, orElse(e.SessionBootID, e.Evidence[evidence.BootIDAfter]), ByAgentIdentity})
+}
+
 // evidenceKey names what must be read back for a step of this kind to count as done.
 func evidenceKey(k Kind) string {
 	switch k {
@@ -148,6 +179,8 @@ func evidenceKey(k Kind) string {
 		return evidence.ImageDigest
 	case KindErase:
 		return evidence.EraseMethod
+	case KindReset:
+		return evidence.DevicesReset
 	case KindSSH:
 		return evidence.ExitCode
 	case KindPowerOff:
@@ -169,18 +202,22 @@ func evidenceKey(k Kind) string {
 	}
 }
 
-// rebootClaimed confirms a reboot by another boot id than the one before the grant; else it waits for one.
+// rebootClaimed confirms a reboot by the system that was to come up; else it waits for that.
 func (d *decider) rebootClaimed(e Resulted) {
 	if d.cmd.ExecutorRole == "host" && e.SessionBootID != "" && !d.rebootSeen() {
-		d.w.TargetBootID = e.SessionBootID
+		d.heard(e.AgentID, e.SessionBootID)
 	}
 	switch {
 	case d.rebootSeen():
 		d.confirmReboot("")
-	case d.w.TargetAgentID == "" && !d.installed() && readBack(e.Evidence):
+	case !d.strayed().none():
+		d.cameBack(d.strayed())
+	case d.w.TargetAgentID == "" && slices.Contains([]System{SystemSame, SystemElsewhere}, d.boots()) && readBack(e.Evidence):
 		// A machine without an agent: what the site agent has read back is all the evidence there is.
 		d.setCommand(Done)
-		d.stepDone(e.Evidence)
+		proof := maps.Clone(e.Evidence)
+		proof[evidence.BootedBy] = ByProvider
+		d.stepDone(proof)
 		d.advance()
 	default:
 		if d.cmd.ClaimedAt.IsZero() {
@@ -195,15 +232,12 @@ func readBack(seen map[string]string) bool {
 	return before != "" && after != "" && before != after
 }
 
-// rebootSeen says that the machine runs another boot than at the grant.
+// rebootSeen says that the system that the granted command was to bring up has come up.
 func (d *decider) rebootSeen() bool {
 	if d.cmd == nil || !provenByBoot(d.cmd.Kind) || d.cmd.State != Granted || d.entering() {
 		return false
 	}
-	if d.installed() {
-		return d.newSystemSeen()
-	}
-	return ProvesReboot(d.cmd.BootIDBefore, d.w.TargetBootID)
+	return !d.arrived().none()
 }
 
 // provenByBoot says that another boot is the evidence of a command of this kind.
@@ -213,15 +247,22 @@ func provenByBoot(k Kind) bool { return k == KindReboot || k == KindPower }
 func ProvesReboot(before, now string) bool { return before != "" && now != "" && before != now }
 
 func (d *decider) confirmReboot(settledBy string) {
+	a, system := d.arrived(), d.boots()
 	d.setCommand(Done)
 	d.cmd.Outcome = OutcomeSucceeded
 	if settledBy != "" {
 		d.cmd.SettledBy = settledBy
 	}
-	if d.installed() && !d.newSystemTrue() {
+	switch {
+	case turnedBack(d.step()):
+		d.endTurnedBack(backAgain)
+		return
+	case system == SystemWritten && !d.newSystemTrue():
 		return
 	}
-	d.stepDone(map[string]string{evidence.BootIDBefore: d.cmd.BootIDBefore, evidence.BootIDAfter: d.w.TargetBootID})
+	proof := a.proof()
+	proof[evidence.BootIDBefore] = d.cmd.BootIDBefore
+	d.stepDone(proof)
 	d.advance()
 }
 
@@ -233,6 +274,7 @@ func (d *decider) sessionOpened(e SessionOpened) {
 	if e.OfTarget || e.Installer {
 		d.w.TargetBootID = e.BootID
 	}
+	d.heard(e.AgentID, e.BootID)
 	ofExecutor := d.cmd != nil && !d.cmd.Settled() && d.cmd.ExecutorID == e.AgentID
 	switch {
 	case e.Installer && !ofExecutor && d.installerOpened():
@@ -242,15 +284,24 @@ func (d *decider) sessionOpened(e SessionOpened) {
 		d.setCommand(Sent)
 		d.cmd.SentAt, d.cmd.ExecutorStateID = d.now, e.StateID
 		d.wait(WaitResult, earliest(d.cmd.Deadline, d.now.Add(LookAgain)))
+	case e.OfTarget && d.cmd != nil && d.cmd.State == Granted && d.entering() && d.cmd.ExecutorRole == "host" && !d.strayed().none():
+		d.cameBack(d.strayed())
 	case ofExecutor && d.cmd.ExecutorStateID != e.StateID:
 		d.memoryLost()
-	case d.cmd != nil && d.cmd.State == Granted && (!d.cmd.ClaimedAt.IsZero() || d.cmd.ExecutorRole == "installer") && d.rebootSeen():
+	case d.bootAwaited() && d.rebootSeen():
 		d.confirmReboot("new_boot")
+	case d.bootAwaited() && !d.entering() && !d.strayed().none():
+		d.cameBack(d.strayed())
 	case ofExecutor && d.cmd.State != Granted:
 		d.waitForTaker()
 	case d.op.Phase == Running && (d.cmd == nil || d.cmd.Settled()):
 		d.advance()
 	}
+}
+
+// bootAwaited reports whether nothing but a system that comes up is waited for.
+func (d *decider) bootAwaited() bool {
+	return d.cmd != nil && d.cmd.State == Granted && d.boots() != "" && (!d.cmd.ClaimedAt.IsZero() || d.cmd.ExecutorRole == "installer")
 }
 
 // memoryLost handles an executor that has come back with another memory than the one that was sent the command.
@@ -263,12 +314,6 @@ func (d *decider) memoryLost() {
 	default:
 		d.unknown("OUTCOME_UNKNOWN", "the agent lost its memory after it was granted the command")
 	}
-}
-
-// ProofSettles says that a new boot of the machine settles a command whose outcome was unknown: a reboot has happened, and
-// an installer that lived in the machine's memory is gone.
-func ProofSettles(c *Command, bootID string) bool {
-	return c != nil && c.State == Unknown && (provenByBoot(c.Kind) || c.ExecutorRole == "installer") && ProvesReboot(c.BootIDBefore, bootID)
 }
 
 // PowerOffSettles says that a machine that is off settles the command: what ran on it runs no more. A power-off seen

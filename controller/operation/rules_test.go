@@ -44,10 +44,10 @@ func TestClaimThatNothingConfirms(t *testing.T) {
 	if s.fence != c.ID {
 		t.Fatal("the same claim once more lifted the fence")
 	}
-	if operation.ProofSettles(s.latest(), "boot-1") || operation.ProofSettles(s.latest(), "") {
+	if operation.ProofSettles(s.latest(), booted("boot-1")) || operation.ProofSettles(s.latest(), booted("")) {
 		t.Error("settled by the boot of before")
 	}
-	if !operation.ProofSettles(s.latest(), "boot-2") {
+	if !operation.ProofSettles(s.latest(), booted("boot-2")) {
 		t.Error("not settled by a late new boot")
 	}
 	if done := operation.Settle(s.latest(), "new_boot"); done.State != operation.Done || done.SettledBy != "new_boot" || s.latest().State != operation.Unknown {
@@ -458,7 +458,8 @@ func TestSuccessWithoutEvidence(t *testing.T) {
 func TestRepaveLeavesItsMarks(t *testing.T) {
 	s := granted(t, operation.Step{Kind: operation.KindRepave})
 	s.op.Type = fleet.Reimage
-	s.conditions[fleet.NeedsIntervention], s.conditions[fleet.InCustomerCluster] = true, true
+	s.raise(fleet.CauseReimage, "")
+	s.conditions[fleet.InCustomerCluster] = true
 	d := s.result(s.latest(), operation.OutcomeSucceeded, map[string]string{evidence.ImageDigest: "sha256:2"})
 	s.ended(operation.Succeeded, "")
 	if d.Machine.ImageDigest != "sha256:2" || !s.conditions[fleet.Provisioned] || s.conditions[fleet.InCustomerCluster] || s.conditions[fleet.NeedsIntervention] {
@@ -469,7 +470,8 @@ func TestRepaveLeavesItsMarks(t *testing.T) {
 func TestMaintenanceMovesThePhaseAndNothingElse(t *testing.T) {
 	s := newStored(t, setPhase(fleet.Ready))
 	s.op.Type = fleet.ExitMaintenance
-	s.conditions[fleet.NeedsIntervention], s.conditions[fleet.Drained] = true, true
+	s.raise(fleet.CauseRecord, "")
+	s.conditions[fleet.Drained] = true
 	s.look()
 	s.ended(operation.Succeeded, "")
 	if s.phase != fleet.Ready || s.conditions[fleet.Drained] || !s.conditions[fleet.NeedsIntervention] || len(s.commands) != 0 {
@@ -536,4 +538,9 @@ func TestSiteAgentReboots(t *testing.T) {
 			t.Errorf("read back %s: %s, want %s", evidenceOf, s.op.Phase, want)
 		}
 	}
+}
+
+// booted is a session of the machine's own system.
+func booted(bootID string) operation.Booted {
+	return operation.Booted{AgentID: hostID, Role: "host", BootID: bootID}
 }

@@ -6,7 +6,12 @@ import (
 
 	"github.com/ingot-metal/ingot/controller/fleet"
 	"github.com/ingot-metal/ingot/controller/workflow"
+	"github.com/ingot-metal/ingot/internal/evidence"
 )
+
+// healthAgain is how soon a node is looked at again that does not pass its health checks: its agent reports what it is made of
+// moments after its first session.
+const healthAgain = 3 * time.Second
 
 // attemptStage makes the check of a workflow's stage; it returns true if the step has ended well.
 func (d *decider) attemptStage(s *Step) bool {
@@ -15,6 +20,8 @@ func (d *decider) attemptStage(s *Step) bool {
 		return d.awaitReport(s)
 	case workflow.AwaitReplacement:
 		return d.awaitReplacement(s)
+	case workflow.NothingToDrain:
+		return d.nothingToDrain()
 	case workflow.PowerOffNode, workflow.SwitchOff:
 		d.switchTo(s, KindPowerOff)
 		return false
@@ -34,11 +41,25 @@ func (d *decider) attemptStage(s *Step) bool {
 		d.stepDone(v.Evidence)
 		return true
 	case v.Wait && d.now.Before(limit):
-		d.wait(WaitAgent, earliest(limit, d.now.Add(LookAgain)))
+		again := LookAgain
+		if s.Mode == workflow.VerifyNode {
+			again = min(LookAgain, healthAgain)
+		}
+		d.wait(WaitAgent, earliest(limit, d.now.Add(again)))
 	default:
 		d.fail(v.Code, v.Message, false)
 	}
 	return false
+}
+
+// nothingToDrain ends the drain of a machine that is in no cluster; one that has joined since is drained there.
+func (d *decider) nothingToDrain() bool {
+	if d.w.Machine.Conditions[fleet.InCustomerCluster] {
+		d.fail("STAGE_CHECK_FAILED", "the machine has joined a cluster since the drain was asked for; drain it there", false)
+		return false
+	}
+	d.stepDone(map[string]string{evidence.NodeDrained: "the machine is in no cluster, and nothing runs on it there"})
+	return true
 }
 
 // stageFacts adds what this attempt has proved to what earlier ones have.

@@ -88,6 +88,8 @@ const (
 	KindWaitForAgent Kind = "wait_for_agent"
 	KindSetPhase     Kind = "set_phase"
 	KindErase        Kind = "erase"
+	// KindReset resets the machine's accelerators.
+	KindReset Kind = "reset_devices"
 	// KindSSH runs a script from the site agent.
 	KindSSH Kind = "ssh"
 	// KindRMA takes the machine out of service, or back; it touches nothing but our record.
@@ -108,6 +110,8 @@ const (
 const (
 	// KindJoinToken makes the token of one join in the cluster.
 	KindJoinToken Kind = "join_token"
+	// KindPreflight proves from the installer that a repave can begin; it destroys nothing.
+	KindPreflight Kind = "preflight"
 	// KindPower switches the machine through its BMC, with the device of the next boot set first.
 	KindPower Kind = "power"
 	// KindKexec starts the installer's kernel from the running system.
@@ -130,6 +134,7 @@ type Operation struct {
 	ID              string
 	MachineID       string
 	Type            fleet.OperationType
+	PlanID          string
 	Phase           Phase
 	CurrentStep     int
 	CurrentStage    string
@@ -208,6 +213,9 @@ type World struct {
 	SlotHeld bool
 	// Boot is what the machine would boot from the network.
 	Boot Boot
+	// Unfit is why the machine cannot be installed as the current step asks, by what is known of it before it leaves its
+	// system; nil where it may.
+	Unfit *fleet.Refusal
 	// ExecutorLastSeen is the last sign of life of the current command's executor.
 	ExecutorLastSeen time.Time
 	ExecutorLive     bool
@@ -254,6 +262,9 @@ type Boot struct {
 	InstallerAgentID string
 	// Segments is the number of provisioning networks of the machine's site.
 	Segments int
+	// IdentityLevel is how the operation's newest installer proved which machine it is, and IdentityTrust why its TPM is
+	// believed; both are empty before there is one.
+	IdentityLevel, IdentityTrust string
 	// InstallerReady says that the image catalogue has an installer.
 	InstallerReady bool
 }

@@ -6,6 +6,9 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 )
 
+// DrainNone is the plan by which a machine drains that is in no cluster.
+const DrainNone = "drain-none"
+
 // loneStep is a check that belongs to no workflow. Only the controller itself starts plans with it, but for those that switch
 // a machine.
 func loneStep(name, stage string, timeout time.Duration) *baremetalv1.Step {

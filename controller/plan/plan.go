@@ -42,6 +42,7 @@ func BuiltInDefaults() Defaults {
 		"rma":             {600 * time.Second, 0},
 		"inspect":         {300 * time.Second, 2},
 		"erase":           {6 * time.Hour, 0},
+		"reset_devices":   {300 * time.Second, 1},
 		"drain":           {1800 * time.Second, 0},
 		"uncordon":        {60 * time.Second, 2},
 		"provider_action": {1800 * time.Second, 1},
@@ -62,7 +63,7 @@ const maxTimeout = 24 * time.Hour
 var stepName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 
 // wired lists the kinds that this version can run; whichever is missing answers STEP_KIND_NOT_WIRED at the start.
-var wired = []string{"reboot", "netboot", "repave", "net", "wait_for_agent", "set_phase", "erase", "ssh", "rma",
+var wired = []string{"reboot", "netboot", "repave", "net", "wait_for_agent", "set_phase", "erase", "reset_devices", "ssh", "rma",
 	"provider_action", "join", "verify", "drain", "uncordon"}
 
 // KindOf names the kind of a step: the oneof field's name, empty when none is set.
@@ -158,7 +159,7 @@ func invalid(reason, field, description string) error {
 func Destructive(p *baremetalv1.Plan) bool {
 	return slices.ContainsFunc(p.GetSteps(), func(s *baremetalv1.Step) bool {
 		switch KindOf(s) {
-		case "repave", "erase", "rma":
+		case "repave", "erase", "reset_devices", "rma":
 			return true
 		case "drain":
 			return losesData(s.GetDrain())
@@ -325,7 +326,9 @@ func BuiltIn() []*baremetalv1.Plan {
 		mk("node-transition", "Record a change of the node state", &baremetalv1.Step{Name: "record", Kind: &baremetalv1.Step_SetPhase{SetPhase: &baremetalv1.SetPhase{}}}),
 		mk("join", "Join a cluster", join, verify),
 		mk("upgrade", "Upgrade the cluster node", leaveStep(), repave, reboot, join, verify),
-		mk("drain", "Drain the cluster node", drainStep()), mk("leave", "Leave the cluster", leaveStep()), mk("uncordon", "Use the cluster node again", uncordonStep()),
+		mk("drain", "Drain the cluster node", drainStep()), mk("leave", "Leave the cluster", leaveStep()),
+		mk(DrainNone, "Drain a machine that is in no cluster", loneStep("drain", workflow.NothingToDrain, time.Minute)),
+		mk("uncordon", "Use the cluster node again", uncordonStep()),
 		mk("power-on", "Switch on", loneStep("switch-on", workflow.SwitchOn, 10*time.Minute)),
 		mk("power-off", "Switch off", loneStep("switch-off", workflow.SwitchOff, 10*time.Minute)),
 		mk("reported-install", "Wait for an installer that reports by itself", loneStep("reported-install", workflow.ReportedInstall, 6*time.Hour)),

@@ -15,6 +15,7 @@ import (
 	"github.com/grpc-ecosystem/grpc-gateway/v2/utilities"
 	"google.golang.org/protobuf/proto"
 
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/internal/apijson"
 )
 
@@ -40,6 +41,8 @@ func (codec) Delimiter() []byte            { return []byte("\n") }
 // Marshal writes a message, or one line of a stream: {"result": message} or {"error": status}.
 func (c codec) Marshal(v any) ([]byte, error) {
 	switch v := v.(type) {
+	case *baremetalv1.GetNodeHistoryResponse:
+		return marshalHistory(v)
 	case proto.Message:
 		return apijson.Marshal(v)
 	case map[string]any:

@@ -87,6 +87,7 @@ func TestEveryCallIsTheSame(t *testing.T) {
 		if b.method.IsStreamingServer() {
 			continue
 		}
+		ownJSON := b.method.Output().Name() == "GetNodeHistoryResponse" // see TestNodeHistoryHasItsOwnJSON
 		for v := range max(variants(b.method.Input()), variants(b.method.Output())) {
 			in, out := filled(b.method.Input(), v), filled(b.method.Output(), v)
 			r.double.tell(nil, out)
@@ -102,6 +103,10 @@ func TestEveryCallIsTheSame(t *testing.T) {
 			}
 			if !proto.Equal(seen, r.double.last()) || !proto.Equal(seen, in) {
 				t.Errorf("%s: the service saw over gRPC\n%v\nand over REST\n%v", b.name(), seen, r.double.last())
+			}
+			if ownJSON {
+				cases++
+				continue
 			}
 			if got := decoded(t, b, body); !proto.Equal(got, out) {
 				t.Errorf("%s: answered\n%v\nwant\n%v", b.name(), got, out)

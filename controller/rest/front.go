@@ -26,6 +26,7 @@ const (
 	reasonMediaType        = "MEDIA_TYPE_UNSUPPORTED"
 	reasonTooLarge         = "MESSAGE_TOO_LARGE"
 	reasonInvalidField     = "INVALID_FIELD"
+	reasonOverloaded       = "CONTROLLER_OVERLOADED"
 )
 
 // ServeHTTP checks what HTTP adds to a call, then makes the call.
@@ -34,6 +35,9 @@ func (g *Gateway) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")
+	if g.cfg.Requested != nil {
+		g.cfg.Requested(r.Context())
+	}
 	if r.URL.Path == DocumentPath {
 		g.document(w, r)
 		return
@@ -46,10 +50,12 @@ func (g *Gateway) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	case !known:
 		g.notAllowed(w, r, slices.Sorted(maps.Keys(methods)))
 	default:
-		if code, err := g.prepare(w, r, op); err != nil {
+		release, code, err := g.prepare(w, r, op)
+		if err != nil {
 			g.refuse(w, code, err)
 			return
 		}
+		defer release()
 		r, err := withIfMatch(r)
 		if err != nil {
 			g.refuse(w, http.StatusBadRequest, err)
@@ -75,27 +81,56 @@ func (g *Gateway) document(w http.ResponseWriter, r *http.Request) {
 }
 
 // prepare checks query and body, and leaves them in r as the generated handlers want them: the query as the form, the
-// body in memory.
-func (g *Gateway) prepare(w http.ResponseWriter, r *http.Request, op operation) (int, *failure.Error) {
+// body in memory. Nothing is read of the body before the token is known. release gives back the room of the body.
+func (g *Gateway) prepare(w http.ResponseWriter, r *http.Request, op operation) (release func(), code int, refusal *failure.Error) {
+	release = func() {}
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
-		return http.StatusBadRequest, failure.Invalid(reasonInvalidField, "the query cannot be read: %v", err)
+		return nil, http.StatusBadRequest, failure.Invalid(reasonInvalidField, "the query cannot be read: %v", err)
 	}
 	if err := op.checkQuery(query); err != nil {
-		return http.StatusBadRequest, err
+		return nil, http.StatusBadRequest, err
+	}
+	if g.cfg.Knock != nil {
+		if err := g.cfg.Knock(r.Context(), op.call, r.Header.Values("Authorization")); err != nil {
+			w.Header().Set("Connection", "close") // whatever follows is not read
+			e := failure.From(err)
+			return nil, runtime.HTTPStatusFromCode(failure.ToStatus(e).Code()), e
+		}
 	}
 	r.Form, r.PostForm = query, url.Values{}
 	if r.ContentLength == 0 {
 		r.Body = http.NoBody
-		return 0, nil
+		return release, 0, nil
 	}
 	if !op.body {
-		return http.StatusBadRequest, failure.Invalid(reasonInvalidField, "%s takes no body here", r.Method)
+		return nil, http.StatusBadRequest, failure.Invalid(reasonInvalidField, "%s takes no body here", r.Method)
 	}
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != jsonType {
-		return http.StatusUnsupportedMediaType, failure.Invalid(reasonMediaType, "send the body as Content-Type: %s", jsonType)
+		return nil, http.StatusUnsupportedMediaType, failure.Invalid(reasonMediaType, "send the body as Content-Type: %s", jsonType)
 	}
-	return g.readBody(w, r)
+	release, refusal = g.bodyRoom(r.ContentLength)
+	if refusal != nil {
+		return nil, http.StatusTooManyRequests, refusal
+	}
+	if code, refusal = g.readBody(w, r); refusal != nil {
+		release()
+		return nil, code, refusal
+	}
+	return release, 0, nil
+}
+
+// bodyRoom takes room for a body of a length in bytes; -1 is one that is not known. Known clients share that room.
+func (g *Gateway) bodyRoom(length int64) (release func(), refusal *failure.Error) {
+	size := length
+	if size < 0 || size > g.cfg.MaxBody {
+		size = g.cfg.MaxBody
+	}
+	if g.bodies.Add(size) > g.cfg.BodyBytes && size < g.cfg.BodyBytes {
+		g.bodies.Add(-size)
+		return nil, failure.Exhausted(reasonOverloaded, "the bodies of other requests take all room that there is for them").WithRetry(time.Second)
+	}
+	return func() { g.bodies.Add(-size) }, nil
 }
 
 func (g *Gateway) readBody(w http.ResponseWriter, r *http.Request) (int, *failure.Error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
@@ -29,6 +30,13 @@ type Config struct {
 	// BodyTimeout is how long a client may take to send its body, and WriteTimeout how long it may take to read what is
 	// written to it at once; 0 means 30 s. Neither bounds the length of a stream.
 	BodyTimeout, WriteTimeout time.Duration
+	// Knock, if set, refuses a request whose body has not been read when it has no token that is known. method is gRPC's. An
+	// answer of nil says that the caller is known.
+	Knock func(ctx context.Context, method string, authorization []string) error
+	// Requested, if set, is called with each request before anything else is done with it.
+	Requested func(ctx context.Context)
+	// BodyBytes bounds the bodies that are held at a time, in bytes; 0 means 64 MiB.
+	BodyBytes int64
 	// Logger is slog.Default() when nil.
 	Logger *slog.Logger
 }
@@ -36,6 +44,9 @@ type Config struct {
 func (c Config) withDefaults() Config {
 	if c.MaxBody == 0 {
 		c.MaxBody = 4 << 20
+	}
+	if c.BodyBytes == 0 {
+		c.BodyBytes = 64 << 20
 	}
 	for _, d := range []struct {
 		set *time.Duration
@@ -56,6 +67,8 @@ type Gateway struct {
 	cfg    Config
 	routes routes
 	mux    *runtime.ServeMux
+	// bodies is how many bytes of bodies are held now.
+	bodies atomic.Int64
 }
 
 // New makes the gateway. Its errors are bugs: an OpenAPI document that cannot be read, a route that cannot be registered.

@@ -12,6 +12,8 @@ import (
 
 // operation is what one method of a path takes.
 type operation struct {
+	// call is the full method of gRPC, such as /baremetal.v1.MachineService/GetMachine.
+	call  string
 	query []string
 	body  bool
 }
@@ -52,7 +54,8 @@ type routes []route
 func readRoutes(document []byte) (routes, error) {
 	var doc struct {
 		Paths map[string]map[string]struct {
-			Parameters []struct{ Name, In string }
+			OperationID string `json:"operationId"`
+			Parameters  []struct{ Name, In string }
 		}
 	}
 	if err := json.Unmarshal(document, &doc); err != nil {
@@ -62,7 +65,8 @@ func readRoutes(document []byte) (routes, error) {
 	for path, methods := range doc.Paths {
 		r := route{segments: split(path), methods: map[string]operation{}}
 		for method, described := range methods {
-			var op operation
+			service, call, _ := strings.Cut(described.OperationID, "_")
+			op := operation{call: "/baremetal.v1." + service + "/" + call}
 			for _, p := range described.Parameters {
 				switch p.In {
 				case "query":

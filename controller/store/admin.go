@@ -59,15 +59,20 @@ func (s *Store) Settle(ctx context.Context, machineID, commandID, verdict, actor
 	})
 }
 
-// ClearIntervention clears NeedsIntervention and takes the machine out of quarantine.
+// ClearIntervention clears NeedsIntervention and takes the machine out of quarantine, back to the state that it came from. One that
+// was in a state of work is not fit for use by an admin's word alone.
 func (s *Store) ClearIntervention(ctx context.Context, machineID, actor, comment string, now time.Time) (*baremetalv1.Machine, error) {
 	return s.withMachine(ctx, machineID, func(q *dbsqlc.Queries, m dbsqlc.Machine) error {
-		change := operation.ConditionChange{Type: fleet.NeedsIntervention, Reason: "ClearedByAdmin"}
-		if err := setCondition(ctx, q, machineID, change, now); err != nil {
+		if err := cureCauses(ctx, q, machineID, fleet.Happened{Cures: []fleet.Cure{fleet.CuredByAdmin}}, "ClearedByAdmin", now); err != nil {
 			return err
 		}
-		if node.Parse(m.NodeState) == node.Quarantined {
-			if err := moveNode(ctx, q, machineID, node.Active, node.Admin, actor, comment, nil, now); err != nil {
+		if from := node.Parse(m.QuarantinedFrom); node.Parse(m.NodeState) == node.Quarantined {
+			if !node.Resting(from) {
+				return failure.Precondition("NODE_GUARD_FAILED",
+					"the node was %s when it was quarantined (%s), and nobody does that work any more; resume its workflow, or move it to draining or retired",
+					node.Name(from), m.QuarantineReason).WithMeta("machine_id", machineID)
+			}
+			if err := moveNode(ctx, q, machineID, from, node.Admin, actor, comment, nil, now); err != nil {
 				return err
 			}
 		}
@@ -218,9 +223,21 @@ func (s *Store) GetAgent(ctx context.Context, id string) (*baremetalv1.Agent, er
 	return all[0], nil
 }
 
+// AuditFilter narrows the audit log. Empty fields match everything.
+type AuditFilter struct {
+	TargetID, Actor string
+	// Since is the first time, Until the first one after.
+	Since, Until time.Time
+	// BeforeID is the row before which a page begins.
+	BeforeID int64
+	Limit    int32
+}
+
 // ListAudit reads the audit log, newest first, from a row on.
-func (s *Store) ListAudit(ctx context.Context, targetID string, before int64, limit int32) ([]*baremetalv1.AuditEntry, error) {
-	rows, err := s.lists(ctx).ListAudit(ctx, dbsqlc.ListAuditParams{TargetID: targetID, BeforeID: before, PageSize: limit})
+func (s *Store) ListAudit(ctx context.Context, f AuditFilter) ([]*baremetalv1.AuditEntry, error) {
+	rows, err := s.plannedLists(ctx).ListAudit(ctx, dbsqlc.ListAuditParams{
+		TargetID: f.TargetID, Actor: f.Actor, Since: timePtr(f.Since), Until: timePtr(f.Until), BeforeID: f.BeforeID, PageSize: f.Limit,
+	})
 	if err != nil {
 		return nil, fmt.Errorf("list audit log: %w", err)
 	}
@@ -258,7 +275,25 @@ func (s *Store) CountMachines(ctx context.Context) (map[MachineCount]int, error)
 	}
 	out := map[MachineCount]int{}
 	for _, r := range rows {
-		out[MachineCount{r.Phase, r.EffectiveState, r.NodeState, r.Region, r.Site}] += int(r.Machines)
+		out[MachineCount{r.Phase, effectiveOf(r), r.NodeState, r.Region, r.Site}] += int(r.Machines)
 	}
 	return out, nil
+}
+
+// effectiveOf returns the effective state of machines that are alike, as screens print it.
+func effectiveOf(r dbsqlc.MachineCountsRow) string {
+	f := fleet.Facts{
+		Phase: fleet.Phase(r.Phase), NodeState: fleet.NodeState(r.NodeState), ActiveOperation: r.Operating,
+		ActiveWorkflow: r.InWorkflow, Conditions: map[fleet.ConditionType]bool{},
+	}
+	if r.Fenced {
+		f.UnresolvedCommand = "unknown"
+	}
+	for _, c := range r.Conditions {
+		f.Conditions[fleet.ConditionType(c)] = true
+	}
+	if state := fleet.Effective(f); state != fleet.StateMaintenanceIdle {
+		return string(state)
+	}
+	return string(fleet.Maintenance)
 }

@@ -172,14 +172,16 @@ func apply(ctx context.Context, q *dbsqlc.Queries, l *loaded, d operation.Decisi
 	if d.CancelOnAgent != "" && l.snap.Command != nil {
 		out.CancelExecutor = l.snap.Command.ExecutorID
 	}
-	if d.FlagRollback {
-		d.Machine.Conditions = append(d.Machine.Conditions, operation.ConditionChange{
-			Type: fleet.NeedsIntervention, Status: true, Reason: "AGENT_STATE_ROLLED_BACK",
-			Message: "the agent asked for a grant with a number that was used before",
-		})
-	}
 	w := &writes{list: l.before}
 	w.machine(ctx, l, d.Machine, now)
+	if err := w.special(ctx, q, l.changesCauses(d.Machine), func() error { return l.causes(ctx, q, d.Machine, now) }); err != nil {
+		return nil, err
+	}
+	if err := w.special(ctx, q, d.FlagRollback, func() error {
+		return raiseCause(ctx, q, l.row.TargetID, "", memoryCause("the agent asked for a grant with a number that was used before"), now)
+	}); err != nil {
+		return nil, err
+	}
 	if err := w.special(ctx, q, l.bootChanges(d.Machine), func() error { return l.applyBoot(ctx, q, d.Machine, now) }); err != nil {
 		return nil, err
 	}
@@ -433,6 +435,9 @@ func (w *writes) machine(ctx context.Context, l *loaded, m operation.MachineChan
 				Unfence: m.Unfence, ImageDigest: m.ImageDigest,
 			}), "update machine")
 		})
+	}
+	if m.Unprovision {
+		w.add(func(q *dbsqlc.Queries) error { return orWhat(q.Unprovision(ctx, id), "forget the image on the disk") })
 	}
 	set := maps.Clone(l.snap.World.Machine.Conditions)
 	for _, c := range m.Conditions {

@@ -43,6 +43,7 @@ func (l *loaded) boot(f *facts, w *operation.World) {
 	w.Boot = operation.Boot{
 		Mode: orText(b.Mode, operation.BootDisk), OperationID: strVal(b.OperationID), Revision: b.Revision,
 		InstallerAgentID: strVal(b.InstallerAgentID), Applied: b.Applied, Segments: int(b.Segments), InstallerReady: b.Ready,
+		IdentityLevel: b.IdentityLevel, IdentityTrust: b.IdentityTrust,
 	}
 }
 
@@ -90,7 +91,7 @@ func installerSeen(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, h H
 	if err := q.SetMachineBoot(ctx, dbsqlc.SetMachineBootParams{MachineID: m.MachineID, BootID: h.BootID}); err != nil {
 		return fmt.Errorf("record the machine's boot: %w", err)
 	}
-	if err := settleByProof(ctx, q, m, h.BootID, now); err != nil {
+	if err := settleByProof(ctx, q, m, h, "installer", now); err != nil {
 		return err
 	}
 	if m.BootMode != operation.BootRescue {
@@ -100,7 +101,7 @@ func installerSeen(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, h H
 }
 
 // repaveAction says what to write, from the image catalogue. A simulated disk takes an image that is only a name.
-func (l *loaded) repaveAction(ctx context.Context, q *dbsqlc.Queries, r *baremetalv1.RepaveImage) (*fleetv1.CommandSpec_Repave, error) {
+func (l *loaded) repaveAction(ctx context.Context, q *dbsqlc.Queries, r *baremetalv1.RepaveImage) (*fleetv1.RepaveAction, error) {
 	a := &fleetv1.RepaveAction{ImageRef: r.GetImage(), DiskRule: orText(r.GetDisk(), l.spec.GetInstallDisk()), ProtectedDisks: l.spec.GetProtectedDisks()}
 	i, err := q.ImageByRef(ctx, r.GetImage())
 	switch {
@@ -109,15 +110,15 @@ func (l *loaded) repaveAction(ctx context.Context, q *dbsqlc.Queries, r *baremet
 		return nil, fmt.Errorf("read image: %w", err)
 	default:
 		a.Sha256Raw, a.BlobSha256, a.Format, a.RawSize = i.Sha256Raw, i.Sha256File, i.Format, i.SizeBytes
-		a.FileSize, a.MinimumDisk, a.Arch = i.FileSizeBytes, i.MinimumDiskBytes, i.Arch
+		a.FileSize, a.MinimumDisk, a.Arch, a.Firmware = i.FileSizeBytes, i.MinimumDiskBytes, i.Arch, i.Firmware
 	}
-	return &fleetv1.CommandSpec_Repave{Repave: a}, nil
+	return a, nil
 }
 
 // powerAction is a power cycle into the network, or out of the installer into the disk.
 func (l *loaded) powerAction(d operation.Decision) *fleetv1.PowerAction {
 	a := &fleetv1.PowerAction{Want: "cycle", BootOnce: "PXE", Force: true}
-	if d.Op.Steps[d.Op.CurrentStep].Kind == operation.KindReboot {
+	if s := d.Op.Steps[d.Op.CurrentStep]; s.Kind == operation.KindReboot || operation.TurnedBack(s) {
 		a.BootOnce = "DISK"
 	}
 	return a

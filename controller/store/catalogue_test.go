@@ -82,7 +82,7 @@ func TestAnImageThatIsNeededStays(t *testing.T) {
 	if _, err := s.Cancel(t.Context(), op.GetOperationId(), "tester", now()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Delete(t.Context(), "m-2", "tester", now()); err != nil {
+	if _, err := s.Delete(t.Context(), "m-2", "tester", false, now()); err != nil {
 		t.Fatal(err)
 	}
 	for _, ref := range []string{"of-an-operation", "of-a-machine"} {
@@ -134,7 +134,7 @@ func TestSegmentsOfASite(t *testing.T) {
 	}
 	set := func(g []*pb.Segment) *pb.Site {
 		t.Helper()
-		site, err := s.SetSite(t.Context(), "lab", g, "tester", now())
+		site, err := s.SetSite(t.Context(), "lab", g, "", "tester", now())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -228,7 +228,7 @@ func TestCredentials(t *testing.T) {
 	}
 	set := func(ref, sealed string) store.SealedCredentials {
 		t.Helper()
-		c, err := s.SetCredentials(t.Context(), ref, []byte(sealed), "tester", now())
+		c, err := s.SetCredentials(t.Context(), store.CredentialsChange{Ref: ref, Sealed: []byte(sealed), Allowed: []string{"10.0.0.0/24"}}, "tester", now())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -266,32 +266,35 @@ func TestWhoGetsCredentials(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
 	for id, spec := range map[string]*pb.MachineSpec{
-		"m-1": {Site: "lab", BmcCredentialsRef: "rack"}, "m-2": {Site: "lab", BmcCredentialsRef: "gone"}, "m-3": {Site: "lab"},
+		"m-1": {Site: "lab", BmcEndpoint: "redfish://10.0.0.7", BmcCredentialsRef: "rack"}, "m-2": {Site: "lab", BmcCredentialsRef: "gone"}, "m-3": {Site: "lab"},
 		"m-4": {Site: "elsewhere", BmcCredentialsRef: "rack"}, "m-5": {Site: "lab", BmcCredentialsRef: "rack"},
+		"m-6": {Site: "lab", BmcEndpoint: "10.0.1.7", BmcCredentialsRef: "rack"}, "m-7": {Site: "lab", BmcEndpoint: "redfish+http://10.0.0.7", BmcCredentialsRef: "rack"},
 	} {
 		if _, err := s.Register(t.Context(), &pb.Machine{MachineId: id, Spec: spec}, "tester", now()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := s.Delete(t.Context(), "m-5", "tester", now()); err != nil {
+	if _, err := s.Delete(t.Context(), "m-5", "tester", false, now()); err != nil {
 		t.Fatal(err)
 	}
 	for _, ref := range []string{"rack", "second"} {
-		if _, err := s.SetCredentials(t.Context(), ref, []byte("sealed"), "tester", now()); err != nil {
+		if _, err := s.SetCredentials(t.Context(), store.CredentialsChange{Ref: ref, Sealed: []byte("sealed"), Allowed: []string{"10.0.0.0/24"}}, "tester", now()); err != nil {
 			t.Fatal(err)
 		}
 	}
 	site := enrol(t, s, store.NewToken{TokenID: "t-site", Role: "site", Site: "lab"})
 	host := enrol(t, s, store.NewToken{TokenID: "t-host", MachineID: "m-1"})
 	for name, c := range map[string]struct{ agent, machine, ref, reason string }{
-		"host":            {host.id, "m-1", "rack", "SCOPE_TOO_SMALL"},
-		"nobody":          {"a-no", "m-1", "rack", "SCOPE_TOO_SMALL"},
-		"no machine":      {site.id, "m-no", "rack", "MACHINE_NOT_FOUND"},
-		"another site":    {site.id, "m-4", "rack", "MACHINE_NOT_FOUND"},
-		"deleted":         {site.id, "m-5", "rack", "MACHINE_NOT_FOUND"},
-		"other name":      {site.id, "m-1", "second", "CREDENTIALS_NOT_FOUND"},
-		"names none":      {site.id, "m-3", "", "CREDENTIALS_NOT_FOUND"},
-		"names lost ones": {site.id, "m-2", "gone", "CREDENTIALS_NOT_FOUND"},
+		"host":             {host.id, "m-1", "rack", "SCOPE_TOO_SMALL"},
+		"nobody":           {"a-no", "m-1", "rack", "SCOPE_TOO_SMALL"},
+		"no machine":       {site.id, "m-no", "rack", "MACHINE_NOT_FOUND"},
+		"another site":     {site.id, "m-4", "rack", "MACHINE_NOT_FOUND"},
+		"deleted":          {site.id, "m-5", "rack", "MACHINE_NOT_FOUND"},
+		"other name":       {site.id, "m-1", "second", "CREDENTIALS_NOT_FOUND"},
+		"names none":       {site.id, "m-3", "", "CREDENTIALS_NOT_FOUND"},
+		"another endpoint": {site.id, "m-6", "rack", "BMC_ENDPOINT_NOT_ALLOWED"},
+		"without TLS":      {site.id, "m-7", "rack", "BMC_PLAIN_HTTP_NOT_ALLOWED"},
+		"names lost ones":  {site.id, "m-2", "gone", "CREDENTIALS_NOT_FOUND"},
 	} {
 		_, err := s.CredentialsFor(t.Context(), c.agent, c.machine, c.ref, now())
 		t.Run(name, func(t *testing.T) { wantReason(t, err, c.reason) })
@@ -318,11 +321,9 @@ func TestWhoGetsCredentials(t *testing.T) {
 // TestRemoveAndStartAtOnce: one of the two is refused, whoever comes first; no operation is left without its image.
 func TestRemoveAndStartAtOnce(t *testing.T) {
 	t.Parallel()
-	s := storetest.New(t)
-	live(t, s, "m-1")
-	if _, err := s.Update(t.Context(), &pb.Machine{MachineId: "m-1", Spec: &pb.MachineSpec{Provider: "agent"}}, "tester", now()); err != nil {
-		t.Fatal(err)
-	}
+	r := newMetalRig(t)
+	s := r.s
+	r.ofMetal(`{"name":"sda","serial":"QM1","size_bytes":1073741824}`, "kexec")
 	for round := range 15 {
 		ref := fmt.Sprint("image-", round)
 		addImage(t, s, ref, "os")

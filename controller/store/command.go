@@ -32,11 +32,19 @@ func commandSpec(ctx context.Context, q *dbsqlc.Queries, l *loaded, d operation.
 	case operation.KindNetboot:
 		spec.Action = &fleetv1.CommandSpec_Netboot{Netboot: &fleetv1.NetbootAction{Mode: step.GetNetboot().GetMode()}}
 	case operation.KindRepave:
-		spec.Action, err = l.repaveAction(ctx, q, step.GetRepave())
+		action := &fleetv1.CommandSpec_Repave{}
+		action.Repave, err = l.repaveAction(ctx, q, step.GetRepave())
+		spec.Action = action
+	case operation.KindPreflight:
+		action := &fleetv1.CommandSpec_Preflight{}
+		action.Preflight, err = l.repaveAction(ctx, q, step.GetRepave())
+		spec.Action, spec.NeedsGrant = action, false
 	case operation.KindErase:
 		spec.Action = &fleetv1.CommandSpec_Erase{Erase: &fleetv1.EraseAction{
 			Method: orText(step.GetErase().GetMethod(), "auto"), DiskRule: step.GetErase().GetDisk(), ProtectedDisks: l.spec.GetProtectedDisks(),
 		}}
+	case operation.KindReset:
+		spec.Action = &fleetv1.CommandSpec_ResetDevices{ResetDevices: &fleetv1.ResetDevicesAction{}}
 	case operation.KindSSH:
 		spec.Action, err = l.scriptAction(ctx, q, step.GetSsh())
 	case operation.KindPower:

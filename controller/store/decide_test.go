@@ -256,7 +256,7 @@ func TestAuditAndItsScrub(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	rows, err := s.ListAudit(t.Context(), "m-1", 0, 100)
+	rows, err := s.ListAudit(t.Context(), store.AuditFilter{TargetID: "m-1", Limit: 100})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -277,7 +277,7 @@ func TestAuditAndItsScrub(t *testing.T) {
 	if count(t, s, ada, "m-1") != 0 || count(t, s, ada, "m-2") != 1 {
 		t.Error("scrubbed the wrong rows")
 	}
-	after, err := s.ListAudit(t.Context(), "m-1", 0, 100)
+	after, err := s.ListAudit(t.Context(), store.AuditFilter{TargetID: "m-1", Limit: 100})
 	if err != nil || len(after) != len(rows)+1 || after[0].GetVerb() != "SCRUB_AUDIT" {
 		t.Errorf("%d rows before, %d after, %v", len(rows), len(after), err)
 	}

@@ -115,7 +115,7 @@ func TestBadTokensLookAlike(t *testing.T) {
 	wrong := enrollWith(fresh, "key")
 	wrong.Secret = "guess"
 	gone := token(t, s, store.NewToken{TokenID: "gone", MachineID: "m-gone"})
-	if _, err := s.Delete(t.Context(), "m-gone", "tester", now()); err != nil {
+	if _, err := s.Delete(t.Context(), "m-gone", "tester", false, now()); err != nil {
 		t.Fatal(err)
 	}
 	texts := map[string]bool{}
@@ -256,7 +256,7 @@ func TestDeletedMachinesStayAway(t *testing.T) {
 	s := storetest.New(t)
 	register(t, s, "m-1", "02:00:00:00:00:01")
 	a := enrol(t, s, store.NewToken{TokenID: "t-1", MachineID: "m-1"})
-	if _, err := s.Delete(t.Context(), "m-1", "tester", now()); err != nil {
+	if _, err := s.Delete(t.Context(), "m-1", "tester", false, now()); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.OpenSession(t.Context(), a.hello("st-1", "boot-1"), now()); err == nil {

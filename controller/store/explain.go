@@ -36,6 +36,9 @@ func (s *Store) ExplainFacts(ctx context.Context, machineID, operationID string,
 	if err != nil {
 		return explain.Facts{}, fmt.Errorf("gather facts: %w", err)
 	}
+	if err := s.explainOffers(ctx, &g); err != nil {
+		return explain.Facts{}, fmt.Errorf("ask what may be offered: %w", err)
+	}
 	return g.f, nil
 }
 
@@ -47,6 +50,8 @@ type gather struct {
 	shares *fleetShares
 	m      dbsqlc.Machine
 	f      explain.Facts
+	// workflowParams are those of the machine's open workflow.
+	workflowParams map[string]string
 }
 
 func (g *gather) all(ctx context.Context, machineID, operationID string) error {
@@ -95,6 +100,9 @@ func (g *gather) machine(ctx context.Context, machineID, operationID string) err
 		return err
 	}
 	g.f.Machine.Status.Provider = said[machineID]
+	if err := g.causes(ctx); err != nil {
+		return err
+	}
 	g.f.Model, err = g.q.ModelOf(ctx, machineID)
 	if err != nil {
 		return fmt.Errorf("read model: %w", err)
@@ -132,12 +140,9 @@ func (g *gather) choose(rows []dbsqlc.Operation) dbsqlc.Operation {
 			return r
 		}
 	}
-	for _, c := range g.f.Machine.GetStatus().GetConditions() {
-		if c.GetType() != string(fleet.NeedsIntervention) || !c.GetStatus() {
-			continue
-		}
+	for _, c := range g.f.Causes {
 		for _, r := range rows {
-			if op, err := operationFromRow(r, nil); err == nil && op.Error != nil && op.Phase == operation.Failed && op.Error.Code == c.GetReason() {
+			if r.OperationID == c.OperationID {
 				return r
 			}
 		}
@@ -293,6 +298,7 @@ func (g *gather) boot(ctx context.Context) error {
 		g.f.Boot = explain.Boot{
 			Mode: b.Mode, OperationID: strVal(b.OperationID), Revision: b.Revision, UpdatedAt: b.UpdatedAt,
 			InstallerAgentID: strVal(b.InstallerAgentID), ContenderAt: timeVal(b.ContenderAt),
+			Impostor: explain.Impostor{Reason: b.ImpostorReason, Message: b.ImpostorMessage, At: timeVal(b.ImpostorAt)},
 		}
 	}
 	g.f.InstallerReady, err = g.q.HasInstaller(ctx)
@@ -326,16 +332,18 @@ func (g *gather) workflow(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	g.f.Workflow, g.f.WorkflowSince = &w, row.UpdatedAt
+	g.f.Workflow, g.f.WorkflowSince, g.workflowParams = &w, row.UpdatedAt, jsonToMap(row.Params)
 	return nil
 }
 
 func (g *gather) fleet(ctx context.Context) error {
-	frozen, err := g.q.FrozenSince(ctx)
-	if err != nil {
-		return fmt.Errorf("read freeze: %w", err)
+	var err error
+	if g.f.Freeze, err = freezeOf(ctx, g.q); err != nil {
+		return err
 	}
-	g.f.FrozenSince = timeVal(frozen)
+	if err := g.words(ctx); err != nil {
+		return err
+	}
 	n, err := g.q.LiveControllers(ctx, g.now)
 	if err != nil {
 		return fmt.Errorf("count controllers: %w", err)
@@ -358,6 +366,10 @@ func (g *gather) budget(ctx context.Context) error {
 	}
 	if v != nil && !v.Admitted {
 		g.f.Budget, g.f.BudgetUntil = v.String(), v.Until
+		g.f.BudgetName, g.f.BudgetRaise = v.Rule.Name, raised(v)
+	}
+	if g.f.LeftBehind, err = g.q.SlotsLeftBehind(ctx, maxLeftBehind); err != nil {
+		return fmt.Errorf("read slots of operations that have ended: %w", err)
 	}
 	if r := g.f.Rollout; r != nil && r.State != string(rollout.Running) {
 		g.f.Budget = "rollout " + r.ID + " is " + r.State + ", and its operations take no slots meanwhile"
@@ -376,7 +388,7 @@ func (g *gather) rollout(ctx context.Context) error {
 	}
 	g.f.Rollout = &explain.Rollout{
 		ID: r.RolloutID, State: r.State, WaitReason: r.WaitReason, Wave: int(r.Wave), At: int(r.WaveNow), Waves: int(r.Waves),
-		Waiting: r.MachineState == "PENDING",
+		Waiting: r.MachineState == "PENDING", Digest: r.Digest, CreatedBy: r.CreatedBy,
 	}
 	return nil
 }

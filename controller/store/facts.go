@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/ingot-metal/ingot/controller/fleet"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 )
 
@@ -21,7 +22,7 @@ type facts struct {
 	conditions map[string][]dbsqlc.MachineCondition
 	executors  map[string][]dbsqlc.CandidatesForRow
 	boots      map[string]dbsqlc.BootWorldsRow
-	frozen     bool
+	freeze     fleet.Freeze
 }
 
 // request is a client's own name of an operation on a machine.
@@ -95,6 +96,10 @@ func readFacts(ctx context.Context, q *dbsqlc.Queries, changes []about, locked [
 	if err := q.Together(ctx, reads...); err != nil {
 		return nil, err
 	}
+	var err error
+	if f.freeze, err = withCause(ctx, q, f.freeze); err != nil {
+		return nil, err
+	}
 	return f, f.readChangedBoots(ctx, q)
 }
 
@@ -155,7 +160,7 @@ func (f *facts) readRequests(ctx context.Context, q *dbsqlc.Queries, p dbsqlc.Op
 }
 
 func (f *facts) readFrozen(ctx context.Context, q *dbsqlc.Queries) (err error) {
-	f.frozen, err = isFrozen(ctx, q)
+	f.freeze, err = freezeSince(ctx, q)
 	return err
 }
 

@@ -108,6 +108,29 @@ func open(t testing.TB, s *store.Store, h store.Hello) *store.Opened {
 	return o
 }
 
+// arrived lets the machine's agent report an inventory with these MAC addresses, and the node pass its health checks.
+func (a enrolled) arrived(t testing.TB, s *store.Store, macs ...string) {
+	t.Helper()
+	a.arrivedAs(t, s, "st-1", macs...)
+}
+
+// arrivedAs is arrived under a memory of the agent.
+func (a enrolled) arrivedAs(t testing.TB, s *store.Store, memory string, macs ...string) {
+	t.Helper()
+	nics := []string{}
+	for i, mac := range macs {
+		nics = append(nics, fmt.Sprintf(`{"name": "eth%d", "mac": %q}`, i, mac))
+	}
+	doc := `{"system": {"serial": "sn-1"}, "nics": [` + strings.Join(nics, ", ") + `]}`
+	k := store.EventKey{AgentID: a.id, StateID: memory, Seq: uint64(time.Now().UnixNano())}
+	if err := s.InventoryEvent(t.Context(), k, a.machine, "hash of "+doc, []byte(doc), false, now()); err != nil {
+		t.Fatalf("report an inventory: %v", err)
+	}
+	if _, err := s.AdmitHealthy(t.Context(), now()); err != nil {
+		t.Fatalf("check health: %v", err)
+	}
+}
+
 // live is a machine in maintenance with a live agent of its own.
 func live(t testing.TB, s *store.Store, machineID string) enrolled {
 	t.Helper()

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
+	"github.com/ingot-metal/ingot/controller/identity"
 	"github.com/ingot-metal/ingot/controller/operation"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	"github.com/ingot-metal/ingot/internal/failure"
@@ -21,6 +22,10 @@ import (
 type VouchRequest struct {
 	SiteAgentID, MachineID, BootToken, MAC string
 	PublicKeyDigest                        []byte
+	// TPM is the endorsement key that the system shows, nil for none. Proven reports that the system has activated a
+	// credential that was made for it.
+	TPM    *identity.Key
+	Proven bool
 }
 
 // Vouched is the identity of a netbooted system.
@@ -32,6 +37,12 @@ type Vouched struct {
 	Contested bool
 	// Waits says that another key holds the assignment, whose owner has some time left to show that it lives.
 	Waits bool
+	// Challenge says that the system must prove first that it holds the key that it shows. Nothing is stored.
+	Challenge bool
+	// Refused says why the system can't be this machine. Nobody is certified. Report is set when the operation's watchers
+	// have not been told of such a system for a while.
+	Refused *identity.Refusal
+	Report  bool
 	// Replaced are the certificates of an installer that is gone; their sessions must end.
 	Replaced []string
 }
@@ -60,6 +71,17 @@ func vouch(ctx context.Context, q *dbsqlc.Queries, r VouchRequest, sign func(ctx
 		return nil, err
 	}
 	out := &Vouched{MachineID: m.MachineID, OperationID: strVal(a.OperationID)}
+	verdict, err := judgeIdentity(ctx, q, m, a, r)
+	if err != nil {
+		return nil, err
+	}
+	if verdict.Refused != nil {
+		return out, refuseIdentity(ctx, q, out, m, a, r, verdict, now)
+	}
+	if verdict.Level == identity.LevelTPM && !r.Proven {
+		out.Challenge = true
+		return out, nil
+	}
 	switch {
 	case len(a.InstallerKeyDigest) == 0:
 	case bytes.Equal(a.InstallerKeyDigest, r.PublicKeyDigest):
@@ -84,7 +106,7 @@ func vouch(ctx context.Context, q *dbsqlc.Queries, r VouchRequest, sign func(ctx
 			return nil, fmt.Errorf("revoke the certificates of the installer before: %w", err)
 		}
 	}
-	return out, certifyInstaller(ctx, q, out, m, r, sign, now)
+	return out, certifyInstaller(ctx, q, out, m, r, verdict, sign, now)
 }
 
 // lockBoot finds the assignment that the boot token belongs to, and refuses one that is over.
@@ -167,7 +189,8 @@ func certAgain(ctx context.Context, q *dbsqlc.Queries, out *Vouched, a dbsqlc.Bo
 	return out, nil
 }
 
-func certifyInstaller(ctx context.Context, q *dbsqlc.Queries, out *Vouched, m dbsqlc.Machine, r VouchRequest, sign func(ctx context.Context, agentID string) (*Signed, error), now time.Time) error {
+func certifyInstaller(ctx context.Context, q *dbsqlc.Queries, out *Vouched, m dbsqlc.Machine, r VouchRequest, v identity.Verdict,
+	sign func(ctx context.Context, agentID string) (*Signed, error), now time.Time) error {
 	out.AgentID = ids.New(ids.Agent)
 	signed, err := sign(ctx, out.AgentID)
 	if err != nil {
@@ -175,10 +198,14 @@ func certifyInstaller(ctx context.Context, q *dbsqlc.Queries, out *Vouched, m db
 	}
 	out.ChainPEM = signed.ChainPEM
 	err = q.InsertAgent(ctx, dbsqlc.InsertAgentParams{
-		AgentID: out.AgentID, Role: "installer", MachineID: &m.MachineID, Site: m.Site, OperationID: strPtr(out.OperationID), Now: now,
+		AgentID: out.AgentID, Role: "installer", MachineID: &m.MachineID, Site: m.Site, OperationID: strPtr(out.OperationID),
+		IdentityLevel: string(v.Level), IdentityTrust: string(v.Trust), Now: now,
 	})
 	if err != nil {
 		return fmt.Errorf("insert agent: %w", err)
+	}
+	if err := recordIdentity(ctx, q, m, r.TPM, v, now); err != nil {
+		return err
 	}
 	if err := insertCert(ctx, q, out.AgentID, signed, r.PublicKeyDigest, now); err != nil {
 		return err
@@ -189,7 +216,10 @@ func certifyInstaller(ctx context.Context, q *dbsqlc.Queries, out *Vouched, m db
 	}
 	return audit(ctx, q, auditEntry{
 		actor: r.SiteAgentID, verb: "VOUCH_INSTALLER", target: m.MachineID, operation: out.OperationID,
-		data: map[string]string{"agent_id": out.AgentID, "fingerprint": signed.Fingerprint, "mac": r.MAC},
+		data: map[string]string{
+			"agent_id": out.AgentID, "fingerprint": signed.Fingerprint, "mac": r.MAC, "identity_level": string(v.Level),
+			"identity_trust": string(v.Trust),
+		},
 	}, now)
 }
 

@@ -75,12 +75,36 @@ func (l *loaded) complete(ctx context.Context, q *dbsqlc.Queries, f *facts, now 
 	return err
 }
 
-func isFrozen(ctx context.Context, q *dbsqlc.Queries) (bool, error) {
+// freezeSince reads since when the fleet is frozen, without the cause.
+func freezeSince(ctx context.Context, q *dbsqlc.Queries) (fleet.Freeze, error) {
 	since, err := q.FrozenSince(ctx)
-	if err != nil {
-		return false, fmt.Errorf("read freeze: %w", err)
+	return fleet.Freeze{Since: timeVal(since)}, orWhat(err, "read freeze")
+}
+
+// withCause adds who froze the fleet, and why, out of the audit log. A fleet that is not frozen needs no query.
+func withCause(ctx context.Context, q *dbsqlc.Queries, f fleet.Freeze) (fleet.Freeze, error) {
+	if !f.Active() {
+		return f, nil
 	}
-	return since != nil, nil
+	row, err := q.WhoFroze(ctx, f.Since)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows): // Of before the restore was written to the audit log.
+		f.Restored = true
+		return f, nil
+	case err != nil:
+		return f, fmt.Errorf("read who froze the fleet: %w", err)
+	}
+	f.Restored, f.Actor, f.Comment = row.Verb == verbRestored, row.Actor, row.Comment
+	return f, nil
+}
+
+// freezeOf reads the freeze with its cause.
+func freezeOf(ctx context.Context, q *dbsqlc.Queries) (fleet.Freeze, error) {
+	f, err := freezeSince(ctx, q)
+	if err != nil {
+		return f, err
+	}
+	return withCause(ctx, q, f)
 }
 
 func operationNotFound(id string) error {
@@ -112,7 +136,7 @@ func (l *loaded) world(ctx context.Context, q *dbsqlc.Queries, f *facts, now tim
 		TargetBootID: l.machine.BootID, TargetAgentID: strVal(l.machine.AgentID),
 		NewCommandID: ids.New(ids.Command),
 	}
-	w.Machine.Frozen = f.frozen
+	w.Machine.Freeze = f.freeze
 	w.Install = operation.Install{Counted: countsAttempts(l.machine, l.snap.Op), Failed: int(l.machine.InstallAttempts), Max: node.MaxAttempts}
 	l.boot(f, &w)
 	if err := l.readWorkflow(ctx, q, &w); err != nil {
@@ -121,26 +145,36 @@ func (l *loaded) world(ctx context.Context, q *dbsqlc.Queries, f *facts, now tim
 	if w.SlotHeld, err = l.slot(ctx, q, now); err != nil {
 		return w, err
 	}
+	w.Candidates = l.candidates(w.Provider)
+	for _, c := range w.Candidates {
+		if c.AgentID == w.TargetAgentID {
+			w.TargetAgentLive = c.Live
+		}
+		if l.command != nil && c.AgentID == l.command.ExecutorID {
+			w.ExecutorLive, w.ExecutorLastSeen = c.Live, c.LastSeen
+		}
+	}
+	w.Unfit, err = l.unfitNow(ctx, q)
+	return w, err
+}
+
+// candidates are the agents that might take steps on the machine, with what each could do there.
+func (l *loaded) candidates(provider string) []fleet.Candidate {
+	var out []fleet.Candidate
 	for _, r := range l.executors {
 		c := fleet.Candidate{
 			AgentID: r.AgentID, Role: r.Role, StateID: r.StateID, Capabilities: r.Capabilities, Simulated: r.Simulated,
 			Live: r.Live, LastSeen: timeVal(r.LastHeartbeatAt), OperationID: strVal(r.OperationID), BootID: r.BootID,
 			ImageDigest: r.OsImageDigest,
 		}
-		if c.Role == "site" && w.Provider == fleet.AgentProvider && l.spec.GetBmcEndpoint() == "" {
+		if c.Role == "site" && provider == fleet.AgentProvider && l.spec.GetBmcEndpoint() == "" {
 			if !reachesWithoutBMC(&c, l.spec, l.speaksToCluster()) {
 				continue // there is nothing through which it could reach the machine
 			}
 		}
-		w.Candidates = append(w.Candidates, c)
-		if r.AgentID == w.TargetAgentID {
-			w.TargetAgentLive = r.Live
-		}
-		if l.command != nil && r.AgentID == l.command.ExecutorID {
-			w.ExecutorLive, w.ExecutorLastSeen = c.Live, c.LastSeen
-		}
+		out = append(out, c)
 	}
-	return w, nil
+	return out
 }
 
 // reachesWithoutBMC leaves a site agent what it can do without a BMC, if there is anything: scripts over SSH, and what a
@@ -154,13 +188,17 @@ func reachesWithoutBMC(c *fleet.Candidate, spec *baremetalv1.MachineSpec, cluste
 
 func factsOf(m dbsqlc.Machine, conds []dbsqlc.MachineCondition) fleet.Facts {
 	f := fleet.Facts{
-		Phase: fleet.Phase(m.Phase), NodeState: fleet.NodeState(m.NodeState), Conditions: map[fleet.ConditionType]bool{},
+		MachineID: m.MachineID, Phase: fleet.Phase(m.Phase), NodeState: fleet.NodeState(m.NodeState), Conditions: map[fleet.ConditionType]bool{},
 		ActiveOperation: m.CurrentOperationID != nil, UnresolvedCommand: strVal(m.UnresolvedCommandID),
-		Deleted: m.DeletedAt != nil,
+		Deleted: m.DeletedAt != nil, ActiveWorkflow: m.ActiveWorkflowID != nil,
 	}
 	for _, c := range conds {
-		if c.MachineID == m.MachineID {
-			f.Conditions[fleet.ConditionType(c.Type)] = c.Status
+		if c.MachineID != m.MachineID {
+			continue
+		}
+		f.Conditions[fleet.ConditionType(c.Type)] = c.Status
+		if c.Status && c.Type == string(fleet.NeedsIntervention) {
+			f.Intervention = fleet.Attention{Reason: c.Reason, Message: c.Message}
 		}
 	}
 	return f
@@ -168,7 +206,7 @@ func factsOf(m dbsqlc.Machine, conds []dbsqlc.MachineCondition) fleet.Facts {
 
 func operationFromRow(r dbsqlc.Operation, steps []dbsqlc.OperationStep) (operation.Operation, error) {
 	op := operation.Operation{
-		ID: r.OperationID, MachineID: r.TargetID, Type: fleet.OperationType(r.Type), Phase: operation.Phase(r.Phase),
+		ID: r.OperationID, MachineID: r.TargetID, Type: fleet.OperationType(r.Type), PlanID: r.PlanID, Phase: operation.Phase(r.Phase),
 		CurrentStep: int(r.CurrentStep), CurrentStage: r.CurrentStage, WaitReason: r.WaitReason,
 		WakeAt: timeVal(r.WakeAt), CancelRequested: timeVal(r.CancelRequestedAt), Version: r.Version,
 		CreatedAt: r.CreatedAt, StartedAt: timeVal(r.StartedAt), FinishedAt: timeVal(r.FinishedAt), Destructive: r.Destructive,
@@ -202,11 +240,18 @@ func stepFromRow(r dbsqlc.OperationStep) (operation.Step, error) {
 		return s, fmt.Errorf("parse stored evidence: %w", err)
 	}
 	spec := &baremetalv1.Step{}
-	if err := proto.Unmarshal(r.Spec, spec); err != nil {
-		return s, fmt.Errorf("parse stored step: %w", err)
+	if err := parseStep(r.Spec, spec); err != nil {
+		return s, err
 	}
 	s.Mode = modeOf(spec)
 	return s, nil
+}
+
+func parseStep(stored []byte, into *baremetalv1.Step) error {
+	if err := proto.Unmarshal(stored, into); err != nil {
+		return fmt.Errorf("parse stored step: %w", err)
+	}
+	return nil
 }
 
 func modeOf(s *baremetalv1.Step) string {

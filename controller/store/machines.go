@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"slices"
@@ -67,6 +68,9 @@ func conflictOf(err error, m *baremetalv1.Machine) error {
 }
 
 func (s *Store) insertMachine(ctx context.Context, q *dbsqlc.Queries, m *baremetalv1.Machine, requestID, actor string, now time.Time) error {
+	if err := mayAim(ctx, &baremetalv1.MachineSpec{Site: m.GetSpec().GetSite()}, m.GetSpec()); err != nil {
+		return err
+	}
 	labels, spec, err := machineDocs(m)
 	if err != nil {
 		return err
@@ -87,6 +91,9 @@ func (s *Store) insertMachine(ctx context.Context, q *dbsqlc.Queries, m *baremet
 	return audit(ctx, q, auditEntry{actor: actor, verb: "REGISTER", target: m.GetMachineId()}, now)
 }
 
+// defaultSite is the site of machines whose spec names none.
+const defaultSite = "default"
+
 // machineDocs fills the spec's defaults and serializes what a client says.
 func machineDocs(m *baremetalv1.Machine) (labels, spec []byte, err error) {
 	if m.GetSpec() == nil {
@@ -96,7 +103,7 @@ func machineDocs(m *baremetalv1.Machine) (labels, spec []byte, err error) {
 		m.Spec.Provider = "agent"
 	}
 	if m.GetSpec().GetSite() == "" {
-		m.Spec.Site = "default"
+		m.Spec.Site = defaultSite
 	}
 	if labels, err = jsonMap(m.GetLabels()); err != nil {
 		return nil, nil, err
@@ -199,6 +206,13 @@ func updateMachine(ctx context.Context, q *dbsqlc.Queries, old dbsqlc.Machine, m
 	if err != nil {
 		return err
 	}
+	before, err := specFromJSON(old.Spec)
+	if err != nil {
+		return err
+	}
+	if err := mayAim(ctx, before, m.GetSpec()); err != nil {
+		return err
+	}
 	labels, spec, err := machineDocs(m)
 	if err != nil {
 		return err
@@ -218,8 +232,9 @@ func updateMachine(ctx context.Context, q *dbsqlc.Queries, old dbsqlc.Machine, m
 	return audit(ctx, q, auditEntry{actor: actor, verb: "UPDATE", target: old.MachineID}, now)
 }
 
-// Delete makes a tombstone of an idle machine. Deleting a deleted one changes nothing.
-func (s *Store) Delete(ctx context.Context, id, actor string, now time.Time, opts ...WriteOption) (*baremetalv1.Machine, error) {
+// Delete makes a tombstone of an idle machine. Deleting a deleted one changes nothing. purge leaves out the decommission of a
+// machine that is in service.
+func (s *Store) Delete(ctx context.Context, id, actor string, purge bool, now time.Time, opts ...WriteOption) (*baremetalv1.Machine, error) {
 	err := s.inTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
 		m, err := q.LockMachine(ctx, id)
 		switch {
@@ -237,15 +252,22 @@ func (s *Store) Delete(ctx context.Context, id, actor string, now time.Time, opt
 		if err := conditionsOf(opts).check("machine "+id, machineExists, stored{true, m.Version}); err != nil {
 			return err
 		}
-		if err := moveTo(ctx, q, id, move{to: node.Deleted, by: node.Admin, user: actor, deleting: true}, now); err != nil {
+		if err := moveTo(ctx, q, id, move{to: node.Deleted, by: node.Admin, user: actor, deleting: true, purge: purge}, now); err != nil {
 			return err
 		}
-		return audit(ctx, q, auditEntry{actor: actor, verb: "DELETE", target: id}, now)
+		return audit(ctx, q, auditEntry{actor: actor, verb: "DELETE", target: id, data: purged(purge)}, now)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("delete machine: %w", err)
 	}
 	return s.machine(ctx, id, "")
+}
+
+func purged(purge bool) map[string]string {
+	if !purge {
+		return nil
+	}
+	return map[string]string{"purge": "true"}
 }
 
 // GetMachine finds a machine by id, or by external id when id is empty. A deleted one is not found: only reconciles show tombstones.
@@ -295,8 +317,11 @@ type MachineFilter struct {
 	Labels                                              map[string]string
 	// Spec matches fields of the spec by proto name, such as rack or group.
 	Spec map[string]string
-	// Busy is "true", "false" or empty.
-	Busy string
+	// NodeStates must hold the node's state where it is not empty; NotNodeStates must not.
+	NodeStates, NotNodeStates []string
+	// Busy is "true" where an operation or a workflow is active, "false", or empty for either. Operating is the same of
+	// operations alone, Fenced of commands whose outcome is unknown.
+	Busy, Operating, Fenced string
 	// With and Without are conditions that must be true, or must not.
 	With, Without []string
 	AfterID       string
@@ -307,8 +332,8 @@ type MachineFilter struct {
 
 // matchesAll says that nothing is asked for.
 func (f MachineFilter) matchesAll() bool {
-	return f.MachineID+f.Phase+f.NodeState+f.Provider+f.Site+f.Region+f.Busy == "" &&
-		len(f.Labels)+len(f.Spec)+len(f.With)+len(f.Without) == 0
+	return f.MachineID+f.Phase+f.NodeState+f.Provider+f.Site+f.Region+f.Busy+f.Operating+f.Fenced == "" &&
+		len(f.Labels)+len(f.Spec)+len(f.With)+len(f.Without)+len(f.NodeStates)+len(f.NotNodeStates) == 0
 }
 
 // WalkMachines reads machines by id, tombstones left out.
@@ -342,7 +367,8 @@ func (s *Store) walkRows(ctx context.Context, f MachineFilter) ([]dbsqlc.Machine
 	}
 	rows, err := s.plannedLists(ctx).WalkMachines(ctx, dbsqlc.WalkMachinesParams{
 		AfterID: f.AfterID, MachineID: f.MachineID, Phase: f.Phase, NodeState: f.NodeState, Provider: f.Provider, Site: f.Site,
-		Region: f.Region, Labels: labels, Spec: spec, Busy: f.Busy, Among: among, WithConditions: nonNil(f.With),
+		Region: f.Region, Labels: labels, Spec: spec, Busy: f.Busy,
+		Operating: f.Operating, Fenced: f.Fenced, NodeStates: nonNil(f.NodeStates), NotNodeStates: nonNil(f.NotNodeStates), Among: among, WithConditions: nonNil(f.With),
 		WithoutConditions: nonNil(f.Without), PageSize: f.Limit,
 	})
 	if err != nil {
@@ -402,9 +428,16 @@ func (s *Store) NodeHistory(ctx context.Context, machineID string, limit, offset
 	out := make([]*baremetalv1.NodeStateLog, 0, len(rows))
 	for _, r := range rows {
 		out = append(out, &baremetalv1.NodeStateLog{
-			Id: fmt.Sprint(r.ID), FromState: nodeStateMessage(r.FromState), ToState: nodeStateMessage(r.ToState),
+			Id: fmt.Sprint(r.ID), Uuid: lineUUID(r.ID), FromState: nodeStateMessage(r.FromState), ToState: nodeStateMessage(r.ToState),
 			TriggeredBy: r.TriggeredBy, UserId: r.UserID, Comment: r.Remark, Metadata: jsonToMap(r.Metadata), CreatedAt: stamp(r.CreatedAt),
 		})
 	}
 	return out, int32(total), nil
+}
+
+// lineUUID names a line of the log of changes: a UUID of version 8 (RFC 9562, 5.8) that is made of the line's number alone.
+func lineUUID(id int64) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "ingot node_state_log %d", id))
+	sum[6], sum[8] = sum[6]&0x0f|0x80, sum[8]&0x3f|0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", sum[:4], sum[4:6], sum[6:8], sum[8:10], sum[10:16])
 }

@@ -38,6 +38,8 @@ type metalRig struct {
 	// siteDies opens the site agent's session anew before each event, with its memory, and asks and tells everything twice.
 	siteDies bool
 	crashes  int
+	// extra is what installers can do besides writing.
+	extra []string
 }
 
 // decide brings an event to an operation: over a crash of the controller, after which the event comes again.
@@ -179,7 +181,7 @@ func (r *metalRig) installer(v *store.Vouched, boot string) enrolled {
 	r.Helper()
 	a := enrolled{id: v.AgentID, machine: "m-1", fingerprint: "fp-" + v.AgentID + "1"}
 	h := a.hello("st-"+boot, boot)
-	h.Capabilities = []string{"repave", "erase", "reboot"}
+	h.Capabilities = append([]string{"repave", "erase", "reboot"}, r.extra...)
 	o := open(r, r.s, h)
 	for _, id := range o.Operations {
 		r.decide(id, operation.SessionOpened{AgentID: a.id, StateID: "st-" + boot, BootID: boot, Installer: true})
@@ -283,7 +285,9 @@ func (r *metalRig) newSystem(op string) {
 	a := enrolled{id: e.AgentID, machine: "m-1", fingerprint: fp}
 	h := a.hello("st-new", "boot-new")
 	h.ImageDigest = "sha256:dd"
-	for _, id := range open(r, r.s, h).Operations {
+	waiting := open(r, r.s, h).Operations
+	a.arrivedAs(r, r.s, "st-new", metalMAC)
+	for _, id := range waiting {
 		r.decide(id, operation.SessionOpened{AgentID: a.id, StateID: "st-new", BootID: "boot-new", OfTarget: true})
 	}
 }

@@ -1,14 +1,18 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"google.golang.org/protobuf/proto"
 
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/fleet"
 	"github.com/ingot-metal/ingot/controller/node"
 	"github.com/ingot-metal/ingot/controller/operation"
@@ -33,8 +37,12 @@ type move struct {
 	user, comment string
 	metadata      map[string]string
 	force         bool
-	// deleting: DeleteMachine asks.
-	deleting bool
+	// deleting: DeleteMachine asks. purge: an admin leaves out the decommission.
+	deleting, purge bool
+	// installs: an operator asks for another installation, which is the new plan and the force that the guard wants.
+	installs bool
+	// reason of a quarantine.
+	reason string
 	// ended names the operation that ends with this move: it stands in nobody's way any more.
 	ended string
 	// auditID is the audit row that has the comment already; nil where it is still to be written.
@@ -59,7 +67,11 @@ func moveTo(ctx context.Context, q *dbsqlc.Queries, machineID string, v move, no
 	if from == v.to {
 		return nil
 	}
-	if _, refusal := node.Check(from, v.to, v.by, v.facts(m)); refusal != nil {
+	f, err := v.factsWithPlan(ctx, q, m)
+	if err != nil {
+		return err
+	}
+	if _, refusal := node.Check(from, v.to, v.by, f); refusal != nil {
 		return nodeRefused(m, refusal)
 	}
 	if err := logMove(ctx, q, m, v, now); err != nil {
@@ -69,22 +81,89 @@ func moveTo(ctx context.Context, q *dbsqlc.Queries, machineID string, v move, no
 	if v.to == node.Deleted {
 		return bury(ctx, q, m, now)
 	}
-	if err := q.SetNodeState(ctx, dbsqlc.SetNodeStateParams{MachineID: machineID, NodeState: node.Name(v.to), Now: now}); err != nil {
+	if err := q.SetNodeState(ctx, dbsqlc.SetNodeStateParams{
+		MachineID: machineID, NodeState: node.Name(v.to), Reason: cmp.Or(v.reason, v.metadata["reason"], "MACHINE_QUARANTINED"), Now: now,
+	}); err != nil {
 		return fmt.Errorf("set node state: %w", err)
 	}
+	if err := followQuarantine(ctx, q, m, from, v, now); err != nil {
+		return err
+	}
+	if err := followAdoption(ctx, q, m, from, v.to, now); err != nil {
+		return err
+	}
+	if err := driftFollows(ctx, q, m, v.to, now); err != nil {
+		return err
+	}
 	return followRetirement(ctx, q, machineID, from, v.to, now)
+}
+
+// followQuarantine keeps the cause of a quarantine with the state. Those who know more of the cause say it afterwards.
+func followQuarantine(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, from node.State, v move, now time.Time) error {
+	switch node.Quarantined {
+	case v.to:
+		return raiseCause(ctx, q, m.MachineID, "", quarantineCause(cmp.Or(v.reason, v.metadata["reason"], "MACHINE_QUARANTINED"), "the node is quarantined"), now)
+	case from:
+		released := fleet.Happened{Cures: []fleet.Cure{fleet.CuredByRelease}}
+		return cureCauses(ctx, q, m.MachineID, released, "Released", now)
+	}
+	return nil
+}
+
+// followAdoption records that a machine which has enrolled with a system of its own runs that system.
+func followAdoption(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, from, to node.State, now time.Time) error {
+	if from != node.Enrolling || to != node.Active || m.AgentID == nil {
+		return nil
+	}
+	return orWhat(q.Adopt(ctx, dbsqlc.AdoptParams{MachineID: m.MachineID, Now: now}), "record the adopted system")
 }
 
 // facts reads what guards look at.
 func (v move) facts(m dbsqlc.Machine) node.Facts {
 	f := node.Facts{
 		Attempts: int(m.InstallAttempts), PlanID: installPlan(m), FailedPlanID: m.FailedPlanID, Force: v.force, Deleting: v.deleting,
+		Installs: v.installs,
+		Purge:    v.purge, Comment: v.comment != "", From: node.Parse(m.QuarantinedFrom),
 		ErasureRequired: v.metadata[MetaErasure] != ErasureNotRequired, ErasureVerified: v.metadata[MetaErasure] == ErasureVerified,
 	}
 	if op := strVal(m.CurrentOperationID); op != v.ended {
 		f.ActiveOperation = op
 	}
 	return f
+}
+
+// factsWithPlan adds to facts whether a node whose installation has failed has another plan now: one that was assigned since,
+// and does other work than the one that failed. A plan of another name with the same steps is the same plan.
+func (v move) factsWithPlan(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine) (node.Facts, error) {
+	f := v.facts(m)
+	if node.Parse(m.NodeState) != node.InstallFailed || v.to != node.Pending {
+		return f, nil
+	}
+	for _, old := range []string{m.FailedPlanID, m.FailedNodePlan} {
+		same, err := samePlan(ctx, q, f.PlanID, old)
+		if err != nil {
+			return f, err
+		}
+		if same {
+			f.FailedPlanID = f.PlanID
+		}
+	}
+	return f, nil
+}
+
+func samePlan(ctx context.Context, q *dbsqlc.Queries, a, b string) (bool, error) {
+	if a == b || b == "" {
+		return a == b, nil
+	}
+	one, err := getPlan(ctx, q, a)
+	if err != nil {
+		return false, err
+	}
+	other, err := getPlan(ctx, q, b)
+	if err != nil {
+		return false, err
+	}
+	return slices.EqualFunc(one.GetSteps(), other.GetSteps(), func(x, y *baremetalv1.Step) bool { return proto.Equal(x, y) }), nil
 }
 
 // installPlan is the plan that a reimage of the machine runs where it names none.

@@ -14,7 +14,6 @@ import (
 	"github.com/ingot-metal/ingot/controller/operation"
 	"github.com/ingot-metal/ingot/controller/plan"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
-	"github.com/ingot-metal/ingot/internal/failure"
 )
 
 // installs says that an operation of the type with these steps is an installation whose node state follows it. The moves
@@ -52,37 +51,33 @@ func stepKinds(steps []operation.Step) []operation.Kind {
 	return out
 }
 
-// mayInstall refuses an installation of a node whose attempts are spent: an admin must look first.
-func mayInstall(m dbsqlc.Machine, t fleet.OperationType, steps []plan.Filled) error {
-	if !installs(t, filledKinds(steps)...) || node.Parse(m.NodeState) != node.InstallFailed {
-		return nil
-	}
-	return failure.Precondition("NODE_GUARD_FAILED",
-		"%d install attempts of machine %s have failed; assign another plan (UpdateNode), then move it to pending with force (TransitionNode)",
-		m.InstallAttempts, m.MachineID).WithMeta("machine_id", m.MachineID).WithMeta("node_state", m.NodeState)
-}
-
-// approvesByInstalling says that nobody has approved the node yet: whoever asks for its installation approves it.
+// approvesByInstalling reports whether asking for the installation moves the node to pending: nobody has approved it yet, or its
+// attempts are spent and this is the operator's new plan.
 func approvesByInstalling(m dbsqlc.Machine, r StartRequest, steps []plan.Filled) bool {
-	return installs(r.Type, filledKinds(steps)...) && node.Parse(m.NodeState) == node.Discovered
+	state := node.Parse(m.NodeState)
+	return installs(r.Type, filledKinds(steps)...) && (state == node.Discovered || state == node.InstallFailed)
 }
 
-// approveByInstalling moves such a node to pending.
+// approveByInstalling moves such a node to pending, with all its attempts.
 func approveByInstalling(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r StartRequest, operationID string, now time.Time) error {
-	return moveTo(ctx, q, m.MachineID, move{
-		to: node.Pending, by: node.Admin, user: r.Actor, comment: r.Comment, metadata: map[string]string{"operation_id": operationID},
+	err := moveTo(ctx, q, m.MachineID, move{
+		to: node.Pending, by: node.Admin, user: r.Actor, comment: r.Comment, installs: true,
+		metadata: map[string]string{"operation_id": operationID}, ended: operationID,
 	}, now)
+	if err != nil || node.Parse(m.NodeState) != node.InstallFailed {
+		return err
+	}
+	return setInstall(ctx, q, m, node.Install{}, "")
 }
 
-// installBegins says that the decision grants the repave, or the way into the installer that it needs: from here on what
-// the machine ran before may be gone.
+// installBegins says that the decision grants the write: from here on what the machine ran before may be gone. On the way into
+// the installer, and while that only looks, the node is what it was.
 func installBegins(l *loaded, d operation.Decision) bool {
 	c := l.snap.Command
-	if !d.Grant || c == nil || c.State == operation.Granted || c.Kind == operation.KindNetboot {
+	if !d.Grant || c == nil || c.State == operation.Granted {
 		return false
 	}
-	k := l.snap.Op.Steps[c.StepIdx].Kind
-	return k == operation.KindRepave || byProvider(l.snap.Op.Type, k)
+	return c.Kind == operation.KindRepave || byProvider(l.snap.Op.Type, c.Kind)
 }
 
 // workMove is a move by the operation, or by the report that it waited for.
@@ -125,7 +120,7 @@ func beginInstall(ctx context.Context, q *dbsqlc.Queries, l *loaded, now time.Ti
 	if state == node.Pending && l.machine.InstallAttempts > 0 {
 		return nil
 	}
-	return setInstall(ctx, q, l.machine.MachineID, node.Install{}, "")
+	return setInstall(ctx, q, l.machine, node.Install{}, "")
 }
 
 // endInstall moves the node to where the end of its installation leaves it. What fails of it has been counted.
@@ -146,7 +141,7 @@ func endInstall(ctx context.Context, q *dbsqlc.Queries, l *loaded, d operation.D
 	// Nobody is at it any more, and attempts are left: it waits for its installation.
 	if d.Op.Phase == operation.Canceled {
 		canceled := node.Install{Attempts: int(m.InstallAttempts), LastError: "CANCELED_BY_REQUEST"}
-		if err := setInstall(ctx, q, m.MachineID, canceled, m.FailedPlanID); err != nil {
+		if err := setInstall(ctx, q, m, canceled, m.FailedPlanID); err != nil {
 			return err
 		}
 	}
@@ -157,54 +152,59 @@ func endInstall(ctx context.Context, q *dbsqlc.Queries, l *loaded, d operation.D
 	return moveTo(ctx, q, m.MachineID, v, now)
 }
 
-// installDone makes an installation complete and promotes the node where nobody need look at it first: its group says so,
-// or an operation has verified the image of a node that was in service before, and its group does not say otherwise.
+// installDone makes an installation complete. Only a group that says so promotes the node without a person's word.
 func installDone(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, v move, now time.Time) error {
-	if err := setInstall(ctx, q, m.MachineID, node.Install{}, ""); err != nil {
+	if err := setInstall(ctx, q, m, node.Install{}, ""); err != nil {
 		return err
 	}
 	if err := moveTo(ctx, q, m.MachineID, v, now); err != nil {
 		return err
 	}
-	by, err := promoter(ctx, q, m, v.by)
-	if err != nil || by == "" {
+	g, err := groupOf(ctx, q, m)
+	if err != nil || !g.AutoPromote {
 		return err
 	}
 	promote := v
-	promote.to, promote.by = node.Active, by
+	promote.to, promote.by = node.Active, node.System
 	return moveTo(ctx, q, m.MachineID, promote, now)
 }
 
-func promoter(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, installer node.Trigger) (node.Trigger, error) {
+// verifiedByExit promotes an installed node whose operator has taken the machine out of maintenance: that is the manual
+// verification, unless the node's group asks for an explicit word.
+func verifiedByExit(ctx context.Context, q *dbsqlc.Queries, l *loaded, d operation.Decision, now time.Time) error {
+	if d.Op.Phase != operation.Succeeded || node.Parse(l.machine.NodeState) != node.Installed {
+		return nil
+	}
+	g, err := groupOf(ctx, q, l.machine)
+	if err != nil || g.ExplicitPromotion {
+		return err
+	}
+	actor, err := q.ActorOfOperation(ctx, dbsqlc.ActorOfOperationParams{MachineID: l.row.TargetID, OperationID: l.row.OperationID})
+	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		return fmt.Errorf("read who asked: %w", err)
+	}
+	v := workMove(l, node.Active)
+	v.by, v.user = node.Admin, actor
+	return moveTo(ctx, q, l.row.TargetID, v, now)
+}
+
+// groupOf reads the policy of a machine's group; that of a group which nobody has set is the default.
+func groupOf(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine) (dbsqlc.NodeGroup, error) {
 	spec, err := specFromJSON(m.Spec)
-	if err != nil {
-		return "", err
+	if err != nil || spec.GetGroup() == "" {
+		return dbsqlc.NodeGroup{HealthChecks: node.Checks()}, err
 	}
 	g, err := q.GetNodeGroup(ctx, spec.GetGroup())
-	switch {
-	case err == nil && g.AutoPromote:
-		return node.System, nil
-	case err == nil:
-		return "", nil
-	case !errors.Is(err, pgx.ErrNoRows):
-		return "", fmt.Errorf("read node group: %w", err)
-	case installer != node.Workflow:
-		return "", nil
+	if errors.Is(err, pgx.ErrNoRows) {
+		return dbsqlc.NodeGroup{NodeGroup: spec.GetGroup(), HealthChecks: node.Checks()}, nil
 	}
-	before, err := q.EverActive(ctx, m.MachineID)
-	if err != nil {
-		return "", fmt.Errorf("read node history: %w", err)
-	}
-	if before {
-		return node.Workflow, nil
-	}
-	return "", nil
+	return g, orWhat(err, "read node group")
 }
 
 // installFailed counts a failed attempt. After the last one the node leaves installing.
 func installFailed(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, v move, why, planID string, now time.Time) error {
 	next := node.FailedAttempt(node.Install{State: node.Installing, Attempts: int(m.InstallAttempts)}, why)
-	if err := setInstall(ctx, q, m.MachineID, next, planID); err != nil || next.State == node.Installing {
+	if err := setInstall(ctx, q, m, next, planID); err != nil || next.State == node.Installing {
 		return err
 	}
 	v.to = next.State
@@ -216,9 +216,9 @@ func installFailed(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, v m
 }
 
 // setInstall stores how an installation stands, besides the state.
-func setInstall(ctx context.Context, q *dbsqlc.Queries, machineID string, i node.Install, planID string) error {
+func setInstall(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, i node.Install, planID string) error {
 	err := q.SetInstall(ctx, dbsqlc.SetInstallParams{
-		MachineID: machineID, InstallAttempts: int32(i.Attempts), LastInstallError: i.LastError, FailedPlanID: planID,
+		MachineID: m.MachineID, InstallAttempts: int32(i.Attempts), LastInstallError: i.LastError, FailedPlanID: planID, NodePlan: installPlan(m),
 	})
 	if err != nil {
 		return fmt.Errorf("record installation: %w", err)

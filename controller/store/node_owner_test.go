@@ -108,8 +108,8 @@ func TestTheEndOfWorkMovesTheNode(t *testing.T) {
 			"failed after the grant": "pending", "unknown after the grant": "pending",
 		},
 		node.Deprovisioning: {
-			"canceled before anything was granted": "active", "nobody takes it": "active", "canceled after the grant": "active",
-			"failed after the grant": "active", "unknown after the grant": "active",
+			"canceled before anything was granted": "active", "nobody takes it": "quarantined", "canceled after the grant": "active",
+			"failed after the grant": "quarantined", "unknown after the grant": "quarantined",
 		},
 		node.Migrating: {"canceled before anything was granted": "active", "nobody takes it": "active"},
 	}
@@ -238,14 +238,30 @@ func TestMovingToEnrollingOnboards(t *testing.T) {
 	}
 }
 
-// Draining is the work of a cluster's machine; any other has nothing to drain, and is told so.
-func TestDrainingNeedsACluster(t *testing.T) {
+// A machine that is in no cluster has nothing to drain: its drain ends at once, and the evidence says why.
+func TestDrainingNeedsNoCluster(t *testing.T) {
 	s := storetest.New(t)
 	able(t, s, "m-1")
-	wantReason(t, transition(s, "m-1", "drain", node.Draining, false), "NODE_NOT_IN_CLUSTER")
-	if got := state(t, s, "m-1"); got != "active" {
-		t.Errorf("refused, and the node is %s", got)
+	op := moveNode(t, s, "m-1", "drain", node.Draining).GetOperationId()
+	if got := state(t, s, "m-1"); got != "draining" {
+		t.Errorf("asked for, and the node is %s", got)
 	}
+	d := decide(t, s, op, operation.Look{})
+	if d.Phase != operation.Succeeded || !strings.Contains(d.Decision.Op.Evidence["node_drained"], "in no cluster") || state(t, s, "m-1") != "retired" {
+		t.Errorf("%s %v, the node is %s", d.Phase, d.Decision.Op.Evidence, state(t, s, "m-1"))
+	}
+	if again := moveAgain(t, s, "m-1", "drain", node.Draining); again != op {
+		t.Errorf("a repeat gives %s, want %s", again, op)
+	}
+}
+
+func moveAgain(t testing.TB, s *store.Store, id, request string, to node.State) string {
+	t.Helper()
+	op, created, err := s.TransitionNode(t.Context(), store.TransitionRequest{MachineID: id, RequestID: request, To: to, Actor: "tester"}, now())
+	if err != nil || created {
+		t.Fatalf("repeated: created %t, %v", created, err)
+	}
+	return op.GetOperationId()
 }
 
 // What an older version, or a restored database, has left in a state of work goes to where it needs no owner, once, by an

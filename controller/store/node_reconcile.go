@@ -115,9 +115,9 @@ func recompute(ctx context.Context, q *dbsqlc.Queries, machineID string, now tim
 		changes = append(changes, operation.ConditionChange{Type: fleet.RetiredFlag, Status: gone, Reason: "NodeState", Message: "the node is " + m.NodeState})
 	}
 	if state == node.Quarantined && !facts.Conditions[fleet.NeedsIntervention] {
-		changes = append(changes, operation.ConditionChange{
-			Type: fleet.NeedsIntervention, Status: true, Reason: "MACHINE_QUARANTINED", Message: "the node is quarantined",
-		})
+		if err := raiseCause(ctx, q, machineID, "", quarantineCause("MACHINE_QUARANTINED", "the node is quarantined"), now); err != nil {
+			return err
+		}
 	}
 	for _, c := range changes {
 		if err := setCondition(ctx, q, machineID, c, now); err != nil {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -19,13 +21,13 @@ func (s *Store) Nodes(ctx context.Context, machines []*baremetalv1.Machine) ([]*
 	for _, m := range machines {
 		idList = append(idList, m.GetMachineId())
 	}
-	plans, err := s.q.NodePlansOf(ctx, idList)
+	rows, err := s.q.NodeRowsOf(ctx, idList)
 	if err != nil {
-		return nil, fmt.Errorf("read plans of nodes: %w", err)
+		return nil, fmt.Errorf("read nodes: %w", err)
 	}
-	planOf := map[string]string{}
-	for _, p := range plans {
-		planOf[p.MachineID] = p.PlanID
+	rowOf := map[string]dbsqlc.Machine{}
+	for _, r := range rows {
+		rowOf[r.MachineID] = r
 	}
 	reports, err := s.q.NodeReportsOf(ctx, idList)
 	if err != nil {
@@ -37,20 +39,49 @@ func (s *Store) Nodes(ctx context.Context, machines []*baremetalv1.Machine) ([]*
 	}
 	out := make([]*baremetalv1.Node, 0, len(machines))
 	for _, m := range machines {
-		n := nodeMessage(m)
-		n.PlanId, n.LastReport = planOf[m.GetMachineId()], reportOf[m.GetMachineId()]
+		n, err := s.nodeMessage(ctx, m, rowOf[m.GetMachineId()])
+		if err != nil {
+			return nil, err
+		}
+		n.LastReport = reportOf[m.GetMachineId()]
 		out = append(out, n)
 	}
 	return out, nil
 }
 
-func nodeMessage(m *baremetalv1.Machine) *baremetalv1.Node {
+func (s *Store) nodeMessage(ctx context.Context, m *baremetalv1.Machine, row dbsqlc.Machine) (*baremetalv1.Node, error) {
 	st := m.GetStatus()
-	return &baremetalv1.Node{
-		NodeId: m.GetMachineId(), State: st.GetNodeState(), StateChangedAt: st.GetNodeStateChangedAt(),
-		InstallAttempts: st.GetInstallAttempts(), LastInstallError: st.GetLastInstallError(),
-		Group: m.GetSpec().GetGroup(), Machine: m, NextStates: node.Targets(st.GetNodeState(), node.Admin),
+	// A move is offered as somebody would ask for it who says why and forces what may be forced; purge is for admins alone.
+	f, err := move{to: node.Pending, force: true, comment: "given"}.factsWithPlan(ctx, s.q, row)
+	if err != nil {
+		return nil, err
 	}
+	f.ActiveOperation = strVal(row.CurrentOperationID)
+	out := &baremetalv1.Node{
+		NodeId: m.GetMachineId(), State: st.GetNodeState(), StateChangedAt: st.GetNodeStateChangedAt(),
+		InstallAttempts: st.GetInstallAttempts(), LastInstallError: st.GetLastInstallError(), PlanId: strVal(row.PlanID),
+		Group: m.GetSpec().GetGroup(), Machine: m, NextStates: recordMoves(st.GetNodeState(), f),
+		QuarantineReason: row.QuarantineReason, QuarantinedFrom: node.Parse(row.QuarantinedFrom),
+	}
+	if onTheWayIn(row) {
+		live := row.AgentID != nil
+		if live {
+			if live, err = agentLive(ctx, s.q, row, s.now()); err != nil {
+				return nil, err
+			}
+		}
+		out.FailingChecks, err = failingChecks(ctx, s.q, row, live)
+	}
+	return out, err
+}
+
+// recordMoves lists the moves that start no work and that an admin may make now. Whether work may be started is asked for one node
+// at a time: see mayMoves.
+func recordMoves(from node.State, f node.Facts) []node.State {
+	return slices.DeleteFunc(node.Open(from, node.Admin, f), func(to node.State) bool {
+		t, _ := node.Find(from, to, node.Admin)
+		return t.Work || f.ActiveOperation != "" && to != node.Quarantined
+	})
 }
 
 func reportMessage(r dbsqlc.NodeReportsOfRow) *baremetalv1.NodeReport {
@@ -71,12 +102,15 @@ func (s *Store) GetNode(ctx context.Context, id string) (*baremetalv1.Node, erro
 	if err != nil {
 		return nil, err
 	}
-	return all[0], nil
+	all[0].NextStates, err = s.mayMoves(ctx, id)
+	return all[0], err
 }
 
 // NodeUpdate sets what is not nil.
 type NodeUpdate struct {
 	PlanID, Group *string
+	// AdoptProviderState accepts what the node's provider says now.
+	AdoptProviderState bool
 }
 
 // UpdateNode sets a node's plan and group. The same again changes nothing.
@@ -99,6 +133,12 @@ func (s *Store) UpdateNode(ctx context.Context, id string, u NodeUpdate, actor s
 		if u.Group != nil {
 			data["group"] = *u.Group
 			if err := setGroup(ctx, q, m, *u.Group); err != nil {
+				return err
+			}
+		}
+		if u.AdoptProviderState {
+			var err error
+			if data["adopted_provider_state"], err = adoptDrift(ctx, q, m, now); err != nil {
 				return err
 			}
 		}
@@ -142,19 +182,36 @@ func setGroup(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, group st
 	return nil
 }
 
-// SetNodeGroup sets the policy of a group.
-func (s *Store) SetNodeGroup(ctx context.Context, group string, autoPromote bool, actor string, now time.Time, opts ...WriteOption) (*baremetalv1.NodeGroup, error) {
+// NoChecks is how a request says that a group has no health checks.
+const NoChecks = "none"
+
+// checksOf reads the health checks of a request: nil for those that the group has, an empty list for none.
+func checksOf(r *baremetalv1.SetNodeGroupRequest) []string {
+	if slices.Equal(r.GetHealthChecks(), []string{NoChecks}) {
+		return []string{}
+	}
+	return r.GetHealthChecks()
+}
+
+// SetNodeGroup sets the policy of a group, which the request names.
+func (s *Store) SetNodeGroup(ctx context.Context, r *baremetalv1.SetNodeGroupRequest, actor string, now time.Time, opts ...WriteOption) (*baremetalv1.NodeGroup, error) {
+	group := r.GetGroup()
 	err := s.inTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
-		row, err := q.UpsertNodeGroup(ctx, dbsqlc.UpsertNodeGroupParams{NodeGroup: group, AutoPromote: autoPromote, Now: now})
+		p := dbsqlc.UpsertNodeGroupParams{
+			NodeGroup: group, AutoPromote: r.GetAutoPromote(), ExplicitPromotion: r.GetExplicitPromotion(), Now: now,
+			HealthChecks: checksOf(r),
+		}
+		row, err := q.UpsertNodeGroup(ctx, p)
 		if err != nil {
 			return fmt.Errorf("store group: %w", err)
 		}
 		if err := conditionsOf(opts).replacing("node group "+group, row.Version); err != nil {
 			return err
 		}
-		return audit(ctx, q, auditEntry{
-			actor: actor, verb: "SET_NODE_GROUP", target: group, data: map[string]string{"auto_promote": fmt.Sprint(autoPromote)},
-		}, now)
+		return audit(ctx, q, auditEntry{actor: actor, verb: "SET_NODE_GROUP", target: group, data: map[string]string{
+			"auto_promote": fmt.Sprint(r.GetAutoPromote()), "explicit_promotion": fmt.Sprint(r.GetExplicitPromotion()),
+			"health_checks": strings.Join(row.HealthChecks, ","),
+		}}, now)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("set node group: %w", err)
@@ -183,7 +240,9 @@ func (s *Store) ListNodeGroups(ctx context.Context, after string, limit int32) (
 	out := make([]*baremetalv1.NodeGroup, 0, len(rows))
 	for _, r := range rows {
 		out = append(out, &baremetalv1.NodeGroup{
-			Group: r.NodeGroup, AutoPromote: r.AutoPromote, UpdatedAt: stampPtr(r.UpdatedAt), Nodes: int32(r.Nodes), Version: r.Version,
+			Group: r.NodeGroup, AutoPromote: r.AutoPromote, ExplicitPromotion: r.ExplicitPromotion, UpdatedAt: stampPtr(r.UpdatedAt), Nodes: int32(r.Nodes),
+			IdentityLevel: r.IdentityLevel, Version: r.Version,
+			HealthChecks: r.HealthChecks,
 		})
 	}
 	return out, nil

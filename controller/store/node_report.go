@@ -152,7 +152,7 @@ func (s *Store) awaitReports(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Ma
 		return m, err
 	}
 	if node.Parse(m.NodeState) == node.Pending {
-		if err := setInstall(ctx, q, m.MachineID, node.Install{}, ""); err != nil {
+		if err := setInstall(ctx, q, m, node.Install{}, ""); err != nil {
 			return m, err
 		}
 		v := move{to: node.Installing, by: node.NodeReport, user: actor, metadata: map[string]string{"operation_id": op.ID}}

@@ -39,12 +39,13 @@ type retirement struct {
 	RequestID string `json:"request_id"`
 	User      string `json:"user"`
 	Force     bool   `json:"force,omitempty"`
+	Purge     bool   `json:"purge,omitempty"`
 	// AuditID is the row that has the comment.
 	AuditID int64 `json:"audit_id"`
 }
 
 func (r retirement) request(machineID string) TransitionRequest {
-	return TransitionRequest{MachineID: machineID, RequestID: r.RequestID, To: node.Retired, Force: r.Force, Actor: r.User}
+	return TransitionRequest{MachineID: machineID, RequestID: r.RequestID, To: node.Retired, Force: r.Force, Purge: r.Purge, Actor: r.User}
 }
 
 // retireBusy retires a node on which something is under way: that is cancelled first. Where it ends at once, so does the
@@ -82,7 +83,7 @@ func retireLater(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r Tra
 	if err != nil {
 		return err
 	}
-	raw, err := json.Marshal(retirement{RequestID: r.RequestID, User: r.Actor, Force: r.Force, AuditID: id})
+	raw, err := json.Marshal(retirement{RequestID: r.RequestID, User: r.Actor, Force: r.Force, Purge: r.Purge, AuditID: id})
 	if err != nil {
 		return fmt.Errorf("serialize retirement: %w", err)
 	}
@@ -113,7 +114,8 @@ func (s *Store) retireNow(ctx context.Context, q *dbsqlc.Queries, machineID stri
 	if m, err = cancelOpenWorkflow(ctx, q, m, r.User, now); err != nil {
 		return err
 	}
-	v := move{to: node.Retired, by: node.Admin, user: r.User, auditID: &r.AuditID}
+	// Whether a decommission may be left out was judged when the retirement was asked for.
+	v := move{to: node.Retired, by: node.Admin, user: r.User, auditID: &r.AuditID, purge: true}
 	_, err = s.record(ctx, q, m, r.request(machineID).start(), v, now)
 	return err
 }

@@ -26,8 +26,8 @@ var block = map[string]func(t testing.TB, s *store.Store, id string) error{
 		_, err := s.SetFlag(t.Context(), id, "Retired", true, "ann", "", now())
 		return err
 	},
-	"retired node": func(_ testing.TB, s *store.Store, id string) error {
-		return transition(s, id, "out", node.Retired, false)
+	"retired node": func(t testing.TB, s *store.Store, id string) error {
+		return purge(t.Context(), s, id, "out")
 	},
 }
 
@@ -220,7 +220,7 @@ func TestRetirementAgainstAGrant(t *testing.T) {
 		var g *store.Applied
 		for _, err := range together(t, 2, func(ctx context.Context, i int) error {
 			if i == 0 {
-				return transition(s, id, "out", node.Retired, false)
+				return purge(ctx, s, id, "out")
 			}
 			var err error
 			g, err = s.Decide(ctx, op, 0, ask(a, c, 1, 1), now())

@@ -17,12 +17,13 @@ import (
 	"github.com/ingot-metal/ingot/internal/failpoint"
 )
 
-// installer gives plans of one step that writes an image: "write" and "write-again".
+// installer gives plans of one step that writes an image: "write", "write-again", which waits longer, and "write-renamed", which is
+// "write" under another name.
 func installer(t testing.TB, s *store.Store) {
 	t.Helper()
-	for _, id := range []string{"write", "write-again"} {
+	for id, seconds := range map[string]int32{"write": 0, "write-again": 3600, "write-renamed": 0} {
 		_, err := s.CreatePlan(t.Context(), &baremetalv1.Plan{PlanId: id, Steps: []*baremetalv1.Step{
-			{Name: "write", MaxRetries: -1, Kind: &baremetalv1.Step_Repave{Repave: &baremetalv1.RepaveImage{Image: "img"}}},
+			{Name: "write", MaxRetries: -1, TimeoutSeconds: seconds, Kind: &baremetalv1.Step_Repave{Repave: &baremetalv1.RepaveImage{Image: "img"}}},
 		}}, "tester", now())
 		if err != nil {
 			t.Fatal(err)
@@ -92,7 +93,8 @@ var adopted = []string{"discovered>bootstrap_issued admin", "bootstrap_issued>en
 
 var reinstalling = []string{"active>reprovision workflow", "reprovision>pending workflow", "pending>installing workflow"}
 
-// A node that was in service is in service again when its new image is verified, and every move is of the operation.
+// A node that was in service waits with its new image for somebody who verifies it, and every move is of the operation. Nothing
+// turns green by itself: the operator's ExitMaintenance is that word.
 func TestReimageOfAnActiveNode(t *testing.T) {
 	s := storetest.New(t)
 	installer(t, s)
@@ -104,9 +106,20 @@ func TestReimageOfAnActiveNode(t *testing.T) {
 	}
 	decide(t, s, id, wrote(a, c))
 	whole(t, s, "m-1", id, operation.Succeeded)
-	wantHistory(t, s, "m-1", append(append(adopted[:3:3], reinstalling...), "installing>installed workflow", "installed>active workflow")...)
-	if n := count(t, s, "SELECT count(*) FROM node_state_log WHERE triggered_by = 'workflow' AND metadata ->> 'operation_id' = $1", id); n != 5 {
+	wantHistory(t, s, "m-1", append(append(adopted[:3:3], reinstalling...), "installing>installed workflow")...)
+	if n := count(t, s, "SELECT count(*) FROM node_state_log WHERE triggered_by = 'workflow' AND metadata ->> 'operation_id' = $1", id); n != 4 {
 		t.Errorf("%d moves name the operation", n)
+	}
+	exit := start(t, s, store.StartRequest{MachineID: "m-1", RequestID: "exit", Type: fleet.ExitMaintenance})
+	decide(t, s, exit.GetOperationId(), operation.Look{})
+	if got := history(t, s, "m-1"); got[len(got)-1] != "installed>active admin" {
+		t.Errorf("exit maintenance moves it %s", got[len(got)-1])
+	}
+	if st := machine(t, s, "m-1").GetStatus(); !st.GetSchedulable() || st.GetEffectiveState() != baremetalv1.MachineStatus_IDLE {
+		t.Errorf("in the end it is %s: %s", st.GetEffectiveState(), st.GetAttentionReason())
+	}
+	if n := count(t, s, "SELECT count(*) FROM node_state_log WHERE to_state = 'active' AND triggered_by = 'admin' AND user_id = 'tester'"); n != 1 {
+		t.Errorf("%d promotions name who left maintenance", n)
 	}
 }
 
@@ -130,7 +143,7 @@ func TestGroupsPromote(t *testing.T) {
 		promote bool
 		want    string
 	}{{"careful", false, "installed"}, {"quick", true, "active"}} {
-		if _, err := s.SetNodeGroup(t.Context(), c.group, c.promote, "tester", now()); err != nil {
+		if _, err := s.SetNodeGroup(t.Context(), &baremetalv1.SetNodeGroupRequest{Group: c.group, AutoPromote: c.promote}, "tester", now()); err != nil {
 			t.Fatal(err)
 		}
 		id := "m-" + c.group
@@ -153,6 +166,12 @@ func TestGroupsPromote(t *testing.T) {
 	if err != nil || len(groups) != 2 || groups[0].GetNodes() != 1 || groups[0].GetAutoPromote() || !groups[1].GetAutoPromote() {
 		t.Errorf("groups %v, %v", groups, err)
 	}
+}
+
+// purge retires a node without a decommission.
+func purge(ctx context.Context, s *store.Store, id, request string) error {
+	_, _, err := s.TransitionNode(ctx, store.TransitionRequest{MachineID: id, RequestID: request, To: node.Retired, Purge: true, Actor: "tester"}, now())
+	return err
 }
 
 func transition(s *store.Store, id, request string, to node.State, force bool) error {
@@ -184,8 +203,6 @@ func TestThreeFailedInstalls(t *testing.T) {
 			t.Fatalf("after %d failures: %d attempts, %q, %s", i, st.GetInstallAttempts(), st.GetLastInstallError(), state(t, s, "m-1"))
 		}
 	}
-	_, _, err := s.Start(t.Context(), store.StartRequest{MachineID: "m-1", RequestID: "r4", Type: fleet.Reimage, PlanID: "write"}, now())
-	wantReason(t, err, "NODE_GUARD_FAILED")
 	plan := "write"
 	if _, err := s.UpdateNode(t.Context(), "m-1", store.NodeUpdate{PlanID: &plan}, "tester", now()); err != nil {
 		t.Fatal(err)
@@ -210,7 +227,7 @@ func TestThreeFailedInstalls(t *testing.T) {
 	c := decide(t, s, op.GetOperationId(), operation.Look{}).Command
 	decide(t, s, op.GetOperationId(), ask(a, c, 9, 1))
 	decide(t, s, op.GetOperationId(), wrote(a, c))
-	if got := state(t, s, "m-1"); got != "active" {
+	if got := state(t, s, "m-1"); got != "installed" {
 		t.Errorf("in the end the node is %s", got)
 	}
 }
@@ -298,7 +315,7 @@ func TestHeartbeatsMoveTheNode(t *testing.T) {
 	beat(at.Add(time.Hour))
 	open(t, s, a.hello("st-1", "boot-1"))
 	wantHistory(t, s, "m-1", append(adopted[:3:3], "active>offline system", "offline>active system", "active>offline system", "offline>active system")...)
-	if err := transition(s, "m-1", "out", node.Retired, false); err != nil {
+	if err := purge(t.Context(), s, "m-1", "out"); err != nil {
 		t.Fatal(err)
 	}
 	if got := beat(at.Add(3 * time.Hour)); got != "retired" {
@@ -351,7 +368,7 @@ func TestDryRunStoresNothing(t *testing.T) {
 func TestDeletedIsFinal(t *testing.T) {
 	s := storetest.New(t)
 	register(t, s, "m-1", "52:54:00:00:00:01")
-	if _, err := s.Delete(t.Context(), "m-1", "tester", now()); err != nil {
+	if _, err := s.Delete(t.Context(), "m-1", "tester", false, now()); err != nil {
 		t.Fatal(err)
 	}
 	wantHistory(t, s, "m-1", "discovered>deleted admin")

@@ -23,8 +23,10 @@ type TransitionRequest struct {
 	MachineID, RequestID string
 	To                   node.State
 	Force                bool
-	ImageRef             string
-	Actor, Comment       string
+	// Purge retires a node that is in service without a decommission.
+	Purge          bool
+	ImageRef       string
+	Actor, Comment string
 	// DryRun answers what would happen and changes nothing.
 	DryRun bool
 }
@@ -50,6 +52,9 @@ func (r TransitionRequest) start() StartRequest {
 	if r.Force {
 		out.Params["force"] = "true"
 	}
+	if r.Purge {
+		out.Params["purge"] = "true"
+	}
 	if w, ok := nodeWork[r.To]; ok {
 		out.Type, out.PlanID = w.kind, w.plan
 		out.Inputs.ImageRef = r.ImageRef
@@ -68,7 +73,7 @@ var nodeWork = map[node.State]struct {
 	node.Reprovision:    {kind: fleet.Reimage},
 	node.Deprovisioning: {kind: fleet.RunPlan, plan: "erase"},
 	node.Migrating:      {kind: fleet.RMAType, plan: "replace"},
-	node.Draining:       {kind: fleet.RunPlan, plan: "drain"},
+	node.Draining:       {kind: fleet.RunPlan, plan: drainPlan},
 }
 
 // errDryRun takes a transaction back.
@@ -108,19 +113,28 @@ func (s *Store) TransitionNode(ctx context.Context, r TransitionRequest, now tim
 
 func (s *Store) transition(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r TransitionRequest, now time.Time) (*baremetalv1.Operation, bool, error) {
 	from := node.Parse(m.NodeState)
-	v := move{to: r.To, by: node.Admin, user: r.Actor, comment: r.Comment, force: r.Force}
+	v := move{to: r.To, by: node.Admin, user: r.Actor, comment: r.Comment, force: r.Force, purge: r.Purge}
 	if from == r.To && node.InProgress(from) {
 		return s.resume(ctx, q, m, r, now)
+	}
+	if r.To == node.Quarantined && from == r.To {
+		return s.quarantinedBefore(ctx, q, m, r)
 	}
 	if r.To == node.Retired {
 		v.ended = strVal(m.CurrentOperationID) // it is cancelled first
 	}
-	row, refusal := node.Check(from, r.To, node.Admin, v.facts(m))
+	f, err := v.factsWithPlan(ctx, q, m)
+	if err != nil {
+		return nil, false, err
+	}
+	row, refusal := node.Check(from, r.To, node.Admin, f)
 	switch {
 	case refusal != nil:
 		return nil, false, nodeRefused(m, refusal)
 	case m.CurrentOperationID != nil && r.To == node.Retired:
 		return s.retireBusy(ctx, q, m, r, now)
+	case m.CurrentOperationID != nil && r.To == node.Quarantined:
+		return s.quarantineBusy(ctx, q, m, r, now)
 	case m.CurrentOperationID != nil:
 		return nil, false, nodeBusy(m)
 	case row.Work:
@@ -177,29 +191,25 @@ func (s *Store) startWork(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machi
 	if !ok {
 		return nil, failure.Precondition("NODE_GUARD_FAILED", "%s", noWork(r.To)).WithMeta("machine_id", m.MachineID)
 	}
-	if r.To == node.Draining {
-		if err := inCluster(ctx, q, m); err != nil {
-			return nil, err
-		}
-	}
 	start := r.start()
 	start.Type, start.PlanID, start.own = w.kind, w.plan, true
 	return s.create(ctx, q, m, start, now)
 }
 
-// inCluster refuses to drain a machine on which no cluster puts anything.
-func inCluster(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine) error {
+// drainPlan is the plan of a drain that an admin's move starts.
+const drainPlan = "drain"
+
+// drainOf names the plan by which a machine drains: one that is in no cluster has nothing to drain.
+func drainOf(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine) (string, error) {
 	conds, err := q.ConditionsOf(ctx, []string{m.MachineID})
 	if err != nil {
-		return fmt.Errorf("read conditions: %w", err)
+		return "", fmt.Errorf("read conditions: %w", err)
 	}
 	spec, err := specFromJSON(m.Spec)
 	if err != nil || spec.GetTargetClusterRef() != "" || factsOf(m, conds).Conditions[fleet.InCustomerCluster] {
-		return err
+		return drainPlan, err
 	}
-	return failure.Precondition("NODE_NOT_IN_CLUSTER",
-		"machine %s is in no cluster, and there is nothing to drain; move it to retired, or decommission it", m.MachineID).
-		WithMeta("machine_id", m.MachineID).WithMeta("node_state", m.NodeState)
+	return plan.DrainNone, nil
 }
 
 func noWork(to node.State) string {
@@ -242,14 +252,13 @@ func (s *Store) recordMove(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Mach
 	}
 	switch node.Parse(m.NodeState) {
 	case node.InstallFailed:
-		return setInstall(ctx, q, m.MachineID, node.Install{}, "")
-	case node.Quarantined:
-		return setCondition(ctx, q, m.MachineID, operation.ConditionChange{Type: fleet.NeedsIntervention, Reason: "ClearedByAdmin"}, now)
+		if v.to == node.Quarantined {
+			break // the attempts stay spent
+		}
+		return setInstall(ctx, q, m, node.Install{}, "")
 	}
 	if v.to == node.Quarantined {
-		return setCondition(ctx, q, m.MachineID, operation.ConditionChange{
-			Type: fleet.NeedsIntervention, Status: true, Reason: "MACHINE_QUARANTINED", Message: quarantinedBy(v, m.NodeState),
-		}, now)
+		return raiseCause(ctx, q, m.MachineID, "", quarantineCause("MACHINE_QUARANTINED", quarantinedBy(v, m.NodeState)), now)
 	}
 	return nil
 }

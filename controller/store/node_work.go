@@ -10,6 +10,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/node"
 	"github.com/ingot-metal/ingot/controller/operation"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
+	"github.com/ingot-metal/ingot/controller/workflow"
 	"github.com/ingot-metal/ingot/internal/evidence"
 )
 
@@ -18,6 +19,10 @@ func nodeStays(l *loaded, d operation.Decision) bool {
 	switch node.Parse(l.machine.NodeState) {
 	case node.Deprovisioning, node.Draining, node.Migrating:
 		return false // states that operations stand for
+	case node.Installed:
+		if d.Op.Type == fleet.ExitMaintenance {
+			return false // which verifies the installation
+		}
 	}
 	return d.AttemptFailed == "" && !ofWorkflow(d.Op.Type) && !installs(d.Op.Type, stepKinds(d.Op.Steps)...) && !waitsForReports(d.Op)
 }
@@ -41,14 +46,16 @@ func nodeFollows(ctx context.Context, q *dbsqlc.Queries, l *loaded, d operation.
 		return endAttempts(ctx, q, l, d)
 	case installs(d.Op.Type, kinds...) || waitsForReports(d.Op):
 		return endInstall(ctx, q, l, d, now)
+	case d.Op.Type == fleet.ExitMaintenance:
+		return verifiedByExit(ctx, q, l, d, now)
 	}
 	return endOfWork(ctx, q, l, d, now)
 }
 
-// planOfAttempt names the plan that an attempt has failed under. An installer that reports by itself does what the node's
-// own plan stands for.
+// planOfAttempt names the plan that an attempt has failed under. An installer that reports by itself, and an onboarding, do what
+// the node's own plan stands for.
 func planOfAttempt(l *loaded) string {
-	if waitsForReports(l.snap.Op) {
+	if waitsForReports(l.snap.Op) || ofWorkflow(l.snap.Op.Type) {
 		return installPlan(l.machine)
 	}
 	return l.row.PlanID
@@ -60,7 +67,7 @@ func endAttempts(ctx context.Context, q *dbsqlc.Queries, l *loaded, d operation.
 	if d.Op.Type != fleet.Onboard || d.Op.Phase != operation.Succeeded || l.machine.InstallAttempts == 0 {
 		return nil
 	}
-	return setInstall(ctx, q, l.machine.MachineID, node.Install{}, "")
+	return setInstall(ctx, q, l.machine, node.Install{}, "")
 }
 
 // endOfWork moves a node out of the state that its operation stood for, whatever the end was.
@@ -77,9 +84,11 @@ func endOfWork(ctx context.Context, q *dbsqlc.Queries, l *loaded, d operation.De
 			return along(node.Workflow, node.Retired)
 		}
 		return notErased(ctx, q, l, d, along, now)
-	case state == node.Draining && slices.Contains(kinds, operation.KindDrain) && well:
+	case state == node.Draining && drains(d.Op) && well:
 		return along(node.Workflow, node.Retired)
-	case state == node.Draining && slices.Contains(kinds, operation.KindDrain):
+	case state == node.Draining && drains(d.Op) && l.machine.QuarantinedFrom != "":
+		return along(node.System, node.Quarantined)
+	case state == node.Draining && drains(d.Op):
 		if err := along(node.Workflow, node.Offline); err != nil || !l.snap.World.TargetAgentLive {
 			return err
 		}
@@ -90,19 +99,31 @@ func endOfWork(ctx context.Context, q *dbsqlc.Queries, l *loaded, d operation.De
 	return nil
 }
 
-// notErased: where an erasure was begun nobody knows what the disks hold, and the machine is kept out of all work.
+// drains reports whether the operation is the drain that a node in that state waits for.
+func drains(op operation.Operation) bool {
+	return slices.ContainsFunc(op.Steps, func(s operation.Step) bool {
+		return s.Kind == operation.KindDrain || s.Mode == workflow.NothingToDrain
+	})
+}
+
+// notErased: a machine whose erasure has failed, or has ended after it was begun, is kept out of all work. One whose erasure was
+// cancelled before it was begun is in service as before.
 func notErased(ctx context.Context, q *dbsqlc.Queries, l *loaded, d operation.Decision, along func(node.Trigger, ...node.State) error, now time.Time) error {
 	begun, err := q.GrantedFor(ctx, dbsqlc.GrantedForParams{OperationID: l.row.OperationID, Kind: string(operation.KindErase)})
 	if err != nil {
 		return fmt.Errorf("look for granted commands: %w", err)
 	}
-	if !begun {
+	if !begun && d.Op.Phase != operation.Failed {
 		return along(node.Workflow, node.Active)
 	}
-	if err := along(node.System, node.Quarantined); err != nil || d.Op.Phase == operation.Failed {
+	v := workMove(l, node.Quarantined)
+	v.by, v.reason = node.System, "CANCELED_BY_REQUEST"
+	if d.Op.Error != nil {
+		v.reason = d.Op.Error.Code
+	}
+	if err := moveTo(ctx, q, l.machine.MachineID, v, now); err != nil || d.Op.Phase == operation.Failed {
 		return err // which has said what is wrong
 	}
-	return setCondition(ctx, q, l.machine.MachineID, operation.ConditionChange{
-		Type: fleet.NeedsIntervention, Status: true, Reason: "MACHINE_QUARANTINED", Message: "the erasure of its disks has ended in the middle",
-	}, now)
+	return raiseCause(ctx, q, l.machine.MachineID, l.row.OperationID,
+		quarantineCause("MACHINE_QUARANTINED", "the erasure of its disks has ended in the middle"), now)
 }

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -118,15 +119,19 @@ func machineMessage(r dbsqlc.Machine, conds []dbsqlc.MachineCondition, heartbeat
 		return nil, err
 	}
 	f := factsOf(r, conds)
+	state, attention := fleet.Evaluate(f)
 	st := &baremetalv1.MachineStatus{
 		Phase:             baremetalv1.MachineStatus_Phase(baremetalv1.MachineStatus_Phase_value[r.Phase]),
-		EffectiveState:    baremetalv1.MachineStatus_EffectiveState(baremetalv1.MachineStatus_EffectiveState_value[string(fleet.Effective(f))]),
+		EffectiveState:    baremetalv1.MachineStatus_EffectiveState(baremetalv1.MachineStatus_EffectiveState_value[string(state)]),
 		ActiveOperationId: strVal(r.CurrentOperationID), ActiveRunId: strVal(r.CurrentOperationID),
 		UnresolvedCommandId: strVal(r.UnresolvedCommandID), NodeState: nodeStateMessage(r.NodeState),
 		InstallAttempts: r.InstallAttempts, LastInstallError: r.LastInstallError,
-		NodeStateChangedAt: stamp(r.NodeStateChangedAt), Schedulable: fleet.Schedulable(f), BootId: r.BootID,
+		NodeStateChangedAt: stamp(r.NodeStateChangedAt), Schedulable: state == fleet.StateIdle, BootId: r.BootID,
 		AgentId: strVal(r.AgentID), LastHeartbeatAt: stampPtr(heartbeat), Simulated: r.Simulated, OsImageDigest: r.OsImageDigest,
 		PowerState: r.PowerState, PowerStateAt: stampPtr(r.PowerStateAt), BootAssignment: r.BootMode,
+		AttentionReason: attention.Reason, AttentionMessage: attention.Message,
+		FirstProvisionedAt: stampPtr(r.FirstProvisionedAt), ActiveWorkflowId: strVal(r.ActiveWorkflowID),
+		IdentityLevel: r.IdentityLevel, Tpm: tpmMessage(r),
 	}
 	for _, c := range conds {
 		if c.MachineID == r.MachineID {
@@ -139,6 +144,16 @@ func machineMessage(r dbsqlc.Machine, conds []dbsqlc.MachineCondition, heartbeat
 		MachineId: r.MachineID, Labels: jsonToMap(r.Labels), Spec: spec, Status: st, CreatedAt: stamp(r.CreatedAt),
 		UpdatedAt: stamp(r.UpdatedAt), DeletedAt: stampPtr(r.DeletedAt), Version: r.Version,
 	}, nil
+}
+
+// tpmMessage is nil for a machine whose TPM is not recorded.
+func tpmMessage(r dbsqlc.Machine) *baremetalv1.TPMStatus {
+	if r.TpmKeyDigest == nil {
+		return nil
+	}
+	return &baremetalv1.TPMStatus{
+		EndorsementKey: hex.EncodeToString(r.TpmKeyDigest), Trust: r.TpmKeyTrust, RecordedAt: stampPtr(r.TpmKeyAt),
+	}
 }
 
 func nodeStateMessage(s string) baremetalv1.NodeState {

@@ -41,7 +41,16 @@ func recordProvider(ctx context.Context, q *dbsqlc.Queries, site string, o *flee
 	state, known := stateOfProvider(o)
 	drift := ""
 	if known {
-		drift = workflow.ProviderDrift(fleet.NodeState(m.NodeState), state)
+		seen := workflow.Observation{State: state, SystemID: o.GetSystemId()}
+		if m.AcceptedDrift != "" && seen.Mark() != m.AcceptedDrift {
+			m.AcceptedDrift = "" // it says something else by now
+			if err := q.AcceptDrift(ctx, dbsqlc.AcceptDriftParams{MachineID: m.MachineID}); err != nil {
+				return fmt.Errorf("forget what was accepted: %w", err)
+			}
+		}
+		if drift, _, err = driftOf(ctx, q, m, seen); err != nil {
+			return err
+		}
 	}
 	err = q.PutProviderObservation(ctx, dbsqlc.PutProviderObservationParams{
 		MachineID: m.MachineID, Provider: o.GetProvider(), State: string(state), Status: o.GetStatusName(), SystemID: o.GetSystemId(),
@@ -54,11 +63,26 @@ func recordProvider(ctx context.Context, q *dbsqlc.Queries, site string, o *flee
 	if !known {
 		return nil // what was known before is no less true for not being confirmed
 	}
+	if err := providerWell(ctx, q, m.MachineID, state, orText(o.GetStatusMessage(), o.GetStatusName()), now); err != nil {
+		return err
+	}
+	return showDrift(ctx, q, m.MachineID, state, drift, now)
+}
+
+// providerWell raises an error that a provider reports, and cures it when the provider reports another state.
+func providerWell(ctx context.Context, q *dbsqlc.Queries, machineID string, state maasstatus.State, message string, now time.Time) error {
+	if state == maasstatus.StateFailed {
+		return raiseCause(ctx, q, machineID, "", operation.RaisedCause{Cause: fleet.CauseProvider, Reason: "MAAS_FAILED", Message: message}, now)
+	}
+	return cureCauses(ctx, q, machineID, fleet.Happened{Cures: []fleet.Cure{fleet.CuredByProvider}}, "ProviderRecovered", now)
+}
+
+func showDrift(ctx context.Context, q *dbsqlc.Queries, machineID string, state maasstatus.State, drift string, now time.Time) error {
 	reason := "AsExpected"
 	if drift != "" {
 		reason = "Unexpected" + string(state)
 	}
-	return setCondition(ctx, q, m.MachineID, operation.ConditionChange{
+	return setCondition(ctx, q, machineID, operation.ConditionChange{
 		Type: fleet.ProviderDrift, Status: drift != "", Reason: reason, Message: drift,
 	}, now)
 }

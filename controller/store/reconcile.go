@@ -174,6 +174,9 @@ func (s *Store) HeadCursor(ctx context.Context) (next string, safeSince time.Tim
 	return here.String(), bounds.SafeTime, nil
 }
 
+// verbRestored marks in the audit log that the database was restored.
+const verbRestored = "DATABASE_RESTORED"
+
 // Restored gives the database a new incarnation after a restore or a failover: cursors of before are refused, change ids
 // are made anew, and the fleet is frozen until an admin lifts it.
 func (s *Store) Restored(ctx context.Context, now time.Time) error {
@@ -186,6 +189,9 @@ func (s *Store) Restored(ctx context.Context, now time.Time) error {
 		}
 		// The events have new change ids and are not news.
 		if err := q.SkipWebhookFeed(ctx); err != nil {
+			return err
+		}
+		if err := audit(ctx, q, auditEntry{actor: "system", verb: verbRestored}, now); err != nil {
 			return err
 		}
 		return q.NewIncarnation(ctx, &now)

@@ -174,7 +174,7 @@ func (w *writers) byAPI(writer int) func(context.Context, int) error {
 			id = fmt.Sprintf("m-api-%d-%d", writer, i)
 			_, err = w.s.Register(ctx, &baremetalv1.Machine{MachineId: id, Spec: &baremetalv1.MachineSpec{Provider: "fake"}}, "x", before)
 		case 9:
-			_, err = w.s.Delete(ctx, id, "x", before)
+			_, err = w.s.Delete(ctx, id, "x", true, before)
 		default:
 			_, err = w.s.Update(ctx, &baremetalv1.Machine{MachineId: id, Labels: map[string]string{"n": fmt.Sprint(i)}}, "x", before)
 		}

@@ -234,26 +234,29 @@ func machineSeen(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, h Hel
 	if err != nil {
 		return fmt.Errorf("record the machine's boot: %w", err)
 	}
-	if err := settleByProof(ctx, q, m, h.BootID, now); err != nil {
+	if err := settleByProof(ctx, q, m, h, out.Role, now); err != nil {
 		return err
+	}
+	if operation.ProvesReboot(m.BootID, h.BootID) && strVal(m.AgentID) == h.AgentID {
+		// The same identity in another boot: the machine's own system has started.
+		booted := fleet.Happened{Cures: []fleet.Cure{fleet.CuredByBoot}}
+		if err := cureCauses(ctx, q, m.MachineID, booted, "NewBoot", now); err != nil {
+			return err
+		}
 	}
 	if err := nodeSeen(ctx, q, m, h.AgentID, now); err != nil {
 		return err
 	}
 	if out.RolledBack {
-		err := setCondition(ctx, q, m.MachineID, operation.ConditionChange{
-			Type: fleet.NeedsIntervention, Status: true, Reason: "AGENT_STATE_ROLLED_BACK",
-			Message: "the agent came back with an older copy of its memory",
-		}, now)
-		if err != nil {
+		if err := raiseCause(ctx, q, m.MachineID, "", memoryCause("the agent came back with an older copy of its memory"), now); err != nil {
 			return err
 		}
 	}
 	return setCondition(ctx, q, m.MachineID, operation.ConditionChange{Type: fleet.Reachable, Status: true, Reason: "SessionOpen"}, now)
 }
 
-// nodeSeen moves the node of a machine whose own agent has opened a session: a new one has been adopted, one that was offline
-// is back.
+// nodeSeen moves the node of a machine whose own agent has opened a session: a new one that passes its health checks has been
+// adopted, one that was offline is back.
 func nodeSeen(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, agentID string, now time.Time) error {
 	state := node.Parse(m.NodeState)
 	held, err := heldByWorkflow(ctx, q, m.MachineID, state)
@@ -261,16 +264,17 @@ func nodeSeen(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, agentID 
 		return err // an onboarding verifies it first
 	}
 	switch state {
-	case node.BootstrapIssued:
-		return moveAlong(ctx, q, m.MachineID, move{by: node.System, user: agentID}, now, node.Enrolling, node.Active)
-	case node.Enrolling, node.Offline:
+	case node.BootstrapIssued, node.Enrolling:
+		_, err := arrive(ctx, q, m, agentID, now)
+		return err
+	case node.Offline:
 		return moveNode(ctx, q, m.MachineID, node.Active, node.System, agentID, "", nil, now)
 	}
 	return nil
 }
 
 // settleByProof lifts a fence that a new boot has proven to be over.
-func settleByProof(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, bootID string, now time.Time) error {
+func settleByProof(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, h Hello, role string, now time.Time) error {
 	if m.UnresolvedCommandID == nil {
 		return nil
 	}
@@ -279,7 +283,7 @@ func settleByProof(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, boo
 		return fmt.Errorf("read unresolved command: %w", err)
 	}
 	c := commandFromRow(&row)
-	if !operation.ProofSettles(c, bootID) {
+	if !operation.ProofSettles(c, operation.Booted{AgentID: h.AgentID, Role: role, BootID: h.BootID}) {
 		return nil
 	}
 	return settleCommand(ctx, q, m.MachineID, c, "new_boot", now)
@@ -299,7 +303,8 @@ func settleCommand(ctx context.Context, q *dbsqlc.Queries, machineID string, c *
 	if err := q.ClearFence(ctx, dbsqlc.ClearFenceParams{MachineID: machineID, CommandID: &c.ID}); err != nil {
 		return fmt.Errorf("lift fence: %w", err)
 	}
-	return nil
+	cured := fleet.Happened{Cures: []fleet.Cure{fleet.CuredBySettlement}, Subject: c.ID}
+	return cureCauses(ctx, q, machineID, cured, "Settled", now)
 }
 
 // quarantine takes a machine out of all work and says why.
@@ -310,9 +315,10 @@ func quarantine(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, reason
 			return err
 		}
 	}
-	return setCondition(ctx, q, m.MachineID, operation.ConditionChange{
-		Type: fleet.NeedsIntervention, Status: true, Reason: reason, Message: message,
-	}, now)
+	if err := q.SetQuarantineReason(ctx, dbsqlc.SetQuarantineReasonParams{MachineID: m.MachineID, Reason: reason}); err != nil {
+		return fmt.Errorf("record the reason of the quarantine: %w", err)
+	}
+	return raiseCause(ctx, q, m.MachineID, "", quarantineCause(reason, message), now)
 }
 
 // Quarantine takes a machine out of all work, and returns its active operation, if any, to be ended.

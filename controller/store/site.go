@@ -170,6 +170,9 @@ func recordBMC(ctx context.Context, q *dbsqlc.Queries, site string, o *fleetv1.B
 	if err := settleByPowerOff(ctx, q, m, state, o.GetSeenAt().AsTime(), now); err != nil {
 		return err
 	}
+	if err := recordCertificate(ctx, q, site, o, now); err != nil {
+		return err
+	}
 	reason := orText(o.GetReason(), "BMCAnswers")
 	return setCondition(ctx, q, m.MachineID, operation.ConditionChange{
 		Type: fleet.BMCReachable, Status: o.GetReachable(), Reason: reason, Message: o.GetMessage(),
@@ -305,6 +308,7 @@ func addMachines(d *fleetv1.SiteDocument, assigned []dbsqlc.AssignmentsOfSiteRow
 		if m.BmcEndpoint != "" {
 			d.Bmcs = append(d.Bmcs, &fleetv1.BMCTarget{
 				MachineId: m.MachineID, Endpoint: m.BmcEndpoint, CredentialsRef: m.CredentialsRef, CredentialsVersion: m.CredentialsVersion,
+				CertificateSha256: m.BmcCertificate,
 			})
 		}
 	}

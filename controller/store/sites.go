@@ -19,7 +19,9 @@ import (
 
 // SetSite replaces the segments of a site, and makes the site where there is none. The same segments again change
 // nothing; others make a new revision.
-func (s *Store) SetSite(ctx context.Context, site string, segments []*baremetalv1.Segment, actor string, now time.Time, opts ...WriteOption) (*baremetalv1.Site, error) {
+//
+// A threshold of drift that is empty stays as it is.
+func (s *Store) SetSite(ctx context.Context, site string, segments []*baremetalv1.Segment, threshold, actor string, now time.Time, opts ...WriteOption) (*baremetalv1.Site, error) {
 	raw, err := toJSONList(segments)
 	if err != nil {
 		return nil, err
@@ -34,6 +36,15 @@ func (s *Store) SetSite(ctx context.Context, site string, segments []*baremetalv
 		}
 		if err := conditionsOf(opts).check("site "+site, resourceExists, stored{true, row.Version}); err != nil {
 			return err
+		}
+		if threshold != "" && threshold != row.DriftThreshold {
+			if err := q.SetDriftThreshold(ctx, dbsqlc.SetDriftThresholdParams{Site: site, DriftThreshold: threshold}); err != nil {
+				return fmt.Errorf("set threshold: %w", err)
+			}
+			entry := auditEntry{actor: actor, verb: "SET_SITE", target: site, data: map[string]string{"drift_threshold": threshold}}
+			if err := audit(ctx, q, entry, now); err != nil {
+				return err
+			}
 		}
 		have, err := fromJSONList[baremetalv1.Segment](row.Segments)
 		if err != nil {
@@ -100,8 +111,8 @@ func siteMessage(r dbsqlc.Site) (*baremetalv1.Site, error) {
 		}
 	}
 	return &baremetalv1.Site{
-		Site: r.Site, Segments: segments, Revision: r.Revision, AppliedRevision: r.AppliedRevision, AppliedAt: stampPtr(r.AppliedAt), Version: r.Version,
-		AgentId: strVal(r.AgentID),
+		Site: r.Site, Segments: segments, Revision: r.Revision, AppliedRevision: r.AppliedRevision, AppliedAt: stampPtr(r.AppliedAt),
+		AgentId: strVal(r.AgentID), IdentityLevel: r.IdentityLevel, DriftThreshold: r.DriftThreshold, Version: r.Version,
 	}, nil
 }
 

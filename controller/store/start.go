@@ -13,10 +13,13 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/auth"
 	"github.com/ingot-metal/ingot/controller/fleet"
+	"github.com/ingot-metal/ingot/controller/node"
 	"github.com/ingot-metal/ingot/controller/operation"
 	"github.com/ingot-metal/ingot/controller/plan"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
+	"github.com/ingot-metal/ingot/controller/workflow"
 	"github.com/ingot-metal/ingot/internal/failure"
 	"github.com/ingot-metal/ingot/internal/ids"
 	"github.com/ingot-metal/ingot/internal/planted"
@@ -37,6 +40,8 @@ type StartRequest struct {
 	Comment string
 	// own says that the store itself asks: the plan need not be one that clients may name.
 	own bool
+	// removes says that the operation is of the workflow that takes a retired machine out of the inventory.
+	removes bool
 	// begun is what the transaction has read of the machine already; nil reads it.
 	begun *facts
 }
@@ -160,6 +165,18 @@ func differing(a, b map[string]string) []string {
 	return out
 }
 
+// drains reports whether the operation is one by which a quarantined node goes on: its drain, or a decommission of it, unless
+// two machines answer in its name.
+func (r StartRequest) drains(m dbsqlc.Machine) bool {
+	return (r.own && r.PlanID == drainPlan || r.Type == fleet.Decommission) && node.Parse(m.NodeState) == node.Quarantined && !contested(m)
+}
+
+// contested reports whether a node is quarantined because two machines answer in its name.
+func contested(m dbsqlc.Machine) bool {
+	class, _ := workflow.Classify(m.QuarantineReason)
+	return node.Parse(m.NodeState) == node.Quarantined && class == workflow.ClassConflict && m.QuarantineReason != "MACHINE_QUARANTINED"
+}
+
 // fits checks that the work may be done on the machine now, and gives its plan and steps.
 func (s *Store) fits(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r StartRequest) (*baremetalv1.Plan, []plan.Filled, error) {
 	planID := r.PlanID
@@ -168,6 +185,12 @@ func (s *Store) fits(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r
 	}
 	if planID == "" {
 		planID = fleet.DefaultPlan(r.Type)
+	}
+	if r.own && planID == drainPlan {
+		var err error
+		if planID, err = drainOf(ctx, q, m); err != nil {
+			return nil, nil, err
+		}
 	}
 	p, err := s.usedPlan(ctx, q, planID)
 	if err != nil {
@@ -191,13 +214,19 @@ func (s *Store) fits(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r
 	if err := catalogued(ctx, q, m, steps); err != nil {
 		return nil, nil, err
 	}
+	if err := identifiable(ctx, q, m, steps); err != nil {
+		return nil, nil, err
+	}
+	if err := s.installable(ctx, q, m, r, steps); err != nil {
+		return nil, nil, err
+	}
 	if err := scriptsReady(ctx, q, m, steps); err != nil {
 		return nil, nil, err
 	}
 	if err := clustersReady(ctx, q, steps); err != nil {
 		return nil, nil, err
 	}
-	return p, steps, mayInstall(m, r.Type, steps)
+	return p, steps, nil
 }
 
 func (s *Store) create(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r StartRequest, now time.Time) (*baremetalv1.Operation, error) {
@@ -215,7 +244,7 @@ func (s *Store) create(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine,
 	}
 	entry, err := auditEntry{
 		actor: r.Actor, verb: string(r.Type), target: r.MachineID, request: r.RequestID, operation: n.op.ID, comment: r.Comment,
-	}.params(now)
+	}.params(ctx, now)
 	if err != nil {
 		return nil, err
 	}
@@ -256,6 +285,9 @@ func admit(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r StartRequ
 		if err := noOpenWorkflow(ctx, q, m.MachineID); err != nil {
 			return err
 		}
+		if err := noDrift(ctx, q, m); err != nil {
+			return err
+		}
 	}
 	if s := plan.NotWired(p); s != nil && !plan.OfWorkflow(p) {
 		return failure.Unimplemented("STEP_KIND_NOT_WIRED", "step %s of plan %s is of kind %s, which this version cannot run",
@@ -276,14 +308,20 @@ func admitted(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r StartR
 		if err != nil {
 			return err
 		}
+		if f.freeze, err = withCause(ctx, q, f.freeze); err != nil {
+			return err
+		}
 	}
 	destructive, err := destructiveScripts(ctx, q, p)
 	if err != nil {
 		return err
 	}
 	state := factsOf(m, f.conditions[m.MachineID])
-	state.Frozen = f.frozen
-	if r := fleet.AdmitPlan(state, r.Type, fleet.PlanTraits{Destructive: destructive, ReturnsFromRMA: plan.ReturnsFromRMA(p)}); r != nil {
+	state.Freeze = f.freeze
+	if r.drains(m) {
+		state.NodeState = fleet.NodeState(node.Name(node.Draining))
+	}
+	if r := fleet.AdmitPlan(state, r.Type, fleet.PlanTraits{Destructive: destructive, ReturnsFromRMA: plan.ReturnsFromRMA(p), Removes: r.removes}); r != nil {
 		e := failure.Precondition(r.Reason, "%s", r.Message).WithMeta("machine_id", m.MachineID).WithMeta("phase", m.Phase)
 		if m.CurrentOperationID != nil {
 			e = e.WithMeta("active_operation_id", *m.CurrentOperationID)
@@ -324,7 +362,7 @@ func (n *newOperation) message() *baremetalv1.Operation { return operationMessag
 
 func (s *Store) newOperation(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r StartRequest, p *baremetalv1.Plan, steps []plan.Filled, now time.Time) (*newOperation, error) {
 	op := operation.Operation{
-		ID: ids.New(ids.Operation), MachineID: m.MachineID, Type: r.Type, Phase: operation.Pending, WakeAt: now,
+		ID: ids.New(ids.Operation), MachineID: m.MachineID, Type: r.Type, PlanID: p.GetPlanId(), Phase: operation.Pending, WakeAt: now,
 		CurrentStage: steps[0].Step.GetName(), Version: 1, CreatedAt: now,
 	}
 	params, err := jsonMap(r.Params)
@@ -429,7 +467,7 @@ type auditEntry struct {
 }
 
 func audit(ctx context.Context, q *dbsqlc.Queries, e auditEntry, now time.Time) error {
-	p, err := e.params(now)
+	p, err := e.params(ctx, now)
 	if err != nil {
 		return err
 	}
@@ -438,7 +476,7 @@ func audit(ctx context.Context, q *dbsqlc.Queries, e auditEntry, now time.Time) 
 
 // auditID is audit for an entry that others point to.
 func auditID(ctx context.Context, q *dbsqlc.Queries, e auditEntry, now time.Time) (int64, error) {
-	p, err := e.params(now)
+	p, err := e.params(ctx, now)
 	if err != nil {
 		return 0, err
 	}
@@ -446,8 +484,14 @@ func auditID(ctx context.Context, q *dbsqlc.Queries, e auditEntry, now time.Time
 	return id, orWhat(err, "write audit log")
 }
 
-func (e auditEntry) params(now time.Time) (dbsqlc.InsertAuditParams, error) {
+// sourceAddress is the key of event_data under which the address of the caller is.
+const sourceAddress = "source_address"
+
+func (e auditEntry) params(ctx context.Context, now time.Time) (dbsqlc.InsertAuditParams, error) {
 	data := map[string]string{}
+	if from := auth.AddressFrom(ctx); from != "" {
+		data[sourceAddress] = from
+	}
 	for k, v := range e.data {
 		data[k] = v
 	}

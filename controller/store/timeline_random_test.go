@@ -238,7 +238,13 @@ func (l *life) afterwards(ctx context.Context) error {
 		}
 	}
 	for _, act := range []func() (*baremetalv1.Machine, error){
-		func() (*baremetalv1.Machine, error) { return l.s.ClearIntervention(ctx, id, "tester", "", now()) },
+		func() (*baremetalv1.Machine, error) {
+			cleared, err := l.s.ClearIntervention(ctx, id, "tester", "", now())
+			if failure.From(err).Reason == "NODE_GUARD_FAILED" {
+				return m, nil // it was taken out of the middle of some work
+			}
+			return cleared, err
+		},
 		func() (*baremetalv1.Machine, error) { return l.s.SetFlag(ctx, id, "RMA", true, "tester", "", now()) },
 		func() (*baremetalv1.Machine, error) {
 			m.Labels = map[string]string{"n": fmt.Sprint(l.asked)}

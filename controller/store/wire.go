@@ -50,7 +50,7 @@ func (w *wire) machine(r dbsqlc.Machine, conds []dbsqlc.MachineCondition, heartb
 }
 
 func (w *wire) status(b []byte, r dbsqlc.Machine, conds []dbsqlc.MachineCondition, heartbeat *time.Time, said *baremetalv1.ProviderStatus) ([]byte, bool) {
-	f := factsOf(r, conds)
+	state, attention := fleet.Evaluate(factsOf(r, conds))
 	b = wireNumber(b, 1, uint64(baremetalv1.MachineStatus_Phase_value[r.Phase]))
 	for _, c := range conds {
 		if c.MachineID == r.MachineID {
@@ -59,12 +59,12 @@ func (w *wire) status(b []byte, r dbsqlc.Machine, conds []dbsqlc.MachineConditio
 		}
 	}
 	b = wireText(b, 3, strVal(r.CurrentOperationID))
-	b = wireNumber(b, 4, uint64(baremetalv1.MachineStatus_EffectiveState_value[string(fleet.Effective(f))]))
+	b = wireNumber(b, 4, uint64(baremetalv1.MachineStatus_EffectiveState_value[string(state)]))
 	b = wireText(b, 5, strVal(r.CurrentOperationID))
 	b = wireText(b, 6, strVal(r.UnresolvedCommandID))
 	b = wireNumber(b, 7, uint64(nodeStateMessage(r.NodeState)))
 	b = w.stamp(b, 8, r.NodeStateChangedAt)
-	b = wireBool(b, 9, fleet.Schedulable(f))
+	b = wireBool(b, 9, state == fleet.StateIdle)
 	b = wireNumber(b, 10, uint64(int64(r.InstallAttempts)))
 	b = wireText(b, 11, r.LastInstallError)
 	b = wireText(b, 12, r.BootID)
@@ -75,11 +75,23 @@ func (w *wire) status(b []byte, r dbsqlc.Machine, conds []dbsqlc.MachineConditio
 	b = wireText(b, 17, r.PowerState)
 	b = w.stamp(b, 18, timeVal(r.PowerStateAt))
 	b = wireText(b, 19, r.BootMode)
-	if said == nil {
-		return b, true
+	if said != nil {
+		p, err := proto.Marshal(said)
+		if err != nil {
+			return b, false
+		}
+		b = wireMessage(b, 20, p)
 	}
-	p, err := proto.Marshal(said)
-	return wireMessage(b, 20, p), err == nil
+	b = wireText(b, 21, attention.Reason)
+	b = wireText(b, 22, attention.Message)
+	b = w.stamp(b, 23, timeVal(r.FirstProvisionedAt))
+	b = wireText(b, 24, strVal(r.ActiveWorkflowID))
+	b = wireText(b, 28, r.IdentityLevel)
+	if tpm := tpmMessage(r); tpm != nil {
+		p, err := proto.Marshal(tpm)
+		return wireMessage(b, 29, p), err == nil
+	}
+	return b, true
 }
 
 // condition uses no scratch space of its own but stamp's, which is on the stack.

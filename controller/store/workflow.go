@@ -127,6 +127,11 @@ func (s *Store) beginWorkflow(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.M
 		return nil, failure.Unimplemented("STAGE_NOT_WIRED", "stage %s of this machine's %s is not built", name, workflow.PlanID(r.Kind, r.Mode, traits)).
 			WithMeta("stage", name)
 	}
+	if workflow.Destructive(r.Kind, r.Mode) && m.DeletedAt == nil {
+		if err := noDrift(ctx, q, m); err != nil {
+			return nil, err
+		}
+	}
 	if r.EnterMaintenance && m.Phase != string(fleet.Maintenance) {
 		if m, err = s.enterFirst(ctx, q, m, r, now); err != nil {
 			return nil, err
@@ -181,8 +186,8 @@ func workflowPlan(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r Wo
 		return nil, workflow.Traits{}, err
 	}
 	t := workflow.Traits{Provider: m.Provider, BMC: spec.GetBmcEndpoint() != "", Path: r.Params[ParamPath]}
-	if t.GPU, err = q.InventoryShowsGPU(ctx, m.MachineID); err != nil {
-		return nil, t, fmt.Errorf("look for GPUs in the inventory: %w", err)
+	if t.GPU, err = hasAccelerator(ctx, q, m.MachineID); err != nil {
+		return nil, t, err
 	}
 	if t.Path == "" {
 		t.Path = workflow.DefaultPath(fleet.NodeState(m.NodeState))
@@ -194,6 +199,7 @@ func workflowPlan(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r Wo
 func (s *Store) enterFirst(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r WorkflowStart, now time.Time) (dbsqlc.Machine, error) {
 	op, err := s.create(ctx, q, m, StartRequest{
 		MachineID: m.MachineID, RequestID: r.RequestID + "/enter-maintenance", Type: fleet.EnterMaintenance, Actor: r.Actor,
+		removes: r.Mode == workflow.FullDecommission,
 	}, now)
 	if err != nil {
 		return m, err
@@ -214,15 +220,8 @@ type attempt struct {
 
 // insertAttempt makes the operation of an attempt: what a plan is to any other operation, the stages are to it.
 func (s *Store) insertAttempt(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, a attempt, now time.Time) (*baremetalv1.Operation, error) {
-	p := &baremetalv1.Plan{PlanId: workflow.PlanID(a.w.Kind, a.w.Mode, a.traits), Steps: workflow.Steps(a.stages)}
-	if err := admitAttempt(ctx, q, m, a, p); err != nil {
-		return nil, err
-	}
-	steps, err := s.fill(p, m, a.request.Inputs)
+	p, steps, err := s.attemptFits(ctx, q, m, a)
 	if err != nil {
-		return nil, err
-	}
-	if err := catalogued(ctx, q, m, steps); err != nil {
 		return nil, err
 	}
 	n, err := s.insertOperation(ctx, q, m, a.request, p, steps, now)
@@ -240,6 +239,22 @@ func (s *Store) insertAttempt(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.M
 	return n.message(), nil
 }
 
+// attemptFits checks that an attempt may be made now, and returns its plan and steps.
+func (s *Store) attemptFits(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, a attempt) (*baremetalv1.Plan, []plan.Filled, error) {
+	p := &baremetalv1.Plan{PlanId: workflow.PlanID(a.w.Kind, a.w.Mode, a.traits), Steps: workflow.Steps(a.stages)}
+	if err := admitAttempt(ctx, q, m, a, p); err != nil {
+		return nil, nil, err
+	}
+	steps, err := s.fill(p, m, a.request.Inputs)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := catalogued(ctx, q, m, steps); err != nil {
+		return nil, nil, err
+	}
+	return p, steps, identifiable(ctx, q, m, steps)
+}
+
 // admitAttempt asks what every operation is asked. A node that this workflow itself has retired is not blocked for the
 // removal that is left to do, which touches no machine.
 func admitAttempt(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, a attempt, p *baremetalv1.Plan) error {
@@ -249,6 +264,7 @@ func admitAttempt(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, a at
 		}
 		return nil
 	}
+	a.request.removes = a.w.Mode == workflow.FullDecommission
 	return admitted(ctx, q, m, a.request, p)
 }
 
@@ -303,11 +319,11 @@ func (s *Store) workflowMessage(ctx context.Context, r dbsqlc.Workflow, now time
 	if err != nil {
 		return nil, err
 	}
-	stalled, _, err := stalledAttempt(ctx, s.q, w, now)
+	offer, err := s.offeredActions(ctx, w, jsonToMap(r.Params), now)
 	if err != nil {
 		return nil, err
 	}
-	_, next := workflow.Next(w, stalled)
+	_, next := workflow.Recommend(w, offer)
 	out := &baremetalv1.Workflow{
 		WorkflowId: r.WorkflowID, MachineId: r.MachineID, Kind: baremetalv1.Workflow_Kind(baremetalv1.Workflow_Kind_value[r.Kind]),
 		Mode:         baremetalv1.Workflow_Mode(baremetalv1.Workflow_Mode_value[r.Mode]),
@@ -316,7 +332,7 @@ func (s *Store) workflowMessage(ctx context.Context, r dbsqlc.Workflow, now time
 		RecommendedAction: next, OperationId: strVal(r.OperationID), CreatedAt: stamp(r.CreatedAt), UpdatedAt: stamp(r.UpdatedAt),
 		Stages: r.Plan, Reason: r.Reason, Message: r.Message, EndedAt: stampPtr(r.EndedAt), RequestId: r.RequestID,
 	}
-	for _, a := range workflow.Legal(w.State, stalled) {
+	for _, a := range offer.Legal {
 		out.LegalActions = append(out.LegalActions, baremetalv1.WorkflowAction(baremetalv1.WorkflowAction_value["WORKFLOW_ACTION_"+string(a)]))
 	}
 	return out, nil
@@ -325,12 +341,15 @@ func (s *Store) workflowMessage(ctx context.Context, r dbsqlc.Workflow, now time
 func workflowFromRow(r dbsqlc.Workflow) (workflow.Workflow, error) {
 	w := workflow.Workflow{
 		ID: r.WorkflowID, MachineID: r.MachineID, Kind: workflow.Kind(r.Kind), Mode: workflow.Mode(r.Mode), State: workflow.State(r.State),
-		Stage: r.Stage, StageIdx: int(r.StageIdx), Plan: slices.Clone(r.Plan), Attempts: int(r.AttemptCount), Repeats: int(r.Repeats),
+		Stage: r.Stage, StageIdx: int(r.StageIdx), Plan: slices.Clone(r.Plan), Attempts: int(r.AttemptCount), Unclean: r.Unclean,
 		FailureClass: workflow.Class(r.FailureClass), Reason: r.Reason, Message: r.Message, LastAction: workflow.Action(r.LastAction),
 		Adopted: r.Adopted, OperationID: strVal(r.OperationID),
 	}
 	if err := json.Unmarshal(r.Evidence, &w.Evidence); err != nil {
 		return w, fmt.Errorf("parse stored evidence: %w", err)
+	}
+	if err := json.Unmarshal(r.Failures, &w.Failures); err != nil {
+		return w, fmt.Errorf("parse stored failures: %w", err)
 	}
 	return w, nil
 }
@@ -341,9 +360,16 @@ func saveWorkflow(ctx context.Context, q *dbsqlc.Queries, w workflow.Workflow, o
 	if err != nil {
 		return err
 	}
+	failures, err := json.Marshal(w.Failures)
+	if err != nil {
+		return fmt.Errorf("serialize failures: %w", err)
+	}
+	if w.Failures == nil {
+		failures = []byte("{}")
+	}
 	p := dbsqlc.UpdateWorkflowParams{
 		WorkflowID: w.ID, State: string(w.State), Stage: w.Stage, StageIdx: int32(w.StageIdx), AttemptCount: int32(w.Attempts),
-		Repeats: int32(w.Repeats), FailureClass: string(w.FailureClass), Reason: w.Reason, Message: w.Message,
+		Repeats: int32(w.Failures[w.Stage]), Failures: failures, Unclean: w.Unclean, FailureClass: string(w.FailureClass), Reason: w.Reason, Message: w.Message,
 		ObservedProviderState: observed, LastAction: string(w.LastAction), Adopted: w.Adopted, Evidence: evidence,
 		OperationID: strPtr(w.OperationID), Now: now,
 	}

@@ -132,7 +132,7 @@ func stalledAttempt(ctx context.Context, q *dbsqlc.Queries, w workflow.Workflow,
 }
 
 func actFacts(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, w workflow.Workflow, now time.Time) (workflow.Facts, error) {
-	var f workflow.Facts
+	f := workflow.Facts{Contested: contested(m)}
 	var err error
 	if f.Stalled, f.OperationActive, err = stalledAttempt(ctx, q, w, now); err != nil {
 		return f, err
@@ -170,7 +170,7 @@ func (s *Store) foretold(ctx context.Context, q *dbsqlc.Queries, w workflow.Work
 	if dry && e.Attempt {
 		out.Operation = &baremetalv1.Operation{
 			MachineId: w.MachineID, Type: baremetalv1.Operation_OperationType(baremetalv1.Operation_OperationType_value[string(operationTypes[w.Kind])]),
-			CurrentStage: e.Workflow.Stage, Params: map[string]string{"workflow_id": w.ID, "stages": strings.Join(workflow.Names(stagesOf(e)), ",")},
+			CurrentStage: e.Workflow.Stage, Params: map[string]string{"workflow_id": w.ID, "stages": strings.Join(workflow.Names(e.Workflow.Attempting(e.Skip)), ",")},
 		}
 	} else if w.OperationID != "" {
 		row, err := q.GetOperation(ctx, w.OperationID)
@@ -191,15 +191,6 @@ func (s *Store) foretold(ctx context.Context, q *dbsqlc.Queries, w workflow.Work
 		out.Operation.Params["would"] = e.Text
 	}
 	return out, nil
-}
-
-// stagesOf gives the stages of the attempt that an effect makes.
-func stagesOf(e workflow.Effect) []workflow.Stage {
-	stages := workflow.From(e.Workflow.Stages(), e.Workflow.Stage)
-	if !e.Skip {
-		return stages
-	}
-	return workflow.Unproven(stages, e.Workflow.Evidence)
 }
 
 func (s *Store) carryOut(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, e workflow.Effect, r StartRequest, now time.Time) (*Acted, error) {
@@ -238,23 +229,31 @@ func (s *Store) carryOut(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machin
 
 // nextAttempt makes the operation of another attempt, after the node is where it can begin.
 func (s *Store) nextAttempt(ctx context.Context, q *dbsqlc.Queries, w *workflow.Workflow, e workflow.Effect, r StartRequest, now time.Time) (*baremetalv1.Operation, error) {
-	if e.Reset {
-		if err := moveNodeAlong(ctx, q, w.MachineID, w.OperationID, r.Actor, func(m dbsqlc.Machine) []workflow.Move {
-			return workflow.Resetting(*w, fleet.NodeState(m.NodeState))
-		}, now); err != nil {
-			return nil, err
-		}
-	}
-	m, err := lockMachine(ctx, q, w.MachineID)
+	a, m, err := s.attemptOf(ctx, q, w, e, r, now)
 	if err != nil {
 		return nil, err
+	}
+	return s.insertAttempt(ctx, q, m, a, now)
+}
+
+// attemptOf puts the node where the attempt can begin, and returns the attempt with the machine as it is then.
+func (s *Store) attemptOf(ctx context.Context, q *dbsqlc.Queries, w *workflow.Workflow, e workflow.Effect, r StartRequest, now time.Time) (a attempt, m dbsqlc.Machine, err error) {
+	if e.Reset {
+		if err := moveNodeAlong(ctx, q, w.MachineID, w.OperationID, r.Actor, "", func(m dbsqlc.Machine) []workflow.Move {
+			return workflow.Resetting(*w, fleet.NodeState(m.NodeState))
+		}, now); err != nil {
+			return a, m, err
+		}
+	}
+	if m, err = lockMachine(ctx, q, w.MachineID); err != nil {
+		return a, m, err
 	}
 	spec, err := specFromJSON(m.Spec)
 	if err != nil {
-		return nil, err
+		return a, m, err
 	}
 	t := workflow.Traits{Provider: m.Provider, BMC: spec.GetBmcEndpoint() != ""}
-	return s.insertAttempt(ctx, q, m, attempt{w: w, traits: t, stages: stagesOf(e), request: r}, now)
+	return attempt{w: w, traits: t, stages: e.Workflow.Attempting(e.Skip), request: r}, m, nil
 }
 
 // stopOrWake does what an action does to the attempt that is under way, or to the node where there is none.
@@ -268,7 +267,7 @@ func (s *Store) stopOrWake(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Mach
 	case e.Release:
 		var live bool
 		if live, err = agentLive(ctx, q, m, now); err == nil {
-			err = endWork(ctx, q, w, r.Actor, live, now)
+			err = errors.Join(endWork(ctx, q, w, r.Actor, live, now), workflowCures(ctx, q, w, now))
 		}
 	}
 	return err

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -49,6 +50,12 @@ func stageFacts(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, w work
 	if err := providerFacts(ctx, q, m, &f); err != nil {
 		return f, err
 	}
+	if w.Kind == workflow.Onboarding {
+		var err error
+		if f.Unhealthy, err = failingChecks(ctx, q, m, true); err != nil {
+			return f, err
+		}
+	}
 	spec, err := specFromJSON(m.Spec)
 	if err != nil {
 		return f, err
@@ -68,7 +75,7 @@ func (l *loaded) followWorkflow(ctx context.Context, q *dbsqlc.Queries, d operat
 	if l.workflow == nil {
 		return nil
 	}
-	a := workflow.Attempt{Phase: string(d.Op.Phase), Step: d.Op.CurrentStage, Evidence: d.Op.Evidence}
+	a := workflow.Attempt{Phase: string(d.Op.Phase), Step: d.Op.CurrentStage, Evidence: d.Op.Evidence, Granted: d.Grant}
 	if d.Op.Error != nil {
 		a.Reason, a.Message = d.Op.Error.Code, d.Op.Error.Message
 	}
@@ -81,11 +88,22 @@ func (l *loaded) followWorkflow(ctx context.Context, q *dbsqlc.Queries, d operat
 			return err
 		}
 	}
+	if err := workflowCures(ctx, q, w, now); err != nil {
+		return err
+	}
 	observed, err := observedProviderState(ctx, q, l.machine)
 	if err != nil {
 		return err
 	}
 	return saveWorkflow(ctx, q, w, observed, now)
+}
+
+// workflowCures takes away what a failed attempt of the workflow has left, once the workflow has ended well or was cancelled.
+func workflowCures(ctx context.Context, q *dbsqlc.Queries, w workflow.Workflow, now time.Time) error {
+	if workflow.Holds(w.State) {
+		return nil
+	}
+	return cureCauses(ctx, q, w.MachineID, fleet.Happened{Cures: []fleet.Cure{fleet.CuredByWorkflow}}, "WorkflowEnded", now)
 }
 
 // beginStages does what belongs to the stages that this decision has begun, or whose own check it has passed.
@@ -98,7 +116,7 @@ func (l *loaded) beginStages(ctx context.Context, q *dbsqlc.Queries, d operation
 			continue
 		}
 		stage := workflow.StageOf(l.workflow.Kind, s.Name)
-		if err := moveNodeAlong(ctx, q, l.machine.MachineID, l.row.OperationID, "", func(m dbsqlc.Machine) []workflow.Move {
+		if err := moveNodeAlong(ctx, q, l.machine.MachineID, l.row.OperationID, "", "", func(m dbsqlc.Machine) []workflow.Move {
 			return workflow.At(stage, fleet.NodeState(m.NodeState))
 		}, now); err != nil {
 			return err
@@ -114,14 +132,19 @@ func (l *loaded) beginStages(ctx context.Context, q *dbsqlc.Queries, d operation
 
 // endWork leaves the node in a state that nobody needs to work on.
 func endWork(ctx context.Context, q *dbsqlc.Queries, w workflow.Workflow, user string, agentLive bool, now time.Time) error {
-	return moveNodeAlong(ctx, q, w.MachineID, w.OperationID, user, func(m dbsqlc.Machine) []workflow.Move {
-		return workflow.Ending(w, fleet.NodeState(m.NodeState), agentLive)
+	why := cmp.Or(w.Reason, "CANCELED_BY_REQUEST")
+	return moveNodeAlong(ctx, q, w.MachineID, w.OperationID, user, why, func(m dbsqlc.Machine) []workflow.Move {
+		moves := workflow.Ending(w, fleet.NodeState(m.NodeState), agentLive)
+		if m.QuarantinedFrom != "" && len(moves) > 0 && moves[0].To == workflow.Offline && !workflow.Terminal(w.State) {
+			return []workflow.Move{{To: workflow.Quarantined, By: string(node.System)}} // it drained out of quarantine, and goes back there
+		}
+		return moves
 	}, now)
 }
 
 // moveNodeAlong makes the moves that follow from where the node is now. operationID is the attempt that begins or ends with
-// them.
-func moveNodeAlong(ctx context.Context, q *dbsqlc.Queries, machineID, operationID, user string, moves func(dbsqlc.Machine) []workflow.Move, now time.Time) error {
+// them; why is the reason of a quarantine.
+func moveNodeAlong(ctx context.Context, q *dbsqlc.Queries, machineID, operationID, user, why string, moves func(dbsqlc.Machine) []workflow.Move, now time.Time) error {
 	m, err := q.GetMachine(ctx, machineID)
 	if err != nil {
 		return fmt.Errorf("read machine: %w", err)
@@ -129,6 +152,7 @@ func moveNodeAlong(ctx context.Context, q *dbsqlc.Queries, machineID, operationI
 	for _, w := range moves(m) {
 		v := move{
 			to: node.Parse(string(w.To)), by: node.Trigger(w.By), user: user, ended: operationID, metadata: map[string]string{"operation_id": operationID},
+			reason: why,
 		}
 		if w.To == fleet.Deleted {
 			// The stage before has held the evidence of the erasure.

@@ -46,6 +46,7 @@ func newLifeRig(t *testing.T) *lifeRig {
 	r.agent = enrol(t, s, store.NewToken{TokenID: "t-1", MachineID: "m-1"})
 	lease(t, s)
 	r.open()
+	r.agent.arrived(t, s, lifeMAC)
 	maintenance(t, s, "m-1")
 	if got := r.node(); got != "ACTIVE" {
 		t.Fatalf("the node is %s", got)
@@ -294,7 +295,7 @@ func TestResumeTenTimesAtOnceMakesOneOperation(t *testing.T) {
 	if w.GetState() != baremetalv1.Workflow_FAILED_RETRYABLE || w.GetCurrentStage() != workflow.CleanupStorage || w.GetFailureClass() != string(workflow.ClassExecution) {
 		t.Fatalf("it is %v", w)
 	}
-	if r.node() != "ACTIVE" {
+	if r.node() != "QUARANTINED" {
 		t.Errorf("the node is left %s", r.node())
 	}
 	for _, err := range together(t, 10, func(_ context.Context, i int) error {
@@ -341,7 +342,7 @@ func TestStartIsIdempotentAndExclusive(t *testing.T) {
 	r.fail = map[string]operation.Resulted{"reboot": {Outcome: operation.OutcomeFailed, Reason: "EXECUTION_FAILED"}}
 	r.run()
 	_, _, err = r.s.Start(t.Context(), store.StartRequest{MachineID: "m-1", RequestID: "behind", Type: fleet.Reimage, Actor: "tester", Inputs: inputs("img")}, now())
-	wantReason(t, err, "WORKFLOW_ACTIVE")
+	wantReason(t, err, "MACHINE_QUARANTINED")
 	_, _, err = r.s.Start(t.Context(), store.StartRequest{MachineID: "m-1", RequestID: "by-plan", Type: fleet.RunPlan, PlanID: "decommission-soft-reset", Actor: "tester"}, now())
 	wantReason(t, err, "INVALID_FIELD")
 }
@@ -453,6 +454,11 @@ func TestOnboarding(t *testing.T) {
 			for _, id := range r.open() {
 				r.decide(id, operation.SessionOpened{AgentID: r.agent.id, StateID: "st-1", BootID: r.boot, OfTarget: true})
 			}
+			if w := r.workflow(); w.GetState() != baremetalv1.Workflow_RUNNING || w.GetCurrentStage() != workflow.VerifyNode {
+				t.Errorf("without an inventory the workflow is %v", w)
+			}
+			r.agent.arrived(t, s, lifeMAC)
+			r.decide(op, operation.Look{})
 			if w := r.workflow(); w.GetState() != baremetalv1.Workflow_COMPLETED || r.node() != "ACTIVE" {
 				t.Errorf("the node is %s, the workflow %v", r.node(), w)
 			}

@@ -1,15 +1,19 @@
 package validate
 
 import (
+	"fmt"
 	"strings"
 	"unicode/utf8"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/internal/bmcaddr"
 )
 
 const (
 	maxUsername = 64
 	maxPassword = 256
+	// maxEndpoints of one credential.
+	maxEndpoints = 1000
 )
 
 // BMCCredentials checks credentials that are to be stored. What is wrong with a password is said without it.
@@ -18,8 +22,18 @@ func BMCCredentials(r *baremetalv1.SetBMCCredentialsRequest) error {
 	if !refForm.MatchString(r.GetCredentialsRef()) {
 		f.add("credentials_ref", refRule)
 	}
-	f.add("username", secretText(r.GetUsername(), maxUsername))
-	f.add("password", secretText(r.GetPassword(), maxPassword))
+	if r.GetUsername() != "" || r.GetPassword() != "" || len(r.GetAllowedEndpoints()) == 0 && r.AllowPlainHttp == nil && r.AllowUnverifiedTls == nil {
+		f.add("username", secretText(r.GetUsername(), maxUsername))
+		f.add("password", secretText(r.GetPassword(), maxPassword))
+	}
+	if len(r.GetAllowedEndpoints()) > maxEndpoints {
+		f.add("allowed_endpoints", fmt.Sprintf("at most %d; a network such as 10.20.0.0/24 covers many", maxEndpoints))
+	}
+	for i, e := range r.GetAllowedEndpoints() {
+		if err := bmcaddr.CheckEntry(e); err != nil || len(e) > maxText {
+			f.add(fmt.Sprintf("allowed_endpoints[%d]", i), "must be a host, host:port, or a network in CIDR form")
+		}
+	}
 	return f.err()
 }
 

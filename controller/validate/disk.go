@@ -1,17 +1,16 @@
 package validate
 
 import (
+	"errors"
 	"fmt"
-	"math"
-	"regexp"
-	"strconv"
 	"strings"
+
+	"github.com/ingot-metal/ingot/internal/disk"
 )
 
 const maxProtected = 32
 
-// DiskRule checks a rule that chooses a disk: terms such as serial=…, wwn=…, path=/dev/…, model=…, size>=100GiB, joined
-// by commas. Empty is fine. It takes what agents take.
+// DiskRule checks a rule that chooses a disk, by the parser that installers use: see disk.ParseRule. Empty is fine.
 func DiskRule(path, s string) error {
 	var f faults
 	f.add(path, diskRule(s))
@@ -19,16 +18,12 @@ func DiskRule(path, s string) error {
 }
 
 func diskRule(s string) string {
-	if strings.TrimSpace(s) == "" {
-		return ""
-	}
-	if why := text(s, maxText); why != "" {
+	if why := text(s, maxText); strings.TrimSpace(s) != "" && why != "" {
 		return why
 	}
-	for part := range strings.SplitSeq(s, ",") {
-		if why := diskTerm(strings.TrimSpace(part)); why != "" {
-			return why
-		}
+	var bad *disk.RuleError
+	if _, err := disk.ParseRule(s); errors.As(err, &bad) {
+		return bad.Why
 	}
 	return ""
 }
@@ -46,41 +41,4 @@ func protectedDisks(f *faults, path string, list []string) {
 		}
 		f.add(fmt.Sprintf("%s[%d]", path, i), why)
 	}
-}
-
-var diskTermForm = regexp.MustCompile(`^([^<>=]+?)\s*(<=|>=|[<>=])\s*(.+)$`)
-
-func diskTerm(s string) string {
-	m := diskTermForm.FindStringSubmatch(s)
-	if m == nil {
-		return fmt.Sprintf("%q is not key=value", s)
-	}
-	switch key, op, value := m[1], m[2], m[3]; {
-	case key == "size":
-		return diskSize(value)
-	case key != "serial" && key != "wwn" && key != "path" && key != "model":
-		return fmt.Sprintf("no such key %q; there are serial, wwn, path, model and size", key)
-	case op != "=":
-		return key + " can only be compared with ="
-	case key == "path" && !strings.HasPrefix(value, "/dev/"):
-		return fmt.Sprintf("path %q is not below /dev", value)
-	}
-	return ""
-}
-
-var diskSizeForm = regexp.MustCompile(`^(\d+) *(B|[KMGT]i?B)?$`)
-
-var diskUnits = map[string]int64{
-	"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40, "KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12,
-}
-
-func diskSize(s string) string {
-	m := diskSizeForm.FindStringSubmatch(s)
-	if m == nil {
-		return fmt.Sprintf("size %q is not a whole number with a unit such as GiB", s)
-	}
-	if n, err := strconv.ParseInt(m[1], 10, 64); err != nil || n > math.MaxInt64/diskUnits[m[2]] {
-		return fmt.Sprintf("size %q is too large", s)
-	}
-	return ""
 }

@@ -33,21 +33,23 @@ func ImageRef(path, ref string) error {
 	return nil
 }
 
-// NewImage checks the description of an image and gives a copy with kind and arch filled, and nothing in it that only
-// the server can know. The format stays empty where the bytes are to say it. An upload has no URL, anything else must.
+// NewImage checks the description of an image and gives a copy with the kind filled, and nothing in it that only the
+// server can know. Format and architecture stay empty where the bytes are to say them. An upload has no URL, anything else must.
 func NewImage(path string, im *baremetalv1.Image, upload bool) (*baremetalv1.Image, error) {
 	if im == nil {
 		return nil, Fault(path, "required")
 	}
 	out := proto.CloneOf(im)
 	out.CreatedAt = nil
-	out.Kind, out.Arch = orElse(im.GetKind(), "os"), orElse(im.GetArch(), "amd64")
+	out.Kind = orElse(im.GetKind(), "os")
 	var f faults
 	if !refForm.MatchString(im.GetImageRef()) {
 		f.add(path+".image_ref", refRule)
 	}
 	f.add(path+".kind", among(out.GetKind(), ImageKinds...))
-	f.add(path+".arch", among(out.GetArch(), ImageArchs...))
+	if out.GetArch() != "" {
+		f.add(path+".arch", among(out.GetArch(), ImageArchs...))
+	}
 	f.add(path+".format", imageFormat(out))
 	if !upload {
 		f.add(path+".url", imageURL(im.GetUrl()))

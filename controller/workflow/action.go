@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -55,6 +56,8 @@ type Facts struct {
 	Stalled, OperationActive bool
 	// Stage is what a stage's check may know; it is read for ADOPT_OBSERVED_STATE.
 	Stage StageFacts
+	// Contested reports whether the node is quarantined because two machines answer in its name.
+	Contested bool
 }
 
 // Effect is what an action does, all in one transaction.
@@ -82,7 +85,7 @@ func Act(w Workflow, a Action, f Facts) (Effect, *fleet.Refusal) {
 	case !slices.Contains(Legal(w.State, f.Stalled), a):
 		return Effect{}, illegal(w, a, f)
 	}
-	if r := Continuable(w, f.Stage.Machine.NodeState); r != nil && a != Cancel && a != MarkManual && !f.OperationActive {
+	if r := Continuable(w, f.Stage.Machine.NodeState, f.Contested); r != nil && a != Cancel && a != MarkManual && !f.OperationActive {
 		return Effect{}, r
 	}
 	switch a {
@@ -174,16 +177,23 @@ func FailedRetryableOf(s State) State {
 
 // rerun enters from the top, and takes what is proven as done.
 func rerun(w Workflow) Effect {
+	w.Failures = nil
 	e := again(w, Rerun, w.Plan[0], "it begins again at "+w.Plan[0]+" and leaves out the stages whose evidence is held")
 	e.Skip = true
 	return e
 }
 
-// restart forgets everything and begins again.
+// restart forgets everything and begins again, after what the provider did for the stages so far is undone.
 func restart(w Workflow) Effect {
 	w.move(Compensating)
-	w.Evidence, w.Adopted, w.Repeats = nil, false, 0
-	e := again(w, RestartClean, w.Plan[0], "the node is put back, all evidence is dropped, and it begins again at "+w.Plan[0])
+	undo := undoing(w)
+	w.Evidence, w.Adopted, w.Failures = nil, false, nil
+	text := "the node is put back, all evidence is dropped, and it begins again at " + w.Plan[0]
+	if len(undo) > 0 {
+		w.Evidence = map[string]string{undoDue: strings.Join(undo, ",")}
+		text += ", after the provider's work is undone (" + strings.Join(undo, ", ") + ")"
+	}
+	e := again(w, RestartClean, w.Plan[0], text)
 	e.Reset = true
 	return e
 }
@@ -219,5 +229,7 @@ func adopt(w Workflow, f Facts) (Effect, *fleet.Refusal) {
 	}
 	w.Evidence = merged(w.Evidence, v.Evidence)
 	w.Adopted = true
+	w.Failures = maps.Clone(w.Failures)
+	delete(w.Failures, w.Stage)
 	return again(w, Adopt, w.Plan[next], "stage "+w.Stage+" is taken as done; it goes on with "+w.Plan[next]), nil
 }

@@ -32,6 +32,9 @@ type StageFacts struct {
 	ProviderState maasstatus.State
 	ProviderPower string
 	RegionKnown   bool
+	// Unhealthy lists the health checks of the machine's group that do not pass, but for that of the session. It is read for
+	// onboardings.
+	Unhealthy []string
 	// CredentialsKnown says that the BMC credentials which the machine names are stored, or that it names none.
 	CredentialsKnown bool
 }
@@ -183,6 +186,10 @@ func verified(f StageFacts) Verdict {
 		return v
 	case written != "" && f.AgentImage != "" && !strings.EqualFold(bare(f.AgentImage), bare(written)):
 		return failed("image " + written + " was written, and the system says that it was made from " + f.AgentImage)
+	case len(f.Unhealthy) > 0:
+		v := failed("the node does not pass its health checks: " + strings.Join(f.Unhealthy, "; "))
+		v.Wait = true
+		return v
 	}
 	return pass(map[string]string{"verified": "agent live"})
 }

@@ -114,7 +114,7 @@ func TestWhereWorkflowsBegin(t *testing.T) {
 	for _, n := range workflow.NodeStates() {
 		for m, want := range map[workflow.Mode]string{
 			workflow.NoMode: onboarding, workflow.SoftReset: inLife, workflow.Reimage: inLife, workflow.StorageCleanup: inLife,
-			workflow.FullDecommission: "discovered pending install_failed installed bootstrap_issued enrolling deleted " + inLife,
+			workflow.FullDecommission: "discovered pending install_failed installed bootstrap_issued enrolling retired deleted " + inLife,
 		} {
 			kind := workflow.Decommission
 			if m == workflow.NoMode {

@@ -1,5 +1,10 @@
 package workflow
 
+import (
+	"cmp"
+	"maps"
+)
+
 // Class groups failures by what helps.
 type Class string
 
@@ -45,8 +50,8 @@ const (
 	ClassMarked Class = "marked_by_operator"
 )
 
-// MaxRepeats is how often in a row a workflow may fail in the same retryable way before a person must look.
-const MaxRepeats = 3
+// DefaultBound is how many attempts may fail at one stage before a person must act.
+const DefaultBound = 5
 
 type rule struct {
 	class     Class
@@ -76,6 +81,7 @@ var rules = map[string]rule{
 	"DISK_RULE_NO_UNIQUE_MATCH":  {ClassDisk, false},
 	"NETBOOT_UNSUPPORTED":        {ClassPXE, false},
 	"NO_BOOT_PATH":               {ClassPXE, false},
+	"WRONG_SYSTEM_BOOTED":        {ClassPXE, true},
 	"MACHINE_DELETED":            {ClassGone, false},
 	"INSTALL_ATTEMPTS_EXHAUSTED": {ClassInstall, false},
 	"OUTCOME_UNKNOWN":            {ClassUnknown, false},
@@ -87,6 +93,8 @@ var rules = map[string]rule{
 	"NODE_GUARD_FAILED":          {ClassDisagree, false},
 	"STAGE_NOT_WIRED":            {ClassNotWired, false},
 	"STAGE_CHECK_FAILED":         {ClassCheck, false},
+	"DEVICE_RESET_FAILED":        {ClassExecution, true},
+	"PROVIDER_DRIFT":             {ClassDisagree, false},
 	"CAPABILITY_MISSING":         {ClassRefused, false},
 	"REPAVE_NOT_WIRED":           {ClassRefused, false},
 	"ERASE_UNSUPPORTED":          {ClassRefused, false},
@@ -121,16 +129,16 @@ func Classify(reason string) (Class, bool) {
 	return r.class, r.retryable
 }
 
-// failAs is the state that a failure leads to. The same retryable failure too often in a row needs a person: a failed
-// installation counts as one of the installed system, one of a first boot as one of its seed.
+// failAs is the state that a failure leads to. A stage that has failed too often needs a person, whatever the reasons were: a
+// failed installation counts as one of the installed system, one of a first boot as one of its seed.
 func (w *Workflow) failAs(reason, message string) State {
 	class, retryable := Classify(reason)
-	if w.Reason == reason && w.Repeats > 0 {
-		w.Repeats++
-	} else {
-		w.Repeats = 1
+	w.Failures = maps.Clone(w.Failures)
+	if w.Failures == nil {
+		w.Failures = map[string]int{}
 	}
-	if retryable && w.Repeats >= MaxRepeats {
+	w.Failures[w.Stage]++
+	if retryable && w.Failures[w.Stage] >= cmp.Or(w.Bound, DefaultBound) {
 		class, retryable = repeatedClass(w.Stage), false
 	}
 	w.FailureClass, w.Reason, w.Message = class, reason, message

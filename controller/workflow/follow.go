@@ -1,8 +1,11 @@
 package workflow
 
 import (
+	"maps"
 	"slices"
 	"strings"
+
+	"github.com/ingot-metal/ingot/controller/fleet"
 )
 
 // Attempt is what of an attempt's operation the workflow follows.
@@ -13,6 +16,8 @@ type Attempt struct {
 	Step            string
 	Reason, Message string
 	Evidence        map[string]string
+	// Granted reports whether the decision lets an agent begin what the step does.
+	Granted bool
 }
 
 // Follow is the workflow after a decision on its attempt. What an operator has frozen stays so.
@@ -20,10 +25,18 @@ func Follow(w Workflow, a Attempt) Workflow {
 	if !Working(w.State) {
 		return w
 	}
-	if stage := StageOf(w.Kind, a.Step); !opensBefore(w, stage) {
+	stage := StageOf(w.Kind, a.Step)
+	if !opensBefore(w, stage) {
 		w.at(stage)
+		w.forgetPassed()
+	}
+	if s, ok := FindFor(w.Kind, stage, w.Provider); ok && s.Touches && a.Granted {
+		w.Unclean = true
 	}
 	w.Evidence = merged(w.Evidence, a.Evidence)
+	if slices.Index(w.Plan, stage) > 0 {
+		delete(w.Evidence, undoDue) // the steps that undo come before
+	}
 	switch a.Phase {
 	case "RUNNING":
 		if w.State == Pending {
@@ -42,6 +55,14 @@ func Follow(w Workflow, a Attempt) Workflow {
 	return w
 }
 
+// forgetPassed drops the failures of the stages that the workflow has gone past.
+func (w *Workflow) forgetPassed() {
+	w.Failures = maps.Clone(w.Failures)
+	for _, passed := range w.Plan[:min(w.StageIdx, len(w.Plan))] {
+		delete(w.Failures, passed)
+	}
+}
+
 // opensBefore says that the stage only puts the node's state back to one of work in progress, before the attempt goes on
 // from a later one: going through it is no step back.
 func opensBefore(w Workflow, stage string) bool {
@@ -53,7 +74,7 @@ func (w *Workflow) succeed() {
 	if w.State == Pending {
 		w.move(Running)
 	}
-	w.Repeats, w.Reason, w.Message, w.FailureClass = 0, "", "", ""
+	w.Failures, w.Reason, w.Message, w.FailureClass = nil, "", "", ""
 	switch {
 	case w.State == Compensating:
 		w.move(FailedManual)
@@ -63,6 +84,7 @@ func (w *Workflow) succeed() {
 	default:
 		w.move(Completed)
 	}
+	w.Unclean = w.Unclean && !Terminal(w.State)
 }
 
 func (w *Workflow) fail(a Attempt) {
@@ -112,6 +134,25 @@ func nextManual(w Workflow) (Action, string) {
 		}
 	}
 	return action, orElse(what[w.FailureClass], "look at the cause, then retry_stage")
+}
+
+// Offer is what may be done with a workflow now.
+type Offer struct {
+	// Stalled as in Legal.
+	Stalled bool
+	// Legal are the actions that would be taken; Refused are those that the state allows and the machine does not.
+	Legal   []Action
+	Refused map[Action]*fleet.Refusal
+}
+
+// Recommend is Next, as far as the action that helps would be taken now. Otherwise the words name what stands in its way.
+func Recommend(w Workflow, o Offer) (Action, string) {
+	a, text := Next(w, o.Stalled)
+	r := o.Refused[a]
+	if r == nil {
+		return a, text
+	}
+	return "", r.Message + ", then " + strings.ToLower(string(a))
 }
 
 func orElse(s, fallback string) string {

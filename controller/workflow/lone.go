@@ -9,6 +9,9 @@ const ReportedInstall = "reported_install"
 // a session under another boot than the one before.
 const AwaitReplacement = "await_replacement"
 
+// NothingToDrain is another: the machine is in no cluster, and its drain has nothing to do.
+const NothingToDrain = "nothing_to_drain"
+
 // SwitchOn and SwitchOff are two more, which operators start: the machine is switched through its BMC, or its provider, and
 // is so when that was read back.
 const (

@@ -39,7 +39,7 @@ func Mapping() []Pair {
 		{d, Pending, nil, inLife},
 		{d, Running, nil, inLife},
 		{d, Compensating, nil, inLife},
-		{d, FailedRetryable, nil, []fleet.NodeState{Active, Offline, Retired}},
+		{d, FailedRetryable, nil, []fleet.NodeState{Active, Offline, Retired, Quarantined}},
 		{d, FailedManual, nil, []fleet.NodeState{Active, Offline, Retired, Quarantined}},
 		{d, Cancelled, nil, []fleet.NodeState{Active, Offline, Retired, Quarantined, Deleted}},
 		{d, Completed, []Mode{SoftReset, Reimage, StorageCleanup}, []fleet.NodeState{Active}},

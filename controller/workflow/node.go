@@ -44,7 +44,7 @@ func Ending(w Workflow, from fleet.NodeState, agentLive bool) []Move {
 	case Completed, Reconciled:
 		return arriving(w, from)
 	case FailedRetryable, FailedManual:
-		return falling(from, agentLive)
+		return falling(w, from, agentLive)
 	case Cancelled:
 		if w.Kind == Onboarding && in(from, Enrolling) {
 			return []Move{{Quarantined, byWorkflow}}
@@ -52,9 +52,16 @@ func Ending(w Workflow, from fleet.NodeState, agentLive bool) []Move {
 		if w.Kind == Onboarding && in(from, Installing, Installed) {
 			return []Move{{Quarantined, bySystem}}
 		}
-		return falling(from, agentLive)
+		return falling(w, from, agentLive)
 	}
 	return nil
+}
+
+// dirty reports whether nobody knows what a decommission has left on the machine: it has begun to change it, or has failed at
+// a stage that does.
+func (w Workflow) dirty() bool {
+	s, _ := FindFor(w.Kind, w.Stage, w.Provider)
+	return w.Kind == Decommission && (w.Unclean || s.Touches && (w.State == FailedRetryable || w.State == FailedManual))
 }
 
 func arriving(w Workflow, from fleet.NodeState) []Move {
@@ -75,9 +82,12 @@ func arriving(w Workflow, from fleet.NodeState) []Move {
 	return nil
 }
 
-// falling leaves the states that stand for work: draining becomes offline, and active where the agent proves it.
-func falling(from fleet.NodeState, agentLive bool) []Move {
+// falling leaves the states that stand for work: draining becomes offline, and active where the agent proves it. A machine
+// that is not clean is quarantined.
+func falling(w Workflow, from fleet.NodeState, agentLive bool) []Move {
 	switch {
+	case w.dirty() && !in(from, Quarantined, Retired, Removing, Deleted):
+		return []Move{{Quarantined, bySystem}}
 	case from == Draining && agentLive:
 		return []Move{{Offline, byWorkflow}, {Active, bySystem}}
 	case from == Draining:
@@ -117,8 +127,8 @@ func Startable(k Kind, m Mode, node fleet.NodeState) *fleet.Refusal {
 		return refuse("this mode is for one that is active or offline")
 	case k == Decommission && in(node, Installing, Reprovision, Migrating, Deprovisioning, Removing):
 		return refuse("wait for the work that it stands for, or cancel that")
-	case k == Decommission && node == Retired:
-		return refuse("bring it back to offline first, so that its disks can be erased")
+	case k == Decommission && m != FullDecommission && node == Retired:
+		return refuse("this mode is for one that is in service")
 	}
 	return nil
 }
@@ -131,14 +141,15 @@ func DefaultPath(node fleet.NodeState) string {
 	return PathInstall
 }
 
-// Continuable refuses another attempt on a node that has left the states in which its workflow works.
-func Continuable(w Workflow, node fleet.NodeState) *fleet.Refusal {
+// Continuable refuses another attempt on a node that has left the states in which its workflow works. contested says that two
+// machines answer in its name: then nobody knows which one the attempt would change.
+func Continuable(w Workflow, node fleet.NodeState, contested bool) *fleet.Refusal {
 	switch {
-	case node == Quarantined:
+	case node == Quarantined && (contested || w.Kind != Decommission):
 		return &fleet.Refusal{Reason: "MACHINE_QUARANTINED", Message: "the node is quarantined; find out why and clear it first"}
 	case w.Kind == Onboarding && in(node, Discovered, NodePending, Installing, Installed, BootstrapIssued, Enrolling):
 	case w.Kind == Decommission && w.Mode == FullDecommission && node != Deleted:
-	case w.Kind == Decommission && in(node, Active, Offline, Draining):
+	case w.Kind == Decommission && in(node, Active, Offline, Draining, Quarantined):
 	default:
 		return &fleet.Refusal{Reason: "NODE_TRANSITION_ILLEGAL",
 			Message: "the node is " + string(node) + " by now, and this workflow cannot go on from there; cancel it"}

@@ -110,6 +110,8 @@ func (o StepOf) step() *baremetalv1.Step {
 		s.Kind = &baremetalv1.Step_Reboot{Reboot: &baremetalv1.Reboot{Mode: o.Mode}}
 	case "erase":
 		s.Kind = &baremetalv1.Step_Erase{Erase: &baremetalv1.EraseDisks{}}
+	case "reset_devices":
+		s.Kind = &baremetalv1.Step_ResetDevices{ResetDevices: &baremetalv1.ResetDevices{}}
 	case "wait_for_agent":
 		s.Kind = &baremetalv1.Step_WaitForAgent{WaitForAgent: &baremetalv1.WaitForAgent{}}
 	case ProviderKind:

@@ -70,6 +70,10 @@ type Stage struct {
 	ResumeAt string
 	// Adoptable says that its effect may be taken as done because it is observed.
 	Adoptable bool
+	// Touches says that the stage changes the machine: a node whose stage fails is not fit for use before it was cleaned.
+	Touches bool
+	// Undo names the provider's actions that a clean start takes where the stage was begun.
+	Undo []string
 }
 
 // StepOf is one step of a stage: its name in the plan and its kind in the API's Step.
@@ -122,6 +126,19 @@ func (s Stage) giving(evidence string, adoptable bool) Stage {
 	return s
 }
 
+// undoneBy adds what a clean start does at the provider where the stage was begun.
+func (s Stage) undoneBy(actions ...string) Stage {
+	s.Undo = actions
+	return s
+}
+
+// The provider's actions that undo, and what they do to a deployment.
+const (
+	undoAbort        = "abort"
+	undoRelease      = "release"
+	undoneDeployment = "the deployment is aborted; on a clean start the machine is released too"
+)
+
 // installSteps are those of a repave, named after their stage.
 func installSteps(stage string) []StepOf {
 	n := StepName(stage)
@@ -150,26 +167,27 @@ func cleaningStages() []Stage {
 			Effect:       "no workload runs on it; but for a soft reset the machine leaves the cluster",
 			Check:        "condition InCustomerCluster is false or Drained is true; else the Node is drained and read back",
 			Compensation: "a drain that fails or is cancelled takes its own cordon back"},
-		{Name: CleanupStorage, Kind: d, Modes: []Mode{StorageCleanup, FullDecommission}, Wired: true, Gives: evidence.EraseMethod,
+		// MAAS switches a machine off when it has released it: its own agent resets what it has before.
+		scrubGPU(ProviderMAAS, "the inventory shows an accelerator, provider maas"),
+		{Name: CleanupStorage, Kind: d, Modes: []Mode{StorageCleanup, FullDecommission}, Wired: true, Gives: evidence.EraseMethod, Touches: true,
 			Provider: notMAAS, Where: "not provider maas",
 			Steps:  []StepOf{{"cleanup-storage-netboot", "netboot", ""}, {"cleanup-storage", "erase", ""}},
 			Effect: "every disk that is not protected is erased", Check: "the method is read back as verified", Compensation: "none: data is gone"},
-		{Name: CleanupStorage, Kind: d, Modes: []Mode{StorageCleanup, FullDecommission}, Wired: true, Gives: evidence.EraseMethod,
+		{Name: CleanupStorage, Kind: d, Modes: []Mode{StorageCleanup, FullDecommission}, Wired: true, Gives: evidence.EraseMethod, Touches: true,
 			Provider: ProviderMAAS, Where: "provider maas", Steps: []StepOf{{"cleanup-storage", ProviderKind, "erase"}},
 			Effect: "MAAS releases the machine and erases its disks", Check: "MAAS is seen to erase them after the request, then says Ready",
 			Compensation: "none: data is gone"},
-		{Name: ScrubGPU, Kind: d, Modes: []Mode{SoftReset, FullDecommission}, When: func(t Traits) bool { return t.GPU },
-			Where: "the inventory shows a GPU", Steps: own(ScrubGPU), Effect: "the memory of GPUs is cleared", Check: "not built",
-			Compensation: "none"},
-		{Name: ResetHost, Kind: d, Modes: []Mode{SoftReset}, Wired: true, Gives: evidence.BootIDAfter,
+		scrubGPU(notMAAS, "the inventory shows an accelerator, not provider maas"),
+		{Name: ResetHost, Kind: d, Modes: []Mode{SoftReset}, Wired: true, Touches: true, Gives: evidence.BootIDAfter,
 			Steps:  []StepOf{{"reset-host", "reboot", ""}, {"reset-host-agent", "wait_for_agent", ""}},
 			Effect: "what ran on the machine runs no more", Check: "another boot id is read back", Compensation: "none"},
-		{Name: InstallNode, Kind: d, Modes: installing, Provider: ProviderMAAS, Where: "provider maas", Wired: true, Gives: evidence.Deployed,
+		{Name: InstallNode, Kind: d, Modes: installing, Provider: ProviderMAAS, Where: "provider maas", Wired: true, Touches: true,
+			Gives: evidence.Deployed, Undo: []string{undoAbort, undoRelease},
 			Steps: []StepOf{{"install-node-release", ProviderKind, "release"}, {"install-node", ProviderKind, "deploy"},
 				{"install-node-deployed", ProviderKind, "wait_deployed"}},
 			Effect: "MAAS releases the machine and deploys it again", Check: "MAAS says Deployed, and the deployment is this operation's",
-			Compensation: "none: the machine stays as MAAS has it"},
-		{Name: InstallNode, Kind: d, Modes: installing, Steps: installSteps(InstallNode), Wired: true, Gives: evidence.ImageDigest,
+			Compensation: "the machine stays as MAAS has it; on a clean start the deployment is aborted and the machine released"},
+		{Name: InstallNode, Kind: d, Modes: installing, Steps: installSteps(InstallNode), Wired: true, Touches: true, Gives: evidence.ImageDigest,
 			Provider: notMAAS, Where: "not provider maas",
 			Effect: "the image is written to the machine's disk", Check: "the image is read back from the disk and reported by the new system",
 			Compensation: "the machine boots from its disk"},
@@ -182,6 +200,16 @@ func cleaningStages() []Stage {
 	}
 }
 
+// scrubGPU makes the row of the stage that clears the memory of accelerators, of a provider's machines.
+func scrubGPU(provider, where string) Stage {
+	return Stage{
+		Name: ScrubGPU, Kind: Decommission, Modes: []Mode{SoftReset, FullDecommission}, Provider: provider, Where: where, Wired: true,
+		When: func(t Traits) bool { return t.GPU }, Touches: true, Gives: evidence.DevicesReset, Steps: []StepOf{{"scrub-gpu", "reset_devices", ""}},
+		Effect: "accelerators are reset, and their memory holds nothing", Check: "each device is reset by the kernel and answers again",
+		Compensation: "none",
+	}
+}
+
 // leavingStages take a machine out of the inventory.
 func leavingStages() []Stage {
 	d := Decommission
@@ -189,7 +217,7 @@ func leavingStages() []Stage {
 		maas(d, LoadSiteConfig, "check_region", "none", "the region answers and takes the key", "none"),
 		maas(d, ReleaseMAAS, "release", "MAAS releases the machine", "MAAS says Ready", "none").giving("maas_released", true),
 		maas(d, PowerOffMAAS, "power_off", "MAAS switches the machine off", "MAAS reads the power as off", "none").giving("", true),
-		{Name: PowerOffNode, Kind: d, Modes: full, When: func(t Traits) bool { return t.BMC }, Provider: notMAAS, Where: "the machine has a BMC",
+		{Name: PowerOffNode, Kind: d, Touches: true, Modes: full, When: func(t Traits) bool { return t.BMC }, Provider: notMAAS, Where: "the machine has a BMC",
 			Steps: own(PowerOffNode), Wired: true, Adoptable: true, Gives: evidence.PowerOffSeenAt,
 			Effect: "the machine is off", Check: "the BMC is read back as off", Compensation: "none: the operator switches it on"},
 		{Name: RetireNode, Kind: d, Modes: full, Steps: own(RetireNode), Wired: true,
@@ -239,19 +267,19 @@ func maasOnboarding() []Stage {
 		maas(o, CreateInMAAS, "create", "MAAS knows the machine", "exactly one machine in MAAS has its MAC addresses, and its serial number",
 			"none: a record that was made stays for the next try").giving("maas_found", true),
 		maas(o, CommissionRun, "commission", "MAAS commissions the machine", "MAAS takes the request", "commissioning is aborted").
-			giving("maas_commissioned", true),
+			giving("maas_commissioned", true).undoneBy(undoAbort),
 		ready,
 		maas(o, "configure_storage", "set_storage_layout", "the disks' layout is set", "MAAS has a boot disk, and shows the layout", "none"),
 		maas(o, "apply_roce_phase2", "fabric_interfaces", "interfaces that are tagged roce have an address mode", "MAAS shows it", "none"),
 		maas(o, "ensure_pxe_interface_auto", "boot_interface", "the boot interface has an address mode", "MAAS shows it", "none"),
 		maas(o, "render_cloud_init", "render_user_data", "none", "the region's user data can be filled in and is YAML", "none"),
-		maas(o, DeployViaMAAS, "deploy", "MAAS writes the system", "MAAS says Deploying or beyond, for this operation", "the deployment is aborted").
-			giving(evidence.Redeployed, true),
+		maas(o, DeployViaMAAS, "deploy", "MAAS writes the system", "MAAS says Deploying or beyond, for this operation", undoneDeployment).
+			giving(evidence.Redeployed, true).undoneBy(undoAbort, undoRelease),
 		maas(o, WaitDeployed, "wait_deployed", "none", "the deployment has ended", "the deployment is aborted").giving("", true),
 		maas(o, "classify_deploy_failure", "classify_failure", "a failed deployment has a class",
 			"the deployment did not fail, or for want of its data source", "none"),
 		maas(o, RecoverDeploy, "recover_deploy", "a deployment that failed for want of its data source is released and made once more",
-			"MAAS says Deployed", "the deployment is aborted").giving(evidence.Deployed, false),
+			"MAAS says Deployed", undoneDeployment).giving(evidence.Deployed, false).undoneBy(undoAbort, undoRelease),
 		maas(o, "ensure_hardware_sync_configured", "hardware_sync", "none", "hardware sync is on, where the system has it", "none"),
 		maas(o, WaitHardwareRun, "wait_hardware_sync", "none", "a sync was seen lately, where it is on", "none"),
 	}

@@ -93,14 +93,20 @@ type Workflow struct {
 	StageIdx int
 	// Plan names the stages of this workflow, in order. It does not change.
 	Plan []string
-	// Attempts counts the operations, the running one included. Repeats counts those in a row that failed alike.
-	Attempts, Repeats int
-	FailureClass      Class
-	Reason, Message   string
+	// Attempts counts the operations, the running one included.
+	Attempts int
+	// Failures counts the failed attempts by stage, since a clean start, a rerun, or progress past the stage. Bound is how
+	// many of them end the retries; 0 means DefaultBound.
+	Failures        map[string]int
+	Bound           int
+	FailureClass    Class
+	Reason, Message string
 	// LastAction is the one that began the current attempt; empty for the first.
 	LastAction Action
 	// Adopted says that a stage was taken as done on the word of what was observed.
 	Adopted bool
+	// Unclean reports whether a stage was begun that changes the machine, and the workflow has not completed since.
+	Unclean bool
 	// Evidence is what the stages have proved so far, in all attempts since the last clean start.
 	Evidence map[string]string
 	// OperationID is the current attempt's, or the last one's.

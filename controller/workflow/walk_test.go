@@ -35,7 +35,7 @@ func (v *walker) move(t *testing.T, moves []workflow.Move) {
 // event lets the attempt go on by one step, or end.
 func (v *walker) event(t *testing.T, r *rand.Rand) {
 	t.Helper()
-	a := workflow.Attempt{Phase: "RUNNING", Step: workflow.StepName(v.w.Stage)}
+	a := workflow.Attempt{Phase: "RUNNING", Step: workflow.StepName(v.w.Stage), Granted: r.IntN(2) == 0}
 	switch r.IntN(12) {
 	case 0:
 		a.Phase, a.Reason = "FAILED", reasons[r.IntN(len(reasons))]

@@ -57,7 +57,7 @@ var ours = map[workflow.Kind]map[workflow.State]string{
 	workflow.Decommission: {
 		workflow.Pending:         "active offline quarantined draining retired",
 		workflow.Compensating:    "active offline quarantined draining retired removing",
-		workflow.FailedRetryable: "active offline", workflow.FailedManual: "active offline",
+		workflow.FailedRetryable: "active offline quarantined", workflow.FailedManual: "active offline",
 		workflow.Cancelled: "active offline retired quarantined deleted",
 	},
 }
@@ -188,14 +188,55 @@ func TestTheSameFailureNeedsAPersonInTheEnd(t *testing.T) {
 		w := sample(workflow.Running)
 		w.Mode = workflow.Reimage
 		w.Plan = workflow.Names(workflow.Plan(w.Kind, w.Mode, workflow.Traits{}))
-		for i := range workflow.MaxRepeats {
-			w.State = workflow.Running
-			w = workflow.Follow(w, workflow.Attempt{Phase: "FAILED", Step: step, Reason: "EXECUTION_FAILED", Message: "no"})
-			last := i == workflow.MaxRepeats-1
+		reasons := []string{"EXECUTION_FAILED", "STEP_TIMEOUT"}
+		for i := range workflow.DefaultBound + 1 {
+			w = workflow.Follow(w, workflow.Attempt{Phase: "RUNNING", Step: step})
+			w = workflow.Follow(w, workflow.Attempt{Phase: "FAILED", Step: step, Reason: reasons[i%2], Message: "no"})
+			last := i >= workflow.DefaultBound-1
 			if (w.State == workflow.FailedManual) != last || last && w.FailureClass != want {
 				t.Errorf("%s, failure %d: %s %s", step, i+1, w.State, w.FailureClass)
 			}
+			w = again(t, w, workflow.RetryStage)
 		}
+		// A person may try as often as he likes, and the count begins anew with a rerun, a clean start, or progress.
+		for _, a := range []workflow.Action{workflow.Rerun, workflow.RestartClean} {
+			fresh := again(t, workflow.Follow(w, workflow.Attempt{Phase: "FAILED", Step: step, Reason: "STEP_TIMEOUT"}), a)
+			if fresh = workflow.Follow(fresh, workflow.Attempt{Phase: "FAILED", Step: step, Reason: "STEP_TIMEOUT"}); fresh.State != workflow.FailedRetryable {
+				t.Errorf("%s, after %s: %s", step, a, fresh.State)
+			}
+		}
+	}
+}
+
+func again(t *testing.T, w workflow.Workflow, a workflow.Action) workflow.Workflow {
+	t.Helper()
+	e, refusal := workflow.Act(w, a, drainedFacts(false, false))
+	if refusal != nil || !e.Attempt {
+		t.Fatalf("%s: %+v", a, refusal)
+	}
+	return e.Workflow
+}
+
+// Failures count by stage: one that a later attempt goes past is forgotten, one that it has not come to again is not.
+func TestProgressForgetsTheFailuresBehindIt(t *testing.T) {
+	w := sample(workflow.Running)
+	fail := func(step string) {
+		w = workflow.Follow(w, workflow.Attempt{Phase: "FAILED", Step: step, Reason: "STEP_TIMEOUT"})
+	}
+	for range workflow.DefaultBound - 1 {
+		fail("cleanup-storage")
+		w = again(t, w, workflow.RetryStage)
+	}
+	w = workflow.Follow(w, workflow.Attempt{Phase: "RUNNING", Step: "power-off-node"})
+	for range workflow.DefaultBound - 1 {
+		fail("power-off-node")
+		w = again(t, w, workflow.RetryStage)
+	}
+	if w.Failures["cleanup_storage"] != 0 || w.Failures["power_off_node"] != workflow.DefaultBound-1 {
+		t.Errorf("counted %v", w.Failures)
+	}
+	if fail("power-off-node"); w.State != workflow.FailedManual {
+		t.Errorf("the fifth failure of a stage leads to %s", w.State)
 	}
 }
 

@@ -7,20 +7,41 @@ const (
 	// BootIDBefore and BootIDAfter are kernel boot ids (/proc/sys/kernel/random/boot_id) around a reboot.
 	BootIDBefore = "boot_id_before"
 	BootIDAfter  = "boot_id_after"
-	// HostBootID is the boot id of the machine's own system, as last heard before its installer was permitted to write.
-	HostBootID = "host_boot_id"
+	// HostAgentID and HostBootID are the agent and the boot of the machine's own system, as last heard before the command
+	// was granted; HostImageDigest is what that system said of the image that it was made from.
+	HostAgentID     = "host_agent_id"
+	HostBootID      = "host_boot_id"
+	HostImageDigest = "host_image_digest"
+	// BootedSystem is which system came up after a boot, and BootedBy what it was recognized by: "installer_session",
+	// "operation_token", "agent_identity", "provider".
+	BootedSystem = "booted_system"
+	BootedBy     = "booted_system_by"
+	// PreflightDisk is the disk that an installer would write, read before it was permitted to.
+	PreflightDisk = "preflight_disk"
+	// Refused is why the installer would not write, RefusedWhy the same in words, RefusedAgain whether another try may end
+	// otherwise.
+	Refused      = "refused"
+	RefusedWhy   = "refused_why"
+	RefusedAgain = "refused_retryable"
 	// BootNext is the one-shot boot entry as the firmware holds it.
 	BootNext = "boot_next"
 	// ImageDigest is "sha256:<hex>" of the raw bytes as read back from the disk.
 	ImageDigest = "image_digest"
 	// ConfigDigest is the digest of the host configuration as read back.
 	ConfigDigest = "config_digest"
+	// DevicesReset lists the accelerators that were reset and answer again, by their PCI addresses.
+	DevicesReset = "devices_reset"
 	// EraseMethod is how the disks were erased, as verified.
 	EraseMethod = "erase_method"
 	// BootPath is the way that a machine was brought into the installer: "bootnext", "kexec" or "bmc".
 	BootPath = "boot_path"
 	// Installer is the agent that wrote the disks from a netbooted system.
 	Installer = "installer_agent_id"
+	// IdentityLevel is how the installer proved which machine it is: "tpm" or "network". IdentityTrust goes with "tpm":
+	// "vendor" or "first-use". Corroboration goes with "network": "uncorroborated" where no BMC has seen the same.
+	IdentityLevel = "identity_level"
+	IdentityTrust = "identity_trust"
+	Corroboration = "identity_corroboration"
 	// PowerOffSeenAt and PowerOnSeenAt are when the BMC was read back so (RFC 3339, UTC, the agent's clock).
 	PowerOffSeenAt = "power_off_seen_at"
 	PowerOnSeenAt  = "power_on_seen_at"

@@ -15,7 +15,7 @@ import (
 
 const (
 	// floor is the room of a small heap, in bytes.
-	floor = 64 << 20
+	floor = 24 << 20
 	// share is the room of a large one that is busy, and least of one that is not, in percent of what is alive.
 	share, least = 40, 10
 	// between is the time from one collection to the next that a large heap gets room for, in seconds.

@@ -6,7 +6,7 @@ func TestPercent(t *testing.T) {
 	t.Parallel()
 	const much = 1 << 40
 	for alive, want := range map[uint64]int{
-		0: 400, 1 << 20: 400, 20 << 20: 320, 64 << 20: 100, 128 << 20: 50, 160 << 20: 40, 1 << 30: 40, 1 << 40: 40,
+		0: 400, 1 << 20: 400, 20 << 20: 120, 48 << 20: 50, 64 << 20: 40, 160 << 20: 40, 1 << 30: 40, 1 << 40: 40,
 	} {
 		if got := Percent(alive, much); got != want {
 			t.Errorf("of %d bytes: %d%%, want %d%%", alive, got, want)
@@ -21,7 +21,7 @@ func TestALargeHeapThatIsNotBusyGetsLittleRoom(t *testing.T) {
 			t.Errorf("at %d bytes a second: %d%%, want %d%%", perSecond, got, want)
 		}
 	}
-	if got := Percent(20<<20, 0); got != 320 {
+	if got := Percent(20<<20, 0); got != 120 {
 		t.Errorf("a small one gets %d%%", got)
 	}
 }

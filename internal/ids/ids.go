@@ -21,6 +21,7 @@ const (
 	Plan       = "plan"
 	Session    = "s"
 	Token      = "t"
+	APIToken   = "tk"
 	State      = "st"
 	Controller = "c"
 	Workflow   = "wf"

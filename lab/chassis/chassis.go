@@ -32,6 +32,8 @@ type Config struct {
 	NetworkFirst bool
 	// CardROM: see vm.Config.
 	CardROM bool
+	// TPM: see vm.Config.
+	TPM bool
 	// NoPXE is for UEFI: the firmware boots from the network by HTTP only.
 	NoPXE bool
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ingot-metal/ingot/agent/image"
+	"github.com/ingot-metal/ingot/lab/chassis"
 	"github.com/ingot-metal/ingot/lab/metal"
 	"github.com/ingot-metal/ingot/lab/network"
 	"github.com/ingot-metal/ingot/lab/vm"
@@ -31,6 +32,7 @@ type upOptions struct {
 	dir, firmware, bmc, frontpage, cache, bin, name string
 
 	machines int
+	wornDisk bool
 	join     metal.Controller
 }
 
@@ -43,6 +45,7 @@ func (o *upOptions) bind(cmd *cobra.Command) {
 	f.StringVar(&o.bin, "bin", "", "directory of ingot-controller, ingot-agent and ingot-image (default: that of this program)")
 	f.StringVar(&o.name, "name", "metal", "machines are called NAME-1 and so on")
 	f.IntVar(&o.machines, "machines", 2, "how many machines; one takes half a GiB of memory while it is on")
+	f.BoolVar(&o.wornDisk, "worn-disk", false, "give each machine a second disk, NAME-worn, that refuses to be written")
 	f.StringVar(&o.join.Frontpage, "server", "", "host:port of a controller that runs already; none is started then")
 	f.StringVar(&o.join.CAFile, "ca-file", "", "its CA")
 	f.StringVar(&o.join.TokenFile, "token-file", "", "an administrator's token for it")
@@ -52,10 +55,17 @@ func (o *upOptions) bind(cmd *cobra.Command) {
 	bindDir(cmd, &o.dir)
 }
 
+// wornSector is the sector of 512 bytes of a worn disk that cannot be written. It lies in the EFI system partition, which
+// the tiny image fills.
+const wornSector = 8192
+
 func (o *upOptions) args() []string {
 	args := []string{
 		"--dir", o.dir, "--firmware", o.firmware, "--bmc", o.bmc, "--frontpage", o.frontpage, "--cache", o.cache,
 		"--bin", o.bin, "--name", o.name, "--machines", strconv.Itoa(o.machines),
+	}
+	if o.wornDisk {
+		args = append(args, "--worn-disk")
 	}
 	if o.join.Frontpage == "" {
 		return args
@@ -152,7 +162,13 @@ func (o *upOptions) start(ctx context.Context, progress io.Writer) (_ *metal.Lab
 		if err != nil {
 			return nil, err
 		}
-		m, err := lab.AddMachine(ctx, metal.MachineConfig{Name: fmt.Sprintf("%s-%d", o.name, i+1), Firmware: fw, BMC: protocol})
+		cfg := metal.MachineConfig{Name: fmt.Sprintf("%s-%d", o.name, i+1), Firmware: fw, BMC: protocol}
+		if o.wornDisk {
+			cfg.Disks = []chassis.Disk{
+				{Serial: cfg.Name + "-d0", Bytes: metal.DiskBytes}, {Serial: cfg.Name + "-worn", Bytes: metal.DiskBytes, BadSector: wornSector},
+			}
+		}
+		m, err := lab.AddMachine(ctx, cfg)
 		if err != nil {
 			return nil, err
 		}

@@ -50,7 +50,7 @@ func newMAASRig(t *testing.T) *maasRig {
 func (r *maasRig) register(n int) (id, mac string) {
 	r.t.Helper()
 	id, mac = fmt.Sprintf("m-maas-%d", n), fmt.Sprintf("52:54:00:00:01:%02x", n)
-	harness.Must(r.t, r.c.Admin().SetBMCCredentials, &baremetalv1.SetBMCCredentialsRequest{CredentialsRef: id, Username: "u", Password: "p"})
+	harness.Must(r.t, r.c.Admin().SetBMCCredentials, &baremetalv1.SetBMCCredentialsRequest{CredentialsRef: id, Username: "u", Password: "p", AllowedEndpoints: []string{"10.0.0.9"}})
 	r.c.Register(&baremetalv1.Machine{MachineId: id, Spec: &baremetalv1.MachineSpec{
 		Provider: "maas", MacAddresses: []string{mac}, BmcEndpoint: "ipmi://10.0.0.9", BmcCredentialsRef: id,
 	}})

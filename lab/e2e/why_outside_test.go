@@ -29,7 +29,7 @@ func (r *whyRig) withBMC(t *testing.T, password string, f bmc.Faults) (string, *
 		}
 	})
 	ref := "bmc-" + password
-	harness.Must(t, r.Admin().SetBMCCredentials, &baremetalv1.SetBMCCredentialsRequest{CredentialsRef: ref, Username: "admin", Password: password})
+	harness.Must(t, r.Admin().SetBMCCredentials, &baremetalv1.SetBMCCredentialsRequest{CredentialsRef: ref, Username: "admin", Password: password, AllowedEndpoints: []string{"127.0.0.0/8"}})
 	service.Misbehave(f)
 	m := r.Register(&baremetalv1.Machine{Spec: &baremetalv1.MachineSpec{
 		Site: whySite, BmcEndpoint: service.Endpoint(), BmcCredentialsRef: ref,

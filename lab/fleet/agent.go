@@ -129,7 +129,6 @@ func (a *agent) boot(ctx context.Context) error {
 	group, ctx := task.New(ctx)
 	group.Go("dispatcher", d.Run)
 	group.Go("session", func(ctx context.Context) error { return errors.Join(r.Run(ctx), ctx.Err()) })
-	group.Go("heartbeats", r.BufferHeartbeats)
 	err := group.Wait()
 	if errors.Is(context.Cause(ctx), errDown) {
 		return errDown

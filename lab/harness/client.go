@@ -53,6 +53,9 @@ func newClient(t testing.TB, address, caFile, token string) *Client {
 // WithToken is the same client with another bearer token.
 func (c *Client) WithToken(token string) *Client { return newClient(c.t, c.address, c.caFile, token) }
 
+// At is the same client of another address.
+func (c *Client) At(address string) *Client { return newClient(c.t, address, c.caFile, c.token) }
+
 // Token is the bearer token.
 func (c *Client) Token() string { return c.token }
 

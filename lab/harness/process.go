@@ -127,7 +127,7 @@ type ControllerProcess struct {
 	url string
 
 	Front, Fleet, Enrolment *Relay
-	http                    string
+	addresses               controller.Addresses
 	Process                 *Process
 }
 
@@ -137,13 +137,25 @@ func NewControllerProcess(t testing.TB) *ControllerProcess {
 	return newControllerProcess(t, place{url: testkit.Database(t)})
 }
 
+// NewControllerProcessWith is NewControllerProcess with a REST listener and further lines of the configuration file, which is YAML.
+func NewControllerProcessWith(t testing.TB, lines string) *ControllerProcess {
+	t.Helper()
+	return newControllerProcess(t, place{url: testkit.Database(t), rest: true, lines: lines})
+}
+
 // place is where a controller finds what is not its own, and where it is found. What is empty is its own: relays, a directory
-// of images, ports of 127.0.0.1 that are free.
-type place struct{ url, fleet, enrolment, images, host string }
+// of images, ports of 127.0.0.1 that are free. Lines are added to the configuration file.
+type place struct {
+	url, fleet, enrolment, images, host, lines string
+	rest                                       bool
+}
 
 // listen gives the addresses of a controller: the usual ports of a host that was asked for.
 func (p place) listen() string {
-	if p.host == "" {
+	switch {
+	case p.rest:
+		return `{frontpage: "127.0.0.1:0", fleet: "127.0.0.1:0", enrolment: "127.0.0.1:0", http: "127.0.0.1:0", rest: "127.0.0.1:0"}`
+	case p.host == "":
 		return `{frontpage: "127.0.0.1:0", fleet: "127.0.0.1:0", enrolment: "127.0.0.1:0", http: "127.0.0.1:0"}`
 	}
 	return fmt.Sprintf(`{frontpage: "%[1]s:50051", fleet: "%[1]s:50052", enrolment: "%[1]s:50053", http: "%[1]s:8080"}`, p.host)
@@ -178,7 +190,8 @@ tokens_file: %q
 agents: {heartbeat_interval: 1s}
 lease: 4s
 log: {level: warn}
-`, p.listen(), filepath.Join(c.dir, "data"), cmp.Or(p.images, c.images()), c.url, strings.Join(names, `", "`), fleet, enrolment, c.TokensFile())
+%s
+`, p.listen(), filepath.Join(c.dir, "data"), cmp.Or(p.images, c.images()), c.url, strings.Join(names, `", "`), fleet, enrolment, c.TokensFile(), p.lines)
 	if err := os.WriteFile(c.configFile(), []byte(file), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -220,12 +233,18 @@ func (c *ControllerProcess) Start(failpoints string) time.Time {
 		return ready
 	}, "the controller is not ready: %s", lazy(c.output))
 	up := time.Now()
-	c.http = a.HTTP
+	c.addresses = a
 	c.Front.Retarget("tcp", a.Frontpage)
 	c.Fleet.Retarget("tcp", a.Fleet)
 	c.Enrolment.Retarget("tcp", a.Enrolment)
 	return up
 }
+
+// Addresses are those of the listeners themselves, without relays between.
+func (c *ControllerProcess) Addresses() controller.Addresses { return c.addresses }
+
+// CAFile holds the root certificate.
+func (c *ControllerProcess) CAFile() string { return c.caFile }
 
 func (c *ControllerProcess) output() string { return tail(c.Process.output.String()) }
 

@@ -47,6 +47,14 @@ func RSS(pid int) (int64, error) { return memory(pid, "VmRSS:") }
 // Peak is the most resident memory that a process has ever had.
 func Peak(pid int) (int64, error) { return memory(pid, "VmHWM:") }
 
+// ResetPeak makes Peak begin anew with what the process has now (proc(5), clear_refs).
+func ResetPeak(pid int) error {
+	if err := os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", pid), []byte("5"), 0o200); err != nil {
+		return fmt.Errorf("reset peak memory of process: %w", err)
+	}
+	return nil
+}
+
 // memory reads proc_pid_status(5), in kB.
 func memory(pid int, field string) (int64, error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))

@@ -42,6 +42,10 @@ type MachineConfig struct {
 	// InstallDisk: see pb.MachineSpec.
 	InstallDisk    string
 	ProtectedDisks []string
+	// TPM gives the machine a TPM 2.0 of its own.
+	TPM bool
+	// TwinOf names a machine whose MAC address, UUID and serial number this one has too. Its disks and its TPM are its own.
+	TwinOf string
 	// Unknown leaves the machine out of the inventory.
 	Unknown bool
 	// CredentialsRef is how the controller is told to log in to the BMC: CredentialsRef when empty.
@@ -58,12 +62,13 @@ type Machine struct {
 	IPMI    *bmc.IPMI
 }
 
-const defaultDisk = 2 << 30
+// DiskBytes is the size of a machine's disk unless its configuration says otherwise.
+const DiskBytes = 2 << 30
 
 // AddMachine builds a machine into the rack and tells the controller of it.
 func (l *Lab) AddMachine(ctx context.Context, cfg MachineConfig) (*Machine, error) {
 	if cfg.Disks == nil {
-		cfg.Disks = []chassis.Disk{{Serial: cfg.Name + "-d0", Bytes: defaultDisk}}
+		cfg.Disks = []chassis.Disk{{Serial: cfg.Name + "-d0", Bytes: DiskBytes}}
 	}
 	l.mu.Lock()
 	slot := len(l.machines) + 1
@@ -89,9 +94,9 @@ func (l *Lab) build(ctx context.Context, m *Machine, slot int) (err error) {
 		return err
 	}
 	m.Chassis, err = chassis.New(chassis.Config{
-		Name: m.cfg.Name, Dir: l.path("machines", m.cfg.Name), Firmware: m.cfg.Firmware, Tap: m.Port, Launcher: l.rack.Prefix(),
+		Name: cmp.Or(m.cfg.TwinOf, m.cfg.Name), Dir: l.path("machines", m.cfg.Name), Firmware: m.cfg.Firmware, Tap: m.Port, Launcher: l.rack.Prefix(),
 		Disks: m.cfg.Disks, MemoryMB: m.cfg.MemoryMB, NetworkFirst: m.cfg.NetworkFirst, CardROM: m.cfg.CardROM,
-		NoPXE: m.cfg.NoPXE,
+		NoPXE: m.cfg.NoPXE, TPM: m.cfg.TPM,
 	})
 	if err != nil {
 		return err

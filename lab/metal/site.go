@@ -15,6 +15,8 @@ import (
 // Account is that of every BMC here, and CredentialsRef its name in the controller.
 const (
 	CredentialsRef = "lab-bmc"
+	// BMCNetwork is where every BMC here is.
+	BMCNetwork = "198.51.100.0/24"
 	Username       = "lab"
 	Password       = "rack-and-ruin"
 )
@@ -32,7 +34,7 @@ func (l *Lab) setUpSite(ctx context.Context) error {
 		return err
 	}
 	_, err := l.client.Admin.SetBMCCredentials(ctx, &pb.SetBMCCredentialsRequest{
-		CredentialsRef: CredentialsRef, Username: Username, Password: Password,
+		CredentialsRef: CredentialsRef, Username: Username, Password: Password, AllowedEndpoints: []string{BMCNetwork},
 	})
 	return err
 }

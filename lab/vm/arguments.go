@@ -26,6 +26,7 @@ func arguments(c Config) []string {
 		"-netdev", netdev(c), "-device", nic(c),
 	}
 	args = append(args, firmwareArguments(c)...)
+	args = append(args, tpmArguments(c)...)
 	if c.Kernel != "" {
 		args = append(args, "-kernel", c.Kernel, "-append", c.Cmdline)
 	}
@@ -108,6 +109,17 @@ func firmwareArguments(c Config) []string {
 		"-drive", "if=pflash,unit=0,format=raw,readonly=on,file="+ovmfCode,
 		"-drive", "if=pflash,unit=1,format=raw,file="+vars,
 	)
+}
+
+// tpmArguments are for swtpm (QEMU documentation, "The QEMU TPM emulator device").
+func tpmArguments(c Config) []string {
+	if !c.TPM {
+		return nil
+	}
+	return []string{
+		"-chardev", "socket,id=chrtpm,fd=" + strconv.Itoa(c.tpmDescriptor), "-tpmdev", "emulator,id=tpm0,chardev=chrtpm",
+		"-device", "tpm-crb,tpmdev=tpm0",
+	}
 }
 
 func diskArguments(c Config) []string {

@@ -70,6 +70,10 @@ type Config struct {
 	FirmwareSettings map[string]string
 	// Console is one end of a socket pair for the first serial port, in place of SerialFile. Start closes it.
 	Console *os.File
+	// TPM gives the machine a TPM 2.0, whose state is in the folder tpm of Dir: another folder is another TPM.
+	TPM bool
+	// tpmDescriptor is QEMU's number of the TPM's control channel.
+	tpmDescriptor int
 	// Launcher goes before QEMU's own arguments: a program that runs another one, such as nsenter. It must replace
 	// itself with it.
 	Launcher []string

@@ -20,6 +20,7 @@ import (
 
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/task"
+	"github.com/ingot-metal/ingot/lab/swtpm"
 )
 
 // Files in a machine's directory.
@@ -29,6 +30,7 @@ const (
 	varsFile   = "uefi-vars.fd"
 	qmpSocket  = "qmp.sock"
 	ctlSocket  = "control.sock"
+	tpmDir     = "tpm"
 	stderrFile = "qemu.log"
 )
 
@@ -39,7 +41,8 @@ type VM struct {
 	cmd     *exec.Cmd
 	stop    context.CancelFunc
 	group   *task.Group
-	sockets []string // made by this machine, and so its to remove
+	sockets []string   // made by this machine, and so its to remove
+	tpm     *swtpm.TPM // nil if the machine has none
 	exited  chan struct{}
 	err     error // of the process; valid once exited is closed
 }
@@ -71,6 +74,9 @@ func (v *VM) boot(ctx context.Context) error {
 		return err
 	}
 	v.group, _ = task.New(context.WithoutCancel(ctx))
+	if v.tpm != nil {
+		v.group.Go("tpm", func(context.Context) error { return unlessStopped(ctx, v.tpm.Wait()) })
+	}
 	v.group.Go("qemu", func(context.Context) error {
 		v.err = v.cmd.Wait()
 		close(v.exited)
@@ -87,6 +93,14 @@ func (v *VM) boot(ctx context.Context) error {
 	}
 	// The processor stood still until now, so no event was missed.
 	_, err = mon.execute(ctx, "cont", nil)
+	return err
+}
+
+// unlessStopped forgives an end by a signal, where the machine's power was cut.
+func unlessStopped(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
 	return err
 }
 
@@ -113,6 +127,15 @@ func (v *VM) launch(ctx context.Context) error {
 	defer log.Close() // QEMU has its own copy
 	if v.cfg.Console != nil {
 		files = append(files, v.cfg.Console) // the third, and so descriptor 5
+	}
+	if v.cfg.TPM {
+		chip, channel, err := swtpm.Start(ctx, v.path(tpmDir))
+		if err != nil {
+			return err
+		}
+		v.tpm = chip
+		files = append(files, channel)
+		v.cfg.tpmDescriptor = 2 + len(files)
 	}
 	argv := slices.Concat(v.cfg.Launcher, []string{qemuBinary}, arguments(v.cfg))
 	v.cmd = exec.CommandContext(ctx, argv[0], argv[1:]...)
@@ -147,8 +170,11 @@ func (v *VM) Wait(ctx context.Context) error {
 func (v *VM) Stop() error {
 	v.stop()
 	var err error
-	if v.group != nil {
+	switch {
+	case v.group != nil:
 		err = v.group.Wait()
+	case v.tpm != nil: // QEMU did not start, and the TPM was killed
+		_ = v.tpm.Wait()
 	}
 	for _, path := range v.sockets {
 		if rmErr := os.Remove(path); !errors.Is(rmErr, os.ErrNotExist) {

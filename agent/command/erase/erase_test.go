@@ -13,10 +13,10 @@ import (
 
 	"github.com/ingot-metal/ingot/agent/command"
 	executor "github.com/ingot-metal/ingot/agent/command/erase"
-	"github.com/ingot-metal/ingot/agent/disk"
 	"github.com/ingot-metal/ingot/agent/disk/erase"
 	"github.com/ingot-metal/ingot/agent/host"
 	"github.com/ingot-metal/ingot/internal/clock"
+	"github.com/ingot-metal/ingot/internal/disk"
 	"github.com/ingot-metal/ingot/internal/evidence"
 )
 

@@ -1,6 +1,6 @@
 // Package kexec brings a running machine into the installer without its firmware: it fetches a kernel and an
-// initramfs by their digests, loads them, and lets the system stop its services and enter them. It is done when the
-// machine shows another boot id.
+// initramfs by their digests, loads them, and lets the system stop its services and enter them. Only the installer can say
+// that it is there: when the machine's own agent sees another boot, it is its own system that has come back.
 package kexec
 
 import (
@@ -185,7 +185,8 @@ func unfetched(ctx context.Context, err error) (*command.Result, error) {
 	return &r, nil
 }
 
-// Resume never enters. Another boot id is proof; under the old one, with no kernel loaded, nothing can come any more.
+// Resume never enters. Another boot id is proof that the machine's own system has come back; under the old one, with no
+// kernel loaded, nothing can come any more.
 func (e *Executor) Resume(ctx context.Context, job command.Job) (command.Verdict, error) {
 	var in intent
 	if err := job.DecodeIntent(&in); err != nil {
@@ -219,7 +220,8 @@ func (e *Executor) await(ctx context.Context, in intent, limit time.Duration, as
 	for {
 		id, err := e.cfg.Machine.Identity(ctx)
 		if err == nil && id.BootID != in.BootIDBefore {
-			return command.Succeeded(map[string]string{
+			return command.Failed(baremetalv1.Reason_WRONG_SYSTEM_BOOTED,
+				"the machine was restarted and came back in its own system, not in the installer").AndRetry().WithEvidence(map[string]string{
 				evidence.BootIDBefore: in.BootIDBefore, evidence.BootIDAfter: id.BootID,
 			}), nil
 		}

@@ -119,11 +119,13 @@ func (r *rig) job(t *testing.T, hard context.Context) command.Job {
 	return command.Job{Spec: r.spec, Intent: b, Hard: hard, Progress: func(int, string) {}, Logf: func(string, ...any) {}}
 }
 
-func TestKexecIsDoneWithAnotherBootID(t *testing.T) {
+// TestKexecThatComesBackInItsOwnSystemIsNoSuccess: whoever executes a kexec lives in the system that it leaves, so that
+// another boot id says that this system is back.
+func TestKexecThatComesBackInItsOwnSystemIsNoSuccess(t *testing.T) {
 	t.Parallel()
 	r := newRig()
 	got, err := r.executor().Execute(t.Context(), r.job(t, t.Context()))
-	if err != nil || got.Outcome != fleetv1.CommandResult_SUCCEEDED || got.Evidence["boot_id_before"] != "boot-1" || got.Evidence["boot_id_after"] != "boot-2" {
+	if err != nil || got.Reason != baremetalv1.Reason_WRONG_SYSTEM_BOOTED || !got.Retryable || got.Evidence["boot_id_before"] != "boot-1" || got.Evidence["boot_id_after"] != "boot-2" {
 		t.Fatalf("%+v, %v", got, err)
 	}
 	if r.m.kernel != "kernel" || r.m.initrd != "initrd" || r.m.cmdline != "ingot.role=installer" || r.m.enters != 1 {
@@ -219,7 +221,7 @@ func TestKexecResumes(t *testing.T) {
 		change  func(m *machine)
 		outcome fleetv1.CommandResult_Outcome
 	}{
-		"after another boot":     {func(m *machine) { m.boot = "boot-2" }, fleetv1.CommandResult_SUCCEEDED},
+		"after another boot":     {func(m *machine) { m.boot = "boot-2" }, fleetv1.CommandResult_FAILED},
 		"before it loaded":       {func(*machine) {}, fleetv1.CommandResult_FAILED},
 		"loaded and not entered": {func(m *machine) { m.loaded = true }, fleetv1.CommandResult_UNKNOWN},
 	} {

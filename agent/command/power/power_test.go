@@ -62,7 +62,7 @@ func newRig(t *testing.T, on bool) *rig {
 func (r *rig) connect(t *testing.T, password string) {
 	p := bmc.New(bmc.Config{
 		Credentials: func(context.Context, provider.Target) (bmc.Credentials, error) {
-			return bmc.Credentials{Username: "u", Password: password}, nil
+			return bmc.Credentials{Username: "u", Password: password, Allowed: []string{"127.0.0.0/8"}, PlainHTTP: true}, nil
 		},
 		Clock: clock.Real(), Log: testkit.Logger(t), SoftOff: 300 * time.Millisecond, Within: 1500 * time.Millisecond, Timeout: 2 * time.Second,
 	})

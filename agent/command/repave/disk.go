@@ -13,10 +13,10 @@ import (
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 
 	"github.com/ingot-metal/ingot/agent/command"
-	"github.com/ingot-metal/ingot/agent/disk"
 	"github.com/ingot-metal/ingot/agent/disk/image"
 	"github.com/ingot-metal/ingot/agent/host"
 	"github.com/ingot-metal/ingot/internal/clock"
+	"github.com/ingot-metal/ingot/internal/disk"
 	"github.com/ingot-metal/ingot/internal/evidence"
 	"github.com/ingot-metal/ingot/internal/failure"
 )
@@ -26,6 +26,10 @@ type Installer interface {
 	ChooseDisk(rule string, protected []string) (disk.Device, error)
 	WriteImage(ctx context.Context, e host.Effect, w host.WriteImage) (disk.Device, image.Evidence, error)
 	CheckImage(ctx context.Context, diskID, digest string, rawSize int64, c image.Commit) error
+	// ProbeImage reads the image's beginning, for a disk with sectors of so many bytes, and writes nothing.
+	ProbeImage(ctx context.Context, w host.WriteImage, sector int) error
+	// FirmwareKind is "bios" or "uefi", or "" where that cannot be known.
+	FirmwareKind() string
 }
 
 // DiskConfig is what the executor for real disks needs. All fields are required.
@@ -60,23 +64,9 @@ type diskIntent struct {
 // Prepare chooses the disk and refuses what could not be written or verified. It writes nothing.
 func (d *Disk) Prepare(_ context.Context, spec *fleetv1.CommandSpec) (any, *command.Result, error) {
 	a := spec.GetRepave()
-	if problem := problemOf(a); problem != "" {
-		r := command.Failed(baremetalv1.Reason_INVALID_FIELD, "%s", problem)
-		return nil, &r, nil
-	}
-	if a.GetArch() != "" && a.GetArch() != runtime.GOARCH {
-		r := command.Failed(baremetalv1.Reason_IMAGE_UNSUPPORTED, "image %q is for %s, and this machine is of %s", a.GetImageRef(), a.GetArch(), runtime.GOARCH)
-		return nil, &r, nil
-	}
-	dev, err := d.cfg.Installer.ChooseDisk(a.GetDiskRule(), a.GetProtectedDisks())
-	if r := chosen(err); r != nil {
-		return nil, r, nil
-	}
-	if err != nil {
-		return nil, nil, fmt.Errorf("choose disk: %w", err)
-	}
-	if r := tooSmall(a, dev); r != nil {
-		return nil, r, nil
+	dev, refused, err := fitting(d.cfg.Installer, a)
+	if refused != nil || err != nil {
+		return nil, refused, err
 	}
 	return diskIntent{
 		ImageRef: a.GetImageRef(), Digest: "sha256:" + hexOf(a.GetSha256Raw()), RawSize: a.GetRawSize(), Disk: dev.ID(), Path: dev.Path,
@@ -114,12 +104,33 @@ func chosen(err error) *command.Result {
 	return nil
 }
 
-func tooSmall(a *fleetv1.RepaveAction, dev disk.Device) *command.Result {
-	need := max(a.GetMinimumDisk(), a.GetRawSize()+image.Reserve)
-	if dev.Size >= need {
+// fitting gives the disk that the order means, on a machine that can start the image and has room for it.
+func fitting(m Installer, a *fleetv1.RepaveAction) (disk.Device, *command.Result, error) {
+	if problem := problemOf(a); problem != "" {
+		r := command.Failed(baremetalv1.Reason_INVALID_FIELD, "%s", problem)
+		return disk.Device{}, &r, nil
+	}
+	im := disk.Image{
+		Ref: a.GetImageRef(), Arch: a.GetArch(), Firmware: a.GetFirmware(), RawSize: a.GetRawSize(), MinimumDisk: a.GetMinimumDisk(),
+	}
+	if r := misfit(im.StartsOn(runtime.GOARCH, m.FirmwareKind())); r != nil {
+		return disk.Device{}, r, nil
+	}
+	dev, err := m.ChooseDisk(a.GetDiskRule(), a.GetProtectedDisks())
+	if r := chosen(err); r != nil {
+		return dev, r, nil
+	}
+	if err != nil {
+		return dev, nil, fmt.Errorf("choose disk: %w", err)
+	}
+	return dev, misfit(im.FitsOn(dev)), nil
+}
+
+func misfit(why *disk.Misfit) *command.Result {
+	if why == nil {
 		return nil
 	}
-	r := command.Failed(baremetalv1.Reason_IMAGE_TOO_LARGE, "%s is too small: the image needs %s", dev, disk.FormatSize(need))
+	r := command.Failed(why.Reason, "%s", why.Message)
 	return &r
 }
 
@@ -139,7 +150,7 @@ func (d *Disk) Execute(ctx context.Context, job command.Job) (command.Result, er
 	var stop func() (command.Result, error)
 	dev, got, err := d.cfg.Installer.WriteImage(ctx, job.Effect(), host.WriteImage{
 		DiskRule: a.GetDiskRule(), Protected: a.GetProtectedDisks(), Disk: in.Disk,
-		URL: d.url(a), FileSize: a.GetFileSize(), Format: image.Format(a.GetFormat()),
+		URL: d.cfg.url(a), FileSize: a.GetFileSize(), Format: image.Format(a.GetFormat()),
 		RawSize: in.RawSize, Digest: in.Digest, MinimumDisk: a.GetMinimumDisk(),
 		Begin: func(ctx context.Context) error {
 			r, err := job.MayDestroy(ctx)
@@ -174,11 +185,11 @@ func (d *Disk) Execute(ctx context.Context, job command.Job) (command.Result, er
 }
 
 // url is where the image is. A site serves images by the digest of their files.
-func (d *Disk) url(a *fleetv1.RepaveAction) string {
+func (c DiskConfig) url(a *fleetv1.RepaveAction) string {
 	if a.GetImageUrl() != "" {
 		return a.GetImageUrl()
 	}
-	return d.cfg.Site + "/blob/" + hexOf(a.GetBlobSha256())
+	return c.Site + "/blob/" + hexOf(a.GetBlobSha256())
 }
 
 // progress passes each step on, and writes a line into the log when a stage begins.

@@ -15,10 +15,10 @@ import (
 
 	"github.com/ingot-metal/ingot/agent/command"
 	"github.com/ingot-metal/ingot/agent/command/repave"
-	"github.com/ingot-metal/ingot/agent/disk"
 	"github.com/ingot-metal/ingot/agent/disk/image"
 	"github.com/ingot-metal/ingot/agent/host"
 	"github.com/ingot-metal/ingot/internal/clock"
+	"github.com/ingot-metal/ingot/internal/disk"
 	"github.com/ingot-metal/ingot/internal/evidence"
 	"github.com/ingot-metal/ingot/internal/failure"
 )
@@ -34,8 +34,19 @@ type machine struct {
 	write  func(ctx context.Context, w host.WriteImage) error
 	check  error
 
-	writes, checks int
-	asked          host.WriteImage
+	probe    error
+	firmware string
+
+	writes, checks, probes int
+	asked                  host.WriteImage
+}
+
+func (m *machine) FirmwareKind() string { return m.firmware }
+
+func (m *machine) ProbeImage(_ context.Context, w host.WriteImage, _ int) error {
+	m.probes++
+	m.asked = w
+	return m.probe
 }
 
 func (m *machine) ChooseDisk(string, []string) (disk.Device, error) { return m.dev, m.choose }
@@ -190,6 +201,8 @@ func TestDiskRepavePrepareRefuses(t *testing.T) {
 		"negative size": {func(_ *rig, a *fleetv1.RepaveAction) { a.FileSize = -1 }, baremetalv1.Reason_INVALID_FIELD},
 		"no blob":       {func(_ *rig, a *fleetv1.RepaveAction) { a.BlobSha256 = "../x" }, baremetalv1.Reason_INVALID_FIELD},
 		"another architecture": {func(_ *rig, a *fleetv1.RepaveAction) { a.Arch = "not-" + runtime.GOARCH },
+			baremetalv1.Reason_IMAGE_UNSUPPORTED},
+		"another firmware": {func(r *rig, a *fleetv1.RepaveAction) { r.m.firmware, a.Firmware = "bios", []string{"uefi"} },
 			baremetalv1.Reason_IMAGE_UNSUPPORTED},
 		"no unique disk": {func(r *rig, _ *fleetv1.RepaveAction) { r.m.choose = &disk.NoUniqueMatch{} },
 			baremetalv1.Reason_DISK_RULE_NO_UNIQUE_MATCH},

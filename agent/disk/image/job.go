@@ -35,8 +35,6 @@ const StateName = "INGOT-STATE"
 const (
 	// StateSize is the size of that partition.
 	StateSize = 32 << 20
-	// Reserve is how much larger than the raw image a disk must be.
-	Reserve = 64 << 20
 	// chunk is how much is read, written and held at once; three of them are in memory.
 	chunk  = 4 << 20
 	chunks = 3

@@ -8,6 +8,7 @@ import (
 
 	"github.com/ingot-metal/ingot/agent/disk/block"
 	"github.com/ingot-metal/ingot/agent/disk/gpt"
+	"github.com/ingot-metal/ingot/internal/disk"
 )
 
 // writer is one Write.
@@ -72,9 +73,9 @@ func (w *writer) check(ctx context.Context) error {
 		return notSupported("an image of %d bytes has no room for a partition table", w.RawSize)
 	case size < w.MinimumDisk:
 		return tooLarge("the disk has %d bytes, the image asks for %d", size, w.MinimumDisk)
-	case size < w.RawSize+Reserve:
+	case size < w.RawSize+disk.Reserve:
 		return tooLarge("the disk has %d bytes; the image of %d needs %d with room for the state partition",
-			size, w.RawSize, w.RawSize+Reserve)
+			size, w.RawSize, w.RawSize+disk.Reserve)
 	}
 	var err error
 	if w.raw, err = w.Open(ctx); err != nil {
@@ -92,9 +93,9 @@ func (w *writer) plan() error {
 	if _, err := io.ReadFull(w.raw, w.head); err != nil {
 		return w.ended(0, err)
 	}
-	table, err := gpt.Parse(w.head, w.Disk.Sector())
+	table, err := tableOf(w.head, w.Disk.Sector())
 	if err != nil {
-		return notSupported("the image has %w, which the disk's sectors of %d bytes ask for", err, w.Disk.Sector())
+		return err
 	}
 	id := newGUID()
 	w.stateAt, w.out.StateID = gpt.Place(w.Disk.Size(), StateSize), id.String()
@@ -111,6 +112,34 @@ func (w *writer) plan() error {
 	w.tail = block.Buffer(gpt.TailSize)
 	copy(w.tail, tail)
 	return nil
+}
+
+// tableOf reads the partition table in the first MiB of an image, for a disk with sectors of so many bytes.
+func tableOf(head []byte, sector int) (*gpt.Table, error) {
+	table, err := gpt.Parse(head, sector)
+	if err != nil {
+		return nil, notSupported("the image has %w, which the disk's sectors of %d bytes ask for", err, sector)
+	}
+	return table, nil
+}
+
+// Probe reads the first MiB of an image, and fails as Write would where it cannot be fetched or unpacked, or has no
+// partition table for a disk with sectors of so many bytes. It changes nothing. Its errors are *Error, or the cause of
+// ctx's end.
+func Probe(ctx context.Context, s Source, format Format, sector int) (err error) {
+	raw, err := Open(ctx, s, format)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, raw.Close()) }()
+	head := make([]byte, gpt.HeadSize)
+	if n, err := io.ReadFull(raw, head); errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return mismatch("the image ends at byte %d", n)
+	} else if err != nil {
+		return orUnexplained(err)
+	}
+	_, err = tableOf(head, sector)
+	return err
 }
 
 // newGUID is a version 4 UUID (RFC 9562) in the byte order of the disk.

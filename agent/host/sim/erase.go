@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/ingot-metal/ingot/agent/disk"
 	"github.com/ingot-metal/ingot/agent/disk/erase"
 	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/internal/disk"
 )
 
 // diskBytes is the size of every simulated disk.

@@ -5,9 +5,9 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/ingot-metal/ingot/agent/disk"
 	"github.com/ingot-metal/ingot/agent/disk/erase"
 	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/internal/disk"
 )
 
 func quiet(int, string) {}

@@ -245,7 +245,7 @@ func (m *Machine) RemoveFirewall(ctx context.Context, e host.Effect) error {
 
 // Capabilities are all there are.
 func (m *Machine) Capabilities() []string {
-	c := []string{host.CapReboot, host.CapNetboot, host.CapReconfig, host.CapRepave, host.CapErase}
+	c := []string{host.CapReboot, host.CapNetboot, host.CapReconfig, host.CapRepave, host.CapErase, host.CapReset}
 	slices.Sort(c)
 	return c
 }

@@ -8,13 +8,18 @@ import (
 	"time"
 
 	"github.com/ingot-metal/ingot/agent/provider"
+	"github.com/ingot-metal/ingot/internal/bmcaddr"
 	"github.com/ingot-metal/ingot/internal/clock"
 )
 
-// Credentials of a BMC. Version changes whenever they do.
+// Credentials of a BMC. Version changes whenever they or their allowance do.
 type Credentials struct {
 	Username, Password string
 	Version            int64
+	// Allowed are the endpoints that they may be sent to. An empty allowance covers none.
+	Allowed bmcaddr.Allowance
+	// PlainHTTP allows redfish+http, UnverifiedTLS any certificate: then none is pinned.
+	PlainHTTP, UnverifiedTLS bool
 }
 
 // Config is what the provider needs. Credentials and Clock are needed; the rest has defaults.
@@ -42,6 +47,9 @@ type Provider struct {
 
 	mu    sync.Mutex
 	links map[string]*link
+	// pins are the certificates that the controller knows, certificates those that were seen, both by Endpoint.Key.
+	pins         map[string]string
+	certificates map[string]Certificates
 }
 
 var (
@@ -69,7 +77,7 @@ func New(cfg Config) *Provider {
 	if cfg.Within == 0 {
 		cfg.Within = time.Minute
 	}
-	return &Provider{cfg: cfg, links: map[string]*link{}}
+	return &Provider{cfg: cfg, links: map[string]*link{}, pins: map[string]string{}, certificates: map[string]Certificates{}}
 }
 
 // Name is "agent": what site agents do themselves.
@@ -89,12 +97,12 @@ func (p *Provider) Unpark(ctx context.Context, t provider.Target) error {
 		return err
 	}
 	defer l.release()
-	if err := l.load(p.cfg.Memory); err != nil {
+	if err := l.load(ctx, p.cfg.Memory, ""); err != nil {
 		return err
 	}
 	l.hangUp(ctx)
-	l.record.Budget, l.record.Pin = Budget{}, ""
-	l.certificateChanged, l.have = false, false
+	l.record.Budget, l.record.Pin, l.record.Offered = Budget{}, "", ""
+	l.have = false
 	return p.cfg.Memory.Save(l.key, l.record)
 }
 

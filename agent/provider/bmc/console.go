@@ -44,7 +44,7 @@ func (p *Provider) openConsole(ctx context.Context, t provider.Target) (conn dri
 		return nil, err
 	}
 	defer l.release()
-	creds, id, err := p.admit(ctx, l, t)
+	creds, id, err := p.admit(ctx, l, e, t)
 	if err != nil {
 		return nil, err
 	}

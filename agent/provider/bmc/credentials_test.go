@@ -172,7 +172,7 @@ func TestCertificateIsPinned(t *testing.T) {
 	_, err := p.PowerState(t.Context(), target(second.Endpoint()))
 	testkit.Eventually(t, 10*time.Second, func() bool {
 		_, err = p.PowerState(t.Context(), target(second.Endpoint()))
-		return failure.HasReason(err, "BMC_AUTH_FAILED")
+		return failure.HasReason(err, "BMC_CERTIFICATE_CHANGED")
 	}, "another certificate is taken: %v", err)
 	if n := second.Counts(); n.Requests != 0 {
 		t.Errorf("%d requests went to a stranger", n.Requests)
@@ -182,6 +182,111 @@ func TestCertificateIsPinned(t *testing.T) {
 	}
 	if _, err := p.PowerState(t.Context(), target(second.Endpoint())); err != nil {
 		t.Errorf("after unparking: %v", err)
+	}
+}
+
+// Whoever points a machine at another address gets nothing: no password, no session, not even a connection.
+func TestCredentialsGoOnlyWhereTheyMay(t *testing.T) {
+	t.Parallel()
+	c := newChassis(true)
+	stranger := startRedfish(t, c)
+	sim := startIPMI(t, c)
+	plain, err := lab.StartRedfish(t.Context(), lab.RedfishConfig{
+		Chassis: c, Listen: "127.0.0.1:0", User: user, Password: password, Plain: true,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = plain.Close() })
+	s := newSafe(password)
+	s.creds.Allowed, s.creds.PlainHTTP = []string{"192.0.2.0/24"}, false
+	p := newProvider(t, s, nil)
+	for _, endpoint := range []string{stranger.Endpoint(), stranger.Addr(), sim.Endpoint(), plain.Endpoint()} {
+		_, err := p.PowerState(t.Context(), target(endpoint))
+		wantReason(t, endpoint, err, "BMC_ENDPOINT_NOT_ALLOWED", false)
+		wantReason(t, "console of "+endpoint, p.Console(t.Context(), target(endpoint), func(string) {}), "BMC_ENDPOINT_NOT_ALLOWED", false)
+	}
+	if a, b := stranger.Counts(), plain.Counts(); a.Requests+b.Requests != 0 {
+		t.Errorf("strangers got %d and %d requests", a.Requests, b.Requests)
+	}
+	s.allow(stranger.Addr(), plain.Addr())
+	if _, err := p.PowerState(t.Context(), target(stranger.Endpoint())); err != nil {
+		t.Errorf("once allowed: %v", err)
+	}
+	_, err = p.PowerState(t.Context(), target(plain.Endpoint()))
+	wantReason(t, "without TLS", err, "BMC_PLAIN_HTTP_NOT_ALLOWED", false)
+	if n := plain.Counts(); n.Requests != 0 {
+		t.Errorf("%d requests went out without TLS", n.Requests)
+	}
+	// Taken back while a session is open: what comes next does not go there any more.
+	s.allow("192.0.2.0/24")
+	tg := target(stranger.Endpoint())
+	tg.CredentialsVersion = s.creds.Version
+	_, err = p.PowerState(t.Context(), tg)
+	wantReason(t, "taken back", err, "BMC_ENDPOINT_NOT_ALLOWED", false)
+}
+
+// A changed certificate parks the BMC. Handshakes alone look whether the old one is back; an admin may trust the new one.
+func TestChangedCertificateWaitsForAnAdmin(t *testing.T) {
+	t.Parallel()
+	c := newChassis(true)
+	_, oldCert := signedCertificate(t, "127.0.0.1")
+	_, newCert := signedCertificate(t, "127.0.0.1")
+	addr := "127.0.0.1:0"
+	start := func(cert *tls.Certificate) *lab.Redfish {
+		t.Helper()
+		var r *lab.Redfish
+		testkit.Eventually(t, 10*time.Second, func() bool {
+			var err error
+			r, err = lab.StartRedfish(t.Context(), lab.RedfishConfig{
+				Chassis: c, Listen: addr, User: user, Password: password, Certificate: cert,
+			})
+			return err == nil
+		}, "no listener at %s", addr)
+		addr = r.Addr()
+		t.Cleanup(func() { _ = r.Close() })
+		return r
+	}
+	file := filepath.Join(t.TempDir(), "bmcs.json")
+	fresh := func() *bmc.Provider {
+		return newProvider(t, newSafe(password), func(cfg *bmc.Config) { cfg.Memory = bmc.FileMemory(file) })
+	}
+	first := start(&oldCert)
+	tg := target("redfish://" + addr)
+	if _, err := fresh().PowerState(t.Context(), tg); err != nil {
+		t.Fatal(err)
+	}
+	_ = first.Close()
+	second := start(&newCert)
+	p := fresh() // also a new process asks nobody else
+	for range 3 {
+		_, err := p.PowerState(t.Context(), tg)
+		wantReason(t, "another certificate", err, "BMC_CERTIFICATE_CHANGED", false)
+	}
+	if n := second.Counts(); n.Requests != 0 {
+		t.Errorf("%d requests went to a stranger", n.Requests)
+	}
+	_ = second.Close()
+	third := start(&oldCert)
+	if _, err := p.PowerState(t.Context(), tg); err != nil {
+		t.Errorf("the old certificate is back: %v", err)
+	}
+	_ = third.Close()
+	fourth := start(&newCert)
+	testkit.Eventually(t, 10*time.Second, func() bool {
+		_, err := p.PowerState(t.Context(), tg)
+		return failure.HasReason(err, "BMC_CERTIFICATE_CHANGED")
+	}, "another certificate is taken")
+	record, err := bmc.FileMemory(file).Load(tg.BMCEndpoint[len("redfish://"):])
+	if err != nil || record.Offered == "" || record.Offered == record.Pin {
+		t.Fatalf("remembered %+v, %v", record, err)
+	}
+	p.Pin(tg.BMCEndpoint, record.Offered)
+	if _, err := p.PowerState(t.Context(), tg); err != nil {
+		t.Errorf("once trusted: %v", err)
+	}
+	if n := fourth.Counts(); n.Requests == 0 {
+		t.Error("the trusted one was asked nothing")
 	}
 }
 

@@ -2,13 +2,12 @@ package bmc
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"net"
-	"net/url"
-	"strconv"
-	"strings"
 
 	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/internal/bmcaddr"
 )
 
 // Protocol is how a BMC is spoken to.
@@ -28,41 +27,25 @@ type Endpoint struct {
 	Plain bool
 	Host  string // name or address, without brackets
 	Port  string // empty: that of the protocol
+
+	address bmcaddr.Address
 }
 
 var schemes = map[string]Endpoint{
-	"redfish": {Protocol: Redfish}, "redfish+http": {Protocol: Redfish, Plain: true}, "ipmi": {Protocol: IPMI},
+	"": {}, "redfish": {Protocol: Redfish}, "redfish+http": {Protocol: Redfish, Plain: true}, "ipmi": {Protocol: IPMI},
 }
 
 // ParseEndpoint reads one of the forms of the package comment. Its error is a refusal with host.ErrInvalid.
 func ParseEndpoint(s string) (Endpoint, error) {
-	e, rest := Endpoint{}, s
-	if scheme, after, ok := strings.Cut(s, "://"); ok {
-		if e, ok = schemes[scheme]; !ok {
-			return Endpoint{}, badEndpoint(s, "its scheme is not redfish, redfish+http or ipmi")
-		}
-		rest = strings.TrimSuffix(after, "/")
+	a, err := bmcaddr.Parse(s)
+	switch {
+	case errors.Is(err, bmcaddr.ErrPassword):
+		return Endpoint{}, badEndpoint("…@…", err.Error()) // not repeated: it would be a password
+	case err != nil:
+		return Endpoint{}, badEndpoint(s, err.Error())
 	}
-	if strings.Contains(rest, "@") {
-		// Not repeated: it would be a password.
-		return Endpoint{}, badEndpoint("…@…", "credentials don't belong into an endpoint")
-	}
-	if strings.ContainsAny(rest, "/?# \t\r\n") || rest == "" {
-		return Endpoint{}, badEndpoint(s, "after the scheme there must be a host and nothing else but a port")
-	}
-	if ip := net.ParseIP(rest); ip != nil {
-		e.Host = rest
-		return e, nil
-	}
-	u := url.URL{Host: rest}
-	e.Host, e.Port = strings.ToLower(u.Hostname()), u.Port()
-	bracketed := strings.HasPrefix(rest, "[")
-	if e.Host == "" || strings.ContainsAny(e.Host, "[]") || strings.Contains(e.Host, ":") != bracketed || bracketed && net.ParseIP(e.Host) == nil {
-		return Endpoint{}, badEndpoint(s, "it has no host")
-	}
-	if n, err := strconv.Atoi(cmp.Or(e.Port, "1")); err != nil || n < 1 || n > 65535 || strings.HasSuffix(rest, ":") {
-		return Endpoint{}, badEndpoint(s, "its port is none")
-	}
+	e := schemes[a.Scheme]
+	e.Host, e.Port, e.address = a.Host, a.Port, a
 	return e, nil
 }
 
@@ -83,8 +66,11 @@ func (e Endpoint) url() string {
 	if e.Plain {
 		return "http://" + net.JoinHostPort(e.Host, cmp.Or(e.Port, "80"))
 	}
-	return "https://" + net.JoinHostPort(e.Host, cmp.Or(e.Port, "443"))
+	return "https://" + e.tcp()
 }
+
+// tcp is where Redfish listens with TLS.
+func (e Endpoint) tcp() string { return net.JoinHostPort(e.Host, cmp.Or(e.Port, "443")) }
 
 // rmcp is what an IPMI client wants.
 func (e Endpoint) rmcp() string { return net.JoinHostPort(e.Host, cmp.Or(e.Port, "623")) }

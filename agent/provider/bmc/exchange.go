@@ -24,7 +24,8 @@ func (p *Provider) exchange(ctx context.Context, t provider.Target, fn func(cont
 		return err
 	}
 	defer l.release()
-	creds, id, err := p.admit(ctx, l, t)
+	defer p.seen(l)
+	creds, id, err := p.admit(ctx, l, e, t)
 	if err != nil {
 		return err
 	}
@@ -35,16 +36,28 @@ func (p *Provider) exchange(ctx context.Context, t provider.Target, fn func(cont
 	return p.explain(ctx, l, err)
 }
 
-// admit asks the budget, and gets the credentials that it is about.
-func (p *Provider) admit(ctx context.Context, l *link, t provider.Target) (creds Credentials, id string, err error) {
-	if err := l.load(p.cfg.Memory); err != nil {
+// admit asks the budget, and gets the credentials that it is about. Nothing is sent to an endpoint that they are not for.
+func (p *Provider) admit(ctx context.Context, l *link, e Endpoint, t provider.Target) (creds Credentials, id string, err error) {
+	if err := l.load(ctx, p.cfg.Memory, p.pin(l.key)); err != nil {
 		return Credentials{}, "", err
-	}
-	if l.certificateChanged {
-		return Credentials{}, "", p.explain(ctx, l, provider.ErrCertificate)
 	}
 	if creds, err = p.credentials(ctx, l, t); err != nil {
 		return Credentials{}, "", withoutCredentials(ctx, l, err)
+	}
+	if mayGoTo(creds, e, t.CredentialsRef) != nil && t.CredentialsVersion == 0 {
+		l.have = false // an admin may have allowed it since
+		if creds, err = p.credentials(ctx, l, t); err != nil {
+			return Credentials{}, "", withoutCredentials(ctx, l, err)
+		}
+	}
+	if err := mayGoTo(creds, e, t.CredentialsRef); err != nil {
+		l.hangUp(ctx)
+		return Credentials{}, "", err
+	}
+	if l.record.Offered != "" && !creds.UnverifiedTLS {
+		if err := p.recheck(ctx, l, e); err != nil {
+			return Credentials{}, "", p.explain(ctx, l, err)
+		}
 	}
 	id = credentialsID(t.CredentialsRef, creds.Version)
 	leave, until := l.record.Budget.Ask(p.cfg.Clock.Now(), id)
@@ -56,6 +69,9 @@ func withoutCredentials(ctx context.Context, l *link, err error) error {
 	var known *failure.Error
 	if ctx.Err() != nil || errors.As(err, &known) {
 		return fmt.Errorf("get credentials of BMC %s: %w", l.key, err)
+	}
+	if e := failure.From(err); e.Kind == failure.KindPrecondition {
+		return e // what the controller refuses stays its word: they may not go there
 	}
 	return failure.Unavailable("EXECUTION_FAILED", "the credentials of BMC %s could not be had", l.key).Wrap(err)
 }
@@ -130,7 +146,6 @@ func (p *Provider) settle(ctx context.Context, l *link, e Endpoint, id string, e
 		p.cfg.Log.WarnContext(ctx, "BMC refused the credentials and is parked", "bmc", l.key, "credentials", id)
 	case errors.Is(err, provider.ErrCertificate):
 		l.drop()
-		l.certificateChanged = true
 		p.cfg.Log.WarnContext(ctx, "BMC shows a certificate that is not trusted, and is parked", "bmc", l.key)
 	case ctx.Err() != nil:
 		l.drop() // whoever asked went away in the middle
@@ -151,7 +166,7 @@ func (p *Provider) settle(ctx context.Context, l *link, e Endpoint, id string, e
 
 func (p *Provider) save(l *link, before Record) error {
 	a, b := before, l.record
-	if a.Protocol == b.Protocol && a.Pin == b.Pin && len(a.Budget.Parked) == len(b.Budget.Parked) && len(a.Budget.Wrong) == len(b.Budget.Wrong) {
+	if a.Protocol == b.Protocol && a.Pin == b.Pin && a.Offered == b.Offered && len(a.Budget.Parked) == len(b.Budget.Parked) && len(a.Budget.Wrong) == len(b.Budget.Wrong) {
 		return nil
 	}
 	return p.cfg.Memory.Save(l.key, l.record)
@@ -166,6 +181,10 @@ func (p *Provider) explain(ctx context.Context, l *link, err error) error {
 		return err
 	case errors.Is(err, provider.ErrCredentials):
 		e = failure.Precondition("BMC_AUTH_FAILED", "BMC %s refuses the credentials", l.key)
+	case errors.Is(err, provider.ErrCertificate) && l.record.Offered != "":
+		e = failure.Precondition("BMC_CERTIFICATE_CHANGED",
+			"BMC %s shows another certificate than before (SHA-256 %s); no password was sent. Where that is right: ingot bmc trust",
+			l.key, l.record.Offered)
 	case errors.Is(err, provider.ErrCertificate):
 		e = failure.Precondition("BMC_AUTH_FAILED", "BMC %s shows a certificate that is not the known one, or not trusted; no password was sent", l.key)
 	case ctx.Err() != nil:

@@ -30,8 +30,6 @@ type link struct {
 
 	loaded bool
 	record Record
-	// certificateChanged stays until Unpark: another certificate than the pinned one was shown.
-	certificateChanged bool
 
 	known   Credentials
 	knownBy string // the reference they were asked for by; only valid with haveKnown
@@ -58,16 +56,21 @@ func (l *link) take(ctx context.Context) error {
 
 func (l *link) release() { <-l.turn }
 
-func (l *link) load(m Memory) error {
-	if l.loaded {
+// load reads the record, once, and takes over the certificate that the controller knows.
+func (l *link) load(ctx context.Context, m Memory, pin string) error {
+	if !l.loaded {
+		r, err := m.Load(l.key)
+		if err != nil {
+			return err
+		}
+		l.record, l.loaded = r, true
+	}
+	if pin == "" || pin == l.record.Pin {
 		return nil
 	}
-	r, err := m.Load(l.key)
-	if err != nil {
-		return err
-	}
-	l.record, l.loaded = r, true
-	return nil
+	l.hangUp(ctx)
+	l.record.Pin, l.record.Offered = pin, ""
+	return m.Save(l.key, l.record)
 }
 
 // hangUp ends the session. A BMC that is gone forgets it by itself.

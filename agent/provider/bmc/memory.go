@@ -15,8 +15,11 @@ type Record struct {
 	// Protocol that was found by probing.
 	Protocol Protocol `json:"protocol,omitempty"`
 	// Pin is the SHA-256 of the certificate that it showed first, in hex.
-	Pin    string `json:"pin,omitempty"`
-	Budget Budget `json:"budget,omitzero"`
+	Pin string `json:"pin,omitempty"`
+	// Offered is the SHA-256 of another certificate, which it shows since. Until an admin trusts it, or the pinned one is
+	// back, the BMC gets no credentials.
+	Offered string `json:"offered,omitempty"`
+	Budget  Budget `json:"budget,omitzero"`
 }
 
 // Memory keeps records over restarts, by Endpoint.Key. What was never saved loads as the zero Record.

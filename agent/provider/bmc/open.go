@@ -2,9 +2,6 @@ package bmc
 
 import (
 	"context"
-	"crypto/sha256"
-	"crypto/tls"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"time"
@@ -21,7 +18,7 @@ const probeWithin = 5 * time.Second
 func (p *Provider) open(ctx context.Context, l *link, e Endpoint, t provider.Target, creds Credentials) (driver, error) {
 	if e.Protocol == Unknown {
 		if l.record.Protocol == Unknown {
-			found, err := p.probe(ctx, l, e)
+			found, err := p.probe(ctx, l, e, creds)
 			if err != nil {
 				return nil, err
 			}
@@ -43,7 +40,7 @@ func (p *Provider) dial(ctx context.Context, l *link, e Endpoint, t provider.Tar
 		}
 		return c, nil
 	}
-	cfg := p.redfish(l, e)
+	cfg := p.redfish(l, e, creds)
 	cfg.Username, cfg.Password, cfg.MACs = creds.Username, creds.Password, t.MACs
 	c, err := redfish.Open(ctx, cfg)
 	if err != nil {
@@ -52,15 +49,15 @@ func (p *Provider) dial(ctx context.Context, l *link, e Endpoint, t provider.Tar
 	return c, nil
 }
 
-func (p *Provider) redfish(l *link, e Endpoint) redfish.Config {
-	return redfish.Config{URL: e.url(), TLS: p.trust(l, e.Host), Timeout: p.cfg.Timeout / 2}
+func (p *Provider) redfish(l *link, e Endpoint, creds Credentials) redfish.Config {
+	return redfish.Config{URL: e.url(), TLS: p.trust(l, e.Host, creds), Timeout: p.cfg.Timeout / 2}
 }
 
 // probe finds out how a BMC wants to be spoken to: Redfish first. No credentials are used.
-func (p *Provider) probe(ctx context.Context, l *link, e Endpoint) (Protocol, error) {
+func (p *Provider) probe(ctx context.Context, l *link, e Endpoint, creds Credentials) (Protocol, error) {
 	redfishCtx, cancel := context.WithTimeout(ctx, probeWithin)
 	defer cancel()
-	viaRedfish := redfish.Probe(redfishCtx, p.redfish(l, e))
+	viaRedfish := redfish.Probe(redfishCtx, p.redfish(l, e, creds))
 	if viaRedfish == nil {
 		return Redfish, nil
 	}
@@ -72,27 +69,4 @@ func (p *Provider) probe(ctx context.Context, l *link, e Endpoint) (Protocol, er
 		return IPMI, nil
 	}
 	return Unknown, fmt.Errorf("%w: neither Redfish (%w) nor IPMI (%w)", provider.ErrSilent, viaRedfish, viaIPMI)
-}
-
-// trust verifies by the configured authorities, or else by the pin.
-func (p *Provider) trust(l *link, name string) *tls.Config {
-	if p.cfg.RootCAs != nil {
-		return &tls.Config{RootCAs: p.cfg.RootCAs, ServerName: name, MinVersion: tls.VersionTLS12}
-	}
-	return &tls.Config{
-		MinVersion:         tls.VersionTLS12,
-		InsecureSkipVerify: true, //nolint:gosec // VerifyConnection compares the certificate with the pin
-		VerifyConnection: func(s tls.ConnectionState) error {
-			sum := sha256.Sum256(s.PeerCertificates[0].Raw)
-			shown := hex.EncodeToString(sum[:])
-			if l.record.Pin == "" {
-				l.record.Pin = shown
-				return p.cfg.Memory.Save(l.key, l.record)
-			}
-			if shown != l.record.Pin {
-				return provider.ErrCertificate
-			}
-			return nil
-		},
-	}
 }

@@ -18,11 +18,15 @@ import (
 // Observation is what one look at a BMC has brought.
 type Observation struct {
 	MachineID string
+	// Endpoint as it was asked for.
+	Endpoint string
 	// Reachable: it has answered, and the credentials are right.
 	Reachable bool
 	Power     provider.PowerState
 	// Protocol is "redfish" or "ipmi"; empty as long as it isn't known.
 	Protocol string
+	// Certificates are those that it has shown over TLS.
+	Certificates Certificates
 	// Reason is a baremetal.v1.Reason, and Message a sentence; both empty when Reachable.
 	Reason, Message string
 	SeenAt          time.Time
@@ -153,7 +157,9 @@ func (p *Prober) probe(ctx context.Context, d *probed) {
 	state, protocol, err := p.cfg.Provider.readPower(ctx, t)
 	now := p.cfg.Clock.Now()
 	if ctx.Err() == nil {
-		p.cfg.Report(observed(t, state, protocol, err, now))
+		o := observed(t, state, protocol, err, now)
+		o.Certificates = p.cfg.Provider.certificatesOf(t.BMCEndpoint)
+		p.cfg.Report(o)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -177,7 +183,7 @@ func jitter(id string, now time.Time, every time.Duration) time.Duration {
 
 // observed says what one reading means.
 func observed(t provider.Target, state provider.PowerState, protocol string, err error, now time.Time) Observation {
-	o := Observation{MachineID: t.MachineID, Reachable: err == nil, Power: state, Protocol: protocol, SeenAt: now}
+	o := Observation{MachineID: t.MachineID, Endpoint: t.BMCEndpoint, Reachable: err == nil, Power: state, Protocol: protocol, SeenAt: now}
 	if err == nil {
 		return o
 	}

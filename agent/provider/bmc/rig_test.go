@@ -103,8 +103,19 @@ func (s *safe) set(password string) {
 	s.creds.Version++
 }
 
+// allow replaces the allowance, as a new version of the credentials.
+func (s *safe) allow(endpoints ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.creds.Allowed = endpoints
+	s.creds.Version++
+}
+
 func newSafe(password string) *safe {
-	return &safe{creds: bmc.Credentials{Username: user, Password: password, Version: 1}}
+	return &safe{creds: bmc.Credentials{
+		Username: user, Password: password, Version: 1, PlainHTTP: true,
+		Allowed: []string{"127.0.0.0/8", "192.0.2.0/24", "::1", "localhost"},
+	}}
 }
 
 // newProvider is as patient as tests are.

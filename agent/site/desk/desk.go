@@ -78,6 +78,12 @@ func (d *Desk) Serve(w http.ResponseWriter, r *http.Request, token string) {
 		refuse(w, no)
 		return
 	}
+	if answer.Challenge != nil {
+		d.cfg.Log.Info("installer asked for the proof of its TPM", "remote", r.RemoteAddr, "machine_id", answer.MachineID,
+			"operation_id", answer.OperationID)
+		reply(w, http.StatusOK, answer)
+		return
+	}
 	d.cfg.Log.Info("installer certified", "remote", r.RemoteAddr, "machine_id", answer.MachineID,
 		"operation_id", answer.OperationID, "installer_agent_id", answer.AgentID)
 	reply(w, http.StatusOK, answer)
@@ -95,14 +101,26 @@ func (d *Desk) enrol(r *http.Request, token string) (Answer, error) {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), vouchWait)
 	defer cancel()
-	v, err := d.cfg.Vouch(ctx, &fleetv1.VouchInstallerRequest{
+	ask := &fleetv1.VouchInstallerRequest{
 		MachineId: a.MachineID, OperationId: a.OperationID, BootToken: a.Token, Csr: req.CSR, MacAddress: a.MAC.String(),
 		Address: from.Addr().Unmap().String(), BootId: req.BootID, HardwareFingerprint: req.HardwareFingerprint,
-	})
+	}
+	if t := req.TPM; t != nil {
+		ask.EndorsementKey, ask.EndorsementCertificate, ask.AttestationKey = t.EndorsementKey, t.EndorsementCertificate, t.AttestationKey
+	}
+	v, err := d.cfg.Vouch(ctx, ask)
 	if err != nil {
 		return Answer{}, fromController(err)
 	}
+	var challenge *Challenge
+	if len(v.GetChallenge()) > 0 {
+		challenge = &Challenge{
+			Sealed: v.GetChallenge(), CredentialBlob: v.GetCredentialBlob(), EncryptedSeed: v.GetEncryptedSeed(),
+			Addresses: v.GetEnrolmentAddresses(),
+		}
+	}
 	return Answer{
+		Challenge:           challenge,
 		CertificateChainPEM: string(v.GetCertificateChainPem()), TrustBundlePEM: string(v.GetTrustBundlePem()),
 		FleetAddresses: v.GetFleetAddresses(), Proxy: d.cfg.Proxy, AgentID: v.GetAgentId(), MachineID: v.GetMachineId(),
 		OperationID: v.GetOperationId(), GrantKeys: v.GetGrantKeys(), Mode: string(a.Mode),

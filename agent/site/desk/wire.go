@@ -9,11 +9,31 @@ type Request struct {
 	// MAC is that of the interface with the address that the request comes from.
 	MAC    string `json:"mac"`
 	Serial string `json:"serial"`
+	// TPM is the machine's, nil where it has none.
+	TPM *TPM `json:"tpm,omitempty"`
+}
+
+// TPM holds public areas (TPMT_PUBLIC) of keys and a certificate in DER; see fleet.v1.VouchInstallerRequest.
+type TPM struct {
+	EndorsementKey         []byte `json:"endorsement_key"`
+	EndorsementCertificate []byte `json:"endorsement_certificate,omitempty"`
+	AttestationKey         []byte `json:"attestation_key"`
+}
+
+// Challenge asks for the proof that the machine holds the TPM that it has shown. The certificate comes from
+// enroll.v1 ActivateCredential.
+type Challenge struct {
+	// Sealed goes back as it is; CredentialBlob and EncryptedSeed are for the TPM.
+	Sealed         []byte `json:"sealed"`
+	CredentialBlob []byte `json:"credential_blob"`
+	EncryptedSeed  []byte `json:"encrypted_seed"`
+	// Addresses are host:port of the enrolment listeners, to be reached through Proxy.
+	Addresses []string `json:"addresses"`
 }
 
 // Answer is what it gets, with status 200.
 type Answer struct {
-	// CertificateChainPEM has the leaf first.
+	// CertificateChainPEM has the leaf first. It is empty where there is a Challenge.
 	CertificateChainPEM string `json:"certificate_chain_pem"`
 	TrustBundlePEM      string `json:"trust_bundle_pem"`
 	// FleetAddresses are host:port, to be reached through Proxy.
@@ -27,6 +47,8 @@ type Answer struct {
 	GrantKeys [][]byte `json:"grant_keys"`
 	// Mode is installer or rescue.
 	Mode string `json:"mode"`
+	// Challenge is nil where the machine is certified.
+	Challenge *Challenge `json:"challenge,omitempty"`
 }
 
 // Problem is what it gets with any other status. 503 and 429 carry Retry-After and may be tried again; the others not:

@@ -28,6 +28,8 @@ const (
 	AdminService_SettleCommand_FullMethodName         = "/baremetal.v1.AdminService/SettleCommand"
 	AdminService_ClearIntervention_FullMethodName     = "/baremetal.v1.AdminService/ClearIntervention"
 	AdminService_SetMachineFlag_FullMethodName        = "/baremetal.v1.AdminService/SetMachineFlag"
+	AdminService_RequireIdentity_FullMethodName       = "/baremetal.v1.AdminService/RequireIdentity"
+	AdminService_ForgetTPM_FullMethodName             = "/baremetal.v1.AdminService/ForgetTPM"
 	AdminService_ListCommands_FullMethodName          = "/baremetal.v1.AdminService/ListCommands"
 	AdminService_ListAuditLog_FullMethodName          = "/baremetal.v1.AdminService/ListAuditLog"
 	AdminService_ScrubAuditEventData_FullMethodName   = "/baremetal.v1.AdminService/ScrubAuditEventData"
@@ -55,6 +57,11 @@ const (
 	AdminService_SetBMCCredentials_FullMethodName     = "/baremetal.v1.AdminService/SetBMCCredentials"
 	AdminService_ListBMCCredentials_FullMethodName    = "/baremetal.v1.AdminService/ListBMCCredentials"
 	AdminService_DeleteBMCCredentials_FullMethodName  = "/baremetal.v1.AdminService/DeleteBMCCredentials"
+	AdminService_ListBMCCertificates_FullMethodName   = "/baremetal.v1.AdminService/ListBMCCertificates"
+	AdminService_TrustBMCCertificate_FullMethodName   = "/baremetal.v1.AdminService/TrustBMCCertificate"
+	AdminService_CreateAPIToken_FullMethodName        = "/baremetal.v1.AdminService/CreateAPIToken"
+	AdminService_ListAPITokens_FullMethodName         = "/baremetal.v1.AdminService/ListAPITokens"
+	AdminService_RevokeAPIToken_FullMethodName        = "/baremetal.v1.AdminService/RevokeAPIToken"
 )
 
 // AdminServiceClient is the client API for AdminService service.
@@ -78,6 +85,12 @@ type AdminServiceClient interface {
 	ClearIntervention(ctx context.Context, in *ClearInterventionRequest, opts ...grpc.CallOption) (*Machine, error)
 	// SetMachineFlag sets or clears RMA or Retired.
 	SetMachineFlag(ctx context.Context, in *SetMachineFlagRequest, opts ...grpc.CallOption) (*Machine, error)
+	// RequireIdentity sets the least identity level that installers of a site's or a group's machines must prove before
+	// they get a certificate. The higher of both counts.
+	RequireIdentity(ctx context.Context, in *RequireIdentityRequest, opts ...grpc.CallOption) (*RequireIdentityResponse, error)
+	// ForgetTPM removes the endorsement key that a machine is known by, as after a change of its mainboard. The next RAM
+	// system records another.
+	ForgetTPM(ctx context.Context, in *ForgetTPMRequest, opts ...grpc.CallOption) (*Machine, error)
 	// ListCommands shows the commands of an operation or a machine with their states.
 	ListCommands(ctx context.Context, in *ListCommandsRequest, opts ...grpc.CallOption) (*ListCommandsResponse, error)
 	ListAuditLog(ctx context.Context, in *ListAuditLogRequest, opts ...grpc.CallOption) (*ListAuditLogResponse, error)
@@ -123,12 +136,22 @@ type AdminServiceClient interface {
 	ListSites(ctx context.Context, in *ListSitesRequest, opts ...grpc.CallOption) (*ListSitesResponse, error)
 	// ListDiscovered shows the machines that asked to boot and are in no inventory.
 	ListDiscovered(ctx context.Context, in *ListDiscoveredRequest, opts ...grpc.CallOption) (*ListDiscoveredResponse, error)
-	// SetBMCCredentials stores a user name and a password under a name, encrypted. A BMC that was parked for a wrong
-	// password is tried again with the new ones.
+	// SetBMCCredentials stores a user name and a password under a name, encrypted, with the endpoints that they may be sent
+	// to. A BMC that was parked for a wrong password is tried again with the new ones.
 	SetBMCCredentials(ctx context.Context, in *SetBMCCredentialsRequest, opts ...grpc.CallOption) (*BMCCredentials, error)
 	// ListBMCCredentials never shows passwords.
 	ListBMCCredentials(ctx context.Context, in *ListBMCCredentialsRequest, opts ...grpc.CallOption) (*ListBMCCredentialsResponse, error)
 	DeleteBMCCredentials(ctx context.Context, in *DeleteBMCCredentialsRequest, opts ...grpc.CallOption) (*BMCCredentials, error)
+	// ListBMCCertificates shows the certificates that BMCs have shown to site agents, and those that wait for an admin.
+	ListBMCCertificates(ctx context.Context, in *ListBMCCertificatesRequest, opts ...grpc.CallOption) (*ListBMCCertificatesResponse, error)
+	// TrustBMCCertificate takes the certificate that a machine's BMC shows now for the right one.
+	TrustBMCCertificate(ctx context.Context, in *TrustBMCCertificateRequest, opts ...grpc.CallOption) (*BMCCertificate, error)
+	// CreateAPIToken makes a bearer token for this API. Its secret is shown once and stored hashed.
+	CreateAPIToken(ctx context.Context, in *CreateAPITokenRequest, opts ...grpc.CallOption) (*CreateAPITokenResponse, error)
+	// ListAPITokens shows bearer tokens, those of the answering controller's file included, without secrets.
+	ListAPITokens(ctx context.Context, in *ListAPITokensRequest, opts ...grpc.CallOption) (*ListAPITokensResponse, error)
+	// RevokeAPIToken ends a bearer token: calls with it are refused and its streams end within 2 s.
+	RevokeAPIToken(ctx context.Context, in *RevokeAPITokenRequest, opts ...grpc.CallOption) (*APIToken, error)
 }
 
 type adminServiceClient struct {
@@ -223,6 +246,26 @@ func (c *adminServiceClient) SetMachineFlag(ctx context.Context, in *SetMachineF
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(Machine)
 	err := c.cc.Invoke(ctx, AdminService_SetMachineFlag_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminServiceClient) RequireIdentity(ctx context.Context, in *RequireIdentityRequest, opts ...grpc.CallOption) (*RequireIdentityResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RequireIdentityResponse)
+	err := c.cc.Invoke(ctx, AdminService_RequireIdentity_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminServiceClient) ForgetTPM(ctx context.Context, in *ForgetTPMRequest, opts ...grpc.CallOption) (*Machine, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Machine)
+	err := c.cc.Invoke(ctx, AdminService_ForgetTPM_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -502,6 +545,56 @@ func (c *adminServiceClient) DeleteBMCCredentials(ctx context.Context, in *Delet
 	return out, nil
 }
 
+func (c *adminServiceClient) ListBMCCertificates(ctx context.Context, in *ListBMCCertificatesRequest, opts ...grpc.CallOption) (*ListBMCCertificatesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListBMCCertificatesResponse)
+	err := c.cc.Invoke(ctx, AdminService_ListBMCCertificates_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminServiceClient) TrustBMCCertificate(ctx context.Context, in *TrustBMCCertificateRequest, opts ...grpc.CallOption) (*BMCCertificate, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(BMCCertificate)
+	err := c.cc.Invoke(ctx, AdminService_TrustBMCCertificate_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminServiceClient) CreateAPIToken(ctx context.Context, in *CreateAPITokenRequest, opts ...grpc.CallOption) (*CreateAPITokenResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CreateAPITokenResponse)
+	err := c.cc.Invoke(ctx, AdminService_CreateAPIToken_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminServiceClient) ListAPITokens(ctx context.Context, in *ListAPITokensRequest, opts ...grpc.CallOption) (*ListAPITokensResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListAPITokensResponse)
+	err := c.cc.Invoke(ctx, AdminService_ListAPITokens_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminServiceClient) RevokeAPIToken(ctx context.Context, in *RevokeAPITokenRequest, opts ...grpc.CallOption) (*APIToken, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(APIToken)
+	err := c.cc.Invoke(ctx, AdminService_RevokeAPIToken_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // AdminServiceServer is the server API for AdminService service.
 // All implementations must embed UnimplementedAdminServiceServer
 // for forward compatibility.
@@ -523,6 +616,12 @@ type AdminServiceServer interface {
 	ClearIntervention(context.Context, *ClearInterventionRequest) (*Machine, error)
 	// SetMachineFlag sets or clears RMA or Retired.
 	SetMachineFlag(context.Context, *SetMachineFlagRequest) (*Machine, error)
+	// RequireIdentity sets the least identity level that installers of a site's or a group's machines must prove before
+	// they get a certificate. The higher of both counts.
+	RequireIdentity(context.Context, *RequireIdentityRequest) (*RequireIdentityResponse, error)
+	// ForgetTPM removes the endorsement key that a machine is known by, as after a change of its mainboard. The next RAM
+	// system records another.
+	ForgetTPM(context.Context, *ForgetTPMRequest) (*Machine, error)
 	// ListCommands shows the commands of an operation or a machine with their states.
 	ListCommands(context.Context, *ListCommandsRequest) (*ListCommandsResponse, error)
 	ListAuditLog(context.Context, *ListAuditLogRequest) (*ListAuditLogResponse, error)
@@ -568,12 +667,22 @@ type AdminServiceServer interface {
 	ListSites(context.Context, *ListSitesRequest) (*ListSitesResponse, error)
 	// ListDiscovered shows the machines that asked to boot and are in no inventory.
 	ListDiscovered(context.Context, *ListDiscoveredRequest) (*ListDiscoveredResponse, error)
-	// SetBMCCredentials stores a user name and a password under a name, encrypted. A BMC that was parked for a wrong
-	// password is tried again with the new ones.
+	// SetBMCCredentials stores a user name and a password under a name, encrypted, with the endpoints that they may be sent
+	// to. A BMC that was parked for a wrong password is tried again with the new ones.
 	SetBMCCredentials(context.Context, *SetBMCCredentialsRequest) (*BMCCredentials, error)
 	// ListBMCCredentials never shows passwords.
 	ListBMCCredentials(context.Context, *ListBMCCredentialsRequest) (*ListBMCCredentialsResponse, error)
 	DeleteBMCCredentials(context.Context, *DeleteBMCCredentialsRequest) (*BMCCredentials, error)
+	// ListBMCCertificates shows the certificates that BMCs have shown to site agents, and those that wait for an admin.
+	ListBMCCertificates(context.Context, *ListBMCCertificatesRequest) (*ListBMCCertificatesResponse, error)
+	// TrustBMCCertificate takes the certificate that a machine's BMC shows now for the right one.
+	TrustBMCCertificate(context.Context, *TrustBMCCertificateRequest) (*BMCCertificate, error)
+	// CreateAPIToken makes a bearer token for this API. Its secret is shown once and stored hashed.
+	CreateAPIToken(context.Context, *CreateAPITokenRequest) (*CreateAPITokenResponse, error)
+	// ListAPITokens shows bearer tokens, those of the answering controller's file included, without secrets.
+	ListAPITokens(context.Context, *ListAPITokensRequest) (*ListAPITokensResponse, error)
+	// RevokeAPIToken ends a bearer token: calls with it are refused and its streams end within 2 s.
+	RevokeAPIToken(context.Context, *RevokeAPITokenRequest) (*APIToken, error)
 	mustEmbedUnimplementedAdminServiceServer()
 }
 
@@ -610,6 +719,12 @@ func (UnimplementedAdminServiceServer) ClearIntervention(context.Context, *Clear
 }
 func (UnimplementedAdminServiceServer) SetMachineFlag(context.Context, *SetMachineFlagRequest) (*Machine, error) {
 	return nil, status.Error(codes.Unimplemented, "method SetMachineFlag not implemented")
+}
+func (UnimplementedAdminServiceServer) RequireIdentity(context.Context, *RequireIdentityRequest) (*RequireIdentityResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method RequireIdentity not implemented")
+}
+func (UnimplementedAdminServiceServer) ForgetTPM(context.Context, *ForgetTPMRequest) (*Machine, error) {
+	return nil, status.Error(codes.Unimplemented, "method ForgetTPM not implemented")
 }
 func (UnimplementedAdminServiceServer) ListCommands(context.Context, *ListCommandsRequest) (*ListCommandsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListCommands not implemented")
@@ -691,6 +806,21 @@ func (UnimplementedAdminServiceServer) ListBMCCredentials(context.Context, *List
 }
 func (UnimplementedAdminServiceServer) DeleteBMCCredentials(context.Context, *DeleteBMCCredentialsRequest) (*BMCCredentials, error) {
 	return nil, status.Error(codes.Unimplemented, "method DeleteBMCCredentials not implemented")
+}
+func (UnimplementedAdminServiceServer) ListBMCCertificates(context.Context, *ListBMCCertificatesRequest) (*ListBMCCertificatesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListBMCCertificates not implemented")
+}
+func (UnimplementedAdminServiceServer) TrustBMCCertificate(context.Context, *TrustBMCCertificateRequest) (*BMCCertificate, error) {
+	return nil, status.Error(codes.Unimplemented, "method TrustBMCCertificate not implemented")
+}
+func (UnimplementedAdminServiceServer) CreateAPIToken(context.Context, *CreateAPITokenRequest) (*CreateAPITokenResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method CreateAPIToken not implemented")
+}
+func (UnimplementedAdminServiceServer) ListAPITokens(context.Context, *ListAPITokensRequest) (*ListAPITokensResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListAPITokens not implemented")
+}
+func (UnimplementedAdminServiceServer) RevokeAPIToken(context.Context, *RevokeAPITokenRequest) (*APIToken, error) {
+	return nil, status.Error(codes.Unimplemented, "method RevokeAPIToken not implemented")
 }
 func (UnimplementedAdminServiceServer) mustEmbedUnimplementedAdminServiceServer() {}
 func (UnimplementedAdminServiceServer) testEmbeddedByValue()                      {}
@@ -871,6 +1001,42 @@ func _AdminService_SetMachineFlag_Handler(srv interface{}, ctx context.Context, 
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(AdminServiceServer).SetMachineFlag(ctx, req.(*SetMachineFlagRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AdminService_RequireIdentity_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RequireIdentityRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServiceServer).RequireIdentity(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdminService_RequireIdentity_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServiceServer).RequireIdentity(ctx, req.(*RequireIdentityRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AdminService_ForgetTPM_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ForgetTPMRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServiceServer).ForgetTPM(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdminService_ForgetTPM_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServiceServer).ForgetTPM(ctx, req.(*ForgetTPMRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -1350,6 +1516,96 @@ func _AdminService_DeleteBMCCredentials_Handler(srv interface{}, ctx context.Con
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AdminService_ListBMCCertificates_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListBMCCertificatesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServiceServer).ListBMCCertificates(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdminService_ListBMCCertificates_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServiceServer).ListBMCCertificates(ctx, req.(*ListBMCCertificatesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AdminService_TrustBMCCertificate_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(TrustBMCCertificateRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServiceServer).TrustBMCCertificate(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdminService_TrustBMCCertificate_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServiceServer).TrustBMCCertificate(ctx, req.(*TrustBMCCertificateRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AdminService_CreateAPIToken_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CreateAPITokenRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServiceServer).CreateAPIToken(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdminService_CreateAPIToken_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServiceServer).CreateAPIToken(ctx, req.(*CreateAPITokenRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AdminService_ListAPITokens_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListAPITokensRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServiceServer).ListAPITokens(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdminService_ListAPITokens_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServiceServer).ListAPITokens(ctx, req.(*ListAPITokensRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AdminService_RevokeAPIToken_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RevokeAPITokenRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServiceServer).RevokeAPIToken(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdminService_RevokeAPIToken_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServiceServer).RevokeAPIToken(ctx, req.(*RevokeAPITokenRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // AdminService_ServiceDesc is the grpc.ServiceDesc for AdminService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -1392,6 +1648,14 @@ var AdminService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "SetMachineFlag",
 			Handler:    _AdminService_SetMachineFlag_Handler,
+		},
+		{
+			MethodName: "RequireIdentity",
+			Handler:    _AdminService_RequireIdentity_Handler,
+		},
+		{
+			MethodName: "ForgetTPM",
+			Handler:    _AdminService_ForgetTPM_Handler,
 		},
 		{
 			MethodName: "ListCommands",
@@ -1496,6 +1760,26 @@ var AdminService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "DeleteBMCCredentials",
 			Handler:    _AdminService_DeleteBMCCredentials_Handler,
+		},
+		{
+			MethodName: "ListBMCCertificates",
+			Handler:    _AdminService_ListBMCCertificates_Handler,
+		},
+		{
+			MethodName: "TrustBMCCertificate",
+			Handler:    _AdminService_TrustBMCCertificate_Handler,
+		},
+		{
+			MethodName: "CreateAPIToken",
+			Handler:    _AdminService_CreateAPIToken_Handler,
+		},
+		{
+			MethodName: "ListAPITokens",
+			Handler:    _AdminService_ListAPITokens_Handler,
+		},
+		{
+			MethodName: "RevokeAPIToken",
+			Handler:    _AdminService_RevokeAPIToken_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

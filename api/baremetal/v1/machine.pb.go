@@ -195,19 +195,25 @@ func (MachineStatus_Phase) EnumDescriptor() ([]byte, []int) {
 	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{2, 0}
 }
 
-// EffectiveState is one word for a screen. First match wins: Retired or RMA, NeedsIntervention, active
-// operation, then the phase.
+// EffectiveState answers "may I use this machine, and if not, who has to do what?" in one word. The first rule that
+// matches wins, in the order BLOCKED, ATTENTION, BUSY, MAINTENANCE_IDLE, NEW, ATTENTION, IDLE.
 type MachineStatus_EffectiveState int32
 
 const (
 	MachineStatus_EFFECTIVE_STATE_UNSPECIFIED MachineStatus_EffectiveState = 0
-	MachineStatus_NEW                         MachineStatus_EffectiveState = 1
-	MachineStatus_IDLE                        MachineStatus_EffectiveState = 2
-	MachineStatus_BUSY                        MachineStatus_EffectiveState = 3
-	// Printed as MAINTENANCE: two sibling enums cannot hold one name.
+	// Phase FACTORY_READY: never in service yet.
+	MachineStatus_NEW MachineStatus_EffectiveState = 1
+	// Schedulable: phase READY, node state active, Provisioned, Reachable, and nothing of the others.
+	MachineStatus_IDLE MachineStatus_EffectiveState = 2
+	// An operation or a workflow is active, or the node state stands for work in progress. Wait.
+	MachineStatus_BUSY MachineStatus_EffectiveState = 3
+	// Phase MAINTENANCE: the operator's to work on. Printed as MAINTENANCE: two sibling enums cannot hold one name.
 	MachineStatus_MAINTENANCE_IDLE MachineStatus_EffectiveState = 4
-	MachineStatus_ATTENTION        MachineStatus_EffectiveState = 5
-	MachineStatus_BLOCKED          MachineStatus_EffectiveState = 6
+	// Somebody must act; attention_reason says why. NeedsIntervention, node state quarantined or install_failed, a command of
+	// unknown outcome; and in phase READY whatever a machine lacks to be IDLE.
+	MachineStatus_ATTENTION MachineStatus_EffectiveState = 5
+	// Out of service: the flag RMA, or node state retired, removing or deleted.
+	MachineStatus_BLOCKED MachineStatus_EffectiveState = 6
 )
 
 // Enum value maps for MachineStatus_EffectiveState.
@@ -596,7 +602,7 @@ type MachineStatus struct {
 	UnresolvedCommandId string                 `protobuf:"bytes,6,opt,name=unresolved_command_id,json=unresolvedCommandId,proto3" json:"unresolved_command_id,omitempty"`
 	NodeState           NodeState              `protobuf:"varint,7,opt,name=node_state,json=nodeState,proto3,enum=baremetal.v1.NodeState" json:"node_state,omitempty"`
 	NodeStateChangedAt  *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=node_state_changed_at,json=nodeStateChangedAt,proto3" json:"node_state_changed_at,omitempty"`
-	// True when node state is active, phase READY and effective state IDLE.
+	// True exactly when the effective state is IDLE.
 	Schedulable      bool   `protobuf:"varint,9,opt,name=schedulable,proto3" json:"schedulable,omitempty"`
 	InstallAttempts  int32  `protobuf:"varint,10,opt,name=install_attempts,json=installAttempts,proto3" json:"install_attempts,omitempty"`
 	LastInstallError string `protobuf:"bytes,11,opt,name=last_install_error,json=lastInstallError,proto3" json:"last_install_error,omitempty"`
@@ -613,7 +619,22 @@ type MachineStatus struct {
 	// What the machine would boot from the network now: "installer", "rescue" or "disk".
 	BootAssignment string `protobuf:"bytes,19,opt,name=boot_assignment,json=bootAssignment,proto3" json:"boot_assignment,omitempty"`
 	// What the machine's provider says of it; unset for machines of provider "agent".
-	Provider      *ProviderStatus `protobuf:"bytes,20,opt,name=provider,proto3" json:"provider,omitempty"`
+	Provider *ProviderStatus `protobuf:"bytes,20,opt,name=provider,proto3" json:"provider,omitempty"`
+	// Why effective_state is ATTENTION: a name of Reason; empty in every other state. NOT_PROVISIONED, NODE_OFFLINE,
+	// NODE_NOT_VERIFIED, NODE_NOT_ACTIVE and MACHINE_UNREACHABLE name what a machine in phase READY lacks;
+	// MACHINE_QUARANTINED, INSTALL_ATTEMPTS_EXHAUSTED, COMMAND_UNRESOLVED and the reasons of NeedsIntervention what happened.
+	AttentionReason string `protobuf:"bytes,21,opt,name=attention_reason,json=attentionReason,proto3" json:"attention_reason,omitempty"`
+	// A sentence for a person: what is wrong, and the next step.
+	AttentionMessage string `protobuf:"bytes,22,opt,name=attention_message,json=attentionMessage,proto3" json:"attention_message,omitempty"`
+	// When a verified system was on the disk for the first time. The condition Provisioned says whether one is there now.
+	FirstProvisionedAt *timestamppb.Timestamp `protobuf:"bytes,23,opt,name=first_provisioned_at,json=firstProvisionedAt,proto3" json:"first_provisioned_at,omitempty"`
+	// The workflow that is pending, running or compensating on the machine.
+	ActiveWorkflowId string `protobuf:"bytes,24,opt,name=active_workflow_id,json=activeWorkflowId,proto3" json:"active_workflow_id,omitempty"`
+	// How the last RAM system of the machine proved which machine it is: "tpm" or "network" (by its MAC address and its
+	// segment). Empty before the first.
+	IdentityLevel string `protobuf:"bytes,28,opt,name=identity_level,json=identityLevel,proto3" json:"identity_level,omitempty"`
+	// The TPM that the machine is known by; unset until one is recorded.
+	Tpm           *TPMStatus `protobuf:"bytes,29,opt,name=tpm,proto3" json:"tpm,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -788,6 +809,111 @@ func (x *MachineStatus) GetProvider() *ProviderStatus {
 	return nil
 }
 
+func (x *MachineStatus) GetAttentionReason() string {
+	if x != nil {
+		return x.AttentionReason
+	}
+	return ""
+}
+
+func (x *MachineStatus) GetAttentionMessage() string {
+	if x != nil {
+		return x.AttentionMessage
+	}
+	return ""
+}
+
+func (x *MachineStatus) GetFirstProvisionedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.FirstProvisionedAt
+	}
+	return nil
+}
+
+func (x *MachineStatus) GetActiveWorkflowId() string {
+	if x != nil {
+		return x.ActiveWorkflowId
+	}
+	return ""
+}
+
+func (x *MachineStatus) GetIdentityLevel() string {
+	if x != nil {
+		return x.IdentityLevel
+	}
+	return ""
+}
+
+func (x *MachineStatus) GetTpm() *TPMStatus {
+	if x != nil {
+		return x.Tpm
+	}
+	return nil
+}
+
+// TPMStatus is the endorsement key that installers of the machine must prove to hold.
+type TPMStatus struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// SHA-256 of the key's public area (TPMT_PUBLIC), lower hex.
+	EndorsementKey string `protobuf:"bytes,1,opt,name=endorsement_key,json=endorsementKey,proto3" json:"endorsement_key,omitempty"`
+	// "vendor" if a certificate by one of the configured roots says so, else "first-use".
+	Trust         string                 `protobuf:"bytes,2,opt,name=trust,proto3" json:"trust,omitempty"`
+	RecordedAt    *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=recorded_at,json=recordedAt,proto3" json:"recorded_at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TPMStatus) Reset() {
+	*x = TPMStatus{}
+	mi := &file_baremetal_v1_machine_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TPMStatus) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TPMStatus) ProtoMessage() {}
+
+func (x *TPMStatus) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_machine_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TPMStatus.ProtoReflect.Descriptor instead.
+func (*TPMStatus) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *TPMStatus) GetEndorsementKey() string {
+	if x != nil {
+		return x.EndorsementKey
+	}
+	return ""
+}
+
+func (x *TPMStatus) GetTrust() string {
+	if x != nil {
+		return x.Trust
+	}
+	return ""
+}
+
+func (x *TPMStatus) GetRecordedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.RecordedAt
+	}
+	return nil
+}
+
 // ProviderStatus is what a provider says of a machine. It is observed, and never owned.
 type ProviderStatus struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
@@ -816,7 +942,7 @@ type ProviderStatus struct {
 
 func (x *ProviderStatus) Reset() {
 	*x = ProviderStatus{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[3]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -828,7 +954,7 @@ func (x *ProviderStatus) String() string {
 func (*ProviderStatus) ProtoMessage() {}
 
 func (x *ProviderStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[3]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -841,7 +967,7 @@ func (x *ProviderStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProviderStatus.ProtoReflect.Descriptor instead.
 func (*ProviderStatus) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{3}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ProviderStatus) GetProvider() string {
@@ -930,7 +1056,7 @@ type Condition struct {
 
 func (x *Condition) Reset() {
 	*x = Condition{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[4]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -942,7 +1068,7 @@ func (x *Condition) String() string {
 func (*Condition) ProtoMessage() {}
 
 func (x *Condition) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[4]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -955,7 +1081,7 @@ func (x *Condition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Condition.ProtoReflect.Descriptor instead.
 func (*Condition) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{4}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Condition) GetType() string {
@@ -1010,7 +1136,7 @@ type RegisterMachineRequest struct {
 
 func (x *RegisterMachineRequest) Reset() {
 	*x = RegisterMachineRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[5]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1022,7 +1148,7 @@ func (x *RegisterMachineRequest) String() string {
 func (*RegisterMachineRequest) ProtoMessage() {}
 
 func (x *RegisterMachineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[5]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1035,7 +1161,7 @@ func (x *RegisterMachineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterMachineRequest.ProtoReflect.Descriptor instead.
 func (*RegisterMachineRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{5}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *RegisterMachineRequest) GetMachine() *Machine {
@@ -1078,7 +1204,7 @@ type GetMachineRequest struct {
 
 func (x *GetMachineRequest) Reset() {
 	*x = GetMachineRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[6]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1090,7 +1216,7 @@ func (x *GetMachineRequest) String() string {
 func (*GetMachineRequest) ProtoMessage() {}
 
 func (x *GetMachineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[6]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1103,7 +1229,7 @@ func (x *GetMachineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetMachineRequest.ProtoReflect.Descriptor instead.
 func (*GetMachineRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{6}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *GetMachineRequest) GetMachineId() string {
@@ -1145,7 +1271,7 @@ type ListMachinesRequest struct {
 
 func (x *ListMachinesRequest) Reset() {
 	*x = ListMachinesRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[7]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1157,7 +1283,7 @@ func (x *ListMachinesRequest) String() string {
 func (*ListMachinesRequest) ProtoMessage() {}
 
 func (x *ListMachinesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[7]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1170,7 +1296,7 @@ func (x *ListMachinesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListMachinesRequest.ProtoReflect.Descriptor instead.
 func (*ListMachinesRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{7}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ListMachinesRequest) GetFilter() string {
@@ -1227,7 +1353,7 @@ type ListMachinesResponse struct {
 
 func (x *ListMachinesResponse) Reset() {
 	*x = ListMachinesResponse{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[8]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1239,7 +1365,7 @@ func (x *ListMachinesResponse) String() string {
 func (*ListMachinesResponse) ProtoMessage() {}
 
 func (x *ListMachinesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[8]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1252,7 +1378,7 @@ func (x *ListMachinesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListMachinesResponse.ProtoReflect.Descriptor instead.
 func (*ListMachinesResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{8}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ListMachinesResponse) GetMachines() []*Machine {
@@ -1313,7 +1439,7 @@ type UpdateMachineRequest struct {
 
 func (x *UpdateMachineRequest) Reset() {
 	*x = UpdateMachineRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[9]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1325,7 +1451,7 @@ func (x *UpdateMachineRequest) String() string {
 func (*UpdateMachineRequest) ProtoMessage() {}
 
 func (x *UpdateMachineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[9]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1338,7 +1464,7 @@ func (x *UpdateMachineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateMachineRequest.ProtoReflect.Descriptor instead.
 func (*UpdateMachineRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{9}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *UpdateMachineRequest) GetMachine() *Machine {
@@ -1365,6 +1491,8 @@ func (x *UpdateMachineRequest) GetExpectedVersion() int64 {
 type DeleteMachineRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	MachineId string                 `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
+	// Deletes a machine whose node is active or offline without a decommission. Of an admin alone.
+	Purge bool `protobuf:"varint,2,opt,name=purge,proto3" json:"purge,omitempty"`
 	// Refused with VERSION_CONFLICT unless the stored version is this one; 0 does not check.
 	ExpectedVersion int64 `protobuf:"varint,5,opt,name=expected_version,json=expectedVersion,proto3" json:"expected_version,omitempty"`
 	unknownFields   protoimpl.UnknownFields
@@ -1373,7 +1501,7 @@ type DeleteMachineRequest struct {
 
 func (x *DeleteMachineRequest) Reset() {
 	*x = DeleteMachineRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[10]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1385,7 +1513,7 @@ func (x *DeleteMachineRequest) String() string {
 func (*DeleteMachineRequest) ProtoMessage() {}
 
 func (x *DeleteMachineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[10]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1398,7 +1526,7 @@ func (x *DeleteMachineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteMachineRequest.ProtoReflect.Descriptor instead.
 func (*DeleteMachineRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{10}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *DeleteMachineRequest) GetMachineId() string {
@@ -1406,6 +1534,13 @@ func (x *DeleteMachineRequest) GetMachineId() string {
 		return x.MachineId
 	}
 	return ""
+}
+
+func (x *DeleteMachineRequest) GetPurge() bool {
+	if x != nil {
+		return x.Purge
+	}
+	return false
 }
 
 func (x *DeleteMachineRequest) GetExpectedVersion() int64 {
@@ -1432,7 +1567,7 @@ type RebootMachineRequest struct {
 
 func (x *RebootMachineRequest) Reset() {
 	*x = RebootMachineRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[11]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1444,7 +1579,7 @@ func (x *RebootMachineRequest) String() string {
 func (*RebootMachineRequest) ProtoMessage() {}
 
 func (x *RebootMachineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[11]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1457,7 +1592,7 @@ func (x *RebootMachineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RebootMachineRequest.ProtoReflect.Descriptor instead.
 func (*RebootMachineRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{11}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *RebootMachineRequest) GetMachineId() string {
@@ -1510,7 +1645,7 @@ type NetbootMachineRequest struct {
 
 func (x *NetbootMachineRequest) Reset() {
 	*x = NetbootMachineRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[12]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1522,7 +1657,7 @@ func (x *NetbootMachineRequest) String() string {
 func (*NetbootMachineRequest) ProtoMessage() {}
 
 func (x *NetbootMachineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[12]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1535,7 +1670,7 @@ func (x *NetbootMachineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NetbootMachineRequest.ProtoReflect.Descriptor instead.
 func (*NetbootMachineRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{12}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *NetbootMachineRequest) GetMachineId() string {
@@ -1591,7 +1726,7 @@ type ReimageMachineRequest struct {
 
 func (x *ReimageMachineRequest) Reset() {
 	*x = ReimageMachineRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[13]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1603,7 +1738,7 @@ func (x *ReimageMachineRequest) String() string {
 func (*ReimageMachineRequest) ProtoMessage() {}
 
 func (x *ReimageMachineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[13]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1616,7 +1751,7 @@ func (x *ReimageMachineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReimageMachineRequest.ProtoReflect.Descriptor instead.
 func (*ReimageMachineRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{13}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ReimageMachineRequest) GetMachineId() string {
@@ -1673,7 +1808,7 @@ type ReconfigureMachineRequest struct {
 
 func (x *ReconfigureMachineRequest) Reset() {
 	*x = ReconfigureMachineRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[14]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1685,7 +1820,7 @@ func (x *ReconfigureMachineRequest) String() string {
 func (*ReconfigureMachineRequest) ProtoMessage() {}
 
 func (x *ReconfigureMachineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[14]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1698,7 +1833,7 @@ func (x *ReconfigureMachineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReconfigureMachineRequest.ProtoReflect.Descriptor instead.
 func (*ReconfigureMachineRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{14}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ReconfigureMachineRequest) GetMachineId() string {
@@ -1741,7 +1876,7 @@ type EnterMaintenanceRequest struct {
 
 func (x *EnterMaintenanceRequest) Reset() {
 	*x = EnterMaintenanceRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[15]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1753,7 +1888,7 @@ func (x *EnterMaintenanceRequest) String() string {
 func (*EnterMaintenanceRequest) ProtoMessage() {}
 
 func (x *EnterMaintenanceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[15]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1766,7 +1901,7 @@ func (x *EnterMaintenanceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnterMaintenanceRequest.ProtoReflect.Descriptor instead.
 func (*EnterMaintenanceRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{15}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *EnterMaintenanceRequest) GetMachineId() string {
@@ -1801,7 +1936,7 @@ type ExitMaintenanceRequest struct {
 
 func (x *ExitMaintenanceRequest) Reset() {
 	*x = ExitMaintenanceRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[16]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1813,7 +1948,7 @@ func (x *ExitMaintenanceRequest) String() string {
 func (*ExitMaintenanceRequest) ProtoMessage() {}
 
 func (x *ExitMaintenanceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[16]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1826,7 +1961,7 @@ func (x *ExitMaintenanceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExitMaintenanceRequest.ProtoReflect.Descriptor instead.
 func (*ExitMaintenanceRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{16}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ExitMaintenanceRequest) GetMachineId() string {
@@ -1859,7 +1994,7 @@ type CancelOperationRequest struct {
 
 func (x *CancelOperationRequest) Reset() {
 	*x = CancelOperationRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[17]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1871,7 +2006,7 @@ func (x *CancelOperationRequest) String() string {
 func (*CancelOperationRequest) ProtoMessage() {}
 
 func (x *CancelOperationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[17]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1884,7 +2019,7 @@ func (x *CancelOperationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelOperationRequest.ProtoReflect.Descriptor instead.
 func (*CancelOperationRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{17}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *CancelOperationRequest) GetOperationId() string {
@@ -1905,7 +2040,7 @@ type ExplainMachineRequest struct {
 
 func (x *ExplainMachineRequest) Reset() {
 	*x = ExplainMachineRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[18]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1917,7 +2052,7 @@ func (x *ExplainMachineRequest) String() string {
 func (*ExplainMachineRequest) ProtoMessage() {}
 
 func (x *ExplainMachineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[18]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1930,7 +2065,7 @@ func (x *ExplainMachineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainMachineRequest.ProtoReflect.Descriptor instead.
 func (*ExplainMachineRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{18}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ExplainMachineRequest) GetMachineId() string {
@@ -1998,7 +2133,7 @@ type ExplainMachineResponse struct {
 
 func (x *ExplainMachineResponse) Reset() {
 	*x = ExplainMachineResponse{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[19]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2010,7 +2145,7 @@ func (x *ExplainMachineResponse) String() string {
 func (*ExplainMachineResponse) ProtoMessage() {}
 
 func (x *ExplainMachineResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[19]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2023,7 +2158,7 @@ func (x *ExplainMachineResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainMachineResponse.ProtoReflect.Descriptor instead.
 func (*ExplainMachineResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{19}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ExplainMachineResponse) GetMachineId() string {
@@ -2209,7 +2344,7 @@ type OperatorAction struct {
 
 func (x *OperatorAction) Reset() {
 	*x = OperatorAction{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[20]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2221,7 +2356,7 @@ func (x *OperatorAction) String() string {
 func (*OperatorAction) ProtoMessage() {}
 
 func (x *OperatorAction) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[20]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2234,7 +2369,7 @@ func (x *OperatorAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperatorAction.ProtoReflect.Descriptor instead.
 func (*OperatorAction) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{20}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *OperatorAction) GetCommand() string {
@@ -2276,7 +2411,7 @@ type GetMachineTimelineRequest struct {
 
 func (x *GetMachineTimelineRequest) Reset() {
 	*x = GetMachineTimelineRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[21]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2288,7 +2423,7 @@ func (x *GetMachineTimelineRequest) String() string {
 func (*GetMachineTimelineRequest) ProtoMessage() {}
 
 func (x *GetMachineTimelineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[21]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2301,7 +2436,7 @@ func (x *GetMachineTimelineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetMachineTimelineRequest.ProtoReflect.Descriptor instead.
 func (*GetMachineTimelineRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{21}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *GetMachineTimelineRequest) GetMachineId() string {
@@ -2359,7 +2494,7 @@ type GetMachineTimelineResponse struct {
 
 func (x *GetMachineTimelineResponse) Reset() {
 	*x = GetMachineTimelineResponse{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[22]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2371,7 +2506,7 @@ func (x *GetMachineTimelineResponse) String() string {
 func (*GetMachineTimelineResponse) ProtoMessage() {}
 
 func (x *GetMachineTimelineResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[22]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2384,7 +2519,7 @@ func (x *GetMachineTimelineResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetMachineTimelineResponse.ProtoReflect.Descriptor instead.
 func (*GetMachineTimelineResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{22}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *GetMachineTimelineResponse) GetEntries() []*TimelineEntry {
@@ -2437,7 +2572,7 @@ type TimelineEntry struct {
 
 func (x *TimelineEntry) Reset() {
 	*x = TimelineEntry{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[23]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2449,7 +2584,7 @@ func (x *TimelineEntry) String() string {
 func (*TimelineEntry) ProtoMessage() {}
 
 func (x *TimelineEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[23]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2462,7 +2597,7 @@ func (x *TimelineEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TimelineEntry.ProtoReflect.Descriptor instead.
 func (*TimelineEntry) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{23}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *TimelineEntry) GetTs() *timestamppb.Timestamp {
@@ -2585,7 +2720,7 @@ type TimelineState struct {
 
 func (x *TimelineState) Reset() {
 	*x = TimelineState{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[24]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2597,7 +2732,7 @@ func (x *TimelineState) String() string {
 func (*TimelineState) ProtoMessage() {}
 
 func (x *TimelineState) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[24]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2610,7 +2745,7 @@ func (x *TimelineState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TimelineState.ProtoReflect.Descriptor instead.
 func (*TimelineState) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{24}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *TimelineState) GetSeq() int64 {
@@ -2766,7 +2901,7 @@ type VerifyTimelineRequest struct {
 
 func (x *VerifyTimelineRequest) Reset() {
 	*x = VerifyTimelineRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[25]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2778,7 +2913,7 @@ func (x *VerifyTimelineRequest) String() string {
 func (*VerifyTimelineRequest) ProtoMessage() {}
 
 func (x *VerifyTimelineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[25]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2791,7 +2926,7 @@ func (x *VerifyTimelineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyTimelineRequest.ProtoReflect.Descriptor instead.
 func (*VerifyTimelineRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{25}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *VerifyTimelineRequest) GetMachineId() string {
@@ -2827,7 +2962,7 @@ type VerifyTimelineResponse struct {
 
 func (x *VerifyTimelineResponse) Reset() {
 	*x = VerifyTimelineResponse{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[26]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2839,7 +2974,7 @@ func (x *VerifyTimelineResponse) String() string {
 func (*VerifyTimelineResponse) ProtoMessage() {}
 
 func (x *VerifyTimelineResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[26]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2852,7 +2987,7 @@ func (x *VerifyTimelineResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyTimelineResponse.ProtoReflect.Descriptor instead.
 func (*VerifyTimelineResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{26}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *VerifyTimelineResponse) GetVerdicts() []*TimelineVerdict {
@@ -2897,7 +3032,7 @@ type TimelineVerdict struct {
 
 func (x *TimelineVerdict) Reset() {
 	*x = TimelineVerdict{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[27]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2909,7 +3044,7 @@ func (x *TimelineVerdict) String() string {
 func (*TimelineVerdict) ProtoMessage() {}
 
 func (x *TimelineVerdict) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[27]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2922,7 +3057,7 @@ func (x *TimelineVerdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TimelineVerdict.ProtoReflect.Descriptor instead.
 func (*TimelineVerdict) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{27}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *TimelineVerdict) GetMachineId() string {
@@ -2983,7 +3118,7 @@ type GetInventoryRequest struct {
 
 func (x *GetInventoryRequest) Reset() {
 	*x = GetInventoryRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[28]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2995,7 +3130,7 @@ func (x *GetInventoryRequest) String() string {
 func (*GetInventoryRequest) ProtoMessage() {}
 
 func (x *GetInventoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[28]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3008,7 +3143,7 @@ func (x *GetInventoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetInventoryRequest.ProtoReflect.Descriptor instead.
 func (*GetInventoryRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{28}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *GetInventoryRequest) GetMachineId() string {
@@ -3033,7 +3168,7 @@ type Inventory struct {
 
 func (x *Inventory) Reset() {
 	*x = Inventory{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[29]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3045,7 +3180,7 @@ func (x *Inventory) String() string {
 func (*Inventory) ProtoMessage() {}
 
 func (x *Inventory) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[29]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3058,7 +3193,7 @@ func (x *Inventory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Inventory.ProtoReflect.Descriptor instead.
 func (*Inventory) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{29}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Inventory) GetMachineId() string {
@@ -3140,8 +3275,7 @@ const file_baremetal_v1_machine_proto_rawDesc = "" +
 	"\x0fprotected_disks\x18\x16 \x03(\tR\x0eprotectedDisks\x12\"\n" +
 	"\rssh_host_keys\x18\x17 \x03(\tR\vsshHostKeys\x12.\n" +
 	"\x13ssh_credentials_ref\x18\x18 \x01(\tR\x11sshCredentialsRef\x12!\n" +
-	"\fprovider_ref\x18\x19 \x01(\tR\vproviderRef\"\x83\n" +
-	"\n" +
+	"\fprovider_ref\x18\x19 \x01(\tR\vproviderRef\"\xa9\f\n" +
 	"\rMachineStatus\x127\n" +
 	"\x05phase\x18\x01 \x01(\x0e2!.baremetal.v1.MachineStatus.PhaseR\x05phase\x127\n" +
 	"\n" +
@@ -3167,7 +3301,13 @@ const file_baremetal_v1_machine_proto_rawDesc = "" +
 	"powerState\x12@\n" +
 	"\x0epower_state_at\x18\x12 \x01(\v2\x1a.google.protobuf.TimestampR\fpowerStateAt\x12'\n" +
 	"\x0fboot_assignment\x18\x13 \x01(\tR\x0ebootAssignment\x128\n" +
-	"\bprovider\x18\x14 \x01(\v2\x1c.baremetal.v1.ProviderStatusR\bprovider\"\x95\x01\n" +
+	"\bprovider\x18\x14 \x01(\v2\x1c.baremetal.v1.ProviderStatusR\bprovider\x12)\n" +
+	"\x10attention_reason\x18\x15 \x01(\tR\x0fattentionReason\x12+\n" +
+	"\x11attention_message\x18\x16 \x01(\tR\x10attentionMessage\x12L\n" +
+	"\x14first_provisioned_at\x18\x17 \x01(\v2\x1a.google.protobuf.TimestampR\x12firstProvisionedAt\x12,\n" +
+	"\x12active_workflow_id\x18\x18 \x01(\tR\x10activeWorkflowId\x12%\n" +
+	"\x0eidentity_level\x18\x1c \x01(\tR\ridentityLevel\x12)\n" +
+	"\x03tpm\x18\x1d \x01(\v2\x17.baremetal.v1.TPMStatusR\x03tpm\"\x95\x01\n" +
 	"\x05Phase\x12\x15\n" +
 	"\x11PHASE_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rFACTORY_READY\x10\x01\x12\t\n" +
@@ -3185,7 +3325,12 @@ const file_baremetal_v1_machine_proto_rawDesc = "" +
 	"\x04BUSY\x10\x03\x12\x14\n" +
 	"\x10MAINTENANCE_IDLE\x10\x04\x12\r\n" +
 	"\tATTENTION\x10\x05\x12\v\n" +
-	"\aBLOCKED\x10\x06\"\xb7\x02\n" +
+	"\aBLOCKED\x10\x06\"\x87\x01\n" +
+	"\tTPMStatus\x12'\n" +
+	"\x0fendorsement_key\x18\x01 \x01(\tR\x0eendorsementKey\x12\x14\n" +
+	"\x05trust\x18\x02 \x01(\tR\x05trust\x12;\n" +
+	"\vrecorded_at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"recordedAt\"\xb7\x02\n" +
 	"\x0eProviderStatus\x12\x1a\n" +
 	"\bprovider\x18\x01 \x01(\tR\bprovider\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x16\n" +
@@ -3238,10 +3383,11 @@ const file_baremetal_v1_machine_proto_rawDesc = "" +
 	"\amachine\x18\x01 \x01(\v2\x15.baremetal.v1.MachineR\amachine\x12;\n" +
 	"\vupdate_mask\x18\x02 \x01(\v2\x1a.google.protobuf.FieldMaskR\n" +
 	"updateMask\x12)\n" +
-	"\x10expected_version\x18\x03 \x01(\x03R\x0fexpectedVersion\"`\n" +
+	"\x10expected_version\x18\x03 \x01(\x03R\x0fexpectedVersion\"v\n" +
 	"\x14DeleteMachineRequest\x12\x1d\n" +
 	"\n" +
-	"machine_id\x18\x01 \x01(\tR\tmachineId\x12)\n" +
+	"machine_id\x18\x01 \x01(\tR\tmachineId\x12\x14\n" +
+	"\x05purge\x18\x02 \x01(\bR\x05purge\x12)\n" +
 	"\x10expected_version\x18\x05 \x01(\x03R\x0fexpectedVersion\"\xaa\x01\n" +
 	"\x14RebootMachineRequest\x12\x1d\n" +
 	"\n" +
@@ -3474,7 +3620,7 @@ func file_baremetal_v1_machine_proto_rawDescGZIP() []byte {
 }
 
 var file_baremetal_v1_machine_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_baremetal_v1_machine_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
+var file_baremetal_v1_machine_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
 var file_baremetal_v1_machine_proto_goTypes = []any{
 	(NodeState)(0),                     // 0: baremetal.v1.NodeState
 	(MachineStatus_Phase)(0),           // 1: baremetal.v1.MachineStatus.Phase
@@ -3482,122 +3628,126 @@ var file_baremetal_v1_machine_proto_goTypes = []any{
 	(*Machine)(nil),                    // 3: baremetal.v1.Machine
 	(*MachineSpec)(nil),                // 4: baremetal.v1.MachineSpec
 	(*MachineStatus)(nil),              // 5: baremetal.v1.MachineStatus
-	(*ProviderStatus)(nil),             // 6: baremetal.v1.ProviderStatus
-	(*Condition)(nil),                  // 7: baremetal.v1.Condition
-	(*RegisterMachineRequest)(nil),     // 8: baremetal.v1.RegisterMachineRequest
-	(*GetMachineRequest)(nil),          // 9: baremetal.v1.GetMachineRequest
-	(*ListMachinesRequest)(nil),        // 10: baremetal.v1.ListMachinesRequest
-	(*ListMachinesResponse)(nil),       // 11: baremetal.v1.ListMachinesResponse
-	(*UpdateMachineRequest)(nil),       // 12: baremetal.v1.UpdateMachineRequest
-	(*DeleteMachineRequest)(nil),       // 13: baremetal.v1.DeleteMachineRequest
-	(*RebootMachineRequest)(nil),       // 14: baremetal.v1.RebootMachineRequest
-	(*NetbootMachineRequest)(nil),      // 15: baremetal.v1.NetbootMachineRequest
-	(*ReimageMachineRequest)(nil),      // 16: baremetal.v1.ReimageMachineRequest
-	(*ReconfigureMachineRequest)(nil),  // 17: baremetal.v1.ReconfigureMachineRequest
-	(*EnterMaintenanceRequest)(nil),    // 18: baremetal.v1.EnterMaintenanceRequest
-	(*ExitMaintenanceRequest)(nil),     // 19: baremetal.v1.ExitMaintenanceRequest
-	(*CancelOperationRequest)(nil),     // 20: baremetal.v1.CancelOperationRequest
-	(*ExplainMachineRequest)(nil),      // 21: baremetal.v1.ExplainMachineRequest
-	(*ExplainMachineResponse)(nil),     // 22: baremetal.v1.ExplainMachineResponse
-	(*OperatorAction)(nil),             // 23: baremetal.v1.OperatorAction
-	(*GetMachineTimelineRequest)(nil),  // 24: baremetal.v1.GetMachineTimelineRequest
-	(*GetMachineTimelineResponse)(nil), // 25: baremetal.v1.GetMachineTimelineResponse
-	(*TimelineEntry)(nil),              // 26: baremetal.v1.TimelineEntry
-	(*TimelineState)(nil),              // 27: baremetal.v1.TimelineState
-	(*VerifyTimelineRequest)(nil),      // 28: baremetal.v1.VerifyTimelineRequest
-	(*VerifyTimelineResponse)(nil),     // 29: baremetal.v1.VerifyTimelineResponse
-	(*TimelineVerdict)(nil),            // 30: baremetal.v1.TimelineVerdict
-	(*GetInventoryRequest)(nil),        // 31: baremetal.v1.GetInventoryRequest
-	(*Inventory)(nil),                  // 32: baremetal.v1.Inventory
-	nil,                                // 33: baremetal.v1.Machine.LabelsEntry
-	nil,                                // 34: baremetal.v1.TimelineEntry.FieldsEntry
-	nil,                                // 35: baremetal.v1.TimelineState.StepStatesEntry
-	nil,                                // 36: baremetal.v1.TimelineState.OpenCommandsEntry
-	nil,                                // 37: baremetal.v1.TimelineState.StepMessagesEntry
-	(*timestamppb.Timestamp)(nil),      // 38: google.protobuf.Timestamp
-	(*fieldmaskpb.FieldMask)(nil),      // 39: google.protobuf.FieldMask
-	(*NetReconfig)(nil),                // 40: baremetal.v1.NetReconfig
-	(*Operation)(nil),                  // 41: baremetal.v1.Operation
+	(*TPMStatus)(nil),                  // 6: baremetal.v1.TPMStatus
+	(*ProviderStatus)(nil),             // 7: baremetal.v1.ProviderStatus
+	(*Condition)(nil),                  // 8: baremetal.v1.Condition
+	(*RegisterMachineRequest)(nil),     // 9: baremetal.v1.RegisterMachineRequest
+	(*GetMachineRequest)(nil),          // 10: baremetal.v1.GetMachineRequest
+	(*ListMachinesRequest)(nil),        // 11: baremetal.v1.ListMachinesRequest
+	(*ListMachinesResponse)(nil),       // 12: baremetal.v1.ListMachinesResponse
+	(*UpdateMachineRequest)(nil),       // 13: baremetal.v1.UpdateMachineRequest
+	(*DeleteMachineRequest)(nil),       // 14: baremetal.v1.DeleteMachineRequest
+	(*RebootMachineRequest)(nil),       // 15: baremetal.v1.RebootMachineRequest
+	(*NetbootMachineRequest)(nil),      // 16: baremetal.v1.NetbootMachineRequest
+	(*ReimageMachineRequest)(nil),      // 17: baremetal.v1.ReimageMachineRequest
+	(*ReconfigureMachineRequest)(nil),  // 18: baremetal.v1.ReconfigureMachineRequest
+	(*EnterMaintenanceRequest)(nil),    // 19: baremetal.v1.EnterMaintenanceRequest
+	(*ExitMaintenanceRequest)(nil),     // 20: baremetal.v1.ExitMaintenanceRequest
+	(*CancelOperationRequest)(nil),     // 21: baremetal.v1.CancelOperationRequest
+	(*ExplainMachineRequest)(nil),      // 22: baremetal.v1.ExplainMachineRequest
+	(*ExplainMachineResponse)(nil),     // 23: baremetal.v1.ExplainMachineResponse
+	(*OperatorAction)(nil),             // 24: baremetal.v1.OperatorAction
+	(*GetMachineTimelineRequest)(nil),  // 25: baremetal.v1.GetMachineTimelineRequest
+	(*GetMachineTimelineResponse)(nil), // 26: baremetal.v1.GetMachineTimelineResponse
+	(*TimelineEntry)(nil),              // 27: baremetal.v1.TimelineEntry
+	(*TimelineState)(nil),              // 28: baremetal.v1.TimelineState
+	(*VerifyTimelineRequest)(nil),      // 29: baremetal.v1.VerifyTimelineRequest
+	(*VerifyTimelineResponse)(nil),     // 30: baremetal.v1.VerifyTimelineResponse
+	(*TimelineVerdict)(nil),            // 31: baremetal.v1.TimelineVerdict
+	(*GetInventoryRequest)(nil),        // 32: baremetal.v1.GetInventoryRequest
+	(*Inventory)(nil),                  // 33: baremetal.v1.Inventory
+	nil,                                // 34: baremetal.v1.Machine.LabelsEntry
+	nil,                                // 35: baremetal.v1.TimelineEntry.FieldsEntry
+	nil,                                // 36: baremetal.v1.TimelineState.StepStatesEntry
+	nil,                                // 37: baremetal.v1.TimelineState.OpenCommandsEntry
+	nil,                                // 38: baremetal.v1.TimelineState.StepMessagesEntry
+	(*timestamppb.Timestamp)(nil),      // 39: google.protobuf.Timestamp
+	(*fieldmaskpb.FieldMask)(nil),      // 40: google.protobuf.FieldMask
+	(*NetReconfig)(nil),                // 41: baremetal.v1.NetReconfig
+	(*Operation)(nil),                  // 42: baremetal.v1.Operation
 }
 var file_baremetal_v1_machine_proto_depIdxs = []int32{
-	33, // 0: baremetal.v1.Machine.labels:type_name -> baremetal.v1.Machine.LabelsEntry
+	34, // 0: baremetal.v1.Machine.labels:type_name -> baremetal.v1.Machine.LabelsEntry
 	4,  // 1: baremetal.v1.Machine.spec:type_name -> baremetal.v1.MachineSpec
 	5,  // 2: baremetal.v1.Machine.status:type_name -> baremetal.v1.MachineStatus
-	38, // 3: baremetal.v1.Machine.created_at:type_name -> google.protobuf.Timestamp
-	38, // 4: baremetal.v1.Machine.updated_at:type_name -> google.protobuf.Timestamp
-	38, // 5: baremetal.v1.Machine.deleted_at:type_name -> google.protobuf.Timestamp
+	39, // 3: baremetal.v1.Machine.created_at:type_name -> google.protobuf.Timestamp
+	39, // 4: baremetal.v1.Machine.updated_at:type_name -> google.protobuf.Timestamp
+	39, // 5: baremetal.v1.Machine.deleted_at:type_name -> google.protobuf.Timestamp
 	1,  // 6: baremetal.v1.MachineStatus.phase:type_name -> baremetal.v1.MachineStatus.Phase
-	7,  // 7: baremetal.v1.MachineStatus.conditions:type_name -> baremetal.v1.Condition
+	8,  // 7: baremetal.v1.MachineStatus.conditions:type_name -> baremetal.v1.Condition
 	2,  // 8: baremetal.v1.MachineStatus.effective_state:type_name -> baremetal.v1.MachineStatus.EffectiveState
 	0,  // 9: baremetal.v1.MachineStatus.node_state:type_name -> baremetal.v1.NodeState
-	38, // 10: baremetal.v1.MachineStatus.node_state_changed_at:type_name -> google.protobuf.Timestamp
-	38, // 11: baremetal.v1.MachineStatus.last_heartbeat_at:type_name -> google.protobuf.Timestamp
-	38, // 12: baremetal.v1.MachineStatus.power_state_at:type_name -> google.protobuf.Timestamp
-	6,  // 13: baremetal.v1.MachineStatus.provider:type_name -> baremetal.v1.ProviderStatus
-	38, // 14: baremetal.v1.ProviderStatus.changed_at:type_name -> google.protobuf.Timestamp
-	38, // 15: baremetal.v1.Condition.last_transition:type_name -> google.protobuf.Timestamp
-	3,  // 16: baremetal.v1.RegisterMachineRequest.machine:type_name -> baremetal.v1.Machine
-	38, // 17: baremetal.v1.ListMachinesRequest.updated_since:type_name -> google.protobuf.Timestamp
-	3,  // 18: baremetal.v1.ListMachinesResponse.machines:type_name -> baremetal.v1.Machine
-	38, // 19: baremetal.v1.ListMachinesResponse.safe_updated_since:type_name -> google.protobuf.Timestamp
-	3,  // 20: baremetal.v1.UpdateMachineRequest.machine:type_name -> baremetal.v1.Machine
-	39, // 21: baremetal.v1.UpdateMachineRequest.update_mask:type_name -> google.protobuf.FieldMask
-	40, // 22: baremetal.v1.ReconfigureMachineRequest.config:type_name -> baremetal.v1.NetReconfig
-	38, // 23: baremetal.v1.ExplainMachineResponse.since:type_name -> google.protobuf.Timestamp
-	38, // 24: baremetal.v1.ExplainMachineResponse.next_action_at:type_name -> google.protobuf.Timestamp
-	23, // 25: baremetal.v1.ExplainMachineResponse.actions:type_name -> baremetal.v1.OperatorAction
-	38, // 26: baremetal.v1.ExplainMachineResponse.last_evidence_at:type_name -> google.protobuf.Timestamp
-	38, // 27: baremetal.v1.ExplainMachineResponse.step_started_at:type_name -> google.protobuf.Timestamp
-	38, // 28: baremetal.v1.GetMachineTimelineRequest.at:type_name -> google.protobuf.Timestamp
-	38, // 29: baremetal.v1.GetMachineTimelineRequest.since:type_name -> google.protobuf.Timestamp
-	26, // 30: baremetal.v1.GetMachineTimelineResponse.entries:type_name -> baremetal.v1.TimelineEntry
-	27, // 31: baremetal.v1.GetMachineTimelineResponse.state:type_name -> baremetal.v1.TimelineState
-	38, // 32: baremetal.v1.TimelineEntry.ts:type_name -> google.protobuf.Timestamp
-	34, // 33: baremetal.v1.TimelineEntry.fields:type_name -> baremetal.v1.TimelineEntry.FieldsEntry
-	38, // 34: baremetal.v1.TimelineState.ts:type_name -> google.protobuf.Timestamp
-	5,  // 35: baremetal.v1.TimelineState.status:type_name -> baremetal.v1.MachineStatus
-	35, // 36: baremetal.v1.TimelineState.step_states:type_name -> baremetal.v1.TimelineState.StepStatesEntry
-	36, // 37: baremetal.v1.TimelineState.open_commands:type_name -> baremetal.v1.TimelineState.OpenCommandsEntry
-	37, // 38: baremetal.v1.TimelineState.step_messages:type_name -> baremetal.v1.TimelineState.StepMessagesEntry
-	30, // 39: baremetal.v1.VerifyTimelineResponse.verdicts:type_name -> baremetal.v1.TimelineVerdict
-	38, // 40: baremetal.v1.Inventory.reported_at:type_name -> google.protobuf.Timestamp
-	8,  // 41: baremetal.v1.MachineService.RegisterMachine:input_type -> baremetal.v1.RegisterMachineRequest
-	9,  // 42: baremetal.v1.MachineService.GetMachine:input_type -> baremetal.v1.GetMachineRequest
-	10, // 43: baremetal.v1.MachineService.ListMachines:input_type -> baremetal.v1.ListMachinesRequest
-	12, // 44: baremetal.v1.MachineService.UpdateMachine:input_type -> baremetal.v1.UpdateMachineRequest
-	13, // 45: baremetal.v1.MachineService.DeleteMachine:input_type -> baremetal.v1.DeleteMachineRequest
-	14, // 46: baremetal.v1.MachineService.RebootMachine:input_type -> baremetal.v1.RebootMachineRequest
-	15, // 47: baremetal.v1.MachineService.NetbootMachine:input_type -> baremetal.v1.NetbootMachineRequest
-	16, // 48: baremetal.v1.MachineService.ReimageMachine:input_type -> baremetal.v1.ReimageMachineRequest
-	17, // 49: baremetal.v1.MachineService.ReconfigureMachine:input_type -> baremetal.v1.ReconfigureMachineRequest
-	18, // 50: baremetal.v1.MachineService.EnterMaintenance:input_type -> baremetal.v1.EnterMaintenanceRequest
-	19, // 51: baremetal.v1.MachineService.ExitMaintenance:input_type -> baremetal.v1.ExitMaintenanceRequest
-	20, // 52: baremetal.v1.MachineService.CancelOperation:input_type -> baremetal.v1.CancelOperationRequest
-	21, // 53: baremetal.v1.MachineService.ExplainMachine:input_type -> baremetal.v1.ExplainMachineRequest
-	24, // 54: baremetal.v1.MachineService.GetMachineTimeline:input_type -> baremetal.v1.GetMachineTimelineRequest
-	28, // 55: baremetal.v1.MachineService.VerifyTimeline:input_type -> baremetal.v1.VerifyTimelineRequest
-	31, // 56: baremetal.v1.MachineService.GetInventory:input_type -> baremetal.v1.GetInventoryRequest
-	3,  // 57: baremetal.v1.MachineService.RegisterMachine:output_type -> baremetal.v1.Machine
-	3,  // 58: baremetal.v1.MachineService.GetMachine:output_type -> baremetal.v1.Machine
-	11, // 59: baremetal.v1.MachineService.ListMachines:output_type -> baremetal.v1.ListMachinesResponse
-	3,  // 60: baremetal.v1.MachineService.UpdateMachine:output_type -> baremetal.v1.Machine
-	3,  // 61: baremetal.v1.MachineService.DeleteMachine:output_type -> baremetal.v1.Machine
-	41, // 62: baremetal.v1.MachineService.RebootMachine:output_type -> baremetal.v1.Operation
-	41, // 63: baremetal.v1.MachineService.NetbootMachine:output_type -> baremetal.v1.Operation
-	41, // 64: baremetal.v1.MachineService.ReimageMachine:output_type -> baremetal.v1.Operation
-	41, // 65: baremetal.v1.MachineService.ReconfigureMachine:output_type -> baremetal.v1.Operation
-	41, // 66: baremetal.v1.MachineService.EnterMaintenance:output_type -> baremetal.v1.Operation
-	41, // 67: baremetal.v1.MachineService.ExitMaintenance:output_type -> baremetal.v1.Operation
-	41, // 68: baremetal.v1.MachineService.CancelOperation:output_type -> baremetal.v1.Operation
-	22, // 69: baremetal.v1.MachineService.ExplainMachine:output_type -> baremetal.v1.ExplainMachineResponse
-	25, // 70: baremetal.v1.MachineService.GetMachineTimeline:output_type -> baremetal.v1.GetMachineTimelineResponse
-	29, // 71: baremetal.v1.MachineService.VerifyTimeline:output_type -> baremetal.v1.VerifyTimelineResponse
-	32, // 72: baremetal.v1.MachineService.GetInventory:output_type -> baremetal.v1.Inventory
-	57, // [57:73] is the sub-list for method output_type
-	41, // [41:57] is the sub-list for method input_type
-	41, // [41:41] is the sub-list for extension type_name
-	41, // [41:41] is the sub-list for extension extendee
-	0,  // [0:41] is the sub-list for field type_name
+	39, // 10: baremetal.v1.MachineStatus.node_state_changed_at:type_name -> google.protobuf.Timestamp
+	39, // 11: baremetal.v1.MachineStatus.last_heartbeat_at:type_name -> google.protobuf.Timestamp
+	39, // 12: baremetal.v1.MachineStatus.power_state_at:type_name -> google.protobuf.Timestamp
+	7,  // 13: baremetal.v1.MachineStatus.provider:type_name -> baremetal.v1.ProviderStatus
+	39, // 14: baremetal.v1.MachineStatus.first_provisioned_at:type_name -> google.protobuf.Timestamp
+	6,  // 15: baremetal.v1.MachineStatus.tpm:type_name -> baremetal.v1.TPMStatus
+	39, // 16: baremetal.v1.TPMStatus.recorded_at:type_name -> google.protobuf.Timestamp
+	39, // 17: baremetal.v1.ProviderStatus.changed_at:type_name -> google.protobuf.Timestamp
+	39, // 18: baremetal.v1.Condition.last_transition:type_name -> google.protobuf.Timestamp
+	3,  // 19: baremetal.v1.RegisterMachineRequest.machine:type_name -> baremetal.v1.Machine
+	39, // 20: baremetal.v1.ListMachinesRequest.updated_since:type_name -> google.protobuf.Timestamp
+	3,  // 21: baremetal.v1.ListMachinesResponse.machines:type_name -> baremetal.v1.Machine
+	39, // 22: baremetal.v1.ListMachinesResponse.safe_updated_since:type_name -> google.protobuf.Timestamp
+	3,  // 23: baremetal.v1.UpdateMachineRequest.machine:type_name -> baremetal.v1.Machine
+	40, // 24: baremetal.v1.UpdateMachineRequest.update_mask:type_name -> google.protobuf.FieldMask
+	41, // 25: baremetal.v1.ReconfigureMachineRequest.config:type_name -> baremetal.v1.NetReconfig
+	39, // 26: baremetal.v1.ExplainMachineResponse.since:type_name -> google.protobuf.Timestamp
+	39, // 27: baremetal.v1.ExplainMachineResponse.next_action_at:type_name -> google.protobuf.Timestamp
+	24, // 28: baremetal.v1.ExplainMachineResponse.actions:type_name -> baremetal.v1.OperatorAction
+	39, // 29: baremetal.v1.ExplainMachineResponse.last_evidence_at:type_name -> google.protobuf.Timestamp
+	39, // 30: baremetal.v1.ExplainMachineResponse.step_started_at:type_name -> google.protobuf.Timestamp
+	39, // 31: baremetal.v1.GetMachineTimelineRequest.at:type_name -> google.protobuf.Timestamp
+	39, // 32: baremetal.v1.GetMachineTimelineRequest.since:type_name -> google.protobuf.Timestamp
+	27, // 33: baremetal.v1.GetMachineTimelineResponse.entries:type_name -> baremetal.v1.TimelineEntry
+	28, // 34: baremetal.v1.GetMachineTimelineResponse.state:type_name -> baremetal.v1.TimelineState
+	39, // 35: baremetal.v1.TimelineEntry.ts:type_name -> google.protobuf.Timestamp
+	35, // 36: baremetal.v1.TimelineEntry.fields:type_name -> baremetal.v1.TimelineEntry.FieldsEntry
+	39, // 37: baremetal.v1.TimelineState.ts:type_name -> google.protobuf.Timestamp
+	5,  // 38: baremetal.v1.TimelineState.status:type_name -> baremetal.v1.MachineStatus
+	36, // 39: baremetal.v1.TimelineState.step_states:type_name -> baremetal.v1.TimelineState.StepStatesEntry
+	37, // 40: baremetal.v1.TimelineState.open_commands:type_name -> baremetal.v1.TimelineState.OpenCommandsEntry
+	38, // 41: baremetal.v1.TimelineState.step_messages:type_name -> baremetal.v1.TimelineState.StepMessagesEntry
+	31, // 42: baremetal.v1.VerifyTimelineResponse.verdicts:type_name -> baremetal.v1.TimelineVerdict
+	39, // 43: baremetal.v1.Inventory.reported_at:type_name -> google.protobuf.Timestamp
+	9,  // 44: baremetal.v1.MachineService.RegisterMachine:input_type -> baremetal.v1.RegisterMachineRequest
+	10, // 45: baremetal.v1.MachineService.GetMachine:input_type -> baremetal.v1.GetMachineRequest
+	11, // 46: baremetal.v1.MachineService.ListMachines:input_type -> baremetal.v1.ListMachinesRequest
+	13, // 47: baremetal.v1.MachineService.UpdateMachine:input_type -> baremetal.v1.UpdateMachineRequest
+	14, // 48: baremetal.v1.MachineService.DeleteMachine:input_type -> baremetal.v1.DeleteMachineRequest
+	15, // 49: baremetal.v1.MachineService.RebootMachine:input_type -> baremetal.v1.RebootMachineRequest
+	16, // 50: baremetal.v1.MachineService.NetbootMachine:input_type -> baremetal.v1.NetbootMachineRequest
+	17, // 51: baremetal.v1.MachineService.ReimageMachine:input_type -> baremetal.v1.ReimageMachineRequest
+	18, // 52: baremetal.v1.MachineService.ReconfigureMachine:input_type -> baremetal.v1.ReconfigureMachineRequest
+	19, // 53: baremetal.v1.MachineService.EnterMaintenance:input_type -> baremetal.v1.EnterMaintenanceRequest
+	20, // 54: baremetal.v1.MachineService.ExitMaintenance:input_type -> baremetal.v1.ExitMaintenanceRequest
+	21, // 55: baremetal.v1.MachineService.CancelOperation:input_type -> baremetal.v1.CancelOperationRequest
+	22, // 56: baremetal.v1.MachineService.ExplainMachine:input_type -> baremetal.v1.ExplainMachineRequest
+	25, // 57: baremetal.v1.MachineService.GetMachineTimeline:input_type -> baremetal.v1.GetMachineTimelineRequest
+	29, // 58: baremetal.v1.MachineService.VerifyTimeline:input_type -> baremetal.v1.VerifyTimelineRequest
+	32, // 59: baremetal.v1.MachineService.GetInventory:input_type -> baremetal.v1.GetInventoryRequest
+	3,  // 60: baremetal.v1.MachineService.RegisterMachine:output_type -> baremetal.v1.Machine
+	3,  // 61: baremetal.v1.MachineService.GetMachine:output_type -> baremetal.v1.Machine
+	12, // 62: baremetal.v1.MachineService.ListMachines:output_type -> baremetal.v1.ListMachinesResponse
+	3,  // 63: baremetal.v1.MachineService.UpdateMachine:output_type -> baremetal.v1.Machine
+	3,  // 64: baremetal.v1.MachineService.DeleteMachine:output_type -> baremetal.v1.Machine
+	42, // 65: baremetal.v1.MachineService.RebootMachine:output_type -> baremetal.v1.Operation
+	42, // 66: baremetal.v1.MachineService.NetbootMachine:output_type -> baremetal.v1.Operation
+	42, // 67: baremetal.v1.MachineService.ReimageMachine:output_type -> baremetal.v1.Operation
+	42, // 68: baremetal.v1.MachineService.ReconfigureMachine:output_type -> baremetal.v1.Operation
+	42, // 69: baremetal.v1.MachineService.EnterMaintenance:output_type -> baremetal.v1.Operation
+	42, // 70: baremetal.v1.MachineService.ExitMaintenance:output_type -> baremetal.v1.Operation
+	42, // 71: baremetal.v1.MachineService.CancelOperation:output_type -> baremetal.v1.Operation
+	23, // 72: baremetal.v1.MachineService.ExplainMachine:output_type -> baremetal.v1.ExplainMachineResponse
+	26, // 73: baremetal.v1.MachineService.GetMachineTimeline:output_type -> baremetal.v1.GetMachineTimelineResponse
+	30, // 74: baremetal.v1.MachineService.VerifyTimeline:output_type -> baremetal.v1.VerifyTimelineResponse
+	33, // 75: baremetal.v1.MachineService.GetInventory:output_type -> baremetal.v1.Inventory
+	60, // [60:76] is the sub-list for method output_type
+	44, // [44:60] is the sub-list for method input_type
+	44, // [44:44] is the sub-list for extension type_name
+	44, // [44:44] is the sub-list for extension extendee
+	0,  // [0:44] is the sub-list for field type_name
 }
 
 func init() { file_baremetal_v1_machine_proto_init() }
@@ -3612,7 +3762,7 @@ func file_baremetal_v1_machine_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_baremetal_v1_machine_proto_rawDesc), len(file_baremetal_v1_machine_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   35,
+			NumMessages:   36,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -33,10 +33,16 @@ type Node struct {
 	PlanId           string                 `protobuf:"bytes,6,opt,name=plan_id,json=planId,proto3" json:"plan_id,omitempty"`
 	Group            string                 `protobuf:"bytes,7,opt,name=group,proto3" json:"group,omitempty"`
 	Machine          *Machine               `protobuf:"bytes,8,opt,name=machine,proto3" json:"machine,omitempty"`
-	// Where an admin may move the node from here, guards aside.
+	// Where an admin may move the node now, by a call that says why and forces what may be forced; purge is left out. A list of nodes
+	// leaves out the moves that start work.
 	NextStates []NodeState `protobuf:"varint,9,rep,packed,name=next_states,json=nextStates,proto3,enum=baremetal.v1.NodeState" json:"next_states,omitempty"`
 	// The last word of an installer that reports by itself.
-	LastReport    *NodeReport `protobuf:"bytes,10,opt,name=last_report,json=lastReport,proto3" json:"last_report,omitempty"`
+	LastReport *NodeReport `protobuf:"bytes,10,opt,name=last_report,json=lastReport,proto3" json:"last_report,omitempty"`
+	// Of a quarantined node: the state that it was in, and the reason.
+	QuarantinedFrom  NodeState `protobuf:"varint,11,opt,name=quarantined_from,json=quarantinedFrom,proto3,enum=baremetal.v1.NodeState" json:"quarantined_from,omitempty"`
+	QuarantineReason string    `protobuf:"bytes,12,opt,name=quarantine_reason,json=quarantineReason,proto3" json:"quarantine_reason,omitempty"`
+	// Of a node on its way in: the health checks of its group that do not pass, each as "check: why".
+	FailingChecks []string `protobuf:"bytes,13,rep,name=failing_checks,json=failingChecks,proto3" json:"failing_checks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -137,6 +143,27 @@ func (x *Node) GetNextStates() []NodeState {
 func (x *Node) GetLastReport() *NodeReport {
 	if x != nil {
 		return x.LastReport
+	}
+	return nil
+}
+
+func (x *Node) GetQuarantinedFrom() NodeState {
+	if x != nil {
+		return x.QuarantinedFrom
+	}
+	return NodeState_NODE_STATE_UNSPECIFIED
+}
+
+func (x *Node) GetQuarantineReason() string {
+	if x != nil {
+		return x.QuarantineReason
+	}
+	return ""
+}
+
+func (x *Node) GetFailingChecks() []string {
+	if x != nil {
+		return x.FailingChecks
 	}
 	return nil
 }
@@ -433,8 +460,11 @@ type UpdateNodeRequest struct {
 	// plan_id, group. Fields that are named are set, and cleared if they are empty; without a mask those that are not empty
 	// are set.
 	UpdateMask *fieldmaskpb.FieldMask `protobuf:"bytes,4,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
+	// Accepts what the node's provider says now, although it does not go with the node's state: work that destroys data is
+	// allowed again until the provider says something else.
+	AdoptProviderState bool `protobuf:"varint,5,opt,name=adopt_provider_state,json=adoptProviderState,proto3" json:"adopt_provider_state,omitempty"`
 	// Refused with VERSION_CONFLICT unless the stored version is this one; 0 does not check. The version is that of the machine.
-	ExpectedVersion int64 `protobuf:"varint,5,opt,name=expected_version,json=expectedVersion,proto3" json:"expected_version,omitempty"`
+	ExpectedVersion int64 `protobuf:"varint,15,opt,name=expected_version,json=expectedVersion,proto3" json:"expected_version,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -497,6 +527,13 @@ func (x *UpdateNodeRequest) GetUpdateMask() *fieldmaskpb.FieldMask {
 	return nil
 }
 
+func (x *UpdateNodeRequest) GetAdoptProviderState() bool {
+	if x != nil {
+		return x.AdoptProviderState
+	}
+	return false
+}
+
 func (x *UpdateNodeRequest) GetExpectedVersion() int64 {
 	if x != nil {
 		return x.ExpectedVersion
@@ -517,7 +554,9 @@ type TransitionNodeRequest struct {
 	// The image of the reimage that a move to reprovision starts; empty means the machine's own.
 	ImageRef string `protobuf:"bytes,6,opt,name=image_ref,json=imageRef,proto3" json:"image_ref,omitempty"`
 	// Answers what would happen, or why it may not, and changes nothing. The operation has no id then.
-	DryRun        bool `protobuf:"varint,7,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	DryRun bool `protobuf:"varint,7,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	// Retires a node that is active or offline without a decommission. Of an admin alone.
+	Purge         bool `protobuf:"varint,8,opt,name=purge,proto3" json:"purge,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -597,6 +636,13 @@ func (x *TransitionNodeRequest) GetImageRef() string {
 func (x *TransitionNodeRequest) GetDryRun() bool {
 	if x != nil {
 		return x.DryRun
+	}
+	return false
+}
+
+func (x *TransitionNodeRequest) GetPurge() bool {
+	if x != nil {
+		return x.Purge
 	}
 	return false
 }
@@ -719,11 +765,13 @@ type NodeStateLog struct {
 	FromState NodeState              `protobuf:"varint,2,opt,name=from_state,json=fromState,proto3,enum=baremetal.v1.NodeState" json:"from_state,omitempty"`
 	ToState   NodeState              `protobuf:"varint,3,opt,name=to_state,json=toState,proto3,enum=baremetal.v1.NodeState" json:"to_state,omitempty"`
 	// admin, system, workflow, node_report.
-	TriggeredBy   string                 `protobuf:"bytes,4,opt,name=triggered_by,json=triggeredBy,proto3" json:"triggered_by,omitempty"`
-	UserId        string                 `protobuf:"bytes,5,opt,name=user_id,json=userId,proto3" json:"user_id,omitempty"`
-	Comment       string                 `protobuf:"bytes,6,opt,name=comment,proto3" json:"comment,omitempty"`
-	Metadata      map[string]string      `protobuf:"bytes,7,rep,name=metadata,proto3" json:"metadata,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	TriggeredBy string                 `protobuf:"bytes,4,opt,name=triggered_by,json=triggeredBy,proto3" json:"triggered_by,omitempty"`
+	UserId      string                 `protobuf:"bytes,5,opt,name=user_id,json=userId,proto3" json:"user_id,omitempty"`
+	Comment     string                 `protobuf:"bytes,6,opt,name=comment,proto3" json:"comment,omitempty"`
+	Metadata    map[string]string      `protobuf:"bytes,7,rep,name=metadata,proto3" json:"metadata,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	CreatedAt   *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	// The same line, named as the id of the JSON form is.
+	Uuid          string `protobuf:"bytes,9,opt,name=uuid,proto3" json:"uuid,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -812,6 +860,13 @@ func (x *NodeStateLog) GetCreatedAt() *timestamppb.Timestamp {
 		return x.CreatedAt
 	}
 	return nil
+}
+
+func (x *NodeStateLog) GetUuid() string {
+	if x != nil {
+		return x.Uuid
+	}
+	return ""
 }
 
 type ReportNodeRequest struct {
@@ -1053,6 +1108,12 @@ type NodeGroup struct {
 	UpdatedAt   *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
 	// How many nodes are in the group.
 	Nodes int32 `protobuf:"varint,4,opt,name=nodes,proto3" json:"nodes,omitempty"`
+	// An installed node stays installed until TransitionNode moves it to active. Without it ExitMaintenance does that too.
+	ExplicitPromotion bool `protobuf:"varint,5,opt,name=explicit_promotion,json=explicitPromotion,proto3" json:"explicit_promotion,omitempty"`
+	// The least identity level of installers; empty means "network". See AdminService.RequireIdentity.
+	IdentityLevel string `protobuf:"bytes,7,opt,name=identity_level,json=identityLevel,proto3" json:"identity_level,omitempty"`
+	// What a node must pass before it becomes active on its way in: "reachable", "inventory", "provider".
+	HealthChecks []string `protobuf:"bytes,6,rep,name=health_checks,json=healthChecks,proto3" json:"health_checks,omitempty"`
 	// Grows with every change. 0 of a group that was never set.
 	Version       int64 `protobuf:"varint,15,opt,name=version,proto3" json:"version,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1117,6 +1178,27 @@ func (x *NodeGroup) GetNodes() int32 {
 	return 0
 }
 
+func (x *NodeGroup) GetExplicitPromotion() bool {
+	if x != nil {
+		return x.ExplicitPromotion
+	}
+	return false
+}
+
+func (x *NodeGroup) GetIdentityLevel() string {
+	if x != nil {
+		return x.IdentityLevel
+	}
+	return ""
+}
+
+func (x *NodeGroup) GetHealthChecks() []string {
+	if x != nil {
+		return x.HealthChecks
+	}
+	return nil
+}
+
 func (x *NodeGroup) GetVersion() int64 {
 	if x != nil {
 		return x.Version
@@ -1128,6 +1210,10 @@ type SetNodeGroupRequest struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	Group       string                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
 	AutoPromote bool                   `protobuf:"varint,2,opt,name=auto_promote,json=autoPromote,proto3" json:"auto_promote,omitempty"`
+	// Not together with auto_promote.
+	ExplicitPromotion bool `protobuf:"varint,3,opt,name=explicit_promotion,json=explicitPromotion,proto3" json:"explicit_promotion,omitempty"`
+	// Of "reachable", "inventory", "provider"; or "none" alone. Empty leaves the group's as they are: at first all three.
+	HealthChecks []string `protobuf:"bytes,4,rep,name=health_checks,json=healthChecks,proto3" json:"health_checks,omitempty"`
 	// Refused with VERSION_CONFLICT unless the stored version is this one; 0 does not check.
 	ExpectedVersion int64 `protobuf:"varint,15,opt,name=expected_version,json=expectedVersion,proto3" json:"expected_version,omitempty"`
 	unknownFields   protoimpl.UnknownFields
@@ -1176,6 +1262,20 @@ func (x *SetNodeGroupRequest) GetAutoPromote() bool {
 		return x.AutoPromote
 	}
 	return false
+}
+
+func (x *SetNodeGroupRequest) GetExplicitPromotion() bool {
+	if x != nil {
+		return x.ExplicitPromotion
+	}
+	return false
+}
+
+func (x *SetNodeGroupRequest) GetHealthChecks() []string {
+	if x != nil {
+		return x.HealthChecks
+	}
+	return nil
 }
 
 func (x *SetNodeGroupRequest) GetExpectedVersion() int64 {
@@ -1303,7 +1403,7 @@ var File_baremetal_v1_node_proto protoreflect.FileDescriptor
 
 const file_baremetal_v1_node_proto_rawDesc = "" +
 	"\n" +
-	"\x17baremetal/v1/node.proto\x12\fbaremetal.v1\x1a\x1abaremetal/v1/machine.proto\x1a\x1cbaremetal/v1/operation.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc2\x03\n" +
+	"\x17baremetal/v1/node.proto\x12\fbaremetal.v1\x1a\x1abaremetal/v1/machine.proto\x1a\x1cbaremetal/v1/operation.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xda\x04\n" +
 	"\x04Node\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12-\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x17.baremetal.v1.NodeStateR\x05state\x12D\n" +
@@ -1317,7 +1417,10 @@ const file_baremetal_v1_node_proto_rawDesc = "" +
 	"nextStates\x129\n" +
 	"\vlast_report\x18\n" +
 	" \x01(\v2\x18.baremetal.v1.NodeReportR\n" +
-	"lastReport\"\xff\x02\n" +
+	"lastReport\x12B\n" +
+	"\x10quarantined_from\x18\v \x01(\x0e2\x17.baremetal.v1.NodeStateR\x0fquarantinedFrom\x12+\n" +
+	"\x11quarantine_reason\x18\f \x01(\tR\x10quarantineReason\x12%\n" +
+	"\x0efailing_checks\x18\r \x03(\tR\rfailingChecks\"\xff\x02\n" +
 	"\n" +
 	"NodeReport\x12\x1f\n" +
 	"\vmac_address\x18\x01 \x01(\tR\n" +
@@ -1346,14 +1449,15 @@ const file_baremetal_v1_node_proto_rawDesc = "" +
 	"\n" +
 	"total_size\x18\x03 \x01(\x05R\ttotalSize\")\n" +
 	"\x0eGetNodeRequest\x12\x17\n" +
-	"\anode_id\x18\x01 \x01(\tR\x06nodeId\"\xc3\x01\n" +
+	"\anode_id\x18\x01 \x01(\tR\x06nodeId\"\xf5\x01\n" +
 	"\x11UpdateNodeRequest\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x17\n" +
 	"\aplan_id\x18\x02 \x01(\tR\x06planId\x12\x14\n" +
 	"\x05group\x18\x03 \x01(\tR\x05group\x12;\n" +
 	"\vupdate_mask\x18\x04 \x01(\v2\x1a.google.protobuf.FieldMaskR\n" +
-	"updateMask\x12)\n" +
-	"\x10expected_version\x18\x05 \x01(\x03R\x0fexpectedVersion\"\xe4\x01\n" +
+	"updateMask\x120\n" +
+	"\x14adopt_provider_state\x18\x05 \x01(\bR\x12adoptProviderState\x12)\n" +
+	"\x10expected_version\x18\x0f \x01(\x03R\x0fexpectedVersion\"\xfa\x01\n" +
 	"\x15TransitionNodeRequest\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x1d\n" +
 	"\n" +
@@ -1362,14 +1466,15 @@ const file_baremetal_v1_node_proto_rawDesc = "" +
 	"\acomment\x18\x04 \x01(\tR\acomment\x12\x14\n" +
 	"\x05force\x18\x05 \x01(\bR\x05force\x12\x1b\n" +
 	"\timage_ref\x18\x06 \x01(\tR\bimageRef\x12\x17\n" +
-	"\adry_run\x18\a \x01(\bR\x06dryRun\"^\n" +
+	"\adry_run\x18\a \x01(\bR\x06dryRun\x12\x14\n" +
+	"\x05purge\x18\b \x01(\bR\x05purge\"^\n" +
 	"\x15GetNodeHistoryRequest\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\x05R\x05limit\x12\x16\n" +
 	"\x06offset\x18\x03 \x01(\x05R\x06offset\"^\n" +
 	"\x16GetNodeHistoryResponse\x12.\n" +
 	"\x04data\x18\x01 \x03(\v2\x1a.baremetal.v1.NodeStateLogR\x04data\x12\x14\n" +
-	"\x05total\x18\x02 \x01(\x05R\x05total\"\x9e\x03\n" +
+	"\x05total\x18\x02 \x01(\x05R\x05total\"\xb2\x03\n" +
 	"\fNodeStateLog\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x126\n" +
 	"\n" +
@@ -1380,7 +1485,8 @@ const file_baremetal_v1_node_proto_rawDesc = "" +
 	"\acomment\x18\x06 \x01(\tR\acomment\x12D\n" +
 	"\bmetadata\x18\a \x03(\v2(.baremetal.v1.NodeStateLog.MetadataEntryR\bmetadata\x129\n" +
 	"\n" +
-	"created_at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x1a;\n" +
+	"created_at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x12\x12\n" +
+	"\x04uuid\x18\t \x01(\tR\x04uuid\x1a;\n" +
 	"\rMetadataEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xf8\x02\n" +
@@ -1414,17 +1520,22 @@ const file_baremetal_v1_node_proto_rawDesc = "" +
 	"\acomment\x18\t \x01(\tR\acomment\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xaf\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xaa\x02\n" +
 	"\tNodeGroup\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12!\n" +
 	"\fauto_promote\x18\x02 \x01(\bR\vautoPromote\x129\n" +
 	"\n" +
 	"updated_at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAt\x12\x14\n" +
-	"\x05nodes\x18\x04 \x01(\x05R\x05nodes\x12\x18\n" +
-	"\aversion\x18\x0f \x01(\x03R\aversion\"y\n" +
+	"\x05nodes\x18\x04 \x01(\x05R\x05nodes\x12-\n" +
+	"\x12explicit_promotion\x18\x05 \x01(\bR\x11explicitPromotion\x12%\n" +
+	"\x0eidentity_level\x18\a \x01(\tR\ridentityLevel\x12#\n" +
+	"\rhealth_checks\x18\x06 \x03(\tR\fhealthChecks\x12\x18\n" +
+	"\aversion\x18\x0f \x01(\x03R\aversion\"\xcd\x01\n" +
 	"\x13SetNodeGroupRequest\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12!\n" +
-	"\fauto_promote\x18\x02 \x01(\bR\vautoPromote\x12)\n" +
+	"\fauto_promote\x18\x02 \x01(\bR\vautoPromote\x12-\n" +
+	"\x12explicit_promotion\x18\x03 \x01(\bR\x11explicitPromotion\x12#\n" +
+	"\rhealth_checks\x18\x04 \x03(\tR\fhealthChecks\x12)\n" +
 	"\x10expected_version\x18\x0f \x01(\x03R\x0fexpectedVersion\"S\n" +
 	"\x15ListNodeGroupsRequest\x12\x1b\n" +
 	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
@@ -1493,42 +1604,43 @@ var file_baremetal_v1_node_proto_depIdxs = []int32{
 	20, // 2: baremetal.v1.Node.machine:type_name -> baremetal.v1.Machine
 	18, // 3: baremetal.v1.Node.next_states:type_name -> baremetal.v1.NodeState
 	1,  // 4: baremetal.v1.Node.last_report:type_name -> baremetal.v1.NodeReport
-	19, // 5: baremetal.v1.NodeReport.reported_at:type_name -> google.protobuf.Timestamp
-	0,  // 6: baremetal.v1.ListNodesResponse.nodes:type_name -> baremetal.v1.Node
-	21, // 7: baremetal.v1.UpdateNodeRequest.update_mask:type_name -> google.protobuf.FieldMask
-	18, // 8: baremetal.v1.TransitionNodeRequest.state:type_name -> baremetal.v1.NodeState
-	9,  // 9: baremetal.v1.GetNodeHistoryResponse.data:type_name -> baremetal.v1.NodeStateLog
-	18, // 10: baremetal.v1.NodeStateLog.from_state:type_name -> baremetal.v1.NodeState
-	18, // 11: baremetal.v1.NodeStateLog.to_state:type_name -> baremetal.v1.NodeState
-	16, // 12: baremetal.v1.NodeStateLog.metadata:type_name -> baremetal.v1.NodeStateLog.MetadataEntry
-	19, // 13: baremetal.v1.NodeStateLog.created_at:type_name -> google.protobuf.Timestamp
-	17, // 14: baremetal.v1.ApproveDiscoveredRequest.labels:type_name -> baremetal.v1.ApproveDiscoveredRequest.LabelsEntry
-	22, // 15: baremetal.v1.ApproveDiscoveredRequest.spec:type_name -> baremetal.v1.MachineSpec
-	19, // 16: baremetal.v1.NodeGroup.updated_at:type_name -> google.protobuf.Timestamp
-	12, // 17: baremetal.v1.ListNodeGroupsResponse.groups:type_name -> baremetal.v1.NodeGroup
-	2,  // 18: baremetal.v1.NodeService.ListNodes:input_type -> baremetal.v1.ListNodesRequest
-	4,  // 19: baremetal.v1.NodeService.GetNode:input_type -> baremetal.v1.GetNodeRequest
-	5,  // 20: baremetal.v1.NodeService.UpdateNode:input_type -> baremetal.v1.UpdateNodeRequest
-	6,  // 21: baremetal.v1.NodeService.TransitionNode:input_type -> baremetal.v1.TransitionNodeRequest
-	7,  // 22: baremetal.v1.NodeService.GetNodeHistory:input_type -> baremetal.v1.GetNodeHistoryRequest
-	10, // 23: baremetal.v1.NodeService.ReportNode:input_type -> baremetal.v1.ReportNodeRequest
-	11, // 24: baremetal.v1.NodeService.ApproveDiscovered:input_type -> baremetal.v1.ApproveDiscoveredRequest
-	13, // 25: baremetal.v1.NodeService.SetNodeGroup:input_type -> baremetal.v1.SetNodeGroupRequest
-	14, // 26: baremetal.v1.NodeService.ListNodeGroups:input_type -> baremetal.v1.ListNodeGroupsRequest
-	3,  // 27: baremetal.v1.NodeService.ListNodes:output_type -> baremetal.v1.ListNodesResponse
-	0,  // 28: baremetal.v1.NodeService.GetNode:output_type -> baremetal.v1.Node
-	0,  // 29: baremetal.v1.NodeService.UpdateNode:output_type -> baremetal.v1.Node
-	23, // 30: baremetal.v1.NodeService.TransitionNode:output_type -> baremetal.v1.Operation
-	8,  // 31: baremetal.v1.NodeService.GetNodeHistory:output_type -> baremetal.v1.GetNodeHistoryResponse
-	0,  // 32: baremetal.v1.NodeService.ReportNode:output_type -> baremetal.v1.Node
-	23, // 33: baremetal.v1.NodeService.ApproveDiscovered:output_type -> baremetal.v1.Operation
-	12, // 34: baremetal.v1.NodeService.SetNodeGroup:output_type -> baremetal.v1.NodeGroup
-	15, // 35: baremetal.v1.NodeService.ListNodeGroups:output_type -> baremetal.v1.ListNodeGroupsResponse
-	27, // [27:36] is the sub-list for method output_type
-	18, // [18:27] is the sub-list for method input_type
-	18, // [18:18] is the sub-list for extension type_name
-	18, // [18:18] is the sub-list for extension extendee
-	0,  // [0:18] is the sub-list for field type_name
+	18, // 5: baremetal.v1.Node.quarantined_from:type_name -> baremetal.v1.NodeState
+	19, // 6: baremetal.v1.NodeReport.reported_at:type_name -> google.protobuf.Timestamp
+	0,  // 7: baremetal.v1.ListNodesResponse.nodes:type_name -> baremetal.v1.Node
+	21, // 8: baremetal.v1.UpdateNodeRequest.update_mask:type_name -> google.protobuf.FieldMask
+	18, // 9: baremetal.v1.TransitionNodeRequest.state:type_name -> baremetal.v1.NodeState
+	9,  // 10: baremetal.v1.GetNodeHistoryResponse.data:type_name -> baremetal.v1.NodeStateLog
+	18, // 11: baremetal.v1.NodeStateLog.from_state:type_name -> baremetal.v1.NodeState
+	18, // 12: baremetal.v1.NodeStateLog.to_state:type_name -> baremetal.v1.NodeState
+	16, // 13: baremetal.v1.NodeStateLog.metadata:type_name -> baremetal.v1.NodeStateLog.MetadataEntry
+	19, // 14: baremetal.v1.NodeStateLog.created_at:type_name -> google.protobuf.Timestamp
+	17, // 15: baremetal.v1.ApproveDiscoveredRequest.labels:type_name -> baremetal.v1.ApproveDiscoveredRequest.LabelsEntry
+	22, // 16: baremetal.v1.ApproveDiscoveredRequest.spec:type_name -> baremetal.v1.MachineSpec
+	19, // 17: baremetal.v1.NodeGroup.updated_at:type_name -> google.protobuf.Timestamp
+	12, // 18: baremetal.v1.ListNodeGroupsResponse.groups:type_name -> baremetal.v1.NodeGroup
+	2,  // 19: baremetal.v1.NodeService.ListNodes:input_type -> baremetal.v1.ListNodesRequest
+	4,  // 20: baremetal.v1.NodeService.GetNode:input_type -> baremetal.v1.GetNodeRequest
+	5,  // 21: baremetal.v1.NodeService.UpdateNode:input_type -> baremetal.v1.UpdateNodeRequest
+	6,  // 22: baremetal.v1.NodeService.TransitionNode:input_type -> baremetal.v1.TransitionNodeRequest
+	7,  // 23: baremetal.v1.NodeService.GetNodeHistory:input_type -> baremetal.v1.GetNodeHistoryRequest
+	10, // 24: baremetal.v1.NodeService.ReportNode:input_type -> baremetal.v1.ReportNodeRequest
+	11, // 25: baremetal.v1.NodeService.ApproveDiscovered:input_type -> baremetal.v1.ApproveDiscoveredRequest
+	13, // 26: baremetal.v1.NodeService.SetNodeGroup:input_type -> baremetal.v1.SetNodeGroupRequest
+	14, // 27: baremetal.v1.NodeService.ListNodeGroups:input_type -> baremetal.v1.ListNodeGroupsRequest
+	3,  // 28: baremetal.v1.NodeService.ListNodes:output_type -> baremetal.v1.ListNodesResponse
+	0,  // 29: baremetal.v1.NodeService.GetNode:output_type -> baremetal.v1.Node
+	0,  // 30: baremetal.v1.NodeService.UpdateNode:output_type -> baremetal.v1.Node
+	23, // 31: baremetal.v1.NodeService.TransitionNode:output_type -> baremetal.v1.Operation
+	8,  // 32: baremetal.v1.NodeService.GetNodeHistory:output_type -> baremetal.v1.GetNodeHistoryResponse
+	0,  // 33: baremetal.v1.NodeService.ReportNode:output_type -> baremetal.v1.Node
+	23, // 34: baremetal.v1.NodeService.ApproveDiscovered:output_type -> baremetal.v1.Operation
+	12, // 35: baremetal.v1.NodeService.SetNodeGroup:output_type -> baremetal.v1.NodeGroup
+	15, // 36: baremetal.v1.NodeService.ListNodeGroups:output_type -> baremetal.v1.ListNodeGroupsResponse
+	28, // [28:37] is the sub-list for method output_type
+	19, // [19:28] is the sub-list for method input_type
+	19, // [19:19] is the sub-list for extension type_name
+	19, // [19:19] is the sub-list for extension extendee
+	0,  // [0:19] is the sub-list for field type_name
 }
 
 func init() { file_baremetal_v1_node_proto_init() }

@@ -146,6 +146,7 @@ type Step struct {
 	//	*Step_SetPhase
 	//	*Step_WorkflowStage
 	//	*Step_Uncordon
+	//	*Step_ResetDevices
 	Kind          isStep_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -353,6 +354,15 @@ func (x *Step) GetUncordon() *Uncordon {
 	return nil
 }
 
+func (x *Step) GetResetDevices() *ResetDevices {
+	if x != nil {
+		if x, ok := x.Kind.(*Step_ResetDevices); ok {
+			return x.ResetDevices
+		}
+	}
+	return nil
+}
+
 type isStep_Kind interface {
 	isStep_Kind()
 }
@@ -421,6 +431,10 @@ type Step_Uncordon struct {
 	Uncordon *Uncordon `protobuf:"bytes,25,opt,name=uncordon,proto3,oneof"`
 }
 
+type Step_ResetDevices struct {
+	ResetDevices *ResetDevices `protobuf:"bytes,27,opt,name=reset_devices,json=resetDevices,proto3,oneof"`
+}
+
 func (*Step_Ssh) isStep_Kind() {}
 
 func (*Step_Reboot) isStep_Kind() {}
@@ -453,6 +467,45 @@ func (*Step_WorkflowStage) isStep_Kind() {}
 
 func (*Step_Uncordon) isStep_Kind() {}
 
+func (*Step_ResetDevices) isStep_Kind() {}
+
+// ResetDevices resets the machine's accelerators, whose memory holds nothing afterwards.
+type ResetDevices struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResetDevices) Reset() {
+	*x = ResetDevices{}
+	mi := &file_baremetal_v1_plan_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResetDevices) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResetDevices) ProtoMessage() {}
+
+func (x *ResetDevices) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_plan_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResetDevices.ProtoReflect.Descriptor instead.
+func (*ResetDevices) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_plan_proto_rawDescGZIP(), []int{2}
+}
+
 // SshCommand runs a catalogued script on the host.
 type SshCommand struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -468,7 +521,7 @@ type SshCommand struct {
 
 func (x *SshCommand) Reset() {
 	*x = SshCommand{}
-	mi := &file_baremetal_v1_plan_proto_msgTypes[2]
+	mi := &file_baremetal_v1_plan_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -480,7 +533,7 @@ func (x *SshCommand) String() string {
 func (*SshCommand) ProtoMessage() {}
 
 func (x *SshCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_plan_proto_msgTypes[2]
+	mi := &file_baremetal_v1_plan_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -493,7 +546,7 @@ func (x *SshCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SshCommand.ProtoReflect.Descriptor instead.
 func (*SshCommand) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_plan_proto_rawDescGZIP(), []int{2}
+	return file_baremetal_v1_plan_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *SshCommand) GetCommand() string {
@@ -528,7 +581,7 @@ type Reboot struct {
 
 func (x *Reboot) Reset() {
 	*x = Reboot{}
-	mi := &file_baremetal_v1_plan_proto_msgTypes[3]
+	mi := &file_baremetal_v1_plan_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -540,7 +593,7 @@ func (x *Reboot) String() string {
 func (*Reboot) ProtoMessage() {}
 
 func (x *Reboot) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_plan_proto_msgTypes[3]
+	mi := &file_baremetal_v1_plan_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -553,7 +606,7 @@ func (x *Reboot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reboot.ProtoReflect.Descriptor instead.
 func (*Reboot) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_plan_proto_rawDescGZIP(), []int{3}
+	return file_baremetal_v1_plan_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Reboot) GetMode() string {
@@ -574,7 +627,7 @@ type SetNetboot struct {
 
 func (x *SetNetboot) Reset() {
 	*x = SetNetboot{}
-	mi := &file_baremetal_v1_plan_proto_msgTypes[4]
+	mi := &file_baremetal_v1_plan_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -586,7 +639,7 @@ func (x *SetNetboot) String() string {
 func (*SetNetboot) ProtoMessage() {}
 
 func (x *SetNetboot) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_plan_proto_msgTypes[4]
+	mi := &file_baremetal_v1_plan_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -599,7 +652,7 @@ func (x *SetNetboot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetNetboot.ProtoReflect.Descriptor instead.
 func (*SetNetboot) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_plan_proto_rawDescGZIP(), []int{4}
+	return file_baremetal_v1_plan_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *SetNetboot) GetMode() string {
@@ -625,7 +678,7 @@ type RepaveImage struct {
 
 func (x *RepaveImage) Reset() {
 	*x = RepaveImage{}
-	mi := &file_baremetal_v1_plan_proto_msgTypes[5]
+	mi := &file_baremetal_v1_plan_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -637,7 +690,7 @@ func (x *RepaveImage) String() string {
 func (*RepaveImage) ProtoMessage() {}
 
 func (x *RepaveImage) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_plan_proto_msgTypes[5]
+	mi := &file_baremetal_v1_plan_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -650,7 +703,7 @@ func (x *RepaveImage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RepaveImage.ProtoReflect.Descriptor instead.
 func (*RepaveImage) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_plan_proto_rawDescGZIP(), []int{5}
+	return file_baremetal_v1_plan_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *RepaveImage) GetImage() string {
@@ -686,7 +739,7 @@ type KubeadmJoin struct {
 
 func (x *KubeadmJoin) Reset() {
 	*x = KubeadmJoin{}
-	mi := &file_baremetal_v1_plan_proto_msgTypes[6]
+	mi := &file_baremetal_v1_plan_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -698,7 +751,7 @@ func (x *KubeadmJoin) String() string {
 func (*KubeadmJoin) ProtoMessage() {}
 
 func (x *KubeadmJoin) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_plan_proto_msgTypes[6]
+	mi := &file_baremetal_v1_plan_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -711,7 +764,7 @@ func (x *KubeadmJoin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KubeadmJoin.ProtoReflect.Descriptor instead.
 func (*KubeadmJoin) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_plan_proto_rawDescGZIP(), []int{6}
+	return file_baremetal_v1_plan_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *KubeadmJoin) GetClusterRef() string {
@@ -734,7 +787,7 @@ type VerifyInCluster struct {
 
 func (x *VerifyInCluster) Reset() {
 	*x = VerifyInCluster{}
-	mi := &file_baremetal_v1_plan_proto_msgTypes[7]
+	mi := &file_baremetal_v1_plan_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -746,7 +799,7 @@ func (x *VerifyInCluster) String() string {
 func (*VerifyInCluster) ProtoMessage() {}
 
 func (x *VerifyInCluster) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_plan_proto_msgTypes[7]
+	mi := &file_baremetal_v1_plan_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -759,7 +812,7 @@ func (x *VerifyInCluster) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyInCluster.ProtoReflect.Descriptor instead.
 func (*VerifyInCluster) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_plan_proto_rawDescGZIP(), []int{7}
+	return file_baremetal_v1_plan_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *VerifyInCluster) GetClusterRef() string {
@@ -788,7 +841,7 @@ type RmaAction struct {
 
 func (x *RmaAction) Reset() {
 	*x = RmaAction{}
-	mi := &file_baremetal_v1_plan_proto_msgTypes[8]
+	mi := &file_baremetal_v1_plan_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -800,7 +853,7 @@ func (x *RmaAction) String() string {
 func (*RmaAction) ProtoMessage() {}
 
 func (x *RmaAction) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_plan_proto_msgTypes[8]
+	mi := &file_baremetal_v1_plan_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -813,7 +866,7 @@ func (x *RmaAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RmaAction.ProtoReflect.Descriptor instead.
 func (*RmaAction) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_plan_proto_rawDescGZIP(), []int{8}
+	return file_baremetal_v1_plan_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *RmaAction) GetAction() string {
@@ -831,7 +884,7 @@ type Inspect struct {
 
 func (x *Inspect) Reset() {
 	*x = Inspect{}
-	mi := &file_baremetal_v1_plan_proto_msgTypes[9]
+	mi := &file_baremetal_v1_plan_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -843,7 +896,7 @@ func (x *Inspect) String() string {
 func (*Inspect) ProtoMessage() {}
 
 func (x *Inspect) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_plan_proto_msgTypes[9]
+	mi := &file_baremetal_v1_plan_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -856,7 +909,7 @@ func (x *Inspect) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Inspect.ProtoReflect.Descriptor instead.
 func (*Inspect) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_plan_proto_rawDescGZIP(), []int{9}
+	return file_baremetal_v1_plan_proto_rawDescGZIP(), []int{10}
 }
 
 // EraseDisks destroys the data on the machine's disks, from the installer.
@@ -872,7 +925,7 @@ type EraseDisks struct {
 
 func (x *EraseDisks) Reset() {
 	*x = EraseDisks{}
-	mi := &file_baremetal_v1_plan_proto_msgTypes[10]
+	mi := &file_baremetal_v1_plan_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -884,7 +937,7 @@ func (x *EraseDisks) String() string {
 func (*EraseDisks) ProtoMessage() {}
 
 func (x *EraseDisks) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_plan_proto_msgTypes[10]
+	mi := &file_baremetal_v1_plan_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -897,7 +950,7 @@ func (x *EraseDisks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EraseDisks.ProtoReflect.Descriptor instead.
 func (*EraseDisks) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_plan_proto_rawDescGZIP(), []int{10}
+	return file_baremetal_v1_plan_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *EraseDisks) GetMethod() string {
@@ -923,7 +976,7 @@ type WaitForAgent struct {
 
 func (x *WaitForAgent) Reset() {
 	*x = WaitForAgent{}
-	mi := &file_baremetal_v1_plan_proto_msgTypes[11]
+	mi := &file_baremetal_v1_plan_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -935,7 +988,7 @@ func (x *WaitForAgent) String() string {
 func (*WaitForAgent) ProtoMessage() {}
 
 func (x *WaitForAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_plan_proto_msgTypes[11]
+	mi := &file_baremetal_v1_plan_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -948,7 +1001,7 @@ func (x *WaitForAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitForAgent.ProtoReflect.Descriptor instead.
 func (*WaitForAgent) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_plan_proto_rawDescGZIP(), []int{11}
+	return file_baremetal_v1_plan_proto_rawDescGZIP(), []int{12}
 }
 
 // Drain cordons the machine's Node and evicts its pods, as far as their disruption budgets allow; pods of DaemonSets and
@@ -969,7 +1022,7 @@ type Drain struct {
 
 func (x *Drain) Reset() {
 	*x = Drain{}
-	mi := &file_baremetal_v1_plan_proto_msgTypes[12]
+	mi := &file_baremetal_v1_plan_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -981,7 +1034,7 @@ func (x *Drain) String() string {
 func (*Drain) ProtoMessage() {}
 
 func (x *Drain) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_plan_proto_msgTypes[12]
+	mi := &file_baremetal_v1_plan_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -994,7 +1047,7 @@ func (x *Drain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Drain.ProtoReflect.Descriptor instead.
 func (*Drain) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_plan_proto_rawDescGZIP(), []int{12}
+	return file_baremetal_v1_plan_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Drain) GetClusterRef() string {
@@ -1036,7 +1089,7 @@ type Uncordon struct {
 
 func (x *Uncordon) Reset() {
 	*x = Uncordon{}
-	mi := &file_baremetal_v1_plan_proto_msgTypes[13]
+	mi := &file_baremetal_v1_plan_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1048,7 +1101,7 @@ func (x *Uncordon) String() string {
 func (*Uncordon) ProtoMessage() {}
 
 func (x *Uncordon) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_plan_proto_msgTypes[13]
+	mi := &file_baremetal_v1_plan_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1061,7 +1114,7 @@ func (x *Uncordon) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Uncordon.ProtoReflect.Descriptor instead.
 func (*Uncordon) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_plan_proto_rawDescGZIP(), []int{13}
+	return file_baremetal_v1_plan_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Uncordon) GetClusterRef() string {
@@ -1083,7 +1136,7 @@ type ProviderAction struct {
 
 func (x *ProviderAction) Reset() {
 	*x = ProviderAction{}
-	mi := &file_baremetal_v1_plan_proto_msgTypes[14]
+	mi := &file_baremetal_v1_plan_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1095,7 +1148,7 @@ func (x *ProviderAction) String() string {
 func (*ProviderAction) ProtoMessage() {}
 
 func (x *ProviderAction) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_plan_proto_msgTypes[14]
+	mi := &file_baremetal_v1_plan_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1108,7 +1161,7 @@ func (x *ProviderAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProviderAction.ProtoReflect.Descriptor instead.
 func (*ProviderAction) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_plan_proto_rawDescGZIP(), []int{14}
+	return file_baremetal_v1_plan_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ProviderAction) GetAction() string {
@@ -1136,7 +1189,7 @@ type SetPhase struct {
 
 func (x *SetPhase) Reset() {
 	*x = SetPhase{}
-	mi := &file_baremetal_v1_plan_proto_msgTypes[15]
+	mi := &file_baremetal_v1_plan_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1148,7 +1201,7 @@ func (x *SetPhase) String() string {
 func (*SetPhase) ProtoMessage() {}
 
 func (x *SetPhase) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_plan_proto_msgTypes[15]
+	mi := &file_baremetal_v1_plan_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1161,7 +1214,7 @@ func (x *SetPhase) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPhase.ProtoReflect.Descriptor instead.
 func (*SetPhase) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_plan_proto_rawDescGZIP(), []int{15}
+	return file_baremetal_v1_plan_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *SetPhase) GetPhase() string {
@@ -1182,7 +1235,7 @@ type WorkflowStage struct {
 
 func (x *WorkflowStage) Reset() {
 	*x = WorkflowStage{}
-	mi := &file_baremetal_v1_plan_proto_msgTypes[16]
+	mi := &file_baremetal_v1_plan_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1194,7 +1247,7 @@ func (x *WorkflowStage) String() string {
 func (*WorkflowStage) ProtoMessage() {}
 
 func (x *WorkflowStage) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_plan_proto_msgTypes[16]
+	mi := &file_baremetal_v1_plan_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1207,7 +1260,7 @@ func (x *WorkflowStage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkflowStage.ProtoReflect.Descriptor instead.
 func (*WorkflowStage) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_plan_proto_rawDescGZIP(), []int{16}
+	return file_baremetal_v1_plan_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *WorkflowStage) GetStage() string {
@@ -1226,7 +1279,7 @@ type GetPlanRequest struct {
 
 func (x *GetPlanRequest) Reset() {
 	*x = GetPlanRequest{}
-	mi := &file_baremetal_v1_plan_proto_msgTypes[17]
+	mi := &file_baremetal_v1_plan_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1238,7 +1291,7 @@ func (x *GetPlanRequest) String() string {
 func (*GetPlanRequest) ProtoMessage() {}
 
 func (x *GetPlanRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_plan_proto_msgTypes[17]
+	mi := &file_baremetal_v1_plan_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1251,7 +1304,7 @@ func (x *GetPlanRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPlanRequest.ProtoReflect.Descriptor instead.
 func (*GetPlanRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_plan_proto_rawDescGZIP(), []int{17}
+	return file_baremetal_v1_plan_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *GetPlanRequest) GetPlanId() string {
@@ -1272,7 +1325,7 @@ type ListPlansRequest struct {
 
 func (x *ListPlansRequest) Reset() {
 	*x = ListPlansRequest{}
-	mi := &file_baremetal_v1_plan_proto_msgTypes[18]
+	mi := &file_baremetal_v1_plan_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1284,7 +1337,7 @@ func (x *ListPlansRequest) String() string {
 func (*ListPlansRequest) ProtoMessage() {}
 
 func (x *ListPlansRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_plan_proto_msgTypes[18]
+	mi := &file_baremetal_v1_plan_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1297,7 +1350,7 @@ func (x *ListPlansRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPlansRequest.ProtoReflect.Descriptor instead.
 func (*ListPlansRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_plan_proto_rawDescGZIP(), []int{18}
+	return file_baremetal_v1_plan_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ListPlansRequest) GetPageSize() int32 {
@@ -1327,7 +1380,7 @@ type ListPlansResponse struct {
 
 func (x *ListPlansResponse) Reset() {
 	*x = ListPlansResponse{}
-	mi := &file_baremetal_v1_plan_proto_msgTypes[19]
+	mi := &file_baremetal_v1_plan_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1339,7 +1392,7 @@ func (x *ListPlansResponse) String() string {
 func (*ListPlansResponse) ProtoMessage() {}
 
 func (x *ListPlansResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_plan_proto_msgTypes[19]
+	mi := &file_baremetal_v1_plan_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1352,7 +1405,7 @@ func (x *ListPlansResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPlansResponse.ProtoReflect.Descriptor instead.
 func (*ListPlansResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_plan_proto_rawDescGZIP(), []int{19}
+	return file_baremetal_v1_plan_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ListPlansResponse) GetPlans() []*Plan {
@@ -1390,7 +1443,7 @@ type CreatePlanRequest struct {
 
 func (x *CreatePlanRequest) Reset() {
 	*x = CreatePlanRequest{}
-	mi := &file_baremetal_v1_plan_proto_msgTypes[20]
+	mi := &file_baremetal_v1_plan_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1402,7 +1455,7 @@ func (x *CreatePlanRequest) String() string {
 func (*CreatePlanRequest) ProtoMessage() {}
 
 func (x *CreatePlanRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_plan_proto_msgTypes[20]
+	mi := &file_baremetal_v1_plan_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1415,7 +1468,7 @@ func (x *CreatePlanRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreatePlanRequest.ProtoReflect.Descriptor instead.
 func (*CreatePlanRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_plan_proto_rawDescGZIP(), []int{20}
+	return file_baremetal_v1_plan_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *CreatePlanRequest) GetPlan() *Plan {
@@ -1450,7 +1503,7 @@ type DeletePlanRequest struct {
 
 func (x *DeletePlanRequest) Reset() {
 	*x = DeletePlanRequest{}
-	mi := &file_baremetal_v1_plan_proto_msgTypes[21]
+	mi := &file_baremetal_v1_plan_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1462,7 +1515,7 @@ func (x *DeletePlanRequest) String() string {
 func (*DeletePlanRequest) ProtoMessage() {}
 
 func (x *DeletePlanRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_plan_proto_msgTypes[21]
+	mi := &file_baremetal_v1_plan_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1475,7 +1528,7 @@ func (x *DeletePlanRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeletePlanRequest.ProtoReflect.Descriptor instead.
 func (*DeletePlanRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_plan_proto_rawDescGZIP(), []int{21}
+	return file_baremetal_v1_plan_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *DeletePlanRequest) GetPlanId() string {
@@ -1505,7 +1558,7 @@ const file_baremetal_v1_plan_proto_rawDesc = "" +
 	"\n" +
 	"created_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x12\x12\n" +
 	"\x04used\x18\x06 \x01(\bR\x04used\x12\x18\n" +
-	"\aversion\x18\a \x01(\x03R\aversion\"\xcd\a\n" +
+	"\aversion\x18\a \x01(\x03R\aversion\"\x90\b\n" +
 	"\x04Step\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12'\n" +
 	"\x0ftimeout_seconds\x18\x02 \x01(\x05R\x0etimeoutSeconds\x12\x1f\n" +
@@ -1527,8 +1580,10 @@ const file_baremetal_v1_plan_proto_rawDesc = "" +
 	"\x0fprovider_action\x18\x16 \x01(\v2\x1c.baremetal.v1.ProviderActionH\x00R\x0eproviderAction\x125\n" +
 	"\tset_phase\x18\x17 \x01(\v2\x16.baremetal.v1.SetPhaseH\x00R\bsetPhase\x12D\n" +
 	"\x0eworkflow_stage\x18\x18 \x01(\v2\x1b.baremetal.v1.WorkflowStageH\x00R\rworkflowStage\x124\n" +
-	"\buncordon\x18\x19 \x01(\v2\x16.baremetal.v1.UncordonH\x00R\buncordonB\x06\n" +
-	"\x04kind\"\\\n" +
+	"\buncordon\x18\x19 \x01(\v2\x16.baremetal.v1.UncordonH\x00R\buncordon\x12A\n" +
+	"\rreset_devices\x18\x1b \x01(\v2\x1a.baremetal.v1.ResetDevicesH\x00R\fresetDevicesB\x06\n" +
+	"\x04kind\"\x0e\n" +
+	"\fResetDevices\"\\\n" +
 	"\n" +
 	"SshCommand\x12\x18\n" +
 	"\acommand\x18\x01 \x01(\tR\acommand\x12\x12\n" +
@@ -1617,69 +1672,71 @@ func file_baremetal_v1_plan_proto_rawDescGZIP() []byte {
 	return file_baremetal_v1_plan_proto_rawDescData
 }
 
-var file_baremetal_v1_plan_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
+var file_baremetal_v1_plan_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
 var file_baremetal_v1_plan_proto_goTypes = []any{
 	(*Plan)(nil),                  // 0: baremetal.v1.Plan
 	(*Step)(nil),                  // 1: baremetal.v1.Step
-	(*SshCommand)(nil),            // 2: baremetal.v1.SshCommand
-	(*Reboot)(nil),                // 3: baremetal.v1.Reboot
-	(*SetNetboot)(nil),            // 4: baremetal.v1.SetNetboot
-	(*RepaveImage)(nil),           // 5: baremetal.v1.RepaveImage
-	(*KubeadmJoin)(nil),           // 6: baremetal.v1.KubeadmJoin
-	(*VerifyInCluster)(nil),       // 7: baremetal.v1.VerifyInCluster
-	(*RmaAction)(nil),             // 8: baremetal.v1.RmaAction
-	(*Inspect)(nil),               // 9: baremetal.v1.Inspect
-	(*EraseDisks)(nil),            // 10: baremetal.v1.EraseDisks
-	(*WaitForAgent)(nil),          // 11: baremetal.v1.WaitForAgent
-	(*Drain)(nil),                 // 12: baremetal.v1.Drain
-	(*Uncordon)(nil),              // 13: baremetal.v1.Uncordon
-	(*ProviderAction)(nil),        // 14: baremetal.v1.ProviderAction
-	(*SetPhase)(nil),              // 15: baremetal.v1.SetPhase
-	(*WorkflowStage)(nil),         // 16: baremetal.v1.WorkflowStage
-	(*GetPlanRequest)(nil),        // 17: baremetal.v1.GetPlanRequest
-	(*ListPlansRequest)(nil),      // 18: baremetal.v1.ListPlansRequest
-	(*ListPlansResponse)(nil),     // 19: baremetal.v1.ListPlansResponse
-	(*CreatePlanRequest)(nil),     // 20: baremetal.v1.CreatePlanRequest
-	(*DeletePlanRequest)(nil),     // 21: baremetal.v1.DeletePlanRequest
-	nil,                           // 22: baremetal.v1.ProviderAction.ParamsEntry
-	(*timestamppb.Timestamp)(nil), // 23: google.protobuf.Timestamp
-	(*NetReconfig)(nil),           // 24: baremetal.v1.NetReconfig
+	(*ResetDevices)(nil),          // 2: baremetal.v1.ResetDevices
+	(*SshCommand)(nil),            // 3: baremetal.v1.SshCommand
+	(*Reboot)(nil),                // 4: baremetal.v1.Reboot
+	(*SetNetboot)(nil),            // 5: baremetal.v1.SetNetboot
+	(*RepaveImage)(nil),           // 6: baremetal.v1.RepaveImage
+	(*KubeadmJoin)(nil),           // 7: baremetal.v1.KubeadmJoin
+	(*VerifyInCluster)(nil),       // 8: baremetal.v1.VerifyInCluster
+	(*RmaAction)(nil),             // 9: baremetal.v1.RmaAction
+	(*Inspect)(nil),               // 10: baremetal.v1.Inspect
+	(*EraseDisks)(nil),            // 11: baremetal.v1.EraseDisks
+	(*WaitForAgent)(nil),          // 12: baremetal.v1.WaitForAgent
+	(*Drain)(nil),                 // 13: baremetal.v1.Drain
+	(*Uncordon)(nil),              // 14: baremetal.v1.Uncordon
+	(*ProviderAction)(nil),        // 15: baremetal.v1.ProviderAction
+	(*SetPhase)(nil),              // 16: baremetal.v1.SetPhase
+	(*WorkflowStage)(nil),         // 17: baremetal.v1.WorkflowStage
+	(*GetPlanRequest)(nil),        // 18: baremetal.v1.GetPlanRequest
+	(*ListPlansRequest)(nil),      // 19: baremetal.v1.ListPlansRequest
+	(*ListPlansResponse)(nil),     // 20: baremetal.v1.ListPlansResponse
+	(*CreatePlanRequest)(nil),     // 21: baremetal.v1.CreatePlanRequest
+	(*DeletePlanRequest)(nil),     // 22: baremetal.v1.DeletePlanRequest
+	nil,                           // 23: baremetal.v1.ProviderAction.ParamsEntry
+	(*timestamppb.Timestamp)(nil), // 24: google.protobuf.Timestamp
+	(*NetReconfig)(nil),           // 25: baremetal.v1.NetReconfig
 }
 var file_baremetal_v1_plan_proto_depIdxs = []int32{
 	1,  // 0: baremetal.v1.Plan.steps:type_name -> baremetal.v1.Step
-	23, // 1: baremetal.v1.Plan.created_at:type_name -> google.protobuf.Timestamp
-	2,  // 2: baremetal.v1.Step.ssh:type_name -> baremetal.v1.SshCommand
-	3,  // 3: baremetal.v1.Step.reboot:type_name -> baremetal.v1.Reboot
-	4,  // 4: baremetal.v1.Step.netboot:type_name -> baremetal.v1.SetNetboot
-	5,  // 5: baremetal.v1.Step.repave:type_name -> baremetal.v1.RepaveImage
-	6,  // 6: baremetal.v1.Step.join:type_name -> baremetal.v1.KubeadmJoin
-	7,  // 7: baremetal.v1.Step.verify:type_name -> baremetal.v1.VerifyInCluster
-	24, // 8: baremetal.v1.Step.net:type_name -> baremetal.v1.NetReconfig
-	8,  // 9: baremetal.v1.Step.rma:type_name -> baremetal.v1.RmaAction
-	9,  // 10: baremetal.v1.Step.inspect:type_name -> baremetal.v1.Inspect
-	10, // 11: baremetal.v1.Step.erase:type_name -> baremetal.v1.EraseDisks
-	11, // 12: baremetal.v1.Step.wait_for_agent:type_name -> baremetal.v1.WaitForAgent
-	12, // 13: baremetal.v1.Step.drain:type_name -> baremetal.v1.Drain
-	14, // 14: baremetal.v1.Step.provider_action:type_name -> baremetal.v1.ProviderAction
-	15, // 15: baremetal.v1.Step.set_phase:type_name -> baremetal.v1.SetPhase
-	16, // 16: baremetal.v1.Step.workflow_stage:type_name -> baremetal.v1.WorkflowStage
-	13, // 17: baremetal.v1.Step.uncordon:type_name -> baremetal.v1.Uncordon
-	22, // 18: baremetal.v1.ProviderAction.params:type_name -> baremetal.v1.ProviderAction.ParamsEntry
-	0,  // 19: baremetal.v1.ListPlansResponse.plans:type_name -> baremetal.v1.Plan
-	0,  // 20: baremetal.v1.CreatePlanRequest.plan:type_name -> baremetal.v1.Plan
-	17, // 21: baremetal.v1.PlanService.GetPlan:input_type -> baremetal.v1.GetPlanRequest
-	18, // 22: baremetal.v1.PlanService.ListPlans:input_type -> baremetal.v1.ListPlansRequest
-	20, // 23: baremetal.v1.PlanService.CreatePlan:input_type -> baremetal.v1.CreatePlanRequest
-	21, // 24: baremetal.v1.PlanService.DeletePlan:input_type -> baremetal.v1.DeletePlanRequest
-	0,  // 25: baremetal.v1.PlanService.GetPlan:output_type -> baremetal.v1.Plan
-	19, // 26: baremetal.v1.PlanService.ListPlans:output_type -> baremetal.v1.ListPlansResponse
-	0,  // 27: baremetal.v1.PlanService.CreatePlan:output_type -> baremetal.v1.Plan
-	0,  // 28: baremetal.v1.PlanService.DeletePlan:output_type -> baremetal.v1.Plan
-	25, // [25:29] is the sub-list for method output_type
-	21, // [21:25] is the sub-list for method input_type
-	21, // [21:21] is the sub-list for extension type_name
-	21, // [21:21] is the sub-list for extension extendee
-	0,  // [0:21] is the sub-list for field type_name
+	24, // 1: baremetal.v1.Plan.created_at:type_name -> google.protobuf.Timestamp
+	3,  // 2: baremetal.v1.Step.ssh:type_name -> baremetal.v1.SshCommand
+	4,  // 3: baremetal.v1.Step.reboot:type_name -> baremetal.v1.Reboot
+	5,  // 4: baremetal.v1.Step.netboot:type_name -> baremetal.v1.SetNetboot
+	6,  // 5: baremetal.v1.Step.repave:type_name -> baremetal.v1.RepaveImage
+	7,  // 6: baremetal.v1.Step.join:type_name -> baremetal.v1.KubeadmJoin
+	8,  // 7: baremetal.v1.Step.verify:type_name -> baremetal.v1.VerifyInCluster
+	25, // 8: baremetal.v1.Step.net:type_name -> baremetal.v1.NetReconfig
+	9,  // 9: baremetal.v1.Step.rma:type_name -> baremetal.v1.RmaAction
+	10, // 10: baremetal.v1.Step.inspect:type_name -> baremetal.v1.Inspect
+	11, // 11: baremetal.v1.Step.erase:type_name -> baremetal.v1.EraseDisks
+	12, // 12: baremetal.v1.Step.wait_for_agent:type_name -> baremetal.v1.WaitForAgent
+	13, // 13: baremetal.v1.Step.drain:type_name -> baremetal.v1.Drain
+	15, // 14: baremetal.v1.Step.provider_action:type_name -> baremetal.v1.ProviderAction
+	16, // 15: baremetal.v1.Step.set_phase:type_name -> baremetal.v1.SetPhase
+	17, // 16: baremetal.v1.Step.workflow_stage:type_name -> baremetal.v1.WorkflowStage
+	14, // 17: baremetal.v1.Step.uncordon:type_name -> baremetal.v1.Uncordon
+	2,  // 18: baremetal.v1.Step.reset_devices:type_name -> baremetal.v1.ResetDevices
+	23, // 19: baremetal.v1.ProviderAction.params:type_name -> baremetal.v1.ProviderAction.ParamsEntry
+	0,  // 20: baremetal.v1.ListPlansResponse.plans:type_name -> baremetal.v1.Plan
+	0,  // 21: baremetal.v1.CreatePlanRequest.plan:type_name -> baremetal.v1.Plan
+	18, // 22: baremetal.v1.PlanService.GetPlan:input_type -> baremetal.v1.GetPlanRequest
+	19, // 23: baremetal.v1.PlanService.ListPlans:input_type -> baremetal.v1.ListPlansRequest
+	21, // 24: baremetal.v1.PlanService.CreatePlan:input_type -> baremetal.v1.CreatePlanRequest
+	22, // 25: baremetal.v1.PlanService.DeletePlan:input_type -> baremetal.v1.DeletePlanRequest
+	0,  // 26: baremetal.v1.PlanService.GetPlan:output_type -> baremetal.v1.Plan
+	20, // 27: baremetal.v1.PlanService.ListPlans:output_type -> baremetal.v1.ListPlansResponse
+	0,  // 28: baremetal.v1.PlanService.CreatePlan:output_type -> baremetal.v1.Plan
+	0,  // 29: baremetal.v1.PlanService.DeletePlan:output_type -> baremetal.v1.Plan
+	26, // [26:30] is the sub-list for method output_type
+	22, // [22:26] is the sub-list for method input_type
+	22, // [22:22] is the sub-list for extension type_name
+	22, // [22:22] is the sub-list for extension extendee
+	0,  // [0:22] is the sub-list for field type_name
 }
 
 func init() { file_baremetal_v1_plan_proto_init() }
@@ -1705,6 +1762,7 @@ func file_baremetal_v1_plan_proto_init() {
 		(*Step_SetPhase)(nil),
 		(*Step_WorkflowStage)(nil),
 		(*Step_Uncordon)(nil),
+		(*Step_ResetDevices)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1712,7 +1770,7 @@ func file_baremetal_v1_plan_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_baremetal_v1_plan_proto_rawDesc), len(file_baremetal_v1_plan_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   23,
+			NumMessages:   24,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

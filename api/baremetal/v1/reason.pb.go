@@ -239,6 +239,8 @@ const (
 	Reason_STAGE_CHECK_FAILED Reason = 175
 	// The third install attempt has failed.
 	Reason_INSTALL_ATTEMPTS_EXHAUSTED Reason = 176
+	// Another system came up than the one that was to: the machine was restarted, and not into what it was meant for.
+	Reason_WRONG_SYSTEM_BOOTED Reason = 330
 	// Clusters.
 	Reason_CLUSTER_NOT_FOUND Reason = 250
 	Reason_CLUSTER_IN_USE    Reason = 251
@@ -291,6 +293,57 @@ const (
 	Reason_ROLLOUT_SELF_APPROVAL Reason = 296
 	// The rollout was stopped before the machine's turn, or is being stopped.
 	Reason_ROLLOUT_STOPPED Reason = 297
+	// Why a machine in phase READY is in ATTENTION (MachineStatus.attention_reason).
+	// No verified system is on its disk: none was written, or a write or an erasure was begun and not verified since.
+	Reason_NOT_PROVISIONED Reason = 320
+	// The machine's agent has missed its heartbeats.
+	Reason_NODE_OFFLINE Reason = 321
+	// The installation is complete and nobody has verified it.
+	Reason_NODE_NOT_VERIFIED Reason = 322
+	// The node's state is not active.
+	Reason_NODE_NOT_ACTIVE Reason = 323
+	// Neither a session nor a probe reaches the machine.
+	Reason_MACHINE_UNREACHABLE Reason = 324
+	// NeedsIntervention is set and its cause has no reason of its own.
+	Reason_INTERVENTION_REQUIRED Reason = 325
+	// Identity of installers.
+	// The machine's TPM is known, and the system that asks shows none.
+	Reason_TPM_REQUIRED Reason = 385
+	// The system that asks shows another TPM than the machine's.
+	Reason_TPM_MISMATCH Reason = 386
+	// The endorsement key is known as that of another machine.
+	Reason_TPM_KEY_TAKEN Reason = 387
+	// The proof of credential activation does not verify on this connection.
+	Reason_TPM_PROOF_INVALID Reason = 388
+	// The challenge is not ours, or no longer good. Ask for another.
+	Reason_TPM_CHALLENGE_EXPIRED Reason = 389
+	// The machine's site or group asks for a higher identity level than the system that asks can prove.
+	Reason_IDENTITY_LEVEL_TOO_LOW Reason = 390
+	// UNIMPLEMENTED: the level media waits for virtual media.
+	Reason_IDENTITY_LEVEL_NOT_WIRED Reason = 391
+	// The life of nodes.
+	// What the machine's provider says does not go with its node state; accept it or resolve it first.
+	Reason_PROVIDER_DRIFT Reason = 340
+	// An active or offline node leaves by a decommission, or with purge by an admin.
+	Reason_DECOMMISSION_REQUIRED Reason = 341
+	// A device could not be reset, and its memory may hold what was in it.
+	Reason_DEVICE_RESET_FAILED Reason = 342
+	// Credentials, addresses and tokens.
+	// The credentials may not be sent to this BMC: an admin allows its endpoint first.
+	Reason_BMC_ENDPOINT_NOT_ALLOWED Reason = 370
+	// The credentials may not be sent without TLS.
+	Reason_BMC_PLAIN_HTTP_NOT_ALLOWED Reason = 371
+	// The BMC shows another certificate than the one that is trusted; it gets no credentials until an admin decides.
+	Reason_BMC_CERTIFICATE_CHANGED Reason = 372
+	// The BMC does not show this certificate, or none waits for a decision.
+	Reason_BMC_CERTIFICATE_NOT_OFFERED Reason = 373
+	// The controller does not fetch from this address.
+	Reason_IMAGE_URL_REFUSED Reason = 374
+	// The file is larger than the controller takes in.
+	Reason_IMAGE_OVER_LIMIT    Reason = 375
+	Reason_API_TOKEN_NOT_FOUND Reason = 376
+	// Another token has the name.
+	Reason_API_TOKEN_EXISTS Reason = 377
 )
 
 // Enum value maps for Reason.
@@ -445,6 +498,7 @@ var (
 		174: "ERASE_UNSUPPORTED",
 		175: "STAGE_CHECK_FAILED",
 		176: "INSTALL_ATTEMPTS_EXHAUSTED",
+		330: "WRONG_SYSTEM_BOOTED",
 		250: "CLUSTER_NOT_FOUND",
 		251: "CLUSTER_IN_USE",
 		252: "CLUSTER_NOT_CONFIGURED",
@@ -472,6 +526,30 @@ var (
 		295: "ROLLOUT_NOT_APPROVED",
 		296: "ROLLOUT_SELF_APPROVAL",
 		297: "ROLLOUT_STOPPED",
+		320: "NOT_PROVISIONED",
+		321: "NODE_OFFLINE",
+		322: "NODE_NOT_VERIFIED",
+		323: "NODE_NOT_ACTIVE",
+		324: "MACHINE_UNREACHABLE",
+		325: "INTERVENTION_REQUIRED",
+		385: "TPM_REQUIRED",
+		386: "TPM_MISMATCH",
+		387: "TPM_KEY_TAKEN",
+		388: "TPM_PROOF_INVALID",
+		389: "TPM_CHALLENGE_EXPIRED",
+		390: "IDENTITY_LEVEL_TOO_LOW",
+		391: "IDENTITY_LEVEL_NOT_WIRED",
+		340: "PROVIDER_DRIFT",
+		341: "DECOMMISSION_REQUIRED",
+		342: "DEVICE_RESET_FAILED",
+		370: "BMC_ENDPOINT_NOT_ALLOWED",
+		371: "BMC_PLAIN_HTTP_NOT_ALLOWED",
+		372: "BMC_CERTIFICATE_CHANGED",
+		373: "BMC_CERTIFICATE_NOT_OFFERED",
+		374: "IMAGE_URL_REFUSED",
+		375: "IMAGE_OVER_LIMIT",
+		376: "API_TOKEN_NOT_FOUND",
+		377: "API_TOKEN_EXISTS",
 	}
 	Reason_value = map[string]int32{
 		"REASON_UNSPECIFIED":             0,
@@ -623,6 +701,7 @@ var (
 		"ERASE_UNSUPPORTED":              174,
 		"STAGE_CHECK_FAILED":             175,
 		"INSTALL_ATTEMPTS_EXHAUSTED":     176,
+		"WRONG_SYSTEM_BOOTED":            330,
 		"CLUSTER_NOT_FOUND":              250,
 		"CLUSTER_IN_USE":                 251,
 		"CLUSTER_NOT_CONFIGURED":         252,
@@ -650,6 +729,30 @@ var (
 		"ROLLOUT_NOT_APPROVED":           295,
 		"ROLLOUT_SELF_APPROVAL":          296,
 		"ROLLOUT_STOPPED":                297,
+		"NOT_PROVISIONED":                320,
+		"NODE_OFFLINE":                   321,
+		"NODE_NOT_VERIFIED":              322,
+		"NODE_NOT_ACTIVE":                323,
+		"MACHINE_UNREACHABLE":            324,
+		"INTERVENTION_REQUIRED":          325,
+		"TPM_REQUIRED":                   385,
+		"TPM_MISMATCH":                   386,
+		"TPM_KEY_TAKEN":                  387,
+		"TPM_PROOF_INVALID":              388,
+		"TPM_CHALLENGE_EXPIRED":          389,
+		"IDENTITY_LEVEL_TOO_LOW":         390,
+		"IDENTITY_LEVEL_NOT_WIRED":       391,
+		"PROVIDER_DRIFT":                 340,
+		"DECOMMISSION_REQUIRED":          341,
+		"DEVICE_RESET_FAILED":            342,
+		"BMC_ENDPOINT_NOT_ALLOWED":       370,
+		"BMC_PLAIN_HTTP_NOT_ALLOWED":     371,
+		"BMC_CERTIFICATE_CHANGED":        372,
+		"BMC_CERTIFICATE_NOT_OFFERED":    373,
+		"IMAGE_URL_REFUSED":              374,
+		"IMAGE_OVER_LIMIT":               375,
+		"API_TOKEN_NOT_FOUND":            376,
+		"API_TOKEN_EXISTS":               377,
 	}
 )
 
@@ -684,7 +787,7 @@ var File_baremetal_v1_reason_proto protoreflect.FileDescriptor
 
 const file_baremetal_v1_reason_proto_rawDesc = "" +
 	"\n" +
-	"\x19baremetal/v1/reason.proto\x12\fbaremetal.v1*\xd5 \n" +
+	"\x19baremetal/v1/reason.proto\x12\fbaremetal.v1*\xd1%\n" +
 	"\x06Reason\x12\x16\n" +
 	"\x12REASON_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11MACHINE_NOT_FOUND\x10\x01\x12\x17\n" +
@@ -835,7 +938,8 @@ const file_baremetal_v1_reason_proto_rawDesc = "" +
 	"\fCONFIG_DRIFT\x10\xad\x01\x12\x16\n" +
 	"\x11ERASE_UNSUPPORTED\x10\xae\x01\x12\x17\n" +
 	"\x12STAGE_CHECK_FAILED\x10\xaf\x01\x12\x1f\n" +
-	"\x1aINSTALL_ATTEMPTS_EXHAUSTED\x10\xb0\x01\x12\x16\n" +
+	"\x1aINSTALL_ATTEMPTS_EXHAUSTED\x10\xb0\x01\x12\x18\n" +
+	"\x13WRONG_SYSTEM_BOOTED\x10\xca\x02\x12\x16\n" +
 	"\x11CLUSTER_NOT_FOUND\x10\xfa\x01\x12\x13\n" +
 	"\x0eCLUSTER_IN_USE\x10\xfb\x01\x12\x1b\n" +
 	"\x16CLUSTER_NOT_CONFIGURED\x10\xfc\x01\x12\x18\n" +
@@ -862,7 +966,31 @@ const file_baremetal_v1_reason_proto_rawDesc = "" +
 	"\rROLLOUT_ENDED\x10\xa6\x02\x12\x19\n" +
 	"\x14ROLLOUT_NOT_APPROVED\x10\xa7\x02\x12\x1a\n" +
 	"\x15ROLLOUT_SELF_APPROVAL\x10\xa8\x02\x12\x14\n" +
-	"\x0fROLLOUT_STOPPED\x10\xa9\x02B;Z9github.com/ingot-metal/ingot/api/baremetal/v1;baremetalv1b\x06proto3"
+	"\x0fROLLOUT_STOPPED\x10\xa9\x02\x12\x14\n" +
+	"\x0fNOT_PROVISIONED\x10\xc0\x02\x12\x11\n" +
+	"\fNODE_OFFLINE\x10\xc1\x02\x12\x16\n" +
+	"\x11NODE_NOT_VERIFIED\x10\xc2\x02\x12\x14\n" +
+	"\x0fNODE_NOT_ACTIVE\x10\xc3\x02\x12\x18\n" +
+	"\x13MACHINE_UNREACHABLE\x10\xc4\x02\x12\x1a\n" +
+	"\x15INTERVENTION_REQUIRED\x10\xc5\x02\x12\x11\n" +
+	"\fTPM_REQUIRED\x10\x81\x03\x12\x11\n" +
+	"\fTPM_MISMATCH\x10\x82\x03\x12\x12\n" +
+	"\rTPM_KEY_TAKEN\x10\x83\x03\x12\x16\n" +
+	"\x11TPM_PROOF_INVALID\x10\x84\x03\x12\x1a\n" +
+	"\x15TPM_CHALLENGE_EXPIRED\x10\x85\x03\x12\x1b\n" +
+	"\x16IDENTITY_LEVEL_TOO_LOW\x10\x86\x03\x12\x1d\n" +
+	"\x18IDENTITY_LEVEL_NOT_WIRED\x10\x87\x03\x12\x13\n" +
+	"\x0ePROVIDER_DRIFT\x10\xd4\x02\x12\x1a\n" +
+	"\x15DECOMMISSION_REQUIRED\x10\xd5\x02\x12\x18\n" +
+	"\x13DEVICE_RESET_FAILED\x10\xd6\x02\x12\x1d\n" +
+	"\x18BMC_ENDPOINT_NOT_ALLOWED\x10\xf2\x02\x12\x1f\n" +
+	"\x1aBMC_PLAIN_HTTP_NOT_ALLOWED\x10\xf3\x02\x12\x1c\n" +
+	"\x17BMC_CERTIFICATE_CHANGED\x10\xf4\x02\x12 \n" +
+	"\x1bBMC_CERTIFICATE_NOT_OFFERED\x10\xf5\x02\x12\x16\n" +
+	"\x11IMAGE_URL_REFUSED\x10\xf6\x02\x12\x15\n" +
+	"\x10IMAGE_OVER_LIMIT\x10\xf7\x02\x12\x18\n" +
+	"\x13API_TOKEN_NOT_FOUND\x10\xf8\x02\x12\x15\n" +
+	"\x10API_TOKEN_EXISTS\x10\xf9\x02B;Z9github.com/ingot-metal/ingot/api/baremetal/v1;baremetalv1b\x06proto3"
 
 var (
 	file_baremetal_v1_reason_proto_rawDescOnce sync.Once

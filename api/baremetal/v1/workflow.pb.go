@@ -277,7 +277,7 @@ type Workflow struct {
 	// Why the last attempt failed: a Reason, and text.
 	Reason  string `protobuf:"bytes,15,opt,name=reason,proto3" json:"reason,omitempty"`
 	Message string `protobuf:"bytes,16,opt,name=message,proto3" json:"message,omitempty"`
-	// The actions that may be taken now.
+	// The actions that would be taken now: those that the state allows, and that the machine does not stand in the way of.
 	LegalActions  []WorkflowAction       `protobuf:"varint,17,rep,packed,name=legal_actions,json=legalActions,proto3,enum=baremetal.v1.WorkflowAction" json:"legal_actions,omitempty"`
 	EndedAt       *timestamppb.Timestamp `protobuf:"bytes,18,opt,name=ended_at,json=endedAt,proto3" json:"ended_at,omitempty"`
 	RequestId     string                 `protobuf:"bytes,19,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`

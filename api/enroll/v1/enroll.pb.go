@@ -370,6 +370,163 @@ func (x *ReenrollResponse) GetFleetAddresses() []string {
 	return nil
 }
 
+type ActivateCredentialRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As VouchInstallerResponse gave it.
+	Challenge []byte `protobuf:"bytes,1,opt,name=challenge,proto3" json:"challenge,omitempty"`
+	// PKCS #10 of the key that the challenge was asked for, DER.
+	Csr []byte `protobuf:"bytes,2,opt,name=csr,proto3" json:"csr,omitempty"`
+	// HMAC-SHA256 by the activated secret over "EXPORTER-ingot-activate-credential" and a zero byte, 32 bytes that this
+	// connection's TLS exporter gives for that label (RFC 8446, 7.5), the SHA-256 of the key's SubjectPublicKeyInfo, and the
+	// SHA-256 of the challenge.
+	Proof         []byte `protobuf:"bytes,3,opt,name=proof,proto3" json:"proof,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ActivateCredentialRequest) Reset() {
+	*x = ActivateCredentialRequest{}
+	mi := &file_enroll_v1_enroll_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ActivateCredentialRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ActivateCredentialRequest) ProtoMessage() {}
+
+func (x *ActivateCredentialRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_enroll_v1_enroll_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ActivateCredentialRequest.ProtoReflect.Descriptor instead.
+func (*ActivateCredentialRequest) Descriptor() ([]byte, []int) {
+	return file_enroll_v1_enroll_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *ActivateCredentialRequest) GetChallenge() []byte {
+	if x != nil {
+		return x.Challenge
+	}
+	return nil
+}
+
+func (x *ActivateCredentialRequest) GetCsr() []byte {
+	if x != nil {
+		return x.Csr
+	}
+	return nil
+}
+
+func (x *ActivateCredentialRequest) GetProof() []byte {
+	if x != nil {
+		return x.Proof
+	}
+	return nil
+}
+
+type ActivateCredentialResponse struct {
+	state               protoimpl.MessageState `protogen:"open.v1"`
+	AgentId             string                 `protobuf:"bytes,1,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
+	MachineId           string                 `protobuf:"bytes,2,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
+	OperationId         string                 `protobuf:"bytes,3,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	CertificateChainPem []byte                 `protobuf:"bytes,4,opt,name=certificate_chain_pem,json=certificateChainPem,proto3" json:"certificate_chain_pem,omitempty"`
+	TrustBundlePem      []byte                 `protobuf:"bytes,5,opt,name=trust_bundle_pem,json=trustBundlePem,proto3" json:"trust_bundle_pem,omitempty"`
+	FleetAddresses      []string               `protobuf:"bytes,6,rep,name=fleet_addresses,json=fleetAddresses,proto3" json:"fleet_addresses,omitempty"`
+	GrantKeys           [][]byte               `protobuf:"bytes,7,rep,name=grant_keys,json=grantKeys,proto3" json:"grant_keys,omitempty"`
+	unknownFields       protoimpl.UnknownFields
+	sizeCache           protoimpl.SizeCache
+}
+
+func (x *ActivateCredentialResponse) Reset() {
+	*x = ActivateCredentialResponse{}
+	mi := &file_enroll_v1_enroll_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ActivateCredentialResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ActivateCredentialResponse) ProtoMessage() {}
+
+func (x *ActivateCredentialResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_enroll_v1_enroll_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ActivateCredentialResponse.ProtoReflect.Descriptor instead.
+func (*ActivateCredentialResponse) Descriptor() ([]byte, []int) {
+	return file_enroll_v1_enroll_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *ActivateCredentialResponse) GetAgentId() string {
+	if x != nil {
+		return x.AgentId
+	}
+	return ""
+}
+
+func (x *ActivateCredentialResponse) GetMachineId() string {
+	if x != nil {
+		return x.MachineId
+	}
+	return ""
+}
+
+func (x *ActivateCredentialResponse) GetOperationId() string {
+	if x != nil {
+		return x.OperationId
+	}
+	return ""
+}
+
+func (x *ActivateCredentialResponse) GetCertificateChainPem() []byte {
+	if x != nil {
+		return x.CertificateChainPem
+	}
+	return nil
+}
+
+func (x *ActivateCredentialResponse) GetTrustBundlePem() []byte {
+	if x != nil {
+		return x.TrustBundlePem
+	}
+	return nil
+}
+
+func (x *ActivateCredentialResponse) GetFleetAddresses() []string {
+	if x != nil {
+		return x.FleetAddresses
+	}
+	return nil
+}
+
+func (x *ActivateCredentialResponse) GetGrantKeys() [][]byte {
+	if x != nil {
+		return x.GrantKeys
+	}
+	return nil
+}
+
 var File_enroll_v1_enroll_proto protoreflect.FileDescriptor
 
 const file_enroll_v1_enroll_proto_rawDesc = "" +
@@ -406,10 +563,25 @@ const file_enroll_v1_enroll_proto_rawDesc = "" +
 	"\bagent_id\x18\x01 \x01(\tR\aagentId\x122\n" +
 	"\x15certificate_chain_pem\x18\x02 \x01(\fR\x13certificateChainPem\x12(\n" +
 	"\x10trust_bundle_pem\x18\x03 \x01(\fR\x0etrustBundlePem\x12'\n" +
-	"\x0ffleet_addresses\x18\x04 \x03(\tR\x0efleetAddresses2\x97\x01\n" +
+	"\x0ffleet_addresses\x18\x04 \x03(\tR\x0efleetAddresses\"a\n" +
+	"\x19ActivateCredentialRequest\x12\x1c\n" +
+	"\tchallenge\x18\x01 \x01(\fR\tchallenge\x12\x10\n" +
+	"\x03csr\x18\x02 \x01(\fR\x03csr\x12\x14\n" +
+	"\x05proof\x18\x03 \x01(\fR\x05proof\"\x9f\x02\n" +
+	"\x1aActivateCredentialResponse\x12\x19\n" +
+	"\bagent_id\x18\x01 \x01(\tR\aagentId\x12\x1d\n" +
+	"\n" +
+	"machine_id\x18\x02 \x01(\tR\tmachineId\x12!\n" +
+	"\foperation_id\x18\x03 \x01(\tR\voperationId\x122\n" +
+	"\x15certificate_chain_pem\x18\x04 \x01(\fR\x13certificateChainPem\x12(\n" +
+	"\x10trust_bundle_pem\x18\x05 \x01(\fR\x0etrustBundlePem\x12'\n" +
+	"\x0ffleet_addresses\x18\x06 \x03(\tR\x0efleetAddresses\x12\x1d\n" +
+	"\n" +
+	"grant_keys\x18\a \x03(\fR\tgrantKeys2\xfa\x01\n" +
 	"\x11EnrollmentService\x12=\n" +
 	"\x06Enroll\x12\x18.enroll.v1.EnrollRequest\x1a\x19.enroll.v1.EnrollResponse\x12C\n" +
-	"\bReenroll\x12\x1a.enroll.v1.ReenrollRequest\x1a\x1b.enroll.v1.ReenrollResponseB5Z3github.com/ingot-metal/ingot/api/enroll/v1;enrollv1b\x06proto3"
+	"\bReenroll\x12\x1a.enroll.v1.ReenrollRequest\x1a\x1b.enroll.v1.ReenrollResponse\x12a\n" +
+	"\x12ActivateCredential\x12$.enroll.v1.ActivateCredentialRequest\x1a%.enroll.v1.ActivateCredentialResponseB5Z3github.com/ingot-metal/ingot/api/enroll/v1;enrollv1b\x06proto3"
 
 var (
 	file_enroll_v1_enroll_proto_rawDescOnce sync.Once
@@ -423,20 +595,24 @@ func file_enroll_v1_enroll_proto_rawDescGZIP() []byte {
 	return file_enroll_v1_enroll_proto_rawDescData
 }
 
-var file_enroll_v1_enroll_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
+var file_enroll_v1_enroll_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
 var file_enroll_v1_enroll_proto_goTypes = []any{
-	(*EnrollRequest)(nil),    // 0: enroll.v1.EnrollRequest
-	(*EnrollResponse)(nil),   // 1: enroll.v1.EnrollResponse
-	(*ReenrollRequest)(nil),  // 2: enroll.v1.ReenrollRequest
-	(*ReenrollResponse)(nil), // 3: enroll.v1.ReenrollResponse
+	(*EnrollRequest)(nil),              // 0: enroll.v1.EnrollRequest
+	(*EnrollResponse)(nil),             // 1: enroll.v1.EnrollResponse
+	(*ReenrollRequest)(nil),            // 2: enroll.v1.ReenrollRequest
+	(*ReenrollResponse)(nil),           // 3: enroll.v1.ReenrollResponse
+	(*ActivateCredentialRequest)(nil),  // 4: enroll.v1.ActivateCredentialRequest
+	(*ActivateCredentialResponse)(nil), // 5: enroll.v1.ActivateCredentialResponse
 }
 var file_enroll_v1_enroll_proto_depIdxs = []int32{
 	0, // 0: enroll.v1.EnrollmentService.Enroll:input_type -> enroll.v1.EnrollRequest
 	2, // 1: enroll.v1.EnrollmentService.Reenroll:input_type -> enroll.v1.ReenrollRequest
-	1, // 2: enroll.v1.EnrollmentService.Enroll:output_type -> enroll.v1.EnrollResponse
-	3, // 3: enroll.v1.EnrollmentService.Reenroll:output_type -> enroll.v1.ReenrollResponse
-	2, // [2:4] is the sub-list for method output_type
-	0, // [0:2] is the sub-list for method input_type
+	4, // 2: enroll.v1.EnrollmentService.ActivateCredential:input_type -> enroll.v1.ActivateCredentialRequest
+	1, // 3: enroll.v1.EnrollmentService.Enroll:output_type -> enroll.v1.EnrollResponse
+	3, // 4: enroll.v1.EnrollmentService.Reenroll:output_type -> enroll.v1.ReenrollResponse
+	5, // 5: enroll.v1.EnrollmentService.ActivateCredential:output_type -> enroll.v1.ActivateCredentialResponse
+	3, // [3:6] is the sub-list for method output_type
+	0, // [0:3] is the sub-list for method input_type
 	0, // [0:0] is the sub-list for extension type_name
 	0, // [0:0] is the sub-list for extension extendee
 	0, // [0:0] is the sub-list for field type_name
@@ -453,7 +629,7 @@ func file_enroll_v1_enroll_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_enroll_v1_enroll_proto_rawDesc), len(file_enroll_v1_enroll_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   4,
+			NumMessages:   6,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -19,8 +19,9 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	EnrollmentService_Enroll_FullMethodName   = "/enroll.v1.EnrollmentService/Enroll"
-	EnrollmentService_Reenroll_FullMethodName = "/enroll.v1.EnrollmentService/Reenroll"
+	EnrollmentService_Enroll_FullMethodName             = "/enroll.v1.EnrollmentService/Enroll"
+	EnrollmentService_Reenroll_FullMethodName           = "/enroll.v1.EnrollmentService/Reenroll"
+	EnrollmentService_ActivateCredential_FullMethodName = "/enroll.v1.EnrollmentService/ActivateCredential"
 )
 
 // EnrollmentServiceClient is the client API for EnrollmentService service.
@@ -34,6 +35,10 @@ type EnrollmentServiceClient interface {
 	Enroll(ctx context.Context, in *EnrollRequest, opts ...grpc.CallOption) (*EnrollResponse, error)
 	// Reenroll brings back an agent whose certificate has expired, inside the grace period.
 	Reenroll(ctx context.Context, in *ReenrollRequest, opts ...grpc.CallOption) (*ReenrollResponse, error)
+	// ActivateCredential gives an installer its certificate for one operation, once its TPM has released the secret of the
+	// challenge that VouchInstaller gave. The challenge holds for two minutes; the same one with the same key gets the same
+	// certificate again. Another key for an assignment that is taken waits or is ENROLMENT_CONTESTED, as with VouchInstaller.
+	ActivateCredential(ctx context.Context, in *ActivateCredentialRequest, opts ...grpc.CallOption) (*ActivateCredentialResponse, error)
 }
 
 type enrollmentServiceClient struct {
@@ -64,6 +69,16 @@ func (c *enrollmentServiceClient) Reenroll(ctx context.Context, in *ReenrollRequ
 	return out, nil
 }
 
+func (c *enrollmentServiceClient) ActivateCredential(ctx context.Context, in *ActivateCredentialRequest, opts ...grpc.CallOption) (*ActivateCredentialResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ActivateCredentialResponse)
+	err := c.cc.Invoke(ctx, EnrollmentService_ActivateCredential_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // EnrollmentServiceServer is the server API for EnrollmentService service.
 // All implementations must embed UnimplementedEnrollmentServiceServer
 // for forward compatibility.
@@ -75,6 +90,10 @@ type EnrollmentServiceServer interface {
 	Enroll(context.Context, *EnrollRequest) (*EnrollResponse, error)
 	// Reenroll brings back an agent whose certificate has expired, inside the grace period.
 	Reenroll(context.Context, *ReenrollRequest) (*ReenrollResponse, error)
+	// ActivateCredential gives an installer its certificate for one operation, once its TPM has released the secret of the
+	// challenge that VouchInstaller gave. The challenge holds for two minutes; the same one with the same key gets the same
+	// certificate again. Another key for an assignment that is taken waits or is ENROLMENT_CONTESTED, as with VouchInstaller.
+	ActivateCredential(context.Context, *ActivateCredentialRequest) (*ActivateCredentialResponse, error)
 	mustEmbedUnimplementedEnrollmentServiceServer()
 }
 
@@ -90,6 +109,9 @@ func (UnimplementedEnrollmentServiceServer) Enroll(context.Context, *EnrollReque
 }
 func (UnimplementedEnrollmentServiceServer) Reenroll(context.Context, *ReenrollRequest) (*ReenrollResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Reenroll not implemented")
+}
+func (UnimplementedEnrollmentServiceServer) ActivateCredential(context.Context, *ActivateCredentialRequest) (*ActivateCredentialResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ActivateCredential not implemented")
 }
 func (UnimplementedEnrollmentServiceServer) mustEmbedUnimplementedEnrollmentServiceServer() {}
 func (UnimplementedEnrollmentServiceServer) testEmbeddedByValue()                           {}
@@ -148,6 +170,24 @@ func _EnrollmentService_Reenroll_Handler(srv interface{}, ctx context.Context, d
 	return interceptor(ctx, in, info, handler)
 }
 
+func _EnrollmentService_ActivateCredential_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ActivateCredentialRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(EnrollmentServiceServer).ActivateCredential(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: EnrollmentService_ActivateCredential_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(EnrollmentServiceServer).ActivateCredential(ctx, req.(*ActivateCredentialRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // EnrollmentService_ServiceDesc is the grpc.ServiceDesc for EnrollmentService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -162,6 +202,10 @@ var EnrollmentService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Reenroll",
 			Handler:    _EnrollmentService_Reenroll_Handler,
+		},
+		{
+			MethodName: "ActivateCredential",
+			Handler:    _EnrollmentService_ActivateCredential_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

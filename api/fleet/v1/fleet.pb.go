@@ -81,7 +81,7 @@ func (x CommandResult_Outcome) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use CommandResult_Outcome.Descriptor instead.
 func (CommandResult_Outcome) EnumDescriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{20, 0}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{21, 0}
 }
 
 type AgentMessage struct {
@@ -876,6 +876,8 @@ type CommandSpec struct {
 	//	*CommandSpec_Cluster
 	//	*CommandSpec_Join
 	//	*CommandSpec_ProviderAction
+	//	*CommandSpec_Preflight
+	//	*CommandSpec_ResetDevices
 	Action        isCommandSpec_Action `protobuf_oneof:"action"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1101,6 +1103,24 @@ func (x *CommandSpec) GetProviderAction() *ProviderAction {
 	return nil
 }
 
+func (x *CommandSpec) GetPreflight() *RepaveAction {
+	if x != nil {
+		if x, ok := x.Action.(*CommandSpec_Preflight); ok {
+			return x.Preflight
+		}
+	}
+	return nil
+}
+
+func (x *CommandSpec) GetResetDevices() *ResetDevicesAction {
+	if x != nil {
+		if x, ok := x.Action.(*CommandSpec_ResetDevices); ok {
+			return x.ResetDevices
+		}
+	}
+	return nil
+}
+
 type isCommandSpec_Action interface {
 	isCommandSpec_Action()
 }
@@ -1149,6 +1169,15 @@ type CommandSpec_ProviderAction struct {
 	ProviderAction *ProviderAction `protobuf:"bytes,28,opt,name=provider_action,json=providerAction,proto3,oneof"`
 }
 
+type CommandSpec_Preflight struct {
+	// Everything that a repave would do up to its first write, and nothing after: role installer only. It needs no grant.
+	Preflight *RepaveAction `protobuf:"bytes,34,opt,name=preflight,proto3,oneof"`
+}
+
+type CommandSpec_ResetDevices struct {
+	ResetDevices *ResetDevicesAction `protobuf:"bytes,35,opt,name=reset_devices,json=resetDevices,proto3,oneof"`
+}
+
 func (*CommandSpec_Reboot) isCommandSpec_Action() {}
 
 func (*CommandSpec_Netboot) isCommandSpec_Action() {}
@@ -1170,6 +1199,47 @@ func (*CommandSpec_Cluster) isCommandSpec_Action() {}
 func (*CommandSpec_Join) isCommandSpec_Action() {}
 
 func (*CommandSpec_ProviderAction) isCommandSpec_Action() {}
+
+func (*CommandSpec_Preflight) isCommandSpec_Action() {}
+
+func (*CommandSpec_ResetDevices) isCommandSpec_Action() {}
+
+// ResetDevicesAction resets the accelerators of the agent's machine.
+type ResetDevicesAction struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResetDevicesAction) Reset() {
+	*x = ResetDevicesAction{}
+	mi := &file_fleet_v1_fleet_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResetDevicesAction) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResetDevicesAction) ProtoMessage() {}
+
+func (x *ResetDevicesAction) ProtoReflect() protoreflect.Message {
+	mi := &file_fleet_v1_fleet_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResetDevicesAction.ProtoReflect.Descriptor instead.
+func (*ResetDevicesAction) Descriptor() ([]byte, []int) {
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{7}
+}
 
 // ScriptAction runs a catalogued script on the target over SSH.
 type ScriptAction struct {
@@ -1193,7 +1263,7 @@ type ScriptAction struct {
 
 func (x *ScriptAction) Reset() {
 	*x = ScriptAction{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[7]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1205,7 +1275,7 @@ func (x *ScriptAction) String() string {
 func (*ScriptAction) ProtoMessage() {}
 
 func (x *ScriptAction) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[7]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1218,7 +1288,7 @@ func (x *ScriptAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScriptAction.ProtoReflect.Descriptor instead.
 func (*ScriptAction) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{7}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ScriptAction) GetScriptRef() string {
@@ -1292,7 +1362,7 @@ type PowerAction struct {
 
 func (x *PowerAction) Reset() {
 	*x = PowerAction{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[8]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1304,7 +1374,7 @@ func (x *PowerAction) String() string {
 func (*PowerAction) ProtoMessage() {}
 
 func (x *PowerAction) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[8]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1317,7 +1387,7 @@ func (x *PowerAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PowerAction.ProtoReflect.Descriptor instead.
 func (*PowerAction) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{8}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *PowerAction) GetWant() string {
@@ -1355,7 +1425,7 @@ type InstallerAction struct {
 
 func (x *InstallerAction) Reset() {
 	*x = InstallerAction{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[9]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1367,7 +1437,7 @@ func (x *InstallerAction) String() string {
 func (*InstallerAction) ProtoMessage() {}
 
 func (x *InstallerAction) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[9]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1380,7 +1450,7 @@ func (x *InstallerAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InstallerAction.ProtoReflect.Descriptor instead.
 func (*InstallerAction) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{9}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *InstallerAction) GetKernelSha256() string {
@@ -1418,7 +1488,7 @@ type EraseAction struct {
 
 func (x *EraseAction) Reset() {
 	*x = EraseAction{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[10]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1430,7 +1500,7 @@ func (x *EraseAction) String() string {
 func (*EraseAction) ProtoMessage() {}
 
 func (x *EraseAction) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[10]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1443,7 +1513,7 @@ func (x *EraseAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EraseAction.ProtoReflect.Descriptor instead.
 func (*EraseAction) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{10}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *EraseAction) GetMethod() string {
@@ -1477,7 +1547,7 @@ type RebootAction struct {
 
 func (x *RebootAction) Reset() {
 	*x = RebootAction{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[11]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1489,7 +1559,7 @@ func (x *RebootAction) String() string {
 func (*RebootAction) ProtoMessage() {}
 
 func (x *RebootAction) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[11]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1502,7 +1572,7 @@ func (x *RebootAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RebootAction.ProtoReflect.Descriptor instead.
 func (*RebootAction) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{11}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *RebootAction) GetMode() string {
@@ -1522,7 +1592,7 @@ type NetbootAction struct {
 
 func (x *NetbootAction) Reset() {
 	*x = NetbootAction{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[12]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1534,7 +1604,7 @@ func (x *NetbootAction) String() string {
 func (*NetbootAction) ProtoMessage() {}
 
 func (x *NetbootAction) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[12]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1547,7 +1617,7 @@ func (x *NetbootAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NetbootAction.ProtoReflect.Descriptor instead.
 func (*NetbootAction) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{12}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *NetbootAction) GetMode() string {
@@ -1570,7 +1640,7 @@ type ReconfigAction struct {
 
 func (x *ReconfigAction) Reset() {
 	*x = ReconfigAction{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[13]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1582,7 +1652,7 @@ func (x *ReconfigAction) String() string {
 func (*ReconfigAction) ProtoMessage() {}
 
 func (x *ReconfigAction) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[13]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1595,7 +1665,7 @@ func (x *ReconfigAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReconfigAction.ProtoReflect.Descriptor instead.
 func (*ReconfigAction) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{13}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ReconfigAction) GetConfig() []byte {
@@ -1639,14 +1709,16 @@ type RepaveAction struct {
 	// Rules of disks that are never written.
 	ProtectedDisks []string `protobuf:"bytes,10,rep,name=protected_disks,json=protectedDisks,proto3" json:"protected_disks,omitempty"`
 	// "amd64" or "arm64": the machines that the image is for. An installer of another architecture refuses it. Empty: any.
-	Arch          string `protobuf:"bytes,11,opt,name=arch,proto3" json:"arch,omitempty"`
+	Arch string `protobuf:"bytes,11,opt,name=arch,proto3" json:"arch,omitempty"`
+	// Firmware kinds that start the image: "bios", "uefi". An installer that was started by another refuses it. Empty: any.
+	Firmware      []string `protobuf:"bytes,12,rep,name=firmware,proto3" json:"firmware,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RepaveAction) Reset() {
 	*x = RepaveAction{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[14]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1658,7 +1730,7 @@ func (x *RepaveAction) String() string {
 func (*RepaveAction) ProtoMessage() {}
 
 func (x *RepaveAction) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[14]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1671,7 +1743,7 @@ func (x *RepaveAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RepaveAction.ProtoReflect.Descriptor instead.
 func (*RepaveAction) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{14}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *RepaveAction) GetImageRef() string {
@@ -1751,6 +1823,13 @@ func (x *RepaveAction) GetArch() string {
 	return ""
 }
 
+func (x *RepaveAction) GetFirmware() []string {
+	if x != nil {
+		return x.Firmware
+	}
+	return nil
+}
+
 // CommandAck says that the command is durable at the agent.
 type CommandAck struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
@@ -1763,7 +1842,7 @@ type CommandAck struct {
 
 func (x *CommandAck) Reset() {
 	*x = CommandAck{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[15]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1775,7 +1854,7 @@ func (x *CommandAck) String() string {
 func (*CommandAck) ProtoMessage() {}
 
 func (x *CommandAck) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[15]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1788,7 +1867,7 @@ func (x *CommandAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommandAck.ProtoReflect.Descriptor instead.
 func (*CommandAck) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{15}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *CommandAck) GetCommandId() string {
@@ -1820,7 +1899,7 @@ type GrantRequest struct {
 
 func (x *GrantRequest) Reset() {
 	*x = GrantRequest{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[16]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1832,7 +1911,7 @@ func (x *GrantRequest) String() string {
 func (*GrantRequest) ProtoMessage() {}
 
 func (x *GrantRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[16]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1845,7 +1924,7 @@ func (x *GrantRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrantRequest.ProtoReflect.Descriptor instead.
 func (*GrantRequest) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{16}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *GrantRequest) GetCommandId() string {
@@ -1907,7 +1986,7 @@ type Grant struct {
 
 func (x *Grant) Reset() {
 	*x = Grant{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[17]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1919,7 +1998,7 @@ func (x *Grant) String() string {
 func (*Grant) ProtoMessage() {}
 
 func (x *Grant) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[17]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1932,7 +2011,7 @@ func (x *Grant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Grant.ProtoReflect.Descriptor instead.
 func (*Grant) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{17}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Grant) GetCommandId() string {
@@ -2000,7 +2079,7 @@ type GrantRefused struct {
 
 func (x *GrantRefused) Reset() {
 	*x = GrantRefused{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[18]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2012,7 +2091,7 @@ func (x *GrantRefused) String() string {
 func (*GrantRefused) ProtoMessage() {}
 
 func (x *GrantRefused) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[18]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2025,7 +2104,7 @@ func (x *GrantRefused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrantRefused.ProtoReflect.Descriptor instead.
 func (*GrantRefused) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{18}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *GrantRefused) GetCommandId() string {
@@ -2079,7 +2158,7 @@ type CancelCommand struct {
 
 func (x *CancelCommand) Reset() {
 	*x = CancelCommand{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[19]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2091,7 +2170,7 @@ func (x *CancelCommand) String() string {
 func (*CancelCommand) ProtoMessage() {}
 
 func (x *CancelCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[19]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2104,7 +2183,7 @@ func (x *CancelCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelCommand.ProtoReflect.Descriptor instead.
 func (*CancelCommand) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{19}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *CancelCommand) GetCommandId() string {
@@ -2135,7 +2214,7 @@ type CommandResult struct {
 
 func (x *CommandResult) Reset() {
 	*x = CommandResult{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[20]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2147,7 +2226,7 @@ func (x *CommandResult) String() string {
 func (*CommandResult) ProtoMessage() {}
 
 func (x *CommandResult) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[20]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2160,7 +2239,7 @@ func (x *CommandResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommandResult.ProtoReflect.Descriptor instead.
 func (*CommandResult) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{20}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *CommandResult) GetCommandId() string {
@@ -2237,7 +2316,7 @@ type ResultAck struct {
 
 func (x *ResultAck) Reset() {
 	*x = ResultAck{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[21]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2249,7 +2328,7 @@ func (x *ResultAck) String() string {
 func (*ResultAck) ProtoMessage() {}
 
 func (x *ResultAck) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[21]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2262,7 +2341,7 @@ func (x *ResultAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResultAck.ProtoReflect.Descriptor instead.
 func (*ResultAck) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{21}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ResultAck) GetCommandId() string {
@@ -2290,7 +2369,7 @@ type Superseded struct {
 
 func (x *Superseded) Reset() {
 	*x = Superseded{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[22]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2302,7 +2381,7 @@ func (x *Superseded) String() string {
 func (*Superseded) ProtoMessage() {}
 
 func (x *Superseded) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[22]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2315,7 +2394,7 @@ func (x *Superseded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Superseded.ProtoReflect.Descriptor instead.
 func (*Superseded) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{22}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Superseded) GetByEpoch() int64 {
@@ -2335,7 +2414,7 @@ type SupersededAck struct {
 
 func (x *SupersededAck) Reset() {
 	*x = SupersededAck{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[23]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2347,7 +2426,7 @@ func (x *SupersededAck) String() string {
 func (*SupersededAck) ProtoMessage() {}
 
 func (x *SupersededAck) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[23]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2360,7 +2439,7 @@ func (x *SupersededAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SupersededAck.ProtoReflect.Descriptor instead.
 func (*SupersededAck) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{23}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *SupersededAck) GetBootId() string {
@@ -2387,7 +2466,7 @@ type Drain struct {
 
 func (x *Drain) Reset() {
 	*x = Drain{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[24]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2399,7 +2478,7 @@ func (x *Drain) String() string {
 func (*Drain) ProtoMessage() {}
 
 func (x *Drain) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[24]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2412,7 +2491,7 @@ func (x *Drain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Drain.ProtoReflect.Descriptor instead.
 func (*Drain) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{24}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Drain) GetSpreadMs() int32 {
@@ -2434,7 +2513,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[25]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2446,7 +2525,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[25]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2459,7 +2538,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{25}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Progress) GetCommandId() string {
@@ -2504,7 +2583,7 @@ type EventsRequest struct {
 
 func (x *EventsRequest) Reset() {
 	*x = EventsRequest{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[26]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2516,7 +2595,7 @@ func (x *EventsRequest) String() string {
 func (*EventsRequest) ProtoMessage() {}
 
 func (x *EventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[26]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2529,7 +2608,7 @@ func (x *EventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventsRequest.ProtoReflect.Descriptor instead.
 func (*EventsRequest) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{26}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *EventsRequest) GetMessage() isEventsRequest_Message {
@@ -2599,7 +2678,7 @@ type EventsHello struct {
 
 func (x *EventsHello) Reset() {
 	*x = EventsHello{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[27]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2611,7 +2690,7 @@ func (x *EventsHello) String() string {
 func (*EventsHello) ProtoMessage() {}
 
 func (x *EventsHello) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[27]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2624,7 +2703,7 @@ func (x *EventsHello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventsHello.ProtoReflect.Descriptor instead.
 func (*EventsHello) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{27}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *EventsHello) GetSessionId() string {
@@ -2663,7 +2742,7 @@ type Heartbeat struct {
 
 func (x *Heartbeat) Reset() {
 	*x = Heartbeat{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[28]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2675,7 +2754,7 @@ func (x *Heartbeat) String() string {
 func (*Heartbeat) ProtoMessage() {}
 
 func (x *Heartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[28]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2688,7 +2767,7 @@ func (x *Heartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Heartbeat.ProtoReflect.Descriptor instead.
 func (*Heartbeat) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{28}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Heartbeat) GetTs() *timestamppb.Timestamp {
@@ -2753,7 +2832,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[29]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2765,7 +2844,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[29]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2778,7 +2857,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{29}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Event) GetSeq() uint64 {
@@ -2908,7 +2987,7 @@ type LogLines struct {
 
 func (x *LogLines) Reset() {
 	*x = LogLines{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[30]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2920,7 +2999,7 @@ func (x *LogLines) String() string {
 func (*LogLines) ProtoMessage() {}
 
 func (x *LogLines) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[30]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2933,7 +3012,7 @@ func (x *LogLines) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogLines.ProtoReflect.Descriptor instead.
 func (*LogLines) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{30}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *LogLines) GetCommandId() string {
@@ -2976,7 +3055,7 @@ type InventoryReport struct {
 
 func (x *InventoryReport) Reset() {
 	*x = InventoryReport{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[31]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2988,7 +3067,7 @@ func (x *InventoryReport) String() string {
 func (*InventoryReport) ProtoMessage() {}
 
 func (x *InventoryReport) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[31]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3001,7 +3080,7 @@ func (x *InventoryReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InventoryReport.ProtoReflect.Descriptor instead.
 func (*InventoryReport) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{31}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *InventoryReport) GetDocument() []byte {
@@ -3038,7 +3117,7 @@ type Report struct {
 
 func (x *Report) Reset() {
 	*x = Report{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[32]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3050,7 +3129,7 @@ func (x *Report) String() string {
 func (*Report) ProtoMessage() {}
 
 func (x *Report) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[32]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3063,7 +3142,7 @@ func (x *Report) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Report.ProtoReflect.Descriptor instead.
 func (*Report) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{32}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Report) GetKind() string {
@@ -3104,7 +3183,7 @@ type Dropped struct {
 
 func (x *Dropped) Reset() {
 	*x = Dropped{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[33]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3116,7 +3195,7 @@ func (x *Dropped) String() string {
 func (*Dropped) ProtoMessage() {}
 
 func (x *Dropped) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[33]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3129,7 +3208,7 @@ func (x *Dropped) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Dropped.ProtoReflect.Descriptor instead.
 func (*Dropped) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{33}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Dropped) GetByPriority() map[string]uint64 {
@@ -3151,7 +3230,7 @@ type ProgressReport struct {
 
 func (x *ProgressReport) Reset() {
 	*x = ProgressReport{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[34]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3163,7 +3242,7 @@ func (x *ProgressReport) String() string {
 func (*ProgressReport) ProtoMessage() {}
 
 func (x *ProgressReport) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[34]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3176,7 +3255,7 @@ func (x *ProgressReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProgressReport.ProtoReflect.Descriptor instead.
 func (*ProgressReport) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{34}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ProgressReport) GetCommandId() string {
@@ -3217,7 +3296,7 @@ type EventsResponse struct {
 
 func (x *EventsResponse) Reset() {
 	*x = EventsResponse{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[35]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3229,7 +3308,7 @@ func (x *EventsResponse) String() string {
 func (*EventsResponse) ProtoMessage() {}
 
 func (x *EventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[35]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3242,7 +3321,7 @@ func (x *EventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventsResponse.ProtoReflect.Descriptor instead.
 func (*EventsResponse) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{35}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *EventsResponse) GetAckedSeq() uint64 {
@@ -3262,7 +3341,7 @@ type RotateAgentCertRequest struct {
 
 func (x *RotateAgentCertRequest) Reset() {
 	*x = RotateAgentCertRequest{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[36]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3274,7 +3353,7 @@ func (x *RotateAgentCertRequest) String() string {
 func (*RotateAgentCertRequest) ProtoMessage() {}
 
 func (x *RotateAgentCertRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[36]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3287,7 +3366,7 @@ func (x *RotateAgentCertRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RotateAgentCertRequest.ProtoReflect.Descriptor instead.
 func (*RotateAgentCertRequest) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{36}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *RotateAgentCertRequest) GetCsr() []byte {
@@ -3307,7 +3386,7 @@ type RotateAgentCertResponse struct {
 
 func (x *RotateAgentCertResponse) Reset() {
 	*x = RotateAgentCertResponse{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[37]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3319,7 +3398,7 @@ func (x *RotateAgentCertResponse) String() string {
 func (*RotateAgentCertResponse) ProtoMessage() {}
 
 func (x *RotateAgentCertResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[37]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3332,7 +3411,7 @@ func (x *RotateAgentCertResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RotateAgentCertResponse.ProtoReflect.Descriptor instead.
 func (*RotateAgentCertResponse) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{37}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *RotateAgentCertResponse) GetCertificateChainPem() []byte {
@@ -3371,7 +3450,7 @@ type SyncSiteRequest struct {
 
 func (x *SyncSiteRequest) Reset() {
 	*x = SyncSiteRequest{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[38]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3383,7 +3462,7 @@ func (x *SyncSiteRequest) String() string {
 func (*SyncSiteRequest) ProtoMessage() {}
 
 func (x *SyncSiteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[38]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3396,7 +3475,7 @@ func (x *SyncSiteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SyncSiteRequest.ProtoReflect.Descriptor instead.
 func (*SyncSiteRequest) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{38}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *SyncSiteRequest) GetAppliedRevision() int64 {
@@ -3472,7 +3551,7 @@ type SyncSiteResponse struct {
 
 func (x *SyncSiteResponse) Reset() {
 	*x = SyncSiteResponse{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[39]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3484,7 +3563,7 @@ func (x *SyncSiteResponse) String() string {
 func (*SyncSiteResponse) ProtoMessage() {}
 
 func (x *SyncSiteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[39]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3497,7 +3576,7 @@ func (x *SyncSiteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SyncSiteResponse.ProtoReflect.Descriptor instead.
 func (*SyncSiteResponse) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{39}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *SyncSiteResponse) GetDocument() *SiteDocument {
@@ -3527,7 +3606,7 @@ type SiteDocument struct {
 
 func (x *SiteDocument) Reset() {
 	*x = SiteDocument{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[40]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3539,7 +3618,7 @@ func (x *SiteDocument) String() string {
 func (*SiteDocument) ProtoMessage() {}
 
 func (x *SiteDocument) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[40]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3552,7 +3631,7 @@ func (x *SiteDocument) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SiteDocument.ProtoReflect.Descriptor instead.
 func (*SiteDocument) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{40}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *SiteDocument) GetRevision() int64 {
@@ -3637,7 +3716,7 @@ type Segment struct {
 
 func (x *Segment) Reset() {
 	*x = Segment{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[41]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3649,7 +3728,7 @@ func (x *Segment) String() string {
 func (*Segment) ProtoMessage() {}
 
 func (x *Segment) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[41]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3662,7 +3741,7 @@ func (x *Segment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Segment.ProtoReflect.Descriptor instead.
 func (*Segment) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{41}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Segment) GetName() string {
@@ -3770,7 +3849,7 @@ type BootAssignment struct {
 
 func (x *BootAssignment) Reset() {
 	*x = BootAssignment{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[42]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3782,7 +3861,7 @@ func (x *BootAssignment) String() string {
 func (*BootAssignment) ProtoMessage() {}
 
 func (x *BootAssignment) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[42]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3795,7 +3874,7 @@ func (x *BootAssignment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BootAssignment.ProtoReflect.Descriptor instead.
 func (*BootAssignment) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{42}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *BootAssignment) GetMachineId() string {
@@ -3861,13 +3940,15 @@ type BMCTarget struct {
 	CredentialsRef string                 `protobuf:"bytes,3,opt,name=credentials_ref,json=credentialsRef,proto3" json:"credentials_ref,omitempty"`
 	// Changes whenever the credentials do.
 	CredentialsVersion int64 `protobuf:"varint,4,opt,name=credentials_version,json=credentialsVersion,proto3" json:"credentials_version,omitempty"`
-	unknownFields      protoimpl.UnknownFields
-	sizeCache          protoimpl.SizeCache
+	// SHA-256 of the certificate that is trusted, lower hex; empty: the first one that the BMC shows.
+	CertificateSha256 string `protobuf:"bytes,5,opt,name=certificate_sha256,json=certificateSha256,proto3" json:"certificate_sha256,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *BMCTarget) Reset() {
 	*x = BMCTarget{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[43]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3879,7 +3960,7 @@ func (x *BMCTarget) String() string {
 func (*BMCTarget) ProtoMessage() {}
 
 func (x *BMCTarget) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[43]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3892,7 +3973,7 @@ func (x *BMCTarget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BMCTarget.ProtoReflect.Descriptor instead.
 func (*BMCTarget) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{43}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *BMCTarget) GetMachineId() string {
@@ -3923,6 +4004,13 @@ func (x *BMCTarget) GetCredentialsVersion() int64 {
 	return 0
 }
 
+func (x *BMCTarget) GetCertificateSha256() string {
+	if x != nil {
+		return x.CertificateSha256
+	}
+	return ""
+}
+
 // InstallerFiles are the blobs of one installer build.
 type InstallerFiles struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3939,7 +4027,7 @@ type InstallerFiles struct {
 
 func (x *InstallerFiles) Reset() {
 	*x = InstallerFiles{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[44]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3951,7 +4039,7 @@ func (x *InstallerFiles) String() string {
 func (*InstallerFiles) ProtoMessage() {}
 
 func (x *InstallerFiles) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[44]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3964,7 +4052,7 @@ func (x *InstallerFiles) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InstallerFiles.ProtoReflect.Descriptor instead.
 func (*InstallerFiles) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{44}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *InstallerFiles) GetArch() string {
@@ -4015,7 +4103,7 @@ type SiteLease struct {
 
 func (x *SiteLease) Reset() {
 	*x = SiteLease{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[45]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4027,7 +4115,7 @@ func (x *SiteLease) String() string {
 func (*SiteLease) ProtoMessage() {}
 
 func (x *SiteLease) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[45]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4040,7 +4128,7 @@ func (x *SiteLease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SiteLease.ProtoReflect.Descriptor instead.
 func (*SiteLease) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{45}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *SiteLease) GetSegment() string {
@@ -4094,7 +4182,7 @@ type UnknownMachine struct {
 
 func (x *UnknownMachine) Reset() {
 	*x = UnknownMachine{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[46]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4106,7 +4194,7 @@ func (x *UnknownMachine) String() string {
 func (*UnknownMachine) ProtoMessage() {}
 
 func (x *UnknownMachine) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[46]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4119,7 +4207,7 @@ func (x *UnknownMachine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnknownMachine.ProtoReflect.Descriptor instead.
 func (*UnknownMachine) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{46}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *UnknownMachine) GetSegment() string {
@@ -4173,16 +4261,21 @@ type BMCObservation struct {
 	// "redfish" or "ipmi".
 	Protocol string `protobuf:"bytes,4,opt,name=protocol,proto3" json:"protocol,omitempty"`
 	// One of baremetal.v1.Reason, when not reachable or parked.
-	Reason        string                 `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
-	Message       string                 `protobuf:"bytes,6,opt,name=message,proto3" json:"message,omitempty"`
-	SeenAt        *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=seen_at,json=seenAt,proto3" json:"seen_at,omitempty"`
+	Reason  string                 `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	Message string                 `protobuf:"bytes,6,opt,name=message,proto3" json:"message,omitempty"`
+	SeenAt  *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=seen_at,json=seenAt,proto3" json:"seen_at,omitempty"`
+	// SHA-256 of the pinned certificate, lower hex, and of another one that the BMC shows instead.
+	CertificateSha256        string `protobuf:"bytes,8,opt,name=certificate_sha256,json=certificateSha256,proto3" json:"certificate_sha256,omitempty"`
+	OfferedCertificateSha256 string `protobuf:"bytes,9,opt,name=offered_certificate_sha256,json=offeredCertificateSha256,proto3" json:"offered_certificate_sha256,omitempty"`
+	// The endpoint that this is about.
+	Endpoint      string `protobuf:"bytes,10,opt,name=endpoint,proto3" json:"endpoint,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *BMCObservation) Reset() {
 	*x = BMCObservation{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[47]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4194,7 +4287,7 @@ func (x *BMCObservation) String() string {
 func (*BMCObservation) ProtoMessage() {}
 
 func (x *BMCObservation) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[47]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4207,7 +4300,7 @@ func (x *BMCObservation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BMCObservation.ProtoReflect.Descriptor instead.
 func (*BMCObservation) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{47}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *BMCObservation) GetMachineId() string {
@@ -4259,6 +4352,27 @@ func (x *BMCObservation) GetSeenAt() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *BMCObservation) GetCertificateSha256() string {
+	if x != nil {
+		return x.CertificateSha256
+	}
+	return ""
+}
+
+func (x *BMCObservation) GetOfferedCertificateSha256() string {
+	if x != nil {
+		return x.OfferedCertificateSha256
+	}
+	return ""
+}
+
+func (x *BMCObservation) GetEndpoint() string {
+	if x != nil {
+		return x.Endpoint
+	}
+	return ""
+}
+
 // SegmentObservation is what a segment's services have noticed.
 type SegmentObservation struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
@@ -4275,7 +4389,7 @@ type SegmentObservation struct {
 
 func (x *SegmentObservation) Reset() {
 	*x = SegmentObservation{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[48]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4287,7 +4401,7 @@ func (x *SegmentObservation) String() string {
 func (*SegmentObservation) ProtoMessage() {}
 
 func (x *SegmentObservation) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[48]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4300,7 +4414,7 @@ func (x *SegmentObservation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SegmentObservation.ProtoReflect.Descriptor instead.
 func (*SegmentObservation) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{48}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *SegmentObservation) GetSegment() string {
@@ -4348,7 +4462,7 @@ type GetBMCCredentialsRequest struct {
 
 func (x *GetBMCCredentialsRequest) Reset() {
 	*x = GetBMCCredentialsRequest{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[49]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4360,7 +4474,7 @@ func (x *GetBMCCredentialsRequest) String() string {
 func (*GetBMCCredentialsRequest) ProtoMessage() {}
 
 func (x *GetBMCCredentialsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[49]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4373,7 +4487,7 @@ func (x *GetBMCCredentialsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBMCCredentialsRequest.ProtoReflect.Descriptor instead.
 func (*GetBMCCredentialsRequest) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{49}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *GetBMCCredentialsRequest) GetMachineId() string {
@@ -4391,17 +4505,22 @@ func (x *GetBMCCredentialsRequest) GetCredentialsRef() string {
 }
 
 type GetBMCCredentialsResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Username      string                 `protobuf:"bytes,1,opt,name=username,proto3" json:"username,omitempty"`
-	Password      string                 `protobuf:"bytes,2,opt,name=password,proto3" json:"password,omitempty"`
-	Version       int64                  `protobuf:"varint,3,opt,name=version,proto3" json:"version,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Username string                 `protobuf:"bytes,1,opt,name=username,proto3" json:"username,omitempty"`
+	Password string                 `protobuf:"bytes,2,opt,name=password,proto3" json:"password,omitempty"`
+	Version  int64                  `protobuf:"varint,3,opt,name=version,proto3" json:"version,omitempty"`
+	// Where they may be sent: hosts, host:port, or networks in CIDR form. Nowhere else.
+	AllowedEndpoints []string `protobuf:"bytes,4,rep,name=allowed_endpoints,json=allowedEndpoints,proto3" json:"allowed_endpoints,omitempty"`
+	// Whether they may be sent without TLS, and over TLS with any certificate.
+	AllowPlainHttp     bool `protobuf:"varint,5,opt,name=allow_plain_http,json=allowPlainHttp,proto3" json:"allow_plain_http,omitempty"`
+	AllowUnverifiedTls bool `protobuf:"varint,6,opt,name=allow_unverified_tls,json=allowUnverifiedTls,proto3" json:"allow_unverified_tls,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
 }
 
 func (x *GetBMCCredentialsResponse) Reset() {
 	*x = GetBMCCredentialsResponse{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[50]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4413,7 +4532,7 @@ func (x *GetBMCCredentialsResponse) String() string {
 func (*GetBMCCredentialsResponse) ProtoMessage() {}
 
 func (x *GetBMCCredentialsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[50]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4426,7 +4545,7 @@ func (x *GetBMCCredentialsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBMCCredentialsResponse.ProtoReflect.Descriptor instead.
 func (*GetBMCCredentialsResponse) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{50}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *GetBMCCredentialsResponse) GetUsername() string {
@@ -4450,6 +4569,27 @@ func (x *GetBMCCredentialsResponse) GetVersion() int64 {
 	return 0
 }
 
+func (x *GetBMCCredentialsResponse) GetAllowedEndpoints() []string {
+	if x != nil {
+		return x.AllowedEndpoints
+	}
+	return nil
+}
+
+func (x *GetBMCCredentialsResponse) GetAllowPlainHttp() bool {
+	if x != nil {
+		return x.AllowPlainHttp
+	}
+	return false
+}
+
+func (x *GetBMCCredentialsResponse) GetAllowUnverifiedTls() bool {
+	if x != nil {
+		return x.AllowUnverifiedTls
+	}
+	return false
+}
+
 type GetSSHCredentialsRequest struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
 	MachineId      string                 `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
@@ -4460,7 +4600,7 @@ type GetSSHCredentialsRequest struct {
 
 func (x *GetSSHCredentialsRequest) Reset() {
 	*x = GetSSHCredentialsRequest{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[51]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4472,7 +4612,7 @@ func (x *GetSSHCredentialsRequest) String() string {
 func (*GetSSHCredentialsRequest) ProtoMessage() {}
 
 func (x *GetSSHCredentialsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[51]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4485,7 +4625,7 @@ func (x *GetSSHCredentialsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSSHCredentialsRequest.ProtoReflect.Descriptor instead.
 func (*GetSSHCredentialsRequest) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{51}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *GetSSHCredentialsRequest) GetMachineId() string {
@@ -4514,7 +4654,7 @@ type GetSSHCredentialsResponse struct {
 
 func (x *GetSSHCredentialsResponse) Reset() {
 	*x = GetSSHCredentialsResponse{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[52]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4526,7 +4666,7 @@ func (x *GetSSHCredentialsResponse) String() string {
 func (*GetSSHCredentialsResponse) ProtoMessage() {}
 
 func (x *GetSSHCredentialsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[52]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4539,7 +4679,7 @@ func (x *GetSSHCredentialsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSSHCredentialsResponse.ProtoReflect.Descriptor instead.
 func (*GetSSHCredentialsResponse) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{52}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *GetSSHCredentialsResponse) GetUsername() string {
@@ -4575,13 +4715,18 @@ type VouchInstallerRequest struct {
 	Address             string `protobuf:"bytes,6,opt,name=address,proto3" json:"address,omitempty"`
 	BootId              string `protobuf:"bytes,7,opt,name=boot_id,json=bootId,proto3" json:"boot_id,omitempty"`
 	HardwareFingerprint string `protobuf:"bytes,8,opt,name=hardware_fingerprint,json=hardwareFingerprint,proto3" json:"hardware_fingerprint,omitempty"`
-	unknownFields       protoimpl.UnknownFields
-	sizeCache           protoimpl.SizeCache
+	// The machine's TPM, where it has one: the public areas (TPMT_PUBLIC) of its endorsement key and of an attestation key,
+	// and the endorsement key's certificate in DER. They prove nothing by themselves.
+	EndorsementKey         []byte `protobuf:"bytes,9,opt,name=endorsement_key,json=endorsementKey,proto3" json:"endorsement_key,omitempty"`
+	EndorsementCertificate []byte `protobuf:"bytes,10,opt,name=endorsement_certificate,json=endorsementCertificate,proto3" json:"endorsement_certificate,omitempty"`
+	AttestationKey         []byte `protobuf:"bytes,11,opt,name=attestation_key,json=attestationKey,proto3" json:"attestation_key,omitempty"`
+	unknownFields          protoimpl.UnknownFields
+	sizeCache              protoimpl.SizeCache
 }
 
 func (x *VouchInstallerRequest) Reset() {
 	*x = VouchInstallerRequest{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[53]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4593,7 +4738,7 @@ func (x *VouchInstallerRequest) String() string {
 func (*VouchInstallerRequest) ProtoMessage() {}
 
 func (x *VouchInstallerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[53]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4606,7 +4751,7 @@ func (x *VouchInstallerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VouchInstallerRequest.ProtoReflect.Descriptor instead.
 func (*VouchInstallerRequest) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{53}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *VouchInstallerRequest) GetMachineId() string {
@@ -4665,6 +4810,28 @@ func (x *VouchInstallerRequest) GetHardwareFingerprint() string {
 	return ""
 }
 
+func (x *VouchInstallerRequest) GetEndorsementKey() []byte {
+	if x != nil {
+		return x.EndorsementKey
+	}
+	return nil
+}
+
+func (x *VouchInstallerRequest) GetEndorsementCertificate() []byte {
+	if x != nil {
+		return x.EndorsementCertificate
+	}
+	return nil
+}
+
+func (x *VouchInstallerRequest) GetAttestationKey() []byte {
+	if x != nil {
+		return x.AttestationKey
+	}
+	return nil
+}
+
+// VouchInstallerResponse holds a certificate, or a challenge for the machine's TPM and no certificate.
 type VouchInstallerResponse struct {
 	state               protoimpl.MessageState `protogen:"open.v1"`
 	AgentId             string                 `protobuf:"bytes,1,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
@@ -4674,13 +4841,19 @@ type VouchInstallerResponse struct {
 	TrustBundlePem      []byte                 `protobuf:"bytes,5,opt,name=trust_bundle_pem,json=trustBundlePem,proto3" json:"trust_bundle_pem,omitempty"`
 	FleetAddresses      []string               `protobuf:"bytes,6,rep,name=fleet_addresses,json=fleetAddresses,proto3" json:"fleet_addresses,omitempty"`
 	GrantKeys           [][]byte               `protobuf:"bytes,7,rep,name=grant_keys,json=grantKeys,proto3" json:"grant_keys,omitempty"`
-	unknownFields       protoimpl.UnknownFields
-	sizeCache           protoimpl.SizeCache
+	// For enroll.v1 ActivateCredential, at enrolment_addresses.
+	Challenge []byte `protobuf:"bytes,8,opt,name=challenge,proto3" json:"challenge,omitempty"`
+	// TPMS_ID_OBJECT and TPMU_ENCRYPTED_SECRET, without their sizes: what TPM2_ActivateCredential takes.
+	CredentialBlob     []byte   `protobuf:"bytes,9,opt,name=credential_blob,json=credentialBlob,proto3" json:"credential_blob,omitempty"`
+	EncryptedSeed      []byte   `protobuf:"bytes,10,opt,name=encrypted_seed,json=encryptedSeed,proto3" json:"encrypted_seed,omitempty"`
+	EnrolmentAddresses []string `protobuf:"bytes,11,rep,name=enrolment_addresses,json=enrolmentAddresses,proto3" json:"enrolment_addresses,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
 }
 
 func (x *VouchInstallerResponse) Reset() {
 	*x = VouchInstallerResponse{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[54]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4692,7 +4865,7 @@ func (x *VouchInstallerResponse) String() string {
 func (*VouchInstallerResponse) ProtoMessage() {}
 
 func (x *VouchInstallerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[54]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4705,7 +4878,7 @@ func (x *VouchInstallerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VouchInstallerResponse.ProtoReflect.Descriptor instead.
 func (*VouchInstallerResponse) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{54}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *VouchInstallerResponse) GetAgentId() string {
@@ -4757,6 +4930,34 @@ func (x *VouchInstallerResponse) GetGrantKeys() [][]byte {
 	return nil
 }
 
+func (x *VouchInstallerResponse) GetChallenge() []byte {
+	if x != nil {
+		return x.Challenge
+	}
+	return nil
+}
+
+func (x *VouchInstallerResponse) GetCredentialBlob() []byte {
+	if x != nil {
+		return x.CredentialBlob
+	}
+	return nil
+}
+
+func (x *VouchInstallerResponse) GetEncryptedSeed() []byte {
+	if x != nil {
+		return x.EncryptedSeed
+	}
+	return nil
+}
+
+func (x *VouchInstallerResponse) GetEnrolmentAddresses() []string {
+	if x != nil {
+		return x.EnrolmentAddresses
+	}
+	return nil
+}
+
 type IssueIdentityRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The repave that the identity is for; it must be granted to the caller.
@@ -4767,7 +4968,7 @@ type IssueIdentityRequest struct {
 
 func (x *IssueIdentityRequest) Reset() {
 	*x = IssueIdentityRequest{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[55]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4779,7 +4980,7 @@ func (x *IssueIdentityRequest) String() string {
 func (*IssueIdentityRequest) ProtoMessage() {}
 
 func (x *IssueIdentityRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[55]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4792,7 +4993,7 @@ func (x *IssueIdentityRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IssueIdentityRequest.ProtoReflect.Descriptor instead.
 func (*IssueIdentityRequest) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{55}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *IssueIdentityRequest) GetCommandId() string {
@@ -4817,7 +5018,7 @@ type IssueIdentityResponse struct {
 
 func (x *IssueIdentityResponse) Reset() {
 	*x = IssueIdentityResponse{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[56]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4829,7 +5030,7 @@ func (x *IssueIdentityResponse) String() string {
 func (*IssueIdentityResponse) ProtoMessage() {}
 
 func (x *IssueIdentityResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[56]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4842,7 +5043,7 @@ func (x *IssueIdentityResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IssueIdentityResponse.ProtoReflect.Descriptor instead.
 func (*IssueIdentityResponse) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{56}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *IssueIdentityResponse) GetBootstrapBundle() string {
@@ -4898,7 +5099,7 @@ type FetchBlobRequest struct {
 
 func (x *FetchBlobRequest) Reset() {
 	*x = FetchBlobRequest{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[57]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4910,7 +5111,7 @@ func (x *FetchBlobRequest) String() string {
 func (*FetchBlobRequest) ProtoMessage() {}
 
 func (x *FetchBlobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[57]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4923,7 +5124,7 @@ func (x *FetchBlobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchBlobRequest.ProtoReflect.Descriptor instead.
 func (*FetchBlobRequest) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{57}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *FetchBlobRequest) GetSha256() string {
@@ -4951,7 +5152,7 @@ type FetchBlobResponse struct {
 
 func (x *FetchBlobResponse) Reset() {
 	*x = FetchBlobResponse{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[58]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4963,7 +5164,7 @@ func (x *FetchBlobResponse) String() string {
 func (*FetchBlobResponse) ProtoMessage() {}
 
 func (x *FetchBlobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[58]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4976,7 +5177,7 @@ func (x *FetchBlobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchBlobResponse.ProtoReflect.Descriptor instead.
 func (*FetchBlobResponse) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{58}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *FetchBlobResponse) GetSize() int64 {
@@ -5063,7 +5264,7 @@ const file_fleet_v1_fleet_proto_rawDesc = "" +
 	"\n" +
 	"command_id\x18\x01 \x01(\tR\tcommandId\x12\x12\n" +
 	"\x04spec\x18\x02 \x01(\fR\x04spec\x12\x16\n" +
-	"\x06digest\x18\x03 \x01(\fR\x06digest\"\xf5\a\n" +
+	"\x06digest\x18\x03 \x01(\fR\x06digest\"\xf2\b\n" +
 	"\vCommandSpec\x12\x1d\n" +
 	"\n" +
 	"command_id\x18\x01 \x01(\tR\tcommandId\x12!\n" +
@@ -5092,8 +5293,11 @@ const file_fleet_v1_fleet_proto_rawDesc = "" +
 	"\x06script\x18\x1b \x01(\v2\x16.fleet.v1.ScriptActionH\x00R\x06script\x123\n" +
 	"\acluster\x18  \x01(\v2\x17.fleet.v1.ClusterActionH\x00R\acluster\x12*\n" +
 	"\x04join\x18! \x01(\v2\x14.fleet.v1.JoinActionH\x00R\x04join\x12C\n" +
-	"\x0fprovider_action\x18\x1c \x01(\v2\x18.fleet.v1.ProviderActionH\x00R\x0eproviderActionB\b\n" +
-	"\x06action\"\xfc\x01\n" +
+	"\x0fprovider_action\x18\x1c \x01(\v2\x18.fleet.v1.ProviderActionH\x00R\x0eproviderAction\x126\n" +
+	"\tpreflight\x18\" \x01(\v2\x16.fleet.v1.RepaveActionH\x00R\tpreflight\x12C\n" +
+	"\rreset_devices\x18# \x01(\v2\x1c.fleet.v1.ResetDevicesActionH\x00R\fresetDevicesB\b\n" +
+	"\x06action\"\x14\n" +
+	"\x12ResetDevicesAction\"\xfc\x01\n" +
 	"\fScriptAction\x12\x1d\n" +
 	"\n" +
 	"script_ref\x18\x01 \x01(\tR\tscriptRef\x12\x16\n" +
@@ -5126,7 +5330,7 @@ const file_fleet_v1_fleet_proto_rawDesc = "" +
 	"\x12confirm_timeout_ms\x18\x02 \x01(\x05R\x10confirmTimeoutMs\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x03 \x01(\x03R\n" +
-	"generation\"\xd5\x02\n" +
+	"generation\"\xf1\x02\n" +
 	"\fRepaveAction\x12\x1b\n" +
 	"\timage_ref\x18\x01 \x01(\tR\bimageRef\x12\x1b\n" +
 	"\timage_url\x18\x02 \x01(\tR\bimageUrl\x12\x1d\n" +
@@ -5141,7 +5345,8 @@ const file_fleet_v1_fleet_proto_rawDesc = "" +
 	"\tdisk_rule\x18\t \x01(\tR\bdiskRule\x12'\n" +
 	"\x0fprotected_disks\x18\n" +
 	" \x03(\tR\x0eprotectedDisks\x12\x12\n" +
-	"\x04arch\x18\v \x01(\tR\x04arch\"A\n" +
+	"\x04arch\x18\v \x01(\tR\x04arch\x12\x1a\n" +
+	"\bfirmware\x18\f \x03(\tR\bfirmware\"A\n" +
 	"\n" +
 	"CommandAck\x12\x1d\n" +
 	"\n" +
@@ -5333,13 +5538,14 @@ const file_fleet_v1_fleet_proto_rawDesc = "" +
 	"\x05token\x18\x05 \x01(\tR\x05token\x12\x1a\n" +
 	"\bhostname\x18\x06 \x01(\tR\bhostname\x12'\n" +
 	"\x0fprefetch_sha256\x18\a \x03(\tR\x0eprefetchSha256\x12\x18\n" +
-	"\aaddress\x18\b \x01(\tR\aaddress\"\xa0\x01\n" +
+	"\aaddress\x18\b \x01(\tR\aaddress\"\xcf\x01\n" +
 	"\tBMCTarget\x12\x1d\n" +
 	"\n" +
 	"machine_id\x18\x01 \x01(\tR\tmachineId\x12\x1a\n" +
 	"\bendpoint\x18\x02 \x01(\tR\bendpoint\x12'\n" +
 	"\x0fcredentials_ref\x18\x03 \x01(\tR\x0ecredentialsRef\x12/\n" +
-	"\x13credentials_version\x18\x04 \x01(\x03R\x12credentialsVersion\"\xa7\x01\n" +
+	"\x13credentials_version\x18\x04 \x01(\x03R\x12credentialsVersion\x12-\n" +
+	"\x12certificate_sha256\x18\x05 \x01(\tR\x11certificateSha256\"\xa7\x01\n" +
 	"\x0eInstallerFiles\x12\x12\n" +
 	"\x04arch\x18\x01 \x01(\tR\x04arch\x12#\n" +
 	"\rkernel_sha256\x18\x02 \x01(\tR\fkernelSha256\x12#\n" +
@@ -5362,7 +5568,7 @@ const file_fleet_v1_fleet_proto_rawDesc = "" +
 	"\aaddress\x18\x03 \x01(\tR\aaddress\x12\x12\n" +
 	"\x04arch\x18\x04 \x01(\tR\x04arch\x12\x16\n" +
 	"\x06vendor\x18\x05 \x01(\tR\x06vendor\x123\n" +
-	"\aseen_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x06seenAt\"\xf1\x01\n" +
+	"\aseen_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x06seenAt\"\xfa\x02\n" +
 	"\x0eBMCObservation\x12\x1d\n" +
 	"\n" +
 	"machine_id\x18\x01 \x01(\tR\tmachineId\x12\x1c\n" +
@@ -5372,7 +5578,11 @@ const file_fleet_v1_fleet_proto_rawDesc = "" +
 	"\bprotocol\x18\x04 \x01(\tR\bprotocol\x12\x16\n" +
 	"\x06reason\x18\x05 \x01(\tR\x06reason\x12\x18\n" +
 	"\amessage\x18\x06 \x01(\tR\amessage\x123\n" +
-	"\aseen_at\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\x06seenAt\"\xae\x01\n" +
+	"\aseen_at\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\x06seenAt\x12-\n" +
+	"\x12certificate_sha256\x18\b \x01(\tR\x11certificateSha256\x12<\n" +
+	"\x1aoffered_certificate_sha256\x18\t \x01(\tR\x18offeredCertificateSha256\x12\x1a\n" +
+	"\bendpoint\x18\n" +
+	" \x01(\tR\bendpoint\"\xae\x01\n" +
 	"\x12SegmentObservation\x12\x18\n" +
 	"\asegment\x18\x01 \x01(\tR\asegment\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12.\n" +
@@ -5382,11 +5592,14 @@ const file_fleet_v1_fleet_proto_rawDesc = "" +
 	"\x18GetBMCCredentialsRequest\x12\x1d\n" +
 	"\n" +
 	"machine_id\x18\x01 \x01(\tR\tmachineId\x12'\n" +
-	"\x0fcredentials_ref\x18\x02 \x01(\tR\x0ecredentialsRef\"m\n" +
+	"\x0fcredentials_ref\x18\x02 \x01(\tR\x0ecredentialsRef\"\xf6\x01\n" +
 	"\x19GetBMCCredentialsResponse\x12\x1a\n" +
 	"\busername\x18\x01 \x01(\tR\busername\x12\x1a\n" +
 	"\bpassword\x18\x02 \x01(\tR\bpassword\x12\x18\n" +
-	"\aversion\x18\x03 \x01(\x03R\aversion\"b\n" +
+	"\aversion\x18\x03 \x01(\x03R\aversion\x12+\n" +
+	"\x11allowed_endpoints\x18\x04 \x03(\tR\x10allowedEndpoints\x12(\n" +
+	"\x10allow_plain_http\x18\x05 \x01(\bR\x0eallowPlainHttp\x120\n" +
+	"\x14allow_unverified_tls\x18\x06 \x01(\bR\x12allowUnverifiedTls\"b\n" +
 	"\x18GetSSHCredentialsRequest\x12\x1d\n" +
 	"\n" +
 	"machine_id\x18\x01 \x01(\tR\tmachineId\x12'\n" +
@@ -5395,7 +5608,7 @@ const file_fleet_v1_fleet_proto_rawDesc = "" +
 	"\busername\x18\x01 \x01(\tR\busername\x12\x1f\n" +
 	"\vprivate_key\x18\x02 \x01(\fR\n" +
 	"privateKey\x12\x18\n" +
-	"\aversion\x18\x03 \x01(\x03R\aversion\"\x91\x02\n" +
+	"\aversion\x18\x03 \x01(\x03R\aversion\"\x9c\x03\n" +
 	"\x15VouchInstallerRequest\x12\x1d\n" +
 	"\n" +
 	"machine_id\x18\x01 \x01(\tR\tmachineId\x12!\n" +
@@ -5407,7 +5620,11 @@ const file_fleet_v1_fleet_proto_rawDesc = "" +
 	"macAddress\x12\x18\n" +
 	"\aaddress\x18\x06 \x01(\tR\aaddress\x12\x17\n" +
 	"\aboot_id\x18\a \x01(\tR\x06bootId\x121\n" +
-	"\x14hardware_fingerprint\x18\b \x01(\tR\x13hardwareFingerprint\"\x9b\x02\n" +
+	"\x14hardware_fingerprint\x18\b \x01(\tR\x13hardwareFingerprint\x12'\n" +
+	"\x0fendorsement_key\x18\t \x01(\fR\x0eendorsementKey\x127\n" +
+	"\x17endorsement_certificate\x18\n" +
+	" \x01(\fR\x16endorsementCertificate\x12'\n" +
+	"\x0fattestation_key\x18\v \x01(\fR\x0eattestationKey\"\xba\x03\n" +
 	"\x16VouchInstallerResponse\x12\x19\n" +
 	"\bagent_id\x18\x01 \x01(\tR\aagentId\x12\x1d\n" +
 	"\n" +
@@ -5417,7 +5634,12 @@ const file_fleet_v1_fleet_proto_rawDesc = "" +
 	"\x10trust_bundle_pem\x18\x05 \x01(\fR\x0etrustBundlePem\x12'\n" +
 	"\x0ffleet_addresses\x18\x06 \x03(\tR\x0efleetAddresses\x12\x1d\n" +
 	"\n" +
-	"grant_keys\x18\a \x03(\fR\tgrantKeys\"5\n" +
+	"grant_keys\x18\a \x03(\fR\tgrantKeys\x12\x1c\n" +
+	"\tchallenge\x18\b \x01(\fR\tchallenge\x12'\n" +
+	"\x0fcredential_blob\x18\t \x01(\fR\x0ecredentialBlob\x12%\n" +
+	"\x0eencrypted_seed\x18\n" +
+	" \x01(\fR\rencryptedSeed\x12/\n" +
+	"\x13enrolment_addresses\x18\v \x03(\tR\x12enrolmentAddresses\"5\n" +
 	"\x14IssueIdentityRequest\x12\x1d\n" +
 	"\n" +
 	"command_id\x18\x01 \x01(\tR\tcommandId\"\xd8\x01\n" +
@@ -5462,7 +5684,7 @@ func file_fleet_v1_fleet_proto_rawDescGZIP() []byte {
 }
 
 var file_fleet_v1_fleet_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_fleet_v1_fleet_proto_msgTypes = make([]protoimpl.MessageInfo, 63)
+var file_fleet_v1_fleet_proto_msgTypes = make([]protoimpl.MessageInfo, 64)
 var file_fleet_v1_fleet_proto_goTypes = []any{
 	(CommandResult_Outcome)(0),        // 0: fleet.v1.CommandResult.Outcome
 	(*AgentMessage)(nil),              // 1: fleet.v1.AgentMessage
@@ -5472,164 +5694,167 @@ var file_fleet_v1_fleet_proto_goTypes = []any{
 	(*Welcome)(nil),                   // 5: fleet.v1.Welcome
 	(*Command)(nil),                   // 6: fleet.v1.Command
 	(*CommandSpec)(nil),               // 7: fleet.v1.CommandSpec
-	(*ScriptAction)(nil),              // 8: fleet.v1.ScriptAction
-	(*PowerAction)(nil),               // 9: fleet.v1.PowerAction
-	(*InstallerAction)(nil),           // 10: fleet.v1.InstallerAction
-	(*EraseAction)(nil),               // 11: fleet.v1.EraseAction
-	(*RebootAction)(nil),              // 12: fleet.v1.RebootAction
-	(*NetbootAction)(nil),             // 13: fleet.v1.NetbootAction
-	(*ReconfigAction)(nil),            // 14: fleet.v1.ReconfigAction
-	(*RepaveAction)(nil),              // 15: fleet.v1.RepaveAction
-	(*CommandAck)(nil),                // 16: fleet.v1.CommandAck
-	(*GrantRequest)(nil),              // 17: fleet.v1.GrantRequest
-	(*Grant)(nil),                     // 18: fleet.v1.Grant
-	(*GrantRefused)(nil),              // 19: fleet.v1.GrantRefused
-	(*CancelCommand)(nil),             // 20: fleet.v1.CancelCommand
-	(*CommandResult)(nil),             // 21: fleet.v1.CommandResult
-	(*ResultAck)(nil),                 // 22: fleet.v1.ResultAck
-	(*Superseded)(nil),                // 23: fleet.v1.Superseded
-	(*SupersededAck)(nil),             // 24: fleet.v1.SupersededAck
-	(*Drain)(nil),                     // 25: fleet.v1.Drain
-	(*Progress)(nil),                  // 26: fleet.v1.Progress
-	(*EventsRequest)(nil),             // 27: fleet.v1.EventsRequest
-	(*EventsHello)(nil),               // 28: fleet.v1.EventsHello
-	(*Heartbeat)(nil),                 // 29: fleet.v1.Heartbeat
-	(*Event)(nil),                     // 30: fleet.v1.Event
-	(*LogLines)(nil),                  // 31: fleet.v1.LogLines
-	(*InventoryReport)(nil),           // 32: fleet.v1.InventoryReport
-	(*Report)(nil),                    // 33: fleet.v1.Report
-	(*Dropped)(nil),                   // 34: fleet.v1.Dropped
-	(*ProgressReport)(nil),            // 35: fleet.v1.ProgressReport
-	(*EventsResponse)(nil),            // 36: fleet.v1.EventsResponse
-	(*RotateAgentCertRequest)(nil),    // 37: fleet.v1.RotateAgentCertRequest
-	(*RotateAgentCertResponse)(nil),   // 38: fleet.v1.RotateAgentCertResponse
-	(*SyncSiteRequest)(nil),           // 39: fleet.v1.SyncSiteRequest
-	(*SyncSiteResponse)(nil),          // 40: fleet.v1.SyncSiteResponse
-	(*SiteDocument)(nil),              // 41: fleet.v1.SiteDocument
-	(*Segment)(nil),                   // 42: fleet.v1.Segment
-	(*BootAssignment)(nil),            // 43: fleet.v1.BootAssignment
-	(*BMCTarget)(nil),                 // 44: fleet.v1.BMCTarget
-	(*InstallerFiles)(nil),            // 45: fleet.v1.InstallerFiles
-	(*SiteLease)(nil),                 // 46: fleet.v1.SiteLease
-	(*UnknownMachine)(nil),            // 47: fleet.v1.UnknownMachine
-	(*BMCObservation)(nil),            // 48: fleet.v1.BMCObservation
-	(*SegmentObservation)(nil),        // 49: fleet.v1.SegmentObservation
-	(*GetBMCCredentialsRequest)(nil),  // 50: fleet.v1.GetBMCCredentialsRequest
-	(*GetBMCCredentialsResponse)(nil), // 51: fleet.v1.GetBMCCredentialsResponse
-	(*GetSSHCredentialsRequest)(nil),  // 52: fleet.v1.GetSSHCredentialsRequest
-	(*GetSSHCredentialsResponse)(nil), // 53: fleet.v1.GetSSHCredentialsResponse
-	(*VouchInstallerRequest)(nil),     // 54: fleet.v1.VouchInstallerRequest
-	(*VouchInstallerResponse)(nil),    // 55: fleet.v1.VouchInstallerResponse
-	(*IssueIdentityRequest)(nil),      // 56: fleet.v1.IssueIdentityRequest
-	(*IssueIdentityResponse)(nil),     // 57: fleet.v1.IssueIdentityResponse
-	(*FetchBlobRequest)(nil),          // 58: fleet.v1.FetchBlobRequest
-	(*FetchBlobResponse)(nil),         // 59: fleet.v1.FetchBlobResponse
-	nil,                               // 60: fleet.v1.CommandResult.EvidenceEntry
-	nil,                               // 61: fleet.v1.Report.FieldsEntry
-	nil,                               // 62: fleet.v1.Dropped.ByPriorityEntry
-	nil,                               // 63: fleet.v1.SyncSiteRequest.BootAddressesEntry
-	(*timestamppb.Timestamp)(nil),     // 64: google.protobuf.Timestamp
-	(*ClusterAction)(nil),             // 65: fleet.v1.ClusterAction
-	(*JoinAction)(nil),                // 66: fleet.v1.JoinAction
-	(*ProviderAction)(nil),            // 67: fleet.v1.ProviderAction
-	(*ProviderObservation)(nil),       // 68: fleet.v1.ProviderObservation
-	(*ProviderTarget)(nil),            // 69: fleet.v1.ProviderTarget
-	(*GetClusterAccessRequest)(nil),   // 70: fleet.v1.GetClusterAccessRequest
-	(*GetJoinMaterialRequest)(nil),    // 71: fleet.v1.GetJoinMaterialRequest
-	(*GetMAASRegionRequest)(nil),      // 72: fleet.v1.GetMAASRegionRequest
-	(*GetClusterAccessResponse)(nil),  // 73: fleet.v1.GetClusterAccessResponse
-	(*GetJoinMaterialResponse)(nil),   // 74: fleet.v1.GetJoinMaterialResponse
-	(*GetMAASRegionResponse)(nil),     // 75: fleet.v1.GetMAASRegionResponse
+	(*ResetDevicesAction)(nil),        // 8: fleet.v1.ResetDevicesAction
+	(*ScriptAction)(nil),              // 9: fleet.v1.ScriptAction
+	(*PowerAction)(nil),               // 10: fleet.v1.PowerAction
+	(*InstallerAction)(nil),           // 11: fleet.v1.InstallerAction
+	(*EraseAction)(nil),               // 12: fleet.v1.EraseAction
+	(*RebootAction)(nil),              // 13: fleet.v1.RebootAction
+	(*NetbootAction)(nil),             // 14: fleet.v1.NetbootAction
+	(*ReconfigAction)(nil),            // 15: fleet.v1.ReconfigAction
+	(*RepaveAction)(nil),              // 16: fleet.v1.RepaveAction
+	(*CommandAck)(nil),                // 17: fleet.v1.CommandAck
+	(*GrantRequest)(nil),              // 18: fleet.v1.GrantRequest
+	(*Grant)(nil),                     // 19: fleet.v1.Grant
+	(*GrantRefused)(nil),              // 20: fleet.v1.GrantRefused
+	(*CancelCommand)(nil),             // 21: fleet.v1.CancelCommand
+	(*CommandResult)(nil),             // 22: fleet.v1.CommandResult
+	(*ResultAck)(nil),                 // 23: fleet.v1.ResultAck
+	(*Superseded)(nil),                // 24: fleet.v1.Superseded
+	(*SupersededAck)(nil),             // 25: fleet.v1.SupersededAck
+	(*Drain)(nil),                     // 26: fleet.v1.Drain
+	(*Progress)(nil),                  // 27: fleet.v1.Progress
+	(*EventsRequest)(nil),             // 28: fleet.v1.EventsRequest
+	(*EventsHello)(nil),               // 29: fleet.v1.EventsHello
+	(*Heartbeat)(nil),                 // 30: fleet.v1.Heartbeat
+	(*Event)(nil),                     // 31: fleet.v1.Event
+	(*LogLines)(nil),                  // 32: fleet.v1.LogLines
+	(*InventoryReport)(nil),           // 33: fleet.v1.InventoryReport
+	(*Report)(nil),                    // 34: fleet.v1.Report
+	(*Dropped)(nil),                   // 35: fleet.v1.Dropped
+	(*ProgressReport)(nil),            // 36: fleet.v1.ProgressReport
+	(*EventsResponse)(nil),            // 37: fleet.v1.EventsResponse
+	(*RotateAgentCertRequest)(nil),    // 38: fleet.v1.RotateAgentCertRequest
+	(*RotateAgentCertResponse)(nil),   // 39: fleet.v1.RotateAgentCertResponse
+	(*SyncSiteRequest)(nil),           // 40: fleet.v1.SyncSiteRequest
+	(*SyncSiteResponse)(nil),          // 41: fleet.v1.SyncSiteResponse
+	(*SiteDocument)(nil),              // 42: fleet.v1.SiteDocument
+	(*Segment)(nil),                   // 43: fleet.v1.Segment
+	(*BootAssignment)(nil),            // 44: fleet.v1.BootAssignment
+	(*BMCTarget)(nil),                 // 45: fleet.v1.BMCTarget
+	(*InstallerFiles)(nil),            // 46: fleet.v1.InstallerFiles
+	(*SiteLease)(nil),                 // 47: fleet.v1.SiteLease
+	(*UnknownMachine)(nil),            // 48: fleet.v1.UnknownMachine
+	(*BMCObservation)(nil),            // 49: fleet.v1.BMCObservation
+	(*SegmentObservation)(nil),        // 50: fleet.v1.SegmentObservation
+	(*GetBMCCredentialsRequest)(nil),  // 51: fleet.v1.GetBMCCredentialsRequest
+	(*GetBMCCredentialsResponse)(nil), // 52: fleet.v1.GetBMCCredentialsResponse
+	(*GetSSHCredentialsRequest)(nil),  // 53: fleet.v1.GetSSHCredentialsRequest
+	(*GetSSHCredentialsResponse)(nil), // 54: fleet.v1.GetSSHCredentialsResponse
+	(*VouchInstallerRequest)(nil),     // 55: fleet.v1.VouchInstallerRequest
+	(*VouchInstallerResponse)(nil),    // 56: fleet.v1.VouchInstallerResponse
+	(*IssueIdentityRequest)(nil),      // 57: fleet.v1.IssueIdentityRequest
+	(*IssueIdentityResponse)(nil),     // 58: fleet.v1.IssueIdentityResponse
+	(*FetchBlobRequest)(nil),          // 59: fleet.v1.FetchBlobRequest
+	(*FetchBlobResponse)(nil),         // 60: fleet.v1.FetchBlobResponse
+	nil,                               // 61: fleet.v1.CommandResult.EvidenceEntry
+	nil,                               // 62: fleet.v1.Report.FieldsEntry
+	nil,                               // 63: fleet.v1.Dropped.ByPriorityEntry
+	nil,                               // 64: fleet.v1.SyncSiteRequest.BootAddressesEntry
+	(*timestamppb.Timestamp)(nil),     // 65: google.protobuf.Timestamp
+	(*ClusterAction)(nil),             // 66: fleet.v1.ClusterAction
+	(*JoinAction)(nil),                // 67: fleet.v1.JoinAction
+	(*ProviderAction)(nil),            // 68: fleet.v1.ProviderAction
+	(*ProviderObservation)(nil),       // 69: fleet.v1.ProviderObservation
+	(*ProviderTarget)(nil),            // 70: fleet.v1.ProviderTarget
+	(*GetClusterAccessRequest)(nil),   // 71: fleet.v1.GetClusterAccessRequest
+	(*GetJoinMaterialRequest)(nil),    // 72: fleet.v1.GetJoinMaterialRequest
+	(*GetMAASRegionRequest)(nil),      // 73: fleet.v1.GetMAASRegionRequest
+	(*GetClusterAccessResponse)(nil),  // 74: fleet.v1.GetClusterAccessResponse
+	(*GetJoinMaterialResponse)(nil),   // 75: fleet.v1.GetJoinMaterialResponse
+	(*GetMAASRegionResponse)(nil),     // 76: fleet.v1.GetMAASRegionResponse
 }
 var file_fleet_v1_fleet_proto_depIdxs = []int32{
 	3,  // 0: fleet.v1.AgentMessage.hello:type_name -> fleet.v1.Hello
-	16, // 1: fleet.v1.AgentMessage.ack:type_name -> fleet.v1.CommandAck
-	17, // 2: fleet.v1.AgentMessage.grant_request:type_name -> fleet.v1.GrantRequest
-	21, // 3: fleet.v1.AgentMessage.result:type_name -> fleet.v1.CommandResult
-	24, // 4: fleet.v1.AgentMessage.superseded_ack:type_name -> fleet.v1.SupersededAck
-	26, // 5: fleet.v1.AgentMessage.progress:type_name -> fleet.v1.Progress
+	17, // 1: fleet.v1.AgentMessage.ack:type_name -> fleet.v1.CommandAck
+	18, // 2: fleet.v1.AgentMessage.grant_request:type_name -> fleet.v1.GrantRequest
+	22, // 3: fleet.v1.AgentMessage.result:type_name -> fleet.v1.CommandResult
+	25, // 4: fleet.v1.AgentMessage.superseded_ack:type_name -> fleet.v1.SupersededAck
+	27, // 5: fleet.v1.AgentMessage.progress:type_name -> fleet.v1.Progress
 	5,  // 6: fleet.v1.ControllerMessage.welcome:type_name -> fleet.v1.Welcome
 	6,  // 7: fleet.v1.ControllerMessage.command:type_name -> fleet.v1.Command
-	18, // 8: fleet.v1.ControllerMessage.grant:type_name -> fleet.v1.Grant
-	19, // 9: fleet.v1.ControllerMessage.grant_refused:type_name -> fleet.v1.GrantRefused
-	20, // 10: fleet.v1.ControllerMessage.cancel:type_name -> fleet.v1.CancelCommand
-	22, // 11: fleet.v1.ControllerMessage.result_ack:type_name -> fleet.v1.ResultAck
-	23, // 12: fleet.v1.ControllerMessage.superseded:type_name -> fleet.v1.Superseded
-	25, // 13: fleet.v1.ControllerMessage.drain:type_name -> fleet.v1.Drain
+	19, // 8: fleet.v1.ControllerMessage.grant:type_name -> fleet.v1.Grant
+	20, // 9: fleet.v1.ControllerMessage.grant_refused:type_name -> fleet.v1.GrantRefused
+	21, // 10: fleet.v1.ControllerMessage.cancel:type_name -> fleet.v1.CancelCommand
+	23, // 11: fleet.v1.ControllerMessage.result_ack:type_name -> fleet.v1.ResultAck
+	24, // 12: fleet.v1.ControllerMessage.superseded:type_name -> fleet.v1.Superseded
+	26, // 13: fleet.v1.ControllerMessage.drain:type_name -> fleet.v1.Drain
 	4,  // 14: fleet.v1.Hello.held:type_name -> fleet.v1.HeldCommand
-	64, // 15: fleet.v1.Welcome.controller_time:type_name -> google.protobuf.Timestamp
-	64, // 16: fleet.v1.CommandSpec.expires_at:type_name -> google.protobuf.Timestamp
-	12, // 17: fleet.v1.CommandSpec.reboot:type_name -> fleet.v1.RebootAction
-	13, // 18: fleet.v1.CommandSpec.netboot:type_name -> fleet.v1.NetbootAction
-	14, // 19: fleet.v1.CommandSpec.reconfig:type_name -> fleet.v1.ReconfigAction
-	15, // 20: fleet.v1.CommandSpec.repave:type_name -> fleet.v1.RepaveAction
-	9,  // 21: fleet.v1.CommandSpec.power:type_name -> fleet.v1.PowerAction
-	10, // 22: fleet.v1.CommandSpec.installer:type_name -> fleet.v1.InstallerAction
-	11, // 23: fleet.v1.CommandSpec.erase:type_name -> fleet.v1.EraseAction
-	8,  // 24: fleet.v1.CommandSpec.script:type_name -> fleet.v1.ScriptAction
-	65, // 25: fleet.v1.CommandSpec.cluster:type_name -> fleet.v1.ClusterAction
-	66, // 26: fleet.v1.CommandSpec.join:type_name -> fleet.v1.JoinAction
-	67, // 27: fleet.v1.CommandSpec.provider_action:type_name -> fleet.v1.ProviderAction
-	0,  // 28: fleet.v1.CommandResult.outcome:type_name -> fleet.v1.CommandResult.Outcome
-	60, // 29: fleet.v1.CommandResult.evidence:type_name -> fleet.v1.CommandResult.EvidenceEntry
-	64, // 30: fleet.v1.CommandResult.finished_at:type_name -> google.protobuf.Timestamp
-	28, // 31: fleet.v1.EventsRequest.hello:type_name -> fleet.v1.EventsHello
-	30, // 32: fleet.v1.EventsRequest.event:type_name -> fleet.v1.Event
-	29, // 33: fleet.v1.EventsRequest.heartbeat:type_name -> fleet.v1.Heartbeat
-	64, // 34: fleet.v1.Heartbeat.ts:type_name -> google.protobuf.Timestamp
-	64, // 35: fleet.v1.Event.ts:type_name -> google.protobuf.Timestamp
-	31, // 36: fleet.v1.Event.log:type_name -> fleet.v1.LogLines
-	32, // 37: fleet.v1.Event.inventory:type_name -> fleet.v1.InventoryReport
-	33, // 38: fleet.v1.Event.report:type_name -> fleet.v1.Report
-	34, // 39: fleet.v1.Event.dropped:type_name -> fleet.v1.Dropped
-	35, // 40: fleet.v1.Event.progress:type_name -> fleet.v1.ProgressReport
-	29, // 41: fleet.v1.Event.heartbeat:type_name -> fleet.v1.Heartbeat
-	61, // 42: fleet.v1.Report.fields:type_name -> fleet.v1.Report.FieldsEntry
-	62, // 43: fleet.v1.Dropped.by_priority:type_name -> fleet.v1.Dropped.ByPriorityEntry
-	46, // 44: fleet.v1.SyncSiteRequest.leases:type_name -> fleet.v1.SiteLease
-	47, // 45: fleet.v1.SyncSiteRequest.unknown:type_name -> fleet.v1.UnknownMachine
-	48, // 46: fleet.v1.SyncSiteRequest.bmcs:type_name -> fleet.v1.BMCObservation
-	49, // 47: fleet.v1.SyncSiteRequest.segments:type_name -> fleet.v1.SegmentObservation
-	63, // 48: fleet.v1.SyncSiteRequest.boot_addresses:type_name -> fleet.v1.SyncSiteRequest.BootAddressesEntry
-	68, // 49: fleet.v1.SyncSiteRequest.providers:type_name -> fleet.v1.ProviderObservation
-	41, // 50: fleet.v1.SyncSiteResponse.document:type_name -> fleet.v1.SiteDocument
-	42, // 51: fleet.v1.SiteDocument.segments:type_name -> fleet.v1.Segment
-	43, // 52: fleet.v1.SiteDocument.assignments:type_name -> fleet.v1.BootAssignment
-	44, // 53: fleet.v1.SiteDocument.bmcs:type_name -> fleet.v1.BMCTarget
-	45, // 54: fleet.v1.SiteDocument.installers:type_name -> fleet.v1.InstallerFiles
-	69, // 55: fleet.v1.SiteDocument.providers:type_name -> fleet.v1.ProviderTarget
-	64, // 56: fleet.v1.SiteLease.expires_at:type_name -> google.protobuf.Timestamp
-	64, // 57: fleet.v1.UnknownMachine.seen_at:type_name -> google.protobuf.Timestamp
-	64, // 58: fleet.v1.BMCObservation.seen_at:type_name -> google.protobuf.Timestamp
-	1,  // 59: fleet.v1.AgentService.Commands:input_type -> fleet.v1.AgentMessage
-	27, // 60: fleet.v1.AgentService.Events:input_type -> fleet.v1.EventsRequest
-	37, // 61: fleet.v1.AgentService.RotateAgentCert:input_type -> fleet.v1.RotateAgentCertRequest
-	39, // 62: fleet.v1.AgentService.SyncSite:input_type -> fleet.v1.SyncSiteRequest
-	50, // 63: fleet.v1.AgentService.GetBMCCredentials:input_type -> fleet.v1.GetBMCCredentialsRequest
-	52, // 64: fleet.v1.AgentService.GetSSHCredentials:input_type -> fleet.v1.GetSSHCredentialsRequest
-	70, // 65: fleet.v1.AgentService.GetClusterAccess:input_type -> fleet.v1.GetClusterAccessRequest
-	71, // 66: fleet.v1.AgentService.GetJoinMaterial:input_type -> fleet.v1.GetJoinMaterialRequest
-	72, // 67: fleet.v1.AgentService.GetMAASRegion:input_type -> fleet.v1.GetMAASRegionRequest
-	54, // 68: fleet.v1.AgentService.VouchInstaller:input_type -> fleet.v1.VouchInstallerRequest
-	56, // 69: fleet.v1.AgentService.IssueIdentity:input_type -> fleet.v1.IssueIdentityRequest
-	58, // 70: fleet.v1.AgentService.FetchBlob:input_type -> fleet.v1.FetchBlobRequest
-	2,  // 71: fleet.v1.AgentService.Commands:output_type -> fleet.v1.ControllerMessage
-	36, // 72: fleet.v1.AgentService.Events:output_type -> fleet.v1.EventsResponse
-	38, // 73: fleet.v1.AgentService.RotateAgentCert:output_type -> fleet.v1.RotateAgentCertResponse
-	40, // 74: fleet.v1.AgentService.SyncSite:output_type -> fleet.v1.SyncSiteResponse
-	51, // 75: fleet.v1.AgentService.GetBMCCredentials:output_type -> fleet.v1.GetBMCCredentialsResponse
-	53, // 76: fleet.v1.AgentService.GetSSHCredentials:output_type -> fleet.v1.GetSSHCredentialsResponse
-	73, // 77: fleet.v1.AgentService.GetClusterAccess:output_type -> fleet.v1.GetClusterAccessResponse
-	74, // 78: fleet.v1.AgentService.GetJoinMaterial:output_type -> fleet.v1.GetJoinMaterialResponse
-	75, // 79: fleet.v1.AgentService.GetMAASRegion:output_type -> fleet.v1.GetMAASRegionResponse
-	55, // 80: fleet.v1.AgentService.VouchInstaller:output_type -> fleet.v1.VouchInstallerResponse
-	57, // 81: fleet.v1.AgentService.IssueIdentity:output_type -> fleet.v1.IssueIdentityResponse
-	59, // 82: fleet.v1.AgentService.FetchBlob:output_type -> fleet.v1.FetchBlobResponse
-	71, // [71:83] is the sub-list for method output_type
-	59, // [59:71] is the sub-list for method input_type
-	59, // [59:59] is the sub-list for extension type_name
-	59, // [59:59] is the sub-list for extension extendee
-	0,  // [0:59] is the sub-list for field type_name
+	65, // 15: fleet.v1.Welcome.controller_time:type_name -> google.protobuf.Timestamp
+	65, // 16: fleet.v1.CommandSpec.expires_at:type_name -> google.protobuf.Timestamp
+	13, // 17: fleet.v1.CommandSpec.reboot:type_name -> fleet.v1.RebootAction
+	14, // 18: fleet.v1.CommandSpec.netboot:type_name -> fleet.v1.NetbootAction
+	15, // 19: fleet.v1.CommandSpec.reconfig:type_name -> fleet.v1.ReconfigAction
+	16, // 20: fleet.v1.CommandSpec.repave:type_name -> fleet.v1.RepaveAction
+	10, // 21: fleet.v1.CommandSpec.power:type_name -> fleet.v1.PowerAction
+	11, // 22: fleet.v1.CommandSpec.installer:type_name -> fleet.v1.InstallerAction
+	12, // 23: fleet.v1.CommandSpec.erase:type_name -> fleet.v1.EraseAction
+	9,  // 24: fleet.v1.CommandSpec.script:type_name -> fleet.v1.ScriptAction
+	66, // 25: fleet.v1.CommandSpec.cluster:type_name -> fleet.v1.ClusterAction
+	67, // 26: fleet.v1.CommandSpec.join:type_name -> fleet.v1.JoinAction
+	68, // 27: fleet.v1.CommandSpec.provider_action:type_name -> fleet.v1.ProviderAction
+	16, // 28: fleet.v1.CommandSpec.preflight:type_name -> fleet.v1.RepaveAction
+	8,  // 29: fleet.v1.CommandSpec.reset_devices:type_name -> fleet.v1.ResetDevicesAction
+	0,  // 30: fleet.v1.CommandResult.outcome:type_name -> fleet.v1.CommandResult.Outcome
+	61, // 31: fleet.v1.CommandResult.evidence:type_name -> fleet.v1.CommandResult.EvidenceEntry
+	65, // 32: fleet.v1.CommandResult.finished_at:type_name -> google.protobuf.Timestamp
+	29, // 33: fleet.v1.EventsRequest.hello:type_name -> fleet.v1.EventsHello
+	31, // 34: fleet.v1.EventsRequest.event:type_name -> fleet.v1.Event
+	30, // 35: fleet.v1.EventsRequest.heartbeat:type_name -> fleet.v1.Heartbeat
+	65, // 36: fleet.v1.Heartbeat.ts:type_name -> google.protobuf.Timestamp
+	65, // 37: fleet.v1.Event.ts:type_name -> google.protobuf.Timestamp
+	32, // 38: fleet.v1.Event.log:type_name -> fleet.v1.LogLines
+	33, // 39: fleet.v1.Event.inventory:type_name -> fleet.v1.InventoryReport
+	34, // 40: fleet.v1.Event.report:type_name -> fleet.v1.Report
+	35, // 41: fleet.v1.Event.dropped:type_name -> fleet.v1.Dropped
+	36, // 42: fleet.v1.Event.progress:type_name -> fleet.v1.ProgressReport
+	30, // 43: fleet.v1.Event.heartbeat:type_name -> fleet.v1.Heartbeat
+	62, // 44: fleet.v1.Report.fields:type_name -> fleet.v1.Report.FieldsEntry
+	63, // 45: fleet.v1.Dropped.by_priority:type_name -> fleet.v1.Dropped.ByPriorityEntry
+	47, // 46: fleet.v1.SyncSiteRequest.leases:type_name -> fleet.v1.SiteLease
+	48, // 47: fleet.v1.SyncSiteRequest.unknown:type_name -> fleet.v1.UnknownMachine
+	49, // 48: fleet.v1.SyncSiteRequest.bmcs:type_name -> fleet.v1.BMCObservation
+	50, // 49: fleet.v1.SyncSiteRequest.segments:type_name -> fleet.v1.SegmentObservation
+	64, // 50: fleet.v1.SyncSiteRequest.boot_addresses:type_name -> fleet.v1.SyncSiteRequest.BootAddressesEntry
+	69, // 51: fleet.v1.SyncSiteRequest.providers:type_name -> fleet.v1.ProviderObservation
+	42, // 52: fleet.v1.SyncSiteResponse.document:type_name -> fleet.v1.SiteDocument
+	43, // 53: fleet.v1.SiteDocument.segments:type_name -> fleet.v1.Segment
+	44, // 54: fleet.v1.SiteDocument.assignments:type_name -> fleet.v1.BootAssignment
+	45, // 55: fleet.v1.SiteDocument.bmcs:type_name -> fleet.v1.BMCTarget
+	46, // 56: fleet.v1.SiteDocument.installers:type_name -> fleet.v1.InstallerFiles
+	70, // 57: fleet.v1.SiteDocument.providers:type_name -> fleet.v1.ProviderTarget
+	65, // 58: fleet.v1.SiteLease.expires_at:type_name -> google.protobuf.Timestamp
+	65, // 59: fleet.v1.UnknownMachine.seen_at:type_name -> google.protobuf.Timestamp
+	65, // 60: fleet.v1.BMCObservation.seen_at:type_name -> google.protobuf.Timestamp
+	1,  // 61: fleet.v1.AgentService.Commands:input_type -> fleet.v1.AgentMessage
+	28, // 62: fleet.v1.AgentService.Events:input_type -> fleet.v1.EventsRequest
+	38, // 63: fleet.v1.AgentService.RotateAgentCert:input_type -> fleet.v1.RotateAgentCertRequest
+	40, // 64: fleet.v1.AgentService.SyncSite:input_type -> fleet.v1.SyncSiteRequest
+	51, // 65: fleet.v1.AgentService.GetBMCCredentials:input_type -> fleet.v1.GetBMCCredentialsRequest
+	53, // 66: fleet.v1.AgentService.GetSSHCredentials:input_type -> fleet.v1.GetSSHCredentialsRequest
+	71, // 67: fleet.v1.AgentService.GetClusterAccess:input_type -> fleet.v1.GetClusterAccessRequest
+	72, // 68: fleet.v1.AgentService.GetJoinMaterial:input_type -> fleet.v1.GetJoinMaterialRequest
+	73, // 69: fleet.v1.AgentService.GetMAASRegion:input_type -> fleet.v1.GetMAASRegionRequest
+	55, // 70: fleet.v1.AgentService.VouchInstaller:input_type -> fleet.v1.VouchInstallerRequest
+	57, // 71: fleet.v1.AgentService.IssueIdentity:input_type -> fleet.v1.IssueIdentityRequest
+	59, // 72: fleet.v1.AgentService.FetchBlob:input_type -> fleet.v1.FetchBlobRequest
+	2,  // 73: fleet.v1.AgentService.Commands:output_type -> fleet.v1.ControllerMessage
+	37, // 74: fleet.v1.AgentService.Events:output_type -> fleet.v1.EventsResponse
+	39, // 75: fleet.v1.AgentService.RotateAgentCert:output_type -> fleet.v1.RotateAgentCertResponse
+	41, // 76: fleet.v1.AgentService.SyncSite:output_type -> fleet.v1.SyncSiteResponse
+	52, // 77: fleet.v1.AgentService.GetBMCCredentials:output_type -> fleet.v1.GetBMCCredentialsResponse
+	54, // 78: fleet.v1.AgentService.GetSSHCredentials:output_type -> fleet.v1.GetSSHCredentialsResponse
+	74, // 79: fleet.v1.AgentService.GetClusterAccess:output_type -> fleet.v1.GetClusterAccessResponse
+	75, // 80: fleet.v1.AgentService.GetJoinMaterial:output_type -> fleet.v1.GetJoinMaterialResponse
+	76, // 81: fleet.v1.AgentService.GetMAASRegion:output_type -> fleet.v1.GetMAASRegionResponse
+	56, // 82: fleet.v1.AgentService.VouchInstaller:output_type -> fleet.v1.VouchInstallerResponse
+	58, // 83: fleet.v1.AgentService.IssueIdentity:output_type -> fleet.v1.IssueIdentityResponse
+	60, // 84: fleet.v1.AgentService.FetchBlob:output_type -> fleet.v1.FetchBlobResponse
+	73, // [73:85] is the sub-list for method output_type
+	61, // [61:73] is the sub-list for method input_type
+	61, // [61:61] is the sub-list for extension type_name
+	61, // [61:61] is the sub-list for extension extendee
+	0,  // [0:61] is the sub-list for field type_name
 }
 
 func init() { file_fleet_v1_fleet_proto_init() }
@@ -5669,13 +5894,15 @@ func file_fleet_v1_fleet_proto_init() {
 		(*CommandSpec_Cluster)(nil),
 		(*CommandSpec_Join)(nil),
 		(*CommandSpec_ProviderAction)(nil),
+		(*CommandSpec_Preflight)(nil),
+		(*CommandSpec_ResetDevices)(nil),
 	}
-	file_fleet_v1_fleet_proto_msgTypes[26].OneofWrappers = []any{
+	file_fleet_v1_fleet_proto_msgTypes[27].OneofWrappers = []any{
 		(*EventsRequest_Hello)(nil),
 		(*EventsRequest_Event)(nil),
 		(*EventsRequest_Heartbeat)(nil),
 	}
-	file_fleet_v1_fleet_proto_msgTypes[29].OneofWrappers = []any{
+	file_fleet_v1_fleet_proto_msgTypes[30].OneofWrappers = []any{
 		(*Event_Log)(nil),
 		(*Event_Inventory)(nil),
 		(*Event_Report)(nil),
@@ -5689,7 +5916,7 @@ func file_fleet_v1_fleet_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fleet_v1_fleet_proto_rawDesc), len(file_fleet_v1_fleet_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   63,
+			NumMessages:   64,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

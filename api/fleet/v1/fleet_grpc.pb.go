@@ -62,7 +62,8 @@ type AgentServiceClient interface {
 	GetMAASRegion(ctx context.Context, in *GetMAASRegionRequest, opts ...grpc.CallOption) (*GetMAASRegionResponse, error)
 	// VouchInstaller certifies the key of a netbooted system for one operation, on the word of the site agent that it
 	// stands where the assignment says. The same key gets the same certificate again; a second key is
-	// ENROLMENT_CONTESTED and stops the operation. Role site only.
+	// ENROLMENT_CONTESTED and stops the operation. A machine whose TPM is known, or that shows one, gets a challenge for it
+	// in place of a certificate. Role site only.
 	VouchInstaller(ctx context.Context, in *VouchInstallerRequest, opts ...grpc.CallOption) (*VouchInstallerResponse, error)
 	// IssueIdentity makes what the next system of the calling installer's machine needs to enrol: a one-time token, bound
 	// to the operation. A repeat for the same command revokes the token before. Role installer, and role site for a
@@ -244,7 +245,8 @@ type AgentServiceServer interface {
 	GetMAASRegion(context.Context, *GetMAASRegionRequest) (*GetMAASRegionResponse, error)
 	// VouchInstaller certifies the key of a netbooted system for one operation, on the word of the site agent that it
 	// stands where the assignment says. The same key gets the same certificate again; a second key is
-	// ENROLMENT_CONTESTED and stops the operation. Role site only.
+	// ENROLMENT_CONTESTED and stops the operation. A machine whose TPM is known, or that shows one, gets a challenge for it
+	// in place of a certificate. Role site only.
 	VouchInstaller(context.Context, *VouchInstallerRequest) (*VouchInstallerResponse, error)
 	// IssueIdentity makes what the next system of the calling installer's machine needs to enrol: a one-time token, bound
 	// to the operation. A repeat for the same command revokes the token before. Role installer, and role site for a

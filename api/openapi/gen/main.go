@@ -32,6 +32,7 @@ func run(in io.Reader, out io.Writer) error {
 	doc["paths"] = paths
 	streamTypes(paths)
 	maintenance(doc)
+	nodeHistory(doc)
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
@@ -123,4 +124,26 @@ func maintenance(v any) {
 func asObject(v any) object {
 	o, _ := v.(object)
 	return o
+}
+
+// nodeHistory describes the lines of a node's history as the gateway writes them: states by their plain names, null for what
+// is absent, values of any type in the metadata.
+func nodeHistory(doc object) {
+	line := asObject(asObject(doc["definitions"])["v1NodeStateLog"])
+	if line == nil {
+		return
+	}
+	text := func(description string) object { return object{"type": "string", "description": description} }
+	null := func(o object) object {
+		o["x-nullable"] = true
+		return o
+	}
+	line["properties"] = object{
+		"id":         object{"type": "string", "format": "uuid"},
+		"from_state": text("Such as installing."), "to_state": text("Such as install_failed."),
+		"triggered_by": text("admin, system, workflow or node_report."),
+		"user_id":      null(text("Null where nobody asked.")), "comment": null(text("Null where none was given.")),
+		"metadata":   null(object{"type": "object", "description": "Null where there is none."}),
+		"created_at": object{"type": "string", "format": "date-time"},
+	}
 }

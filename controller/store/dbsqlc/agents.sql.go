@@ -258,7 +258,7 @@ func (q *Queries) FlushHeartbeats(ctx context.Context, arg FlushHeartbeatsParams
 }
 
 const getAgent = `-- name: GetAgent :one
-SELECT agent_id, role, machine_id, site, version, capabilities, simulated, locked, state_id, boot_id, hardware_fingerprint, epoch, created_at, operation_id, os_image_digest FROM agents WHERE agent_id = $1
+SELECT agent_id, role, machine_id, site, version, capabilities, simulated, locked, state_id, boot_id, hardware_fingerprint, epoch, created_at, operation_id, os_image_digest, identity_level, identity_trust FROM agents WHERE agent_id = $1
 `
 
 func (q *Queries) GetAgent(ctx context.Context, agentID string) (Agent, error) {
@@ -280,6 +280,8 @@ func (q *Queries) GetAgent(ctx context.Context, agentID string) (Agent, error) {
 		&i.CreatedAt,
 		&i.OperationID,
 		&i.OsImageDigest,
+		&i.IdentityLevel,
+		&i.IdentityTrust,
 	)
 	return i, err
 }
@@ -357,17 +359,19 @@ func (q *Queries) GetToken(ctx context.Context, tokenID string) (GetTokenRow, er
 }
 
 const insertAgent = `-- name: InsertAgent :exec
-INSERT INTO agents (agent_id, role, machine_id, site, operation_id, created_at)
-VALUES ($1, $2, $3, $4, $5, $6)
+INSERT INTO agents (agent_id, role, machine_id, site, operation_id, identity_level, identity_trust, created_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
 `
 
 type InsertAgentParams struct {
-	AgentID     string
-	Role        string
-	MachineID   *string
-	Site        string
-	OperationID *string
-	Now         time.Time
+	AgentID       string
+	Role          string
+	MachineID     *string
+	Site          string
+	OperationID   *string
+	IdentityLevel string
+	IdentityTrust string
+	Now           time.Time
 }
 
 func (q *Queries) InsertAgent(ctx context.Context, arg InsertAgentParams) error {
@@ -377,6 +381,8 @@ func (q *Queries) InsertAgent(ctx context.Context, arg InsertAgentParams) error 
 		arg.MachineID,
 		arg.Site,
 		arg.OperationID,
+		arg.IdentityLevel,
+		arg.IdentityTrust,
 		arg.Now,
 	)
 	return err
@@ -577,7 +583,7 @@ func (q *Queries) KnownCerts(ctx context.Context, fingerprints []string) ([]Know
 }
 
 const listAgents = `-- name: ListAgents :many
-SELECT a.agent_id, a.role, a.machine_id, a.site, a.version, a.capabilities, a.simulated, a.locked, a.state_id, a.boot_id, a.hardware_fingerprint, a.epoch, a.created_at, a.operation_id, a.os_image_digest, s.session_id, s.controller_id, s.started_at AS session_started_at, s.last_heartbeat_at, s.ended_at
+SELECT a.agent_id, a.role, a.machine_id, a.site, a.version, a.capabilities, a.simulated, a.locked, a.state_id, a.boot_id, a.hardware_fingerprint, a.epoch, a.created_at, a.operation_id, a.os_image_digest, a.identity_level, a.identity_trust, s.session_id, s.controller_id, s.started_at AS session_started_at, s.last_heartbeat_at, s.ended_at
 FROM agents a LEFT JOIN agent_sessions s ON s.agent_id = a.agent_id
 WHERE ($1::text = '' OR a.agent_id = $1)
   AND ($2::text = '' OR a.machine_id = $2)
@@ -614,6 +620,8 @@ type ListAgentsRow struct {
 	CreatedAt           time.Time
 	OperationID         *string
 	OsImageDigest       string
+	IdentityLevel       string
+	IdentityTrust       string
 	SessionID           *string
 	ControllerID        *string
 	SessionStartedAt    *time.Time
@@ -654,6 +662,8 @@ func (q *Queries) ListAgents(ctx context.Context, arg ListAgentsParams) ([]ListA
 			&i.CreatedAt,
 			&i.OperationID,
 			&i.OsImageDigest,
+			&i.IdentityLevel,
+			&i.IdentityTrust,
 			&i.SessionID,
 			&i.ControllerID,
 			&i.SessionStartedAt,
@@ -673,17 +683,29 @@ func (q *Queries) ListAgents(ctx context.Context, arg ListAgentsParams) ([]ListA
 const listAudit = `-- name: ListAudit :many
 SELECT audit_id, ts, actor, verb, target_id, request_id, operation_id, event_data, salt FROM audit_log
 WHERE ($1::text = '' OR target_id = $1) AND ($2::bigint = 0 OR audit_id < $2)
-ORDER BY audit_id DESC LIMIT $3
+  AND ($3::text = '' OR actor = $3)
+  AND ($4::timestamptz IS NULL OR ts >= $4) AND ($5::timestamptz IS NULL OR ts < $5)
+ORDER BY audit_id DESC LIMIT $6
 `
 
 type ListAuditParams struct {
 	TargetID string
 	BeforeID int64
+	Actor    string
+	Since    *time.Time
+	Until    *time.Time
 	PageSize int32
 }
 
 func (q *Queries) ListAudit(ctx context.Context, arg ListAuditParams) ([]AuditLog, error) {
-	rows, err := q.db.Query(ctx, listAudit, arg.TargetID, arg.BeforeID, arg.PageSize)
+	rows, err := q.db.Query(ctx, listAudit,
+		arg.TargetID,
+		arg.BeforeID,
+		arg.Actor,
+		arg.Since,
+		arg.Until,
+		arg.PageSize,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -773,7 +795,7 @@ func (q *Queries) ListTokens(ctx context.Context, arg ListTokensParams) ([]ListT
 }
 
 const lockAgent = `-- name: LockAgent :one
-SELECT agent_id, role, machine_id, site, version, capabilities, simulated, locked, state_id, boot_id, hardware_fingerprint, epoch, created_at, operation_id, os_image_digest FROM agents WHERE agent_id = $1 FOR UPDATE
+SELECT agent_id, role, machine_id, site, version, capabilities, simulated, locked, state_id, boot_id, hardware_fingerprint, epoch, created_at, operation_id, os_image_digest, identity_level, identity_trust FROM agents WHERE agent_id = $1 FOR UPDATE
 `
 
 func (q *Queries) LockAgent(ctx context.Context, agentID string) (Agent, error) {
@@ -795,6 +817,8 @@ func (q *Queries) LockAgent(ctx context.Context, agentID string) (Agent, error) 
 		&i.CreatedAt,
 		&i.OperationID,
 		&i.OsImageDigest,
+		&i.IdentityLevel,
+		&i.IdentityTrust,
 	)
 	return i, err
 }

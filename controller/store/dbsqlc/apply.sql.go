@@ -10,6 +10,40 @@ import (
 	"time"
 )
 
+const actorOfOperation = `-- name: ActorOfOperation :one
+SELECT actor FROM audit_log WHERE target_id = $1 AND operation_id = $2 ORDER BY audit_id LIMIT 1
+`
+
+type ActorOfOperationParams struct {
+	MachineID   string
+	OperationID string
+}
+
+// Who asked for an operation: the first audit row of its machine that names it.
+func (q *Queries) ActorOfOperation(ctx context.Context, arg ActorOfOperationParams) (string, error) {
+	row := q.db.QueryRow(ctx, actorOfOperation, arg.MachineID, arg.OperationID)
+	var actor string
+	err := row.Scan(&actor)
+	return actor, err
+}
+
+const adopt = `-- name: Adopt :exec
+INSERT INTO machine_conditions (machine_id, type, status, reason, message, last_transition)
+VALUES ($1, 'Provisioned', true, 'Adopted', '', $2)
+ON CONFLICT (machine_id, type) DO UPDATE SET status = true, reason = 'Adopted', message = '', last_transition = excluded.last_transition
+WHERE NOT machine_conditions.status
+`
+
+type AdoptParams struct {
+	MachineID string
+	Now       time.Time
+}
+
+func (q *Queries) Adopt(ctx context.Context, arg AdoptParams) error {
+	_, err := q.db.Exec(ctx, adopt, arg.MachineID, arg.Now)
+	return err
+}
+
 const applyToMachine = `-- name: ApplyToMachine :exec
 UPDATE machines
 SET phase = CASE WHEN $1::text = '' THEN phase ELSE $1::text END,
@@ -97,6 +131,38 @@ func (q *Queries) ApplyToMachines(ctx context.Context, arg ApplyToMachinesParams
 	return items, nil
 }
 
+const causesOf = `-- name: CausesOf :many
+SELECT machine_id, cause, subject, reason, message, operation_id, since FROM machine_causes WHERE machine_id = $1 ORDER BY cause, subject
+`
+
+func (q *Queries) CausesOf(ctx context.Context, machineID string) ([]MachineCause, error) {
+	rows, err := q.db.Query(ctx, causesOf, machineID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []MachineCause
+	for rows.Next() {
+		var i MachineCause
+		if err := rows.Scan(
+			&i.MachineID,
+			&i.Cause,
+			&i.Subject,
+			&i.Reason,
+			&i.Message,
+			&i.OperationID,
+			&i.Since,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const claimDueOperations = `-- name: ClaimDueOperations :many
 UPDATE operations SET wake_at = $1, version = version + 1
 WHERE operation_id IN (
@@ -173,6 +239,21 @@ type ClearFenceParams struct {
 
 func (q *Queries) ClearFence(ctx context.Context, arg ClearFenceParams) error {
 	_, err := q.db.Exec(ctx, clearFence, arg.MachineID, arg.CommandID)
+	return err
+}
+
+const cureCause = `-- name: CureCause :exec
+DELETE FROM machine_causes WHERE machine_id = $1 AND cause = $2 AND subject = $3
+`
+
+type CureCauseParams struct {
+	MachineID string
+	Cause     string
+	Subject   string
+}
+
+func (q *Queries) CureCause(ctx context.Context, arg CureCauseParams) error {
+	_, err := q.db.Exec(ctx, cureCause, arg.MachineID, arg.Cause, arg.Subject)
 	return err
 }
 
@@ -507,6 +588,36 @@ func (q *Queries) NextConfigGeneration(ctx context.Context, machineID string) (i
 	return config_generation, err
 }
 
+const raiseCause = `-- name: RaiseCause :exec
+INSERT INTO machine_causes (machine_id, cause, subject, reason, message, operation_id, since)
+VALUES ($1, $2, $3, $4, $5, $6, $7)
+ON CONFLICT (machine_id, cause, subject) DO UPDATE
+SET reason = excluded.reason, message = excluded.message, operation_id = excluded.operation_id, since = excluded.since
+`
+
+type RaiseCauseParams struct {
+	MachineID   string
+	Cause       string
+	Subject     string
+	Reason      string
+	Message     string
+	OperationID string
+	Now         time.Time
+}
+
+func (q *Queries) RaiseCause(ctx context.Context, arg RaiseCauseParams) error {
+	_, err := q.db.Exec(ctx, raiseCause,
+		arg.MachineID,
+		arg.Cause,
+		arg.Subject,
+		arg.Reason,
+		arg.Message,
+		arg.OperationID,
+		arg.Now,
+	)
+	return err
+}
+
 const restampEvents = `-- name: RestampEvents :exec
 UPDATE operation_events SET change_xid = pg_current_xact_id()
 `
@@ -593,6 +704,15 @@ func (q *Queries) SetCurrentOperations(ctx context.Context, arg SetCurrentOperat
 		return nil, err
 	}
 	return items, nil
+}
+
+const unprovision = `-- name: Unprovision :exec
+UPDATE machines SET os_image_digest = '' WHERE machine_id = $1 AND os_image_digest <> ''
+`
+
+func (q *Queries) Unprovision(ctx context.Context, machineID string) error {
+	_, err := q.db.Exec(ctx, unprovision, machineID)
+	return err
 }
 
 const updateCommand = `-- name: UpdateCommand :execrows

@@ -58,7 +58,7 @@ func (q *Queries) AssignmentsOfSite(ctx context.Context, site string) ([]Assignm
 
 const bootOf = `-- name: BootOf :one
 
-SELECT b.machine_id, b.site, b.mode, b.operation_id, b.token, b.revision, b.updated_at, b.installer_key_digest, b.installer_agent_id, b.contender_key_digest, b.contender_at FROM boot_assignments b WHERE b.machine_id = $1
+SELECT b.machine_id, b.site, b.mode, b.operation_id, b.token, b.revision, b.updated_at, b.installer_key_digest, b.installer_agent_id, b.contender_key_digest, b.contender_at, b.impostor_reason, b.impostor_message, b.impostor_at FROM boot_assignments b WHERE b.machine_id = $1
 `
 
 // What machines boot from the network, and what their sites serve.
@@ -78,16 +78,23 @@ func (q *Queries) BootOf(ctx context.Context, machineID string) (BootAssignment,
 		&i.InstallerAgentID,
 		&i.ContenderKeyDigest,
 		&i.ContenderAt,
+		&i.ImpostorReason,
+		&i.ImpostorMessage,
+		&i.ImpostorAt,
 	)
 	return i, err
 }
 
 const bootWorlds = `-- name: BootWorlds :many
 SELECT m.machine_id, coalesce(b.mode, '')::text AS mode, b.operation_id, coalesce(b.revision, 0)::bigint AS revision, b.installer_agent_id,
+       coalesce(i.identity_level, '')::text AS identity_level, coalesce(i.identity_trust, '')::text AS identity_trust,
        coalesce(s.applied_revision, 0)::bigint AS applied, coalesce(jsonb_array_length(s.segments), 0)::integer AS segments,
        EXISTS (SELECT 1 FROM images i JOIN images j ON j.arch = i.arch
                WHERE i.kind = 'installer-kernel' AND j.kind = 'installer-initrd')::boolean AS ready
 FROM machines m LEFT JOIN boot_assignments b ON b.machine_id = m.machine_id LEFT JOIN sites s ON s.site = m.site
+     LEFT JOIN LATERAL (SELECT a.identity_level, a.identity_trust FROM agents a
+                        WHERE a.machine_id = m.machine_id AND a.role = 'installer' AND a.operation_id = m.current_operation_id
+                        ORDER BY a.created_at DESC LIMIT 1) i ON true
 WHERE m.machine_id = ANY($1::text[])
 `
 
@@ -97,6 +104,8 @@ type BootWorldsRow struct {
 	OperationID      *string
 	Revision         int64
 	InstallerAgentID *string
+	IdentityLevel    string
+	IdentityTrust    string
 	Applied          int64
 	Segments         int32
 	Ready            bool
@@ -118,6 +127,8 @@ func (q *Queries) BootWorlds(ctx context.Context, machineIds []string) ([]BootWo
 			&i.OperationID,
 			&i.Revision,
 			&i.InstallerAgentID,
+			&i.IdentityLevel,
+			&i.IdentityTrust,
 			&i.Applied,
 			&i.Segments,
 			&i.Ready,
@@ -180,6 +191,19 @@ func (q *Queries) FilesOfImages(ctx context.Context, imageRefs []string) ([]File
 		return nil, err
 	}
 	return items, nil
+}
+
+const forgetTPMKey = `-- name: ForgetTPMKey :execrows
+UPDATE machines SET tpm_key_digest = NULL, tpm_key_trust = '', tpm_key_at = NULL, identity_level = ''
+WHERE machine_id = $1 AND tpm_key_digest IS NOT NULL
+`
+
+func (q *Queries) ForgetTPMKey(ctx context.Context, machineID string) (int64, error) {
+	result, err := q.db.Exec(ctx, forgetTPMKey, machineID)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const hasInstaller = `-- name: HasInstaller :one
@@ -297,7 +321,7 @@ func (q *Queries) LastSignOfLife(ctx context.Context, agentID string) (time.Time
 }
 
 const lockAssignment = `-- name: LockAssignment :one
-SELECT machine_id, site, mode, operation_id, token, revision, updated_at, installer_key_digest, installer_agent_id, contender_key_digest, contender_at FROM boot_assignments WHERE machine_id = $1 FOR UPDATE
+SELECT machine_id, site, mode, operation_id, token, revision, updated_at, installer_key_digest, installer_agent_id, contender_key_digest, contender_at, impostor_reason, impostor_message, impostor_at FROM boot_assignments WHERE machine_id = $1 FOR UPDATE
 `
 
 func (q *Queries) LockAssignment(ctx context.Context, machineID string) (BootAssignment, error) {
@@ -315,14 +339,29 @@ func (q *Queries) LockAssignment(ctx context.Context, machineID string) (BootAss
 		&i.InstallerAgentID,
 		&i.ContenderKeyDigest,
 		&i.ContenderAt,
+		&i.ImpostorReason,
+		&i.ImpostorMessage,
+		&i.ImpostorAt,
 	)
 	return i, err
+}
+
+const machineOfTPMKey = `-- name: MachineOfTPMKey :one
+SELECT machine_id FROM machines WHERE tpm_key_digest = $1
+`
+
+func (q *Queries) MachineOfTPMKey(ctx context.Context, digest []byte) (string, error) {
+	row := q.db.QueryRow(ctx, machineOfTPMKey, digest)
+	var machine_id string
+	err := row.Scan(&machine_id)
+	return machine_id, err
 }
 
 const machinesOfSite = `-- name: MachinesOfSite :many
 SELECT m.machine_id, coalesce(m.spec ->> 'bmc_endpoint', '')::text AS bmc_endpoint,
        coalesce(m.spec ->> 'bmc_credentials_ref', '')::text AS credentials_ref,
        coalesce((SELECT c.version FROM bmc_credentials c WHERE c.credentials_ref = m.spec ->> 'bmc_credentials_ref'), 0)::bigint AS credentials_version,
+       coalesce((SELECT c.sha256 FROM bmc_certificates c WHERE c.site = m.site AND c.endpoint = m.spec ->> 'bmc_endpoint'), '')::text AS bmc_certificate,
        coalesce((SELECT array_agg(mm.mac::text ORDER BY mm.mac) FROM machine_macs mm WHERE mm.machine_id = m.machine_id), '{}')::text[] AS macs
 FROM machines m
 WHERE m.site = $1 AND m.deleted_at IS NULL AND m.provider IN ('', 'agent')
@@ -334,6 +373,7 @@ type MachinesOfSiteRow struct {
 	BmcEndpoint        string
 	CredentialsRef     string
 	CredentialsVersion int64
+	BmcCertificate     string
 	Macs               []string
 }
 
@@ -352,6 +392,7 @@ func (q *Queries) MachinesOfSite(ctx context.Context, site string) ([]MachinesOf
 			&i.BmcEndpoint,
 			&i.CredentialsRef,
 			&i.CredentialsVersion,
+			&i.BmcCertificate,
 			&i.Macs,
 		); err != nil {
 			return nil, err
@@ -412,7 +453,8 @@ INSERT INTO boot_assignments (machine_id, site, mode, operation_id, token, revis
 VALUES ($1, $2, $3, $4, $5, $6, $7)
 ON CONFLICT (machine_id) DO UPDATE SET site = excluded.site, mode = excluded.mode, operation_id = excluded.operation_id,
     token = excluded.token, revision = excluded.revision, updated_at = excluded.updated_at, installer_key_digest = NULL,
-    installer_agent_id = NULL, contender_key_digest = NULL, contender_at = NULL
+    installer_agent_id = NULL, contender_key_digest = NULL, contender_at = NULL, impostor_reason = '', impostor_message = '',
+    impostor_at = NULL
 `
 
 type PutAssignmentParams struct {
@@ -436,6 +478,58 @@ func (q *Queries) PutAssignment(ctx context.Context, arg PutAssignmentParams) er
 		arg.Now,
 	)
 	return err
+}
+
+const requireIdentityOfGroup = `-- name: RequireIdentityOfGroup :exec
+INSERT INTO node_groups (node_group, identity_level, updated_at) VALUES ($1, $2, $3)
+ON CONFLICT (node_group) DO UPDATE SET identity_level = excluded.identity_level, updated_at = excluded.updated_at
+`
+
+type RequireIdentityOfGroupParams struct {
+	NodeGroup string
+	Level     string
+	Now       time.Time
+}
+
+func (q *Queries) RequireIdentityOfGroup(ctx context.Context, arg RequireIdentityOfGroupParams) error {
+	_, err := q.db.Exec(ctx, requireIdentityOfGroup, arg.NodeGroup, arg.Level, arg.Now)
+	return err
+}
+
+const requireIdentityOfSite = `-- name: RequireIdentityOfSite :execrows
+UPDATE sites SET identity_level = $1 WHERE site = $2
+`
+
+type RequireIdentityOfSiteParams struct {
+	Level string
+	Site  string
+}
+
+func (q *Queries) RequireIdentityOfSite(ctx context.Context, arg RequireIdentityOfSiteParams) (int64, error) {
+	result, err := q.db.Exec(ctx, requireIdentityOfSite, arg.Level, arg.Site)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const requiredIdentity = `-- name: RequiredIdentity :one
+SELECT coalesce((SELECT s.identity_level FROM sites s WHERE s.site = m.site), '')::text AS by_site,
+       coalesce((SELECT g.identity_level FROM node_groups g WHERE g.node_group = m.spec ->> 'group'), '')::text AS by_group
+FROM machines m WHERE m.machine_id = $1
+`
+
+type RequiredIdentityRow struct {
+	BySite  string
+	ByGroup string
+}
+
+// What the machine's site and its group ask for; 'tpm' is the highest.
+func (q *Queries) RequiredIdentity(ctx context.Context, machineID string) (RequiredIdentityRow, error) {
+	row := q.db.QueryRow(ctx, requiredIdentity, machineID)
+	var i RequiredIdentityRow
+	err := row.Scan(&i.BySite, &i.ByGroup)
+	return i, err
 }
 
 const revokeHostCerts = `-- name: RevokeHostCerts :many
@@ -565,6 +659,27 @@ func (q *Queries) SetContender(ctx context.Context, arg SetContenderParams) erro
 	return err
 }
 
+const setImpostor = `-- name: SetImpostor :exec
+UPDATE boot_assignments SET impostor_reason = $1, impostor_message = $2, impostor_at = $3 WHERE machine_id = $4
+`
+
+type SetImpostorParams struct {
+	Reason    string
+	Message   string
+	Now       *time.Time
+	MachineID string
+}
+
+func (q *Queries) SetImpostor(ctx context.Context, arg SetImpostorParams) error {
+	_, err := q.db.Exec(ctx, setImpostor,
+		arg.Reason,
+		arg.Message,
+		arg.Now,
+		arg.MachineID,
+	)
+	return err
+}
+
 const setInstallerKey = `-- name: SetInstallerKey :exec
 UPDATE boot_assignments SET installer_key_digest = $1, installer_agent_id = $2, contender_key_digest = NULL,
     contender_at = NULL
@@ -593,6 +708,33 @@ type SetMachineBootParams struct {
 
 func (q *Queries) SetMachineBoot(ctx context.Context, arg SetMachineBootParams) error {
 	_, err := q.db.Exec(ctx, setMachineBoot, arg.BootID, arg.MachineID)
+	return err
+}
+
+const setMachineIdentity = `-- name: SetMachineIdentity :exec
+UPDATE machines SET identity_level = $1, tpm_key_digest = coalesce(tpm_key_digest, $2),
+    tpm_key_trust = CASE WHEN $2::bytea IS NULL OR $3::text = '' THEN tpm_key_trust ELSE $3 END,
+    tpm_key_at = CASE WHEN $2::bytea IS NULL THEN tpm_key_at ELSE coalesce(tpm_key_at, $4) END
+WHERE machine_id = $5
+`
+
+type SetMachineIdentityParams struct {
+	Level     string
+	Digest    []byte
+	Trust     string
+	Now       *time.Time
+	MachineID string
+}
+
+// The key is kept once it is recorded.
+func (q *Queries) SetMachineIdentity(ctx context.Context, arg SetMachineIdentityParams) error {
+	_, err := q.db.Exec(ctx, setMachineIdentity,
+		arg.Level,
+		arg.Digest,
+		arg.Trust,
+		arg.Now,
+		arg.MachineID,
+	)
 	return err
 }
 
@@ -672,7 +814,7 @@ func (q *Queries) SiteRevision(ctx context.Context, site string) (int64, error) 
 }
 
 const siteRow = `-- name: SiteRow :one
-SELECT site, created_at, segments, revision, applied_revision, applied_at, agent_id, observations, boot_addresses, version FROM sites WHERE site = $1
+SELECT site, created_at, segments, revision, applied_revision, applied_at, agent_id, observations, boot_addresses, drift_threshold, version, identity_level FROM sites WHERE site = $1
 `
 
 func (q *Queries) SiteRow(ctx context.Context, site string) (Site, error) {
@@ -688,7 +830,9 @@ func (q *Queries) SiteRow(ctx context.Context, site string) (Site, error) {
 		&i.AgentID,
 		&i.Observations,
 		&i.BootAddresses,
+		&i.DriftThreshold,
 		&i.Version,
+		&i.IdentityLevel,
 	)
 	return i, err
 }

@@ -348,6 +348,32 @@ func (q *Queries) SlotOfMachine(ctx context.Context, machineID string) (SlotOfMa
 	return i, err
 }
 
+const slotsLeftBehind = `-- name: SlotsLeftBehind :many
+SELECT s.machine_id FROM budget_slots s JOIN operations o USING (operation_id)
+WHERE s.released_at IS NULL AND o.finished_at IS NOT NULL ORDER BY s.taken_at LIMIT $1
+`
+
+// The machines whose operation has ended without giving its slot back, the longest held first.
+func (q *Queries) SlotsLeftBehind(ctx context.Context, pageSize int32) ([]string, error) {
+	rows, err := q.db.Query(ctx, slotsLeftBehind, pageSize)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var machine_id string
+		if err := rows.Scan(&machine_id); err != nil {
+			return nil, err
+		}
+		items = append(items, machine_id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const slotsThatCount = `-- name: SlotsThatCount :many
 SELECT site, labels, taken_at, (released_at IS NULL)::boolean AS held FROM budget_slots
 WHERE released_at IS NULL OR taken_at > $1

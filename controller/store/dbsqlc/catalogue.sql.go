@@ -21,6 +21,22 @@ func (q *Queries) AnyMachineBootsInstaller(ctx context.Context) (bool, error) {
 	return exists, err
 }
 
+const bMCOfMachine = `-- name: BMCOfMachine :one
+SELECT site, coalesce(spec ->> 'bmc_endpoint', '')::text AS bmc_endpoint FROM machines WHERE machine_id = $1 AND deleted_at IS NULL
+`
+
+type BMCOfMachineRow struct {
+	Site        string
+	BmcEndpoint string
+}
+
+func (q *Queries) BMCOfMachine(ctx context.Context, machineID string) (BMCOfMachineRow, error) {
+	row := q.db.QueryRow(ctx, bMCOfMachine, machineID)
+	var i BMCOfMachineRow
+	err := row.Scan(&i.Site, &i.BmcEndpoint)
+	return i, err
+}
+
 const blobsNamed = `-- name: BlobsNamed :many
 SELECT sha256_file FROM images WHERE sha256_file = ANY($1::text[])
 UNION SELECT sha256 FROM scripts WHERE sha256 = ANY($1::text[])
@@ -60,8 +76,8 @@ func (q *Queries) CountImagesOfBlob(ctx context.Context, sha256File string) (int
 }
 
 const credentialsRefOfMachine = `-- name: CredentialsRefOfMachine :one
-SELECT coalesce(spec ->> 'bmc_credentials_ref', '')::text FROM machines
-WHERE machine_id = $1 AND site = $2 AND deleted_at IS NULL
+SELECT coalesce(spec ->> 'bmc_credentials_ref', '')::text AS credentials_ref, coalesce(spec ->> 'bmc_endpoint', '')::text AS bmc_endpoint
+FROM machines WHERE machine_id = $1 AND site = $2 AND deleted_at IS NULL
 `
 
 type CredentialsRefOfMachineParams struct {
@@ -69,12 +85,17 @@ type CredentialsRefOfMachineParams struct {
 	Site      string
 }
 
+type CredentialsRefOfMachineRow struct {
+	CredentialsRef string
+	BmcEndpoint    string
+}
+
 // Only of a machine of the site.
-func (q *Queries) CredentialsRefOfMachine(ctx context.Context, arg CredentialsRefOfMachineParams) (string, error) {
+func (q *Queries) CredentialsRefOfMachine(ctx context.Context, arg CredentialsRefOfMachineParams) (CredentialsRefOfMachineRow, error) {
 	row := q.db.QueryRow(ctx, credentialsRefOfMachine, arg.MachineID, arg.Site)
-	var column_1 string
-	err := row.Scan(&column_1)
-	return column_1, err
+	var i CredentialsRefOfMachineRow
+	err := row.Scan(&i.CredentialsRef, &i.BmcEndpoint)
+	return i, err
 }
 
 const deleteCredentials = `-- name: DeleteCredentials :exec
@@ -95,8 +116,56 @@ func (q *Queries) DeleteImage(ctx context.Context, imageRef string) error {
 	return err
 }
 
+const dropBMCCertificates = `-- name: DropBMCCertificates :execrows
+DELETE FROM bmc_certificates WHERE ctid IN (
+    SELECT c.ctid FROM bmc_certificates c
+    WHERE NOT EXISTS (SELECT 1 FROM machines m WHERE m.site = c.site AND m.spec ->> 'bmc_endpoint' = c.endpoint
+                      AND m.spec ->> 'bmc_endpoint' <> '' AND m.deleted_at IS NULL) LIMIT $1)
+`
+
+// Those that no machine's BMC has any more, some at a time.
+func (q *Queries) DropBMCCertificates(ctx context.Context, maxRows int32) (int64, error) {
+	result, err := q.db.Exec(ctx, dropBMCCertificates, maxRows)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const endpointsOfCredentials = `-- name: EndpointsOfCredentials :many
+SELECT machine_id, (spec ->> 'bmc_endpoint')::text AS bmc_endpoint FROM machines
+WHERE deleted_at IS NULL AND spec ->> 'bmc_credentials_ref' = $1::text AND spec ->> 'bmc_endpoint' <> ''
+ORDER BY machine_id
+`
+
+type EndpointsOfCredentialsRow struct {
+	MachineID   string
+	BmcEndpoint string
+}
+
+// The BMCs of the machines that name the credentials.
+func (q *Queries) EndpointsOfCredentials(ctx context.Context, credentialsRef string) ([]EndpointsOfCredentialsRow, error) {
+	rows, err := q.db.Query(ctx, endpointsOfCredentials, credentialsRef)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []EndpointsOfCredentialsRow
+	for rows.Next() {
+		var i EndpointsOfCredentialsRow
+		if err := rows.Scan(&i.MachineID, &i.BmcEndpoint); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const getCredentials = `-- name: GetCredentials :one
-SELECT credentials_ref, sealed, version, updated_at FROM bmc_credentials WHERE credentials_ref = $1
+SELECT credentials_ref, sealed, version, updated_at, allowed_endpoints, allow_plain_http, allow_unverified_tls, adopted FROM bmc_credentials WHERE credentials_ref = $1
 `
 
 func (q *Queries) GetCredentials(ctx context.Context, credentialsRef string) (BmcCredential, error) {
@@ -107,6 +176,10 @@ func (q *Queries) GetCredentials(ctx context.Context, credentialsRef string) (Bm
 		&i.Sealed,
 		&i.Version,
 		&i.UpdatedAt,
+		&i.AllowedEndpoints,
+		&i.AllowPlainHttp,
+		&i.AllowUnverifiedTls,
+		&i.Adopted,
 	)
 	return i, err
 }
@@ -137,7 +210,7 @@ func (q *Queries) GetImage(ctx context.Context, imageRef string) (Image, error) 
 }
 
 const getSite = `-- name: GetSite :one
-SELECT site, created_at, segments, revision, applied_revision, applied_at, agent_id, observations, boot_addresses, version FROM sites WHERE site = $1
+SELECT site, created_at, segments, revision, applied_revision, applied_at, agent_id, observations, boot_addresses, drift_threshold, version, identity_level FROM sites WHERE site = $1
 `
 
 func (q *Queries) GetSite(ctx context.Context, site string) (Site, error) {
@@ -153,7 +226,9 @@ func (q *Queries) GetSite(ctx context.Context, site string) (Site, error) {
 		&i.AgentID,
 		&i.Observations,
 		&i.BootAddresses,
+		&i.DriftThreshold,
 		&i.Version,
+		&i.IdentityLevel,
 	)
 	return i, err
 }
@@ -230,8 +305,71 @@ func (q *Queries) InsertImage(ctx context.Context, arg InsertImageParams) (int64
 	return result.RowsAffected(), nil
 }
 
+const listBMCCertificates = `-- name: ListBMCCertificates :many
+SELECT c.site, c.endpoint, c.sha256, c.pinned_at, c.trusted_by, c.offered_sha256, c.offered_at,
+       coalesce((SELECT array_agg(m.machine_id ORDER BY m.machine_id) FROM (
+            SELECT mm.machine_id FROM machines mm
+            WHERE mm.site = c.site AND mm.spec ->> 'bmc_endpoint' = c.endpoint AND mm.spec ->> 'bmc_endpoint' <> '' AND mm.deleted_at IS NULL
+            ORDER BY mm.machine_id LIMIT 20) m), '{}')::text[] AS machine_ids
+FROM bmc_certificates c
+WHERE (c.site, c.endpoint) > ($1::text, $2::text)
+  AND (NOT $3::boolean OR c.offered_sha256 <> '')
+  AND ($4::text = '' OR c.site = $4 AND c.endpoint = $5)
+ORDER BY c.site, c.endpoint LIMIT $6
+`
+
+type ListBMCCertificatesParams struct {
+	AfterSite     string
+	AfterEndpoint string
+	Changed       bool
+	Site          string
+	Endpoint      string
+	PageSize      int32
+}
+
+type ListBMCCertificatesRow struct {
+	BmcCertificate BmcCertificate
+	MachineIds     []string
+}
+
+func (q *Queries) ListBMCCertificates(ctx context.Context, arg ListBMCCertificatesParams) ([]ListBMCCertificatesRow, error) {
+	rows, err := q.db.Query(ctx, listBMCCertificates,
+		arg.AfterSite,
+		arg.AfterEndpoint,
+		arg.Changed,
+		arg.Site,
+		arg.Endpoint,
+		arg.PageSize,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ListBMCCertificatesRow
+	for rows.Next() {
+		var i ListBMCCertificatesRow
+		if err := rows.Scan(
+			&i.BmcCertificate.Site,
+			&i.BmcCertificate.Endpoint,
+			&i.BmcCertificate.Sha256,
+			&i.BmcCertificate.PinnedAt,
+			&i.BmcCertificate.TrustedBy,
+			&i.BmcCertificate.OfferedSha256,
+			&i.BmcCertificate.OfferedAt,
+			&i.MachineIds,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const listCredentials = `-- name: ListCredentials :many
-SELECT credentials_ref, sealed, version, updated_at FROM bmc_credentials WHERE credentials_ref > $1 ORDER BY credentials_ref LIMIT $2
+SELECT credentials_ref, sealed, version, updated_at, allowed_endpoints, allow_plain_http, allow_unverified_tls, adopted FROM bmc_credentials WHERE credentials_ref > $1 ORDER BY credentials_ref LIMIT $2
 `
 
 type ListCredentialsParams struct {
@@ -253,6 +391,10 @@ func (q *Queries) ListCredentials(ctx context.Context, arg ListCredentialsParams
 			&i.Sealed,
 			&i.Version,
 			&i.UpdatedAt,
+			&i.AllowedEndpoints,
+			&i.AllowPlainHttp,
+			&i.AllowUnverifiedTls,
+			&i.Adopted,
 		); err != nil {
 			return nil, err
 		}
@@ -436,7 +578,7 @@ func (q *Queries) ListSiteLeases(ctx context.Context, arg ListSiteLeasesParams) 
 }
 
 const listSites = `-- name: ListSites :many
-SELECT site, created_at, segments, revision, applied_revision, applied_at, agent_id, observations, boot_addresses, version FROM sites WHERE site > $1 ORDER BY site LIMIT $2
+SELECT site, created_at, segments, revision, applied_revision, applied_at, agent_id, observations, boot_addresses, drift_threshold, version, identity_level FROM sites WHERE site > $1 ORDER BY site LIMIT $2
 `
 
 type ListSitesParams struct {
@@ -463,7 +605,9 @@ func (q *Queries) ListSites(ctx context.Context, arg ListSitesParams) ([]Site, e
 			&i.AgentID,
 			&i.Observations,
 			&i.BootAddresses,
+			&i.DriftThreshold,
 			&i.Version,
+			&i.IdentityLevel,
 		); err != nil {
 			return nil, err
 		}
@@ -473,6 +617,30 @@ func (q *Queries) ListSites(ctx context.Context, arg ListSitesParams) ([]Site, e
 		return nil, err
 	}
 	return items, nil
+}
+
+const lockBMCCertificate = `-- name: LockBMCCertificate :one
+SELECT site, endpoint, sha256, pinned_at, trusted_by, offered_sha256, offered_at FROM bmc_certificates WHERE site = $1 AND endpoint = $2 FOR UPDATE
+`
+
+type LockBMCCertificateParams struct {
+	Site     string
+	Endpoint string
+}
+
+func (q *Queries) LockBMCCertificate(ctx context.Context, arg LockBMCCertificateParams) (BmcCertificate, error) {
+	row := q.db.QueryRow(ctx, lockBMCCertificate, arg.Site, arg.Endpoint)
+	var i BmcCertificate
+	err := row.Scan(
+		&i.Site,
+		&i.Endpoint,
+		&i.Sha256,
+		&i.PinnedAt,
+		&i.TrustedBy,
+		&i.OfferedSha256,
+		&i.OfferedAt,
+	)
+	return i, err
 }
 
 const lockBlob = `-- name: LockBlob :exec
@@ -486,7 +654,7 @@ func (q *Queries) LockBlob(ctx context.Context, sha256 string) error {
 }
 
 const lockCredentials = `-- name: LockCredentials :one
-SELECT credentials_ref, sealed, version, updated_at FROM bmc_credentials WHERE credentials_ref = $1 FOR UPDATE
+SELECT credentials_ref, sealed, version, updated_at, allowed_endpoints, allow_plain_http, allow_unverified_tls, adopted FROM bmc_credentials WHERE credentials_ref = $1 FOR UPDATE
 `
 
 func (q *Queries) LockCredentials(ctx context.Context, credentialsRef string) (BmcCredential, error) {
@@ -497,6 +665,10 @@ func (q *Queries) LockCredentials(ctx context.Context, credentialsRef string) (B
 		&i.Sealed,
 		&i.Version,
 		&i.UpdatedAt,
+		&i.AllowedEndpoints,
+		&i.AllowPlainHttp,
+		&i.AllowUnverifiedTls,
+		&i.Adopted,
 	)
 	return i, err
 }
@@ -527,7 +699,7 @@ func (q *Queries) LockImage(ctx context.Context, imageRef string) (Image, error)
 }
 
 const lockSite = `-- name: LockSite :one
-SELECT site, created_at, segments, revision, applied_revision, applied_at, agent_id, observations, boot_addresses, version FROM sites WHERE site = $1 FOR UPDATE
+SELECT site, created_at, segments, revision, applied_revision, applied_at, agent_id, observations, boot_addresses, drift_threshold, version, identity_level FROM sites WHERE site = $1 FOR UPDATE
 `
 
 func (q *Queries) LockSite(ctx context.Context, site string) (Site, error) {
@@ -543,7 +715,9 @@ func (q *Queries) LockSite(ctx context.Context, site string) (Site, error) {
 		&i.AgentID,
 		&i.Observations,
 		&i.BootAddresses,
+		&i.DriftThreshold,
 		&i.Version,
+		&i.IdentityLevel,
 	)
 	return i, err
 }
@@ -572,27 +746,94 @@ func (q *Queries) MachineWithDefaultImage(ctx context.Context, imageRef string) 
 	return machine_id, err
 }
 
+const offerBMCCertificate = `-- name: OfferBMCCertificate :execrows
+UPDATE bmc_certificates SET offered_sha256 = $1::text, offered_at = CASE WHEN $1 = '' THEN NULL ELSE $2::timestamptz END
+WHERE site = $3 AND endpoint = $4 AND offered_sha256 <> $1 AND sha256 <> $1
+`
+
+type OfferBMCCertificateParams struct {
+	OfferedSha256 string
+	Now           time.Time
+	Site          string
+	Endpoint      string
+}
+
+func (q *Queries) OfferBMCCertificate(ctx context.Context, arg OfferBMCCertificateParams) (int64, error) {
+	result, err := q.db.Exec(ctx, offerBMCCertificate,
+		arg.OfferedSha256,
+		arg.Now,
+		arg.Site,
+		arg.Endpoint,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const pinBMCCertificate = `-- name: PinBMCCertificate :exec
+INSERT INTO bmc_certificates (site, endpoint, sha256, pinned_at) VALUES ($1, $2, $3, $4)
+ON CONFLICT (site, endpoint) DO NOTHING
+`
+
+type PinBMCCertificateParams struct {
+	Site     string
+	Endpoint string
+	Sha256   string
+	Now      *time.Time
+}
+
+// The first certificate that a BMC shows. Another one never takes its place here.
+func (q *Queries) PinBMCCertificate(ctx context.Context, arg PinBMCCertificateParams) error {
+	_, err := q.db.Exec(ctx, pinBMCCertificate,
+		arg.Site,
+		arg.Endpoint,
+		arg.Sha256,
+		arg.Now,
+	)
+	return err
+}
+
 const putCredentials = `-- name: PutCredentials :one
-INSERT INTO bmc_credentials (credentials_ref, sealed, updated_at) VALUES ($1, $2, $3)
+INSERT INTO bmc_credentials (credentials_ref, sealed, allowed_endpoints, allow_plain_http, allow_unverified_tls, updated_at)
+VALUES ($1, $2, $3, $4, $5, $6)
 ON CONFLICT (credentials_ref) DO UPDATE
-SET sealed = excluded.sealed, version = bmc_credentials.version + 1, updated_at = excluded.updated_at
-RETURNING credentials_ref, sealed, version, updated_at
+SET sealed = excluded.sealed, allowed_endpoints = excluded.allowed_endpoints, allow_plain_http = excluded.allow_plain_http,
+    allow_unverified_tls = excluded.allow_unverified_tls, adopted = $7, version = bmc_credentials.version + 1,
+    updated_at = excluded.updated_at
+RETURNING credentials_ref, sealed, version, updated_at, allowed_endpoints, allow_plain_http, allow_unverified_tls, adopted
 `
 
 type PutCredentialsParams struct {
-	CredentialsRef string
-	Sealed         []byte
-	Now            time.Time
+	CredentialsRef     string
+	Sealed             []byte
+	AllowedEndpoints   []string
+	AllowPlainHttp     bool
+	AllowUnverifiedTls bool
+	Now                time.Time
+	Adopted            bool
 }
 
 func (q *Queries) PutCredentials(ctx context.Context, arg PutCredentialsParams) (BmcCredential, error) {
-	row := q.db.QueryRow(ctx, putCredentials, arg.CredentialsRef, arg.Sealed, arg.Now)
+	row := q.db.QueryRow(ctx, putCredentials,
+		arg.CredentialsRef,
+		arg.Sealed,
+		arg.AllowedEndpoints,
+		arg.AllowPlainHttp,
+		arg.AllowUnverifiedTls,
+		arg.Now,
+		arg.Adopted,
+	)
 	var i BmcCredential
 	err := row.Scan(
 		&i.CredentialsRef,
 		&i.Sealed,
 		&i.Version,
 		&i.UpdatedAt,
+		&i.AllowedEndpoints,
+		&i.AllowPlainHttp,
+		&i.AllowUnverifiedTls,
+		&i.Adopted,
 	)
 	return i, err
 }
@@ -651,6 +892,15 @@ func (q *Queries) TouchAllSites(ctx context.Context) error {
 	return err
 }
 
+const touchSite = `-- name: TouchSite :exec
+UPDATE sites SET revision = revision + 1 WHERE site = $1
+`
+
+func (q *Queries) TouchSite(ctx context.Context, site string) error {
+	_, err := q.db.Exec(ctx, touchSite, site)
+	return err
+}
+
 const touchSitesOfCredentials = `-- name: TouchSitesOfCredentials :exec
 UPDATE sites SET revision = revision + 1
 WHERE site IN (SELECT m.site FROM machines m
@@ -660,4 +910,38 @@ WHERE site IN (SELECT m.site FROM machines m
 func (q *Queries) TouchSitesOfCredentials(ctx context.Context, credentialsRef string) error {
 	_, err := q.db.Exec(ctx, touchSitesOfCredentials, credentialsRef)
 	return err
+}
+
+const trustBMCCertificate = `-- name: TrustBMCCertificate :one
+UPDATE bmc_certificates
+SET sha256 = offered_sha256, pinned_at = $1, trusted_by = $2, offered_sha256 = '', offered_at = NULL
+WHERE site = $3 AND endpoint = $4
+RETURNING site, endpoint, sha256, pinned_at, trusted_by, offered_sha256, offered_at
+`
+
+type TrustBMCCertificateParams struct {
+	Now       *time.Time
+	TrustedBy string
+	Site      string
+	Endpoint  string
+}
+
+func (q *Queries) TrustBMCCertificate(ctx context.Context, arg TrustBMCCertificateParams) (BmcCertificate, error) {
+	row := q.db.QueryRow(ctx, trustBMCCertificate,
+		arg.Now,
+		arg.TrustedBy,
+		arg.Site,
+		arg.Endpoint,
+	)
+	var i BmcCertificate
+	err := row.Scan(
+		&i.Site,
+		&i.Endpoint,
+		&i.Sha256,
+		&i.PinnedAt,
+		&i.TrustedBy,
+		&i.OfferedSha256,
+		&i.OfferedAt,
+	)
+	return i, err
 }

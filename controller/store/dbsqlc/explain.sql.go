@@ -344,11 +344,9 @@ func (q *Queries) NoteOnce(ctx context.Context, arg NoteOnceParams) (int64, erro
 }
 
 const recentOperationsOf = `-- name: RecentOperationsOf :many
-
 SELECT operation_id, target_id, request_id, request_body, type, phase, params, plan_id, current_step, current_stage, wait_reason, wake_at, cancel_requested_at, error, evidence, event_seq, version, created_at, started_at, finished_at, updated_at, destructive FROM operations WHERE target_id = $1 ORDER BY created_at DESC, operation_id DESC LIMIT 20
 `
 
-// What explanations are made of. Nothing here writes.
 func (q *Queries) RecentOperationsOf(ctx context.Context, machineID string) ([]Operation, error) {
 	rows, err := q.db.Query(ctx, recentOperationsOf, machineID)
 	if err != nil {
@@ -470,6 +468,48 @@ func (q *Queries) StrangersOfSite(ctx context.Context, arg StrangersOfSiteParams
 	for rows.Next() {
 		var i StrangersOfSiteRow
 		if err := rows.Scan(&i.Segment, &i.Mac, &i.LastSeenAt); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const wordsAbout = `-- name: WordsAbout :many
+
+SELECT ts, actor, verb, operation_id, event_data FROM audit_log
+WHERE target_id = $1 ORDER BY audit_id DESC LIMIT 50
+`
+
+type WordsAboutRow struct {
+	Ts          time.Time
+	Actor       string
+	Verb        string
+	OperationID string
+	EventData   []byte
+}
+
+// What explanations are made of. Nothing here writes.
+// What people have done to a machine lately, and what they said of it.
+func (q *Queries) WordsAbout(ctx context.Context, machineID string) ([]WordsAboutRow, error) {
+	rows, err := q.db.Query(ctx, wordsAbout, machineID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []WordsAboutRow
+	for rows.Next() {
+		var i WordsAboutRow
+		if err := rows.Scan(
+			&i.Ts,
+			&i.Actor,
+			&i.Verb,
+			&i.OperationID,
+			&i.EventData,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

@@ -10,6 +10,20 @@ import (
 	"time"
 )
 
+const acceptDrift = `-- name: AcceptDrift :exec
+UPDATE machines SET accepted_drift = $1 WHERE machine_id = $2
+`
+
+type AcceptDriftParams struct {
+	AcceptedDrift string
+	MachineID     string
+}
+
+func (q *Queries) AcceptDrift(ctx context.Context, arg AcceptDriftParams) error {
+	_, err := q.db.Exec(ctx, acceptDrift, arg.AcceptedDrift, arg.MachineID)
+	return err
+}
+
 const deleteMAASRegion = `-- name: DeleteMAASRegion :exec
 DELETE FROM maas_regions WHERE region_ref = $1
 `
@@ -17,6 +31,17 @@ DELETE FROM maas_regions WHERE region_ref = $1
 func (q *Queries) DeleteMAASRegion(ctx context.Context, regionRef string) error {
 	_, err := q.db.Exec(ctx, deleteMAASRegion, regionRef)
 	return err
+}
+
+const driftThresholdOf = `-- name: DriftThresholdOf :one
+SELECT drift_threshold FROM sites WHERE site = $1
+`
+
+func (q *Queries) DriftThresholdOf(ctx context.Context, site string) (string, error) {
+	row := q.db.QueryRow(ctx, driftThresholdOf, site)
+	var drift_threshold string
+	err := row.Scan(&drift_threshold)
+	return drift_threshold, err
 }
 
 const dropProviderObservation = `-- name: DropProviderObservation :exec
@@ -49,7 +74,7 @@ func (q *Queries) GetMAASRegion(ctx context.Context, regionRef string) (MaasRegi
 }
 
 const getProviderObservation = `-- name: GetProviderObservation :one
-SELECT machine_id, provider, state, status, system_id, power_state, deployed, drift, reason, message, changed_at FROM provider_observations WHERE machine_id = $1
+SELECT machine_id, provider, state, status, system_id, power_state, deployed, drift, reason, message, changed_at, known_system_id FROM provider_observations WHERE machine_id = $1
 `
 
 func (q *Queries) GetProviderObservation(ctx context.Context, machineID string) (ProviderObservation, error) {
@@ -67,8 +92,19 @@ func (q *Queries) GetProviderObservation(ctx context.Context, machineID string) 
 		&i.Reason,
 		&i.Message,
 		&i.ChangedAt,
+		&i.KnownSystemID,
 	)
 	return i, err
+}
+
+const knowSystemID = `-- name: KnowSystemID :exec
+UPDATE provider_observations SET known_system_id = system_id WHERE machine_id = $1
+`
+
+// The system id that the provider shows is the machine's from now on.
+func (q *Queries) KnowSystemID(ctx context.Context, machineID string) error {
+	_, err := q.db.Exec(ctx, knowSystemID, machineID)
+	return err
 }
 
 const listMAASRegions = `-- name: ListMAASRegions :many
@@ -214,7 +250,7 @@ func (q *Queries) MachineOfMAASRegion(ctx context.Context, regionRef string) (st
 }
 
 const providerObservationsOf = `-- name: ProviderObservationsOf :many
-SELECT machine_id, provider, state, status, system_id, power_state, deployed, drift, reason, message, changed_at FROM provider_observations WHERE machine_id = ANY($1::text[])
+SELECT machine_id, provider, state, status, system_id, power_state, deployed, drift, reason, message, changed_at, known_system_id FROM provider_observations WHERE machine_id = ANY($1::text[])
 `
 
 func (q *Queries) ProviderObservationsOf(ctx context.Context, machineIds []string) ([]ProviderObservation, error) {
@@ -238,6 +274,7 @@ func (q *Queries) ProviderObservationsOf(ctx context.Context, machineIds []strin
 			&i.Reason,
 			&i.Message,
 			&i.ChangedAt,
+			&i.KnownSystemID,
 		); err != nil {
 			return nil, err
 		}
@@ -295,10 +332,11 @@ func (q *Queries) PutMAASRegion(ctx context.Context, arg PutMAASRegionParams) (M
 }
 
 const putProviderObservation = `-- name: PutProviderObservation :exec
-INSERT INTO provider_observations (machine_id, provider, state, status, system_id, power_state, deployed, drift, reason, message, changed_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+INSERT INTO provider_observations (machine_id, provider, state, status, system_id, power_state, deployed, drift, reason, message, changed_at,
+                                   known_system_id)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $5)
 ON CONFLICT (machine_id) DO UPDATE
-SET provider = excluded.provider, state = excluded.state, status = excluded.status, system_id = excluded.system_id,
+SET known_system_id = coalesce(nullif(provider_observations.known_system_id, ''), excluded.system_id), provider = excluded.provider, state = excluded.state, status = excluded.status, system_id = excluded.system_id,
     power_state = excluded.power_state, deployed = excluded.deployed, drift = excluded.drift, reason = excluded.reason,
     message = excluded.message, changed_at = excluded.changed_at
 WHERE (provider_observations.provider, provider_observations.state, provider_observations.status, provider_observations.system_id,
@@ -322,6 +360,7 @@ type PutProviderObservationParams struct {
 	Now        time.Time
 }
 
+// The first system id that is seen is the machine's known one, until an operator accepts another.
 func (q *Queries) PutProviderObservation(ctx context.Context, arg PutProviderObservationParams) error {
 	_, err := q.db.Exec(ctx, putProviderObservation,
 		arg.MachineID,
@@ -336,5 +375,35 @@ func (q *Queries) PutProviderObservation(ctx context.Context, arg PutProviderObs
 		arg.Message,
 		arg.Now,
 	)
+	return err
+}
+
+const setDrift = `-- name: SetDrift :exec
+UPDATE provider_observations SET drift = $1, changed_at = $2 WHERE machine_id = $3 AND drift <> $1
+`
+
+type SetDriftParams struct {
+	Drift     string
+	Now       time.Time
+	MachineID string
+}
+
+// Whether what the provider says goes with the node's state.
+func (q *Queries) SetDrift(ctx context.Context, arg SetDriftParams) error {
+	_, err := q.db.Exec(ctx, setDrift, arg.Drift, arg.Now, arg.MachineID)
+	return err
+}
+
+const setDriftThreshold = `-- name: SetDriftThreshold :exec
+UPDATE sites SET drift_threshold = $1 WHERE site = $2
+`
+
+type SetDriftThresholdParams struct {
+	DriftThreshold string
+	Site           string
+}
+
+func (q *Queries) SetDriftThreshold(ctx context.Context, arg SetDriftThresholdParams) error {
+	_, err := q.db.Exec(ctx, setDriftThreshold, arg.DriftThreshold, arg.Site)
 	return err
 }

@@ -156,7 +156,7 @@ func (q *Queries) FrozenSince(ctx context.Context) (*time.Time, error) {
 }
 
 const getMachine = `-- name: GetMachine :one
-SELECT machine_id, external_id, labels, spec, provider, site, region, phase, node_state, node_state_changed_at, current_operation_id, unresolved_command_id, agent_id, boot_id, simulated, os_image_digest, config_generation, version, change_xid, created_at, updated_at, deleted_at, power_state, power_state_at, boot_mode, install_attempts, last_install_error, plan_id, failed_plan_id, retiring, registered_by_request FROM machines WHERE machine_id = $1
+SELECT machine_id, external_id, labels, spec, provider, site, region, phase, node_state, node_state_changed_at, current_operation_id, unresolved_command_id, agent_id, boot_id, simulated, os_image_digest, config_generation, version, change_xid, created_at, updated_at, deleted_at, power_state, power_state_at, boot_mode, install_attempts, last_install_error, plan_id, failed_plan_id, retiring, first_provisioned_at, active_workflow_id, quarantined_from, quarantine_reason, failed_node_plan, accepted_drift, registered_by_request, tpm_key_digest, tpm_key_trust, tpm_key_at, identity_level FROM machines WHERE machine_id = $1
 `
 
 func (q *Queries) GetMachine(ctx context.Context, machineID string) (Machine, error) {
@@ -193,13 +193,23 @@ func (q *Queries) GetMachine(ctx context.Context, machineID string) (Machine, er
 		&i.PlanID,
 		&i.FailedPlanID,
 		&i.Retiring,
+		&i.FirstProvisionedAt,
+		&i.ActiveWorkflowID,
+		&i.QuarantinedFrom,
+		&i.QuarantineReason,
+		&i.FailedNodePlan,
+		&i.AcceptedDrift,
 		&i.RegisteredByRequest,
+		&i.TpmKeyDigest,
+		&i.TpmKeyTrust,
+		&i.TpmKeyAt,
+		&i.IdentityLevel,
 	)
 	return i, err
 }
 
 const getMachineByExternalID = `-- name: GetMachineByExternalID :one
-SELECT machine_id, external_id, labels, spec, provider, site, region, phase, node_state, node_state_changed_at, current_operation_id, unresolved_command_id, agent_id, boot_id, simulated, os_image_digest, config_generation, version, change_xid, created_at, updated_at, deleted_at, power_state, power_state_at, boot_mode, install_attempts, last_install_error, plan_id, failed_plan_id, retiring, registered_by_request FROM machines WHERE external_id = $1
+SELECT machine_id, external_id, labels, spec, provider, site, region, phase, node_state, node_state_changed_at, current_operation_id, unresolved_command_id, agent_id, boot_id, simulated, os_image_digest, config_generation, version, change_xid, created_at, updated_at, deleted_at, power_state, power_state_at, boot_mode, install_attempts, last_install_error, plan_id, failed_plan_id, retiring, first_provisioned_at, active_workflow_id, quarantined_from, quarantine_reason, failed_node_plan, accepted_drift, registered_by_request, tpm_key_digest, tpm_key_trust, tpm_key_at, identity_level FROM machines WHERE external_id = $1
 `
 
 func (q *Queries) GetMachineByExternalID(ctx context.Context, externalID *string) (Machine, error) {
@@ -236,7 +246,17 @@ func (q *Queries) GetMachineByExternalID(ctx context.Context, externalID *string
 		&i.PlanID,
 		&i.FailedPlanID,
 		&i.Retiring,
+		&i.FirstProvisionedAt,
+		&i.ActiveWorkflowID,
+		&i.QuarantinedFrom,
+		&i.QuarantineReason,
+		&i.FailedNodePlan,
+		&i.AcceptedDrift,
 		&i.RegisteredByRequest,
+		&i.TpmKeyDigest,
+		&i.TpmKeyTrust,
+		&i.TpmKeyAt,
+		&i.IdentityLevel,
 	)
 	return i, err
 }
@@ -360,7 +380,7 @@ func (q *Queries) LatestInventory(ctx context.Context, machineID string) (Invent
 }
 
 const lockMachine = `-- name: LockMachine :one
-SELECT machine_id, external_id, labels, spec, provider, site, region, phase, node_state, node_state_changed_at, current_operation_id, unresolved_command_id, agent_id, boot_id, simulated, os_image_digest, config_generation, version, change_xid, created_at, updated_at, deleted_at, power_state, power_state_at, boot_mode, install_attempts, last_install_error, plan_id, failed_plan_id, retiring, registered_by_request FROM machines WHERE machine_id = $1 FOR UPDATE
+SELECT machine_id, external_id, labels, spec, provider, site, region, phase, node_state, node_state_changed_at, current_operation_id, unresolved_command_id, agent_id, boot_id, simulated, os_image_digest, config_generation, version, change_xid, created_at, updated_at, deleted_at, power_state, power_state_at, boot_mode, install_attempts, last_install_error, plan_id, failed_plan_id, retiring, first_provisioned_at, active_workflow_id, quarantined_from, quarantine_reason, failed_node_plan, accepted_drift, registered_by_request, tpm_key_digest, tpm_key_trust, tpm_key_at, identity_level FROM machines WHERE machine_id = $1 FOR UPDATE
 `
 
 func (q *Queries) LockMachine(ctx context.Context, machineID string) (Machine, error) {
@@ -397,13 +417,23 @@ func (q *Queries) LockMachine(ctx context.Context, machineID string) (Machine, e
 		&i.PlanID,
 		&i.FailedPlanID,
 		&i.Retiring,
+		&i.FirstProvisionedAt,
+		&i.ActiveWorkflowID,
+		&i.QuarantinedFrom,
+		&i.QuarantineReason,
+		&i.FailedNodePlan,
+		&i.AcceptedDrift,
 		&i.RegisteredByRequest,
+		&i.TpmKeyDigest,
+		&i.TpmKeyTrust,
+		&i.TpmKeyAt,
+		&i.IdentityLevel,
 	)
 	return i, err
 }
 
 const lockMachineFor = `-- name: LockMachineFor :many
-SELECT machine_id, external_id, labels, spec, provider, site, region, phase, node_state, node_state_changed_at, current_operation_id, unresolved_command_id, agent_id, boot_id, simulated, os_image_digest, config_generation, version, change_xid, created_at, updated_at, deleted_at, power_state, power_state_at, boot_mode, install_attempts, last_install_error, plan_id, failed_plan_id, retiring, registered_by_request FROM machines WHERE machine_id = coalesce(nullif($1::text, ''),
+SELECT machine_id, external_id, labels, spec, provider, site, region, phase, node_state, node_state_changed_at, current_operation_id, unresolved_command_id, agent_id, boot_id, simulated, os_image_digest, config_generation, version, change_xid, created_at, updated_at, deleted_at, power_state, power_state_at, boot_mode, install_attempts, last_install_error, plan_id, failed_plan_id, retiring, first_provisioned_at, active_workflow_id, quarantined_from, quarantine_reason, failed_node_plan, accepted_drift, registered_by_request, tpm_key_digest, tpm_key_trust, tpm_key_at, identity_level FROM machines WHERE machine_id = coalesce(nullif($1::text, ''),
     (SELECT o.target_id FROM operations o WHERE o.operation_id = $2::text)) FOR UPDATE
 `
 
@@ -453,7 +483,17 @@ func (q *Queries) LockMachineFor(ctx context.Context, arg LockMachineForParams) 
 			&i.PlanID,
 			&i.FailedPlanID,
 			&i.Retiring,
+			&i.FirstProvisionedAt,
+			&i.ActiveWorkflowID,
+			&i.QuarantinedFrom,
+			&i.QuarantineReason,
+			&i.FailedNodePlan,
+			&i.AcceptedDrift,
 			&i.RegisteredByRequest,
+			&i.TpmKeyDigest,
+			&i.TpmKeyTrust,
+			&i.TpmKeyAt,
+			&i.IdentityLevel,
 		); err != nil {
 			return nil, err
 		}
@@ -470,7 +510,7 @@ WITH wanted AS (
     SELECT unnest($1::text[]) AS machine_id, ''::text AS operation_id
     UNION ALL
     SELECT o.target_id, o.operation_id FROM operations o WHERE o.operation_id = ANY($2::text[]))
-SELECT m.machine_id, m.external_id, m.labels, m.spec, m.provider, m.site, m.region, m.phase, m.node_state, m.node_state_changed_at, m.current_operation_id, m.unresolved_command_id, m.agent_id, m.boot_id, m.simulated, m.os_image_digest, m.config_generation, m.version, m.change_xid, m.created_at, m.updated_at, m.deleted_at, m.power_state, m.power_state_at, m.boot_mode, m.install_attempts, m.last_install_error, m.plan_id, m.failed_plan_id, m.retiring, m.registered_by_request, w.operation_id::text AS operation_id FROM wanted w JOIN machines m ON m.machine_id = w.machine_id
+SELECT m.machine_id, m.external_id, m.labels, m.spec, m.provider, m.site, m.region, m.phase, m.node_state, m.node_state_changed_at, m.current_operation_id, m.unresolved_command_id, m.agent_id, m.boot_id, m.simulated, m.os_image_digest, m.config_generation, m.version, m.change_xid, m.created_at, m.updated_at, m.deleted_at, m.power_state, m.power_state_at, m.boot_mode, m.install_attempts, m.last_install_error, m.plan_id, m.failed_plan_id, m.retiring, m.first_provisioned_at, m.active_workflow_id, m.quarantined_from, m.quarantine_reason, m.failed_node_plan, m.accepted_drift, m.registered_by_request, m.tpm_key_digest, m.tpm_key_trust, m.tpm_key_at, m.identity_level, w.operation_id::text AS operation_id FROM wanted w JOIN machines m ON m.machine_id = w.machine_id
 ORDER BY m.machine_id FOR UPDATE OF m SKIP LOCKED
 `
 
@@ -525,7 +565,17 @@ func (q *Queries) LockMachinesFor(ctx context.Context, arg LockMachinesForParams
 			&i.Machine.PlanID,
 			&i.Machine.FailedPlanID,
 			&i.Machine.Retiring,
+			&i.Machine.FirstProvisionedAt,
+			&i.Machine.ActiveWorkflowID,
+			&i.Machine.QuarantinedFrom,
+			&i.Machine.QuarantineReason,
+			&i.Machine.FailedNodePlan,
+			&i.Machine.AcceptedDrift,
 			&i.Machine.RegisteredByRequest,
+			&i.Machine.TpmKeyDigest,
+			&i.Machine.TpmKeyTrust,
+			&i.Machine.TpmKeyAt,
+			&i.Machine.IdentityLevel,
 			&i.OperationID,
 		); err != nil {
 			return nil, err
@@ -690,17 +740,44 @@ func (q *Queries) SetMachineAgent(ctx context.Context, arg SetMachineAgentParams
 }
 
 const setNodeState = `-- name: SetNodeState :exec
-UPDATE machines SET node_state = $1, node_state_changed_at = $2 WHERE machine_id = $3
+UPDATE machines
+SET node_state = $1, node_state_changed_at = $2,
+    quarantined_from = CASE WHEN $1 = 'quarantined' THEN coalesce(nullif(quarantined_from, ''), node_state)
+                            WHEN $1 = 'draining' THEN quarantined_from ELSE '' END,
+    quarantine_reason = CASE WHEN $1 = 'quarantined' THEN coalesce(nullif($3::text, ''), quarantine_reason)
+                             WHEN $1 = 'draining' THEN quarantine_reason ELSE '' END
+WHERE machine_id = $4
 `
 
 type SetNodeStateParams struct {
 	NodeState string
 	Now       time.Time
+	Reason    string
 	MachineID string
 }
 
+// A quarantined node keeps the state that it came from, and why, also while it drains.
 func (q *Queries) SetNodeState(ctx context.Context, arg SetNodeStateParams) error {
-	_, err := q.db.Exec(ctx, setNodeState, arg.NodeState, arg.Now, arg.MachineID)
+	_, err := q.db.Exec(ctx, setNodeState,
+		arg.NodeState,
+		arg.Now,
+		arg.Reason,
+		arg.MachineID,
+	)
+	return err
+}
+
+const setQuarantineReason = `-- name: SetQuarantineReason :exec
+UPDATE machines SET quarantine_reason = $1 WHERE machine_id = $2 AND node_state = 'quarantined'
+`
+
+type SetQuarantineReasonParams struct {
+	Reason    string
+	MachineID string
+}
+
+func (q *Queries) SetQuarantineReason(ctx context.Context, arg SetQuarantineReasonParams) error {
+	_, err := q.db.Exec(ctx, setQuarantineReason, arg.Reason, arg.MachineID)
 	return err
 }
 
@@ -750,7 +827,7 @@ func (q *Queries) UpdateMachineSpec(ctx context.Context, arg UpdateMachineSpecPa
 }
 
 const walkMachines = `-- name: WalkMachines :many
-SELECT m.machine_id, m.external_id, m.labels, m.spec, m.provider, m.site, m.region, m.phase, m.node_state, m.node_state_changed_at, m.current_operation_id, m.unresolved_command_id, m.agent_id, m.boot_id, m.simulated, m.os_image_digest, m.config_generation, m.version, m.change_xid, m.created_at, m.updated_at, m.deleted_at, m.power_state, m.power_state_at, m.boot_mode, m.install_attempts, m.last_install_error, m.plan_id, m.failed_plan_id, m.retiring, m.registered_by_request FROM machines m
+SELECT m.machine_id, m.external_id, m.labels, m.spec, m.provider, m.site, m.region, m.phase, m.node_state, m.node_state_changed_at, m.current_operation_id, m.unresolved_command_id, m.agent_id, m.boot_id, m.simulated, m.os_image_digest, m.config_generation, m.version, m.change_xid, m.created_at, m.updated_at, m.deleted_at, m.power_state, m.power_state_at, m.boot_mode, m.install_attempts, m.last_install_error, m.plan_id, m.failed_plan_id, m.retiring, m.first_provisioned_at, m.active_workflow_id, m.quarantined_from, m.quarantine_reason, m.failed_node_plan, m.accepted_drift, m.registered_by_request, m.tpm_key_digest, m.tpm_key_trust, m.tpm_key_at, m.identity_level FROM machines m
 WHERE m.deleted_at IS NULL AND m.machine_id > $1
   AND ($2::text = '' OR m.machine_id = $2)
   AND ($3::text = '' OR m.phase = $3)
@@ -761,15 +838,19 @@ WHERE m.deleted_at IS NULL AND m.machine_id > $1
   AND ($8::jsonb = '{}' OR m.labels @> $8::jsonb)
   AND ($9::jsonb = '{}' OR m.spec @> $9::jsonb)
   AND ($10::text = '' OR (m.current_operation_id IS NOT NULL) = ($10::text = 'true'))
-  AND (cardinality($11::text[]) = 0 OR m.machine_id = ANY($11::text[]))
-  AND (cardinality($12::text[]) = 0 OR NOT EXISTS (
-      SELECT 1 FROM unnest($12::text[]) AS want(type)
+  AND ($11::text = '' OR (m.current_operation_id IS NOT NULL OR m.active_workflow_id IS NOT NULL) = ($11::text = 'true'))
+  AND ($12::text = '' OR (m.unresolved_command_id IS NOT NULL) = ($12::text = 'true'))
+  AND (cardinality($13::text[]) = 0 OR m.node_state = ANY($13::text[]))
+  AND (cardinality($14::text[]) = 0 OR NOT m.node_state = ANY($14::text[]))
+  AND (cardinality($15::text[]) = 0 OR m.machine_id = ANY($15::text[]))
+  AND (cardinality($16::text[]) = 0 OR NOT EXISTS (
+      SELECT 1 FROM unnest($16::text[]) AS want(type)
       WHERE NOT EXISTS (SELECT 1 FROM machine_conditions c
                         WHERE c.machine_id = m.machine_id AND c.type = want.type AND c.status)))
-  AND (cardinality($13::text[]) = 0 OR NOT EXISTS (
+  AND (cardinality($17::text[]) = 0 OR NOT EXISTS (
       SELECT 1 FROM machine_conditions c
-      WHERE c.machine_id = m.machine_id AND c.status AND c.type = ANY($13::text[])))
-ORDER BY m.machine_id LIMIT $14
+      WHERE c.machine_id = m.machine_id AND c.status AND c.type = ANY($17::text[])))
+ORDER BY m.machine_id LIMIT $18
 `
 
 type WalkMachinesParams struct {
@@ -782,7 +863,11 @@ type WalkMachinesParams struct {
 	Region            string
 	Labels            []byte
 	Spec              []byte
+	Operating         string
 	Busy              string
+	Fenced            string
+	NodeStates        []string
+	NotNodeStates     []string
 	Among             []string
 	WithConditions    []string
 	WithoutConditions []string
@@ -801,7 +886,11 @@ func (q *Queries) WalkMachines(ctx context.Context, arg WalkMachinesParams) ([]M
 		arg.Region,
 		arg.Labels,
 		arg.Spec,
+		arg.Operating,
 		arg.Busy,
+		arg.Fenced,
+		arg.NodeStates,
+		arg.NotNodeStates,
 		arg.Among,
 		arg.WithConditions,
 		arg.WithoutConditions,
@@ -845,7 +934,17 @@ func (q *Queries) WalkMachines(ctx context.Context, arg WalkMachinesParams) ([]M
 			&i.PlanID,
 			&i.FailedPlanID,
 			&i.Retiring,
+			&i.FirstProvisionedAt,
+			&i.ActiveWorkflowID,
+			&i.QuarantinedFrom,
+			&i.QuarantineReason,
+			&i.FailedNodePlan,
+			&i.AcceptedDrift,
 			&i.RegisteredByRequest,
+			&i.TpmKeyDigest,
+			&i.TpmKeyTrust,
+			&i.TpmKeyAt,
+			&i.IdentityLevel,
 		); err != nil {
 			return nil, err
 		}
@@ -855,4 +954,24 @@ func (q *Queries) WalkMachines(ctx context.Context, arg WalkMachinesParams) ([]M
 		return nil, err
 	}
 	return items, nil
+}
+
+const whoFroze = `-- name: WhoFroze :one
+SELECT actor, verb, coalesce(event_data->>'comment', '')::text AS comment FROM audit_log
+WHERE target_id = '' AND verb IN ('FREEZE_FLEET', 'DATABASE_RESTORED') AND ts = $1
+ORDER BY audit_id DESC LIMIT 1
+`
+
+type WhoFrozeRow struct {
+	Actor   string
+	Verb    string
+	Comment string
+}
+
+// Who or what began the freeze of that time, and with what comment.
+func (q *Queries) WhoFroze(ctx context.Context, since time.Time) (WhoFrozeRow, error) {
+	row := q.db.QueryRow(ctx, whoFroze, since)
+	var i WhoFrozeRow
+	err := row.Scan(&i.Actor, &i.Verb, &i.Comment)
+	return i, err
 }

@@ -24,6 +24,8 @@ type Agent struct {
 	CreatedAt           time.Time
 	OperationID         *string
 	OsImageDigest       string
+	IdentityLevel       string
+	IdentityTrust       string
 }
 
 type AgentCert struct {
@@ -48,6 +50,18 @@ type AgentState struct {
 	FirstSeenAt  time.Time
 }
 
+type ApiToken struct {
+	TokenID    string
+	Name       string
+	Scope      string
+	Hash       []byte
+	CreatedAt  time.Time
+	CreatedBy  string
+	ExpiresAt  time.Time
+	LastUsedAt *time.Time
+	RevokedAt  *time.Time
+}
+
 type AuditLog struct {
 	AuditID     int64
 	Ts          time.Time
@@ -60,11 +74,25 @@ type AuditLog struct {
 	Salt        []byte
 }
 
+type BmcCertificate struct {
+	Site          string
+	Endpoint      string
+	Sha256        string
+	PinnedAt      *time.Time
+	TrustedBy     string
+	OfferedSha256 string
+	OfferedAt     *time.Time
+}
+
 type BmcCredential struct {
-	CredentialsRef string
-	Sealed         []byte
-	Version        int64
-	UpdatedAt      time.Time
+	CredentialsRef     string
+	Sealed             []byte
+	Version            int64
+	UpdatedAt          time.Time
+	AllowedEndpoints   []string
+	AllowPlainHttp     bool
+	AllowUnverifiedTls bool
+	Adopted            bool
 }
 
 type BootAssignment struct {
@@ -79,6 +107,9 @@ type BootAssignment struct {
 	InstallerAgentID   *string
 	ContenderKeyDigest []byte
 	ContenderAt        *time.Time
+	ImpostorReason     string
+	ImpostorMessage    string
+	ImpostorAt         *time.Time
 }
 
 type Budget struct {
@@ -198,7 +229,27 @@ type Machine struct {
 	PlanID              *string
 	FailedPlanID        string
 	Retiring            []byte
+	FirstProvisionedAt  *time.Time
+	ActiveWorkflowID    *string
+	QuarantinedFrom     string
+	QuarantineReason    string
+	FailedNodePlan      string
+	AcceptedDrift       string
 	RegisteredByRequest string
+	TpmKeyDigest        []byte
+	TpmKeyTrust         string
+	TpmKeyAt            *time.Time
+	IdentityLevel       string
+}
+
+type MachineCause struct {
+	MachineID   string
+	Cause       string
+	Subject     string
+	Reason      string
+	Message     string
+	OperationID string
+	Since       time.Time
 }
 
 type MachineCondition struct {
@@ -211,10 +262,13 @@ type MachineCondition struct {
 }
 
 type NodeGroup struct {
-	NodeGroup   string
-	AutoPromote bool
-	UpdatedAt   time.Time
-	Version     int64
+	NodeGroup         string
+	AutoPromote       bool
+	UpdatedAt         time.Time
+	ExplicitPromotion bool
+	HealthChecks      []string
+	Version           int64
+	IdentityLevel     string
 }
 
 type Operation struct {
@@ -292,17 +346,18 @@ type Plan struct {
 }
 
 type ProviderObservation struct {
-	MachineID  string
-	Provider   string
-	State      string
-	Status     string
-	SystemID   string
-	PowerState string
-	Deployed   string
-	Drift      string
-	Reason     string
-	Message    string
-	ChangedAt  time.Time
+	MachineID     string
+	Provider      string
+	State         string
+	Status        string
+	SystemID      string
+	PowerState    string
+	Deployed      string
+	Drift         string
+	Reason        string
+	Message       string
+	ChangedAt     time.Time
+	KnownSystemID string
 }
 
 type Rollout struct {
@@ -366,7 +421,9 @@ type Site struct {
 	AgentID         *string
 	Observations    []byte
 	BootAddresses   []byte
+	DriftThreshold  string
 	Version         int64
+	IdentityLevel   string
 }
 
 type SshCredential struct {
@@ -472,4 +529,6 @@ type Workflow struct {
 	CreatedAt             time.Time
 	UpdatedAt             time.Time
 	EndedAt               *time.Time
+	Failures              []byte
+	Unclean               bool
 }

@@ -10,17 +10,6 @@ import (
 	"time"
 )
 
-const everActive = `-- name: EverActive :one
-SELECT EXISTS (SELECT 1 FROM node_state_log WHERE machine_id = $1 AND to_state = 'active')
-`
-
-func (q *Queries) EverActive(ctx context.Context, machineID string) (bool, error) {
-	row := q.db.QueryRow(ctx, everActive, machineID)
-	var exists bool
-	err := row.Scan(&exists)
-	return exists, err
-}
-
 const getDiscovered = `-- name: GetDiscovered :one
 SELECT d.site, d.mac::text AS mac, d.segment, d.address, d.arch, d.vendor FROM discovered_machines d
 WHERE d.site = $1 AND d.mac = CAST($2::text AS macaddr)
@@ -55,7 +44,7 @@ func (q *Queries) GetDiscovered(ctx context.Context, arg GetDiscoveredParams) (G
 }
 
 const getNodeGroup = `-- name: GetNodeGroup :one
-SELECT node_group, auto_promote, updated_at, version FROM node_groups WHERE node_group = $1
+SELECT node_group, auto_promote, updated_at, explicit_promotion, health_checks, version, identity_level FROM node_groups WHERE node_group = $1
 `
 
 func (q *Queries) GetNodeGroup(ctx context.Context, nodeGroup string) (NodeGroup, error) {
@@ -65,7 +54,10 @@ func (q *Queries) GetNodeGroup(ctx context.Context, nodeGroup string) (NodeGroup
 		&i.NodeGroup,
 		&i.AutoPromote,
 		&i.UpdatedAt,
+		&i.ExplicitPromotion,
+		&i.HealthChecks,
 		&i.Version,
+		&i.IdentityLevel,
 	)
 	return i, err
 }
@@ -89,7 +81,10 @@ func (q *Queries) GrantedFor(ctx context.Context, arg GrantedForParams) (bool, e
 }
 
 const listNodeGroups = `-- name: ListNodeGroups :many
-SELECT g.name::text AS node_group, coalesce(n.auto_promote, false)::boolean AS auto_promote, n.updated_at,
+SELECT g.name::text AS node_group, coalesce(n.auto_promote, false)::boolean AS auto_promote,
+       coalesce(n.explicit_promotion, false)::boolean AS explicit_promotion, n.updated_at,
+       coalesce(n.identity_level, '')::text AS identity_level,
+       coalesce(n.health_checks, '{reachable,inventory,provider}')::text[] AS health_checks,
        coalesce(n.version, 0)::bigint AS version,
        (SELECT count(*) FROM machines m WHERE m.deleted_at IS NULL AND m.spec ->> 'group' = g.name) AS nodes
 FROM (SELECT node_group AS name FROM node_groups
@@ -104,11 +99,14 @@ type ListNodeGroupsParams struct {
 }
 
 type ListNodeGroupsRow struct {
-	NodeGroup   string
-	AutoPromote bool
-	UpdatedAt   *time.Time
-	Version     int64
-	Nodes       int64
+	NodeGroup         string
+	AutoPromote       bool
+	ExplicitPromotion bool
+	UpdatedAt         *time.Time
+	IdentityLevel     string
+	HealthChecks      []string
+	Version           int64
+	Nodes             int64
 }
 
 // A group exists when it was set, or when a machine names it.
@@ -124,7 +122,10 @@ func (q *Queries) ListNodeGroups(ctx context.Context, arg ListNodeGroupsParams) 
 		if err := rows.Scan(
 			&i.NodeGroup,
 			&i.AutoPromote,
+			&i.ExplicitPromotion,
 			&i.UpdatedAt,
+			&i.IdentityLevel,
+			&i.HealthChecks,
 			&i.Version,
 			&i.Nodes,
 		); err != nil {
@@ -139,7 +140,7 @@ func (q *Queries) ListNodeGroups(ctx context.Context, arg ListNodeGroupsParams) 
 }
 
 const lockMachineByMac = `-- name: LockMachineByMac :one
-SELECT m.machine_id, m.external_id, m.labels, m.spec, m.provider, m.site, m.region, m.phase, m.node_state, m.node_state_changed_at, m.current_operation_id, m.unresolved_command_id, m.agent_id, m.boot_id, m.simulated, m.os_image_digest, m.config_generation, m.version, m.change_xid, m.created_at, m.updated_at, m.deleted_at, m.power_state, m.power_state_at, m.boot_mode, m.install_attempts, m.last_install_error, m.plan_id, m.failed_plan_id, m.retiring, m.registered_by_request FROM machines m JOIN machine_macs mm ON mm.machine_id = m.machine_id
+SELECT m.machine_id, m.external_id, m.labels, m.spec, m.provider, m.site, m.region, m.phase, m.node_state, m.node_state_changed_at, m.current_operation_id, m.unresolved_command_id, m.agent_id, m.boot_id, m.simulated, m.os_image_digest, m.config_generation, m.version, m.change_xid, m.created_at, m.updated_at, m.deleted_at, m.power_state, m.power_state_at, m.boot_mode, m.install_attempts, m.last_install_error, m.plan_id, m.failed_plan_id, m.retiring, m.first_provisioned_at, m.active_workflow_id, m.quarantined_from, m.quarantine_reason, m.failed_node_plan, m.accepted_drift, m.registered_by_request, m.tpm_key_digest, m.tpm_key_trust, m.tpm_key_at, m.identity_level FROM machines m JOIN machine_macs mm ON mm.machine_id = m.machine_id
 WHERE mm.mac = CAST($1::text AS macaddr) FOR UPDATE OF m
 `
 
@@ -177,38 +178,38 @@ func (q *Queries) LockMachineByMac(ctx context.Context, mac string) (Machine, er
 		&i.PlanID,
 		&i.FailedPlanID,
 		&i.Retiring,
+		&i.FirstProvisionedAt,
+		&i.ActiveWorkflowID,
+		&i.QuarantinedFrom,
+		&i.QuarantineReason,
+		&i.FailedNodePlan,
+		&i.AcceptedDrift,
 		&i.RegisteredByRequest,
+		&i.TpmKeyDigest,
+		&i.TpmKeyTrust,
+		&i.TpmKeyAt,
+		&i.IdentityLevel,
 	)
 	return i, err
 }
 
-const nodePlansOf = `-- name: NodePlansOf :many
-SELECT machine_id, coalesce(plan_id, '')::text AS plan_id FROM machines WHERE machine_id = ANY($1::text[])
+const movedByRequest = `-- name: MovedByRequest :one
+SELECT coalesce(metadata ->> 'operation_id', '')::text AS operation_id FROM node_state_log
+WHERE machine_id = $1 AND to_state = 'quarantined' AND metadata ->> 'request_id' = $2::text
+ORDER BY id DESC LIMIT 1
 `
 
-type NodePlansOfRow struct {
+type MovedByRequestParams struct {
 	MachineID string
-	PlanID    string
+	RequestID string
 }
 
-func (q *Queries) NodePlansOf(ctx context.Context, machineIds []string) ([]NodePlansOfRow, error) {
-	rows, err := q.db.Query(ctx, nodePlansOf, machineIds)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []NodePlansOfRow
-	for rows.Next() {
-		var i NodePlansOfRow
-		if err := rows.Scan(&i.MachineID, &i.PlanID); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
+// The operation that an admin's move into quarantine has cancelled, by the request that asked for it.
+func (q *Queries) MovedByRequest(ctx context.Context, arg MovedByRequestParams) (string, error) {
+	row := q.db.QueryRow(ctx, movedByRequest, arg.MachineID, arg.RequestID)
+	var operation_id string
+	err := row.Scan(&operation_id)
+	return operation_id, err
 }
 
 const nodeReportsOf = `-- name: NodeReportsOf :many
@@ -263,6 +264,105 @@ func (q *Queries) NodeReportsOf(ctx context.Context, machineIds []string) ([]Nod
 	return items, nil
 }
 
+const nodeRowsOf = `-- name: NodeRowsOf :many
+SELECT machine_id, external_id, labels, spec, provider, site, region, phase, node_state, node_state_changed_at, current_operation_id, unresolved_command_id, agent_id, boot_id, simulated, os_image_digest, config_generation, version, change_xid, created_at, updated_at, deleted_at, power_state, power_state_at, boot_mode, install_attempts, last_install_error, plan_id, failed_plan_id, retiring, first_provisioned_at, active_workflow_id, quarantined_from, quarantine_reason, failed_node_plan, accepted_drift, registered_by_request, tpm_key_digest, tpm_key_trust, tpm_key_at, identity_level FROM machines WHERE machine_id = ANY($1::text[])
+`
+
+func (q *Queries) NodeRowsOf(ctx context.Context, machineIds []string) ([]Machine, error) {
+	rows, err := q.db.Query(ctx, nodeRowsOf, machineIds)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []Machine
+	for rows.Next() {
+		var i Machine
+		if err := rows.Scan(
+			&i.MachineID,
+			&i.ExternalID,
+			&i.Labels,
+			&i.Spec,
+			&i.Provider,
+			&i.Site,
+			&i.Region,
+			&i.Phase,
+			&i.NodeState,
+			&i.NodeStateChangedAt,
+			&i.CurrentOperationID,
+			&i.UnresolvedCommandID,
+			&i.AgentID,
+			&i.BootID,
+			&i.Simulated,
+			&i.OsImageDigest,
+			&i.ConfigGeneration,
+			&i.Version,
+			&i.ChangeXid,
+			&i.CreatedAt,
+			&i.UpdatedAt,
+			&i.DeletedAt,
+			&i.PowerState,
+			&i.PowerStateAt,
+			&i.BootMode,
+			&i.InstallAttempts,
+			&i.LastInstallError,
+			&i.PlanID,
+			&i.FailedPlanID,
+			&i.Retiring,
+			&i.FirstProvisionedAt,
+			&i.ActiveWorkflowID,
+			&i.QuarantinedFrom,
+			&i.QuarantineReason,
+			&i.FailedNodePlan,
+			&i.AcceptedDrift,
+			&i.RegisteredByRequest,
+			&i.TpmKeyDigest,
+			&i.TpmKeyTrust,
+			&i.TpmKeyAt,
+			&i.IdentityLevel,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const nodesOnTheirWayIn = `-- name: NodesOnTheirWayIn :many
+SELECT m.machine_id FROM machines m JOIN agent_sessions s ON s.agent_id = m.agent_id AND s.ended_at IS NULL
+WHERE m.node_state IN ('bootstrap_issued', 'enrolling') AND m.agent_id IS NOT NULL AND m.deleted_at IS NULL AND m.machine_id > $1::text
+  AND NOT EXISTS (SELECT 1 FROM workflows w WHERE w.machine_id = m.machine_id AND w.ended_at IS NULL)
+ORDER BY m.machine_id LIMIT $2
+`
+
+type NodesOnTheirWayInParams struct {
+	AfterID  string
+	PageSize int32
+}
+
+// Nodes whose own agent has a session, which wait for their health checks and for no workflow.
+func (q *Queries) NodesOnTheirWayIn(ctx context.Context, arg NodesOnTheirWayInParams) ([]string, error) {
+	rows, err := q.db.Query(ctx, nodesOnTheirWayIn, arg.AfterID, arg.PageSize)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var machine_id string
+		if err := rows.Scan(&machine_id); err != nil {
+			return nil, err
+		}
+		items = append(items, machine_id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const ownerlessNodes = `-- name: OwnerlessNodes :many
 SELECT m.machine_id, m.node_state, m.node_state_changed_at FROM machines m
 WHERE m.node_state IN ('enrolling', 'installing', 'reprovision', 'deprovisioning', 'migrating', 'draining', 'removing')
@@ -305,14 +405,17 @@ func (q *Queries) OwnerlessNodes(ctx context.Context, arg OwnerlessNodesParams) 
 }
 
 const setInstall = `-- name: SetInstall :exec
-UPDATE machines SET install_attempts = $1, last_install_error = $2, failed_plan_id = $3
-WHERE machine_id = $4
+UPDATE machines
+SET install_attempts = $1, last_install_error = $2, failed_plan_id = $3,
+    failed_node_plan = CASE WHEN $3 = '' THEN '' ELSE $4::text END
+WHERE machine_id = $5
 `
 
 type SetInstallParams struct {
 	InstallAttempts  int32
 	LastInstallError string
 	FailedPlanID     string
+	NodePlan         string
 	MachineID        string
 }
 
@@ -322,6 +425,7 @@ func (q *Queries) SetInstall(ctx context.Context, arg SetInstallParams) error {
 		arg.InstallAttempts,
 		arg.LastInstallError,
 		arg.FailedPlanID,
+		arg.NodePlan,
 		arg.MachineID,
 	)
 	return err
@@ -390,26 +494,41 @@ func (q *Queries) StaleConditions(ctx context.Context) ([]string, error) {
 }
 
 const upsertNodeGroup = `-- name: UpsertNodeGroup :one
-INSERT INTO node_groups (node_group, auto_promote, updated_at) VALUES ($1, $2, $3)
-ON CONFLICT (node_group) DO UPDATE SET auto_promote = excluded.auto_promote, updated_at = excluded.updated_at,
+INSERT INTO node_groups (node_group, auto_promote, explicit_promotion, health_checks, updated_at)
+VALUES ($1, $2, $3, coalesce($4::text[], '{reachable,inventory,provider}'), $5)
+ON CONFLICT (node_group) DO UPDATE
+SET auto_promote = excluded.auto_promote, explicit_promotion = excluded.explicit_promotion, updated_at = excluded.updated_at,
+    health_checks = coalesce($4::text[], node_groups.health_checks),
     version = node_groups.version + 1
-RETURNING node_group, auto_promote, updated_at, version
+RETURNING node_group, auto_promote, updated_at, explicit_promotion, health_checks, version, identity_level
 `
 
 type UpsertNodeGroupParams struct {
-	NodeGroup   string
-	AutoPromote bool
-	Now         time.Time
+	NodeGroup         string
+	AutoPromote       bool
+	ExplicitPromotion bool
+	HealthChecks      []string
+	Now               time.Time
 }
 
+// Without health checks those that the group has stay.
 func (q *Queries) UpsertNodeGroup(ctx context.Context, arg UpsertNodeGroupParams) (NodeGroup, error) {
-	row := q.db.QueryRow(ctx, upsertNodeGroup, arg.NodeGroup, arg.AutoPromote, arg.Now)
+	row := q.db.QueryRow(ctx, upsertNodeGroup,
+		arg.NodeGroup,
+		arg.AutoPromote,
+		arg.ExplicitPromotion,
+		arg.HealthChecks,
+		arg.Now,
+	)
 	var i NodeGroup
 	err := row.Scan(
 		&i.NodeGroup,
 		&i.AutoPromote,
 		&i.UpdatedAt,
+		&i.ExplicitPromotion,
+		&i.HealthChecks,
 		&i.Version,
+		&i.IdentityLevel,
 	)
 	return i, err
 }
@@ -420,9 +539,16 @@ INSERT INTO node_reports (machine_id, mac, ip_address, hostname, vendor, model, 
 VALUES ($1, CAST($2::text AS macaddr), $3, $4, $5, $6, $7, $8,
         $9, $10, $11)
 ON CONFLICT (machine_id) DO UPDATE SET
-    mac = excluded.mac, ip_address = excluded.ip_address, hostname = excluded.hostname, vendor = excluded.vendor,
-    model = excluded.model, serial_number = excluded.serial_number, system_uuid = excluded.system_uuid,
-    installation_status = excluded.installation_status, installation_percent = excluded.installation_percent,
+    mac = excluded.mac,
+    ip_address = coalesce(nullif(excluded.ip_address, ''), node_reports.ip_address),
+    hostname = coalesce(nullif(excluded.hostname, ''), node_reports.hostname),
+    vendor = coalesce(nullif(excluded.vendor, ''), node_reports.vendor),
+    model = coalesce(nullif(excluded.model, ''), node_reports.model),
+    serial_number = coalesce(nullif(excluded.serial_number, ''), node_reports.serial_number),
+    system_uuid = coalesce(nullif(excluded.system_uuid, ''), node_reports.system_uuid),
+    installation_status = coalesce(nullif(excluded.installation_status, ''), node_reports.installation_status),
+    installation_percent = CASE WHEN excluded.installation_status = '' THEN node_reports.installation_percent
+                                ELSE excluded.installation_percent END,
     reported_at = excluded.reported_at
 `
 
@@ -440,6 +566,7 @@ type UpsertNodeReportParams struct {
 	Now                 time.Time
 }
 
+// What a report does not say stays as an earlier one has said it.
 func (q *Queries) UpsertNodeReport(ctx context.Context, arg UpsertNodeReportParams) error {
 	_, err := q.db.Exec(ctx, upsertNodeReport,
 		arg.MachineID,

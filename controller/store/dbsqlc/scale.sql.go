@@ -266,29 +266,30 @@ func (q *Queries) LostControllers(ctx context.Context, now time.Time) ([]string,
 }
 
 const machineCounts = `-- name: MachineCounts :many
-WITH flagged AS MATERIALIZED (
-    SELECT c.machine_id, bool_or(c.type <> 'NeedsIntervention') AS blocked FROM machine_conditions c
-    WHERE c.status AND c.type IN ('RMA', 'Retired', 'NeedsIntervention') GROUP BY c.machine_id)
-SELECT m.phase, m.node_state, m.region, m.site,
-       CASE WHEN f.blocked THEN 'BLOCKED'
-            WHEN f.blocked IS NOT NULL THEN 'ATTENTION'
-            WHEN m.current_operation_id IS NOT NULL THEN 'BUSY'
-            WHEN m.phase = 'MAINTENANCE' THEN 'MAINTENANCE'
-            WHEN m.phase = 'FACTORY_READY' THEN 'NEW' ELSE 'IDLE' END::text AS effective_state,
-       count(*) AS machines
-FROM machines m LEFT JOIN flagged f ON f.machine_id = m.machine_id
-WHERE m.deleted_at IS NULL GROUP BY 1, 2, 3, 4, 5
+SELECT m.phase, m.node_state, m.region, m.site, (m.current_operation_id IS NOT NULL)::boolean AS operating,
+       (m.active_workflow_id IS NOT NULL)::boolean AS in_workflow,
+       (m.unresolved_command_id IS NOT NULL)::boolean AS fenced,
+       coalesce(c.types, '{}')::text[] AS conditions, count(*) AS machines
+FROM machines m LEFT JOIN (
+    SELECT k.machine_id, array_agg(k.type ORDER BY k.type) AS types FROM machine_conditions k
+    WHERE k.status AND k.type IN ('RMA', 'Retired', 'NeedsIntervention', 'Provisioned', 'Reachable') GROUP BY k.machine_id) c
+    ON c.machine_id = m.machine_id
+WHERE m.deleted_at IS NULL GROUP BY 1, 2, 3, 4, 5, 6, 7, 8
 `
 
 type MachineCountsRow struct {
-	Phase          string
-	NodeState      string
-	Region         string
-	Site           string
-	EffectiveState string
-	Machines       int64
+	Phase      string
+	NodeState  string
+	Region     string
+	Site       string
+	Operating  bool
+	InWorkflow bool
+	Fenced     bool
+	Conditions []string
+	Machines   int64
 }
 
+// How many machines there are of each set of facts that the effective state is made of. What they mean is not decided here.
 func (q *Queries) MachineCounts(ctx context.Context) ([]MachineCountsRow, error) {
 	rows, err := q.db.Query(ctx, machineCounts)
 	if err != nil {
@@ -303,7 +304,10 @@ func (q *Queries) MachineCounts(ctx context.Context) ([]MachineCountsRow, error)
 			&i.NodeState,
 			&i.Region,
 			&i.Site,
-			&i.EffectiveState,
+			&i.Operating,
+			&i.InWorkflow,
+			&i.Fenced,
+			&i.Conditions,
 			&i.Machines,
 		); err != nil {
 			return nil, err
@@ -349,11 +353,11 @@ func (q *Queries) MachineGroups(ctx context.Context, keys []string) ([]MachineGr
 }
 
 const machinesOfPage = `-- name: MachinesOfPage :many
-SELECT m.machine_id, m.external_id, m.labels, m.spec, m.provider, m.site, m.region, m.phase, m.node_state, m.node_state_changed_at, m.current_operation_id, m.unresolved_command_id, m.agent_id, m.boot_id, m.simulated, m.os_image_digest, m.config_generation, m.version, m.change_xid, m.created_at, m.updated_at, m.deleted_at, m.power_state, m.power_state_at, m.boot_mode, m.install_attempts, m.last_install_error, m.plan_id, m.failed_plan_id, m.retiring, m.registered_by_request
+SELECT m.machine_id, m.external_id, m.labels, m.spec, m.provider, m.site, m.region, m.phase, m.node_state, m.node_state_changed_at, m.current_operation_id, m.unresolved_command_id, m.agent_id, m.boot_id, m.simulated, m.os_image_digest, m.config_generation, m.version, m.change_xid, m.created_at, m.updated_at, m.deleted_at, m.power_state, m.power_state_at, m.boot_mode, m.install_attempts, m.last_install_error, m.plan_id, m.failed_plan_id, m.retiring, m.first_provisioned_at, m.active_workflow_id, m.quarantined_from, m.quarantine_reason, m.failed_node_plan, m.accepted_drift, m.registered_by_request, m.tpm_key_digest, m.tpm_key_trust, m.tpm_key_at, m.identity_level
 FROM (SELECT unnest($1::text[]) AS id, unnest($2::text[]) AS place, generate_subscripts($1::text[], 1) AS nr) i
 CROSS JOIN LATERAL (
-    SELECT machine_id, external_id, labels, spec, provider, site, region, phase, node_state, node_state_changed_at, current_operation_id, unresolved_command_id, agent_id, boot_id, simulated, os_image_digest, config_generation, version, change_xid, created_at, updated_at, deleted_at, power_state, power_state_at, boot_mode, install_attempts, last_install_error, plan_id, failed_plan_id, retiring, registered_by_request FROM machines x WHERE x.ctid = CAST(i.place AS tid) AND x.machine_id = i.id
-    UNION ALL SELECT machine_id, external_id, labels, spec, provider, site, region, phase, node_state, node_state_changed_at, current_operation_id, unresolved_command_id, agent_id, boot_id, simulated, os_image_digest, config_generation, version, change_xid, created_at, updated_at, deleted_at, power_state, power_state_at, boot_mode, install_attempts, last_install_error, plan_id, failed_plan_id, retiring, registered_by_request FROM machines x WHERE x.machine_id = i.id
+    SELECT machine_id, external_id, labels, spec, provider, site, region, phase, node_state, node_state_changed_at, current_operation_id, unresolved_command_id, agent_id, boot_id, simulated, os_image_digest, config_generation, version, change_xid, created_at, updated_at, deleted_at, power_state, power_state_at, boot_mode, install_attempts, last_install_error, plan_id, failed_plan_id, retiring, first_provisioned_at, active_workflow_id, quarantined_from, quarantine_reason, failed_node_plan, accepted_drift, registered_by_request, tpm_key_digest, tpm_key_trust, tpm_key_at, identity_level FROM machines x WHERE x.ctid = CAST(i.place AS tid) AND x.machine_id = i.id
+    UNION ALL SELECT machine_id, external_id, labels, spec, provider, site, region, phase, node_state, node_state_changed_at, current_operation_id, unresolved_command_id, agent_id, boot_id, simulated, os_image_digest, config_generation, version, change_xid, created_at, updated_at, deleted_at, power_state, power_state_at, boot_mode, install_attempts, last_install_error, plan_id, failed_plan_id, retiring, first_provisioned_at, active_workflow_id, quarantined_from, quarantine_reason, failed_node_plan, accepted_drift, registered_by_request, tpm_key_digest, tpm_key_trust, tpm_key_at, identity_level FROM machines x WHERE x.machine_id = i.id
     LIMIT 1) m ORDER BY i.nr
 `
 
@@ -403,7 +407,17 @@ func (q *Queries) MachinesOfPage(ctx context.Context, arg MachinesOfPageParams) 
 			&i.PlanID,
 			&i.FailedPlanID,
 			&i.Retiring,
+			&i.FirstProvisionedAt,
+			&i.ActiveWorkflowID,
+			&i.QuarantinedFrom,
+			&i.QuarantineReason,
+			&i.FailedNodePlan,
+			&i.AcceptedDrift,
 			&i.RegisteredByRequest,
+			&i.TpmKeyDigest,
+			&i.TpmKeyTrust,
+			&i.TpmKeyAt,
+			&i.IdentityLevel,
 		); err != nil {
 			return nil, err
 		}
@@ -494,7 +508,7 @@ func (q *Queries) ReachableOfSlice(ctx context.Context, arg ReachableOfSlicePara
 
 const walkAllMachines = `-- name: WalkAllMachines :many
 
-SELECT machine_id, external_id, labels, spec, provider, site, region, phase, node_state, node_state_changed_at, current_operation_id, unresolved_command_id, agent_id, boot_id, simulated, os_image_digest, config_generation, version, change_xid, created_at, updated_at, deleted_at, power_state, power_state_at, boot_mode, install_attempts, last_install_error, plan_id, failed_plan_id, retiring, registered_by_request FROM machines WHERE deleted_at IS NULL AND machine_id > $1 ORDER BY machine_id LIMIT $2
+SELECT machine_id, external_id, labels, spec, provider, site, region, phase, node_state, node_state_changed_at, current_operation_id, unresolved_command_id, agent_id, boot_id, simulated, os_image_digest, config_generation, version, change_xid, created_at, updated_at, deleted_at, power_state, power_state_at, boot_mode, install_attempts, last_install_error, plan_id, failed_plan_id, retiring, first_provisioned_at, active_workflow_id, quarantined_from, quarantine_reason, failed_node_plan, accepted_drift, registered_by_request, tpm_key_digest, tpm_key_trust, tpm_key_at, identity_level FROM machines WHERE deleted_at IS NULL AND machine_id > $1 ORDER BY machine_id LIMIT $2
 `
 
 type WalkAllMachinesParams struct {
@@ -543,7 +557,17 @@ func (q *Queries) WalkAllMachines(ctx context.Context, arg WalkAllMachinesParams
 			&i.PlanID,
 			&i.FailedPlanID,
 			&i.Retiring,
+			&i.FirstProvisionedAt,
+			&i.ActiveWorkflowID,
+			&i.QuarantinedFrom,
+			&i.QuarantineReason,
+			&i.FailedNodePlan,
+			&i.AcceptedDrift,
 			&i.RegisteredByRequest,
+			&i.TpmKeyDigest,
+			&i.TpmKeyTrust,
+			&i.TpmKeyAt,
+			&i.IdentityLevel,
 		); err != nil {
 			return nil, err
 		}

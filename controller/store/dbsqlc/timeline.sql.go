@@ -131,7 +131,7 @@ func (q *Queries) CountMachines(ctx context.Context) (int64, error) {
 }
 
 const machineFacts = `-- name: MachineFacts :one
-SELECT machine_id, external_id, labels, spec, provider, site, region, phase, node_state, node_state_changed_at, current_operation_id, unresolved_command_id, agent_id, boot_id, simulated, os_image_digest, config_generation, version, change_xid, created_at, updated_at, deleted_at, power_state, power_state_at, boot_mode, install_attempts, last_install_error, plan_id, failed_plan_id, retiring, registered_by_request, encode(sha256(convert_to(spec::text || labels::text, 'UTF8')), 'hex')::text AS spec_digest
+SELECT machine_id, external_id, labels, spec, provider, site, region, phase, node_state, node_state_changed_at, current_operation_id, unresolved_command_id, agent_id, boot_id, simulated, os_image_digest, config_generation, version, change_xid, created_at, updated_at, deleted_at, power_state, power_state_at, boot_mode, install_attempts, last_install_error, plan_id, failed_plan_id, retiring, first_provisioned_at, active_workflow_id, quarantined_from, quarantine_reason, failed_node_plan, accepted_drift, registered_by_request, tpm_key_digest, tpm_key_trust, tpm_key_at, identity_level, encode(sha256(convert_to(spec::text || labels::text, 'UTF8')), 'hex')::text AS spec_digest
 FROM machines WHERE machine_id = $1
 `
 
@@ -166,7 +166,17 @@ type MachineFactsRow struct {
 	PlanID              *string
 	FailedPlanID        string
 	Retiring            []byte
+	FirstProvisionedAt  *time.Time
+	ActiveWorkflowID    *string
+	QuarantinedFrom     string
+	QuarantineReason    string
+	FailedNodePlan      string
+	AcceptedDrift       string
 	RegisteredByRequest string
+	TpmKeyDigest        []byte
+	TpmKeyTrust         string
+	TpmKeyAt            *time.Time
+	IdentityLevel       string
 	SpecDigest          string
 }
 
@@ -204,7 +214,17 @@ func (q *Queries) MachineFacts(ctx context.Context, machineID string) (MachineFa
 		&i.PlanID,
 		&i.FailedPlanID,
 		&i.Retiring,
+		&i.FirstProvisionedAt,
+		&i.ActiveWorkflowID,
+		&i.QuarantinedFrom,
+		&i.QuarantineReason,
+		&i.FailedNodePlan,
+		&i.AcceptedDrift,
 		&i.RegisteredByRequest,
+		&i.TpmKeyDigest,
+		&i.TpmKeyTrust,
+		&i.TpmKeyAt,
+		&i.IdentityLevel,
 		&i.SpecDigest,
 	)
 	return i, err
@@ -580,7 +600,7 @@ func (q *Queries) TimelineOldest(ctx context.Context, arg TimelineOldestParams) 
 }
 
 const workflowFacts = `-- name: WorkflowFacts :many
-SELECT workflow_id, machine_id, kind, mode, state, plan, stage, stage_idx, attempt_count, repeats, failure_class, reason, message, observed_provider_state, last_action, adopted, evidence, operation_id, request_id, params, created_at, updated_at, ended_at, evidence::text AS evidence_text, array_to_string(plan, ',')::text AS plan_text FROM workflows WHERE machine_id = $1
+SELECT workflow_id, machine_id, kind, mode, state, plan, stage, stage_idx, attempt_count, repeats, failure_class, reason, message, observed_provider_state, last_action, adopted, evidence, operation_id, request_id, params, created_at, updated_at, ended_at, failures, unclean, evidence::text AS evidence_text, array_to_string(plan, ',')::text AS plan_text FROM workflows WHERE machine_id = $1
 `
 
 type WorkflowFactsRow struct {
@@ -607,6 +627,8 @@ type WorkflowFactsRow struct {
 	CreatedAt             time.Time
 	UpdatedAt             time.Time
 	EndedAt               *time.Time
+	Failures              []byte
+	Unclean               bool
 	EvidenceText          string
 	PlanText              string
 }
@@ -644,6 +666,8 @@ func (q *Queries) WorkflowFacts(ctx context.Context, machineID string) ([]Workfl
 			&i.CreatedAt,
 			&i.UpdatedAt,
 			&i.EndedAt,
+			&i.Failures,
+			&i.Unclean,
 			&i.EvidenceText,
 			&i.PlanText,
 		); err != nil {

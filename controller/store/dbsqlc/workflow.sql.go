@@ -42,7 +42,7 @@ func (q *Queries) DeleteCredentialsOnlyOf(ctx context.Context, arg DeleteCredent
 }
 
 const getWorkflow = `-- name: GetWorkflow :one
-SELECT workflow_id, machine_id, kind, mode, state, plan, stage, stage_idx, attempt_count, repeats, failure_class, reason, message, observed_provider_state, last_action, adopted, evidence, operation_id, request_id, params, created_at, updated_at, ended_at FROM workflows WHERE workflow_id = $1
+SELECT workflow_id, machine_id, kind, mode, state, plan, stage, stage_idx, attempt_count, repeats, failure_class, reason, message, observed_provider_state, last_action, adopted, evidence, operation_id, request_id, params, created_at, updated_at, ended_at, failures, unclean FROM workflows WHERE workflow_id = $1
 `
 
 func (q *Queries) GetWorkflow(ctx context.Context, workflowID string) (Workflow, error) {
@@ -72,6 +72,8 @@ func (q *Queries) GetWorkflow(ctx context.Context, workflowID string) (Workflow,
 		&i.CreatedAt,
 		&i.UpdatedAt,
 		&i.EndedAt,
+		&i.Failures,
+		&i.Unclean,
 	)
 	return i, err
 }
@@ -118,21 +120,8 @@ func (q *Queries) InsertWorkflow(ctx context.Context, arg InsertWorkflowParams) 
 	return err
 }
 
-const inventoryShowsGPU = `-- name: InventoryShowsGPU :one
-SELECT coalesce((SELECT jsonb_path_exists(i.document, '$.pci[*] ? (@.gpu == true)')
-                 FROM inventories i WHERE i.machine_id = $1 ORDER BY i.reported_at DESC LIMIT 1), false)::boolean AS gpu
-`
-
-// Of the newest inventory; a machine that has reported none shows none.
-func (q *Queries) InventoryShowsGPU(ctx context.Context, machineID string) (bool, error) {
-	row := q.db.QueryRow(ctx, inventoryShowsGPU, machineID)
-	var gpu bool
-	err := row.Scan(&gpu)
-	return gpu, err
-}
-
 const listWorkflows = `-- name: ListWorkflows :many
-SELECT workflow_id, machine_id, kind, mode, state, plan, stage, stage_idx, attempt_count, repeats, failure_class, reason, message, observed_provider_state, last_action, adopted, evidence, operation_id, request_id, params, created_at, updated_at, ended_at FROM workflows
+SELECT workflow_id, machine_id, kind, mode, state, plan, stage, stage_idx, attempt_count, repeats, failure_class, reason, message, observed_provider_state, last_action, adopted, evidence, operation_id, request_id, params, created_at, updated_at, ended_at, failures, unclean FROM workflows
 WHERE ($1::text = '' OR machine_id = $1)
   AND ($2::text = '' OR kind = $2)
   AND ($3::text = '' OR mode = $3)
@@ -199,6 +188,8 @@ func (q *Queries) ListWorkflows(ctx context.Context, arg ListWorkflowsParams) ([
 			&i.CreatedAt,
 			&i.UpdatedAt,
 			&i.EndedAt,
+			&i.Failures,
+			&i.Unclean,
 		); err != nil {
 			return nil, err
 		}
@@ -211,7 +202,7 @@ func (q *Queries) ListWorkflows(ctx context.Context, arg ListWorkflowsParams) ([
 }
 
 const lockWorkflow = `-- name: LockWorkflow :one
-SELECT workflow_id, machine_id, kind, mode, state, plan, stage, stage_idx, attempt_count, repeats, failure_class, reason, message, observed_provider_state, last_action, adopted, evidence, operation_id, request_id, params, created_at, updated_at, ended_at FROM workflows WHERE workflow_id = $1 FOR UPDATE
+SELECT workflow_id, machine_id, kind, mode, state, plan, stage, stage_idx, attempt_count, repeats, failure_class, reason, message, observed_provider_state, last_action, adopted, evidence, operation_id, request_id, params, created_at, updated_at, ended_at, failures, unclean FROM workflows WHERE workflow_id = $1 FOR UPDATE
 `
 
 func (q *Queries) LockWorkflow(ctx context.Context, workflowID string) (Workflow, error) {
@@ -241,12 +232,14 @@ func (q *Queries) LockWorkflow(ctx context.Context, workflowID string) (Workflow
 		&i.CreatedAt,
 		&i.UpdatedAt,
 		&i.EndedAt,
+		&i.Failures,
+		&i.Unclean,
 	)
 	return i, err
 }
 
 const lockWorkflowOfOperation = `-- name: LockWorkflowOfOperation :one
-SELECT workflow_id, machine_id, kind, mode, state, plan, stage, stage_idx, attempt_count, repeats, failure_class, reason, message, observed_provider_state, last_action, adopted, evidence, operation_id, request_id, params, created_at, updated_at, ended_at FROM workflows WHERE operation_id = $1 FOR UPDATE
+SELECT workflow_id, machine_id, kind, mode, state, plan, stage, stage_idx, attempt_count, repeats, failure_class, reason, message, observed_provider_state, last_action, adopted, evidence, operation_id, request_id, params, created_at, updated_at, ended_at, failures, unclean FROM workflows WHERE operation_id = $1 FOR UPDATE
 `
 
 // The machine is locked first; an attempt that is not the workflow's newest any more moves it no longer.
@@ -277,6 +270,8 @@ func (q *Queries) LockWorkflowOfOperation(ctx context.Context, operationID *stri
 		&i.CreatedAt,
 		&i.UpdatedAt,
 		&i.EndedAt,
+		&i.Failures,
+		&i.Unclean,
 	)
 	return i, err
 }
@@ -330,7 +325,7 @@ func (q *Queries) OpenWorkflowNodes(ctx context.Context, arg OpenWorkflowNodesPa
 }
 
 const openWorkflowOf = `-- name: OpenWorkflowOf :one
-SELECT workflow_id, machine_id, kind, mode, state, plan, stage, stage_idx, attempt_count, repeats, failure_class, reason, message, observed_provider_state, last_action, adopted, evidence, operation_id, request_id, params, created_at, updated_at, ended_at FROM workflows WHERE machine_id = $1 AND ended_at IS NULL
+SELECT workflow_id, machine_id, kind, mode, state, plan, stage, stage_idx, attempt_count, repeats, failure_class, reason, message, observed_provider_state, last_action, adopted, evidence, operation_id, request_id, params, created_at, updated_at, ended_at, failures, unclean FROM workflows WHERE machine_id = $1 AND ended_at IS NULL
 `
 
 func (q *Queries) OpenWorkflowOf(ctx context.Context, machineID string) (Workflow, error) {
@@ -360,6 +355,8 @@ func (q *Queries) OpenWorkflowOf(ctx context.Context, machineID string) (Workflo
 		&i.CreatedAt,
 		&i.UpdatedAt,
 		&i.EndedAt,
+		&i.Failures,
+		&i.Unclean,
 	)
 	return i, err
 }
@@ -419,8 +416,8 @@ UPDATE workflows
 SET state = $1, stage = $2, stage_idx = $3, attempt_count = $4, repeats = $5,
     failure_class = $6, reason = $7, message = $8,
     observed_provider_state = $9, last_action = $10, adopted = $11,
-    evidence = $12, operation_id = $13, updated_at = $14, ended_at = $15
-WHERE workflow_id = $16
+    evidence = $12, failures = $13, unclean = $14, operation_id = $15, updated_at = $16, ended_at = $17
+WHERE workflow_id = $18
 `
 
 type UpdateWorkflowParams struct {
@@ -436,6 +433,8 @@ type UpdateWorkflowParams struct {
 	LastAction            string
 	Adopted               bool
 	Evidence              []byte
+	Failures              []byte
+	Unclean               bool
 	OperationID           *string
 	Now                   time.Time
 	EndedAt               *time.Time
@@ -456,6 +455,8 @@ func (q *Queries) UpdateWorkflow(ctx context.Context, arg UpdateWorkflowParams) 
 		arg.LastAction,
 		arg.Adopted,
 		arg.Evidence,
+		arg.Failures,
+		arg.Unclean,
 		arg.OperationID,
 		arg.Now,
 		arg.EndedAt,

@@ -36,8 +36,8 @@ WHERE (@before_id::text = '' OR (created_at, token_id) < (@before_time::timestam
 ORDER BY created_at DESC, token_id DESC LIMIT @page_size;
 
 -- name: InsertAgent :exec
-INSERT INTO agents (agent_id, role, machine_id, site, operation_id, created_at)
-VALUES (@agent_id, @role, @machine_id, @site, @operation_id, @now);
+INSERT INTO agents (agent_id, role, machine_id, site, operation_id, identity_level, identity_trust, created_at)
+VALUES (@agent_id, @role, @machine_id, @site, @operation_id, @identity_level, @identity_trust, @now);
 
 -- name: InsertSite :exec
 INSERT INTO sites (site) VALUES (@site) ON CONFLICT DO NOTHING;
@@ -169,6 +169,8 @@ RETURNING audit_id;
 -- name: ListAudit :many
 SELECT * FROM audit_log
 WHERE (@target_id::text = '' OR target_id = @target_id) AND (@before_id::bigint = 0 OR audit_id < @before_id)
+  AND (@actor::text = '' OR actor = @actor)
+  AND (sqlc.narg(since)::timestamptz IS NULL OR ts >= sqlc.narg(since)) AND (sqlc.narg(until)::timestamptz IS NULL OR ts < sqlc.narg(until))
 ORDER BY audit_id DESC LIMIT @page_size;
 
 -- name: ScrubAudit :execrows

@@ -58,6 +58,31 @@ SET phase = CASE WHEN @set_phase::text = '' THEN phase ELSE @set_phase::text END
     os_image_digest = CASE WHEN @image_digest::text = '' THEN os_image_digest ELSE @image_digest::text END
 WHERE machine_id = @machine_id;
 
+-- name: Unprovision :exec
+UPDATE machines SET os_image_digest = '' WHERE machine_id = @machine_id AND os_image_digest <> '';
+
+-- name: Adopt :exec
+INSERT INTO machine_conditions (machine_id, type, status, reason, message, last_transition)
+VALUES (@machine_id, 'Provisioned', true, 'Adopted', '', @now)
+ON CONFLICT (machine_id, type) DO UPDATE SET status = true, reason = 'Adopted', message = '', last_transition = excluded.last_transition
+WHERE NOT machine_conditions.status;
+
+-- name: CausesOf :many
+SELECT * FROM machine_causes WHERE machine_id = @machine_id ORDER BY cause, subject;
+
+-- name: RaiseCause :exec
+INSERT INTO machine_causes (machine_id, cause, subject, reason, message, operation_id, since)
+VALUES (@machine_id, @cause, @subject, @reason, @message, @operation_id, @now)
+ON CONFLICT (machine_id, cause, subject) DO UPDATE
+SET reason = excluded.reason, message = excluded.message, operation_id = excluded.operation_id, since = excluded.since;
+
+-- name: CureCause :exec
+DELETE FROM machine_causes WHERE machine_id = @machine_id AND cause = @cause AND subject = @subject;
+
+-- name: ActorOfOperation :one
+-- Who asked for an operation: the first audit row of its machine that names it.
+SELECT actor FROM audit_log WHERE target_id = @machine_id AND operation_id = @operation_id ORDER BY audit_id LIMIT 1;
+
 -- name: ClearFence :exec
 UPDATE machines SET unresolved_command_id = NULL
 WHERE machine_id = @machine_id AND unresolved_command_id = @command_id;

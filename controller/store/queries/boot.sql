@@ -7,10 +7,14 @@ SELECT b.* FROM boot_assignments b WHERE b.machine_id = @machine_id;
 -- name: BootWorlds :many
 -- All that decisions may know of what machines boot from the network. No assignment means its disk.
 SELECT m.machine_id, coalesce(b.mode, '')::text AS mode, b.operation_id, coalesce(b.revision, 0)::bigint AS revision, b.installer_agent_id,
+       coalesce(i.identity_level, '')::text AS identity_level, coalesce(i.identity_trust, '')::text AS identity_trust,
        coalesce(s.applied_revision, 0)::bigint AS applied, coalesce(jsonb_array_length(s.segments), 0)::integer AS segments,
        EXISTS (SELECT 1 FROM images i JOIN images j ON j.arch = i.arch
                WHERE i.kind = 'installer-kernel' AND j.kind = 'installer-initrd')::boolean AS ready
 FROM machines m LEFT JOIN boot_assignments b ON b.machine_id = m.machine_id LEFT JOIN sites s ON s.site = m.site
+     LEFT JOIN LATERAL (SELECT a.identity_level, a.identity_trust FROM agents a
+                        WHERE a.machine_id = m.machine_id AND a.role = 'installer' AND a.operation_id = m.current_operation_id
+                        ORDER BY a.created_at DESC LIMIT 1) i ON true
 WHERE m.machine_id = ANY(@machine_ids::text[]);
 
 -- name: HasInstaller :one
@@ -26,7 +30,8 @@ INSERT INTO boot_assignments (machine_id, site, mode, operation_id, token, revis
 VALUES (@machine_id, @site, @mode, @operation_id, @token, @revision, @now)
 ON CONFLICT (machine_id) DO UPDATE SET site = excluded.site, mode = excluded.mode, operation_id = excluded.operation_id,
     token = excluded.token, revision = excluded.revision, updated_at = excluded.updated_at, installer_key_digest = NULL,
-    installer_agent_id = NULL, contender_key_digest = NULL, contender_at = NULL;
+    installer_agent_id = NULL, contender_key_digest = NULL, contender_at = NULL, impostor_reason = '', impostor_message = '',
+    impostor_at = NULL;
 
 -- name: SetBootMode :exec
 UPDATE machines SET boot_mode = @boot_mode WHERE machine_id = @machine_id;
@@ -44,6 +49,36 @@ WHERE machine_id = @machine_id;
 
 -- name: SetContender :exec
 UPDATE boot_assignments SET contender_key_digest = @key_digest, contender_at = @now WHERE machine_id = @machine_id;
+
+-- name: SetImpostor :exec
+UPDATE boot_assignments SET impostor_reason = @reason, impostor_message = @message, impostor_at = @now WHERE machine_id = @machine_id;
+
+-- name: RequiredIdentity :one
+-- What the machine's site and its group ask for; 'tpm' is the highest.
+SELECT coalesce((SELECT s.identity_level FROM sites s WHERE s.site = m.site), '')::text AS by_site,
+       coalesce((SELECT g.identity_level FROM node_groups g WHERE g.node_group = m.spec ->> 'group'), '')::text AS by_group
+FROM machines m WHERE m.machine_id = @machine_id;
+
+-- name: MachineOfTPMKey :one
+SELECT machine_id FROM machines WHERE tpm_key_digest = @digest;
+
+-- name: SetMachineIdentity :exec
+-- The key is kept once it is recorded.
+UPDATE machines SET identity_level = @level, tpm_key_digest = coalesce(tpm_key_digest, sqlc.narg(digest)),
+    tpm_key_trust = CASE WHEN sqlc.narg(digest)::bytea IS NULL OR @trust::text = '' THEN tpm_key_trust ELSE @trust END,
+    tpm_key_at = CASE WHEN sqlc.narg(digest)::bytea IS NULL THEN tpm_key_at ELSE coalesce(tpm_key_at, @now) END
+WHERE machine_id = @machine_id;
+
+-- name: ForgetTPMKey :execrows
+UPDATE machines SET tpm_key_digest = NULL, tpm_key_trust = '', tpm_key_at = NULL, identity_level = ''
+WHERE machine_id = @machine_id AND tpm_key_digest IS NOT NULL;
+
+-- name: RequireIdentityOfSite :execrows
+UPDATE sites SET identity_level = @level WHERE site = @site;
+
+-- name: RequireIdentityOfGroup :exec
+INSERT INTO node_groups (node_group, identity_level, updated_at) VALUES (@node_group, @level, @now)
+ON CONFLICT (node_group) DO UPDATE SET identity_level = excluded.identity_level, updated_at = excluded.updated_at;
 
 -- name: LastSignOfLife :one
 -- No row for an agent whose session has ended.
@@ -86,6 +121,7 @@ ORDER BY b.machine_id;
 SELECT m.machine_id, coalesce(m.spec ->> 'bmc_endpoint', '')::text AS bmc_endpoint,
        coalesce(m.spec ->> 'bmc_credentials_ref', '')::text AS credentials_ref,
        coalesce((SELECT c.version FROM bmc_credentials c WHERE c.credentials_ref = m.spec ->> 'bmc_credentials_ref'), 0)::bigint AS credentials_version,
+       coalesce((SELECT c.sha256 FROM bmc_certificates c WHERE c.site = m.site AND c.endpoint = m.spec ->> 'bmc_endpoint'), '')::text AS bmc_certificate,
        coalesce((SELECT array_agg(mm.mac::text ORDER BY mm.mac) FROM machine_macs mm WHERE mm.machine_id = m.machine_id), '{}')::text[] AS macs
 FROM machines m
 WHERE m.site = @site AND m.deleted_at IS NULL AND m.provider IN ('', 'agent')

@@ -93,6 +93,11 @@ SELECT s.operation_id, s.machine_id, s.taken_at, s.released_at, o.phase FROM bud
 WHERE s.released_at IS NULL AND (s.taken_at, s.operation_id) > (@after_taken::timestamptz, @after_id::text)
 ORDER BY s.taken_at, s.operation_id LIMIT @page_size;
 
+-- name: SlotsLeftBehind :many
+-- The machines whose operation has ended without giving its slot back, the longest held first.
+SELECT s.machine_id FROM budget_slots s JOIN operations o USING (operation_id)
+WHERE s.released_at IS NULL AND o.finished_at IS NOT NULL ORDER BY s.taken_at LIMIT @page_size;
+
 -- name: SlotOfMachine :one
 SELECT s.operation_id, s.machine_id, s.taken_at, s.released_at, o.phase FROM budget_slots s JOIN operations o USING (operation_id)
 WHERE s.machine_id = @machine_id AND s.released_at IS NULL;

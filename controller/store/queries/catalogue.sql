@@ -57,10 +57,62 @@ WHERE site IN (SELECT m.site FROM machines m
                WHERE m.deleted_at IS NULL AND m.spec ->> 'bmc_credentials_ref' = @credentials_ref::text);
 
 -- name: PutCredentials :one
-INSERT INTO bmc_credentials (credentials_ref, sealed, updated_at) VALUES (@credentials_ref, @sealed, @now)
+INSERT INTO bmc_credentials (credentials_ref, sealed, allowed_endpoints, allow_plain_http, allow_unverified_tls, updated_at)
+VALUES (@credentials_ref, @sealed, @allowed_endpoints, @allow_plain_http, @allow_unverified_tls, @now)
 ON CONFLICT (credentials_ref) DO UPDATE
-SET sealed = excluded.sealed, version = bmc_credentials.version + 1, updated_at = excluded.updated_at
+SET sealed = excluded.sealed, allowed_endpoints = excluded.allowed_endpoints, allow_plain_http = excluded.allow_plain_http,
+    allow_unverified_tls = excluded.allow_unverified_tls, adopted = @adopted, version = bmc_credentials.version + 1,
+    updated_at = excluded.updated_at
 RETURNING *;
+
+-- name: EndpointsOfCredentials :many
+-- The BMCs of the machines that name the credentials.
+SELECT machine_id, (spec ->> 'bmc_endpoint')::text AS bmc_endpoint FROM machines
+WHERE deleted_at IS NULL AND spec ->> 'bmc_credentials_ref' = @credentials_ref::text AND spec ->> 'bmc_endpoint' <> ''
+ORDER BY machine_id;
+
+-- name: BMCOfMachine :one
+SELECT site, coalesce(spec ->> 'bmc_endpoint', '')::text AS bmc_endpoint FROM machines WHERE machine_id = @machine_id AND deleted_at IS NULL;
+
+-- name: PinBMCCertificate :exec
+-- The first certificate that a BMC shows. Another one never takes its place here.
+INSERT INTO bmc_certificates (site, endpoint, sha256, pinned_at) VALUES (@site, @endpoint, @sha256, @now)
+ON CONFLICT (site, endpoint) DO NOTHING;
+
+-- name: OfferBMCCertificate :execrows
+UPDATE bmc_certificates SET offered_sha256 = @offered_sha256::text, offered_at = CASE WHEN @offered_sha256 = '' THEN NULL ELSE @now::timestamptz END
+WHERE site = @site AND endpoint = @endpoint AND offered_sha256 <> @offered_sha256 AND sha256 <> @offered_sha256;
+
+-- name: LockBMCCertificate :one
+SELECT * FROM bmc_certificates WHERE site = @site AND endpoint = @endpoint FOR UPDATE;
+
+-- name: TrustBMCCertificate :one
+UPDATE bmc_certificates
+SET sha256 = offered_sha256, pinned_at = @now, trusted_by = @trusted_by, offered_sha256 = '', offered_at = NULL
+WHERE site = @site AND endpoint = @endpoint
+RETURNING *;
+
+-- name: TouchSite :exec
+UPDATE sites SET revision = revision + 1 WHERE site = @site;
+
+-- name: ListBMCCertificates :many
+SELECT sqlc.embed(c),
+       coalesce((SELECT array_agg(m.machine_id ORDER BY m.machine_id) FROM (
+            SELECT mm.machine_id FROM machines mm
+            WHERE mm.site = c.site AND mm.spec ->> 'bmc_endpoint' = c.endpoint AND mm.spec ->> 'bmc_endpoint' <> '' AND mm.deleted_at IS NULL
+            ORDER BY mm.machine_id LIMIT 20) m), '{}')::text[] AS machine_ids
+FROM bmc_certificates c
+WHERE (c.site, c.endpoint) > (@after_site::text, @after_endpoint::text)
+  AND (NOT @changed::boolean OR c.offered_sha256 <> '')
+  AND (@site::text = '' OR c.site = @site AND c.endpoint = @endpoint)
+ORDER BY c.site, c.endpoint LIMIT @page_size;
+
+-- name: DropBMCCertificates :execrows
+-- Those that no machine's BMC has any more, some at a time.
+DELETE FROM bmc_certificates WHERE ctid IN (
+    SELECT c.ctid FROM bmc_certificates c
+    WHERE NOT EXISTS (SELECT 1 FROM machines m WHERE m.site = c.site AND m.spec ->> 'bmc_endpoint' = c.endpoint
+                      AND m.spec ->> 'bmc_endpoint' <> '' AND m.deleted_at IS NULL) LIMIT @max_rows);
 
 -- name: GetCredentials :one
 SELECT * FROM bmc_credentials WHERE credentials_ref = @credentials_ref;
@@ -80,8 +132,8 @@ WHERE deleted_at IS NULL AND spec ->> 'bmc_credentials_ref' = @credentials_ref::
 
 -- name: CredentialsRefOfMachine :one
 -- Only of a machine of the site.
-SELECT coalesce(spec ->> 'bmc_credentials_ref', '')::text FROM machines
-WHERE machine_id = @machine_id AND site = @site AND deleted_at IS NULL;
+SELECT coalesce(spec ->> 'bmc_credentials_ref', '')::text AS credentials_ref, coalesce(spec ->> 'bmc_endpoint', '')::text AS bmc_endpoint
+FROM machines WHERE machine_id = @machine_id AND site = @site AND deleted_at IS NULL;
 
 -- name: LockSite :one
 SELECT * FROM sites WHERE site = @site FOR UPDATE;

@@ -1,5 +1,10 @@
 -- What explanations are made of. Nothing here writes.
 
+-- name: WordsAbout :many
+-- What people have done to a machine lately, and what they said of it.
+SELECT ts, actor, verb, operation_id, event_data FROM audit_log
+WHERE target_id = @machine_id ORDER BY audit_id DESC LIMIT 50;
+
 -- name: RecentOperationsOf :many
 SELECT * FROM operations WHERE target_id = @machine_id ORDER BY created_at DESC, operation_id DESC LIMIT 20;
 

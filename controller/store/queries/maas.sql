@@ -43,10 +43,12 @@ WHERE m.site = @site AND m.deleted_at IS NULL AND m.provider = 'maas'
 ORDER BY m.machine_id;
 
 -- name: PutProviderObservation :exec
-INSERT INTO provider_observations (machine_id, provider, state, status, system_id, power_state, deployed, drift, reason, message, changed_at)
-VALUES (@machine_id, @provider, @state, @status, @system_id, @power_state, @deployed, @drift, @reason, @message, @now)
+-- The first system id that is seen is the machine's known one, until an operator accepts another.
+INSERT INTO provider_observations (machine_id, provider, state, status, system_id, power_state, deployed, drift, reason, message, changed_at,
+                                   known_system_id)
+VALUES (@machine_id, @provider, @state, @status, @system_id, @power_state, @deployed, @drift, @reason, @message, @now, @system_id)
 ON CONFLICT (machine_id) DO UPDATE
-SET provider = excluded.provider, state = excluded.state, status = excluded.status, system_id = excluded.system_id,
+SET known_system_id = coalesce(nullif(provider_observations.known_system_id, ''), excluded.system_id), provider = excluded.provider, state = excluded.state, status = excluded.status, system_id = excluded.system_id,
     power_state = excluded.power_state, deployed = excluded.deployed, drift = excluded.drift, reason = excluded.reason,
     message = excluded.message, changed_at = excluded.changed_at
 WHERE (provider_observations.provider, provider_observations.state, provider_observations.status, provider_observations.system_id,
@@ -63,3 +65,20 @@ SELECT * FROM provider_observations WHERE machine_id = ANY(@machine_ids::text[])
 
 -- name: DropProviderObservation :exec
 DELETE FROM provider_observations WHERE machine_id = @machine_id;
+
+-- name: SetDrift :exec
+-- Whether what the provider says goes with the node's state.
+UPDATE provider_observations SET drift = @drift, changed_at = @now WHERE machine_id = @machine_id AND drift <> @drift;
+
+-- name: AcceptDrift :exec
+UPDATE machines SET accepted_drift = @accepted_drift WHERE machine_id = @machine_id;
+
+-- name: KnowSystemID :exec
+-- The system id that the provider shows is the machine's from now on.
+UPDATE provider_observations SET known_system_id = system_id WHERE machine_id = @machine_id;
+
+-- name: DriftThresholdOf :one
+SELECT drift_threshold FROM sites WHERE site = @site;
+
+-- name: SetDriftThreshold :exec
+UPDATE sites SET drift_threshold = @drift_threshold WHERE site = @site;

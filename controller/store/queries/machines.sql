@@ -56,7 +56,11 @@ WHERE m.deleted_at IS NULL AND m.machine_id > @after_id
   AND (@region::text = '' OR m.region = @region)
   AND (@labels::jsonb = '{}' OR m.labels @> @labels::jsonb)
   AND (@spec::jsonb = '{}' OR m.spec @> @spec::jsonb)
-  AND (@busy::text = '' OR (m.current_operation_id IS NOT NULL) = (@busy::text = 'true'))
+  AND (@operating::text = '' OR (m.current_operation_id IS NOT NULL) = (@operating::text = 'true'))
+  AND (@busy::text = '' OR (m.current_operation_id IS NOT NULL OR m.active_workflow_id IS NOT NULL) = (@busy::text = 'true'))
+  AND (@fenced::text = '' OR (m.unresolved_command_id IS NOT NULL) = (@fenced::text = 'true'))
+  AND (cardinality(@node_states::text[]) = 0 OR m.node_state = ANY(@node_states::text[]))
+  AND (cardinality(@not_node_states::text[]) = 0 OR NOT m.node_state = ANY(@not_node_states::text[]))
   AND (cardinality(@among::text[]) = 0 OR m.machine_id = ANY(@among::text[]))
   AND (cardinality(@with_conditions::text[]) = 0 OR NOT EXISTS (
       SELECT 1 FROM unnest(@with_conditions::text[]) AS want(type)
@@ -93,7 +97,17 @@ SELECT incarnation, (SELECT system_identifier::text FROM pg_control_system()) AS
 FROM cluster_state;
 
 -- name: SetNodeState :exec
-UPDATE machines SET node_state = @node_state, node_state_changed_at = @now WHERE machine_id = @machine_id;
+-- A quarantined node keeps the state that it came from, and why, also while it drains.
+UPDATE machines
+SET node_state = @node_state, node_state_changed_at = @now,
+    quarantined_from = CASE WHEN @node_state = 'quarantined' THEN coalesce(nullif(quarantined_from, ''), node_state)
+                            WHEN @node_state = 'draining' THEN quarantined_from ELSE '' END,
+    quarantine_reason = CASE WHEN @node_state = 'quarantined' THEN coalesce(nullif(@reason::text, ''), quarantine_reason)
+                             WHEN @node_state = 'draining' THEN quarantine_reason ELSE '' END
+WHERE machine_id = @machine_id;
+
+-- name: SetQuarantineReason :exec
+UPDATE machines SET quarantine_reason = @reason WHERE machine_id = @machine_id AND node_state = 'quarantined';
 
 -- name: InsertNodeStateLog :exec
 INSERT INTO node_state_log (machine_id, from_state, to_state, triggered_by, user_id, audit_id, metadata, created_at)
@@ -128,6 +142,12 @@ SELECT frozen_since FROM cluster_state;
 -- name: AgentsNotSeenSince :one
 SELECT count(*) FROM agents a LEFT JOIN agent_sessions s ON s.agent_id = a.agent_id
 WHERE s.started_at IS NULL OR s.started_at < @since::timestamptz;
+
+-- name: WhoFroze :one
+-- Who or what began the freeze of that time, and with what comment.
+SELECT actor, verb, coalesce(event_data->>'comment', '')::text AS comment FROM audit_log
+WHERE target_id = '' AND verb IN ('FREEZE_FLEET', 'DATABASE_RESTORED') AND ts = @since
+ORDER BY audit_id DESC LIMIT 1;
 
 -- name: Thaw :exec
 UPDATE cluster_state SET frozen_since = NULL;

@@ -119,7 +119,7 @@ ORDER BY o.operation_id;
 
 -- name: RolloutOfMachine :one
 -- What the machine waits for in a rollout that has not ended, the oldest first.
-SELECT r.rollout_id, r.state, r.wait_reason, r.message, r.wave AS wave_now, r.waves, m.wave, m.state AS machine_state
+SELECT r.rollout_id, r.state, r.wait_reason, r.message, r.wave AS wave_now, r.waves, r.digest, r.created_by, m.wave, m.state AS machine_state
 FROM rollout_machines m JOIN rollouts r USING (rollout_id)
 WHERE m.machine_id = @machine_id AND m.state IN ('PENDING', 'STARTING', 'RUNNING')
 ORDER BY r.created_at, r.rollout_id LIMIT 1;

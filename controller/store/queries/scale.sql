@@ -91,18 +91,16 @@ WITH lost AS MATERIALIZED (
 UPDATE agent_sessions s SET ended_at = @now FROM lost WHERE s.agent_id = lost.agent_id;
 
 -- name: MachineCounts :many
-WITH flagged AS MATERIALIZED (
-    SELECT c.machine_id, bool_or(c.type <> 'NeedsIntervention') AS blocked FROM machine_conditions c
-    WHERE c.status AND c.type IN ('RMA', 'Retired', 'NeedsIntervention') GROUP BY c.machine_id)
-SELECT m.phase, m.node_state, m.region, m.site,
-       CASE WHEN f.blocked THEN 'BLOCKED'
-            WHEN f.blocked IS NOT NULL THEN 'ATTENTION'
-            WHEN m.current_operation_id IS NOT NULL THEN 'BUSY'
-            WHEN m.phase = 'MAINTENANCE' THEN 'MAINTENANCE'
-            WHEN m.phase = 'FACTORY_READY' THEN 'NEW' ELSE 'IDLE' END::text AS effective_state,
-       count(*) AS machines
-FROM machines m LEFT JOIN flagged f ON f.machine_id = m.machine_id
-WHERE m.deleted_at IS NULL GROUP BY 1, 2, 3, 4, 5;
+-- How many machines there are of each set of facts that the effective state is made of. What they mean is not decided here.
+SELECT m.phase, m.node_state, m.region, m.site, (m.current_operation_id IS NOT NULL)::boolean AS operating,
+       (m.active_workflow_id IS NOT NULL)::boolean AS in_workflow,
+       (m.unresolved_command_id IS NOT NULL)::boolean AS fenced,
+       coalesce(c.types, '{}')::text[] AS conditions, count(*) AS machines
+FROM machines m LEFT JOIN (
+    SELECT k.machine_id, array_agg(k.type ORDER BY k.type) AS types FROM machine_conditions k
+    WHERE k.status AND k.type IN ('RMA', 'Retired', 'NeedsIntervention', 'Provisioned', 'Reachable') GROUP BY k.machine_id) c
+    ON c.machine_id = m.machine_id
+WHERE m.deleted_at IS NULL GROUP BY 1, 2, 3, 4, 5, 6, 7, 8;
 
 -- name: MachineGroups :many
 -- How many machines stand at each site with the same values of some labels, for budgets that are percentages.

@@ -9,7 +9,7 @@ UPDATE workflows
 SET state = @state, stage = @stage, stage_idx = @stage_idx, attempt_count = @attempt_count, repeats = @repeats,
     failure_class = @failure_class, reason = @reason, message = @message,
     observed_provider_state = @observed_provider_state, last_action = @last_action, adopted = @adopted,
-    evidence = @evidence, operation_id = @operation_id, updated_at = @now, ended_at = @ended_at
+    evidence = @evidence, failures = @failures, unclean = @unclean, operation_id = @operation_id, updated_at = @now, ended_at = @ended_at
 WHERE workflow_id = @workflow_id;
 
 -- name: GetWorkflow :one
@@ -61,8 +61,3 @@ WHERE c.credentials_ref = @credentials_ref
 
 -- name: CredentialsKnown :one
 SELECT EXISTS (SELECT 1 FROM bmc_credentials WHERE credentials_ref = @credentials_ref);
-
--- name: InventoryShowsGPU :one
--- Of the newest inventory; a machine that has reported none shows none.
-SELECT coalesce((SELECT jsonb_path_exists(i.document, '$.pci[*] ? (@.gpu == true)')
-                 FROM inventories i WHERE i.machine_id = @machine_id ORDER BY i.reported_at DESC LIMIT 1), false)::boolean AS gpu;

@@ -45,6 +45,8 @@ type Metrics struct {
 	WebhookDeliveries *prometheus.CounterVec
 	// CallsRefused counts calls of clients that were not let in, by client (the name of its bearer token) and why.
 	CallsRefused *prometheus.CounterVec
+	// ConnectionsClosed counts connections that were closed before their caller was known, by listener and why.
+	ConnectionsClosed *prometheus.CounterVec
 	// CallWait is how long calls of clients waited for their turn.
 	CallWait prometheus.Histogram
 	// CallsRunning and CallsWaiting are calls of clients, without streams, as they stood when one was let in last.
@@ -91,6 +93,7 @@ func New(r prometheus.Registerer) *Metrics {
 		OperationsStuck:      gauge("operations_stuck", "Active operations whose step runs far longer than its kind does."),
 		WebhookDeliveries:    counterVec("webhook_deliveries_total", "Tries of webhook deliveries.", "outcome"),
 		CallsRefused:         counterVec("calls_refused_total", "Calls of clients that were not let in.", "client", "why"),
+		ConnectionsClosed:    counterVec("connections_closed_total", "Connections that were closed before their caller was known.", "listener", "why"),
 		CallWait: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Namespace: namespace, Name: "call_wait_seconds", Buckets: fastBuckets, Help: "Time that calls of clients waited for their turn.",
 		}),
@@ -107,7 +110,7 @@ func (m *Metrics) collectors() []prometheus.Collector {
 	return []prometheus.Collector{
 		m.machines, m.capacity, m.Operations, m.OperationSeconds, m.CommandLatency, m.Sessions, m.SessionsPaced, m.EventLag,
 		m.OperationsRescued, m.OperationsUnwakeable, m.OperationsStuck, m.CursorLag, m.RPCSeconds,
-		m.WebhookDeliveries, m.CallsRefused, m.CallWait, m.CallsRunning, m.CallsWaiting,
+		m.WebhookDeliveries, m.CallsRefused, m.ConnectionsClosed, m.CallWait, m.CallsRunning, m.CallsWaiting,
 	}
 }
 

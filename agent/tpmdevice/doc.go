@@ -1,0 +1,13 @@
+// Package tpmdevice uses the TPM of the machine that it runs on, to prove the machine's identity.
+//
+// # Overview
+//
+// Open makes two transient keys in the TPM: the endorsement key by the TCG's default template, which is the same each
+// time, and an attestation key in the null hierarchy, which is new at each boot. Activate releases a secret that was
+// encrypted to both. Package internal/tpm says what that proves.
+//
+// # State model
+//
+// Nothing is stored in the TPM: no persistent handle, no NV index, no change of an authorization. Transient keys go with
+// Close, or with the process where the kernel's resource manager (/dev/tpmrm0) is used.
+package tpmdevice

@@ -1,0 +1,86 @@
+package cli
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
+)
+
+func (a *app) identityCmd() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "identity",
+		Short:   "How installers prove which machine they run on",
+		Long:    `Say what the installers of a site's or a group's machines must prove before they get a certificate.`,
+		Example: `  ingot identity require tpm --site berlin`,
+	}
+	cmd.AddCommand(a.identityRequireCmd())
+	return cmd
+}
+
+func (a *app) identityRequireCmd() *cobra.Command {
+	r := &pb.RequireIdentityRequest{}
+	cmd := &cobra.Command{
+		Use:   "require network|tpm",
+		Short: "Set the least identity level of a site or a group",
+		Long: `Set what installers must prove: network is the machine's MAC address on its segment, tpm is the TPM that the machine
+is known by. Where tpm is required, a machine whose TPM is not recorded is refused to be installed; ingot netboot records it.
+The higher level of a machine's site and group counts. See ingot machine get for the level that a machine has reached.`,
+		Example: `  ingot identity require tpm --site berlin
+  ingot identity require network --group lab --comment "no TPMs there"`,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: completeAt(cobra.FixedCompletions([]string{"network", "tpm"}, cobra.ShellCompDirectiveNoFileComp)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			r.Level = args[0]
+			svc, err := a.services()
+			if err != nil {
+				return err
+			}
+			got, err := svc.admin.RequireIdentity(cmd.Context(), r)
+			if err != nil {
+				return err
+			}
+			text := func() string {
+				if got.GetGroup() != "" {
+					return fmt.Sprintf("Installers of group %s must prove: %s\n", got.GetGroup(), got.GetLevel())
+				}
+				return fmt.Sprintf("Installers of site %s must prove: %s\n", got.GetSite(), got.GetLevel())
+			}
+			return a.print(got, text, got.GetLevel())
+		},
+	}
+	cmd.Flags().StringVar(&r.Site, "site", "", "the site")
+	cmd.Flags().StringVar(&r.Group, "group", "", "the group of nodes")
+	cmd.Flags().StringVar(&r.Comment, "comment", "", "why; kept in the audit log")
+	cmd.MarkFlagsMutuallyExclusive("site", "group")
+	cmd.MarkFlagsOneRequired("site", "group")
+	return cmd
+}
+
+func (a *app) machineForgetTPMCmd() *cobra.Command {
+	var comment string
+	cmd := &cobra.Command{
+		Use:   "forget-tpm MACHINE",
+		Short: "Forget the TPM that a machine is known by, after a change of its mainboard",
+		Long: `Remove the endorsement key by which a machine's installers prove their identity. The next RAM system records the TPM
+that it finds, by its first use: be sure that it is the machine.`,
+		Example:           "  ingot machine forget-tpm m-1 --comment \"mainboard replaced\"",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: completeAt(a.completeMachines()),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			a.subject.machine = args[0]
+			svc, err := a.services()
+			if err != nil {
+				return err
+			}
+			m, err := svc.admin.ForgetTPM(cmd.Context(), &pb.ForgetTPMRequest{MachineId: args[0], Comment: comment})
+			if err != nil {
+				return err
+			}
+			return a.printMachine(m)
+		},
+	}
+	cmd.Flags().StringVar(&comment, "comment", "", "why; kept in the audit log")
+	return cmd
+}

@@ -1,0 +1,65 @@
+package door
+
+import (
+	"container/list"
+	"sync"
+	"time"
+)
+
+// Turns are places to compute handshakes in, of which the newest who waits is given the next. Where more connections come than
+// can be served, the one that has waited longest is about to go away: in order of arrival hardly one would get through.
+type Turns struct {
+	mu   sync.Mutex
+	free int
+	// waiting holds a chan struct{} for each, the newest at the back, that is closed when it has a place.
+	waiting list.List
+}
+
+// NewTurns makes so many places.
+func NewTurns(n int) *Turns { return &Turns{free: n} }
+
+// take waits for a place, which must be given back, and reports whether there was one in time.
+func (t *Turns) take(limit time.Duration) bool {
+	t.mu.Lock()
+	if t.free > 0 {
+		t.free--
+		t.mu.Unlock()
+		return true
+	}
+	mine := make(chan struct{})
+	place := t.waiting.PushBack(mine)
+	t.mu.Unlock()
+
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-mine:
+		return true
+	case <-timer.C:
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	select {
+	case <-mine:
+		return true // at this moment
+	default:
+		t.waiting.Remove(place)
+		return false
+	}
+}
+
+// give hands a place on.
+func (t *Turns) give() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	newest := t.waiting.Back()
+	if newest == nil {
+		t.free++
+		return
+	}
+	mine, ok := t.waiting.Remove(newest).(chan struct{})
+	if !ok {
+		panic("door: something else waits for a turn")
+	}
+	close(mine)
+}

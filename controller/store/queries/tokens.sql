@@ -1,0 +1,42 @@
+-- Bearer tokens of the API.
+
+-- name: TouchAPITokens :exec
+UPDATE api_tokens_version SET version = version + 1;
+
+-- name: APITokensVersion :one
+SELECT version FROM api_tokens_version;
+
+-- name: APITokensInForce :many
+SELECT token_id, name, scope, hash, expires_at FROM api_tokens WHERE revoked_at IS NULL AND expires_at > @now ORDER BY token_id LIMIT @max_rows;
+
+-- name: CountAPITokensInForce :one
+SELECT count(*) FROM api_tokens WHERE revoked_at IS NULL AND expires_at > @now;
+
+-- name: EndExpiredAPIToken :exec
+-- Its name can be used again.
+UPDATE api_tokens SET revoked_at = expires_at WHERE name = @name AND revoked_at IS NULL AND expires_at <= @now;
+
+-- name: InsertAPIToken :exec
+INSERT INTO api_tokens (token_id, name, scope, hash, created_at, created_by, expires_at)
+VALUES (@token_id, @name, @scope, @hash, @created_at, @created_by, @expires_at);
+
+-- name: LockAPIToken :one
+SELECT * FROM api_tokens WHERE token_id = @token_id FOR UPDATE;
+
+-- name: RevokeAPIToken :exec
+UPDATE api_tokens SET revoked_at = @now WHERE token_id = @token_id AND revoked_at IS NULL;
+
+-- name: ListAPITokens :many
+SELECT * FROM api_tokens
+WHERE (@before_id::text = '' OR token_id < @before_id) AND (@all_of_them::boolean OR revoked_at IS NULL AND expires_at > @now)
+ORDER BY token_id DESC LIMIT @page_size;
+
+-- name: UsedAPITokens :exec
+UPDATE api_tokens t SET last_used_at = v.at
+FROM (SELECT unnest(@token_ids::text[]) AS token_id, unnest(@ats::timestamptz[]) AS at) v
+WHERE t.token_id = v.token_id AND (t.last_used_at IS NULL OR t.last_used_at < v.at);
+
+-- name: CountRefusals :exec
+-- A row that was scrubbed stays empty.
+UPDATE audit_log SET event_data = jsonb_set(event_data, '{count}', to_jsonb(@count::text))
+WHERE audit_id = @audit_id AND event_data ? 'count';

@@ -1,0 +1,119 @@
+// Package bmcaddr reads the addresses of BMCs and decides which of them a credential may be sent to. The controller and
+// the site agent share it, so that both read an address in the same way.
+package bmcaddr
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Address is where a BMC is.
+type Address struct {
+	// Scheme is "redfish", "redfish+http", "ipmi" or empty.
+	Scheme string
+	// Host is a name in lower case or an IP address, without brackets.
+	Host string
+	// Port is empty where the protocol's own is meant.
+	Port string
+}
+
+// Plain reports whether the password would travel without TLS.
+func (a Address) Plain() bool { return a.Scheme == "redfish+http" }
+
+var schemes = []string{"redfish", "redfish+http", "ipmi"}
+
+// Errors of Parse. They never repeat the address, which may hold a password by mistake.
+var (
+	ErrScheme   = errors.New("its scheme is not redfish, redfish+http or ipmi")
+	ErrPassword = errors.New("credentials don't belong into an endpoint")
+	ErrRest     = errors.New("after the scheme there must be a host and nothing else but a port")
+	ErrHost     = errors.New("it has no host")
+	ErrPort     = errors.New("its port is none")
+)
+
+// Parse reads [scheme://]host[:port].
+func Parse(s string) (Address, error) {
+	a, rest := Address{}, s
+	if scheme, after, ok := strings.Cut(s, "://"); ok {
+		if !slices.Contains(schemes, scheme) {
+			return Address{}, ErrScheme
+		}
+		a.Scheme, rest = scheme, strings.TrimSuffix(after, "/")
+	}
+	if strings.Contains(rest, "@") {
+		return Address{}, ErrPassword
+	}
+	if strings.ContainsAny(rest, "/?# \t\r\n") || rest == "" {
+		return Address{}, ErrRest
+	}
+	if ip := net.ParseIP(rest); ip != nil {
+		a.Host = rest
+		return a, nil
+	}
+	u := url.URL{Host: rest}
+	a.Host, a.Port = strings.ToLower(u.Hostname()), u.Port()
+	bracketed := strings.HasPrefix(rest, "[")
+	if a.Host == "" || strings.ContainsAny(a.Host, "[]") || strings.Contains(a.Host, ":") != bracketed ||
+		bracketed && net.ParseIP(a.Host) == nil {
+		return Address{}, ErrHost
+	}
+	if strings.HasSuffix(rest, ":") {
+		return Address{}, ErrPort
+	}
+	if a.Port != "" {
+		if n, err := strconv.Atoi(a.Port); err != nil || n < 1 || n > 65535 {
+			return Address{}, ErrPort
+		}
+	}
+	return a, nil
+}
+
+// Allowance is the endpoints that one credential may be sent to: host, host:port, or a network in CIDR form. A host
+// without a port covers every port of it. A network covers IP addresses only: what a name resolves to can change.
+type Allowance []string
+
+// CheckEntry says what is wrong with one entry of an allowance.
+func CheckEntry(entry string) error {
+	if strings.Contains(entry, "/") {
+		p, err := netip.ParsePrefix(entry)
+		if err != nil {
+			return fmt.Errorf("not a network such as 10.20.0.0/24: %w", err)
+		}
+		if p != p.Masked() {
+			return fmt.Errorf("has bits after its prefix; the network is %s", p.Masked())
+		}
+		return nil
+	}
+	a, err := Parse(entry)
+	if err == nil && a.Scheme != "" {
+		err = ErrScheme
+	}
+	return err
+}
+
+// Covers reports whether the credential may be sent to a host and port. An empty port stands for the protocol's own.
+func (l Allowance) Covers(a Address) bool {
+	return slices.ContainsFunc(l, func(entry string) bool { return covers(entry, a) })
+}
+
+func covers(entry string, a Address) bool {
+	addr, err := netip.ParseAddr(a.Host)
+	isAddr := err == nil && addr.Zone() == ""
+	if p, err := netip.ParsePrefix(entry); err == nil {
+		return isAddr && p.Contains(addr.Unmap())
+	}
+	e, err := Parse(entry)
+	if err != nil || e.Scheme != "" || e.Port != "" && e.Port != a.Port {
+		return false
+	}
+	if other, err := netip.ParseAddr(e.Host); err == nil && isAddr {
+		return other.Unmap() == addr.Unmap()
+	}
+	return strings.EqualFold(e.Host, a.Host)
+}
