@@ -17,6 +17,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/store/storetest"
 	"github.com/ingot-metal/ingot/controller/workflow"
 	"github.com/ingot-metal/ingot/internal/failpoint"
+	"github.com/ingot-metal/ingot/internal/failure"
 )
 
 // After a long random life the state of every machine, rebuilt from its history, is what the tables say, and the state at
