@@ -149,7 +149,7 @@ func TestLostUpdatesAreRefusedOfEverythingVersioned(t *testing.T) {
 			return p.GetVersion(), err
 		},
 		"credentials": func(v int64) (int64, error) {
-			c, err := r.admin.SetBMCCredentials(ctx, &pb.SetBMCCredentialsRequest{CredentialsRef: "rack", Username: "u", Password: "p", ExpectedVersion: v})
+			c, err := r.admin.SetBMCCredentials(ctx, &pb.SetBMCCredentialsRequest{CredentialsRef: "rack", Username: "u", Password: "p", AllowedEndpoints: []string{"10.20.30.41"}, ExpectedVersion: v})
 			return c.GetVersion(), err
 		},
 	} {
