@@ -102,6 +102,7 @@ func (a *app) machineGetCmd() *cobra.Command {
 	var external bool
 	cmd := &cobra.Command{
 		Use:               "get MACHINE",
+		Aliases:           []string{"show"},
 		Short:             "Show one machine",
 		Long:              `Show one machine: state, spec, labels and every condition.`,
 		Example:           "  ingot machine get m-1\n  ingot machine get --external-id srv-4711 -o json",

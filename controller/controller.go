@@ -25,6 +25,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/secret"
 	"github.com/ingot-metal/ingot/controller/session"
 	"github.com/ingot-metal/ingot/controller/store"
+	"github.com/ingot-metal/ingot/controller/webhook"
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/ids"
 	"github.com/ingot-metal/ingot/internal/obs/metrics"
@@ -175,7 +176,10 @@ func (c *Controller) openImages(context.Context) (err error) {
 	if c.blobs, err = blob.Open(blob.Config{Path: c.cfg.ImagesPath()}); err != nil {
 		return fmt.Errorf("open the image directory: %w", err)
 	}
-	c.images = image.New(image.Config{Blobs: c.blobs, Store: c.store, Clock: c.clock, Logger: c.log})
+	c.images = image.New(image.Config{
+		Blobs: c.blobs, Store: c.store, Clock: c.clock, Logger: c.log, MaxBytes: c.cfg.Images.MaxBytes,
+		Addresses: webhook.Policy{Allow: c.cfg.Images.Networks()},
+	})
 	c.scripts = script.New(script.Config{Blobs: c.blobs, Store: c.store, Clock: c.clock, Logger: c.log})
 	return nil
 }

@@ -43,7 +43,7 @@ func TestMetalThatCannotBeInstalledIsWhatItWas(t *testing.T) {
 	s.took("turned back", op)
 	before = s.holdsAsBefore(m.Name(), before, false)
 
-	s.installDisk(m.Name(), "")
+	s.installDisk(m.Name(), "serial="+m.Name()+"-d0")
 	bad := s.installerThatReboots()
 	op = s.ended(s.reimageBy(m.Name(), "old system", "kexec"), nil)
 	if op.GetPhase() != pb.Operation_FAILED || op.GetError().GetCode() != "WRONG_SYSTEM_BOOTED" {

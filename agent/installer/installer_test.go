@@ -88,7 +88,7 @@ func TestInstallerRepavesItsMachine(t *testing.T) {
 	s := newSite(t, agenttest.Hooks{})
 	s.start()
 	session := s.c.WaitSessions(1)
-	if h := session.Hello; !slices.Equal(h.GetRoles(), []string{"installer"}) || !slices.Equal(h.GetCapabilities(), []string{"erase", "reboot", "repave"}) {
+	if h := session.Hello; !slices.Equal(h.GetRoles(), []string{"installer"}) || !slices.Equal(h.GetCapabilities(), []string{"erase", "preflight", "reboot", "repave", "reset_devices"}) {
 		t.Errorf("says hello as %v with %v", h.GetRoles(), h.GetCapabilities())
 	}
 	spec := s.image(t)
@@ -253,7 +253,7 @@ func TestRescueLeavesDisksAlone(t *testing.T) {
 	s := newSite(t, agenttest.Hooks{})
 	s.mode = segment.BootRescue
 	stop := s.start()
-	if caps := s.c.WaitSessions(1).Hello.GetCapabilities(); !slices.Equal(caps, []string{"reboot"}) {
+	if caps := s.c.WaitSessions(1).Hello.GetCapabilities(); !slices.Equal(caps, []string{"reboot", "reset_devices"}) {
 		t.Errorf("rescue has %v", caps)
 	}
 	got := s.c.WaitResult(s.c.Order(s.image(t)))

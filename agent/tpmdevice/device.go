@@ -132,7 +132,7 @@ func (d *Device) Activate(blob, seed []byte) ([]byte, error) {
 	r, err := tpm2.ActivateCredential{
 		ActivateHandle: tpm2.AuthHandle{Handle: d.ak.Handle, Name: d.ak.Name, Auth: tpm2.PasswordAuth(nil)},
 		KeyHandle: tpm2.AuthHandle{
-			Handle: d.ek.Handle, Name: d.ek.Name, Auth: tpm2.Policy(tpm2.TPMAlgSHA256, 16, tpm2.PolicyCallback(endorsementPolicy)),
+			Handle: d.ek.Handle, Name: d.ek.Name, Auth: tpm2.Policy(tpm2.TPMAlgSHA256, 16, endorsementPolicy),
 		},
 		CredentialBlob: tpm2.TPM2BIDObject{Buffer: blob},
 		Secret:         tpm2.TPM2BEncryptedSecret{Buffer: seed},

@@ -58,10 +58,12 @@ type Config struct {
 	// Steps are limits by step kind; kinds that are not named keep the built-in ones.
 	Steps map[string]Step `yaml:"steps"`
 	// MaxMessageBytes bounds one message on any gRPC listener.
-	MaxMessageBytes int           `yaml:"max_message_bytes"`
-	Workers         int           `yaml:"workers"`
-	Webhooks        Webhooks      `yaml:"webhooks"`
-	Log             obs.LogConfig `yaml:"log"`
+	MaxMessageBytes int      `yaml:"max_message_bytes"`
+	Workers         int      `yaml:"workers"`
+	Webhooks        Webhooks `yaml:"webhooks"`
+	// Images bounds what the image catalogue takes in.
+	Images Images        `yaml:"images"`
+	Log    obs.LogConfig `yaml:"log"`
 }
 
 // Listen are addresses as net.Listen takes them.
@@ -135,6 +137,7 @@ func Default() *Config {
 		MaxMessageBytes: 4 << 20,
 		Workers:         100,
 		Webhooks:        defaultWebhooks(),
+		Images:          Images{MaxBytes: 64 << 30},
 		Log:             obs.LogConfig{Level: "info", Format: "text"},
 	}
 }

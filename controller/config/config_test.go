@@ -45,6 +45,7 @@ func TestSampleIsTheDefault(t *testing.T) {
 	want.Database.URL, want.TLS.Names = c.Database.URL, c.TLS.Names // marked as examples
 	want.Advertise = Advertise{Fleet: []string{}, Enrolment: []string{}}
 	want.Steps = map[string]Step{}
+	want.Images.AllowNetworks = []string{}
 	if !reflect.DeepEqual(c, want) {
 		t.Errorf("sample is\n%+v\ndefault is\n%+v", c, want)
 	}

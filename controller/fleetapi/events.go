@@ -5,6 +5,7 @@ import (
 	"crypto/ed25519"
 	"errors"
 	"io"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc"
@@ -139,6 +140,16 @@ func (s *Server) event(ctx context.Context, sess *session.Session, e *fleetv1.Ev
 		machine := sess.MachineID
 		if sess.Role == "site" {
 			machine = b.Inventory.GetMachineId()
+			if site, err := s.cfg.Store.SiteOfMachine(ctx, machine); err != nil {
+				return err
+			} else if site != sess.Site {
+				s.cfg.Logger.Warn("site agent reports about a machine of another site; dropped", "agent_id", sess.AgentID, "site", sess.Site)
+				return s.cfg.Store.SkipEvent(ctx, k)
+			}
+		}
+		if len(b.Inventory.GetDocument()) > maxInventory {
+			s.cfg.Logger.Warn("inventory is too large; dropped", "agent_id", sess.AgentID, "machine_id", machine, "bytes", len(b.Inventory.GetDocument()))
+			return s.cfg.Store.SkipEvent(ctx, k)
 		}
 		return s.cfg.Store.InventoryEvent(ctx, k, machine, b.Inventory.GetHash(), b.Inventory.GetDocument(), sess.Simulated, now)
 	case *fleetv1.Event_Progress:
@@ -147,7 +158,7 @@ func (s *Server) event(ctx context.Context, sess *session.Session, e *fleetv1.Ev
 		}
 	case *fleetv1.Event_Report:
 		if b.Report.GetKind() == driftReport && sess.Role == "host" {
-			return s.cfg.Store.DriftEvent(ctx, k, sess.MachineID, b.Report.GetFields()["diff"], now)
+			return s.cfg.Store.DriftEvent(ctx, k, sess.MachineID, shortened(b.Report.GetFields()["diff"]), now)
 		}
 		s.cfg.Logger.Warn("agent reports", "agent_id", sess.AgentID, "machine_id", sess.MachineID, "kind", b.Report.GetKind(), "message", b.Report.GetMessage())
 	case *fleetv1.Event_Dropped:
@@ -156,8 +167,23 @@ func (s *Server) event(ctx context.Context, sess *session.Session, e *fleetv1.Ev
 	return s.cfg.Store.SkipEvent(ctx, k)
 }
 
+const (
+	// maxInventory bounds one inventory, in bytes; a machine with 1,000 disks has a tenth of that.
+	maxInventory = 1 << 20
+	// maxDrift bounds the difference of one drift report, in bytes.
+	maxDrift = 16 << 10
+)
+
 // driftReport is the kind of a report on a configuration that somebody else has changed.
 const driftReport = "drift"
+
+// shortened cuts a difference that is too long.
+func shortened(diff string) string {
+	if len(diff) <= maxDrift {
+		return diff
+	}
+	return strings.ToValidUTF8(diff[:maxDrift], "") + "\n… cut: the rest is on the machine"
+}
 
 func streamName(s string) string {
 	if s == "stderr" {

@@ -200,7 +200,14 @@ func asCaller(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.U
 	if other := metadata.ValueFromIncomingContext(ctx, "test-caller"); len(other) == 1 {
 		name = other[0]
 	}
-	return next(auth.WithCaller(ctx, auth.Caller{Name: name, Scope: auth.ScopeAdmin}), req)
+	scope := auth.ScopeAdmin
+	if other := metadata.ValueFromIncomingContext(ctx, "test-scope"); len(other) == 1 {
+		var err error
+		if scope, err = auth.ParseScope(other[0]); err != nil {
+			return nil, err
+		}
+	}
+	return next(auth.WithCaller(ctx, auth.Caller{Name: name, Scope: scope, Address: "192.0.2.9"}), req)
 }
 
 // callerStream is a stream with a caller.

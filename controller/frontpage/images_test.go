@@ -12,7 +12,12 @@ import (
 	"testing"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/blob"
 	"github.com/ingot-metal/ingot/controller/frontpage"
+	"github.com/ingot-metal/ingot/controller/image"
+	"github.com/ingot-metal/ingot/controller/store"
+	"github.com/ingot-metal/ingot/controller/webhook"
+	"github.com/ingot-metal/ingot/internal/testkit"
 )
 
 func digestOf(b []byte) string {
@@ -43,6 +48,7 @@ func (r *rig) upload(im *pb.Image, file []byte) (*pb.Image, error) {
 func TestUploadAndRemoveAnImage(t *testing.T) {
 	r := newRig(t)
 	file := bytes.Repeat([]byte("kernel"), 5000)
+	copy(file[0x38:], "ARM\x64")
 	im, err := r.upload(&pb.Image{ImageRef: "k", Kind: "installer-kernel", Arch: "arm64", Sha256File: digestOf(file)}, file)
 	if err != nil {
 		t.Fatal(err)
@@ -71,7 +77,7 @@ func TestUploadAndRemoveAnImage(t *testing.T) {
 }
 
 func TestAddAnImageFromAURL(t *testing.T) {
-	file := bytes.Repeat([]byte("initrd"), 5000)
+	file := append([]byte("070701"), bytes.Repeat([]byte("initrd"), 5000)...)
 	calls := 0
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		calls++
@@ -82,13 +88,23 @@ func TestAddAnImageFromAURL(t *testing.T) {
 		_, _ = w.Write(file)
 	}))
 	defer srv.Close()
-	r := newRig(t)
+	r := newRig(t, func(c *frontpage.Config) {
+		blobs, err := blob.Open(blob.Config{Path: t.TempDir()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Images = image.New(image.Config{
+			Blobs: blobs, Store: c.Store.(*store.Store), Logger: testkit.Logger(t), Addresses: webhook.Policy{AllowLoopback: true},
+		})
+	})
 	add := func(url, sum string) (*pb.Image, error) {
 		return r.admin.AddImage(t.Context(), &pb.AddImageRequest{Image: &pb.Image{
 			ImageRef: "i", Kind: "installer-initrd", Url: url, Sha256File: sum,
 		}})
 	}
 	_, err := add(srv.URL+"/x", "")
+	wants(t, err, invalid, "IMAGE_URL_REFUSED", "image.url")
+	_, err = add(srv.URL+"/x", digestOf(file))
 	wants(t, err, precondition, "IMAGE_UNAVAILABLE", "")
 	_, err = add(srv.URL+"/x?signature=abc", digestOf([]byte("other")))
 	wants(t, err, precondition, "IMAGE_DIGEST_MISMATCH", "image.sha256_file")
@@ -108,7 +124,11 @@ func TestImagesArePagedAndFiltered(t *testing.T) {
 	r := newRig(t)
 	for i, ref := range []string{"a", "b", "c"} {
 		kind := []string{"installer-kernel", "installer-initrd"}[i%2]
-		if _, err := r.upload(&pb.Image{ImageRef: ref, Kind: kind}, []byte(ref)); err != nil {
+		file := append(make([]byte, 0x38), "ARM\x64"+ref...) // a kernel
+		if kind == "installer-initrd" {
+			file = []byte("070701" + ref)
+		}
+		if _, err := r.upload(&pb.Image{ImageRef: ref, Kind: kind}, file); err != nil {
 			t.Fatal(err)
 		}
 	}

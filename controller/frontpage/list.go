@@ -104,8 +104,8 @@ func (p *rows[M]) fill(ctx context.Context, l list[M], at validate.Page, size in
 // sizeOf is what a row takes in an answer, in bytes: its tag, its length, and itself.
 func sizeOf(m proto.Message) int { return 1 + protowire.SizeBytes(proto.Size(m)) }
 
-// fitting is how many of the rows fit into one answer: one at least.
-func fitting[M proto.Message](all []M) int {
+// rowsThatFit is how many of the rows fit into one answer: one at least.
+func rowsThatFit[M proto.Message](all []M) int {
 	bytes := 0
 	for i, m := range all {
 		if bytes += sizeOf(m); bytes > maxAnswer && i > 0 {

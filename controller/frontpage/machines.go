@@ -178,7 +178,7 @@ func (s *Server) reconcile(ctx context.Context, r *baremetalv1.ListMachinesReque
 	if err != nil {
 		return nil, err
 	}
-	if fit := fitting(c.Machines); fit < len(c.Machines) {
+	if fit := rowsThatFit(c.Machines); fit < len(c.Machines) {
 		// The place behind a row is known of the last one alone, so that fewer are asked for.
 		if c, err = s.store.ReconcileSealed(ctx, r.GetCursor(), since, int32(fit)); err != nil {
 			return nil, err

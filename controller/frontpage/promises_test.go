@@ -184,7 +184,9 @@ func TestNodeHistoryByLimitAndOffset(t *testing.T) {
 	const moves = 53
 	for i := range moves {
 		to := []pb.NodeState{node.Retired, node.Offline}[i%2]
-		if _, err := r.nodes.TransitionNode(ctx, move("m-1", fmt.Sprint("move-", i), to)); err != nil {
+		q := move("m-1", fmt.Sprint("move-", i), to)
+		q.Purge = i > 0 && to == node.Retired
+		if _, err := r.nodes.TransitionNode(ctx, q); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/blob"
+	"github.com/ingot-metal/ingot/controller/webhook"
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/failpoint"
 	"github.com/ingot-metal/ingot/internal/failure"
@@ -40,6 +41,10 @@ type Config struct {
 	Logger *slog.Logger
 	// AtOnce is how many files are taken in at the same time, others wait; 0 means 2.
 	AtOnce int
+	// Addresses says which addresses Client may fetch from; the zero Policy with DenyPrivate is the default: public ones.
+	Addresses webhook.Policy
+	// MaxBytes bounds one file; 0 means 64 GiB.
+	MaxBytes int64
 	// Stall is how long a source may send nothing; 0 means a minute.
 	Stall time.Duration
 }
@@ -53,7 +58,8 @@ type Catalogue struct {
 // New makes a catalogue.
 func New(c Config) *Catalogue {
 	if c.Client == nil {
-		c.Client = newClient()
+		c.Addresses.DenyPrivate = true
+		c.Client = newClient(c.Addresses)
 	}
 	if c.Clock == nil {
 		c.Clock = clock.Real()
@@ -64,6 +70,9 @@ func New(c Config) *Catalogue {
 	if c.AtOnce == 0 {
 		c.AtOnce = 2
 	}
+	if c.MaxBytes == 0 {
+		c.MaxBytes = 64 << 30
+	}
 	if c.Stall == 0 {
 		c.Stall = time.Minute
 	}
@@ -73,6 +82,9 @@ func New(c Config) *Catalogue {
 // Add fetches an image from its URL and adds it. The description must be valid. Where its digests are those of the
 // entry that is there, nothing is fetched.
 func (c *Catalogue) Add(ctx context.Context, im *baremetalv1.Image, actor string) (*baremetalv1.Image, error) {
+	if err := checkSource(im); err != nil {
+		return nil, err
+	}
 	known, err := c.known(ctx, im)
 	if known != nil || err != nil {
 		return known, err

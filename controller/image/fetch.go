@@ -4,12 +4,13 @@ import (
 	"context"
 	"errors"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"time"
 
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/blob"
+	"github.com/ingot-metal/ingot/controller/webhook"
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/failure"
 )
@@ -17,15 +18,44 @@ import (
 // copyBytes is how much is moved at once.
 const copyBytes = 256 << 10
 
-// newClient fetches without a limit on the whole, which depends on the image, but with one on each part.
-func newClient() *http.Client {
-	return &http.Client{Transport: &http.Transport{
-		Proxy:               http.ProxyFromEnvironment,
-		DialContext:         (&net.Dialer{Timeout: 15 * time.Second}).DialContext,
+// newClient fetches without a limit on the whole, which depends on the image, but with one on each part. It asks no proxy
+// and stays at the host that the URL names: what was allowed is what is fetched.
+func newClient(addresses webhook.Policy) *http.Client {
+	return &http.Client{CheckRedirect: sameHost, Transport: &http.Transport{
+		DialContext:         addresses.Dialer(15*time.Second, nil).DialContext,
 		TLSHandshakeTimeout: 15 * time.Second, ResponseHeaderTimeout: 30 * time.Second, IdleConnTimeout: time.Minute,
 		// The digest is that of the file, not of what a server makes of it on the way.
 		DisableCompression: true,
 	}}
+}
+
+var errElsewhere = errors.New("it redirects to another host, or from https to http; give the address where the file is")
+
+const maxRedirects = 5
+
+func sameHost(next *http.Request, before []*http.Request) error {
+	first := before[0].URL
+	if next.URL.Host != first.Host || next.URL.Scheme != first.Scheme || len(before) > maxRedirects {
+		return errElsewhere
+	}
+	return nil
+}
+
+// checkSource refuses a URL whose bytes nobody vouches for: neither TLS nor a digest.
+func checkSource(im *baremetalv1.Image) error {
+	u, err := url.Parse(im.GetUrl())
+	if err != nil {
+		return urlRefused("the URL cannot be read")
+	}
+	digest := im.GetSha256File() + im.GetSha256Source() + im.GetSha256Raw()
+	if u.Scheme != "https" && (u.Scheme != "http" || digest == "") {
+		return urlRefused("an image comes from https, or its SHA-256 is given")
+	}
+	return nil
+}
+
+func urlRefused(format string, args ...any) *failure.Error {
+	return failure.Invalid("IMAGE_URL_REFUSED", format, args...).WithField("image.url", "not fetched from there")
 }
 
 func unavailable(format string, args ...any) *failure.Error {
@@ -48,6 +78,13 @@ func (c *Catalogue) fetch(ctx context.Context, cancel context.CancelCauseFunc, f
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil, 0, context.Cause(ctx)
+		}
+		var address *webhook.RefusedError
+		switch {
+		case errors.As(err, &address):
+			return nil, 0, urlRefused("%s; an admin allows its network under images.allow_networks", address.Error())
+		case errors.Is(err, errElsewhere):
+			return nil, 0, urlRefused("%s", errElsewhere.Error())
 		}
 		return nil, 0, unavailable("the image cannot be fetched: %v", plainURLError(err))
 	}
@@ -86,6 +123,9 @@ func (w *watched) Read(p []byte) (int, error) {
 
 // receive brings all bytes of a source into a file.
 func (c *Catalogue) receive(ctx context.Context, src source) (*blob.Writer, error) {
+	if src.size > c.cfg.MaxBytes {
+		return nil, overLimit(c.cfg.MaxBytes)
+	}
 	if err := c.cfg.Blobs.Room(src.size); err != nil {
 		return nil, err
 	}
@@ -93,7 +133,7 @@ func (c *Catalogue) receive(ctx context.Context, src source) (*blob.Writer, erro
 	if err != nil {
 		return nil, err
 	}
-	if err := pour(ctx, w, src); err != nil {
+	if err := pour(ctx, w, src, c.cfg.MaxBytes); err != nil {
 		c.letGo(w)
 		return nil, err
 	}
@@ -101,12 +141,15 @@ func (c *Catalogue) receive(ctx context.Context, src source) (*blob.Writer, erro
 }
 
 // pour tells whose fault an error is: the source's or ours.
-func pour(ctx context.Context, w *blob.Writer, src source) error {
+func pour(ctx context.Context, w *blob.Writer, src source, most int64) error {
 	buf := make([]byte, copyBytes)
 	for {
 		n, err := src.r.Read(buf)
 		if _, werr := w.Write(buf[:n]); werr != nil {
 			return werr
+		}
+		if w.Size() > most {
+			return overLimit(most)
 		}
 		if src.size > 0 && w.Size() > src.size {
 			return unavailable("the file is longer than the %d bytes announced", src.size)
@@ -125,6 +168,10 @@ func pour(ctx context.Context, w *blob.Writer, src source) error {
 		return unavailable("the file has ended after %d of %d bytes", w.Size(), src.size)
 	}
 	return nil
+}
+
+func overLimit(most int64) *failure.Error {
+	return failure.Precondition("IMAGE_OVER_LIMIT", "the file is larger than %d bytes; an admin raises images.max_bytes", most)
 }
 
 func sourceError(ctx context.Context, err error, got int64) error {

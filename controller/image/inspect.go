@@ -47,6 +47,7 @@ func (c *Catalogue) inspect(ctx context.Context, said *baremetalv1.Image, got *b
 	var err error
 	switch entry.Format = formatOf(said, got); {
 	case entry.GetKind() != kindOS:
+		err = checkBootFile(entry.GetKind(), got)
 	case entry.GetFormat() == formatRaw:
 		facts.arch, err = checkDisk(got, got.Size())
 	case entry.GetFormat() == formatZstd:

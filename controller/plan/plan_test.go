@@ -99,7 +99,7 @@ func oneOfEach() map[string]*baremetalv1.Step {
 
 func TestDestructive(t *testing.T) {
 	for kind, s := range oneOfEach() {
-		want := slices.Contains([]string{"repave", "erase", "rma"}, kind)
+		want := slices.Contains([]string{"repave", "erase", "rma", "reset_devices"}, kind)
 		if got := plan.Destructive(of(reboot("a"), s)); got != want {
 			t.Errorf("%s: destructive %t", kind, got)
 		}
@@ -132,7 +132,7 @@ func TestEveryKindHasLimitsAndAnAnswer(t *testing.T) {
 			t.Errorf("the step that is not wired is %v", got)
 		}
 	}
-	if wired != 14 {
+	if wired != 15 {
 		t.Errorf("%d kinds are wired", wired)
 	}
 }

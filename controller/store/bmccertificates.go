@@ -84,6 +84,15 @@ func bmcOf(ctx context.Context, q *dbsqlc.Queries, machineID string) (dbsqlc.BMC
 	return m, orWhat(err, "read BMC of machine")
 }
 
+// SiteOfMachine reads where a machine is; empty for one that is not there or was deleted.
+func (s *Store) SiteOfMachine(ctx context.Context, machineID string) (string, error) {
+	m, err := s.q.BMCOfMachine(ctx, machineID)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return "", nil
+	}
+	return m.Site, orWhat(err, "read site of machine")
+}
+
 func bmcCertificate(r dbsqlc.BmcCertificate) *baremetalv1.BMCCertificate {
 	return &baremetalv1.BMCCertificate{
 		Site: r.Site, Endpoint: r.Endpoint, Sha256: r.Sha256, OfferedSha256: r.OfferedSha256, OfferedAt: stampPtr(r.OfferedAt),

@@ -62,6 +62,13 @@ func (s *Store) LogEvent(ctx context.Context, k EventKey, commandID, stream stri
 	})
 }
 
+const (
+	// driftEvery is how often the audit log takes a difference of one machine, keepDrift how many of them it keeps: of older
+	// rows the difference is scrubbed.
+	driftEvery = 10 * time.Minute
+	keepDrift  = 20
+)
+
 // DriftEvent shows on a machine that somebody else has changed its configuration, with the difference in the audit log. An
 // empty difference says that it is over.
 func (s *Store) DriftEvent(ctx context.Context, k EventKey, machineID, diff string, now time.Time) error {
@@ -75,6 +82,13 @@ func (s *Store) DriftEvent(ctx context.Context, k EventKey, machineID, diff stri
 		}, now)
 		if err != nil || diff == "" {
 			return err
+		}
+		newer, err := q.BoundDrift(ctx, dbsqlc.BoundDriftParams{MachineID: machineID, Since: now.Add(-driftEvery), Keep: keepDrift})
+		if err != nil {
+			return fmt.Errorf("bound drift of machine: %w", err)
+		}
+		if newer > 0 {
+			return nil
 		}
 		return audit(ctx, q, auditEntry{actor: k.AgentID, verb: "CONFIG_DRIFT", target: machineID, data: map[string]string{"diff": diff}}, now)
 	})
@@ -120,11 +134,18 @@ func (s *Store) InventoryEvent(ctx context.Context, k EventKey, machineID, hash 
 		if len(e.document) == 0 {
 			return nil
 		}
-		return q.InsertInventory(ctx, dbsqlc.InsertInventoryParams{
+		err := q.InsertInventory(ctx, dbsqlc.InsertInventoryParams{
 			MachineID: machineID, ReportedAt: now, AgentID: k.AgentID, Hash: hash, Document: document, Simulated: simulated,
 		})
+		if err != nil {
+			return fmt.Errorf("store inventory: %w", err)
+		}
+		return orWhat(q.PruneInventories(ctx, dbsqlc.PruneInventoriesParams{MachineID: machineID, Keep: keepInventories}), "prune inventories")
 	})
 }
+
+// keepInventories is how many inventories of one machine are kept.
+const keepInventories = 50
 
 // inventory is an event with one; no document leaves nothing but its number.
 type inventory struct {
@@ -137,7 +158,7 @@ type inventory struct {
 
 // storeInventories stores those of different agents, and says of which.
 func (s *Store) storeInventories(ctx context.Context, lot []inventory) ([]bool, error) {
-	p, stored, seen := dbsqlc.TakeInventoriesParams{}, make([]bool, len(lot)), map[string]bool{}
+	p, stored, seen := dbsqlc.TakeInventoriesParams{Keep: keepInventories}, make([]bool, len(lot)), map[string]bool{}
 	for i, e := range lot {
 		if seen[e.AgentID] {
 			continue // a second one of an agent comes after this one, alone

@@ -141,8 +141,12 @@ func TestOneKeyIsOneMachine(t *testing.T) {
 func TestRequiredLevel(t *testing.T) {
 	t.Parallel()
 	for name, require := range map[string]func(r *metalRig) error{
-		"site":  func(r *metalRig) error { return r.s.RequireIdentity(t.Context(), "lab", "", identity.LevelTPM, "ann", "", now()) },
-		"group": func(r *metalRig) error { return r.s.RequireIdentity(t.Context(), "", "g", identity.LevelTPM, "ann", "", now()) },
+		"site": func(r *metalRig) error {
+			return r.s.RequireIdentity(t.Context(), "lab", "", identity.LevelTPM, "ann", "", now())
+		},
+		"group": func(r *metalRig) error {
+			return r.s.RequireIdentity(t.Context(), "", "g", identity.LevelTPM, "ann", "", now())
+		},
 	} {
 		r := newMetalRig(t)
 		exec(t, r.s, `UPDATE machines SET spec = spec || '{"group": "g"}' WHERE machine_id = 'm-1'`)

@@ -80,6 +80,9 @@ func recordApplied(ctx context.Context, q *dbsqlc.Queries, r SiteReport, now tim
 	return n == 1, nil
 }
 
+// keepDiscovered is how many unknown machines of one site are remembered: a flood of forged MAC addresses ends there.
+const keepDiscovered = 4096
+
 func recordSeen(ctx context.Context, q *dbsqlc.Queries, r SiteReport, now time.Time) error {
 	if !r.LeasesSame {
 		if err := replaceLeases(ctx, q, r); err != nil {
@@ -93,6 +96,11 @@ func recordSeen(ctx context.Context, q *dbsqlc.Queries, r SiteReport, now time.T
 		})
 		if err != nil {
 			return fmt.Errorf("record unknown machine: %w", err)
+		}
+	}
+	if len(r.Unknown) > 0 {
+		if err := q.ForgetDiscovered(ctx, dbsqlc.ForgetDiscoveredParams{Site: r.Site, Keep: keepDiscovered}); err != nil {
+			return fmt.Errorf("forget unknown machines: %w", err)
 		}
 	}
 	if r.Segments == nil {

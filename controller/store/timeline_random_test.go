@@ -241,7 +241,7 @@ func (l *life) afterwards(ctx context.Context) error {
 	for _, act := range []func() (*baremetalv1.Machine, error){
 		func() (*baremetalv1.Machine, error) {
 			cleared, err := l.s.ClearIntervention(ctx, id, "tester", "", now())
-			if failure.From(err).Reason == "NODE_GUARD_FAILED" {
+			if err != nil && failure.From(err).Reason == "NODE_GUARD_FAILED" {
 				return m, nil // it was taken out of the middle of some work
 			}
 			return cleared, err

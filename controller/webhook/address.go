@@ -1,11 +1,16 @@
 package webhook
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
+	"syscall"
+	"time"
 )
 
 // Policy says which addresses may be called. Public ones always may.
@@ -16,6 +21,17 @@ type Policy struct {
 	AllowLinkLocal bool
 	// DenyPrivate refuses the private networks (RFC 1918, RFC 4193, RFC 6598), where machines usually are.
 	DenyPrivate bool
+	// Allow are networks whose addresses may be called whatever kind they are.
+	Allow []netip.Prefix
+}
+
+// Dialer connects to allowed addresses alone. It looks at the address after its name was resolved, right before the
+// connection is made: there is no second look-up to disagree with the first.
+func (p Policy) Dialer(timeout time.Duration, resolver *net.Resolver) *net.Dialer {
+	return &net.Dialer{
+		Timeout: timeout, Resolver: resolver,
+		ControlContext: func(_ context.Context, _, address string, _ syscall.RawConn) error { return p.checkDial(address) },
+	}
 }
 
 const maxURL = 2048
@@ -67,6 +83,9 @@ var (
 // about to be dialled.
 func (p Policy) CheckAddr(addr netip.Addr) error {
 	a := addr.Unmap().WithZone("")
+	if slices.ContainsFunc(p.Allow, func(n netip.Prefix) bool { return n.Contains(a) }) {
+		return nil
+	}
 	switch {
 	case a.IsLoopback():
 		return refuse(p.AllowLoopback, a, "loopback")

@@ -55,13 +55,7 @@ func NewSender(c SenderConfig) *Sender {
 	if c.Clock == nil {
 		c.Clock = clock.Real()
 	}
-	dialer := &net.Dialer{
-		Timeout: c.Timeout, Resolver: c.Resolver,
-		// After the name was resolved, before the connection is made: there is no second look-up to disagree with the first.
-		ControlContext: func(_ context.Context, _, address string, _ syscall.RawConn) error {
-			return c.Policy.checkDial(address)
-		},
-	}
+	dialer := c.Policy.Dialer(c.Timeout, c.Resolver)
 	return &Sender{cfg: c, client: &http.Client{
 		Timeout:       c.Timeout,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },

@@ -33,6 +33,7 @@ type upOptions struct {
 
 	machines int
 	wornDisk bool
+	tpm      bool
 	join     metal.Controller
 }
 
@@ -44,6 +45,7 @@ func (o *upOptions) bind(cmd *cobra.Command) {
 	f.StringVar(&o.cache, "cache", "", "directory of downloaded kernels (default $"+image.CacheEnv+" or .cache/lab)")
 	f.StringVar(&o.bin, "bin", "", "directory of ingot-controller, ingot-agent and ingot-image (default: that of this program)")
 	f.StringVar(&o.name, "name", "metal", "machines are called NAME-1 and so on")
+	f.BoolVar(&o.tpm, "tpm", false, "give each machine a TPM 2.0 of its own (package swtpm)")
 	f.IntVar(&o.machines, "machines", 2, "how many machines; one takes half a GiB of memory while it is on")
 	f.BoolVar(&o.wornDisk, "worn-disk", false, "give each machine a second disk, NAME-worn, that refuses to be written")
 	f.StringVar(&o.join.Frontpage, "server", "", "host:port of a controller that runs already; none is started then")
@@ -62,7 +64,7 @@ const wornSector = 8192
 func (o *upOptions) args() []string {
 	args := []string{
 		"--dir", o.dir, "--firmware", o.firmware, "--bmc", o.bmc, "--frontpage", o.frontpage, "--cache", o.cache,
-		"--bin", o.bin, "--name", o.name, "--machines", strconv.Itoa(o.machines),
+		"--bin", o.bin, "--name", o.name, "--machines", strconv.Itoa(o.machines), "--tpm=" + strconv.FormatBool(o.tpm),
 	}
 	if o.wornDisk {
 		args = append(args, "--worn-disk")
@@ -162,7 +164,7 @@ func (o *upOptions) start(ctx context.Context, progress io.Writer) (_ *metal.Lab
 		if err != nil {
 			return nil, err
 		}
-		cfg := metal.MachineConfig{Name: fmt.Sprintf("%s-%d", o.name, i+1), Firmware: fw, BMC: protocol}
+		cfg := metal.MachineConfig{Name: fmt.Sprintf("%s-%d", o.name, i+1), Firmware: fw, BMC: protocol, TPM: o.tpm}
 		if o.wornDisk {
 			cfg.Disks = []chassis.Disk{
 				{Serial: cfg.Name + "-d0", Bytes: metal.DiskBytes}, {Serial: cfg.Name + "-worn", Bytes: metal.DiskBytes, BadSector: wornSector},

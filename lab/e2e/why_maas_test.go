@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -28,8 +27,7 @@ type inMAAS struct {
 // maas registers a machine that a region drives. The region has it as m says, and not at all where that is nil.
 func (r *whyRig) maas(t *testing.T, m *maastest.Machine) *inMAAS {
 	t.Helper()
-	name := strings.ToLower(strings.NewReplacer("_", "-", ",", "", "'", "").Replace(t.Name()[strings.LastIndex(t.Name(), "/")+1:]))
-	name = strings.Trim(name[:min(len(name), 50)], "-")
+	name := fmt.Sprintf("maas-%x", sha256.Sum256([]byte(t.Name())))[:17] // one for each copy of a situation
 	x := &inMAAS{maasRig: &maasRig{t: t, c: r.Cluster, region: maastest.New(maastest.Config{})}, r: r, id: "m-" + name, ref: name}
 	x.flows = r.Workflows()
 	x.mac = macOf(name)

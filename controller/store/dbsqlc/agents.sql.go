@@ -1216,7 +1216,10 @@ kept AS (
     WHERE taken.document <> '' AND NOT EXISTS (
         SELECT 1 FROM (SELECT i.hash FROM inventories i WHERE i.machine_id = taken.machine_id ORDER BY i.reported_at DESC LIMIT 1) last
         WHERE last.hash = taken.hash)
-    ON CONFLICT DO NOTHING)
+    ON CONFLICT DO NOTHING),
+pruned AS (
+    DELETE FROM inventories i USING taken WHERE i.machine_id = taken.machine_id AND i.reported_at < (
+        SELECT n.reported_at FROM inventories n WHERE n.machine_id = taken.machine_id ORDER BY n.reported_at DESC LIMIT 1 OFFSET $9::int))
 SELECT taken.agent_id::text AS agent_id FROM taken
 `
 
@@ -1229,10 +1232,11 @@ type TakeInventoriesParams struct {
 	Hashes     []string
 	Documents  []string
 	Simulated  []bool
+	Keep       int32
 }
 
 // Takes the numbers of events of different agents, and keeps the inventories that differ from the newest ones. A number that has been
-// seen leaves nothing.
+// seen leaves nothing. Of a machine's older ones only some stay.
 func (q *Queries) TakeInventories(ctx context.Context, arg TakeInventoriesParams) ([]string, error) {
 	rows, err := q.db.Query(ctx, takeInventories,
 		arg.AgentIds,
@@ -1243,6 +1247,7 @@ func (q *Queries) TakeInventories(ctx context.Context, arg TakeInventoriesParams
 		arg.Hashes,
 		arg.Documents,
 		arg.Simulated,
+		arg.Keep,
 	)
 	if err != nil {
 		return nil, err

@@ -64,6 +64,28 @@ func (q *Queries) APITokensVersion(ctx context.Context) (int64, error) {
 	return version, err
 }
 
+const boundDrift = `-- name: BoundDrift :one
+WITH scrubbed AS (
+    UPDATE audit_log SET event_data = '{}', salt = NULL WHERE event_data <> '{}' AND audit_id IN (
+        SELECT a.audit_id FROM audit_log a WHERE a.target_id = $1 AND a.verb = 'CONFIG_DRIFT'
+        ORDER BY a.audit_id DESC LIMIT 10 OFFSET $3::int))
+SELECT count(*) FROM (SELECT 1 FROM audit_log a WHERE a.target_id = $1 AND a.verb = 'CONFIG_DRIFT' AND a.ts > $2 LIMIT 1) newer
+`
+
+type BoundDriftParams struct {
+	MachineID string
+	Since     time.Time
+	Keep      int32
+}
+
+// Scrubs the differences of a machine's older drift rows, and counts the rows since a time.
+func (q *Queries) BoundDrift(ctx context.Context, arg BoundDriftParams) (int64, error) {
+	row := q.db.QueryRow(ctx, boundDrift, arg.MachineID, arg.Since, arg.Keep)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
+}
+
 const countAPITokensInForce = `-- name: CountAPITokensInForce :one
 SELECT count(*) FROM api_tokens WHERE revoked_at IS NULL AND expires_at > $1
 `
@@ -103,6 +125,22 @@ type EndExpiredAPITokenParams struct {
 // Its name can be used again.
 func (q *Queries) EndExpiredAPIToken(ctx context.Context, arg EndExpiredAPITokenParams) error {
 	_, err := q.db.Exec(ctx, endExpiredAPIToken, arg.Name, arg.Now)
+	return err
+}
+
+const forgetDiscovered = `-- name: ForgetDiscovered :exec
+DELETE FROM discovered_machines WHERE (site, mac) IN (
+    SELECT d.site, d.mac FROM discovered_machines d WHERE d.site = $1 ORDER BY d.last_seen_at DESC OFFSET $2::int)
+`
+
+type ForgetDiscoveredParams struct {
+	Site string
+	Keep int32
+}
+
+// The machines that were not seen for the longest time go first.
+func (q *Queries) ForgetDiscovered(ctx context.Context, arg ForgetDiscoveredParams) error {
+	_, err := q.db.Exec(ctx, forgetDiscovered, arg.Site, arg.Keep)
 	return err
 }
 
@@ -201,6 +239,22 @@ func (q *Queries) LockAPIToken(ctx context.Context, tokenID string) (ApiToken, e
 		&i.RevokedAt,
 	)
 	return i, err
+}
+
+const pruneInventories = `-- name: PruneInventories :exec
+DELETE FROM inventories i WHERE i.machine_id = $1 AND i.reported_at < (
+    SELECT n.reported_at FROM inventories n WHERE n.machine_id = $1 ORDER BY n.reported_at DESC LIMIT 1 OFFSET $2::int)
+`
+
+type PruneInventoriesParams struct {
+	MachineID string
+	Keep      int32
+}
+
+// The newest ones of a machine stay.
+func (q *Queries) PruneInventories(ctx context.Context, arg PruneInventoriesParams) error {
+	_, err := q.db.Exec(ctx, pruneInventories, arg.MachineID, arg.Keep)
+	return err
 }
 
 const revokeAPIToken = `-- name: RevokeAPIToken :exec

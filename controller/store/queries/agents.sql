@@ -238,7 +238,7 @@ WHERE executor_id = ANY(@executor_ids::text[]) AND state IN ('SENT', 'ACKED', 'G
 
 -- name: TakeInventories :many
 -- Takes the numbers of events of different agents, and keeps the inventories that differ from the newest ones. A number that has been
--- seen leaves nothing.
+-- seen leaves nothing. Of a machine's older ones only some stay.
 WITH told AS (
     SELECT unnest(@agent_ids::text[]) AS agent_id, unnest(@state_ids::text[]) AS state_id, unnest(@seqs::bigint[]) AS seq,
            unnest(@machine_ids::text[]) AS machine_id, unnest(@ats::timestamptz[]) AS at, unnest(@hashes::text[]) AS hash,
@@ -253,5 +253,8 @@ kept AS (
     WHERE taken.document <> '' AND NOT EXISTS (
         SELECT 1 FROM (SELECT i.hash FROM inventories i WHERE i.machine_id = taken.machine_id ORDER BY i.reported_at DESC LIMIT 1) last
         WHERE last.hash = taken.hash)
-    ON CONFLICT DO NOTHING)
+    ON CONFLICT DO NOTHING),
+pruned AS (
+    DELETE FROM inventories i USING taken WHERE i.machine_id = taken.machine_id AND i.reported_at < (
+        SELECT n.reported_at FROM inventories n WHERE n.machine_id = taken.machine_id ORDER BY n.reported_at DESC LIMIT 1 OFFSET @keep::int))
 SELECT taken.agent_id::text AS agent_id FROM taken;

@@ -40,3 +40,21 @@ WHERE t.token_id = v.token_id AND (t.last_used_at IS NULL OR t.last_used_at < v.
 -- A row that was scrubbed stays empty.
 UPDATE audit_log SET event_data = jsonb_set(event_data, '{count}', to_jsonb(@count::text))
 WHERE audit_id = @audit_id AND event_data ? 'count';
+
+-- name: BoundDrift :one
+-- Scrubs the differences of a machine's older drift rows, and counts the rows since a time.
+WITH scrubbed AS (
+    UPDATE audit_log SET event_data = '{}', salt = NULL WHERE event_data <> '{}' AND audit_id IN (
+        SELECT a.audit_id FROM audit_log a WHERE a.target_id = @machine_id AND a.verb = 'CONFIG_DRIFT'
+        ORDER BY a.audit_id DESC LIMIT 10 OFFSET @keep::int))
+SELECT count(*) FROM (SELECT 1 FROM audit_log a WHERE a.target_id = @machine_id AND a.verb = 'CONFIG_DRIFT' AND a.ts > @since LIMIT 1) newer;
+
+-- name: PruneInventories :exec
+-- The newest ones of a machine stay.
+DELETE FROM inventories i WHERE i.machine_id = @machine_id AND i.reported_at < (
+    SELECT n.reported_at FROM inventories n WHERE n.machine_id = @machine_id ORDER BY n.reported_at DESC LIMIT 1 OFFSET @keep::int);
+
+-- name: ForgetDiscovered :exec
+-- The machines that were not seen for the longest time go first.
+DELETE FROM discovered_machines WHERE (site, mac) IN (
+    SELECT d.site, d.mac FROM discovered_machines d WHERE d.site = @site ORDER BY d.last_seen_at DESC OFFSET @keep::int);

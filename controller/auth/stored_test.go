@@ -1,0 +1,206 @@
+package auth
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+
+	"github.com/ingot-metal/ingot/internal/clock"
+	"github.com/ingot-metal/ingot/internal/failure"
+	"github.com/ingot-metal/ingot/internal/task"
+	"github.com/ingot-metal/ingot/internal/testkit"
+)
+
+// memory is a database in memory.
+type memory struct {
+	mu       sync.Mutex
+	tokens   []StoredToken
+	version  int64
+	away     bool
+	used     map[string]time.Time
+	files    []FileChange
+	refusals map[int64]Refusal
+}
+
+var errAway = errors.New("away")
+
+func (m *memory) APITokens(_ context.Context, known int64, _ time.Time) ([]StoredToken, int64, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.away {
+		return nil, 0, errAway
+	}
+	if known == m.version {
+		return nil, known, nil
+	}
+	return slices.Clone(m.tokens), m.version, nil
+}
+
+func (m *memory) UsedAPITokens(_ context.Context, used map[string]time.Time) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.used = used
+	return nil
+}
+
+func (m *memory) RecordTokenFile(_ context.Context, c FileChange) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.away {
+		return errAway
+	}
+	m.files = append(m.files, c)
+	return nil
+}
+
+func (m *memory) RecordRefusals(_ context.Context, all []*Refusal) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.away {
+		return errAway
+	}
+	for _, r := range all {
+		if r.AuditID == 0 {
+			r.AuditID = int64(len(m.refusals) + 1)
+		}
+		m.refusals[r.AuditID] = *r
+	}
+	return nil
+}
+
+func (m *memory) set(tokens ...StoredToken) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.tokens, m.version = tokens, m.version+1
+}
+
+func followed(t *testing.T) (*Tokens, *memory, string) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "tokens")
+	_, hash := NewToken()
+	if err := os.WriteFile(path, []byte("ops admin "+hash+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	tokens, err := OpenTokens(path, testkit.Logger(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &memory{refusals: map[int64]Refusal{}}
+	ctx, cancel := context.WithCancel(t.Context())
+	group, _ := task.New(ctx)
+	group.Go("follow", func(ctx context.Context) error { return tokens.Follow(ctx, m, clock.Real()) })
+	t.Cleanup(func() {
+		cancel()
+		if err := group.Wait(); err != nil && !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	})
+	return tokens, m, path
+}
+
+// A token of the database opens calls and streams; its revocation and its expiry end them within 2 s.
+func TestRevocationAndExpiryEndStreams(t *testing.T) {
+	tokens, m, _ := followed(t)
+	secret, _ := NewToken()
+	tok := StoredToken{ID: "tk-1", Name: "ci", Scope: ScopeOperate, Hash: sha256.Sum256([]byte(secret)), ExpiresAt: time.Now().Add(time.Hour)}
+	open := func() context.Context {
+		t.Helper()
+		var ctx context.Context
+		testkit.Eventually(t, 2*time.Second, func() bool {
+			got, caller, done, err := tokens.admit(t.Context(), secret, ScopeRead)
+			if err != nil {
+				return false
+			}
+			t.Cleanup(done)
+			ctx = got
+			return caller.Name == "ci" && caller.TokenID == "tk-1"
+		}, "the token is not known")
+		return ctx
+	}
+	ends := func(ctx context.Context, what string) {
+		t.Helper()
+		select {
+		case <-ctx.Done():
+		case <-time.After(2 * time.Second):
+			t.Errorf("%s: the stream goes on after 2 s", what)
+		}
+		if _, err := tokens.authenticate(secret, ScopeRead); failure.ReasonOf(err) != ReasonBearerInvalid {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	m.set(tok)
+	ctx := open()
+	m.set()
+	ends(ctx, "revoked")
+	tok.ExpiresAt = time.Now().Add(1500 * time.Millisecond)
+	m.set(tok)
+	ends(open(), "expired")
+	if _, err := tokens.authenticate("ingotb_guess", ScopeRead); failure.ReasonOf(err) != ReasonBearerInvalid {
+		t.Error(err)
+	}
+}
+
+// While the database is away, what was read stays in force, and what is to be written down waits.
+func TestTokenFileChangesReachTheAuditLog(t *testing.T) {
+	tokens, m, path := followed(t)
+	m.mu.Lock()
+	m.away = true
+	m.mu.Unlock()
+	if _, err := AddToken(path, "ci", ScopeOperate); err != nil {
+		t.Fatal(err)
+	}
+	if err := tokens.Reload(); err != nil {
+		t.Fatal(err)
+	}
+	m.mu.Lock()
+	m.away = false
+	m.mu.Unlock()
+	testkit.Eventually(t, 3*time.Second, func() bool {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		return len(m.files) == 2
+	}, "the change is not written down")
+	if a, b := m.files[0], m.files[1]; !a.Start || a.Added[0] != "ops admin" || b.Start || len(b.Added) != 1 || b.Added[0] != "ci operate" {
+		t.Errorf("%+v", m.files)
+	}
+}
+
+// A refusal for lack of rights is one row for each actor, address, method and minute, however many there are.
+func TestRefusalsAreCounted(t *testing.T) {
+	tokens, m, _ := followed(t)
+	secret, _ := NewToken()
+	m.set(StoredToken{ID: "tk-1", Name: "reader", Scope: ScopeRead, Hash: sha256.Sum256([]byte(secret)), ExpiresAt: time.Now().Add(time.Hour)})
+	guard := NewGuard(GuardConfig{Listener: Frontpage, Tokens: tokens})
+	const method = "/baremetal.v1.MachineService/RebootMachine"
+	call := func() error {
+		ctx := metadata.NewIncomingContext(t.Context(), metadata.Pairs("authorization", "Bearer "+secret))
+		_, err := guard.Unary()(ctx, nil, &grpc.UnaryServerInfo{FullMethod: method}, func(context.Context, any) (any, error) { return nil, nil })
+		return err
+	}
+	testkit.Eventually(t, 2*time.Second, func() bool { return failure.ReasonOf(call()) == ReasonScopeTooSmall }, "the token is not known")
+	for range 20 {
+		_ = call()
+	}
+	testkit.Eventually(t, 3*time.Second, func() bool {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		var n int64
+		for _, r := range m.refusals {
+			if r.Actor != "reader" || !strings.HasSuffix(r.Method, "RebootMachine") {
+				t.Errorf("%+v", r)
+			}
+			n += r.Count
+		}
+		return n == 21 && len(m.refusals) <= 2 // a minute may have ended meanwhile
+	}, "not counted")
+}
