@@ -142,15 +142,20 @@ it was granted leave to act, and what came of it.`,
 			if err != nil {
 				return err
 			}
-			r, err := svc.admin.ListCommands(cmd.Context(), &pb.ListCommandsRequest{OperationId: op, MachineId: machine})
+			all, err := pages(0, func(size int32, token string) ([]*pb.Command, string, error) {
+				r, err := svc.admin.ListCommands(cmd.Context(), &pb.ListCommandsRequest{
+					OperationId: op, MachineId: machine, PageSize: size, PageToken: token,
+				})
+				return r.GetCommands(), r.GetNextPageToken(), err
+			})
 			if err != nil {
 				return err
 			}
 			var names []string
-			for _, c := range r.GetCommands() {
+			for _, c := range all {
 				names = append(names, c.GetCommandId())
 			}
-			return a.print(r, func() string { return a.style().Commands(r.GetCommands(), a.wide()).String() }, names...)
+			return a.print(&pb.ListCommandsResponse{Commands: all}, func() string { return a.style().Commands(all, a.wide()).String() }, names...)
 		},
 	}
 	cmd.Flags().StringVar(&machine, "machine", "", "all commands of this machine")

@@ -248,15 +248,18 @@ func (a *app) credentialsListCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			r, err := svc.admin.ListBMCCredentials(cmd.Context(), &pb.ListBMCCredentialsRequest{})
+			all, err := pages(0, func(size int32, token string) ([]*pb.BMCCredentials, string, error) {
+				r, err := svc.admin.ListBMCCredentials(cmd.Context(), &pb.ListBMCCredentialsRequest{PageSize: size, PageToken: token})
+				return r.GetCredentials(), r.GetNextPageToken(), err
+			})
 			if err != nil {
 				return err
 			}
-			names := make([]string, len(r.GetCredentials()))
-			for i, c := range r.GetCredentials() {
+			names := make([]string, len(all))
+			for i, c := range all {
 				names[i] = c.GetCredentialsRef()
 			}
-			return a.print(r, func() string { return a.style().Credentials(r.GetCredentials()).String() }, names...)
+			return a.print(&pb.ListBMCCredentialsResponse{Credentials: all}, func() string { return a.style().Credentials(all).String() }, names...)
 		},
 	}
 }

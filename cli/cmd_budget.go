@@ -69,8 +69,10 @@ func (a *app) budgets(cmd *cobra.Command) ([]*pb.Budget, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, err := svc.budgets.ListBudgets(cmd.Context(), &pb.ListBudgetsRequest{})
-	return r.GetBudgets(), err
+	return pages(0, func(size int32, token string) ([]*pb.Budget, string, error) {
+		r, err := svc.budgets.ListBudgets(cmd.Context(), &pb.ListBudgetsRequest{PageSize: size, PageToken: token})
+		return r.GetBudgets(), r.GetNextPageToken(), err
+	})
 }
 
 func (a *app) budgetListCmd() *cobra.Command {

@@ -3,6 +3,8 @@ package cli
 import (
 	"github.com/spf13/cobra"
 
+	"google.golang.org/protobuf/types/known/fieldmaskpb"
+
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 )
 
@@ -150,7 +152,10 @@ update is refused instead of overwriting it.`,
 			if err := s.apply(cmd, m); err != nil {
 				return err
 			}
-			got, err := svc.machines.UpdateMachine(cmd.Context(), &pb.UpdateMachineRequest{Machine: m})
+			got, err := svc.machines.UpdateMachine(cmd.Context(), &pb.UpdateMachineRequest{
+				// All of it, as it was read and changed: what a flag empties is cleared. Its version refuses a lost update.
+				Machine: m, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"labels", "spec"}},
+			})
 			if err != nil {
 				return err
 			}

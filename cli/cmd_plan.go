@@ -10,11 +10,11 @@ import (
 func (a *app) planCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "plan",
-		Short:   "List, show and create plans",
+		Short:   "List, show, create and delete plans",
 		Long:    `A plan is an ordered list of steps. Once a run has used it, it never changes.`,
 		Example: "  ingot plan list",
 	}
-	cmd.AddCommand(a.planListCmd(), a.planGetCmd(), a.planCreateCmd())
+	cmd.AddCommand(a.planListCmd(), a.planGetCmd(), a.planCreateCmd(), a.planDeleteCmd())
 	return cmd
 }
 
@@ -30,15 +30,18 @@ func (a *app) planListCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			r, err := svc.plans.ListPlans(cmd.Context(), &pb.ListPlansRequest{})
+			all, err := pages(0, func(size int32, token string) ([]*pb.Plan, string, error) {
+				r, err := svc.plans.ListPlans(cmd.Context(), &pb.ListPlansRequest{PageSize: size, PageToken: token})
+				return r.GetPlans(), r.GetNextPageToken(), err
+			})
 			if err != nil {
 				return err
 			}
 			var names []string
-			for _, p := range r.GetPlans() {
+			for _, p := range all {
 				names = append(names, p.GetPlanId())
 			}
-			return a.print(r, func() string { return a.style().Plans(r.GetPlans()).String() }, names...)
+			return a.print(&pb.ListPlansResponse{Plans: all}, func() string { return a.style().Plans(all).String() }, names...)
 		},
 	}
 }
@@ -61,6 +64,29 @@ func (a *app) planGetCmd() *cobra.Command {
 				return err
 			}
 			return a.print(p, func() string { return a.style().Plan(p) }, p.GetPlanId())
+		},
+	}
+}
+
+func (a *app) planDeleteCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "delete PLAN",
+		Short: "Delete a plan that no run has used",
+		Long: `Delete a plan of your own. One that a run has used stays, so that the run's record can be read; so does one that a
+machine or an open rollout names.`,
+		Example:           "  ingot plan delete reboot-twice",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: completeAt(a.completePlans()),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			svc, err := a.services()
+			if err != nil {
+				return err
+			}
+			p, err := svc.plans.DeletePlan(cmd.Context(), &pb.DeletePlanRequest{PlanId: args[0]})
+			if err != nil {
+				return err
+			}
+			return a.print(p, func() string { return "deleted " + p.GetPlanId() + "\n" }, p.GetPlanId())
 		},
 	}
 }

@@ -117,15 +117,18 @@ func (a *app) siteListCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			r, err := svc.admin.ListSites(cmd.Context(), &pb.ListSitesRequest{})
+			all, err := pages(0, func(size int32, token string) ([]*pb.Site, string, error) {
+				r, err := svc.admin.ListSites(cmd.Context(), &pb.ListSitesRequest{PageSize: size, PageToken: token})
+				return r.GetSites(), r.GetNextPageToken(), err
+			})
 			if err != nil {
 				return err
 			}
-			names := make([]string, len(r.GetSites()))
-			for i, s := range r.GetSites() {
+			names := make([]string, len(all))
+			for i, s := range all {
 				names[i] = s.GetSite()
 			}
-			return a.print(r, func() string { return a.style().Sites(r.GetSites(), a.now()).String() }, names...)
+			return a.print(&pb.ListSitesResponse{Sites: all}, func() string { return a.style().Sites(all, a.now()).String() }, names...)
 		},
 	}
 }
@@ -179,15 +182,19 @@ ingot machine register MACHINE --mac MAC --site SITE.`,
 			if len(args) == 1 {
 				req.Site = args[0]
 			}
-			r, err := svc.admin.ListDiscovered(cmd.Context(), req)
+			all, err := pages(0, func(size int32, token string) ([]*pb.DiscoveredMachine, string, error) {
+				req.PageSize, req.PageToken = size, token
+				r, err := svc.admin.ListDiscovered(cmd.Context(), req)
+				return r.GetMachines(), r.GetNextPageToken(), err
+			})
 			if err != nil {
 				return err
 			}
-			names := make([]string, len(r.GetMachines()))
-			for i, m := range r.GetMachines() {
+			names := make([]string, len(all))
+			for i, m := range all {
 				names[i] = m.GetMacAddress()
 			}
-			return a.print(r, func() string { return a.style().Discovered(r.GetMachines(), a.now()).String() }, names...)
+			return a.print(&pb.ListDiscoveredResponse{Machines: all}, func() string { return a.style().Discovered(all, a.now()).String() }, names...)
 		},
 	}
 }

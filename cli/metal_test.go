@@ -52,7 +52,7 @@ func TestWhatImagesAndSitesSend(t *testing.T) {
 		"image add x https://h/x --sha256 ab --kind os --firmware bios,uefi --minimum-disk 5": &pb.AddImageRequest{Image: &pb.Image{
 			ImageRef: "x", Url: "https://h/x", Sha256Source: "ab", Kind: "os", Firmware: []string{"bios", "uefi"}, MinimumDiskBytes: 5}},
 		"image remove x":                &pb.RemoveImageRequest{ImageRef: "x"},
-		"site discovered berlin":        &pb.ListDiscoveredRequest{Site: "berlin"},
+		"site discovered berlin":        &pb.ListDiscoveredRequest{Site: "berlin", PageSize: 1000},
 		"bmc credentials delete rack-1": &pb.DeleteBMCCredentialsRequest{CredentialsRef: "rack-1"},
 		register:                        &pb.RegisterMachineRequest{Machine: machine},
 	} {

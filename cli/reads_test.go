@@ -11,6 +11,8 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"google.golang.org/protobuf/types/known/fieldmaskpb"
+
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 )
 
@@ -90,7 +92,7 @@ func TestWhatWritesSend(t *testing.T) {
 		"identity require network --group g":           &pb.RequireIdentityRequest{Group: "g", Level: "network"},
 		"token issue --role site --site lab --lifetime 1h": &pb.IssueBootstrapTokenRequest{
 			Role: pb.AgentRole_AGENT_ROLE_SITE, Site: "lab", Lifetime: durationpb.New(time.Hour)},
-		"machine update machine-1 --rack r2 --mac-addresses 52:54:00:00:00:01 --label env=prod --label gone-": &pb.UpdateMachineRequest{Machine: updated},
+		"machine update machine-1 --rack r2 --mac-addresses 52:54:00:00:00:01 --label env=prod --label gone-": &pb.UpdateMachineRequest{Machine: updated, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"labels", "spec"}}},
 		"run start machine-1 --type REPAVE --param image_ref=u --request-id r --no-wait": &pb.StartRunRequest{
 			RequestId: "r", MachineId: "machine-1", Type: "REPAVE", Params: map[string]string{"image_ref": "u"}},
 		"reconfigure machine-1 --hostname web --default-input drop --allow tcp:22 --smtp-egress --confirm-timeout 90s --request-id r --no-wait --step-timeout 5m": &pb.ReconfigureMachineRequest{

@@ -167,7 +167,7 @@ func (c *Controller) openSecrets(context.Context) (err error) {
 func (c *Controller) openStore(ctx context.Context) (err error) {
 	c.store, err = store.New(ctx, store.Config{
 		URL: c.cfg.Database.URL, PoolSize: int32(c.cfg.Database.PoolSize), StepDefaults: c.cfg.StepDefaults(), Logger: c.log,
-		InstallerCmdline: c.cfg.InstallerCmdline, Now: c.clock.Now,
+		InstallerCmdline: c.cfg.InstallerCmdline, DefaultImage: c.cfg.DefaultImage, Now: c.clock.Now,
 	})
 	return err
 }

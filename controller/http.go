@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"errors"
+	"math"
 	"sync"
 	"time"
 
@@ -97,7 +98,7 @@ func (c *Controller) countFleet(ctx context.Context) error {
 		})
 	}
 	c.metrics.SetMachines(out)
-	sites, err := c.store.ListSites(ctx)
+	sites, err := c.store.ListSites(ctx, "", math.MaxInt32)
 	if err != nil {
 		return err
 	}

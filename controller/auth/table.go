@@ -151,6 +151,7 @@ var operateMethods = []string{
 	baremetalv1.MachineService_ExitMaintenance_FullMethodName,
 	baremetalv1.MachineService_CancelOperation_FullMethodName,
 	baremetalv1.PlanService_CreatePlan_FullMethodName,
+	baremetalv1.PlanService_DeletePlan_FullMethodName,
 	baremetalv1.RunService_StartRun_FullMethodName,
 	baremetalv1.RunService_CancelRun_FullMethodName,
 	baremetalv1.NodeService_UpdateNode_FullMethodName,

@@ -53,6 +53,8 @@ type Config struct {
 	// Lease is how long a controller's claim on its sessions holds without being renewed.
 	Lease Duration `yaml:"lease"`
 	Drain Drain    `yaml:"drain"`
+	// DefaultImage is the image of a reimage where neither the request nor the machine names one; empty means that one must.
+	DefaultImage string `yaml:"default_image"`
 	// Steps are limits by step kind; kinds that are not named keep the built-in ones.
 	Steps map[string]Step `yaml:"steps"`
 	// MaxMessageBytes bounds one message on any gRPC listener.

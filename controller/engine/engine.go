@@ -178,8 +178,8 @@ func (e *Engine) Cancel(ctx context.Context, operationID, actor string) (*bareme
 		return nil, err
 	}
 	e.carryOut(a)
-	if r := a.Decision.Refusal; r != nil {
-		return nil, refused(r)
+	if err := a.Refused(); err != nil {
+		return nil, err
 	}
 	return e.store.GetOperation(ctx, operationID)
 }

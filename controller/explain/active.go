@@ -29,6 +29,7 @@ var activeRules = []rule{
 	{"evidence", waits(operation.WaitEvidence), (*scene).waitEvidence},
 	{"granted-and-silent", func(s *scene) bool { return s.granted() && s.exec != nil && !s.exec.Live && !s.leavesOnPurpose() }, (*scene).grantedSilent},
 	{"executing", (*scene).granted, (*scene).executing},
+	{"nobody", waits(operation.WaitNobody), (*scene).waitNobody},
 	{"agent", waits(operation.WaitAgent), (*scene).waitAgent},
 	{"executor-gone", func(s *scene) bool { return s.open() && s.exec != nil && !s.exec.Live }, (*scene).waitAgent},
 	{"executor-locked", func(s *scene) bool { return s.open() && s.exec != nil && s.exec.Locked }, (*scene).locked},

@@ -32,6 +32,13 @@ func (s *scene) waitAgent(e *Explanation) {
 	}
 }
 
+// waitNobody is waitAgent where none can be expected.
+func (s *scene) waitNobody(e *Explanation) {
+	s.waitAgent(e)
+	e.Cause.Reason = operation.WaitNobody
+	e.Next, e.NextAt = "if no agent has come by then, gives up: FAILED with "+operation.WaitNobody, s.Op.WakeAt
+}
+
 // missing is the agent that is waited for, nil if there is none.
 func (s *scene) missing() *Agent {
 	switch {

@@ -82,6 +82,7 @@ var remedies = map[string]remedy{
 	"EXECUTION_FAILED":           {OnOperator, "the executor tried, and it failed", does((*scene).console)},
 	"EVIDENCE_MISSING":           {OnOperator, "the executor says that it is done, and the machine does not show it", does((*scene).console, inventory)},
 	"OUTCOME_UNKNOWN":            {OnOperator, "a command was given leave to start, and no result has come: it may have acted", does((*scene).console)},
+	"NOBODY_REACHES_MACHINE":     {OnOperator, "nothing can reach the machine; nothing was started", does(agents, doctorOf)},
 	"AGENT_UNAVAILABLE":          {OnAgent, "no agent took the step before its time was up; nothing was started", does(agents, doctorOf)},
 	"CAPABILITY_MISSING":         {OnAgent, "the agent cannot do this on this machine", does(agents, doctorOf)},
 	"AGENT_LOCKED":               {OnOperator, "the agent was locked by somebody at the machine", does(unlockOf)},

@@ -213,8 +213,8 @@ var faultsOfAgents = []fault{
 	}, "AGENT_UNAVAILABLE", explain.OnAgent, []string{"switched off"}, "AGENT_UNAVAILABLE", "ingot cancel"},
 	{"no agent was ever there", func(l *lab) {
 		l.withoutSite().f.Machine.Spec.BmcEndpoint = ""
-		l.reboot().look().after(time.Minute)
-	}, "AGENT_UNAVAILABLE", explain.OnOperator, []string{"no agent has ever been enrolled"}, "AGENT_UNAVAILABLE", "ingot token issue m-1"},
+		l.reboot().look().after(10 * time.Second)
+	}, "NOBODY_REACHES_MACHINE", explain.OnOperator, []string{"no agent has ever been enrolled"}, "NOBODY_REACHES_MACHINE", "ingot token issue m-1"},
 	{"certificate revoked", func(l *lab) {
 		l.host().withoutSiteOnly().gone(hostID).find(hostID).CertRevoked = t0
 		l.reboot().look().after(time.Minute)
@@ -338,7 +338,7 @@ var faultsOfRule = []fault{
 		"MACHINE_BLOCKED", explain.OnOperator, []string{"flagged Retired"}, "", "ingot flag m-1 Retired --off"},
 	{"cancelled, no answer yet", func(l *lab) {
 		l.host().reboot().look().granted().after(5 * time.Second)
-		l.do(operation.CancelAsked{Actor: "ann"})
+		l.do(operation.CancelAsked{Actor: "ann", Why: "the machine is flagged RMA"})
 		l.after(10 * time.Second)
 	}, "CANCELED_BY_REQUEST", explain.OnAgent, []string{"has not answered yet"}, "OUTCOME_UNKNOWN", "ingot watch"},
 	{"cancelled", func(l *lab) {

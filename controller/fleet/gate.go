@@ -172,7 +172,7 @@ func wrongPhaseMessage(p Phase, t OperationType, planDestructive bool) string {
 		return string(t) + " is not allowed in phase " + string(p) + "; the machine is in service already"
 	}
 	if phaseAllows(Maintenance, t, planDestructive) && p != Maintenance {
-		return string(t) + " is not allowed in phase " + string(p) + "; enter maintenance first"
+		return string(t) + " is not allowed in phase " + string(p) + "; call EnterMaintenance first (ingot enter-maintenance MACHINE)"
 	}
 	return string(t) + " is not allowed in phase " + string(p)
 }

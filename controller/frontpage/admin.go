@@ -3,11 +3,9 @@ package frontpage
 import (
 	"context"
 	"regexp"
-	"strconv"
 	"strings"
 	"time"
 
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
@@ -26,30 +24,23 @@ var agentKeys = validate.Keys{
 
 // ListAgents implements AdminService.
 func (s *Server) ListAgents(ctx context.Context, r *baremetalv1.ListAgentsRequest) (*baremetalv1.ListAgentsResponse, error) {
-	size, err := validate.PageSize(r.GetPageSize())
-	if err != nil {
-		return nil, err
-	}
 	terms, err := validate.Filter(r.GetFilter(), agentKeys)
 	if err != nil {
 		return nil, err
 	}
-	page, err := validate.ParsePage(r.GetPageToken(), "agents", r.GetFilter())
-	if err != nil {
-		return nil, err
-	}
 	f := agentFilter(terms)
-	f.AfterID, f.Limit = page.ID, size+1
-	all, err := s.store.ListAgents(ctx, f)
+	p, err := page(ctx, s, list[*baremetalv1.Agent]{
+		name: "agents", filter: r.GetFilter(),
+		read: func(ctx context.Context, after validate.Page, limit int32) ([]*baremetalv1.Agent, error) {
+			f.AfterID, f.Limit = after.ID, limit
+			return s.store.ListAgents(ctx, f)
+		},
+		place: byID((*baremetalv1.Agent).GetAgentId),
+	}, r)
 	if err != nil {
 		return nil, err
 	}
-	out := &baremetalv1.ListAgentsResponse{Agents: all}
-	if len(all) > int(size) {
-		out.Agents = all[:size]
-		out.NextPageToken = validate.Page{ID: all[size-1].GetAgentId()}.Token("agents", r.GetFilter())
-	}
-	return out, nil
+	return &baremetalv1.ListAgentsResponse{Agents: p.rows, NextPageToken: p.next, TotalSize: p.total}, nil
 }
 
 func agentFilter(terms []validate.Term) store.AgentFilter {
@@ -158,7 +149,11 @@ func (s *Server) SetMachineFlag(ctx context.Context, r *baremetalv1.SetMachineFl
 	if err != nil {
 		return nil, err
 	}
-	return s.store.SetFlag(ctx, r.GetMachineId(), r.GetFlag(), r.GetValue(), actor(ctx), r.GetComment(), s.clock.Now())
+	opts, err := writeOptions(r)
+	if err != nil {
+		return nil, err
+	}
+	return s.store.SetFlag(ctx, r.GetMachineId(), r.GetFlag(), r.GetValue(), actor(ctx), r.GetComment(), s.clock.Now(), opts...)
 }
 
 // ListCommands implements AdminService.
@@ -175,11 +170,19 @@ func (s *Server) ListCommands(ctx context.Context, r *baremetalv1.ListCommandsRe
 	if err := s.exist(ctx, r.GetOperationId(), r.GetMachineId()); err != nil {
 		return nil, err
 	}
-	all, err := s.store.ListCommands(ctx, r.GetOperationId(), r.GetMachineId())
+	p, err := page(ctx, s, list[*baremetalv1.Command]{
+		name: "commands", filter: r.GetOperationId() + "\x00" + r.GetMachineId(),
+		read: func(ctx context.Context, after validate.Page, limit int32) ([]*baremetalv1.Command, error) {
+			return s.store.ListCommands(ctx, store.CommandFilter{
+				OperationID: r.GetOperationId(), MachineID: r.GetMachineId(), BeforeTime: after.Time, BeforeID: after.ID, Limit: limit,
+			})
+		},
+		place: byTime((*baremetalv1.Command).GetCommandId, func(c *baremetalv1.Command) time.Time { return c.GetCreatedAt().AsTime() }),
+	}, r)
 	if err != nil {
 		return nil, err
 	}
-	return &baremetalv1.ListCommandsResponse{Commands: all}, nil
+	return &baremetalv1.ListCommandsResponse{Commands: p.rows, NextPageToken: p.next, TotalSize: p.total}, nil
 }
 
 // exist fails with NOT_FOUND when one that is named does not.
@@ -190,7 +193,7 @@ func (s *Server) exist(ctx context.Context, operationID, machineID string) error
 		}
 	}
 	if machineID != "" {
-		if _, err := s.store.GetMachine(ctx, machineID, ""); err != nil {
+		if _, err := s.store.KnownMachine(ctx, machineID); err != nil {
 			return err
 		}
 	}
@@ -199,17 +202,13 @@ func (s *Server) exist(ctx context.Context, operationID, machineID string) error
 
 // ListAuditLog implements AdminService.
 func (s *Server) ListAuditLog(ctx context.Context, r *baremetalv1.ListAuditLogRequest) (*baremetalv1.ListAuditLogResponse, error) {
-	size, err := validate.PageSize(r.GetPageSize())
-	if err != nil {
-		return nil, err
-	}
 	if err := validate.OptionalKey("target_id", r.GetTargetId()); err != nil {
 		return nil, err
 	}
 	if len(r.GetActor()) > maxActor {
 		return nil, validate.Fault("actor", "at most %d characters", maxActor)
 	}
-	f := store.AuditFilter{TargetID: r.GetTargetId(), Actor: r.GetActor(), Limit: size + 1}
+	f := store.AuditFilter{TargetID: r.GetTargetId(), Actor: r.GetActor()}
 	for _, t := range []struct {
 		name string
 		from *timestamppb.Timestamp
@@ -224,38 +223,21 @@ func (s *Server) ListAuditLog(ctx context.Context, r *baremetalv1.ListAuditLogRe
 		*t.to = t.from.AsTime()
 	}
 	of := strings.Join([]string{f.TargetID, f.Actor, f.Since.UTC().Format(time.RFC3339Nano), f.Until.UTC().Format(time.RFC3339Nano)}, "\x00")
-	page, err := validate.ParsePage(r.GetPageToken(), "audit", of)
+	p, err := page(ctx, s, list[*baremetalv1.AuditEntry]{
+		name: "audit", filter: of,
+		read: func(ctx context.Context, after validate.Page, limit int32) (_ []*baremetalv1.AuditEntry, err error) {
+			if f.BeforeID, err = after.AuditPosition(); err != nil {
+				return nil, err
+			}
+			f.Limit = limit
+			return s.store.ListAudit(ctx, f)
+		},
+		place: byNumber((*baremetalv1.AuditEntry).GetAuditId),
+	}, r)
 	if err != nil {
 		return nil, err
 	}
-	if f.BeforeID, err = page.AuditPosition(); err != nil {
-		return nil, err
-	}
-	all, err := s.store.ListAudit(ctx, f)
-	if err != nil {
-		return nil, err
-	}
-	out := &baremetalv1.ListAuditLogResponse{Entries: all}
-	if n := fitting(all, int(size)); n < len(all) {
-		out.Entries = all[:n]
-		id := strconv.FormatInt(all[n-1].GetAuditId(), 10)
-		out.NextPageToken = validate.Page{ID: id}.Token("audit", of)
-	}
-	return out, nil
-}
-
-// maxAnswer keeps the answer of a list below the 4 MiB that clients take.
-const maxAnswer = 3 << 20
-
-// fitting is how many of the messages, at most size and at least one, fit into one answer.
-func fitting[M proto.Message](all []M, size int) int {
-	bytes := 0
-	for i, m := range all {
-		if bytes += proto.Size(m) + 8; i == size || i > 0 && bytes > maxAnswer {
-			return i
-		}
-	}
-	return len(all)
+	return &baremetalv1.ListAuditLogResponse{Entries: p.rows, NextPageToken: p.next, TotalSize: p.total}, nil
 }
 
 // ScrubAuditEventData implements AdminService.

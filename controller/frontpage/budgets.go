@@ -2,6 +2,7 @@ package frontpage
 
 import (
 	"context"
+	"time"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/validate"
@@ -12,16 +13,26 @@ func (s *Server) SetBudget(ctx context.Context, r *baremetalv1.SetBudgetRequest)
 	if err := validate.Budget(r.GetBudget()); err != nil {
 		return nil, err
 	}
-	return s.store.SetBudget(ctx, r.GetBudget(), actor(ctx), s.clock.Now())
-}
-
-// ListBudgets implements BudgetService.
-func (s *Server) ListBudgets(ctx context.Context, _ *baremetalv1.ListBudgetsRequest) (*baremetalv1.ListBudgetsResponse, error) {
-	all, err := s.store.ListBudgets(ctx)
+	opts, err := writeOptions(r)
 	if err != nil {
 		return nil, err
 	}
-	return &baremetalv1.ListBudgetsResponse{Budgets: all}, nil
+	return s.store.SetBudget(ctx, r.GetBudget(), actor(ctx), s.clock.Now(), opts...)
+}
+
+// ListBudgets implements BudgetService.
+func (s *Server) ListBudgets(ctx context.Context, r *baremetalv1.ListBudgetsRequest) (*baremetalv1.ListBudgetsResponse, error) {
+	p, err := page(ctx, s, list[*baremetalv1.Budget]{
+		name: "budgets", filter: "",
+		read: func(ctx context.Context, after validate.Page, limit int32) ([]*baremetalv1.Budget, error) {
+			return s.store.ListBudgets(ctx, after.ID, limit)
+		},
+		place: byID((*baremetalv1.Budget).GetName),
+	}, r)
+	if err != nil {
+		return nil, err
+	}
+	return &baremetalv1.ListBudgetsResponse{Budgets: p.rows, NextPageToken: p.next, TotalSize: p.total}, nil
 }
 
 // DeleteBudget implements BudgetService.
@@ -29,30 +40,26 @@ func (s *Server) DeleteBudget(ctx context.Context, r *baremetalv1.DeleteBudgetRe
 	if err := validate.Key("name", r.GetName()); err != nil {
 		return nil, err
 	}
-	return s.store.DeleteBudget(ctx, r.GetName(), actor(ctx), s.clock.Now())
+	opts, err := writeOptions(r)
+	if err != nil {
+		return nil, err
+	}
+	return s.store.DeleteBudget(ctx, r.GetName(), actor(ctx), s.clock.Now(), opts...)
 }
 
 // ListBudgetSlots implements BudgetService.
 func (s *Server) ListBudgetSlots(ctx context.Context, r *baremetalv1.ListBudgetSlotsRequest) (*baremetalv1.ListBudgetSlotsResponse, error) {
-	size, err := validate.PageSize(r.GetPageSize())
+	p, err := page(ctx, s, list[*baremetalv1.BudgetSlot]{
+		name: "budget-slots", filter: "",
+		read: func(ctx context.Context, after validate.Page, limit int32) ([]*baremetalv1.BudgetSlot, error) {
+			return s.store.HeldSlots(ctx, after.Time, after.ID, limit)
+		},
+		place: byTime((*baremetalv1.BudgetSlot).GetOperationId, func(b *baremetalv1.BudgetSlot) time.Time { return b.GetTakenAt().AsTime() }),
+	}, r)
 	if err != nil {
 		return nil, err
 	}
-	page, err := validate.ParsePage(r.GetPageToken(), "budget-slots", "")
-	if err != nil {
-		return nil, err
-	}
-	all, err := s.store.HeldSlots(ctx, page.Time, page.ID, size+1)
-	if err != nil {
-		return nil, err
-	}
-	out := &baremetalv1.ListBudgetSlotsResponse{Slots: all}
-	if len(all) > int(size) {
-		out.Slots = all[:size]
-		last := all[size-1]
-		out.NextPageToken = validate.Page{ID: last.GetOperationId(), Time: last.GetTakenAt().AsTime()}.Token("budget-slots", "")
-	}
-	return out, nil
+	return &baremetalv1.ListBudgetSlotsResponse{Slots: p.rows, NextPageToken: p.next, TotalSize: p.total}, nil
 }
 
 // ReleaseBudgetSlot implements BudgetService.

@@ -18,9 +18,13 @@ func (s *Server) SetCluster(ctx context.Context, r *baremetalv1.SetClusterReques
 	sealed := s.cfg.Secrets.SealCluster(r.GetClusterRef(), secret.Cluster{
 		Token: r.GetBearerToken(), CertificatePEM: r.GetClientCertificatePem(), KeyPEM: r.GetClientKeyPem(),
 	})
+	opts, err := writeOptions(r)
+	if err != nil {
+		return nil, err
+	}
 	stored, err := s.store.SetCluster(ctx, store.SealedCluster{
 		Ref: r.GetClusterRef(), Server: r.GetServer(), CAPEM: r.GetCaPem(), Sealed: sealed,
-	}, actor(ctx), s.clock.Now())
+	}, actor(ctx), s.clock.Now(), opts...)
 	if err != nil {
 		return nil, err
 	}
@@ -41,27 +45,18 @@ func (s *Server) GetCluster(ctx context.Context, r *baremetalv1.GetClusterReques
 
 // ListClusters implements ClusterService.
 func (s *Server) ListClusters(ctx context.Context, r *baremetalv1.ListClustersRequest) (*baremetalv1.ListClustersResponse, error) {
-	size, err := validate.PageSize(r.GetPageSize())
+	p, err := page(ctx, s, list[*baremetalv1.Cluster]{
+		name: "clusters", filter: "",
+		read: func(ctx context.Context, after validate.Page, limit int32) ([]*baremetalv1.Cluster, error) {
+			all, err := s.store.ListClusters(ctx, after.ID, limit)
+			return each(all, err, s.cluster)
+		},
+		place: byID((*baremetalv1.Cluster).GetClusterRef),
+	}, r)
 	if err != nil {
 		return nil, err
 	}
-	page, err := validate.ParsePage(r.GetPageToken(), "clusters", "")
-	if err != nil {
-		return nil, err
-	}
-	all, err := s.store.ListClusters(ctx, page.ID, size+1)
-	if err != nil {
-		return nil, err
-	}
-	out := &baremetalv1.ListClustersResponse{}
-	for i, c := range all {
-		if i == int(size) {
-			out.NextPageToken = validate.Page{ID: all[i-1].Ref}.Token("clusters", "")
-			break
-		}
-		out.Clusters = append(out.Clusters, s.cluster(c))
-	}
-	return out, nil
+	return &baremetalv1.ListClustersResponse{Clusters: p.rows, NextPageToken: p.next, TotalSize: p.total}, nil
 }
 
 // DeleteCluster implements ClusterService.
@@ -69,7 +64,11 @@ func (s *Server) DeleteCluster(ctx context.Context, r *baremetalv1.DeleteCluster
 	if err := validate.Key("cluster_ref", r.GetClusterRef()); err != nil {
 		return nil, err
 	}
-	gone, err := s.store.DeleteCluster(ctx, r.GetClusterRef(), actor(ctx), s.clock.Now())
+	opts, err := writeOptions(r)
+	if err != nil {
+		return nil, err
+	}
+	gone, err := s.store.DeleteCluster(ctx, r.GetClusterRef(), actor(ctx), s.clock.Now(), opts...)
 	if err != nil {
 		return nil, err
 	}

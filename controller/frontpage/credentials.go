@@ -17,13 +17,17 @@ func (s *Server) SetBMCCredentials(ctx context.Context, r *baremetalv1.SetBMCCre
 		return nil, err
 	}
 	ref := r.GetCredentialsRef()
+	opts, err := writeOptions(r)
+	if err != nil {
+		return nil, err
+	}
 	c := store.CredentialsChange{
 		Ref: ref, Allowed: r.GetAllowedEndpoints(), PlainHTTP: r.AllowPlainHttp, UnverifiedTLS: r.AllowUnverifiedTls,
 	}
 	if r.GetPassword() != "" {
 		c.Sealed = s.cfg.Secrets.SealBMC(ref, secret.BMC{Username: r.GetUsername(), Password: r.GetPassword()})
 	}
-	stored, err := s.store.SetCredentials(ctx, c, actor(ctx), s.clock.Now())
+	stored, err := s.store.SetCredentials(ctx, c, actor(ctx), s.clock.Now(), opts...)
 	if err != nil {
 		return nil, err
 	}
@@ -31,16 +35,19 @@ func (s *Server) SetBMCCredentials(ctx context.Context, r *baremetalv1.SetBMCCre
 }
 
 // ListBMCCredentials implements AdminService.
-func (s *Server) ListBMCCredentials(ctx context.Context, _ *baremetalv1.ListBMCCredentialsRequest) (*baremetalv1.ListBMCCredentialsResponse, error) {
-	all, err := s.store.ListCredentials(ctx)
+func (s *Server) ListBMCCredentials(ctx context.Context, r *baremetalv1.ListBMCCredentialsRequest) (*baremetalv1.ListBMCCredentialsResponse, error) {
+	p, err := page(ctx, s, list[*baremetalv1.BMCCredentials]{
+		name: "bmc-credentials", filter: "",
+		read: func(ctx context.Context, after validate.Page, limit int32) ([]*baremetalv1.BMCCredentials, error) {
+			all, err := s.store.ListCredentials(ctx, after.ID, limit)
+			return each(all, err, s.credentials)
+		},
+		place: byID((*baremetalv1.BMCCredentials).GetCredentialsRef),
+	}, r)
 	if err != nil {
 		return nil, err
 	}
-	out := &baremetalv1.ListBMCCredentialsResponse{}
-	for _, c := range all {
-		out.Credentials = append(out.Credentials, s.credentials(c))
-	}
-	return out, nil
+	return &baremetalv1.ListBMCCredentialsResponse{Credentials: p.rows, NextPageToken: p.next, TotalSize: p.total}, nil
 }
 
 // credentials shows whose they are. Where the key is lost the user name stays empty: they must be set again.
@@ -61,7 +68,11 @@ func (s *Server) DeleteBMCCredentials(ctx context.Context, r *baremetalv1.Delete
 	if err := validate.Key("credentials_ref", r.GetCredentialsRef()); err != nil {
 		return nil, err
 	}
-	gone, err := s.store.DeleteCredentials(ctx, r.GetCredentialsRef(), actor(ctx), s.clock.Now())
+	opts, err := writeOptions(r)
+	if err != nil {
+		return nil, err
+	}
+	gone, err := s.store.DeleteCredentials(ctx, r.GetCredentialsRef(), actor(ctx), s.clock.Now(), opts...)
 	if err != nil {
 		return nil, err
 	}

@@ -66,8 +66,8 @@ func (e *engine) Cancel(ctx context.Context, id, actor string) (*pb.Operation, e
 		return nil, err
 	}
 	e.publish()
-	if r := a.Decision.Refusal; r != nil {
-		return nil, failure.Precondition(r.Reason, "%s", r.Message)
+	if err := a.Refused(); err != nil {
+		return nil, err
 	}
 	return e.store.GetOperation(ctx, id)
 }

@@ -23,35 +23,33 @@ type History interface {
 
 // GetMachineTimeline implements MachineService.
 func (s *Server) GetMachineTimeline(ctx context.Context, r *baremetalv1.GetMachineTimelineRequest) (*baremetalv1.GetMachineTimelineResponse, error) {
-	size, sizeErr := validate.PageSize(r.GetPageSize())
 	since, sinceErr := timeOf("since", r.GetSince())
 	at, atErr := timeOf("at", r.GetAt())
-	if err := firstError(validate.Key("machine_id", r.GetMachineId()), sizeErr, sinceErr, atErr); err != nil {
+	if err := firstError(validate.Key("machine_id", r.GetMachineId()), sinceErr, atErr); err != nil {
 		return nil, err
 	}
-	f := store.TimelineQuery{MachineID: r.GetMachineId(), Since: since, Until: at, OldestFirst: r.GetOldestFirst(), Limit: size + 1}
-	filter := fmt.Sprint(f.MachineID, " ", f.Since.UnixNano(), " ", f.Until.UnixNano(), " ", f.OldestFirst)
-	page, err := validate.ParsePage(r.GetPageToken(), "timeline", filter)
+	f := store.TimelineQuery{MachineID: r.GetMachineId(), Since: since, Until: at, OldestFirst: r.GetOldestFirst()}
+	out := &baremetalv1.GetMachineTimelineResponse{}
+	p, err := page(ctx, s, list[*baremetalv1.TimelineEntry]{
+		name: "timeline", filter: fmt.Sprint(f.MachineID, " ", f.Since.UnixNano(), " ", f.Until.UnixNano(), " ", f.OldestFirst), uncounted: true,
+		read: func(ctx context.Context, after validate.Page, limit int32) (all []*baremetalv1.TimelineEntry, err error) {
+			f.Limit = limit
+			if f.From.Seq, f.From.Change, err = after.HistoryPosition(); err != nil {
+				return nil, err
+			}
+			return s.store.Timeline(ctx, f)
+		},
+		place: byID(func(e *baremetalv1.TimelineEntry) string { return fmt.Sprintf("%d.%d", e.GetSeq(), e.GetChange()) }),
+	}, r)
 	if err != nil {
 		return nil, err
 	}
-	if f.From.Seq, f.From.Change, err = page.HistoryPosition(); err != nil {
-		return nil, err
-	}
-	out := &baremetalv1.GetMachineTimelineResponse{}
 	if r.GetPageToken() == "" {
 		if out.State, err = s.stateAt(ctx, r.GetMachineId(), at); err != nil {
 			return nil, err
 		}
 	}
-	if out.Entries, err = s.store.Timeline(ctx, f); err != nil {
-		return nil, err
-	}
-	if len(out.GetEntries()) > int(size) {
-		out.Entries = out.GetEntries()[:size]
-		last := out.GetEntries()[size-1]
-		out.NextPageToken = validate.Page{ID: fmt.Sprintf("%d.%d", last.GetSeq(), last.GetChange())}.Token("timeline", filter)
-	}
+	out.Entries, out.NextPageToken = p.rows, p.next
 	return out, nil
 }
 
@@ -68,7 +66,7 @@ func timeOf(field string, t *timestamppb.Timestamp) (time.Time, error) {
 
 // stateAt also tells an unknown machine from one that had no history yet.
 func (s *Server) stateAt(ctx context.Context, machineID string, at time.Time) (*baremetalv1.TimelineState, error) {
-	if _, err := s.store.GetMachine(ctx, machineID, ""); err != nil {
+	if _, err := s.store.KnownMachine(ctx, machineID); err != nil {
 		return nil, err
 	}
 	state, err := s.store.StateAt(ctx, machineID, at)

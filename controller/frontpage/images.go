@@ -134,19 +134,11 @@ func same(words []string) map[string]string {
 
 // ListImages implements AdminService.
 func (s *Server) ListImages(ctx context.Context, r *baremetalv1.ListImagesRequest) (*baremetalv1.ListImagesResponse, error) {
-	size, err := validate.PageSize(r.GetPageSize())
-	if err != nil {
-		return nil, err
-	}
 	terms, err := validate.Filter(r.GetFilter(), imageKeys)
 	if err != nil {
 		return nil, err
 	}
-	page, err := validate.ParsePage(r.GetPageToken(), "images", r.GetFilter())
-	if err != nil {
-		return nil, err
-	}
-	f := store.ImageFilter{AfterRef: page.ID, Limit: size + 1}
+	var f store.ImageFilter
 	for _, t := range terms {
 		switch t.Key {
 		case "kind":
@@ -155,16 +147,18 @@ func (s *Server) ListImages(ctx context.Context, r *baremetalv1.ListImagesReques
 			f.Arch = t.Value
 		}
 	}
-	all, err := s.store.ListImages(ctx, f)
+	p, err := page(ctx, s, list[*baremetalv1.Image]{
+		name: "images", filter: r.GetFilter(),
+		read: func(ctx context.Context, after validate.Page, limit int32) ([]*baremetalv1.Image, error) {
+			f.AfterRef, f.Limit = after.ID, limit
+			return s.store.ListImages(ctx, f)
+		},
+		place: byID((*baremetalv1.Image).GetImageRef),
+	}, r)
 	if err != nil {
 		return nil, err
 	}
-	out := &baremetalv1.ListImagesResponse{Images: all}
-	if len(all) > int(size) {
-		out.Images = all[:size]
-		out.NextPageToken = validate.Page{ID: all[size-1].GetImageRef()}.Token("images", r.GetFilter())
-	}
-	return out, nil
+	return &baremetalv1.ListImagesResponse{Images: p.rows, NextPageToken: p.next, TotalSize: p.total}, nil
 }
 
 // RemoveImage implements AdminService.

@@ -13,9 +13,9 @@ import (
 
 // MAASRegions are the MAAS installations that drive machines.
 type MAASRegions interface {
-	SetMAASRegion(ctx context.Context, m store.MAASRegion, actor string, now time.Time) (store.MAASRegion, error)
+	SetMAASRegion(ctx context.Context, m store.MAASRegion, actor string, now time.Time, opts ...store.WriteOption) (store.MAASRegion, error)
 	ListMAASRegions(ctx context.Context, afterRef string, limit int32) ([]store.MAASRegion, error)
-	DeleteMAASRegion(ctx context.Context, ref, actor string, now time.Time) (store.MAASRegion, error)
+	DeleteMAASRegion(ctx context.Context, ref, actor string, now time.Time, opts ...store.WriteOption) (store.MAASRegion, error)
 }
 
 // SetMAASRegion implements MAASService.
@@ -23,11 +23,15 @@ func (s *Server) SetMAASRegion(ctx context.Context, r *baremetalv1.SetMAASRegion
 	if err := validate.MAASRegion(r); err != nil {
 		return nil, err
 	}
+	opts, err := writeOptions(r)
+	if err != nil {
+		return nil, err
+	}
 	stored, err := s.store.SetMAASRegion(ctx, store.MAASRegion{
 		Ref: r.GetRegionRef(), Endpoint: strings.TrimSuffix(r.GetEndpoint(), "/"),
 		Sealed: s.cfg.Secrets.SealMAAS(r.GetRegionRef(), secret.MAAS(r.GetApiKey())), CA: r.GetCaPem(), UserData: r.GetUserData(),
 		RetainMachines: r.GetRetainMachines(),
-	}, actor(ctx), s.clock.Now())
+	}, actor(ctx), s.clock.Now(), opts...)
 	if err != nil {
 		return nil, err
 	}
@@ -36,27 +40,18 @@ func (s *Server) SetMAASRegion(ctx context.Context, r *baremetalv1.SetMAASRegion
 
 // ListMAASRegions implements MAASService.
 func (s *Server) ListMAASRegions(ctx context.Context, r *baremetalv1.ListMAASRegionsRequest) (*baremetalv1.ListMAASRegionsResponse, error) {
-	size, err := validate.PageSize(r.GetPageSize())
+	p, err := page(ctx, s, list[*baremetalv1.MAASRegion]{
+		name: "maas-regions", filter: "",
+		read: func(ctx context.Context, after validate.Page, limit int32) ([]*baremetalv1.MAASRegion, error) {
+			all, err := s.store.ListMAASRegions(ctx, after.ID, limit)
+			return each(all, err, s.maasRegion)
+		},
+		place: byID((*baremetalv1.MAASRegion).GetRegionRef),
+	}, r)
 	if err != nil {
 		return nil, err
 	}
-	page, err := validate.ParsePage(r.GetPageToken(), "maas-regions", "")
-	if err != nil {
-		return nil, err
-	}
-	all, err := s.store.ListMAASRegions(ctx, page.ID, size+1)
-	if err != nil {
-		return nil, err
-	}
-	out := &baremetalv1.ListMAASRegionsResponse{}
-	for i, m := range all {
-		if i == int(size) {
-			out.NextPageToken = validate.Page{ID: all[i-1].Ref}.Token("maas-regions", "")
-			break
-		}
-		out.Regions = append(out.Regions, s.maasRegion(m))
-	}
-	return out, nil
+	return &baremetalv1.ListMAASRegionsResponse{Regions: p.rows, NextPageToken: p.next, TotalSize: p.total}, nil
 }
 
 // DeleteMAASRegion implements MAASService.
@@ -64,7 +59,11 @@ func (s *Server) DeleteMAASRegion(ctx context.Context, r *baremetalv1.DeleteMAAS
 	if err := validate.Key("region_ref", r.GetRegionRef()); err != nil {
 		return nil, err
 	}
-	gone, err := s.store.DeleteMAASRegion(ctx, r.GetRegionRef(), actor(ctx), s.clock.Now())
+	opts, err := writeOptions(r)
+	if err != nil {
+		return nil, err
+	}
+	gone, err := s.store.DeleteMAASRegion(ctx, r.GetRegionRef(), actor(ctx), s.clock.Now(), opts...)
 	if err != nil {
 		return nil, err
 	}

@@ -9,29 +9,47 @@ import (
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/auth"
+	"github.com/ingot-metal/ingot/controller/store"
 	"github.com/ingot-metal/ingot/controller/validate"
 	"github.com/ingot-metal/ingot/internal/failure"
 )
 
 // RegisterMachine implements MachineService.
 func (s *Server) RegisterMachine(ctx context.Context, r *baremetalv1.RegisterMachineRequest) (*baremetalv1.Machine, error) {
-	m, err := validate.Machine("machine", r.GetMachine())
+	m, err := validate.NewMachine("machine", r.GetMachine())
 	if err != nil {
 		return nil, err
 	}
-	return s.store.Register(ctx, m, actor(ctx), s.clock.Now())
+	opts, err := writeOptions(r)
+	if err != nil {
+		return nil, err
+	}
+	if id := r.GetRequestId(); id != "" {
+		if m.GetMachineId() == "" {
+			return nil, validate.Fault("machine.machine_id", "required beside request_id: a repeat finds the machine by it")
+		}
+		if err := validate.RequestID(id); err != nil {
+			return nil, err
+		}
+		opts = append(opts, store.RequestID(id))
+	}
+	return s.store.Register(ctx, m, actor(ctx), s.clock.Now(), opts...)
 }
 
 // UpdateMachine implements MachineService.
 func (s *Server) UpdateMachine(ctx context.Context, r *baremetalv1.UpdateMachineRequest) (*baremetalv1.Machine, error) {
 	m, err := validate.Machine("machine", r.GetMachine())
 	if err == nil {
-		err = validate.Key("machine.machine_id", m.GetMachineId())
+		err = firstError(validate.Key("machine.machine_id", m.GetMachineId()), validate.MachineMask("update_mask", r.GetUpdateMask().GetPaths()))
 	}
 	if err != nil {
 		return nil, err
 	}
-	return s.store.Update(ctx, m, actor(ctx), s.clock.Now())
+	opts, err := writeOptions(r)
+	if err != nil {
+		return nil, err
+	}
+	return s.store.Update(ctx, m, actor(ctx), s.clock.Now(), append(opts, store.Mask(r.GetUpdateMask().GetPaths()))...)
 }
 
 // DeleteMachine implements MachineService.
@@ -39,10 +57,14 @@ func (s *Server) DeleteMachine(ctx context.Context, r *baremetalv1.DeleteMachine
 	if err := validate.Key("machine_id", r.GetMachineId()); err != nil {
 		return nil, err
 	}
+	opts, err := writeOptions(r)
+	if err != nil {
+		return nil, err
+	}
 	if err := mayPurge(ctx, r.GetPurge()); err != nil {
 		return nil, err
 	}
-	return s.store.Delete(ctx, r.GetMachineId(), actor(ctx), r.GetPurge(), s.clock.Now())
+	return s.store.Delete(ctx, r.GetMachineId(), actor(ctx), r.GetPurge(), s.clock.Now(), opts...)
 }
 
 // mayPurge refuses to leave out a decommission to callers who are no admins.
@@ -78,71 +100,72 @@ func (s *Server) GetInventory(ctx context.Context, r *baremetalv1.GetInventoryRe
 
 // ListMachines implements MachineService: a walk, or a reconcile when a cursor or a time is given.
 func (s *Server) ListMachines(ctx context.Context, r *baremetalv1.ListMachinesRequest) (*baremetalv1.ListMachinesResponse, error) {
-	size, err := validate.PageSize(r.GetPageSize())
-	if err != nil {
-		return nil, err
-	}
 	terms, err := validate.Filter(r.GetFilter(), machineKeys)
 	if err != nil {
 		return nil, err
 	}
 	if r.GetCursor() != "" || r.GetUpdatedSince() != nil {
-		return s.reconcile(ctx, r, terms, size)
+		return s.reconcile(ctx, r, terms)
 	}
-	all, page, next, err := s.walk(ctx, walkOf{list: "machines", filter: r.GetFilter(), token: r.GetPageToken(), sealed: true}, terms, size)
+	at, err := validate.ParsePage(r.GetPageToken(), "machines", r.GetFilter())
+	if err != nil {
+		return nil, err
+	}
+	if r.GetPageToken() == "" {
+		if at.Cursor, at.Safe, err = s.store.HeadCursor(ctx); err != nil {
+			return nil, err
+		}
+	}
+	p, err := page(ctx, s, s.walk("machines", r.GetFilter(), terms, walkStart{at.Cursor, at.Safe}, true), r)
 	if err != nil {
 		return nil, err
 	}
 	return &baremetalv1.ListMachinesResponse{
-		Machines: all, NextPageToken: next, NextCursor: page.Cursor, SafeUpdatedSince: timestamppb.New(page.Safe),
+		Machines: p.rows, NextPageToken: p.next, TotalSize: p.total, NextCursor: at.Cursor, SafeUpdatedSince: timestamppb.New(at.Safe),
 	}, nil
 }
 
-// walkOf says which page of which list is asked for, and whether its machines may be sealed: see store.MachineFilter.
-type walkOf struct {
-	list, filter, token string
-	sealed              bool
+// walkStart is the cursor of before the first page of a walk. It is carried through the others, so that what changes during the walk
+// comes after it.
+type walkStart struct {
+	cursor string
+	safe   time.Time
 }
 
-// walk reads one page by machine_id, one after the other where a filter needs several walks that do not overlap. The cursor is taken before the first page and carried through the others, so that
-// what changes during the walk comes after it.
-func (s *Server) walk(ctx context.Context, w walkOf, terms []validate.Term, size int32) ([]*baremetalv1.Machine, validate.Page, string, error) {
-	page, err := validate.ParsePage(w.token, w.list, w.filter)
-	if err != nil {
-		return nil, page, "", err
-	}
-	if w.token == "" {
-		if page.Cursor, page.Safe, err = s.store.HeadCursor(ctx); err != nil {
-			return nil, page, "", err
-		}
-	}
+// walk is the list of machines by machine_id: several lists, one after the other, where a filter needs parts that do not overlap. Sealed
+// machines are for answers that nobody reads on this side: see store.MachineFilter.
+func (s *Server) walk(name, filter string, terms []validate.Term, start walkStart, sealed bool) list[*baremetalv1.Machine] {
 	walks := machineQuery(terms)
-	var all []*baremetalv1.Machine
-	for ; page.Part < len(walks); page.Part, page.ID = page.Part+1, "" {
-		f := walks[page.Part]
-		f.AfterID, f.Limit, f.Sealed = page.ID, size+1-int32(len(all)), w.sealed
-		part, err := s.store.WalkMachines(ctx, f)
-		if err != nil {
-			return nil, page, "", err
+	partOf := map[*baremetalv1.Machine]int{}
+	read := func(ctx context.Context, after validate.Page, limit int32) (all []*baremetalv1.Machine, err error) {
+		for part := after.Part; part < len(walks) && len(all) < int(limit); part, after.ID = part+1, "" {
+			f := walks[part]
+			f.AfterID, f.Limit, f.Sealed = after.ID, limit-int32(len(all)), sealed
+			found, err := s.store.WalkMachines(ctx, f)
+			if err != nil {
+				return nil, err
+			}
+			for _, m := range found {
+				partOf[m] = part
+			}
+			all = append(all, found...)
 		}
-		if len(part) == int(f.Limit) {
-			return cutPage(w.list, w.filter, append(all, part...), len(part), page)
-		}
-		all = append(all, part...)
+		return all, nil
 	}
-	return all, page, "", nil
+	place := func(m *baremetalv1.Machine) validate.Page {
+		return validate.Page{ID: m.GetMachineId(), Part: partOf[m], Cursor: start.cursor, Safe: start.safe}
+	}
+	return list[*baremetalv1.Machine]{name: name, filter: filter, read: read, place: place}
 }
 
-// cutPage takes off the row that only shows that there is more. got is how many rows came from the last walk.
-func cutPage(list, filter string, all []*baremetalv1.Machine, got int, page validate.Page) ([]*baremetalv1.Machine, validate.Page, string, error) {
-	all = all[:len(all)-1]
-	if got > 1 {
-		page.ID = all[len(all)-1].GetMachineId()
-	}
-	return all, page, page.Token(list, filter), nil
-}
+// reconcileRows is the largest page of a reconcile.
+const reconcileRows = 1000
 
-func (s *Server) reconcile(ctx context.Context, r *baremetalv1.ListMachinesRequest, terms []validate.Term, size int32) (*baremetalv1.ListMachinesResponse, error) {
+func (s *Server) reconcile(ctx context.Context, r *baremetalv1.ListMachinesRequest, terms []validate.Term) (*baremetalv1.ListMachinesResponse, error) {
+	size, err := validate.PageSize(r.GetPageSize())
+	if err != nil {
+		return nil, err
+	}
 	only, err := reconcileFilter(r, terms)
 	if err != nil {
 		return nil, err
@@ -151,9 +174,15 @@ func (s *Server) reconcile(ctx context.Context, r *baremetalv1.ListMachinesReque
 	if r.GetUpdatedSince() != nil {
 		since = r.GetUpdatedSince().AsTime()
 	}
-	c, err := s.store.ReconcileSealed(ctx, r.GetCursor(), since, size)
+	c, err := s.store.ReconcileSealed(ctx, r.GetCursor(), since, min(size, reconcileRows))
 	if err != nil {
 		return nil, err
+	}
+	if fit := rowsThatFit(c.Machines); fit < len(c.Machines) {
+		// The place behind a row is known of the last one alone, so that fewer are asked for.
+		if c, err = s.store.ReconcileSealed(ctx, r.GetCursor(), since, int32(fit)); err != nil {
+			return nil, err
+		}
 	}
 	if only != "" {
 		c.Machines = slices.DeleteFunc(c.Machines, func(m *baremetalv1.Machine) bool { return m.GetMachineId() != only })

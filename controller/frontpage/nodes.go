@@ -23,31 +23,38 @@ const (
 type Nodes interface {
 	GetNode(ctx context.Context, id string) (*baremetalv1.Node, error)
 	Nodes(ctx context.Context, machines []*baremetalv1.Machine) ([]*baremetalv1.Node, error)
-	UpdateNode(ctx context.Context, id string, u store.NodeUpdate, actor string, now time.Time) (*baremetalv1.Node, error)
+	UpdateNode(ctx context.Context, id string, u store.NodeUpdate, actor string, now time.Time, opts ...store.WriteOption) (*baremetalv1.Node, error)
 	ReportNode(ctx context.Context, r *baremetalv1.ReportNodeRequest, actor string, now time.Time) (*baremetalv1.Node, error)
-	SetNodeGroup(ctx context.Context, r *baremetalv1.SetNodeGroupRequest, actor string, now time.Time) (*baremetalv1.NodeGroup, error)
+	SetNodeGroup(ctx context.Context, r *baremetalv1.SetNodeGroupRequest, actor string, now time.Time, opts ...store.WriteOption) (*baremetalv1.NodeGroup, error)
 	ListNodeGroups(ctx context.Context, after string, limit int32) ([]*baremetalv1.NodeGroup, error)
 }
 
 // ListNodes implements NodeService. Its filter is that of ListMachines.
 func (s *Server) ListNodes(ctx context.Context, r *baremetalv1.ListNodesRequest) (*baremetalv1.ListNodesResponse, error) {
-	size, err := validate.PageSize(r.GetPageSize())
-	if err != nil {
-		return nil, err
-	}
 	terms, err := validate.Filter(r.GetFilter(), machineKeys)
 	if err != nil {
 		return nil, err
 	}
-	all, _, next, err := s.walk(ctx, walkOf{list: "nodes", filter: r.GetFilter(), token: r.GetPageToken()}, terms, size)
+	walk := s.walk("nodes", r.GetFilter(), terms, walkStart{}, false)
+	places := map[string]validate.Page{}
+	p, err := page(ctx, s, list[*baremetalv1.Node]{
+		name: walk.name, filter: walk.filter,
+		read: func(ctx context.Context, after validate.Page, limit int32) ([]*baremetalv1.Node, error) {
+			machines, err := walk.read(ctx, after, limit)
+			if err != nil {
+				return nil, err
+			}
+			for _, m := range machines {
+				places[m.GetMachineId()] = walk.place(m)
+			}
+			return s.store.Nodes(ctx, machines)
+		},
+		place: func(n *baremetalv1.Node) validate.Page { return places[n.GetNodeId()] },
+	}, r)
 	if err != nil {
 		return nil, err
 	}
-	nodes, err := s.store.Nodes(ctx, all)
-	if err != nil {
-		return nil, err
-	}
-	return &baremetalv1.ListNodesResponse{Nodes: nodes, NextPageToken: next}, nil
+	return &baremetalv1.ListNodesResponse{Nodes: p.rows, NextPageToken: p.next, TotalSize: p.total}, nil
 }
 
 // GetNode implements NodeService.
@@ -69,7 +76,7 @@ func (s *Server) GetNodeHistory(ctx context.Context, r *baremetalv1.GetNodeHisto
 	if r.GetOffset() < 0 {
 		return nil, validate.Fault("offset", "not negative")
 	}
-	if _, err := s.store.GetMachine(ctx, r.GetNodeId(), ""); err != nil {
+	if _, err := s.store.KnownMachine(ctx, r.GetNodeId()); err != nil {
 		return nil, err
 	}
 	data, total, err := s.store.NodeHistory(ctx, r.GetNodeId(), min(orElse(r.GetLimit(), defaultHistory), maxHistory), r.GetOffset())
@@ -92,7 +99,11 @@ func (s *Server) UpdateNode(ctx context.Context, r *baremetalv1.UpdateNodeReques
 	if err != nil {
 		return nil, err
 	}
-	return s.store.UpdateNode(ctx, r.GetNodeId(), u, actor(ctx), s.clock.Now())
+	opts, err := writeOptions(r)
+	if err != nil {
+		return nil, err
+	}
+	return s.store.UpdateNode(ctx, r.GetNodeId(), u, actor(ctx), s.clock.Now(), opts...)
 }
 
 // installPlanOnly keeps the plans that only change records away from installations.
@@ -186,7 +197,7 @@ func (s *Server) ApproveDiscovered(ctx context.Context, r *baremetalv1.ApproveDi
 	if err != nil {
 		return nil, err
 	}
-	m, err := validate.Machine("machine", &baremetalv1.Machine{MachineId: r.GetMachineId(), Labels: r.GetLabels(), Spec: spec})
+	m, err := validate.NewMachine("machine", &baremetalv1.Machine{MachineId: r.GetMachineId(), Labels: r.GetLabels(), Spec: spec})
 	if err != nil {
 		return nil, err
 	}
@@ -208,7 +219,11 @@ func (s *Server) SetNodeGroup(ctx context.Context, r *baremetalv1.SetNodeGroupRe
 	if err := healthChecks(r.GetHealthChecks()); err != nil {
 		return nil, err
 	}
-	return s.store.SetNodeGroup(ctx, r, actor(ctx), s.clock.Now())
+	opts, err := writeOptions(r)
+	if err != nil {
+		return nil, err
+	}
+	return s.store.SetNodeGroup(ctx, r, actor(ctx), s.clock.Now(), opts...)
 }
 
 // healthChecks refuses what is no check of a group.
@@ -226,22 +241,15 @@ func healthChecks(named []string) error {
 
 // ListNodeGroups implements NodeService.
 func (s *Server) ListNodeGroups(ctx context.Context, r *baremetalv1.ListNodeGroupsRequest) (*baremetalv1.ListNodeGroupsResponse, error) {
-	size, err := validate.PageSize(r.GetPageSize())
+	p, err := page(ctx, s, list[*baremetalv1.NodeGroup]{
+		name: "node-groups", filter: "",
+		read: func(ctx context.Context, after validate.Page, limit int32) ([]*baremetalv1.NodeGroup, error) {
+			return s.store.ListNodeGroups(ctx, after.ID, limit)
+		},
+		place: byID((*baremetalv1.NodeGroup).GetGroup),
+	}, r)
 	if err != nil {
 		return nil, err
 	}
-	page, err := validate.ParsePage(r.GetPageToken(), "node-groups", "")
-	if err != nil {
-		return nil, err
-	}
-	all, err := s.store.ListNodeGroups(ctx, page.ID, size+1)
-	if err != nil {
-		return nil, err
-	}
-	out := &baremetalv1.ListNodeGroupsResponse{Groups: all}
-	if len(all) > int(size) {
-		out.Groups = all[:size]
-		out.NextPageToken = validate.Page{ID: all[size-1].GetGroup()}.Token("node-groups", "")
-	}
-	return out, nil
+	return &baremetalv1.ListNodeGroupsResponse{Groups: p.rows, NextPageToken: p.next, TotalSize: p.total}, nil
 }

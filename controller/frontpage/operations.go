@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
@@ -11,13 +12,13 @@ import (
 	"github.com/ingot-metal/ingot/controller/validate"
 )
 
-func stamp(t time.Time) *timestamppb.Timestamp { return timestamppb.New(t) }
+func stamp(t time.Time) *timestamppb.Timestamp { return timestamppb.New(t.Truncate(time.Microsecond)) }
 
 func stampIfSet(t time.Time) *timestamppb.Timestamp {
 	if t.IsZero() {
 		return nil
 	}
-	return timestamppb.New(t)
+	return stamp(t)
 }
 
 // GetOperation implements OperationService.
@@ -30,58 +31,37 @@ func (s *Server) GetOperation(ctx context.Context, r *baremetalv1.GetOperationRe
 
 // ListOperations implements OperationService.
 func (s *Server) ListOperations(ctx context.Context, r *baremetalv1.ListOperationsRequest) (*baremetalv1.ListOperationsResponse, error) {
-	q, err := workPage("operations", r, operationKeys)
+	l, err := workList("operations", r, operationKeys, s.store.ListOperations,
+		byTime((*baremetalv1.Operation).GetOperationId, func(op *baremetalv1.Operation) time.Time { return op.GetCreatedAt().AsTime() }))
 	if err != nil {
 		return nil, err
 	}
-	all, err := s.store.ListOperations(ctx, q.filter)
+	p, err := page(ctx, s, l, r)
 	if err != nil {
 		return nil, err
 	}
-	out := &baremetalv1.ListOperationsResponse{Operations: all}
-	if len(all) > int(q.size) {
-		out.Operations = all[:q.size]
-		last := out.Operations[q.size-1]
-		out.NextPageToken = q.next(last.GetOperationId(), last.GetCreatedAt())
-	}
-	return out, nil
+	return &baremetalv1.ListOperationsResponse{Operations: p.rows, NextPageToken: p.next, TotalSize: p.total}, nil
 }
 
-// listRequest is what the requests for operations and for runs have in common.
-type listRequest interface {
+// workRequest is what the requests for operations and for runs have in common.
+type workRequest interface {
+	pageRequest
 	GetFilter() string
-	GetPageSize() int32
-	GetPageToken() string
 }
 
-// pageQuery is one page of a list that is read newest first.
-type pageQuery struct {
-	list, text string
-	size       int32
-	filter     store.OperationFilter
-}
-
-// workPage asks for one row more than the page has: it shows whether there is another page.
-func workPage(list string, r listRequest, keys validate.Keys) (pageQuery, error) {
-	q := pageQuery{list: list, text: r.GetFilter()}
-	var err error
-	if q.size, err = validate.PageSize(r.GetPageSize()); err != nil {
-		return q, err
-	}
-	terms, err := validate.Filter(q.text, keys)
+// workList is the list of operations or of runs, newest first.
+func workList[M proto.Message](name string, r workRequest, keys validate.Keys, read func(context.Context, store.OperationFilter) ([]M, error), place func(M) validate.Page) (list[M], error) {
+	l := list[M]{name: name, filter: r.GetFilter(), place: place}
+	terms, err := validate.Filter(r.GetFilter(), keys)
 	if err != nil {
-		return q, err
+		return l, err
 	}
-	if q.filter, err = operationFilter(terms); err != nil {
-		return q, err
+	f, err := operationFilter(terms)
+	l.read = func(ctx context.Context, after validate.Page, limit int32) ([]M, error) {
+		f.BeforeID, f.BeforeTime, f.Limit = after.ID, after.Time, limit
+		return read(ctx, f)
 	}
-	page, err := validate.ParsePage(r.GetPageToken(), list, q.text)
-	q.filter.BeforeID, q.filter.BeforeTime, q.filter.Limit = page.ID, page.Time, q.size+1
-	return q, err
-}
-
-func (q pageQuery) next(id string, created *timestamppb.Timestamp) string {
-	return validate.Page{ID: id, Time: created.AsTime()}.Token(q.list, q.text)
+	return l, err
 }
 
 // WatchOperations implements OperationService.

@@ -6,6 +6,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/store"
 	"github.com/ingot-metal/ingot/controller/validate"
 	"github.com/ingot-metal/ingot/internal/ids"
 )
@@ -19,12 +20,41 @@ func (s *Server) GetPlan(ctx context.Context, r *baremetalv1.GetPlanRequest) (*b
 }
 
 // ListPlans implements PlanService.
-func (s *Server) ListPlans(ctx context.Context, _ *baremetalv1.ListPlansRequest) (*baremetalv1.ListPlansResponse, error) {
-	all, err := s.store.ListPlans(ctx)
+func (s *Server) ListPlans(ctx context.Context, r *baremetalv1.ListPlansRequest) (*baremetalv1.ListPlansResponse, error) {
+	p, err := page(ctx, s, list[*baremetalv1.Plan]{
+		name: "plans", filter: "",
+		read: func(ctx context.Context, after validate.Page, limit int32) ([]*baremetalv1.Plan, error) {
+			return s.store.ListPlans(ctx, store.PlanPosition{BuiltIn: after.Part == builtInPart, ID: after.ID}, limit)
+		},
+		place: planPlace,
+	}, r)
 	if err != nil {
 		return nil, err
 	}
-	return &baremetalv1.ListPlansResponse{Plans: all}, nil
+	return &baremetalv1.ListPlansResponse{Plans: p.rows, NextPageToken: p.next, TotalSize: p.total}, nil
+}
+
+// builtInPart is the part of the list of plans that has the built-in ones.
+const builtInPart = 1
+
+func planPlace(p *baremetalv1.Plan) validate.Page {
+	at := validate.Page{ID: p.GetPlanId()}
+	if p.GetBuiltIn() {
+		at.Part = builtInPart
+	}
+	return at
+}
+
+// DeletePlan implements PlanService.
+func (s *Server) DeletePlan(ctx context.Context, r *baremetalv1.DeletePlanRequest) (*baremetalv1.Plan, error) {
+	if err := validate.Key("plan_id", r.GetPlanId()); err != nil {
+		return nil, err
+	}
+	opts, err := writeOptions(r)
+	if err != nil {
+		return nil, err
+	}
+	return s.store.DeletePlan(ctx, r.GetPlanId(), actor(ctx), s.clock.Now(), opts...)
 }
 
 // CreatePlan implements PlanService.
@@ -32,9 +62,13 @@ func (s *Server) CreatePlan(ctx context.Context, r *baremetalv1.CreatePlanReques
 	if err := validate.Plan(r.GetPlan()); err != nil {
 		return nil, err
 	}
+	opts, err := writeOptions(r)
+	if err != nil {
+		return nil, err
+	}
 	p := proto.Clone(r.GetPlan()).(*baremetalv1.Plan)
 	if p.GetPlanId() == "" {
 		p.PlanId = ids.New(ids.Plan)
 	}
-	return s.store.CreatePlan(ctx, p, actor(ctx), s.clock.Now())
+	return s.store.CreatePlan(ctx, p, actor(ctx), s.clock.Now(), opts...)
 }

@@ -38,7 +38,7 @@ func TestClientsWriteSpecAndLabelsOnly(t *testing.T) {
 		t.Errorf("a client wrote the status %v", before)
 	}
 	again := r.register(&pb.Machine{MachineId: "m-1", Labels: map[string]string{"env": "test"}, Spec: &pb.MachineSpec{Rack: "r43"}, Status: claims()})
-	if again.GetLabels()["env"] != "test" || again.GetSpec().GetRack() != "r43" || again.GetSpec().GetSshEndpoint() != "" {
+	if again.GetLabels()["env"] != "test" || again.GetSpec().GetRack() != "r43" || again.GetSpec().GetSshEndpoint() != spec.GetSshEndpoint() {
 		t.Errorf("registered again as %v", again)
 	}
 	updated, err := r.machines.UpdateMachine(t.Context(), &pb.UpdateMachineRequest{

@@ -3,6 +3,7 @@ package frontpage
 import (
 	"context"
 	"strconv"
+	"time"
 
 	"google.golang.org/grpc"
 
@@ -132,63 +133,60 @@ func (s *Server) GetRollout(ctx context.Context, r *baremetalv1.GetRolloutReques
 
 // ListRollouts implements RolloutService.
 func (s *Server) ListRollouts(ctx context.Context, r *baremetalv1.ListRolloutsRequest) (*baremetalv1.ListRolloutsResponse, error) {
-	size, err := validate.PageSize(r.GetPageSize())
-	if err != nil {
-		return nil, err
-	}
 	terms, err := validate.Filter(r.GetFilter(), rolloutKeys)
 	if err != nil {
 		return nil, err
 	}
-	page, err := validate.ParsePage(r.GetPageToken(), "rollouts", r.GetFilter())
-	if err != nil {
-		return nil, err
-	}
-	f := store.RolloutFilter{BeforeID: page.ID, BeforeTime: page.Time, Limit: size + 1}
+	var f store.RolloutFilter
 	for _, t := range terms {
 		f.State = t.Value
 	}
-	all, err := s.store.ListRollouts(ctx, f)
+	p, err := page(ctx, s, list[*baremetalv1.Rollout]{
+		name: "rollouts", filter: r.GetFilter(),
+		read: func(ctx context.Context, after validate.Page, limit int32) ([]*baremetalv1.Rollout, error) {
+			f.BeforeID, f.BeforeTime, f.Limit = after.ID, after.Time, limit
+			return s.store.ListRollouts(ctx, f)
+		},
+		place: byTime((*baremetalv1.Rollout).GetRolloutId, func(r *baremetalv1.Rollout) time.Time { return r.GetCreatedAt().AsTime() }),
+	}, r)
 	if err != nil {
 		return nil, err
 	}
-	out := &baremetalv1.ListRolloutsResponse{Rollouts: all}
-	if len(all) > int(size) {
-		out.Rollouts = all[:size]
-		last := all[size-1]
-		out.NextPageToken = validate.Page{ID: last.GetRolloutId(), Time: last.GetCreatedAt().AsTime()}.Token("rollouts", r.GetFilter())
-	}
-	return out, nil
+	return &baremetalv1.ListRolloutsResponse{Rollouts: p.rows, NextPageToken: p.next, TotalSize: p.total}, nil
 }
 
 // ListRolloutMachines implements RolloutService.
 func (s *Server) ListRolloutMachines(ctx context.Context, r *baremetalv1.ListRolloutMachinesRequest) (*baremetalv1.ListRolloutMachinesResponse, error) {
-	size, err := validate.PageSize(r.GetPageSize())
-	if err == nil {
-		err = validate.Key("rollout_id", r.GetRolloutId())
+	if err := validate.Key("rollout_id", r.GetRolloutId()); err != nil {
+		return nil, err
 	}
+	f, err := rolloutMachineFilter(r)
 	if err != nil {
 		return nil, err
 	}
-	list := "rollout-machines " + r.GetRolloutId()
-	f, err := rolloutMachineFilter(r, list)
+	positions := map[*baremetalv1.RolloutMachine]int32{}
+	p, err := page(ctx, s, list[*baremetalv1.RolloutMachine]{
+		name: "rollout-machines " + r.GetRolloutId(), filter: r.GetFilter(),
+		read: func(ctx context.Context, after validate.Page, limit int32) ([]*baremetalv1.RolloutMachine, error) {
+			if f.After, err = rolloutPosition(after); err != nil {
+				return nil, err
+			}
+			f.Limit = limit
+			all, at, err := s.store.ListRolloutMachines(ctx, f)
+			for i, m := range all {
+				positions[m] = at[i]
+			}
+			return all, err
+		},
+		place: byNumber(func(m *baremetalv1.RolloutMachine) int64 { return int64(positions[m]) }),
+	}, r)
 	if err != nil {
 		return nil, err
 	}
-	f.Limit = size + 1
-	all, positions, err := s.store.ListRolloutMachines(ctx, f)
-	if err != nil {
-		return nil, err
-	}
-	out := &baremetalv1.ListRolloutMachinesResponse{Machines: all}
-	if len(all) > int(size) {
-		out.Machines = all[:size]
-		out.NextPageToken = validate.Page{ID: strconv.Itoa(int(positions[size-1]))}.Token(list, r.GetFilter())
-	}
-	return out, nil
+	return &baremetalv1.ListRolloutMachinesResponse{Machines: p.rows, NextPageToken: p.next, TotalSize: p.total}, nil
 }
 
-func rolloutMachineFilter(r *baremetalv1.ListRolloutMachinesRequest, list string) (store.RolloutMachineFilter, error) {
+func rolloutMachineFilter(r *baremetalv1.ListRolloutMachinesRequest) (store.RolloutMachineFilter, error) {
 	f := store.RolloutMachineFilter{RolloutID: r.GetRolloutId(), Wave: -1}
 	terms, err := validate.Filter(r.GetFilter(), rolloutMachineKeys)
 	if err != nil {
@@ -203,16 +201,19 @@ func rolloutMachineFilter(r *baremetalv1.ListRolloutMachinesRequest, list string
 			f.Wave = int32(n)
 		}
 	}
-	page, err := validate.ParsePage(r.GetPageToken(), list, r.GetFilter())
-	if err != nil || page.ID == "" {
-		return f, err
-	}
-	n, err := strconv.ParseInt(page.ID, 10, 32)
-	if err != nil {
-		return f, validate.Fault("page_token", "not one of this list")
-	}
-	f.After = int32(n)
 	return f, nil
+}
+
+// rolloutPosition reads the number of a machine in its rollout; 0 at the start.
+func rolloutPosition(after validate.Page) (int32, error) {
+	if after.ID == "" {
+		return 0, nil
+	}
+	n, err := strconv.ParseInt(after.ID, 10, 32)
+	if err != nil {
+		return 0, validate.Fault("page_token", "not one of this list")
+	}
+	return int32(n), nil
 }
 
 // WatchRollout implements RolloutService.

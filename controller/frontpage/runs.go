@@ -2,6 +2,8 @@ package frontpage
 
 import (
 	"context"
+	"math"
+	"time"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/fleet"
@@ -68,29 +70,31 @@ func (s *Server) CancelRun(ctx context.Context, r *baremetalv1.CancelRunRequest)
 
 // ListRuns implements RunService.
 func (s *Server) ListRuns(ctx context.Context, r *baremetalv1.ListRunsRequest) (*baremetalv1.ListRunsResponse, error) {
-	q, err := workPage("runs", r, runKeys)
+	l, err := workList("runs", r, runKeys, s.store.ListRuns,
+		byTime((*baremetalv1.Run).GetRunId, func(run *baremetalv1.Run) time.Time { return run.GetCreatedAt().AsTime() }))
 	if err != nil {
 		return nil, err
 	}
-	all, err := s.store.ListRuns(ctx, q.filter)
+	p, err := page(ctx, s, l, r)
 	if err != nil {
 		return nil, err
 	}
-	out := &baremetalv1.ListRunsResponse{Runs: all}
-	if len(all) > int(q.size) {
-		out.Runs = all[:q.size]
-		last := out.Runs[q.size-1]
-		out.NextPageToken = q.next(last.GetRunId(), last.GetCreatedAt())
-	}
-	return out, nil
+	return &baremetalv1.ListRunsResponse{Runs: p.rows, NextPageToken: p.next, TotalSize: p.total}, nil
 }
 
-// WatchRuns implements RunService. A snapshot has the run as it was after the event and its steps as they are now.
+// WatchRuns implements RunService. A snapshot has the run and its steps as they were after the event.
 func (s *Server) WatchRuns(r *baremetalv1.WatchRunsRequest, stream baremetalv1.RunService_WatchRunsServer) error {
 	return watch(stream.Context(), s, r, runWatchKeys, stream.Send, func(e store.Event, cursor string) (*baremetalv1.RunEvent, error) {
 		run, err := s.store.GetRun(stream.Context(), e.Snapshot.GetOperationId())
 		if err != nil {
 			return nil, err
+		}
+		if e.Seq > 0 { // else it is the run as it is now
+			before, err := s.store.EventsOf(stream.Context(), run.GetRunId(), 0, int32(min(e.Seq, math.MaxInt32)))
+			if err != nil {
+				return nil, err
+			}
+			run.Steps = stepsAt(run.GetSteps(), before)
 		}
 		return runEvent(e, run, cursor), nil
 	})

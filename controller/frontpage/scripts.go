@@ -37,24 +37,17 @@ func (s *Server) GetScript(ctx context.Context, r *baremetalv1.GetScriptRequest)
 
 // ListScripts implements ScriptService.
 func (s *Server) ListScripts(ctx context.Context, r *baremetalv1.ListScriptsRequest) (*baremetalv1.ListScriptsResponse, error) {
-	size, err := validate.PageSize(r.GetPageSize())
+	p, err := page(ctx, s, list[*baremetalv1.Script]{
+		name: "scripts", filter: "",
+		read: func(ctx context.Context, after validate.Page, limit int32) ([]*baremetalv1.Script, error) {
+			return s.store.ListScripts(ctx, after.ID, limit)
+		},
+		place: byID((*baremetalv1.Script).GetScriptRef),
+	}, r)
 	if err != nil {
 		return nil, err
 	}
-	page, err := validate.ParsePage(r.GetPageToken(), "scripts", "")
-	if err != nil {
-		return nil, err
-	}
-	all, err := s.store.ListScripts(ctx, page.ID, size+1)
-	if err != nil {
-		return nil, err
-	}
-	out := &baremetalv1.ListScriptsResponse{Scripts: all}
-	if len(all) > int(size) {
-		out.Scripts = all[:size]
-		out.NextPageToken = validate.Page{ID: all[size-1].GetScriptRef()}.Token("scripts", "")
-	}
-	return out, nil
+	return &baremetalv1.ListScriptsResponse{Scripts: p.rows, NextPageToken: p.next, TotalSize: p.total}, nil
 }
 
 // RemoveScript implements ScriptService.
@@ -72,7 +65,11 @@ func (s *Server) SetSSHCredentials(ctx context.Context, r *baremetalv1.SetSSHCre
 	}
 	ref := r.GetCredentialsRef()
 	sealed := s.cfg.Secrets.SealSSH(ref, secret.SSH{Username: r.GetUsername(), PrivateKey: r.GetPrivateKey()})
-	stored, err := s.store.SetSSHCredentials(ctx, ref, sealed, actor(ctx), s.clock.Now())
+	opts, err := writeOptions(r)
+	if err != nil {
+		return nil, err
+	}
+	stored, err := s.store.SetSSHCredentials(ctx, ref, sealed, actor(ctx), s.clock.Now(), opts...)
 	if err != nil {
 		return nil, err
 	}
@@ -81,27 +78,18 @@ func (s *Server) SetSSHCredentials(ctx context.Context, r *baremetalv1.SetSSHCre
 
 // ListSSHCredentials implements ScriptService.
 func (s *Server) ListSSHCredentials(ctx context.Context, r *baremetalv1.ListSSHCredentialsRequest) (*baremetalv1.ListSSHCredentialsResponse, error) {
-	size, err := validate.PageSize(r.GetPageSize())
+	p, err := page(ctx, s, list[*baremetalv1.SSHCredentials]{
+		name: "ssh-credentials", filter: "",
+		read: func(ctx context.Context, after validate.Page, limit int32) ([]*baremetalv1.SSHCredentials, error) {
+			all, err := s.store.ListSSHCredentials(ctx, after.ID, limit)
+			return each(all, err, s.sshCredentials)
+		},
+		place: byID((*baremetalv1.SSHCredentials).GetCredentialsRef),
+	}, r)
 	if err != nil {
 		return nil, err
 	}
-	page, err := validate.ParsePage(r.GetPageToken(), "ssh-credentials", "")
-	if err != nil {
-		return nil, err
-	}
-	all, err := s.store.ListSSHCredentials(ctx, page.ID, size+1)
-	if err != nil {
-		return nil, err
-	}
-	out := &baremetalv1.ListSSHCredentialsResponse{}
-	for i, c := range all {
-		if i == int(size) {
-			out.NextPageToken = validate.Page{ID: all[i-1].Ref}.Token("ssh-credentials", "")
-			break
-		}
-		out.Credentials = append(out.Credentials, s.sshCredentials(c))
-	}
-	return out, nil
+	return &baremetalv1.ListSSHCredentialsResponse{Credentials: p.rows, NextPageToken: p.next, TotalSize: p.total}, nil
 }
 
 // sshCredentials shows whose they are. Where the key is lost, user and public key stay empty: they must be set again.
@@ -123,7 +111,11 @@ func (s *Server) DeleteSSHCredentials(ctx context.Context, r *baremetalv1.Delete
 	if err := validate.Key("credentials_ref", r.GetCredentialsRef()); err != nil {
 		return nil, err
 	}
-	gone, err := s.store.DeleteSSHCredentials(ctx, r.GetCredentialsRef(), actor(ctx), s.clock.Now())
+	opts, err := writeOptions(r)
+	if err != nil {
+		return nil, err
+	}
+	gone, err := s.store.DeleteSSHCredentials(ctx, r.GetCredentialsRef(), actor(ctx), s.clock.Now(), opts...)
 	if err != nil {
 		return nil, err
 	}

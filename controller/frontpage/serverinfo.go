@@ -29,27 +29,20 @@ func (s *Server) GetServerInfo(ctx context.Context, _ *baremetalv1.GetServerInfo
 
 // ListControllers implements AdminService.
 func (s *Server) ListControllers(ctx context.Context, r *baremetalv1.ListControllersRequest) (*baremetalv1.ListControllersResponse, error) {
-	size, err := validate.PageSize(r.GetPageSize())
+	p, err := page(ctx, s, list[*baremetalv1.Controller]{
+		name: "controllers", filter: fmt.Sprint(r.GetAll()),
+		read: func(ctx context.Context, after validate.Page, limit int32) ([]*baremetalv1.Controller, error) {
+			return s.store.ListControllers(ctx, r.GetAll(), after.ID, limit, s.clock.Now())
+		},
+		place: byID((*baremetalv1.Controller).GetControllerId),
+	}, r)
 	if err != nil {
 		return nil, err
 	}
-	page, err := validate.ParsePage(r.GetPageToken(), "controllers", fmt.Sprint(r.GetAll()))
-	if err != nil {
-		return nil, err
-	}
-	all, err := s.store.ListControllers(ctx, r.GetAll(), page.ID, size+1, s.clock.Now())
-	if err != nil {
-		return nil, err
-	}
-	out := &baremetalv1.ListControllersResponse{Controllers: all}
-	if len(all) > int(size) {
-		out.Controllers = all[:size]
-		out.NextPageToken = validate.Page{ID: all[size-1].GetControllerId()}.Token("controllers", fmt.Sprint(r.GetAll()))
-	}
-	for _, k := range out.GetControllers() {
+	for _, k := range p.rows {
 		k.Answering = k.GetControllerId() == s.cfg.Info.ControllerID
 	}
-	return out, nil
+	return &baremetalv1.ListControllersResponse{Controllers: p.rows, NextPageToken: p.next, TotalSize: p.total}, nil
 }
 
 // ThawFleet implements AdminService.

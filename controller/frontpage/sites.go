@@ -27,7 +27,11 @@ func (s *Server) SetSite(ctx context.Context, r *baremetalv1.SetSiteRequest) (*b
 	if t := workflow.Threshold(r.GetDriftThreshold()); t != "" && !slices.Contains(workflow.Thresholds(), t) {
 		return nil, validate.Fault("drift_threshold", "any, major or none")
 	}
-	return s.store.SetSite(ctx, r.GetSite(), segments, r.GetDriftThreshold(), actor(ctx), s.clock.Now())
+	opts, err := writeOptions(r)
+	if err != nil {
+		return nil, err
+	}
+	return s.store.SetSite(ctx, r.GetSite(), segments, r.GetDriftThreshold(), actor(ctx), s.clock.Now(), opts...)
 }
 
 // GetSite implements AdminService.
@@ -39,12 +43,18 @@ func (s *Server) GetSite(ctx context.Context, r *baremetalv1.GetSiteRequest) (*b
 }
 
 // ListSites implements AdminService.
-func (s *Server) ListSites(ctx context.Context, _ *baremetalv1.ListSitesRequest) (*baremetalv1.ListSitesResponse, error) {
-	all, err := s.store.ListSites(ctx)
+func (s *Server) ListSites(ctx context.Context, r *baremetalv1.ListSitesRequest) (*baremetalv1.ListSitesResponse, error) {
+	p, err := page(ctx, s, list[*baremetalv1.Site]{
+		name: "sites", filter: "",
+		read: func(ctx context.Context, after validate.Page, limit int32) ([]*baremetalv1.Site, error) {
+			return s.store.ListSites(ctx, after.ID, limit)
+		},
+		place: byID((*baremetalv1.Site).GetSite),
+	}, r)
 	if err != nil {
 		return nil, err
 	}
-	return &baremetalv1.ListSitesResponse{Sites: all}, nil
+	return &baremetalv1.ListSitesResponse{Sites: p.rows, NextPageToken: p.next, TotalSize: p.total}, nil
 }
 
 // ListSiteLeases implements AdminService.
@@ -52,42 +62,34 @@ func (s *Server) ListSiteLeases(ctx context.Context, r *baremetalv1.ListSiteLeas
 	if err := validate.Key("site", r.GetSite()); err != nil {
 		return nil, err
 	}
-	size, err := validate.PageSize(r.GetPageSize())
+	p, err := page(ctx, s, list[*baremetalv1.SiteLease]{
+		name: "leases", filter: r.GetSite(),
+		read: func(ctx context.Context, after validate.Page, limit int32) ([]*baremetalv1.SiteLease, error) {
+			segment, mac, err := macPosition(after.ID)
+			if err != nil {
+				return nil, err
+			}
+			return s.store.ListSiteLeases(ctx, store.LeaseFilter{Site: r.GetSite(), AfterSegment: segment, AfterMAC: mac, Limit: limit})
+		},
+		place: byID(func(l *baremetalv1.SiteLease) string { return l.GetSegment() + " " + l.GetMacAddress() }),
+	}, r)
 	if err != nil {
 		return nil, err
 	}
-	page, err := validate.ParsePage(r.GetPageToken(), "leases", r.GetSite())
-	if err != nil {
-		return nil, err
-	}
-	f := store.LeaseFilter{Site: r.GetSite(), Limit: size + 1}
-	if f.AfterSegment, f.AfterMAC, err = leasePosition(page.ID); err != nil {
-		return nil, err
-	}
-	all, err := s.store.ListSiteLeases(ctx, f)
-	if err != nil {
-		return nil, err
-	}
-	out := &baremetalv1.ListSiteLeasesResponse{Leases: all}
-	if len(all) > int(size) {
-		out.Leases = all[:size]
-		last := all[size-1]
-		out.NextPageToken = validate.Page{ID: last.GetSegment() + " " + last.GetMacAddress()}.Token("leases", r.GetSite())
-	}
-	return out, nil
+	return &baremetalv1.ListSiteLeasesResponse{Leases: p.rows, NextPageToken: p.next, TotalSize: p.total}, nil
 }
 
-// leasePosition reads "segment mac"; empty at the start.
-func leasePosition(id string) (segment, mac string, err error) {
+// macPosition reads "segment mac" or "site mac"; empty at the start.
+func macPosition(id string) (within, mac string, err error) {
 	if id == "" {
 		return "", "", nil
 	}
-	segment, mac, _ = strings.Cut(id, " ")
+	within, mac, _ = strings.Cut(id, " ")
 	mac, ok := validate.MAC(mac)
 	if !ok {
 		return "", "", failure.Invalid("INVALID_PAGE_TOKEN", "page_token: malformed").WithField("page_token", "malformed")
 	}
-	return segment, mac, nil
+	return within, mac, nil
 }
 
 // ListDiscovered implements AdminService.
@@ -95,9 +97,19 @@ func (s *Server) ListDiscovered(ctx context.Context, r *baremetalv1.ListDiscover
 	if err := validate.OptionalKey("site", r.GetSite()); err != nil {
 		return nil, err
 	}
-	all, err := s.store.ListDiscovered(ctx, r.GetSite())
+	p, err := page(ctx, s, list[*baremetalv1.DiscoveredMachine]{
+		name: "discovered", filter: r.GetSite(),
+		read: func(ctx context.Context, after validate.Page, limit int32) ([]*baremetalv1.DiscoveredMachine, error) {
+			site, mac, err := macPosition(after.ID)
+			if err != nil {
+				return nil, err
+			}
+			return s.store.ListDiscovered(ctx, store.DiscoveredFilter{Site: r.GetSite(), AfterSite: site, AfterMAC: mac, Limit: limit})
+		},
+		place: byID(func(m *baremetalv1.DiscoveredMachine) string { return m.GetSite() + " " + m.GetMacAddress() }),
+	}, r)
 	if err != nil {
 		return nil, err
 	}
-	return &baremetalv1.ListDiscoveredResponse{Machines: all}, nil
+	return &baremetalv1.ListDiscoveredResponse{Machines: p.rows, NextPageToken: p.next, TotalSize: p.total}, nil
 }

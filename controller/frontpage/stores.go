@@ -27,16 +27,19 @@ type Store interface {
 	Workflows
 	Nodes
 	Webhooks
+	// Count counts the rows of lists instead of reading them.
+	Count(ctx context.Context, read func(context.Context) error) (rows int64, known bool, err error)
 }
 
 var _ Store = (*store.Store)(nil)
 
 // Machines is the inventory.
 type Machines interface {
-	Register(ctx context.Context, m *baremetalv1.Machine, actor string, now time.Time) (*baremetalv1.Machine, error)
-	Update(ctx context.Context, m *baremetalv1.Machine, actor string, now time.Time) (*baremetalv1.Machine, error)
-	Delete(ctx context.Context, id, actor string, purge bool, now time.Time) (*baremetalv1.Machine, error)
+	Register(ctx context.Context, m *baremetalv1.Machine, actor string, now time.Time, opts ...store.WriteOption) (*baremetalv1.Machine, error)
+	Update(ctx context.Context, m *baremetalv1.Machine, actor string, now time.Time, opts ...store.WriteOption) (*baremetalv1.Machine, error)
+	Delete(ctx context.Context, id, actor string, purge bool, now time.Time, opts ...store.WriteOption) (*baremetalv1.Machine, error)
 	GetMachine(ctx context.Context, id, externalID string) (*baremetalv1.Machine, error)
+	KnownMachine(ctx context.Context, id string) (*baremetalv1.Machine, error)
 	WalkMachines(ctx context.Context, f store.MachineFilter) ([]*baremetalv1.Machine, error)
 	ReconcileSealed(ctx context.Context, from string, since time.Time, limit int32) (*store.Changes, error)
 	HeadCursor(ctx context.Context) (next string, safeSince time.Time, err error)
@@ -60,14 +63,15 @@ type Operations interface {
 	Feed(ctx context.Context, after store.FeedPos, limit int32) ([]store.Event, error)
 	EventsOf(ctx context.Context, operationID string, after int64, limit int32) ([]store.Event, error)
 	LogsOf(ctx context.Context, operationID string, after int64, limit int32) ([]*baremetalv1.LogChunk, error)
-	ListCommands(ctx context.Context, operationID, machineID string) ([]*baremetalv1.Command, error)
+	ListCommands(ctx context.Context, f store.CommandFilter) ([]*baremetalv1.Command, error)
 }
 
 // Plans are the recipes.
 type Plans interface {
-	CreatePlan(ctx context.Context, p *baremetalv1.Plan, actor string, now time.Time) (*baremetalv1.Plan, error)
+	CreatePlan(ctx context.Context, p *baremetalv1.Plan, actor string, now time.Time, opts ...store.WriteOption) (*baremetalv1.Plan, error)
+	DeletePlan(ctx context.Context, id, actor string, now time.Time, opts ...store.WriteOption) (*baremetalv1.Plan, error)
 	GetPlan(ctx context.Context, id string) (*baremetalv1.Plan, error)
-	ListPlans(ctx context.Context) ([]*baremetalv1.Plan, error)
+	ListPlans(ctx context.Context, after store.PlanPosition, limit int32) ([]*baremetalv1.Plan, error)
 }
 
 // Admin is tokens, agents, flags and the audit log.
@@ -81,7 +85,7 @@ type Admin interface {
 	RequireIdentity(ctx context.Context, site, group string, level identity.Level, actor, comment string, now time.Time) error
 	ForgetTPM(ctx context.Context, machineID, actor, comment string, now time.Time) (*baremetalv1.Machine, error)
 	ClearIntervention(ctx context.Context, machineID, actor, comment string, now time.Time) (*baremetalv1.Machine, error)
-	SetFlag(ctx context.Context, machineID, flag string, value bool, actor, comment string, now time.Time) (*baremetalv1.Machine, error)
+	SetFlag(ctx context.Context, machineID, flag string, value bool, actor, comment string, now time.Time, opts ...store.WriteOption) (*baremetalv1.Machine, error)
 	CreateAPIToken(ctx context.Context, t store.NewAPIToken, now time.Time) (*baremetalv1.APIToken, error)
 	RevokeAPIToken(ctx context.Context, id, actor string, now time.Time) (*baremetalv1.APIToken, error)
 	ListAPITokens(ctx context.Context, all bool, beforeID string, limit int32, now time.Time) ([]*baremetalv1.APIToken, error)
@@ -100,40 +104,40 @@ type Catalogue interface {
 
 // Sites are what site agents serve, what they have seen, and what they log in to BMCs with.
 type Sites interface {
-	SetSite(ctx context.Context, site string, segments []*baremetalv1.Segment, threshold, actor string, now time.Time) (*baremetalv1.Site, error)
+	SetSite(ctx context.Context, site string, segments []*baremetalv1.Segment, threshold, actor string, now time.Time, opts ...store.WriteOption) (*baremetalv1.Site, error)
 	GetSite(ctx context.Context, site string) (*baremetalv1.Site, error)
-	ListSites(ctx context.Context) ([]*baremetalv1.Site, error)
+	ListSites(ctx context.Context, after string, limit int32) ([]*baremetalv1.Site, error)
 	ListSiteLeases(ctx context.Context, f store.LeaseFilter) ([]*baremetalv1.SiteLease, error)
-	ListDiscovered(ctx context.Context, site string) ([]*baremetalv1.DiscoveredMachine, error)
-	SetCredentials(ctx context.Context, c store.CredentialsChange, actor string, now time.Time) (store.SealedCredentials, error)
+	ListDiscovered(ctx context.Context, f store.DiscoveredFilter) ([]*baremetalv1.DiscoveredMachine, error)
+	SetCredentials(ctx context.Context, c store.CredentialsChange, actor string, now time.Time, opts ...store.WriteOption) (store.SealedCredentials, error)
 	ListBMCCertificates(ctx context.Context, f store.BMCCertificateFilter) ([]*baremetalv1.BMCCertificate, error)
 	TrustBMCCertificate(ctx context.Context, machineID, sum, actor, comment string, now time.Time) (*baremetalv1.BMCCertificate, error)
-	ListCredentials(ctx context.Context) ([]store.SealedCredentials, error)
-	DeleteCredentials(ctx context.Context, ref, actor string, now time.Time) (store.SealedCredentials, error)
+	ListCredentials(ctx context.Context, afterRef string, limit int32) ([]store.SealedCredentials, error)
+	DeleteCredentials(ctx context.Context, ref, actor string, now time.Time, opts ...store.WriteOption) (store.SealedCredentials, error)
 }
 
 // Clusters are what machines join.
 type Clusters interface {
-	SetCluster(ctx context.Context, c store.SealedCluster, actor string, now time.Time) (store.SealedCluster, error)
+	SetCluster(ctx context.Context, c store.SealedCluster, actor string, now time.Time, opts ...store.WriteOption) (store.SealedCluster, error)
 	GetCluster(ctx context.Context, ref string) (store.SealedCluster, error)
 	ListClusters(ctx context.Context, afterRef string, limit int32) ([]store.SealedCluster, error)
-	DeleteCluster(ctx context.Context, ref, actor string, now time.Time) (store.SealedCluster, error)
+	DeleteCluster(ctx context.Context, ref, actor string, now time.Time, opts ...store.WriteOption) (store.SealedCluster, error)
 }
 
 // ScriptEntries are the catalogue of scripts, and what machines are logged in to with.
 type ScriptEntries interface {
 	GetScript(ctx context.Context, ref string) (*baremetalv1.Script, error)
 	ListScripts(ctx context.Context, afterRef string, limit int32) ([]*baremetalv1.Script, error)
-	SetSSHCredentials(ctx context.Context, ref string, sealed []byte, actor string, now time.Time) (store.SealedCredentials, error)
+	SetSSHCredentials(ctx context.Context, ref string, sealed []byte, actor string, now time.Time, opts ...store.WriteOption) (store.SealedCredentials, error)
 	ListSSHCredentials(ctx context.Context, afterRef string, limit int32) ([]store.SealedCredentials, error)
-	DeleteSSHCredentials(ctx context.Context, ref, actor string, now time.Time) (store.SealedCredentials, error)
+	DeleteSSHCredentials(ctx context.Context, ref, actor string, now time.Time, opts ...store.WriteOption) (store.SealedCredentials, error)
 }
 
 // Budgets bound how many machines may be lost at a time, and stop the fleet.
 type Budgets interface {
-	SetBudget(ctx context.Context, b *baremetalv1.Budget, actor string, now time.Time) (*baremetalv1.Budget, error)
-	ListBudgets(ctx context.Context) ([]*baremetalv1.Budget, error)
-	DeleteBudget(ctx context.Context, name, actor string, now time.Time) (*baremetalv1.Budget, error)
+	SetBudget(ctx context.Context, b *baremetalv1.Budget, actor string, now time.Time, opts ...store.WriteOption) (*baremetalv1.Budget, error)
+	ListBudgets(ctx context.Context, after string, limit int32) ([]*baremetalv1.Budget, error)
+	DeleteBudget(ctx context.Context, name, actor string, now time.Time, opts ...store.WriteOption) (*baremetalv1.Budget, error)
 	HeldSlots(ctx context.Context, afterTaken time.Time, afterID string, limit int32) ([]*baremetalv1.BudgetSlot, error)
 	ReleaseSlot(ctx context.Context, machineID, actor, comment string, now time.Time) (*baremetalv1.BudgetSlot, error)
 	Freeze(ctx context.Context, actor, comment string, now time.Time) error

@@ -26,7 +26,11 @@ func (s *Server) IssueBootstrapToken(ctx context.Context, r *baremetalv1.IssueBo
 		return nil, err
 	}
 	now := s.clock.Now()
-	t.TokenID, t.Secret, t.Actor, t.ExpiresAt = ids.New(ids.Token), ids.Secret(secretBytes), actor(ctx), now.Add(life)
+	t.TokenID, t.Actor, t.ExpiresAt = ids.New(ids.Token), actor(ctx), now.Add(life)
+	t.Secret, t.SecretOf = ids.Secret(secretBytes), s.cfg.Secrets.BootstrapSecret
+	if t.RequestID != "" {
+		t.Secret = t.SecretOf(t.TokenID) // which a repeat can make again
+	}
 	// Made first: a token without its bundle is of no use to anybody.
 	bundle, err := s.cfg.Bundle(t.TokenID, t.Secret, now)
 	if err != nil {
@@ -35,6 +39,11 @@ func (s *Server) IssueBootstrapToken(ctx context.Context, r *baremetalv1.IssueBo
 	token, err := s.store.IssueToken(ctx, t, now)
 	if err != nil {
 		return nil, err
+	}
+	if id := token.GetTokenId(); id != t.TokenID {
+		if bundle, err = s.cfg.Bundle(id, t.SecretOf(id), token.GetCreatedAt().AsTime()); err != nil {
+			return nil, err
+		}
 	}
 	return &baremetalv1.IssueBootstrapTokenResponse{Token: token, Bundle: bundle}, nil
 }
@@ -46,12 +55,15 @@ func newToken(r *baremetalv1.IssueBootstrapTokenRequest) (store.NewToken, time.D
 	err := firstError(
 		validate.OptionalKey("region", t.Region), validate.OptionalKey("serial", t.Serial),
 		validate.Name("provider", t.Provider), validate.Name("site", t.Site),
-		tokenRole(r, &t), tokenMAC(r, &t),
+		tokenRole(r, &t), tokenMAC(r, &t), validate.OptionalRequestID(r.GetRequestId()),
 	)
 	if err != nil {
 		return t, 0, err
 	}
 	life, err := tokenLife(r.GetLifetime())
+	t.RequestID, t.Body = r.GetRequestId(), map[string]string{
+		"role": t.Role, "lifetime": life.String(), "region": t.Region, "provider": t.Provider, "mac_address": t.MAC, "serial": t.Serial,
+	}
 	return t, life, err
 }
 
@@ -98,25 +110,17 @@ func tokenLife(d *durationpb.Duration) (time.Duration, error) {
 
 // ListBootstrapTokens implements AdminService.
 func (s *Server) ListBootstrapTokens(ctx context.Context, r *baremetalv1.ListBootstrapTokensRequest) (*baremetalv1.ListBootstrapTokensResponse, error) {
-	size, err := validate.PageSize(r.GetPageSize())
+	p, err := page(ctx, s, list[*baremetalv1.BootstrapToken]{
+		name: "tokens", filter: "",
+		read: func(ctx context.Context, after validate.Page, limit int32) ([]*baremetalv1.BootstrapToken, error) {
+			return s.store.ListTokens(ctx, after.Time, after.ID, limit)
+		},
+		place: byTime((*baremetalv1.BootstrapToken).GetTokenId, func(t *baremetalv1.BootstrapToken) time.Time { return t.GetCreatedAt().AsTime() }),
+	}, r)
 	if err != nil {
 		return nil, err
 	}
-	page, err := validate.ParsePage(r.GetPageToken(), "tokens", "")
-	if err != nil {
-		return nil, err
-	}
-	all, err := s.store.ListTokens(ctx, page.Time, page.ID, size+1)
-	if err != nil {
-		return nil, err
-	}
-	out := &baremetalv1.ListBootstrapTokensResponse{Tokens: all}
-	if len(all) > int(size) {
-		out.Tokens = all[:size]
-		last := out.Tokens[size-1]
-		out.NextPageToken = validate.Page{ID: last.GetTokenId(), Time: last.GetCreatedAt().AsTime()}.Token("tokens", "")
-	}
-	return out, nil
+	return &baremetalv1.ListBootstrapTokensResponse{Tokens: p.rows, NextPageToken: p.next, TotalSize: p.total}, nil
 }
 
 // RevokeBootstrapToken implements AdminService.

@@ -55,6 +55,11 @@ func watch[M any](ctx context.Context, s *Server, r watchRequest, keys validate.
 
 // run picks the kind of watch. A cursor goes before from_beginning, so that a client may repeat its first request.
 func (w *watcher) run(ctx context.Context, r watchRequest) error {
+	if w.filter.MachineID != "" {
+		if _, err := w.store.KnownMachine(ctx, w.filter.MachineID); err != nil {
+			return err // rather than waiting for a machine that nobody has
+		}
+	}
 	incarnation, err := w.cfg.Incarnation(ctx)
 	if err != nil {
 		return err

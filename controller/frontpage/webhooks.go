@@ -21,8 +21,8 @@ type Webhooks interface {
 	CreateWebhook(ctx context.Context, w store.WebhookSpec, sec store.SealedSecret, actor string, now time.Time) (out *baremetalv1.Webhook, created bool, err error)
 	GetWebhook(ctx context.Context, id string, now time.Time) (*baremetalv1.Webhook, error)
 	ListWebhooks(ctx context.Context, afterID string, limit int32, now time.Time) ([]*baremetalv1.Webhook, error)
-	UpdateWebhook(ctx context.Context, id string, c store.WebhookChange, actor string, now time.Time) (*baremetalv1.Webhook, error)
-	DeleteWebhook(ctx context.Context, id, actor string, now time.Time) (*baremetalv1.Webhook, error)
+	UpdateWebhook(ctx context.Context, id string, c store.WebhookChange, actor string, now time.Time, opts ...store.WriteOption) (*baremetalv1.Webhook, error)
+	DeleteWebhook(ctx context.Context, id, actor string, now time.Time, opts ...store.WriteOption) (*baremetalv1.Webhook, error)
 	PingWebhook(ctx context.Context, webhookID, source, actor string, now time.Time) (*baremetalv1.WebhookDelivery, error)
 	ListDeliveries(ctx context.Context, f store.DeliveryFilter) ([]*baremetalv1.WebhookDelivery, error)
 	Redeliver(ctx context.Context, id, actor string, now time.Time) (*baremetalv1.WebhookDelivery, error)
@@ -116,25 +116,17 @@ func (s *Server) GetWebhook(ctx context.Context, r *baremetalv1.GetWebhookReques
 
 // ListWebhooks implements AdminService.
 func (s *Server) ListWebhooks(ctx context.Context, r *baremetalv1.ListWebhooksRequest) (*baremetalv1.ListWebhooksResponse, error) {
-	const list = "webhooks"
-	size, err := validate.PageSize(r.GetPageSize())
+	p, err := page(ctx, s, list[*baremetalv1.Webhook]{
+		name: "webhooks", filter: "",
+		read: func(ctx context.Context, after validate.Page, limit int32) ([]*baremetalv1.Webhook, error) {
+			return s.store.ListWebhooks(ctx, after.ID, limit, s.clock.Now())
+		},
+		place: byID((*baremetalv1.Webhook).GetWebhookId),
+	}, r)
 	if err != nil {
 		return nil, err
 	}
-	page, err := validate.ParsePage(r.GetPageToken(), list, "")
-	if err != nil {
-		return nil, err
-	}
-	all, err := s.store.ListWebhooks(ctx, page.ID, size+1, s.clock.Now())
-	if err != nil {
-		return nil, err
-	}
-	out := &baremetalv1.ListWebhooksResponse{Webhooks: all}
-	if len(all) > int(size) {
-		out.Webhooks = all[:size]
-		out.NextPageToken = validate.Page{ID: all[size-1].GetWebhookId()}.Token(list, "")
-	}
-	return out, nil
+	return &baremetalv1.ListWebhooksResponse{Webhooks: p.rows, NextPageToken: p.next, TotalSize: p.total}, nil
 }
 
 // UpdateWebhook implements AdminService.
@@ -156,7 +148,11 @@ func (s *Server) UpdateWebhook(ctx context.Context, r *baremetalv1.UpdateWebhook
 		plain, sealed = s.newSecret(id)
 		c.NewSecret = &sealed
 	}
-	out, err := s.store.UpdateWebhook(ctx, id, c, actor(ctx), s.clock.Now())
+	opts, err := writeOptions(r)
+	if err != nil {
+		return nil, err
+	}
+	out, err := s.store.UpdateWebhook(ctx, id, c, actor(ctx), s.clock.Now(), opts...)
 	if err != nil {
 		return nil, err
 	}
@@ -211,7 +207,11 @@ func (s *Server) DeleteWebhook(ctx context.Context, r *baremetalv1.DeleteWebhook
 	if err := validate.Key("webhook_id", r.GetWebhookId()); err != nil {
 		return nil, err
 	}
-	return s.store.DeleteWebhook(ctx, r.GetWebhookId(), actor(ctx), s.clock.Now())
+	opts, err := writeOptions(r)
+	if err != nil {
+		return nil, err
+	}
+	return s.store.DeleteWebhook(ctx, r.GetWebhookId(), actor(ctx), s.clock.Now(), opts...)
 }
 
 // TestWebhook implements AdminService.
@@ -224,34 +224,26 @@ func (s *Server) TestWebhook(ctx context.Context, r *baremetalv1.TestWebhookRequ
 
 // ListWebhookDeliveries implements AdminService.
 func (s *Server) ListWebhookDeliveries(ctx context.Context, r *baremetalv1.ListWebhookDeliveriesRequest) (*baremetalv1.ListWebhookDeliveriesResponse, error) {
-	const list = "webhook deliveries"
-	size, err := validate.PageSize(r.GetPageSize())
-	if err != nil {
-		return nil, err
-	}
-	err = firstError(validate.OptionalKey("webhook_id", r.GetWebhookId()), validate.OptionalKey("delivery_id", r.GetDeliveryId()),
+	err := firstError(validate.OptionalKey("webhook_id", r.GetWebhookId()), validate.OptionalKey("delivery_id", r.GetDeliveryId()),
 		validate.OneOf("state", r.GetState(), "", webhook.Pending, webhook.Delivered, webhook.Dead))
 	if err != nil {
 		return nil, err
 	}
 	narrowed := strings.Join([]string{r.GetWebhookId(), r.GetDeliveryId(), r.GetState()}, "\x00")
-	page, err := validate.ParsePage(r.GetPageToken(), list, narrowed)
+	p, err := page(ctx, s, list[*baremetalv1.WebhookDelivery]{
+		name: "webhook deliveries", filter: narrowed,
+		read: func(ctx context.Context, after validate.Page, limit int32) ([]*baremetalv1.WebhookDelivery, error) {
+			return s.store.ListDeliveries(ctx, store.DeliveryFilter{
+				WebhookID: r.GetWebhookId(), DeliveryID: r.GetDeliveryId(), State: r.GetState(),
+				BeforeTime: after.Time, BeforeID: after.ID, Limit: limit,
+			})
+		},
+		place: byTime((*baremetalv1.WebhookDelivery).GetDeliveryId, func(d *baremetalv1.WebhookDelivery) time.Time { return d.GetCreatedAt().AsTime() }),
+	}, r)
 	if err != nil {
 		return nil, err
 	}
-	all, err := s.store.ListDeliveries(ctx, store.DeliveryFilter{
-		WebhookID: r.GetWebhookId(), DeliveryID: r.GetDeliveryId(), State: r.GetState(), BeforeTime: page.Time, BeforeID: page.ID, Limit: size + 1,
-	})
-	if err != nil {
-		return nil, err
-	}
-	out := &baremetalv1.ListWebhookDeliveriesResponse{Deliveries: all}
-	if len(all) > int(size) {
-		out.Deliveries = all[:size]
-		last := all[size-1]
-		out.NextPageToken = validate.Page{ID: last.GetDeliveryId(), Time: last.GetCreatedAt().AsTime()}.Token(list, narrowed)
-	}
-	return out, nil
+	return &baremetalv1.ListWebhookDeliveriesResponse{Deliveries: p.rows, NextPageToken: p.next, TotalSize: p.total}, nil
 }
 
 // RedeliverWebhook implements AdminService.

@@ -3,6 +3,7 @@ package frontpage
 import (
 	"context"
 	"strings"
+	"time"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/fleet"
@@ -100,31 +101,23 @@ func (s *Server) GetWorkflow(ctx context.Context, r *baremetalv1.GetWorkflowRequ
 
 // ListWorkflows implements WorkflowService.
 func (s *Server) ListWorkflows(ctx context.Context, r *baremetalv1.ListWorkflowsRequest) (*baremetalv1.ListWorkflowsResponse, error) {
-	size, err := validate.PageSize(r.GetPageSize())
-	if err != nil {
-		return nil, err
-	}
 	terms, err := validate.Filter(r.GetFilter(), workflowKeys)
 	if err != nil {
 		return nil, err
 	}
-	page, err := validate.ParsePage(r.GetPageToken(), "workflows", r.GetFilter())
-	if err != nil {
-		return nil, err
-	}
 	f := workflowFilter(terms)
-	f.BeforeID, f.BeforeTime, f.Limit = page.ID, page.Time, size+1
-	all, err := s.store.ListWorkflows(ctx, f)
+	p, err := page(ctx, s, list[*baremetalv1.Workflow]{
+		name: "workflows", filter: r.GetFilter(),
+		read: func(ctx context.Context, after validate.Page, limit int32) ([]*baremetalv1.Workflow, error) {
+			f.BeforeID, f.BeforeTime, f.Limit = after.ID, after.Time, limit
+			return s.store.ListWorkflows(ctx, f)
+		},
+		place: byTime((*baremetalv1.Workflow).GetWorkflowId, func(w *baremetalv1.Workflow) time.Time { return w.GetCreatedAt().AsTime() }),
+	}, r)
 	if err != nil {
 		return nil, err
 	}
-	out := &baremetalv1.ListWorkflowsResponse{Workflows: all}
-	if len(all) > int(size) {
-		out.Workflows = all[:size]
-		last := out.Workflows[size-1]
-		out.NextPageToken = validate.Page{ID: last.GetWorkflowId(), Time: last.GetCreatedAt().AsTime()}.Token("workflows", r.GetFilter())
-	}
-	return out, nil
+	return &baremetalv1.ListWorkflowsResponse{Workflows: p.rows, NextPageToken: p.next, TotalSize: p.total}, nil
 }
 
 func workflowFilter(terms []validate.Term) store.WorkflowFilter {

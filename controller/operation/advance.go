@@ -3,6 +3,8 @@ package operation
 import (
 	"fmt"
 	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/ingot-metal/ingot/controller/fleet"
@@ -109,6 +111,8 @@ func (d *decider) dispatch(s *Step) bool {
 		return d.dispatchOnMetal(s, limit)
 	case d.onCluster(s):
 		d.dispatchInCluster(s, limit)
+	case next == nil && d.nobody(s):
+		d.waitForNobody(s, limit)
 	case next == nil && !d.now.Before(limit):
 		d.fail("AGENT_UNAVAILABLE", "no agent could take the step before its deadline; nothing was started", true)
 	case next == nil:
@@ -119,6 +123,33 @@ func (d *decider) dispatch(s *Step) bool {
 		d.makeCommand(s, s.Kind, next)
 	}
 	return false
+}
+
+// nobody reports whether no agent could ever take the step as things are: the machine has none of its own, and no agent of its site
+// has a way to it.
+func (d *decider) nobody(s *Step) bool {
+	if s.Kind == KindSSH || s.Kind == KindProvider {
+		return false // which have other ways to the machine
+	}
+	for i := range d.w.Candidates {
+		c := &d.w.Candidates[i]
+		through := len(c.Capabilities) == 0 || slices.ContainsFunc(c.Capabilities, func(s string) bool { return strings.HasPrefix(s, "provider:") })
+		if c.Role != "site" || through {
+			return false
+		}
+	}
+	return true
+}
+
+// waitForNobody gives somebody the time to enrol an agent, and no more.
+func (d *decider) waitForNobody(s *Step, limit time.Time) {
+	limit = earliest(limit, s.StartedAt.Add(NobodyGrace))
+	if d.now.Before(limit) {
+		d.wait(WaitNobody, limit)
+		return
+	}
+	d.fail(WaitNobody, "nothing can reach the machine: it has no agent, and its site has no agent with a way to it; enrol one of them, "+
+		"or set the BMC's endpoint; nothing was started", false)
 }
 
 // limitOf is when the current try of a step has taken too long to find an executor.

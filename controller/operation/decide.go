@@ -240,12 +240,24 @@ func (d *decider) cancelAsked(e CancelAsked) {
 	case IsTerminal(d.op.Phase):
 		d.out.Refusal = &fleet.Refusal{Reason: "OPERATION_FINISHED",
 			Message: "the operation is already " + string(d.op.Phase)}
+	case e.Why == "" && d.tooLate():
+		d.out.Refusal = &fleet.Refusal{Reason: "CANCEL_TOO_LATE",
+			Message: "the machine is restarting or being switched, which nothing can stop any more; the operation goes on to its end"}
 	case d.cmd != nil && d.cmd.State == Granted:
 		d.cancelGranted(e)
 	default:
 		d.dropCommand("canceled by request")
 		d.finishCanceled("canceled " + e.by())
 	}
+}
+
+// tooLate reports whether a client's cancel could change nothing: the last step has been allowed to do what no executor takes back. Where steps
+// follow, those are cancelled.
+func (d *decider) tooLate() bool {
+	if d.cmd == nil || d.cmd.State != Granted || !d.op.CancelRequested.IsZero() || d.op.CurrentStep != len(d.op.Steps)-1 {
+		return false
+	}
+	return d.cmd.Kind == KindReboot || d.cmd.Kind == KindPowerOff || d.cmd.Kind == KindPowerOn
 }
 
 func (d *decider) cancelGranted(e CancelAsked) {

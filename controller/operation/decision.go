@@ -88,6 +88,8 @@ type ConditionChange struct {
 const (
 	// LookAgain bounds how long an operation that waits for an event sleeps before it looks by itself.
 	LookAgain = 30 * time.Second
+	// NobodyGrace is how long an operation waits on a machine that nothing can reach.
+	NobodyGrace = 30 * time.Second
 	// CancelPatience is how long a cancel waits for the executor's answer.
 	CancelPatience = 30 * time.Second
 	// InstallerPatience bounds how long a machine that was sent into the installer may take to report from there; a third

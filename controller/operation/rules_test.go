@@ -105,8 +105,54 @@ func TestCancelBetweenSteps(t *testing.T) {
 	}
 }
 
-func TestCancelThatNobodyAnswers(t *testing.T) {
+// TestACancelThatComesTooLateSaysSo: a reboot that was allowed cannot be taken back, and nothing follows that could be left out.
+func TestACancelThatComesTooLateSaysSo(t *testing.T) {
 	s := granted(t, reboot())
+	if d := s.do(operation.CancelAsked{Actor: "x"}); d.Refusal == nil || d.Refusal.Reason != "CANCEL_TOO_LATE" || d.CancelOnAgent != "" || d.Changed {
+		t.Errorf("the cancel of a granted reboot is answered with %+v", d.Refusal)
+	}
+	if s.op.WaitReason == operation.WaitCancelling || !s.op.CancelRequested.IsZero() {
+		t.Errorf("the reboot is being cancelled: %+v", s.op)
+	}
+	s = granted(t, reboot(), reconfig())
+	if d := s.do(operation.CancelAsked{Actor: "x"}); d.Refusal != nil || s.op.CancelRequested.IsZero() {
+		t.Errorf("steps follow, and the cancel is answered with %+v", d.Refusal)
+	}
+}
+
+// TestAMachineThatNobodyReachesSaysSoAtOnce and fails early, with nothing started; an agent that comes in time takes the step.
+func TestAMachineThatNobodyReachesSaysSoAtOnce(t *testing.T) {
+	s := newStored(t, reboot())
+	s.setAgents()
+	s.look()
+	if s.op.WaitReason != operation.WaitNobody || s.op.WakeAt.Sub(s.now) > operation.NobodyGrace {
+		t.Errorf("it waits for %s until %v", s.op.WaitReason, s.op.WakeAt)
+	}
+	s.now = s.now.Add(operation.NobodyGrace)
+	s.look()
+	s.ended(operation.Failed, "NOBODY_REACHES_MACHINE")
+	if len(s.commands) != 0 {
+		t.Errorf("%d commands", len(s.commands))
+	}
+	s = newStored(t, reboot())
+	s.setAgents()
+	s.look()
+	s.now = s.now.Add(operation.NobodyGrace - time.Second)
+	s.setAgents(host("s-1", true))
+	s.look()
+	if len(s.commands) != 1 {
+		t.Errorf("%d commands after the agent came", len(s.commands))
+	}
+	s = newStored(t, reboot())
+	s.setAgents(host("s-1", false))
+	s.look()
+	if s.op.WaitReason != operation.WaitAgent {
+		t.Errorf("an agent that is away is waited for as %s", s.op.WaitReason)
+	}
+}
+
+func TestCancelThatNobodyAnswers(t *testing.T) {
+	s := granted(t, reconfig())
 	s.do(operation.CancelAsked{Actor: "x"})
 	s.now = s.now.Add(operation.CancelPatience)
 	if s.op.WakeAt.After(s.now) {
@@ -454,7 +500,8 @@ func TestWaitForAgent(t *testing.T) {
 
 func TestNobodyThere(t *testing.T) {
 	s := newStored(t, reboot())
-	s.setAgents()
+	s.setAgents(host("s-1", false))
+	s.world.TargetAgentLive = false
 	for s.look(); s.op.Phase == operation.Running; s.look() {
 		if s.op.WaitReason != operation.WaitAgent || s.op.WakeAt.Sub(s.now) > operation.LookAgain {
 			t.Fatalf("waits for %q until %v", s.op.WaitReason, s.op.WakeAt)

@@ -68,6 +68,8 @@ const (
 	WaitCancelling = "CANCELLING"
 	// WaitSite: the site's agent has not applied what the machine is to boot.
 	WaitSite = "WAITING_FOR_SITE"
+	// WaitNobody: nothing can reach the machine, and nothing will before somebody changes that.
+	WaitNobody = "NOBODY_REACHES_MACHINE"
 	// WaitBudget: so many machines are being worked on destructively that a budget leaves no room for this one.
 	WaitBudget = "WAITING_FOR_BUDGET"
 	// WaitInstaller: the machine was sent into the installer, which has not reported.

@@ -200,7 +200,7 @@ func NotWired(p *baremetalv1.Plan) *baremetalv1.Step {
 // Digest identifies a plan's content.
 func Digest(p *baremetalv1.Plan) ([]byte, error) {
 	c := proto.Clone(p).(*baremetalv1.Plan)
-	c.CreatedAt, c.Used, c.BuiltIn = nil, false, false
+	c.CreatedAt, c.Used, c.BuiltIn, c.Version = nil, false, false, 0
 	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(c)
 	if err != nil {
 		return nil, fmt.Errorf("serialize plan: %w", err)

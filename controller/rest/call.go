@@ -24,6 +24,9 @@ type caller struct {
 }
 
 func (c caller) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
+	if err := expect(ctx, args); err != nil {
+		return err
+	}
 	ctx, cancel := context.WithTimeout(ctx, max(c.timeout, long[method]))
 	defer cancel()
 	return c.ClientConnInterface.Invoke(ctx, method, args, reply, opts...)

@@ -28,7 +28,7 @@ func (g *Gateway) callFailed(_ context.Context, _ *runtime.ServeMux, _ runtime.M
 		return
 	}
 	st := typed(status.Convert(err))
-	g.answer(w, runtime.HTTPStatusFromCode(st.Code()), st)
+	g.answer(w, httpStatus(st), st)
 }
 
 // streamFailed gives the last line of a stream that has begun.

@@ -56,6 +56,11 @@ func (g *Gateway) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 			return
 		}
 		defer release()
+		r, err := withIfMatch(r)
+		if err != nil {
+			g.refuse(w, http.StatusBadRequest, err)
+			return
+		}
 		g.mux.ServeHTTP(w, r)
 	}
 }

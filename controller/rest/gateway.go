@@ -84,6 +84,7 @@ func New(c Config) (*Gateway, error) {
 		runtime.WithStreamErrorHandler(streamFailed),
 		runtime.WithMiddlewares(g.agreeingPath),
 		runtime.WithForwardResponseOption(beginStream),
+		runtime.WithForwardResponseOption(entityTag),
 		runtime.WithUnescapingMode(runtime.UnescapingModeAllExceptReserved),
 		runtime.WithDisablePathLengthFallback(),
 		runtime.WithDisableHTTPMethodOverride(),

@@ -11,6 +11,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/fieldmaskpb"
 	"gopkg.in/yaml.v3"
 
 	"github.com/ingot-metal/ingot/internal/apijson"
@@ -164,6 +165,8 @@ func queryOf(t *testing.T, m protoreflect.Message) url.Values {
 func scalarText(t *testing.T, fd protoreflect.FieldDescriptor, v protoreflect.Value) string {
 	t.Helper()
 	switch {
+	case fd.Message() != nil && fd.Message().FullName() == "google.protobuf.FieldMask": // names as in the protos, not as in JSON
+		return strings.Join(v.Message().Interface().(*fieldmaskpb.FieldMask).GetPaths(), ",")
 	case fd.Message() != nil: // Timestamp and Duration are strings in JSON
 		return strings.Trim(string(mustJSON(t, v.Message().Interface())), `"`)
 	case fd.Enum() != nil:

@@ -3,6 +3,7 @@ package secret
 import (
 	"crypto/hmac"
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 )
@@ -50,6 +51,14 @@ func (b *Box) OpenCluster(ref string, sealed []byte) (Cluster, error) {
 		return Cluster{}, fmt.Errorf("parse credentials: %w", ErrSealed)
 	}
 	return c, nil
+}
+
+// BootstrapSecret makes the secret of an enrolment token out of the sealing key: 256 bits, the same for the same token as long as that
+// key is. So a request for a token can be repeated though only a hash of the secret is stored.
+func (b *Box) BootstrapSecret(tokenID string) string {
+	mac := hmac.New(sha256.New, b.derive)
+	mac.Write([]byte("enrolment token\x00" + tokenID))
+	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
 }
 
 // Lengths of a bootstrap token's parts (kubeadm: [a-z0-9]{6}\.[a-z0-9]{16}).

@@ -32,7 +32,7 @@ func (s *Store) withMachine(ctx context.Context, id string, fn func(q *dbsqlc.Qu
 	if err != nil {
 		return nil, err
 	}
-	return s.GetMachine(ctx, id, "")
+	return s.machine(ctx, id, "")
 }
 
 // Settle lifts a fence on an operator's word. The command must be the machine's unresolved one.
@@ -81,8 +81,11 @@ func (s *Store) ClearIntervention(ctx context.Context, machineID, actor, comment
 }
 
 // SetFlag sets or clears RMA or Retired. What is under way on a machine that is flagged is cancelled.
-func (s *Store) SetFlag(ctx context.Context, machineID, flag string, value bool, actor, comment string, now time.Time) (*baremetalv1.Machine, error) {
+func (s *Store) SetFlag(ctx context.Context, machineID, flag string, value bool, actor, comment string, now time.Time, opts ...WriteOption) (*baremetalv1.Machine, error) {
 	return s.withMachine(ctx, machineID, func(q *dbsqlc.Queries, m dbsqlc.Machine) error {
+		if err := conditionsOf(opts).check("machine "+machineID, machineExists, stored{true, m.Version}); err != nil {
+			return err
+		}
 		change := operation.ConditionChange{Type: fleet.ConditionType(flag), Status: value, Reason: "SetByAdmin"}
 		if err := setCondition(ctx, q, machineID, change, now); err != nil {
 			return err
@@ -100,7 +103,7 @@ func (s *Store) SetFlag(ctx context.Context, machineID, flag string, value bool,
 
 // ListTokens reads tokens, newest first, from a position on.
 func (s *Store) ListTokens(ctx context.Context, beforeTime time.Time, beforeID string, limit int32) ([]*baremetalv1.BootstrapToken, error) {
-	rows, err := s.q.ListTokens(ctx, dbsqlc.ListTokensParams{BeforeTime: beforeTime, BeforeID: beforeID, PageSize: limit})
+	rows, err := s.lists(ctx).ListTokens(ctx, dbsqlc.ListTokensParams{BeforeTime: beforeTime, BeforeID: beforeID, PageSize: limit})
 	if err != nil {
 		return nil, fmt.Errorf("list tokens: %w", err)
 	}
@@ -165,7 +168,7 @@ type AgentFilter struct {
 
 // ListAgents reads agents by id, with their certificates and sessions.
 func (s *Store) ListAgents(ctx context.Context, f AgentFilter) ([]*baremetalv1.Agent, error) {
-	rows, err := s.q.ListAgents(ctx, dbsqlc.ListAgentsParams{
+	rows, err := s.lists(ctx).ListAgents(ctx, dbsqlc.ListAgentsParams{
 		AgentID: f.AgentID, MachineID: f.MachineID, Site: f.Site, Role: strings.ToLower(f.Role), Connected: f.Connected,
 		AfterID: f.AfterID, PageSize: f.Limit,
 	})
@@ -232,7 +235,7 @@ type AuditFilter struct {
 
 // ListAudit reads the audit log, newest first, from a row on.
 func (s *Store) ListAudit(ctx context.Context, f AuditFilter) ([]*baremetalv1.AuditEntry, error) {
-	rows, err := s.planned().ListAudit(ctx, dbsqlc.ListAuditParams{
+	rows, err := s.plannedLists(ctx).ListAudit(ctx, dbsqlc.ListAuditParams{
 		TargetID: f.TargetID, Actor: f.Actor, Since: timePtr(f.Since), Until: timePtr(f.Until), BeforeID: f.BeforeID, PageSize: f.Limit,
 	})
 	if err != nil {

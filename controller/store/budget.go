@@ -31,7 +31,7 @@ func (s *Store) OnRoom(tell func()) { s.room = tell }
 func budgetMessage(b dbsqlc.Budget) *baremetalv1.Budget {
 	return &baremetalv1.Budget{
 		Name: b.Name, Domain: b.Domain, Value: b.Value, AtOnce: b.AtOnce, Percent: b.Percent, PerHour: b.PerHour,
-		PerDay: b.PerDay, UpdatedAt: stamp(b.UpdatedAt),
+		PerDay: b.PerDay, UpdatedAt: stamp(b.UpdatedAt), Version: b.Version,
 	}
 }
 
@@ -43,7 +43,7 @@ func ruleOf(b dbsqlc.Budget) budget.Rule {
 }
 
 // SetBudget makes a budget or replaces it.
-func (s *Store) SetBudget(ctx context.Context, b *baremetalv1.Budget, actor string, now time.Time) (*baremetalv1.Budget, error) {
+func (s *Store) SetBudget(ctx context.Context, b *baremetalv1.Budget, actor string, now time.Time, opts ...WriteOption) (*baremetalv1.Budget, error) {
 	var row dbsqlc.Budget
 	err := s.inTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
 		var err error
@@ -52,6 +52,9 @@ func (s *Store) SetBudget(ctx context.Context, b *baremetalv1.Budget, actor stri
 			PerHour: b.GetPerHour(), PerDay: b.GetPerDay(), Now: now,
 		})
 		if err != nil {
+			return err
+		}
+		if err := conditionsOf(opts).replacing("budget "+row.Name, row.Version); err != nil {
 			return err
 		}
 		afterCommit(q).noteRoom()
@@ -71,9 +74,9 @@ func limitsOf(b dbsqlc.Budget) map[string]string {
 	}
 }
 
-// ListBudgets reads all budgets by name.
-func (s *Store) ListBudgets(ctx context.Context) ([]*baremetalv1.Budget, error) {
-	rows, err := s.q.ListBudgets(ctx)
+// ListBudgets reads budgets by name, from a name on.
+func (s *Store) ListBudgets(ctx context.Context, after string, limit int32) ([]*baremetalv1.Budget, error) {
+	rows, err := s.lists(ctx).BudgetsAfter(ctx, dbsqlc.BudgetsAfterParams{AfterName: after, PageSize: limit})
 	if err != nil {
 		return nil, fmt.Errorf("list budgets: %w", err)
 	}
@@ -85,7 +88,7 @@ func (s *Store) ListBudgets(ctx context.Context) ([]*baremetalv1.Budget, error) 
 }
 
 // DeleteBudget removes a budget; BUDGET_NOT_FOUND where there is none.
-func (s *Store) DeleteBudget(ctx context.Context, name, actor string, now time.Time) (*baremetalv1.Budget, error) {
+func (s *Store) DeleteBudget(ctx context.Context, name, actor string, now time.Time, opts ...WriteOption) (*baremetalv1.Budget, error) {
 	var row dbsqlc.Budget
 	err := s.inTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
 		var err error
@@ -94,6 +97,9 @@ func (s *Store) DeleteBudget(ctx context.Context, name, actor string, now time.T
 			return failure.NotFound("BUDGET_NOT_FOUND", "there is no budget %q", name).WithField("name", "unknown")
 		}
 		if err != nil {
+			return err
+		}
+		if err := conditionsOf(opts).check("budget "+name, resourceExists, stored{true, row.Version}); err != nil {
 			return err
 		}
 		afterCommit(q).noteRoom()
@@ -284,7 +290,7 @@ func (l *loaded) freeSlot(ctx context.Context, q *dbsqlc.Queries, d operation.De
 
 // HeldSlots reads slots that are held, oldest first, after a place in that order.
 func (s *Store) HeldSlots(ctx context.Context, afterTaken time.Time, afterID string, limit int32) ([]*baremetalv1.BudgetSlot, error) {
-	rows, err := s.q.ListSlots(ctx, dbsqlc.ListSlotsParams{AfterTaken: afterTaken, AfterID: afterID, PageSize: limit})
+	rows, err := s.lists(ctx).ListSlots(ctx, dbsqlc.ListSlotsParams{AfterTaken: afterTaken, AfterID: afterID, PageSize: limit})
 	if err != nil {
 		return nil, fmt.Errorf("list slots: %w", err)
 	}

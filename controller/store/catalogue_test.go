@@ -163,7 +163,7 @@ func TestSegmentsOfASite(t *testing.T) {
 		seen.GetAgentId() != "a-1" || seen.GetAppliedRevision() != 2 || seen.GetAppliedAt() == nil {
 		t.Errorf("%v", seen)
 	}
-	all, err := s.ListSites(t.Context())
+	all, err := s.ListSites(t.Context(), "", 100)
 	if err != nil || len(all) != 2 || all[0].GetSite() != "default" || all[1].GetSite() != "lab" {
 		t.Errorf("%v, %v", all, err)
 	}
@@ -208,14 +208,14 @@ func TestLeasesAndDiscoveredMachines(t *testing.T) {
 		t.Errorf("leases %v, want %v", got, want)
 	}
 	for _, site := range []string{"", "default"} {
-		found, err := s.ListDiscovered(t.Context(), site)
+		found, err := s.ListDiscovered(t.Context(), store.DiscoveredFilter{Site: site, Limit: 100})
 		if err != nil || len(found) != 4 || slices.ContainsFunc(found, func(m *pb.DiscoveredMachine) bool { return m.GetMacAddress() == "52:54:00:00:00:02" }) {
 			t.Errorf("site %q: %v, %v", site, found, err)
 		}
 	}
 	_, err := s.ListSiteLeases(t.Context(), store.LeaseFilter{Site: "nowhere", Limit: 1})
 	wantReason(t, err, "SITE_NOT_FOUND")
-	_, err = s.ListDiscovered(t.Context(), "nowhere")
+	_, err = s.ListDiscovered(t.Context(), store.DiscoveredFilter{Site: "nowhere", Limit: 100})
 	wantReason(t, err, "SITE_NOT_FOUND")
 }
 
@@ -255,7 +255,7 @@ func TestCredentials(t *testing.T) {
 	}
 	_, err = s.DeleteCredentials(t.Context(), "unused", "tester", now())
 	wantReason(t, err, "CREDENTIALS_NOT_FOUND")
-	all, err := s.ListCredentials(t.Context())
+	all, err := s.ListCredentials(t.Context(), "", 100)
 	if err != nil || len(all) != 1 || all[0].Ref != "rack" {
 		t.Errorf("%v, %v", all, err)
 	}

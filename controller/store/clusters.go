@@ -32,13 +32,16 @@ func clusterNotFound(ref string) error {
 }
 
 // SetCluster stores a cluster under a new version.
-func (s *Store) SetCluster(ctx context.Context, c SealedCluster, actor string, now time.Time) (SealedCluster, error) {
+func (s *Store) SetCluster(ctx context.Context, c SealedCluster, actor string, now time.Time, opts ...WriteOption) (SealedCluster, error) {
 	var row dbsqlc.Cluster
 	err := s.inTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
 		var err error
 		row, err = q.PutCluster(ctx, dbsqlc.PutClusterParams{ClusterRef: c.Ref, Server: c.Server, CaPem: c.CAPEM, Sealed: c.Sealed, Now: now})
 		if err != nil {
 			return fmt.Errorf("store cluster: %w", err)
+		}
+		if err := conditionsOf(opts).replacing("cluster "+c.Ref, row.Version); err != nil {
+			return err
 		}
 		return audit(ctx, q, auditEntry{
 			actor: actor, verb: "SET_CLUSTER", target: c.Ref, data: map[string]string{"version": fmt.Sprint(row.Version), "server": row.Server},
@@ -64,7 +67,7 @@ func (s *Store) GetCluster(ctx context.Context, ref string) (SealedCluster, erro
 
 // ListClusters reads clusters by name.
 func (s *Store) ListClusters(ctx context.Context, afterRef string, limit int32) ([]SealedCluster, error) {
-	rows, err := s.q.ListClusters(ctx, dbsqlc.ListClustersParams{AfterRef: afterRef, PageSize: limit})
+	rows, err := s.lists(ctx).ListClusters(ctx, dbsqlc.ListClustersParams{AfterRef: afterRef, PageSize: limit})
 	if err != nil {
 		return nil, fmt.Errorf("list clusters: %w", err)
 	}
@@ -76,7 +79,7 @@ func (s *Store) ListClusters(ctx context.Context, afterRef string, limit int32) 
 }
 
 // DeleteCluster forgets a cluster that neither a machine nor work under way names.
-func (s *Store) DeleteCluster(ctx context.Context, ref, actor string, now time.Time) (SealedCluster, error) {
+func (s *Store) DeleteCluster(ctx context.Context, ref, actor string, now time.Time, opts ...WriteOption) (SealedCluster, error) {
 	var row dbsqlc.Cluster
 	err := s.inTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
 		var err error
@@ -85,6 +88,9 @@ func (s *Store) DeleteCluster(ctx context.Context, ref, actor string, now time.T
 		}
 		if err != nil {
 			return fmt.Errorf("lock cluster: %w", err)
+		}
+		if err := conditionsOf(opts).check("cluster "+ref, resourceExists, stored{true, row.Version}); err != nil {
+			return err
 		}
 		if err := clusterInUse(ctx, q, ref); err != nil {
 			return err

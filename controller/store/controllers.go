@@ -184,7 +184,7 @@ func (s *Store) DrainController(ctx context.Context, controllerID string, now ti
 
 // ListControllers reads controllers, the newest first, after the one with an id; those that have ended only with all.
 func (s *Store) ListControllers(ctx context.Context, all bool, beforeID string, limit int32, now time.Time) ([]*baremetalv1.Controller, error) {
-	rows, err := s.q.ListControllers(ctx, dbsqlc.ListControllersParams{GoneToo: all, BeforeID: beforeID, PageSize: limit, Now: now})
+	rows, err := s.lists(ctx).ListControllers(ctx, dbsqlc.ListControllersParams{GoneToo: all, BeforeID: beforeID, PageSize: limit, Now: now})
 	if err != nil {
 		return nil, fmt.Errorf("list controllers: %w", err)
 	}

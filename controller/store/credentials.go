@@ -83,7 +83,7 @@ func (c CredentialsChange) over(old dbsqlc.BmcCredential) (dbsqlc.PutCredentials
 }
 
 // SetCredentials stores sealed credentials under a new version, and notifies the sites whose machines use them.
-func (s *Store) SetCredentials(ctx context.Context, c CredentialsChange, actor string, now time.Time) (SealedCredentials, error) {
+func (s *Store) SetCredentials(ctx context.Context, c CredentialsChange, actor string, now time.Time, opts ...WriteOption) (SealedCredentials, error) {
 	var out SealedCredentials
 	err := s.inTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
 		old, err := q.LockCredentials(ctx, c.Ref)
@@ -98,6 +98,9 @@ func (s *Store) SetCredentials(ctx context.Context, c CredentialsChange, actor s
 		row, err := q.PutCredentials(ctx, p)
 		if err != nil {
 			return fmt.Errorf("store credentials: %w", err)
+		}
+		if err := conditionsOf(opts).replacing("BMC credentials "+c.Ref, row.Version); err != nil {
+			return err
 		}
 		if err := q.TouchSitesOfCredentials(ctx, c.Ref); err != nil {
 			return fmt.Errorf("notify the sites: %w", err)
@@ -115,9 +118,9 @@ func (s *Store) SetCredentials(ctx context.Context, c CredentialsChange, actor s
 	return out, nil
 }
 
-// ListCredentials reads all sealed credentials by name.
-func (s *Store) ListCredentials(ctx context.Context) ([]SealedCredentials, error) {
-	rows, err := s.q.ListCredentials(ctx)
+// ListCredentials reads sealed credentials by name, from a name on.
+func (s *Store) ListCredentials(ctx context.Context, afterRef string, limit int32) ([]SealedCredentials, error) {
+	rows, err := s.lists(ctx).ListCredentials(ctx, dbsqlc.ListCredentialsParams{AfterRef: afterRef, PageSize: limit})
 	if err != nil {
 		return nil, fmt.Errorf("list credentials: %w", err)
 	}
@@ -152,7 +155,7 @@ func mayGoTo(c SealedCredentials, endpoint string) error {
 }
 
 // DeleteCredentials removes credentials that no machine names.
-func (s *Store) DeleteCredentials(ctx context.Context, ref, actor string, now time.Time) (SealedCredentials, error) {
+func (s *Store) DeleteCredentials(ctx context.Context, ref, actor string, now time.Time, opts ...WriteOption) (SealedCredentials, error) {
 	var row dbsqlc.BmcCredential
 	err := s.inTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
 		var err error
@@ -161,6 +164,9 @@ func (s *Store) DeleteCredentials(ctx context.Context, ref, actor string, now ti
 		}
 		if err != nil {
 			return fmt.Errorf("lock credentials: %w", err)
+		}
+		if err := conditionsOf(opts).check("BMC credentials "+ref, resourceExists, stored{true, row.Version}); err != nil {
+			return err
 		}
 		machine, err := q.MachineWithCredentials(ctx, ref)
 		if err == nil {

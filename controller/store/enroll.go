@@ -28,6 +28,11 @@ type NewToken struct {
 	Region, Provider, MAC, Serial          string
 	ExpiresAt                              time.Time
 	Actor                                  string
+	// RequestID names the request, unless it is empty; Body is what makes two requests the same.
+	RequestID string
+	Body      map[string]string
+	// SecretOf gives the secret of a token that an earlier try of the request has made.
+	SecretOf func(tokenID string) string
 }
 
 // HashSecret is how a token's secret is stored.
@@ -38,16 +43,25 @@ func HashSecret(secret string) []byte {
 
 // IssueToken stores a token by the hash of its secret. For a host it moves a discovered machine to bootstrap_issued.
 func (s *Store) IssueToken(ctx context.Context, t NewToken, now time.Time) (*baremetalv1.BootstrapToken, error) {
-	err := s.inTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
+	body, err := jsonMap(t.Body)
+	if err != nil {
+		return nil, err
+	}
+	id := t.TokenID
+	err = s.inTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
 		if t.MachineID != "" {
 			if err := readyForToken(ctx, q, t, now); err != nil {
 				return err
 			}
 		}
+		if id, err = issuedBefore(ctx, q, t, now); err != nil || id != "" {
+			return err
+		}
+		id = t.TokenID
 		err := q.InsertToken(ctx, dbsqlc.InsertTokenParams{
 			TokenID: t.TokenID, SecretHash: HashSecret(t.Secret), Role: t.Role, MachineID: strPtr(t.MachineID), Site: t.Site,
 			BoundRegion: t.Region, BoundProvider: t.Provider, BoundMac: strPtr(t.MAC), BoundSerial: t.Serial,
-			CreatedAt: now, ExpiresAt: t.ExpiresAt,
+			CreatedAt: now, ExpiresAt: t.ExpiresAt, RequestID: t.RequestID, RequestBody: body,
 		})
 		if err != nil {
 			return fmt.Errorf("insert token: %w", err)
@@ -56,10 +70,14 @@ func (s *Store) IssueToken(ctx context.Context, t NewToken, now time.Time) (*bar
 			actor: t.Actor, verb: "ISSUE_TOKEN", target: t.MachineID, data: map[string]string{"token_id": t.TokenID, "role": t.Role},
 		}, now)
 	})
+	if uniqueViolation(err, "bootstrap_tokens_request") {
+		// The same request at the same time: the other one won, and this one finds its token.
+		return s.IssueToken(ctx, t, now)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("issue token: %w", err)
 	}
-	row, err := s.q.GetToken(ctx, t.TokenID)
+	row, err := s.q.GetToken(ctx, id)
 	if err != nil {
 		return nil, fmt.Errorf("read token: %w", err)
 	}
@@ -67,6 +85,33 @@ func (s *Store) IssueToken(ctx context.Context, t NewToken, now time.Time) (*bar
 		TokenID: row.TokenID, Role: row.Role, MachineID: strVal(row.MachineID), Site: row.Site, BoundRegion: row.BoundRegion,
 		BoundProvider: row.BoundProvider, CreatedAt: row.CreatedAt, ExpiresAt: row.ExpiresAt,
 	}), nil
+}
+
+// issuedBefore returns the token that the same request has made, empty where there is none. One that cannot be used any more is refused.
+func issuedBefore(ctx context.Context, q *dbsqlc.Queries, t NewToken, now time.Time) (string, error) {
+	if t.RequestID == "" {
+		return "", nil
+	}
+	have, err := q.TokenOfRequest(ctx, dbsqlc.TokenOfRequestParams{MachineID: t.MachineID, Site: t.Site, RequestID: t.RequestID})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("look for the request: %w", err)
+	}
+	if diff := differing(jsonToMap(have.RequestBody), t.Body); len(diff) > 0 {
+		return "", failure.AlreadyExists("REQUEST_ID_REUSED", "request_id %q was used with another %s", t.RequestID, strings.Join(diff, ", ")).
+			WithField(diff[0], "differs from the first request")
+	}
+	row, err := q.LockToken(ctx, have.TokenID)
+	if err != nil {
+		return "", fmt.Errorf("lock token: %w", err)
+	}
+	if row.UsedAt != nil || row.RevokedAt != nil || !now.Before(row.ExpiresAt) || !bytes.Equal(row.SecretHash, HashSecret(t.SecretOf(row.TokenID))) {
+		return "", failure.Precondition("TOKEN_SPENT", "token %s of this request can be used no more; ask for another under a new request_id",
+			row.TokenID).WithMeta("token_id", row.TokenID)
+	}
+	return row.TokenID, nil
 }
 
 func readyForToken(ctx context.Context, q *dbsqlc.Queries, t NewToken, now time.Time) error {

@@ -196,7 +196,7 @@ func decide(t testing.TB, s *store.Store, operationID string, e operation.Event)
 
 func machine(t testing.TB, s *store.Store, id string) *baremetalv1.Machine {
 	t.Helper()
-	m, err := s.GetMachine(t.Context(), id, "")
+	m, err := s.KnownMachine(t.Context(), id)
 	if err != nil {
 		t.Fatal(err)
 	}

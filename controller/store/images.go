@@ -53,7 +53,7 @@ type ImageFilter struct {
 
 // ListImages reads images by name.
 func (s *Store) ListImages(ctx context.Context, f ImageFilter) ([]*baremetalv1.Image, error) {
-	rows, err := s.q.ListImages(ctx, dbsqlc.ListImagesParams{AfterRef: f.AfterRef, Kind: f.Kind, Arch: f.Arch, PageSize: f.Limit})
+	rows, err := s.lists(ctx).ListImages(ctx, dbsqlc.ListImagesParams{AfterRef: f.AfterRef, Kind: f.Kind, Arch: f.Arch, PageSize: f.Limit})
 	if err != nil {
 		return nil, fmt.Errorf("list images: %w", err)
 	}

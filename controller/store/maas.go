@@ -34,7 +34,7 @@ func regionNotFound(ref string) error {
 }
 
 // SetMAASRegion stores a region under a new version, and tells the sites whose machines it drives.
-func (s *Store) SetMAASRegion(ctx context.Context, m MAASRegion, actor string, now time.Time) (MAASRegion, error) {
+func (s *Store) SetMAASRegion(ctx context.Context, m MAASRegion, actor string, now time.Time, opts ...WriteOption) (MAASRegion, error) {
 	var row dbsqlc.MaasRegion
 	err := s.inTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
 		var err error
@@ -44,6 +44,9 @@ func (s *Store) SetMAASRegion(ctx context.Context, m MAASRegion, actor string, n
 		})
 		if err != nil {
 			return fmt.Errorf("store region: %w", err)
+		}
+		if err := conditionsOf(opts).replacing("MAAS region "+m.Ref, row.Version); err != nil {
+			return err
 		}
 		return audit(ctx, q, auditEntry{
 			actor: actor, verb: "SET_MAAS_REGION", target: m.Ref, data: map[string]string{"version": fmt.Sprint(row.Version)},
@@ -64,7 +67,7 @@ func notNil(b []byte) []byte {
 
 // ListMAASRegions reads regions by name.
 func (s *Store) ListMAASRegions(ctx context.Context, afterRef string, limit int32) ([]MAASRegion, error) {
-	rows, err := s.q.ListMAASRegions(ctx, dbsqlc.ListMAASRegionsParams{AfterRef: afterRef, PageSize: limit})
+	rows, err := s.lists(ctx).ListMAASRegions(ctx, dbsqlc.ListMAASRegionsParams{AfterRef: afterRef, PageSize: limit})
 	if err != nil {
 		return nil, fmt.Errorf("list MAAS regions: %w", err)
 	}
@@ -76,7 +79,7 @@ func (s *Store) ListMAASRegions(ctx context.Context, afterRef string, limit int3
 }
 
 // DeleteMAASRegion removes a region that no machine names.
-func (s *Store) DeleteMAASRegion(ctx context.Context, ref, actor string, now time.Time) (MAASRegion, error) {
+func (s *Store) DeleteMAASRegion(ctx context.Context, ref, actor string, now time.Time, opts ...WriteOption) (MAASRegion, error) {
 	var row dbsqlc.MaasRegion
 	err := s.inTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
 		var err error
@@ -85,6 +88,9 @@ func (s *Store) DeleteMAASRegion(ctx context.Context, ref, actor string, now tim
 		}
 		if err != nil {
 			return fmt.Errorf("lock region: %w", err)
+		}
+		if err := conditionsOf(opts).check("MAAS region "+ref, resourceExists, stored{true, row.Version}); err != nil {
+			return err
 		}
 		machine, err := q.MachineOfMAASRegion(ctx, ref)
 		if err == nil {

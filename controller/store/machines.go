@@ -5,43 +5,55 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"google.golang.org/protobuf/proto"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/fieldmask"
 	"github.com/ingot-metal/ingot/controller/node"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	"github.com/ingot-metal/ingot/internal/failure"
 	"github.com/ingot-metal/ingot/internal/ids"
 )
 
-// Register adds a machine, or updates spec and labels of a known one. MAC addresses must be normalized.
-func (s *Store) Register(ctx context.Context, m *baremetalv1.Machine, actor string, now time.Time) (*baremetalv1.Machine, error) {
+// Register adds a machine, or updates what the message sets of a known one. MAC addresses must be normalized. With CreateOnly a
+// known one is refused, unless the same request has made it.
+func (s *Store) Register(ctx context.Context, m *baremetalv1.Machine, actor string, now time.Time, opts ...WriteOption) (*baremetalv1.Machine, error) {
 	m = proto.Clone(m).(*baremetalv1.Machine)
 	if m.GetMachineId() == "" {
 		m.MachineId = ids.New(ids.Machine)
 	}
+	c := conditionsOf(append([]WriteOption{expectRead(m.GetVersion())}, opts...))
 	err := s.inTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
 		old, err := q.LockMachine(ctx, m.GetMachineId())
 		if errors.Is(err, pgx.ErrNoRows) {
-			return s.insertMachine(ctx, q, m, actor, now)
+			if err := c.check("machine "+m.GetMachineId(), machineExists, stored{}); err != nil {
+				return err
+			}
+			return s.insertMachine(ctx, q, m, c.requestID, actor, now)
 		}
 		if err != nil {
 			return fmt.Errorf("lock machine: %w", err)
 		}
-		return updateMachine(ctx, q, old, m, actor, now)
+		if c.createOnly && c.requestID != "" && c.requestID == old.RegisteredByRequest && old.DeletedAt == nil {
+			return nil
+		}
+		return updateMachine(ctx, q, old, m, c, actor, now)
 	})
 	if uniqueViolation(err, "machines_pkey") {
 		// Two first registrations at once: the other one won, this one is an update.
-		return s.Register(ctx, m, actor, now)
+		return s.Register(ctx, m, actor, now, opts...)
 	}
 	if err := conflictOf(err, m); err != nil {
 		return nil, fmt.Errorf("register machine: %w", err)
 	}
 	return s.GetMachine(ctx, m.GetMachineId(), "")
 }
+
+const machineExists = "MACHINE_EXISTS"
 
 func conflictOf(err error, m *baremetalv1.Machine) error {
 	switch {
@@ -55,7 +67,7 @@ func conflictOf(err error, m *baremetalv1.Machine) error {
 	return err
 }
 
-func (s *Store) insertMachine(ctx context.Context, q *dbsqlc.Queries, m *baremetalv1.Machine, actor string, now time.Time) error {
+func (s *Store) insertMachine(ctx context.Context, q *dbsqlc.Queries, m *baremetalv1.Machine, requestID, actor string, now time.Time) error {
 	if err := mayAim(ctx, &baremetalv1.MachineSpec{Site: m.GetSpec().GetSite()}, m.GetSpec()); err != nil {
 		return err
 	}
@@ -65,6 +77,7 @@ func (s *Store) insertMachine(ctx context.Context, q *dbsqlc.Queries, m *baremet
 	}
 	err = q.InsertMachine(ctx, dbsqlc.InsertMachineParams{
 		MachineID: m.GetMachineId(), ExternalID: strPtr(m.GetSpec().GetExternalId()), Labels: labels, Spec: spec, Now: now,
+		RegisteredByRequest: requestID,
 	})
 	if err != nil {
 		return fmt.Errorf("insert machine: %w", err)
@@ -142,9 +155,10 @@ func nonNil(s []string) []string {
 	return s
 }
 
-// Update replaces spec and labels. A non-zero version must be the current one.
-func (s *Store) Update(ctx context.Context, m *baremetalv1.Machine, actor string, now time.Time) (*baremetalv1.Machine, error) {
+// Update changes labels and spec by the rules of package fieldmask.
+func (s *Store) Update(ctx context.Context, m *baremetalv1.Machine, actor string, now time.Time, opts ...WriteOption) (*baremetalv1.Machine, error) {
 	m = proto.Clone(m).(*baremetalv1.Machine)
+	c := conditionsOf(append([]WriteOption{expectRead(m.GetVersion())}, opts...))
 	err := s.inTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
 		old, err := q.LockMachine(ctx, m.GetMachineId())
 		if errors.Is(err, pgx.ErrNoRows) {
@@ -153,11 +167,7 @@ func (s *Store) Update(ctx context.Context, m *baremetalv1.Machine, actor string
 		if err != nil {
 			return fmt.Errorf("lock machine: %w", err)
 		}
-		if m.GetVersion() != 0 && m.GetVersion() != old.Version {
-			return failure.Precondition("VERSION_CONFLICT", "the machine is at version %d, the update is of version %d; read it again",
-				old.Version, m.GetVersion()).WithField("machine.version", "not the current version")
-		}
-		return updateMachine(ctx, q, old, m, actor, now)
+		return updateMachine(ctx, q, old, m, c, actor, now)
 	})
 	if err := conflictOf(err, m); err != nil {
 		return nil, fmt.Errorf("update machine: %w", err)
@@ -165,20 +175,36 @@ func (s *Store) Update(ctx context.Context, m *baremetalv1.Machine, actor string
 	return s.GetMachine(ctx, m.GetMachineId(), "")
 }
 
-func updateMachine(ctx context.Context, q *dbsqlc.Queries, old dbsqlc.Machine, m *baremetalv1.Machine, actor string, now time.Time) error {
+// merged is the stored machine with what a client says of it.
+func merged(old dbsqlc.Machine, m *baremetalv1.Machine, mask []string) (*baremetalv1.Machine, error) {
+	spec, err := specFromJSON(old.Spec)
+	if err != nil {
+		return nil, err
+	}
+	before := &baremetalv1.Machine{MachineId: old.MachineID, Labels: jsonToMap(old.Labels), Spec: spec}
+	out := fieldmask.Apply(before, m, mask)
+	had := strVal(old.ExternalID)
+	if had == "" || out.GetSpec().GetExternalId() == had {
+		return out, nil
+	}
+	if out.GetSpec().GetExternalId() != "" || slices.Contains(mask, "spec.external_id") {
+		return nil, failure.Precondition("EXTERNAL_ID_IMMUTABLE", "external_id is %q and cannot change", had).
+			WithField("machine.spec.external_id", "immutable once set")
+	}
+	out.Spec.ExternalId = had // a mask that names all of spec keeps what cannot change
+	return out, nil
+}
+
+func updateMachine(ctx context.Context, q *dbsqlc.Queries, old dbsqlc.Machine, m *baremetalv1.Machine, c conditions, actor string, now time.Time) error {
 	if old.DeletedAt != nil {
 		return failure.Precondition("MACHINE_DELETED", "machine %s has been deleted; its identity is not used again", old.MachineID)
 	}
-	external := m.GetSpec().GetExternalId()
-	if had := strVal(old.ExternalID); had != "" && external != had {
-		if external != "" {
-			return failure.Precondition("EXTERNAL_ID_IMMUTABLE", "external_id is %q and cannot change", had).
-				WithField("machine.spec.external_id", "immutable once set")
-		}
-		if m.GetSpec() == nil {
-			m.Spec = &baremetalv1.MachineSpec{}
-		}
-		m.Spec.ExternalId = had
+	if err := c.check("machine "+old.MachineID, machineExists, stored{true, old.Version}); err != nil {
+		return err
+	}
+	m, err := merged(old, m, c.mask)
+	if err != nil {
+		return err
 	}
 	before, err := specFromJSON(old.Spec)
 	if err != nil {
@@ -208,7 +234,7 @@ func updateMachine(ctx context.Context, q *dbsqlc.Queries, old dbsqlc.Machine, m
 
 // Delete makes a tombstone of an idle machine. Deleting a deleted one changes nothing. purge leaves out the decommission of a
 // machine that is in service.
-func (s *Store) Delete(ctx context.Context, id, actor string, purge bool, now time.Time) (*baremetalv1.Machine, error) {
+func (s *Store) Delete(ctx context.Context, id, actor string, purge bool, now time.Time, opts ...WriteOption) (*baremetalv1.Machine, error) {
 	err := s.inTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
 		m, err := q.LockMachine(ctx, id)
 		switch {
@@ -223,6 +249,9 @@ func (s *Store) Delete(ctx context.Context, id, actor string, purge bool, now ti
 		case m.UnresolvedCommandID != nil:
 			return failure.Precondition("COMMAND_UNRESOLVED", "command %s may still be acting; settle it first", *m.UnresolvedCommandID)
 		}
+		if err := conditionsOf(opts).check("machine "+id, machineExists, stored{true, m.Version}); err != nil {
+			return err
+		}
 		if err := moveTo(ctx, q, id, move{to: node.Deleted, by: node.Admin, user: actor, deleting: true, purge: purge}, now); err != nil {
 			return err
 		}
@@ -231,7 +260,7 @@ func (s *Store) Delete(ctx context.Context, id, actor string, purge bool, now ti
 	if err != nil {
 		return nil, fmt.Errorf("delete machine: %w", err)
 	}
-	return s.GetMachine(ctx, id, "")
+	return s.machine(ctx, id, "")
 }
 
 func purged(purge bool) map[string]string {
@@ -241,8 +270,23 @@ func purged(purge bool) map[string]string {
 	return map[string]string{"purge": "true"}
 }
 
-// GetMachine finds a machine by id, or by external id when id is empty. Tombstones are found by id.
+// GetMachine finds a machine by id, or by external id when id is empty. A deleted one is not found: only reconciles show tombstones.
 func (s *Store) GetMachine(ctx context.Context, id, externalID string) (*baremetalv1.Machine, error) {
+	m, err := s.machine(ctx, id, externalID)
+	if err == nil && m.GetDeletedAt() != nil {
+		return nil, failure.NotFound("MACHINE_NOT_FOUND", "machine %s was deleted; its history is kept: ingot timeline %s", id, id).
+			WithField("machine_id", "deleted")
+	}
+	return m, err
+}
+
+// KnownMachine returns a machine or its tombstone: what is kept of a deleted machine can be read.
+func (s *Store) KnownMachine(ctx context.Context, id string) (*baremetalv1.Machine, error) {
+	return s.machine(ctx, id, "")
+}
+
+// machine is GetMachine that finds tombstones by their id too.
+func (s *Store) machine(ctx context.Context, id, externalID string) (*baremetalv1.Machine, error) {
 	var row dbsqlc.Machine
 	var err error
 	if id != "" {
@@ -303,7 +347,7 @@ func (s *Store) WalkMachines(ctx context.Context, f MachineFilter) ([]*baremetal
 
 func (s *Store) walkRows(ctx context.Context, f MachineFilter) ([]dbsqlc.Machine, error) {
 	if f.matchesAll() {
-		rows, err := s.q.WalkAllMachines(ctx, dbsqlc.WalkAllMachinesParams{AfterID: f.AfterID, PageSize: f.Limit})
+		rows, err := s.lists(ctx).WalkAllMachines(ctx, dbsqlc.WalkAllMachinesParams{AfterID: f.AfterID, PageSize: f.Limit})
 		if err != nil {
 			return nil, fmt.Errorf("walk machines: %w", err)
 		}
@@ -321,7 +365,7 @@ func (s *Store) walkRows(ctx context.Context, f MachineFilter) ([]dbsqlc.Machine
 	if err != nil || none {
 		return nil, err
 	}
-	rows, err := s.planned().WalkMachines(ctx, dbsqlc.WalkMachinesParams{
+	rows, err := s.plannedLists(ctx).WalkMachines(ctx, dbsqlc.WalkMachinesParams{
 		AfterID: f.AfterID, MachineID: f.MachineID, Phase: f.Phase, NodeState: f.NodeState, Provider: f.Provider, Site: f.Site,
 		Region: f.Region, Labels: labels, Spec: spec, Busy: f.Busy,
 		Operating: f.Operating, Fenced: f.Fenced, NodeStates: nonNil(f.NodeStates), NotNodeStates: nonNil(f.NotNodeStates), Among: among, WithConditions: nonNil(f.With),
@@ -339,7 +383,7 @@ const fewCandidates = 2000
 // candidates are the machines of which the first of the wanted conditions is true, where they are few; none says that there
 // are none at all.
 func (s *Store) candidates(ctx context.Context, f MachineFilter) (among []string, none bool, err error) {
-	if len(f.With) == 0 {
+	if len(f.With) == 0 || counting(ctx) != nil {
 		return []string{}, false, nil
 	}
 	among, err = s.planned().MachinesWithCondition(ctx, dbsqlc.MachinesWithConditionParams{

@@ -126,7 +126,7 @@ func (r *metalRig) command(operationID string) *fleetv1.CommandSpec {
 
 func (r *metalRig) executor(operationID string) string {
 	r.Helper()
-	list, err := r.s.ListCommands(r.Context(), operationID, "")
+	list, err := r.s.ListCommands(r.Context(), store.CommandFilter{OperationID: operationID, Limit: 1000})
 	if err != nil || len(list) == 0 {
 		r.Fatalf("no command (%v)", err)
 	}

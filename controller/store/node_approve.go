@@ -103,7 +103,7 @@ func (s *Store) approve(ctx context.Context, q *dbsqlc.Queries, r ApproveRequest
 		m.Spec = &baremetalv1.MachineSpec{}
 	}
 	m.Spec.Site, m.Spec.MacAddresses = seen.Site, withMAC(m.GetSpec().GetMacAddresses(), r.MAC)
-	if err := s.insertMachine(ctx, q, m, r.Actor, now); err != nil {
+	if err := s.insertMachine(ctx, q, m, r.RequestID, r.Actor, now); err != nil {
 		return nil, err
 	}
 	if err := setNodePlan(ctx, q, m.GetMachineId(), r.PlanID); err != nil {

@@ -211,7 +211,7 @@ func (l *nodeLife) report(ctx context.Context) error {
 
 // work brings an event to what is under way.
 func (l *nodeLife) work(ctx context.Context) error {
-	m, err := l.s.GetMachine(ctx, l.agent.machine, "")
+	m, err := l.s.KnownMachine(ctx, l.agent.machine)
 	if err != nil {
 		return err
 	}
@@ -276,7 +276,7 @@ func (l *nodeLife) beat(ctx context.Context) error {
 // admin mends what would keep the node from living on.
 func (l *nodeLife) admin(ctx context.Context) error {
 	id := l.agent.machine
-	m, err := l.s.GetMachine(ctx, id, "")
+	m, err := l.s.KnownMachine(ctx, id)
 	if err != nil {
 		return err
 	}

@@ -94,7 +94,7 @@ func reportMessage(r dbsqlc.NodeReportsOfRow) *baremetalv1.NodeReport {
 
 // GetNode reads one node.
 func (s *Store) GetNode(ctx context.Context, id string) (*baremetalv1.Node, error) {
-	m, err := s.GetMachine(ctx, id, "")
+	m, err := s.machine(ctx, id, "")
 	if err != nil {
 		return nil, err
 	}
@@ -114,11 +114,14 @@ type NodeUpdate struct {
 }
 
 // UpdateNode sets a node's plan and group. The same again changes nothing.
-func (s *Store) UpdateNode(ctx context.Context, id string, u NodeUpdate, actor string, now time.Time) (*baremetalv1.Node, error) {
+func (s *Store) UpdateNode(ctx context.Context, id string, u NodeUpdate, actor string, now time.Time, opts ...WriteOption) (*baremetalv1.Node, error) {
 	_, err := s.withMachine(ctx, id, func(q *dbsqlc.Queries, m dbsqlc.Machine) error {
 		if m.DeletedAt != nil {
 			_, refusal := node.Check(node.Deleted, node.Pending, node.Admin, node.Facts{})
 			return nodeRefused(m, refusal)
+		}
+		if err := conditionsOf(opts).check("machine "+id, machineExists, stored{true, m.Version}); err != nil {
+			return err
 		}
 		data := map[string]string{}
 		if u.PlanID != nil {
@@ -191,7 +194,7 @@ func checksOf(r *baremetalv1.SetNodeGroupRequest) []string {
 }
 
 // SetNodeGroup sets the policy of a group, which the request names.
-func (s *Store) SetNodeGroup(ctx context.Context, r *baremetalv1.SetNodeGroupRequest, actor string, now time.Time) (*baremetalv1.NodeGroup, error) {
+func (s *Store) SetNodeGroup(ctx context.Context, r *baremetalv1.SetNodeGroupRequest, actor string, now time.Time, opts ...WriteOption) (*baremetalv1.NodeGroup, error) {
 	group := r.GetGroup()
 	err := s.inTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
 		p := dbsqlc.UpsertNodeGroupParams{
@@ -201,6 +204,9 @@ func (s *Store) SetNodeGroup(ctx context.Context, r *baremetalv1.SetNodeGroupReq
 		row, err := q.UpsertNodeGroup(ctx, p)
 		if err != nil {
 			return fmt.Errorf("store group: %w", err)
+		}
+		if err := conditionsOf(opts).replacing("node group "+group, row.Version); err != nil {
+			return err
 		}
 		return audit(ctx, q, auditEntry{actor: actor, verb: "SET_NODE_GROUP", target: group, data: map[string]string{
 			"auto_promote": fmt.Sprint(r.GetAutoPromote()), "explicit_promotion": fmt.Sprint(r.GetExplicitPromotion()),
@@ -227,7 +233,7 @@ func (s *Store) ListNodeGroups(ctx context.Context, after string, limit int32) (
 	if limit == 0 {
 		limit = 1 << 30
 	}
-	rows, err := s.q.ListNodeGroups(ctx, dbsqlc.ListNodeGroupsParams{AfterName: after, PageSize: limit})
+	rows, err := s.lists(ctx).ListNodeGroups(ctx, dbsqlc.ListNodeGroupsParams{AfterName: after, PageSize: limit})
 	if err != nil {
 		return nil, fmt.Errorf("list node groups: %w", err)
 	}
@@ -235,8 +241,8 @@ func (s *Store) ListNodeGroups(ctx context.Context, after string, limit int32) (
 	for _, r := range rows {
 		out = append(out, &baremetalv1.NodeGroup{
 			Group: r.NodeGroup, AutoPromote: r.AutoPromote, ExplicitPromotion: r.ExplicitPromotion, UpdatedAt: stampPtr(r.UpdatedAt), Nodes: int32(r.Nodes),
-			IdentityLevel: r.IdentityLevel,
-			HealthChecks:  r.HealthChecks,
+			IdentityLevel: r.IdentityLevel, Version: r.Version,
+			HealthChecks: r.HealthChecks,
 		})
 	}
 	return out, nil

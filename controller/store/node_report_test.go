@@ -147,7 +147,7 @@ func TestApproveOnce(t *testing.T) {
 		t.Errorf("%v %v", n, err)
 	}
 	wantHistory(t, s, machines[0], "discovered>pending admin")
-	if left, err := s.ListDiscovered(t.Context(), "default"); err != nil || len(left) != 0 {
+	if left, err := s.ListDiscovered(t.Context(), store.DiscoveredFilter{Site: "default", Limit: 100}); err != nil || len(left) != 0 {
 		t.Errorf("still discovered: %v %v", left, err)
 	}
 	if n := count(t, s, "SELECT count(*) FROM machines"); n != 1 {

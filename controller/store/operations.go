@@ -12,6 +12,7 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/operation"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
+	"github.com/ingot-metal/ingot/internal/failure"
 )
 
 // GetOperation reads an operation.
@@ -85,7 +86,7 @@ func (s *Store) ListOperations(ctx context.Context, f OperationFilter) ([]*barem
 }
 
 func (s *Store) operationRows(ctx context.Context, f OperationFilter) ([]dbsqlc.Operation, error) {
-	rows, err := s.q.ListOperations(ctx, dbsqlc.ListOperationsParams{
+	rows, err := s.lists(ctx).ListOperations(ctx, dbsqlc.ListOperationsParams{
 		MachineID: f.MachineID, OperationID: f.OperationID, RequestID: f.RequestID, Type: f.Type, Phase: f.Phase,
 		CreatedAfter: timePtr(f.CreatedAfter), CreatedBefore: timePtr(f.CreatedBefore), BeforeTime: f.BeforeTime,
 		BeforeID: f.BeforeID, PageSize: f.Limit,
@@ -194,9 +195,30 @@ func (s *Store) Cancel(ctx context.Context, operationID, actor string, now time.
 	return out, nil
 }
 
-// ListCommands shows the commands of an operation or a machine, newest first.
-func (s *Store) ListCommands(ctx context.Context, operationID, machineID string) ([]*baremetalv1.Command, error) {
-	rows, err := s.q.ListCommands(ctx, dbsqlc.ListCommandsParams{OperationID: operationID, MachineID: machineID})
+// Refused is the error of an event that was refused, nil of one that was not. It says which operation, and where that stands: a client
+// that repeats a cancel learns from it what became of the first one.
+func (a *Applied) Refused() error {
+	r := a.Decision.Refusal
+	if r == nil {
+		return nil
+	}
+	return failure.Precondition(r.Reason, "%s", r.Message).WithMeta("operation_id", a.Decision.Op.ID).
+		WithMeta("phase", string(a.Decision.Op.Phase)).WithMeta("machine_id", a.MachineID)
+}
+
+// CommandFilter names an operation, a machine, or both, and the position of the last row of the page before.
+type CommandFilter struct {
+	OperationID, MachineID string
+	BeforeTime             time.Time
+	BeforeID               string
+	Limit                  int32
+}
+
+// ListCommands reads the commands of an operation or a machine, newest first.
+func (s *Store) ListCommands(ctx context.Context, f CommandFilter) ([]*baremetalv1.Command, error) {
+	rows, err := s.lists(ctx).ListCommands(ctx, dbsqlc.ListCommandsParams{
+		OperationID: f.OperationID, MachineID: f.MachineID, BeforeTime: f.BeforeTime, BeforeID: f.BeforeID, PageSize: f.Limit,
+	})
 	if err != nil {
 		return nil, fmt.Errorf("list commands: %w", err)
 	}

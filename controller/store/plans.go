@@ -9,7 +9,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/plan"
@@ -26,56 +25,117 @@ func orBuiltIn(d StepDefaults) StepDefaults { return plan.BuiltInDefaults().Merg
 // used it; a used one stays as the runs knew it.
 func (s *Store) SeedPlans(ctx context.Context, now time.Time) error {
 	for _, p := range plan.BuiltIn() {
-		if _, err := savePlan(ctx, s.q, p, true, now); err != nil {
+		if err := savePlan(ctx, s.q, p, true, now); err != nil {
 			return fmt.Errorf("store built-in plan %s: %w", p.GetPlanId(), err)
 		}
 	}
 	return nil
 }
 
-func savePlan(ctx context.Context, q *dbsqlc.Queries, p *baremetalv1.Plan, builtIn bool, now time.Time) (int64, error) {
+func savePlan(ctx context.Context, q *dbsqlc.Queries, p *baremetalv1.Plan, builtIn bool, now time.Time) error {
 	digest, err := plan.Digest(p)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	body, err := proto.MarshalOptions{Deterministic: true}.Marshal(p)
 	if err != nil {
-		return 0, fmt.Errorf("serialize plan: %w", err)
+		return fmt.Errorf("serialize plan: %w", err)
 	}
-	return q.UpsertPlan(ctx, dbsqlc.UpsertPlanParams{
+	_, err = q.UpsertPlan(ctx, dbsqlc.UpsertPlanParams{
 		PlanID: p.GetPlanId(), DisplayName: p.GetDisplayName(), Body: body, Digest: digest, BuiltIn: builtIn, CreatedAt: now,
 	})
+	return err
 }
 
 // CreatePlan stores a plan. The same content again returns it; other content under a used or built-in id is refused.
-func (s *Store) CreatePlan(ctx context.Context, p *baremetalv1.Plan, actor string, now time.Time) (*baremetalv1.Plan, error) {
+func (s *Store) CreatePlan(ctx context.Context, p *baremetalv1.Plan, actor string, now time.Time, opts ...WriteOption) (*baremetalv1.Plan, error) {
 	p = proto.Clone(p).(*baremetalv1.Plan)
-	p.BuiltIn, p.Used, p.CreatedAt = false, false, nil
-	var changed int64
-	err := s.inTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
-		var err error
-		if changed, err = savePlan(ctx, q, p, false, now); err != nil || changed == 0 {
-			return err
-		}
-		return audit(ctx, q, auditEntry{actor: actor, verb: "CREATE_PLAN", target: p.GetPlanId()}, now)
-	})
-	if err != nil {
-		return nil, fmt.Errorf("store plan: %w", err)
-	}
-	row, err := s.q.GetPlan(ctx, p.GetPlanId())
-	if err != nil {
-		return nil, fmt.Errorf("read plan: %w", err)
-	}
+	p.BuiltIn, p.Used, p.CreatedAt, p.Version = false, false, nil, 0
 	digest, err := plan.Digest(p)
 	if err != nil {
 		return nil, err
 	}
-	if changed == 0 && !bytes.Equal(row.Digest, digest) {
-		return nil, failure.AlreadyExists("PLAN_IMMUTABLE",
-			"plan %s is built in or has been used by a run; store the change under a new plan_id", p.GetPlanId()).
-			WithField("plan.plan_id", "taken by another plan")
+	var row dbsqlc.Plan
+	err = s.inTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
+		have, err := q.LockPlan(ctx, p.GetPlanId())
+		if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+			return fmt.Errorf("lock plan: %w", err)
+		}
+		exists := err == nil
+		if err := conditionsOf(opts).check("plan "+p.GetPlanId(), "PLAN_EXISTS", stored{exists, have.Version}); err != nil {
+			return err
+		}
+		if err := savePlan(ctx, q, p, false, now); err != nil {
+			return fmt.Errorf("store plan: %w", err)
+		}
+		if row, err = q.GetPlan(ctx, p.GetPlanId()); err != nil {
+			return fmt.Errorf("read plan: %w", err)
+		}
+		switch {
+		case !bytes.Equal(row.Digest, digest):
+			return failure.AlreadyExists("PLAN_IMMUTABLE",
+				"plan %s is built in or has been used by a run; store the change under a new plan_id", p.GetPlanId()).
+				WithField("plan.plan_id", "taken by another plan")
+		case exists && row.Version == have.Version:
+			return nil
+		}
+		return audit(ctx, q, auditEntry{actor: actor, verb: "CREATE_PLAN", target: p.GetPlanId(), data: planData(row)}, now)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("create plan: %w", err)
 	}
 	return planFromRow(row)
+}
+
+// planData is a plan as the audit log has it.
+func planData(p dbsqlc.Plan) map[string]string {
+	return map[string]string{"digest": fmt.Sprintf("%x", p.Digest), "version": fmt.Sprint(p.Version)}
+}
+
+// DeletePlan removes a plan that no run has used and nothing names.
+func (s *Store) DeletePlan(ctx context.Context, id, actor string, now time.Time, opts ...WriteOption) (*baremetalv1.Plan, error) {
+	var row dbsqlc.Plan
+	err := s.inTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
+		var err error
+		if row, err = q.LockPlan(ctx, id); errors.Is(err, pgx.ErrNoRows) {
+			return planNotFound(id)
+		}
+		if err != nil {
+			return fmt.Errorf("lock plan: %w", err)
+		}
+		if err := conditionsOf(opts).check("plan "+id, "PLAN_EXISTS", stored{true, row.Version}); err != nil {
+			return err
+		}
+		if err := planNeeded(ctx, q, row); err != nil {
+			return err
+		}
+		if err := q.DeletePlan(ctx, id); err != nil {
+			return fmt.Errorf("delete plan: %w", err)
+		}
+		return audit(ctx, q, auditEntry{actor: actor, verb: "DELETE_PLAN", target: id, data: planData(row)}, now)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("delete plan: %w", err)
+	}
+	return planFromRow(row)
+}
+
+// planNeeded refuses to delete a plan that something needs.
+func planNeeded(ctx context.Context, q *dbsqlc.Queries, row dbsqlc.Plan) error {
+	switch {
+	case row.BuiltIn:
+		return failure.Precondition("PLAN_IN_USE", "plan %s is built in; create one under another plan_id to run something else", row.PlanID)
+	case row.UsedAt != nil:
+		return failure.Precondition("PLAN_IN_USE", "a run has used plan %s, whose record must stay readable: ingot runs lists runs", row.PlanID)
+	}
+	needer, err := q.NeederOfPlan(ctx, row.PlanID)
+	if err == nil {
+		return failure.Precondition("PLAN_IN_USE", "%s names plan %s; give it another plan first", needer, row.PlanID)
+	}
+	if !errors.Is(err, pgx.ErrNoRows) {
+		return fmt.Errorf("look for who needs the plan: %w", err)
+	}
+	return nil
 }
 
 // GetPlan reads a plan.
@@ -83,12 +143,14 @@ func (s *Store) GetPlan(ctx context.Context, id string) (*baremetalv1.Plan, erro
 	return getPlan(ctx, s.q, id)
 }
 
-// usedPlan is getPlan, but for what is known already: a plan that a run has used never changes. Nobody may change what it returns.
+// usedPlan returns a plan, which cannot be deleted before the transaction of q ends. One that is known to have been used is not read
+// again: it never changes. Callers must not change what it returns.
 func (s *Store) usedPlan(ctx context.Context, q *dbsqlc.Queries, id string) (*baremetalv1.Plan, error) {
 	if p, ok := s.plans.Load(id); ok {
 		return p.(*baremetalv1.Plan), nil
 	}
-	p, err := getPlan(ctx, q, id)
+	row, err := q.HoldPlan(ctx, id)
+	p, err := foundPlan(row, id, err)
 	if err == nil && p.GetUsed() {
 		s.plans.Store(id, p)
 	}
@@ -97,8 +159,12 @@ func (s *Store) usedPlan(ctx context.Context, q *dbsqlc.Queries, id string) (*ba
 
 func getPlan(ctx context.Context, q *dbsqlc.Queries, id string) (*baremetalv1.Plan, error) {
 	row, err := q.GetPlan(ctx, id)
+	return foundPlan(row, id, err)
+}
+
+func foundPlan(row dbsqlc.Plan, id string, err error) (*baremetalv1.Plan, error) {
 	if errors.Is(err, pgx.ErrNoRows) {
-		return nil, failure.NotFound("PLAN_NOT_FOUND", "there is no plan %q", id).WithField("plan_id", "unknown")
+		return nil, planNotFound(id)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read plan: %w", err)
@@ -106,9 +172,21 @@ func getPlan(ctx context.Context, q *dbsqlc.Queries, id string) (*baremetalv1.Pl
 	return planFromRow(row)
 }
 
-// ListPlans reads all plans, built-in ones first.
-func (s *Store) ListPlans(ctx context.Context) ([]*baremetalv1.Plan, error) {
-	rows, err := s.q.ListPlans(ctx)
+func planNotFound(id string) error {
+	return failure.NotFound("PLAN_NOT_FOUND", "there is no plan %q; ingot plans lists them", id).WithField("plan_id", "unknown")
+}
+
+// PlanPosition is a place in the list of plans: behind the plan that it names.
+type PlanPosition struct {
+	BuiltIn bool
+	ID      string
+}
+
+// ListPlans reads plans behind a place, built-in ones first, then by name. An empty place is the beginning.
+func (s *Store) ListPlans(ctx context.Context, after PlanPosition, limit int32) ([]*baremetalv1.Plan, error) {
+	rows, err := s.lists(ctx).ListPlans(ctx, dbsqlc.ListPlansParams{
+		HasPosition: after.ID != "", AfterBuiltIn: after.BuiltIn, AfterID: after.ID, PageSize: limit,
+	})
 	if err != nil {
 		return nil, fmt.Errorf("list plans: %w", err)
 	}
@@ -128,6 +206,6 @@ func planFromRow(r dbsqlc.Plan) (*baremetalv1.Plan, error) {
 	if err := proto.Unmarshal(r.Body, p); err != nil {
 		return nil, fmt.Errorf("parse stored plan %s: %w", r.PlanID, err)
 	}
-	p.BuiltIn, p.Used, p.CreatedAt = r.BuiltIn, r.UsedAt != nil, timestamppb.New(r.CreatedAt)
+	p.BuiltIn, p.Used, p.CreatedAt, p.Version = r.BuiltIn, r.UsedAt != nil, stamp(r.CreatedAt), r.Version
 	return p, nil
 }

@@ -40,11 +40,12 @@ func specFromJSON(b []byte) (*baremetalv1.MachineSpec, error) {
 	return s, nil
 }
 
+// stamp is a time as clients see it: in microseconds, which is what Postgres stores, so that no two calls say it differently.
 func stamp(t time.Time) *timestamppb.Timestamp {
 	if t.IsZero() {
 		return nil
 	}
-	return timestamppb.New(t)
+	return timestamppb.New(t.Truncate(time.Microsecond))
 }
 
 func stampPtr(t *time.Time) *timestamppb.Timestamp { return stamp(timeVal(t)) }

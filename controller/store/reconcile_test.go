@@ -381,8 +381,8 @@ func TestVersionsMoveWithRealChangesOnly(t *testing.T) {
 	if again.GetVersion() != first.GetVersion() || !again.GetUpdatedAt().AsTime().Equal(first.GetUpdatedAt().AsTime()) {
 		t.Errorf("version %d became %d", first.GetVersion(), again.GetVersion())
 	}
-	for i, macs := range [][]string{{"02:00:00:00:00:02"}, {}} {
-		next := register(t, s, "m-1", macs...)
+	for i, mac := range []string{"02:00:00:00:00:02", "02:00:00:00:00:03"} {
+		next := register(t, s, "m-1", mac)
 		if next.GetVersion() <= again.GetVersion() {
 			t.Errorf("change %d: version %d became %d", i, again.GetVersion(), next.GetVersion())
 		}

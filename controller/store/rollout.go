@@ -160,7 +160,7 @@ type RolloutFilter struct {
 
 // ListRollouts reads rollouts, newest first.
 func (s *Store) ListRollouts(ctx context.Context, f RolloutFilter) ([]*baremetalv1.Rollout, error) {
-	rows, err := s.q.ListRollouts(ctx, dbsqlc.ListRolloutsParams{State: f.State, BeforeTime: f.BeforeTime, BeforeID: f.BeforeID, PageSize: f.Limit})
+	rows, err := s.lists(ctx).ListRollouts(ctx, dbsqlc.ListRolloutsParams{State: f.State, BeforeTime: f.BeforeTime, BeforeID: f.BeforeID, PageSize: f.Limit})
 	if err != nil {
 		return nil, fmt.Errorf("list rollouts: %w", err)
 	}
@@ -274,7 +274,7 @@ func (s *Store) ListRolloutMachines(ctx context.Context, f RolloutMachineFilter)
 	} else if err != nil {
 		return nil, nil, fmt.Errorf("read rollout: %w", err)
 	}
-	rows, err := s.q.ListRolloutMachines(ctx, dbsqlc.ListRolloutMachinesParams{
+	rows, err := s.lists(ctx).ListRolloutMachines(ctx, dbsqlc.ListRolloutMachinesParams{
 		RolloutID: f.RolloutID, State: f.State, Wave: f.Wave, After: f.After, PageSize: f.Limit,
 	})
 	if err != nil {

@@ -42,7 +42,7 @@ func (s *Store) GetScript(ctx context.Context, ref string) (*baremetalv1.Script,
 
 // ListScripts reads scripts by name.
 func (s *Store) ListScripts(ctx context.Context, afterRef string, limit int32) ([]*baremetalv1.Script, error) {
-	rows, err := s.q.ListScripts(ctx, dbsqlc.ListScriptsParams{AfterRef: afterRef, PageSize: limit})
+	rows, err := s.lists(ctx).ListScripts(ctx, dbsqlc.ListScriptsParams{AfterRef: afterRef, PageSize: limit})
 	if err != nil {
 		return nil, fmt.Errorf("list scripts: %w", err)
 	}

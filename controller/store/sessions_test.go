@@ -174,7 +174,7 @@ func settled(t *testing.T, s *store.Store, operationID string, c *operation.Comm
 	if m := machine(t, s, "m-1"); m.GetStatus().GetUnresolvedCommandId() != "" {
 		t.Errorf("still fenced by %s", m.GetStatus().GetUnresolvedCommandId())
 	}
-	commands, err := s.ListCommands(t.Context(), operationID, "")
+	commands, err := s.ListCommands(t.Context(), store.CommandFilter{OperationID: operationID, Limit: 1000})
 	if err != nil || len(commands) != 1 || commands[0].GetState() != "DONE" || commands[0].GetSettledBy() != by || commands[0].GetCommandId() != c.ID {
 		t.Errorf("%v, %v", commands, err)
 	}

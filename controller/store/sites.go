@@ -21,7 +21,7 @@ import (
 // nothing; others make a new revision.
 //
 // A threshold of drift that is empty stays as it is.
-func (s *Store) SetSite(ctx context.Context, site string, segments []*baremetalv1.Segment, threshold, actor string, now time.Time) (*baremetalv1.Site, error) {
+func (s *Store) SetSite(ctx context.Context, site string, segments []*baremetalv1.Segment, threshold, actor string, now time.Time, opts ...WriteOption) (*baremetalv1.Site, error) {
 	raw, err := toJSONList(segments)
 	if err != nil {
 		return nil, err
@@ -33,6 +33,9 @@ func (s *Store) SetSite(ctx context.Context, site string, segments []*baremetalv
 		row, err := q.LockSite(ctx, site)
 		if err != nil {
 			return fmt.Errorf("lock site: %w", err)
+		}
+		if err := conditionsOf(opts).check("site "+site, resourceExists, stored{true, row.Version}); err != nil {
+			return err
 		}
 		if threshold != "" && threshold != row.DriftThreshold {
 			if err := q.SetDriftThreshold(ctx, dbsqlc.SetDriftThresholdParams{Site: site, DriftThreshold: threshold}); err != nil {
@@ -73,9 +76,9 @@ func (s *Store) GetSite(ctx context.Context, site string) (*baremetalv1.Site, er
 	return siteMessage(row)
 }
 
-// ListSites reads all sites by name.
-func (s *Store) ListSites(ctx context.Context) ([]*baremetalv1.Site, error) {
-	rows, err := s.q.ListSites(ctx)
+// ListSites reads sites by name, from a name on.
+func (s *Store) ListSites(ctx context.Context, after string, limit int32) ([]*baremetalv1.Site, error) {
+	rows, err := s.lists(ctx).ListSites(ctx, dbsqlc.ListSitesParams{AfterSite: after, PageSize: limit})
 	if err != nil {
 		return nil, fmt.Errorf("list sites: %w", err)
 	}
@@ -109,7 +112,7 @@ func siteMessage(r dbsqlc.Site) (*baremetalv1.Site, error) {
 	}
 	return &baremetalv1.Site{
 		Site: r.Site, Segments: segments, Revision: r.Revision, AppliedRevision: r.AppliedRevision, AppliedAt: stampPtr(r.AppliedAt),
-		AgentId: strVal(r.AgentID), IdentityLevel: r.IdentityLevel, DriftThreshold: r.DriftThreshold,
+		AgentId: strVal(r.AgentID), IdentityLevel: r.IdentityLevel, DriftThreshold: r.DriftThreshold, Version: r.Version,
 	}, nil
 }
 
@@ -163,7 +166,7 @@ func (s *Store) ListSiteLeases(ctx context.Context, f LeaseFilter) ([]*baremetal
 	if _, err := s.GetSite(ctx, f.Site); err != nil {
 		return nil, err
 	}
-	rows, err := s.q.ListSiteLeases(ctx, dbsqlc.ListSiteLeasesParams{
+	rows, err := s.lists(ctx).ListSiteLeases(ctx, dbsqlc.ListSiteLeasesParams{
 		Site: f.Site, AfterSegment: f.AfterSegment, AfterMac: f.AfterMAC, PageSize: f.Limit,
 	})
 	if err != nil {
@@ -179,14 +182,23 @@ func (s *Store) ListSiteLeases(ctx context.Context, f LeaseFilter) ([]*baremetal
 	return out, nil
 }
 
-// ListDiscovered reads the machines that asked to boot and are in no inventory, of one site or of all.
-func (s *Store) ListDiscovered(ctx context.Context, site string) ([]*baremetalv1.DiscoveredMachine, error) {
-	if site != "" {
-		if _, err := s.GetSite(ctx, site); err != nil {
+// DiscoveredFilter narrows the list of discovered machines, and says behind which of them it begins.
+type DiscoveredFilter struct {
+	Site                string
+	AfterSite, AfterMAC string
+	Limit               int32
+}
+
+// ListDiscovered reads the machines that asked to boot and are in no inventory, of one site or of all, by site and MAC address.
+func (s *Store) ListDiscovered(ctx context.Context, f DiscoveredFilter) ([]*baremetalv1.DiscoveredMachine, error) {
+	if f.Site != "" {
+		if _, err := s.GetSite(ctx, f.Site); err != nil {
 			return nil, err
 		}
 	}
-	rows, err := s.q.ListDiscovered(ctx, site)
+	rows, err := s.lists(ctx).ListDiscovered(ctx, dbsqlc.ListDiscoveredParams{
+		Site: f.Site, AfterSite: f.AfterSite, AfterMac: f.AfterMAC, PageSize: f.Limit,
+	})
 	if err != nil {
 		return nil, fmt.Errorf("list discovered machines: %w", err)
 	}

@@ -21,12 +21,15 @@ func sshCredentialsNotFound(ref string) error {
 }
 
 // SetSSHCredentials stores sealed credentials under a new version.
-func (s *Store) SetSSHCredentials(ctx context.Context, ref string, sealed []byte, actor string, now time.Time) (SealedCredentials, error) {
+func (s *Store) SetSSHCredentials(ctx context.Context, ref string, sealed []byte, actor string, now time.Time, opts ...WriteOption) (SealedCredentials, error) {
 	var row dbsqlc.SshCredential
 	err := s.inTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
 		var err error
 		if row, err = q.PutSSHCredentials(ctx, dbsqlc.PutSSHCredentialsParams{CredentialsRef: ref, Sealed: sealed, Now: now}); err != nil {
 			return fmt.Errorf("store SSH credentials: %w", err)
+		}
+		if err := conditionsOf(opts).replacing("SSH credentials "+ref, row.Version); err != nil {
+			return err
 		}
 		return audit(ctx, q, auditEntry{
 			actor: actor, verb: "SET_SSH_CREDENTIALS", target: ref, data: map[string]string{"version": fmt.Sprint(row.Version)},
@@ -40,7 +43,7 @@ func (s *Store) SetSSHCredentials(ctx context.Context, ref string, sealed []byte
 
 // ListSSHCredentials reads sealed credentials by name.
 func (s *Store) ListSSHCredentials(ctx context.Context, afterRef string, limit int32) ([]SealedCredentials, error) {
-	rows, err := s.q.ListSSHCredentials(ctx, dbsqlc.ListSSHCredentialsParams{AfterRef: afterRef, PageSize: limit})
+	rows, err := s.lists(ctx).ListSSHCredentials(ctx, dbsqlc.ListSSHCredentialsParams{AfterRef: afterRef, PageSize: limit})
 	if err != nil {
 		return nil, fmt.Errorf("list SSH credentials: %w", err)
 	}
@@ -52,7 +55,7 @@ func (s *Store) ListSSHCredentials(ctx context.Context, afterRef string, limit i
 }
 
 // DeleteSSHCredentials removes credentials that no machine names.
-func (s *Store) DeleteSSHCredentials(ctx context.Context, ref, actor string, now time.Time) (SealedCredentials, error) {
+func (s *Store) DeleteSSHCredentials(ctx context.Context, ref, actor string, now time.Time, opts ...WriteOption) (SealedCredentials, error) {
 	var row dbsqlc.SshCredential
 	err := s.inTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
 		var err error
@@ -61,6 +64,9 @@ func (s *Store) DeleteSSHCredentials(ctx context.Context, ref, actor string, now
 		}
 		if err != nil {
 			return fmt.Errorf("lock SSH credentials: %w", err)
+		}
+		if err := conditionsOf(opts).check("SSH credentials "+ref, resourceExists, stored{true, row.Version}); err != nil {
+			return err
 		}
 		machine, err := q.MachineWithSSHCredentials(ctx, ref)
 		if err == nil {

@@ -118,7 +118,7 @@ func (s *Store) replay(ctx context.Context, q *dbsqlc.Queries, r StartRequest) (
 
 // repeated returns the operation of a repeated request, if it is the same.
 func (s *Store) repeated(ctx context.Context, q *dbsqlc.Queries, r StartRequest, row dbsqlc.Operation) (*baremetalv1.Operation, error) {
-	if diff := differing(jsonToMap(row.RequestBody), r.body()); len(diff) > 0 {
+	if diff := differing(normalBody(row, jsonToMap(row.RequestBody)), normalBody(row, r.body())); len(diff) > 0 {
 		e := failure.AlreadyExists("REQUEST_ID_REUSED", "request_id %q was used on this machine with another %s (operation %s)",
 			r.RequestID, strings.Join(diff, ", "), row.OperationID).WithMeta("operation_id", row.OperationID)
 		for _, f := range diff {
@@ -127,6 +127,26 @@ func (s *Store) repeated(ctx context.Context, q *dbsqlc.Queries, r StartRequest,
 		return nil, e
 	}
 	return s.operationOf(ctx, q, row)
+}
+
+// sameAsNone are parameters that say no more than leaving them out does, of every type that takes them.
+var sameAsNone = map[string][]string{
+	"mode": {"graceful", "PXE"}, "reboot_mode": {"graceful"}, "netboot_mode": {"PXE"}, "path": {"auto"}, "reboot": {"false"},
+	"timeout_seconds": {"0"},
+}
+
+// normalBody is the body of a request for this operation without what is the default anyway: an explicit default is no other request.
+func normalBody(row dbsqlc.Operation, body map[string]string) map[string]string {
+	out := map[string]string{}
+	for k, v := range body {
+		if !slices.Contains(sameAsNone[k], v) {
+			out[k] = v
+		}
+	}
+	if id := out["plan_id"]; id == row.PlanID && id == fleet.DefaultPlan(fleet.OperationType(row.Type)) || id == "" {
+		delete(out, "plan_id")
+	}
+	return out
 }
 
 func differing(a, b map[string]string) []string {

@@ -229,7 +229,7 @@ func (l *life) event() (operation.Event, time.Time) {
 // afterwards is what people do between operations: settle, flag, edit, scrub.
 func (l *life) afterwards(ctx context.Context) error {
 	id := l.agent.machine
-	m, err := l.s.GetMachine(ctx, id, "")
+	m, err := l.s.KnownMachine(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -272,7 +272,7 @@ func (l *life) afterwards(ctx context.Context) error {
 }
 
 func (l *life) note(ctx context.Context) error {
-	m, err := l.s.GetMachine(ctx, l.agent.machine, "")
+	m, err := l.s.KnownMachine(ctx, l.agent.machine)
 	if err == nil {
 		l.notes = append(l.notes, note{
 			at: time.Now(), machine: l.agent.machine, phase: m.GetStatus().GetPhase().String(), op: m.GetStatus().GetActiveOperationId(),

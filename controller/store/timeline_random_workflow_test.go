@@ -111,7 +111,7 @@ func (l *life) leave(ctx context.Context) error {
 
 // serving says that the machine can be given work.
 func (l *life) serving(ctx context.Context) (bool, error) {
-	m, err := l.s.GetMachine(ctx, l.agent.machine, "")
+	m, err := l.s.KnownMachine(ctx, l.agent.machine)
 	if err != nil || m.GetDeletedAt() != nil {
 		return false, err
 	}

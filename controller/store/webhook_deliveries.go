@@ -170,7 +170,7 @@ type DeliveryFilter struct {
 
 // ListDeliveries reads deliveries, newest first.
 func (s *Store) ListDeliveries(ctx context.Context, f DeliveryFilter) ([]*baremetalv1.WebhookDelivery, error) {
-	rows, err := s.q.ListDeliveries(ctx, dbsqlc.ListDeliveriesParams{
+	rows, err := s.lists(ctx).ListDeliveries(ctx, dbsqlc.ListDeliveriesParams{
 		WebhookID: f.WebhookID, DeliveryID: f.DeliveryID, State: f.State, BeforeTime: f.BeforeTime, BeforeID: f.BeforeID, PageSize: f.Limit,
 	})
 	if err != nil {

@@ -120,7 +120,7 @@ func (s *Store) ListWebhooks(ctx context.Context, afterID string, limit int32, n
 }
 
 func (s *Store) webhooks(ctx context.Context, p dbsqlc.ListWebhooksParams, now time.Time) ([]*baremetalv1.Webhook, error) {
-	rows, err := s.q.ListWebhooks(ctx, p)
+	rows, err := s.lists(ctx).ListWebhooks(ctx, p)
 	if err != nil {
 		return nil, fmt.Errorf("list webhooks: %w", err)
 	}
@@ -153,7 +153,7 @@ func webhookMessage(w dbsqlc.Webhook) *baremetalv1.Webhook {
 		WebhookId: w.WebhookID, Url: w.Url, EventTypes: w.EventTypes, Filter: w.Filter, Enabled: w.State == webhook.Active,
 		State: w.State, StateReason: w.StateReason, StateChangedAt: stamp(w.StateChangedAt), CreatedAt: stamp(w.CreatedAt),
 		UpdatedAt: stamp(w.UpdatedAt), MaxConcurrency: w.MaxConcurrency, FailingSince: stampPtr(w.FailingSince),
-		FailedEvents: w.FailedEvents, HoldUntil: stampPtr(w.HoldUntil),
+		FailedEvents: w.FailedEvents, HoldUntil: stampPtr(w.HoldUntil), Version: w.Version,
 	}
 }
 
@@ -170,7 +170,7 @@ type WebhookChange struct {
 }
 
 // UpdateWebhook changes a webhook. The same change again changes nothing, except that a new secret is one more.
-func (s *Store) UpdateWebhook(ctx context.Context, id string, c WebhookChange, actor string, now time.Time) (*baremetalv1.Webhook, error) {
+func (s *Store) UpdateWebhook(ctx context.Context, id string, c WebhookChange, actor string, now time.Time, opts ...WriteOption) (*baremetalv1.Webhook, error) {
 	err := s.inTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
 		if c.Active != nil && *c.Active {
 			if err := startFeed(ctx, q); err != nil {
@@ -183,6 +183,9 @@ func (s *Store) UpdateWebhook(ctx context.Context, id string, c WebhookChange, a
 		}
 		if err != nil {
 			return fmt.Errorf("lock webhook: %w", err)
+		}
+		if err := conditionsOf(opts).check("webhook "+id, resourceExists, stored{true, have.Version}); err != nil {
+			return err
 		}
 		if err := changeSpec(ctx, q, have, c, actor, now); err != nil {
 			return err
@@ -284,7 +287,7 @@ func rotateSecret(ctx context.Context, q *dbsqlc.Queries, id string, c WebhookCh
 }
 
 // DeleteWebhook removes a webhook with all that belongs to it, and returns it as it was.
-func (s *Store) DeleteWebhook(ctx context.Context, id, actor string, now time.Time) (*baremetalv1.Webhook, error) {
+func (s *Store) DeleteWebhook(ctx context.Context, id, actor string, now time.Time, opts ...WriteOption) (*baremetalv1.Webhook, error) {
 	var row dbsqlc.Webhook
 	err := s.inTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
 		var err error
@@ -293,6 +296,9 @@ func (s *Store) DeleteWebhook(ctx context.Context, id, actor string, now time.Ti
 		}
 		if err != nil {
 			return fmt.Errorf("lock webhook: %w", err)
+		}
+		if err := conditionsOf(opts).check("webhook "+id, resourceExists, stored{true, row.Version}); err != nil {
+			return err
 		}
 		if err := q.DeleteWebhook(ctx, id); err != nil {
 			return fmt.Errorf("delete webhook: %w", err)

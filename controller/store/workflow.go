@@ -296,7 +296,7 @@ type WorkflowFilter struct {
 
 // ListWorkflows reads workflows, newest first, from a position on.
 func (s *Store) ListWorkflows(ctx context.Context, f WorkflowFilter) ([]*baremetalv1.Workflow, error) {
-	rows, err := s.q.ListWorkflows(ctx, dbsqlc.ListWorkflowsParams{
+	rows, err := s.lists(ctx).ListWorkflows(ctx, dbsqlc.ListWorkflowsParams{
 		MachineID: f.MachineID, Kind: f.Kind, Mode: f.Mode, State: f.State, FailureClass: f.FailureClass, OnlyOpen: f.Open,
 		BeforeID: f.BeforeID, BeforeTime: f.BeforeTime, PageSize: f.Limit,
 	})

@@ -261,7 +261,7 @@ func (s *Store) stopOrWake(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Mach
 	var err error
 	switch {
 	case e.CancelOperation:
-		out.Applied, err = s.decideIn(ctx, q, w.OperationID, 0, operation.CancelAsked{Actor: r.Actor}, now)
+		out.Applied, err = s.decideIn(ctx, q, w.OperationID, 0, operation.CancelAsked{Actor: r.Actor, Why: "its workflow is cancelled"}, now)
 	case e.Requeue:
 		_, err = q.WakeOperation(ctx, dbsqlc.WakeOperationParams{OperationID: w.OperationID, Now: &now})
 	case e.Release:

@@ -249,7 +249,7 @@ func (r *lifeRig) ended(w *baremetalv1.Workflow, mode workflow.Mode) {
 	if w.GetState() != baremetalv1.Workflow_COMPLETED {
 		r.Fatalf("it ended as %v", w)
 	}
-	list, err := r.s.ListCommands(r.Context(), w.GetOperationId(), "")
+	list, err := r.s.ListCommands(r.Context(), store.CommandFilter{OperationID: w.GetOperationId(), Limit: 1000})
 	if err != nil {
 		r.Fatal(err)
 	}

@@ -8,9 +8,32 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/fieldmask"
 )
 
 const maxMACs = 64
+
+// NewMachine is Machine for a registration, which may bring a new identifier.
+func NewMachine(path string, m *baremetalv1.Machine) (*baremetalv1.Machine, error) {
+	if err := NewID(path+".machine_id", m.GetMachineId()); err != nil {
+		return nil, err
+	}
+	return Machine(path, m)
+}
+
+// MachineMask checks the paths of a field mask over a machine.
+func MachineMask(path string, paths []string) error {
+	if len(paths) > maxPaths {
+		return Fault(path, "more than %d paths", maxPaths)
+	}
+	if f := fieldmask.Check(paths, validLabelKey); f != nil {
+		return Fault(path, "%q %s; labels, labels.KEY, spec, spec.FIELD and * are paths", shown(f.Path), f.Why)
+	}
+	return nil
+}
+
+// maxPaths bounds a field mask: every label and every field of a spec may stand in one.
+const maxPaths = 256
 
 // Machine checks what a client says about a machine and gives a copy with the MAC addresses normalized and nothing in
 // it that clients cannot write. path is the machine's name in the request.
@@ -23,7 +46,7 @@ func Machine(path string, m *baremetalv1.Machine) (*baremetalv1.Machine, error) 
 	}
 	proto.Merge(out.Spec, m.GetSpec())
 	var f faults
-	f.add(path+".machine_id", newID(m.GetMachineId()))
+	f.add(path+".machine_id", text(m.GetMachineId(), maxText))
 	if m.GetVersion() < 0 {
 		f.add(path+".version", "not negative")
 	}

@@ -10,7 +10,10 @@ import (
 )
 
 var (
-	idForm   = regexp.MustCompile(`^[a-z0-9.-]{1,63}$`)
+	// It begins with a letter or digit, so that it is taken for no option, and for no directory.
+	idForm = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]{0,62}$`)
+	// Parts of the form of idForm, "_" allowed, parted by single slashes.
+	planForm = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]*(/[a-z0-9][a-z0-9._-]*)*$`)
 	nameForm = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 	// Kubernetes: "Labels and Selectors", syntax and character set.
 	labelName   = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$`)
@@ -31,10 +34,18 @@ func RequestID(id string) error {
 		const why = "required: the call is repeated under it when its answer is lost"
 		return failure.Invalid("REQUEST_ID_REQUIRED", "request_id is %s", why).WithField("request_id", why)
 	}
-	if len(id) > maxRequestID || !printableASCII(id) {
-		return Fault("request_id", "1 to %d printable ASCII characters", maxRequestID)
+	if len(id) > maxRequestID || !printableASCII(id) || strings.TrimSpace(id) == "" {
+		return Fault("request_id", "1 to %d printable ASCII characters, not only spaces", maxRequestID)
 	}
 	return nil
+}
+
+// OptionalRequestID is RequestID where empty is allowed.
+func OptionalRequestID(id string) error {
+	if id == "" {
+		return nil
+	}
+	return RequestID(id)
 }
 
 func printableASCII(s string) bool {
@@ -71,7 +82,17 @@ func newID(id string) string {
 	if id == "" || idForm.MatchString(id) {
 		return ""
 	}
-	return "1 to 63 characters of a-z, 0-9, . and -"
+	return "1 to 63 characters of a-z, 0-9, . and -, the first a letter or digit"
+}
+
+// maxPlanID bounds the identifier of a plan.
+const maxPlanID = 127
+
+func planID(id string) string {
+	if id == "" || len(id) <= maxPlanID && planForm.MatchString(id) {
+		return ""
+	}
+	return "1 to 127 characters of a-z, 0-9, ., _ and -, in parts that begin with a letter or digit and are parted by /"
 }
 
 // Comment checks free text that goes into the audit log.

@@ -17,19 +17,21 @@ import (
 )
 
 const (
-	defaultPage = 100
 	maxPage     = 1000
 	pageVersion = 1
 	maxToken    = 4096
 )
 
-// PageSize gives the number of rows of a page: 100 for 0, never more than 1000.
+// Unlimited is the size of a page that only the size of an answer bounds.
+const Unlimited = math.MaxInt32 - 1
+
+// PageSize returns the largest number of rows of a page: Unlimited for 0, else never more than 1000.
 func PageSize(n int32) (int32, error) {
 	switch {
 	case n < 0:
-		return 0, Fault("page_size", "not negative; 0 means %d", defaultPage)
+		return 0, Fault("page_size", "not negative; 0 means as many rows as fit into an answer")
 	case n == 0:
-		return defaultPage, nil
+		return Unlimited, nil
 	}
 	return min(n, maxPage), nil
 }
@@ -41,6 +43,8 @@ type Page struct {
 	Time time.Time `json:"t,omitzero"`
 	// Part counts the parts of a list that is read in several; ID may be empty at the start of a later one.
 	Part int `json:"p,omitempty"`
+	// Total is how many rows the list had when its first page was read; 0 is not known. It is carried to all other pages.
+	Total int32 `json:"n,omitempty"`
 	// Cursor and Safe are carried from the first page of a walk to all others.
 	Cursor string    `json:"c,omitempty"`
 	Safe   time.Time `json:"s,omitzero"`
@@ -77,7 +81,7 @@ func ParsePage(token, list, filter string) (Page, error) {
 // plausible refuses what no token of ours holds and a database would choke on.
 func plausible(p Page) bool {
 	year := func(t time.Time) bool { return t.IsZero() || t.Year() > 1969 && t.Year() < 10000 }
-	return (p.ID != "" || p.Part > 0) && p.Part >= 0 && p.Part < 16 && strings.IndexFunc(p.ID+p.Cursor, unicode.IsControl) < 0 && year(p.Time) && year(p.Safe)
+	return p.Total >= 0 && (p.ID != "" || p.Part > 0) && p.Part >= 0 && p.Part < 16 && strings.IndexFunc(p.ID+p.Cursor, unicode.IsControl) < 0 && year(p.Time) && year(p.Safe)
 }
 
 // AuditPosition reads Page.ID as the number of an audit row; 0 at the start of the list.

@@ -95,7 +95,7 @@ func setTimeout(path, v string, in *plan.Inputs) error {
 
 func setReboot(path, v string, in *plan.Inputs) error {
 	in.RebootMode = v
-	return OneOf(path, v, "graceful", "force")
+	return OneOf(path, v, "graceful", "force", "bmc")
 }
 
 func setNetboot(path, v string, in *plan.Inputs) error {

@@ -13,7 +13,7 @@ func Plan(p *baremetalv1.Plan) error {
 		return Fault("plan", "required")
 	}
 	var f faults
-	f.add("plan.plan_id", newID(p.GetPlanId()))
+	f.add("plan.plan_id", planID(p.GetPlanId()))
 	f.add("plan.display_name", text(p.GetDisplayName(), maxText))
 	if err := f.err(); err != nil {
 		return err

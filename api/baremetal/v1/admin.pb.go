@@ -146,10 +146,13 @@ type IssueBootstrapTokenRequest struct {
 	Lifetime *durationpb.Duration `protobuf:"bytes,4,opt,name=lifetime,proto3" json:"lifetime,omitempty"`
 	// Bindings: an agent that reports another value is refused with REGION_PROVIDER_MISMATCH (region, provider) or
 	// HARDWARE_MISMATCH (mac_address, serial), and nothing is used up.
-	Region        string `protobuf:"bytes,5,opt,name=region,proto3" json:"region,omitempty"`
-	Provider      string `protobuf:"bytes,6,opt,name=provider,proto3" json:"provider,omitempty"`
-	MacAddress    string `protobuf:"bytes,7,opt,name=mac_address,json=macAddress,proto3" json:"mac_address,omitempty"`
-	Serial        string `protobuf:"bytes,8,opt,name=serial,proto3" json:"serial,omitempty"`
+	Region     string `protobuf:"bytes,5,opt,name=region,proto3" json:"region,omitempty"`
+	Provider   string `protobuf:"bytes,6,opt,name=provider,proto3" json:"provider,omitempty"`
+	MacAddress string `protobuf:"bytes,7,opt,name=mac_address,json=macAddress,proto3" json:"mac_address,omitempty"`
+	Serial     string `protobuf:"bytes,8,opt,name=serial,proto3" json:"serial,omitempty"`
+	// A repeat under the same id and body returns the same token and bundle, as long as the token can be used. Optional; 1 to 128
+	// printable ASCII characters, not only spaces, unique per machine or site.
+	RequestId     string `protobuf:"bytes,9,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -236,6 +239,13 @@ func (x *IssueBootstrapTokenRequest) GetMacAddress() string {
 func (x *IssueBootstrapTokenRequest) GetSerial() string {
 	if x != nil {
 		return x.Serial
+	}
+	return ""
+}
+
+func (x *IssueBootstrapTokenRequest) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
 	}
 	return ""
 }
@@ -473,6 +483,8 @@ type ListBootstrapTokensResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Tokens        []*BootstrapToken      `protobuf:"bytes,1,rep,name=tokens,proto3" json:"tokens,omitempty"`
 	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// Rows that match, on all pages. 0 beside rows: they could not be counted in 250 ms. See docs/api.md.
+	TotalSize     int32 `protobuf:"varint,3,opt,name=total_size,json=totalSize,proto3" json:"total_size,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -519,6 +531,13 @@ func (x *ListBootstrapTokensResponse) GetNextPageToken() string {
 		return x.NextPageToken
 	}
 	return ""
+}
+
+func (x *ListBootstrapTokensResponse) GetTotalSize() int32 {
+	if x != nil {
+		return x.TotalSize
+	}
+	return 0
 }
 
 type RevokeBootstrapTokenRequest struct {
@@ -896,6 +915,8 @@ type ListAgentsResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Agents        []*Agent               `protobuf:"bytes,1,rep,name=agents,proto3" json:"agents,omitempty"`
 	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// Rows that match, on all pages. 0 beside rows: they could not be counted in 250 ms. See docs/api.md.
+	TotalSize     int32 `protobuf:"varint,3,opt,name=total_size,json=totalSize,proto3" json:"total_size,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -942,6 +963,13 @@ func (x *ListAgentsResponse) GetNextPageToken() string {
 		return x.NextPageToken
 	}
 	return ""
+}
+
+func (x *ListAgentsResponse) GetTotalSize() int32 {
+	if x != nil {
+		return x.TotalSize
+	}
+	return 0
 }
 
 type GetAgentRequest struct {
@@ -1176,11 +1204,13 @@ type SetMachineFlagRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	MachineId string                 `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
 	// "RMA" or "Retired".
-	Flag          string `protobuf:"bytes,2,opt,name=flag,proto3" json:"flag,omitempty"`
-	Value         bool   `protobuf:"varint,3,opt,name=value,proto3" json:"value,omitempty"`
-	Comment       string `protobuf:"bytes,4,opt,name=comment,proto3" json:"comment,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Flag    string `protobuf:"bytes,2,opt,name=flag,proto3" json:"flag,omitempty"`
+	Value   bool   `protobuf:"varint,3,opt,name=value,proto3" json:"value,omitempty"`
+	Comment string `protobuf:"bytes,4,opt,name=comment,proto3" json:"comment,omitempty"`
+	// Refused with VERSION_CONFLICT unless the stored version is this one; 0 does not check. The version is that of the machine.
+	ExpectedVersion int64 `protobuf:"varint,5,opt,name=expected_version,json=expectedVersion,proto3" json:"expected_version,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *SetMachineFlagRequest) Reset() {
@@ -1239,6 +1269,13 @@ func (x *SetMachineFlagRequest) GetComment() string {
 		return x.Comment
 	}
 	return ""
+}
+
+func (x *SetMachineFlagRequest) GetExpectedVersion() int64 {
+	if x != nil {
+		return x.ExpectedVersion
+	}
+	return 0
 }
 
 type RequireIdentityRequest struct {
@@ -1607,9 +1644,12 @@ func (x *Command) GetSettledBy() string {
 }
 
 type ListCommandsRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	OperationId   string                 `protobuf:"bytes,1,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
-	MachineId     string                 `protobuf:"bytes,2,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	OperationId string                 `protobuf:"bytes,1,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	MachineId   string                 `protobuf:"bytes,2,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
+	// 0: as many rows as fit into 4 MiB. At most 1000.
+	PageSize      int32  `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	PageToken     string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1658,9 +1698,27 @@ func (x *ListCommandsRequest) GetMachineId() string {
 	return ""
 }
 
+func (x *ListCommandsRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListCommandsRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
 type ListCommandsResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Commands      []*Command             `protobuf:"bytes,1,rep,name=commands,proto3" json:"commands,omitempty"`
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Commands []*Command             `protobuf:"bytes,1,rep,name=commands,proto3" json:"commands,omitempty"`
+	// Set where there is more.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// Rows that match, on all pages. 0 beside rows: they could not be counted in 250 ms. See docs/api.md.
+	TotalSize     int32 `protobuf:"varint,3,opt,name=total_size,json=totalSize,proto3" json:"total_size,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1700,6 +1758,20 @@ func (x *ListCommandsResponse) GetCommands() []*Command {
 		return x.Commands
 	}
 	return nil
+}
+
+func (x *ListCommandsResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+func (x *ListCommandsResponse) GetTotalSize() int32 {
+	if x != nil {
+		return x.TotalSize
+	}
+	return 0
 }
 
 type AuditEntry struct {
@@ -1893,6 +1965,8 @@ type ListAuditLogResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Entries       []*AuditEntry          `protobuf:"bytes,1,rep,name=entries,proto3" json:"entries,omitempty"`
 	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// Rows that match, on all pages. 0 beside rows: they could not be counted in 250 ms. See docs/api.md.
+	TotalSize     int32 `protobuf:"varint,15,opt,name=total_size,json=totalSize,proto3" json:"total_size,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1939,6 +2013,13 @@ func (x *ListAuditLogResponse) GetNextPageToken() string {
 		return x.NextPageToken
 	}
 	return ""
+}
+
+func (x *ListAuditLogResponse) GetTotalSize() int32 {
+	if x != nil {
+		return x.TotalSize
+	}
+	return 0
 }
 
 type ScrubAuditEventDataRequest struct {
@@ -2069,7 +2150,7 @@ type ListControllersRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Those that have ended too, as far as they are remembered: for seven days.
 	All bool `protobuf:"varint,1,opt,name=all,proto3" json:"all,omitempty"`
-	// 0 means 100; at most 1000.
+	// 0: as many rows as fit into 4 MiB. At most 1000.
 	PageSize      int32  `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -2131,6 +2212,8 @@ type ListControllersResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Controllers   []*Controller          `protobuf:"bytes,1,rep,name=controllers,proto3" json:"controllers,omitempty"`
 	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// Rows that match, on all pages. 0 beside rows: they could not be counted in 250 ms. See docs/api.md.
+	TotalSize     int32 `protobuf:"varint,3,opt,name=total_size,json=totalSize,proto3" json:"total_size,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2177,6 +2260,13 @@ func (x *ListControllersResponse) GetNextPageToken() string {
 		return x.NextPageToken
 	}
 	return ""
+}
+
+func (x *ListControllersResponse) GetTotalSize() int32 {
+	if x != nil {
+		return x.TotalSize
+	}
+	return 0
 }
 
 // Controller is one process of the controller, from its start to its end.
@@ -2847,6 +2937,8 @@ type ListImagesResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Images        []*Image               `protobuf:"bytes,1,rep,name=images,proto3" json:"images,omitempty"`
 	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// Rows that match, on all pages. 0 beside rows: they could not be counted in 250 ms. See docs/api.md.
+	TotalSize     int32 `protobuf:"varint,3,opt,name=total_size,json=totalSize,proto3" json:"total_size,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2893,6 +2985,13 @@ func (x *ListImagesResponse) GetNextPageToken() string {
 		return x.NextPageToken
 	}
 	return ""
+}
+
+func (x *ListImagesResponse) GetTotalSize() int32 {
+	if x != nil {
+		return x.TotalSize
+	}
+	return 0
 }
 
 type RemoveImageRequest struct {
@@ -2974,7 +3073,9 @@ type Webhook struct {
 	// "whsec_" and base64. Only in the answer that made it.
 	Secret string `protobuf:"bytes,17,opt,name=secret,proto3" json:"secret,omitempty"`
 	// Output. The receiver has asked for a pause until then (Retry-After).
-	HoldUntil     *timestamppb.Timestamp `protobuf:"bytes,18,opt,name=hold_until,json=holdUntil,proto3" json:"hold_until,omitempty"`
+	HoldUntil *timestamppb.Timestamp `protobuf:"bytes,18,opt,name=hold_until,json=holdUntil,proto3" json:"hold_until,omitempty"`
+	// Grows with every change. Deliveries are no change.
+	Version       int64 `protobuf:"varint,19,opt,name=version,proto3" json:"version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3133,6 +3234,13 @@ func (x *Webhook) GetHoldUntil() *timestamppb.Timestamp {
 		return x.HoldUntil
 	}
 	return nil
+}
+
+func (x *Webhook) GetVersion() int64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
 }
 
 type WebhookSecret struct {
@@ -3340,6 +3448,8 @@ type ListWebhooksResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Webhooks      []*Webhook             `protobuf:"bytes,1,rep,name=webhooks,proto3" json:"webhooks,omitempty"`
 	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// Rows that match, on all pages. 0 beside rows: they could not be counted in 250 ms. See docs/api.md.
+	TotalSize     int32 `protobuf:"varint,3,opt,name=total_size,json=totalSize,proto3" json:"total_size,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3388,6 +3498,13 @@ func (x *ListWebhooksResponse) GetNextPageToken() string {
 	return ""
 }
 
+func (x *ListWebhooksResponse) GetTotalSize() int32 {
+	if x != nil {
+		return x.TotalSize
+	}
+	return 0
+}
+
 type UpdateWebhookRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// webhook_id says which.
@@ -3398,8 +3515,10 @@ type UpdateWebhookRequest struct {
 	RotateSecret bool `protobuf:"varint,3,opt,name=rotate_secret,json=rotateSecret,proto3" json:"rotate_secret,omitempty"`
 	// 24 h when unset, at most 30 days; 0 ends the old secrets at once.
 	SecretOverlap *durationpb.Duration `protobuf:"bytes,4,opt,name=secret_overlap,json=secretOverlap,proto3" json:"secret_overlap,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	// Refused with VERSION_CONFLICT unless the stored version is this one; 0 does not check.
+	ExpectedVersion int64 `protobuf:"varint,5,opt,name=expected_version,json=expectedVersion,proto3" json:"expected_version,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *UpdateWebhookRequest) Reset() {
@@ -3460,11 +3579,20 @@ func (x *UpdateWebhookRequest) GetSecretOverlap() *durationpb.Duration {
 	return nil
 }
 
+func (x *UpdateWebhookRequest) GetExpectedVersion() int64 {
+	if x != nil {
+		return x.ExpectedVersion
+	}
+	return 0
+}
+
 type DeleteWebhookRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	WebhookId     string                 `protobuf:"bytes,1,opt,name=webhook_id,json=webhookId,proto3" json:"webhook_id,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	WebhookId string                 `protobuf:"bytes,1,opt,name=webhook_id,json=webhookId,proto3" json:"webhook_id,omitempty"`
+	// Refused with VERSION_CONFLICT unless the stored version is this one; 0 does not check.
+	ExpectedVersion int64 `protobuf:"varint,2,opt,name=expected_version,json=expectedVersion,proto3" json:"expected_version,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *DeleteWebhookRequest) Reset() {
@@ -3502,6 +3630,13 @@ func (x *DeleteWebhookRequest) GetWebhookId() string {
 		return x.WebhookId
 	}
 	return ""
+}
+
+func (x *DeleteWebhookRequest) GetExpectedVersion() int64 {
+	if x != nil {
+		return x.ExpectedVersion
+	}
+	return 0
 }
 
 type TestWebhookRequest struct {
@@ -3675,6 +3810,8 @@ type ListWebhookDeliveriesResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Deliveries    []*WebhookDelivery     `protobuf:"bytes,1,rep,name=deliveries,proto3" json:"deliveries,omitempty"`
 	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// Rows that match, on all pages. 0 beside rows: they could not be counted in 250 ms. See docs/api.md.
+	TotalSize     int32 `protobuf:"varint,3,opt,name=total_size,json=totalSize,proto3" json:"total_size,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3721,6 +3858,13 @@ func (x *ListWebhookDeliveriesResponse) GetNextPageToken() string {
 		return x.NextPageToken
 	}
 	return ""
+}
+
+func (x *ListWebhookDeliveriesResponse) GetTotalSize() int32 {
+	if x != nil {
+		return x.TotalSize
+	}
+	return 0
 }
 
 type WebhookDelivery struct {
@@ -3987,8 +4131,10 @@ type Site struct {
 	// From which drift of a provider on work that destroys data is refused: "any", "major" (default: released, broken, gone,
 	// or another system id) or "none".
 	DriftThreshold string `protobuf:"bytes,9,opt,name=drift_threshold,json=driftThreshold,proto3" json:"drift_threshold,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Grows with every change of the segments.
+	Version       int64 `protobuf:"varint,15,opt,name=version,proto3" json:"version,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Site) Reset() {
@@ -4075,6 +4221,13 @@ func (x *Site) GetDriftThreshold() string {
 		return x.DriftThreshold
 	}
 	return ""
+}
+
+func (x *Site) GetVersion() int64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
 }
 
 // Segment is one provisioning network.
@@ -4258,8 +4411,10 @@ type SetSiteRequest struct {
 	Segments []*Segment             `protobuf:"bytes,2,rep,name=segments,proto3" json:"segments,omitempty"`
 	// As of Site; empty leaves it as it is.
 	DriftThreshold string `protobuf:"bytes,5,opt,name=drift_threshold,json=driftThreshold,proto3" json:"drift_threshold,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Refused with VERSION_CONFLICT unless the stored version is this one; 0 does not check.
+	ExpectedVersion int64 `protobuf:"varint,15,opt,name=expected_version,json=expectedVersion,proto3" json:"expected_version,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *SetSiteRequest) Reset() {
@@ -4313,6 +4468,13 @@ func (x *SetSiteRequest) GetDriftThreshold() string {
 	return ""
 }
 
+func (x *SetSiteRequest) GetExpectedVersion() int64 {
+	if x != nil {
+		return x.ExpectedVersion
+	}
+	return 0
+}
+
 type GetSiteRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Site          string                 `protobuf:"bytes,1,opt,name=site,proto3" json:"site,omitempty"`
@@ -4358,7 +4520,10 @@ func (x *GetSiteRequest) GetSite() string {
 }
 
 type ListSitesRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// 0: as many rows as fit into 4 MiB. At most 1000.
+	PageSize      int32  `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	PageToken     string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4393,9 +4558,27 @@ func (*ListSitesRequest) Descriptor() ([]byte, []int) {
 	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{57}
 }
 
+func (x *ListSitesRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListSitesRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
 type ListSitesResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Sites         []*Site                `protobuf:"bytes,1,rep,name=sites,proto3" json:"sites,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Sites []*Site                `protobuf:"bytes,1,rep,name=sites,proto3" json:"sites,omitempty"`
+	// Set where there is more.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// Rows that match, on all pages. 0 beside rows: they could not be counted in 250 ms. See docs/api.md.
+	TotalSize     int32 `protobuf:"varint,3,opt,name=total_size,json=totalSize,proto3" json:"total_size,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4435,6 +4618,20 @@ func (x *ListSitesResponse) GetSites() []*Site {
 		return x.Sites
 	}
 	return nil
+}
+
+func (x *ListSitesResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+func (x *ListSitesResponse) GetTotalSize() int32 {
+	if x != nil {
+		return x.TotalSize
+	}
+	return 0
 }
 
 type DiscoveredMachine struct {
@@ -4540,7 +4737,10 @@ func (x *DiscoveredMachine) GetLastSeenAt() *timestamppb.Timestamp {
 type ListDiscoveredRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Empty means every site.
-	Site          string `protobuf:"bytes,1,opt,name=site,proto3" json:"site,omitempty"`
+	Site string `protobuf:"bytes,1,opt,name=site,proto3" json:"site,omitempty"`
+	// 0: as many rows as fit into 4 MiB. At most 1000.
+	PageSize      int32  `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4582,9 +4782,27 @@ func (x *ListDiscoveredRequest) GetSite() string {
 	return ""
 }
 
+func (x *ListDiscoveredRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListDiscoveredRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
 type ListDiscoveredResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Machines      []*DiscoveredMachine   `protobuf:"bytes,1,rep,name=machines,proto3" json:"machines,omitempty"`
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Machines []*DiscoveredMachine   `protobuf:"bytes,1,rep,name=machines,proto3" json:"machines,omitempty"`
+	// Set where there is more.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// Rows that match, on all pages. 0 beside rows: they could not be counted in 250 ms. See docs/api.md.
+	TotalSize     int32 `protobuf:"varint,3,opt,name=total_size,json=totalSize,proto3" json:"total_size,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4624,6 +4842,20 @@ func (x *ListDiscoveredResponse) GetMachines() []*DiscoveredMachine {
 		return x.Machines
 	}
 	return nil
+}
+
+func (x *ListDiscoveredResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+func (x *ListDiscoveredResponse) GetTotalSize() int32 {
+	if x != nil {
+		return x.TotalSize
+	}
+	return 0
 }
 
 type BMCCredentials struct {
@@ -4753,8 +4985,12 @@ type SetBMCCredentialsRequest struct {
 	// Unset keeps what is there; false for new credentials.
 	AllowPlainHttp     *bool `protobuf:"varint,5,opt,name=allow_plain_http,json=allowPlainHttp,proto3,oneof" json:"allow_plain_http,omitempty"`
 	AllowUnverifiedTls *bool `protobuf:"varint,6,opt,name=allow_unverified_tls,json=allowUnverifiedTls,proto3,oneof" json:"allow_unverified_tls,omitempty"`
-	unknownFields      protoimpl.UnknownFields
-	sizeCache          protoimpl.SizeCache
+	// Refused with VERSION_CONFLICT unless the stored version is this one; 0 does not check.
+	ExpectedVersion int64 `protobuf:"varint,14,opt,name=expected_version,json=expectedVersion,proto3" json:"expected_version,omitempty"`
+	// Refused with RESOURCE_EXISTS where there is one already; nothing is changed then.
+	CreateOnly    bool `protobuf:"varint,15,opt,name=create_only,json=createOnly,proto3" json:"create_only,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SetBMCCredentialsRequest) Reset() {
@@ -4825,6 +5061,20 @@ func (x *SetBMCCredentialsRequest) GetAllowPlainHttp() bool {
 func (x *SetBMCCredentialsRequest) GetAllowUnverifiedTls() bool {
 	if x != nil && x.AllowUnverifiedTls != nil {
 		return *x.AllowUnverifiedTls
+	}
+	return false
+}
+
+func (x *SetBMCCredentialsRequest) GetExpectedVersion() int64 {
+	if x != nil {
+		return x.ExpectedVersion
+	}
+	return 0
+}
+
+func (x *SetBMCCredentialsRequest) GetCreateOnly() bool {
+	if x != nil {
+		return x.CreateOnly
 	}
 	return false
 }
@@ -5502,7 +5752,10 @@ func (x *RevokeAPITokenRequest) GetTokenId() string {
 }
 
 type ListBMCCredentialsRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// 0: as many rows as fit into 4 MiB. At most 1000.
+	PageSize      int32  `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	PageToken     string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5537,9 +5790,27 @@ func (*ListBMCCredentialsRequest) Descriptor() ([]byte, []int) {
 	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{74}
 }
 
+func (x *ListBMCCredentialsRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListBMCCredentialsRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
 type ListBMCCredentialsResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Credentials   []*BMCCredentials      `protobuf:"bytes,1,rep,name=credentials,proto3" json:"credentials,omitempty"`
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Credentials []*BMCCredentials      `protobuf:"bytes,1,rep,name=credentials,proto3" json:"credentials,omitempty"`
+	// Set where there is more.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// Rows that match, on all pages. 0 beside rows: they could not be counted in 250 ms. See docs/api.md.
+	TotalSize     int32 `protobuf:"varint,3,opt,name=total_size,json=totalSize,proto3" json:"total_size,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5581,11 +5852,27 @@ func (x *ListBMCCredentialsResponse) GetCredentials() []*BMCCredentials {
 	return nil
 }
 
+func (x *ListBMCCredentialsResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+func (x *ListBMCCredentialsResponse) GetTotalSize() int32 {
+	if x != nil {
+		return x.TotalSize
+	}
+	return 0
+}
+
 type DeleteBMCCredentialsRequest struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
 	CredentialsRef string                 `protobuf:"bytes,1,opt,name=credentials_ref,json=credentialsRef,proto3" json:"credentials_ref,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Refused with VERSION_CONFLICT unless the stored version is this one; 0 does not check.
+	ExpectedVersion int64 `protobuf:"varint,2,opt,name=expected_version,json=expectedVersion,proto3" json:"expected_version,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *DeleteBMCCredentialsRequest) Reset() {
@@ -5623,6 +5910,13 @@ func (x *DeleteBMCCredentialsRequest) GetCredentialsRef() string {
 		return x.CredentialsRef
 	}
 	return ""
+}
+
+func (x *DeleteBMCCredentialsRequest) GetExpectedVersion() int64 {
+	if x != nil {
+		return x.ExpectedVersion
+	}
+	return 0
 }
 
 type ListSiteLeasesRequest struct {
@@ -5689,6 +5983,8 @@ type ListSiteLeasesResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Leases        []*SiteLease           `protobuf:"bytes,1,rep,name=leases,proto3" json:"leases,omitempty"`
 	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// Rows that match, on all pages. 0 beside rows: they could not be counted in 250 ms. See docs/api.md.
+	TotalSize     int32 `protobuf:"varint,3,opt,name=total_size,json=totalSize,proto3" json:"total_size,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5737,11 +6033,18 @@ func (x *ListSiteLeasesResponse) GetNextPageToken() string {
 	return ""
 }
 
+func (x *ListSiteLeasesResponse) GetTotalSize() int32 {
+	if x != nil {
+		return x.TotalSize
+	}
+	return 0
+}
+
 var File_baremetal_v1_admin_proto protoreflect.FileDescriptor
 
 const file_baremetal_v1_admin_proto_rawDesc = "" +
 	"\n" +
-	"\x18baremetal/v1/admin.proto\x12\fbaremetal.v1\x1a\x1abaremetal/v1/machine.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa0\x02\n" +
+	"\x18baremetal/v1/admin.proto\x12\fbaremetal.v1\x1a\x1abaremetal/v1/machine.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xbf\x02\n" +
 	"\x1aIssueBootstrapTokenRequest\x12\x1d\n" +
 	"\n" +
 	"machine_id\x18\x01 \x01(\tR\tmachineId\x12+\n" +
@@ -5752,7 +6055,9 @@ const file_baremetal_v1_admin_proto_rawDesc = "" +
 	"\bprovider\x18\x06 \x01(\tR\bprovider\x12\x1f\n" +
 	"\vmac_address\x18\a \x01(\tR\n" +
 	"macAddress\x12\x16\n" +
-	"\x06serial\x18\b \x01(\tR\x06serial\"i\n" +
+	"\x06serial\x18\b \x01(\tR\x06serial\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\t \x01(\tR\trequestId\"i\n" +
 	"\x1bIssueBootstrapTokenResponse\x122\n" +
 	"\x05token\x18\x01 \x01(\v2\x1c.baremetal.v1.BootstrapTokenR\x05token\x12\x16\n" +
 	"\x06bundle\x18\x02 \x01(\tR\x06bundle\"\xce\x03\n" +
@@ -5776,10 +6081,12 @@ const file_baremetal_v1_admin_proto_rawDesc = "" +
 	"\x1aListBootstrapTokensRequest\x12\x1b\n" +
 	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x02 \x01(\tR\tpageToken\"{\n" +
+	"page_token\x18\x02 \x01(\tR\tpageToken\"\x9a\x01\n" +
 	"\x1bListBootstrapTokensResponse\x124\n" +
 	"\x06tokens\x18\x01 \x03(\v2\x1c.baremetal.v1.BootstrapTokenR\x06tokens\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"8\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1d\n" +
+	"\n" +
+	"total_size\x18\x03 \x01(\x05R\ttotalSize\"8\n" +
 	"\x1bRevokeBootstrapTokenRequest\x12\x19\n" +
 	"\btoken_id\x18\x01 \x01(\tR\atokenId\"\x8c\x05\n" +
 	"\x05Agent\x12\x19\n" +
@@ -5817,10 +6124,12 @@ const file_baremetal_v1_admin_proto_rawDesc = "" +
 	"\x06filter\x18\x01 \x01(\tR\x06filter\x12\x1b\n" +
 	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x03 \x01(\tR\tpageToken\"i\n" +
+	"page_token\x18\x03 \x01(\tR\tpageToken\"\x88\x01\n" +
 	"\x12ListAgentsResponse\x12+\n" +
 	"\x06agents\x18\x01 \x03(\v2\x13.baremetal.v1.AgentR\x06agents\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\",\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1d\n" +
+	"\n" +
+	"total_size\x18\x03 \x01(\x05R\ttotalSize\",\n" +
 	"\x0fGetAgentRequest\x12\x19\n" +
 	"\bagent_id\x18\x01 \x01(\tR\aagentId\"i\n" +
 	"\x12RevokeAgentRequest\x12\x19\n" +
@@ -5837,13 +6146,14 @@ const file_baremetal_v1_admin_proto_rawDesc = "" +
 	"\x18ClearInterventionRequest\x12\x1d\n" +
 	"\n" +
 	"machine_id\x18\x01 \x01(\tR\tmachineId\x12\x18\n" +
-	"\acomment\x18\x02 \x01(\tR\acomment\"z\n" +
+	"\acomment\x18\x02 \x01(\tR\acomment\"\xa5\x01\n" +
 	"\x15SetMachineFlagRequest\x12\x1d\n" +
 	"\n" +
 	"machine_id\x18\x01 \x01(\tR\tmachineId\x12\x12\n" +
 	"\x04flag\x18\x02 \x01(\tR\x04flag\x12\x14\n" +
 	"\x05value\x18\x03 \x01(\bR\x05value\x12\x18\n" +
-	"\acomment\x18\x04 \x01(\tR\acomment\"r\n" +
+	"\acomment\x18\x04 \x01(\tR\acomment\x12)\n" +
+	"\x10expected_version\x18\x05 \x01(\x03R\x0fexpectedVersion\"r\n" +
 	"\x16RequireIdentityRequest\x12\x12\n" +
 	"\x04site\x18\x01 \x01(\tR\x04site\x12\x14\n" +
 	"\x05group\x18\x02 \x01(\tR\x05group\x12\x14\n" +
@@ -5885,13 +6195,19 @@ const file_baremetal_v1_admin_proto_rawDesc = "" +
 	"settled_by\x18\x12 \x01(\tR\tsettledBy\x1a;\n" +
 	"\rEvidenceEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"W\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x93\x01\n" +
 	"\x13ListCommandsRequest\x12!\n" +
 	"\foperation_id\x18\x01 \x01(\tR\voperationId\x12\x1d\n" +
 	"\n" +
-	"machine_id\x18\x02 \x01(\tR\tmachineId\"I\n" +
+	"machine_id\x18\x02 \x01(\tR\tmachineId\x12\x1b\n" +
+	"\tpage_size\x18\x03 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x04 \x01(\tR\tpageToken\"\x90\x01\n" +
 	"\x14ListCommandsResponse\x121\n" +
-	"\bcommands\x18\x01 \x03(\v2\x15.baremetal.v1.CommandR\bcommands\"\xfb\x01\n" +
+	"\bcommands\x18\x01 \x03(\v2\x15.baremetal.v1.CommandR\bcommands\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1d\n" +
+	"\n" +
+	"total_size\x18\x03 \x01(\x05R\ttotalSize\"\xfb\x01\n" +
 	"\n" +
 	"AuditEntry\x12\x19\n" +
 	"\baudit_id\x18\x01 \x01(\x03R\aauditId\x12*\n" +
@@ -5911,10 +6227,12 @@ const file_baremetal_v1_admin_proto_rawDesc = "" +
 	"page_token\x18\x03 \x01(\tR\tpageToken\x12\x14\n" +
 	"\x05actor\x18\x04 \x01(\tR\x05actor\x120\n" +
 	"\x05since\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x120\n" +
-	"\x05until\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\"r\n" +
+	"\x05until\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\"\x91\x01\n" +
 	"\x14ListAuditLogResponse\x122\n" +
 	"\aentries\x18\x01 \x03(\v2\x18.baremetal.v1.AuditEntryR\aentries\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"9\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1d\n" +
+	"\n" +
+	"total_size\x18\x0f \x01(\x05R\ttotalSize\"9\n" +
 	"\x1aScrubAuditEventDataRequest\x12\x1b\n" +
 	"\ttarget_id\x18\x01 \x01(\tR\btargetId\"B\n" +
 	"\x1bScrubAuditEventDataResponse\x12#\n" +
@@ -5924,10 +6242,12 @@ const file_baremetal_v1_admin_proto_rawDesc = "" +
 	"\x03all\x18\x01 \x01(\bR\x03all\x12\x1b\n" +
 	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x03 \x01(\tR\tpageToken\"}\n" +
+	"page_token\x18\x03 \x01(\tR\tpageToken\"\x9c\x01\n" +
 	"\x17ListControllersResponse\x12:\n" +
 	"\vcontrollers\x18\x01 \x03(\v2\x18.baremetal.v1.ControllerR\vcontrollers\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xa1\x04\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1d\n" +
+	"\n" +
+	"total_size\x18\x03 \x01(\x05R\ttotalSize\"\xa1\x04\n" +
 	"\n" +
 	"Controller\x12#\n" +
 	"\rcontroller_id\x18\x01 \x01(\tR\fcontrollerId\x12\x18\n" +
@@ -5993,12 +6313,14 @@ const file_baremetal_v1_admin_proto_rawDesc = "" +
 	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
 	"page_token\x18\x02 \x01(\tR\tpageToken\x12\x16\n" +
-	"\x06filter\x18\x03 \x01(\tR\x06filter\"i\n" +
+	"\x06filter\x18\x03 \x01(\tR\x06filter\"\x88\x01\n" +
 	"\x12ListImagesResponse\x12+\n" +
 	"\x06images\x18\x01 \x03(\v2\x13.baremetal.v1.ImageR\x06images\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"1\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1d\n" +
+	"\n" +
+	"total_size\x18\x03 \x01(\x05R\ttotalSize\"1\n" +
 	"\x12RemoveImageRequest\x12\x1b\n" +
-	"\timage_ref\x18\x01 \x01(\tR\bimageRef\"\xf3\x05\n" +
+	"\timage_ref\x18\x01 \x01(\tR\bimageRef\"\x8d\x06\n" +
 	"\aWebhook\x12\x1d\n" +
 	"\n" +
 	"webhook_id\x18\x01 \x01(\tR\twebhookId\x12\x10\n" +
@@ -6023,7 +6345,8 @@ const file_baremetal_v1_admin_proto_rawDesc = "" +
 	"\x0fdead_deliveries\x18\x10 \x01(\x03R\x0edeadDeliveries\x12\x16\n" +
 	"\x06secret\x18\x11 \x01(\tR\x06secret\x129\n" +
 	"\n" +
-	"hold_until\x18\x12 \x01(\v2\x1a.google.protobuf.TimestampR\tholdUntil\"\xa2\x01\n" +
+	"hold_until\x18\x12 \x01(\v2\x1a.google.protobuf.TimestampR\tholdUntil\x12\x18\n" +
+	"\aversion\x18\x13 \x01(\x03R\aversion\"\xa2\x01\n" +
 	"\rWebhookSecret\x12\x1b\n" +
 	"\tsecret_id\x18\x01 \x01(\tR\bsecretId\x129\n" +
 	"\n" +
@@ -6038,19 +6361,23 @@ const file_baremetal_v1_admin_proto_rawDesc = "" +
 	"\x13ListWebhooksRequest\x12\x1b\n" +
 	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x02 \x01(\tR\tpageToken\"q\n" +
+	"page_token\x18\x02 \x01(\tR\tpageToken\"\x90\x01\n" +
 	"\x14ListWebhooksResponse\x121\n" +
 	"\bwebhooks\x18\x01 \x03(\v2\x15.baremetal.v1.WebhookR\bwebhooks\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xeb\x01\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1d\n" +
+	"\n" +
+	"total_size\x18\x03 \x01(\x05R\ttotalSize\"\x96\x02\n" +
 	"\x14UpdateWebhookRequest\x12/\n" +
 	"\awebhook\x18\x01 \x01(\v2\x15.baremetal.v1.WebhookR\awebhook\x12;\n" +
 	"\vupdate_mask\x18\x02 \x01(\v2\x1a.google.protobuf.FieldMaskR\n" +
 	"updateMask\x12#\n" +
 	"\rrotate_secret\x18\x03 \x01(\bR\frotateSecret\x12@\n" +
-	"\x0esecret_overlap\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\rsecretOverlap\"5\n" +
+	"\x0esecret_overlap\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\rsecretOverlap\x12)\n" +
+	"\x10expected_version\x18\x05 \x01(\x03R\x0fexpectedVersion\"`\n" +
 	"\x14DeleteWebhookRequest\x12\x1d\n" +
 	"\n" +
-	"webhook_id\x18\x01 \x01(\tR\twebhookId\"3\n" +
+	"webhook_id\x18\x01 \x01(\tR\twebhookId\x12)\n" +
+	"\x10expected_version\x18\x02 \x01(\x03R\x0fexpectedVersion\"3\n" +
 	"\x12TestWebhookRequest\x12\x1d\n" +
 	"\n" +
 	"webhook_id\x18\x01 \x01(\tR\twebhookId\":\n" +
@@ -6065,12 +6392,14 @@ const file_baremetal_v1_admin_proto_rawDesc = "" +
 	"\n" +
 	"page_token\x18\x04 \x01(\tR\tpageToken\x12\x1f\n" +
 	"\vdelivery_id\x18\x05 \x01(\tR\n" +
-	"deliveryId\"\x86\x01\n" +
+	"deliveryId\"\xa5\x01\n" +
 	"\x1dListWebhookDeliveriesResponse\x12=\n" +
 	"\n" +
 	"deliveries\x18\x01 \x03(\v2\x1d.baremetal.v1.WebhookDeliveryR\n" +
 	"deliveries\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xa7\x04\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1d\n" +
+	"\n" +
+	"total_size\x18\x03 \x01(\x05R\ttotalSize\"\xa7\x04\n" +
 	"\x0fWebhookDelivery\x12\x1f\n" +
 	"\vdelivery_id\x18\x01 \x01(\tR\n" +
 	"deliveryId\x12\x1d\n" +
@@ -6105,7 +6434,7 @@ const file_baremetal_v1_admin_proto_rawDesc = "" +
 	"expires_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\x12\x1d\n" +
 	"\n" +
 	"machine_id\x18\x06 \x01(\tR\tmachineId\x12\x1a\n" +
-	"\bhostname\x18\a \x01(\tR\bhostname\"\xba\x02\n" +
+	"\bhostname\x18\a \x01(\tR\bhostname\"\xd4\x02\n" +
 	"\x04Site\x12\x12\n" +
 	"\x04site\x18\x01 \x01(\tR\x04site\x121\n" +
 	"\bsegments\x18\x02 \x03(\v2\x15.baremetal.v1.SegmentR\bsegments\x12\x1a\n" +
@@ -6115,7 +6444,8 @@ const file_baremetal_v1_admin_proto_rawDesc = "" +
 	"applied_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tappliedAt\x12\x19\n" +
 	"\bagent_id\x18\x06 \x01(\tR\aagentId\x12%\n" +
 	"\x0eidentity_level\x18\a \x01(\tR\ridentityLevel\x12'\n" +
-	"\x0fdrift_threshold\x18\t \x01(\tR\x0edriftThreshold\"\xc5\x03\n" +
+	"\x0fdrift_threshold\x18\t \x01(\tR\x0edriftThreshold\x12\x18\n" +
+	"\aversion\x18\x0f \x01(\x03R\aversion\"\xc5\x03\n" +
 	"\aSegment\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1c\n" +
 	"\tinterface\x18\x02 \x01(\tR\tinterface\x12\x18\n" +
@@ -6134,16 +6464,23 @@ const file_baremetal_v1_admin_proto_rawDesc = "" +
 	"\x05state\x18\r \x01(\tR\x05state\x12.\n" +
 	"\x13foreign_dhcp_server\x18\x0e \x01(\tR\x11foreignDhcpServer\x12\x1b\n" +
 	"\tpool_size\x18\x0f \x01(\x05R\bpoolSize\x12\x1b\n" +
-	"\tpool_used\x18\x10 \x01(\x05R\bpoolUsed\"\x80\x01\n" +
+	"\tpool_used\x18\x10 \x01(\x05R\bpoolUsed\"\xab\x01\n" +
 	"\x0eSetSiteRequest\x12\x12\n" +
 	"\x04site\x18\x01 \x01(\tR\x04site\x121\n" +
 	"\bsegments\x18\x02 \x03(\v2\x15.baremetal.v1.SegmentR\bsegments\x12'\n" +
-	"\x0fdrift_threshold\x18\x05 \x01(\tR\x0edriftThreshold\"$\n" +
+	"\x0fdrift_threshold\x18\x05 \x01(\tR\x0edriftThreshold\x12)\n" +
+	"\x10expected_version\x18\x0f \x01(\x03R\x0fexpectedVersion\"$\n" +
 	"\x0eGetSiteRequest\x12\x12\n" +
-	"\x04site\x18\x01 \x01(\tR\x04site\"\x12\n" +
-	"\x10ListSitesRequest\"=\n" +
+	"\x04site\x18\x01 \x01(\tR\x04site\"N\n" +
+	"\x10ListSitesRequest\x12\x1b\n" +
+	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x02 \x01(\tR\tpageToken\"\x84\x01\n" +
 	"\x11ListSitesResponse\x12(\n" +
-	"\x05sites\x18\x01 \x03(\v2\x12.baremetal.v1.SiteR\x05sites\"\xa6\x02\n" +
+	"\x05sites\x18\x01 \x03(\v2\x12.baremetal.v1.SiteR\x05sites\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1d\n" +
+	"\n" +
+	"total_size\x18\x03 \x01(\x05R\ttotalSize\"\xa6\x02\n" +
 	"\x11DiscoveredMachine\x12\x12\n" +
 	"\x04site\x18\x01 \x01(\tR\x04site\x12\x18\n" +
 	"\asegment\x18\x02 \x01(\tR\asegment\x12\x1f\n" +
@@ -6154,11 +6491,17 @@ const file_baremetal_v1_admin_proto_rawDesc = "" +
 	"\x06vendor\x18\x06 \x01(\tR\x06vendor\x12>\n" +
 	"\rfirst_seen_at\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\vfirstSeenAt\x12<\n" +
 	"\flast_seen_at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"lastSeenAt\"+\n" +
+	"lastSeenAt\"g\n" +
 	"\x15ListDiscoveredRequest\x12\x12\n" +
-	"\x04site\x18\x01 \x01(\tR\x04site\"U\n" +
+	"\x04site\x18\x01 \x01(\tR\x04site\x12\x1b\n" +
+	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x03 \x01(\tR\tpageToken\"\x9c\x01\n" +
 	"\x16ListDiscoveredResponse\x12;\n" +
-	"\bmachines\x18\x01 \x03(\v2\x1f.baremetal.v1.DiscoveredMachineR\bmachines\"\xf8\x02\n" +
+	"\bmachines\x18\x01 \x03(\v2\x1f.baremetal.v1.DiscoveredMachineR\bmachines\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1d\n" +
+	"\n" +
+	"total_size\x18\x03 \x01(\x05R\ttotalSize\"\xf8\x02\n" +
 	"\x0eBMCCredentials\x12'\n" +
 	"\x0fcredentials_ref\x18\x01 \x01(\tR\x0ecredentialsRef\x12\x1a\n" +
 	"\busername\x18\x02 \x01(\tR\busername\x12\x18\n" +
@@ -6169,14 +6512,17 @@ const file_baremetal_v1_admin_proto_rawDesc = "" +
 	"\x10allow_plain_http\x18\x06 \x01(\bR\x0eallowPlainHttp\x120\n" +
 	"\x14allow_unverified_tls\x18\a \x01(\bR\x12allowUnverifiedTls\x12\x18\n" +
 	"\aadopted\x18\b \x01(\bR\aadopted\x12)\n" +
-	"\x10refused_machines\x18\t \x03(\tR\x0frefusedMachines\"\xbc\x02\n" +
+	"\x10refused_machines\x18\t \x03(\tR\x0frefusedMachines\"\x88\x03\n" +
 	"\x18SetBMCCredentialsRequest\x12'\n" +
 	"\x0fcredentials_ref\x18\x01 \x01(\tR\x0ecredentialsRef\x12\x1a\n" +
 	"\busername\x18\x02 \x01(\tR\busername\x12\x1a\n" +
 	"\bpassword\x18\x03 \x01(\tR\bpassword\x12+\n" +
 	"\x11allowed_endpoints\x18\x04 \x03(\tR\x10allowedEndpoints\x12-\n" +
 	"\x10allow_plain_http\x18\x05 \x01(\bH\x00R\x0eallowPlainHttp\x88\x01\x01\x125\n" +
-	"\x14allow_unverified_tls\x18\x06 \x01(\bH\x01R\x12allowUnverifiedTls\x88\x01\x01B\x13\n" +
+	"\x14allow_unverified_tls\x18\x06 \x01(\bH\x01R\x12allowUnverifiedTls\x88\x01\x01\x12)\n" +
+	"\x10expected_version\x18\x0e \x01(\x03R\x0fexpectedVersion\x12\x1f\n" +
+	"\vcreate_only\x18\x0f \x01(\bR\n" +
+	"createOnlyB\x13\n" +
 	"\x11_allow_plain_httpB\x17\n" +
 	"\x15_allow_unverified_tls\"\xb3\x02\n" +
 	"\x0eBMCCertificate\x12\x12\n" +
@@ -6237,20 +6583,29 @@ const file_baremetal_v1_admin_proto_rawDesc = "" +
 	"\x06tokens\x18\x01 \x03(\v2\x16.baremetal.v1.APITokenR\x06tokens\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"2\n" +
 	"\x15RevokeAPITokenRequest\x12\x19\n" +
-	"\btoken_id\x18\x01 \x01(\tR\atokenId\"\x1b\n" +
-	"\x19ListBMCCredentialsRequest\"\\\n" +
+	"\btoken_id\x18\x01 \x01(\tR\atokenId\"W\n" +
+	"\x19ListBMCCredentialsRequest\x12\x1b\n" +
+	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x02 \x01(\tR\tpageToken\"\xa3\x01\n" +
 	"\x1aListBMCCredentialsResponse\x12>\n" +
-	"\vcredentials\x18\x01 \x03(\v2\x1c.baremetal.v1.BMCCredentialsR\vcredentials\"F\n" +
+	"\vcredentials\x18\x01 \x03(\v2\x1c.baremetal.v1.BMCCredentialsR\vcredentials\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1d\n" +
+	"\n" +
+	"total_size\x18\x03 \x01(\x05R\ttotalSize\"q\n" +
 	"\x1bDeleteBMCCredentialsRequest\x12'\n" +
-	"\x0fcredentials_ref\x18\x01 \x01(\tR\x0ecredentialsRef\"g\n" +
+	"\x0fcredentials_ref\x18\x01 \x01(\tR\x0ecredentialsRef\x12)\n" +
+	"\x10expected_version\x18\x02 \x01(\x03R\x0fexpectedVersion\"g\n" +
 	"\x15ListSiteLeasesRequest\x12\x12\n" +
 	"\x04site\x18\x01 \x01(\tR\x04site\x12\x1b\n" +
 	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x03 \x01(\tR\tpageToken\"q\n" +
+	"page_token\x18\x03 \x01(\tR\tpageToken\"\x90\x01\n" +
 	"\x16ListSiteLeasesResponse\x12/\n" +
 	"\x06leases\x18\x01 \x03(\v2\x17.baremetal.v1.SiteLeaseR\x06leases\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken*k\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1d\n" +
+	"\n" +
+	"total_size\x18\x03 \x01(\x05R\ttotalSize*k\n" +
 	"\tAgentRole\x12\x1a\n" +
 	"\x16AGENT_ROLE_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fAGENT_ROLE_HOST\x10\x01\x12\x18\n" +

@@ -36,9 +36,11 @@ type Budget struct {
 	// The same as a part of the domain's machines, 1 to 100, rounded down, but one machine at least.
 	Percent int32 `protobuf:"varint,5,opt,name=percent,proto3" json:"percent,omitempty"`
 	// Slots taken in any 60 minutes, and in any 24 hours.
-	PerHour       int32                  `protobuf:"varint,6,opt,name=per_hour,json=perHour,proto3" json:"per_hour,omitempty"`
-	PerDay        int32                  `protobuf:"varint,7,opt,name=per_day,json=perDay,proto3" json:"per_day,omitempty"`
-	UpdatedAt     *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
+	PerHour   int32                  `protobuf:"varint,6,opt,name=per_hour,json=perHour,proto3" json:"per_hour,omitempty"`
+	PerDay    int32                  `protobuf:"varint,7,opt,name=per_day,json=perDay,proto3" json:"per_day,omitempty"`
+	UpdatedAt *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
+	// Grows with every change.
+	Version       int64 `protobuf:"varint,9,opt,name=version,proto3" json:"version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -129,9 +131,20 @@ func (x *Budget) GetUpdatedAt() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *Budget) GetVersion() int64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
 type SetBudgetRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Budget        *Budget                `protobuf:"bytes,1,opt,name=budget,proto3" json:"budget,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Budget *Budget                `protobuf:"bytes,1,opt,name=budget,proto3" json:"budget,omitempty"`
+	// Refused with VERSION_CONFLICT unless the stored version is this one; 0 does not check.
+	ExpectedVersion int64 `protobuf:"varint,2,opt,name=expected_version,json=expectedVersion,proto3" json:"expected_version,omitempty"`
+	// Refused with RESOURCE_EXISTS where there is one already; nothing is changed then.
+	CreateOnly    bool `protobuf:"varint,3,opt,name=create_only,json=createOnly,proto3" json:"create_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -173,8 +186,25 @@ func (x *SetBudgetRequest) GetBudget() *Budget {
 	return nil
 }
 
+func (x *SetBudgetRequest) GetExpectedVersion() int64 {
+	if x != nil {
+		return x.ExpectedVersion
+	}
+	return 0
+}
+
+func (x *SetBudgetRequest) GetCreateOnly() bool {
+	if x != nil {
+		return x.CreateOnly
+	}
+	return false
+}
+
 type ListBudgetsRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// 0: as many rows as fit into 4 MiB. At most 1000.
+	PageSize      int32  `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	PageToken     string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -209,9 +239,27 @@ func (*ListBudgetsRequest) Descriptor() ([]byte, []int) {
 	return file_baremetal_v1_budget_proto_rawDescGZIP(), []int{2}
 }
 
+func (x *ListBudgetsRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListBudgetsRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
 type ListBudgetsResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Budgets       []*Budget              `protobuf:"bytes,1,rep,name=budgets,proto3" json:"budgets,omitempty"`
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Budgets []*Budget              `protobuf:"bytes,1,rep,name=budgets,proto3" json:"budgets,omitempty"`
+	// Set where there is more.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// Rows that match, on all pages. 0 beside rows: they could not be counted in 250 ms. See docs/api.md.
+	TotalSize     int32 `protobuf:"varint,3,opt,name=total_size,json=totalSize,proto3" json:"total_size,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -253,11 +301,27 @@ func (x *ListBudgetsResponse) GetBudgets() []*Budget {
 	return nil
 }
 
+func (x *ListBudgetsResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+func (x *ListBudgetsResponse) GetTotalSize() int32 {
+	if x != nil {
+		return x.TotalSize
+	}
+	return 0
+}
+
 type DeleteBudgetRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Refused with VERSION_CONFLICT unless the stored version is this one; 0 does not check.
+	ExpectedVersion int64 `protobuf:"varint,2,opt,name=expected_version,json=expectedVersion,proto3" json:"expected_version,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *DeleteBudgetRequest) Reset() {
@@ -295,6 +359,13 @@ func (x *DeleteBudgetRequest) GetName() string {
 		return x.Name
 	}
 	return ""
+}
+
+func (x *DeleteBudgetRequest) GetExpectedVersion() int64 {
+	if x != nil {
+		return x.ExpectedVersion
+	}
+	return 0
 }
 
 // BudgetSlot is what one destructive operation holds.
@@ -378,7 +449,7 @@ func (x *BudgetSlot) GetReleasedAt() *timestamppb.Timestamp {
 
 type ListBudgetSlotsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// 0 means 100; at most 1000.
+	// 0: as many rows as fit into 4 MiB. At most 1000.
 	PageSize      int32  `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	PageToken     string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -433,6 +504,8 @@ type ListBudgetSlotsResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Slots         []*BudgetSlot          `protobuf:"bytes,1,rep,name=slots,proto3" json:"slots,omitempty"`
 	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// Rows that match, on all pages. 0 beside rows: they could not be counted in 250 ms. See docs/api.md.
+	TotalSize     int32 `protobuf:"varint,3,opt,name=total_size,json=totalSize,proto3" json:"total_size,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -479,6 +552,13 @@ func (x *ListBudgetSlotsResponse) GetNextPageToken() string {
 		return x.NextPageToken
 	}
 	return ""
+}
+
+func (x *ListBudgetSlotsResponse) GetTotalSize() int32 {
+	if x != nil {
+		return x.TotalSize
+	}
+	return 0
 }
 
 type ReleaseBudgetSlotRequest struct {
@@ -583,7 +663,7 @@ var File_baremetal_v1_budget_proto protoreflect.FileDescriptor
 
 const file_baremetal_v1_budget_proto_rawDesc = "" +
 	"\n" +
-	"\x19baremetal/v1/budget.proto\x12\fbaremetal.v1\x1a\x18baremetal/v1/admin.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xec\x01\n" +
+	"\x19baremetal/v1/budget.proto\x12\fbaremetal.v1\x1a\x18baremetal/v1/admin.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x86\x02\n" +
 	"\x06Budget\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06domain\x18\x02 \x01(\tR\x06domain\x12\x14\n" +
@@ -593,14 +673,25 @@ const file_baremetal_v1_budget_proto_rawDesc = "" +
 	"\bper_hour\x18\x06 \x01(\x05R\aperHour\x12\x17\n" +
 	"\aper_day\x18\a \x01(\x05R\x06perDay\x129\n" +
 	"\n" +
-	"updated_at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAt\"@\n" +
+	"updated_at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAt\x12\x18\n" +
+	"\aversion\x18\t \x01(\x03R\aversion\"\x8c\x01\n" +
 	"\x10SetBudgetRequest\x12,\n" +
-	"\x06budget\x18\x01 \x01(\v2\x14.baremetal.v1.BudgetR\x06budget\"\x14\n" +
-	"\x12ListBudgetsRequest\"E\n" +
+	"\x06budget\x18\x01 \x01(\v2\x14.baremetal.v1.BudgetR\x06budget\x12)\n" +
+	"\x10expected_version\x18\x02 \x01(\x03R\x0fexpectedVersion\x12\x1f\n" +
+	"\vcreate_only\x18\x03 \x01(\bR\n" +
+	"createOnly\"P\n" +
+	"\x12ListBudgetsRequest\x12\x1b\n" +
+	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x02 \x01(\tR\tpageToken\"\x8c\x01\n" +
 	"\x13ListBudgetsResponse\x12.\n" +
-	"\abudgets\x18\x01 \x03(\v2\x14.baremetal.v1.BudgetR\abudgets\")\n" +
+	"\abudgets\x18\x01 \x03(\v2\x14.baremetal.v1.BudgetR\abudgets\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1d\n" +
+	"\n" +
+	"total_size\x18\x03 \x01(\x05R\ttotalSize\"T\n" +
 	"\x13DeleteBudgetRequest\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\"\xeb\x01\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12)\n" +
+	"\x10expected_version\x18\x02 \x01(\x03R\x0fexpectedVersion\"\xeb\x01\n" +
 	"\n" +
 	"BudgetSlot\x12!\n" +
 	"\foperation_id\x18\x01 \x01(\tR\voperationId\x12\x1d\n" +
@@ -613,10 +704,12 @@ const file_baremetal_v1_budget_proto_rawDesc = "" +
 	"\x16ListBudgetSlotsRequest\x12\x1b\n" +
 	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x02 \x01(\tR\tpageToken\"q\n" +
+	"page_token\x18\x02 \x01(\tR\tpageToken\"\x90\x01\n" +
 	"\x17ListBudgetSlotsResponse\x12.\n" +
 	"\x05slots\x18\x01 \x03(\v2\x18.baremetal.v1.BudgetSlotR\x05slots\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"S\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1d\n" +
+	"\n" +
+	"total_size\x18\x03 \x01(\x05R\ttotalSize\"S\n" +
 	"\x18ReleaseBudgetSlotRequest\x12\x1d\n" +
 	"\n" +
 	"machine_id\x18\x01 \x01(\tR\tmachineId\x12\x18\n" +

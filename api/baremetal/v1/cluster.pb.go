@@ -131,8 +131,12 @@ type SetClusterRequest struct {
 	BearerToken          string `protobuf:"bytes,4,opt,name=bearer_token,json=bearerToken,proto3" json:"bearer_token,omitempty"`
 	ClientCertificatePem []byte `protobuf:"bytes,5,opt,name=client_certificate_pem,json=clientCertificatePem,proto3" json:"client_certificate_pem,omitempty"`
 	ClientKeyPem         []byte `protobuf:"bytes,6,opt,name=client_key_pem,json=clientKeyPem,proto3" json:"client_key_pem,omitempty"`
-	unknownFields        protoimpl.UnknownFields
-	sizeCache            protoimpl.SizeCache
+	// Refused with VERSION_CONFLICT unless the stored version is this one; 0 does not check.
+	ExpectedVersion int64 `protobuf:"varint,7,opt,name=expected_version,json=expectedVersion,proto3" json:"expected_version,omitempty"`
+	// Refused with RESOURCE_EXISTS where there is one already; nothing is changed then.
+	CreateOnly    bool `protobuf:"varint,8,opt,name=create_only,json=createOnly,proto3" json:"create_only,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SetClusterRequest) Reset() {
@@ -207,6 +211,20 @@ func (x *SetClusterRequest) GetClientKeyPem() []byte {
 	return nil
 }
 
+func (x *SetClusterRequest) GetExpectedVersion() int64 {
+	if x != nil {
+		return x.ExpectedVersion
+	}
+	return 0
+}
+
+func (x *SetClusterRequest) GetCreateOnly() bool {
+	if x != nil {
+		return x.CreateOnly
+	}
+	return false
+}
+
 type GetClusterRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	ClusterRef    string                 `protobuf:"bytes,1,opt,name=cluster_ref,json=clusterRef,proto3" json:"cluster_ref,omitempty"`
@@ -253,7 +271,7 @@ func (x *GetClusterRequest) GetClusterRef() string {
 
 type ListClustersRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// 0 means 100; at most 1000.
+	// 0: as many rows as fit into 4 MiB. At most 1000.
 	PageSize      int32  `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	PageToken     string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -309,6 +327,8 @@ type ListClustersResponse struct {
 	// By name.
 	Clusters      []*Cluster `protobuf:"bytes,1,rep,name=clusters,proto3" json:"clusters,omitempty"`
 	NextPageToken string     `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// Rows that match, on all pages. 0 beside rows: they could not be counted in 250 ms. See docs/api.md.
+	TotalSize     int32 `protobuf:"varint,3,opt,name=total_size,json=totalSize,proto3" json:"total_size,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -357,11 +377,20 @@ func (x *ListClustersResponse) GetNextPageToken() string {
 	return ""
 }
 
+func (x *ListClustersResponse) GetTotalSize() int32 {
+	if x != nil {
+		return x.TotalSize
+	}
+	return 0
+}
+
 type DeleteClusterRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	ClusterRef    string                 `protobuf:"bytes,1,opt,name=cluster_ref,json=clusterRef,proto3" json:"cluster_ref,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	ClusterRef string                 `protobuf:"bytes,1,opt,name=cluster_ref,json=clusterRef,proto3" json:"cluster_ref,omitempty"`
+	// Refused with VERSION_CONFLICT unless the stored version is this one; 0 does not check.
+	ExpectedVersion int64 `protobuf:"varint,2,opt,name=expected_version,json=expectedVersion,proto3" json:"expected_version,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *DeleteClusterRequest) Reset() {
@@ -401,6 +430,13 @@ func (x *DeleteClusterRequest) GetClusterRef() string {
 	return ""
 }
 
+func (x *DeleteClusterRequest) GetExpectedVersion() int64 {
+	if x != nil {
+		return x.ExpectedVersion
+	}
+	return 0
+}
+
 var File_baremetal_v1_cluster_proto protoreflect.FileDescriptor
 
 const file_baremetal_v1_cluster_proto_rawDesc = "" +
@@ -415,7 +451,7 @@ const file_baremetal_v1_cluster_proto_rawDesc = "" +
 	"\x10credentials_kind\x18\x05 \x01(\tR\x0fcredentialsKind\x12\x18\n" +
 	"\aversion\x18\x06 \x01(\x03R\aversion\x129\n" +
 	"\n" +
-	"updated_at\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAt\"\xe2\x01\n" +
+	"updated_at\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAt\"\xae\x02\n" +
 	"\x11SetClusterRequest\x12\x1f\n" +
 	"\vcluster_ref\x18\x01 \x01(\tR\n" +
 	"clusterRef\x12\x16\n" +
@@ -423,20 +459,26 @@ const file_baremetal_v1_cluster_proto_rawDesc = "" +
 	"\x06ca_pem\x18\x03 \x01(\fR\x05caPem\x12!\n" +
 	"\fbearer_token\x18\x04 \x01(\tR\vbearerToken\x124\n" +
 	"\x16client_certificate_pem\x18\x05 \x01(\fR\x14clientCertificatePem\x12$\n" +
-	"\x0eclient_key_pem\x18\x06 \x01(\fR\fclientKeyPem\"4\n" +
+	"\x0eclient_key_pem\x18\x06 \x01(\fR\fclientKeyPem\x12)\n" +
+	"\x10expected_version\x18\a \x01(\x03R\x0fexpectedVersion\x12\x1f\n" +
+	"\vcreate_only\x18\b \x01(\bR\n" +
+	"createOnly\"4\n" +
 	"\x11GetClusterRequest\x12\x1f\n" +
 	"\vcluster_ref\x18\x01 \x01(\tR\n" +
 	"clusterRef\"Q\n" +
 	"\x13ListClustersRequest\x12\x1b\n" +
 	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x02 \x01(\tR\tpageToken\"q\n" +
+	"page_token\x18\x02 \x01(\tR\tpageToken\"\x90\x01\n" +
 	"\x14ListClustersResponse\x121\n" +
 	"\bclusters\x18\x01 \x03(\v2\x15.baremetal.v1.ClusterR\bclusters\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"7\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1d\n" +
+	"\n" +
+	"total_size\x18\x03 \x01(\x05R\ttotalSize\"b\n" +
 	"\x14DeleteClusterRequest\x12\x1f\n" +
 	"\vcluster_ref\x18\x01 \x01(\tR\n" +
-	"clusterRef2\xbf\x02\n" +
+	"clusterRef\x12)\n" +
+	"\x10expected_version\x18\x02 \x01(\x03R\x0fexpectedVersion2\xbf\x02\n" +
 	"\x0eClusterService\x12D\n" +
 	"\n" +
 	"SetCluster\x12\x1f.baremetal.v1.SetClusterRequest\x1a\x15.baremetal.v1.Cluster\x12D\n" +

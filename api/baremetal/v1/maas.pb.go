@@ -141,8 +141,12 @@ type SetMAASRegionRequest struct {
 	// At most 32 KiB of YAML that begins with #cloud-config. {{bootstrap_bundle}}, {{machine_id}} and {{hostname}} are filled in.
 	UserData       string `protobuf:"bytes,5,opt,name=user_data,json=userData,proto3" json:"user_data,omitempty"`
 	RetainMachines bool   `protobuf:"varint,6,opt,name=retain_machines,json=retainMachines,proto3" json:"retain_machines,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Refused with VERSION_CONFLICT unless the stored version is this one; 0 does not check.
+	ExpectedVersion int64 `protobuf:"varint,7,opt,name=expected_version,json=expectedVersion,proto3" json:"expected_version,omitempty"`
+	// Refused with RESOURCE_EXISTS where there is one already; nothing is changed then.
+	CreateOnly    bool `protobuf:"varint,8,opt,name=create_only,json=createOnly,proto3" json:"create_only,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SetMAASRegionRequest) Reset() {
@@ -217,6 +221,20 @@ func (x *SetMAASRegionRequest) GetRetainMachines() bool {
 	return false
 }
 
+func (x *SetMAASRegionRequest) GetExpectedVersion() int64 {
+	if x != nil {
+		return x.ExpectedVersion
+	}
+	return 0
+}
+
+func (x *SetMAASRegionRequest) GetCreateOnly() bool {
+	if x != nil {
+		return x.CreateOnly
+	}
+	return false
+}
+
 type ListMAASRegionsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	PageSize      int32                  `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
@@ -273,6 +291,8 @@ type ListMAASRegionsResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Regions       []*MAASRegion          `protobuf:"bytes,1,rep,name=regions,proto3" json:"regions,omitempty"`
 	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// Rows that match, on all pages. 0 beside rows: they could not be counted in 250 ms. See docs/api.md.
+	TotalSize     int32 `protobuf:"varint,3,opt,name=total_size,json=totalSize,proto3" json:"total_size,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -321,11 +341,20 @@ func (x *ListMAASRegionsResponse) GetNextPageToken() string {
 	return ""
 }
 
+func (x *ListMAASRegionsResponse) GetTotalSize() int32 {
+	if x != nil {
+		return x.TotalSize
+	}
+	return 0
+}
+
 type DeleteMAASRegionRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	RegionRef     string                 `protobuf:"bytes,1,opt,name=region_ref,json=regionRef,proto3" json:"region_ref,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	RegionRef string                 `protobuf:"bytes,1,opt,name=region_ref,json=regionRef,proto3" json:"region_ref,omitempty"`
+	// Refused with VERSION_CONFLICT unless the stored version is this one; 0 does not check.
+	ExpectedVersion int64 `protobuf:"varint,2,opt,name=expected_version,json=expectedVersion,proto3" json:"expected_version,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *DeleteMAASRegionRequest) Reset() {
@@ -365,6 +394,13 @@ func (x *DeleteMAASRegionRequest) GetRegionRef() string {
 	return ""
 }
 
+func (x *DeleteMAASRegionRequest) GetExpectedVersion() int64 {
+	if x != nil {
+		return x.ExpectedVersion
+	}
+	return 0
+}
+
 var File_baremetal_v1_maas_proto protoreflect.FileDescriptor
 
 const file_baremetal_v1_maas_proto_rawDesc = "" +
@@ -381,7 +417,7 @@ const file_baremetal_v1_maas_proto_rawDesc = "" +
 	"updated_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAt\x12\x15\n" +
 	"\x06ca_pem\x18\x06 \x01(\fR\x05caPem\x12\x1b\n" +
 	"\tuser_data\x18\a \x01(\tR\buserData\x12'\n" +
-	"\x0fretain_machines\x18\b \x01(\bR\x0eretainMachines\"\xc7\x01\n" +
+	"\x0fretain_machines\x18\b \x01(\bR\x0eretainMachines\"\x93\x02\n" +
 	"\x14SetMAASRegionRequest\x12\x1d\n" +
 	"\n" +
 	"region_ref\x18\x01 \x01(\tR\tregionRef\x12\x1a\n" +
@@ -389,17 +425,23 @@ const file_baremetal_v1_maas_proto_rawDesc = "" +
 	"\aapi_key\x18\x03 \x01(\tR\x06apiKey\x12\x15\n" +
 	"\x06ca_pem\x18\x04 \x01(\fR\x05caPem\x12\x1b\n" +
 	"\tuser_data\x18\x05 \x01(\tR\buserData\x12'\n" +
-	"\x0fretain_machines\x18\x06 \x01(\bR\x0eretainMachines\"T\n" +
+	"\x0fretain_machines\x18\x06 \x01(\bR\x0eretainMachines\x12)\n" +
+	"\x10expected_version\x18\a \x01(\x03R\x0fexpectedVersion\x12\x1f\n" +
+	"\vcreate_only\x18\b \x01(\bR\n" +
+	"createOnly\"T\n" +
 	"\x16ListMAASRegionsRequest\x12\x1b\n" +
 	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x02 \x01(\tR\tpageToken\"u\n" +
+	"page_token\x18\x02 \x01(\tR\tpageToken\"\x94\x01\n" +
 	"\x17ListMAASRegionsResponse\x122\n" +
 	"\aregions\x18\x01 \x03(\v2\x18.baremetal.v1.MAASRegionR\aregions\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"8\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1d\n" +
+	"\n" +
+	"total_size\x18\x03 \x01(\x05R\ttotalSize\"c\n" +
 	"\x17DeleteMAASRegionRequest\x12\x1d\n" +
 	"\n" +
-	"region_ref\x18\x01 \x01(\tR\tregionRef2\x91\x02\n" +
+	"region_ref\x18\x01 \x01(\tR\tregionRef\x12)\n" +
+	"\x10expected_version\x18\x02 \x01(\x03R\x0fexpectedVersion2\x91\x02\n" +
 	"\vMAASService\x12M\n" +
 	"\rSetMAASRegion\x12\".baremetal.v1.SetMAASRegionRequest\x1a\x18.baremetal.v1.MAASRegion\x12^\n" +
 	"\x0fListMAASRegions\x12$.baremetal.v1.ListMAASRegionsRequest\x1a%.baremetal.v1.ListMAASRegionsResponse\x12S\n" +

@@ -9,6 +9,7 @@ package baremetalv1
 import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	fieldmaskpb "google.golang.org/protobuf/types/known/fieldmaskpb"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
@@ -267,7 +268,8 @@ func (MachineStatus_EffectiveState) EnumDescriptor() ([]byte, []int) {
 // Machine is a physical server with a stable identity.
 type Machine struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Chosen by the client at registration or made by the server ("m-…"). 1 to 63 characters of [a-z0-9.-].
+	// Chosen by the client at registration or made by the server ("m-…"). 1 to 63 characters of [a-z0-9.-], the first a
+	// letter or digit.
 	MachineId string            `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
 	Labels    map[string]string `protobuf:"bytes,2,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Client-updatable.
@@ -279,7 +281,7 @@ type Machine struct {
 	UpdatedAt *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
 	// Set on tombstones, which only reconciling lists return.
 	DeletedAt *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=deleted_at,json=deletedAt,proto3" json:"deleted_at,omitempty"`
-	// Grows with every change; send it back in UpdateMachine to refuse a lost update (0 = don't check).
+	// Grows with every change; send it back in an update to refuse a lost one (0 = don't check).
 	Version       int64 `protobuf:"varint,8,opt,name=version,proto3" json:"version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1119,8 +1121,15 @@ func (x *Condition) GetMessage() string {
 
 // RegisterMachineRequest carries the machine; machine_id may be empty.
 type RegisterMachineRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Machine       *Machine               `protobuf:"bytes,1,opt,name=machine,proto3" json:"machine,omitempty"`
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Machine *Machine               `protobuf:"bytes,1,opt,name=machine,proto3" json:"machine,omitempty"`
+	// Only a machine that is not known: a known machine_id is ALREADY_EXISTS with MACHINE_EXISTS, and nothing is changed. A repeat
+	// under the request_id that has made the machine returns it.
+	CreateOnly bool `protobuf:"varint,2,opt,name=create_only,json=createOnly,proto3" json:"create_only,omitempty"`
+	// Refused with VERSION_CONFLICT unless the stored version is this one; 0 does not check.
+	ExpectedVersion int64 `protobuf:"varint,3,opt,name=expected_version,json=expectedVersion,proto3" json:"expected_version,omitempty"`
+	// Names this registration, so that one with create_only can be repeated. 1 to 128 printable ASCII characters, not only spaces.
+	RequestId     string `protobuf:"bytes,4,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1160,6 +1169,27 @@ func (x *RegisterMachineRequest) GetMachine() *Machine {
 		return x.Machine
 	}
 	return nil
+}
+
+func (x *RegisterMachineRequest) GetCreateOnly() bool {
+	if x != nil {
+		return x.CreateOnly
+	}
+	return false
+}
+
+func (x *RegisterMachineRequest) GetExpectedVersion() int64 {
+	if x != nil {
+		return x.ExpectedVersion
+	}
+	return 0
+}
+
+func (x *RegisterMachineRequest) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
 }
 
 // GetMachineRequest names a machine by one of its two identifiers.
@@ -1229,7 +1259,7 @@ type ListMachinesRequest struct {
 	// Comma-separated key=value terms that must all hold: phase, effective_state, node_state, provider, site,
 	// region, rack, group, machine_id, labels.<key>, conditions.<Type>.
 	Filter string `protobuf:"bytes,1,opt,name=filter,proto3" json:"filter,omitempty"`
-	// 0 means 100; at most 1000.
+	// 0: as many rows as fit into 4 MiB. At most 1000.
 	PageSize     int32                  `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	PageToken    string                 `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	UpdatedSince *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=updated_since,json=updatedSince,proto3" json:"updated_since,omitempty"`
@@ -1314,7 +1344,9 @@ type ListMachinesResponse struct {
 	// A timestamp that is safe to send as updated_since. Unset on a page by cursor that is followed by more.
 	SafeUpdatedSince *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=safe_updated_since,json=safeUpdatedSince,proto3" json:"safe_updated_since,omitempty"`
 	// True when a reconcile has more to read right now.
-	More          bool `protobuf:"varint,5,opt,name=more,proto3" json:"more,omitempty"`
+	More bool `protobuf:"varint,5,opt,name=more,proto3" json:"more,omitempty"`
+	// Rows that match, on all pages. 0 beside rows: they could not be counted in 250 ms. See docs/api.md.
+	TotalSize     int32 `protobuf:"varint,6,opt,name=total_size,json=totalSize,proto3" json:"total_size,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1384,12 +1416,25 @@ func (x *ListMachinesResponse) GetMore() bool {
 	return false
 }
 
-// UpdateMachineRequest replaces spec and labels.
+func (x *ListMachinesResponse) GetTotalSize() int32 {
+	if x != nil {
+		return x.TotalSize
+	}
+	return 0
+}
+
+// UpdateMachineRequest says what of a machine's spec and labels is to change.
 type UpdateMachineRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Machine       *Machine               `protobuf:"bytes,1,opt,name=machine,proto3" json:"machine,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Machine *Machine               `protobuf:"bytes,1,opt,name=machine,proto3" json:"machine,omitempty"`
+	// labels, labels.KEY, spec, spec.FIELD, or "*" for labels and spec: each becomes what machine says, and is cleared where that
+	// is empty. Paths of fields that the backend owns are ignored, unknown ones are INVALID_ARGUMENT. Without a mask what the
+	// message does not set stays, and a map or list that is not empty replaces the whole.
+	UpdateMask *fieldmaskpb.FieldMask `protobuf:"bytes,2,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
+	// Refused with VERSION_CONFLICT unless the stored version is this one; 0 does not check. machine.version does the same.
+	ExpectedVersion int64 `protobuf:"varint,3,opt,name=expected_version,json=expectedVersion,proto3" json:"expected_version,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *UpdateMachineRequest) Reset() {
@@ -1429,13 +1474,29 @@ func (x *UpdateMachineRequest) GetMachine() *Machine {
 	return nil
 }
 
+func (x *UpdateMachineRequest) GetUpdateMask() *fieldmaskpb.FieldMask {
+	if x != nil {
+		return x.UpdateMask
+	}
+	return nil
+}
+
+func (x *UpdateMachineRequest) GetExpectedVersion() int64 {
+	if x != nil {
+		return x.ExpectedVersion
+	}
+	return 0
+}
+
 type DeleteMachineRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	MachineId string                 `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
 	// Deletes a machine whose node is active or offline without a decommission. Of an admin alone.
-	Purge         bool `protobuf:"varint,2,opt,name=purge,proto3" json:"purge,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Purge bool `protobuf:"varint,2,opt,name=purge,proto3" json:"purge,omitempty"`
+	// Refused with VERSION_CONFLICT unless the stored version is this one; 0 does not check.
+	ExpectedVersion int64 `protobuf:"varint,5,opt,name=expected_version,json=expectedVersion,proto3" json:"expected_version,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *DeleteMachineRequest) Reset() {
@@ -1482,12 +1543,19 @@ func (x *DeleteMachineRequest) GetPurge() bool {
 	return false
 }
 
+func (x *DeleteMachineRequest) GetExpectedVersion() int64 {
+	if x != nil {
+		return x.ExpectedVersion
+	}
+	return 0
+}
+
 type RebootMachineRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	MachineId string                 `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
 	// Required for idempotency. 1 to 128 printable characters.
 	RequestId string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// "graceful" (default) or "force".
+	// "graceful" (default), "force", or "bmc": the agent of the site power-cycles the machine through its BMC or provider.
 	Mode string `protobuf:"bytes,3,opt,name=mode,proto3" json:"mode,omitempty"`
 	// How long a try may take; 0 means the plan's or the server's default.
 	TimeoutSeconds int32 `protobuf:"varint,4,opt,name=timeout_seconds,json=timeoutSeconds,proto3" json:"timeout_seconds,omitempty"`
@@ -2328,7 +2396,7 @@ func (x *OperatorAction) GetDestructive() bool {
 type GetMachineTimelineRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	MachineId string                 `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
-	// 0 means 100; at most 1000.
+	// 0: as many rows as fit into 4 MiB. At most 1000.
 	PageSize  int32  `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	PageToken string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	// The history up to this time, and the state then. Unset means now.
@@ -3167,7 +3235,7 @@ var File_baremetal_v1_machine_proto protoreflect.FileDescriptor
 
 const file_baremetal_v1_machine_proto_rawDesc = "" +
 	"\n" +
-	"\x1abaremetal/v1/machine.proto\x12\fbaremetal.v1\x1a\x1cbaremetal/v1/operation.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xcd\x03\n" +
+	"\x1abaremetal/v1/machine.proto\x12\fbaremetal.v1\x1a\x1cbaremetal/v1/operation.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xcd\x03\n" +
 	"\aMachine\x12\x1d\n" +
 	"\n" +
 	"machine_id\x18\x01 \x01(\tR\tmachineId\x129\n" +
@@ -3282,9 +3350,14 @@ const file_baremetal_v1_machine_proto_rawDesc = "" +
 	"\x06status\x18\x02 \x01(\bR\x06status\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12C\n" +
 	"\x0flast_transition\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x0elastTransition\x12\x18\n" +
-	"\amessage\x18\x05 \x01(\tR\amessage\"I\n" +
+	"\amessage\x18\x05 \x01(\tR\amessage\"\xb4\x01\n" +
 	"\x16RegisterMachineRequest\x12/\n" +
-	"\amachine\x18\x01 \x01(\v2\x15.baremetal.v1.MachineR\amachine\"S\n" +
+	"\amachine\x18\x01 \x01(\v2\x15.baremetal.v1.MachineR\amachine\x12\x1f\n" +
+	"\vcreate_only\x18\x02 \x01(\bR\n" +
+	"createOnly\x12)\n" +
+	"\x10expected_version\x18\x03 \x01(\x03R\x0fexpectedVersion\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x04 \x01(\tR\trequestId\"S\n" +
 	"\x11GetMachineRequest\x12\x1d\n" +
 	"\n" +
 	"machine_id\x18\x01 \x01(\tR\tmachineId\x12\x1f\n" +
@@ -3296,20 +3369,26 @@ const file_baremetal_v1_machine_proto_rawDesc = "" +
 	"\n" +
 	"page_token\x18\x03 \x01(\tR\tpageToken\x12?\n" +
 	"\rupdated_since\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\fupdatedSince\x12\x16\n" +
-	"\x06cursor\x18\x05 \x01(\tR\x06cursor\"\xf0\x01\n" +
+	"\x06cursor\x18\x05 \x01(\tR\x06cursor\"\x8f\x02\n" +
 	"\x14ListMachinesResponse\x121\n" +
 	"\bmachines\x18\x01 \x03(\v2\x15.baremetal.v1.MachineR\bmachines\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1f\n" +
 	"\vnext_cursor\x18\x03 \x01(\tR\n" +
 	"nextCursor\x12H\n" +
 	"\x12safe_updated_since\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x10safeUpdatedSince\x12\x12\n" +
-	"\x04more\x18\x05 \x01(\bR\x04more\"G\n" +
+	"\x04more\x18\x05 \x01(\bR\x04more\x12\x1d\n" +
+	"\n" +
+	"total_size\x18\x06 \x01(\x05R\ttotalSize\"\xaf\x01\n" +
 	"\x14UpdateMachineRequest\x12/\n" +
-	"\amachine\x18\x01 \x01(\v2\x15.baremetal.v1.MachineR\amachine\"K\n" +
+	"\amachine\x18\x01 \x01(\v2\x15.baremetal.v1.MachineR\amachine\x12;\n" +
+	"\vupdate_mask\x18\x02 \x01(\v2\x1a.google.protobuf.FieldMaskR\n" +
+	"updateMask\x12)\n" +
+	"\x10expected_version\x18\x03 \x01(\x03R\x0fexpectedVersion\"v\n" +
 	"\x14DeleteMachineRequest\x12\x1d\n" +
 	"\n" +
 	"machine_id\x18\x01 \x01(\tR\tmachineId\x12\x14\n" +
-	"\x05purge\x18\x02 \x01(\bR\x05purge\"\xaa\x01\n" +
+	"\x05purge\x18\x02 \x01(\bR\x05purge\x12)\n" +
+	"\x10expected_version\x18\x05 \x01(\x03R\x0fexpectedVersion\"\xaa\x01\n" +
 	"\x14RebootMachineRequest\x12\x1d\n" +
 	"\n" +
 	"machine_id\x18\x01 \x01(\tR\tmachineId\x12\x1d\n" +
@@ -3583,8 +3662,9 @@ var file_baremetal_v1_machine_proto_goTypes = []any{
 	nil,                                // 37: baremetal.v1.TimelineState.OpenCommandsEntry
 	nil,                                // 38: baremetal.v1.TimelineState.StepMessagesEntry
 	(*timestamppb.Timestamp)(nil),      // 39: google.protobuf.Timestamp
-	(*NetReconfig)(nil),                // 40: baremetal.v1.NetReconfig
-	(*Operation)(nil),                  // 41: baremetal.v1.Operation
+	(*fieldmaskpb.FieldMask)(nil),      // 40: google.protobuf.FieldMask
+	(*NetReconfig)(nil),                // 41: baremetal.v1.NetReconfig
+	(*Operation)(nil),                  // 42: baremetal.v1.Operation
 }
 var file_baremetal_v1_machine_proto_depIdxs = []int32{
 	34, // 0: baremetal.v1.Machine.labels:type_name -> baremetal.v1.Machine.LabelsEntry
@@ -3611,62 +3691,63 @@ var file_baremetal_v1_machine_proto_depIdxs = []int32{
 	3,  // 21: baremetal.v1.ListMachinesResponse.machines:type_name -> baremetal.v1.Machine
 	39, // 22: baremetal.v1.ListMachinesResponse.safe_updated_since:type_name -> google.protobuf.Timestamp
 	3,  // 23: baremetal.v1.UpdateMachineRequest.machine:type_name -> baremetal.v1.Machine
-	40, // 24: baremetal.v1.ReconfigureMachineRequest.config:type_name -> baremetal.v1.NetReconfig
-	39, // 25: baremetal.v1.ExplainMachineResponse.since:type_name -> google.protobuf.Timestamp
-	39, // 26: baremetal.v1.ExplainMachineResponse.next_action_at:type_name -> google.protobuf.Timestamp
-	24, // 27: baremetal.v1.ExplainMachineResponse.actions:type_name -> baremetal.v1.OperatorAction
-	39, // 28: baremetal.v1.ExplainMachineResponse.last_evidence_at:type_name -> google.protobuf.Timestamp
-	39, // 29: baremetal.v1.ExplainMachineResponse.step_started_at:type_name -> google.protobuf.Timestamp
-	39, // 30: baremetal.v1.GetMachineTimelineRequest.at:type_name -> google.protobuf.Timestamp
-	39, // 31: baremetal.v1.GetMachineTimelineRequest.since:type_name -> google.protobuf.Timestamp
-	27, // 32: baremetal.v1.GetMachineTimelineResponse.entries:type_name -> baremetal.v1.TimelineEntry
-	28, // 33: baremetal.v1.GetMachineTimelineResponse.state:type_name -> baremetal.v1.TimelineState
-	39, // 34: baremetal.v1.TimelineEntry.ts:type_name -> google.protobuf.Timestamp
-	35, // 35: baremetal.v1.TimelineEntry.fields:type_name -> baremetal.v1.TimelineEntry.FieldsEntry
-	39, // 36: baremetal.v1.TimelineState.ts:type_name -> google.protobuf.Timestamp
-	5,  // 37: baremetal.v1.TimelineState.status:type_name -> baremetal.v1.MachineStatus
-	36, // 38: baremetal.v1.TimelineState.step_states:type_name -> baremetal.v1.TimelineState.StepStatesEntry
-	37, // 39: baremetal.v1.TimelineState.open_commands:type_name -> baremetal.v1.TimelineState.OpenCommandsEntry
-	38, // 40: baremetal.v1.TimelineState.step_messages:type_name -> baremetal.v1.TimelineState.StepMessagesEntry
-	31, // 41: baremetal.v1.VerifyTimelineResponse.verdicts:type_name -> baremetal.v1.TimelineVerdict
-	39, // 42: baremetal.v1.Inventory.reported_at:type_name -> google.protobuf.Timestamp
-	9,  // 43: baremetal.v1.MachineService.RegisterMachine:input_type -> baremetal.v1.RegisterMachineRequest
-	10, // 44: baremetal.v1.MachineService.GetMachine:input_type -> baremetal.v1.GetMachineRequest
-	11, // 45: baremetal.v1.MachineService.ListMachines:input_type -> baremetal.v1.ListMachinesRequest
-	13, // 46: baremetal.v1.MachineService.UpdateMachine:input_type -> baremetal.v1.UpdateMachineRequest
-	14, // 47: baremetal.v1.MachineService.DeleteMachine:input_type -> baremetal.v1.DeleteMachineRequest
-	15, // 48: baremetal.v1.MachineService.RebootMachine:input_type -> baremetal.v1.RebootMachineRequest
-	16, // 49: baremetal.v1.MachineService.NetbootMachine:input_type -> baremetal.v1.NetbootMachineRequest
-	17, // 50: baremetal.v1.MachineService.ReimageMachine:input_type -> baremetal.v1.ReimageMachineRequest
-	18, // 51: baremetal.v1.MachineService.ReconfigureMachine:input_type -> baremetal.v1.ReconfigureMachineRequest
-	19, // 52: baremetal.v1.MachineService.EnterMaintenance:input_type -> baremetal.v1.EnterMaintenanceRequest
-	20, // 53: baremetal.v1.MachineService.ExitMaintenance:input_type -> baremetal.v1.ExitMaintenanceRequest
-	21, // 54: baremetal.v1.MachineService.CancelOperation:input_type -> baremetal.v1.CancelOperationRequest
-	22, // 55: baremetal.v1.MachineService.ExplainMachine:input_type -> baremetal.v1.ExplainMachineRequest
-	25, // 56: baremetal.v1.MachineService.GetMachineTimeline:input_type -> baremetal.v1.GetMachineTimelineRequest
-	29, // 57: baremetal.v1.MachineService.VerifyTimeline:input_type -> baremetal.v1.VerifyTimelineRequest
-	32, // 58: baremetal.v1.MachineService.GetInventory:input_type -> baremetal.v1.GetInventoryRequest
-	3,  // 59: baremetal.v1.MachineService.RegisterMachine:output_type -> baremetal.v1.Machine
-	3,  // 60: baremetal.v1.MachineService.GetMachine:output_type -> baremetal.v1.Machine
-	12, // 61: baremetal.v1.MachineService.ListMachines:output_type -> baremetal.v1.ListMachinesResponse
-	3,  // 62: baremetal.v1.MachineService.UpdateMachine:output_type -> baremetal.v1.Machine
-	3,  // 63: baremetal.v1.MachineService.DeleteMachine:output_type -> baremetal.v1.Machine
-	41, // 64: baremetal.v1.MachineService.RebootMachine:output_type -> baremetal.v1.Operation
-	41, // 65: baremetal.v1.MachineService.NetbootMachine:output_type -> baremetal.v1.Operation
-	41, // 66: baremetal.v1.MachineService.ReimageMachine:output_type -> baremetal.v1.Operation
-	41, // 67: baremetal.v1.MachineService.ReconfigureMachine:output_type -> baremetal.v1.Operation
-	41, // 68: baremetal.v1.MachineService.EnterMaintenance:output_type -> baremetal.v1.Operation
-	41, // 69: baremetal.v1.MachineService.ExitMaintenance:output_type -> baremetal.v1.Operation
-	41, // 70: baremetal.v1.MachineService.CancelOperation:output_type -> baremetal.v1.Operation
-	23, // 71: baremetal.v1.MachineService.ExplainMachine:output_type -> baremetal.v1.ExplainMachineResponse
-	26, // 72: baremetal.v1.MachineService.GetMachineTimeline:output_type -> baremetal.v1.GetMachineTimelineResponse
-	30, // 73: baremetal.v1.MachineService.VerifyTimeline:output_type -> baremetal.v1.VerifyTimelineResponse
-	33, // 74: baremetal.v1.MachineService.GetInventory:output_type -> baremetal.v1.Inventory
-	59, // [59:75] is the sub-list for method output_type
-	43, // [43:59] is the sub-list for method input_type
-	43, // [43:43] is the sub-list for extension type_name
-	43, // [43:43] is the sub-list for extension extendee
-	0,  // [0:43] is the sub-list for field type_name
+	40, // 24: baremetal.v1.UpdateMachineRequest.update_mask:type_name -> google.protobuf.FieldMask
+	41, // 25: baremetal.v1.ReconfigureMachineRequest.config:type_name -> baremetal.v1.NetReconfig
+	39, // 26: baremetal.v1.ExplainMachineResponse.since:type_name -> google.protobuf.Timestamp
+	39, // 27: baremetal.v1.ExplainMachineResponse.next_action_at:type_name -> google.protobuf.Timestamp
+	24, // 28: baremetal.v1.ExplainMachineResponse.actions:type_name -> baremetal.v1.OperatorAction
+	39, // 29: baremetal.v1.ExplainMachineResponse.last_evidence_at:type_name -> google.protobuf.Timestamp
+	39, // 30: baremetal.v1.ExplainMachineResponse.step_started_at:type_name -> google.protobuf.Timestamp
+	39, // 31: baremetal.v1.GetMachineTimelineRequest.at:type_name -> google.protobuf.Timestamp
+	39, // 32: baremetal.v1.GetMachineTimelineRequest.since:type_name -> google.protobuf.Timestamp
+	27, // 33: baremetal.v1.GetMachineTimelineResponse.entries:type_name -> baremetal.v1.TimelineEntry
+	28, // 34: baremetal.v1.GetMachineTimelineResponse.state:type_name -> baremetal.v1.TimelineState
+	39, // 35: baremetal.v1.TimelineEntry.ts:type_name -> google.protobuf.Timestamp
+	35, // 36: baremetal.v1.TimelineEntry.fields:type_name -> baremetal.v1.TimelineEntry.FieldsEntry
+	39, // 37: baremetal.v1.TimelineState.ts:type_name -> google.protobuf.Timestamp
+	5,  // 38: baremetal.v1.TimelineState.status:type_name -> baremetal.v1.MachineStatus
+	36, // 39: baremetal.v1.TimelineState.step_states:type_name -> baremetal.v1.TimelineState.StepStatesEntry
+	37, // 40: baremetal.v1.TimelineState.open_commands:type_name -> baremetal.v1.TimelineState.OpenCommandsEntry
+	38, // 41: baremetal.v1.TimelineState.step_messages:type_name -> baremetal.v1.TimelineState.StepMessagesEntry
+	31, // 42: baremetal.v1.VerifyTimelineResponse.verdicts:type_name -> baremetal.v1.TimelineVerdict
+	39, // 43: baremetal.v1.Inventory.reported_at:type_name -> google.protobuf.Timestamp
+	9,  // 44: baremetal.v1.MachineService.RegisterMachine:input_type -> baremetal.v1.RegisterMachineRequest
+	10, // 45: baremetal.v1.MachineService.GetMachine:input_type -> baremetal.v1.GetMachineRequest
+	11, // 46: baremetal.v1.MachineService.ListMachines:input_type -> baremetal.v1.ListMachinesRequest
+	13, // 47: baremetal.v1.MachineService.UpdateMachine:input_type -> baremetal.v1.UpdateMachineRequest
+	14, // 48: baremetal.v1.MachineService.DeleteMachine:input_type -> baremetal.v1.DeleteMachineRequest
+	15, // 49: baremetal.v1.MachineService.RebootMachine:input_type -> baremetal.v1.RebootMachineRequest
+	16, // 50: baremetal.v1.MachineService.NetbootMachine:input_type -> baremetal.v1.NetbootMachineRequest
+	17, // 51: baremetal.v1.MachineService.ReimageMachine:input_type -> baremetal.v1.ReimageMachineRequest
+	18, // 52: baremetal.v1.MachineService.ReconfigureMachine:input_type -> baremetal.v1.ReconfigureMachineRequest
+	19, // 53: baremetal.v1.MachineService.EnterMaintenance:input_type -> baremetal.v1.EnterMaintenanceRequest
+	20, // 54: baremetal.v1.MachineService.ExitMaintenance:input_type -> baremetal.v1.ExitMaintenanceRequest
+	21, // 55: baremetal.v1.MachineService.CancelOperation:input_type -> baremetal.v1.CancelOperationRequest
+	22, // 56: baremetal.v1.MachineService.ExplainMachine:input_type -> baremetal.v1.ExplainMachineRequest
+	25, // 57: baremetal.v1.MachineService.GetMachineTimeline:input_type -> baremetal.v1.GetMachineTimelineRequest
+	29, // 58: baremetal.v1.MachineService.VerifyTimeline:input_type -> baremetal.v1.VerifyTimelineRequest
+	32, // 59: baremetal.v1.MachineService.GetInventory:input_type -> baremetal.v1.GetInventoryRequest
+	3,  // 60: baremetal.v1.MachineService.RegisterMachine:output_type -> baremetal.v1.Machine
+	3,  // 61: baremetal.v1.MachineService.GetMachine:output_type -> baremetal.v1.Machine
+	12, // 62: baremetal.v1.MachineService.ListMachines:output_type -> baremetal.v1.ListMachinesResponse
+	3,  // 63: baremetal.v1.MachineService.UpdateMachine:output_type -> baremetal.v1.Machine
+	3,  // 64: baremetal.v1.MachineService.DeleteMachine:output_type -> baremetal.v1.Machine
+	42, // 65: baremetal.v1.MachineService.RebootMachine:output_type -> baremetal.v1.Operation
+	42, // 66: baremetal.v1.MachineService.NetbootMachine:output_type -> baremetal.v1.Operation
+	42, // 67: baremetal.v1.MachineService.ReimageMachine:output_type -> baremetal.v1.Operation
+	42, // 68: baremetal.v1.MachineService.ReconfigureMachine:output_type -> baremetal.v1.Operation
+	42, // 69: baremetal.v1.MachineService.EnterMaintenance:output_type -> baremetal.v1.Operation
+	42, // 70: baremetal.v1.MachineService.ExitMaintenance:output_type -> baremetal.v1.Operation
+	42, // 71: baremetal.v1.MachineService.CancelOperation:output_type -> baremetal.v1.Operation
+	23, // 72: baremetal.v1.MachineService.ExplainMachine:output_type -> baremetal.v1.ExplainMachineResponse
+	26, // 73: baremetal.v1.MachineService.GetMachineTimeline:output_type -> baremetal.v1.GetMachineTimelineResponse
+	30, // 74: baremetal.v1.MachineService.VerifyTimeline:output_type -> baremetal.v1.VerifyTimelineResponse
+	33, // 75: baremetal.v1.MachineService.GetInventory:output_type -> baremetal.v1.Inventory
+	60, // [60:76] is the sub-list for method output_type
+	44, // [44:60] is the sub-list for method input_type
+	44, // [44:44] is the sub-list for extension type_name
+	44, // [44:44] is the sub-list for extension extendee
+	0,  // [0:44] is the sub-list for field type_name
 }
 
 func init() { file_baremetal_v1_machine_proto_init() }

@@ -47,14 +47,14 @@ const (
 // (machine_id, request_id): the same id with the same body returns the same Operation whatever its phase;
 // the same id with another body is ALREADY_EXISTS with reason REQUEST_ID_REUSED.
 type MachineServiceClient interface {
-	// RegisterMachine adds a machine, or updates spec and labels of a known machine_id.
+	// RegisterMachine adds a machine, or updates of a known machine_id what the message sets; it clears nothing.
 	// A MAC address or external_id that another machine has is ALREADY_EXISTS.
 	RegisterMachine(ctx context.Context, in *RegisterMachineRequest, opts ...grpc.CallOption) (*Machine, error)
 	// GetMachine finds a machine by machine_id or by spec.external_id.
 	GetMachine(ctx context.Context, in *GetMachineRequest, opts ...grpc.CallOption) (*Machine, error)
 	// ListMachines pages through the fleet, or reconciles it by cursor: see ListMachinesRequest.
 	ListMachines(ctx context.Context, in *ListMachinesRequest, opts ...grpc.CallOption) (*ListMachinesResponse, error)
-	// UpdateMachine replaces spec and labels. Whatever a client sends under status is ignored.
+	// UpdateMachine changes spec and labels: what the message sets, or what the mask names. Whatever a client sends under status is ignored.
 	UpdateMachine(ctx context.Context, in *UpdateMachineRequest, opts ...grpc.CallOption) (*Machine, error)
 	// DeleteMachine removes an idle machine from the inventory; a tombstone stays for reconcilers.
 	DeleteMachine(ctx context.Context, in *DeleteMachineRequest, opts ...grpc.CallOption) (*Machine, error)
@@ -262,14 +262,14 @@ func (c *machineServiceClient) GetInventory(ctx context.Context, in *GetInventor
 // (machine_id, request_id): the same id with the same body returns the same Operation whatever its phase;
 // the same id with another body is ALREADY_EXISTS with reason REQUEST_ID_REUSED.
 type MachineServiceServer interface {
-	// RegisterMachine adds a machine, or updates spec and labels of a known machine_id.
+	// RegisterMachine adds a machine, or updates of a known machine_id what the message sets; it clears nothing.
 	// A MAC address or external_id that another machine has is ALREADY_EXISTS.
 	RegisterMachine(context.Context, *RegisterMachineRequest) (*Machine, error)
 	// GetMachine finds a machine by machine_id or by spec.external_id.
 	GetMachine(context.Context, *GetMachineRequest) (*Machine, error)
 	// ListMachines pages through the fleet, or reconciles it by cursor: see ListMachinesRequest.
 	ListMachines(context.Context, *ListMachinesRequest) (*ListMachinesResponse, error)
-	// UpdateMachine replaces spec and labels. Whatever a client sends under status is ignored.
+	// UpdateMachine changes spec and labels: what the message sets, or what the mask names. Whatever a client sends under status is ignored.
 	UpdateMachine(context.Context, *UpdateMachineRequest) (*Machine, error)
 	// DeleteMachine removes an idle machine from the inventory; a tombstone stays for reconcilers.
 	DeleteMachine(context.Context, *DeleteMachineRequest) (*Machine, error)

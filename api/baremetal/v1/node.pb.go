@@ -350,6 +350,8 @@ type ListNodesResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Nodes         []*Node                `protobuf:"bytes,1,rep,name=nodes,proto3" json:"nodes,omitempty"`
 	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// Rows that match, on all pages. 0 beside rows: they could not be counted in 250 ms. See docs/api.md.
+	TotalSize     int32 `protobuf:"varint,3,opt,name=total_size,json=totalSize,proto3" json:"total_size,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -396,6 +398,13 @@ func (x *ListNodesResponse) GetNextPageToken() string {
 		return x.NextPageToken
 	}
 	return ""
+}
+
+func (x *ListNodesResponse) GetTotalSize() int32 {
+	if x != nil {
+		return x.TotalSize
+	}
+	return 0
 }
 
 type GetNodeRequest struct {
@@ -454,8 +463,10 @@ type UpdateNodeRequest struct {
 	// Accepts what the node's provider says now, although it does not go with the node's state: work that destroys data is
 	// allowed again until the provider says something else.
 	AdoptProviderState bool `protobuf:"varint,5,opt,name=adopt_provider_state,json=adoptProviderState,proto3" json:"adopt_provider_state,omitempty"`
-	unknownFields      protoimpl.UnknownFields
-	sizeCache          protoimpl.SizeCache
+	// Refused with VERSION_CONFLICT unless the stored version is this one; 0 does not check. The version is that of the machine.
+	ExpectedVersion int64 `protobuf:"varint,15,opt,name=expected_version,json=expectedVersion,proto3" json:"expected_version,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *UpdateNodeRequest) Reset() {
@@ -521,6 +532,13 @@ func (x *UpdateNodeRequest) GetAdoptProviderState() bool {
 		return x.AdoptProviderState
 	}
 	return false
+}
+
+func (x *UpdateNodeRequest) GetExpectedVersion() int64 {
+	if x != nil {
+		return x.ExpectedVersion
+	}
+	return 0
 }
 
 type TransitionNodeRequest struct {
@@ -1095,7 +1113,9 @@ type NodeGroup struct {
 	// The least identity level of installers; empty means "network". See AdminService.RequireIdentity.
 	IdentityLevel string `protobuf:"bytes,7,opt,name=identity_level,json=identityLevel,proto3" json:"identity_level,omitempty"`
 	// What a node must pass before it becomes active on its way in: "reachable", "inventory", "provider".
-	HealthChecks  []string `protobuf:"bytes,6,rep,name=health_checks,json=healthChecks,proto3" json:"health_checks,omitempty"`
+	HealthChecks []string `protobuf:"bytes,6,rep,name=health_checks,json=healthChecks,proto3" json:"health_checks,omitempty"`
+	// Grows with every change. 0 of a group that was never set.
+	Version       int64 `protobuf:"varint,15,opt,name=version,proto3" json:"version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1179,6 +1199,13 @@ func (x *NodeGroup) GetHealthChecks() []string {
 	return nil
 }
 
+func (x *NodeGroup) GetVersion() int64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
 type SetNodeGroupRequest struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	Group       string                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
@@ -1186,9 +1213,11 @@ type SetNodeGroupRequest struct {
 	// Not together with auto_promote.
 	ExplicitPromotion bool `protobuf:"varint,3,opt,name=explicit_promotion,json=explicitPromotion,proto3" json:"explicit_promotion,omitempty"`
 	// Of "reachable", "inventory", "provider"; or "none" alone. Empty leaves the group's as they are: at first all three.
-	HealthChecks  []string `protobuf:"bytes,4,rep,name=health_checks,json=healthChecks,proto3" json:"health_checks,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	HealthChecks []string `protobuf:"bytes,4,rep,name=health_checks,json=healthChecks,proto3" json:"health_checks,omitempty"`
+	// Refused with VERSION_CONFLICT unless the stored version is this one; 0 does not check.
+	ExpectedVersion int64 `protobuf:"varint,15,opt,name=expected_version,json=expectedVersion,proto3" json:"expected_version,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *SetNodeGroupRequest) Reset() {
@@ -1249,9 +1278,16 @@ func (x *SetNodeGroupRequest) GetHealthChecks() []string {
 	return nil
 }
 
+func (x *SetNodeGroupRequest) GetExpectedVersion() int64 {
+	if x != nil {
+		return x.ExpectedVersion
+	}
+	return 0
+}
+
 type ListNodeGroupsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// 0 means 100; at most 1000.
+	// 0: as many rows as fit into 4 MiB. At most 1000.
 	PageSize      int32  `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	PageToken     string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1306,6 +1342,8 @@ type ListNodeGroupsResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Groups        []*NodeGroup           `protobuf:"bytes,1,rep,name=groups,proto3" json:"groups,omitempty"`
 	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// Rows that match, on all pages. 0 beside rows: they could not be counted in 250 ms. See docs/api.md.
+	TotalSize     int32 `protobuf:"varint,3,opt,name=total_size,json=totalSize,proto3" json:"total_size,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1354,6 +1392,13 @@ func (x *ListNodeGroupsResponse) GetNextPageToken() string {
 	return ""
 }
 
+func (x *ListNodeGroupsResponse) GetTotalSize() int32 {
+	if x != nil {
+		return x.TotalSize
+	}
+	return 0
+}
+
 var File_baremetal_v1_node_proto protoreflect.FileDescriptor
 
 const file_baremetal_v1_node_proto_rawDesc = "" +
@@ -1397,19 +1442,22 @@ const file_baremetal_v1_node_proto_rawDesc = "" +
 	"\x06filter\x18\x01 \x01(\tR\x06filter\x12\x1b\n" +
 	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x03 \x01(\tR\tpageToken\"e\n" +
+	"page_token\x18\x03 \x01(\tR\tpageToken\"\x84\x01\n" +
 	"\x11ListNodesResponse\x12(\n" +
 	"\x05nodes\x18\x01 \x03(\v2\x12.baremetal.v1.NodeR\x05nodes\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\")\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1d\n" +
+	"\n" +
+	"total_size\x18\x03 \x01(\x05R\ttotalSize\")\n" +
 	"\x0eGetNodeRequest\x12\x17\n" +
-	"\anode_id\x18\x01 \x01(\tR\x06nodeId\"\xca\x01\n" +
+	"\anode_id\x18\x01 \x01(\tR\x06nodeId\"\xf5\x01\n" +
 	"\x11UpdateNodeRequest\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x17\n" +
 	"\aplan_id\x18\x02 \x01(\tR\x06planId\x12\x14\n" +
 	"\x05group\x18\x03 \x01(\tR\x05group\x12;\n" +
 	"\vupdate_mask\x18\x04 \x01(\v2\x1a.google.protobuf.FieldMaskR\n" +
 	"updateMask\x120\n" +
-	"\x14adopt_provider_state\x18\x05 \x01(\bR\x12adoptProviderState\"\xfa\x01\n" +
+	"\x14adopt_provider_state\x18\x05 \x01(\bR\x12adoptProviderState\x12)\n" +
+	"\x10expected_version\x18\x0f \x01(\x03R\x0fexpectedVersion\"\xfa\x01\n" +
 	"\x15TransitionNodeRequest\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x1d\n" +
 	"\n" +
@@ -1472,7 +1520,7 @@ const file_baremetal_v1_node_proto_rawDesc = "" +
 	"\acomment\x18\t \x01(\tR\acomment\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x90\x02\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xaa\x02\n" +
 	"\tNodeGroup\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12!\n" +
 	"\fauto_promote\x18\x02 \x01(\bR\vautoPromote\x129\n" +
@@ -1481,19 +1529,23 @@ const file_baremetal_v1_node_proto_rawDesc = "" +
 	"\x05nodes\x18\x04 \x01(\x05R\x05nodes\x12-\n" +
 	"\x12explicit_promotion\x18\x05 \x01(\bR\x11explicitPromotion\x12%\n" +
 	"\x0eidentity_level\x18\a \x01(\tR\ridentityLevel\x12#\n" +
-	"\rhealth_checks\x18\x06 \x03(\tR\fhealthChecks\"\xa2\x01\n" +
+	"\rhealth_checks\x18\x06 \x03(\tR\fhealthChecks\x12\x18\n" +
+	"\aversion\x18\x0f \x01(\x03R\aversion\"\xcd\x01\n" +
 	"\x13SetNodeGroupRequest\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12!\n" +
 	"\fauto_promote\x18\x02 \x01(\bR\vautoPromote\x12-\n" +
 	"\x12explicit_promotion\x18\x03 \x01(\bR\x11explicitPromotion\x12#\n" +
-	"\rhealth_checks\x18\x04 \x03(\tR\fhealthChecks\"S\n" +
+	"\rhealth_checks\x18\x04 \x03(\tR\fhealthChecks\x12)\n" +
+	"\x10expected_version\x18\x0f \x01(\x03R\x0fexpectedVersion\"S\n" +
 	"\x15ListNodeGroupsRequest\x12\x1b\n" +
 	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x02 \x01(\tR\tpageToken\"q\n" +
+	"page_token\x18\x02 \x01(\tR\tpageToken\"\x90\x01\n" +
 	"\x16ListNodeGroupsResponse\x12/\n" +
 	"\x06groups\x18\x01 \x03(\v2\x17.baremetal.v1.NodeGroupR\x06groups\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken2\xca\x05\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1d\n" +
+	"\n" +
+	"total_size\x18\x03 \x01(\x05R\ttotalSize2\xca\x05\n" +
 	"\vNodeService\x12L\n" +
 	"\tListNodes\x12\x1e.baremetal.v1.ListNodesRequest\x1a\x1f.baremetal.v1.ListNodesResponse\x12;\n" +
 	"\aGetNode\x12\x1c.baremetal.v1.GetNodeRequest\x1a\x12.baremetal.v1.Node\x12A\n" +

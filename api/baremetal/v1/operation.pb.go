@@ -181,8 +181,17 @@ type Operation struct {
 	// Name of the step that is running, or that ended the operation.
 	CurrentStage string `protobuf:"bytes,11,opt,name=current_stage,json=currentStage,proto3" json:"current_stage,omitempty"`
 	PlanId       string `protobuf:"bytes,12,opt,name=plan_id,json=planId,proto3" json:"plan_id,omitempty"`
-	// Why nothing moves right now: WAITING_FOR_AGENT, WAITING_FOR_RESULT, WAITING_FOR_EVIDENCE, WAITING_FOR_BUDGET, RETRY_BACKOFF,
-	// CANCELLING; empty when something does.
+	// Why nothing moves right now; empty when something does. One of:
+	//
+	//	WAITING_FOR_AGENT      a live agent that may execute the step
+	//	NOBODY_REACHES_MACHINE an agent, where none can be expected: the operation fails after 30 s
+	//	WAITING_FOR_RESULT     the executor has the command, and has not answered yet
+	//	WAITING_FOR_EVIDENCE   the executor says that it is done; the proof is not there yet
+	//	WAITING_FOR_SITE       the site's agent has not applied what the machine is to boot
+	//	WAITING_FOR_INSTALLER  the machine was started, and the installer has not reported yet
+	//	WAITING_FOR_BUDGET     a budget leaves no room for this machine
+	//	RETRY_BACKOFF          the pause before the next try of the step
+	//	CANCELLING             the executor was asked to stop
 	WaitReason string `protobuf:"bytes,13,opt,name=wait_reason,json=waitReason,proto3" json:"wait_reason,omitempty"`
 	// When the engine looks again by itself.
 	NextLookAt *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=next_look_at,json=nextLookAt,proto3" json:"next_look_at,omitempty"`
@@ -483,7 +492,7 @@ type ListOperationsRequest struct {
 	// Comma-separated terms that must all hold: machine_id=m-1, type=REBOOT, phase=RUNNING,
 	// created_after=<RFC 3339>, created_before=<RFC 3339>, request_id=…
 	Filter string `protobuf:"bytes,1,opt,name=filter,proto3" json:"filter,omitempty"`
-	// 0 means 100; at most 1000.
+	// 0: as many rows as fit into 4 MiB. At most 1000.
 	PageSize      int32  `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -546,6 +555,8 @@ type ListOperationsResponse struct {
 	// Newest first.
 	Operations    []*Operation `protobuf:"bytes,1,rep,name=operations,proto3" json:"operations,omitempty"`
 	NextPageToken string       `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// Rows that match, on all pages. 0 beside rows: they could not be counted in 250 ms. See docs/api.md.
+	TotalSize     int32 `protobuf:"varint,3,opt,name=total_size,json=totalSize,proto3" json:"total_size,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -592,6 +603,13 @@ func (x *ListOperationsResponse) GetNextPageToken() string {
 		return x.NextPageToken
 	}
 	return ""
+}
+
+func (x *ListOperationsResponse) GetTotalSize() int32 {
+	if x != nil {
+		return x.TotalSize
+	}
+	return 0
 }
 
 type WatchOperationsRequest struct {
@@ -669,8 +687,10 @@ type OperationEvent struct {
 	Cursor string `protobuf:"bytes,4,opt,name=cursor,proto3" json:"cursor,omitempty"`
 	// Number of the event within its operation, from 1, without gaps.
 	Seq int64 `protobuf:"varint,5,opt,name=seq,proto3" json:"seq,omitempty"`
-	// What happened: created, started, step_started, step_succeeded, step_failed, step_retrying, waiting,
-	// cancel_requested, succeeded, failed, canceled, settled.
+	// What happened. Of the operation: created, started, waiting (message is the wait reason), cancel_requested, succeeded, failed,
+	// canceled; settled when what became of its unknown command is known. Of the step that is named: step_started, step_succeeded,
+	// step_failed, step_retrying, boot_path (message says how the machine gets into the installer). "current" is no event: the state
+	// with which a watch of active operations begins, without a number.
 	Kind          string `protobuf:"bytes,6,opt,name=kind,proto3" json:"kind,omitempty"`
 	Step          string `protobuf:"bytes,7,opt,name=step,proto3" json:"step,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1517,12 +1537,14 @@ const file_baremetal_v1_operation_proto_rawDesc = "" +
 	"\x06filter\x18\x01 \x01(\tR\x06filter\x12\x1b\n" +
 	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x03 \x01(\tR\tpageToken\"y\n" +
+	"page_token\x18\x03 \x01(\tR\tpageToken\"\x98\x01\n" +
 	"\x16ListOperationsResponse\x127\n" +
 	"\n" +
 	"operations\x18\x01 \x03(\v2\x17.baremetal.v1.OperationR\n" +
 	"operations\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"o\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1d\n" +
+	"\n" +
+	"total_size\x18\x03 \x01(\x05R\ttotalSize\"o\n" +
 	"\x16WatchOperationsRequest\x12\x16\n" +
 	"\x06filter\x18\x01 \x01(\tR\x06filter\x12\x16\n" +
 	"\x06cursor\x18\x02 \x01(\tR\x06cursor\x12%\n" +

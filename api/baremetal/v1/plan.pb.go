@@ -24,15 +24,18 @@ const (
 
 // Plan is an ordered list of typed steps, immutable once a run has used it.
 type Plan struct {
-	state       protoimpl.MessageState `protogen:"open.v1"`
-	PlanId      string                 `protobuf:"bytes,1,opt,name=plan_id,json=planId,proto3" json:"plan_id,omitempty"`
-	DisplayName string                 `protobuf:"bytes,2,opt,name=display_name,json=displayName,proto3" json:"display_name,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// 1 to 127 characters of [a-z0-9._-], in parts that begin with a letter or digit and are parted by "/".
+	PlanId      string `protobuf:"bytes,1,opt,name=plan_id,json=planId,proto3" json:"plan_id,omitempty"`
+	DisplayName string `protobuf:"bytes,2,opt,name=display_name,json=displayName,proto3" json:"display_name,omitempty"`
 	// Run strictly in order; the run stops at the first step that fails after its retries.
 	Steps     []*Step                `protobuf:"bytes,3,rep,name=steps,proto3" json:"steps,omitempty"`
 	BuiltIn   bool                   `protobuf:"varint,4,opt,name=built_in,json=builtIn,proto3" json:"built_in,omitempty"`
 	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	// True once a run has used it.
-	Used          bool `protobuf:"varint,6,opt,name=used,proto3" json:"used,omitempty"`
+	Used bool `protobuf:"varint,6,opt,name=used,proto3" json:"used,omitempty"`
+	// Grows with every change.
+	Version       int64 `protobuf:"varint,7,opt,name=version,proto3" json:"version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -107,6 +110,13 @@ func (x *Plan) GetUsed() bool {
 		return x.Used
 	}
 	return false
+}
+
+func (x *Plan) GetVersion() int64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
 }
 
 // Step is one unit of a plan.
@@ -1305,7 +1315,10 @@ func (x *GetPlanRequest) GetPlanId() string {
 }
 
 type ListPlansRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// 0: as many rows as fit into 4 MiB. At most 1000.
+	PageSize      int32  `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	PageToken     string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1340,9 +1353,27 @@ func (*ListPlansRequest) Descriptor() ([]byte, []int) {
 	return file_baremetal_v1_plan_proto_rawDescGZIP(), []int{19}
 }
 
+func (x *ListPlansRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListPlansRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
 type ListPlansResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Plans         []*Plan                `protobuf:"bytes,1,rep,name=plans,proto3" json:"plans,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Plans []*Plan                `protobuf:"bytes,1,rep,name=plans,proto3" json:"plans,omitempty"`
+	// Set where there is more.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// Rows that match, on all pages. 0 beside rows: they could not be counted in 250 ms. See docs/api.md.
+	TotalSize     int32 `protobuf:"varint,3,opt,name=total_size,json=totalSize,proto3" json:"total_size,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1384,12 +1415,30 @@ func (x *ListPlansResponse) GetPlans() []*Plan {
 	return nil
 }
 
+func (x *ListPlansResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+func (x *ListPlansResponse) GetTotalSize() int32 {
+	if x != nil {
+		return x.TotalSize
+	}
+	return 0
+}
+
 type CreatePlanRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// plan_id may be empty: the server makes one.
-	Plan          *Plan `protobuf:"bytes,1,opt,name=plan,proto3" json:"plan,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Plan *Plan `protobuf:"bytes,1,opt,name=plan,proto3" json:"plan,omitempty"`
+	// Refused with PLAN_EXISTS where there is one already; nothing is changed then.
+	CreateOnly bool `protobuf:"varint,2,opt,name=create_only,json=createOnly,proto3" json:"create_only,omitempty"`
+	// Refused with VERSION_CONFLICT unless the stored version is this one; 0 does not check.
+	ExpectedVersion int64 `protobuf:"varint,3,opt,name=expected_version,json=expectedVersion,proto3" json:"expected_version,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *CreatePlanRequest) Reset() {
@@ -1429,11 +1478,78 @@ func (x *CreatePlanRequest) GetPlan() *Plan {
 	return nil
 }
 
+func (x *CreatePlanRequest) GetCreateOnly() bool {
+	if x != nil {
+		return x.CreateOnly
+	}
+	return false
+}
+
+func (x *CreatePlanRequest) GetExpectedVersion() int64 {
+	if x != nil {
+		return x.ExpectedVersion
+	}
+	return 0
+}
+
+type DeletePlanRequest struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	PlanId string                 `protobuf:"bytes,1,opt,name=plan_id,json=planId,proto3" json:"plan_id,omitempty"`
+	// Refused with VERSION_CONFLICT unless the stored version is this one; 0 does not check.
+	ExpectedVersion int64 `protobuf:"varint,2,opt,name=expected_version,json=expectedVersion,proto3" json:"expected_version,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *DeletePlanRequest) Reset() {
+	*x = DeletePlanRequest{}
+	mi := &file_baremetal_v1_plan_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeletePlanRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeletePlanRequest) ProtoMessage() {}
+
+func (x *DeletePlanRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_plan_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeletePlanRequest.ProtoReflect.Descriptor instead.
+func (*DeletePlanRequest) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_plan_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *DeletePlanRequest) GetPlanId() string {
+	if x != nil {
+		return x.PlanId
+	}
+	return ""
+}
+
+func (x *DeletePlanRequest) GetExpectedVersion() int64 {
+	if x != nil {
+		return x.ExpectedVersion
+	}
+	return 0
+}
+
 var File_baremetal_v1_plan_proto protoreflect.FileDescriptor
 
 const file_baremetal_v1_plan_proto_rawDesc = "" +
 	"\n" +
-	"\x17baremetal/v1/plan.proto\x12\fbaremetal.v1\x1a\x1cbaremetal/v1/operation.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd6\x01\n" +
+	"\x17baremetal/v1/plan.proto\x12\fbaremetal.v1\x1a\x1cbaremetal/v1/operation.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf0\x01\n" +
 	"\x04Plan\x12\x17\n" +
 	"\aplan_id\x18\x01 \x01(\tR\x06planId\x12!\n" +
 	"\fdisplay_name\x18\x02 \x01(\tR\vdisplayName\x12(\n" +
@@ -1441,7 +1557,8 @@ const file_baremetal_v1_plan_proto_rawDesc = "" +
 	"\bbuilt_in\x18\x04 \x01(\bR\abuiltIn\x129\n" +
 	"\n" +
 	"created_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x12\x12\n" +
-	"\x04used\x18\x06 \x01(\bR\x04used\"\x90\b\n" +
+	"\x04used\x18\x06 \x01(\bR\x04used\x12\x18\n" +
+	"\aversion\x18\a \x01(\x03R\aversion\"\x90\b\n" +
 	"\x04Step\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12'\n" +
 	"\x0ftimeout_seconds\x18\x02 \x01(\x05R\x0etimeoutSeconds\x12\x1f\n" +
@@ -1517,17 +1634,31 @@ const file_baremetal_v1_plan_proto_rawDesc = "" +
 	"\rWorkflowStage\x12\x14\n" +
 	"\x05stage\x18\x01 \x01(\tR\x05stage\")\n" +
 	"\x0eGetPlanRequest\x12\x17\n" +
-	"\aplan_id\x18\x01 \x01(\tR\x06planId\"\x12\n" +
-	"\x10ListPlansRequest\"=\n" +
+	"\aplan_id\x18\x01 \x01(\tR\x06planId\"N\n" +
+	"\x10ListPlansRequest\x12\x1b\n" +
+	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x02 \x01(\tR\tpageToken\"\x84\x01\n" +
 	"\x11ListPlansResponse\x12(\n" +
-	"\x05plans\x18\x01 \x03(\v2\x12.baremetal.v1.PlanR\x05plans\";\n" +
+	"\x05plans\x18\x01 \x03(\v2\x12.baremetal.v1.PlanR\x05plans\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1d\n" +
+	"\n" +
+	"total_size\x18\x03 \x01(\x05R\ttotalSize\"\x87\x01\n" +
 	"\x11CreatePlanRequest\x12&\n" +
-	"\x04plan\x18\x01 \x01(\v2\x12.baremetal.v1.PlanR\x04plan2\xdb\x01\n" +
+	"\x04plan\x18\x01 \x01(\v2\x12.baremetal.v1.PlanR\x04plan\x12\x1f\n" +
+	"\vcreate_only\x18\x02 \x01(\bR\n" +
+	"createOnly\x12)\n" +
+	"\x10expected_version\x18\x03 \x01(\x03R\x0fexpectedVersion\"W\n" +
+	"\x11DeletePlanRequest\x12\x17\n" +
+	"\aplan_id\x18\x01 \x01(\tR\x06planId\x12)\n" +
+	"\x10expected_version\x18\x02 \x01(\x03R\x0fexpectedVersion2\x9e\x02\n" +
 	"\vPlanService\x12;\n" +
 	"\aGetPlan\x12\x1c.baremetal.v1.GetPlanRequest\x1a\x12.baremetal.v1.Plan\x12L\n" +
 	"\tListPlans\x12\x1e.baremetal.v1.ListPlansRequest\x1a\x1f.baremetal.v1.ListPlansResponse\x12A\n" +
 	"\n" +
-	"CreatePlan\x12\x1f.baremetal.v1.CreatePlanRequest\x1a\x12.baremetal.v1.PlanB;Z9github.com/ingot-metal/ingot/api/baremetal/v1;baremetalv1b\x06proto3"
+	"CreatePlan\x12\x1f.baremetal.v1.CreatePlanRequest\x1a\x12.baremetal.v1.Plan\x12A\n" +
+	"\n" +
+	"DeletePlan\x12\x1f.baremetal.v1.DeletePlanRequest\x1a\x12.baremetal.v1.PlanB;Z9github.com/ingot-metal/ingot/api/baremetal/v1;baremetalv1b\x06proto3"
 
 var (
 	file_baremetal_v1_plan_proto_rawDescOnce sync.Once
@@ -1541,7 +1672,7 @@ func file_baremetal_v1_plan_proto_rawDescGZIP() []byte {
 	return file_baremetal_v1_plan_proto_rawDescData
 }
 
-var file_baremetal_v1_plan_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
+var file_baremetal_v1_plan_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
 var file_baremetal_v1_plan_proto_goTypes = []any{
 	(*Plan)(nil),                  // 0: baremetal.v1.Plan
 	(*Step)(nil),                  // 1: baremetal.v1.Step
@@ -1565,20 +1696,21 @@ var file_baremetal_v1_plan_proto_goTypes = []any{
 	(*ListPlansRequest)(nil),      // 19: baremetal.v1.ListPlansRequest
 	(*ListPlansResponse)(nil),     // 20: baremetal.v1.ListPlansResponse
 	(*CreatePlanRequest)(nil),     // 21: baremetal.v1.CreatePlanRequest
-	nil,                           // 22: baremetal.v1.ProviderAction.ParamsEntry
-	(*timestamppb.Timestamp)(nil), // 23: google.protobuf.Timestamp
-	(*NetReconfig)(nil),           // 24: baremetal.v1.NetReconfig
+	(*DeletePlanRequest)(nil),     // 22: baremetal.v1.DeletePlanRequest
+	nil,                           // 23: baremetal.v1.ProviderAction.ParamsEntry
+	(*timestamppb.Timestamp)(nil), // 24: google.protobuf.Timestamp
+	(*NetReconfig)(nil),           // 25: baremetal.v1.NetReconfig
 }
 var file_baremetal_v1_plan_proto_depIdxs = []int32{
 	1,  // 0: baremetal.v1.Plan.steps:type_name -> baremetal.v1.Step
-	23, // 1: baremetal.v1.Plan.created_at:type_name -> google.protobuf.Timestamp
+	24, // 1: baremetal.v1.Plan.created_at:type_name -> google.protobuf.Timestamp
 	3,  // 2: baremetal.v1.Step.ssh:type_name -> baremetal.v1.SshCommand
 	4,  // 3: baremetal.v1.Step.reboot:type_name -> baremetal.v1.Reboot
 	5,  // 4: baremetal.v1.Step.netboot:type_name -> baremetal.v1.SetNetboot
 	6,  // 5: baremetal.v1.Step.repave:type_name -> baremetal.v1.RepaveImage
 	7,  // 6: baremetal.v1.Step.join:type_name -> baremetal.v1.KubeadmJoin
 	8,  // 7: baremetal.v1.Step.verify:type_name -> baremetal.v1.VerifyInCluster
-	24, // 8: baremetal.v1.Step.net:type_name -> baremetal.v1.NetReconfig
+	25, // 8: baremetal.v1.Step.net:type_name -> baremetal.v1.NetReconfig
 	9,  // 9: baremetal.v1.Step.rma:type_name -> baremetal.v1.RmaAction
 	10, // 10: baremetal.v1.Step.inspect:type_name -> baremetal.v1.Inspect
 	11, // 11: baremetal.v1.Step.erase:type_name -> baremetal.v1.EraseDisks
@@ -1589,17 +1721,19 @@ var file_baremetal_v1_plan_proto_depIdxs = []int32{
 	17, // 16: baremetal.v1.Step.workflow_stage:type_name -> baremetal.v1.WorkflowStage
 	14, // 17: baremetal.v1.Step.uncordon:type_name -> baremetal.v1.Uncordon
 	2,  // 18: baremetal.v1.Step.reset_devices:type_name -> baremetal.v1.ResetDevices
-	22, // 19: baremetal.v1.ProviderAction.params:type_name -> baremetal.v1.ProviderAction.ParamsEntry
+	23, // 19: baremetal.v1.ProviderAction.params:type_name -> baremetal.v1.ProviderAction.ParamsEntry
 	0,  // 20: baremetal.v1.ListPlansResponse.plans:type_name -> baremetal.v1.Plan
 	0,  // 21: baremetal.v1.CreatePlanRequest.plan:type_name -> baremetal.v1.Plan
 	18, // 22: baremetal.v1.PlanService.GetPlan:input_type -> baremetal.v1.GetPlanRequest
 	19, // 23: baremetal.v1.PlanService.ListPlans:input_type -> baremetal.v1.ListPlansRequest
 	21, // 24: baremetal.v1.PlanService.CreatePlan:input_type -> baremetal.v1.CreatePlanRequest
-	0,  // 25: baremetal.v1.PlanService.GetPlan:output_type -> baremetal.v1.Plan
-	20, // 26: baremetal.v1.PlanService.ListPlans:output_type -> baremetal.v1.ListPlansResponse
-	0,  // 27: baremetal.v1.PlanService.CreatePlan:output_type -> baremetal.v1.Plan
-	25, // [25:28] is the sub-list for method output_type
-	22, // [22:25] is the sub-list for method input_type
+	22, // 25: baremetal.v1.PlanService.DeletePlan:input_type -> baremetal.v1.DeletePlanRequest
+	0,  // 26: baremetal.v1.PlanService.GetPlan:output_type -> baremetal.v1.Plan
+	20, // 27: baremetal.v1.PlanService.ListPlans:output_type -> baremetal.v1.ListPlansResponse
+	0,  // 28: baremetal.v1.PlanService.CreatePlan:output_type -> baremetal.v1.Plan
+	0,  // 29: baremetal.v1.PlanService.DeletePlan:output_type -> baremetal.v1.Plan
+	26, // [26:30] is the sub-list for method output_type
+	22, // [22:26] is the sub-list for method input_type
 	22, // [22:22] is the sub-list for extension type_name
 	22, // [22:22] is the sub-list for extension extendee
 	0,  // [0:22] is the sub-list for field type_name
@@ -1636,7 +1770,7 @@ func file_baremetal_v1_plan_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_baremetal_v1_plan_proto_rawDesc), len(file_baremetal_v1_plan_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   23,
+			NumMessages:   24,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -22,6 +22,7 @@ const (
 	PlanService_GetPlan_FullMethodName    = "/baremetal.v1.PlanService/GetPlan"
 	PlanService_ListPlans_FullMethodName  = "/baremetal.v1.PlanService/ListPlans"
 	PlanService_CreatePlan_FullMethodName = "/baremetal.v1.PlanService/CreatePlan"
+	PlanService_DeletePlan_FullMethodName = "/baremetal.v1.PlanService/DeletePlan"
 )
 
 // PlanServiceClient is the client API for PlanService service.
@@ -35,6 +36,8 @@ type PlanServiceClient interface {
 	// CreatePlan stores a plan. The same id with the same content returns it again; with other content it is
 	// ALREADY_EXISTS once a run has used it or the plan is built in.
 	CreatePlan(ctx context.Context, in *CreatePlanRequest, opts ...grpc.CallOption) (*Plan, error)
+	// DeletePlan removes a plan that no run has used. A used or built-in one is FAILED_PRECONDITION with reason PLAN_IN_USE.
+	DeletePlan(ctx context.Context, in *DeletePlanRequest, opts ...grpc.CallOption) (*Plan, error)
 }
 
 type planServiceClient struct {
@@ -75,6 +78,16 @@ func (c *planServiceClient) CreatePlan(ctx context.Context, in *CreatePlanReques
 	return out, nil
 }
 
+func (c *planServiceClient) DeletePlan(ctx context.Context, in *DeletePlanRequest, opts ...grpc.CallOption) (*Plan, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Plan)
+	err := c.cc.Invoke(ctx, PlanService_DeletePlan_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // PlanServiceServer is the server API for PlanService service.
 // All implementations must embed UnimplementedPlanServiceServer
 // for forward compatibility.
@@ -86,6 +99,8 @@ type PlanServiceServer interface {
 	// CreatePlan stores a plan. The same id with the same content returns it again; with other content it is
 	// ALREADY_EXISTS once a run has used it or the plan is built in.
 	CreatePlan(context.Context, *CreatePlanRequest) (*Plan, error)
+	// DeletePlan removes a plan that no run has used. A used or built-in one is FAILED_PRECONDITION with reason PLAN_IN_USE.
+	DeletePlan(context.Context, *DeletePlanRequest) (*Plan, error)
 	mustEmbedUnimplementedPlanServiceServer()
 }
 
@@ -104,6 +119,9 @@ func (UnimplementedPlanServiceServer) ListPlans(context.Context, *ListPlansReque
 }
 func (UnimplementedPlanServiceServer) CreatePlan(context.Context, *CreatePlanRequest) (*Plan, error) {
 	return nil, status.Error(codes.Unimplemented, "method CreatePlan not implemented")
+}
+func (UnimplementedPlanServiceServer) DeletePlan(context.Context, *DeletePlanRequest) (*Plan, error) {
+	return nil, status.Error(codes.Unimplemented, "method DeletePlan not implemented")
 }
 func (UnimplementedPlanServiceServer) mustEmbedUnimplementedPlanServiceServer() {}
 func (UnimplementedPlanServiceServer) testEmbeddedByValue()                     {}
@@ -180,6 +198,24 @@ func _PlanService_CreatePlan_Handler(srv interface{}, ctx context.Context, dec f
 	return interceptor(ctx, in, info, handler)
 }
 
+func _PlanService_DeletePlan_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DeletePlanRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PlanServiceServer).DeletePlan(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PlanService_DeletePlan_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PlanServiceServer).DeletePlan(ctx, req.(*DeletePlanRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // PlanService_ServiceDesc is the grpc.ServiceDesc for PlanService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -198,6 +234,10 @@ var PlanService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "CreatePlan",
 			Handler:    _PlanService_CreatePlan_Handler,
+		},
+		{
+			MethodName: "DeletePlan",
+			Handler:    _PlanService_DeletePlan_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

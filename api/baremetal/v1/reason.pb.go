@@ -264,6 +264,21 @@ const (
 	Reason_TOO_MANY_STREAMS Reason = 310
 	// Too many calls wait for their turn, or this one has waited for too long. Nothing was done.
 	Reason_CONTROLLER_OVERLOADED Reason = 311
+	// Writes of clients.
+	// A machine of this machine_id is registered already; asked for with create_only.
+	Reason_MACHINE_EXISTS Reason = 355
+	// Another plan has this id; asked for with create_only.
+	Reason_PLAN_EXISTS Reason = 356
+	// A run has used the plan, or it is built in: it cannot be deleted.
+	Reason_PLAN_IN_USE Reason = 357
+	// A thing of this name is there already; asked for with create_only.
+	Reason_RESOURCE_EXISTS Reason = 358
+	// The command that acts cannot be stopped any more; the operation goes on to its end.
+	Reason_CANCEL_TOO_LATE Reason = 359
+	// No agent has ever served the machine, its site has none, and it has no BMC: nothing can reach it.
+	Reason_NOBODY_REACHES_MACHINE Reason = 360
+	// The enrolment token of a repeated request has been used or revoked, or has expired.
+	Reason_TOKEN_SPENT Reason = 361
 	// Rollouts.
 	Reason_ROLLOUT_NOT_FOUND Reason = 290
 	// Fleet, plan or spec are not those of the preview; the metadata has the new digest.
@@ -496,6 +511,13 @@ var (
 		259: "KUBEADM_FAILED",
 		310: "TOO_MANY_STREAMS",
 		311: "CONTROLLER_OVERLOADED",
+		355: "MACHINE_EXISTS",
+		356: "PLAN_EXISTS",
+		357: "PLAN_IN_USE",
+		358: "RESOURCE_EXISTS",
+		359: "CANCEL_TOO_LATE",
+		360: "NOBODY_REACHES_MACHINE",
+		361: "TOKEN_SPENT",
 		290: "ROLLOUT_NOT_FOUND",
 		291: "ROLLOUT_CHANGED",
 		292: "ROLLOUT_EMPTY",
@@ -692,6 +714,13 @@ var (
 		"KUBEADM_FAILED":                 259,
 		"TOO_MANY_STREAMS":               310,
 		"CONTROLLER_OVERLOADED":          311,
+		"MACHINE_EXISTS":                 355,
+		"PLAN_EXISTS":                    356,
+		"PLAN_IN_USE":                    357,
+		"RESOURCE_EXISTS":                358,
+		"CANCEL_TOO_LATE":                359,
+		"NOBODY_REACHES_MACHINE":         360,
+		"TOKEN_SPENT":                    361,
 		"ROLLOUT_NOT_FOUND":              290,
 		"ROLLOUT_CHANGED":                291,
 		"ROLLOUT_EMPTY":                  292,
@@ -758,7 +787,7 @@ var File_baremetal_v1_reason_proto protoreflect.FileDescriptor
 
 const file_baremetal_v1_reason_proto_rawDesc = "" +
 	"\n" +
-	"\x19baremetal/v1/reason.proto\x12\fbaremetal.v1*\xbd$\n" +
+	"\x19baremetal/v1/reason.proto\x12\fbaremetal.v1*\xd1%\n" +
 	"\x06Reason\x12\x16\n" +
 	"\x12REASON_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11MACHINE_NOT_FOUND\x10\x01\x12\x17\n" +
@@ -922,7 +951,14 @@ const file_baremetal_v1_reason_proto_rawDesc = "" +
 	"\rDRAIN_BLOCKED\x10\x82\x02\x12\x13\n" +
 	"\x0eKUBEADM_FAILED\x10\x83\x02\x12\x15\n" +
 	"\x10TOO_MANY_STREAMS\x10\xb6\x02\x12\x1a\n" +
-	"\x15CONTROLLER_OVERLOADED\x10\xb7\x02\x12\x16\n" +
+	"\x15CONTROLLER_OVERLOADED\x10\xb7\x02\x12\x13\n" +
+	"\x0eMACHINE_EXISTS\x10\xe3\x02\x12\x10\n" +
+	"\vPLAN_EXISTS\x10\xe4\x02\x12\x10\n" +
+	"\vPLAN_IN_USE\x10\xe5\x02\x12\x14\n" +
+	"\x0fRESOURCE_EXISTS\x10\xe6\x02\x12\x14\n" +
+	"\x0fCANCEL_TOO_LATE\x10\xe7\x02\x12\x1b\n" +
+	"\x16NOBODY_REACHES_MACHINE\x10\xe8\x02\x12\x10\n" +
+	"\vTOKEN_SPENT\x10\xe9\x02\x12\x16\n" +
 	"\x11ROLLOUT_NOT_FOUND\x10\xa2\x02\x12\x14\n" +
 	"\x0fROLLOUT_CHANGED\x10\xa3\x02\x12\x12\n" +
 	"\rROLLOUT_EMPTY\x10\xa4\x02\x12\x16\n" +

@@ -210,7 +210,7 @@ func (x *GetScriptRequest) GetScriptRef() string {
 
 type ListScriptsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// 0 means 100; at most 1000.
+	// 0: as many rows as fit into 4 MiB. At most 1000.
 	PageSize      int32  `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	PageToken     string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -266,6 +266,8 @@ type ListScriptsResponse struct {
 	// By name.
 	Scripts       []*Script `protobuf:"bytes,1,rep,name=scripts,proto3" json:"scripts,omitempty"`
 	NextPageToken string    `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// Rows that match, on all pages. 0 beside rows: they could not be counted in 250 ms. See docs/api.md.
+	TotalSize     int32 `protobuf:"varint,3,opt,name=total_size,json=totalSize,proto3" json:"total_size,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -312,6 +314,13 @@ func (x *ListScriptsResponse) GetNextPageToken() string {
 		return x.NextPageToken
 	}
 	return ""
+}
+
+func (x *ListScriptsResponse) GetTotalSize() int32 {
+	if x != nil {
+		return x.TotalSize
+	}
+	return 0
 }
 
 type RemoveScriptRequest struct {
@@ -363,7 +372,11 @@ type SetSSHCredentialsRequest struct {
 	CredentialsRef string                 `protobuf:"bytes,1,opt,name=credentials_ref,json=credentialsRef,proto3" json:"credentials_ref,omitempty"`
 	Username       string                 `protobuf:"bytes,2,opt,name=username,proto3" json:"username,omitempty"`
 	// OpenSSH or PEM, without a passphrase: Ed25519, ECDSA, or RSA of at least 3072 bits.
-	PrivateKey    []byte `protobuf:"bytes,3,opt,name=private_key,json=privateKey,proto3" json:"private_key,omitempty"`
+	PrivateKey []byte `protobuf:"bytes,3,opt,name=private_key,json=privateKey,proto3" json:"private_key,omitempty"`
+	// Refused with VERSION_CONFLICT unless the stored version is this one; 0 does not check.
+	ExpectedVersion int64 `protobuf:"varint,4,opt,name=expected_version,json=expectedVersion,proto3" json:"expected_version,omitempty"`
+	// Refused with RESOURCE_EXISTS where there is one already; nothing is changed then.
+	CreateOnly    bool `protobuf:"varint,5,opt,name=create_only,json=createOnly,proto3" json:"create_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -417,6 +430,20 @@ func (x *SetSSHCredentialsRequest) GetPrivateKey() []byte {
 		return x.PrivateKey
 	}
 	return nil
+}
+
+func (x *SetSSHCredentialsRequest) GetExpectedVersion() int64 {
+	if x != nil {
+		return x.ExpectedVersion
+	}
+	return 0
+}
+
+func (x *SetSSHCredentialsRequest) GetCreateOnly() bool {
+	if x != nil {
+		return x.CreateOnly
+	}
+	return false
 }
 
 // SSHCredentials say whose they are, without the private key.
@@ -500,7 +527,7 @@ func (x *SSHCredentials) GetUpdatedAt() *timestamppb.Timestamp {
 
 type ListSSHCredentialsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// 0 means 100; at most 1000.
+	// 0: as many rows as fit into 4 MiB. At most 1000.
 	PageSize      int32  `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	PageToken     string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -555,6 +582,8 @@ type ListSSHCredentialsResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Credentials   []*SSHCredentials      `protobuf:"bytes,1,rep,name=credentials,proto3" json:"credentials,omitempty"`
 	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// Rows that match, on all pages. 0 beside rows: they could not be counted in 250 ms. See docs/api.md.
+	TotalSize     int32 `protobuf:"varint,3,opt,name=total_size,json=totalSize,proto3" json:"total_size,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -603,11 +632,20 @@ func (x *ListSSHCredentialsResponse) GetNextPageToken() string {
 	return ""
 }
 
+func (x *ListSSHCredentialsResponse) GetTotalSize() int32 {
+	if x != nil {
+		return x.TotalSize
+	}
+	return 0
+}
+
 type DeleteSSHCredentialsRequest struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
 	CredentialsRef string                 `protobuf:"bytes,1,opt,name=credentials_ref,json=credentialsRef,proto3" json:"credentials_ref,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Refused with VERSION_CONFLICT unless the stored version is this one; 0 does not check.
+	ExpectedVersion int64 `protobuf:"varint,2,opt,name=expected_version,json=expectedVersion,proto3" json:"expected_version,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *DeleteSSHCredentialsRequest) Reset() {
@@ -647,6 +685,13 @@ func (x *DeleteSSHCredentialsRequest) GetCredentialsRef() string {
 	return ""
 }
 
+func (x *DeleteSSHCredentialsRequest) GetExpectedVersion() int64 {
+	if x != nil {
+		return x.ExpectedVersion
+	}
+	return 0
+}
+
 var File_baremetal_v1_script_proto protoreflect.FileDescriptor
 
 const file_baremetal_v1_script_proto_rawDesc = "" +
@@ -671,18 +716,23 @@ const file_baremetal_v1_script_proto_rawDesc = "" +
 	"\x12ListScriptsRequest\x12\x1b\n" +
 	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x02 \x01(\tR\tpageToken\"m\n" +
+	"page_token\x18\x02 \x01(\tR\tpageToken\"\x8c\x01\n" +
 	"\x13ListScriptsResponse\x12.\n" +
 	"\ascripts\x18\x01 \x03(\v2\x14.baremetal.v1.ScriptR\ascripts\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"4\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1d\n" +
+	"\n" +
+	"total_size\x18\x03 \x01(\x05R\ttotalSize\"4\n" +
 	"\x13RemoveScriptRequest\x12\x1d\n" +
 	"\n" +
-	"script_ref\x18\x01 \x01(\tR\tscriptRef\"\x80\x01\n" +
+	"script_ref\x18\x01 \x01(\tR\tscriptRef\"\xcc\x01\n" +
 	"\x18SetSSHCredentialsRequest\x12'\n" +
 	"\x0fcredentials_ref\x18\x01 \x01(\tR\x0ecredentialsRef\x12\x1a\n" +
 	"\busername\x18\x02 \x01(\tR\busername\x12\x1f\n" +
 	"\vprivate_key\x18\x03 \x01(\fR\n" +
-	"privateKey\"\xc9\x01\n" +
+	"privateKey\x12)\n" +
+	"\x10expected_version\x18\x04 \x01(\x03R\x0fexpectedVersion\x12\x1f\n" +
+	"\vcreate_only\x18\x05 \x01(\bR\n" +
+	"createOnly\"\xc9\x01\n" +
 	"\x0eSSHCredentials\x12'\n" +
 	"\x0fcredentials_ref\x18\x01 \x01(\tR\x0ecredentialsRef\x12\x1a\n" +
 	"\busername\x18\x02 \x01(\tR\busername\x12\x1d\n" +
@@ -694,12 +744,15 @@ const file_baremetal_v1_script_proto_rawDesc = "" +
 	"\x19ListSSHCredentialsRequest\x12\x1b\n" +
 	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x02 \x01(\tR\tpageToken\"\x84\x01\n" +
+	"page_token\x18\x02 \x01(\tR\tpageToken\"\xa3\x01\n" +
 	"\x1aListSSHCredentialsResponse\x12>\n" +
 	"\vcredentials\x18\x01 \x03(\v2\x1c.baremetal.v1.SSHCredentialsR\vcredentials\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"F\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1d\n" +
+	"\n" +
+	"total_size\x18\x03 \x01(\x05R\ttotalSize\"q\n" +
 	"\x1bDeleteSSHCredentialsRequest\x12'\n" +
-	"\x0fcredentials_ref\x18\x01 \x01(\tR\x0ecredentialsRef2\xd7\x04\n" +
+	"\x0fcredentials_ref\x18\x01 \x01(\tR\x0ecredentialsRef\x12)\n" +
+	"\x10expected_version\x18\x02 \x01(\x03R\x0fexpectedVersion2\xd7\x04\n" +
 	"\rScriptService\x12A\n" +
 	"\tAddScript\x12\x1e.baremetal.v1.AddScriptRequest\x1a\x14.baremetal.v1.Script\x12A\n" +
 	"\tGetScript\x12\x1e.baremetal.v1.GetScriptRequest\x1a\x14.baremetal.v1.Script\x12R\n" +

@@ -496,9 +496,10 @@ func (q *Queries) InsertSite(ctx context.Context, site string) error {
 
 const insertToken = `-- name: InsertToken :exec
 INSERT INTO bootstrap_tokens (token_id, secret_hash, role, machine_id, site, bound_region, bound_provider, bound_mac,
-                              bound_serial, created_at, expires_at, operation_id, command_id)
+                              bound_serial, created_at, expires_at, operation_id, command_id, request_id, request_body)
 VALUES ($1, $2, $3, $4, $5, $6, $7,
-        CAST($8::text AS macaddr), $9, $10, $11, $12, $13)
+        CAST($8::text AS macaddr), $9, $10, $11, $12, $13, $14,
+        coalesce($15::jsonb, '{}'))
 `
 
 type InsertTokenParams struct {
@@ -515,6 +516,8 @@ type InsertTokenParams struct {
 	ExpiresAt     time.Time
 	OperationID   *string
 	CommandID     *string
+	RequestID     string
+	RequestBody   []byte
 }
 
 func (q *Queries) InsertToken(ctx context.Context, arg InsertTokenParams) error {
@@ -532,6 +535,8 @@ func (q *Queries) InsertToken(ctx context.Context, arg InsertTokenParams) error 
 		arg.ExpiresAt,
 		arg.OperationID,
 		arg.CommandID,
+		arg.RequestID,
+		arg.RequestBody,
 	)
 	return err
 }
@@ -1260,6 +1265,29 @@ func (q *Queries) TakeInventories(ctx context.Context, arg TakeInventoriesParams
 		return nil, err
 	}
 	return items, nil
+}
+
+const tokenOfRequest = `-- name: TokenOfRequest :one
+SELECT token_id, request_body FROM bootstrap_tokens
+WHERE coalesce(machine_id, '') = $1::text AND site = $2 AND request_id = $3::text AND request_id <> ''
+`
+
+type TokenOfRequestParams struct {
+	MachineID string
+	Site      string
+	RequestID string
+}
+
+type TokenOfRequestRow struct {
+	TokenID     string
+	RequestBody []byte
+}
+
+func (q *Queries) TokenOfRequest(ctx context.Context, arg TokenOfRequestParams) (TokenOfRequestRow, error) {
+	row := q.db.QueryRow(ctx, tokenOfRequest, arg.MachineID, arg.Site, arg.RequestID)
+	var i TokenOfRequestRow
+	err := row.Scan(&i.TokenID, &i.RequestBody)
+	return i, err
 }
 
 const unsettledCommandsOf = `-- name: UnsettledCommandsOf :many

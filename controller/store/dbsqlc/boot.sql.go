@@ -814,7 +814,7 @@ func (q *Queries) SiteRevision(ctx context.Context, site string) (int64, error) 
 }
 
 const siteRow = `-- name: SiteRow :one
-SELECT site, created_at, segments, revision, applied_revision, applied_at, agent_id, observations, boot_addresses, drift_threshold, identity_level FROM sites WHERE site = $1
+SELECT site, created_at, segments, revision, applied_revision, applied_at, agent_id, observations, boot_addresses, drift_threshold, version, identity_level FROM sites WHERE site = $1
 `
 
 func (q *Queries) SiteRow(ctx context.Context, site string) (Site, error) {
@@ -831,6 +831,7 @@ func (q *Queries) SiteRow(ctx context.Context, site string) (Site, error) {
 		&i.Observations,
 		&i.BootAddresses,
 		&i.DriftThreshold,
+		&i.Version,
 		&i.IdentityLevel,
 	)
 	return i, err

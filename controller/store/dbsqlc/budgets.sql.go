@@ -10,8 +10,47 @@ import (
 	"time"
 )
 
+const budgetsAfter = `-- name: BudgetsAfter :many
+SELECT name, domain, value, at_once, percent, per_hour, per_day, updated_at, version FROM budgets WHERE name > $1 ORDER BY name LIMIT $2
+`
+
+type BudgetsAfterParams struct {
+	AfterName string
+	PageSize  int32
+}
+
+func (q *Queries) BudgetsAfter(ctx context.Context, arg BudgetsAfterParams) ([]Budget, error) {
+	rows, err := q.db.Query(ctx, budgetsAfter, arg.AfterName, arg.PageSize)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []Budget
+	for rows.Next() {
+		var i Budget
+		if err := rows.Scan(
+			&i.Name,
+			&i.Domain,
+			&i.Value,
+			&i.AtOnce,
+			&i.Percent,
+			&i.PerHour,
+			&i.PerDay,
+			&i.UpdatedAt,
+			&i.Version,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const deleteBudget = `-- name: DeleteBudget :one
-DELETE FROM budgets WHERE name = $1 RETURNING name, domain, value, at_once, percent, per_hour, per_day, updated_at
+DELETE FROM budgets WHERE name = $1 RETURNING name, domain, value, at_once, percent, per_hour, per_day, updated_at, version
 `
 
 func (q *Queries) DeleteBudget(ctx context.Context, name string) (Budget, error) {
@@ -26,6 +65,7 @@ func (q *Queries) DeleteBudget(ctx context.Context, name string) (Budget, error)
 		&i.PerHour,
 		&i.PerDay,
 		&i.UpdatedAt,
+		&i.Version,
 	)
 	return i, err
 }
@@ -40,7 +80,7 @@ func (q *Queries) Freeze(ctx context.Context, now *time.Time) error {
 }
 
 const listBudgets = `-- name: ListBudgets :many
-SELECT name, domain, value, at_once, percent, per_hour, per_day, updated_at FROM budgets ORDER BY name
+SELECT name, domain, value, at_once, percent, per_hour, per_day, updated_at, version FROM budgets ORDER BY name
 `
 
 func (q *Queries) ListBudgets(ctx context.Context) ([]Budget, error) {
@@ -61,6 +101,7 @@ func (q *Queries) ListBudgets(ctx context.Context) ([]Budget, error) {
 			&i.PerHour,
 			&i.PerDay,
 			&i.UpdatedAt,
+			&i.Version,
 		); err != nil {
 			return nil, err
 		}
@@ -215,8 +256,9 @@ INSERT INTO budgets (name, domain, value, at_once, percent, per_hour, per_day, u
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
 ON CONFLICT (name) DO UPDATE
 SET domain = excluded.domain, value = excluded.value, at_once = excluded.at_once, percent = excluded.percent,
-    per_hour = excluded.per_hour, per_day = excluded.per_day, updated_at = excluded.updated_at
-RETURNING name, domain, value, at_once, percent, per_hour, per_day, updated_at
+    per_hour = excluded.per_hour, per_day = excluded.per_day, updated_at = excluded.updated_at,
+    version = budgets.version + 1
+RETURNING name, domain, value, at_once, percent, per_hour, per_day, updated_at, version
 `
 
 type SetBudgetParams struct {
@@ -251,6 +293,7 @@ func (q *Queries) SetBudget(ctx context.Context, arg SetBudgetParams) (Budget, e
 		&i.PerHour,
 		&i.PerDay,
 		&i.UpdatedAt,
+		&i.Version,
 	)
 	return i, err
 }

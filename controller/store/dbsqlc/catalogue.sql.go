@@ -210,7 +210,7 @@ func (q *Queries) GetImage(ctx context.Context, imageRef string) (Image, error) 
 }
 
 const getSite = `-- name: GetSite :one
-SELECT site, created_at, segments, revision, applied_revision, applied_at, agent_id, observations, boot_addresses, drift_threshold, identity_level FROM sites WHERE site = $1
+SELECT site, created_at, segments, revision, applied_revision, applied_at, agent_id, observations, boot_addresses, drift_threshold, version, identity_level FROM sites WHERE site = $1
 `
 
 func (q *Queries) GetSite(ctx context.Context, site string) (Site, error) {
@@ -227,6 +227,7 @@ func (q *Queries) GetSite(ctx context.Context, site string) (Site, error) {
 		&i.Observations,
 		&i.BootAddresses,
 		&i.DriftThreshold,
+		&i.Version,
 		&i.IdentityLevel,
 	)
 	return i, err
@@ -368,11 +369,16 @@ func (q *Queries) ListBMCCertificates(ctx context.Context, arg ListBMCCertificat
 }
 
 const listCredentials = `-- name: ListCredentials :many
-SELECT credentials_ref, sealed, version, updated_at, allowed_endpoints, allow_plain_http, allow_unverified_tls, adopted FROM bmc_credentials ORDER BY credentials_ref
+SELECT credentials_ref, sealed, version, updated_at, allowed_endpoints, allow_plain_http, allow_unverified_tls, adopted FROM bmc_credentials WHERE credentials_ref > $1 ORDER BY credentials_ref LIMIT $2
 `
 
-func (q *Queries) ListCredentials(ctx context.Context) ([]BmcCredential, error) {
-	rows, err := q.db.Query(ctx, listCredentials)
+type ListCredentialsParams struct {
+	AfterRef string
+	PageSize int32
+}
+
+func (q *Queries) ListCredentials(ctx context.Context, arg ListCredentialsParams) ([]BmcCredential, error) {
+	rows, err := q.db.Query(ctx, listCredentials, arg.AfterRef, arg.PageSize)
 	if err != nil {
 		return nil, err
 	}
@@ -404,8 +410,16 @@ const listDiscovered = `-- name: ListDiscovered :many
 SELECT d.site, d.segment, d.mac::text AS mac, d.address, d.arch, d.vendor, d.first_seen_at, d.last_seen_at
 FROM discovered_machines d
 WHERE ($1::text = '' OR d.site = $1) AND NOT EXISTS (SELECT 1 FROM machine_macs m WHERE m.mac = d.mac)
-ORDER BY d.site, d.mac
+  AND ($2::text = '' OR (d.site, d.mac) > ($3::text, nullif($2::text, '')::macaddr))
+ORDER BY d.site, d.mac LIMIT $4
 `
+
+type ListDiscoveredParams struct {
+	Site      string
+	AfterMac  string
+	AfterSite string
+	PageSize  int32
+}
 
 type ListDiscoveredRow struct {
 	Site        string
@@ -419,8 +433,13 @@ type ListDiscoveredRow struct {
 }
 
 // A machine that has been registered since is not among them.
-func (q *Queries) ListDiscovered(ctx context.Context, site string) ([]ListDiscoveredRow, error) {
-	rows, err := q.db.Query(ctx, listDiscovered, site)
+func (q *Queries) ListDiscovered(ctx context.Context, arg ListDiscoveredParams) ([]ListDiscoveredRow, error) {
+	rows, err := q.db.Query(ctx, listDiscovered,
+		arg.Site,
+		arg.AfterMac,
+		arg.AfterSite,
+		arg.PageSize,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -559,11 +578,16 @@ func (q *Queries) ListSiteLeases(ctx context.Context, arg ListSiteLeasesParams) 
 }
 
 const listSites = `-- name: ListSites :many
-SELECT site, created_at, segments, revision, applied_revision, applied_at, agent_id, observations, boot_addresses, drift_threshold, identity_level FROM sites ORDER BY site
+SELECT site, created_at, segments, revision, applied_revision, applied_at, agent_id, observations, boot_addresses, drift_threshold, version, identity_level FROM sites WHERE site > $1 ORDER BY site LIMIT $2
 `
 
-func (q *Queries) ListSites(ctx context.Context) ([]Site, error) {
-	rows, err := q.db.Query(ctx, listSites)
+type ListSitesParams struct {
+	AfterSite string
+	PageSize  int32
+}
+
+func (q *Queries) ListSites(ctx context.Context, arg ListSitesParams) ([]Site, error) {
+	rows, err := q.db.Query(ctx, listSites, arg.AfterSite, arg.PageSize)
 	if err != nil {
 		return nil, err
 	}
@@ -582,6 +606,7 @@ func (q *Queries) ListSites(ctx context.Context) ([]Site, error) {
 			&i.Observations,
 			&i.BootAddresses,
 			&i.DriftThreshold,
+			&i.Version,
 			&i.IdentityLevel,
 		); err != nil {
 			return nil, err
@@ -674,7 +699,7 @@ func (q *Queries) LockImage(ctx context.Context, imageRef string) (Image, error)
 }
 
 const lockSite = `-- name: LockSite :one
-SELECT site, created_at, segments, revision, applied_revision, applied_at, agent_id, observations, boot_addresses, drift_threshold, identity_level FROM sites WHERE site = $1 FOR UPDATE
+SELECT site, created_at, segments, revision, applied_revision, applied_at, agent_id, observations, boot_addresses, drift_threshold, version, identity_level FROM sites WHERE site = $1 FOR UPDATE
 `
 
 func (q *Queries) LockSite(ctx context.Context, site string) (Site, error) {
@@ -691,6 +716,7 @@ func (q *Queries) LockSite(ctx context.Context, site string) (Site, error) {
 		&i.Observations,
 		&i.BootAddresses,
 		&i.DriftThreshold,
+		&i.Version,
 		&i.IdentityLevel,
 	)
 	return i, err
@@ -844,7 +870,7 @@ func (q *Queries) RepavesUnderWay(ctx context.Context) ([]RepavesUnderWayRow, er
 }
 
 const setSegments = `-- name: SetSegments :exec
-UPDATE sites SET segments = $1, revision = revision + 1 WHERE site = $2
+UPDATE sites SET segments = $1, revision = revision + 1, version = version + 1 WHERE site = $2
 `
 
 type SetSegmentsParams struct {

@@ -156,7 +156,7 @@ func (q *Queries) FrozenSince(ctx context.Context) (*time.Time, error) {
 }
 
 const getMachine = `-- name: GetMachine :one
-SELECT machine_id, external_id, labels, spec, provider, site, region, phase, node_state, node_state_changed_at, current_operation_id, unresolved_command_id, agent_id, boot_id, simulated, os_image_digest, config_generation, version, change_xid, created_at, updated_at, deleted_at, power_state, power_state_at, boot_mode, install_attempts, last_install_error, plan_id, failed_plan_id, retiring, first_provisioned_at, active_workflow_id, quarantined_from, quarantine_reason, failed_node_plan, accepted_drift, tpm_key_digest, tpm_key_trust, tpm_key_at, identity_level FROM machines WHERE machine_id = $1
+SELECT machine_id, external_id, labels, spec, provider, site, region, phase, node_state, node_state_changed_at, current_operation_id, unresolved_command_id, agent_id, boot_id, simulated, os_image_digest, config_generation, version, change_xid, created_at, updated_at, deleted_at, power_state, power_state_at, boot_mode, install_attempts, last_install_error, plan_id, failed_plan_id, retiring, first_provisioned_at, active_workflow_id, quarantined_from, quarantine_reason, failed_node_plan, accepted_drift, registered_by_request, tpm_key_digest, tpm_key_trust, tpm_key_at, identity_level FROM machines WHERE machine_id = $1
 `
 
 func (q *Queries) GetMachine(ctx context.Context, machineID string) (Machine, error) {
@@ -199,6 +199,7 @@ func (q *Queries) GetMachine(ctx context.Context, machineID string) (Machine, er
 		&i.QuarantineReason,
 		&i.FailedNodePlan,
 		&i.AcceptedDrift,
+		&i.RegisteredByRequest,
 		&i.TpmKeyDigest,
 		&i.TpmKeyTrust,
 		&i.TpmKeyAt,
@@ -208,7 +209,7 @@ func (q *Queries) GetMachine(ctx context.Context, machineID string) (Machine, er
 }
 
 const getMachineByExternalID = `-- name: GetMachineByExternalID :one
-SELECT machine_id, external_id, labels, spec, provider, site, region, phase, node_state, node_state_changed_at, current_operation_id, unresolved_command_id, agent_id, boot_id, simulated, os_image_digest, config_generation, version, change_xid, created_at, updated_at, deleted_at, power_state, power_state_at, boot_mode, install_attempts, last_install_error, plan_id, failed_plan_id, retiring, first_provisioned_at, active_workflow_id, quarantined_from, quarantine_reason, failed_node_plan, accepted_drift, tpm_key_digest, tpm_key_trust, tpm_key_at, identity_level FROM machines WHERE external_id = $1
+SELECT machine_id, external_id, labels, spec, provider, site, region, phase, node_state, node_state_changed_at, current_operation_id, unresolved_command_id, agent_id, boot_id, simulated, os_image_digest, config_generation, version, change_xid, created_at, updated_at, deleted_at, power_state, power_state_at, boot_mode, install_attempts, last_install_error, plan_id, failed_plan_id, retiring, first_provisioned_at, active_workflow_id, quarantined_from, quarantine_reason, failed_node_plan, accepted_drift, registered_by_request, tpm_key_digest, tpm_key_trust, tpm_key_at, identity_level FROM machines WHERE external_id = $1
 `
 
 func (q *Queries) GetMachineByExternalID(ctx context.Context, externalID *string) (Machine, error) {
@@ -251,6 +252,7 @@ func (q *Queries) GetMachineByExternalID(ctx context.Context, externalID *string
 		&i.QuarantineReason,
 		&i.FailedNodePlan,
 		&i.AcceptedDrift,
+		&i.RegisteredByRequest,
 		&i.TpmKeyDigest,
 		&i.TpmKeyTrust,
 		&i.TpmKeyAt,
@@ -290,16 +292,17 @@ func (q *Queries) InsertInventory(ctx context.Context, arg InsertInventoryParams
 }
 
 const insertMachine = `-- name: InsertMachine :exec
-INSERT INTO machines (machine_id, external_id, labels, spec, phase, node_state, node_state_changed_at, created_at)
-VALUES ($1, $2, $3, $4, 'FACTORY_READY', 'discovered', $5, $5)
+INSERT INTO machines (machine_id, external_id, labels, spec, phase, node_state, node_state_changed_at, created_at, registered_by_request)
+VALUES ($1, $2, $3, $4, 'FACTORY_READY', 'discovered', $5, $5, $6)
 `
 
 type InsertMachineParams struct {
-	MachineID  string
-	ExternalID *string
-	Labels     []byte
-	Spec       []byte
-	Now        time.Time
+	MachineID           string
+	ExternalID          *string
+	Labels              []byte
+	Spec                []byte
+	Now                 time.Time
+	RegisteredByRequest string
 }
 
 func (q *Queries) InsertMachine(ctx context.Context, arg InsertMachineParams) error {
@@ -309,6 +312,7 @@ func (q *Queries) InsertMachine(ctx context.Context, arg InsertMachineParams) er
 		arg.Labels,
 		arg.Spec,
 		arg.Now,
+		arg.RegisteredByRequest,
 	)
 	return err
 }
@@ -376,7 +380,7 @@ func (q *Queries) LatestInventory(ctx context.Context, machineID string) (Invent
 }
 
 const lockMachine = `-- name: LockMachine :one
-SELECT machine_id, external_id, labels, spec, provider, site, region, phase, node_state, node_state_changed_at, current_operation_id, unresolved_command_id, agent_id, boot_id, simulated, os_image_digest, config_generation, version, change_xid, created_at, updated_at, deleted_at, power_state, power_state_at, boot_mode, install_attempts, last_install_error, plan_id, failed_plan_id, retiring, first_provisioned_at, active_workflow_id, quarantined_from, quarantine_reason, failed_node_plan, accepted_drift, tpm_key_digest, tpm_key_trust, tpm_key_at, identity_level FROM machines WHERE machine_id = $1 FOR UPDATE
+SELECT machine_id, external_id, labels, spec, provider, site, region, phase, node_state, node_state_changed_at, current_operation_id, unresolved_command_id, agent_id, boot_id, simulated, os_image_digest, config_generation, version, change_xid, created_at, updated_at, deleted_at, power_state, power_state_at, boot_mode, install_attempts, last_install_error, plan_id, failed_plan_id, retiring, first_provisioned_at, active_workflow_id, quarantined_from, quarantine_reason, failed_node_plan, accepted_drift, registered_by_request, tpm_key_digest, tpm_key_trust, tpm_key_at, identity_level FROM machines WHERE machine_id = $1 FOR UPDATE
 `
 
 func (q *Queries) LockMachine(ctx context.Context, machineID string) (Machine, error) {
@@ -419,6 +423,7 @@ func (q *Queries) LockMachine(ctx context.Context, machineID string) (Machine, e
 		&i.QuarantineReason,
 		&i.FailedNodePlan,
 		&i.AcceptedDrift,
+		&i.RegisteredByRequest,
 		&i.TpmKeyDigest,
 		&i.TpmKeyTrust,
 		&i.TpmKeyAt,
@@ -428,7 +433,7 @@ func (q *Queries) LockMachine(ctx context.Context, machineID string) (Machine, e
 }
 
 const lockMachineFor = `-- name: LockMachineFor :many
-SELECT machine_id, external_id, labels, spec, provider, site, region, phase, node_state, node_state_changed_at, current_operation_id, unresolved_command_id, agent_id, boot_id, simulated, os_image_digest, config_generation, version, change_xid, created_at, updated_at, deleted_at, power_state, power_state_at, boot_mode, install_attempts, last_install_error, plan_id, failed_plan_id, retiring, first_provisioned_at, active_workflow_id, quarantined_from, quarantine_reason, failed_node_plan, accepted_drift, tpm_key_digest, tpm_key_trust, tpm_key_at, identity_level FROM machines WHERE machine_id = coalesce(nullif($1::text, ''),
+SELECT machine_id, external_id, labels, spec, provider, site, region, phase, node_state, node_state_changed_at, current_operation_id, unresolved_command_id, agent_id, boot_id, simulated, os_image_digest, config_generation, version, change_xid, created_at, updated_at, deleted_at, power_state, power_state_at, boot_mode, install_attempts, last_install_error, plan_id, failed_plan_id, retiring, first_provisioned_at, active_workflow_id, quarantined_from, quarantine_reason, failed_node_plan, accepted_drift, registered_by_request, tpm_key_digest, tpm_key_trust, tpm_key_at, identity_level FROM machines WHERE machine_id = coalesce(nullif($1::text, ''),
     (SELECT o.target_id FROM operations o WHERE o.operation_id = $2::text)) FOR UPDATE
 `
 
@@ -484,6 +489,7 @@ func (q *Queries) LockMachineFor(ctx context.Context, arg LockMachineForParams) 
 			&i.QuarantineReason,
 			&i.FailedNodePlan,
 			&i.AcceptedDrift,
+			&i.RegisteredByRequest,
 			&i.TpmKeyDigest,
 			&i.TpmKeyTrust,
 			&i.TpmKeyAt,
@@ -504,7 +510,7 @@ WITH wanted AS (
     SELECT unnest($1::text[]) AS machine_id, ''::text AS operation_id
     UNION ALL
     SELECT o.target_id, o.operation_id FROM operations o WHERE o.operation_id = ANY($2::text[]))
-SELECT m.machine_id, m.external_id, m.labels, m.spec, m.provider, m.site, m.region, m.phase, m.node_state, m.node_state_changed_at, m.current_operation_id, m.unresolved_command_id, m.agent_id, m.boot_id, m.simulated, m.os_image_digest, m.config_generation, m.version, m.change_xid, m.created_at, m.updated_at, m.deleted_at, m.power_state, m.power_state_at, m.boot_mode, m.install_attempts, m.last_install_error, m.plan_id, m.failed_plan_id, m.retiring, m.first_provisioned_at, m.active_workflow_id, m.quarantined_from, m.quarantine_reason, m.failed_node_plan, m.accepted_drift, m.tpm_key_digest, m.tpm_key_trust, m.tpm_key_at, m.identity_level, w.operation_id::text AS operation_id FROM wanted w JOIN machines m ON m.machine_id = w.machine_id
+SELECT m.machine_id, m.external_id, m.labels, m.spec, m.provider, m.site, m.region, m.phase, m.node_state, m.node_state_changed_at, m.current_operation_id, m.unresolved_command_id, m.agent_id, m.boot_id, m.simulated, m.os_image_digest, m.config_generation, m.version, m.change_xid, m.created_at, m.updated_at, m.deleted_at, m.power_state, m.power_state_at, m.boot_mode, m.install_attempts, m.last_install_error, m.plan_id, m.failed_plan_id, m.retiring, m.first_provisioned_at, m.active_workflow_id, m.quarantined_from, m.quarantine_reason, m.failed_node_plan, m.accepted_drift, m.registered_by_request, m.tpm_key_digest, m.tpm_key_trust, m.tpm_key_at, m.identity_level, w.operation_id::text AS operation_id FROM wanted w JOIN machines m ON m.machine_id = w.machine_id
 ORDER BY m.machine_id FOR UPDATE OF m SKIP LOCKED
 `
 
@@ -565,6 +571,7 @@ func (q *Queries) LockMachinesFor(ctx context.Context, arg LockMachinesForParams
 			&i.Machine.QuarantineReason,
 			&i.Machine.FailedNodePlan,
 			&i.Machine.AcceptedDrift,
+			&i.Machine.RegisteredByRequest,
 			&i.Machine.TpmKeyDigest,
 			&i.Machine.TpmKeyTrust,
 			&i.Machine.TpmKeyAt,
@@ -820,7 +827,7 @@ func (q *Queries) UpdateMachineSpec(ctx context.Context, arg UpdateMachineSpecPa
 }
 
 const walkMachines = `-- name: WalkMachines :many
-SELECT m.machine_id, m.external_id, m.labels, m.spec, m.provider, m.site, m.region, m.phase, m.node_state, m.node_state_changed_at, m.current_operation_id, m.unresolved_command_id, m.agent_id, m.boot_id, m.simulated, m.os_image_digest, m.config_generation, m.version, m.change_xid, m.created_at, m.updated_at, m.deleted_at, m.power_state, m.power_state_at, m.boot_mode, m.install_attempts, m.last_install_error, m.plan_id, m.failed_plan_id, m.retiring, m.first_provisioned_at, m.active_workflow_id, m.quarantined_from, m.quarantine_reason, m.failed_node_plan, m.accepted_drift, m.tpm_key_digest, m.tpm_key_trust, m.tpm_key_at, m.identity_level FROM machines m
+SELECT m.machine_id, m.external_id, m.labels, m.spec, m.provider, m.site, m.region, m.phase, m.node_state, m.node_state_changed_at, m.current_operation_id, m.unresolved_command_id, m.agent_id, m.boot_id, m.simulated, m.os_image_digest, m.config_generation, m.version, m.change_xid, m.created_at, m.updated_at, m.deleted_at, m.power_state, m.power_state_at, m.boot_mode, m.install_attempts, m.last_install_error, m.plan_id, m.failed_plan_id, m.retiring, m.first_provisioned_at, m.active_workflow_id, m.quarantined_from, m.quarantine_reason, m.failed_node_plan, m.accepted_drift, m.registered_by_request, m.tpm_key_digest, m.tpm_key_trust, m.tpm_key_at, m.identity_level FROM machines m
 WHERE m.deleted_at IS NULL AND m.machine_id > $1
   AND ($2::text = '' OR m.machine_id = $2)
   AND ($3::text = '' OR m.phase = $3)
@@ -933,6 +940,7 @@ func (q *Queries) WalkMachines(ctx context.Context, arg WalkMachinesParams) ([]M
 			&i.QuarantineReason,
 			&i.FailedNodePlan,
 			&i.AcceptedDrift,
+			&i.RegisteredByRequest,
 			&i.TpmKeyDigest,
 			&i.TpmKeyTrust,
 			&i.TpmKeyAt,

@@ -121,6 +121,7 @@ type Budget struct {
 	PerHour   int32
 	PerDay    int32
 	UpdatedAt time.Time
+	Version   int64
 }
 
 type Cluster struct {
@@ -234,6 +235,7 @@ type Machine struct {
 	QuarantineReason    string
 	FailedNodePlan      string
 	AcceptedDrift       string
+	RegisteredByRequest string
 	TpmKeyDigest        []byte
 	TpmKeyTrust         string
 	TpmKeyAt            *time.Time
@@ -265,6 +267,7 @@ type NodeGroup struct {
 	UpdatedAt         time.Time
 	ExplicitPromotion bool
 	HealthChecks      []string
+	Version           int64
 	IdentityLevel     string
 }
 
@@ -339,6 +342,7 @@ type Plan struct {
 	BuiltIn     bool
 	UsedAt      *time.Time
 	CreatedAt   time.Time
+	Version     int64
 }
 
 type ProviderObservation struct {
@@ -418,6 +422,7 @@ type Site struct {
 	Observations    []byte
 	BootAddresses   []byte
 	DriftThreshold  string
+	Version         int64
 	IdentityLevel   string
 }
 
@@ -451,6 +456,7 @@ type Webhook struct {
 	HoldUntil      *time.Time
 	CreatedAt      time.Time
 	UpdatedAt      time.Time
+	Version        int64
 }
 
 type WebhookDelivery struct {

@@ -44,7 +44,7 @@ func (q *Queries) GetDiscovered(ctx context.Context, arg GetDiscoveredParams) (G
 }
 
 const getNodeGroup = `-- name: GetNodeGroup :one
-SELECT node_group, auto_promote, updated_at, explicit_promotion, health_checks, identity_level FROM node_groups WHERE node_group = $1
+SELECT node_group, auto_promote, updated_at, explicit_promotion, health_checks, version, identity_level FROM node_groups WHERE node_group = $1
 `
 
 func (q *Queries) GetNodeGroup(ctx context.Context, nodeGroup string) (NodeGroup, error) {
@@ -56,6 +56,7 @@ func (q *Queries) GetNodeGroup(ctx context.Context, nodeGroup string) (NodeGroup
 		&i.UpdatedAt,
 		&i.ExplicitPromotion,
 		&i.HealthChecks,
+		&i.Version,
 		&i.IdentityLevel,
 	)
 	return i, err
@@ -84,6 +85,7 @@ SELECT g.name::text AS node_group, coalesce(n.auto_promote, false)::boolean AS a
        coalesce(n.explicit_promotion, false)::boolean AS explicit_promotion, n.updated_at,
        coalesce(n.identity_level, '')::text AS identity_level,
        coalesce(n.health_checks, '{reachable,inventory,provider}')::text[] AS health_checks,
+       coalesce(n.version, 0)::bigint AS version,
        (SELECT count(*) FROM machines m WHERE m.deleted_at IS NULL AND m.spec ->> 'group' = g.name) AS nodes
 FROM (SELECT node_group AS name FROM node_groups
       UNION SELECT spec ->> 'group' FROM machines WHERE deleted_at IS NULL AND coalesce(spec ->> 'group', '') <> '') g
@@ -103,6 +105,7 @@ type ListNodeGroupsRow struct {
 	UpdatedAt         *time.Time
 	IdentityLevel     string
 	HealthChecks      []string
+	Version           int64
 	Nodes             int64
 }
 
@@ -123,6 +126,7 @@ func (q *Queries) ListNodeGroups(ctx context.Context, arg ListNodeGroupsParams) 
 			&i.UpdatedAt,
 			&i.IdentityLevel,
 			&i.HealthChecks,
+			&i.Version,
 			&i.Nodes,
 		); err != nil {
 			return nil, err
@@ -136,7 +140,7 @@ func (q *Queries) ListNodeGroups(ctx context.Context, arg ListNodeGroupsParams) 
 }
 
 const lockMachineByMac = `-- name: LockMachineByMac :one
-SELECT m.machine_id, m.external_id, m.labels, m.spec, m.provider, m.site, m.region, m.phase, m.node_state, m.node_state_changed_at, m.current_operation_id, m.unresolved_command_id, m.agent_id, m.boot_id, m.simulated, m.os_image_digest, m.config_generation, m.version, m.change_xid, m.created_at, m.updated_at, m.deleted_at, m.power_state, m.power_state_at, m.boot_mode, m.install_attempts, m.last_install_error, m.plan_id, m.failed_plan_id, m.retiring, m.first_provisioned_at, m.active_workflow_id, m.quarantined_from, m.quarantine_reason, m.failed_node_plan, m.accepted_drift, m.tpm_key_digest, m.tpm_key_trust, m.tpm_key_at, m.identity_level FROM machines m JOIN machine_macs mm ON mm.machine_id = m.machine_id
+SELECT m.machine_id, m.external_id, m.labels, m.spec, m.provider, m.site, m.region, m.phase, m.node_state, m.node_state_changed_at, m.current_operation_id, m.unresolved_command_id, m.agent_id, m.boot_id, m.simulated, m.os_image_digest, m.config_generation, m.version, m.change_xid, m.created_at, m.updated_at, m.deleted_at, m.power_state, m.power_state_at, m.boot_mode, m.install_attempts, m.last_install_error, m.plan_id, m.failed_plan_id, m.retiring, m.first_provisioned_at, m.active_workflow_id, m.quarantined_from, m.quarantine_reason, m.failed_node_plan, m.accepted_drift, m.registered_by_request, m.tpm_key_digest, m.tpm_key_trust, m.tpm_key_at, m.identity_level FROM machines m JOIN machine_macs mm ON mm.machine_id = m.machine_id
 WHERE mm.mac = CAST($1::text AS macaddr) FOR UPDATE OF m
 `
 
@@ -180,6 +184,7 @@ func (q *Queries) LockMachineByMac(ctx context.Context, mac string) (Machine, er
 		&i.QuarantineReason,
 		&i.FailedNodePlan,
 		&i.AcceptedDrift,
+		&i.RegisteredByRequest,
 		&i.TpmKeyDigest,
 		&i.TpmKeyTrust,
 		&i.TpmKeyAt,
@@ -260,7 +265,7 @@ func (q *Queries) NodeReportsOf(ctx context.Context, machineIds []string) ([]Nod
 }
 
 const nodeRowsOf = `-- name: NodeRowsOf :many
-SELECT machine_id, external_id, labels, spec, provider, site, region, phase, node_state, node_state_changed_at, current_operation_id, unresolved_command_id, agent_id, boot_id, simulated, os_image_digest, config_generation, version, change_xid, created_at, updated_at, deleted_at, power_state, power_state_at, boot_mode, install_attempts, last_install_error, plan_id, failed_plan_id, retiring, first_provisioned_at, active_workflow_id, quarantined_from, quarantine_reason, failed_node_plan, accepted_drift, tpm_key_digest, tpm_key_trust, tpm_key_at, identity_level FROM machines WHERE machine_id = ANY($1::text[])
+SELECT machine_id, external_id, labels, spec, provider, site, region, phase, node_state, node_state_changed_at, current_operation_id, unresolved_command_id, agent_id, boot_id, simulated, os_image_digest, config_generation, version, change_xid, created_at, updated_at, deleted_at, power_state, power_state_at, boot_mode, install_attempts, last_install_error, plan_id, failed_plan_id, retiring, first_provisioned_at, active_workflow_id, quarantined_from, quarantine_reason, failed_node_plan, accepted_drift, registered_by_request, tpm_key_digest, tpm_key_trust, tpm_key_at, identity_level FROM machines WHERE machine_id = ANY($1::text[])
 `
 
 func (q *Queries) NodeRowsOf(ctx context.Context, machineIds []string) ([]Machine, error) {
@@ -309,6 +314,7 @@ func (q *Queries) NodeRowsOf(ctx context.Context, machineIds []string) ([]Machin
 			&i.QuarantineReason,
 			&i.FailedNodePlan,
 			&i.AcceptedDrift,
+			&i.RegisteredByRequest,
 			&i.TpmKeyDigest,
 			&i.TpmKeyTrust,
 			&i.TpmKeyAt,
@@ -492,8 +498,9 @@ INSERT INTO node_groups (node_group, auto_promote, explicit_promotion, health_ch
 VALUES ($1, $2, $3, coalesce($4::text[], '{reachable,inventory,provider}'), $5)
 ON CONFLICT (node_group) DO UPDATE
 SET auto_promote = excluded.auto_promote, explicit_promotion = excluded.explicit_promotion, updated_at = excluded.updated_at,
-    health_checks = coalesce($4::text[], node_groups.health_checks)
-RETURNING node_group, auto_promote, updated_at, explicit_promotion, health_checks, identity_level
+    health_checks = coalesce($4::text[], node_groups.health_checks),
+    version = node_groups.version + 1
+RETURNING node_group, auto_promote, updated_at, explicit_promotion, health_checks, version, identity_level
 `
 
 type UpsertNodeGroupParams struct {
@@ -520,6 +527,7 @@ func (q *Queries) UpsertNodeGroup(ctx context.Context, arg UpsertNodeGroupParams
 		&i.UpdatedAt,
 		&i.ExplicitPromotion,
 		&i.HealthChecks,
+		&i.Version,
 		&i.IdentityLevel,
 	)
 	return i, err

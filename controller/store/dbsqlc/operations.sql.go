@@ -497,16 +497,26 @@ func (q *Queries) LatestCommandsOfMany(ctx context.Context, operationIds []strin
 const listCommands = `-- name: ListCommands :many
 SELECT command_id, operation_id, target_id, step_idx, step_name, attempt, kind, spec, digest, executor_id, executor_state_id, state, outcome, reason, message, evidence, boot_id_before, grant_seq, deadline, created_at, sent_at, acked_at, granted_at, claimed_at, finished_at, settled_by FROM commands
 WHERE ($1::text = '' OR operation_id = $1) AND ($2::text = '' OR target_id = $2)
-ORDER BY created_at DESC, command_id DESC LIMIT 500
+  AND ($3::text = '' OR (created_at, command_id) < ($4::timestamptz, $3::text))
+ORDER BY created_at DESC, command_id DESC LIMIT $5
 `
 
 type ListCommandsParams struct {
 	OperationID string
 	MachineID   string
+	BeforeID    string
+	BeforeTime  time.Time
+	PageSize    int32
 }
 
 func (q *Queries) ListCommands(ctx context.Context, arg ListCommandsParams) ([]Command, error) {
-	rows, err := q.db.Query(ctx, listCommands, arg.OperationID, arg.MachineID)
+	rows, err := q.db.Query(ctx, listCommands,
+		arg.OperationID,
+		arg.MachineID,
+		arg.BeforeID,
+		arg.BeforeTime,
+		arg.PageSize,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -820,7 +830,7 @@ WHERE o.phase IN ('PENDING', 'RUNNING')
        OR EXISTS (SELECT 1 FROM commands c WHERE c.operation_id = o.operation_id AND c.executor_id = $1
                   AND c.state IN ('QUEUED', 'SENT', 'ACKED', 'GRANTED'))
        OR m.machine_id = (SELECT a.machine_id FROM agents a WHERE a.agent_id = $1 AND a.role = 'installer')
-       OR ($2::text <> '' AND m.site = $2 AND o.wait_reason IN ('WAITING_FOR_AGENT', 'WAITING_FOR_SITE')))
+       OR ($2::text <> '' AND m.site = $2 AND o.wait_reason IN ('WAITING_FOR_AGENT', 'WAITING_FOR_SITE', 'NOBODY_REACHES_MACHINE')))
 ORDER BY o.created_at LIMIT 20000
 `
 

@@ -10,8 +10,17 @@ import (
 	"time"
 )
 
+const deletePlan = `-- name: DeletePlan :exec
+DELETE FROM plans WHERE plan_id = $1
+`
+
+func (q *Queries) DeletePlan(ctx context.Context, planID string) error {
+	_, err := q.db.Exec(ctx, deletePlan, planID)
+	return err
+}
+
 const getPlan = `-- name: GetPlan :one
-SELECT plan_id, display_name, body, digest, built_in, used_at, created_at FROM plans WHERE plan_id = $1
+SELECT plan_id, display_name, body, digest, built_in, used_at, created_at, version FROM plans WHERE plan_id = $1
 `
 
 func (q *Queries) GetPlan(ctx context.Context, planID string) (Plan, error) {
@@ -25,16 +34,53 @@ func (q *Queries) GetPlan(ctx context.Context, planID string) (Plan, error) {
 		&i.BuiltIn,
 		&i.UsedAt,
 		&i.CreatedAt,
+		&i.Version,
+	)
+	return i, err
+}
+
+const holdPlan = `-- name: HoldPlan :one
+SELECT plan_id, display_name, body, digest, built_in, used_at, created_at, version FROM plans WHERE plan_id = $1 FOR KEY SHARE
+`
+
+// Keeps an unused plan from being deleted until the transaction ends.
+func (q *Queries) HoldPlan(ctx context.Context, planID string) (Plan, error) {
+	row := q.db.QueryRow(ctx, holdPlan, planID)
+	var i Plan
+	err := row.Scan(
+		&i.PlanID,
+		&i.DisplayName,
+		&i.Body,
+		&i.Digest,
+		&i.BuiltIn,
+		&i.UsedAt,
+		&i.CreatedAt,
+		&i.Version,
 	)
 	return i, err
 }
 
 const listPlans = `-- name: ListPlans :many
-SELECT plan_id, display_name, body, digest, built_in, used_at, created_at FROM plans ORDER BY built_in DESC, plan_id
+SELECT plan_id, display_name, body, digest, built_in, used_at, created_at, version FROM plans
+WHERE NOT $1::boolean OR (NOT built_in, plan_id) > (NOT $2::boolean, $3::text)
+ORDER BY NOT built_in, plan_id LIMIT $4
 `
 
-func (q *Queries) ListPlans(ctx context.Context) ([]Plan, error) {
-	rows, err := q.db.Query(ctx, listPlans)
+type ListPlansParams struct {
+	HasPosition  bool
+	AfterBuiltIn bool
+	AfterID      string
+	PageSize     int32
+}
+
+// Built-in ones first.
+func (q *Queries) ListPlans(ctx context.Context, arg ListPlansParams) ([]Plan, error) {
+	rows, err := q.db.Query(ctx, listPlans,
+		arg.HasPosition,
+		arg.AfterBuiltIn,
+		arg.AfterID,
+		arg.PageSize,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -50,6 +96,7 @@ func (q *Queries) ListPlans(ctx context.Context) ([]Plan, error) {
 			&i.BuiltIn,
 			&i.UsedAt,
 			&i.CreatedAt,
+			&i.Version,
 		); err != nil {
 			return nil, err
 		}
@@ -61,11 +108,49 @@ func (q *Queries) ListPlans(ctx context.Context) ([]Plan, error) {
 	return items, nil
 }
 
+const lockPlan = `-- name: LockPlan :one
+SELECT plan_id, display_name, body, digest, built_in, used_at, created_at, version FROM plans WHERE plan_id = $1 FOR UPDATE
+`
+
+func (q *Queries) LockPlan(ctx context.Context, planID string) (Plan, error) {
+	row := q.db.QueryRow(ctx, lockPlan, planID)
+	var i Plan
+	err := row.Scan(
+		&i.PlanID,
+		&i.DisplayName,
+		&i.Body,
+		&i.Digest,
+		&i.BuiltIn,
+		&i.UsedAt,
+		&i.CreatedAt,
+		&i.Version,
+	)
+	return i, err
+}
+
+const neederOfPlan = `-- name: NeederOfPlan :one
+SELECT needer::text FROM (
+    (SELECT 'machine ' || m.machine_id AS needer FROM machines m WHERE m.plan_id = $1::text LIMIT 1)
+    UNION ALL
+    (SELECT 'rollout ' || r.rollout_id FROM rollouts r
+     WHERE r.plan_id = $1::text AND r.state IN ('AWAITING_APPROVAL', 'RUNNING', 'PAUSED', 'STOPPING') LIMIT 1)) n
+LIMIT 1
+`
+
+// A machine or an open rollout that names a plan.
+func (q *Queries) NeederOfPlan(ctx context.Context, planID string) (string, error) {
+	row := q.db.QueryRow(ctx, neederOfPlan, planID)
+	var needer string
+	err := row.Scan(&needer)
+	return needer, err
+}
+
 const upsertPlan = `-- name: UpsertPlan :execrows
 INSERT INTO plans (plan_id, display_name, body, digest, built_in, created_at)
 VALUES ($1, $2, $3, $4, $5, $6)
-ON CONFLICT (plan_id) DO UPDATE SET display_name = excluded.display_name, body = excluded.body, digest = excluded.digest
-WHERE plans.used_at IS NULL AND (plans.built_in = excluded.built_in)
+ON CONFLICT (plan_id) DO UPDATE SET display_name = excluded.display_name, body = excluded.body, digest = excluded.digest,
+    version = plans.version + 1
+WHERE plans.used_at IS NULL AND plans.built_in = excluded.built_in AND plans.digest <> excluded.digest
 `
 
 type UpsertPlanParams struct {

@@ -353,11 +353,11 @@ func (q *Queries) MachineGroups(ctx context.Context, keys []string) ([]MachineGr
 }
 
 const machinesOfPage = `-- name: MachinesOfPage :many
-SELECT m.machine_id, m.external_id, m.labels, m.spec, m.provider, m.site, m.region, m.phase, m.node_state, m.node_state_changed_at, m.current_operation_id, m.unresolved_command_id, m.agent_id, m.boot_id, m.simulated, m.os_image_digest, m.config_generation, m.version, m.change_xid, m.created_at, m.updated_at, m.deleted_at, m.power_state, m.power_state_at, m.boot_mode, m.install_attempts, m.last_install_error, m.plan_id, m.failed_plan_id, m.retiring, m.first_provisioned_at, m.active_workflow_id, m.quarantined_from, m.quarantine_reason, m.failed_node_plan, m.accepted_drift, m.tpm_key_digest, m.tpm_key_trust, m.tpm_key_at, m.identity_level
+SELECT m.machine_id, m.external_id, m.labels, m.spec, m.provider, m.site, m.region, m.phase, m.node_state, m.node_state_changed_at, m.current_operation_id, m.unresolved_command_id, m.agent_id, m.boot_id, m.simulated, m.os_image_digest, m.config_generation, m.version, m.change_xid, m.created_at, m.updated_at, m.deleted_at, m.power_state, m.power_state_at, m.boot_mode, m.install_attempts, m.last_install_error, m.plan_id, m.failed_plan_id, m.retiring, m.first_provisioned_at, m.active_workflow_id, m.quarantined_from, m.quarantine_reason, m.failed_node_plan, m.accepted_drift, m.registered_by_request, m.tpm_key_digest, m.tpm_key_trust, m.tpm_key_at, m.identity_level
 FROM (SELECT unnest($1::text[]) AS id, unnest($2::text[]) AS place, generate_subscripts($1::text[], 1) AS nr) i
 CROSS JOIN LATERAL (
-    SELECT machine_id, external_id, labels, spec, provider, site, region, phase, node_state, node_state_changed_at, current_operation_id, unresolved_command_id, agent_id, boot_id, simulated, os_image_digest, config_generation, version, change_xid, created_at, updated_at, deleted_at, power_state, power_state_at, boot_mode, install_attempts, last_install_error, plan_id, failed_plan_id, retiring, first_provisioned_at, active_workflow_id, quarantined_from, quarantine_reason, failed_node_plan, accepted_drift, tpm_key_digest, tpm_key_trust, tpm_key_at, identity_level FROM machines x WHERE x.ctid = CAST(i.place AS tid) AND x.machine_id = i.id
-    UNION ALL SELECT machine_id, external_id, labels, spec, provider, site, region, phase, node_state, node_state_changed_at, current_operation_id, unresolved_command_id, agent_id, boot_id, simulated, os_image_digest, config_generation, version, change_xid, created_at, updated_at, deleted_at, power_state, power_state_at, boot_mode, install_attempts, last_install_error, plan_id, failed_plan_id, retiring, first_provisioned_at, active_workflow_id, quarantined_from, quarantine_reason, failed_node_plan, accepted_drift, tpm_key_digest, tpm_key_trust, tpm_key_at, identity_level FROM machines x WHERE x.machine_id = i.id
+    SELECT machine_id, external_id, labels, spec, provider, site, region, phase, node_state, node_state_changed_at, current_operation_id, unresolved_command_id, agent_id, boot_id, simulated, os_image_digest, config_generation, version, change_xid, created_at, updated_at, deleted_at, power_state, power_state_at, boot_mode, install_attempts, last_install_error, plan_id, failed_plan_id, retiring, first_provisioned_at, active_workflow_id, quarantined_from, quarantine_reason, failed_node_plan, accepted_drift, registered_by_request, tpm_key_digest, tpm_key_trust, tpm_key_at, identity_level FROM machines x WHERE x.ctid = CAST(i.place AS tid) AND x.machine_id = i.id
+    UNION ALL SELECT machine_id, external_id, labels, spec, provider, site, region, phase, node_state, node_state_changed_at, current_operation_id, unresolved_command_id, agent_id, boot_id, simulated, os_image_digest, config_generation, version, change_xid, created_at, updated_at, deleted_at, power_state, power_state_at, boot_mode, install_attempts, last_install_error, plan_id, failed_plan_id, retiring, first_provisioned_at, active_workflow_id, quarantined_from, quarantine_reason, failed_node_plan, accepted_drift, registered_by_request, tpm_key_digest, tpm_key_trust, tpm_key_at, identity_level FROM machines x WHERE x.machine_id = i.id
     LIMIT 1) m ORDER BY i.nr
 `
 
@@ -413,6 +413,7 @@ func (q *Queries) MachinesOfPage(ctx context.Context, arg MachinesOfPageParams) 
 			&i.QuarantineReason,
 			&i.FailedNodePlan,
 			&i.AcceptedDrift,
+			&i.RegisteredByRequest,
 			&i.TpmKeyDigest,
 			&i.TpmKeyTrust,
 			&i.TpmKeyAt,
@@ -507,7 +508,7 @@ func (q *Queries) ReachableOfSlice(ctx context.Context, arg ReachableOfSlicePara
 
 const walkAllMachines = `-- name: WalkAllMachines :many
 
-SELECT machine_id, external_id, labels, spec, provider, site, region, phase, node_state, node_state_changed_at, current_operation_id, unresolved_command_id, agent_id, boot_id, simulated, os_image_digest, config_generation, version, change_xid, created_at, updated_at, deleted_at, power_state, power_state_at, boot_mode, install_attempts, last_install_error, plan_id, failed_plan_id, retiring, first_provisioned_at, active_workflow_id, quarantined_from, quarantine_reason, failed_node_plan, accepted_drift, tpm_key_digest, tpm_key_trust, tpm_key_at, identity_level FROM machines WHERE deleted_at IS NULL AND machine_id > $1 ORDER BY machine_id LIMIT $2
+SELECT machine_id, external_id, labels, spec, provider, site, region, phase, node_state, node_state_changed_at, current_operation_id, unresolved_command_id, agent_id, boot_id, simulated, os_image_digest, config_generation, version, change_xid, created_at, updated_at, deleted_at, power_state, power_state_at, boot_mode, install_attempts, last_install_error, plan_id, failed_plan_id, retiring, first_provisioned_at, active_workflow_id, quarantined_from, quarantine_reason, failed_node_plan, accepted_drift, registered_by_request, tpm_key_digest, tpm_key_trust, tpm_key_at, identity_level FROM machines WHERE deleted_at IS NULL AND machine_id > $1 ORDER BY machine_id LIMIT $2
 `
 
 type WalkAllMachinesParams struct {
@@ -562,6 +563,7 @@ func (q *Queries) WalkAllMachines(ctx context.Context, arg WalkAllMachinesParams
 			&i.QuarantineReason,
 			&i.FailedNodePlan,
 			&i.AcceptedDrift,
+			&i.RegisteredByRequest,
 			&i.TpmKeyDigest,
 			&i.TpmKeyTrust,
 			&i.TpmKeyAt,

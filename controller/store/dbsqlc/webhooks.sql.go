@@ -11,7 +11,7 @@ import (
 )
 
 const activeWebhooks = `-- name: ActiveWebhooks :many
-SELECT webhook_id, url, event_types, filter, wants_machines, max_concurrency, state, state_reason, state_changed_at, failing_since, failed_events, hold_until, created_at, updated_at FROM webhooks WHERE state = 'active' ORDER BY webhook_id
+SELECT webhook_id, url, event_types, filter, wants_machines, max_concurrency, state, state_reason, state_changed_at, failing_since, failed_events, hold_until, created_at, updated_at, version FROM webhooks WHERE state = 'active' ORDER BY webhook_id
 `
 
 func (q *Queries) ActiveWebhooks(ctx context.Context) ([]Webhook, error) {
@@ -38,6 +38,7 @@ func (q *Queries) ActiveWebhooks(ctx context.Context) ([]Webhook, error) {
 			&i.HoldUntil,
 			&i.CreatedAt,
 			&i.UpdatedAt,
+			&i.Version,
 		); err != nil {
 			return nil, err
 		}
@@ -345,7 +346,7 @@ func (q *Queries) ListDeliveries(ctx context.Context, arg ListDeliveriesParams) 
 }
 
 const listWebhooks = `-- name: ListWebhooks :many
-SELECT w.webhook_id, w.url, w.event_types, w.filter, w.wants_machines, w.max_concurrency, w.state, w.state_reason, w.state_changed_at, w.failing_since, w.failed_events, w.hold_until, w.created_at, w.updated_at,
+SELECT w.webhook_id, w.url, w.event_types, w.filter, w.wants_machines, w.max_concurrency, w.state, w.state_reason, w.state_changed_at, w.failing_since, w.failed_events, w.hold_until, w.created_at, w.updated_at, w.version,
        (SELECT count(*) FROM webhook_deliveries d WHERE d.webhook_id = w.webhook_id AND d.state = 'pending') AS pending,
        (SELECT count(*) FROM webhook_deliveries d WHERE d.webhook_id = w.webhook_id AND d.state = 'dead') AS dead
 FROM webhooks w
@@ -389,6 +390,7 @@ func (q *Queries) ListWebhooks(ctx context.Context, arg ListWebhooksParams) ([]L
 			&i.Webhook.HoldUntil,
 			&i.Webhook.CreatedAt,
 			&i.Webhook.UpdatedAt,
+			&i.Webhook.Version,
 			&i.Pending,
 			&i.Dead,
 		); err != nil {
@@ -403,7 +405,7 @@ func (q *Queries) ListWebhooks(ctx context.Context, arg ListWebhooksParams) ([]L
 }
 
 const loadDelivery = `-- name: LoadDelivery :one
-SELECT d.delivery_id, d.webhook_id, d.event_id, d.event_type, d.subject, d.machine_id, d.body, d.state, d.round, d.attempts, d.last_status, d.last_error, d.last_attempt_at, d.next_at, d.created_at, d.finished_at, w.webhook_id, w.url, w.event_types, w.filter, w.wants_machines, w.max_concurrency, w.state, w.state_reason, w.state_changed_at, w.failing_since, w.failed_events, w.hold_until, w.created_at, w.updated_at FROM webhook_deliveries d JOIN webhooks w ON w.webhook_id = d.webhook_id
+SELECT d.delivery_id, d.webhook_id, d.event_id, d.event_type, d.subject, d.machine_id, d.body, d.state, d.round, d.attempts, d.last_status, d.last_error, d.last_attempt_at, d.next_at, d.created_at, d.finished_at, w.webhook_id, w.url, w.event_types, w.filter, w.wants_machines, w.max_concurrency, w.state, w.state_reason, w.state_changed_at, w.failing_since, w.failed_events, w.hold_until, w.created_at, w.updated_at, w.version FROM webhook_deliveries d JOIN webhooks w ON w.webhook_id = d.webhook_id
 WHERE d.delivery_id = $1
 `
 
@@ -446,6 +448,7 @@ func (q *Queries) LoadDelivery(ctx context.Context, deliveryID string) (LoadDeli
 		&i.Webhook.HoldUntil,
 		&i.Webhook.CreatedAt,
 		&i.Webhook.UpdatedAt,
+		&i.Webhook.Version,
 	)
 	return i, err
 }
@@ -479,7 +482,7 @@ func (q *Queries) LockDelivery(ctx context.Context, deliveryID string) (WebhookD
 }
 
 const lockWebhook = `-- name: LockWebhook :one
-SELECT webhook_id, url, event_types, filter, wants_machines, max_concurrency, state, state_reason, state_changed_at, failing_since, failed_events, hold_until, created_at, updated_at FROM webhooks WHERE webhook_id = $1 FOR UPDATE
+SELECT webhook_id, url, event_types, filter, wants_machines, max_concurrency, state, state_reason, state_changed_at, failing_since, failed_events, hold_until, created_at, updated_at, version FROM webhooks WHERE webhook_id = $1 FOR UPDATE
 `
 
 func (q *Queries) LockWebhook(ctx context.Context, webhookID string) (Webhook, error) {
@@ -500,6 +503,7 @@ func (q *Queries) LockWebhook(ctx context.Context, webhookID string) (Webhook, e
 		&i.HoldUntil,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.Version,
 	)
 	return i, err
 }
@@ -523,7 +527,7 @@ func (q *Queries) LockWebhookFeed(ctx context.Context) (LockWebhookFeedRow, erro
 }
 
 const machinesByIDs = `-- name: MachinesByIDs :many
-SELECT machine_id, external_id, labels, spec, provider, site, region, phase, node_state, node_state_changed_at, current_operation_id, unresolved_command_id, agent_id, boot_id, simulated, os_image_digest, config_generation, version, change_xid, created_at, updated_at, deleted_at, power_state, power_state_at, boot_mode, install_attempts, last_install_error, plan_id, failed_plan_id, retiring, first_provisioned_at, active_workflow_id, quarantined_from, quarantine_reason, failed_node_plan, accepted_drift, tpm_key_digest, tpm_key_trust, tpm_key_at, identity_level FROM machines WHERE machine_id = ANY($1::text[])
+SELECT machine_id, external_id, labels, spec, provider, site, region, phase, node_state, node_state_changed_at, current_operation_id, unresolved_command_id, agent_id, boot_id, simulated, os_image_digest, config_generation, version, change_xid, created_at, updated_at, deleted_at, power_state, power_state_at, boot_mode, install_attempts, last_install_error, plan_id, failed_plan_id, retiring, first_provisioned_at, active_workflow_id, quarantined_from, quarantine_reason, failed_node_plan, accepted_drift, registered_by_request, tpm_key_digest, tpm_key_trust, tpm_key_at, identity_level FROM machines WHERE machine_id = ANY($1::text[])
 `
 
 func (q *Queries) MachinesByIDs(ctx context.Context, machineIds []string) ([]Machine, error) {
@@ -572,6 +576,7 @@ func (q *Queries) MachinesByIDs(ctx context.Context, machineIds []string) ([]Mac
 			&i.QuarantineReason,
 			&i.FailedNodePlan,
 			&i.AcceptedDrift,
+			&i.RegisteredByRequest,
 			&i.TpmKeyDigest,
 			&i.TpmKeyTrust,
 			&i.TpmKeyAt,
@@ -823,7 +828,7 @@ func (q *Queries) SecretsOfWebhooks(ctx context.Context, arg SecretsOfWebhooksPa
 }
 
 const setWebhookState = `-- name: SetWebhookState :exec
-UPDATE webhooks SET state = $1, state_reason = $2, state_changed_at = $3, updated_at = $3,
+UPDATE webhooks SET state = $1, state_reason = $2, state_changed_at = $3, updated_at = $3, version = version + 1,
     failing_since = CASE WHEN $1::text = 'active' THEN NULL ELSE failing_since END,
     failed_events = CASE WHEN $1::text = 'active' THEN 0 ELSE failed_events END,
     hold_until = NULL
@@ -936,7 +941,7 @@ func (q *Queries) TakeRolloutChanges(ctx context.Context, pageSize int32) ([]Web
 
 const updateWebhook = `-- name: UpdateWebhook :exec
 UPDATE webhooks SET url = $1, event_types = $2, filter = $3, wants_machines = $4,
-    max_concurrency = $5, updated_at = $6
+    max_concurrency = $5, updated_at = $6, version = version + 1
 WHERE webhook_id = $7
 `
 
@@ -968,7 +973,7 @@ UPDATE webhooks
 SET failing_since = coalesce(failing_since, $1), failed_events = failed_events + $2::int,
     hold_until = coalesce($3, hold_until)
 WHERE webhook_id = $4
-RETURNING webhook_id, url, event_types, filter, wants_machines, max_concurrency, state, state_reason, state_changed_at, failing_since, failed_events, hold_until, created_at, updated_at
+RETURNING webhook_id, url, event_types, filter, wants_machines, max_concurrency, state, state_reason, state_changed_at, failing_since, failed_events, hold_until, created_at, updated_at, version
 `
 
 type WebhookFailsParams struct {
@@ -1001,6 +1006,7 @@ func (q *Queries) WebhookFails(ctx context.Context, arg WebhookFailsParams) (Web
 		&i.HoldUntil,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.Version,
 	)
 	return i, err
 }

@@ -1,8 +1,13 @@
 -- name: InsertToken :exec
 INSERT INTO bootstrap_tokens (token_id, secret_hash, role, machine_id, site, bound_region, bound_provider, bound_mac,
-                              bound_serial, created_at, expires_at, operation_id, command_id)
+                              bound_serial, created_at, expires_at, operation_id, command_id, request_id, request_body)
 VALUES (@token_id, @secret_hash, @role, @machine_id, @site, @bound_region, @bound_provider,
-        CAST(sqlc.narg(bound_mac)::text AS macaddr), @bound_serial, @created_at, @expires_at, @operation_id, @command_id);
+        CAST(sqlc.narg(bound_mac)::text AS macaddr), @bound_serial, @created_at, @expires_at, @operation_id, @command_id, @request_id,
+        coalesce(@request_body::jsonb, '{}'));
+
+-- name: TokenOfRequest :one
+SELECT token_id, request_body FROM bootstrap_tokens
+WHERE coalesce(machine_id, '') = @machine_id::text AND site = @site AND request_id = @request_id::text AND request_id <> '';
 
 -- name: GetToken :one
 SELECT token_id, secret_hash, role, machine_id, site, bound_region, bound_provider, coalesce(bound_mac::text, '')::text AS bound_mac,

@@ -3,11 +3,15 @@ INSERT INTO budgets (name, domain, value, at_once, percent, per_hour, per_day, u
 VALUES (@name, @domain, @value, @at_once, @percent, @per_hour, @per_day, @now)
 ON CONFLICT (name) DO UPDATE
 SET domain = excluded.domain, value = excluded.value, at_once = excluded.at_once, percent = excluded.percent,
-    per_hour = excluded.per_hour, per_day = excluded.per_day, updated_at = excluded.updated_at
+    per_hour = excluded.per_hour, per_day = excluded.per_day, updated_at = excluded.updated_at,
+    version = budgets.version + 1
 RETURNING *;
 
 -- name: ListBudgets :many
 SELECT * FROM budgets ORDER BY name;
+
+-- name: BudgetsAfter :many
+SELECT * FROM budgets WHERE name > @after_name ORDER BY name LIMIT @page_size;
 
 -- name: DeleteBudget :one
 DELETE FROM budgets WHERE name = @name RETURNING *;

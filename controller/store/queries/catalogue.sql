@@ -121,7 +121,7 @@ SELECT * FROM bmc_credentials WHERE credentials_ref = @credentials_ref;
 SELECT * FROM bmc_credentials WHERE credentials_ref = @credentials_ref FOR UPDATE;
 
 -- name: ListCredentials :many
-SELECT * FROM bmc_credentials ORDER BY credentials_ref;
+SELECT * FROM bmc_credentials WHERE credentials_ref > @after_ref ORDER BY credentials_ref LIMIT @page_size;
 
 -- name: DeleteCredentials :exec
 DELETE FROM bmc_credentials WHERE credentials_ref = @credentials_ref;
@@ -142,10 +142,10 @@ SELECT * FROM sites WHERE site = @site FOR UPDATE;
 SELECT * FROM sites WHERE site = @site;
 
 -- name: ListSites :many
-SELECT * FROM sites ORDER BY site;
+SELECT * FROM sites WHERE site > @after_site ORDER BY site LIMIT @page_size;
 
 -- name: SetSegments :exec
-UPDATE sites SET segments = @segments, revision = revision + 1 WHERE site = @site;
+UPDATE sites SET segments = @segments, revision = revision + 1, version = version + 1 WHERE site = @site;
 
 -- name: ListSiteLeases :many
 SELECT l.site, l.segment, l.mac::text AS mac, host(l.address)::text AS address, l.expires_at, l.hostname,
@@ -159,4 +159,5 @@ ORDER BY l.segment, l.mac LIMIT @page_size;
 SELECT d.site, d.segment, d.mac::text AS mac, d.address, d.arch, d.vendor, d.first_seen_at, d.last_seen_at
 FROM discovered_machines d
 WHERE (@site::text = '' OR d.site = @site) AND NOT EXISTS (SELECT 1 FROM machine_macs m WHERE m.mac = d.mac)
-ORDER BY d.site, d.mac;
+  AND (@after_mac::text = '' OR (d.site, d.mac) > (@after_site::text, nullif(@after_mac::text, '')::macaddr))
+ORDER BY d.site, d.mac LIMIT @page_size;

@@ -1,6 +1,6 @@
 -- name: InsertMachine :exec
-INSERT INTO machines (machine_id, external_id, labels, spec, phase, node_state, node_state_changed_at, created_at)
-VALUES (@machine_id, @external_id, @labels, @spec, 'FACTORY_READY', 'discovered', @now, @now);
+INSERT INTO machines (machine_id, external_id, labels, spec, phase, node_state, node_state_changed_at, created_at, registered_by_request)
+VALUES (@machine_id, @external_id, @labels, @spec, 'FACTORY_READY', 'discovered', @now, @now, @registered_by_request);
 
 -- name: UpdateMachineSpec :exec
 UPDATE machines SET external_id = @external_id, labels = @labels, spec = @spec WHERE machine_id = @machine_id;

@@ -18,7 +18,8 @@ INSERT INTO node_groups (node_group, auto_promote, explicit_promotion, health_ch
 VALUES (@node_group, @auto_promote, @explicit_promotion, coalesce(sqlc.narg(health_checks)::text[], '{reachable,inventory,provider}'), @now)
 ON CONFLICT (node_group) DO UPDATE
 SET auto_promote = excluded.auto_promote, explicit_promotion = excluded.explicit_promotion, updated_at = excluded.updated_at,
-    health_checks = coalesce(sqlc.narg(health_checks)::text[], node_groups.health_checks)
+    health_checks = coalesce(sqlc.narg(health_checks)::text[], node_groups.health_checks),
+    version = node_groups.version + 1
 RETURNING *;
 
 -- name: GetNodeGroup :one
@@ -30,6 +31,7 @@ SELECT g.name::text AS node_group, coalesce(n.auto_promote, false)::boolean AS a
        coalesce(n.explicit_promotion, false)::boolean AS explicit_promotion, n.updated_at,
        coalesce(n.identity_level, '')::text AS identity_level,
        coalesce(n.health_checks, '{reachable,inventory,provider}')::text[] AS health_checks,
+       coalesce(n.version, 0)::bigint AS version,
        (SELECT count(*) FROM machines m WHERE m.deleted_at IS NULL AND m.spec ->> 'group' = g.name) AS nodes
 FROM (SELECT node_group AS name FROM node_groups
       UNION SELECT spec ->> 'group' FROM machines WHERE deleted_at IS NULL AND coalesce(spec ->> 'group', '') <> '') g

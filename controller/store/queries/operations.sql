@@ -67,7 +67,8 @@ WHERE operation_id = ANY(@operation_ids::text[]) ORDER BY operation_id, step_idx
 -- name: ListCommands :many
 SELECT * FROM commands
 WHERE (@operation_id::text = '' OR operation_id = @operation_id) AND (@machine_id::text = '' OR target_id = @machine_id)
-ORDER BY created_at DESC, command_id DESC LIMIT 500;
+  AND (@before_id::text = '' OR (created_at, command_id) < (@before_time::timestamptz, @before_id::text))
+ORDER BY created_at DESC, command_id DESC LIMIT @page_size;
 
 -- name: CountUnwakeable :one
 SELECT count(*) FROM operations WHERE phase IN ('PENDING', 'RUNNING') AND wake_at < @overdue;
@@ -79,7 +80,7 @@ WHERE o.phase IN ('PENDING', 'RUNNING')
        OR EXISTS (SELECT 1 FROM commands c WHERE c.operation_id = o.operation_id AND c.executor_id = @agent_id
                   AND c.state IN ('QUEUED', 'SENT', 'ACKED', 'GRANTED'))
        OR m.machine_id = (SELECT a.machine_id FROM agents a WHERE a.agent_id = @agent_id AND a.role = 'installer')
-       OR (@site::text <> '' AND m.site = @site AND o.wait_reason IN ('WAITING_FOR_AGENT', 'WAITING_FOR_SITE')))
+       OR (@site::text <> '' AND m.site = @site AND o.wait_reason IN ('WAITING_FOR_AGENT', 'WAITING_FOR_SITE', 'NOBODY_REACHES_MACHINE')))
 ORDER BY o.created_at LIMIT 20000;
 
 -- name: EventsOf :many

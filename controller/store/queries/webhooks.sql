@@ -23,11 +23,11 @@ SELECT * FROM webhooks WHERE state = 'active' ORDER BY webhook_id;
 
 -- name: UpdateWebhook :exec
 UPDATE webhooks SET url = @url, event_types = @event_types, filter = @filter, wants_machines = @wants_machines,
-    max_concurrency = @max_concurrency, updated_at = @now
+    max_concurrency = @max_concurrency, updated_at = @now, version = version + 1
 WHERE webhook_id = @webhook_id;
 
 -- name: SetWebhookState :exec
-UPDATE webhooks SET state = @state, state_reason = @state_reason, state_changed_at = @now, updated_at = @now,
+UPDATE webhooks SET state = @state, state_reason = @state_reason, state_changed_at = @now, updated_at = @now, version = version + 1,
     failing_since = CASE WHEN @state::text = 'active' THEN NULL ELSE failing_since END,
     failed_events = CASE WHEN @state::text = 'active' THEN 0 ELSE failed_events END,
     hold_until = NULL

@@ -930,6 +930,8 @@ func local_request_AdminService_UpdateWebhook_0(ctx context.Context, marshaler r
 	return msg, metadata, err
 }
 
+var filter_AdminService_DeleteWebhook_0 = &utilities.DoubleArray{Encoding: map[string]int{"webhook_id": 0}, Base: []int{1, 1, 0}, Check: []int{0, 1, 2}}
+
 func request_AdminService_DeleteWebhook_0(ctx context.Context, marshaler runtime.Marshaler, client extBaremetalv1.AdminServiceClient, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
 	var (
 		protoReq extBaremetalv1.DeleteWebhookRequest
@@ -943,6 +945,12 @@ func request_AdminService_DeleteWebhook_0(ctx context.Context, marshaler runtime
 	protoReq.WebhookId, err = runtime.String(val)
 	if err != nil {
 		return nil, metadata, status.Errorf(codes.InvalidArgument, "type mismatch, parameter: %s, error: %v", "webhook_id", err)
+	}
+	if err := req.ParseForm(); err != nil {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
+	}
+	if err := runtime.PopulateQueryParameters(&protoReq, req.Form, filter_AdminService_DeleteWebhook_0); err != nil {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
 	}
 	if req.Body != nil {
 		_, _ = io.Copy(io.Discard, req.Body)
@@ -964,6 +972,12 @@ func local_request_AdminService_DeleteWebhook_0(ctx context.Context, marshaler r
 	protoReq.WebhookId, err = runtime.String(val)
 	if err != nil {
 		return nil, metadata, status.Errorf(codes.InvalidArgument, "type mismatch, parameter: %s, error: %v", "webhook_id", err)
+	}
+	if err := req.ParseForm(); err != nil {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
+	}
+	if err := runtime.PopulateQueryParameters(&protoReq, req.Form, filter_AdminService_DeleteWebhook_0); err != nil {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
 	}
 	msg, err := server.DeleteWebhook(ctx, &protoReq)
 	return msg, metadata, err
@@ -1231,11 +1245,19 @@ func local_request_AdminService_GetSite_0(ctx context.Context, marshaler runtime
 	return msg, metadata, err
 }
 
+var filter_AdminService_ListSites_0 = &utilities.DoubleArray{Encoding: map[string]int{}, Base: []int(nil), Check: []int(nil)}
+
 func request_AdminService_ListSites_0(ctx context.Context, marshaler runtime.Marshaler, client extBaremetalv1.AdminServiceClient, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
 	var (
 		protoReq extBaremetalv1.ListSitesRequest
 		metadata runtime.ServerMetadata
 	)
+	if err := req.ParseForm(); err != nil {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
+	}
+	if err := runtime.PopulateQueryParameters(&protoReq, req.Form, filter_AdminService_ListSites_0); err != nil {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
+	}
 	if req.Body != nil {
 		_, _ = io.Copy(io.Discard, req.Body)
 	}
@@ -1248,6 +1270,12 @@ func local_request_AdminService_ListSites_0(ctx context.Context, marshaler runti
 		protoReq extBaremetalv1.ListSitesRequest
 		metadata runtime.ServerMetadata
 	)
+	if err := req.ParseForm(); err != nil {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
+	}
+	if err := runtime.PopulateQueryParameters(&protoReq, req.Form, filter_AdminService_ListSites_0); err != nil {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
+	}
 	msg, err := server.ListSites(ctx, &protoReq)
 	return msg, metadata, err
 }
@@ -1332,11 +1360,19 @@ func local_request_AdminService_SetBMCCredentials_0(ctx context.Context, marshal
 	return msg, metadata, err
 }
 
+var filter_AdminService_ListBMCCredentials_0 = &utilities.DoubleArray{Encoding: map[string]int{}, Base: []int(nil), Check: []int(nil)}
+
 func request_AdminService_ListBMCCredentials_0(ctx context.Context, marshaler runtime.Marshaler, client extBaremetalv1.AdminServiceClient, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
 	var (
 		protoReq extBaremetalv1.ListBMCCredentialsRequest
 		metadata runtime.ServerMetadata
 	)
+	if err := req.ParseForm(); err != nil {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
+	}
+	if err := runtime.PopulateQueryParameters(&protoReq, req.Form, filter_AdminService_ListBMCCredentials_0); err != nil {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
+	}
 	if req.Body != nil {
 		_, _ = io.Copy(io.Discard, req.Body)
 	}
@@ -1349,9 +1385,17 @@ func local_request_AdminService_ListBMCCredentials_0(ctx context.Context, marsha
 		protoReq extBaremetalv1.ListBMCCredentialsRequest
 		metadata runtime.ServerMetadata
 	)
+	if err := req.ParseForm(); err != nil {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
+	}
+	if err := runtime.PopulateQueryParameters(&protoReq, req.Form, filter_AdminService_ListBMCCredentials_0); err != nil {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
+	}
 	msg, err := server.ListBMCCredentials(ctx, &protoReq)
 	return msg, metadata, err
 }
+
+var filter_AdminService_DeleteBMCCredentials_0 = &utilities.DoubleArray{Encoding: map[string]int{"credentials_ref": 0}, Base: []int{1, 1, 0}, Check: []int{0, 1, 2}}
 
 func request_AdminService_DeleteBMCCredentials_0(ctx context.Context, marshaler runtime.Marshaler, client extBaremetalv1.AdminServiceClient, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
 	var (
@@ -1366,6 +1410,12 @@ func request_AdminService_DeleteBMCCredentials_0(ctx context.Context, marshaler 
 	protoReq.CredentialsRef, err = runtime.String(val)
 	if err != nil {
 		return nil, metadata, status.Errorf(codes.InvalidArgument, "type mismatch, parameter: %s, error: %v", "credentials_ref", err)
+	}
+	if err := req.ParseForm(); err != nil {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
+	}
+	if err := runtime.PopulateQueryParameters(&protoReq, req.Form, filter_AdminService_DeleteBMCCredentials_0); err != nil {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
 	}
 	if req.Body != nil {
 		_, _ = io.Copy(io.Discard, req.Body)
@@ -1387,6 +1437,12 @@ func local_request_AdminService_DeleteBMCCredentials_0(ctx context.Context, mars
 	protoReq.CredentialsRef, err = runtime.String(val)
 	if err != nil {
 		return nil, metadata, status.Errorf(codes.InvalidArgument, "type mismatch, parameter: %s, error: %v", "credentials_ref", err)
+	}
+	if err := req.ParseForm(); err != nil {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
+	}
+	if err := runtime.PopulateQueryParameters(&protoReq, req.Form, filter_AdminService_DeleteBMCCredentials_0); err != nil {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
 	}
 	msg, err := server.DeleteBMCCredentials(ctx, &protoReq)
 	return msg, metadata, err

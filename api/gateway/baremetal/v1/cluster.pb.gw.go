@@ -150,6 +150,8 @@ func local_request_ClusterService_ListClusters_0(ctx context.Context, marshaler 
 	return msg, metadata, err
 }
 
+var filter_ClusterService_DeleteCluster_0 = &utilities.DoubleArray{Encoding: map[string]int{"cluster_ref": 0}, Base: []int{1, 1, 0}, Check: []int{0, 1, 2}}
+
 func request_ClusterService_DeleteCluster_0(ctx context.Context, marshaler runtime.Marshaler, client extBaremetalv1.ClusterServiceClient, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
 	var (
 		protoReq extBaremetalv1.DeleteClusterRequest
@@ -163,6 +165,12 @@ func request_ClusterService_DeleteCluster_0(ctx context.Context, marshaler runti
 	protoReq.ClusterRef, err = runtime.String(val)
 	if err != nil {
 		return nil, metadata, status.Errorf(codes.InvalidArgument, "type mismatch, parameter: %s, error: %v", "cluster_ref", err)
+	}
+	if err := req.ParseForm(); err != nil {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
+	}
+	if err := runtime.PopulateQueryParameters(&protoReq, req.Form, filter_ClusterService_DeleteCluster_0); err != nil {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
 	}
 	if req.Body != nil {
 		_, _ = io.Copy(io.Discard, req.Body)
@@ -184,6 +192,12 @@ func local_request_ClusterService_DeleteCluster_0(ctx context.Context, marshaler
 	protoReq.ClusterRef, err = runtime.String(val)
 	if err != nil {
 		return nil, metadata, status.Errorf(codes.InvalidArgument, "type mismatch, parameter: %s, error: %v", "cluster_ref", err)
+	}
+	if err := req.ParseForm(); err != nil {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
+	}
+	if err := runtime.PopulateQueryParameters(&protoReq, req.Form, filter_ClusterService_DeleteCluster_0); err != nil {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
 	}
 	msg, err := server.DeleteCluster(ctx, &protoReq)
 	return msg, metadata, err

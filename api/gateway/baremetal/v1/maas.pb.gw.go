@@ -111,6 +111,8 @@ func local_request_MAASService_ListMAASRegions_0(ctx context.Context, marshaler 
 	return msg, metadata, err
 }
 
+var filter_MAASService_DeleteMAASRegion_0 = &utilities.DoubleArray{Encoding: map[string]int{"region_ref": 0}, Base: []int{1, 1, 0}, Check: []int{0, 1, 2}}
+
 func request_MAASService_DeleteMAASRegion_0(ctx context.Context, marshaler runtime.Marshaler, client extBaremetalv1.MAASServiceClient, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
 	var (
 		protoReq extBaremetalv1.DeleteMAASRegionRequest
@@ -124,6 +126,12 @@ func request_MAASService_DeleteMAASRegion_0(ctx context.Context, marshaler runti
 	protoReq.RegionRef, err = runtime.String(val)
 	if err != nil {
 		return nil, metadata, status.Errorf(codes.InvalidArgument, "type mismatch, parameter: %s, error: %v", "region_ref", err)
+	}
+	if err := req.ParseForm(); err != nil {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
+	}
+	if err := runtime.PopulateQueryParameters(&protoReq, req.Form, filter_MAASService_DeleteMAASRegion_0); err != nil {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
 	}
 	if req.Body != nil {
 		_, _ = io.Copy(io.Discard, req.Body)
@@ -145,6 +153,12 @@ func local_request_MAASService_DeleteMAASRegion_0(ctx context.Context, marshaler
 	protoReq.RegionRef, err = runtime.String(val)
 	if err != nil {
 		return nil, metadata, status.Errorf(codes.InvalidArgument, "type mismatch, parameter: %s, error: %v", "region_ref", err)
+	}
+	if err := req.ParseForm(); err != nil {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
+	}
+	if err := runtime.PopulateQueryParameters(&protoReq, req.Form, filter_MAASService_DeleteMAASRegion_0); err != nil {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
 	}
 	msg, err := server.DeleteMAASRegion(ctx, &protoReq)
 	return msg, metadata, err

@@ -31,12 +31,20 @@ var (
 	_ = metadata.Join
 )
 
+var filter_MachineService_RegisterMachine_0 = &utilities.DoubleArray{Encoding: map[string]int{"machine": 0}, Base: []int{1, 1, 0}, Check: []int{0, 1, 2}}
+
 func request_MachineService_RegisterMachine_0(ctx context.Context, marshaler runtime.Marshaler, client extBaremetalv1.MachineServiceClient, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
 	var (
 		protoReq extBaremetalv1.RegisterMachineRequest
 		metadata runtime.ServerMetadata
 	)
 	if err := marshaler.NewDecoder(req.Body).Decode(&protoReq.Machine); err != nil && !errors.Is(err, io.EOF) {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
+	}
+	if err := req.ParseForm(); err != nil {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
+	}
+	if err := runtime.PopulateQueryParameters(&protoReq, req.Form, filter_MachineService_RegisterMachine_0); err != nil {
 		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
 	}
 	if req.Body != nil {
@@ -52,6 +60,12 @@ func local_request_MachineService_RegisterMachine_0(ctx context.Context, marshal
 		metadata runtime.ServerMetadata
 	)
 	if err := marshaler.NewDecoder(req.Body).Decode(&protoReq.Machine); err != nil && !errors.Is(err, io.EOF) {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
+	}
+	if err := req.ParseForm(); err != nil {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
+	}
+	if err := runtime.PopulateQueryParameters(&protoReq, req.Form, filter_MachineService_RegisterMachine_0); err != nil {
 		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
 	}
 	msg, err := server.RegisterMachine(ctx, &protoReq)
@@ -199,6 +213,8 @@ func local_request_MachineService_ListMachines_0(ctx context.Context, marshaler 
 	return msg, metadata, err
 }
 
+var filter_MachineService_UpdateMachine_0 = &utilities.DoubleArray{Encoding: map[string]int{"machine": 0, "machine_id": 1}, Base: []int{1, 2, 1, 0, 0}, Check: []int{0, 1, 2, 3, 2}}
+
 func request_MachineService_UpdateMachine_0(ctx context.Context, marshaler runtime.Marshaler, client extBaremetalv1.MachineServiceClient, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
 	var (
 		protoReq extBaremetalv1.UpdateMachineRequest
@@ -215,6 +231,12 @@ func request_MachineService_UpdateMachine_0(ctx context.Context, marshaler runti
 	err = runtime.PopulateFieldFromPath(&protoReq, "machine.machine_id", val)
 	if err != nil {
 		return nil, metadata, status.Errorf(codes.InvalidArgument, "type mismatch, parameter: %s, error: %v", "machine.machine_id", err)
+	}
+	if err := req.ParseForm(); err != nil {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
+	}
+	if err := runtime.PopulateQueryParameters(&protoReq, req.Form, filter_MachineService_UpdateMachine_0); err != nil {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
 	}
 	if req.Body != nil {
 		_, _ = io.Copy(io.Discard, req.Body)
@@ -239,6 +261,12 @@ func local_request_MachineService_UpdateMachine_0(ctx context.Context, marshaler
 	err = runtime.PopulateFieldFromPath(&protoReq, "machine.machine_id", val)
 	if err != nil {
 		return nil, metadata, status.Errorf(codes.InvalidArgument, "type mismatch, parameter: %s, error: %v", "machine.machine_id", err)
+	}
+	if err := req.ParseForm(); err != nil {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
+	}
+	if err := runtime.PopulateQueryParameters(&protoReq, req.Form, filter_MachineService_UpdateMachine_0); err != nil {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
 	}
 	msg, err := server.UpdateMachine(ctx, &protoReq)
 	return msg, metadata, err

@@ -251,6 +251,8 @@ func local_request_ScriptService_ListSSHCredentials_0(ctx context.Context, marsh
 	return msg, metadata, err
 }
 
+var filter_ScriptService_DeleteSSHCredentials_0 = &utilities.DoubleArray{Encoding: map[string]int{"credentials_ref": 0}, Base: []int{1, 1, 0}, Check: []int{0, 1, 2}}
+
 func request_ScriptService_DeleteSSHCredentials_0(ctx context.Context, marshaler runtime.Marshaler, client extBaremetalv1.ScriptServiceClient, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
 	var (
 		protoReq extBaremetalv1.DeleteSSHCredentialsRequest
@@ -264,6 +266,12 @@ func request_ScriptService_DeleteSSHCredentials_0(ctx context.Context, marshaler
 	protoReq.CredentialsRef, err = runtime.String(val)
 	if err != nil {
 		return nil, metadata, status.Errorf(codes.InvalidArgument, "type mismatch, parameter: %s, error: %v", "credentials_ref", err)
+	}
+	if err := req.ParseForm(); err != nil {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
+	}
+	if err := runtime.PopulateQueryParameters(&protoReq, req.Form, filter_ScriptService_DeleteSSHCredentials_0); err != nil {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
 	}
 	if req.Body != nil {
 		_, _ = io.Copy(io.Discard, req.Body)
@@ -285,6 +293,12 @@ func local_request_ScriptService_DeleteSSHCredentials_0(ctx context.Context, mar
 	protoReq.CredentialsRef, err = runtime.String(val)
 	if err != nil {
 		return nil, metadata, status.Errorf(codes.InvalidArgument, "type mismatch, parameter: %s, error: %v", "credentials_ref", err)
+	}
+	if err := req.ParseForm(); err != nil {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
+	}
+	if err := runtime.PopulateQueryParameters(&protoReq, req.Form, filter_ScriptService_DeleteSSHCredentials_0); err != nil {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
 	}
 	msg, err := server.DeleteSSHCredentials(ctx, &protoReq)
 	return msg, metadata, err

@@ -1,0 +1,10 @@
+DROP TRIGGER plans_keep ON plans;
+CREATE TRIGGER plans_keep BEFORE DELETE ON plans FOR EACH ROW EXECUTE FUNCTION refuse_delete();
+DROP INDEX bootstrap_tokens_request;
+ALTER TABLE bootstrap_tokens DROP COLUMN request_id, DROP COLUMN request_body;
+ALTER TABLE machines DROP COLUMN registered_by_request;
+ALTER TABLE sites DROP COLUMN version;
+ALTER TABLE webhooks DROP COLUMN version;
+ALTER TABLE node_groups DROP COLUMN version;
+ALTER TABLE budgets DROP COLUMN version;
+ALTER TABLE plans DROP COLUMN version;
