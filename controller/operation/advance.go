@@ -245,6 +245,7 @@ func (d *decider) fail(code, message string, retryable bool) {
 	d.op.Error = &Error{Code: code, Message: message, Retryable: retryable, Details: d.details()}
 	d.endAttempt(d.op.Error)
 	d.raise()
+	d.reachedBySite(false, d.op.Error.Code)
 	d.finish(Failed, "failed", d.op.Error.Message)
 }
 
@@ -270,6 +271,7 @@ func (d *decider) unknown(code, message string) {
 
 func (d *decider) finishSucceeded() {
 	d.cure(proven(d.op))
+	d.reachedBySite(true, "SiteAgent")
 	d.condition(fleet.OperationCanceled, false, "OperationSucceeded", "")
 	if d.op.Type == fleet.ExitMaintenance {
 		d.condition(fleet.Drained, false, "ExitMaintenance", "")

@@ -19,6 +19,15 @@ func (d *decider) raise() {
 	d.out.Machine.Raise = r
 }
 
+// reachedBySite keeps the condition Reachable of a machine that has no agent of its own: the work of its site's agent is the only
+// probe of it.
+func (d *decider) reachedBySite(reached bool, reason string) {
+	if d.w.TargetAgentID != "" || fleet.Housekeeping(d.op.Type) || d.cmd == nil || d.cmd.ExecutorRole != "site" {
+		return
+	}
+	d.condition(fleet.Reachable, reached, reason, "")
+}
+
 // cure takes causes away.
 func (d *decider) cure(h fleet.Happened) { d.out.Machine.Happened = h }
 

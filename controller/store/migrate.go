@@ -168,8 +168,7 @@ func (s *Store) riverMigrate(ctx context.Context, d rivermigrate.Direction) erro
 	return nil
 }
 
-// loadMigrations pairs NNNN_name.up.sql with its down file, in order. Numbers rise; one that was never released
-// may be missing.
+// loadMigrations pairs NNNN_name.up.sql with its down file, in order, without gaps.
 func loadMigrations(files fs.FS) ([]migration, error) {
 	ups, err := fs.Glob(files, "*.up.sql")
 	if err != nil {
@@ -177,13 +176,11 @@ func loadMigrations(files fs.FS) ([]migration, error) {
 	}
 	slices.Sort(ups)
 	var out []migration
-	last := 0
-	for _, name := range ups {
+	for i, name := range ups {
 		version, err := strconv.Atoi(name[:4])
-		if err != nil || version <= last {
-			return nil, fmt.Errorf("migration %s does not come after number %d", name, last)
+		if err != nil || version != i+1 {
+			return nil, fmt.Errorf("migration %s is not number %d", name, i+1)
 		}
-		last = version
 		up, err := fs.ReadFile(files, name)
 		if err != nil {
 			return nil, fmt.Errorf("read migration: %w", err)
