@@ -304,7 +304,7 @@ func (c *Controller) runEngine(ctx context.Context) error {
 	close(c.started)
 	c.ready.set("")
 	c.log.Info("controller ready", "controller_id", c.id)
-	g, ctx := task.New(ctx)
+	g, _ := task.New(ctx)
 	g.Go("tokens", func(ctx context.Context) error { return c.tokens.Follow(ctx, c.store, c.clock) })
 	g.Go("engine", c.engine.Run)
 	return g.Wait()

@@ -120,7 +120,7 @@ func (c *Controller) server(g auth.GuardConfig, t credentials.TransportCredentia
 		grpc.ChainUnaryInterceptor(calls.Unary(), errs.Unary(), guard.Unary(), c.gateUnary),
 		grpc.ChainStreamInterceptor(calls.Stream(), errs.Stream(), guard.Stream(), c.gateStream),
 		// What a connection costs before it is known whose it is: no buffers of its own, and no windows that grow.
-		grpc.ConnectionTimeout(prefaceTime), grpc.ReadBufferSize(0), grpc.SharedWriteBuffer(true), grpc.MaxHeaderListSize(headerBytes),
+		grpc.ConnectionTimeout(prefaceTime), grpc.ReadBufferSize(0), grpc.MaxHeaderListSize(headerBytes),
 		grpc.StaticStreamWindowSize(windowBytes), grpc.StaticConnWindowSize(windowBytes),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 15 * time.Second}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),

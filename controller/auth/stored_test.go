@@ -115,17 +115,17 @@ func TestRevocationAndExpiryEndStreams(t *testing.T) {
 	tok := StoredToken{ID: "tk-1", Name: "ci", Scope: ScopeOperate, Hash: sha256.Sum256([]byte(secret)), ExpiresAt: time.Now().Add(time.Hour)}
 	open := func() context.Context {
 		t.Helper()
-		var ctx context.Context
+		var opened []context.Context
 		testkit.Eventually(t, 2*time.Second, func() bool {
 			got, caller, done, err := tokens.admit(t.Context(), secret, ScopeRead)
 			if err != nil {
 				return false
 			}
 			t.Cleanup(done)
-			ctx = got
+			opened = append(opened, got)
 			return caller.Name == "ci" && caller.TokenID == "tk-1"
 		}, "the token is not known")
-		return ctx
+		return opened[len(opened)-1]
 	}
 	ends := func(ctx context.Context, what string) {
 		t.Helper()

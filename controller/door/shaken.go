@@ -38,7 +38,7 @@ func (Shaken) ClientHandshake(context.Context, string, net.Conn) (net.Conn, cred
 
 // Info implements credentials.TransportCredentials.
 func (Shaken) Info() credentials.ProtocolInfo {
-	return credentials.ProtocolInfo{SecurityProtocol: "tls", SecurityVersion: "1.3"}
+	return credentials.ProtocolInfo{SecurityProtocol: "tls"}
 }
 
 // Clone implements credentials.TransportCredentials.

@@ -5,12 +5,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/ingot-metal/ingot/controller/fleet"
 	"github.com/ingot-metal/ingot/controller/operation"
 	"github.com/ingot-metal/ingot/controller/session"
 	"github.com/ingot-metal/ingot/controller/store"
 	"github.com/ingot-metal/ingot/internal/failpoint"
-	"github.com/ingot-metal/ingot/internal/failure"
 
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 	"github.com/ingot-metal/ingot/internal/pki"
@@ -22,8 +20,6 @@ var (
 	fpBeforeResult = failpoint.Register("engine.before-result")
 	fpAfterResult  = failpoint.Register("engine.after-result")
 )
-
-func refused(r *fleet.Refusal) error { return failure.Precondition(r.Reason, "%s", r.Message) }
 
 // SessionOpened brings a new session to every operation that it may concern, then sends what the agent may have missed.
 func (e *Engine) SessionOpened(ctx context.Context, s *session.Session, o *store.Opened) error {

@@ -17,7 +17,7 @@ func checkBootFile(kind string, got io.ReaderAt) error {
 		return unavailable("the file cannot be read").Wrap(err)
 	}
 	head = head[:n]
-	want := ""
+	var want string
 	switch {
 	case kind == "installer-kernel" && !isKernel(head):
 		want = "a Linux kernel (bzImage, EFI stub or arm64 Image)"

@@ -15,7 +15,7 @@ func mayAim(ctx context.Context, old, wanted *baremetalv1.MachineSpec) error {
 	if !ok || caller.Scope.Covers(auth.ScopeAdmin) {
 		return nil
 	}
-	changed := ""
+	var changed string
 	switch {
 	case old.GetBmcEndpoint() != wanted.GetBmcEndpoint():
 		changed = "bmc_endpoint"

@@ -45,12 +45,6 @@ func refusalIn(err error) (*fleet.Refusal, error) {
 	return nil, err
 }
 
-// mayStart says why an operation may not be started on the machine now; nil if it may.
-func (s *Store) mayStart(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, t fleet.OperationType, in plan.Inputs) (*fleet.Refusal, error) {
-	_, _, err := s.fits(ctx, q, m, StartRequest{MachineID: m.MachineID, Type: t, Inputs: in})
-	return refusalIn(err)
-}
-
 // mayMoves lists where an admin may move the node now, each by a call that would succeed: one that says why, and forces what may be
 // forced. A purge is left out.
 func (s *Store) mayMoves(ctx context.Context, machineID string) (out []node.State, err error) {

@@ -76,7 +76,9 @@ func faultsOfMachines() []injected {
 		{"cancel that a silent machine has not answered", func(t *testing.T, r *whyRig) string {
 			m := r.at(t, harness.MachineOptions{})
 			isolateAt(m, "agent.after-intent")
-			op := reboot(t, r.Client, m.ID, "r", patientTime)
+			op := harness.Must(t, r.Machines().NetbootMachine, &baremetalv1.NetbootMachineRequest{
+				MachineId: m.ID, RequestId: "r", TimeoutSeconds: patientTime,
+			})
 			r.WaitCommand(m.ID, "granted", harness.InState("GRANTED"))
 			harness.Must(t, r.Machines().CancelOperation, &baremetalv1.CancelOperationRequest{OperationId: op.GetOperationId()})
 			return m.ID

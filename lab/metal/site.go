@@ -17,8 +17,8 @@ const (
 	CredentialsRef = "lab-bmc"
 	// BMCNetwork is where every BMC here is.
 	BMCNetwork = "198.51.100.0/24"
-	Username       = "lab"
-	Password       = "rack-and-ruin"
+	Username   = "lab"
+	Password   = "rack-and-ruin"
 )
 
 // setUpSite says what the site serves, and how to log in to its BMCs.
