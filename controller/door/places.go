@@ -30,7 +30,7 @@ type ConnectionLimits struct {
 	// All is how many connections are open at a time.
 	All int
 	// Unproven is how many connections without a known caller have sent nothing yet, and how many wait for their handshake.
-	// A quarter of it may be in the handshake, and half of it without a known caller after it: those cost several times as much.
+	// An eighth of it may be in the handshake, and half of it without a known caller after it: those cost several times as much.
 	Unproven int
 	// PerAddress is how many of the connections without a known caller come from one IPv4 address or one IPv6 /64.
 	PerAddress int
@@ -50,7 +50,7 @@ func (l ConnectionLimits) withDefaults() ConnectionLimits {
 func (l ConnectionLimits) most(s stage) int {
 	switch s {
 	case shaking:
-		return max(1, l.Unproven/4)
+		return max(1, l.Unproven/8)
 	case quiet:
 		return max(1, l.Unproven/2)
 	default:

@@ -8,6 +8,7 @@ package headroom
 import (
 	"context"
 	"os"
+	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
 	"time"
@@ -48,11 +49,15 @@ func Keep(ctx context.Context) error {
 	}
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
+	collected := make(chan struct{}, 1)
+	onCollection(ctx, collected)
 	var rate, before uint64
-	for set := 0; ; {
+	for set, timed := 0, true; ; {
 		alive, allocated := look()
-		rate = max((allocated-before)*uint64(time.Second)/uint64(lookEvery), rate*calm/100)
-		before = allocated
+		if timed {
+			rate = max((allocated-before)*uint64(time.Second)/uint64(lookEvery), rate*calm/100)
+			before = allocated
+		}
 		if want := Percent(alive, rate); off(set, want) {
 			set = want
 			debug.SetGCPercent(set)
@@ -61,8 +66,28 @@ func Keep(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
+			timed = true
+		case <-collected:
+			// A heap that has grown in between must not have the room of the small one that it was, in percent.
+			timed = false
 		}
 	}
+}
+
+// sentinel is garbage that each collection finds. It holds a pointer, so that it is not allocated together with others.
+type sentinel struct{ _ *byte }
+
+// onCollection sends after each collection of garbage, until ctx ends.
+func onCollection(ctx context.Context, collected chan<- struct{}) {
+	runtime.SetFinalizer(&sentinel{}, func(*sentinel) {
+		select {
+		case collected <- struct{}{}:
+		default: // one is waiting to be taken
+		}
+		if ctx.Err() == nil {
+			onCollection(ctx, collected)
+		}
+	})
 }
 
 const (

@@ -1,6 +1,9 @@
 package headroom
 
-import "testing"
+import (
+	"runtime"
+	"testing"
+)
 
 func TestPercent(t *testing.T) {
 	t.Parallel()
@@ -43,5 +46,16 @@ func TestTheRuntimeTellsWhatIsAlive(t *testing.T) {
 	// The globals alone are more than nothing; a metric that was renamed would read as nothing.
 	if alive, allocated := look(); alive == 0 || allocated == 0 {
 		t.Errorf("%d alive, %d allocated", alive, allocated)
+	}
+}
+
+// TestEachCollectionIsNoticed: the room of a heap that grows quickly follows it from one collection to the next.
+func TestEachCollectionIsNoticed(t *testing.T) {
+	t.Parallel()
+	collected := make(chan struct{}, 1)
+	onCollection(t.Context(), collected)
+	for range 3 {
+		runtime.GC()
+		<-collected
 	}
 }
