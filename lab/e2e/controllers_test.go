@@ -127,9 +127,13 @@ func TestCancelsAreHandedOver(t *testing.T) {
 	m.WaitConnected()
 	maintenance(t, a.Client, m.ID)
 	m.Isolate()
-	agent := openBare(t, b, m, helloOf(b, m))
+	hello := helloOf(b, m)
+	hello.Capabilities = []string{"netboot"}
+	agent := openBare(t, b, m, hello)
 	begun := time.Now()
-	op := reboot(t, a.Client, m.ID, "r", patientTime)
+	op := harness.Must(t, a.Machines().NetbootMachine, &baremetalv1.NetbootMachineRequest{
+		MachineId: m.ID, RequestId: "r", TimeoutSeconds: patientTime,
+	})
 	c := hear(agent, (*fleetv1.ControllerMessage).GetCommand)
 	sent := time.Since(begun)
 	agent.say(&fleetv1.AgentMessage{Message: &fleetv1.AgentMessage_GrantRequest{GrantRequest: &fleetv1.GrantRequest{

@@ -188,7 +188,7 @@ func TestRESTInventory(t *testing.T) {
 	if at, err := time.Parse(time.RFC3339Nano, changed["updated_at"].(string)); err != nil || at.Location() != time.UTC {
 		t.Errorf("updated_at %v (%v)", changed["updated_at"], err)
 	}
-	rest.refused("PUT", "/machines/m-1", string(raw), 400, "VERSION_CONFLICT")
+	rest.refused("PUT", "/machines/m-1", string(raw), 412, "VERSION_CONFLICT")
 	if gone := rest.must("DELETE", "/machines/m-1", ""); gone["deleted_at"] == nil {
 		t.Errorf("deleted as %v", gone)
 	}

@@ -317,7 +317,7 @@ func (r *seedRun) atRest() {
 
 func (r *seedRun) cancel() {
 	_, err := harness.Call(r.t, r.l.c.Machines().CancelOperation, &baremetalv1.CancelOperationRequest{OperationId: r.op})
-	if err != nil && !harness.HasReason(err, "OPERATION_FINISHED") {
+	if err != nil && !harness.HasReason(err, "OPERATION_FINISHED") && !harness.HasReason(err, "CANCEL_TOO_LATE") {
 		r.t.Errorf("cancel: %v", err)
 	}
 }

@@ -178,7 +178,15 @@ func (c *Client) IssueToken(r *baremetalv1.IssueBootstrapTokenRequest) string {
 // Machine reads a machine.
 func (c *Client) Machine(id string) *baremetalv1.Machine {
 	c.t.Helper()
-	return Must(c.t, c.Machines().GetMachine, &baremetalv1.GetMachineRequest{MachineId: id})
+	m, err := Call(c.t, c.Machines().GetMachine, &baremetalv1.GetMachineRequest{MachineId: id})
+	if HasReason(err, "MACHINE_NOT_FOUND") {
+		// A deleted machine is found by what is kept of it.
+		return Must(c.t, c.Nodes().GetNode, &baremetalv1.GetNodeRequest{NodeId: id}).GetMachine()
+	}
+	if err != nil {
+		c.t.Fatalf("get machine %s: %v", id, err)
+	}
+	return m
 }
 
 // Operation reads an operation.
