@@ -86,7 +86,7 @@ func openBare(t *testing.T, c *harness.Cluster, m *harness.Machine, h *fleetv1.H
 		t.Fatal(err)
 	}
 	b := &bare{t: t, AgentService_CommandsClient: stream}
-	h.Simulated, h.Capabilities = true, []string{"reboot"}
+	h.Simulated, h.Capabilities = true, []string{"reboot", "reconfig"}
 	b.say(&fleetv1.AgentMessage{Message: &fleetv1.AgentMessage_Hello{Hello: h}})
 	b.welcome = hear(b, (*fleetv1.ControllerMessage).GetWelcome)
 	return b
@@ -127,12 +127,10 @@ func TestCancelsAreHandedOver(t *testing.T) {
 	m.WaitConnected()
 	maintenance(t, a.Client, m.ID)
 	m.Isolate()
-	hello := helloOf(b, m)
-	hello.Capabilities = []string{"netboot"}
-	agent := openBare(t, b, m, hello)
+	agent := openBare(t, b, m, helloOf(b, m))
 	begun := time.Now()
-	op := harness.Must(t, a.Machines().NetbootMachine, &baremetalv1.NetbootMachineRequest{
-		MachineId: m.ID, RequestId: "r", TimeoutSeconds: patientTime,
+	op := harness.Must(t, a.Machines().ReconfigureMachine, &baremetalv1.ReconfigureMachineRequest{
+		MachineId: m.ID, RequestId: "r", TimeoutSeconds: patientTime, Config: &baremetalv1.NetReconfig{Hostname: "other"},
 	})
 	c := hear(agent, (*fleetv1.ControllerMessage).GetCommand)
 	sent := time.Since(begun)
