@@ -37,6 +37,9 @@ func TestFindStuck(t *testing.T) {
 		}
 	}
 	run(`UPDATE machines SET phase = 'READY'`)
+	// An agent that has been there, and is away: nobody else can do it.
+	run(`INSERT INTO agents (agent_id, role, machine_id, site, capabilities, created_at) VALUES ('a-1', 'host', 'm-1', 'default', '{reboot}', now())`)
+	run(`UPDATE machines SET agent_id = 'a-1'`)
 	op, _, err := s.Start(t.Context(), store.StartRequest{MachineID: "m-1", RequestID: "r", Type: fleet.Reboot, Actor: "tester"}, time.Now())
 	if err != nil {
 		t.Fatal(err)

@@ -74,8 +74,12 @@ func TestRequestIDReused(t *testing.T) {
 			t.Errorf("%s differs; the error names %v of %v", field, f.Fields, f.Metadata)
 		}
 	}
-	dropped := first
-	dropped.Params = nil
+	live(t, s, "m-3")
+	named := first
+	named.MachineID, named.Params, named.Inputs = "m-3", map[string]string{"mode": "HTTP"}, plan.Inputs{NetbootMode: "HTTP"}
+	start(t, s, named)
+	dropped := named
+	dropped.Params, dropped.Inputs = nil, plan.Inputs{}
 	if _, _, err := s.Start(t.Context(), dropped, now()); err == nil {
 		t.Error("a request without the first one's parameter counts as its repeat")
 	}

@@ -124,6 +124,7 @@ func (w *wire) stamp(b []byte, field protowire.Number, t time.Time) []byte {
 		return b
 	}
 	var room [16]byte
+	t = t.Truncate(time.Microsecond) // as Postgres keeps it
 	in := wireNumber(room[:0], 1, uint64(t.Unix()))
 	return wireMessage(b, field, wireNumber(in, 2, uint64(t.Nanosecond())))
 }

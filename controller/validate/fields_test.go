@@ -64,7 +64,7 @@ func TestEndpoints(t *testing.T) {
 
 func TestMachineNamesEveryFault(t *testing.T) {
 	_, err := validate.Machine("machine", &pb.Machine{
-		MachineId: strings.Repeat("m", 64), Version: -1,
+		MachineId: strings.Repeat("m", 300), Version: -1,
 		Labels: map[string]string{"ok": "", "bad key": "x", "also/ok": "a.b", "bad": strings.Repeat("v", 64), "EXAMPLE.com/x": ""},
 		Spec: &pb.MachineSpec{Provider: "A", Site: "s s", Rack: strings.Repeat("r", 256), ExternalId: "a\nb", DefaultImageRef: "a b",
 			MacAddresses: []string{"x"}, BmcEndpoint: "?"},

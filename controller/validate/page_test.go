@@ -58,7 +58,7 @@ func TestPageTokensOfOthers(t *testing.T) {
 }
 
 func TestPageSize(t *testing.T) {
-	for n, want := range map[int32]int32{0: 100, 1: 1, 1000: 1000, 1001: 1000, 1 << 30: 1000} {
+	for n, want := range map[int32]int32{0: validate.Unlimited, 1: 1, 1000: 1000, 1001: 1000, 1 << 30: 1000} {
 		if got, err := validate.PageSize(n); err != nil || got != want {
 			t.Errorf("%d gives %d, %v", n, got, err)
 		}

@@ -170,6 +170,8 @@ func (s state) start(in input, out output) (bool, any) {
 
 func (s state) cancel(in input, out output) (bool, any) {
 	switch {
+	case out.refused == "CANCEL_TOO_LATE":
+		return s.active == in.operation, s // nothing can stop it, and it has not ended
 	case out.refused != "":
 		return has(s.over, in.operation), s
 	case has(s.over, in.operation):
