@@ -129,6 +129,10 @@ test-chaos-planted: deps ## Take each protection away, and hold that chaos notic
 attack: deps ## Attack a controller in every part that a hostile party can have, and print what each gained and cost
 	$(TESTPG) go test ./lab/attack -count 1 -timeout 60m -v -run '$(or $(ATTACK),TestAttacks)' -long $(TEST_FLAGS)
 
+.PHONY: test-offers
+test-offers: deps ## Bring about every state of a machine, and take each action that is offered there (4 minutes)
+	$(TESTPG) go test -tags offers -timeout 20m -count 1 -v -run TestEveryOfferedActionSucceeds $(TEST_FLAGS) ./lab/e2e
+
 .PHONY: test-rolling
 test-rolling: deps ## Restart, kill and stop three controllers in turn, under load, and hold that nobody notices (5 minutes)
 	$(TESTPG) go test -tags rolling -timeout 60m -count 1 -v -run TestRollingLong $(TEST_FLAGS) ./lab/e2e
