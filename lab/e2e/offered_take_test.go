@@ -161,7 +161,7 @@ func (s subject) value(t *testing.T, words []string, before, w string) string {
 		}})
 		return name
 	case w == "NAME" && before == "--bmc-credentials":
-		harness.Must(t, s.r.Admin().SetBMCCredentials, &baremetalv1.SetBMCCredentialsRequest{CredentialsRef: name, Username: "admin", Password: "right"})
+		harness.Must(t, s.r.Admin().SetBMCCredentials, &baremetalv1.SetBMCCredentialsRequest{CredentialsRef: name, Username: "admin", Password: "right", AllowedEndpoints: []string{"192.0.2.9"}})
 		return name
 	case w == "FILE" && slices.Contains(words, "maas"):
 		return s.file(t, maastest.APIKey)
@@ -172,7 +172,7 @@ func (s subject) value(t *testing.T, words []string, before, w string) string {
 	case w == "NAME" && words[0] == "image":
 		return name
 	case w == "FILE" && words[0] == "image":
-		return s.file(t, "a kernel")
+		return s.file(t, kernelFile())
 	}
 	t.Errorf("the placeholder %s of %q has no value here", w, strings.Join(words, " "))
 	return w
@@ -195,4 +195,12 @@ func agentCommand(t *testing.T, m *harness.Machine, args ...string) (string, err
 	}
 	out, err := exec.CommandContext(t.Context(), harness.Build(t).Agent, args...).CombinedOutput()
 	return string(out), err
+}
+
+// kernelFile returns a file with the header of the x86 boot protocol, which is what a kernel is known by.
+func kernelFile() string {
+	b := make([]byte, 4096)
+	b[0x1fe], b[0x1ff] = 0x55, 0xaa
+	copy(b[0x202:], "HdrS")
+	return string(b)
 }
