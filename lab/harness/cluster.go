@@ -115,6 +115,7 @@ func short() config.Config {
 	c.Listen = config.Listen{Frontpage: "127.0.0.1:0", Fleet: "127.0.0.1:0", Enrolment: "127.0.0.1:0", HTTP: "127.0.0.1:0"}
 	c.TLS.Names = []string{"127.0.0.1", "localhost"}
 	c.Agents.HeartbeatInterval = seconds(1)
+	c.Agents.MissedHeartbeats = 10 // so that a busy processor does not make a machine unreachable
 	c.Lease = seconds(4)
 	c.Workers = 32
 	c.Steps = map[string]config.Step{}
