@@ -213,8 +213,8 @@ func aimElsewhere(ctx context.Context, r *Rig) (Outcome, error) {
 	if err != nil {
 		return Outcome{}, err
 	}
-	admin, key, fingerprint := r.C, []byte(nil), "SHA256:"+strings.Repeat("A", 43)
-	key, _ = sshtest.Key(r.T)
+	admin, fingerprint := r.C, "SHA256:"+strings.Repeat("A", 43)
+	key, _ := sshtest.Key(r.T)
 	for _, err := range []error{
 		second(admin.Admin().SetBMCCredentials(ctx, &baremetalv1.SetBMCCredentialsRequest{
 			CredentialsRef: "rack", Username: "root", Password: "secret", AllowedEndpoints: []string{"127.0.0.0/8"},
