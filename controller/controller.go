@@ -202,6 +202,7 @@ func (c *Controller) openEngine(context.Context) (err error) {
 		Hostname: hostname, Store: c.store, Sessions: c.sessions, Clock: c.clock, Monotonic: c.ticks, Logger: c.log, ControllerID: c.id, Version: c.version,
 		GrantKey: c.ca.GrantKey(), Workers: c.cfg.Workers, Lease: c.cfg.Lease.Duration,
 		Heartbeat: c.cfg.Agents.HeartbeatInterval.Duration, MissedBeats: c.cfg.Agents.MissedHeartbeats, Observer: observer{c.metrics}, Webhooks: hooks,
+		Retention: engine.Retention{Logs: c.cfg.Retention.Logs.Duration, ExportDir: c.cfg.Retention.ExportDir},
 	})
 	return err
 }

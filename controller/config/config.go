@@ -62,8 +62,10 @@ type Config struct {
 	Workers         int      `yaml:"workers"`
 	Webhooks        Webhooks `yaml:"webhooks"`
 	// Images bounds what the image catalogue takes in.
-	Images Images        `yaml:"images"`
-	Log    obs.LogConfig `yaml:"log"`
+	Images Images `yaml:"images"`
+	// Retention says how long what grows is kept.
+	Retention Retention     `yaml:"retention"`
+	Log       obs.LogConfig `yaml:"log"`
 }
 
 // Listen are addresses as net.Listen takes them.

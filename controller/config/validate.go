@@ -44,6 +44,7 @@ func (c *Config) Validate() Problems {
 	c.checkSteps(k)
 	c.checkWebhooks(k)
 	c.checkImages(k)
+	c.checkRetention(k)
 	c.checkClients(k)
 	c.checkStrangers(k)
 	number(k, "max_message_bytes", c.MaxMessageBytes, 64<<10, 64<<20)

@@ -42,6 +42,8 @@ type Config struct {
 	MissedBeats int
 	// Webhooks sends events to other systems; nil sends none.
 	Webhooks *Webhooks
+	// Retention says how long logs are kept.
+	Retention Retention
 	// Observer is told what happens. May be nil.
 	Observer Observer
 }

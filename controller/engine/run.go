@@ -35,6 +35,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	g.Go("rollouts", func(ctx context.Context) error {
 		return e.every(ctx, rolloutEvery, "advance rollouts", e.advanceRollouts)
 	})
+	g.Go("tidy", func(ctx context.Context) error { return e.every(ctx, tidyEvery, "tidy", e.tidy) })
 	e.startReconcilers(g)
 	e.greet(ctx)
 	if e.hooks != nil {

@@ -24,7 +24,10 @@ func asOperator(ctx context.Context) context.Context {
 func TestOnlyAnAdminDecidesWhereAPasswordGoes(t *testing.T) {
 	r := newRig(t)
 	operate := asOperator(t.Context())
-	spec := &pb.MachineSpec{Site: "lab", BmcEndpoint: "10.0.0.7", BmcCredentialsRef: "rack", Rack: "r1"}
+	spec := &pb.MachineSpec{
+		Site: "lab", BmcEndpoint: "10.0.0.7", BmcCredentialsRef: "rack", Rack: "r1",
+		SshEndpoint: "10.0.1.7:22", SshCredentialsRef: "rack", SshHostKeys: []string{"SHA256:" + strings.Repeat("A", 43)},
+	}
 	_, err := r.machines.RegisterMachine(operate, &pb.RegisterMachineRequest{Machine: &pb.Machine{MachineId: "m-1", Spec: spec}})
 	wants(t, err, failure.KindDenied, "SCOPE_TOO_SMALL", "machine.spec.bmc_endpoint")
 	m, err := r.machines.RegisterMachine(t.Context(), &pb.RegisterMachineRequest{Machine: &pb.Machine{MachineId: "m-1", Spec: spec}})
@@ -34,6 +37,9 @@ func TestOnlyAnAdminDecidesWhereAPasswordGoes(t *testing.T) {
 	for field, change := range map[string]func(*pb.MachineSpec){
 		"bmc_endpoint":        func(s *pb.MachineSpec) { s.BmcEndpoint = "192.0.2.66" },
 		"bmc_credentials_ref": func(s *pb.MachineSpec) { s.BmcCredentialsRef = "other" },
+		"ssh_endpoint":        func(s *pb.MachineSpec) { s.SshEndpoint = "192.0.2.66:22" },
+		"ssh_credentials_ref": func(s *pb.MachineSpec) { s.SshCredentialsRef = "other" },
+		"ssh_host_keys":       func(s *pb.MachineSpec) { s.SshHostKeys = []string{"SHA256:" + strings.Repeat("B", 43)} },
 		"site":                func(s *pb.MachineSpec) { s.Site = "elsewhere" },
 	} {
 		bad := proto.CloneOf(m)
@@ -52,6 +58,14 @@ func TestOnlyAnAdminDecidesWhereAPasswordGoes(t *testing.T) {
 	moved.Spec.BmcEndpoint, moved.Version = "10.0.0.8", 0
 	if _, err := r.machines.UpdateMachine(t.Context(), &pb.UpdateMachineRequest{Machine: moved}); err != nil {
 		t.Errorf("an admin: %v", err)
+	}
+	// Without credentials nothing connects to an SSH endpoint: it is a note.
+	note := &pb.Machine{MachineId: "m-2", Spec: &pb.MachineSpec{Site: "lab", SshEndpoint: "10.0.1.8:22"}}
+	for _, endpoint := range []string{"10.0.1.8:22", "192.0.2.66:22"} {
+		note.Spec.SshEndpoint = endpoint
+		if _, err := r.machines.RegisterMachine(operate, &pb.RegisterMachineRequest{Machine: note}); err != nil {
+			t.Errorf("a note of %s: %v", endpoint, err)
+		}
 	}
 }
 

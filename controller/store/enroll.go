@@ -67,7 +67,7 @@ func (s *Store) IssueToken(ctx context.Context, t NewToken, now time.Time) (*bar
 			return fmt.Errorf("insert token: %w", err)
 		}
 		return audit(ctx, q, auditEntry{
-			actor: t.Actor, verb: "ISSUE_TOKEN", target: t.MachineID, data: map[string]string{"token_id": t.TokenID, "role": t.Role},
+			actor: t.Actor, verb: "ISSUE_TOKEN", target: t.MachineID, request: t.RequestID, data: map[string]string{"token_id": t.TokenID, "role": t.Role},
 		}, now)
 	})
 	if uniqueViolation(err, "bootstrap_tokens_request") {

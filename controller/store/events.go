@@ -54,10 +54,7 @@ func (s *Store) LogEvent(ctx context.Context, k EventKey, commandID, stream stri
 		if err != nil {
 			return fmt.Errorf("read command: %w", err)
 		}
-		if err := q.LockOperationForLog(ctx, row.OperationID); err != nil {
-			return fmt.Errorf("lock operation: %w", err)
-		}
-		_, err = q.AppendLog(ctx, dbsqlc.AppendLogParams{OperationID: row.OperationID, Ts: now, Stream: stream, Step: row.StepName, Data: data})
+		_, err = appendLog(ctx, q, dbsqlc.AppendLogParams{OperationID: row.OperationID, Ts: now, Stream: stream, Step: row.StepName, Data: data})
 		return err
 	})
 }
@@ -108,10 +105,7 @@ func (s *Store) ConsoleEvent(ctx context.Context, k EventKey, site, operationID 
 		if err != nil {
 			return fmt.Errorf("read operation: %w", err)
 		}
-		if err := q.LockOperationForLog(ctx, operationID); err != nil {
-			return fmt.Errorf("lock operation: %w", err)
-		}
-		_, err = q.AppendLog(ctx, dbsqlc.AppendLogParams{OperationID: operationID, Ts: now, Stream: ConsoleStream, Step: ConsoleStream, Data: data})
+		_, err = appendLog(ctx, q, dbsqlc.AppendLogParams{OperationID: operationID, Ts: now, Stream: ConsoleStream, Step: ConsoleStream, Data: data})
 		return err
 	})
 }

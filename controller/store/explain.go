@@ -440,7 +440,7 @@ const ControllerStream = "controller"
 func (s *Store) NoteStuck(ctx context.Context, operationID, step, text string, now time.Time) (bool, error) {
 	written := false
 	err := s.inTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
-		if err := q.LockOperationForLog(ctx, operationID); err != nil {
+		if _, err := q.LockOperationForLog(ctx, dbsqlc.LockOperationForLogParams{OperationID: operationID}); err != nil {
 			return fmt.Errorf("lock operation: %w", err)
 		}
 		n, err := q.NoteOnce(ctx, dbsqlc.NoteOnceParams{OperationID: operationID, Ts: now, Step: step, Data: []byte(text + "\n")})

@@ -337,38 +337,6 @@ func eventsFromRows(rows []dbsqlc.OperationEvent) ([]Event, error) {
 	return out, nil
 }
 
-// AppendLog adds a piece to an operation's log and returns its number.
-func (s *Store) AppendLog(ctx context.Context, operationID, stream, step string, data []byte, now time.Time) (int64, error) {
-	var seq int64
-	err := s.inTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
-		if err := q.LockOperationForLog(ctx, operationID); err != nil {
-			return fmt.Errorf("lock operation: %w", err)
-		}
-		var err error
-		seq, err = q.AppendLog(ctx, dbsqlc.AppendLogParams{OperationID: operationID, Ts: now, Stream: stream, Step: step, Data: data})
-		return err
-	})
-	if err != nil {
-		return 0, fmt.Errorf("append log: %w", err)
-	}
-	return seq, nil
-}
-
-// LogsOf reads an operation's log after a number.
-func (s *Store) LogsOf(ctx context.Context, operationID string, after int64, limit int32) ([]*baremetalv1.LogChunk, error) {
-	rows, err := s.q.LogsOf(ctx, dbsqlc.LogsOfParams{OperationID: operationID, AfterSeq: after, PageSize: limit})
-	if err != nil {
-		return nil, fmt.Errorf("read log: %w", err)
-	}
-	out := make([]*baremetalv1.LogChunk, 0, len(rows))
-	for _, r := range rows {
-		out = append(out, &baremetalv1.LogChunk{
-			Ts: stamp(r.Ts), RunId: r.OperationID, OperationId: r.OperationID, Stream: r.Stream, Step: r.Step, Seq: r.Seq, Data: r.Data,
-		})
-	}
-	return out, nil
-}
-
 // RecordProgress stores how far a granted command has got. Others are ignored.
 func (s *Store) RecordProgress(ctx context.Context, agentID, commandID string, percent int32, message string, now time.Time) error {
 	err := s.q.RecordProgress(ctx, dbsqlc.RecordProgressParams{

@@ -29,6 +29,9 @@ const (
 type segment struct {
 	r     *Rig
 	fleet fleetv1.AgentServiceClient
+	// session and epoch are those of the site agent's session.
+	session string
+	epoch   int64
 	// Machine is the victim.
 	Machine string
 }
@@ -123,9 +126,11 @@ func (s *segment) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if _, err := stream.Recv(); err != nil {
+	first, err := stream.Recv()
+	if err != nil {
 		return fmt.Errorf("open the site's session: %w", err)
 	}
+	s.session, s.epoch = first.GetWelcome().GetSessionId(), first.GetWelcome().GetEpoch()
 	return ctx.Err()
 }
 

@@ -118,6 +118,7 @@ func attempts() []Attempt {
 		strangerAttempts(),
 		agentAttempts(),
 		rightsAttempts(),
+		siteAttempts(),
 		identityAttempts(),
 	)
 }

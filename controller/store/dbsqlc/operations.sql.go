@@ -143,6 +143,20 @@ func (q *Queries) CountUnwakeable(ctx context.Context, overdue *time.Time) (int6
 	return count, err
 }
 
+const dropLog = `-- name: DropLog :exec
+DELETE FROM operation_logs WHERE operation_id = $1 AND seq <= $2
+`
+
+type DropLogParams struct {
+	OperationID string
+	Through     int64
+}
+
+func (q *Queries) DropLog(ctx context.Context, arg DropLogParams) error {
+	_, err := q.db.Exec(ctx, dropLog, arg.OperationID, arg.Through)
+	return err
+}
+
 const eventFeed = `-- name: EventFeed :many
 SELECT operation_id, seq, target_id, change_xid, ts, kind, step, message, snapshot FROM operation_events
 WHERE (change_xid, operation_id, seq) > (CAST($1::text AS xid8), $2::text, $3::bigint)
@@ -677,13 +691,33 @@ func (q *Queries) LockOperation(ctx context.Context, operationID string) (Operat
 	return i, err
 }
 
-const lockOperationForLog = `-- name: LockOperationForLog :exec
-SELECT 1 FROM operations WHERE operation_id = $1 FOR NO KEY UPDATE
+const lockOperationForLog = `-- name: LockOperationForLog :one
+SELECT coalesce(l.last, 0)::bigint AS last,
+       (CASE WHEN l.last < $1::bigint THEN 0
+             ELSE coalesce((SELECT sum(octet_length(p.data)) FROM operation_logs p WHERE p.operation_id = o.operation_id), 0) END)::bigint AS bytes,
+       EXISTS (SELECT 1 FROM operation_logs p WHERE p.operation_id = o.operation_id AND p.seq = l.last AND p.step = $2) AS full
+FROM operations o CROSS JOIN LATERAL (SELECT max(seq) AS last FROM operation_logs p WHERE p.operation_id = o.operation_id) l
+WHERE o.operation_id = $3 FOR NO KEY UPDATE OF o
 `
 
-func (q *Queries) LockOperationForLog(ctx context.Context, operationID string) error {
-	_, err := q.db.Exec(ctx, lockOperationForLog, operationID)
-	return err
+type LockOperationForLogParams struct {
+	Few         int64
+	FullStep    string
+	OperationID string
+}
+
+type LockOperationForLogRow struct {
+	Last  int64
+	Bytes int64
+	Full  bool
+}
+
+// The size of the log: it is added up once there are some pieces.
+func (q *Queries) LockOperationForLog(ctx context.Context, arg LockOperationForLogParams) (LockOperationForLogRow, error) {
+	row := q.db.QueryRow(ctx, lockOperationForLog, arg.Few, arg.FullStep, arg.OperationID)
+	var i LockOperationForLogRow
+	err := row.Scan(&i.Last, &i.Bytes, &i.Full)
+	return i, err
 }
 
 const lockOperations = `-- name: LockOperations :many
@@ -723,6 +757,47 @@ func (q *Queries) LockOperations(ctx context.Context, operationIds []string) ([]
 			&i.UpdatedAt,
 			&i.Destructive,
 		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const logsFrom = `-- name: LogsFrom :many
+WITH RECURSIVE has AS (
+    (SELECT l.operation_id FROM operation_logs l WHERE l.operation_id > $2 ORDER BY l.operation_id LIMIT 1)
+    UNION ALL
+    SELECT (SELECT l.operation_id FROM operation_logs l WHERE l.operation_id > has.operation_id ORDER BY l.operation_id LIMIT 1)
+    FROM has WHERE has.operation_id IS NOT NULL)
+SELECT o.operation_id, o.created_at, o.finished_at FROM has JOIN operations o ON o.operation_id = has.operation_id LIMIT $1
+`
+
+type LogsFromParams struct {
+	PageSize int32
+	AfterID  string
+}
+
+type LogsFromRow struct {
+	OperationID string
+	CreatedAt   time.Time
+	FinishedAt  *time.Time
+}
+
+// Operations that have a log, by id, which is by age; with when they ended.
+func (q *Queries) LogsFrom(ctx context.Context, arg LogsFromParams) ([]LogsFromRow, error) {
+	rows, err := q.db.Query(ctx, logsFrom, arg.PageSize, arg.AfterID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []LogsFromRow
+	for rows.Next() {
+		var i LogsFromRow
+		if err := rows.Scan(&i.OperationID, &i.CreatedAt, &i.FinishedAt); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

@@ -113,6 +113,25 @@ func (q *Queries) CountRefusals(ctx context.Context, arg CountRefusalsParams) er
 	return err
 }
 
+const dropEndedAPITokens = `-- name: DropEndedAPITokens :execrows
+DELETE FROM api_tokens WHERE token_id IN (
+    SELECT t.token_id FROM api_tokens t WHERE coalesce(t.revoked_at, t.expires_at) < $1::timestamptz LIMIT $2)
+`
+
+type DropEndedAPITokensParams struct {
+	Before  time.Time
+	MaxRows int32
+}
+
+// Those that ended before a time. The audit log keeps who made and who revoked them.
+func (q *Queries) DropEndedAPITokens(ctx context.Context, arg DropEndedAPITokensParams) (int64, error) {
+	result, err := q.db.Exec(ctx, dropEndedAPITokens, arg.Before, arg.MaxRows)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const endExpiredAPIToken = `-- name: EndExpiredAPIToken :exec
 UPDATE api_tokens SET revoked_at = expires_at WHERE name = $1 AND revoked_at IS NULL AND expires_at <= $2
 `

@@ -103,8 +103,26 @@ SELECT o.operation_id, (SELECT coalesce(max(l.seq), 0) + 1 FROM operation_logs l
 FROM operations o WHERE o.operation_id = @operation_id
 RETURNING seq;
 
--- name: LockOperationForLog :exec
-SELECT 1 FROM operations WHERE operation_id = @operation_id FOR NO KEY UPDATE;
+-- name: LockOperationForLog :one
+-- The size of the log: it is added up once there are some pieces.
+SELECT coalesce(l.last, 0)::bigint AS last,
+       (CASE WHEN l.last < @few::bigint THEN 0
+             ELSE coalesce((SELECT sum(octet_length(p.data)) FROM operation_logs p WHERE p.operation_id = o.operation_id), 0) END)::bigint AS bytes,
+       EXISTS (SELECT 1 FROM operation_logs p WHERE p.operation_id = o.operation_id AND p.seq = l.last AND p.step = @full_step) AS full
+FROM operations o CROSS JOIN LATERAL (SELECT max(seq) AS last FROM operation_logs p WHERE p.operation_id = o.operation_id) l
+WHERE o.operation_id = @operation_id FOR NO KEY UPDATE OF o;
 
 -- name: LogsOf :many
 SELECT * FROM operation_logs WHERE operation_id = @operation_id AND seq > @after_seq ORDER BY seq LIMIT @page_size;
+
+-- name: LogsFrom :many
+-- Operations that have a log, by id, which is by age; with when they ended.
+WITH RECURSIVE has AS (
+    (SELECT l.operation_id FROM operation_logs l WHERE l.operation_id > @after_id ORDER BY l.operation_id LIMIT 1)
+    UNION ALL
+    SELECT (SELECT l.operation_id FROM operation_logs l WHERE l.operation_id > has.operation_id ORDER BY l.operation_id LIMIT 1)
+    FROM has WHERE has.operation_id IS NOT NULL)
+SELECT o.operation_id, o.created_at, o.finished_at FROM has JOIN operations o ON o.operation_id = has.operation_id LIMIT @page_size;
+
+-- name: DropLog :exec
+DELETE FROM operation_logs WHERE operation_id = @operation_id AND seq <= @through;

@@ -58,3 +58,8 @@ DELETE FROM inventories i WHERE i.machine_id = @machine_id AND i.reported_at < (
 -- The machines that were not seen for the longest time go first.
 DELETE FROM discovered_machines WHERE (site, mac) IN (
     SELECT d.site, d.mac FROM discovered_machines d WHERE d.site = @site ORDER BY d.last_seen_at DESC OFFSET @keep::int);
+
+-- name: DropEndedAPITokens :execrows
+-- Those that ended before a time. The audit log keeps who made and who revoked them.
+DELETE FROM api_tokens WHERE token_id IN (
+    SELECT t.token_id FROM api_tokens t WHERE coalesce(t.revoked_at, t.expires_at) < @before::timestamptz LIMIT @max_rows);

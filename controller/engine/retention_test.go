@@ -1,0 +1,72 @@
+package engine_test
+
+import (
+	"compress/gzip"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ingot-metal/ingot/controller/engine"
+	"github.com/ingot-metal/ingot/controller/fleet"
+	"github.com/ingot-metal/ingot/controller/operation"
+	"github.com/ingot-metal/ingot/controller/session"
+	"github.com/ingot-metal/ingot/controller/store"
+	"github.com/ingot-metal/ingot/internal/clock"
+	"github.com/ingot-metal/ingot/internal/ids"
+)
+
+func TestOldLogsBecomeFiles(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.register("m-1", nil)
+	op, _, err := r.store.Start(t.Context(), store.StartRequest{MachineID: "m-1", RequestID: "r", Type: fleet.EnterMaintenance, Actor: "tester"}, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := op.GetOperationId()
+	if _, err := r.store.Decide(t.Context(), id, 0, operation.CancelAsked{Actor: "tester"}, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{"hello\n", "\xff\xfe"} {
+		if _, err := r.store.AppendLog(t.Context(), id, "stdout", "one", []byte(text), time.Now()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	dir := filepath.Join(t.TempDir(), "logs")
+	e, err := engine.New(engine.Config{
+		Store: r.store, Sessions: session.NewRegistry(), Clock: clock.Real(), Logger: r.log, ControllerID: ids.New(ids.Controller), Version: "v-test",
+		Retention: engine.Retention{Logs: time.Nanosecond, ExportDir: dir},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := e.Tidy(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	files, err := os.ReadDir(dir)
+	if err != nil || len(files) != 1 {
+		t.Fatalf("%v, %v", files, err)
+	}
+	f, err := os.Open(filepath.Join(dir, files[0].Name()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(z)
+	if err != nil || strings.Count(string(text), "\n") != 2 || !strings.Contains(string(text), `"data":"hello\n"`) || !strings.Contains(string(text), `"bytes":"//4="`) {
+		t.Errorf("%s, %v", text, err)
+	}
+	logs, err := r.store.LogsOf(t.Context(), id, 0, 10)
+	if err != nil || len(logs) != 1 || !strings.Contains(string(logs[0].GetData()), filepath.Join(dir, files[0].Name())) {
+		t.Errorf("%v, %v", logs, err)
+	}
+}
