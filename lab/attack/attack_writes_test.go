@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"fmt"
+	"io"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -183,7 +184,41 @@ func unseen(ctx context.Context, r *Rig) (Outcome, error) {
 			return Outcome{}, err
 		}
 	}
+	if out, err := r.disguised(ctx); err != nil || out.Breach {
+		return out, err
+	}
 	return held("%d writes of %d methods, each with actor, source address and request id", len(all), len(changers())-len(heldElsewhere)), nil
+}
+
+// disguised writes over REST with a header that names another source.
+func (r *Rig) disguised(ctx context.Context) (Outcome, error) {
+	const forged = "192.0.2.66"
+	body := strings.NewReader(`{"planId": "by-rest", "steps": [{"name": "one", "reboot": {}}]}`)
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+r.Addresses().REST+"/api/v1/plans", body)
+	if err != nil {
+		return Outcome{}, err
+	}
+	for key, value := range map[string]string{
+		"Authorization": "Bearer " + r.C.Token(), "Content-Type": "application/json", "X-Forwarded-For": forged, "Grpc-Metadata-X-Forwarded-For": forged,
+	} {
+		req.Header.Set(key, value)
+	}
+	answer, err := (&http.Client{Transport: &http.Transport{TLSClientConfig: r.TLS()}}).Do(req)
+	if err != nil {
+		return Outcome{}, err
+	}
+	text, err := io.ReadAll(answer.Body)
+	if err != nil || answer.Body.Close() != nil || answer.StatusCode != http.StatusOK {
+		return Outcome{}, fmt.Errorf("%s: %s: %w", answer.Status, text, err)
+	}
+	rows, err := r.C.Admin().ListAuditLog(ctx, &baremetalv1.ListAuditLogRequest{TargetId: "by-rest"})
+	if err != nil {
+		return Outcome{}, err
+	}
+	if text := rows.String(); !strings.Contains(text, `source_address\": \"127.`) || strings.Contains(text, forged) {
+		return breached("over REST: %s", text), nil
+	}
+	return Outcome{}, nil
 }
 
 // lacks says what the rows of a call, which come after another row, do not tell of it.
