@@ -93,7 +93,7 @@ func (f Facts) urgent() Attention {
 	case f.Conditions[NeedsIntervention]:
 		return f.Intervention.or(Attention{"INTERVENTION_REQUIRED", "an operator must look at the machine; `ingot why` says what is known"})
 	case f.NodeState == Quarantined:
-		return Attention{AttentionQuarantined, "the node is quarantined; find out why, then release it with `ingot clear`"}
+		return Attention{AttentionQuarantined, "the node is quarantined; `ingot why` says for what, and how it leaves"}
 	case f.NodeState == InstallFailed:
 		return Attention{AttentionInstallFailed, "the installation has failed; reimage the machine again"}
 	case f.UnresolvedCommand != "":
