@@ -85,10 +85,7 @@ func (s *scene) quarantined(e *Explanation) {
 		e.Cause.Facts = append(e.Cause.Facts, "command "+s.Unresolved.ID+" was granted before, and its outcome is not known")
 		e.Actions = append(e.Actions, s.settle()...)
 	}
-	if s.returns() {
-		e.Actions = append(e.Actions, s.endQuarantine())
-	}
-	e.Actions = append(e.Actions, s.transitions()...)
+	e.Actions = append(append(e.Actions, s.endQuarantine()...), s.transitions()...)
 }
 
 func (s *scene) inQuarantine() bool { return s.status.GetNodeState() == quarantinedState }
@@ -107,28 +104,24 @@ func (s *scene) quarantinedApart() bool {
 // quarantineWord finds by whom the node was quarantined, if it was a person.
 func (s *scene) quarantineWord() (Word, bool) {
 	since := when(s.status.GetNodeStateChangedAt())
-	return s.word("NODE_TRANSITION", func(w Word) bool { return w.Data["node_state"] == "quarantined" && !w.At.Before(since) })
+	return s.word("NODE_STATE", func(w Word) bool { return w.Data["to"] == "quarantined" && !w.At.Before(since) })
 }
 
-// returns reports whether the node may go back to the state that it was quarantined in: that was one of rest.
-func (s *scene) returns() bool {
-	return slices.ContainsFunc(s.Offers.Moves, func(to node.State) bool { return to != node.Draining && !node.Gone(to) })
-}
-
-// endQuarantine releases the node. What must be done first depends on why it is quarantined.
-func (s *scene) endQuarantine() Action {
-	a := s.clear()
-	a.Consequence, a.Destructive = "ends the quarantine; mend the cause first", true
-	back := slices.ContainsFunc(s.Offers.Moves, func(to node.State) bool { return node.Resting(to) && !node.Gone(to) })
-	if !back && slices.Contains(s.Offers.Moves, node.Retired) {
-		// What it came from stood for work: it does not go back there.
-		return Action{Command: "ingot node transition " + s.id() + " retired", Consequence: "takes it out of service; nothing is erased"}
+// endQuarantine is how the node leaves quarantine: back to where it rested, or, where that stood for work, out of service.
+func (s *scene) endQuarantine() []Action {
+	if s.Offers.Clears {
+		a := s.clear()
+		a.Consequence, a.Destructive = "ends the quarantine; mend the cause first", true
+		switch s.condition(fleet.NeedsIntervention).GetReason() {
+		case "CLONE_DETECTED", "AGENT_STATE_ROLLED_BACK":
+			a.Consequence = "ends the quarantine; wipe /var/lib/ingot of the copy first, and enrol it anew"
+		}
+		return []Action{a}
 	}
-	switch s.condition(fleet.NeedsIntervention).GetReason() {
-	case "CLONE_DETECTED", "AGENT_STATE_ROLLED_BACK":
-		a.Consequence = "ends the quarantine; wipe /var/lib/ingot of the copy first, and enrol it anew"
+	if slices.Contains(s.Offers.Moves, node.Retired) {
+		return []Action{{Command: "ingot node transition " + s.id() + " retired", Consequence: "takes it out of service; nothing is erased", Destructive: true}}
 	}
-	return a
+	return nil
 }
 
 func (s *scene) fenced() bool { return s.Unresolved != nil }

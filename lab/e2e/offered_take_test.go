@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -104,6 +105,9 @@ func (s subject) anotherAdmin(t *testing.T) *harness.Client {
 	return s.r.WithToken(secret)
 }
 
+// startsWork remembers it of each command that was asked about.
+var startsWork sync.Map
+
 // starts reports whether a command starts work, and so can return before that ends.
 func (s subject) starts(args []string) bool {
 	words := slices.IndexFunc(args, func(a string) bool {
@@ -112,8 +116,13 @@ func (s subject) starts(args []string) bool {
 	if words < 0 {
 		words = len(args)
 	}
-	_, help := s.r.Ingot(append(slices.Clone(args[:words]), "--help")...)
-	return strings.Contains(help, "--no-wait")
+	verb := strings.Join(args[:words], " ")
+	known, ok := startsWork.Load(verb)
+	if !ok {
+		_, help := s.r.Ingot(append(slices.Clone(args[:words]), "--help")...)
+		known, _ = startsWork.LoadOrStore(verb, strings.Contains(help, "--no-wait"))
+	}
+	return known.(bool)
 }
 
 // atAgent runs a command of the agent, at the machine of which the answer speaks.

@@ -147,6 +147,14 @@ func situationsOfLife() []situation {
 			s.r.installFails(t, s.machine, mac)
 			return s
 		}},
+		{name: "retired while its image was being written", rule: "blocked", arrange: func(t *testing.T, r *whyRig) subject {
+			s := simulated(t, r, harness.MachineOptions{RepaveTime: 40 * time.Second})
+			op := s.reimage(t, patientTime)
+			r.WaitCommand(s.machine, "a granted write", func(c *baremetalv1.Command) bool { return c.GetKind() == "repave" && c.GetState() == "GRANTED" })
+			s.transition(t, baremetalv1.NodeState_NODE_STATE_RETIRED)
+			ended(t, r.Wait(op, soon), canceled, "CANCELED_BY_REQUEST")
+			return s
+		}},
 		{name: "retired", rule: "blocked", arrange: func(t *testing.T, r *whyRig) subject {
 			s := simulated(t, r, harness.MachineOptions{})
 			s.transition(t, baremetalv1.NodeState_NODE_STATE_RETIRED)
