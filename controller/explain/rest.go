@@ -81,6 +81,9 @@ func (s *scene) quarantined(e *Explanation) {
 		}
 		e.Actions = v.actions
 	}
+	if w, ok := s.word("WORKFLOW_CANCEL", func(w Word) bool { return !w.At.Before(e.Since) }); ok {
+		e.Cause.Facts = append(e.Cause.Facts, "workflow "+w.Data["workflow_id"]+" was cancelled"+w.by())
+	}
 	if s.fenced() {
 		e.Cause.Facts = append(e.Cause.Facts, "command "+s.Unresolved.ID+" was granted before, and its outcome is not known")
 		e.Actions = append(e.Actions, s.settle()...)

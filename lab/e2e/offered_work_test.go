@@ -170,6 +170,16 @@ func (s subject) reports(t *testing.T, mac string, statuses ...string) {
 	}
 }
 
+// neverCame is a machine whose onboarding has waited for an agent in vain.
+func neverCame(t *testing.T, r *whyRig) subject {
+	t.Helper()
+	id := r.Register(&baremetalv1.Machine{}).GetMachineId()
+	r.IssueToken(&baremetalv1.IssueBootstrapTokenRequest{MachineId: id})
+	r.startLife(t, id, baremetalv1.Workflow_ONBOARDING, 0, map[string]string{"path": "adopt", "timeout_seconds": "1"})
+	r.failedLife(t, id)
+	return subject{r: r, machine: id}
+}
+
 func situationsOfWorkflows() []situation {
 	full := baremetalv1.Workflow_FULL_DECOMMISSION
 	// leaving is a machine whose decommission fails.
@@ -200,13 +210,7 @@ func situationsOfWorkflows() []situation {
 			r.failedLife(t, m.ID)
 			return subject{machine: m.ID, of: m}
 		}},
-		{name: "the agent of an onboarding never came", rule: "workflow", arrange: func(t *testing.T, r *whyRig) subject {
-			id := r.Register(&baremetalv1.Machine{}).GetMachineId()
-			r.IssueToken(&baremetalv1.IssueBootstrapTokenRequest{MachineId: id})
-			r.startLife(t, id, baremetalv1.Workflow_ONBOARDING, 0, map[string]string{"path": "adopt", "timeout_seconds": "1"})
-			r.failedLife(t, id)
-			return subject{machine: id}
-		}},
+		{name: "the agent of an onboarding never came", rule: "workflow", arrange: neverCame},
 		{name: "an onboarding waits for its agent", rule: "agent", arrange: func(t *testing.T, r *whyRig) subject {
 			id := r.Register(&baremetalv1.Machine{}).GetMachineId()
 			r.IssueToken(&baremetalv1.IssueBootstrapTokenRequest{MachineId: id})
@@ -228,8 +232,8 @@ func situationsOfWorkflows() []situation {
 			s.cloned(t)
 			return s
 		}},
-		{name: "a soft reset failed, and the node was quarantined by an admin", rule: "quarantined", arrange: func(t *testing.T, r *whyRig) subject {
-			s := leaving(t, r, "reboot:fail-before", baremetalv1.Workflow_SOFT_RESET)
+		{name: "an onboarding failed, and the node was quarantined by an admin", rule: "quarantined", arrange: func(t *testing.T, r *whyRig) subject {
+			s := neverCame(t, r)
 			s.transition(t, baremetalv1.NodeState_NODE_STATE_QUARANTINED)
 			return s
 		}},
