@@ -101,7 +101,7 @@ func TestAnAgentThatIsCutOffKeepsNoHeartbeats(t *testing.T) {
 	r.blockNew.Store(true)
 	s.Break()
 	<-s.Ended()
-	time.Sleep(2 * time.Second) // minutes, for the agent
+	<-r.cfg.Clock.After(3 * time.Minute) // by the agent's clock
 	r.blockNew.Store(false)
 	r.c.WaitSessions(2)
 	before := r.c.Heartbeats()

@@ -79,10 +79,17 @@ var refusals = []string{"MACHINE_QUARANTINED", "MACHINE_BLOCKED", "FLEET_FROZEN"
 func (s subject) goesOn(t *testing.T, workflow string) string {
 	t.Helper()
 	var w *baremetalv1.Workflow
-	for end := time.Now().Add(attemptTime); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+	limit, poll := time.After(attemptTime), time.NewTicker(100*time.Millisecond)
+	defer poll.Stop()
+	for watched := false; !watched; {
 		w = harness.Must(t, s.r.Workflows().GetWorkflow, &baremetalv1.GetWorkflowRequest{WorkflowId: workflow})
 		if failedState(w) || w.GetEndedAt() != nil {
 			break
+		}
+		select {
+		case <-limit:
+			watched = true // it is at work, and was not refused
+		case <-poll.C:
 		}
 	}
 	if slices.Contains(refusals, w.GetReason()) {
