@@ -84,8 +84,8 @@ func Effective(f Facts) EffectiveState {
 	return state
 }
 
-// Schedulable reports whether a machine may carry workloads now. It is the same as the effective state IDLE.
-func Schedulable(f Facts) bool { return Effective(f) == StateIdle }
+// Schedulable reports whether a machine in the state may carry workloads now. It is the same as the state IDLE.
+func (s EffectiveState) Schedulable() bool { return s == StateIdle }
 
 // urgent returns what needs a person whatever else goes on.
 func (f Facts) urgent() Attention {

@@ -72,8 +72,8 @@ func TestAcceleratorsAreResetBeforeAMachineLeaves(t *testing.T) {
 // Without an accelerator there is nothing to reset: a display chip is none.
 func TestAMachineWithoutAcceleratorsResetsNothing(t *testing.T) {
 	r := newLifeRig(t)
-	w := r.start(workflow.Decommission, workflow.SoftReset)
-	if w = r.run(); w.GetState() != baremetalv1.Workflow_COMPLETED || r.resets(w) != 0 {
+	r.start(workflow.Decommission, workflow.SoftReset)
+	if w := r.run(); w.GetState() != baremetalv1.Workflow_COMPLETED || r.resets(w) != 0 {
 		t.Errorf("%d resets, the workflow %v", r.resets(w), w)
 	}
 }

@@ -26,11 +26,9 @@ func situationsOfFleets() []situation {
 	rolled := func(t *testing.T, r *whyRig, change func(*baremetalv1.RolloutSpec)) subject {
 		t.Helper()
 		group := strings.ReplaceAll(macOf(t.Name()), ":", "")
-		var ids []string
 		for range 2 {
 			m := r.at(t, harness.MachineOptions{Script: "reboot:fail-before"})
 			r.Register(&baremetalv1.Machine{MachineId: m.ID, Labels: map[string]string{"rollout": group}, Spec: &baremetalv1.MachineSpec{}})
-			ids = append(ids, m.ID)
 		}
 		plan := "roll-" + group
 		harness.Must(t, baremetalv1.NewPlanServiceClient(r.Conn()).CreatePlan, &baremetalv1.CreatePlanRequest{Plan: &baremetalv1.Plan{
