@@ -3,6 +3,7 @@ package agent_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/ingot-metal/ingot/agent/agenttest"
 	"github.com/ingot-metal/ingot/agent/host"
 	"github.com/ingot-metal/ingot/agent/host/sim"
+	"github.com/ingot-metal/ingot/internal/clock"
 )
 
 // networkSpec orders an address for the only card.
@@ -74,4 +76,39 @@ func TestDriftIsRefusedUntilItIsAccepted(t *testing.T) {
 
 	accepted := networkSpec(t, 3, "192.0.2.8/24", func(o *baremetalv1.NetReconfig) { o.AcceptDrift = true })
 	wantOutcome(t, r.c.WaitResult(r.c.Order(accepted)), fleetv1.CommandResult_SUCCEEDED, "")
+}
+
+// hastyClock runs faster than time does: what is to take a minute takes a fraction of a second.
+type hastyClock struct {
+	clock.Clock
+	faster time.Duration
+}
+
+func (h hastyClock) After(d time.Duration) <-chan time.Time { return h.Clock.After(d / h.faster) }
+
+func (h hastyClock) NewTicker(d time.Duration) clock.Ticker {
+	return h.Clock.NewTicker(max(d/h.faster, time.Millisecond))
+}
+
+// An outage says nothing of the machine that a heartbeat after it doesn't say: an agent that is cut off for minutes keeps none, and
+// none takes the place of an event that tells something.
+func TestAnAgentThatIsCutOffKeepsNoHeartbeats(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, agenttest.Hooks{}, "")
+	r.cfg.Clock = hastyClock{clock.Real(), 100}
+	r.start()
+	s := r.c.WaitSessions(1)
+	r.blockNew.Store(true)
+	s.Break()
+	<-s.Ended()
+	<-r.cfg.Clock.After(3 * time.Minute) // by the agent's clock
+	r.blockNew.Store(false)
+	r.c.WaitSessions(2)
+	before := r.c.Heartbeats()
+	r.c.Wait("heartbeats of now", func() bool { return r.c.Heartbeats() > before+1 })
+	for _, e := range r.c.Events() {
+		if e.GetHeartbeat() != nil {
+			t.Errorf("the agent sends a heartbeat of %s later", e.GetTs().AsTime())
+		}
+	}
 }

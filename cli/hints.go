@@ -101,7 +101,7 @@ var hints = map[pb.Reason]string{
 	pb.Reason_CAPABILITY_MISSING:    "no agent can do this for the machine: ingot agent list -o wide shows capabilities",
 	pb.Reason_AGENT_LOCKED:          "somebody at the machine locked its agent: ingot agent list shows the reason",
 	pb.Reason_REPAVE_NOT_WIRED:      "this agent cannot write images yet",
-	pb.Reason_CONFIG_ROLLED_BACK:    "the machine could not reach the controller with it and went back: ingot logs {operation}",
+	pb.Reason_CONFIG_ROLLED_BACK:    "the machine went back to the old configuration by itself: ingot logs {operation}",
 	pb.Reason_IMAGE_DIGEST_MISMATCH: "the bytes are not those that were announced: check the digest, and fetch the file again",
 	pb.Reason_IMAGE_UNAVAILABLE:     "the image did not come in whole: check its source, and repeat",
 	pb.Reason_IMAGE_UNSUPPORTED:     "an image is a whole disk with a GUID partition table, as raw, raw.zst or qcow2",

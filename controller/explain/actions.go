@@ -53,7 +53,7 @@ func (s *scene) rebootBMC() Action {
 }
 
 func (s *scene) clear() Action {
-	return Action{Command: "ingot clear " + s.id(), Consequence: "takes NeedsIntervention away; it repairs nothing"}
+	return Action{Command: "ingot clear " + s.id(), Consequence: "takes NeedsIntervention away; it repairs nothing", refused: !s.Offers.Clears}
 }
 
 // settle are the two words that an operator may give on an outcome that nobody knows.
@@ -102,8 +102,12 @@ var startCommands = []struct {
 	{StartReboot, "ingot reboot ", "reboots the machine; what runs on it is interrupted", true},
 }
 
-// noImage is why a reimage that names no image is refused.
-const noImage = "MACHINE_HAS_NO_IMAGE"
+// noImageToWrite is why every reimage of a machine is refused while the catalogue has no system for it.
+const noImageToWrite = "IMAGE_NOT_FOUND"
+
+func addImage() Action {
+	return Action{Command: "ingot image add NAME FILE", Consequence: "stores a system that machines can be installed with; there is none"}
+}
 
 // restActions are what may be started while nothing is active, as the calls themselves decide.
 func (s *scene) restActions(e *Explanation) []Action {
@@ -120,11 +124,13 @@ func (s *scene) restActions(e *Explanation) []Action {
 			a.Consequence = "starts the same work again, from its first step; " + c.consequence
 		}
 		if c.start == StartReimage {
-			a.Command += s.imageFlag()
-			if r := s.Offers.Starts[StartReimage]; r != nil && r.Reason == noImage {
+			switch r := s.Offers.Starts[StartReimage]; {
+			case r != nil && r.Reason == noImageToWrite:
+				out = append(out, addImage())
+			case s.Offers.NamesImage:
 				a.Command += " --image IMAGE"
-				out = append(out, a)
-				continue
+			default:
+				a.Command += s.imageFlag()
 			}
 		}
 		out = append(out, a.starting(c.start))

@@ -120,7 +120,7 @@ func (s *scene) sayBlocked(e *Explanation) {
 	}
 	if flag == fleet.RetiredFlag && node.Gone(s.status.GetNodeState()) {
 		e.Cause.Text = "the node is " + s.nodeState() + ": nothing is started on it"
-		if w, ok := s.word("NODE_TRANSITION", func(w Word) bool { return w.Data["node_state"] == s.nodeState() }); ok {
+		if w, ok := s.retiredBy(); ok {
 			e.Cause.Text = "the node was moved to " + s.nodeState() + w.by() + "; nothing is started on it"
 		}
 		e.Actions = s.transitions()
@@ -133,6 +133,15 @@ func (s *scene) sayBlocked(e *Explanation) {
 	if s.active {
 		s.refusedNext(e)
 	}
+}
+
+// retiredBy finds who moved the node out of service. Where something was under way, the comment is that of the request.
+func (s *scene) retiredBy() (Word, bool) {
+	w, ok := s.word("NODE_TRANSITION", func(w Word) bool { return w.Data["node_state"] == s.nodeState() })
+	if asked, before := s.word("NODE_RETIRING", nil); before && w.Comment == "" {
+		return asked, true
+	}
+	return w, ok
 }
 
 // retry: the last attempt failed, and the next one has a time.

@@ -59,6 +59,13 @@ type Action struct {
 	Destructive bool
 	// start is what must be accepted for the action to be offered; nil where the call takes it in any state.
 	start *Start
+	// refused: the call would refuse it now, so that it is not offered.
+	refused bool
+}
+
+// offered reports whether the call behind an action would accept it.
+func (s *scene) offered(a Action) bool {
+	return !a.refused && (a.start == nil || s.Offers.may(*a.start))
 }
 
 // starting makes the action depend on a start.
@@ -130,7 +137,7 @@ func (s *scene) complete(e *Explanation) {
 	} else {
 		e.Actions = append(e.Actions, s.restActions(e)...)
 	}
-	e.Actions = unique(slices.DeleteFunc(e.Actions, func(a Action) bool { return a.start != nil && !s.Offers.may(*a.start) }))
+	e.Actions = unique(slices.DeleteFunc(e.Actions, func(a Action) bool { return !s.offered(a) }))
 	if e.Summary == "" {
 		e.Summary = s.summary(e)
 	}

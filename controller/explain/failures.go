@@ -88,7 +88,7 @@ var remedies = map[string]remedy{
 	"AGENT_LOCKED":               {OnOperator, "the agent was locked by somebody at the machine", does(unlockOf)},
 	"REPAVE_NOT_WIRED":           {OnAgent, "this agent cannot write the disk of the system that it runs on", does(agents)},
 	"NETBOOT_UNSUPPORTED":        {OnAgent, "the machine's next boot cannot be set: no network boot entry in its firmware, no UEFI, or nobody to set it", does((*scene).giveBMC)},
-	"CONFIG_ROLLED_BACK":         {OnOperator, "with the new configuration the machine could not reach the controller, so it went back to the old one by itself", does(config, (*scene).console)},
+	"CONFIG_ROLLED_BACK":         {OnOperator, "the machine did not keep the new configuration, and went back to the old one by itself", does(config, (*scene).console)},
 	"CONFIG_DRIFT":               {OnOperator, "somebody else has changed the host's configuration since it was set", does(onMachine("ingot audit ", "", "shows the difference"), starting(StartReconfigure, onMachine("ingot reconfigure ", " --accept-drift …", "overwrites what was changed by hand")))},
 	"NETWORK_RECONFIG_NOT_WIRED": {OnOperator, "this host cannot be given interfaces: neither systemd-networkd nor our agent runs its network", does(starting(StartReconfigure, onMachine("ingot reconfigure ", " …   (without interfaces)", "applies the rest of the configuration")))},
 	"COMMAND_EXPIRED":            {OnAgent, "the command's time was up before the agent started it; nothing was done: it was busy, or its clock is far off", does(doctorOf)},
@@ -240,6 +240,11 @@ var refinements = map[string]func(*scene, *verdict, string){
 		v.Text = "the rule for the disk to write, " + rule + ", does not fit exactly one disk; nothing was written"
 		if message != "" {
 			v.Text += ": " + message
+		}
+	},
+	"CONFIG_ROLLED_BACK": func(_ *scene, v *verdict, message string) {
+		if strings.Contains(message, "contact with the controller") {
+			v.Text = "with the new configuration the machine could not reach the controller, so it went back to the old one by itself"
 		}
 	},
 	"INSTALLER_SILENT": func(s *scene, v *verdict, _ string) {

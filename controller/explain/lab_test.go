@@ -373,7 +373,7 @@ func (l *lab) offer() {
 	for _, c := range st.GetConditions() {
 		f.Conditions[fleet.ConditionType(c.GetType())] = c.GetStatus()
 	}
-	l.f.Offers = explain.Offers{Starts: map[explain.Start]*fleet.Refusal{}, Restarts: st.GetNodeState() == node.InstallFailed}
+	l.f.Offers = explain.Offers{Starts: map[explain.Start]*fleet.Refusal{}, Restarts: st.GetNodeState() == node.InstallFailed, Clears: true}
 	starts := explain.Starts()
 	for _, c := range l.f.Causes {
 		starts = append(starts, explain.Start{Type: fleet.RunPlan, Plan: c.Subject})

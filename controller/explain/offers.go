@@ -38,6 +38,10 @@ func Starts() []Start {
 type Offers struct {
 	// Starts has an entry for each start that was asked about: nil if it would be accepted.
 	Starts map[Start]*fleet.Refusal
+	// NamesImage: a reimage has to name an image of the catalogue.
+	NamesImage bool
+	// Clears: an admin may clear the machine.
+	Clears bool
 	// Moves are the node states to which an admin may move the node.
 	Moves []node.State
 	// Restarts: the node may be moved to pending by force, which resets its install attempts.

@@ -17,7 +17,7 @@ const quarantinedState = baremetalv1.NodeState_NODE_STATE_QUARANTINED
 // restRules are for machines on which nothing is under way.
 var restRules = []rule{
 	{"deleted", func(s *scene) bool { return s.Machine.GetDeletedAt() != nil }, (*scene).deleted},
-	{"quarantined", func(s *scene) bool { return s.status.GetNodeState() == quarantinedState && !s.heldByWorkflow() }, (*scene).quarantined},
+	{"quarantined", func(s *scene) bool { return s.inQuarantine() && (!s.heldByWorkflow() || s.quarantinedApart()) }, (*scene).quarantined},
 	{"fenced", (*scene).fenced, (*scene).sayFenced},
 	{"blocked", (*scene).blocked, (*scene).sayBlocked},
 	{"workflow", (*scene).heldByWorkflow, (*scene).sayWorkflow},
@@ -69,43 +69,62 @@ func (s *scene) deleted(e *Explanation) {
 func (s *scene) quarantined(e *Explanation) {
 	e.WaitsOn, e.WaitsFor, e.Since = OnOperator, "an operator who finds out why", when(s.status.GetNodeStateChangedAt())
 	e.Cause = Cause{Reason: "MACHINE_QUARANTINED", Text: "the machine is quarantined: nothing is started on it"}
+	if s.heldByWorkflow() {
+		e.Cause.Facts = append(e.Cause.Facts, fmt.Sprintf("%s is %s at stage %s, too", s.workflowName(), s.Workflow.State, s.Workflow.Stage))
+	}
 	if c := s.condition(fleet.NeedsIntervention); c.GetStatus() && c.GetReason() != "" {
 		v := s.failure(c.GetReason(), c.GetMessage())
-		e.Cause = v.Cause
+		e.Cause, e.Cause.Facts = v.Cause, append(e.Cause.Facts, v.Facts...)
 		e.Cause.Text = "the machine is quarantined: " + e.Cause.Text
-		if w, ok := s.word("NODE_TRANSITION", func(w Word) bool { return w.Data["node_state"] == "quarantined" }); ok && c.GetReason() == "MACHINE_QUARANTINED" && !w.At.Before(e.Since) {
+		if w, ok := s.quarantineWord(); ok && c.GetReason() == "MACHINE_QUARANTINED" {
 			e.Cause.Text = "the machine was quarantined" + w.by()
 		}
 		e.Actions = v.actions
+	}
+	if w, ok := s.word("WORKFLOW_CANCEL", func(w Word) bool { return !w.At.Before(e.Since) }); ok {
+		e.Cause.Facts = append(e.Cause.Facts, "workflow "+w.Data["workflow_id"]+" was cancelled"+w.by())
 	}
 	if s.fenced() {
 		e.Cause.Facts = append(e.Cause.Facts, "command "+s.Unresolved.ID+" was granted before, and its outcome is not known")
 		e.Actions = append(e.Actions, s.settle()...)
 	}
-	if s.returns() {
-		e.Actions = append(e.Actions, s.endQuarantine())
-	}
-	e.Actions = append(e.Actions, s.transitions()...)
+	e.Actions = append(append(e.Actions, s.endQuarantine()...), s.transitions()...)
 }
 
-// returns reports whether the node may go back to the state that it was quarantined in: that was one of rest.
-func (s *scene) returns() bool {
-	return slices.ContainsFunc(s.Offers.Moves, func(to node.State) bool { return to != node.Draining && !node.Gone(to) })
+func (s *scene) inQuarantine() bool { return s.status.GetNodeState() == quarantinedState }
+
+// quarantinedApart reports whether a node is quarantined for something else than what its workflow has left: an admin's word, or
+// other hardware that uses its identity.
+func (s *scene) quarantinedApart() bool {
+	if _, ok := s.quarantineWord(); ok {
+		return true
+	}
+	return slices.ContainsFunc(s.Causes, func(c MachineCause) bool {
+		return c.Cause == fleet.CauseQuarantine && (c.Reason == "CLONE_DETECTED" || c.Reason == "ENROLMENT_CONTESTED")
+	})
 }
 
-// endQuarantine releases the node. What must be done first depends on why it is quarantined.
-func (s *scene) endQuarantine() Action {
-	a := Action{Command: "ingot clear " + s.id(), Consequence: "ends the quarantine; mend the cause first", Destructive: true}
-	back := slices.ContainsFunc(s.Offers.Moves, func(to node.State) bool { return node.Resting(to) && !node.Gone(to) })
-	if !back && slices.Contains(s.Offers.Moves, node.Retired) {
-		// What it came from stood for work: it does not go back there.
-		return Action{Command: "ingot node transition " + s.id() + " retired", Consequence: "takes it out of service; resume its workflow to clean it instead"}
+// quarantineWord finds by whom the node was quarantined, if it was a person.
+func (s *scene) quarantineWord() (Word, bool) {
+	since := when(s.status.GetNodeStateChangedAt())
+	return s.word("NODE_STATE", func(w Word) bool { return w.Data["to"] == "quarantined" && !w.At.Before(since) })
+}
+
+// endQuarantine is how the node leaves quarantine: back to where it rested, or, where that stood for work, out of service.
+func (s *scene) endQuarantine() []Action {
+	if s.Offers.Clears {
+		a := s.clear()
+		a.Consequence, a.Destructive = "ends the quarantine; mend the cause first", true
+		switch s.condition(fleet.NeedsIntervention).GetReason() {
+		case "CLONE_DETECTED", "AGENT_STATE_ROLLED_BACK":
+			a.Consequence = "ends the quarantine; wipe /var/lib/ingot of the copy first, and enrol it anew"
+		}
+		return []Action{a}
 	}
-	switch s.condition(fleet.NeedsIntervention).GetReason() {
-	case "CLONE_DETECTED", "AGENT_STATE_ROLLED_BACK":
-		a.Consequence = "ends the quarantine; wipe /var/lib/ingot of the copy first, and enrol it anew"
+	if slices.Contains(s.Offers.Moves, node.Retired) {
+		return []Action{{Command: "ingot node transition " + s.id() + " retired", Consequence: "takes it out of service; nothing is erased", Destructive: true}}
 	}
-	return a
+	return nil
 }
 
 func (s *scene) fenced() bool { return s.Unresolved != nil }

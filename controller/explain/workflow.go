@@ -46,7 +46,7 @@ func (s *scene) sayWorkflow(e *Explanation) {
 		e.Cause.Text = "no attempt of it is under way, although it is " + string(w.State)
 		head = s.workflowName() + ": " + e.Cause.Text
 	}
-	if s.status.GetNodeState() == quarantinedState {
+	if s.inQuarantine() {
 		e.Cause.Facts = append(e.Cause.Facts, "the node is quarantined until the workflow has gone on")
 	}
 	if w.FailureClass != "" {

@@ -58,26 +58,24 @@ const (
 type causeRule struct {
 	cause Cause
 	cures []Cure
-	// command is the command line that brings the cure about, with MACHINE to be filled in; empty for none.
-	command string
 }
 
 // cureTable says what cures what. The gravest cause comes first. An admin's word cures all and is not repeated.
 var cureTable = []causeRule{
-	{CauseQuarantine, []Cure{CuredByRelease}, "ingot clear MACHINE"},
-	{CauseUnknown, []Cure{CuredBySettlement}, "ingot settle MACHINE"},
-	{CauseMemory, []Cure{CuredByWork}, "ingot reboot MACHINE"},
-	{CauseProvider, []Cure{CuredByProvider}, ""},
-	{CauseWorkflow, []Cure{CuredByWorkflow, CuredBySame}, ""},
-	{CauseReimage, []Cure{CuredByImage}, "ingot reimage MACHINE"},
-	{CauseUpgrade, []Cure{CuredByImage, CuredBySame}, ""},
-	{CauseJoin, []Cure{CuredByJoin, CuredByImage, CuredBySame}, ""},
-	{CauseReconfigure, []Cure{CuredBySame, CuredByImage}, ""},
-	{CausePlan, []Cure{CuredBySame, CuredByImage}, ""},
-	{CauseRMA, []Cure{CuredBySame}, ""},
-	{CauseReboot, []Cure{CuredByBoot, CuredByImage, CuredBySame}, "ingot reboot MACHINE"},
-	{CauseNetboot, []Cure{CuredBySame, CuredByBoot, CuredByImage}, "ingot netboot MACHINE"},
-	{CauseRecord, []Cure{CuredByWork}, ""},
+	{CauseQuarantine, []Cure{CuredByRelease}},
+	{CauseUnknown, []Cure{CuredBySettlement}},
+	{CauseMemory, []Cure{CuredByWork}},
+	{CauseProvider, []Cure{CuredByProvider}},
+	{CauseWorkflow, []Cure{CuredByWorkflow, CuredBySame}},
+	{CauseReimage, []Cure{CuredByImage}},
+	{CauseUpgrade, []Cure{CuredByImage, CuredBySame}},
+	{CauseJoin, []Cure{CuredByJoin, CuredByImage, CuredBySame}},
+	{CauseReconfigure, []Cure{CuredBySame, CuredByImage}},
+	{CausePlan, []Cure{CuredBySame, CuredByImage}},
+	{CauseRMA, []Cure{CuredBySame}},
+	{CauseReboot, []Cure{CuredByBoot, CuredByImage, CuredBySame}},
+	{CauseNetboot, []Cure{CuredBySame, CuredByBoot, CuredByImage}},
+	{CauseRecord, []Cure{CuredByWork}},
 }
 
 // causeOfType names the cause that a failed operation of a type leaves.
@@ -99,9 +97,6 @@ func Causes() []Cause {
 
 // CauseOf returns the cause that a failed operation of the type leaves.
 func CauseOf(t OperationType) Cause { return causeOfType[t] }
-
-// Remedy returns the command line that cures the cause, with MACHINE to be filled in; empty where no single one does.
-func (c Cause) Remedy() string { return c.rule().command }
 
 // Cures lists what takes the cause away besides an admin's word.
 func (c Cause) Cures() []Cure { return slices.Clone(c.rule().cures) }

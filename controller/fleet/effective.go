@@ -84,8 +84,8 @@ func Effective(f Facts) EffectiveState {
 	return state
 }
 
-// Schedulable reports whether a machine may carry workloads now. It is the same as the effective state IDLE.
-func Schedulable(f Facts) bool { return Effective(f) == StateIdle }
+// Schedulable reports whether a machine in the state may carry workloads now. It is the same as the state IDLE.
+func (s EffectiveState) Schedulable() bool { return s == StateIdle }
 
 // urgent returns what needs a person whatever else goes on.
 func (f Facts) urgent() Attention {
@@ -93,7 +93,7 @@ func (f Facts) urgent() Attention {
 	case f.Conditions[NeedsIntervention]:
 		return f.Intervention.or(Attention{"INTERVENTION_REQUIRED", "an operator must look at the machine; `ingot why` says what is known"})
 	case f.NodeState == Quarantined:
-		return Attention{AttentionQuarantined, "the node is quarantined; find out why, then release it with `ingot clear`"}
+		return Attention{AttentionQuarantined, "the node is quarantined; `ingot why` says for what, and how it leaves"}
 	case f.NodeState == InstallFailed:
 		return Attention{AttentionInstallFailed, "the installation has failed; reimage the machine again"}
 	case f.UnresolvedCommand != "":

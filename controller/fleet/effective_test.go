@@ -52,8 +52,8 @@ func TestIdleMeansSchedulableAndNothingElseDoes(t *testing.T) {
 	n := everyMachine(func(f fleet.Facts) {
 		state, attention := fleet.Evaluate(f)
 		seen[state]++
-		if (state == fleet.StateIdle) != fleet.Schedulable(f) || fleet.Schedulable(f) != usable(f) {
-			t.Fatalf("%+v is %s, schedulable %t, usable %t", f, state, fleet.Schedulable(f), usable(f))
+		if (state == fleet.StateIdle) != state.Schedulable() || state.Schedulable() != usable(f) {
+			t.Fatalf("%+v is %s, schedulable %t, usable %t", f, state, state.Schedulable(), usable(f))
 		}
 		if (state == fleet.StateAttention) != (attention.Reason != "") || (attention.Reason == "") != (attention.Message == "") {
 			t.Fatalf("%+v is %s with attention %+v", f, state, attention)
@@ -79,7 +79,7 @@ func TestAMachineWithoutASystemIsNeverIdle(t *testing.T) {
 		if f.Conditions[fleet.Provisioned] {
 			return
 		}
-		if state == fleet.StateIdle || fleet.Schedulable(f) {
+		if state == fleet.StateIdle || state.Schedulable() {
 			t.Fatalf("%+v is %s", f, state)
 		}
 		quiet := !f.Conditions[fleet.NeedsIntervention] && f.UnresolvedCommand == "" &&

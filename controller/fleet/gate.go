@@ -113,7 +113,7 @@ func AdmitPlan(f Facts, t OperationType, p PlanTraits) *Refusal {
 	case f.Freeze.Active():
 		return f.Freeze.refusal()
 	case f.NodeState == Quarantined:
-		return &Refusal{"MACHINE_QUARANTINED", "the machine is quarantined; find out why (`ingot why " + f.id() + "`), then release it with `ingot clear " + f.id() + "`"}
+		return &Refusal{"MACHINE_QUARANTINED", "the machine is quarantined; `ingot why " + f.id() + "` says for what, and how it leaves"}
 	case f.UnresolvedCommand != "":
 		return &Refusal{"COMMAND_UNRESOLVED", "command " + f.UnresolvedCommand +
 			" may still be acting on the machine; wait for its result, or settle it with `ingot settle " + f.id() + " " + f.UnresolvedCommand +

@@ -27,7 +27,7 @@ func timelineState(s *timeline.State) *baremetalv1.TimelineState {
 			AttentionReason:   attention.Reason, AttentionMessage: attention.Message,
 			UnresolvedCommandId: s.Machine["unresolved_command_id"],
 			NodeState:           baremetalv1.NodeState(baremetalv1.NodeState_value["NODE_STATE_"+strings.ToUpper(s.Machine["node_state"])]),
-			Schedulable:         effective == fleet.StateIdle,
+			Schedulable:         effective.Schedulable(),
 			BootId:              s.Machine["boot_id"], AgentId: s.Machine["agent_id"], OsImageDigest: s.Machine["os_image_digest"],
 			PowerState: s.Machine["power_state"], BootAssignment: s.Machine["boot_mode"],
 		},

@@ -63,21 +63,30 @@ func (s *Store) Settle(ctx context.Context, machineID, commandID, verdict, actor
 // was in a state of work is not fit for use by an admin's word alone.
 func (s *Store) ClearIntervention(ctx context.Context, machineID, actor, comment string, now time.Time) (*baremetalv1.Machine, error) {
 	return s.withMachine(ctx, machineID, func(q *dbsqlc.Queries, m dbsqlc.Machine) error {
+		if err := mayClear(m); err != nil {
+			return err
+		}
 		if err := cureCauses(ctx, q, machineID, fleet.Happened{Cures: []fleet.Cure{fleet.CuredByAdmin}}, "ClearedByAdmin", now); err != nil {
 			return err
 		}
-		if from := node.Parse(m.QuarantinedFrom); node.Parse(m.NodeState) == node.Quarantined {
-			if !node.Resting(from) {
-				return failure.Precondition("NODE_GUARD_FAILED",
-					"the node was %s when it was quarantined (%s), and nobody does that work any more; resume its workflow, or move it to draining or retired",
-					node.Name(from), m.QuarantineReason).WithMeta("machine_id", machineID)
-			}
-			if err := moveNode(ctx, q, machineID, from, node.Admin, actor, comment, nil, now); err != nil {
+		if node.Parse(m.NodeState) == node.Quarantined {
+			if err := moveNode(ctx, q, machineID, node.Parse(m.QuarantinedFrom), node.Admin, actor, comment, nil, now); err != nil {
 				return err
 			}
 		}
 		return audit(ctx, q, auditEntry{actor: actor, verb: "CLEAR_INTERVENTION", target: machineID, comment: comment}, now)
 	})
+}
+
+// mayClear says why a machine would not be cleared: its node was quarantined out of work, to which it does not go back.
+func mayClear(m dbsqlc.Machine) error {
+	from := node.Parse(m.QuarantinedFrom)
+	if node.Parse(m.NodeState) != node.Quarantined || node.Resting(from) {
+		return nil
+	}
+	return failure.Precondition("NODE_GUARD_FAILED",
+		"the node was %s when it was quarantined (%s), and nobody does that work any more; resume its workflow, or move it to draining or retired",
+		node.Name(from), m.QuarantineReason).WithMeta("machine_id", m.MachineID)
 }
 
 // SetFlag sets or clears RMA or Retired. What is under way on a machine that is flagged is cancelled.

@@ -27,6 +27,10 @@ func (s *Store) explainOffers(ctx context.Context, g *gather) (err error) {
 	if o.Starts, err = s.mayStarts(ctx, g); err != nil {
 		return err
 	}
+	if err := s.mayReimage(ctx, g); err != nil {
+		return err
+	}
+	o.Clears = mayClear(g.m) == nil
 	if o.Moves, err = s.mayMoves(ctx, g.m.MachineID); err != nil {
 		return err
 	}
@@ -63,6 +67,30 @@ func (s *Store) mayStarts(ctx context.Context, g *gather) (map[explain.Start]*fl
 		}
 	}
 	return out, nil
+}
+
+// mayReimage asks again about a reimage that is refused for its image: a caller may name one of the catalogue. Where the catalogue
+// has none, and the machine needs one, IMAGE_NOT_FOUND is the answer.
+func (s *Store) mayReimage(ctx context.Context, g *gather) error {
+	o := &g.f.Offers
+	if r := o.Starts[explain.StartReimage]; r == nil || r.Reason != "MACHINE_HAS_NO_IMAGE" && r.Reason != "IMAGE_NOT_FOUND" {
+		return nil
+	}
+	return s.probe(ctx, func(q *dbsqlc.Queries) error {
+		images, err := q.ListImages(ctx, dbsqlc.ListImagesParams{Kind: kindOS, PageSize: 1})
+		if err != nil {
+			return fmt.Errorf("look for an image: %w", err)
+		}
+		ref := "of-the-catalogue" // which is empty: a machine that takes any name takes this one
+		if len(images) > 0 {
+			ref = images[0].ImageRef
+		}
+		start := StartRequest{MachineID: g.m.MachineID, Type: fleet.Reimage, Inputs: plan.Inputs{ImageRef: ref}}
+		_, _, err = s.fits(ctx, q, g.m, start)
+		o.Starts[explain.StartReimage], err = refusalIn(err)
+		o.NamesImage = o.Starts[explain.StartReimage] == nil
+		return err
+	})
 }
 
 // startOf is the request that an offer stands for.

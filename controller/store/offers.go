@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -14,6 +15,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	"github.com/ingot-metal/ingot/controller/workflow"
 	"github.com/ingot-metal/ingot/internal/failure"
+	"github.com/ingot-metal/ingot/internal/ids"
 )
 
 // What is offered to an operator is decided here, by the checks that the calls themselves make: an action that a page names and
@@ -48,6 +50,7 @@ func refusalIn(err error) (*fleet.Refusal, error) {
 // mayMoves lists where an admin may move the node now, each by a call that would succeed: one that says why, and forces what may be
 // forced. A purge is left out.
 func (s *Store) mayMoves(ctx context.Context, machineID string) (out []node.State, err error) {
+	var cancels bool
 	err = s.probe(ctx, func(q *dbsqlc.Queries) error {
 		m, err := q.GetMachine(ctx, machineID)
 		if err != nil {
@@ -62,9 +65,30 @@ func (s *Store) mayMoves(ctx context.Context, machineID string) (out []node.Stat
 				out = append(out, to)
 			}
 		}
+		cancels = m.CurrentOperationID != nil && slices.Contains(cancelledIntoService, node.Parse(m.NodeState)) && slices.Contains(out, node.Retired)
 		return nil
 	})
+	if err != nil || !cancels {
+		return out, err
+	}
+	refused, err := refusalIn(s.mayRetireCancelled(ctx, machineID))
+	if refused != nil {
+		out = slices.DeleteFunc(out, func(to node.State) bool { return to == node.Retired })
+	}
 	return out, err
+}
+
+// cancelledIntoService are states of work from which a cancel may put a node back into service. There, it is not retired without a
+// decommission.
+var cancelledIntoService = []node.State{node.Migrating, node.Deprovisioning, node.Draining}
+
+// mayRetireCancelled says why a node would not be retired after its operation was cancelled. Where the cancel leaves the node depends
+// on how far the work has come, so that both are done, and taken back.
+func (s *Store) mayRetireCancelled(ctx context.Context, machineID string) error {
+	_, _, err := s.TransitionNode(ctx, TransitionRequest{
+		MachineID: machineID, RequestID: ids.New("offer"), To: node.Retired, Force: true, Comment: "given", DryRun: true,
+	}, s.now())
+	return err
 }
 
 // mayMove says why an admin's move would be refused.

@@ -126,7 +126,7 @@ func machineMessage(r dbsqlc.Machine, conds []dbsqlc.MachineCondition, heartbeat
 		ActiveOperationId: strVal(r.CurrentOperationID), ActiveRunId: strVal(r.CurrentOperationID),
 		UnresolvedCommandId: strVal(r.UnresolvedCommandID), NodeState: nodeStateMessage(r.NodeState),
 		InstallAttempts: r.InstallAttempts, LastInstallError: r.LastInstallError,
-		NodeStateChangedAt: stamp(r.NodeStateChangedAt), Schedulable: state == fleet.StateIdle, BootId: r.BootID,
+		NodeStateChangedAt: stamp(r.NodeStateChangedAt), Schedulable: state.Schedulable(), BootId: r.BootID,
 		AgentId: strVal(r.AgentID), LastHeartbeatAt: stampPtr(heartbeat), Simulated: r.Simulated, OsImageDigest: r.OsImageDigest,
 		PowerState: r.PowerState, PowerStateAt: stampPtr(r.PowerStateAt), BootAssignment: r.BootMode,
 		AttentionReason: attention.Reason, AttentionMessage: attention.Message,

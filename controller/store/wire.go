@@ -64,7 +64,7 @@ func (w *wire) status(b []byte, r dbsqlc.Machine, conds []dbsqlc.MachineConditio
 	b = wireText(b, 6, strVal(r.UnresolvedCommandID))
 	b = wireNumber(b, 7, uint64(nodeStateMessage(r.NodeState)))
 	b = w.stamp(b, 8, r.NodeStateChangedAt)
-	b = wireBool(b, 9, state == fleet.StateIdle)
+	b = wireBool(b, 9, state.Schedulable())
 	b = wireNumber(b, 10, uint64(int64(r.InstallAttempts)))
 	b = wireText(b, 11, r.LastInstallError)
 	b = wireText(b, 12, r.BootID)

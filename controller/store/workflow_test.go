@@ -57,7 +57,7 @@ func newLifeRig(t *testing.T) *lifeRig {
 func (r *lifeRig) open() []string {
 	r.Helper()
 	h := r.agent.hello("st-1", r.boot)
-	h.Capabilities = []string{"reboot", "netboot", "repave", "erase", "reconfig"}
+	h.Capabilities = []string{"reboot", "netboot", "repave", "erase", "reconfig", "reset_devices"}
 	h.Simulated, h.LastGrantSeq = true, r.seq
 	r.epoch++
 	return open(r, r.s, h).Operations
@@ -117,11 +117,19 @@ func (r *lifeRig) answers(c *fleetv1.CommandSpec) map[string]string {
 		return map[string]string{evidence.EraseMethod: "nvme-sanitize"}
 	case *fleetv1.CommandSpec_Repave:
 		return map[string]string{evidence.ImageDigest: "sha256:dd"}
+	case *fleetv1.CommandSpec_ResetDevices:
+		return map[string]string{evidence.DevicesReset: "0000:17:00.0 flr"}
+	case *fleetv1.CommandSpec_ProviderAction:
+		return answersOfMAAS(c.GetProviderAction().GetAction())
 	}
 	return nil
 }
 
+// kindOf names what a command does: its kind, or the action of the provider.
 func kindOf(c *fleetv1.CommandSpec) string {
+	if action := c.GetProviderAction().GetAction(); action != "" {
+		return action
+	}
 	return strings.ToLower(strings.TrimPrefix(fmt.Sprintf("%T", c.GetAction()), "*fleetv1.CommandSpec_"))
 }
 
@@ -466,24 +474,5 @@ func TestOnboarding(t *testing.T) {
 				t.Error(bad)
 			}
 		})
-	}
-}
-
-// TestMAASHasStagesOfItsOwn: a machine that MAAS drives is onboarded by MAAS's stages, and by no other way of installing.
-func TestMAASHasStagesOfItsOwn(t *testing.T) {
-	s := storetest.New(t)
-	if _, err := s.Register(t.Context(), &baremetalv1.Machine{MachineId: "m-1", Spec: &baremetalv1.MachineSpec{Provider: "maas"}}, "tester", now()); err != nil {
-		t.Fatal(err)
-	}
-	maintenance(t, s, "m-1")
-	op, _, err := s.StartWorkflow(t.Context(), store.WorkflowStart{MachineID: "m-1", RequestID: "x", Kind: workflow.Onboarding, Actor: "tester"}, now())
-	if err != nil || op.GetPlanId() != "onboard-maas" {
-		t.Fatalf("%v %v", op, err)
-	}
-	if n := count(t, s, "SELECT count(*) FROM operation_steps WHERE kind = 'provider_action'"); n != 14 {
-		t.Errorf("%d steps are actions of the provider", n)
-	}
-	if n := count(t, s, "SELECT count(*) FROM operation_steps WHERE kind IN ('netboot', 'repave', 'reboot')"); n != 0 {
-		t.Errorf("%d steps are for machines without a provider", n)
 	}
 }

@@ -146,7 +146,7 @@ func DefaultPath(node fleet.NodeState) string {
 func Continuable(w Workflow, node fleet.NodeState, contested bool) *fleet.Refusal {
 	switch {
 	case node == Quarantined && (contested || w.Kind != Decommission):
-		return &fleet.Refusal{Reason: "MACHINE_QUARANTINED", Message: "the node is quarantined; find out why and clear it first"}
+		return &fleet.Refusal{Reason: "MACHINE_QUARANTINED", Message: "the node is quarantined; `ingot why` says for what, and how it leaves"}
 	case w.Kind == Onboarding && in(node, Discovered, NodePending, Installing, Installed, BootstrapIssued, Enrolling):
 	case w.Kind == Decommission && w.Mode == FullDecommission && node != Deleted:
 	case w.Kind == Decommission && in(node, Active, Offline, Draining, Quarantined):

@@ -1,15 +1,16 @@
-//go:build offers
-
 package e2e
 
 import (
 	"context"
+	"encoding/binary"
+	"hash/crc32"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -28,6 +29,9 @@ var follows = []string{"watch", "logs"}
 
 // takeTime is how long one command may take. Those that start work return when it is accepted.
 const takeTime = 45 * time.Second
+
+// attemptTime is how long the attempt of a workflow that goes on is watched.
+const attemptTime = 10 * time.Second
 
 // take runs an offer as it stands, and says what became of it.
 func (s subject) take(t *testing.T, o offer) string {
@@ -62,6 +66,36 @@ func (s subject) take(t *testing.T, o offer) string {
 		t.Errorf("rule %s, %s offers %q: ingot %s: exit code %d\n%s", o.rule, o.by, o.command, strings.Join(args, " "), code, out)
 		return "REFUSED"
 	}
+	if strings.HasPrefix(line, "ingot workflow act ") && !slices.Contains(args, "--dry-run") {
+		return s.goesOn(t, args[2])
+	}
+	return "accepted"
+}
+
+// refusals are reasons for which the controller gives no leave: work that was accepted must not end with one.
+var refusals = []string{"MACHINE_QUARANTINED", "MACHINE_BLOCKED", "FLEET_FROZEN", "COMMAND_UNRESOLVED", "GRANT_REFUSED", "BUDGET_REQUIRED"}
+
+// goesOn waits for the end of a workflow's attempt, and holds that the attempt was not accepted for nothing.
+func (s subject) goesOn(t *testing.T, workflow string) string {
+	t.Helper()
+	var w *baremetalv1.Workflow
+	limit, poll := time.After(attemptTime), time.NewTicker(100*time.Millisecond)
+	defer poll.Stop()
+	for watched := false; !watched; {
+		w = harness.Must(t, s.r.Workflows().GetWorkflow, &baremetalv1.GetWorkflowRequest{WorkflowId: workflow})
+		if failedState(w) || w.GetEndedAt() != nil {
+			break
+		}
+		select {
+		case <-limit:
+			watched = true // it is at work, and was not refused
+		case <-poll.C:
+		}
+	}
+	if slices.Contains(refusals, w.GetReason()) {
+		t.Errorf("the workflow was told to go on, and is %s at %s for %s: %s", w.GetState(), w.GetCurrentStage(), w.GetReason(), w.GetMessage())
+		return "REFUSED LATER"
+	}
 	return "accepted"
 }
 
@@ -78,6 +112,9 @@ func (s subject) anotherAdmin(t *testing.T) *harness.Client {
 	return s.r.WithToken(secret)
 }
 
+// startsWork remembers it of each command that was asked about.
+var startsWork sync.Map
+
 // starts reports whether a command starts work, and so can return before that ends.
 func (s subject) starts(args []string) bool {
 	words := slices.IndexFunc(args, func(a string) bool {
@@ -86,8 +123,13 @@ func (s subject) starts(args []string) bool {
 	if words < 0 {
 		words = len(args)
 	}
-	_, help := s.r.Ingot(append(slices.Clone(args[:words]), "--help")...)
-	return strings.Contains(help, "--no-wait")
+	verb := strings.Join(args[:words], " ")
+	known, ok := startsWork.Load(verb)
+	if !ok {
+		_, help := s.r.Ingot(append(slices.Clone(args[:words]), "--help")...)
+		known, _ = startsWork.LoadOrStore(verb, strings.Contains(help, "--no-wait"))
+	}
+	return known.(bool)
 }
 
 // atAgent runs a command of the agent, at the machine of which the answer speaks.
@@ -166,16 +208,28 @@ func (s subject) value(t *testing.T, words []string, before, w string) string {
 	case w == "FILE" && slices.Contains(words, "maas"):
 		return s.file(t, maastest.APIKey)
 	case w == "IMAGE":
-		return "debian-12"
+		return s.image(t)
 	case w == "RMA":
 		return w // it is the flag's name
 	case w == "NAME" && words[0] == "image":
 		return name
-	case w == "FILE" && words[0] == "image":
+	case w == "FILE" && slices.Contains(words, "installer-kernel"):
 		return s.file(t, kernelFile())
+	case w == "FILE" && words[0] == "image":
+		return s.file(t, wholeDisk())
 	}
 	t.Errorf("the placeholder %s of %q has no value here", w, strings.Join(words, " "))
 	return w
+}
+
+// image is a system of the catalogue. Simulated machines take any name where there is none.
+func (s subject) image(t *testing.T) string {
+	t.Helper()
+	all := harness.Must(t, s.r.Admin().ListImages, &baremetalv1.ListImagesRequest{Filter: "kind=os"}).GetImages()
+	if len(all) == 0 {
+		return "debian-12"
+	}
+	return all[0].GetImageRef()
 }
 
 func (s subject) file(t *testing.T, content string) string {
@@ -202,5 +256,24 @@ func kernelFile() string {
 	b := make([]byte, 4096)
 	b[0x1fe], b[0x1ff] = 0x55, 0xaa
 	copy(b[0x202:], "HdrS")
+	return string(b)
+}
+
+// wholeDisk returns the image of a disk with a GUID partition table and one partition (UEFI specification 2.10, 5.3).
+func wholeDisk() string {
+	const sector, size = 512, 1 << 20
+	b := make([]byte, size)
+	table, header := b[2*sector:2*sector+128*128], b[sector:sector+92]
+	table[0], table[16] = 1, 1
+	binary.LittleEndian.PutUint64(table[32:], 64)
+	binary.LittleEndian.PutUint64(table[40:], size/sector-34)
+	copy(header, "EFI PART")
+	for at, v := range map[int]uint32{8: 0x10000, 12: 92, 80: 128, 84: 128, 88: crc32.ChecksumIEEE(table)} {
+		binary.LittleEndian.PutUint32(header[at:], v)
+	}
+	for at, v := range map[int]uint64{24: 1, 32: size/sector - 1, 40: 34, 48: size/sector - 34, 72: 2} {
+		binary.LittleEndian.PutUint64(header[at:], v)
+	}
+	binary.LittleEndian.PutUint32(header[16:], crc32.ChecksumIEEE(header))
 	return string(b)
 }

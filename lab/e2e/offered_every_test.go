@@ -1,0 +1,6 @@
+//go:build offers
+
+package e2e
+
+// everyOffer: every state is brought about.
+const everyOffer = true
