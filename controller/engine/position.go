@@ -7,6 +7,7 @@ import (
 
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 	"github.com/ingot-metal/ingot/controller/position"
+	"github.com/ingot-metal/ingot/controller/session"
 	"github.com/ingot-metal/ingot/internal/pki"
 )
 
@@ -43,6 +44,12 @@ func (e *Engine) comparePosition(ctx context.Context) error {
 		e.log.Error("the database has gone back; the fleet is frozen", "reason", "DATABASE_WENT_BACK", "what", c.Lost)
 		e.publish()
 		e.signals.position.fire() // the next comparison begins with the new incarnation
+	}
+	if c.Anew {
+		// The database may lack the sessions. Agents come again, and each shows the last grant that it has used.
+		e.cfg.Sessions.CloseAll(session.ErrHistory)
+	}
+	if c.Lost != "" {
 		return nil
 	}
 	if c.Waiting {

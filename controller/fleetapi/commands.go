@@ -273,6 +273,8 @@ func statusOf(cause error) error {
 		return failure.Unauthenticated("CERTIFICATE_REVOKED", "%s", cause.Error())
 	case errors.Is(cause, session.ErrLeaseLost):
 		return failure.Unavailable("CONTROLLER_LEASE_LOST", "%s", cause.Error())
+	case errors.Is(cause, session.ErrHistory):
+		return failure.Unavailable("DATABASE_WENT_BACK", "%s", cause.Error())
 	case errors.Is(cause, session.ErrDraining):
 		return draining()
 	case errors.Is(cause, session.ErrSlow):

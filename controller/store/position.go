@@ -110,6 +110,8 @@ type Comparison struct {
 	Lost string
 	// Waiting: other controllers have not compared this server yet.
 	Waiting bool
+	// Anew: the database is of another incarnation than at the last comparison. It may not know the sessions that are open.
+	Anew bool
 }
 
 // errLost ends the comparison's transaction where something is missing.
@@ -128,7 +130,10 @@ func (s *Store) ComparePosition(ctx context.Context, controllerID string, now ti
 		return Comparison{}, fmt.Errorf("compare the database's position: %w", err)
 	}
 	s.place.end(&c)
-	return Comparison{Mark: c.mark, Lost: c.lost, Waiting: c.lost == "" && !c.agreed}, nil
+	return Comparison{
+		Mark: c.mark, Lost: c.lost, Waiting: c.lost == "" && !c.agreed,
+		Anew: c.lost != "" || c.before != "" && c.before != c.mark.Incarnation,
+	}, nil
 }
 
 // comparing is one comparison.
@@ -136,6 +141,7 @@ type comparing struct {
 	controllerID  string
 	now           time.Time
 	compared      string // the server that was compared last
+	before        string // the incarnation at that time
 	mark, earlier position.Mark
 	seen          position.Seen
 
@@ -149,6 +155,7 @@ func (p *place) begin(c *comparing) {
 	defer p.mu.Unlock()
 	p.older.Add(p.seen)
 	p.seen = position.Seen{}
+	c.before = p.mark.Incarnation
 	c.compared, c.mark, c.earlier, c.seen = p.compared, p.mark, p.earlier, p.older
 }
 
