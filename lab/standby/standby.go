@@ -33,8 +33,6 @@ type Pair struct {
 	Primary, Standby *localpg.Cluster
 	// Stream leads from the standby to the primary.
 	Stream *relay.Relay
-
-	synchronous bool
 }
 
 // name is the standby's, as the primary knows it.
@@ -42,13 +40,13 @@ const name = "standby1"
 
 // Open starts a primary and a standby of it, and returns when the standby streams.
 func Open(ctx context.Context, c Config) (p *Pair, err error) {
-	p = &Pair{synchronous: !c.Asynchronous}
+	p = &Pair{}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, p.Close(ctx))
 		}
 	}()
-	settings := map[string]string{"wal_level": "replica", "max_wal_senders": "4", "hot_standby": "on", "wal_retrieve_retry_interval": "200ms"}
+	settings := Settings()
 	maps.Copy(settings, c.Settings)
 	cluster := localpg.Config{Ephemeral: c.Ephemeral, Settings: settings, Logger: slog.New(slog.DiscardHandler)}
 	cluster.Dir = filepath.Join(c.Dir, "primary")
@@ -67,29 +65,52 @@ func Open(ctx context.Context, c Config) (p *Pair, err error) {
 		return p, fmt.Errorf("split the relay's address: %w", err)
 	}
 	cluster.Dir = filepath.Join(c.Dir, "standby")
-	conninfo := fmt.Sprintf("host=%s port=%s user=%s application_name=%s", host, port, localpg.User, name)
-	if p.Standby, err = p.Primary.OpenStandby(ctx, cluster, conninfo); err != nil {
-		return p, err
+	p.Standby, err = Attach(ctx, p.Primary, cluster, "host="+host+" port="+port, !c.Asynchronous)
+	return p, err
+}
+
+// Settings are what both servers of a pair need.
+func Settings() map[string]string {
+	return map[string]string{
+		"wal_level": "replica", "max_wal_senders": "4", "hot_standby": "on", "wal_retrieve_retry_interval": "200ms", "wal_keep_size": "64MB",
 	}
-	if p.synchronous {
+}
+
+// Attach makes a standby of a running server, and returns when it streams. way is the host and the port that lead to the server.
+func Attach(ctx context.Context, primary *localpg.Cluster, c localpg.Config, way string, synchronous bool) (*localpg.Cluster, error) {
+	s, err := primary.OpenStandby(ctx, c, fmt.Sprintf("%s user=%s application_name=%s", way, localpg.User, name))
+	if err != nil {
+		return nil, err
+	}
+	want := "async"
+	if synchronous {
 		// As an operator does, once the standby is there. ALTER SYSTEM outlives a restart.
-		for _, sql := range []string{"ALTER SYSTEM SET synchronous_standby_names = '" + name + "'", "SELECT pg_reload_conf()"} {
-			if _, err = p.Primary.Query(ctx, sql); err != nil {
-				return p, err
-			}
+		want, err = "sync", alter(ctx, primary, "SET synchronous_standby_names = '"+name+"'")
+	}
+	if err = errors.Join(err, streams(ctx, primary, want)); err != nil {
+		return nil, errors.Join(err, s.Stop(ctx))
+	}
+	return s, nil
+}
+
+// Detach has a server commit without a standby.
+func Detach(ctx context.Context, primary *localpg.Cluster) error {
+	return alter(ctx, primary, "RESET synchronous_standby_names")
+}
+
+func alter(ctx context.Context, c *localpg.Cluster, what string) error {
+	for _, sql := range []string{"ALTER SYSTEM " + what, "SELECT pg_reload_conf()"} {
+		if _, err := c.Query(ctx, sql); err != nil {
+			return fmt.Errorf("configure the server: %w", err)
 		}
 	}
-	return p, p.streams(ctx)
+	return nil
 }
 
 // streams waits until the primary counts the standby as what it should be.
-func (p *Pair) streams(ctx context.Context) error {
-	want := "async"
-	if p.synchronous {
-		want = "sync"
-	}
+func streams(ctx context.Context, primary *localpg.Cluster, want string) error {
 	for {
-		got, err := p.Primary.Query(ctx, "SELECT sync_state FROM pg_stat_replication WHERE state = 'streaming'")
+		got, err := primary.Query(ctx, "SELECT sync_state FROM pg_stat_replication WHERE state = 'streaming'")
 		if err == nil && got == want {
 			return nil
 		}
