@@ -123,7 +123,7 @@ func startedGrant(t *testing.T, m *harness.Machine) (*fleetv1.StartedGrant, stri
 // TestGrantsWaitForEveryControllerThatIsAlive: one that hangs at a promotion may have seen what the new primary lacks.
 func TestGrantsWaitForEveryControllerThatIsAlive(t *testing.T) {
 	t.Parallel()
-	p := openPair(t, false)
+	p := openPair(t, false, nil)
 	r := harness.NewTrioOn(t, p.URL())
 	m := workers(t, r.Client, 1)[0]
 	r.Controllers[2].Process.Stand()

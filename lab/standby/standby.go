@@ -126,11 +126,14 @@ func streams(ctx context.Context, primary *localpg.Cluster, want string) error {
 func (p *Pair) URL() string {
 	u := url.URL{Scheme: "postgres", User: url.User(localpg.User), Path: "/" + localpg.Database}
 	u.RawQuery = url.Values{
-		"host": {directoryOf(p.Primary) + "," + directoryOf(p.Standby)}, "port": {"5432,5432"},
+		"host": {p.Hosts()}, "port": {"5432,5432"},
 		"target_session_attrs": {"read-write"}, "connect_timeout": {"2"},
 	}.Encode()
 	return u.String()
 }
+
+// Hosts are both servers, as a URL names them.
+func (p *Pair) Hosts() string { return directoryOf(p.Primary) + "," + directoryOf(p.Standby) }
 
 // directoryOf is where a cluster's socket is.
 func directoryOf(c *localpg.Cluster) string {
