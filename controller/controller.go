@@ -21,6 +21,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/door"
 	"github.com/ingot-metal/ingot/controller/engine"
 	"github.com/ingot-metal/ingot/controller/image"
+	"github.com/ingot-metal/ingot/controller/position"
 	"github.com/ingot-metal/ingot/controller/script"
 	"github.com/ingot-metal/ingot/controller/secret"
 	"github.com/ingot-metal/ingot/controller/session"
@@ -199,7 +200,7 @@ func (c *Controller) openEngine(context.Context) (err error) {
 		hostname = "" // operators see the id, and the log its own machine
 	}
 	c.engine, err = engine.New(engine.Config{
-		Hostname: hostname, Store: c.store, Sessions: c.sessions, Clock: c.clock, Monotonic: c.ticks, Logger: c.log, ControllerID: c.id, Version: c.version,
+		Hostname: hostname, Marks: position.File(filepath.Join(c.cfg.DataDir, "database-position")), Store: c.store, Sessions: c.sessions, Clock: c.clock, Monotonic: c.ticks, Logger: c.log, ControllerID: c.id, Version: c.version,
 		GrantKey: c.ca.GrantKey(), Workers: c.cfg.Workers, Lease: c.cfg.Lease.Duration,
 		Heartbeat: c.cfg.Agents.HeartbeatInterval.Duration, MissedBeats: c.cfg.Agents.MissedHeartbeats, Observer: observer{c.metrics}, Webhooks: hooks,
 		Retention: engine.Retention{Logs: c.cfg.Retention.Logs.Duration, ExportDir: c.cfg.Retention.ExportDir},

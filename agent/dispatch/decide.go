@@ -84,6 +84,7 @@ func admit(spec *fleetv1.CommandSpec, c circumstances) *command.Result {
 type ask struct {
 	claims pki.GrantClaims // what the answer must be over, but for its time
 	asked  time.Duration   // boot-time clock
+	held   []byte          // the grant that answered it, as the agent's memory keeps it
 }
 
 // verify says whether the grant answers the ask, by any of the keys.

@@ -5,7 +5,10 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"time"
+
+	"google.golang.org/protobuf/proto"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
@@ -129,7 +132,11 @@ func (d *Dispatcher) askOnce(ctx context.Context, j *job) (ask, *command.Result,
 				d.cfg.Log.Info("answer to another ask ignored", "command_id", j.id)
 				continue
 			}
-			if ok, r, err := d.judge(ctx, j, a, got); ok || r != nil || err != nil {
+			ok, r, err := d.judge(ctx, j, a, got)
+			if ok {
+				a.held, err = heldGrant(got.grant, a.claims.StateID)
+			}
+			if ok || r != nil || err != nil {
 				return a, r, err
 			}
 		case <-detached:
@@ -189,6 +196,15 @@ func (d *Dispatcher) judge(ctx context.Context, j *job, a ask, got grantAnswer) 
 		return false, nil, errAskAgain
 	}
 	return true, nil, nil
+}
+
+// heldGrant is a grant as the agent's memory keeps it, to show it to controllers.
+func heldGrant(g *fleetv1.Grant, stateID string) ([]byte, error) {
+	b, err := proto.Marshal(&fleetv1.StartedGrant{Grant: g, StateId: stateID})
+	if err != nil {
+		return nil, fmt.Errorf("keep the grant of command %s: %w", g.GetCommandId(), err)
+	}
+	return b, nil
 }
 
 func (d *Dispatcher) refused(ctx context.Context, j *job, g *fleetv1.GrantRefused) (*command.Result, error) {

@@ -172,7 +172,7 @@ func (d *Dispatcher) start(ctx context.Context, j *job, intent []byte, a ask) (b
 	now := d.cfg.Clock.Now()
 	var err error
 	if !planted.IntentRecord {
-		err = d.cfg.Store.Start(ctx, j.id, intent, now)
+		err = d.cfg.Store.Start(ctx, j.id, intent, a.held, now)
 	}
 	if errors.Is(err, state.ErrStorageFull) {
 		d.cfg.Log.Error("command waits for disk space", "command_id", j.id, "error", err)

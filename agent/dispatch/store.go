@@ -15,7 +15,7 @@ type Store interface {
 	Meta(ctx context.Context) (state.Meta, error)
 	NextGrantSeq(ctx context.Context) (uint64, error)
 	Receive(ctx context.Context, c state.Command) (stored state.Command, known bool, err error)
-	Start(ctx context.Context, id string, intent []byte, now time.Time) error
+	Start(ctx context.Context, id string, intent, grant []byte, now time.Time) error
 	Unstart(ctx context.Context, id string) error
 	UpdateIntent(ctx context.Context, id string, intent []byte) error
 	Finish(ctx context.Context, id string, result []byte, now time.Time) error

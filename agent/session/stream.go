@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
@@ -114,6 +115,12 @@ func (s *session) makeHello(ctx context.Context) (*fleetv1.Hello, error) {
 	}
 	hello.StateId, hello.PreviousStateId, hello.LockedReason = meta.StateID, meta.PreviousStateID, meta.LockedReason
 	hello.LastGrantSeq, hello.LastEventSeq = meta.LastGrantSeq, meta.LastEventSeq
+	if len(meta.StartedGrant) > 0 {
+		hello.StartedGrant = &fleetv1.StartedGrant{}
+		if err := proto.Unmarshal([]byte(meta.StartedGrant), hello.StartedGrant); err != nil {
+			return nil, fmt.Errorf("parse the grant of the last command: %w", err)
+		}
+	}
 	if s.inDoubt = meta.InDoubt; s.inDoubt {
 		// What a copy has buffered since it was restored does not hide how old it is.
 		hello.LastEventSeq = meta.SharedEventSeq

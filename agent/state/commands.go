@@ -62,9 +62,14 @@ func (s *Store) Receive(ctx context.Context, c Command) (stored Command, known b
 	return stored, known, err
 }
 
-// Start writes STARTED and the intent in one durable step. The command must be RECEIVED.
-func (s *Store) Start(ctx context.Context, id string, intent []byte, now time.Time) error {
+// Start writes STARTED, the intent, and the grant that it is started with, in one durable step. The command must be RECEIVED.
+func (s *Store) Start(ctx context.Context, id string, intent, grant []byte, now time.Time) error {
 	return s.write(ctx, "start command "+id, func(tx *sql.Tx) error {
+		if len(grant) > 0 {
+			if err := setMeta(tx, keyStartedGrant, grant); err != nil {
+				return err
+			}
+		}
 		return changed(tx.Exec(`UPDATE commands SET state = 'STARTED', intent = ?, started_ms = ?
 			WHERE command_id = ? AND state = 'RECEIVED'`, nonNil(intent), now.UnixMilli(), id))
 	})

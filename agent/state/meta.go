@@ -21,6 +21,7 @@ const (
 	keyInventory      = "inventory_hash"
 	keySharedSeq      = "shared_event_seq"
 	keyPrevious       = "previous_state_id"
+	keyStartedGrant   = "started_grant"
 )
 
 // Meta is the agent's small change, read in one go.
@@ -39,6 +40,8 @@ type Meta struct {
 	ControllerTime time.Time
 	// LockedReason is empty when the agent is not locked.
 	LockedReason string
+	// StartedGrant is the grant that the last command was started with, as it was handed to Start. NewStateID keeps it.
+	StartedGrant string
 }
 
 // Meta reads all of it.
@@ -58,7 +61,7 @@ func (s *Store) Meta(ctx context.Context) (Meta, error) {
 func metaOf(values map[string][]byte) (Meta, error) {
 	m := Meta{
 		StateID: string(values[keyStateID]), PreviousStateID: string(values[keyPrevious]), LockedReason: string(values[keyLocked]),
-		InDoubt: len(values[keySharedSeq]) > 0,
+		InDoubt: len(values[keySharedSeq]) > 0, StartedGrant: string(values[keyStartedGrant]),
 	}
 	var errs [4]error
 	m.LastGrantSeq, errs[0] = number(values[keyGrantSeq])

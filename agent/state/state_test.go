@@ -56,8 +56,8 @@ func TestALifeOfACommand(t *testing.T) {
 	if err := s.Settle(ctx, "c"); err != nil {
 		t.Fatal(err)
 	}
-	must(t, s.Start(ctx, "c", []byte(`{"boot":"b1"}`), t0))
-	if err := s.Start(ctx, "c", nil, t0); !errors.Is(err, state.ErrConflict) {
+	must(t, s.Start(ctx, "c", []byte(`{"boot":"b1"}`), nil, t0))
+	if err := s.Start(ctx, "c", nil, nil, t0); !errors.Is(err, state.ErrConflict) {
 		t.Fatalf("started twice: %v", err)
 	}
 	stored, known, err := s.Receive(ctx, state.Command{ID: "c", TargetID: "other", ReceivedAt: t0})
@@ -68,7 +68,7 @@ func TestALifeOfACommand(t *testing.T) {
 		t.Fatal("a command that is not done was settled")
 	}
 	must(t, s.Unstart(ctx, "c"))
-	must(t, s.Start(ctx, "c", []byte(`{}`), t0))
+	must(t, s.Start(ctx, "c", []byte(`{}`), nil, t0))
 	must(t, s.Finish(ctx, "c", []byte("first"), t0))
 	if err := s.Finish(ctx, "c", []byte("second"), t0); !errors.Is(err, state.ErrConflict) {
 		t.Fatalf("finished twice: %v", err)
@@ -86,7 +86,7 @@ func TestOnlySettledCommandsAreEverEvicted(t *testing.T) {
 	for _, id := range []string{"received", "started", "done", "settled-old", "settled-new"} {
 		receive(t, s, id)
 	}
-	must(t, s.Start(ctx, "started", []byte("{}"), t0))
+	must(t, s.Start(ctx, "started", []byte("{}"), nil, t0))
 	must(t, s.Finish(ctx, "done", []byte("r"), t0))
 	must(t, s.Finish(ctx, "settled-old", []byte("r"), t0))
 	must(t, s.Finish(ctx, "settled-new", []byte("r"), t0.Add(state.Retention)))
@@ -116,7 +116,7 @@ func TestEverythingSurvivesARestart(t *testing.T) {
 	must(t, err)
 	ctx := t.Context()
 	receive(t, s, "c")
-	must(t, s.Start(ctx, "c", []byte("{}"), t0))
+	must(t, s.Start(ctx, "c", []byte("{}"), nil, t0))
 	seq, err := s.NextGrantSeq(ctx)
 	must(t, err)
 	must(t, s.Lock(ctx, "why"))
@@ -147,7 +147,7 @@ func TestAFencedHandleWritesNothing(t *testing.T) {
 		s := open(t, state.Config{Dir: t.TempDir(), InMemory: memory})
 		receive(t, s, "c")
 		next := s.Reopen()
-		if err := s.Start(t.Context(), "c", []byte("{}"), t0); !errors.Is(err, state.ErrFenced) {
+		if err := s.Start(t.Context(), "c", []byte("{}"), nil, t0); !errors.Is(err, state.ErrFenced) {
 			t.Fatalf("fenced handle: %v", err)
 		}
 		c, found, err := next.Command(t.Context(), "c")

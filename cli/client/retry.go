@@ -50,6 +50,7 @@ var passing = map[pb.Reason]bool{
 	pb.Reason_DATABASE_UNAVAILABLE:  true,
 	pb.Reason_CONTROLLER_DRAINING:   true,
 	pb.Reason_CONTROLLER_LEASE_LOST: true,
+	pb.Reason_DATABASE_IN_DOUBT:     true,
 }
 
 // Transient says whether an error speaks of the connection or the moment rather than of the request.

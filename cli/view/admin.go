@@ -154,6 +154,8 @@ func (s Style) Server(i *pb.ServerInfo) string {
 	f.Add("SchemaVersion", strconv.Itoa(int(i.GetSchemaVersion())))
 	if i.GetFrozenSince() != nil {
 		f.Add("FrozenSince", Time(i.GetFrozenSince()))
+		f.Add("FrozenReason", i.GetFrozenReason())
+		f.Add("FrozenBecause", Clean(i.GetFrozenBecause()))
 		f.Add("AgentsNotSeen", strconv.Itoa(int(i.GetAgentsNotSeen())))
 	}
 	f.Add("NotWired", strings.Join(i.GetNotWired(), ", "))

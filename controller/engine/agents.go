@@ -83,6 +83,9 @@ func (e *Engine) Grant(ctx context.Context, s *session.Session, r *fleetv1.Grant
 	if err := fpBeforeGrant.HitCtx(ctx); err != nil {
 		return refuse("INTERNAL", "try again", false)
 	}
+	if !e.PositionSure() {
+		return refuseInDoubt(r)
+	}
 	a, err := e.grant(ctx, s, r)
 	switch {
 	case err != nil:
@@ -94,6 +97,9 @@ func (e *Engine) Grant(ctx context.Context, s *session.Session, r *fleetv1.Grant
 		rr := a.Decision.Refusal
 		e.log.Warn("grant refused", "command_id", r.GetCommandId(), "operation_id", a.OperationID, "agent_id", s.AgentID, "reason", rr.Reason)
 		return refuse(rr.Reason, rr.Message, true)
+	}
+	if !e.PositionSure() {
+		return refuseInDoubt(r) // the decision was made in a database that nobody has compared; it stays, and is given when asked again
 	}
 	e.log.Info("grant given", "command_id", r.GetCommandId(), "operation_id", a.OperationID, "machine_id", a.MachineID, "agent_id", s.AgentID)
 	return e.signGrant(s, r, a)

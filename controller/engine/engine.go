@@ -44,6 +44,8 @@ type Config struct {
 	Webhooks *Webhooks
 	// Retention says how long logs are kept.
 	Retention Retention
+	// Marks keeps how far the database was seen to get; nil keeps it in memory alone.
+	Marks Marks
 	// Observer is told what happens. May be nil.
 	Observer Observer
 }
@@ -120,6 +122,9 @@ func New(c Config) (*Engine, error) {
 	if c.Observer == nil {
 		c.Observer = nobody{}
 	}
+	if c.Marks == nil {
+		c.Marks = noMarks{}
+	}
 	if c.Monotonic == nil {
 		c.Monotonic = c.Clock
 	}
@@ -139,6 +144,7 @@ func New(c Config) (*Engine, error) {
 	c.Store.OnCreated(e.looks.add)
 	c.Store.OnApplied(e.carryOut)
 	c.Store.OnRoom(e.signals.room.fire)
+	c.Store.OnDoubt(e.signals.position.fire)
 	return e, nil
 }
 

@@ -38,13 +38,15 @@ type signals struct {
 	changed, revoked, unheard, peers signal
 	// room: a slot of a budget may be free, or somebody asks for one.
 	room signal
+	// position: another database server answers.
+	position signal
 }
 
 func newSignals() signals {
 	return signals{
 		heartbeats: newSignal(), stuck: newSignal(), workflows: newSignal(), owners: newSignal(), conditions: newSignal(),
 		changed: newSignal(), revoked: newSignal(), unheard: newSignal(), peers: newSignal(),
-		room: newSignal(),
+		room: newSignal(), position: newSignal(),
 	}
 }
 
@@ -60,6 +62,7 @@ func (s signals) workEnded() {
 func (e *Engine) reconcilers() []reconciler {
 	return []reconciler{
 		{"heartbeats", time.Second, e.signals.heartbeats, e.heartbeats},
+		{"compare the database's position", comparePeriod, e.signals.position, e.comparePosition},
 		{"look for what is stuck", stuckEvery, e.signals.stuck, e.watchStuck},
 		{"compare workflows", 30 * time.Second, e.signals.workflows, e.compareWorkflows},
 		{"give nodes an owner", 30 * time.Second, e.signals.owners, e.repairNodes},

@@ -18,6 +18,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	if err := e.RenewLease(ctx); err != nil {
 		return fmt.Errorf("take the lease: %w", err)
 	}
+	e.startPosition(ctx)
 	g, ctx := task.New(ctx)
 	g.Go("river", e.runRiver)
 	for range lookers {

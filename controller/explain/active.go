@@ -96,7 +96,7 @@ func (s *scene) sayNobodyLooks(e *Explanation) {
 
 func (s *scene) frozen(e *Explanation) {
 	e.WaitsOn, e.WaitsFor, e.Since = OnOperator, "an admin who lifts the freeze", s.Freeze.Since
-	e.Cause = Cause{Reason: "FLEET_FROZEN", Text: "the fleet is frozen since " + s.at(s.Freeze.Since) + ", because " + s.Freeze.Cause() +
+	e.Cause = Cause{Reason: s.Freeze.Reason(), Text: "the fleet is frozen since " + s.at(s.Freeze.Since) + ", because " + s.Freeze.Cause() +
 		"; the controller gives no leave to start anything", Facts: s.commandFacts()}
 	e.Actions = []Action{s.thaw()}
 	if s.active {

@@ -7,6 +7,8 @@ type Freeze struct {
 	Since time.Time
 	// Restored: the database was restored from a backup. Otherwise an admin froze the fleet.
 	Restored bool
+	// WentBack: the controllers noticed that the database lacks what was committed before. Comment says what.
+	WentBack bool
 	// Actor is who froze the fleet, and Comment what the actor gave as the reason.
 	Actor, Comment string
 }
@@ -19,6 +21,8 @@ func (f Freeze) Cause() string {
 	switch {
 	case f.Restored:
 		return "the database was restored from a backup"
+	case f.WentBack:
+		return "the database has gone back: " + f.Comment
 	case f.Actor == "":
 		return "an admin froze it"
 	case f.Comment == "":
@@ -29,10 +33,18 @@ func (f Freeze) Cause() string {
 
 // Cure is what an admin does before and for the thaw.
 func (f Freeze) Cure() string {
-	if f.Restored {
+	if f.Restored || f.WentBack {
 		return "compare what agents hold with what the database knows (`ingot server info`), then lift it with `ingot server thaw`"
 	}
 	return "an admin lifts it with `ingot server thaw`"
+}
+
+// Reason is the freeze's own reason: DATABASE_WENT_BACK where the controllers began it.
+func (f Freeze) Reason() string {
+	if f.WentBack {
+		return "DATABASE_WENT_BACK"
+	}
+	return "FLEET_FROZEN"
 }
 
 // refusal is the answer to a request for work while the fleet is frozen.

@@ -157,6 +157,9 @@ func (s *Server) receiveHello(stream commandStream) (*fleetv1.Hello, error) {
 
 func (s *Server) open(ctx context.Context, who auth.Agent, h *fleetv1.Hello) (*session.Session, *store.Opened, error) {
 	now := s.cfg.Clock.Now()
+	if err := s.cfg.Engine.StartedGrant(ctx, who.ID, h.GetStartedGrant()); err != nil {
+		return nil, nil, err
+	}
 	p := session.Peer{
 		AgentID: who.ID, SessionID: ids.New(ids.Session), Fingerprint: pki.Fingerprint(who.Cert.Raw), StateID: h.GetStateId(),
 		BootID: h.GetBootId(), Hardware: h.GetHardwareFingerprint(), Simulated: h.GetSimulated(),
@@ -270,6 +273,8 @@ func statusOf(cause error) error {
 		return failure.Unauthenticated("CERTIFICATE_REVOKED", "%s", cause.Error())
 	case errors.Is(cause, session.ErrLeaseLost):
 		return failure.Unavailable("CONTROLLER_LEASE_LOST", "%s", cause.Error())
+	case errors.Is(cause, session.ErrHistory):
+		return failure.Unavailable("DATABASE_WENT_BACK", "%s", cause.Error())
 	case errors.Is(cause, session.ErrDraining):
 		return draining()
 	case errors.Is(cause, session.ErrSlow):

@@ -20,11 +20,22 @@ func (s *Server) GetServerInfo(ctx context.Context, _ *baremetalv1.GetServerInfo
 	if err != nil {
 		return nil, err
 	}
-	return &baremetalv1.ServerInfo{
+	info := &baremetalv1.ServerInfo{
 		Version: s.cfg.Info.Version, ControllerId: s.cfg.Info.ControllerID, ServerTime: stamp(s.clock.Now()),
 		CaHash: s.cfg.Info.CAHash, SchemaVersion: int32(schema), NotWired: unbuilt(),
 		FrozenSince: stampIfSet(frozen), AgentsNotSeen: notSeen,
-	}, nil
+	}
+	if frozen.IsZero() {
+		return info, nil
+	}
+	why, err := s.store.WhyFrozen(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if why.Active() {
+		info.FrozenReason, info.FrozenBecause = why.Reason(), why.Cause()
+	}
+	return info, nil
 }
 
 // ListControllers implements AdminService.

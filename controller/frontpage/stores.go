@@ -5,6 +5,7 @@ import (
 	"time"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/fleet"
 	"github.com/ingot-metal/ingot/controller/identity"
 	"github.com/ingot-metal/ingot/controller/store"
 )
@@ -93,6 +94,7 @@ type Admin interface {
 	ScrubAudit(ctx context.Context, targetID, actor string, now time.Time) (int64, error)
 	SchemaVersion(ctx context.Context) (int, error)
 	Frozen(ctx context.Context) (since time.Time, notSeen int32, err error)
+	WhyFrozen(ctx context.Context) (fleet.Freeze, error)
 	Thaw(ctx context.Context, actor, comment string, now time.Time) error
 }
 

@@ -20,6 +20,7 @@ import (
 var (
 	ErrSuperseded = errors.New("a newer session of this agent has taken over")
 	ErrRevoked    = errors.New("the certificate has been revoked")
+	ErrHistory    = errors.New("the database is of another history than when this session was opened")
 	ErrLeaseLost  = errors.New("this controller has lost its lease")
 	ErrDraining   = errors.New("this controller is shutting down")
 	ErrSlow       = errors.New("the agent does not read its messages")

@@ -70,6 +70,8 @@ func (s *Store) tell(a *after) {
 	if a.room && s.room != nil {
 		s.room()
 	}
+	s.noteCreatedPosition(a.created)
+	s.notePosition(a.applied...)
 	if s.created != nil {
 		for _, id := range a.created {
 			s.created(id)

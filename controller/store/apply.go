@@ -67,6 +67,7 @@ func (s *Store) Decide(ctx context.Context, operationID string, version int64, e
 	if err != nil {
 		return nil, fmt.Errorf("decide on operation %s: %w", operationID, err)
 	}
+	s.notePosition(out)
 	return out, fpAfterCommit.HitCtx(ctx)
 }
 

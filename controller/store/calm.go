@@ -25,6 +25,7 @@ type hellos struct {
 	end       gathered[ending, struct{}]
 	// inventories are what most agents tell first.
 	inventories gathered[inventory, bool]
+	grants      gathered[grantSeen, bool]
 }
 
 func newHellos(s *Store) *hellos {
@@ -35,6 +36,7 @@ func newHellos(s *Store) *hellos {
 		end:       gathered[ending, struct{}]{fn: s.endSessions},
 
 		inventories: gathered[inventory, bool]{fn: s.storeInventories},
+		grants:      gathered[grantSeen, bool]{fn: s.lostGrants},
 	}
 }
 

@@ -94,7 +94,7 @@ func withCause(ctx context.Context, q *dbsqlc.Queries, f fleet.Freeze) (fleet.Fr
 	case err != nil:
 		return f, fmt.Errorf("read who froze the fleet: %w", err)
 	}
-	f.Restored, f.Actor, f.Comment = row.Verb == verbRestored, row.Actor, row.Comment
+	f.Restored, f.WentBack, f.Actor, f.Comment = row.Verb == verbRestored, row.Verb == verbWentBack, row.Actor, row.Comment
 	return f, nil
 }
 

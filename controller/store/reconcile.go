@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/fleet"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	"github.com/ingot-metal/ingot/internal/failure"
 )
@@ -181,20 +182,11 @@ const verbRestored = "DATABASE_RESTORED"
 // are made anew, and the fleet is frozen until an admin lifts it.
 func (s *Store) Restored(ctx context.Context, now time.Time) error {
 	err := s.inTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
-		if err := q.RestampMachines(ctx); err != nil {
-			return err
+		state, err := q.LockClusterState(ctx)
+		if err != nil {
+			return fmt.Errorf("lock the cluster's state: %w", err)
 		}
-		if err := q.RestampEvents(ctx); err != nil {
-			return err
-		}
-		// The events have new change ids and are not news.
-		if err := q.SkipWebhookFeed(ctx); err != nil {
-			return err
-		}
-		if err := audit(ctx, q, auditEntry{actor: "system", verb: verbRestored}, now); err != nil {
-			return err
-		}
-		return q.NewIncarnation(ctx, &now)
+		return newIncarnation(ctx, q, state, auditEntry{actor: "system", verb: verbRestored}, now)
 	})
 	if err != nil {
 		return fmt.Errorf("start a new incarnation: %w", err)
@@ -211,6 +203,9 @@ func (s *Store) Frozen(ctx context.Context) (since time.Time, notSeen int32, err
 	n, err := s.q.AgentsNotSeenSince(ctx, *at)
 	return *at, int32(n), err
 }
+
+// WhyFrozen reads the freeze with its cause.
+func (s *Store) WhyFrozen(ctx context.Context) (fleet.Freeze, error) { return freezeOf(ctx, s.q) }
 
 // Thaw lifts the freeze.
 func (s *Store) Thaw(ctx context.Context, actor, comment string, now time.Time) error {

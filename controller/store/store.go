@@ -53,6 +53,7 @@ type Store struct {
 	hellos   *hellos
 	reach    fleetSlices
 	shares   fleetShares
+	place    place
 	// plans that have been used, by their ids.
 	plans sync.Map
 }
@@ -79,10 +80,6 @@ func New(ctx context.Context, c Config) (*Store, error) {
 	// handful of ids, all the longer as a plan that was made for a young database is kept.
 	setDefault(pc.ConnConfig.RuntimeParams, "random_page_cost", "1.1")
 	setDefault(pc.ConnConfig.RuntimeParams, "application_name", "ingot-controller")
-	pool, err := pgxpool.NewWithConfig(ctx, pc)
-	if err != nil {
-		return nil, fmt.Errorf("open database pool: %w", err)
-	}
 	log := c.Logger
 	if log == nil {
 		log = slog.Default()
@@ -90,7 +87,14 @@ func New(ctx context.Context, c Config) (*Store, error) {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	s := &Store{now: c.Now, pool: pool, q: dbsqlc.New(pool), defaults: orBuiltIn(c.StepDefaults), image: c.DefaultImage, cmdline: c.InstallerCmdline, log: log}
+	s := &Store{now: c.Now, defaults: orBuiltIn(c.StepDefaults), image: c.DefaultImage, cmdline: c.InstallerCmdline, log: log}
+	// No connection is opened before the pool is asked for one.
+	pc.MinConns, pc.MinIdleConns, pc.AfterConnect = 0, 0, s.met
+	s.pool, err = pgxpool.NewWithConfig(ctx, pc)
+	if err != nil {
+		return nil, fmt.Errorf("open database pool: %w", err)
+	}
+	s.q = dbsqlc.New(s.pool)
 	s.hellos = newHellos(s)
 	return s, nil
 }

@@ -78,7 +78,7 @@ func newCell(ctx context.Context, o options, controllers int, steppable bool) (c
 	if c.self, err = os.Executable(); err != nil {
 		return c, err
 	}
-	if c.db, err = openPostgres(ctx, c.path("postgres")); err != nil {
+	if c.db, err = openPostgres(ctx, c.path("postgres"), o.standby); err != nil {
 		return c, err
 	}
 	if err := c.startRecorder(ctx); err != nil {

@@ -77,6 +77,9 @@ func (r *attempt) strike(ctx context.Context, s strike) error {
 		a := r.c.agents[s.target%len(r.c.agents)]
 		f.Target = a.name
 		f.Took = breakWays(ctx, what, s.length, a.ways()...)
+	case at == "standby":
+		f.Target = "postgres"
+		f.Took, err = r.c.promoteStandby(ctx, s.length)
 	case at == "postgres":
 		f.Target = at
 		f.Took, err = r.c.breakPostgres(ctx, what, s.length)

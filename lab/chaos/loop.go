@@ -162,7 +162,9 @@ func (l *loop) useCell(ctx context.Context, n int) (more bool, err error) {
 	if !more {
 		return false, nil
 	}
-	c, err := newCell(ctx, l.o, l.controllers(n), l.steppable(n))
+	o := l.o
+	o.standby = withStandby(o.only, n)
+	c, err := newCell(ctx, o, l.controllers(n), l.steppable(n))
 	if err != nil {
 		err = fmt.Errorf("seed %d: %w", seed, err)
 		l.failed(seed, err)

@@ -20,6 +20,7 @@ type options struct {
 	bin, out, planted, rejudge, only, stepped string
 	limit, quiet                              time.Duration
 	json, keepGoing, keep, resume             bool
+	standby                                   bool // of one cell: its database has a standby
 }
 
 func parse(args []string) (options, error) {
@@ -50,7 +51,7 @@ func parse(args []string) (options, error) {
 		o.cells = 4 * runtime.NumCPU()
 	}
 	for _, kind := range strings.Split(o.only, ",") {
-		if kind != "" && !slices.ContainsFunc(append(clockWeights, weights...), func(w weight) bool { return w.kind == kind }) {
+		if kind != "" && !slices.ContainsFunc(slices.Concat(clockWeights, standbyWeights, weights), func(w weight) bool { return w.kind == kind }) {
 			return o, fmt.Errorf("--only: there is no fault %q", kind)
 		}
 	}

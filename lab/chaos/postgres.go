@@ -29,6 +29,9 @@ type postgres struct {
 
 	dir     string
 	mounted bool // it has a file system of its own
+
+	standby  *localpg.Cluster // nil where it has none
+	standbys int              // how many there have been
 }
 
 // databaseSize is the room that a server has, where it has a file system of its own.
@@ -40,17 +43,20 @@ var pgSettings = map[string]string{
 	"max_prepared_transactions": "0", "checkpoint_timeout": "30min", "max_wal_size": "64MB",
 }
 
-func openPostgres(ctx context.Context, dir string) (*postgres, error) {
+func openPostgres(ctx context.Context, dir string, paired bool) (*postgres, error) {
 	if err := os.MkdirAll(dir, 0o711); err != nil {
 		return nil, err
 	}
-	p := &postgres{dir: dir, mounted: mount(dir, "size="+databaseSize+",mode=0711")}
-	c, err := localpg.Open(ctx, localpg.Config{Dir: dir, Settings: pgSettings, Logger: slog.New(slog.DiscardHandler)})
+	p := &postgres{dir: dir, mounted: mount(dir, "size="+sizeOf(paired)+",mode=0711")}
+	c, err := localpg.Open(ctx, localpg.Config{Dir: dir, Settings: settingsOf(paired), Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return nil, errors.Join(err, p.unmount())
 	}
 	p.cluster = c
-	return p, nil
+	if paired {
+		err = p.attach(ctx)
+	}
+	return p, err
 }
 
 func (p *postgres) unmount() error {
@@ -158,5 +164,5 @@ func childrenOf(parent int) []int {
 func (p *postgres) close(ctx context.Context) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return errors.Join(p.cluster.Stop(ctx), p.unmount())
+	return errors.Join(p.closeStandby(ctx), p.cluster.Stop(ctx), p.unmount())
 }

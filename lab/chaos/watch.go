@@ -13,11 +13,15 @@ type watcher struct {
 	mu     sync.Mutex
 	events []*baremetalv1.OperationEvent
 	times  []time.Time
+	replay replay
 }
 
 func (w *watcher) add(e *baremetalv1.OperationEvent) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.replay.knows(e) {
+		return
+	}
 	w.events = append(w.events, e)
 	w.times = append(w.times, time.Now())
 }
@@ -57,6 +61,10 @@ func (c *cell) watchOperations(ctx context.Context) {
 				cursor = e.GetCursor()
 				c.watch.add(e)
 			}
+		}
+		if expired(err) {
+			cursor = ""
+			c.watch.again()
 		}
 		rest(ctx, again)
 	}
@@ -125,6 +133,9 @@ func (c *cell) followMachines(ctx context.Context) {
 		if err == nil {
 			cursor = page.GetNextCursor()
 			c.follow.add(page.GetMachines())
+		}
+		if expired(err) {
+			cursor = ""
 		}
 		if err != nil || !page.GetMore() {
 			rest(ctx, again)

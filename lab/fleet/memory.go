@@ -153,9 +153,16 @@ func (m *memory) change(what, id, from string, fn func(*state.Command)) error {
 	})
 }
 
-func (m *memory) Start(_ context.Context, id string, intent []byte, now time.Time) error {
-	return m.change("start command ", id, state.Received, func(c *state.Command) {
+func (m *memory) Start(_ context.Context, id string, intent, grant []byte, now time.Time) error {
+	err := m.change("start command ", id, state.Received, func(c *state.Command) {
 		c.State, c.Intent, c.StartedAt = state.Started, intent, now
+	})
+	if err != nil || len(grant) == 0 {
+		return err
+	}
+	return m.use("keep grant", func(d *remembered) error {
+		d.meta.StartedGrant = string(grant)
+		return nil
 	})
 }
 

@@ -90,7 +90,7 @@ var asks = []func(ctx context.Context, s store, id string, k uint64, now time.Ti
 		return told(err, describe(c), known)
 	},
 	func(ctx context.Context, s store, id string, _ uint64, now time.Time) string {
-		return told(s.Start(ctx, id, []byte("{}"), now))
+		return told(s.Start(ctx, id, []byte("{}"), nil, now))
 	},
 	func(ctx context.Context, s store, id string, _ uint64, _ time.Time) string {
 		return told(s.Unstart(ctx, id))

@@ -202,6 +202,14 @@ func (c *ControllerProcess) images() string { return filepath.Join(c.dir, "data"
 
 func (c *ControllerProcess) configFile() string { return filepath.Join(c.dir, "controller.yaml") }
 
+// ForgetPosition removes what the controller remembers of how far the database had got, as a lost disk does.
+func (c *ControllerProcess) ForgetPosition() {
+	c.t.Helper()
+	if err := os.Remove(filepath.Join(c.dir, "data", "database-position")); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
 // TokensFile holds the bearer tokens.
 func (c *ControllerProcess) TokensFile() string { return filepath.Join(c.dir, "tokens") }
 

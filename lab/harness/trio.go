@@ -37,6 +37,12 @@ func NewTrio(t testing.TB) *Trio {
 	return newTrio(t, Build(t).Controller, testkit.Database(t))
 }
 
+// NewTrioOn starts them on a database that somebody else runs, with nothing in it.
+func NewTrioOn(t testing.TB, url string) *Trio {
+	t.Helper()
+	return newTrio(t, Build(t).Controller, url)
+}
+
 // NewTrioOf starts three of a program, which may be of an older version, on an empty database: the schema is theirs.
 func NewTrioOf(t testing.TB, program string) *Trio {
 	t.Helper()

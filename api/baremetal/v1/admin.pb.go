@@ -2455,10 +2455,14 @@ type ServerInfo struct {
 	CaHash        string   `protobuf:"bytes,4,opt,name=ca_hash,json=caHash,proto3" json:"ca_hash,omitempty"`
 	SchemaVersion int32    `protobuf:"varint,5,opt,name=schema_version,json=schemaVersion,proto3" json:"schema_version,omitempty"`
 	NotWired      []string `protobuf:"bytes,6,rep,name=not_wired,json=notWired,proto3" json:"not_wired,omitempty"`
-	// Set while the fleet is frozen after a restore.
+	// Set while the fleet is frozen.
 	FrozenSince *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=frozen_since,json=frozenSince,proto3" json:"frozen_since,omitempty"`
 	// Agents that have not had a session since the freeze: they have not said yet which commands they hold.
 	AgentsNotSeen int32 `protobuf:"varint,8,opt,name=agents_not_seen,json=agentsNotSeen,proto3" json:"agents_not_seen,omitempty"`
+	// Why the fleet is frozen: FLEET_FROZEN for an admin's freeze and after-restore, DATABASE_WENT_BACK for the controllers' own.
+	FrozenReason string `protobuf:"bytes,9,opt,name=frozen_reason,json=frozenReason,proto3" json:"frozen_reason,omitempty"`
+	// The same in words.
+	FrozenBecause string `protobuf:"bytes,10,opt,name=frozen_because,json=frozenBecause,proto3" json:"frozen_because,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2547,6 +2551,20 @@ func (x *ServerInfo) GetAgentsNotSeen() int32 {
 		return x.AgentsNotSeen
 	}
 	return 0
+}
+
+func (x *ServerInfo) GetFrozenReason() string {
+	if x != nil {
+		return x.FrozenReason
+	}
+	return ""
+}
+
+func (x *ServerInfo) GetFrozenBecause() string {
+	if x != nil {
+		return x.FrozenBecause
+	}
+	return ""
 }
 
 type Image struct {
@@ -6270,7 +6288,7 @@ const file_baremetal_v1_admin_proto_rawDesc = "" +
 	"\bDRAINING\x10\x02\x12\b\n" +
 	"\x04GONE\x10\x03\",\n" +
 	"\x10ThawFleetRequest\x12\x18\n" +
-	"\acomment\x18\x01 \x01(\tR\acomment\"\xcc\x02\n" +
+	"\acomment\x18\x01 \x01(\tR\acomment\"\x98\x03\n" +
 	"\n" +
 	"ServerInfo\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12#\n" +
@@ -6281,7 +6299,10 @@ const file_baremetal_v1_admin_proto_rawDesc = "" +
 	"\x0eschema_version\x18\x05 \x01(\x05R\rschemaVersion\x12\x1b\n" +
 	"\tnot_wired\x18\x06 \x03(\tR\bnotWired\x12=\n" +
 	"\ffrozen_since\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\vfrozenSince\x12&\n" +
-	"\x0fagents_not_seen\x18\b \x01(\x05R\ragentsNotSeen\"\xa7\x03\n" +
+	"\x0fagents_not_seen\x18\b \x01(\x05R\ragentsNotSeen\x12#\n" +
+	"\rfrozen_reason\x18\t \x01(\tR\ffrozenReason\x12%\n" +
+	"\x0efrozen_because\x18\n" +
+	" \x01(\tR\rfrozenBecause\"\xa7\x03\n" +
 	"\x05Image\x12\x1b\n" +
 	"\timage_ref\x18\x01 \x01(\tR\bimageRef\x12\x10\n" +
 	"\x03url\x18\x02 \x01(\tR\x03url\x12\x16\n" +

@@ -344,6 +344,10 @@ const (
 	Reason_API_TOKEN_NOT_FOUND Reason = 376
 	// Another token has the name.
 	Reason_API_TOKEN_EXISTS Reason = 377
+	// The database lacks what was committed before. The fleet is frozen until an admin has looked.
+	Reason_DATABASE_WENT_BACK Reason = 378
+	// Another Postgres answers than before, and the controllers have not all compared it with what they have seen.
+	Reason_DATABASE_IN_DOUBT Reason = 379
 )
 
 // Enum value maps for Reason.
@@ -550,6 +554,8 @@ var (
 		375: "IMAGE_OVER_LIMIT",
 		376: "API_TOKEN_NOT_FOUND",
 		377: "API_TOKEN_EXISTS",
+		378: "DATABASE_WENT_BACK",
+		379: "DATABASE_IN_DOUBT",
 	}
 	Reason_value = map[string]int32{
 		"REASON_UNSPECIFIED":             0,
@@ -753,6 +759,8 @@ var (
 		"IMAGE_OVER_LIMIT":               375,
 		"API_TOKEN_NOT_FOUND":            376,
 		"API_TOKEN_EXISTS":               377,
+		"DATABASE_WENT_BACK":             378,
+		"DATABASE_IN_DOUBT":              379,
 	}
 )
 
@@ -787,7 +795,7 @@ var File_baremetal_v1_reason_proto protoreflect.FileDescriptor
 
 const file_baremetal_v1_reason_proto_rawDesc = "" +
 	"\n" +
-	"\x19baremetal/v1/reason.proto\x12\fbaremetal.v1*\xd1%\n" +
+	"\x19baremetal/v1/reason.proto\x12\fbaremetal.v1*\x82&\n" +
 	"\x06Reason\x12\x16\n" +
 	"\x12REASON_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11MACHINE_NOT_FOUND\x10\x01\x12\x17\n" +
@@ -990,7 +998,9 @@ const file_baremetal_v1_reason_proto_rawDesc = "" +
 	"\x11IMAGE_URL_REFUSED\x10\xf6\x02\x12\x15\n" +
 	"\x10IMAGE_OVER_LIMIT\x10\xf7\x02\x12\x18\n" +
 	"\x13API_TOKEN_NOT_FOUND\x10\xf8\x02\x12\x15\n" +
-	"\x10API_TOKEN_EXISTS\x10\xf9\x02B;Z9github.com/ingot-metal/ingot/api/baremetal/v1;baremetalv1b\x06proto3"
+	"\x10API_TOKEN_EXISTS\x10\xf9\x02\x12\x17\n" +
+	"\x12DATABASE_WENT_BACK\x10\xfa\x02\x12\x16\n" +
+	"\x11DATABASE_IN_DOUBT\x10\xfb\x02B;Z9github.com/ingot-metal/ingot/api/baremetal/v1;baremetalv1b\x06proto3"
 
 var (
 	file_baremetal_v1_reason_proto_rawDescOnce sync.Once

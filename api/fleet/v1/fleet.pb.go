@@ -81,7 +81,7 @@ func (x CommandResult_Outcome) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use CommandResult_Outcome.Descriptor instead.
 func (CommandResult_Outcome) EnumDescriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{21, 0}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{22, 0}
 }
 
 type AgentMessage struct {
@@ -435,8 +435,10 @@ type Hello struct {
 	Hostname      string `protobuf:"bytes,16,opt,name=hostname,proto3" json:"hostname,omitempty"`
 	// The state_id that the agent has given up as an old copy's, until it has heard which events were stored under it.
 	PreviousStateId string `protobuf:"bytes,17,opt,name=previous_state_id,json=previousStateId,proto3" json:"previous_state_id,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// The last grant that the agent started a command with. A database that does not know it has gone back.
+	StartedGrant  *StartedGrant `protobuf:"bytes,18,opt,name=started_grant,json=startedGrant,proto3" json:"started_grant,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Hello) Reset() {
@@ -588,6 +590,66 @@ func (x *Hello) GetPreviousStateId() string {
 	return ""
 }
 
+func (x *Hello) GetStartedGrant() *StartedGrant {
+	if x != nil {
+		return x.StartedGrant
+	}
+	return nil
+}
+
+// StartedGrant is a grant that a command was started with, and the memory that it was given to.
+type StartedGrant struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Grant         *Grant                 `protobuf:"bytes,1,opt,name=grant,proto3" json:"grant,omitempty"`
+	StateId       string                 `protobuf:"bytes,2,opt,name=state_id,json=stateId,proto3" json:"state_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StartedGrant) Reset() {
+	*x = StartedGrant{}
+	mi := &file_fleet_v1_fleet_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StartedGrant) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StartedGrant) ProtoMessage() {}
+
+func (x *StartedGrant) ProtoReflect() protoreflect.Message {
+	mi := &file_fleet_v1_fleet_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StartedGrant.ProtoReflect.Descriptor instead.
+func (*StartedGrant) Descriptor() ([]byte, []int) {
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *StartedGrant) GetGrant() *Grant {
+	if x != nil {
+		return x.Grant
+	}
+	return nil
+}
+
+func (x *StartedGrant) GetStateId() string {
+	if x != nil {
+		return x.StateId
+	}
+	return ""
+}
+
 type HeldCommand struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	CommandId string                 `protobuf:"bytes,1,opt,name=command_id,json=commandId,proto3" json:"command_id,omitempty"`
@@ -599,7 +661,7 @@ type HeldCommand struct {
 
 func (x *HeldCommand) Reset() {
 	*x = HeldCommand{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[3]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -611,7 +673,7 @@ func (x *HeldCommand) String() string {
 func (*HeldCommand) ProtoMessage() {}
 
 func (x *HeldCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[3]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -624,7 +686,7 @@ func (x *HeldCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeldCommand.ProtoReflect.Descriptor instead.
 func (*HeldCommand) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{3}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *HeldCommand) GetCommandId() string {
@@ -666,7 +728,7 @@ type Welcome struct {
 
 func (x *Welcome) Reset() {
 	*x = Welcome{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[4]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -678,7 +740,7 @@ func (x *Welcome) String() string {
 func (*Welcome) ProtoMessage() {}
 
 func (x *Welcome) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[4]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -691,7 +753,7 @@ func (x *Welcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Welcome.ProtoReflect.Descriptor instead.
 func (*Welcome) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{4}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Welcome) GetSessionId() string {
@@ -792,7 +854,7 @@ type Command struct {
 
 func (x *Command) Reset() {
 	*x = Command{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[5]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -804,7 +866,7 @@ func (x *Command) String() string {
 func (*Command) ProtoMessage() {}
 
 func (x *Command) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[5]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -817,7 +879,7 @@ func (x *Command) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Command.ProtoReflect.Descriptor instead.
 func (*Command) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{5}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Command) GetCommandId() string {
@@ -885,7 +947,7 @@ type CommandSpec struct {
 
 func (x *CommandSpec) Reset() {
 	*x = CommandSpec{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[6]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -897,7 +959,7 @@ func (x *CommandSpec) String() string {
 func (*CommandSpec) ProtoMessage() {}
 
 func (x *CommandSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[6]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -910,7 +972,7 @@ func (x *CommandSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommandSpec.ProtoReflect.Descriptor instead.
 func (*CommandSpec) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{6}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *CommandSpec) GetCommandId() string {
@@ -1213,7 +1275,7 @@ type ResetDevicesAction struct {
 
 func (x *ResetDevicesAction) Reset() {
 	*x = ResetDevicesAction{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[7]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1225,7 +1287,7 @@ func (x *ResetDevicesAction) String() string {
 func (*ResetDevicesAction) ProtoMessage() {}
 
 func (x *ResetDevicesAction) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[7]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1238,7 +1300,7 @@ func (x *ResetDevicesAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetDevicesAction.ProtoReflect.Descriptor instead.
 func (*ResetDevicesAction) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{7}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{8}
 }
 
 // ScriptAction runs a catalogued script on the target over SSH.
@@ -1263,7 +1325,7 @@ type ScriptAction struct {
 
 func (x *ScriptAction) Reset() {
 	*x = ScriptAction{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[8]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1275,7 +1337,7 @@ func (x *ScriptAction) String() string {
 func (*ScriptAction) ProtoMessage() {}
 
 func (x *ScriptAction) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[8]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1288,7 +1350,7 @@ func (x *ScriptAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScriptAction.ProtoReflect.Descriptor instead.
 func (*ScriptAction) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{8}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ScriptAction) GetScriptRef() string {
@@ -1362,7 +1424,7 @@ type PowerAction struct {
 
 func (x *PowerAction) Reset() {
 	*x = PowerAction{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[9]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1374,7 +1436,7 @@ func (x *PowerAction) String() string {
 func (*PowerAction) ProtoMessage() {}
 
 func (x *PowerAction) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[9]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1387,7 +1449,7 @@ func (x *PowerAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PowerAction.ProtoReflect.Descriptor instead.
 func (*PowerAction) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{9}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *PowerAction) GetWant() string {
@@ -1425,7 +1487,7 @@ type InstallerAction struct {
 
 func (x *InstallerAction) Reset() {
 	*x = InstallerAction{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[10]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1437,7 +1499,7 @@ func (x *InstallerAction) String() string {
 func (*InstallerAction) ProtoMessage() {}
 
 func (x *InstallerAction) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[10]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1450,7 +1512,7 @@ func (x *InstallerAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InstallerAction.ProtoReflect.Descriptor instead.
 func (*InstallerAction) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{10}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *InstallerAction) GetKernelSha256() string {
@@ -1488,7 +1550,7 @@ type EraseAction struct {
 
 func (x *EraseAction) Reset() {
 	*x = EraseAction{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[11]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1500,7 +1562,7 @@ func (x *EraseAction) String() string {
 func (*EraseAction) ProtoMessage() {}
 
 func (x *EraseAction) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[11]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1513,7 +1575,7 @@ func (x *EraseAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EraseAction.ProtoReflect.Descriptor instead.
 func (*EraseAction) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{11}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *EraseAction) GetMethod() string {
@@ -1547,7 +1609,7 @@ type RebootAction struct {
 
 func (x *RebootAction) Reset() {
 	*x = RebootAction{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[12]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1559,7 +1621,7 @@ func (x *RebootAction) String() string {
 func (*RebootAction) ProtoMessage() {}
 
 func (x *RebootAction) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[12]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1572,7 +1634,7 @@ func (x *RebootAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RebootAction.ProtoReflect.Descriptor instead.
 func (*RebootAction) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{12}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *RebootAction) GetMode() string {
@@ -1592,7 +1654,7 @@ type NetbootAction struct {
 
 func (x *NetbootAction) Reset() {
 	*x = NetbootAction{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[13]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1604,7 +1666,7 @@ func (x *NetbootAction) String() string {
 func (*NetbootAction) ProtoMessage() {}
 
 func (x *NetbootAction) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[13]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1617,7 +1679,7 @@ func (x *NetbootAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NetbootAction.ProtoReflect.Descriptor instead.
 func (*NetbootAction) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{13}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *NetbootAction) GetMode() string {
@@ -1640,7 +1702,7 @@ type ReconfigAction struct {
 
 func (x *ReconfigAction) Reset() {
 	*x = ReconfigAction{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[14]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1652,7 +1714,7 @@ func (x *ReconfigAction) String() string {
 func (*ReconfigAction) ProtoMessage() {}
 
 func (x *ReconfigAction) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[14]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1665,7 +1727,7 @@ func (x *ReconfigAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReconfigAction.ProtoReflect.Descriptor instead.
 func (*ReconfigAction) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{14}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ReconfigAction) GetConfig() []byte {
@@ -1718,7 +1780,7 @@ type RepaveAction struct {
 
 func (x *RepaveAction) Reset() {
 	*x = RepaveAction{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[15]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1730,7 +1792,7 @@ func (x *RepaveAction) String() string {
 func (*RepaveAction) ProtoMessage() {}
 
 func (x *RepaveAction) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[15]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1743,7 +1805,7 @@ func (x *RepaveAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RepaveAction.ProtoReflect.Descriptor instead.
 func (*RepaveAction) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{15}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *RepaveAction) GetImageRef() string {
@@ -1842,7 +1904,7 @@ type CommandAck struct {
 
 func (x *CommandAck) Reset() {
 	*x = CommandAck{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[16]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1854,7 +1916,7 @@ func (x *CommandAck) String() string {
 func (*CommandAck) ProtoMessage() {}
 
 func (x *CommandAck) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[16]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1867,7 +1929,7 @@ func (x *CommandAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommandAck.ProtoReflect.Descriptor instead.
 func (*CommandAck) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{16}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *CommandAck) GetCommandId() string {
@@ -1899,7 +1961,7 @@ type GrantRequest struct {
 
 func (x *GrantRequest) Reset() {
 	*x = GrantRequest{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[17]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1911,7 +1973,7 @@ func (x *GrantRequest) String() string {
 func (*GrantRequest) ProtoMessage() {}
 
 func (x *GrantRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[17]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1924,7 +1986,7 @@ func (x *GrantRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrantRequest.ProtoReflect.Descriptor instead.
 func (*GrantRequest) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{17}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *GrantRequest) GetCommandId() string {
@@ -1986,7 +2048,7 @@ type Grant struct {
 
 func (x *Grant) Reset() {
 	*x = Grant{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[18]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1998,7 +2060,7 @@ func (x *Grant) String() string {
 func (*Grant) ProtoMessage() {}
 
 func (x *Grant) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[18]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2011,7 +2073,7 @@ func (x *Grant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Grant.ProtoReflect.Descriptor instead.
 func (*Grant) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{18}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Grant) GetCommandId() string {
@@ -2079,7 +2141,7 @@ type GrantRefused struct {
 
 func (x *GrantRefused) Reset() {
 	*x = GrantRefused{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[19]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2091,7 +2153,7 @@ func (x *GrantRefused) String() string {
 func (*GrantRefused) ProtoMessage() {}
 
 func (x *GrantRefused) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[19]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2104,7 +2166,7 @@ func (x *GrantRefused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrantRefused.ProtoReflect.Descriptor instead.
 func (*GrantRefused) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{19}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *GrantRefused) GetCommandId() string {
@@ -2158,7 +2220,7 @@ type CancelCommand struct {
 
 func (x *CancelCommand) Reset() {
 	*x = CancelCommand{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[20]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2170,7 +2232,7 @@ func (x *CancelCommand) String() string {
 func (*CancelCommand) ProtoMessage() {}
 
 func (x *CancelCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[20]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2183,7 +2245,7 @@ func (x *CancelCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelCommand.ProtoReflect.Descriptor instead.
 func (*CancelCommand) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{20}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *CancelCommand) GetCommandId() string {
@@ -2214,7 +2276,7 @@ type CommandResult struct {
 
 func (x *CommandResult) Reset() {
 	*x = CommandResult{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[21]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2226,7 +2288,7 @@ func (x *CommandResult) String() string {
 func (*CommandResult) ProtoMessage() {}
 
 func (x *CommandResult) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[21]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2239,7 +2301,7 @@ func (x *CommandResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommandResult.ProtoReflect.Descriptor instead.
 func (*CommandResult) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{21}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *CommandResult) GetCommandId() string {
@@ -2316,7 +2378,7 @@ type ResultAck struct {
 
 func (x *ResultAck) Reset() {
 	*x = ResultAck{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[22]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2328,7 +2390,7 @@ func (x *ResultAck) String() string {
 func (*ResultAck) ProtoMessage() {}
 
 func (x *ResultAck) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[22]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2341,7 +2403,7 @@ func (x *ResultAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResultAck.ProtoReflect.Descriptor instead.
 func (*ResultAck) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{22}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ResultAck) GetCommandId() string {
@@ -2369,7 +2431,7 @@ type Superseded struct {
 
 func (x *Superseded) Reset() {
 	*x = Superseded{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[23]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2381,7 +2443,7 @@ func (x *Superseded) String() string {
 func (*Superseded) ProtoMessage() {}
 
 func (x *Superseded) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[23]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2394,7 +2456,7 @@ func (x *Superseded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Superseded.ProtoReflect.Descriptor instead.
 func (*Superseded) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{23}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Superseded) GetByEpoch() int64 {
@@ -2414,7 +2476,7 @@ type SupersededAck struct {
 
 func (x *SupersededAck) Reset() {
 	*x = SupersededAck{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[24]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2426,7 +2488,7 @@ func (x *SupersededAck) String() string {
 func (*SupersededAck) ProtoMessage() {}
 
 func (x *SupersededAck) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[24]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2439,7 +2501,7 @@ func (x *SupersededAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SupersededAck.ProtoReflect.Descriptor instead.
 func (*SupersededAck) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{24}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *SupersededAck) GetBootId() string {
@@ -2466,7 +2528,7 @@ type Drain struct {
 
 func (x *Drain) Reset() {
 	*x = Drain{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[25]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2478,7 +2540,7 @@ func (x *Drain) String() string {
 func (*Drain) ProtoMessage() {}
 
 func (x *Drain) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[25]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2491,7 +2553,7 @@ func (x *Drain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Drain.ProtoReflect.Descriptor instead.
 func (*Drain) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{25}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Drain) GetSpreadMs() int32 {
@@ -2513,7 +2575,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[26]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2525,7 +2587,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[26]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2538,7 +2600,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{26}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Progress) GetCommandId() string {
@@ -2583,7 +2645,7 @@ type EventsRequest struct {
 
 func (x *EventsRequest) Reset() {
 	*x = EventsRequest{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[27]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2595,7 +2657,7 @@ func (x *EventsRequest) String() string {
 func (*EventsRequest) ProtoMessage() {}
 
 func (x *EventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[27]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2608,7 +2670,7 @@ func (x *EventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventsRequest.ProtoReflect.Descriptor instead.
 func (*EventsRequest) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{27}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *EventsRequest) GetMessage() isEventsRequest_Message {
@@ -2678,7 +2740,7 @@ type EventsHello struct {
 
 func (x *EventsHello) Reset() {
 	*x = EventsHello{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[28]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2690,7 +2752,7 @@ func (x *EventsHello) String() string {
 func (*EventsHello) ProtoMessage() {}
 
 func (x *EventsHello) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[28]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2703,7 +2765,7 @@ func (x *EventsHello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventsHello.ProtoReflect.Descriptor instead.
 func (*EventsHello) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{28}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *EventsHello) GetSessionId() string {
@@ -2742,7 +2804,7 @@ type Heartbeat struct {
 
 func (x *Heartbeat) Reset() {
 	*x = Heartbeat{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[29]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2754,7 +2816,7 @@ func (x *Heartbeat) String() string {
 func (*Heartbeat) ProtoMessage() {}
 
 func (x *Heartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[29]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2767,7 +2829,7 @@ func (x *Heartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Heartbeat.ProtoReflect.Descriptor instead.
 func (*Heartbeat) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{29}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Heartbeat) GetTs() *timestamppb.Timestamp {
@@ -2832,7 +2894,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[30]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2844,7 +2906,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[30]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2857,7 +2919,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{30}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Event) GetSeq() uint64 {
@@ -2987,7 +3049,7 @@ type LogLines struct {
 
 func (x *LogLines) Reset() {
 	*x = LogLines{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[31]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2999,7 +3061,7 @@ func (x *LogLines) String() string {
 func (*LogLines) ProtoMessage() {}
 
 func (x *LogLines) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[31]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3012,7 +3074,7 @@ func (x *LogLines) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogLines.ProtoReflect.Descriptor instead.
 func (*LogLines) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{31}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *LogLines) GetCommandId() string {
@@ -3055,7 +3117,7 @@ type InventoryReport struct {
 
 func (x *InventoryReport) Reset() {
 	*x = InventoryReport{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[32]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3067,7 +3129,7 @@ func (x *InventoryReport) String() string {
 func (*InventoryReport) ProtoMessage() {}
 
 func (x *InventoryReport) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[32]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3080,7 +3142,7 @@ func (x *InventoryReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InventoryReport.ProtoReflect.Descriptor instead.
 func (*InventoryReport) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{32}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *InventoryReport) GetDocument() []byte {
@@ -3117,7 +3179,7 @@ type Report struct {
 
 func (x *Report) Reset() {
 	*x = Report{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[33]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3129,7 +3191,7 @@ func (x *Report) String() string {
 func (*Report) ProtoMessage() {}
 
 func (x *Report) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[33]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3142,7 +3204,7 @@ func (x *Report) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Report.ProtoReflect.Descriptor instead.
 func (*Report) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{33}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Report) GetKind() string {
@@ -3183,7 +3245,7 @@ type Dropped struct {
 
 func (x *Dropped) Reset() {
 	*x = Dropped{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[34]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3195,7 +3257,7 @@ func (x *Dropped) String() string {
 func (*Dropped) ProtoMessage() {}
 
 func (x *Dropped) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[34]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3208,7 +3270,7 @@ func (x *Dropped) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Dropped.ProtoReflect.Descriptor instead.
 func (*Dropped) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{34}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Dropped) GetByPriority() map[string]uint64 {
@@ -3230,7 +3292,7 @@ type ProgressReport struct {
 
 func (x *ProgressReport) Reset() {
 	*x = ProgressReport{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[35]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3242,7 +3304,7 @@ func (x *ProgressReport) String() string {
 func (*ProgressReport) ProtoMessage() {}
 
 func (x *ProgressReport) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[35]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3255,7 +3317,7 @@ func (x *ProgressReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProgressReport.ProtoReflect.Descriptor instead.
 func (*ProgressReport) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{35}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ProgressReport) GetCommandId() string {
@@ -3296,7 +3358,7 @@ type EventsResponse struct {
 
 func (x *EventsResponse) Reset() {
 	*x = EventsResponse{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[36]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3308,7 +3370,7 @@ func (x *EventsResponse) String() string {
 func (*EventsResponse) ProtoMessage() {}
 
 func (x *EventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[36]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3321,7 +3383,7 @@ func (x *EventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventsResponse.ProtoReflect.Descriptor instead.
 func (*EventsResponse) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{36}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *EventsResponse) GetAckedSeq() uint64 {
@@ -3341,7 +3403,7 @@ type RotateAgentCertRequest struct {
 
 func (x *RotateAgentCertRequest) Reset() {
 	*x = RotateAgentCertRequest{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[37]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3353,7 +3415,7 @@ func (x *RotateAgentCertRequest) String() string {
 func (*RotateAgentCertRequest) ProtoMessage() {}
 
 func (x *RotateAgentCertRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[37]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3366,7 +3428,7 @@ func (x *RotateAgentCertRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RotateAgentCertRequest.ProtoReflect.Descriptor instead.
 func (*RotateAgentCertRequest) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{37}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *RotateAgentCertRequest) GetCsr() []byte {
@@ -3386,7 +3448,7 @@ type RotateAgentCertResponse struct {
 
 func (x *RotateAgentCertResponse) Reset() {
 	*x = RotateAgentCertResponse{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[38]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3398,7 +3460,7 @@ func (x *RotateAgentCertResponse) String() string {
 func (*RotateAgentCertResponse) ProtoMessage() {}
 
 func (x *RotateAgentCertResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[38]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3411,7 +3473,7 @@ func (x *RotateAgentCertResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RotateAgentCertResponse.ProtoReflect.Descriptor instead.
 func (*RotateAgentCertResponse) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{38}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *RotateAgentCertResponse) GetCertificateChainPem() []byte {
@@ -3450,7 +3512,7 @@ type SyncSiteRequest struct {
 
 func (x *SyncSiteRequest) Reset() {
 	*x = SyncSiteRequest{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[39]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3462,7 +3524,7 @@ func (x *SyncSiteRequest) String() string {
 func (*SyncSiteRequest) ProtoMessage() {}
 
 func (x *SyncSiteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[39]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3475,7 +3537,7 @@ func (x *SyncSiteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SyncSiteRequest.ProtoReflect.Descriptor instead.
 func (*SyncSiteRequest) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{39}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *SyncSiteRequest) GetAppliedRevision() int64 {
@@ -3551,7 +3613,7 @@ type SyncSiteResponse struct {
 
 func (x *SyncSiteResponse) Reset() {
 	*x = SyncSiteResponse{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[40]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3563,7 +3625,7 @@ func (x *SyncSiteResponse) String() string {
 func (*SyncSiteResponse) ProtoMessage() {}
 
 func (x *SyncSiteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[40]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3576,7 +3638,7 @@ func (x *SyncSiteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SyncSiteResponse.ProtoReflect.Descriptor instead.
 func (*SyncSiteResponse) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{40}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *SyncSiteResponse) GetDocument() *SiteDocument {
@@ -3606,7 +3668,7 @@ type SiteDocument struct {
 
 func (x *SiteDocument) Reset() {
 	*x = SiteDocument{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[41]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3618,7 +3680,7 @@ func (x *SiteDocument) String() string {
 func (*SiteDocument) ProtoMessage() {}
 
 func (x *SiteDocument) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[41]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3631,7 +3693,7 @@ func (x *SiteDocument) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SiteDocument.ProtoReflect.Descriptor instead.
 func (*SiteDocument) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{41}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *SiteDocument) GetRevision() int64 {
@@ -3716,7 +3778,7 @@ type Segment struct {
 
 func (x *Segment) Reset() {
 	*x = Segment{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[42]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3728,7 +3790,7 @@ func (x *Segment) String() string {
 func (*Segment) ProtoMessage() {}
 
 func (x *Segment) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[42]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3741,7 +3803,7 @@ func (x *Segment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Segment.ProtoReflect.Descriptor instead.
 func (*Segment) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{42}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Segment) GetName() string {
@@ -3849,7 +3911,7 @@ type BootAssignment struct {
 
 func (x *BootAssignment) Reset() {
 	*x = BootAssignment{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[43]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3861,7 +3923,7 @@ func (x *BootAssignment) String() string {
 func (*BootAssignment) ProtoMessage() {}
 
 func (x *BootAssignment) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[43]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3874,7 +3936,7 @@ func (x *BootAssignment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BootAssignment.ProtoReflect.Descriptor instead.
 func (*BootAssignment) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{43}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *BootAssignment) GetMachineId() string {
@@ -3948,7 +4010,7 @@ type BMCTarget struct {
 
 func (x *BMCTarget) Reset() {
 	*x = BMCTarget{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[44]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3960,7 +4022,7 @@ func (x *BMCTarget) String() string {
 func (*BMCTarget) ProtoMessage() {}
 
 func (x *BMCTarget) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[44]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3973,7 +4035,7 @@ func (x *BMCTarget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BMCTarget.ProtoReflect.Descriptor instead.
 func (*BMCTarget) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{44}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *BMCTarget) GetMachineId() string {
@@ -4027,7 +4089,7 @@ type InstallerFiles struct {
 
 func (x *InstallerFiles) Reset() {
 	*x = InstallerFiles{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[45]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4039,7 +4101,7 @@ func (x *InstallerFiles) String() string {
 func (*InstallerFiles) ProtoMessage() {}
 
 func (x *InstallerFiles) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[45]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4052,7 +4114,7 @@ func (x *InstallerFiles) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InstallerFiles.ProtoReflect.Descriptor instead.
 func (*InstallerFiles) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{45}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *InstallerFiles) GetArch() string {
@@ -4103,7 +4165,7 @@ type SiteLease struct {
 
 func (x *SiteLease) Reset() {
 	*x = SiteLease{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[46]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4115,7 +4177,7 @@ func (x *SiteLease) String() string {
 func (*SiteLease) ProtoMessage() {}
 
 func (x *SiteLease) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[46]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4128,7 +4190,7 @@ func (x *SiteLease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SiteLease.ProtoReflect.Descriptor instead.
 func (*SiteLease) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{46}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *SiteLease) GetSegment() string {
@@ -4182,7 +4244,7 @@ type UnknownMachine struct {
 
 func (x *UnknownMachine) Reset() {
 	*x = UnknownMachine{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[47]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4194,7 +4256,7 @@ func (x *UnknownMachine) String() string {
 func (*UnknownMachine) ProtoMessage() {}
 
 func (x *UnknownMachine) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[47]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4207,7 +4269,7 @@ func (x *UnknownMachine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnknownMachine.ProtoReflect.Descriptor instead.
 func (*UnknownMachine) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{47}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *UnknownMachine) GetSegment() string {
@@ -4275,7 +4337,7 @@ type BMCObservation struct {
 
 func (x *BMCObservation) Reset() {
 	*x = BMCObservation{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[48]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4287,7 +4349,7 @@ func (x *BMCObservation) String() string {
 func (*BMCObservation) ProtoMessage() {}
 
 func (x *BMCObservation) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[48]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4300,7 +4362,7 @@ func (x *BMCObservation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BMCObservation.ProtoReflect.Descriptor instead.
 func (*BMCObservation) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{48}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *BMCObservation) GetMachineId() string {
@@ -4389,7 +4451,7 @@ type SegmentObservation struct {
 
 func (x *SegmentObservation) Reset() {
 	*x = SegmentObservation{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[49]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4401,7 +4463,7 @@ func (x *SegmentObservation) String() string {
 func (*SegmentObservation) ProtoMessage() {}
 
 func (x *SegmentObservation) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[49]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4414,7 +4476,7 @@ func (x *SegmentObservation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SegmentObservation.ProtoReflect.Descriptor instead.
 func (*SegmentObservation) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{49}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *SegmentObservation) GetSegment() string {
@@ -4462,7 +4524,7 @@ type GetBMCCredentialsRequest struct {
 
 func (x *GetBMCCredentialsRequest) Reset() {
 	*x = GetBMCCredentialsRequest{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[50]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4474,7 +4536,7 @@ func (x *GetBMCCredentialsRequest) String() string {
 func (*GetBMCCredentialsRequest) ProtoMessage() {}
 
 func (x *GetBMCCredentialsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[50]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4487,7 +4549,7 @@ func (x *GetBMCCredentialsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBMCCredentialsRequest.ProtoReflect.Descriptor instead.
 func (*GetBMCCredentialsRequest) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{50}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *GetBMCCredentialsRequest) GetMachineId() string {
@@ -4520,7 +4582,7 @@ type GetBMCCredentialsResponse struct {
 
 func (x *GetBMCCredentialsResponse) Reset() {
 	*x = GetBMCCredentialsResponse{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[51]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4532,7 +4594,7 @@ func (x *GetBMCCredentialsResponse) String() string {
 func (*GetBMCCredentialsResponse) ProtoMessage() {}
 
 func (x *GetBMCCredentialsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[51]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4545,7 +4607,7 @@ func (x *GetBMCCredentialsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBMCCredentialsResponse.ProtoReflect.Descriptor instead.
 func (*GetBMCCredentialsResponse) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{51}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *GetBMCCredentialsResponse) GetUsername() string {
@@ -4600,7 +4662,7 @@ type GetSSHCredentialsRequest struct {
 
 func (x *GetSSHCredentialsRequest) Reset() {
 	*x = GetSSHCredentialsRequest{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[52]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4612,7 +4674,7 @@ func (x *GetSSHCredentialsRequest) String() string {
 func (*GetSSHCredentialsRequest) ProtoMessage() {}
 
 func (x *GetSSHCredentialsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[52]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4625,7 +4687,7 @@ func (x *GetSSHCredentialsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSSHCredentialsRequest.ProtoReflect.Descriptor instead.
 func (*GetSSHCredentialsRequest) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{52}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *GetSSHCredentialsRequest) GetMachineId() string {
@@ -4654,7 +4716,7 @@ type GetSSHCredentialsResponse struct {
 
 func (x *GetSSHCredentialsResponse) Reset() {
 	*x = GetSSHCredentialsResponse{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[53]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4666,7 +4728,7 @@ func (x *GetSSHCredentialsResponse) String() string {
 func (*GetSSHCredentialsResponse) ProtoMessage() {}
 
 func (x *GetSSHCredentialsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[53]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4679,7 +4741,7 @@ func (x *GetSSHCredentialsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSSHCredentialsResponse.ProtoReflect.Descriptor instead.
 func (*GetSSHCredentialsResponse) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{53}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *GetSSHCredentialsResponse) GetUsername() string {
@@ -4726,7 +4788,7 @@ type VouchInstallerRequest struct {
 
 func (x *VouchInstallerRequest) Reset() {
 	*x = VouchInstallerRequest{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[54]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4738,7 +4800,7 @@ func (x *VouchInstallerRequest) String() string {
 func (*VouchInstallerRequest) ProtoMessage() {}
 
 func (x *VouchInstallerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[54]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4751,7 +4813,7 @@ func (x *VouchInstallerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VouchInstallerRequest.ProtoReflect.Descriptor instead.
 func (*VouchInstallerRequest) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{54}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *VouchInstallerRequest) GetMachineId() string {
@@ -4853,7 +4915,7 @@ type VouchInstallerResponse struct {
 
 func (x *VouchInstallerResponse) Reset() {
 	*x = VouchInstallerResponse{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[55]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4865,7 +4927,7 @@ func (x *VouchInstallerResponse) String() string {
 func (*VouchInstallerResponse) ProtoMessage() {}
 
 func (x *VouchInstallerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[55]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4878,7 +4940,7 @@ func (x *VouchInstallerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VouchInstallerResponse.ProtoReflect.Descriptor instead.
 func (*VouchInstallerResponse) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{55}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *VouchInstallerResponse) GetAgentId() string {
@@ -4968,7 +5030,7 @@ type IssueIdentityRequest struct {
 
 func (x *IssueIdentityRequest) Reset() {
 	*x = IssueIdentityRequest{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[56]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4980,7 +5042,7 @@ func (x *IssueIdentityRequest) String() string {
 func (*IssueIdentityRequest) ProtoMessage() {}
 
 func (x *IssueIdentityRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[56]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4993,7 +5055,7 @@ func (x *IssueIdentityRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IssueIdentityRequest.ProtoReflect.Descriptor instead.
 func (*IssueIdentityRequest) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{56}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *IssueIdentityRequest) GetCommandId() string {
@@ -5018,7 +5080,7 @@ type IssueIdentityResponse struct {
 
 func (x *IssueIdentityResponse) Reset() {
 	*x = IssueIdentityResponse{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[57]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5030,7 +5092,7 @@ func (x *IssueIdentityResponse) String() string {
 func (*IssueIdentityResponse) ProtoMessage() {}
 
 func (x *IssueIdentityResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[57]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5043,7 +5105,7 @@ func (x *IssueIdentityResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IssueIdentityResponse.ProtoReflect.Descriptor instead.
 func (*IssueIdentityResponse) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{57}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *IssueIdentityResponse) GetBootstrapBundle() string {
@@ -5099,7 +5161,7 @@ type FetchBlobRequest struct {
 
 func (x *FetchBlobRequest) Reset() {
 	*x = FetchBlobRequest{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[58]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5111,7 +5173,7 @@ func (x *FetchBlobRequest) String() string {
 func (*FetchBlobRequest) ProtoMessage() {}
 
 func (x *FetchBlobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[58]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5124,7 +5186,7 @@ func (x *FetchBlobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchBlobRequest.ProtoReflect.Descriptor instead.
 func (*FetchBlobRequest) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{58}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *FetchBlobRequest) GetSha256() string {
@@ -5152,7 +5214,7 @@ type FetchBlobResponse struct {
 
 func (x *FetchBlobResponse) Reset() {
 	*x = FetchBlobResponse{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[59]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5164,7 +5226,7 @@ func (x *FetchBlobResponse) String() string {
 func (*FetchBlobResponse) ProtoMessage() {}
 
 func (x *FetchBlobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[59]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5177,7 +5239,7 @@ func (x *FetchBlobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchBlobResponse.ProtoReflect.Descriptor instead.
 func (*FetchBlobResponse) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{59}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *FetchBlobResponse) GetSize() int64 {
@@ -5219,7 +5281,7 @@ const file_fleet_v1_fleet_proto_rawDesc = "" +
 	"superseded\x18\a \x01(\v2\x14.fleet.v1.SupersededH\x00R\n" +
 	"superseded\x12'\n" +
 	"\x05drain\x18\b \x01(\v2\x0f.fleet.v1.DrainH\x00R\x05drainB\t\n" +
-	"\amessage\"\xc4\x04\n" +
+	"\amessage\"\x81\x05\n" +
 	"\x05Hello\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x14\n" +
 	"\x05roles\x18\x02 \x03(\tR\x05roles\x12\"\n" +
@@ -5238,7 +5300,11 @@ const file_fleet_v1_fleet_proto_rawDesc = "" +
 	"\bprovider\x18\x0e \x01(\tR\bprovider\x12&\n" +
 	"\x0fos_image_digest\x18\x0f \x01(\tR\rosImageDigest\x12\x1a\n" +
 	"\bhostname\x18\x10 \x01(\tR\bhostname\x12*\n" +
-	"\x11previous_state_id\x18\x11 \x01(\tR\x0fpreviousStateId\"B\n" +
+	"\x11previous_state_id\x18\x11 \x01(\tR\x0fpreviousStateId\x12;\n" +
+	"\rstarted_grant\x18\x12 \x01(\v2\x16.fleet.v1.StartedGrantR\fstartedGrant\"P\n" +
+	"\fStartedGrant\x12%\n" +
+	"\x05grant\x18\x01 \x01(\v2\x0f.fleet.v1.GrantR\x05grant\x12\x19\n" +
+	"\bstate_id\x18\x02 \x01(\tR\astateId\"B\n" +
 	"\vHeldCommand\x12\x1d\n" +
 	"\n" +
 	"command_id\x18\x01 \x01(\tR\tcommandId\x12\x14\n" +
@@ -5684,177 +5750,180 @@ func file_fleet_v1_fleet_proto_rawDescGZIP() []byte {
 }
 
 var file_fleet_v1_fleet_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_fleet_v1_fleet_proto_msgTypes = make([]protoimpl.MessageInfo, 64)
+var file_fleet_v1_fleet_proto_msgTypes = make([]protoimpl.MessageInfo, 65)
 var file_fleet_v1_fleet_proto_goTypes = []any{
 	(CommandResult_Outcome)(0),        // 0: fleet.v1.CommandResult.Outcome
 	(*AgentMessage)(nil),              // 1: fleet.v1.AgentMessage
 	(*ControllerMessage)(nil),         // 2: fleet.v1.ControllerMessage
 	(*Hello)(nil),                     // 3: fleet.v1.Hello
-	(*HeldCommand)(nil),               // 4: fleet.v1.HeldCommand
-	(*Welcome)(nil),                   // 5: fleet.v1.Welcome
-	(*Command)(nil),                   // 6: fleet.v1.Command
-	(*CommandSpec)(nil),               // 7: fleet.v1.CommandSpec
-	(*ResetDevicesAction)(nil),        // 8: fleet.v1.ResetDevicesAction
-	(*ScriptAction)(nil),              // 9: fleet.v1.ScriptAction
-	(*PowerAction)(nil),               // 10: fleet.v1.PowerAction
-	(*InstallerAction)(nil),           // 11: fleet.v1.InstallerAction
-	(*EraseAction)(nil),               // 12: fleet.v1.EraseAction
-	(*RebootAction)(nil),              // 13: fleet.v1.RebootAction
-	(*NetbootAction)(nil),             // 14: fleet.v1.NetbootAction
-	(*ReconfigAction)(nil),            // 15: fleet.v1.ReconfigAction
-	(*RepaveAction)(nil),              // 16: fleet.v1.RepaveAction
-	(*CommandAck)(nil),                // 17: fleet.v1.CommandAck
-	(*GrantRequest)(nil),              // 18: fleet.v1.GrantRequest
-	(*Grant)(nil),                     // 19: fleet.v1.Grant
-	(*GrantRefused)(nil),              // 20: fleet.v1.GrantRefused
-	(*CancelCommand)(nil),             // 21: fleet.v1.CancelCommand
-	(*CommandResult)(nil),             // 22: fleet.v1.CommandResult
-	(*ResultAck)(nil),                 // 23: fleet.v1.ResultAck
-	(*Superseded)(nil),                // 24: fleet.v1.Superseded
-	(*SupersededAck)(nil),             // 25: fleet.v1.SupersededAck
-	(*Drain)(nil),                     // 26: fleet.v1.Drain
-	(*Progress)(nil),                  // 27: fleet.v1.Progress
-	(*EventsRequest)(nil),             // 28: fleet.v1.EventsRequest
-	(*EventsHello)(nil),               // 29: fleet.v1.EventsHello
-	(*Heartbeat)(nil),                 // 30: fleet.v1.Heartbeat
-	(*Event)(nil),                     // 31: fleet.v1.Event
-	(*LogLines)(nil),                  // 32: fleet.v1.LogLines
-	(*InventoryReport)(nil),           // 33: fleet.v1.InventoryReport
-	(*Report)(nil),                    // 34: fleet.v1.Report
-	(*Dropped)(nil),                   // 35: fleet.v1.Dropped
-	(*ProgressReport)(nil),            // 36: fleet.v1.ProgressReport
-	(*EventsResponse)(nil),            // 37: fleet.v1.EventsResponse
-	(*RotateAgentCertRequest)(nil),    // 38: fleet.v1.RotateAgentCertRequest
-	(*RotateAgentCertResponse)(nil),   // 39: fleet.v1.RotateAgentCertResponse
-	(*SyncSiteRequest)(nil),           // 40: fleet.v1.SyncSiteRequest
-	(*SyncSiteResponse)(nil),          // 41: fleet.v1.SyncSiteResponse
-	(*SiteDocument)(nil),              // 42: fleet.v1.SiteDocument
-	(*Segment)(nil),                   // 43: fleet.v1.Segment
-	(*BootAssignment)(nil),            // 44: fleet.v1.BootAssignment
-	(*BMCTarget)(nil),                 // 45: fleet.v1.BMCTarget
-	(*InstallerFiles)(nil),            // 46: fleet.v1.InstallerFiles
-	(*SiteLease)(nil),                 // 47: fleet.v1.SiteLease
-	(*UnknownMachine)(nil),            // 48: fleet.v1.UnknownMachine
-	(*BMCObservation)(nil),            // 49: fleet.v1.BMCObservation
-	(*SegmentObservation)(nil),        // 50: fleet.v1.SegmentObservation
-	(*GetBMCCredentialsRequest)(nil),  // 51: fleet.v1.GetBMCCredentialsRequest
-	(*GetBMCCredentialsResponse)(nil), // 52: fleet.v1.GetBMCCredentialsResponse
-	(*GetSSHCredentialsRequest)(nil),  // 53: fleet.v1.GetSSHCredentialsRequest
-	(*GetSSHCredentialsResponse)(nil), // 54: fleet.v1.GetSSHCredentialsResponse
-	(*VouchInstallerRequest)(nil),     // 55: fleet.v1.VouchInstallerRequest
-	(*VouchInstallerResponse)(nil),    // 56: fleet.v1.VouchInstallerResponse
-	(*IssueIdentityRequest)(nil),      // 57: fleet.v1.IssueIdentityRequest
-	(*IssueIdentityResponse)(nil),     // 58: fleet.v1.IssueIdentityResponse
-	(*FetchBlobRequest)(nil),          // 59: fleet.v1.FetchBlobRequest
-	(*FetchBlobResponse)(nil),         // 60: fleet.v1.FetchBlobResponse
-	nil,                               // 61: fleet.v1.CommandResult.EvidenceEntry
-	nil,                               // 62: fleet.v1.Report.FieldsEntry
-	nil,                               // 63: fleet.v1.Dropped.ByPriorityEntry
-	nil,                               // 64: fleet.v1.SyncSiteRequest.BootAddressesEntry
-	(*timestamppb.Timestamp)(nil),     // 65: google.protobuf.Timestamp
-	(*ClusterAction)(nil),             // 66: fleet.v1.ClusterAction
-	(*JoinAction)(nil),                // 67: fleet.v1.JoinAction
-	(*ProviderAction)(nil),            // 68: fleet.v1.ProviderAction
-	(*ProviderObservation)(nil),       // 69: fleet.v1.ProviderObservation
-	(*ProviderTarget)(nil),            // 70: fleet.v1.ProviderTarget
-	(*GetClusterAccessRequest)(nil),   // 71: fleet.v1.GetClusterAccessRequest
-	(*GetJoinMaterialRequest)(nil),    // 72: fleet.v1.GetJoinMaterialRequest
-	(*GetMAASRegionRequest)(nil),      // 73: fleet.v1.GetMAASRegionRequest
-	(*GetClusterAccessResponse)(nil),  // 74: fleet.v1.GetClusterAccessResponse
-	(*GetJoinMaterialResponse)(nil),   // 75: fleet.v1.GetJoinMaterialResponse
-	(*GetMAASRegionResponse)(nil),     // 76: fleet.v1.GetMAASRegionResponse
+	(*StartedGrant)(nil),              // 4: fleet.v1.StartedGrant
+	(*HeldCommand)(nil),               // 5: fleet.v1.HeldCommand
+	(*Welcome)(nil),                   // 6: fleet.v1.Welcome
+	(*Command)(nil),                   // 7: fleet.v1.Command
+	(*CommandSpec)(nil),               // 8: fleet.v1.CommandSpec
+	(*ResetDevicesAction)(nil),        // 9: fleet.v1.ResetDevicesAction
+	(*ScriptAction)(nil),              // 10: fleet.v1.ScriptAction
+	(*PowerAction)(nil),               // 11: fleet.v1.PowerAction
+	(*InstallerAction)(nil),           // 12: fleet.v1.InstallerAction
+	(*EraseAction)(nil),               // 13: fleet.v1.EraseAction
+	(*RebootAction)(nil),              // 14: fleet.v1.RebootAction
+	(*NetbootAction)(nil),             // 15: fleet.v1.NetbootAction
+	(*ReconfigAction)(nil),            // 16: fleet.v1.ReconfigAction
+	(*RepaveAction)(nil),              // 17: fleet.v1.RepaveAction
+	(*CommandAck)(nil),                // 18: fleet.v1.CommandAck
+	(*GrantRequest)(nil),              // 19: fleet.v1.GrantRequest
+	(*Grant)(nil),                     // 20: fleet.v1.Grant
+	(*GrantRefused)(nil),              // 21: fleet.v1.GrantRefused
+	(*CancelCommand)(nil),             // 22: fleet.v1.CancelCommand
+	(*CommandResult)(nil),             // 23: fleet.v1.CommandResult
+	(*ResultAck)(nil),                 // 24: fleet.v1.ResultAck
+	(*Superseded)(nil),                // 25: fleet.v1.Superseded
+	(*SupersededAck)(nil),             // 26: fleet.v1.SupersededAck
+	(*Drain)(nil),                     // 27: fleet.v1.Drain
+	(*Progress)(nil),                  // 28: fleet.v1.Progress
+	(*EventsRequest)(nil),             // 29: fleet.v1.EventsRequest
+	(*EventsHello)(nil),               // 30: fleet.v1.EventsHello
+	(*Heartbeat)(nil),                 // 31: fleet.v1.Heartbeat
+	(*Event)(nil),                     // 32: fleet.v1.Event
+	(*LogLines)(nil),                  // 33: fleet.v1.LogLines
+	(*InventoryReport)(nil),           // 34: fleet.v1.InventoryReport
+	(*Report)(nil),                    // 35: fleet.v1.Report
+	(*Dropped)(nil),                   // 36: fleet.v1.Dropped
+	(*ProgressReport)(nil),            // 37: fleet.v1.ProgressReport
+	(*EventsResponse)(nil),            // 38: fleet.v1.EventsResponse
+	(*RotateAgentCertRequest)(nil),    // 39: fleet.v1.RotateAgentCertRequest
+	(*RotateAgentCertResponse)(nil),   // 40: fleet.v1.RotateAgentCertResponse
+	(*SyncSiteRequest)(nil),           // 41: fleet.v1.SyncSiteRequest
+	(*SyncSiteResponse)(nil),          // 42: fleet.v1.SyncSiteResponse
+	(*SiteDocument)(nil),              // 43: fleet.v1.SiteDocument
+	(*Segment)(nil),                   // 44: fleet.v1.Segment
+	(*BootAssignment)(nil),            // 45: fleet.v1.BootAssignment
+	(*BMCTarget)(nil),                 // 46: fleet.v1.BMCTarget
+	(*InstallerFiles)(nil),            // 47: fleet.v1.InstallerFiles
+	(*SiteLease)(nil),                 // 48: fleet.v1.SiteLease
+	(*UnknownMachine)(nil),            // 49: fleet.v1.UnknownMachine
+	(*BMCObservation)(nil),            // 50: fleet.v1.BMCObservation
+	(*SegmentObservation)(nil),        // 51: fleet.v1.SegmentObservation
+	(*GetBMCCredentialsRequest)(nil),  // 52: fleet.v1.GetBMCCredentialsRequest
+	(*GetBMCCredentialsResponse)(nil), // 53: fleet.v1.GetBMCCredentialsResponse
+	(*GetSSHCredentialsRequest)(nil),  // 54: fleet.v1.GetSSHCredentialsRequest
+	(*GetSSHCredentialsResponse)(nil), // 55: fleet.v1.GetSSHCredentialsResponse
+	(*VouchInstallerRequest)(nil),     // 56: fleet.v1.VouchInstallerRequest
+	(*VouchInstallerResponse)(nil),    // 57: fleet.v1.VouchInstallerResponse
+	(*IssueIdentityRequest)(nil),      // 58: fleet.v1.IssueIdentityRequest
+	(*IssueIdentityResponse)(nil),     // 59: fleet.v1.IssueIdentityResponse
+	(*FetchBlobRequest)(nil),          // 60: fleet.v1.FetchBlobRequest
+	(*FetchBlobResponse)(nil),         // 61: fleet.v1.FetchBlobResponse
+	nil,                               // 62: fleet.v1.CommandResult.EvidenceEntry
+	nil,                               // 63: fleet.v1.Report.FieldsEntry
+	nil,                               // 64: fleet.v1.Dropped.ByPriorityEntry
+	nil,                               // 65: fleet.v1.SyncSiteRequest.BootAddressesEntry
+	(*timestamppb.Timestamp)(nil),     // 66: google.protobuf.Timestamp
+	(*ClusterAction)(nil),             // 67: fleet.v1.ClusterAction
+	(*JoinAction)(nil),                // 68: fleet.v1.JoinAction
+	(*ProviderAction)(nil),            // 69: fleet.v1.ProviderAction
+	(*ProviderObservation)(nil),       // 70: fleet.v1.ProviderObservation
+	(*ProviderTarget)(nil),            // 71: fleet.v1.ProviderTarget
+	(*GetClusterAccessRequest)(nil),   // 72: fleet.v1.GetClusterAccessRequest
+	(*GetJoinMaterialRequest)(nil),    // 73: fleet.v1.GetJoinMaterialRequest
+	(*GetMAASRegionRequest)(nil),      // 74: fleet.v1.GetMAASRegionRequest
+	(*GetClusterAccessResponse)(nil),  // 75: fleet.v1.GetClusterAccessResponse
+	(*GetJoinMaterialResponse)(nil),   // 76: fleet.v1.GetJoinMaterialResponse
+	(*GetMAASRegionResponse)(nil),     // 77: fleet.v1.GetMAASRegionResponse
 }
 var file_fleet_v1_fleet_proto_depIdxs = []int32{
 	3,  // 0: fleet.v1.AgentMessage.hello:type_name -> fleet.v1.Hello
-	17, // 1: fleet.v1.AgentMessage.ack:type_name -> fleet.v1.CommandAck
-	18, // 2: fleet.v1.AgentMessage.grant_request:type_name -> fleet.v1.GrantRequest
-	22, // 3: fleet.v1.AgentMessage.result:type_name -> fleet.v1.CommandResult
-	25, // 4: fleet.v1.AgentMessage.superseded_ack:type_name -> fleet.v1.SupersededAck
-	27, // 5: fleet.v1.AgentMessage.progress:type_name -> fleet.v1.Progress
-	5,  // 6: fleet.v1.ControllerMessage.welcome:type_name -> fleet.v1.Welcome
-	6,  // 7: fleet.v1.ControllerMessage.command:type_name -> fleet.v1.Command
-	19, // 8: fleet.v1.ControllerMessage.grant:type_name -> fleet.v1.Grant
-	20, // 9: fleet.v1.ControllerMessage.grant_refused:type_name -> fleet.v1.GrantRefused
-	21, // 10: fleet.v1.ControllerMessage.cancel:type_name -> fleet.v1.CancelCommand
-	23, // 11: fleet.v1.ControllerMessage.result_ack:type_name -> fleet.v1.ResultAck
-	24, // 12: fleet.v1.ControllerMessage.superseded:type_name -> fleet.v1.Superseded
-	26, // 13: fleet.v1.ControllerMessage.drain:type_name -> fleet.v1.Drain
-	4,  // 14: fleet.v1.Hello.held:type_name -> fleet.v1.HeldCommand
-	65, // 15: fleet.v1.Welcome.controller_time:type_name -> google.protobuf.Timestamp
-	65, // 16: fleet.v1.CommandSpec.expires_at:type_name -> google.protobuf.Timestamp
-	13, // 17: fleet.v1.CommandSpec.reboot:type_name -> fleet.v1.RebootAction
-	14, // 18: fleet.v1.CommandSpec.netboot:type_name -> fleet.v1.NetbootAction
-	15, // 19: fleet.v1.CommandSpec.reconfig:type_name -> fleet.v1.ReconfigAction
-	16, // 20: fleet.v1.CommandSpec.repave:type_name -> fleet.v1.RepaveAction
-	10, // 21: fleet.v1.CommandSpec.power:type_name -> fleet.v1.PowerAction
-	11, // 22: fleet.v1.CommandSpec.installer:type_name -> fleet.v1.InstallerAction
-	12, // 23: fleet.v1.CommandSpec.erase:type_name -> fleet.v1.EraseAction
-	9,  // 24: fleet.v1.CommandSpec.script:type_name -> fleet.v1.ScriptAction
-	66, // 25: fleet.v1.CommandSpec.cluster:type_name -> fleet.v1.ClusterAction
-	67, // 26: fleet.v1.CommandSpec.join:type_name -> fleet.v1.JoinAction
-	68, // 27: fleet.v1.CommandSpec.provider_action:type_name -> fleet.v1.ProviderAction
-	16, // 28: fleet.v1.CommandSpec.preflight:type_name -> fleet.v1.RepaveAction
-	8,  // 29: fleet.v1.CommandSpec.reset_devices:type_name -> fleet.v1.ResetDevicesAction
-	0,  // 30: fleet.v1.CommandResult.outcome:type_name -> fleet.v1.CommandResult.Outcome
-	61, // 31: fleet.v1.CommandResult.evidence:type_name -> fleet.v1.CommandResult.EvidenceEntry
-	65, // 32: fleet.v1.CommandResult.finished_at:type_name -> google.protobuf.Timestamp
-	29, // 33: fleet.v1.EventsRequest.hello:type_name -> fleet.v1.EventsHello
-	31, // 34: fleet.v1.EventsRequest.event:type_name -> fleet.v1.Event
-	30, // 35: fleet.v1.EventsRequest.heartbeat:type_name -> fleet.v1.Heartbeat
-	65, // 36: fleet.v1.Heartbeat.ts:type_name -> google.protobuf.Timestamp
-	65, // 37: fleet.v1.Event.ts:type_name -> google.protobuf.Timestamp
-	32, // 38: fleet.v1.Event.log:type_name -> fleet.v1.LogLines
-	33, // 39: fleet.v1.Event.inventory:type_name -> fleet.v1.InventoryReport
-	34, // 40: fleet.v1.Event.report:type_name -> fleet.v1.Report
-	35, // 41: fleet.v1.Event.dropped:type_name -> fleet.v1.Dropped
-	36, // 42: fleet.v1.Event.progress:type_name -> fleet.v1.ProgressReport
-	30, // 43: fleet.v1.Event.heartbeat:type_name -> fleet.v1.Heartbeat
-	62, // 44: fleet.v1.Report.fields:type_name -> fleet.v1.Report.FieldsEntry
-	63, // 45: fleet.v1.Dropped.by_priority:type_name -> fleet.v1.Dropped.ByPriorityEntry
-	47, // 46: fleet.v1.SyncSiteRequest.leases:type_name -> fleet.v1.SiteLease
-	48, // 47: fleet.v1.SyncSiteRequest.unknown:type_name -> fleet.v1.UnknownMachine
-	49, // 48: fleet.v1.SyncSiteRequest.bmcs:type_name -> fleet.v1.BMCObservation
-	50, // 49: fleet.v1.SyncSiteRequest.segments:type_name -> fleet.v1.SegmentObservation
-	64, // 50: fleet.v1.SyncSiteRequest.boot_addresses:type_name -> fleet.v1.SyncSiteRequest.BootAddressesEntry
-	69, // 51: fleet.v1.SyncSiteRequest.providers:type_name -> fleet.v1.ProviderObservation
-	42, // 52: fleet.v1.SyncSiteResponse.document:type_name -> fleet.v1.SiteDocument
-	43, // 53: fleet.v1.SiteDocument.segments:type_name -> fleet.v1.Segment
-	44, // 54: fleet.v1.SiteDocument.assignments:type_name -> fleet.v1.BootAssignment
-	45, // 55: fleet.v1.SiteDocument.bmcs:type_name -> fleet.v1.BMCTarget
-	46, // 56: fleet.v1.SiteDocument.installers:type_name -> fleet.v1.InstallerFiles
-	70, // 57: fleet.v1.SiteDocument.providers:type_name -> fleet.v1.ProviderTarget
-	65, // 58: fleet.v1.SiteLease.expires_at:type_name -> google.protobuf.Timestamp
-	65, // 59: fleet.v1.UnknownMachine.seen_at:type_name -> google.protobuf.Timestamp
-	65, // 60: fleet.v1.BMCObservation.seen_at:type_name -> google.protobuf.Timestamp
-	1,  // 61: fleet.v1.AgentService.Commands:input_type -> fleet.v1.AgentMessage
-	28, // 62: fleet.v1.AgentService.Events:input_type -> fleet.v1.EventsRequest
-	38, // 63: fleet.v1.AgentService.RotateAgentCert:input_type -> fleet.v1.RotateAgentCertRequest
-	40, // 64: fleet.v1.AgentService.SyncSite:input_type -> fleet.v1.SyncSiteRequest
-	51, // 65: fleet.v1.AgentService.GetBMCCredentials:input_type -> fleet.v1.GetBMCCredentialsRequest
-	53, // 66: fleet.v1.AgentService.GetSSHCredentials:input_type -> fleet.v1.GetSSHCredentialsRequest
-	71, // 67: fleet.v1.AgentService.GetClusterAccess:input_type -> fleet.v1.GetClusterAccessRequest
-	72, // 68: fleet.v1.AgentService.GetJoinMaterial:input_type -> fleet.v1.GetJoinMaterialRequest
-	73, // 69: fleet.v1.AgentService.GetMAASRegion:input_type -> fleet.v1.GetMAASRegionRequest
-	55, // 70: fleet.v1.AgentService.VouchInstaller:input_type -> fleet.v1.VouchInstallerRequest
-	57, // 71: fleet.v1.AgentService.IssueIdentity:input_type -> fleet.v1.IssueIdentityRequest
-	59, // 72: fleet.v1.AgentService.FetchBlob:input_type -> fleet.v1.FetchBlobRequest
-	2,  // 73: fleet.v1.AgentService.Commands:output_type -> fleet.v1.ControllerMessage
-	37, // 74: fleet.v1.AgentService.Events:output_type -> fleet.v1.EventsResponse
-	39, // 75: fleet.v1.AgentService.RotateAgentCert:output_type -> fleet.v1.RotateAgentCertResponse
-	41, // 76: fleet.v1.AgentService.SyncSite:output_type -> fleet.v1.SyncSiteResponse
-	52, // 77: fleet.v1.AgentService.GetBMCCredentials:output_type -> fleet.v1.GetBMCCredentialsResponse
-	54, // 78: fleet.v1.AgentService.GetSSHCredentials:output_type -> fleet.v1.GetSSHCredentialsResponse
-	74, // 79: fleet.v1.AgentService.GetClusterAccess:output_type -> fleet.v1.GetClusterAccessResponse
-	75, // 80: fleet.v1.AgentService.GetJoinMaterial:output_type -> fleet.v1.GetJoinMaterialResponse
-	76, // 81: fleet.v1.AgentService.GetMAASRegion:output_type -> fleet.v1.GetMAASRegionResponse
-	56, // 82: fleet.v1.AgentService.VouchInstaller:output_type -> fleet.v1.VouchInstallerResponse
-	58, // 83: fleet.v1.AgentService.IssueIdentity:output_type -> fleet.v1.IssueIdentityResponse
-	60, // 84: fleet.v1.AgentService.FetchBlob:output_type -> fleet.v1.FetchBlobResponse
-	73, // [73:85] is the sub-list for method output_type
-	61, // [61:73] is the sub-list for method input_type
-	61, // [61:61] is the sub-list for extension type_name
-	61, // [61:61] is the sub-list for extension extendee
-	0,  // [0:61] is the sub-list for field type_name
+	18, // 1: fleet.v1.AgentMessage.ack:type_name -> fleet.v1.CommandAck
+	19, // 2: fleet.v1.AgentMessage.grant_request:type_name -> fleet.v1.GrantRequest
+	23, // 3: fleet.v1.AgentMessage.result:type_name -> fleet.v1.CommandResult
+	26, // 4: fleet.v1.AgentMessage.superseded_ack:type_name -> fleet.v1.SupersededAck
+	28, // 5: fleet.v1.AgentMessage.progress:type_name -> fleet.v1.Progress
+	6,  // 6: fleet.v1.ControllerMessage.welcome:type_name -> fleet.v1.Welcome
+	7,  // 7: fleet.v1.ControllerMessage.command:type_name -> fleet.v1.Command
+	20, // 8: fleet.v1.ControllerMessage.grant:type_name -> fleet.v1.Grant
+	21, // 9: fleet.v1.ControllerMessage.grant_refused:type_name -> fleet.v1.GrantRefused
+	22, // 10: fleet.v1.ControllerMessage.cancel:type_name -> fleet.v1.CancelCommand
+	24, // 11: fleet.v1.ControllerMessage.result_ack:type_name -> fleet.v1.ResultAck
+	25, // 12: fleet.v1.ControllerMessage.superseded:type_name -> fleet.v1.Superseded
+	27, // 13: fleet.v1.ControllerMessage.drain:type_name -> fleet.v1.Drain
+	5,  // 14: fleet.v1.Hello.held:type_name -> fleet.v1.HeldCommand
+	4,  // 15: fleet.v1.Hello.started_grant:type_name -> fleet.v1.StartedGrant
+	20, // 16: fleet.v1.StartedGrant.grant:type_name -> fleet.v1.Grant
+	66, // 17: fleet.v1.Welcome.controller_time:type_name -> google.protobuf.Timestamp
+	66, // 18: fleet.v1.CommandSpec.expires_at:type_name -> google.protobuf.Timestamp
+	14, // 19: fleet.v1.CommandSpec.reboot:type_name -> fleet.v1.RebootAction
+	15, // 20: fleet.v1.CommandSpec.netboot:type_name -> fleet.v1.NetbootAction
+	16, // 21: fleet.v1.CommandSpec.reconfig:type_name -> fleet.v1.ReconfigAction
+	17, // 22: fleet.v1.CommandSpec.repave:type_name -> fleet.v1.RepaveAction
+	11, // 23: fleet.v1.CommandSpec.power:type_name -> fleet.v1.PowerAction
+	12, // 24: fleet.v1.CommandSpec.installer:type_name -> fleet.v1.InstallerAction
+	13, // 25: fleet.v1.CommandSpec.erase:type_name -> fleet.v1.EraseAction
+	10, // 26: fleet.v1.CommandSpec.script:type_name -> fleet.v1.ScriptAction
+	67, // 27: fleet.v1.CommandSpec.cluster:type_name -> fleet.v1.ClusterAction
+	68, // 28: fleet.v1.CommandSpec.join:type_name -> fleet.v1.JoinAction
+	69, // 29: fleet.v1.CommandSpec.provider_action:type_name -> fleet.v1.ProviderAction
+	17, // 30: fleet.v1.CommandSpec.preflight:type_name -> fleet.v1.RepaveAction
+	9,  // 31: fleet.v1.CommandSpec.reset_devices:type_name -> fleet.v1.ResetDevicesAction
+	0,  // 32: fleet.v1.CommandResult.outcome:type_name -> fleet.v1.CommandResult.Outcome
+	62, // 33: fleet.v1.CommandResult.evidence:type_name -> fleet.v1.CommandResult.EvidenceEntry
+	66, // 34: fleet.v1.CommandResult.finished_at:type_name -> google.protobuf.Timestamp
+	30, // 35: fleet.v1.EventsRequest.hello:type_name -> fleet.v1.EventsHello
+	32, // 36: fleet.v1.EventsRequest.event:type_name -> fleet.v1.Event
+	31, // 37: fleet.v1.EventsRequest.heartbeat:type_name -> fleet.v1.Heartbeat
+	66, // 38: fleet.v1.Heartbeat.ts:type_name -> google.protobuf.Timestamp
+	66, // 39: fleet.v1.Event.ts:type_name -> google.protobuf.Timestamp
+	33, // 40: fleet.v1.Event.log:type_name -> fleet.v1.LogLines
+	34, // 41: fleet.v1.Event.inventory:type_name -> fleet.v1.InventoryReport
+	35, // 42: fleet.v1.Event.report:type_name -> fleet.v1.Report
+	36, // 43: fleet.v1.Event.dropped:type_name -> fleet.v1.Dropped
+	37, // 44: fleet.v1.Event.progress:type_name -> fleet.v1.ProgressReport
+	31, // 45: fleet.v1.Event.heartbeat:type_name -> fleet.v1.Heartbeat
+	63, // 46: fleet.v1.Report.fields:type_name -> fleet.v1.Report.FieldsEntry
+	64, // 47: fleet.v1.Dropped.by_priority:type_name -> fleet.v1.Dropped.ByPriorityEntry
+	48, // 48: fleet.v1.SyncSiteRequest.leases:type_name -> fleet.v1.SiteLease
+	49, // 49: fleet.v1.SyncSiteRequest.unknown:type_name -> fleet.v1.UnknownMachine
+	50, // 50: fleet.v1.SyncSiteRequest.bmcs:type_name -> fleet.v1.BMCObservation
+	51, // 51: fleet.v1.SyncSiteRequest.segments:type_name -> fleet.v1.SegmentObservation
+	65, // 52: fleet.v1.SyncSiteRequest.boot_addresses:type_name -> fleet.v1.SyncSiteRequest.BootAddressesEntry
+	70, // 53: fleet.v1.SyncSiteRequest.providers:type_name -> fleet.v1.ProviderObservation
+	43, // 54: fleet.v1.SyncSiteResponse.document:type_name -> fleet.v1.SiteDocument
+	44, // 55: fleet.v1.SiteDocument.segments:type_name -> fleet.v1.Segment
+	45, // 56: fleet.v1.SiteDocument.assignments:type_name -> fleet.v1.BootAssignment
+	46, // 57: fleet.v1.SiteDocument.bmcs:type_name -> fleet.v1.BMCTarget
+	47, // 58: fleet.v1.SiteDocument.installers:type_name -> fleet.v1.InstallerFiles
+	71, // 59: fleet.v1.SiteDocument.providers:type_name -> fleet.v1.ProviderTarget
+	66, // 60: fleet.v1.SiteLease.expires_at:type_name -> google.protobuf.Timestamp
+	66, // 61: fleet.v1.UnknownMachine.seen_at:type_name -> google.protobuf.Timestamp
+	66, // 62: fleet.v1.BMCObservation.seen_at:type_name -> google.protobuf.Timestamp
+	1,  // 63: fleet.v1.AgentService.Commands:input_type -> fleet.v1.AgentMessage
+	29, // 64: fleet.v1.AgentService.Events:input_type -> fleet.v1.EventsRequest
+	39, // 65: fleet.v1.AgentService.RotateAgentCert:input_type -> fleet.v1.RotateAgentCertRequest
+	41, // 66: fleet.v1.AgentService.SyncSite:input_type -> fleet.v1.SyncSiteRequest
+	52, // 67: fleet.v1.AgentService.GetBMCCredentials:input_type -> fleet.v1.GetBMCCredentialsRequest
+	54, // 68: fleet.v1.AgentService.GetSSHCredentials:input_type -> fleet.v1.GetSSHCredentialsRequest
+	72, // 69: fleet.v1.AgentService.GetClusterAccess:input_type -> fleet.v1.GetClusterAccessRequest
+	73, // 70: fleet.v1.AgentService.GetJoinMaterial:input_type -> fleet.v1.GetJoinMaterialRequest
+	74, // 71: fleet.v1.AgentService.GetMAASRegion:input_type -> fleet.v1.GetMAASRegionRequest
+	56, // 72: fleet.v1.AgentService.VouchInstaller:input_type -> fleet.v1.VouchInstallerRequest
+	58, // 73: fleet.v1.AgentService.IssueIdentity:input_type -> fleet.v1.IssueIdentityRequest
+	60, // 74: fleet.v1.AgentService.FetchBlob:input_type -> fleet.v1.FetchBlobRequest
+	2,  // 75: fleet.v1.AgentService.Commands:output_type -> fleet.v1.ControllerMessage
+	38, // 76: fleet.v1.AgentService.Events:output_type -> fleet.v1.EventsResponse
+	40, // 77: fleet.v1.AgentService.RotateAgentCert:output_type -> fleet.v1.RotateAgentCertResponse
+	42, // 78: fleet.v1.AgentService.SyncSite:output_type -> fleet.v1.SyncSiteResponse
+	53, // 79: fleet.v1.AgentService.GetBMCCredentials:output_type -> fleet.v1.GetBMCCredentialsResponse
+	55, // 80: fleet.v1.AgentService.GetSSHCredentials:output_type -> fleet.v1.GetSSHCredentialsResponse
+	75, // 81: fleet.v1.AgentService.GetClusterAccess:output_type -> fleet.v1.GetClusterAccessResponse
+	76, // 82: fleet.v1.AgentService.GetJoinMaterial:output_type -> fleet.v1.GetJoinMaterialResponse
+	77, // 83: fleet.v1.AgentService.GetMAASRegion:output_type -> fleet.v1.GetMAASRegionResponse
+	57, // 84: fleet.v1.AgentService.VouchInstaller:output_type -> fleet.v1.VouchInstallerResponse
+	59, // 85: fleet.v1.AgentService.IssueIdentity:output_type -> fleet.v1.IssueIdentityResponse
+	61, // 86: fleet.v1.AgentService.FetchBlob:output_type -> fleet.v1.FetchBlobResponse
+	75, // [75:87] is the sub-list for method output_type
+	63, // [63:75] is the sub-list for method input_type
+	63, // [63:63] is the sub-list for extension type_name
+	63, // [63:63] is the sub-list for extension extendee
+	0,  // [0:63] is the sub-list for field type_name
 }
 
 func init() { file_fleet_v1_fleet_proto_init() }
@@ -5882,7 +5951,7 @@ func file_fleet_v1_fleet_proto_init() {
 		(*ControllerMessage_Superseded)(nil),
 		(*ControllerMessage_Drain)(nil),
 	}
-	file_fleet_v1_fleet_proto_msgTypes[6].OneofWrappers = []any{
+	file_fleet_v1_fleet_proto_msgTypes[7].OneofWrappers = []any{
 		(*CommandSpec_Reboot)(nil),
 		(*CommandSpec_Netboot)(nil),
 		(*CommandSpec_Reconfig)(nil),
@@ -5897,12 +5966,12 @@ func file_fleet_v1_fleet_proto_init() {
 		(*CommandSpec_Preflight)(nil),
 		(*CommandSpec_ResetDevices)(nil),
 	}
-	file_fleet_v1_fleet_proto_msgTypes[27].OneofWrappers = []any{
+	file_fleet_v1_fleet_proto_msgTypes[28].OneofWrappers = []any{
 		(*EventsRequest_Hello)(nil),
 		(*EventsRequest_Event)(nil),
 		(*EventsRequest_Heartbeat)(nil),
 	}
-	file_fleet_v1_fleet_proto_msgTypes[30].OneofWrappers = []any{
+	file_fleet_v1_fleet_proto_msgTypes[31].OneofWrappers = []any{
 		(*Event_Log)(nil),
 		(*Event_Inventory)(nil),
 		(*Event_Report)(nil),
@@ -5916,7 +5985,7 @@ func file_fleet_v1_fleet_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fleet_v1_fleet_proto_rawDesc), len(file_fleet_v1_fleet_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   64,
+			NumMessages:   65,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

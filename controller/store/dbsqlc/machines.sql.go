@@ -71,7 +71,8 @@ func (q *Queries) ChangedMachines(ctx context.Context, arg ChangedMachinesParams
 
 const clusterIdentity = `-- name: ClusterIdentity :one
 SELECT incarnation, (SELECT system_identifier::text FROM pg_control_system()) AS system_id,
-       (SELECT timeline_id::text FROM pg_control_checkpoint()) AS timeline
+       -- Of what is written now: the control file has the new timeline only after the first checkpoint.
+       ('x' || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8))::bit(32)::bigint::text AS timeline
 FROM cluster_state
 `
 
@@ -618,11 +619,17 @@ func (q *Queries) MacsInUse(ctx context.Context, macs []string) ([]MacsInUseRow,
 }
 
 const newIncarnation = `-- name: NewIncarnation :exec
-UPDATE cluster_state SET incarnation = replace(gen_random_uuid()::text, '-', ''), frozen_since = $1
+UPDATE cluster_state SET incarnation = replace(gen_random_uuid()::text, '-', ''), frozen_since = $1,
+    restored_at = $1, wal_history = $2
 `
 
-func (q *Queries) NewIncarnation(ctx context.Context, now *time.Time) error {
-	_, err := q.db.Exec(ctx, newIncarnation, now)
+type NewIncarnationParams struct {
+	Now        *time.Time
+	WalHistory string
+}
+
+func (q *Queries) NewIncarnation(ctx context.Context, arg NewIncarnationParams) error {
+	_, err := q.db.Exec(ctx, newIncarnation, arg.Now, arg.WalHistory)
 	return err
 }
 
@@ -958,7 +965,7 @@ func (q *Queries) WalkMachines(ctx context.Context, arg WalkMachinesParams) ([]M
 
 const whoFroze = `-- name: WhoFroze :one
 SELECT actor, verb, coalesce(event_data->>'comment', '')::text AS comment FROM audit_log
-WHERE target_id = '' AND verb IN ('FREEZE_FLEET', 'DATABASE_RESTORED') AND ts = $1
+WHERE target_id = '' AND verb IN ('FREEZE_FLEET', 'DATABASE_RESTORED', 'DATABASE_WENT_BACK') AND ts = $1
 ORDER BY audit_id DESC LIMIT 1
 `
 

@@ -133,6 +133,15 @@ type Cluster struct {
 	UpdatedAt  time.Time
 }
 
+type ClusterState struct {
+	Singleton   bool
+	Incarnation string
+	FrozenSince *time.Time
+	CreatedAt   time.Time
+	WalHistory  string
+	RestoredAt  *time.Time
+}
+
 type Command struct {
 	CommandID       string
 	OperationID     string

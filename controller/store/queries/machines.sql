@@ -93,7 +93,8 @@ SELECT pg_snapshot_xmin(pg_current_snapshot())::text AS xmin,
 
 -- name: ClusterIdentity :one
 SELECT incarnation, (SELECT system_identifier::text FROM pg_control_system()) AS system_id,
-       (SELECT timeline_id::text FROM pg_control_checkpoint()) AS timeline
+       -- Of what is written now: the control file has the new timeline only after the first checkpoint.
+       ('x' || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8))::bit(32)::bigint::text AS timeline
 FROM cluster_state;
 
 -- name: SetNodeState :exec
@@ -146,14 +147,15 @@ WHERE s.started_at IS NULL OR s.started_at < @since::timestamptz;
 -- name: WhoFroze :one
 -- Who or what began the freeze of that time, and with what comment.
 SELECT actor, verb, coalesce(event_data->>'comment', '')::text AS comment FROM audit_log
-WHERE target_id = '' AND verb IN ('FREEZE_FLEET', 'DATABASE_RESTORED') AND ts = @since
+WHERE target_id = '' AND verb IN ('FREEZE_FLEET', 'DATABASE_RESTORED', 'DATABASE_WENT_BACK') AND ts = @since
 ORDER BY audit_id DESC LIMIT 1;
 
 -- name: Thaw :exec
 UPDATE cluster_state SET frozen_since = NULL;
 
 -- name: NewIncarnation :exec
-UPDATE cluster_state SET incarnation = replace(gen_random_uuid()::text, '-', ''), frozen_since = @now;
+UPDATE cluster_state SET incarnation = replace(gen_random_uuid()::text, '-', ''), frozen_since = @now,
+    restored_at = @now, wal_history = @wal_history;
 
 -- name: RestampMachines :exec
 -- Change ids of another cluster may lie above every transaction of this one.
