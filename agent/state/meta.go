@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/ingot-metal/ingot/internal/ids"
+	"github.com/ingot-metal/ingot/internal/planted"
 )
 
 const (
@@ -176,6 +177,9 @@ func (s *Store) Recognized(ctx context.Context, stored uint64) error {
 		shared, err := getNumber(tx, keySharedSeq)
 		if err != nil {
 			return err
+		}
+		if planted.OldEvents {
+			shared = 0
 		}
 		if _, err := tx.Exec("DELETE FROM events WHERE seq <= ?", int64(min(shared, stored))); err != nil {
 			return err

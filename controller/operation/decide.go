@@ -6,6 +6,7 @@ import (
 
 	"github.com/ingot-metal/ingot/controller/fleet"
 	"github.com/ingot-metal/ingot/controller/workflow"
+	"github.com/ingot-metal/ingot/internal/planted"
 )
 
 // Decide answers one event. It changes nothing in the snapshot.
@@ -347,6 +348,8 @@ func (d *decider) whyNoGrant(e GrantAsked) (reason, message string) {
 		return "GRANT_REFUSED", "the command has not been sent"
 	case d.cmd.ExecutorStateID != e.StateID:
 		return "AGENT_MEMORY_LOST", "the command was sent to another memory of this agent"
+	case e.SessionBootID != "" && e.BootID != e.SessionBootID && !planted.AskedBoot:
+		return "GRANT_REFUSED", "the agent asks from another boot than that of its session"
 	case !bytes.Equal(d.cmd.Digest, e.Digest):
 		return "GRANT_REFUSED", "the digest of the command differs"
 	case !d.op.CancelRequested.IsZero():

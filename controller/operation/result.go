@@ -7,6 +7,7 @@ import (
 
 	"github.com/ingot-metal/ingot/controller/fleet"
 	"github.com/ingot-metal/ingot/internal/evidence"
+	"github.com/ingot-metal/ingot/internal/planted"
 )
 
 var zeroTime time.Time
@@ -14,7 +15,7 @@ var zeroTime time.Time
 // resulted takes an executor's result. The first one counts, whatever session carries it; it must come from the
 // executor that the command was sent to.
 func (d *decider) resulted(e Resulted) {
-	if d.cmd == nil || d.cmd.ID != e.CommandID || d.cmd.ExecutorID != e.AgentID {
+	if d.cmd == nil || d.cmd.ID != e.CommandID || d.cmd.ExecutorID != e.AgentID && !planted.ForeignResult {
 		d.refuseGrant("GRANT_REFUSED", "the command was not given to this agent")
 		d.out.Ack = true
 		return
@@ -72,7 +73,7 @@ func (d *decider) store(e Resulted) {
 }
 
 func (d *decider) liveResult(e Resulted) {
-	granted := d.cmd.State == Granted
+	granted := d.cmd.State == Granted || planted.UngrantedResult
 	d.store(e)
 	switch {
 	case d.cmd.Kind == KindPreflight:
@@ -150,7 +151,7 @@ func (d *decider) succeeded(e Resulted) {
 	}
 	d.setCommand(Done)
 	key := evidenceKey(d.cmd.Kind)
-	if e.Evidence[key] == "" {
+	if e.Evidence[key] == "" && !planted.EmptyEvidence {
 		d.fail("EVIDENCE_MISSING", "the executor claims success without "+key, false)
 		return
 	}
@@ -212,7 +213,7 @@ func (d *decider) rebootClaimed(e Resulted) {
 		d.confirmReboot("")
 	case !d.strayed().none():
 		d.cameBack(d.strayed())
-	case d.w.TargetAgentID == "" && slices.Contains([]System{SystemSame, SystemElsewhere}, d.boots()) && readBack(e.Evidence):
+	case (d.w.TargetAgentID == "" || planted.BootClaim) && slices.Contains([]System{SystemSame, SystemElsewhere}, d.boots()) && readBack(e.Evidence):
 		// A machine without an agent: what the site agent has read back is all the evidence there is.
 		d.setCommand(Done)
 		proof := maps.Clone(e.Evidence)

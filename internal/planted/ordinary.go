@@ -9,4 +9,24 @@ const (
 	VersionGuard = false
 	Grant        = false
 	StateID      = false
+
+	GrantWindow = false
+	WindowClock = false
+	ExpiryClock = false
+	SharedTime  = false
+	KnownTime   = false
+
+	MemoryNumbers = false
+	NewStateID    = false
+	OldEvents     = false
+	EventNumber   = false
+	Superseded    = false
+	CloneHardware = false
+
+	BootClaim       = false
+	AskedBoot       = false
+	UngrantedResult = false
+	ForeignResult   = false
+	EmptyEvidence   = false
+	Fence           = false
 )

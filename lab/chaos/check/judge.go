@@ -26,6 +26,10 @@ func Judge(h History) []Violation {
 	j.cursor()
 	j.logs()
 	j.answers()
+	j.copies()
+	j.times()
+	j.windows()
+	j.expiry()
 	return j.found
 }
 
