@@ -85,6 +85,8 @@ func admit(spec *fleetv1.CommandSpec, c circumstances) *command.Result {
 type ask struct {
 	claims pki.GrantClaims // what the answer must be over, but for its time
 	asked  time.Duration   // boot-time clock
+	// earlier are the numbers of the asks for the same command before.
+	earlier []uint64
 }
 
 // verify says whether the grant answers the ask, by any of the keys.

@@ -295,18 +295,19 @@ type slow struct {
 	*state.Store
 	other func() bool
 	wait  time.Duration
+	asked atomic.Int64
 }
 
-func (s *slow) NextGrantSeq(ctx context.Context) (uint64, error) {
-	seq, err := s.Store.NextGrantSeq(ctx)
-	if err != nil || seq > 1 {
-		return seq, err
+func (s *slow) NextGrantSeq(ctx context.Context, commandID string) (uint64, []uint64, error) {
+	seq, earlier, err := s.Store.NextGrantSeq(ctx, commandID)
+	if err != nil || s.asked.Add(1) > 1 {
+		return seq, earlier, err
 	}
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	for began := time.Now(); !s.other() && time.Since(began) < s.wait; <-tick.C {
 	}
-	return seq, nil
+	return seq, earlier, nil
 }
 
 // TestAsksAreSentInTheOrderOfTheirNumbers: to the controller, a number below one that it has seen is an older copy of the memory.

@@ -2,6 +2,7 @@ package operation
 
 import (
 	"bytes"
+	"slices"
 	"time"
 
 	"github.com/ingot-metal/ingot/controller/fleet"
@@ -308,6 +309,13 @@ func (d *decider) grantAsked(e GrantAsked) {
 		}
 		return
 	}
+	if d.askedByAnother(e) {
+		const why = "another copy of the agent's memory was granted the command"
+		d.out.FlagRollback = true
+		d.refuseGrant("AGENT_STATE_ROLLED_BACK", why)
+		d.stop("AGENT_STATE_ROLLED_BACK", why)
+		return
+	}
 	if reason, message := d.whyNoGrant(e); reason != "" {
 		d.refuseGrant(reason, message)
 		return
@@ -328,6 +336,12 @@ func (d *decider) grantAsked(e GrantAsked) {
 	d.cmd.GrantSeq = e.Seq
 	d.cmd.BootIDBefore = d.bootBefore(e)
 	d.wait(WaitResult, d.nextLook())
+}
+
+// askedByAnother reports whether the command was granted on an ask that the asking memory does not know of: a copy of it has asked.
+func (d *decider) askedByAnother(e GrantAsked) bool {
+	granted := d.live(e.CommandID, e.AgentID) && d.cmd.State == Granted && d.cmd.GrantSeq != 0
+	return granted && d.cmd.ExecutorStateID == e.StateID && !slices.Contains(e.Earlier, d.cmd.GrantSeq) && !planted.CopiedAsk
 }
 
 func (d *decider) refuseGrant(reason, message string) {

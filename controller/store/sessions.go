@@ -236,8 +236,11 @@ func machineSeen(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, h Hel
 	if err != nil {
 		return fmt.Errorf("record the machine's boot: %w", err)
 	}
-	if err := settleByProof(ctx, q, m, h, out.Role, now); err != nil {
-		return err
+	if out.PreviousHardware == "" || out.PreviousHardware == h.HardwareFingerprint || planted.BootHardware {
+		// The boot of another machine that uses the identity proves nothing.
+		if err := settleByProof(ctx, q, m, h, out.Role, now); err != nil {
+			return err
+		}
 	}
 	if operation.ProvesReboot(m.BootID, h.BootID) && strVal(m.AgentID) == h.AgentID {
 		// The same identity in another boot: the machine's own system has started.

@@ -20,9 +20,11 @@ const (
 	NewStateID    = false
 	OldEvents     = false
 	EventNumber   = false
+	CopiedAsk     = false
 	Superseded    = false
 	CloneHardware = false
 
+	BootHardware    = false
 	BootClaim       = false
 	AskedBoot       = false
 	UngrantedResult = false

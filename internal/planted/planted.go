@@ -51,6 +51,8 @@ var (
 	OldEvents = lacks("old-events")
 	// EventNumber: the controller stores an event again whose number it has seen.
 	EventNumber = lacks("event-number")
+	// CopiedAsk: the controller grants a command again to a memory that does not know of the ask that it was granted on.
+	CopiedAsk = lacks("copied-ask")
 	// Superseded: the agent comes back after a newer process has taken its identity over.
 	Superseded = lacks("superseded")
 	// CloneHardware: the controller does not notice that two machines use one identity.
@@ -59,6 +61,8 @@ var (
 
 // What is taken away of evidence.
 var (
+	// BootHardware: the controller takes the boot of another machine that uses the identity for one of the machine.
+	BootHardware = lacks("boot-hardware")
 	// BootClaim: the controller believes an agent that says that its machine was rebooted.
 	BootClaim = lacks("boot-claim")
 	// AskedBoot: the controller does not compare the boot that an agent asks from with the boot of its session.

@@ -126,6 +126,10 @@ func overlay(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
+	// What is there is no package of this module.
+	if err := os.WriteFile(filepath.Join(dir, "go.mod"), []byte("module overlay\n"), 0o644); err != nil {
+		return err
+	}
 	o := overlaid{dir: dir, replace: map[string]string{}}
 	err = errors.Join(
 		o.change(filepath.Join(library, "time.go"), plainNow, steppedNow), o.write(filepath.Join(library, "stepped.go"), stepFile),
