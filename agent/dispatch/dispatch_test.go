@@ -316,11 +316,12 @@ func TestAsksAreSentInTheOrderOfTheirNumbers(t *testing.T) {
 	var r *rig
 	memory := &slow{Store: memory(t), wait: 100 * time.Millisecond, other: func() bool { return r.l.asks() > 0 }}
 	r = start(t, memory.Store, &executor{}, func(c *dispatch.Config) { c.Store = memory })
+	var commands []string
 	for _, target := range []string{"m", "n"} {
-		r.order(&fleetv1.CommandSpec{TargetId: target, TimeoutMs: 60000})
+		commands = append(commands, r.order(&fleetv1.CommandSpec{TargetId: target, TimeoutMs: 60000}))
 	}
-	for seq := range uint64(2) {
-		r.l.wait(t, "both asks", func(m *fleetv1.AgentMessage) bool { return m.GetGrantRequest().GetSeq() == seq+1 })
+	for _, id := range commands {
+		r.l.wait(t, "both asks", func(m *fleetv1.AgentMessage) bool { return m.GetGrantRequest().GetCommandId() == id })
 	}
 	last := uint64(0)
 	for _, m := range r.messages() {
