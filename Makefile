@@ -114,8 +114,8 @@ dist/chaos/harness:
 # Binaries that lack a protection; they are built apart from those that ship.
 PLANTED := grant intent-record dedup-cache state-id version-guard \
 	grant-window window-clock expiry-clock shared-time known-time \
-	memory-numbers new-state-id old-events event-number superseded clone-hardware \
-	boot-claim asked-boot ungranted-result foreign-result empty-evidence fence
+	memory-numbers new-state-id old-events event-number copied-ask superseded clone-hardware \
+	boot-hardware boot-claim asked-boot late-claim ungranted-result foreign-result empty-evidence fence
 
 .PHONY: test-chaos-planted
 test-chaos-planted: deps dist/chaos/harness ## Take each protection away, and hold that chaos notices within 200 runs

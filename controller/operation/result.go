@@ -49,6 +49,10 @@ func (d *decider) lateResult(e Resulted) {
 		// Nothing new: a claim that nothing confirmed in time is no better for being repeated.
 		return
 	}
+	if e.Outcome == OutcomeSucceeded && (d.cmd.GrantedAt.IsZero() || d.deniedByBoot(e)) && !planted.LateClaim {
+		// Nothing starts without a grant, and no machine is rebooted in the boot before.
+		return
+	}
 	d.store(e)
 	d.settle("late_result")
 	if e.Outcome == OutcomeFailed || e.Outcome == OutcomeRefused {
@@ -57,6 +61,12 @@ func (d *decider) lateResult(e Resulted) {
 			Cause: fleet.CauseOf(d.op.Type), Subject: subject(d.op), Reason: orElse(e.Reason, "EXECUTION_FAILED"), Message: e.Message,
 		}
 	}
+}
+
+// deniedByBoot reports whether an agent says that it has rebooted its machine, in a session of the boot that was to end.
+func (d *decider) deniedByBoot(e Resulted) bool {
+	own := provenByBoot(d.cmd.Kind) && d.cmd.ExecutorRole == "host" && e.SessionBootID != ""
+	return own && !ProvesReboot(d.cmd.BootIDBefore, e.SessionBootID)
 }
 
 func (d *decider) settle(by string) {

@@ -410,6 +410,25 @@ func TestACommandIsNotGrantedToACopyOfTheMemoryThatHasIt(t *testing.T) {
 	}
 }
 
+// A fence over a reboot is not lifted by the word of an agent that is still in the boot before.
+func TestALateClaimOfARebootNeedsAnotherBoot(t *testing.T) {
+	s := granted(t, reboot())
+	s.now = s.now.Add(2 * stepTimeout)
+	s.look()
+	c := s.latest()
+	if c.State != operation.Unknown || s.fence == "" {
+		t.Fatalf("the command is %s, the fence %q", c.State, s.fence)
+	}
+	r := operation.Resulted{CommandID: c.ID, AgentID: c.ExecutorID, StateID: c.ExecutorStateID, Outcome: operation.OutcomeSucceeded, SessionBootID: c.BootIDBefore}
+	if s.do(r); s.latest().State != operation.Unknown || s.fence == "" {
+		t.Error("the fence is lifted by a claim from the boot before")
+	}
+	r.SessionBootID = "boot-2"
+	if s.do(r); s.latest().SettledBy != "late_result" || s.fence != "" {
+		t.Errorf("the same from another boot: settled by %q, fence %q", s.latest().SettledBy, s.fence)
+	}
+}
+
 // Another machine with a copy of the agent's disk has a boot of its own.
 func TestTheBootOfAnotherMachineIsNoReboot(t *testing.T) {
 	for name, hardware := range map[string]string{"another machine": "hw-2", "the same machine": "hw-1"} {

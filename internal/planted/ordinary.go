@@ -26,6 +26,7 @@ const (
 
 	BootHardware    = false
 	BootClaim       = false
+	LateClaim       = false
 	AskedBoot       = false
 	UngrantedResult = false
 	ForeignResult   = false
