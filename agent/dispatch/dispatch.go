@@ -14,6 +14,7 @@ import (
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/failpoint"
 	"github.com/ingot-metal/ingot/internal/pki"
+	"github.com/ingot-metal/ingot/internal/planted"
 	"github.com/ingot-metal/ingot/internal/task"
 )
 
@@ -94,6 +95,9 @@ func New(cfg Config) *Dispatcher {
 	cfg.ResendEvery = orDefault(cfg.ResendEvery, 5*time.Second)
 	cfg.GrantWait = orDefault(cfg.GrantWait, 10*time.Second)
 	cfg.StopGrace = orDefault(cfg.StopGrace, 10*time.Second)
+	if planted.WindowClock {
+		cfg.Boottime = func() time.Duration { return time.Duration(cfg.Clock.Now().UnixNano()) }
+	}
 	d := &Dispatcher{
 		cfg: cfg, lanes: newLanes(), ready: make(chan struct{}),
 		attached: make(chan struct{}), detached: make(chan struct{}),
@@ -236,6 +240,9 @@ func (d *Dispatcher) controllerNow(ctx context.Context) (time.Time, error) {
 	d.mu.Lock()
 	at, since := d.controllerTime, d.controllerAt
 	d.mu.Unlock()
+	if planted.ExpiryClock {
+		return d.cfg.Clock.Now(), nil
+	}
 	if !at.IsZero() {
 		return at.Add(d.cfg.Boottime() - since), nil
 	}

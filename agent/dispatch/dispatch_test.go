@@ -295,18 +295,19 @@ type slow struct {
 	*state.Store
 	other func() bool
 	wait  time.Duration
+	asked atomic.Int64
 }
 
-func (s *slow) NextGrantSeq(ctx context.Context) (uint64, error) {
-	seq, err := s.Store.NextGrantSeq(ctx)
-	if err != nil || seq > 1 {
-		return seq, err
+func (s *slow) NextGrantSeq(ctx context.Context, commandID string) (uint64, []uint64, error) {
+	seq, earlier, err := s.Store.NextGrantSeq(ctx, commandID)
+	if err != nil || s.asked.Add(1) > 1 {
+		return seq, earlier, err
 	}
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	for began := time.Now(); !s.other() && time.Since(began) < s.wait; <-tick.C {
 	}
-	return seq, nil
+	return seq, earlier, nil
 }
 
 // TestAsksAreSentInTheOrderOfTheirNumbers: to the controller, a number below one that it has seen is an older copy of the memory.
@@ -315,11 +316,12 @@ func TestAsksAreSentInTheOrderOfTheirNumbers(t *testing.T) {
 	var r *rig
 	memory := &slow{Store: memory(t), wait: 100 * time.Millisecond, other: func() bool { return r.l.asks() > 0 }}
 	r = start(t, memory.Store, &executor{}, func(c *dispatch.Config) { c.Store = memory })
+	var commands []string
 	for _, target := range []string{"m", "n"} {
-		r.order(&fleetv1.CommandSpec{TargetId: target, TimeoutMs: 60000})
+		commands = append(commands, r.order(&fleetv1.CommandSpec{TargetId: target, TimeoutMs: 60000}))
 	}
-	for seq := range uint64(2) {
-		r.l.wait(t, "both asks", func(m *fleetv1.AgentMessage) bool { return m.GetGrantRequest().GetSeq() == seq+1 })
+	for _, id := range commands {
+		r.l.wait(t, "both asks", func(m *fleetv1.AgentMessage) bool { return m.GetGrantRequest().GetCommandId() == id })
 	}
 	last := uint64(0)
 	for _, m := range r.messages() {

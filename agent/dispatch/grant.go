@@ -164,7 +164,7 @@ func (d *Dispatcher) sendAsk(ctx context.Context, j *job) (ask, error) {
 	}
 	d.send(&fleetv1.AgentMessage{Message: &fleetv1.AgentMessage_GrantRequest{GrantRequest: &fleetv1.GrantRequest{
 		CommandId: j.id, StateId: d.stateID, Seq: a.claims.Seq, Nonce: a.claims.Nonce, BootId: d.cfg.BootID,
-		Digest: j.stored.Digest,
+		Digest: j.stored.Digest, Earlier: a.earlier,
 	}}})
 	return a, nil
 }
@@ -177,7 +177,7 @@ func (d *Dispatcher) newAsk(ctx context.Context, j *job) (ask, error) {
 	}}
 	_, _ = rand.Read(a.claims.Nonce) // since Go 1.24 it never fails: it ends the program instead
 	var err error
-	a.claims.Seq, err = d.cfg.Store.NextGrantSeq(ctx)
+	a.claims.Seq, a.earlier, err = d.cfg.Store.NextGrantSeq(ctx, j.id)
 	return a, err
 }
 

@@ -142,6 +142,9 @@ func (s *Store) Evict(ctx context.Context, now time.Time) (n int64, err error) {
 }
 
 func markDone(tx *sql.Tx, id string, result []byte, now time.Time) error {
+	if _, err := tx.Exec("DELETE FROM meta WHERE key = ?", keyAsks+id); err != nil {
+		return err
+	}
 	return changed(tx.Exec(`UPDATE commands SET state = 'DONE', result = ?, done_ms = ?
 		WHERE command_id = ? AND state <> 'DONE'`, nonNil(result), now.UnixMilli(), id))
 }

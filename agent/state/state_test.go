@@ -117,8 +117,10 @@ func TestEverythingSurvivesARestart(t *testing.T) {
 	ctx := t.Context()
 	receive(t, s, "c")
 	must(t, s.Start(ctx, "c", []byte("{}"), nil, t0))
-	seq, err := s.NextGrantSeq(ctx)
-	must(t, err)
+	seq, earlier, err := s.NextGrantSeq(ctx, "c")
+	if err != nil || len(earlier) != 0 {
+		t.Fatalf("the first ask knows of %v before it, %v", earlier, err)
+	}
 	must(t, s.Lock(ctx, "why"))
 	must(t, s.SawControllerTime(ctx, t0))
 	must(t, s.SawControllerTime(ctx, t0.Add(-time.Hour)))
@@ -132,8 +134,14 @@ func TestEverythingSurvivesARestart(t *testing.T) {
 	s = open(t, state.Config{Dir: dir})
 	after, err := s.Meta(ctx)
 	must(t, err)
-	if after != before || seq != 1 || after.LastGrantSeq != 1 || after.LastEventSeq != 1 || !after.ControllerTime.Equal(t0) || after.LockedReason != "why" {
+	if after != before || seq == 0 || after.LastGrantSeq != seq || after.LastEventSeq != 1 || !after.ControllerTime.Equal(t0) || after.LockedReason != "why" {
 		t.Fatalf("before %+v, after %+v", before, after)
+	}
+	if next, earlier, err := s.NextGrantSeq(ctx, "c"); err != nil || next <= seq || !slices.Equal(earlier, []uint64{seq}) {
+		t.Fatalf("the ask after %d is %d and knows of %v, %v", seq, next, earlier, err)
+	}
+	if _, earlier, err := s.NextGrantSeq(ctx, "another"); err != nil || len(earlier) != 0 {
+		t.Fatalf("the first ask for another command knows of %v before it, %v", earlier, err)
 	}
 	list, err := s.Unsettled(ctx)
 	if err != nil || len(list) != 1 || list[0].State != state.Started {

@@ -115,7 +115,7 @@ func (e *Engine) grant(ctx context.Context, s *session.Session, r *fleetv1.Grant
 	}
 	a, err := e.Handle(ctx, operationID, operation.GrantAsked{
 		CommandID: r.GetCommandId(), AgentID: s.AgentID, StateID: r.GetStateId(), BootID: r.GetBootId(),
-		Seq: r.GetSeq(), Digest: r.GetDigest(), Epoch: s.Epoch,
+		Seq: r.GetSeq(), Digest: r.GetDigest(), Earlier: r.GetEarlier(), SessionBootID: s.BootID, Epoch: s.Epoch,
 	})
 	if err != nil {
 		return nil, err

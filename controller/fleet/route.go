@@ -21,6 +21,8 @@ type Candidate struct {
 	BootID      string
 	// ImageDigest is what a host agent says that its system was made from.
 	ImageDigest string
+	// Hardware is the fingerprint of the machine that the agent runs on.
+	Hardware string
 }
 
 // AgentProvider is the provider of machines that are driven by our own agents, and through their BMC where nobody

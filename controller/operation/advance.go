@@ -10,6 +10,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/fleet"
 	"github.com/ingot-metal/ingot/controller/workflow"
 	"github.com/ingot-metal/ingot/internal/evidence"
+	"github.com/ingot-metal/ingot/internal/planted"
 )
 
 // capabilityOf names what an agent must be able to do for a step of this kind.
@@ -265,7 +266,9 @@ func (d *decider) unknown(code, message string) {
 	if d.cmd.Reason == "" {
 		d.cmd.Reason = code
 	}
-	d.out.Machine.Fence = d.cmd.ID
+	if !planted.Fence {
+		d.out.Machine.Fence = d.cmd.ID
+	}
 	d.fail(code, message, false)
 }
 

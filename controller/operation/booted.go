@@ -7,6 +7,7 @@ import (
 
 	"github.com/ingot-metal/ingot/controller/fleet"
 	"github.com/ingot-metal/ingot/internal/evidence"
+	"github.com/ingot-metal/ingot/internal/planted"
 )
 
 // A boot counts when the system that was to come up says so itself. Another boot id only proves that the boot before is
@@ -177,10 +178,17 @@ func (d *decider) hostInAnotherBoot() *fleet.Candidate {
 	if d.cmd.ExecutorRole == "host" || known == "" {
 		known = d.cmd.BootIDBefore
 	}
-	if !ProvesReboot(known, h.BootID) {
+	if !ProvesReboot(known, h.BootID) || !d.onSameHardware(h) {
 		return nil
 	}
 	return h
+}
+
+// onSameHardware reports whether an agent runs on the machine that it ran on before the current command. Another machine that uses the
+// identity has another boot, which says nothing about this one.
+func (d *decider) onSameHardware(h *fleet.Candidate) bool {
+	known := d.before(evidence.HostHardware)
+	return known == "" || h.Hardware == "" || known == h.Hardware || planted.BootHardware
 }
 
 // isBefore reports whether an agent speaks for the system that ran before the current command.
@@ -202,7 +210,7 @@ func (d *decider) before(key string) string {
 }
 
 // systemKeys are what is noted of the machine's own system before a command.
-var systemKeys = []string{evidence.HostAgentID, evidence.HostBootID, evidence.HostImageDigest}
+var systemKeys = []string{evidence.HostAgentID, evidence.HostBootID, evidence.HostImageDigest, evidence.HostHardware}
 
 // systemNow is what there is to note of the machine's own system; nil for a machine that never had one.
 func (d *decider) systemNow() map[string]string {
@@ -210,7 +218,11 @@ func (d *decider) systemNow() map[string]string {
 	if h == nil {
 		return nil
 	}
-	return map[string]string{evidence.HostAgentID: h.AgentID, evidence.HostBootID: h.BootID, evidence.HostImageDigest: h.ImageDigest}
+	now := map[string]string{evidence.HostAgentID: h.AgentID, evidence.HostBootID: h.BootID, evidence.HostImageDigest: h.ImageDigest}
+	if h.Hardware != "" {
+		now[evidence.HostHardware] = h.Hardware
+	}
+	return now
 }
 
 // noteSystem keeps with the grant of a command which system the machine had before it.

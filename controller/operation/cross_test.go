@@ -90,6 +90,7 @@ func events() []operation.Event {
 		func(g *operation.GrantAsked) { g.Seq = 0 },
 		func(g *operation.GrantAsked) { g.Digest = []byte("another") },
 		func(g *operation.GrantAsked) { g.BootID = "boot-2" },
+		func(g *operation.GrantAsked) { g.BootID, g.SessionBootID = "boot-2", "boot-1" },
 	} {
 		g := good
 		spoil(&g)

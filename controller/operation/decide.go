@@ -2,10 +2,12 @@ package operation
 
 import (
 	"bytes"
+	"slices"
 	"time"
 
 	"github.com/ingot-metal/ingot/controller/fleet"
 	"github.com/ingot-metal/ingot/controller/workflow"
+	"github.com/ingot-metal/ingot/internal/planted"
 )
 
 // Decide answers one event. It changes nothing in the snapshot.
@@ -307,6 +309,13 @@ func (d *decider) grantAsked(e GrantAsked) {
 		}
 		return
 	}
+	if d.askedByAnother(e) {
+		const why = "another copy of the agent's memory was granted the command"
+		d.out.FlagRollback = true
+		d.refuseGrant("AGENT_STATE_ROLLED_BACK", why)
+		d.stop("AGENT_STATE_ROLLED_BACK", why)
+		return
+	}
 	if reason, message := d.whyNoGrant(e); reason != "" {
 		d.refuseGrant(reason, message)
 		return
@@ -329,6 +338,12 @@ func (d *decider) grantAsked(e GrantAsked) {
 	d.wait(WaitResult, d.nextLook())
 }
 
+// askedByAnother reports whether the command was granted on an ask that the asking memory does not know of: a copy of it has asked.
+func (d *decider) askedByAnother(e GrantAsked) bool {
+	granted := d.live(e.CommandID, e.AgentID) && d.cmd.State == Granted && d.cmd.GrantSeq != 0
+	return granted && d.cmd.ExecutorStateID == e.StateID && !slices.Contains(e.Earlier, d.cmd.GrantSeq) && !planted.CopiedAsk
+}
+
 func (d *decider) refuseGrant(reason, message string) {
 	d.out.Refusal = &fleet.Refusal{Reason: reason, Message: message}
 }
@@ -347,6 +362,8 @@ func (d *decider) whyNoGrant(e GrantAsked) (reason, message string) {
 		return "GRANT_REFUSED", "the command has not been sent"
 	case d.cmd.ExecutorStateID != e.StateID:
 		return "AGENT_MEMORY_LOST", "the command was sent to another memory of this agent"
+	case e.SessionBootID != "" && e.BootID != e.SessionBootID && !planted.AskedBoot:
+		return "GRANT_REFUSED", "the agent asks from another boot than that of its session"
 	case !bytes.Equal(d.cmd.Digest, e.Digest):
 		return "GRANT_REFUSED", "the digest of the command differs"
 	case !d.op.CancelRequested.IsZero():

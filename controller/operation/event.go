@@ -14,6 +14,10 @@ type GrantAsked struct {
 	CommandID, AgentID, StateID, BootID string
 	Seq                                 uint64
 	Digest                              []byte
+	// Earlier are the numbers of the asks for the same command that the asking memory knows.
+	Earlier []uint64
+	// SessionBootID is the boot id of the asking session, which BootID must be.
+	SessionBootID string
 	// Epoch is that of the asking session: only an agent's newest session is granted anything.
 	Epoch int64
 }

@@ -425,6 +425,7 @@ func (s *stored) ask(c *operation.Command, bootID string) operation.Decision {
 	key := [2]string{c.ExecutorID, c.ExecutorStateID}
 	return s.do(operation.GrantAsked{
 		CommandID: c.ID, AgentID: c.ExecutorID, StateID: c.ExecutorStateID, BootID: bootID, Seq: s.lastGrant[key] + 1, Digest: c.Digest,
+		Earlier: []uint64{c.GrantSeq},
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -29,11 +30,12 @@ type memory struct {
 	state   string
 	seq     uint64
 	results map[string]operation.Resulted // by command: started, with the result to come
+	asked   []uint64
 }
 
 // copy gives a memory of its own.
 func (m memory) copy() memory {
-	m.results = maps.Clone(m.results)
+	m.results, m.asked = maps.Clone(m.results), slices.Clone(m.asked)
 	return m
 }
 
@@ -126,7 +128,8 @@ func (p *play) grant(t *rapid.T) {
 		return // a known command is answered from memory
 	}
 	a.memory.seq++
-	e := operation.GrantAsked{CommandID: c.ID, AgentID: a.id, StateID: a.memory.state, BootID: a.boot, Seq: a.memory.seq, Digest: c.Digest}
+	e := operation.GrantAsked{CommandID: c.ID, AgentID: a.id, StateID: a.memory.state, BootID: a.boot, Seq: a.memory.seq, Digest: c.Digest, Earlier: a.memory.asked}
+	a.memory.asked = append(a.memory.asked, e.Seq)
 	if d := p.do(e); d.Grant && !rapid.Bool().Draw(t, "answer lost") {
 		p.act(t, a, c)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/ingot-metal/ingot/controller/fleet"
 	"github.com/ingot-metal/ingot/internal/evidence"
+	"github.com/ingot-metal/ingot/internal/planted"
 )
 
 var zeroTime time.Time
@@ -14,7 +15,7 @@ var zeroTime time.Time
 // resulted takes an executor's result. The first one counts, whatever session carries it; it must come from the
 // executor that the command was sent to.
 func (d *decider) resulted(e Resulted) {
-	if d.cmd == nil || d.cmd.ID != e.CommandID || d.cmd.ExecutorID != e.AgentID {
+	if d.cmd == nil || d.cmd.ID != e.CommandID || d.cmd.ExecutorID != e.AgentID && !planted.ForeignResult {
 		d.refuseGrant("GRANT_REFUSED", "the command was not given to this agent")
 		d.out.Ack = true
 		return
@@ -48,6 +49,10 @@ func (d *decider) lateResult(e Resulted) {
 		// Nothing new: a claim that nothing confirmed in time is no better for being repeated.
 		return
 	}
+	if e.Outcome == OutcomeSucceeded && (d.cmd.GrantedAt.IsZero() || d.deniedByBoot(e)) && !planted.LateClaim {
+		// Nothing starts without a grant, and no machine is rebooted in the boot before.
+		return
+	}
 	d.store(e)
 	d.settle("late_result")
 	if e.Outcome == OutcomeFailed || e.Outcome == OutcomeRefused {
@@ -56,6 +61,12 @@ func (d *decider) lateResult(e Resulted) {
 			Cause: fleet.CauseOf(d.op.Type), Subject: subject(d.op), Reason: orElse(e.Reason, "EXECUTION_FAILED"), Message: e.Message,
 		}
 	}
+}
+
+// deniedByBoot reports whether an agent says that it has rebooted its machine, in a session of the boot that was to end.
+func (d *decider) deniedByBoot(e Resulted) bool {
+	own := provenByBoot(d.cmd.Kind) && d.cmd.ExecutorRole == "host" && e.SessionBootID != ""
+	return own && !ProvesReboot(d.cmd.BootIDBefore, e.SessionBootID)
 }
 
 func (d *decider) settle(by string) {
@@ -72,7 +83,7 @@ func (d *decider) store(e Resulted) {
 }
 
 func (d *decider) liveResult(e Resulted) {
-	granted := d.cmd.State == Granted
+	granted := d.cmd.State == Granted || planted.UngrantedResult
 	d.store(e)
 	switch {
 	case d.cmd.Kind == KindPreflight:
@@ -150,7 +161,7 @@ func (d *decider) succeeded(e Resulted) {
 	}
 	d.setCommand(Done)
 	key := evidenceKey(d.cmd.Kind)
-	if e.Evidence[key] == "" {
+	if e.Evidence[key] == "" && !planted.EmptyEvidence {
 		d.fail("EVIDENCE_MISSING", "the executor claims success without "+key, false)
 		return
 	}
@@ -212,7 +223,7 @@ func (d *decider) rebootClaimed(e Resulted) {
 		d.confirmReboot("")
 	case !d.strayed().none():
 		d.cameBack(d.strayed())
-	case d.w.TargetAgentID == "" && slices.Contains([]System{SystemSame, SystemElsewhere}, d.boots()) && readBack(e.Evidence):
+	case (d.w.TargetAgentID == "" || planted.BootClaim) && slices.Contains([]System{SystemSame, SystemElsewhere}, d.boots()) && readBack(e.Evidence):
 		// A machine without an agent: what the site agent has read back is all the evidence there is.
 		d.setCommand(Done)
 		proof := maps.Clone(e.Evidence)

@@ -378,6 +378,75 @@ func TestRolledBackMemory(t *testing.T) {
 	}
 }
 
+// An agent that names another boot when it asks than when it opened its session would have the boot that it is in taken for a new one.
+func TestAnAskComesFromTheBootOfItsSession(t *testing.T) {
+	s := started(t, reboot())
+	c := s.latest()
+	g := operation.GrantAsked{
+		CommandID: c.ID, AgentID: hostID, StateID: c.ExecutorStateID, BootID: "boot-0", SessionBootID: "boot-1", Seq: 1, Digest: c.Digest,
+	}
+	if d := s.do(g); d.Grant || d.Refusal == nil || d.Refusal.Reason != "GRANT_REFUSED" {
+		t.Errorf("an ask from a boot that is not its session's: grant %t, %+v", d.Grant, d.Refusal)
+	}
+	g.BootID, g.Seq = "boot-1", 2
+	if d := s.do(g); !d.Grant {
+		t.Errorf("the same from the right boot is refused: %+v", d.Refusal)
+	}
+}
+
+// A copy of the memory that was granted a command may have counted further than its original. It does not know the ask.
+func TestACommandIsNotGrantedToACopyOfTheMemoryThatHasIt(t *testing.T) {
+	s := granted(t, reboot())
+	c := s.latest()
+	g := operation.GrantAsked{
+		CommandID: c.ID, AgentID: hostID, StateID: c.ExecutorStateID, BootID: "boot-1", Seq: c.GrantSeq + 5, Digest: c.Digest, Earlier: []uint64{c.GrantSeq + 4},
+	}
+	if d := s.do(g); d.Grant || !d.FlagRollback || d.Refusal.Reason != "AGENT_STATE_ROLLED_BACK" {
+		t.Errorf("an ask of a memory that does not know of the one that was granted: %+v", d)
+	}
+	s.ended(operation.Failed, "AGENT_STATE_ROLLED_BACK")
+	if s.fence == "" {
+		t.Error("no fence over a command that another copy may have begun")
+	}
+}
+
+// A fence over a reboot is not lifted by the word of an agent that is still in the boot before.
+func TestALateClaimOfARebootNeedsAnotherBoot(t *testing.T) {
+	s := granted(t, reboot())
+	s.now = s.now.Add(2 * stepTimeout)
+	s.look()
+	c := s.latest()
+	if c.State != operation.Unknown || s.fence == "" {
+		t.Fatalf("the command is %s, the fence %q", c.State, s.fence)
+	}
+	r := operation.Resulted{CommandID: c.ID, AgentID: c.ExecutorID, StateID: c.ExecutorStateID, Outcome: operation.OutcomeSucceeded, SessionBootID: c.BootIDBefore}
+	if s.do(r); s.latest().State != operation.Unknown || s.fence == "" {
+		t.Error("the fence is lifted by a claim from the boot before")
+	}
+	r.SessionBootID = "boot-2"
+	if s.do(r); s.latest().SettledBy != "late_result" || s.fence != "" {
+		t.Errorf("the same from another boot: settled by %q, fence %q", s.latest().SettledBy, s.fence)
+	}
+}
+
+// Another machine with a copy of the agent's disk has a boot of its own.
+func TestTheBootOfAnotherMachineIsNoReboot(t *testing.T) {
+	for name, hardware := range map[string]string{"another machine": "hw-2", "the same machine": "hw-1"} {
+		s := started(t, reboot())
+		h := host("s-1", true)
+		h.BootID, h.Hardware = "boot-1", "hw-1"
+		s.setAgents(h)
+		s.ask(s.latest(), "boot-1")
+		h.BootID, h.Hardware = "boot-2", hardware
+		s.setAgents(h)
+		s.do(operation.SessionOpened{AgentID: hostID, StateID: "s-1", BootID: "boot-2", OfTarget: true})
+		s.result(s.latest(), operation.OutcomeSucceeded, map[string]string{"boot_id_before": "boot-1", "boot_id_after": "boot-2"})
+		if want := hardware == "hw-1"; (s.op.Phase == operation.Succeeded) != want {
+			t.Errorf("%s with another boot: the operation is %s", name, s.op.Phase)
+		}
+	}
+}
+
 // An old number of one agent says nothing about a command of another.
 func TestOldNumberForAForeignCommand(t *testing.T) {
 	s := granted(t, reboot())

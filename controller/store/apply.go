@@ -144,7 +144,7 @@ func (l *loaded) countGrant(ctx context.Context, q *dbsqlc.Queries, e operation.
 	if err != nil {
 		return fmt.Errorf("count grant: %w", err)
 	}
-	if n == 0 {
+	if n == 0 && !planted.MemoryNumbers {
 		w.LastGrantSeq = g.Seq
 	}
 	return nil

@@ -165,7 +165,7 @@ func (l *loaded) candidates(provider string) []fleet.Candidate {
 		c := fleet.Candidate{
 			AgentID: r.AgentID, Role: r.Role, StateID: r.StateID, Capabilities: r.Capabilities, Simulated: r.Simulated,
 			Live: r.Live, LastSeen: timeVal(r.LastHeartbeatAt), OperationID: strVal(r.OperationID), BootID: r.BootID,
-			ImageDigest: r.OsImageDigest,
+			ImageDigest: r.OsImageDigest, Hardware: r.HardwareFingerprint,
 		}
 		if c.Role == "site" && provider == fleet.AgentProvider && l.spec.GetBmcEndpoint() == "" {
 			if !reachesWithoutBMC(&c, l.spec, l.speaksToCluster()) {

@@ -13,6 +13,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/operation"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	"github.com/ingot-metal/ingot/internal/failure"
+	"github.com/ingot-metal/ingot/internal/planted"
 )
 
 // Hello is what an agent says at the start of a session, together with what its certificate proves.
@@ -182,7 +183,8 @@ func compareMemory(ctx context.Context, q *dbsqlc.Queries, h Hello, out *Opened,
 		return err
 	}
 	out.LastEventSeq = uint64(st.LastEventSeq)
-	out.RolledBack = int64(h.LastGrantSeq) < st.LastGrantSeq || int64(h.LastEventSeq) < st.LastEventSeq
+	older := int64(h.LastGrantSeq) < st.LastGrantSeq || int64(h.LastEventSeq) < st.LastEventSeq
+	out.RolledBack = older && !planted.MemoryNumbers
 	return nil
 }
 
@@ -234,8 +236,11 @@ func machineSeen(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, h Hel
 	if err != nil {
 		return fmt.Errorf("record the machine's boot: %w", err)
 	}
-	if err := settleByProof(ctx, q, m, h, out.Role, now); err != nil {
-		return err
+	if out.PreviousHardware == "" || out.PreviousHardware == h.HardwareFingerprint || planted.BootHardware {
+		// The boot of another machine that uses the identity proves nothing.
+		if err := settleByProof(ctx, q, m, h, out.Role, now); err != nil {
+			return err
+		}
 	}
 	if operation.ProvesReboot(m.BootID, h.BootID) && strVal(m.AgentID) == h.AgentID {
 		// The same identity in another boot: the machine's own system has started.

@@ -12,6 +12,8 @@ const (
 	HostAgentID     = "host_agent_id"
 	HostBootID      = "host_boot_id"
 	HostImageDigest = "host_image_digest"
+	// HostHardware is the fingerprint of the machine that this system ran on.
+	HostHardware = "host_hardware"
 	// BootedSystem is which system came up after a boot, and BootedBy what it was recognized by: "installer_session",
 	// "operation_token", "agent_identity", "provider".
 	BootedSystem = "booted_system"

@@ -9,4 +9,27 @@ const (
 	VersionGuard = false
 	Grant        = false
 	StateID      = false
+
+	GrantWindow = false
+	WindowClock = false
+	ExpiryClock = false
+	SharedTime  = false
+	KnownTime   = false
+
+	MemoryNumbers = false
+	NewStateID    = false
+	OldEvents     = false
+	EventNumber   = false
+	CopiedAsk     = false
+	Superseded    = false
+	CloneHardware = false
+
+	BootHardware    = false
+	BootClaim       = false
+	LateClaim       = false
+	AskedBoot       = false
+	UngrantedResult = false
+	ForeignResult   = false
+	EmptyEvidence   = false
+	Fence           = false
 )

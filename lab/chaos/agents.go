@@ -24,6 +24,10 @@ type agentProgram struct {
 	dir     string // of its memory
 	mounted bool
 	copied  map[string][]byte
+	backup  saved
+	clone   *clone
+	// elsewhere says that another machine has used this identity: nothing goes on here before an operator has looked at it.
+	elsewhere bool
 }
 
 // memorySize is the room that an agent has, where it has a file system of its own.
@@ -69,19 +73,23 @@ func (a *agentProgram) file(name string) string {
 var rebootTimes = []time.Duration{300 * time.Millisecond, 700 * time.Millisecond, 40 * time.Millisecond}
 
 func (a *agentProgram) configure() error {
+	return os.WriteFile(a.file("agent.yaml"), a.configuration(a.dir, a.machine), 0o600)
+}
+
+// configuration is that of a process with this state directory, on this simulated machine.
+func (a *agentProgram) configuration(dir, machine string) []byte {
 	var addresses []string
 	for _, p := range a.c.controllers {
 		addresses = append(addresses, fmt.Sprintf("%q", p.fleet[a.index].Address()))
 	}
-	text := fmt.Sprintf(`
+	return fmt.Appendf(nil, `
 state_dir: %q
 host: sim
 token_file: %q
 addresses: [%s]
 log: {level: info, format: json}
 sim: {dir: %q, machine_id: %q, delay: %v, repave_time: 120ms, recorder: %q}
-`, a.dir, a.file("token"), strings.Join(addresses, ", "), a.c.path("world"), a.machine, rebootTimes[a.index%len(rebootTimes)], a.c.path("recorder"))
-	return os.WriteFile(a.file("agent.yaml"), []byte(text), 0o600)
+`, dir, a.file("token"), strings.Join(addresses, ", "), a.c.path("world"), machine, rebootTimes[a.index%len(rebootTimes)], a.c.path("recorder"))
 }
 
 // memory are the files of the agent's database.
@@ -135,6 +143,9 @@ func (a *agentProgram) ballast() string { return filepath.Join(a.dir, "ballast")
 
 func (a *agentProgram) close() error {
 	err := a.program.close()
+	if a.clone != nil {
+		err = errors.Join(err, a.clone.process.Kill())
+	}
 	if a.mounted {
 		err = errors.Join(err, unix.Unmount(a.dir, unix.MNT_DETACH))
 	}

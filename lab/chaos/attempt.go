@@ -72,8 +72,12 @@ func (c *cell) run(ctx context.Context, seed uint64) (h check.History, settling 
 	if ctx.Err() != nil {
 		return h, 0, ctx.Err()
 	}
+	lingering, err := c.dropClones(ctx)
+	if err != nil {
+		return h, 0, err
+	}
 	settling = time.Since(healed)
 	h, err = r.collect(ctx)
-	h.Header.Unfinished = unfinished
-	return h, settling, err
+	h.Header.Unfinished, h.Header.Lingering = unfinished, lingering
+	return h, settling, errors.Join(err, c.rightClocks())
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -155,6 +156,11 @@ func (c *cell) died(name string, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.deaths = append(c.deaths, death{name, err, time.Now()})
+}
+
+// spent says that the cell is of no more use: a machine waits for an operator.
+func (c *cell) spent() bool {
+	return slices.ContainsFunc(c.agents, func(a *agentProgram) bool { return a.elsewhere })
 }
 
 // programs are all that can be killed and started again.

@@ -42,7 +42,7 @@ func (c *cell) mark() error {
 func (r *attempt) collect(ctx context.Context) (check.History, error) {
 	c := r.c
 	h := check.History{Header: check.Header{
-		Seed: r.p.seed, Planted: c.o.planted, Controllers: len(c.controllers), Agents: len(c.agents), At: time.Now(), Steppable: c.steppable,
+		Seed: r.p.seed, Planted: c.o.planted, Controllers: len(c.controllers), Agents: len(c.agents), At: time.Now(), Begun: r.begun, Steppable: c.steppable,
 	}, Calls: r.calls, Faults: append(r.faults, c.takeDeaths(r.begun)...)}
 	ctx, cancel := context.WithTimeout(ctx, settleTime)
 	defer cancel()
@@ -238,11 +238,12 @@ func (c *cell) collectEffects(h *check.History) error {
 // collectSessions reads what the logs say of sessions since the mark, and which failpoints have fired.
 func (c *cell) collectSessions(h *check.History) error {
 	for _, p := range c.programs() {
-		sessions, fired, err := p.sessions()
+		said, err := p.said()
 		if err != nil {
 			return err
 		}
-		h.Sessions = append(h.Sessions, sessions...)
+		fired := said.fired
+		h.Sessions, h.Grants = append(h.Sessions, said.sessions...), append(h.Grants, said.grants...)
 		for i, f := range h.Faults {
 			if name, action, armed := strings.Cut(f.Detail, "="); armed && f.Target == p.name {
 				h.Faults[i].Took = slices.Contains(fired, name) || strings.HasPrefix(action, "kill") && ended(h.Faults, p.name)
@@ -260,21 +261,28 @@ func ended(faults []check.Fault, name string) bool {
 // injected finds the failpoints whose errors a log tells of.
 var injected = regexp.MustCompile(`failpoint ([a-z0-9._-]+): injected failure`)
 
-// sessions are those that the program's log tells of since the mark; fired are failpoints whose errors it tells of.
-func (p *program) sessions() (out []check.Session, fired []string, err error) {
+// said is what a program's log tells of.
+type said struct {
+	sessions []check.Session
+	grants   []check.Grant
+	fired    []string // failpoints, by their errors
+}
+
+// said is what the program's log tells of since the mark.
+func (p *program) said() (out said, err error) {
 	f, err := os.Open(p.log.Name())
 	if err != nil {
-		return nil, nil, fmt.Errorf("read log: %w", err)
+		return out, fmt.Errorf("read log: %w", err)
 	}
 	defer f.Close()
 	if _, err := f.Seek(p.read, io.SeekStart); err != nil {
-		return nil, nil, fmt.Errorf("read log: %w", err)
+		return out, fmt.Errorf("read log: %w", err)
 	}
 	scan := bufio.NewScanner(f)
 	scan.Buffer(nil, 4<<20)
 	for scan.Scan() {
 		if m := injected.FindSubmatch(scan.Bytes()); m != nil {
-			fired = append(fired, string(m[1]))
+			out.fired = append(out.fired, string(m[1]))
 		}
 		var l struct {
 			Msg        string `json:"msg"`
@@ -282,13 +290,22 @@ func (p *program) sessions() (out []check.Session, fired []string, err error) {
 			Session    string `json:"session_id"`
 			Epoch      int64  `json:"epoch"`
 			Controller string `json:"controller_id"`
+			Command    string `json:"command_id"`
 		}
 		// A line that a killed process left half is none.
-		if json.Unmarshal(scan.Bytes(), &l) == nil && (l.Msg == "session open" || l.Msg == "session opened") {
-			out = append(out, check.Session{Agent: l.Agent, Session: l.Session, Epoch: l.Epoch, Controller: l.Controller, ByAgent: l.Msg == "session open"})
+		if json.Unmarshal(scan.Bytes(), &l) != nil {
+			continue
+		}
+		switch l.Msg {
+		case "session open", "session opened":
+			out.sessions = append(out.sessions, check.Session{
+				Agent: l.Agent, Session: l.Session, Epoch: l.Epoch, Controller: l.Controller, ByAgent: l.Msg == "session open",
+			})
+		case "grant given":
+			out.grants = append(out.grants, check.Grant{Command: l.Command, Agent: l.Agent})
 		}
 	}
-	return out, fired, scan.Err()
+	return out, scan.Err()
 }
 
 // takeDeaths gives processes that ended by themselves, as faults: a failpoint has killed them, or nobody knows why.

@@ -23,7 +23,7 @@ const armLimit = 15 * time.Second
 // arm gives processes failpoints before the traffic begins: with a restart in its middle they would meet none of it.
 func (r *attempt) arm(ctx context.Context) error {
 	for _, s := range r.p.strikes {
-		if s.armed() == "" {
+		if s.armed() == "" || s.alone() && !r.c.steppable {
 			continue
 		}
 		f := check.Fault{Kind: s.kind, Detail: s.armed()}
@@ -50,6 +50,9 @@ func (r *attempt) arm(ctx context.Context) error {
 // strike breaks something for a while. It returns when the process is back and the way is open.
 func (r *attempt) strike(ctx context.Context, s strike) error {
 	what, at, _ := cutLast(s.kind, "-")
+	if s.kind == "suspend-agent" {
+		return r.suspend(ctx, s)
+	}
 	if s.armed() != "" {
 		// It strikes by itself; it is to stay armed until there was something to meet, and what follows on it.
 		r.awaitWork(ctx, at, s.target)
@@ -89,8 +92,8 @@ func (r *attempt) strike(ctx context.Context, s strike) error {
 		f.Took, err = breakProgram(ctx, &p.program, what, s)
 	default:
 		a := r.c.agents[s.target%len(r.c.agents)]
-		f.Target = a.name
-		f.Forgets = what == "forget" || what == "rollback" || what == "full"
+		f.Target, f.Machine = a.name, a.machine
+		f.Forgets = slices.Contains([]string{"forget", "rollback", "full", "restore", "clone", "elsewhere"}, what)
 		f.Took, err = a.strike(ctx, what, s)
 	}
 	if s.step != 0 {
@@ -233,6 +236,13 @@ func breakProgram(ctx context.Context, p *program, what string, s strike) (took 
 			err = errors.Join(err, p.clock.set(0))
 		}
 		return took, err
+	case "drift":
+		err := p.clock.drift(ctx, s.step/100, s.length)
+		took := p.clock.mappedBy(p.pid())
+		if !s.stays {
+			err = errors.Join(err, p.clock.set(0))
+		}
+		return took, err
 	}
 	return false, fmt.Errorf("nobody knows how to %s", what)
 }
@@ -249,6 +259,14 @@ func (a *agentProgram) strike(ctx context.Context, what string, s strike) (took 
 		err := fill(a.ballast())
 		rest(ctx, s.length)
 		return err == nil, errors.Join(err, empty(a.ballast()))
+	case "restore":
+		return true, a.restore(ctx, s)
+	case "clone":
+		return a.duplicate(ctx, s, a.machine)
+	case "elsewhere":
+		return a.duplicate(ctx, s, a.machine+"-elsewhere")
+	case "lie":
+		return a.lie(ctx, s)
 	case "rollback":
 		if err := a.down(a.copyMemory, ""); err != nil {
 			return false, err
@@ -269,7 +287,31 @@ func (a *agentProgram) down(between func() error, failpoints string) error {
 	return errors.Join(between(), a.start(failpoints))
 }
 
-// heal ends every fault and waits until everything runs.
+// suspend suspends the machine of an agent; the rest of the run it has grants to ask for again.
+func (r *attempt) suspend(ctx context.Context, s strike) error {
+	a := r.c.agents[s.target%len(r.c.agents)]
+	if !r.c.steppable {
+		return nil
+	}
+	asleep, begun, err := a.suspend(ctx, s)
+	at := begun.Sub(r.begun)
+	if begun.IsZero() {
+		at = r.since()
+	}
+	r.fault(check.Fault{Kind: s.kind, Target: a.name, Machine: a.machine, Begin: at, End: r.since(), Asleep: asleep, Took: asleep > 0})
+	return err
+}
+
+// rightClocks ends what is wrong with wall clocks. They stay wrong until all has come to rest, and nothing may need them to be right.
+func (c *cell) rightClocks() error {
+	var errs []error
+	for _, p := range c.programs() {
+		errs = append(errs, p.clock.set(0))
+	}
+	return errors.Join(errs...)
+}
+
+// heal ends every fault but those of clocks, and waits until everything runs.
 func (c *cell) heal(ctx context.Context) error {
 	for _, p := range c.controllers {
 		for _, w := range p.relays() {
@@ -278,10 +320,10 @@ func (c *cell) heal(ctx context.Context) error {
 	}
 	errs := []error{c.db.signal(syscall.SIGCONT), c.db.empty(), c.db.start(ctx)}
 	for _, p := range c.controllers {
-		errs = append(errs, p.thaw(), p.clock.set(0), p.disarm())
+		errs = append(errs, p.thaw(), p.disarm())
 	}
 	for _, a := range c.agents {
-		errs = append(errs, a.thaw(), a.clock.set(0), empty(a.ballast()), a.disarm())
+		errs = append(errs, a.thaw(), empty(a.ballast()), a.disarm())
 	}
 	return errors.Join(errs...)
 }

@@ -200,7 +200,7 @@ func (l *loop) judge(ctx context.Context, c *cell, seed uint64) (ok bool, err er
 	if len(found) > 0 || l.o.keep {
 		err = errors.Join(l.keepHistory(h, found), l.keepLogs(c, seed))
 	}
-	return len(found) == 0, errors.Join(err, l.note(entry{seed, l.elapsed(), t}))
+	return len(found) == 0 && !c.spent(), errors.Join(err, l.note(entry{seed, l.elapsed(), t}))
 }
 
 func (l *loop) note(e entry) error {
@@ -266,7 +266,8 @@ func (l *loop) keepLogs(c *cell, seed uint64) error {
 	}
 	var errs []error
 	for _, p := range c.programs() {
-		errs = append(errs, copyFile(p.log.Name(), filepath.Join(dir, p.name+".log"), p.read-before))
+		errs = append(errs, copyFile(p.log.Name(), filepath.Join(dir, p.name+".log"), p.read-before),
+			copyFile(c.path(p.name+"-clone.log"), filepath.Join(dir, p.name+"-clone.log"), 0))
 	}
 	return errors.Join(append(errs,
 		copyFile(c.path("postgres/postgres.log"), filepath.Join(dir, "postgres.log"), 0),

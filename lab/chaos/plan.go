@@ -20,7 +20,12 @@ type plan struct {
 	seed    uint64
 	strikes []strike
 	clients []script
+	// patient says that tries have long limits.
+	patient bool
 }
+
+// alone says that the strike is the only one of its run: what must follow on it would not, if others broke that too.
+func (s strike) alone() bool { return s.kind == "suspend-agent" || s.kind == "elsewhere-agent" }
 
 // strike is one fault to come.
 type strike struct {
@@ -65,6 +70,10 @@ func draw(seed uint64, machines int, faults []weight) plan {
 	p := plan{seed: seed}
 	for range 1 + rng.IntN(3) {
 		p.strikes = append(p.strikes, drawStrike(rng, faults))
+	}
+	if i := slices.IndexFunc(p.strikes, strike.alone); i >= 0 {
+		p.strikes = p.strikes[i : i+1]
+		p.patient = p.strikes[0].kind == "suspend-agent"
 	}
 	kinds := []string{reboot, reboot, reboot, force, netboot, reimage}
 	for m := range machines {
@@ -139,12 +148,19 @@ var weights = []weight{
 	{"repeat-agent", 6},
 	{"failpoint-agent", 10},
 	{"failpoint-controller", 8},
+	{"restore-agent", 8},
+	{"clone-agent", 8},
+	{"elsewhere-agent", 3},
+	{"lie-agent", 14},
 }
 
 // clockWeights are of faults that only systems with clocks that can be stepped have.
 var clockWeights = []weight{
 	{"step-agent", 18},
 	{"step-controller", 24},
+	{"drift-agent", 6},
+	{"drift-controller", 6},
+	{"suspend-agent", 14},
 }
 
 // weightsOf are the faults that only names, empty for all, in a system with steppable clocks or without.
@@ -183,12 +199,15 @@ func drawStrike(rng *rand.Rand, weights []weight) strike {
 	if action != "sleep=40ms" {
 		s.failpoints += fmt.Sprintf("@%d", s.nth)
 	}
-	if s.kind == "repeat-agent" {
+	switch s.kind {
+	case "repeat-agent":
 		s.failpoints = "wire.command-again=error"
+	case "suspend-agent":
+		s.failpoints, s.step = holdGrant, 31*time.Second+time.Duration(rng.IntN(7000))*time.Millisecond
+	case "step-agent", "step-controller", "drift-agent", "drift-controller":
+		s.step = drawStep(rng)
 	}
-	if strings.HasPrefix(s.kind, "step-") {
-		s.step, s.stays = drawStep(rng), rng.IntN(2) == 0
-	}
+	s.stays = rng.IntN(2) == 0
 	return s
 }
 
@@ -218,7 +237,7 @@ func (s strike) String() string {
 
 // armed are the failpoints of a strike that comes through them.
 func (s strike) armed() string {
-	if strings.HasPrefix(s.kind, "failpoint-") || s.kind == "repeat-agent" {
+	if strings.HasPrefix(s.kind, "failpoint-") || s.kind == "repeat-agent" || s.kind == "suspend-agent" {
 		return s.failpoints
 	}
 	return ""

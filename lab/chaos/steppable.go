@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -58,24 +59,66 @@ func stepped(sec int64, nsec int32) (int64, int32) {
 }
 `
 
-// clockVariable names the file by which a steppable program's wall clock is off: nanoseconds, 8 bytes, in the byte order of
-// the machine.
+// suspendFile is added to package clock. CLOCK_BOOTTIME is ahead by what the second word of the same file says, as after the machine
+// was suspended for so long.
+const suspendFile = `package clock
+
+import (
+	"os"
+	"sync/atomic"
+	"syscall"
+	"time"
+	"unsafe"
+)
+
+var suspendedFor = openSuspended()
+
+func openSuspended() *int64 {
+	path, found := os.LookupEnv("` + clockVariable + `")
+	if !found {
+		return nil
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		panic("open the file of the clock: " + err.Error())
+	}
+	defer f.Close()
+	b, err := syscall.Mmap(int(f.Fd()), 0, 16, syscall.PROT_READ, syscall.MAP_SHARED)
+	if err != nil {
+		panic("map the file of the clock: " + err.Error())
+	}
+	return (*int64)(unsafe.Pointer(&b[8]))
+}
+
+func suspended() time.Duration {
+	if suspendedFor == nil {
+		return 0
+	}
+	return time.Duration(atomic.LoadInt64(suspendedFor))
+}
+`
+
+// What Boottime gives, before and after.
+const (
+	plainBoottime     = "return time.Duration(ts.Nano())\n"
+	suspendedBoottime = "return time.Duration(ts.Nano()) + suspended()\n"
+)
+
+// clockVariable names the file by which a steppable program's clocks are off: nanoseconds of its wall clock and of CLOCK_BOOTTIME,
+// 8 bytes each, in the byte order of the machine.
 const clockVariable = "INGOT_LAB_CLOCK"
 
-// overlay writes to dir what "go build -overlay DIR/overlay.json" needs to build programs whose wall clock can be stepped
-// while they run: all of a program, with every library that it uses, and nothing of it is in the binaries that ship.
+// overlay writes to dir what "go build -overlay DIR/overlay.json" needs to build programs whose clocks can be set while they
+// run: all of a program, with every library that it uses, and nothing of it is in the binaries that ship.
 func overlay(dir string) error {
-	root, err := exec.Command("go", "env", "GOROOT").Output()
-	if err != nil {
-		return fmt.Errorf("ask go where its library is: %w", err)
-	}
-	library := filepath.Join(strings.TrimSpace(string(root)), "src", "time")
-	source, err := os.ReadFile(filepath.Join(library, "time.go"))
+	library, err := goOutput("env", "GOROOT")
 	if err != nil {
 		return err
 	}
-	if strings.Count(string(source), plainNow) != 1 {
-		return fmt.Errorf("time.Now of %s is not the one that is known here", library)
+	library = filepath.Join(library, "src", "time")
+	clocks, err := goOutput("list", "-f", "{{.Dir}}", "github.com/ingot-metal/ingot/internal/clock")
+	if err != nil {
+		return err
 	}
 	if dir, err = filepath.Abs(dir); err != nil {
 		return err
@@ -83,18 +126,52 @@ func overlay(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	text := strings.Replace(string(source), plainNow, steppedNow, 1)
-	table, err := json.Marshal(map[string]map[string]string{"Replace": {
-		filepath.Join(library, "time.go"):    filepath.Join(dir, "time.go"),
-		filepath.Join(library, "stepped.go"): filepath.Join(dir, "stepped.go"),
-	}})
+	// What is there is no package of this module.
+	if err := os.WriteFile(filepath.Join(dir, "go.mod"), []byte("module overlay\n"), 0o644); err != nil {
+		return err
+	}
+	o := overlaid{dir: dir, replace: map[string]string{}}
+	err = errors.Join(
+		o.change(filepath.Join(library, "time.go"), plainNow, steppedNow), o.write(filepath.Join(library, "stepped.go"), stepFile),
+		o.change(filepath.Join(clocks, "boottime.go"), plainBoottime, suspendedBoottime), o.write(filepath.Join(clocks, "suspended.go"), suspendFile),
+	)
 	if err != nil {
 		return err
 	}
-	for name, content := range map[string]string{"time.go": text, "stepped.go": stepFile, "overlay.json": string(table)} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o644); err != nil {
-			return err
-		}
+	table, err := json.Marshal(map[string]map[string]string{"Replace": o.replace})
+	if err != nil {
+		return err
 	}
-	return nil
+	return os.WriteFile(filepath.Join(dir, "overlay.json"), table, 0o644)
+}
+
+func goOutput(args ...string) (string, error) {
+	out, err := exec.Command("go", args...).Output()
+	if err != nil {
+		return "", fmt.Errorf("ask go where its files are: %w", err)
+	}
+	return strings.TrimSpace(string(out)), nil
+}
+
+// overlaid are files that stand in for others in a build.
+type overlaid struct {
+	dir     string
+	replace map[string]string
+}
+
+// change is a file in which one text stands for another.
+func (o overlaid) change(path, from, to string) error {
+	source, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	if strings.Count(string(source), from) != 1 {
+		return fmt.Errorf("%s is not the one that is known here", path)
+	}
+	return o.write(path, strings.Replace(string(source), from, to, 1))
+}
+
+func (o overlaid) write(path, content string) error {
+	o.replace[path] = filepath.Join(o.dir, filepath.Base(path))
+	return os.WriteFile(o.replace[path], []byte(content), 0o644)
 }

@@ -70,7 +70,7 @@ func (r *attempt) call(ctx context.Context, c *check.Call, p *controllerProgram)
 	switch c.Method {
 	case check.Start:
 		var o *baremetalv1.Operation
-		o, err = start(ctx, p, c.Kind, c.Machine, c.Request)
+		o, err = start(ctx, p, c.Kind, c.Machine, c.Request, r.limit())
 		answered(c, o)
 	case check.Cancel:
 		var o *baremetalv1.Operation
@@ -115,15 +115,23 @@ func outcome(err error) check.Outcome {
 // misses them.
 const tryLimit = 5
 
-func start(ctx context.Context, p *controllerProgram, kind, machine, request string) (*baremetalv1.Operation, error) {
+// limit is that of a try in this run, in seconds.
+func (r *attempt) limit() int32 {
+	if r.p.patient && r.c.steppable {
+		return patientLimit
+	}
+	return tryLimit
+}
+
+func start(ctx context.Context, p *controllerProgram, kind, machine, request string, limit int32) (*baremetalv1.Operation, error) {
 	switch kind {
 	case reimage:
 		return p.machines().ReimageMachine(ctx, &baremetalv1.ReimageMachineRequest{
-			MachineId: machine, RequestId: request, ImageRef: "ubuntu-2204", TimeoutSeconds: tryLimit,
+			MachineId: machine, RequestId: request, ImageRef: "ubuntu-2204", TimeoutSeconds: limit,
 		})
 	case netboot:
 		return p.machines().NetbootMachine(ctx, &baremetalv1.NetbootMachineRequest{
-			MachineId: machine, RequestId: request, Mode: "PXE", Reboot: true, TimeoutSeconds: tryLimit,
+			MachineId: machine, RequestId: request, Mode: "PXE", Reboot: true, TimeoutSeconds: limit,
 		})
 	}
 	mode := "graceful"
@@ -131,7 +139,7 @@ func start(ctx context.Context, p *controllerProgram, kind, machine, request str
 		mode = "force"
 	}
 	return p.machines().RebootMachine(ctx, &baremetalv1.RebootMachineRequest{
-		MachineId: machine, RequestId: request, Mode: mode, TimeoutSeconds: tryLimit,
+		MachineId: machine, RequestId: request, Mode: mode, TimeoutSeconds: limit,
 	})
 }
 

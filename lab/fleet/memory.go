@@ -32,6 +32,7 @@ type remembered struct {
 	meta     state.Meta
 	commands []state.Command // in the order in which they came
 	events   []*fleetv1.Event
+	asks     map[string][]uint64 // of each command
 }
 
 var (
@@ -80,13 +81,17 @@ func (m *memory) StateID(ctx context.Context) (string, error) {
 	return meta.StateID, err
 }
 
-func (m *memory) NextGrantSeq(context.Context) (seq uint64, err error) {
+func (m *memory) NextGrantSeq(_ context.Context, commandID string) (seq uint64, earlier []uint64, err error) {
 	err = m.use("number ask for grant", func(d *remembered) error {
 		d.meta.LastGrantSeq++
-		seq = d.meta.LastGrantSeq
+		seq, earlier = d.meta.LastGrantSeq, slices.Clone(d.asks[commandID])
+		if d.asks == nil {
+			d.asks = map[string][]uint64{}
+		}
+		d.asks[commandID] = append(d.asks[commandID], seq)
 		return nil
 	})
-	return seq, err
+	return seq, earlier, err
 }
 
 // Recognized has nothing to do: nobody restores this memory from a copy.

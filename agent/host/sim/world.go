@@ -29,7 +29,7 @@ type WorldConfig struct {
 	Delay time.Duration
 	// RepaveTime is the time that a repave takes.
 	RepaveTime time.Duration
-	Clock      clock.Clock // nil: the real one
+	Clock      clock.Clock // nil: the real one, of this system
 	// Crash kills this process for crash-before and crash-after. nil: SIGKILL to itself. If it returns, the call
 	// that crashed returns ErrInjected.
 	Crash func()
@@ -53,7 +53,7 @@ func OpenWorld(cfg WorldConfig) (*World, error) {
 		return nil, fmt.Errorf("read simulation script: %w", err)
 	}
 	if cfg.Clock == nil {
-		cfg.Clock = clock.Real()
+		cfg.Clock = worldClock{clock.Real()}
 	}
 	if cfg.Crash == nil {
 		cfg.Crash = killSelf

@@ -1946,15 +1946,20 @@ func (x *CommandAck) GetState() string {
 	return ""
 }
 
-// GrantRequest asks leave to start. Numbers grow per state_id and are durable before they are sent.
+// GrantRequest asks leave to start. Numbers grow per state_id, by steps that nobody can foresee, and are durable before they
+// are sent.
 type GrantRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	CommandId     string                 `protobuf:"bytes,1,opt,name=command_id,json=commandId,proto3" json:"command_id,omitempty"`
-	StateId       string                 `protobuf:"bytes,2,opt,name=state_id,json=stateId,proto3" json:"state_id,omitempty"`
-	Seq           uint64                 `protobuf:"varint,3,opt,name=seq,proto3" json:"seq,omitempty"`
-	Nonce         []byte                 `protobuf:"bytes,4,opt,name=nonce,proto3" json:"nonce,omitempty"`
-	BootId        string                 `protobuf:"bytes,5,opt,name=boot_id,json=bootId,proto3" json:"boot_id,omitempty"`
-	Digest        []byte                 `protobuf:"bytes,6,opt,name=digest,proto3" json:"digest,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	CommandId string                 `protobuf:"bytes,1,opt,name=command_id,json=commandId,proto3" json:"command_id,omitempty"`
+	StateId   string                 `protobuf:"bytes,2,opt,name=state_id,json=stateId,proto3" json:"state_id,omitempty"`
+	Seq       uint64                 `protobuf:"varint,3,opt,name=seq,proto3" json:"seq,omitempty"`
+	Nonce     []byte                 `protobuf:"bytes,4,opt,name=nonce,proto3" json:"nonce,omitempty"`
+	// The boot that the session's hello has named.
+	BootId string `protobuf:"bytes,5,opt,name=boot_id,json=bootId,proto3" json:"boot_id,omitempty"`
+	Digest []byte `protobuf:"bytes,6,opt,name=digest,proto3" json:"digest,omitempty"`
+	// The numbers of the asks before this one for the same command, newest last. A memory that does not know the one that was
+	// granted is a copy of the one that asked.
+	Earlier       []uint64 `protobuf:"varint,7,rep,packed,name=earlier,proto3" json:"earlier,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2027,6 +2032,13 @@ func (x *GrantRequest) GetBootId() string {
 func (x *GrantRequest) GetDigest() []byte {
 	if x != nil {
 		return x.Digest
+	}
+	return nil
+}
+
+func (x *GrantRequest) GetEarlier() []uint64 {
+	if x != nil {
+		return x.Earlier
 	}
 	return nil
 }
@@ -5417,7 +5429,7 @@ const file_fleet_v1_fleet_proto_rawDesc = "" +
 	"CommandAck\x12\x1d\n" +
 	"\n" +
 	"command_id\x18\x01 \x01(\tR\tcommandId\x12\x14\n" +
-	"\x05state\x18\x02 \x01(\tR\x05state\"\xa1\x01\n" +
+	"\x05state\x18\x02 \x01(\tR\x05state\"\xbb\x01\n" +
 	"\fGrantRequest\x12\x1d\n" +
 	"\n" +
 	"command_id\x18\x01 \x01(\tR\tcommandId\x12\x19\n" +
@@ -5425,7 +5437,8 @@ const file_fleet_v1_fleet_proto_rawDesc = "" +
 	"\x03seq\x18\x03 \x01(\x04R\x03seq\x12\x14\n" +
 	"\x05nonce\x18\x04 \x01(\fR\x05nonce\x12\x17\n" +
 	"\aboot_id\x18\x05 \x01(\tR\x06bootId\x12\x16\n" +
-	"\x06digest\x18\x06 \x01(\fR\x06digest\"\xcc\x01\n" +
+	"\x06digest\x18\x06 \x01(\fR\x06digest\x12\x18\n" +
+	"\aearlier\x18\a \x03(\x04R\aearlier\"\xcc\x01\n" +
 	"\x05Grant\x12\x1d\n" +
 	"\n" +
 	"command_id\x18\x01 \x01(\tR\tcommandId\x12\x1b\n" +

@@ -93,7 +93,7 @@ found AS (
     WHERE a.role <> 'installer' OR a.operation_id = w.operation_id
     UNION
     SELECT w.machine_id, a.agent_id FROM wanted w JOIN agents a ON a.role = 'site' AND a.site = w.site)
-SELECT f.machine_id::text AS for_machine, a.agent_id, a.role, a.capabilities, a.simulated, a.state_id, a.boot_id, a.operation_id, a.os_image_digest, a.epoch,
+SELECT f.machine_id::text AS for_machine, a.agent_id, a.role, a.capabilities, a.simulated, a.state_id, a.boot_id, a.operation_id, a.os_image_digest, a.hardware_fingerprint, a.epoch,
        (s.agent_id IS NOT NULL AND s.ended_at IS NULL AND k.lease_until > $1)::boolean AS live,
        s.last_heartbeat_at
 FROM found f JOIN agents a ON a.agent_id = f.agent_id
@@ -110,18 +110,19 @@ type CandidatesForParams struct {
 }
 
 type CandidatesForRow struct {
-	ForMachine      string
-	AgentID         string
-	Role            string
-	Capabilities    []string
-	Simulated       bool
-	StateID         string
-	BootID          string
-	OperationID     *string
-	OsImageDigest   string
-	Epoch           int64
-	Live            bool
-	LastHeartbeatAt *time.Time
+	ForMachine          string
+	AgentID             string
+	Role                string
+	Capabilities        []string
+	Simulated           bool
+	StateID             string
+	BootID              string
+	OperationID         *string
+	OsImageDigest       string
+	HardwareFingerprint string
+	Epoch               int64
+	Live                bool
+	LastHeartbeatAt     *time.Time
 }
 
 // Who might take steps on the machines, with the machine each is for.
@@ -149,6 +150,7 @@ func (q *Queries) CandidatesFor(ctx context.Context, arg CandidatesForParams) ([
 			&i.BootID,
 			&i.OperationID,
 			&i.OsImageDigest,
+			&i.HardwareFingerprint,
 			&i.Epoch,
 			&i.Live,
 			&i.LastHeartbeatAt,

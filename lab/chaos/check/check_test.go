@@ -26,7 +26,7 @@ func ms(n int) time.Duration { return time.Duration(n) * time.Millisecond }
 func good() check.History {
 	status := &baremetalv1.MachineStatus{Phase: baremetalv1.MachineStatus_MAINTENANCE}
 	return check.History{
-		Header: check.Header{Seed: 7, Controllers: 1, Agents: 1, At: begin},
+		Header: check.Header{Seed: 7, Controllers: 1, Agents: 1, Begun: begin, At: at(2000)},
 		Calls: []check.Call{
 			{Method: check.Start, Kind: "reboot", Machine: "m-1", Request: "7-a", Begin: ms(10), End: ms(20), Outcome: check.OK, Operation: "op-1", Phase: "PENDING"},
 			{Client: 1, Method: check.Start, Machine: "m-1", Request: "7-b", Begin: ms(30), End: ms(40), Outcome: check.Refused, Reason: "MACHINE_BUSY"},
@@ -56,7 +56,8 @@ func good() check.History {
 			{Agent: "a-1", Session: "s-2", Epoch: 2, Controller: "c-2", ByAgent: true},
 			{Agent: "a-1", Session: "s-2", Epoch: 2},
 		},
-		Logs: []check.LogLine{{Operation: "op-1", Seq: 1, Text: "rebooting (graceful), boot id before: boot-1\n"}},
+		Grants: []check.Grant{{Command: "cmd-1", Agent: "a-1"}},
+		Logs:   []check.LogLine{{Operation: "op-1", Seq: 1, Text: "rebooting (graceful), boot id before: boot-1\n"}},
 		Operations: []*baremetalv1.Operation{{
 			OperationId: "op-1", MachineId: "m-1", RequestId: "7-a", Type: baremetalv1.Operation_REBOOT, Phase: baremetalv1.Operation_SUCCEEDED,
 			CreatedAt: stamp(15), StartedAt: stamp(16), FinishedAt: stamp(400), Evidence: map[string]string{"boot_id_before": "boot-1", "boot_id_after": "boot-2"},
@@ -89,6 +90,15 @@ func canceled(h *check.History) *baremetalv1.Operation {
 	h.Events = append(h.Events,
 		check.Event{Operation: "op-0", Seq: 1, Kind: "created", Phase: "PENDING"}, check.Event{Operation: "op-0", Seq: 2, Kind: "canceled", Phase: "CANCELED"})
 	return o
+}
+
+// sleptOver lets the machine sleep between its grant and its effects.
+func sleptOver(h *check.History) {
+	for i := range h.Effects {
+		h.Effects[i].At = h.Effects[i].At.Add(ms(150))
+	}
+	h.Faults = []check.Fault{{Kind: "suspend-agent", Machine: "m-1", Begin: ms(180), End: ms(200), Asleep: 32 * time.Second, Took: true}}
+	h.Operations[0].FinishedAt, h.Commands[0].FinishedAt = stamp(475), stamp(470)
 }
 
 // bad are histories that break one promise each.
@@ -151,6 +161,20 @@ var bad = []struct {
 		h.Operations[0].Type, h.Commands[0].Kind = baremetalv1.Operation_REIMAGE, "repave"
 		h.Effects = []sim.EffectRecord{{At: at(300), MachineID: "m-1", Seq: 1, Stage: sim.StageEffect, Kind: sim.KindRepave, CommandID: "cmd-1"}}
 	}},
+	{"a success without an effect that came late", check.RuleEvidence, func(h *check.History) {
+		h.Operations[0].Phase, h.Operations[0].Error = baremetalv1.Operation_FAILED, &baremetalv1.ErrorStatus{Code: "OUTCOME_UNKNOWN"}
+		h.Commands[0].SettledBy, h.Effects = "late_result", h.Effects[:1]
+	}},
+	{"two processes with one identity", check.RuleCopies, func(h *check.History) { h.Header.Lingering = []string{"agent-1"} }},
+	{"two machines with one identity", check.RuleCopies, func(h *check.History) {
+		h.Faults = []check.Fault{{Kind: "elsewhere-agent", Target: "agent-1", Machine: "m-1", Took: true}}
+	}},
+	{"an end in the future", check.RuleTimes, func(h *check.History) { h.Operations[0].FinishedAt = stamp(3600_000) }},
+	{"a grant in the past", check.RuleTimes, func(h *check.History) { h.Commands[0].GrantedAt = stamp(-3600_000) }},
+	{"a command that expired too early", check.RuleTimes, func(h *check.History) {
+		h.Commands[0].Outcome, h.Commands[0].Message, h.Commands[0].Deadline = "REFUSED", "expired at 2026-03-01T11:00:00Z", stamp(5000)
+	}},
+	{"an effect on a grant that was slept over", check.RuleWindow, sleptOver},
 	{"an operation that is gone", check.RuleAccepted, func(h *check.History) { h.Calls[0].Operation = "op-7" }},
 	{"two operations for one request", check.RuleAccepted, func(h *check.History) {
 		o := proto.CloneOf(h.Operations[0])
@@ -272,6 +296,28 @@ func TestWhatIsAllowed(t *testing.T) {
 			o := canceled(h)
 			o.StartedAt, o.FinishedAt = stamp(600), stamp(605)
 			h.Calls[len(h.Calls)-1].Begin, h.Calls[len(h.Calls)-1].End = ms(604), ms(720)
+		},
+		"a grant that was given again after a sleep": func(h *check.History) {
+			sleptOver(h)
+			h.Grants = append(h.Grants, h.Grants[0])
+		},
+		"a sleep after the effect was asked for": func(h *check.History) {
+			h.Faults = []check.Fault{{Kind: "suspend-agent", Machine: "m-1", Begin: ms(160), End: ms(170), Asleep: time.Minute, Took: true}}
+		},
+		"a sleep that is shorter than a grant lasts": func(h *check.History) {
+			sleptOver(h)
+			h.Faults[0].Asleep = 29 * time.Second
+		},
+		"a command that expired while its machine slept": func(h *check.History) {
+			h.Commands[0].Outcome, h.Commands[0].Message, h.Commands[0].Deadline = "REFUSED", "expired at 2026-03-01T11:00:00Z", stamp(5000)
+			h.Commands[0].GrantedAt, h.Effects, h.Logs = nil, nil, nil
+			h.Operations[0].Phase, h.Operations[0].Error = baremetalv1.Operation_FAILED, &baremetalv1.ErrorStatus{Code: "COMMAND_EXPIRED"}
+			h.Events[2].Phase, h.Calls[5].Phase = "FAILED", "FAILED"
+			h.Faults = []check.Fault{{Kind: "suspend-agent", Machine: "m-1", Begin: ms(20), End: ms(30), Asleep: time.Minute, Took: true}}
+		},
+		"a machine that is quarantined over a clone": func(h *check.History) {
+			h.Faults = []check.Fault{{Kind: "elsewhere-agent", Target: "agent-1", Machine: "m-1", Took: true}}
+			h.Machines[0].Status.NodeState = baremetalv1.NodeState_NODE_STATE_QUARANTINED
 		},
 		"an operation that a cancel ended": func(h *check.History) {
 			o := h.Operations[0]

@@ -23,6 +23,7 @@ type History struct {
 	Faults     []Fault
 	Sightings  []Sighting
 	Sessions   []Session
+	Grants     []Grant
 	Logs       []LogLine
 	Operations []*baremetalv1.Operation
 	Commands   []*baremetalv1.Command
@@ -41,6 +42,10 @@ type Header struct {
 	Steppable bool `json:"steppable,omitempty"`
 	// Unfinished says what had not come to rest when the time for it was up.
 	Unfinished string `json:"unfinished,omitempty"`
+	// Begun is when the run began, At when its history was collected, both by a clock that nobody sets.
+	Begun time.Time `json:"begun,omitzero"`
+	// Lingering are agents of whom two processes were left when all was at rest.
+	Lingering []string `json:"lingering,omitempty"`
 }
 
 // Outcome is what a client knows of a call.
@@ -106,6 +111,9 @@ type Fault struct {
 	Took bool `json:"took,omitempty"`
 	// Forgets says that an agent may have lost events with its memory or for want of room.
 	Forgets bool `json:"forgets,omitempty"`
+	// Machine is the one that slept, and Asleep for how long by its boot-time clock.
+	Machine string        `json:"machine,omitempty"`
+	Asleep  time.Duration `json:"asleep,omitempty"`
 }
 
 // Sighting is a machine as a reader that follows the reconcile cursor received it.
@@ -124,6 +132,12 @@ type Session struct {
 	Controller string `json:"controller"`
 	// ByAgent says that it is from the agent's log.
 	ByAgent bool `json:"by_agent"`
+}
+
+// Grant is one that a controller says in its log to have given.
+type Grant struct {
+	Command string `json:"command"`
+	Agent   string `json:"agent"`
 }
 
 // LogLine is a chunk of an operation's log.
@@ -149,6 +163,7 @@ type line struct {
 	Fault     *Fault            `json:"fault,omitempty"`
 	Sighting  *Sighting         `json:"sighting,omitempty"`
 	Session   *Session          `json:"session,omitempty"`
+	Grant     *Grant            `json:"grant,omitempty"`
 	Log       *LogLine          `json:"log,omitempty"`
 	Operation json.RawMessage   `json:"operation,omitempty"`
 	Command   json.RawMessage   `json:"command,omitempty"`
@@ -166,6 +181,7 @@ func (h *History) Write(w io.Writer) error {
 	each(h.Events, func(v *Event) { out.line(line{Event: v}) })
 	each(h.Sightings, func(v *Sighting) { out.line(line{Sighting: v}) })
 	each(h.Sessions, func(v *Session) { out.line(line{Session: v}) })
+	each(h.Grants, func(v *Grant) { out.line(line{Grant: v}) })
 	each(h.Logs, func(v *LogLine) { out.line(line{Log: v}) })
 	for _, o := range h.Operations {
 		out.line(line{Operation: out.message(o)})
@@ -234,6 +250,7 @@ func (h *History) take(l line) error {
 	add(&h.Faults, l.Fault)
 	add(&h.Sightings, l.Sighting)
 	add(&h.Sessions, l.Session)
+	add(&h.Grants, l.Grant)
 	add(&h.Logs, l.Log)
 	switch {
 	case l.Operation != nil:

@@ -140,6 +140,9 @@ func (p *problems) command(c *baremetalv1.Command) {
 		p.add(RuleEnds, "command %s is still %s", id, c.GetState())
 	}
 	effects := p.effects[id]
+	if kind, ok := effectOf[c.GetKind()]; ok && c.GetState() == "DONE" && c.GetOutcome() == "SUCCEEDED" && len(effects) == 0 {
+		p.add(RuleEvidence, "command %s has succeeded without an effect of kind %s", id, kind)
+	}
 	byKind := map[sim.Kind]int{}
 	for _, e := range effects {
 		byKind[e.Kind]++

@@ -45,10 +45,16 @@ const (
 	RuleLogs = "logs"
 	// RuleAnswers: the answers of the API are those of a machine that takes one call after the other.
 	RuleAnswers = "linearizable"
+	// RuleCopies: two processes or machines with one identity do not go on side by side.
+	RuleCopies = "one-of-a-kind"
+	// RuleTimes: times are true, whatever the wall clocks of controllers and agents show.
+	RuleTimes = "true-times"
+	// RuleWindow: nothing is begun on a grant that is over, by the boot-time clock of the machine.
+	RuleWindow = "grant-window"
 )
 
 // Rules are all of them.
 var Rules = []string{
 	RuleOnce, RuleGrant, RuleOverlap, RuleStranger, RuleOneOperation, RuleEnds, RuleFence, RuleEvidence, RuleAccepted,
-	RuleEvents, RulePhases, RuleOwner, RuleCursor, RuleLogs, RuleAnswers,
+	RuleEvents, RulePhases, RuleOwner, RuleCursor, RuleLogs, RuleAnswers, RuleCopies, RuleTimes, RuleWindow,
 }
