@@ -4,7 +4,7 @@ import (
 	"go/ast"
 	"go/token"
 	"go/types"
-	"strings"
+	"slices"
 )
 
 // expression finds the mutants of an expression whose value is not constant.
@@ -153,9 +153,14 @@ func (f *finder) literal(e ast.Expr) {
 		if !ok || e.Kind != token.INT || b.Info()&types.IsNumeric == 0 {
 			return
 		}
-		name := strings.TrimPrefix(types.Default(b).String(), "untyped ")
-		f.addIn(change{of: e, from: e.Pos(), to: e.End(), now: "(" + e.Value + "+1)"}, f.around(e, "mutantUp["+name+"](%d, ", ")")...)
-		if e.Value != "0" {
+		name := types.Default(b).String()
+		limit, isLimit := f.node.(*ast.BinaryExpr)
+		isLimit = isLimit && limit.Y == e
+		// What moves a limit by one is a mutant of its comparison already.
+		if !isLimit || limit.Op != token.LSS && limit.Op != token.GEQ {
+			f.addIn(change{of: e, from: e.Pos(), to: e.End(), now: "(" + e.Value + "+1)"}, f.around(e, "mutantUp["+name+"](%d, ", ")")...)
+		}
+		if e.Value != "0" && (!isLimit || limit.Op != token.GTR && limit.Op != token.LEQ) {
 			f.addIn(change{of: e, from: e.Pos(), to: e.End(), now: "(" + e.Value + "-1)"}, f.around(e, "mutantDown["+name+"](%d, ", ")")...)
 		}
 	}
@@ -163,8 +168,8 @@ func (f *finder) literal(e ast.Expr) {
 
 // addIn names a mutant of something small by the statement or declaration that it is in.
 func (f *finder) addIn(c change, edits ...edit) {
-	for i := len(f.stack) - 1; i >= 0; i-- {
-		switch n := f.stack[i].(type) {
+	for _, n := range slices.Backward(append(slices.Clip(f.stack), f.node)) {
+		switch n.(type) {
 		case *ast.ReturnStmt, *ast.AssignStmt, *ast.ExprStmt, *ast.CallExpr, *ast.BinaryExpr, *ast.KeyValueExpr, *ast.ValueSpec:
 			if n.Pos() <= c.from && c.to <= n.End() {
 				c.of = n

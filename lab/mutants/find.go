@@ -15,6 +15,8 @@ type finder struct {
 	src   source
 	base  int // of the file in its set
 	stack []ast.Node
+	// node is the one being visited, not on the stack yet.
+	node  ast.Node
 	found []*mutant
 	// needs are edits that make the mutated file compile, whichever mutants are built in.
 	needs []edit
@@ -66,6 +68,7 @@ func (f *finder) visit(n ast.Node) bool {
 	if f.skips(n) {
 		return false
 	}
+	f.node = n
 	f.statements(n)
 	if e, ok := n.(ast.Expr); ok && !f.constant(e) {
 		f.expression(e)
@@ -100,7 +103,7 @@ func (f *finder) writes(c *ast.CallExpr) bool {
 	case "fmt", "log/slog", "errors":
 		return path != "errors" || !strings.HasPrefix(f.name(c), "Is") && f.name(c) != "As" && f.name(c) != "Join"
 	default:
-		return strings.Contains(path, "prometheus") || strings.HasSuffix(path, "/metrics") || f.panics(c)
+		return f.name(c) == "Logf" || strings.Contains(path, "prometheus") || strings.HasSuffix(path, "/metrics") || f.panics(c)
 	}
 }
 

@@ -25,6 +25,8 @@ type options struct {
 	least   float64
 	explain string
 	root    string
+	// patience is what a hanging mutant is given beyond five times what its tests usually take.
+	patience time.Duration
 }
 
 func main() {
@@ -36,6 +38,7 @@ func main() {
 	flag.Float64Var(&o.least, "least", 90, "percentage of killed mutants below which the run fails")
 	flag.StringVar(&o.explain, "explained", "lab/mutants/survivors.txt", "survivors that are explained")
 	flag.StringVar(&o.root, "root", ".", "the top of the tree")
+	flag.DurationVar(&o.patience, "patience", 10*time.Second, "what a mutant may take beyond five times what its tests usually take")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, o, targets)
@@ -108,7 +111,7 @@ func (w *work) try(ctx context.Context, o options) (map[int]verdict, error) {
 		return nil, err
 	}
 	defer os.RemoveAll(tmp)
-	b, err := newBench(o.root, tmp, o.jobs, w.u, w.drawn, w.needs)
+	b, err := newBench(o, tmp, w.u, w.drawn, w.needs)
 	if err != nil {
 		return nil, err
 	}
@@ -135,7 +138,7 @@ func (b *bench) tryWith(ctx context.Context, t tests, left []*mutant, out map[in
 	}
 	verdicts := make([]verdict, len(left))
 	err = each(ctx, b.jobs, len(left), func(ctx context.Context, i int) (err error) {
-		verdicts[i], err = bin.try(ctx, left[i])
+		verdicts[i], err = bin.try(ctx, left[i], b.patience)
 		return err
 	})
 	for i, m := range left {

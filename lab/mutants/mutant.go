@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"fmt"
 	"go/token"
@@ -91,7 +92,8 @@ func draw(all []*mutant, seed uint64, n int) []*mutant {
 	}
 	drawn := slices.SortedFunc(slices.Values(all), func(a, b *mutant) int { return strings.Compare(place(a), place(b)) })
 	drawn = drawn[:n]
-	slices.SortStableFunc(drawn, func(a, b *mutant) int { return strings.Compare(a.dir, b.dir) })
+	// Edits are built in by the order of the source.
+	slices.SortFunc(drawn, func(a, b *mutant) int { return cmp.Or(strings.Compare(a.dir, b.dir), cmp.Compare(a.id, b.id)) })
 	return drawn
 }
 

@@ -46,14 +46,14 @@ type binary struct {
 
 // bench builds and runs the test binaries of one unit.
 type bench struct {
-	root, tmp string
-	u         *unit
-	overlay   string
-	jobs      int
+	options
+	tmp     string
+	u       *unit
+	overlay string
 }
 
 // newBench writes the mutants into copies of the unit's files.
-func newBench(root, tmp string, jobs int, u *unit, mutants []*mutant, needs map[string][]edit) (*bench, error) {
+func newBench(o options, tmp string, u *unit, mutants []*mutant, needs map[string][]edit) (*bench, error) {
 	replace, highest := map[string]string{}, 0
 	for _, src := range u.files {
 		edits := append([]edit{}, needs[src.path]...)
@@ -75,7 +75,7 @@ func newBench(root, tmp string, jobs int, u *unit, mutants []*mutant, needs map[
 		}
 	}
 	helper := filepath.Join(tmp, "mutant_switches.go")
-	replace[filepath.Join(root, u.dir, "mutant_switches.go")] = helper
+	replace[filepath.Join(o.root, u.dir, "mutant_switches.go")] = helper
 	if err := os.WriteFile(helper, []byte(switches(u.name, highest)), 0o600); err != nil {
 		return nil, err
 	}
@@ -83,7 +83,7 @@ func newBench(root, tmp string, jobs int, u *unit, mutants []*mutant, needs map[
 	if err != nil {
 		return nil, err
 	}
-	b := &bench{root: root, tmp: tmp, u: u, jobs: jobs, overlay: filepath.Join(tmp, "overlay.json")}
+	b := &bench{options: o, tmp: tmp, u: u, overlay: filepath.Join(tmp, "overlay.json")}
 	return b, os.WriteFile(b.overlay, overlay, 0o600)
 }
 
@@ -196,7 +196,7 @@ func readTrace(path string) ([]int, error) {
 }
 
 // try switches a mutant on and runs the tests that reach it.
-func (bin *binary) try(ctx context.Context, m *mutant) (verdict, error) {
+func (bin *binary) try(ctx context.Context, m *mutant, patience time.Duration) (verdict, error) {
 	names := bin.reached[m.id]
 	if len(names) == 0 {
 		return unreached, nil
@@ -207,7 +207,7 @@ func (bin *binary) try(ctx context.Context, m *mutant) (verdict, error) {
 		usual += bin.took[name]
 		quoted[i] = regexp.QuoteMeta(name)
 	}
-	limit := 10*time.Second + 5*usual
+	limit := patience + 5*usual
 	out, err := bin.run(ctx, limit, []string{variable + "=" + strconv.Itoa(m.id)},
 		"-test.failfast", "-test.run", "^("+strings.Join(quoted, "|")+")$")
 	var exit *exec.ExitError
