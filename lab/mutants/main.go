@@ -110,7 +110,7 @@ func (w *work) try(ctx context.Context, o options) (map[int]verdict, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(tmp)
+	defer func() { _ = os.RemoveAll(tmp) }()
 	b, err := newBench(o, tmp, w.u, w.drawn, w.needs)
 	if err != nil {
 		return nil, err
