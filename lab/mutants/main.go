@@ -24,8 +24,9 @@ type options struct {
 	only    string
 	least   float64
 	explain string
+	again   string
 	root    string
-	// patience is what a hanging mutant is given beyond five times what its tests usually take.
+	// patience is what a hanging mutant is given beyond three times what its tests usually take.
 	patience time.Duration
 }
 
@@ -37,8 +38,9 @@ func main() {
 	flag.StringVar(&o.only, "only", ".", "only packages that match this")
 	flag.Float64Var(&o.least, "least", 90, "percentage of killed mutants below which the run fails")
 	flag.StringVar(&o.explain, "explained", "lab/mutants/survivors.txt", "survivors that are explained")
+	flag.StringVar(&o.again, "again", "", "only mutants that this file names: the output of a run before")
 	flag.StringVar(&o.root, "root", ".", "the top of the tree")
-	flag.DurationVar(&o.patience, "patience", 10*time.Second, "what a mutant may take beyond five times what its tests usually take")
+	flag.DurationVar(&o.patience, "patience", 10*time.Second, "what a mutant may take beyond three times what its tests usually take")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, o, targets)
@@ -79,6 +81,9 @@ func run(ctx context.Context, o options, targets []target) error {
 	}
 	drawn := draw(all, o.seed, o.sample)
 	fmt.Printf("%d mutants in %d packages; %d drawn with seed %d\n", len(all), len(works), len(drawn), o.seed)
+	if drawn, err = again(drawn, o.again); err != nil {
+		return err
+	}
 	only, err := regexp.Compile(o.only)
 	if err != nil {
 		return err
@@ -98,6 +103,22 @@ func run(ctx context.Context, o options, targets []target) error {
 	}
 	r.table()
 	return errors.Join(r.stale(all), r.enough(o.least))
+}
+
+// again keeps the mutants that a file names.
+func again(drawn []*mutant, path string) ([]*mutant, error) {
+	if path == "" {
+		return drawn, nil
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	named := map[string]bool{}
+	for line := range strings.Lines(string(text)) {
+		named[strings.TrimSpace(line)] = true
+	}
+	return slices.DeleteFunc(slices.Clone(drawn), func(m *mutant) bool { return !named[m.key] }), nil
 }
 
 // try finds out what becomes of a unit's mutants.
@@ -133,12 +154,12 @@ func (b *bench) tryWith(ctx context.Context, t tests, left []*mutant, out map[in
 	if err != nil || bin == nil || len(left) == 0 {
 		return err
 	}
-	if err := bin.look(ctx, b.jobs, t.run); err != nil {
+	if err := bin.look(ctx, b.jobs, t.run, t.dir == b.u.dir); err != nil {
 		return err
 	}
 	verdicts := make([]verdict, len(left))
 	err = each(ctx, b.jobs, len(left), func(ctx context.Context, i int) (err error) {
-		verdicts[i], err = bin.try(ctx, left[i], b.patience)
+		verdicts[i], err = bin.try(ctx, left[i], b.patience, t.dir == b.u.dir)
 		return err
 	})
 	for i, m := range left {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -136,7 +138,8 @@ func (bin *binary) run(ctx context.Context, limit time.Duration, env []string, a
 }
 
 // look runs every test once by itself and notes which mutants it reaches.
-func (bin *binary) look(ctx context.Context, jobs int, match string) error {
+// Of another package a test that fails even so is left out, which is printed.
+func (bin *binary) look(ctx context.Context, jobs int, match string, own bool) error {
 	out, err := bin.run(ctx, time.Minute, nil, "-test.list", match)
 	if err != nil {
 		return fmt.Errorf("list the tests of %s: %w\n%s", bin.dir, err, out)
@@ -156,7 +159,13 @@ func (bin *binary) look(ctx context.Context, jobs int, match string) error {
 		trace := fmt.Sprintf("%s.%d", bin.path, i)
 		start := time.Now()
 		out, err := bin.run(ctx, 5*time.Minute, []string{traceVariable + "=" + trace}, "-test.run", "^"+names[i]+"$")
-		if err != nil {
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case err != nil && !own:
+			fmt.Printf("%s of %s fails without a mutant and is left out: %v\n", names[i], bin.dir, err)
+			return nil
+		case err != nil:
 			return fmt.Errorf("%s of %s fails without a mutant: %w\n%s", names[i], bin.dir, err, out)
 		}
 		all[i].took = time.Since(start)
@@ -195,9 +204,27 @@ func readTrace(path string) ([]int, error) {
 	return ids, os.Remove(path)
 }
 
+// mostOthers is how many tests of another package are tried on one mutant.
+const mostOthers = 12
+
+// closest are the tests that reach the fewest mutants: those that are about little else.
+func (bin *binary) closest(names []string) []string {
+	reaches := map[string]int{}
+	for _, tests := range bin.reached {
+		for _, name := range tests {
+			reaches[name]++
+		}
+	}
+	names = slices.SortedStableFunc(slices.Values(names), func(a, b string) int { return cmp.Compare(reaches[a], reaches[b]) })
+	return names[:min(len(names), mostOthers)]
+}
+
 // try switches a mutant on and runs the tests that reach it.
-func (bin *binary) try(ctx context.Context, m *mutant, patience time.Duration) (verdict, error) {
+func (bin *binary) try(ctx context.Context, m *mutant, patience time.Duration, own bool) (verdict, error) {
 	names := bin.reached[m.id]
+	if !own {
+		names = bin.closest(names)
+	}
 	if len(names) == 0 {
 		return unreached, nil
 	}
@@ -207,7 +234,7 @@ func (bin *binary) try(ctx context.Context, m *mutant, patience time.Duration) (
 		usual += bin.took[name]
 		quoted[i] = regexp.QuoteMeta(name)
 	}
-	limit := patience + 5*usual
+	limit := patience + 3*usual
 	out, err := bin.run(ctx, limit, []string{variable + "=" + strconv.Itoa(m.id)},
 		"-test.failfast", "-test.run", "^("+strings.Join(quoted, "|")+")$")
 	var exit *exec.ExitError

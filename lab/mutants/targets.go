@@ -17,13 +17,16 @@ type tests struct {
 	run string
 }
 
+// stored are tests that decide on what a real Postgres holds.
+var stored = []tests{{"controller/store", "."}}
+
 // targets carry the promise: what decides, what grants, what remembers, and what acts.
 var targets = []target{
-	{dir: "controller/operation"},
-	{dir: "controller/node"},
-	{dir: "controller/workflow"},
+	{dir: "controller/operation", also: stored},
+	{dir: "controller/node", also: stored},
+	{dir: "controller/workflow", also: stored},
 	{dir: "controller/budget"},
-	{dir: "controller/fleet", also: []tests{{"controller/operation", "."}}},
+	{dir: "controller/fleet", also: append([]tests{{"controller/operation", "."}}, stored...)},
 	{dir: "internal/pki", files: []string{"grant.go"}},
 	{dir: "agent/dispatch"},
 	{dir: "agent/state"},
