@@ -228,14 +228,41 @@ func (bin *binary) try(ctx context.Context, m *mutant, patience time.Duration, o
 	if len(names) == 0 {
 		return unreached, nil
 	}
+	for _, batch := range bin.batches(names) {
+		v, err := bin.tryBatch(ctx, m, patience, batch)
+		if v != survived || err != nil {
+			return v, err
+		}
+	}
+	return survived, nil
+}
+
+// batches are the quick tests and the slow ones: most mutants are killed by a quick one.
+func (bin *binary) batches(names []string) [][]string {
+	names = slices.SortedStableFunc(slices.Values(names), func(a, b string) int { return cmp.Compare(bin.took[a], bin.took[b]) })
+	var all, sum time.Duration
+	for _, name := range names {
+		all += bin.took[name]
+	}
+	quick := 0
+	for quick < len(names) && sum+bin.took[names[quick]] <= all/2 {
+		sum += bin.took[names[quick]]
+		quick++
+	}
+	if quick == 0 {
+		return [][]string{names}
+	}
+	return [][]string{names[:quick], names[quick:]}
+}
+
+func (bin *binary) tryBatch(ctx context.Context, m *mutant, patience time.Duration, names []string) (verdict, error) {
 	var usual time.Duration
 	quoted := make([]string, len(names))
 	for i, name := range names {
 		usual += bin.took[name]
 		quoted[i] = regexp.QuoteMeta(name)
 	}
-	limit := patience + 3*usual
-	out, err := bin.run(ctx, limit, []string{variable + "=" + strconv.Itoa(m.id)},
+	out, err := bin.run(ctx, patience+3*usual, []string{variable + "=" + strconv.Itoa(m.id)},
 		"-test.failfast", "-test.run", "^("+strings.Join(quoted, "|")+")$")
 	var exit *exec.ExitError
 	switch {
