@@ -199,7 +199,9 @@ func memory(t *testing.T) *state.Store {
 func (r *rig) order(spec *fleetv1.CommandSpec) string {
 	r.t.Helper()
 	spec.CommandId, spec.TargetId = ids.New(ids.Command), cmp.Or(spec.GetTargetId(), "m")
-	spec.Action = &fleetv1.CommandSpec_Reboot{Reboot: &fleetv1.RebootAction{}}
+	if spec.GetAction() == nil {
+		spec.Action = &fleetv1.CommandSpec_Reboot{Reboot: &fleetv1.RebootAction{}}
+	}
 	body, err := proto.Marshal(spec)
 	if err != nil {
 		r.t.Fatal(err)

@@ -331,3 +331,16 @@ func TestWhatACommandSaysIsBuffered(t *testing.T) {
 		t.Errorf("buffered %q", got)
 	}
 }
+
+// TestWhatChangesNothingNeedsNoGrant, unless the controller says so; a command that changes the machine needs one whatever it says.
+func TestWhatChangesNothingNeedsNoGrant(t *testing.T) {
+	t.Parallel()
+	for _, needs := range []bool{false, true} {
+		r := start(t, memory(t), &executor{}, nil)
+		look := &fleetv1.CommandSpec_Preflight{Preflight: &fleetv1.RepaveAction{}}
+		want(t, r.l.result(t, r.order(&fleetv1.CommandSpec{TimeoutMs: 60000, Action: look, NeedsGrant: needs})), fleetv1.CommandResult_SUCCEEDED, "")
+		if asked := r.l.asks() > 0; asked != needs {
+			t.Errorf("needs a grant %t, asked %t", needs, asked)
+		}
+	}
+}

@@ -10,7 +10,7 @@
 //
 // # What is not mutated
 //
-// Constants and array sizes, which cannot be switched in a running program; texts, logging, metrics, and methods that only
+// Constants and array sizes, which cannot be switched in a running program; what make is given; texts, logging, metrics, and methods that only
 // print; failpoints; generated code.
 //
 // # What is authoritative

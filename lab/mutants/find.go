@@ -85,7 +85,7 @@ func (f *finder) skips(n ast.Node) bool {
 	case *ast.ArrayType, *ast.StructType, *ast.InterfaceType, *ast.FuncType:
 		return true
 	case *ast.CallExpr:
-		return f.writes(n)
+		return f.writes(n) || f.makes(n)
 	case *ast.ExprStmt:
 		c, ok := n.X.(*ast.CallExpr)
 		return ok && f.writes(c) && !f.panics(c)
@@ -105,6 +105,12 @@ func (f *finder) writes(c *ast.CallExpr) bool {
 	default:
 		return f.name(c) == "Logf" || strings.Contains(path, "prometheus") || strings.HasSuffix(path, "/metrics") || f.panics(c)
 	}
+}
+
+// makes reports whether a call makes something of a size that only its speed hangs on.
+func (f *finder) makes(c *ast.CallExpr) bool {
+	id, ok := c.Fun.(*ast.Ident)
+	return ok && id.Name == "make"
 }
 
 func (f *finder) panics(c *ast.CallExpr) bool {
