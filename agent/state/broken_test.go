@@ -29,7 +29,7 @@ var uses = map[string]func(ctx context.Context, s *state.Store) error{
 		_, _, err := s.Receive(ctx, state.Command{ID: "received", TargetID: "m", BootID: "b1", ReceivedAt: t0})
 		return err
 	},
-	"start":         func(ctx context.Context, s *state.Store) error { return s.Start(ctx, "received", nil, t0) },
+	"start":         func(ctx context.Context, s *state.Store) error { return s.Start(ctx, "received", nil, nil, t0) },
 	"unstart":       func(ctx context.Context, s *state.Store) error { return s.Unstart(ctx, "started") },
 	"update intent": func(ctx context.Context, s *state.Store) error { return s.UpdateIntent(ctx, "started", nil) },
 	"finish":        func(ctx context.Context, s *state.Store) error { return s.Finish(ctx, "started", nil, t0) },
@@ -91,8 +91,8 @@ var template = sync.OnceValues(func() ([]byte, error) {
 		_, _, err := s.Receive(ctx, state.Command{ID: id, TargetID: "m", Spec: []byte("spec"), BootID: "b1", ReceivedAt: t0})
 		do(err)
 	}
-	do(s.Start(ctx, "started", []byte("{}"), t0))
-	do(s.Start(ctx, "done", []byte("{}"), t0))
+	do(s.Start(ctx, "started", []byte("{}"), nil, t0))
+	do(s.Start(ctx, "done", []byte("{}"), nil, t0))
 	do(s.Finish(ctx, "done", []byte("r"), t0))
 	for range 3 {
 		do(s.Append(ctx, line("c"), t0))
