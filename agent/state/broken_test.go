@@ -46,7 +46,7 @@ var uses = map[string]func(ctx context.Context, s *state.Store) error{
 	"buffered":        func(ctx context.Context, s *state.Store) error { _, err := s.BufferedEvents(ctx); return err },
 	"meta":            func(ctx context.Context, s *state.Store) error { _, err := s.Meta(ctx); return err },
 	"state id":        func(ctx context.Context, s *state.Store) error { _, err := s.StateID(ctx); return err },
-	"grant number":    func(ctx context.Context, s *state.Store) error { _, err := s.NextGrantSeq(ctx); return err },
+	"grant number":    func(ctx context.Context, s *state.Store) error { _, _, err := s.NextGrantSeq(ctx, "received"); return err },
 	"controller time": func(ctx context.Context, s *state.Store) error { return s.SawControllerTime(ctx, t0) },
 	"lock":            func(ctx context.Context, s *state.Store) error { return s.Lock(ctx, "x") },
 	"inventory hash":  func(ctx context.Context, s *state.Store) error { _, err := s.InventoryHash(ctx); return err },
@@ -97,7 +97,7 @@ var template = sync.OnceValues(func() ([]byte, error) {
 	for range 3 {
 		do(s.Append(ctx, line("c"), t0))
 	}
-	_, err = s.NextGrantSeq(ctx)
+	_, _, err = s.NextGrantSeq(ctx, "received")
 	do(err)
 	do(s.PutJSON(ctx, "k", 1))
 	do(s.SawControllerTime(ctx, t0.Add(-time.Second)))
@@ -257,7 +257,7 @@ func TestNumbersBeginAtOne(t *testing.T) {
 	if m.LastGrantSeq != 0 || m.LastEventSeq != 0 || !m.ControllerTime.IsZero() || m.SharedEventSeq != 0 || m.InDoubt || m.StateID == "" {
 		t.Errorf("a new memory is %+v", m)
 	}
-	if n, err := s.NextGrantSeq(t.Context()); n != 1 || err != nil {
+	if n, _, err := s.NextGrantSeq(t.Context(), "received"); n != 1 || err != nil {
 		t.Errorf("the first ask has number %d, %v", n, err)
 	}
 	e := line("c")
