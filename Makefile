@@ -125,6 +125,11 @@ test-chaos-planted: deps dist/chaos/harness ## Take each protection away, and ho
 		dist/chaos/harness --bin dist/planted --stepped dist/planted --planted $$b --runs 200 --rest 1m --limit 10m --out dist/chaos/$$b $(PLANTED_FLAGS) || bad="$$bad $$b"; \
 	done; [ -z "$$bad" ] || { echo "not noticed:$$bad"; exit 1; }
 
+.PHONY: mutants
+mutants: deps ## Change the code that carries the promise 1,000 times, and count what the tests notice (MUTANTS_FLAGS=--help for all 8,000, one package, other seeds)
+	go build -o dist/mutants ./lab/mutants
+	$(TESTPG) nice dist/mutants $(MUTANTS_FLAGS)
+
 .PHONY: attack
 attack: deps ## Attack a controller in every part that a hostile party can have, and print what each gained and cost
 	$(TESTPG) go test ./lab/attack -count 1 -timeout 60m -v -run '$(or $(ATTACK),TestAttacks)' -long $(TEST_FLAGS)

@@ -60,6 +60,8 @@ type link struct {
 	key ed25519.PrivateKey
 	d   *dispatch.Dispatcher
 	ctx context.Context
+	// answer stands for the grant where it is set.
+	answer func(*fleetv1.GrantRequest)
 
 	mu      sync.Mutex
 	sent    []*fleetv1.AgentMessage
@@ -73,11 +75,20 @@ func (l *link) Send(m *fleetv1.AgentMessage) {
 	l.changed = make(chan struct{})
 	l.mu.Unlock()
 	if g := m.GetGrantRequest(); g != nil {
-		task.Background("grant", func() { l.grant(g) })
+		answer := l.grant
+		if l.answer != nil {
+			answer = l.answer
+		}
+		task.Background("grant", func() { answer(g) })
 	}
 }
 
 func (l *link) grant(g *fleetv1.GrantRequest) {
+	_ = l.d.Handle(l.ctx, &fleetv1.ControllerMessage{Message: &fleetv1.ControllerMessage_Grant{Grant: l.granting(g)}})
+}
+
+// granting makes the grant that was asked for.
+func (l *link) granting(g *fleetv1.GrantRequest) *fleetv1.Grant {
 	c := pki.GrantClaims{
 		CommandID: g.GetCommandId(), TargetID: "m", AgentID: "a", StateID: g.GetStateId(), Nonce: g.GetNonce(),
 		Digest: g.GetDigest(), Seq: g.GetSeq(), IssuedAtUnixMs: 1,
@@ -86,9 +97,9 @@ func (l *link) grant(g *fleetv1.GrantRequest) {
 	if err != nil {
 		panic(err)
 	}
-	_ = l.d.Handle(l.ctx, &fleetv1.ControllerMessage{Message: &fleetv1.ControllerMessage_Grant{Grant: &fleetv1.Grant{
+	return &fleetv1.Grant{
 		CommandId: c.CommandID, TargetId: c.TargetID, Digest: c.Digest, Nonce: c.Nonce, Seq: c.Seq, IssuedAtUnixMs: 1, Signature: sig,
-	}}})
+	}
 }
 
 // wait returns the first message that pick takes.
@@ -136,6 +147,8 @@ type rig struct {
 	l     *link
 	stop  context.CancelFunc
 	ended chan struct{}
+	// dies is the error that the dispatcher is to end with.
+	dies error
 }
 
 func start(t *testing.T, store *state.Store, exec command.Executor, edit func(*dispatch.Config)) *rig {
@@ -157,7 +170,7 @@ func start(t *testing.T, store *state.Store, exec command.Executor, edit func(*d
 	r := &rig{t: t, store: store, d: d, stop: stop, ended: make(chan struct{})}
 	task.Background("dispatcher under test", func() {
 		defer close(r.ended)
-		if err := d.Run(ctx); err != nil {
+		if err := d.Run(ctx); !errors.Is(err, r.dies) {
 			t.Errorf("dispatcher: %v", err)
 		}
 	})
@@ -186,7 +199,9 @@ func memory(t *testing.T) *state.Store {
 func (r *rig) order(spec *fleetv1.CommandSpec) string {
 	r.t.Helper()
 	spec.CommandId, spec.TargetId = ids.New(ids.Command), cmp.Or(spec.GetTargetId(), "m")
-	spec.Action = &fleetv1.CommandSpec_Reboot{Reboot: &fleetv1.RebootAction{}}
+	if spec.GetAction() == nil {
+		spec.Action = &fleetv1.CommandSpec_Reboot{Reboot: &fleetv1.RebootAction{}}
+	}
 	body, err := proto.Marshal(spec)
 	if err != nil {
 		r.t.Fatal(err)

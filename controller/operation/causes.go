@@ -13,7 +13,7 @@ func (d *decider) raise() {
 	r := &RaisedCause{
 		Cause: fleet.CauseOf(d.op.Type), Subject: subject(d.op), Reason: d.op.Error.Code, Message: d.op.Error.Message,
 	}
-	if d.cmd != nil && d.cmd.StepIdx == d.op.CurrentStep && d.cmd.State == Unknown {
+	if d.cmd != nil && d.cmd.State == Unknown {
 		r.Cause, r.Subject = fleet.CauseUnknown, d.cmd.ID
 	}
 	d.out.Machine.Raise = r

@@ -241,6 +241,8 @@ func (s *stored) checkCommands(before operation.Snapshot, d operation.Decision, 
 			bad("changed command %s does not exist", c.ID)
 		case was != nil && !reaches(operation.CommandTable, was.State, c.State):
 			bad("command %s: no way from %s to %s", c.ID, was.State, c.State)
+		case c.State == operation.Unknown && !c.GrantedAt.IsZero() && c.Reason == "":
+			bad("command %s is unknown for no reason", c.ID)
 		case operation.IsFinalCommand(c.State) == c.FinishedAt.IsZero():
 			bad("command %s is %s and finished at %v", c.ID, c.State, c.FinishedAt)
 		}
@@ -334,6 +336,9 @@ func checkEnd(d operation.Decision, bad func(string, ...any)) {
 	case operation.Failed:
 		if r := d.Machine.Raise; r == nil || r.Cause == "" || r.Reason != code || baremetalv1.Reason_value[code] == 0 {
 			bad("failed with code %q and leaves %+v", code, r)
+		}
+		if st := d.Op.Steps[d.Op.CurrentStep]; st.State != operation.StepFailed || st.FinishedAt.IsZero() || st.Message == "" {
+			bad("failed with step %+v", st)
 		}
 	case operation.Canceled:
 		if !changed[fleet.OperationCanceled] || d.Machine.Raise != nil || code != "CANCELED_BY_REQUEST" {

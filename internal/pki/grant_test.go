@@ -4,6 +4,7 @@ import (
 	"crypto/ed25519"
 	"errors"
 	"reflect"
+	"slices"
 	"testing"
 
 	"github.com/ingot-metal/ingot/internal/pki"
@@ -54,6 +55,61 @@ func TestGrantIsBoundToEveryField(t *testing.T) {
 		if err := pki.VerifyGrant(pub, c, sig); !errors.Is(err, pki.ErrGrant) {
 			t.Errorf("verifies with another %s: %v", typ.Field(i).Name, err)
 		}
+	}
+}
+
+// Another value of the same length is another grant too: a digest always has 32 bytes.
+func TestGrantIsBoundToEveryByte(t *testing.T) {
+	t.Parallel()
+	pub, key := grantKey(t)
+	sig, err := pki.SignGrant(key, claims())
+	if err != nil {
+		t.Fatal(err)
+	}
+	typ := reflect.TypeFor[pki.GrantClaims]()
+	for i := range typ.NumField() {
+		c := claims()
+		switch f := reflect.ValueOf(&c).Elem().Field(i); f.Kind() {
+		case reflect.String:
+			f.SetString(f.String()[:f.Len()-1] + "x")
+		case reflect.Slice:
+			changed := slices.Clone(f.Bytes())
+			changed[len(changed)-1] ^= 1
+			f.SetBytes(changed)
+		default:
+			continue
+		}
+		if err := pki.VerifyGrant(pub, c, sig); !errors.Is(err, pki.ErrGrant) {
+			t.Errorf("verifies with another %s of the same length: %v", typ.Field(i).Name, err)
+		}
+	}
+}
+
+// A grant with any field empty would hold for more than one command: it is neither signed nor believed.
+func TestGrantNeedsEveryField(t *testing.T) {
+	t.Parallel()
+	pub, key := grantKey(t)
+	for name, empty := range map[string]func(*pki.GrantClaims){
+		"command": func(c *pki.GrantClaims) { c.CommandID = "" },
+		"target":  func(c *pki.GrantClaims) { c.TargetID = "" },
+		"agent":   func(c *pki.GrantClaims) { c.AgentID = "" },
+		"state":   func(c *pki.GrantClaims) { c.StateID = "" },
+		"nonce":   func(c *pki.GrantClaims) { c.Nonce = nil },
+		"digest":  func(c *pki.GrantClaims) { c.Digest = []byte{} },
+	} {
+		c := claims()
+		empty(&c)
+		if sig, err := pki.SignGrant(key, c); err == nil {
+			t.Errorf("signed without %s", name)
+			if err := pki.VerifyGrant(pub, c, sig); err == nil {
+				t.Errorf("verifies without %s", name)
+			}
+		}
+	}
+	short := claims()
+	short.Nonce, short.Digest = []byte{1}, []byte{2}
+	if _, err := pki.SignGrant(key, short); err != nil {
+		t.Errorf("one byte is not none: %v", err)
 	}
 }
 

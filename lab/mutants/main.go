@@ -1,0 +1,273 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// options are what a run is told.
+type options struct {
+	seed    uint64
+	sample  int
+	jobs    int
+	only    string
+	least   float64
+	explain string
+	again   string
+	root    string
+	// patience is what a hanging mutant is given beyond three times what its tests usually take.
+	patience time.Duration
+}
+
+func main() {
+	var o options
+	flag.Uint64Var(&o.seed, "seed", 1, "seed of the sample")
+	flag.IntVar(&o.sample, "sample", 1000, "how many mutants are drawn; 0 for all")
+	flag.IntVar(&o.jobs, "jobs", runtime.NumCPU(), "how many mutants are tried at once")
+	flag.StringVar(&o.only, "only", ".", "only packages that match this")
+	flag.Float64Var(&o.least, "least", 90, "percentage of killed mutants below which the run fails")
+	flag.StringVar(&o.explain, "explained", "lab/mutants/survivors.txt", "survivors that are explained")
+	flag.StringVar(&o.again, "again", "", "only mutants that this file names: the output of a run before")
+	flag.StringVar(&o.root, "root", ".", "the top of the tree")
+	flag.DurationVar(&o.patience, "patience", 10*time.Second, "what a mutant may take beyond three times what its tests usually take")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, o, targets)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "mutants:", err)
+		os.Exit(1)
+	}
+}
+
+// work is a unit with its mutants.
+type work struct {
+	u     *unit
+	all   []*mutant
+	drawn []*mutant
+	needs map[string][]edit
+}
+
+func run(ctx context.Context, o options, targets []target) error {
+	known, err := readExplained(o.explain)
+	if err != nil {
+		return err
+	}
+	if o.root, err = filepath.Abs(o.root); err != nil {
+		return err
+	}
+	units, err := load(ctx, o.root, targets)
+	if err != nil {
+		return err
+	}
+	var all []*mutant
+	var works []*work
+	for i := range units {
+		w := &work{u: &units[i]}
+		w.all, w.needs = find(w.u)
+		works = append(works, w)
+		all = append(all, w.all...)
+	}
+	drawn := draw(all, o.seed, o.sample)
+	fmt.Printf("%d mutants in %d packages; %d drawn with seed %d\n", len(all), len(works), len(drawn), o.seed)
+	if drawn, err = again(drawn, o.again); err != nil {
+		return err
+	}
+	only, err := regexp.Compile(o.only)
+	if err != nil {
+		return err
+	}
+	r := report{known: known}
+	for _, w := range works {
+		if !only.MatchString(w.u.dir) {
+			continue
+		}
+		w.drawn = slices.DeleteFunc(slices.Clone(drawn), func(m *mutant) bool { return m.dir != w.u.dir })
+		start := time.Now()
+		verdicts, err := w.try(ctx, o)
+		if err != nil {
+			return err
+		}
+		r.add(w, verdicts, time.Since(start))
+	}
+	r.table()
+	return errors.Join(r.stale(all), r.enough(o.least))
+}
+
+// again keeps the mutants that a file names.
+func again(drawn []*mutant, path string) ([]*mutant, error) {
+	if path == "" {
+		return drawn, nil
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	named := map[string]bool{}
+	for line := range strings.Lines(string(text)) {
+		named[strings.TrimSpace(line)] = true
+	}
+	return slices.DeleteFunc(slices.Clone(drawn), func(m *mutant) bool { return !named[m.key] }), nil
+}
+
+// try finds out what becomes of a unit's mutants.
+func (w *work) try(ctx context.Context, o options) (map[int]verdict, error) {
+	out := map[int]verdict{}
+	if len(w.drawn) == 0 {
+		return out, nil
+	}
+	tmp, err := os.MkdirTemp("", "mutants-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = os.RemoveAll(tmp) }()
+	b, err := newBench(o, tmp, w.u, w.drawn, w.needs)
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range w.drawn {
+		out[m.id] = unreached
+	}
+	for _, t := range append([]tests{{w.u.dir, "."}}, w.u.also...) {
+		left := slices.DeleteFunc(slices.Clone(w.drawn), func(m *mutant) bool { return out[m.id] == killed || out[m.id] == timedOut })
+		if err := b.tryWith(ctx, t, left, out); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// tryWith tries the tests of one package on the mutants that are left.
+func (b *bench) tryWith(ctx context.Context, t tests, left []*mutant, out map[int]verdict) error {
+	bin, err := b.build(ctx, t.dir)
+	if err != nil || bin == nil || len(left) == 0 {
+		return err
+	}
+	if err := bin.look(ctx, b.jobs, t.run, t.dir == b.u.dir); err != nil {
+		return err
+	}
+	verdicts := make([]verdict, len(left))
+	err = each(ctx, b.jobs, len(left), func(ctx context.Context, i int) (err error) {
+		verdicts[i], err = bin.try(ctx, left[i], b.patience, t.dir == b.u.dir)
+		return err
+	})
+	for i, m := range left {
+		if verdicts[i] != unreached && verdicts[i] != "" {
+			out[m.id] = verdicts[i]
+		}
+	}
+	return err
+}
+
+// report collects what came of all mutants.
+type report struct {
+	known map[string]explained
+	rows  []row
+	// wrong are explanations of mutants that do not live.
+	wrong []string
+}
+
+type row struct {
+	dir                                        string
+	mutants, killed, timedOut, alive, accepted int
+	equivalent                                 int
+	took                                       time.Duration
+}
+
+// add counts a unit's mutants and prints those that live and are not explained.
+func (r *report) add(w *work, verdicts map[int]verdict, took time.Duration) {
+	line := row{dir: w.u.dir, mutants: len(w.drawn), took: took}
+	for _, m := range w.drawn {
+		v := verdicts[m.id]
+		e, isExplained := r.known[m.key]
+		switch {
+		case v == killed || v == timedOut:
+			if v == killed {
+				line.killed++
+			} else {
+				line.timedOut++
+			}
+			if isExplained {
+				r.wrong = append(r.wrong, "is explained and killed: "+m.key)
+			}
+		case isExplained && e.equivalent:
+			line.equivalent++
+		case isExplained:
+			line.accepted++
+		default:
+			line.alive++
+			fmt.Printf("\n%s/%s:%d: %s\n\t%s\n\t- %s\n\t+ %s\n", m.dir, m.file, m.line, v, m.key,
+				strings.TrimSpace(m.removed), strings.TrimSpace(m.added))
+		}
+	}
+	r.rows = append(r.rows, line)
+}
+
+// table prints the counts.
+func (r *report) table() {
+	fmt.Printf("\n%-30s %7s %7s %9s %8s %8s %10s %6s %6s\n",
+		"package", "mutants", "killed", "timed out", "survived", "accepted", "equivalent", "%", "s")
+	for _, l := range append(slices.Clone(r.rows), r.sum()) {
+		fmt.Printf("%-30s %7d %7d %9d %8d %8d %10d %6.1f %6.0f\n",
+			l.dir, l.mutants, l.killed, l.timedOut, l.alive, l.accepted, l.equivalent, l.percent(), l.took.Seconds())
+	}
+	fmt.Println("\n% is (killed + timed out) of all that are not equivalent; accepted ones count as survivors")
+}
+
+func (r *report) sum() row {
+	all := row{dir: "all"}
+	for _, l := range r.rows {
+		all.mutants += l.mutants
+		all.killed += l.killed
+		all.timedOut += l.timedOut
+		all.alive += l.alive
+		all.accepted += l.accepted
+		all.equivalent += l.equivalent
+		all.took += l.took
+	}
+	return all
+}
+
+func (l row) percent() float64 {
+	counted := l.mutants - l.equivalent
+	if counted == 0 {
+		return 100
+	}
+	return 100 * float64(l.killed+l.timedOut) / float64(counted)
+}
+
+// stale returns an error for explanations that no longer explain anything.
+func (r *report) stale(all []*mutant) error {
+	exists := map[string]bool{}
+	for _, m := range all {
+		exists[m.key] = true
+	}
+	for key := range r.known {
+		if !exists[key] {
+			r.wrong = append(r.wrong, "is explained and does not exist: "+key)
+		}
+	}
+	if len(r.wrong) == 0 {
+		return nil
+	}
+	slices.Sort(r.wrong)
+	return errors.New(strings.Join(r.wrong, "\n"))
+}
+
+func (r *report) enough(least float64) error {
+	if p := r.sum().percent(); p < least {
+		return fmt.Errorf("%.1f %% of the mutants were killed, want %.0f %%", p, least)
+	}
+	return nil
+}

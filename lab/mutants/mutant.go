@@ -1,0 +1,133 @@
+package main
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"fmt"
+	"go/token"
+	"slices"
+	"strings"
+)
+
+// mutant is one change of the code.
+type mutant struct {
+	// id is its switch, unique within its package and above 0.
+	id   int
+	dir  string
+	file string // base name
+	line int
+	// key names the mutant by function and text, so that it is the same when lines move.
+	key string
+	// removed and added are the first changed line before and after.
+	removed, added string
+
+	edits []edit
+}
+
+// edit is one change of a file's text that builds in the switch.
+type edit struct {
+	at   int // offset
+	kind editKind
+	text string
+	// cut is how many bytes are replaced.
+	cut int
+}
+
+type editKind int
+
+const (
+	// closing is inserted after what ends at the offset. Of several the first is outermost, and so comes last.
+	closing editKind = iota
+	// opening is inserted before what starts at the offset. Of several the first is outermost, and so comes first.
+	opening
+	// replacing stands for the bytes that it cuts.
+	replacing
+)
+
+// rewrite builds the edits into a text.
+func rewrite(text []byte, edits []edit) []byte {
+	at := map[int][]edit{}
+	for _, e := range edits {
+		at[e.at] = append(at[e.at], e)
+	}
+	var out []byte
+	for i := 0; i <= len(text); i++ {
+		here := at[i]
+		for _, e := range slices.Backward(here) {
+			if e.kind == closing {
+				out = append(out, e.text...)
+			}
+		}
+		cut := 0
+		for _, e := range here {
+			switch e.kind {
+			case opening:
+				out = append(out, e.text...)
+			case replacing:
+				out = append(out, e.text...)
+				cut = e.cut
+			}
+		}
+		if i == len(text) {
+			break
+		}
+		if cut > 0 {
+			i += cut - 1
+			continue
+		}
+		out = append(out, text[i])
+	}
+	return out
+}
+
+// draw picks n of the mutants by the seed. A mutant's place in the order hangs on its own key alone, so that a change of the
+// code elsewhere does not deal all cards anew.
+func draw(all []*mutant, seed uint64, n int) []*mutant {
+	if n <= 0 || n >= len(all) {
+		return all
+	}
+	place := func(m *mutant) string {
+		sum := sha256.Sum256(fmt.Appendf(nil, "%d %s", seed, m.key))
+		return string(sum[:])
+	}
+	drawn := slices.SortedFunc(slices.Values(all), func(a, b *mutant) int { return strings.Compare(place(a), place(b)) })
+	drawn = drawn[:n]
+	// Edits are built in by the order of the source.
+	slices.SortFunc(drawn, func(a, b *mutant) int { return cmp.Or(strings.Compare(a.dir, b.dir), cmp.Compare(a.id, b.id)) })
+	return drawn
+}
+
+// collapse gives a text on one line, and not all of a long one.
+func collapse(text string) string {
+	s := strings.Join(strings.Fields(text), " ")
+	const most = 160
+	if r := []rune(s); len(r) > most {
+		s = string(r[:most]) + "…"
+	}
+	return s
+}
+
+// numbered makes keys unique: a change that stands in a function more than once is counted there.
+func numbered(all []*mutant) {
+	seen := map[string]int{}
+	for i, m := range all {
+		m.id = i + 1
+		seen[m.key]++
+		if n := seen[m.key]; n > 1 {
+			m.key = fmt.Sprintf("%s #%d", m.key, n)
+		}
+	}
+}
+
+// negated are the operators that say the opposite, moved those that differ where both sides are equal.
+var (
+	negated = map[token.Token]string{
+		token.EQL: "!=", token.NEQ: "==", token.LSS: ">=", token.LEQ: ">", token.GTR: "<=", token.GEQ: "<", token.LAND: "||", token.LOR: "&&",
+	}
+	moved = map[token.Token][2]string{
+		token.LSS: {"<=", "mutantLess"}, token.LEQ: {"<", "mutantLessEqual"}, token.GTR: {">=", "mutantMore"}, token.GEQ: {">", "mutantMoreEqual"},
+	}
+	reckoned = map[token.Token][2]string{
+		token.ADD: {"-", "mutantAdd"}, token.SUB: {"+", "mutantSubtract"}, token.MUL: {"/", "mutantMultiply"}, token.QUO: {"*", "mutantDivide"},
+	}
+)
