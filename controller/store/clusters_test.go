@@ -130,7 +130,7 @@ func TestAClusterIsGivenForOneCommand(t *testing.T) {
 func grant(t testing.TB, s *store.Store, operationID string, c operation.Command, stateID string, seq uint64) {
 	t.Helper()
 	a := decide(t, s, operationID, operation.GrantAsked{
-		AgentID: c.ExecutorID, CommandID: c.ID, StateID: stateID, Seq: seq, Digest: c.Digest, BootID: "boot-1", Epoch: 1,
+		AgentID: c.ExecutorID, CommandID: c.ID, StateID: stateID, Seq: seq, Digest: c.Digest, BootID: "boot-1", Epoch: 1, Earlier: asksBefore(seq),
 	})
 	if !a.Decision.Grant {
 		t.Fatalf("not granted: %+v", a.Decision.Refusal)

@@ -179,9 +179,18 @@ func rebooting(t testing.TB, s *store.Store, machineID string) (enrolled, string
 	return a, op.GetOperationId(), d.Command
 }
 
+// asksBefore are the numbers below one: the asks that a memory knows of that has counted by one.
+func asksBefore(seq uint64) []uint64 {
+	var out []uint64
+	for n := uint64(1); n < seq; n++ {
+		out = append(out, n)
+	}
+	return out
+}
+
 func ask(a enrolled, c *operation.Command, seq uint64, epoch int64) operation.GrantAsked {
 	return operation.GrantAsked{
-		CommandID: c.ID, AgentID: a.id, StateID: c.ExecutorStateID, BootID: "boot-1", Seq: seq, Digest: c.Digest, Epoch: epoch,
+		CommandID: c.ID, AgentID: a.id, StateID: c.ExecutorStateID, BootID: "boot-1", Seq: seq, Digest: c.Digest, Epoch: epoch, Earlier: asksBefore(seq),
 	}
 }
 

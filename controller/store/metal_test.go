@@ -62,7 +62,7 @@ func (r *metalRig) decide(op string, e operation.Event) *store.Applied {
 		r.crashes++
 		if g, asked := e.(operation.GrantAsked); asked {
 			r.seq++
-			g.Seq = r.seq
+			g.Seq, g.Earlier = r.seq, asksBefore(r.seq)
 			e = g
 		}
 	}
@@ -162,6 +162,7 @@ func (r *metalRig) grant(op string, a enrolled, state, boot string) *fleetv1.Com
 	r.seq++
 	d := r.decide(op, operation.GrantAsked{
 		CommandID: out[0].CommandID, AgentID: a.id, StateID: state, BootID: boot, Seq: r.seq, Digest: out[0].Digest, Epoch: epoch,
+		Earlier: asksBefore(r.seq),
 	})
 	if !d.Decision.Grant {
 		r.Fatalf("no grant: %+v", d.Decision.Refusal)

@@ -245,7 +245,7 @@ func (l *nodeLife) event(ctx context.Context, op string) (operation.Event, error
 		return operation.Look{}, nil
 	case n < 60:
 		l.grant++
-		return operation.GrantAsked{CommandID: id, AgentID: l.agent.id, StateID: st, BootID: fmt.Sprint("boot-", l.boot), Seq: l.grant, Digest: digest, Epoch: 1}, nil
+		return operation.GrantAsked{CommandID: id, AgentID: l.agent.id, StateID: st, BootID: fmt.Sprint("boot-", l.boot), Seq: l.grant, Digest: digest, Epoch: 1, Earlier: asksBefore(l.grant)}, nil
 	}
 	r := operation.Resulted{
 		CommandID: id, AgentID: l.agent.id, StateID: st, Outcome: operation.OutcomeSucceeded,

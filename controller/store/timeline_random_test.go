@@ -211,6 +211,7 @@ func (l *life) event() (operation.Event, time.Time) {
 		l.grant++
 		return operation.GrantAsked{
 			CommandID: c.ID, AgentID: l.agent.id, StateID: "st-1", BootID: fmt.Sprint("boot-", l.boot), Seq: l.grant, Digest: c.Digest, Epoch: 1,
+			Earlier: asksBefore(l.grant),
 		}, now()
 	}
 	r := operation.Resulted{CommandID: c.ID, AgentID: l.agent.id, StateID: "st-1", SessionBootID: fmt.Sprint("boot-", l.boot), Outcome: operation.OutcomeSucceeded, Evidence: proof(c.Kind)}

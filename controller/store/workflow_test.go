@@ -101,7 +101,7 @@ func (r *lifeRig) decide(op string, e operation.Event) *store.Applied {
 		r.crashes++
 		if g, asked := e.(operation.GrantAsked); asked {
 			r.seq++
-			g.Seq = r.seq
+			g.Seq, g.Earlier = r.seq, asksBefore(r.seq)
 			e = g
 		}
 	}
@@ -153,7 +153,7 @@ func (r *lifeRig) step(op string) bool {
 		r.Fatal(err)
 	}
 	r.seq++
-	g := operation.GrantAsked{CommandID: out[0].CommandID, AgentID: r.agent.id, StateID: "st-1", BootID: r.boot, Seq: r.seq, Digest: out[0].Digest, Epoch: r.epoch}
+	g := operation.GrantAsked{CommandID: out[0].CommandID, AgentID: r.agent.id, StateID: "st-1", BootID: r.boot, Seq: r.seq, Digest: out[0].Digest, Epoch: r.epoch, Earlier: asksBefore(r.seq)}
 	if d := r.decide(op, g); !d.Decision.Grant {
 		r.Fatalf("no grant: %+v", d.Decision.Refusal)
 	}

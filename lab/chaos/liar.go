@@ -30,8 +30,9 @@ const (
 	lieBoot
 	// lieForeign says that the commands of other machines' agents are done, with proof.
 	lieForeign
-	lies
 )
+
+var waysToLie = [...]int{lieClaim, lieEarly, lieBoot, lieForeign}
 
 // liar takes the place of an agent, with its identity and a memory of its own, and has no effect on anything.
 type liar struct {
@@ -52,7 +53,7 @@ func (a *agentProgram) lie(ctx context.Context, s strike) (took bool, err error)
 	if err := a.kill(); err != nil {
 		return false, err
 	}
-	l := &liar{a: a, how: s.target / 7 % lies, stateID: ids.New(ids.State), specs: map[string]*fleetv1.CommandSpec{}}
+	l := &liar{a: a, how: waysToLie[s.target/7%len(waysToLie)], stateID: ids.New(ids.State), specs: map[string]*fleetv1.CommandSpec{}}
 	lying, stop := context.WithTimeout(ctx, cloneStart+s.length)
 	defer stop()
 	if l.machine, err = a.c.world.State(a.machine); err == nil && len(l.machine.Pending) == 0 {
