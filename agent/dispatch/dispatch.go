@@ -13,7 +13,6 @@ import (
 	"github.com/ingot-metal/ingot/agent/command"
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/failpoint"
-	"github.com/ingot-metal/ingot/internal/pki"
 	"github.com/ingot-metal/ingot/internal/planted"
 	"github.com/ingot-metal/ingot/internal/task"
 )
@@ -235,17 +234,25 @@ func (d *Dispatcher) grantKeys() []ed25519.PublicKey {
 	return d.keys
 }
 
-// controllerNow is the controller's time, counted on from the last Welcome by a clock that nobody can set.
+// controllerNow is the controller's time, counted on from the last Welcome by a clock that nobody can set. Before the first
+// Welcome it is the last that the memory has of it: that much has passed, and this machine's own clock proves no more.
 func (d *Dispatcher) controllerNow(ctx context.Context) (time.Time, error) {
-	d.mu.Lock()
-	at, since := d.controllerTime, d.controllerAt
-	d.mu.Unlock()
 	if planted.ExpiryClock {
 		return d.cfg.Clock.Now(), nil
 	}
+	d.mu.Lock()
+	at, since := d.controllerTime, d.controllerAt
+	d.mu.Unlock()
 	if !at.IsZero() {
 		return at.Add(d.cfg.Boottime() - since), nil
 	}
 	meta, err := d.cfg.Store.Meta(ctx)
-	return pki.EffectiveNow(d.cfg.Clock.Now(), meta.ControllerTime), err
+	return meta.ControllerTime, err
+}
+
+// heardTime reports whether a controller has told the time since this process began.
+func (d *Dispatcher) heardTime() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return !d.controllerTime.IsZero()
 }

@@ -145,13 +145,26 @@ type rig struct {
 	store *state.Store
 	d     *dispatch.Dispatcher
 	l     *link
+	keys  [][]byte
 	stop  context.CancelFunc
 	ended chan struct{}
 	// dies is the error that the dispatcher is to end with.
 	dies error
 }
 
+// start gives a dispatcher with a session.
 func start(t *testing.T, store *state.Store, exec command.Executor, edit func(*dispatch.Config)) *rig {
+	t.Helper()
+	r := startAlone(t, store, exec, edit)
+	r.attach()
+	return r
+}
+
+func (r *rig) attach() {
+	r.d.Attach(r.l, &fleetv1.Welcome{GrantKeys: r.keys, ControllerTime: timestamppb.Now()})
+}
+
+func startAlone(t *testing.T, store *state.Store, exec command.Executor, edit func(*dispatch.Config)) *rig {
 	t.Helper()
 	cfg := dispatch.Config{
 		Store: store, AgentID: "a", BootID: "b", Log: slog.New(slog.DiscardHandler), Clock: clock.Real(), Boottime: clock.Boottime,
@@ -167,7 +180,7 @@ func start(t *testing.T, store *state.Store, exec command.Executor, edit func(*d
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	d := dispatch.New(cfg)
-	r := &rig{t: t, store: store, d: d, stop: stop, ended: make(chan struct{})}
+	r := &rig{t: t, store: store, d: d, keys: [][]byte{pub}, stop: stop, ended: make(chan struct{})}
 	task.Background("dispatcher under test", func() {
 		defer close(r.ended)
 		if err := d.Run(ctx); !errors.Is(err, r.dies) {
@@ -177,7 +190,6 @@ func start(t *testing.T, store *state.Store, exec command.Executor, edit func(*d
 	t.Cleanup(r.end)
 	<-d.Ready()
 	r.l = &link{key: key, d: d, ctx: ctx, changed: make(chan struct{})}
-	d.Attach(r.l, &fleetv1.Welcome{GrantKeys: [][]byte{pub}, ControllerTime: timestamppb.Now()})
 	return r
 }
 

@@ -40,11 +40,17 @@ func (d *Dispatcher) obtainLeave(ctx context.Context, j *job) (ask, *command.Res
 		if r, err := d.admission(ctx, j); r != nil || err != nil {
 			return ask{}, r, err
 		}
-		if !needsGrant(j.spec) || planted.Grant {
+		free := !needsGrant(j.spec) || planted.Grant
+		if free && (d.heardTime() || planted.Grant) {
 			return ask{asked: d.cfg.Boottime()}, nil, nil
 		}
 		if r, err := d.awaitLink(ctx, j); r != nil || err != nil {
 			return ask{}, r, err
+		}
+		if free {
+			// Its session has told the time, by which it may have expired.
+			r, err := d.admission(ctx, j)
+			return ask{asked: d.cfg.Boottime()}, r, err
 		}
 		a, r, err := d.askOnce(ctx, j)
 		if errors.Is(err, errAskAgain) {

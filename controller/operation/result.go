@@ -49,6 +49,9 @@ func (d *decider) lateResult(e Resulted) {
 		// Nothing new: a claim that nothing confirmed in time is no better for being repeated.
 		return
 	}
+	if d.provesNothing(e) {
+		return
+	}
 	if e.Outcome == OutcomeSucceeded && (d.cmd.GrantedAt.IsZero() || d.deniedByBoot(e)) && !planted.LateClaim {
 		// Nothing starts without a grant, and no machine is rebooted in the boot before.
 		return
@@ -61,6 +64,12 @@ func (d *decider) lateResult(e Resulted) {
 			Cause: fleet.CauseOf(d.op.Type), Subject: subject(d.op), Reason: orElse(e.Reason, "EXECUTION_FAILED"), Message: e.Message,
 		}
 	}
+}
+
+// provesNothing reports whether an executor says that it got no leave for a command that was granted before. A copy of it may have
+// been given that leave, and have begun.
+func (d *decider) provesNothing(e Resulted) bool {
+	return e.Outcome == OutcomeRefused && e.Reason == "GRANT_REFUSED" && !d.cmd.GrantedAt.IsZero()
 }
 
 // deniedByBoot reports whether an agent says that it has rebooted its machine, in a session of the boot that was to end.
@@ -84,6 +93,10 @@ func (d *decider) store(e Resulted) {
 
 func (d *decider) liveResult(e Resulted) {
 	granted := d.cmd.State == Granted || planted.UngrantedResult
+	if d.provesNothing(e) {
+		e.Outcome, e.Reason = OutcomeUnknown, "OUTCOME_UNKNOWN"
+		e.Message = "granted before, and refused when asked again; a copy of the agent may have begun: " + e.Message
+	}
 	d.store(e)
 	switch {
 	case d.cmd.Kind == KindPreflight:

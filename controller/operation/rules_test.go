@@ -411,6 +411,41 @@ func TestACommandIsNotGrantedToACopyOfTheMemoryThatHasIt(t *testing.T) {
 }
 
 // A fence over a reboot is not lifted by the word of an agent that is still in the boot before.
+func TestARefusalAfterAGrantProvesNothing(t *testing.T) {
+	refuse := func(s *stored) {
+		d := s.do(operation.GrantAsked{CommandID: "c-1", AgentID: hostID, StateID: "s-1", BootID: "boot-1", Seq: 2, Digest: s.latest().Digest, Earlier: []uint64{1}})
+		if d.Grant || d.Refusal == nil {
+			t.Fatalf("granted again: %+v", d)
+		}
+		s.do(operation.Resulted{CommandID: "c-1", AgentID: hostID, StateID: "s-1", Outcome: operation.OutcomeRefused, Reason: "GRANT_REFUSED", Message: d.Refusal.Reason})
+	}
+	doubts := map[string]func(s *stored){
+		"another process has taken over": func(s *stored) { s.world.StaleEpoch = true },
+		"the machine is quarantined":     func(s *stored) { s.world.Machine.NodeState = fleet.Quarantined },
+	}
+	for name, doubt := range doubts {
+		t.Run(name, func(t *testing.T) {
+			s := granted(t, reboot())
+			doubt(s)
+			refuse(s)
+			s.ended(operation.Failed, "OUTCOME_UNKNOWN")
+			if s.latest().State != operation.Unknown || s.fence != "c-1" {
+				t.Fatalf("settled: %s, fence %q", s.latest().State, s.fence)
+			}
+			refuse(s) // it asks once more, of a command that is settled
+			if s.fence != "c-1" {
+				t.Fatal("a refusal lifted the fence")
+			}
+			s = started(t, reboot())
+			doubt(s)
+			refuse(s)
+			if s.latest().State != operation.Done || s.fence != "" {
+				t.Fatalf("never granted: %s, fence %q", s.latest().State, s.fence)
+			}
+		})
+	}
+}
+
 func TestALateClaimOfARebootNeedsAnotherBoot(t *testing.T) {
 	s := granted(t, reboot())
 	s.now = s.now.Add(2 * stepTimeout)

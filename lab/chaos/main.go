@@ -50,6 +50,9 @@ func parse(args []string) (options, error) {
 	if o.cells == 0 {
 		o.cells = 4 * runtime.NumCPU()
 	}
+	if o.only == "" {
+		o.only = classes[o.planted]
+	}
 	for _, kind := range strings.Split(o.only, ",") {
 		if kind != "" && !slices.ContainsFunc(slices.Concat(clockWeights, standbyWeights, weights), func(w weight) bool { return w.kind == kind }) {
 			return o, fmt.Errorf("--only: there is no fault %q", kind)
