@@ -39,7 +39,7 @@ func TestExpiryIsJudgedByTheControllersTime(t *testing.T) {
 			before.end()
 
 			after := startAlone(t, store, exec, func(cfg *dispatch.Config) { cfg.Clock = fast{clock.Real()} })
-			time.Sleep(100 * time.Millisecond) // alone it must not decide anything
+			<-time.After(100 * time.Millisecond) // alone it must not decide anything
 			left, err := store.Unsettled(t.Context())
 			if err != nil || len(left) != 1 || left[0].State != "RECEIVED" {
 				t.Fatalf("without a session: %v %v", left, err)
