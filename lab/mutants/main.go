@@ -26,6 +26,8 @@ type options struct {
 	explain string
 	again   string
 	root    string
+	// own leaves the tests of other packages out.
+	own bool
 	// patience is what a hanging mutant is given beyond three times what its tests usually take.
 	patience time.Duration
 }
@@ -36,9 +38,10 @@ func main() {
 	flag.IntVar(&o.sample, "sample", 1000, "how many mutants are drawn; 0 for all")
 	flag.IntVar(&o.jobs, "jobs", runtime.NumCPU(), "how many mutants are tried at once")
 	flag.StringVar(&o.only, "only", ".", "only packages that match this")
-	flag.Float64Var(&o.least, "least", 90, "percentage of killed mutants below which the run fails")
+	flag.Float64Var(&o.least, "least", 65, "percentage of killed mutants below which the run fails")
 	flag.StringVar(&o.explain, "explained", "lab/mutants/survivors.txt", "survivors that are explained")
 	flag.StringVar(&o.again, "again", "", "only mutants that this file names: the output of a run before")
+	flag.BoolVar(&o.own, "own", false, "only try each package's own tests, which is quicker")
 	flag.StringVar(&o.root, "root", ".", "the top of the tree")
 	flag.DurationVar(&o.patience, "patience", 10*time.Second, "what a mutant may take beyond three times what its tests usually take")
 	flag.Parse()
@@ -139,7 +142,11 @@ func (w *work) try(ctx context.Context, o options) (map[int]verdict, error) {
 	for _, m := range w.drawn {
 		out[m.id] = unreached
 	}
-	for _, t := range append([]tests{{w.u.dir, "."}}, w.u.also...) {
+	all := []tests{{w.u.dir, "."}}
+	if !o.own {
+		all = append(all, w.u.also...)
+	}
+	for _, t := range all {
 		left := slices.DeleteFunc(slices.Clone(w.drawn), func(m *mutant) bool { return out[m.id] == killed || out[m.id] == timedOut })
 		if err := b.tryWith(ctx, t, left, out); err != nil {
 			return nil, err
