@@ -56,6 +56,9 @@ func (d *decider) lateResult(e Resulted) {
 		// Nothing starts without a grant, and no machine is rebooted in the boot before.
 		return
 	}
+	if e.Outcome == OutcomeSucceeded && d.lacksEvidence(e) && !planted.EmptyEvidence {
+		return // said late, a success shows no less than in time
+	}
 	d.store(e)
 	d.settle("late_result")
 	if e.Outcome == OutcomeFailed || e.Outcome == OutcomeRefused {
@@ -76,6 +79,15 @@ func (d *decider) provesNothing(e Resulted) bool {
 func (d *decider) deniedByBoot(e Resulted) bool {
 	own := provenByBoot(d.cmd.Kind) && d.cmd.ExecutorRole == "host" && e.SessionBootID != ""
 	return own && !ProvesReboot(d.cmd.BootIDBefore, e.SessionBootID)
+}
+
+// lacksEvidence reports whether a success does not show what was to be read back. A reboot and a way into the installer are
+// proven by what is seen of the machine instead, a token to join with by its use; a look before an installation does nothing.
+func (d *decider) lacksEvidence(e Resulted) bool {
+	if provenByBoot(d.cmd.Kind) || slices.Contains([]Kind{KindJoinToken, KindPreflight}, d.cmd.Kind) || d.entering() {
+		return false
+	}
+	return e.Evidence[evidenceKey(d.cmd.Kind)] == ""
 }
 
 func (d *decider) settle(by string) {

@@ -464,6 +464,25 @@ func TestALateClaimOfARebootNeedsAnotherBoot(t *testing.T) {
 	}
 }
 
+// A success that comes late shows no less than one in time: what was to be read back.
+func TestALateSuccessNeedsItsEvidence(t *testing.T) {
+	s := granted(t, operation.Step{Kind: operation.KindNetboot})
+	s.now = s.now.Add(2 * stepTimeout)
+	s.look()
+	c := s.latest()
+	if c.State != operation.Unknown || s.fence == "" {
+		t.Fatalf("the command is %s, the fence %q", c.State, s.fence)
+	}
+	r := operation.Resulted{CommandID: c.ID, AgentID: c.ExecutorID, StateID: c.ExecutorStateID, Outcome: operation.OutcomeSucceeded}
+	if s.do(r); s.latest().State != operation.Unknown || s.fence == "" {
+		t.Error("the fence is lifted by a claim without evidence")
+	}
+	r.Evidence = map[string]string{evidence.BootNext: "pxe"}
+	if s.do(r); s.latest().SettledBy != "late_result" || s.fence != "" {
+		t.Errorf("the same with evidence: settled by %q, fence %q", s.latest().SettledBy, s.fence)
+	}
+}
+
 // Another machine with a copy of the agent's disk has a boot of its own.
 func TestTheBootOfAnotherMachineIsNoReboot(t *testing.T) {
 	for name, hardware := range map[string]string{"another machine": "hw-2", "the same machine": "hw-1"} {
