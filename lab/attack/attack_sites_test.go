@@ -69,15 +69,18 @@ func (e *elsewhere) known(ctx context.Context) (string, error) {
 	out := []string{m.String()}
 	inventory, err := e.r.C.Machines().GetInventory(ctx, &baremetalv1.GetInventoryRequest{MachineId: e.machine.ID})
 	out = append(out, inventory.String(), fmt.Sprint(harness.HasReason(err, "INVENTORY_NOT_FOUND")))
-	for method, in := range map[string]proto.Message{
-		"OperationService/StreamOperationLogs": &baremetalv1.StreamOperationLogsRequest{OperationId: e.operation},
-		"AdminService/ListBMCCertificates":     &baremetalv1.ListBMCCertificatesRequest{},
+	for _, one := range []struct {
+		method  string
+		request proto.Message
+	}{
+		{"OperationService/StreamOperationLogs", &baremetalv1.StreamOperationLogsRequest{OperationId: e.operation}},
+		{"AdminService/ListBMCCertificates", &baremetalv1.ListBMCCertificatesRequest{}},
 	} {
 		text := ""
-		if err := call(ctx, e.r.C.Client, service+method, in, func(m proto.Message) { text += fmt.Sprint(m) }); err != nil {
+		if err := call(ctx, e.r.C.Client, service+one.method, one.request, func(m proto.Message) { text += fmt.Sprint(m) }); err != nil {
 			return "", err
 		}
-		out = append(out, method+text)
+		out = append(out, one.method+text)
 	}
 	return strings.Join(out, "\n"), nil
 }
