@@ -30,23 +30,63 @@ type guarded struct {
 	tooLate bool
 	source  netip.Addr
 	support error
+	// slow: its changes may come later than they are accepted.
+	slow bool
+	// forgot: the kernel holds nothing of the network configuration any more.
+	forgot bool
+	// fails are the calls that fail from now on, by name.
+	fails map[string]error
 }
 
-func (g *guarded) ChangesAtOnce() bool { return true }
+func (g *guarded) ChangesAtOnce() bool { return !g.slow }
+
+func (g *guarded) NetworkForgotten(context.Context) (bool, error) {
+	return g.forgot, g.fails["NetworkForgotten"]
+}
+
+func (g *guarded) Hostname(ctx context.Context) (string, error) {
+	name, err := g.Host.Hostname(ctx)
+	return name, errors.Join(err, g.fails["Hostname"])
+}
+
+func (g *guarded) Firewall(ctx context.Context) (host.FirewallState, error) {
+	s, err := g.Host.Firewall(ctx)
+	return s, errors.Join(err, g.fails["Firewall"])
+}
+
+func (g *guarded) FirewallDiff(context.Context, host.FirewallPolicy) (string, error) {
+	return "rule by rule\n", g.fails["FirewallDiff"]
+}
+
+func (g *guarded) Network(ctx context.Context, c host.NetworkConfig) (host.NetworkState, error) {
+	s, err := g.Host.Network(ctx, c)
+	return s, errors.Join(err, g.fails["Network"])
+}
+
+func (g *guarded) SaveNetwork(ctx context.Context, c host.NetworkConfig) (host.SavedNetwork, error) {
+	s, err := g.Host.SaveNetwork(ctx, c)
+	return s, errors.Join(err, g.fails["SaveNetwork"])
+}
 
 func (g *guarded) NetworkSupport(context.Context, host.NetworkConfig) error { return g.support }
 
 func (g *guarded) NetworkSource(context.Context, host.NetworkConfig, netip.Addr) (netip.Addr, error) {
-	return g.source, nil
+	return g.source, g.fails["NetworkSource"]
 }
 
 func (g *guarded) ApplyNetwork(ctx context.Context, e host.Effect, c host.NetworkConfig) error {
 	g.log = append(g.log, "apply")
+	if err := g.fails["ApplyNetwork"]; err != nil {
+		return err
+	}
 	return g.Host.ApplyNetwork(ctx, e, c)
 }
 
 func (g *guarded) Guard(_ context.Context, r host.Guard) error {
 	g.log = append(g.log, "guard")
+	if err := g.fails["Guard"]; err != nil {
+		return err
+	}
 	r.State = host.GuardPending
 	g.record = &r
 	return nil
@@ -62,6 +102,9 @@ func (g *guarded) CommitGuard(ctx context.Context, id string) error {
 }
 
 func (g *guarded) RollBackGuard(ctx context.Context, id string) error {
+	if err := g.fails["RollBackGuard"]; err != nil {
+		return err
+	}
 	if g.record.State == host.GuardRolledBack {
 		return nil
 	}
@@ -84,20 +127,25 @@ func (g *guarded) Guarded(context.Context) (*host.Guard, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.record == nil {
-		return nil, nil
+		return nil, g.fails["Guarded"]
 	}
 	r := *g.record
-	return &r, nil
+	return &r, g.fails["Guarded"]
 }
 
 // memory is the agent's, for one test.
 type memory struct {
 	docs map[string][]byte
 	log  *[]string
+	// fails are the calls that fail, as those of the host.
+	fails map[string]error
 }
 
 func (m memory) PutJSON(_ context.Context, key string, v any) error {
 	*m.log = append(*m.log, "remember")
+	if err := m.fails["PutJSON"]; err != nil {
+		return err
+	}
 	b, err := json.Marshal(v)
 	m.docs[key] = b
 	return err
@@ -117,18 +165,25 @@ type rig struct {
 	e     *Executor
 	prove func(context.Context) error
 	moves int
+	docs  map[string][]byte
 }
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
-	h, err := sim.New(sim.Config{Dir: t.TempDir(), MachineID: "m-1", NoSync: true})
+	return newScriptedRig(t, "")
+}
+
+// newScriptedRig is one whose host fails as the script says.
+func newScriptedRig(t *testing.T, script string) *rig {
+	t.Helper()
+	h, err := sim.New(sim.Config{Dir: t.TempDir(), MachineID: "m-1", NoSync: true, Script: script})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = h.Close() }) // nothing is owed to it
-	r := &rig{t: t, host: &guarded{Host: h}, prove: func(context.Context) error { return nil }}
+	r := &rig{t: t, host: &guarded{Host: h, fails: map[string]error{}}, docs: map[string][]byte{}, prove: func(context.Context) error { return nil }}
 	r.e = New(Config{
-		Host: r.host, Docs: memory{docs: map[string][]byte{}, log: &r.host.log}, Clock: clock.Real(), TargetID: "m-1",
+		Host: r.host, Docs: memory{docs: r.docs, log: &r.host.log, fails: r.host.fails}, Clock: clock.Real(), TargetID: "m-1",
 		Prove: func(ctx context.Context) error { return r.prove(ctx) },
 		Controllers: func(context.Context) []netip.AddrPort {
 			return []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:1")}
@@ -141,11 +196,16 @@ func newRig(t *testing.T) *rig {
 // order is a command that gives eth0 an address.
 func order(t *testing.T, generation int64, address string) *fleetv1.CommandSpec {
 	t.Helper()
-	config, err := proto.Marshal(&baremetalv1.NetReconfig{Interfaces: []*baremetalv1.NetworkInterface{{Name: "eth0", Addresses: []string{address}}}})
+	return orderOf(t, generation, &baremetalv1.NetReconfig{Interfaces: []*baremetalv1.NetworkInterface{{Name: "eth0", Addresses: []string{address}}}})
+}
+
+func orderOf(t *testing.T, generation int64, c *baremetalv1.NetReconfig) *fleetv1.CommandSpec {
+	t.Helper()
+	config, err := proto.Marshal(c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &fleetv1.CommandSpec{CommandId: "c-" + address, TargetId: "m-1", Action: &fleetv1.CommandSpec_Reconfig{
+	return &fleetv1.CommandSpec{CommandId: "c-" + digestOf(config), TargetId: "m-1", Action: &fleetv1.CommandSpec_Reconfig{
 		Reconfig: &fleetv1.ReconfigAction{Config: config, ConfirmTimeoutMs: 200, Generation: generation},
 	}}
 }
