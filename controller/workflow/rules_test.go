@@ -107,7 +107,8 @@ func TestPowerIsResolved(t *testing.T) {
 	for _, provider := range []string{"", ProviderMAAS} {
 		for _, region := range []bool{false, true} {
 			for _, credentials := range []bool{false, true} {
-				v := Judge(ResolvePower, StageFacts{Kind: Onboarding, Provider: provider, RegionKnown: region, CredentialsKnown: credentials})
+				v := Judge(ResolvePower, StageFacts{Kind: Onboarding, Provider: provider, RegionKnown: region,
+					CredentialsKnown: credentials})
 				if v.Pass != (credentials && (region || provider != ProviderMAAS)) {
 					t.Errorf("provider %q, region %t, credentials %t: %+v", provider, region, credentials, v)
 				}
@@ -118,7 +119,8 @@ func TestPowerIsResolved(t *testing.T) {
 
 // TestAQuarantinedNodeTakesNoNewAttempt: what stops the work is allowed, and what goes on with it is refused.
 func TestAQuarantinedNodeTakesNoNewAttempt(t *testing.T) {
-	w := Workflow{Kind: Onboarding, State: FailedManual, Plan: []string{ApproveNode, VerifyNode}, Stage: VerifyNode, StageIdx: 1}
+	w := Workflow{Kind: Onboarding, State: FailedManual, Plan: []string{ApproveNode, VerifyNode},
+		Stage: VerifyNode, StageIdx: 1}
 	f := Facts{Stage: StageFacts{Kind: Onboarding, Machine: fleet.Facts{NodeState: Quarantined}}}
 	for _, a := range []Action{RetryStage, Resume, Rerun, RestartClean, Adopt} {
 		if e, r := Act(w, a, f); r == nil || r.Reason != "MACHINE_QUARANTINED" || e.Attempt {
@@ -134,10 +136,12 @@ func TestAQuarantinedNodeTakesNoNewAttempt(t *testing.T) {
 	}
 }
 
-// TestAnActionTakenTwice: while its attempt waits or runs, the same action is a success without effect; others are refused.
+// TestAnActionTakenTwice: while its attempt waits or runs,
+// the same action is a success without effect; others are refused.
 func TestAnActionTakenTwice(t *testing.T) {
 	for _, s := range []State{Pending, Running, Compensating} {
-		w := Workflow{Kind: Decommission, Mode: SoftReset, State: s, LastAction: RetryStage, Plan: []string{DisableNode}, Stage: DisableNode}
+		w := Workflow{Kind: Decommission, Mode: SoftReset, State: s, LastAction: RetryStage,
+			Plan: []string{DisableNode}, Stage: DisableNode}
 		e, r := Act(w, RetryStage, Facts{OperationActive: true})
 		if e.Nothing != (s != Compensating) || (r == nil) != e.Nothing {
 			t.Errorf("%s: again: %+v, %+v", s, e, r)
@@ -165,7 +169,8 @@ func TestARefusalNamesWhatIsAllowed(t *testing.T) {
 func TestWhatAnAttemptLeavesOnAWorkflow(t *testing.T) {
 	plan := Names(Plan(Decommission, FullDecommission, Traits{BMC: true}))
 	at := slices.Index(plan, CleanupStorage)
-	w := Workflow{Kind: Decommission, Mode: FullDecommission, State: Running, Plan: plan, Stage: CleanupStorage, StageIdx: at,
+	w := Workflow{Kind: Decommission, Mode: FullDecommission, State: Running, Plan: plan, Stage: CleanupStorage,
+		StageIdx: at,
 		Failures: map[string]int{DrainNode: 2, CleanupStorage: 1}}
 	granted := Follow(w, Attempt{Phase: "RUNNING", Step: "cleanup-storage", Granted: true})
 	if !granted.Unclean || Follow(w, Attempt{Phase: "RUNNING", Step: "cleanup-storage"}).Unclean ||
@@ -175,7 +180,8 @@ func TestWhatAnAttemptLeavesOnAWorkflow(t *testing.T) {
 	if granted.Failures[DrainNode] != 0 || granted.Failures[CleanupStorage] != 1 || w.Failures[DrainNode] != 2 {
 		t.Errorf("failures %v, and before %v", granted.Failures, w.Failures)
 	}
-	if again := Follow(w, Attempt{Phase: "RUNNING", Step: "disable-node"}); again.Stage != CleanupStorage || again.StageIdx != at {
+	if again := Follow(w, Attempt{Phase: "RUNNING", Step: "disable-node"}); again.Stage != CleanupStorage ||
+		again.StageIdx != at {
 		t.Errorf("the stage that opens an attempt takes it back to %s", again.Stage)
 	}
 	if back := Follow(w, Attempt{Phase: "RUNNING", Step: "drain-node"}); back.Stage != DrainNode {
@@ -203,7 +209,8 @@ func TestWhereAResumeGoesOn(t *testing.T) {
 		t.Errorf("without evidence: %s", got)
 	}
 	w.Evidence = map[string]string{evidence.EraseMethod: "ata"}
-	for stage, want := range map[string]string{CleanupSecrets: RemoveRecord, RetireNode: RetireNode, "unheard_of": "unheard_of"} {
+	for stage, want := range map[string]string{CleanupSecrets: RemoveRecord, RetireNode: RetireNode,
+		"unheard_of": "unheard_of"} {
 		if got := SafeStage(w, stage); got != want {
 			t.Errorf("%s: goes on from %s", stage, got)
 		}
@@ -251,7 +258,8 @@ func TestWhichMachinesHaveAStage(t *testing.T) {
 	}
 }
 
-// TestAPublishedPlanHasEveryStage that machines of its provider may have, and each kind of step becomes one of that kind.
+// TestAPublishedPlanHasEveryStage that machines of its provider may have,
+// and each kind of step becomes one of that kind.
 func TestAPublishedPlanHasEveryStage(t *testing.T) {
 	i := 0
 	for _, provider := range []string{"agent", ProviderMAAS} {
