@@ -285,7 +285,11 @@ var faultsOfAgents = []fault{
 		l.do(operation.SessionOpened{AgentID: hostID, StateID: "s-a-host", BootID: "boot-a-host", OfTarget: true, RolledBack: true})
 	}, "AGENT_STATE_ROLLED_BACK", explain.OnOperator, []string{"older copy of its memory"}, "", "ingot commands --machine m-1"},
 	{"success without a grant", func(l *lab) { l.host().reboot().look().says(operation.OutcomeSucceeded, "", "did it", false) },
-		"OUTCOME_UNKNOWN", explain.OnOperator, []string{"never given leave"}, "settles", "ingot settle"},
+		"OUTCOME_UNKNOWN", explain.OnOperator, []string{"never given leave", "nothing that this executor says"}, "settles", "ingot settle"},
+	{"success under a grant that the database has lost", func(l *lab) {
+		l.host().reboot().look().says(operation.OutcomeSucceeded, "", "did it", false)
+		l.f.Freeze = fleet.Freeze{Since: l.now, WentBack: true}
+	}, "OUTCOME_UNKNOWN", explain.OnOperator, []string{"may have lost the leave"}, "settles", "ingot settle"},
 	{"host silent at rest", func(l *lab) { l.host().gone(hostID); l.now = l.now.Add(time.Hour) },
 		"AGENT_UNAVAILABLE", explain.OnAgent, []string{"nothing is under way", "a-host was heard last"}, "as soon as its agent connects", "ingot-agent status"},
 	{"all agents silent", func(l *lab) { l.host().reboot().look().gone(hostID).gone(siteID).after(50 * time.Second) },

@@ -141,12 +141,15 @@ func (s *scene) sayFenced(e *Explanation) {
 	}
 	what := fmt.Sprintf("command %s (%s) was given leave at %s", c.ID, c.Kind, s.at(c.GrantedAt))
 	if c.GrantedAt.IsZero() {
-		what = fmt.Sprintf("command %s (%s) was never given leave, and its executor says that it acted", c.ID, c.Kind)
+		what = fmt.Sprintf("command %s (%s) was never given leave that this database knows of, and its executor says that it acted", c.ID, c.Kind)
 	}
 	e.Cause.Text = what + ", and its outcome is UNKNOWN: " + s.whyUnknown(c, exec)
 	e.Cause.Facts = []string{"it may have acted, and may still act; other work on the machine is refused with COMMAND_UNRESOLVED"}
 	if c.Message != "" {
 		e.Cause.Facts = append(e.Cause.Facts, c.Message)
+	}
+	if s.Freeze.Active() {
+		e.Cause.Facts = append(e.Cause.Facts, s.Freeze.Reason()+": the fleet is frozen since "+s.at(s.Freeze.Since)+", because "+s.Freeze.Cause())
 	}
 	e.Next = "settles by itself when a late result comes" + provenBy(c)
 	e.Actions = s.settle()
@@ -156,11 +159,14 @@ func (s *scene) sayFenced(e *Explanation) {
 		})
 	}
 	e.Actions = append(e.Actions, Action{Command: "ingot commands --machine " + s.id(), Consequence: "shows how far each command got"})
+	e.Actions = append(e.Actions, whileFrozen(s)...)
 }
 
 // whyUnknown says what kept the result from coming.
 func (s *scene) whyUnknown(c *operation.Command, exec *Agent) string {
 	switch {
+	case c.GrantedAt.IsZero() && s.Freeze.WentBack:
+		return "the database has gone back, and may have lost the leave that the controller gave"
 	case c.GrantedAt.IsZero():
 		return "leave is the controller's to give, so nothing that this executor says can be relied on"
 	case c.Reason == "EVIDENCE_MISSING" || !c.ClaimedAt.IsZero():

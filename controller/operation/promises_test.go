@@ -47,3 +47,17 @@ func TestCancelMarksTheMachineUntilTheNextSuccess(t *testing.T) {
 		t.Error("still shown after a success")
 	}
 }
+
+// TestASuccessWithoutAGrantIsNone: it ends unknown, and nothing of what its executor shows is kept, whoever settles it later.
+func TestASuccessWithoutAGrantIsNone(t *testing.T) {
+	s := started(t, reboot())
+	s.result(s.latest(), operation.OutcomeSucceeded, map[string]string{evidence.BootIDBefore: "boot-1", evidence.BootIDAfter: "boot-2"})
+	s.ended(operation.Failed, "OUTCOME_UNKNOWN")
+	c := operation.Settle(s.latest(), "operator:did_not_happen")
+	if c.Outcome != operation.OutcomeUnknown || len(c.Evidence) != 0 || c.Reason != "OUTCOME_UNKNOWN" {
+		t.Errorf("settled as %s %q with %v", c.Outcome, c.Reason, c.Evidence)
+	}
+	if s.fence != c.ID {
+		t.Errorf("fence %q", s.fence)
+	}
+}

@@ -119,10 +119,8 @@ func (d *decider) liveResult(e Resulted) {
 		d.confirmReboot("new_boot")
 	case (e.Outcome == OutcomeUnknown || e.Outcome == OutcomeSucceeded) && !granted:
 		// Nothing may start without a grant: an executor that says otherwise is not to be believed.
-		d.cmd.Message = "result without a grant: " + e.Message
-		d.setCommand(Unknown)
-		d.out.Machine.Fence = d.cmd.ID
-		d.fail("OUTCOME_UNKNOWN", d.cmd.Message, false)
+		d.cmd.Message, d.cmd.Evidence = "result without a grant: "+e.Message, nil
+		d.unknown("OUTCOME_UNKNOWN", d.cmd.Message)
 	case e.Outcome == OutcomeUnknown:
 		d.unknown(orElse(e.Reason, "OUTCOME_UNKNOWN"), orElse(e.Message, "the executor cannot know whether the command acted"))
 	default:

@@ -10,6 +10,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/operation"
 	"github.com/ingot-metal/ingot/controller/store"
 	"github.com/ingot-metal/ingot/controller/store/storetest"
+	"github.com/ingot-metal/ingot/internal/evidence"
 )
 
 func TestEpochsGrow(t *testing.T) {
@@ -247,6 +248,34 @@ func TestReachableFollowsTheHeartbeats(t *testing.T) {
 	}
 	if !reachable(at.Add(time.Minute)) {
 		t.Error("not reachable after a heartbeat")
+	}
+}
+
+// TestTheSiteAgentsReachStands: a machine without an agent of its own misses no heartbeats.
+func TestTheSiteAgentsReachStands(t *testing.T) {
+	s := storetest.New(t)
+	lease(t, s)
+	register(t, s, "m-1")
+	a := enrol(t, s, store.NewToken{TokenID: "t-site", Role: "site", Site: "default"})
+	h := a.hello("st-1", "boot-1")
+	h.Capabilities = []string{"power", "reboot", "provider:fake"}
+	open(t, s, h)
+	maintenance(t, s, "m-1")
+	op := start(t, s, store.StartRequest{MachineID: "m-1", RequestID: "reboot", Type: fleet.Reboot}).GetOperationId()
+	c := decide(t, s, op, operation.Look{}).Command
+	decide(t, s, op, ask(a, c, 1, 1))
+	done := decide(t, s, op, operation.Resulted{
+		CommandID: c.ID, AgentID: a.id, Outcome: operation.OutcomeSucceeded,
+		Evidence: map[string]string{evidence.BootIDBefore: "boot-1", evidence.BootIDAfter: "boot-2"},
+	})
+	if done.Phase != operation.Succeeded {
+		t.Fatalf("the reboot is %s", done.Phase)
+	}
+	if err := s.UpdateReachable(t.Context(), now().Add(time.Minute), now()); err != nil {
+		t.Fatal(err)
+	}
+	if c := condition(machine(t, s, "m-1"), fleet.Reachable); c.GetReason() != "SiteAgent" {
+		t.Errorf("its site agent has reached it, and it is %v", machine(t, s, "m-1").GetStatus().GetConditions())
 	}
 }
 

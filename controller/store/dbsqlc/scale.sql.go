@@ -462,7 +462,8 @@ func (q *Queries) MachinesWithCondition(ctx context.Context, arg MachinesWithCon
 const reachableOfSlice = `-- name: ReachableOfSlice :many
 SELECT h.machine_id, (h.session = 'silent')::boolean AS silent
 FROM (SELECT m.machine_id, m.agent_id, m.node_state,
-             (SELECT c.status FROM machine_conditions c WHERE c.machine_id = m.machine_id AND c.type = 'Reachable') AS reachable,
+             (SELECT c.status AND (m.agent_id IS NOT NULL OR c.reason <> 'SiteAgent')
+                FROM machine_conditions c WHERE c.machine_id = m.machine_id AND c.type = 'Reachable') AS reachable,
              coalesce((SELECT CASE WHEN s.last_heartbeat_at < $1 THEN 'silent'
                                    WHEN s.ended_at IS NULL THEN 'speaks' ELSE 'ended' END
                        FROM agent_sessions s WHERE s.agent_id = m.agent_id), 'silent') AS session
@@ -484,8 +485,9 @@ type ReachableOfSliceRow struct {
 }
 
 // Of the machines that follow one, those whose agent has missed its heartbeats and that still count as reachable, or as
-// active; and those whose agent speaks and that do not count as reachable, or that count as offline. Each machine is looked
-// up by itself, so that the whole of the other tables is never read.
+// active; and those whose agent speaks and that do not count as reachable, or that count as offline. What the site's agent
+// has reached of a machine without an agent stays so: no heartbeat is missed there. Each machine is looked up by itself, so
+// that the whole of the other tables is never read.
 func (q *Queries) ReachableOfSlice(ctx context.Context, arg ReachableOfSliceParams) ([]ReachableOfSliceRow, error) {
 	rows, err := q.db.Query(ctx, reachableOfSlice, arg.SilentSince, arg.AfterID, arg.Size)
 	if err != nil {
