@@ -320,6 +320,10 @@ func (d *decider) grantAsked(e GrantAsked) {
 		d.refuseGrant(reason, message)
 		return
 	}
+	if d.grantedInAnotherBoot(e) {
+		d.bootedSinceGrant(e)
+		return
+	}
 	d.out.Grant = true
 	first := d.cmd.State != Granted
 	if first {
@@ -342,6 +346,28 @@ func (d *decider) grantAsked(e GrantAsked) {
 func (d *decider) askedByAnother(e GrantAsked) bool {
 	granted := d.live(e.CommandID, e.AgentID) && d.cmd.State == Granted && d.cmd.GrantSeq != 0
 	return granted && d.cmd.ExecutorStateID == e.StateID && !slices.Contains(e.Earlier, d.cmd.GrantSeq) && !planted.CopiedAsk
+}
+
+// grantedInAnotherBoot reports whether a host agent asks again for a command that was granted in another boot. A copy of its memory from
+// before the start knows nothing of what was done in that boot.
+func (d *decider) grantedInAnotherBoot(e GrantAsked) bool {
+	return d.cmd.State == Granted && d.cmd.ExecutorRole == "host" && ProvesReboot(d.cmd.BootIDBefore, e.BootID) && !planted.CopiedAsk
+}
+
+// bootedSinceGrant settles a granted command whose executor asks in a later boot: nothing that was begun before it goes on. Where that
+// boot, or the system in it, does not show what was done, nobody knows.
+func (d *decider) bootedSinceGrant(e GrantAsked) {
+	const why = "the machine was restarted after the command was granted, which may have been begun"
+	d.refuseGrant("GRANT_REFUSED", why)
+	d.heard(e.AgentID, e.BootID)
+	switch {
+	case d.rebootSeen():
+		d.confirmReboot("new_boot")
+	case d.entering() && !d.strayed().none():
+		d.cameBack(d.strayed())
+	default:
+		d.unknown("OUTCOME_UNKNOWN", why)
+	}
 }
 
 func (d *decider) refuseGrant(reason, message string) {

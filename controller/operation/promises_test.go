@@ -61,3 +61,34 @@ func TestASuccessWithoutAGrantIsNone(t *testing.T) {
 		t.Errorf("fence %q", s.fence)
 	}
 }
+
+// TestNothingIsGrantedAgainInAnotherBoot: a memory that was copied right after its ask, and put back after the reboot, asks again.
+func TestNothingIsGrantedAgainInAnotherBoot(t *testing.T) {
+	again := func(s *stored, boot string) operation.Decision {
+		c := s.latest()
+		return s.do(operation.GrantAsked{
+			CommandID: c.ID, AgentID: c.ExecutorID, StateID: c.ExecutorStateID, BootID: boot, SessionBootID: boot, Seq: c.GrantSeq + 1,
+			Digest: c.Digest, Earlier: []uint64{c.GrantSeq},
+		})
+	}
+	t.Run("the same boot", func(t *testing.T) {
+		s := granted(t, reboot())
+		if d := again(s, s.latest().BootIDBefore); !d.Grant {
+			t.Errorf("an agent that was restarted is refused: %+v", d.Refusal)
+		}
+	})
+	t.Run("a reboot", func(t *testing.T) {
+		s := granted(t, reboot())
+		if d := again(s, "boot-2"); d.Grant {
+			t.Error("granted again")
+		}
+		s.ended(operation.Succeeded, "")
+	})
+	t.Run("a change", func(t *testing.T) {
+		s := granted(t, operation.Step{Kind: operation.KindReconfig})
+		if d := again(s, "boot-2"); d.Grant {
+			t.Error("granted again")
+		}
+		s.ended(operation.Failed, "OUTCOME_UNKNOWN")
+	})
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/store"
 	"github.com/ingot-metal/ingot/controller/store/storetest"
 	"github.com/ingot-metal/ingot/internal/failpoint"
+	"github.com/ingot-metal/ingot/internal/testkit"
 )
 
 // decided are the tables that a decision may write.
@@ -289,5 +291,44 @@ func TestAuditAndItsScrub(t *testing.T) {
 	// Nowhere else is there any trace.
 	if all := everything(t, s, "operations", "operation_events", "machines", "node_state_log", "commands"); containsAny(all, "Ada") {
 		t.Error("the comment is stored outside of the audit log")
+	}
+}
+
+// TestTheFeedKeepsTheOrderOfAnOperation: a transaction has its number before it gets the operation, and another is through meanwhile.
+func TestTheFeedKeepsTheOrderOfAnOperation(t *testing.T) {
+	s := storetest.New(t)
+	live(t, s, "m-1")
+	op := start(t, s, store.StartRequest{MachineID: "m-1", RequestID: "reboot", Type: fleet.Reboot}).GetOperationId()
+	tx, err := s.Pool().Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
+	if _, err := tx.Exec(t.Context(), "SELECT pg_current_xact_id()"); err != nil {
+		t.Fatal(err)
+	}
+	if a := decide(t, s, op, operation.Look{}); a.Phase != operation.Running {
+		t.Fatalf("the operation is %s", a.Phase)
+	}
+	if page, err := s.Feed(t.Context(), store.FeedPos{Xid: "0"}, 100); err != nil || len(page) > 1 {
+		t.Fatalf("%d events are shown while an earlier transaction is open: %v", len(page), err)
+	}
+	if _, err := s.DecideIn(t.Context(), tx, op, operation.CancelAsked{Actor: "tester"}, now()); err != nil {
+		t.Fatal(err)
+	}
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var kinds []string
+	testkit.Eventually(t, time.Minute, func() bool {
+		page, err := s.Feed(t.Context(), store.FeedPos{Xid: "0"}, 100)
+		kinds = nil
+		for _, e := range page {
+			kinds = append(kinds, e.Kind)
+		}
+		return err == nil && slices.Contains(kinds, "canceled")
+	}, "no event of the cancel")
+	if !slices.IsSorted([]int{slices.Index(kinds, "started"), slices.Index(kinds, "canceled")}) {
+		t.Errorf("the feed has %q", kinds)
 	}
 }

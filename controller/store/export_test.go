@@ -3,6 +3,10 @@ package store
 import (
 	"context"
 	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/ingot-metal/ingot/controller/operation"
 )
 
 // OpenCalm opens those of the sessions that are calm, as a crowded store does, and gives nil for the others.
@@ -22,4 +26,9 @@ func (s *Store) EndTogether(ctx context.Context, now time.Time, lot ...Hello) er
 	}
 	_, err := s.endSessions(ctx, over)
 	return err
+}
+
+// DecideIn decides in a transaction that has begun.
+func (s *Store) DecideIn(ctx context.Context, tx pgx.Tx, operationID string, e operation.Event, now time.Time) (*Applied, error) {
+	return s.decideIn(ctx, s.q.WithTx(&after{Tx: tx}), operationID, 0, e, now)
 }

@@ -352,9 +352,11 @@ func (q *Queries) InsertCommands(ctx context.Context, arg InsertCommandsParams) 
 }
 
 const insertEvents = `-- name: InsertEvents :exec
-INSERT INTO operation_events (operation_id, seq, target_id, ts, kind, step, message, snapshot)
+INSERT INTO operation_events (operation_id, seq, target_id, ts, kind, step, message, snapshot, change_xid)
 SELECT $1, unnest($2::bigint[]), $3, $4, unnest($5::text[]), unnest($6::text[]),
-       unnest($7::text[]), unnest($8::bytea[])
+       unnest($7::text[]), unnest($8::bytea[]),
+       greatest(pg_current_xact_id(), (SELECT e.change_xid FROM operation_events e
+                                       WHERE e.operation_id = $1 ORDER BY e.seq DESC LIMIT 1))
 `
 
 type InsertEventsParams struct {
@@ -368,6 +370,8 @@ type InsertEventsParams struct {
 	Snapshots   [][]byte
 }
 
+// A transaction that waited for the operation may have got its number before the one that it waited for: its events take the
+// place of the last event then, so that the feed has them in their order. No reader is past that place while this one runs.
 func (q *Queries) InsertEvents(ctx context.Context, arg InsertEventsParams) error {
 	_, err := q.db.Exec(ctx, insertEvents,
 		arg.OperationID,
@@ -383,9 +387,13 @@ func (q *Queries) InsertEvents(ctx context.Context, arg InsertEventsParams) erro
 }
 
 const insertEventsOfMany = `-- name: InsertEventsOfMany :exec
-INSERT INTO operation_events (operation_id, seq, target_id, ts, kind, step, message, snapshot)
-SELECT unnest($1::text[]), unnest($2::bigint[]), unnest($3::text[]), unnest($4::timestamptz[]),
-       unnest($5::text[]), unnest($6::text[]), unnest($7::text[]), unnest($8::bytea[])
+INSERT INTO operation_events (operation_id, seq, target_id, ts, kind, step, message, snapshot, change_xid)
+SELECT v.operation_id, v.seq, v.target_id, v.ts, v.kind, v.step, v.message, v.snapshot,
+       greatest(pg_current_xact_id(), (SELECT e.change_xid FROM operation_events e
+                                       WHERE e.operation_id = v.operation_id ORDER BY e.seq DESC LIMIT 1))
+FROM (SELECT unnest($1::text[]) AS operation_id, unnest($2::bigint[]) AS seq, unnest($3::text[]) AS target_id,
+             unnest($4::timestamptz[]) AS ts, unnest($5::text[]) AS kind, unnest($6::text[]) AS step,
+             unnest($7::text[]) AS message, unnest($8::bytea[]) AS snapshot) v
 `
 
 type InsertEventsOfManyParams struct {
@@ -399,6 +407,7 @@ type InsertEventsOfManyParams struct {
 	Snapshots    [][]byte
 }
 
+// In the order of InsertEvents.
 func (q *Queries) InsertEventsOfMany(ctx context.Context, arg InsertEventsOfManyParams) error {
 	_, err := q.db.Exec(ctx, insertEventsOfMany,
 		arg.OperationIds,

@@ -40,9 +40,13 @@ SET state = @state, executor_state_id = @executor_state_id, outcome = @outcome, 
 WHERE command_id = @command_id AND state = @old_state;
 
 -- name: InsertEvents :exec
-INSERT INTO operation_events (operation_id, seq, target_id, ts, kind, step, message, snapshot)
+-- A transaction that waited for the operation may have got its number before the one that it waited for: its events take the
+-- place of the last event then, so that the feed has them in their order. No reader is past that place while this one runs.
+INSERT INTO operation_events (operation_id, seq, target_id, ts, kind, step, message, snapshot, change_xid)
 SELECT @operation_id, unnest(@seqs::bigint[]), @target_id, @ts, unnest(@kinds::text[]), unnest(@steps::text[]),
-       unnest(@messages::text[]), unnest(@snapshots::bytea[]);
+       unnest(@messages::text[]), unnest(@snapshots::bytea[]),
+       greatest(pg_current_xact_id(), (SELECT e.change_xid FROM operation_events e
+                                       WHERE e.operation_id = @operation_id ORDER BY e.seq DESC LIMIT 1));
 
 -- name: SetCurrentOperation :exec
 UPDATE machines SET current_operation_id = @operation_id WHERE machine_id = @machine_id;
@@ -201,9 +205,14 @@ WHERE c.command_id = v.command_id AND c.state = v.old_state
 RETURNING v.number;
 
 -- name: InsertEventsOfMany :exec
-INSERT INTO operation_events (operation_id, seq, target_id, ts, kind, step, message, snapshot)
-SELECT unnest(@operation_ids::text[]), unnest(@seqs::bigint[]), unnest(@target_ids::text[]), unnest(@tss::timestamptz[]),
-       unnest(@kinds::text[]), unnest(@steps::text[]), unnest(@messages::text[]), unnest(@snapshots::bytea[]);
+-- In the order of InsertEvents.
+INSERT INTO operation_events (operation_id, seq, target_id, ts, kind, step, message, snapshot, change_xid)
+SELECT v.operation_id, v.seq, v.target_id, v.ts, v.kind, v.step, v.message, v.snapshot,
+       greatest(pg_current_xact_id(), (SELECT e.change_xid FROM operation_events e
+                                       WHERE e.operation_id = v.operation_id ORDER BY e.seq DESC LIMIT 1))
+FROM (SELECT unnest(@operation_ids::text[]) AS operation_id, unnest(@seqs::bigint[]) AS seq, unnest(@target_ids::text[]) AS target_id,
+             unnest(@tss::timestamptz[]) AS ts, unnest(@kinds::text[]) AS kind, unnest(@steps::text[]) AS step,
+             unnest(@messages::text[]) AS message, unnest(@snapshots::bytea[]) AS snapshot) v;
 
 -- name: SetCurrentOperations :many
 UPDATE machines m SET current_operation_id = v.operation_id
