@@ -302,7 +302,8 @@ func TestTheFeedKeepsTheOrderOfAnOperation(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
-	if _, err := tx.Exec(t.Context(), "SELECT pg_current_xact_id()"); err != nil {
+	var number string
+	if err := tx.QueryRow(t.Context(), "SELECT pg_current_xact_id()::text").Scan(&number); err != nil {
 		t.Fatal(err)
 	}
 	op := start(t, s, store.StartRequest{MachineID: "m-1", RequestID: "reboot", Type: fleet.Reboot}).GetOperationId()
