@@ -297,6 +297,11 @@ func TestAuditAndItsScrub(t *testing.T) {
 func TestTheFeedKeepsTheOrderOfAnOperation(t *testing.T) {
 	s := storetest.New(t)
 	live(t, s, "m-1")
+	before, err := s.Feed(t.Context(), store.FeedPos{}, 100)
+	if err != nil || len(before) == 0 {
+		t.Fatalf("%d events at first: %v", len(before), err)
+	}
+	head := before[len(before)-1].Pos
 	tx, err := s.Pool().Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -307,7 +312,7 @@ func TestTheFeedKeepsTheOrderOfAnOperation(t *testing.T) {
 		t.Fatal(err)
 	}
 	op := start(t, s, store.StartRequest{MachineID: "m-1", RequestID: "reboot", Type: fleet.Reboot}).GetOperationId()
-	if page, err := s.Feed(t.Context(), store.FeedPos{Xid: "0"}, 100); err != nil || len(page) != 0 {
+	if page, err := s.Feed(t.Context(), head, 100); err != nil || len(page) != 0 {
 		t.Fatalf("%d events are shown while an earlier transaction is open: %v", len(page), err)
 	}
 	if _, err := s.DecideIn(t.Context(), tx, op, operation.CancelAsked{Actor: "tester"}, now()); err != nil {
@@ -318,7 +323,7 @@ func TestTheFeedKeepsTheOrderOfAnOperation(t *testing.T) {
 	}
 	var page []store.Event
 	testkit.Eventually(t, time.Minute, func() bool {
-		page, err = s.Feed(t.Context(), store.FeedPos{Xid: "0"}, 100)
+		page, err = s.Feed(t.Context(), head, 100)
 		return err != nil || len(page) != 0
 	}, "no events")
 	if len(page) < 3 || err != nil {
