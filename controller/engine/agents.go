@@ -31,7 +31,7 @@ func (e *Engine) SessionOpened(ctx context.Context, s *session.Session, o *store
 	for _, id := range o.Operations {
 		_, err := e.Handle(ctx, id, operation.SessionOpened{
 			AgentID: s.AgentID, StateID: s.StateID, BootID: s.BootID,
-			OfTarget: s.Role == "host", Installer: s.Role == "installer", RolledBack: o.RolledBack,
+			OfTarget: s.Role == "host", Installer: s.Role == "installer", RolledBack: o.RolledBack, Epoch: s.Epoch,
 		})
 		if err != nil {
 			return err
@@ -165,7 +165,7 @@ func (e *Engine) Result(ctx context.Context, s *session.Session, r *fleetv1.Comm
 	_, err = e.Handle(ctx, operationID, operation.Resulted{
 		CommandID: r.GetCommandId(), AgentID: s.AgentID, StateID: r.GetStateId(),
 		Outcome: operation.Outcome(r.GetOutcome().String()), Reason: r.GetReason(), Message: r.GetMessage(),
-		Evidence: r.GetEvidence(), Retryable: r.GetRetryable(), SessionBootID: s.BootID,
+		Evidence: r.GetEvidence(), Retryable: r.GetRetryable(), SessionBootID: s.BootID, Epoch: s.Epoch,
 	})
 	if err != nil {
 		return nil, err

@@ -269,6 +269,9 @@ func (d *decider) keepSystem(said map[string]string) map[string]string {
 
 // heard takes what an agent has just said of itself over what was read of it.
 func (d *decider) heard(agentID, bootID string) {
+	if d.w.StaleEpoch {
+		return // another copy of the agent may have opened a session on another machine since, and its hardware be what is known
+	}
 	d.w.Candidates = slices.Clone(d.w.Candidates)
 	for i := range d.w.Candidates {
 		if c := &d.w.Candidates[i]; c.AgentID == agentID {

@@ -29,8 +29,9 @@ type Resulted struct {
 	Reason, Message             string
 	Evidence                    map[string]string
 	Retryable                   bool
-	// SessionBootID is the boot id of the session that carried the result.
+	// SessionBootID is the boot id of the session that carried the result, Epoch the session's.
 	SessionBootID string
+	Epoch         int64
 }
 
 // SessionOpened says that an agent has opened a session with this memory and this boot.
@@ -42,6 +43,8 @@ type SessionOpened struct {
 	Installer bool
 	// RolledBack says that the agent came back with an older copy of its memory.
 	RolledBack bool
+	// Epoch is the session's. One that a newer session of the agent has overtaken says nothing any more.
+	Epoch int64
 }
 
 // CancelAsked is a client's wish to stop. Why is said where it is not simply that: the machine is blocked, or retired.

@@ -302,8 +302,8 @@ func (d *decider) confirmReboot(settledBy string) {
 
 // sessionOpened looks at what a new session of an agent means for the operation.
 func (d *decider) sessionOpened(e SessionOpened) {
-	if IsTerminal(d.op.Phase) {
-		return
+	if IsTerminal(d.op.Phase) || d.w.StaleEpoch {
+		return // the newer session tells the same of itself
 	}
 	if e.OfTarget || e.Installer {
 		d.w.TargetBootID = e.BootID

@@ -224,7 +224,7 @@ type World struct {
 	// Stage is what the stages of a workflow judge by, read for their operations only; the evidence in it is that of
 	// earlier attempts.
 	Stage workflow.StageFacts
-	// StaleEpoch says that a newer session of the asking agent exists.
+	// StaleEpoch says that a newer session exists of the agent whose session the event came in.
 	StaleEpoch bool
 	// NewCommandID names the command that this decision may make, NewBootToken the capability of a new assignment.
 	NewCommandID string

@@ -89,6 +89,9 @@ func (s *Store) decideOn(ctx context.Context, q *dbsqlc.Queries, l *loaded, vers
 	if version != 0 && l.row.Version != version {
 		return &Applied{StaleVersion: true, OperationID: operationID, Phase: l.snap.Op.Phase}, nil
 	}
+	if err := l.compareEpoch(ctx, q, e); err != nil {
+		return nil, err
+	}
 	if err := l.countGrant(ctx, q, e); err != nil {
 		return nil, err
 	}
@@ -125,19 +128,42 @@ func commandOf(e operation.Event) string {
 	}
 }
 
+// compareEpoch notes whether the session that the event came in has been overtaken by a newer one of its agent.
+func (l *loaded) compareEpoch(ctx context.Context, q *dbsqlc.Queries, e operation.Event) error {
+	agentID, epoch := sessionOf(e)
+	if agentID == "" {
+		return nil
+	}
+	newest, err := l.epochOf(ctx, q, agentID)
+	if err != nil {
+		return err
+	}
+	l.snap.World.StaleEpoch = epoch != newest
+	return nil
+}
+
+// sessionOf names the agent and the epoch of the session that an event came in; no agent where it came in none.
+func sessionOf(e operation.Event) (agentID string, epoch int64) {
+	switch e := e.(type) {
+	case operation.GrantAsked:
+		return e.AgentID, e.Epoch
+	case operation.Resulted:
+		if e.Epoch != 0 {
+			return e.AgentID, e.Epoch
+		}
+	case operation.SessionOpened:
+		if e.Epoch != 0 {
+			return e.AgentID, e.Epoch
+		}
+	}
+	return "", 0
+}
+
 // countGrant takes the asking agent's grant number. A number that is not above the last one leaves the last one as it is
 // and tells Decide so.
 func (l *loaded) countGrant(ctx context.Context, q *dbsqlc.Queries, e operation.Event) error {
 	g, ok := e.(operation.GrantAsked)
-	if !ok {
-		return nil
-	}
-	w := &l.snap.World
-	epoch, err := l.epochOf(ctx, q, g.AgentID)
-	if err != nil {
-		return err
-	}
-	if w.StaleEpoch = epoch != g.Epoch; w.StaleEpoch {
+	if !ok || l.snap.World.StaleEpoch {
 		return nil
 	}
 	n, err := q.AdvanceGrantSeq(ctx, dbsqlc.AdvanceGrantSeqParams{AgentID: g.AgentID, StateID: g.StateID, Seq: int64(g.Seq)})
@@ -145,7 +171,7 @@ func (l *loaded) countGrant(ctx context.Context, q *dbsqlc.Queries, e operation.
 		return fmt.Errorf("count grant: %w", err)
 	}
 	if n == 0 && !planted.MemoryNumbers {
-		w.LastGrantSeq = g.Seq
+		l.snap.World.LastGrantSeq = g.Seq
 	}
 	return nil
 }

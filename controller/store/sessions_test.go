@@ -251,6 +251,33 @@ func TestReachableFollowsTheHeartbeats(t *testing.T) {
 	}
 }
 
+// TestASessionThatWasOvertakenSaysNothing: a copy of the agent on another machine has opened a session, and the machine's own agent
+// after it, before the copy's boot is compared.
+func TestASessionThatWasOvertakenSaysNothing(t *testing.T) {
+	s := storetest.New(t)
+	lease(t, s)
+	a := live(t, s, "m-1")
+	op := start(t, s, store.StartRequest{MachineID: "m-1", RequestID: "reboot", Type: fleet.Reboot}).GetOperationId()
+	c := decide(t, s, op, operation.Look{}).Command
+	agent, err := s.GetAgent(t.Context(), a.id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if asked := decide(t, s, op, ask(a, c, 1, agent.GetEpoch())); !asked.Decision.Grant {
+		t.Fatalf("no grant: %+v", asked.Decision.Refusal)
+	}
+	elsewhere := a.hello("st-2", "boot-elsewhere")
+	elsewhere.HardwareFingerprint, elsewhere.SessionID = "other", "s-elsewhere"
+	overtaken := open(t, s, elsewhere)
+	own := a.hello("st-1", "boot-2")
+	own.SessionID, own.LastGrantSeq = "s-own", 1
+	open(t, s, own)
+	after := decide(t, s, op, operation.SessionOpened{AgentID: a.id, StateID: "st-2", BootID: "boot-elsewhere", OfTarget: true, Epoch: overtaken.Epoch})
+	if after.Phase != operation.Running {
+		t.Errorf("by another machine's boot the reboot is %s: %v", after.Phase, after.Decision.Op.Evidence)
+	}
+}
+
 // TestTheSiteAgentsReachStands: a machine without an agent of its own misses no heartbeats.
 func TestTheSiteAgentsReachStands(t *testing.T) {
 	s := storetest.New(t)
