@@ -36,8 +36,8 @@ type machine struct {
 	// silent: its boot id cannot be read; opaque: nor whether a kernel is loaded; stuck: the kernel cannot be unloaded.
 	silent, opaque, stuck error
 
-	reads int
-	files []*os.File
+	reads                   int
+	files                   []*os.File
 	boot                    string
 	kernel, initrd, cmdline string
 	loaded                  bool
