@@ -49,6 +49,7 @@ func TestALineThatIsCutAtTheStart(t *testing.T) {
 		"for good":     {true, 1 << 30, fleetv1.CommandResult_UNKNOWN, 0},
 	} {
 		r := newRig(t, `echo ran >>"$1"`)
+		r.spec.TimeoutMs = 60_000
 		p := r.behind()
 		clock := r.hurry(time.Second, func(n int) bool {
 			if n == c.opens {
@@ -179,7 +180,7 @@ func TestAMachineThatIsAwayAfterARestart(t *testing.T) {
 		"the controller is away":    {func(n int) ([]byte, error) { return nil, []error{later, later, nil}[n-1] }, false, 2, true},
 		"the key is another":        {func(int) ([]byte, error) { return stranger, nil }, false, 0, false},
 		"there are no credentials":  {func(int) ([]byte, error) { return nil, failure.NotFound("X", "gone") }, false, 0, false},
-		"the controller stays away": {func(int) ([]byte, error) { return nil, later }, false, 51, false},
+		"the controller stays away": {func(int) ([]byte, error) { return nil, later }, false, 591, false},
 	} {
 		r := newRig(t, wait)
 		r.prepare()

@@ -72,7 +72,7 @@ func newRig(t *testing.T, text string) *rig {
 	}
 	r.exec = script.New(r.cfg)
 	r.spec = &fleetv1.CommandSpec{
-		CommandId: "cmd-1", OperationId: "op-1", TargetId: "m-1", TimeoutMs: 60_000,
+		CommandId: "cmd-1", OperationId: "op-1", TargetId: "m-1", TimeoutMs: 600_000,
 		Action: &fleetv1.CommandSpec_Script{Script: &fleetv1.ScriptAction{
 			ScriptRef: "fix", Sha256: digest([]byte(text)), Interpreter: "/bin/sh", Args: []string{r.file}, Endpoint: r.server.Endpoint,
 			HostKeys: []string{r.server.Fingerprint}, CredentialsRef: "rack-1",
