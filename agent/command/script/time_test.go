@@ -157,7 +157,7 @@ func TestTheMachineIsGivenLessTimeThanTheCommand(t *testing.T) {
 func TestTheAgentsTimeIsUp(t *testing.T) {
 	t.Parallel()
 	for _, alsoCanceled := range []bool{false, true} {
-		r := newRig(t, `trap '' TERM; echo $$ >"$1"; echo begun; while :; do sleep 300; done`)
+		r := newRig(t, watched+`trap '' TERM; echo $$ >"$1"; echo begun; while :; do sleep 300; done`)
 		ctx, cancel := context.WithCancelCause(t.Context())
 		r.hurry(200*time.Second, func(int) bool { r.has(1); return true })
 		r.onLog = func(text string) {
@@ -177,10 +177,11 @@ func TestTheAgentsTimeIsUp(t *testing.T) {
 // TestACancelWhenTheTimeIsUp is no cancel any more.
 func TestACancelWhenTheTimeIsUp(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, `echo $$ >"$1"; sleep 300`)
+	r := newRig(t, watched+`echo $$ >"$1"; echo begun; sleep 300`)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	c := r.hurry(time.Second, nil)
 	c.during = func(int) bool {
+		r.has(1)
 		c.pass(time.Hour)
 		cancel(command.ErrCanceled)
 		return true
@@ -216,8 +217,12 @@ func TestAMachineThatCannotBegin(t *testing.T) {
 	}
 }
 
-// unwatched is the beginning of a script that ends what watches over it, once that has noted whom it watches.
-const unwatched = `while [ ! -e "${0%/*}/child" ]; do sleep 0.01; done; kill -9 $PPID; `
+// watched is the beginning of a script that waits until what watches over it has noted whom it watches. Only then can
+// the machine be told to kill it.
+const watched = `while [ ! -e "${0%/*}/child" ]; do sleep 0.01; done; `
+
+// unwatched ends what watches over it.
+const unwatched = watched + `kill -9 $PPID; `
 
 // TestWhatWatchesOverTheScriptIsGone: the script is waited for, and then nobody knows its exit code.
 func TestWhatWatchesOverTheScriptIsGone(t *testing.T) {
