@@ -236,7 +236,7 @@ func TestAMachineThatBecomesAnother(t *testing.T) {
 	got := r.must(t.Context())
 	r.openGate()
 	r.wants(got, fleetv1.CommandResult_UNKNOWN, baremetalv1.Reason_OUTCOME_UNKNOWN)
-	if len(clock.waits) != 2 || !strings.Contains(got.Message, "cannot be asked any more") {
+	if len(clock.waits) != 3 || !strings.Contains(got.Message, "cannot be asked any more") {
 		t.Errorf("%q after %d waits", got.Message, len(clock.waits))
 	}
 }

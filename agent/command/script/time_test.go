@@ -106,10 +106,8 @@ func TestARunIsLookedAtAgain(t *testing.T) {
 		return true
 	}
 	r.wants(r.must(t.Context()), fleetv1.CommandResult_SUCCEEDED, 0)
-	want := []time.Duration{50, 100, 200, 400, 800, 1000, 1000, 1000, 1000, 1000, 1000, 1000}
-	for i := range want {
-		want[i] *= time.Millisecond
-	}
+	const ms, s = time.Millisecond, time.Second
+	want := []time.Duration{50 * ms, 100 * ms, 200 * ms, 400 * ms, 800 * ms, s, s, s, s, s, s, s}
 	if !slices.Equal(c.waits, want) {
 		t.Errorf("waited for %v", c.waits)
 	}
