@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
@@ -26,18 +27,34 @@ type machine struct {
 	disks  []disk.Device
 	fail   map[string]error
 	erased []string
+	// plain are disks whose first method worked.
+	plain map[string]bool
+	clock *clock.Fake
 }
+
+const takes = 1500 * time.Millisecond
 
 func (m *machine) DisksToErase(string, []string) ([]disk.Device, error) { return m.disks, m.choose }
 
 func (m *machine) EraseDisk(_ context.Context, _ host.Effect, id string, method erase.Method, progress func(int, string)) (erase.Evidence, error) {
 	m.erased = append(m.erased, id)
 	progress(50, "half")
-	return erase.Evidence{Method: method, Detail: "d", Verification: "read " + id, Why: []string{"x: no"}}, m.fail[id]
+	m.clock.Advance(takes)
+	if m.plain[id] {
+		return erase.Evidence{Method: method, Verification: "read " + id, Took: takes}, m.fail[id]
+	}
+	return erase.Evidence{Method: method, Detail: "d", Verification: "read " + id, Why: []string{"x: no"}, Took: takes}, m.fail[id]
+}
+
+func (m *machine) executor() *executor.Executor {
+	return executor.New(executor.Config{Machine: m, Clock: m.clock})
 }
 
 func twoDisks() *machine {
-	return &machine{disks: []disk.Device{{Serial: "A"}, {Serial: "B"}}, fail: map[string]error{}}
+	return &machine{
+		disks: []disk.Device{{Serial: "A"}, {Serial: "B"}}, fail: map[string]error{}, plain: map[string]bool{},
+		clock: clock.NewFake(time.Unix(1, 0)),
+	}
 }
 
 func spec(method string) *fleetv1.CommandSpec {
@@ -46,44 +63,56 @@ func spec(method string) *fleetv1.CommandSpec {
 
 func run(t *testing.T, m *machine) (command.Result, []string) {
 	t.Helper()
-	e := executor.New(executor.Config{Machine: m, Clock: clock.Real()})
-	intent, settled, err := e.Prepare(t.Context(), spec("overwrite"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	job, settled := prepare(t, m)
 	if settled != nil {
 		return *settled, nil
 	}
-	b, err := json.Marshal(intent)
-	if err != nil {
-		t.Fatal(err)
-	}
 	var progress []string
-	r, err := e.Execute(t.Context(), command.Job{
-		Spec: spec("overwrite"), Intent: b, Hard: t.Context(), Logf: func(string, ...any) {},
-		Progress: func(p int, s string) { progress = append(progress, fmt.Sprint(p, " ", s)) },
-	})
+	job.Progress = func(p int, s string) { progress = append(progress, fmt.Sprint(p, " ", s)) }
+	r, err := m.executor().Execute(t.Context(), job)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return r, progress
 }
 
+func prepare(t *testing.T, m *machine) (command.Job, *command.Result) {
+	t.Helper()
+	intent, settled, err := m.executor().Prepare(t.Context(), spec("overwrite"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := json.Marshal(intent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return command.Job{
+		Spec: spec("overwrite"), Intent: b, Hard: t.Context(), Logf: func(string, ...any) {}, Progress: func(int, string) {},
+	}, settled
+}
+
 func TestEraseNamesEveryDiskAndMethod(t *testing.T) {
 	t.Parallel()
-	got, progress := run(t, twoDisks())
+	m := twoDisks()
+	m.disks = append(m.disks, disk.Device{Serial: "C"})
+	m.plain["C"] = true
+	got, progress := run(t, m)
 	if got.Outcome != fleetv1.CommandResult_SUCCEEDED {
 		t.Fatalf("%+v", got)
 	}
 	for key, want := range map[string]string{
-		evidence.EraseMethod: "overwrite,overwrite", "disks": "A,B", "disk_0_id": "A", "disk_1_id": "B",
+		evidence.EraseMethod: "overwrite,overwrite,overwrite", "disks": "A,B,C", "disk_0_id": "A", "disk_1_id": "B",
 		"disk_1_method": "overwrite (d)", "disk_1_verification": "read B", "disk_0_not_used": "x: no",
+		"disk_2_method": "overwrite", "disk_1_seconds": "1.5", "seconds": "4.5",
 	} {
 		if got.Evidence[key] != want {
 			t.Errorf("%s is %q, want %q", key, got.Evidence[key], want)
 		}
 	}
-	if strings.Join(progress, ", ") != "25 disk 1/2: half, 75 disk 2/2: half" {
+	if why, ok := got.Evidence["disk_2_not_used"]; ok {
+		t.Errorf("the first method worked, and %q was not used", why)
+	}
+	if strings.Join(progress, ", ") != "16 disk 1/3: half, 50 disk 2/3: half, 83 disk 3/3: half" {
 		t.Errorf("progress %q", progress)
 	}
 }
@@ -112,16 +141,73 @@ func TestEraseFailures(t *testing.T) {
 		if got.Outcome != c.outcome || got.Reason != c.reason || got.Retryable != c.retryable || len(m.erased) != c.erased {
 			t.Errorf("%s: %+v, erased %v", name, got, m.erased)
 		}
-		if c.erased == 2 && !strings.Contains(got.Message, "disks before it are erased") {
+		if strings.Contains(got.Message, "disks before it are erased") != (c.erased == 2) {
 			t.Errorf("%s: %q", name, got.Message)
 		}
+	}
+}
+
+// TestWhatWasTriedIsSaid: a failure names the methods that were not good enough, where there were any.
+func TestWhatWasTriedIsSaid(t *testing.T) {
+	t.Parallel()
+	for plain, want := range map[bool]string{false: "x: no", true: ""} {
+		m := twoDisks()
+		m.fail["A"], m.plain["A"] = errors.New("i/o"), plain
+		got, _ := run(t, m)
+		if tried, ok := got.Evidence["tried"]; tried != want || ok == plain {
+			t.Errorf("%q was tried: %v", tried, got.Evidence)
+		}
+	}
+}
+
+// TestNothingIsErasedWithoutLeave: neither a refusal nor silence is leave.
+func TestNothingIsErasedWithoutLeave(t *testing.T) {
+	t.Parallel()
+	no := command.Refused(baremetalv1.Reason_GRANT_REFUSED, "no")
+	for name, c := range map[string]struct {
+		r       *command.Result
+		err     error
+		outcome fleetv1.CommandResult_Outcome
+	}{
+		"refused": {&no, nil, fleetv1.CommandResult_REFUSED}, "no answer": {nil, errors.New("cut"), fleetv1.CommandResult_FAILED},
+	} {
+		m := twoDisks()
+		job, _ := prepare(t, m)
+		job.Leave = func(context.Context) (*command.Result, error) { return c.r, c.err }
+		got, err := m.executor().Execute(t.Context(), job)
+		if err != nil || got.Outcome != c.outcome || len(m.erased) != 0 {
+			t.Errorf("%s: %+v, %v, erased %v", name, got, err, m.erased)
+		}
+	}
+}
+
+// TestNothingIsSaidOfWhatNobodyKnows: errors of the machine and of the agent's memory are no results.
+func TestNothingIsSaidOfWhatNobodyKnows(t *testing.T) {
+	t.Parallel()
+	m := twoDisks()
+	m.choose = errors.New("i/o")
+	if _, settled, err := m.executor().Prepare(t.Context(), spec("overwrite")); !errors.Is(err, m.choose) || settled != nil {
+		t.Errorf("disks that cannot be listed: %+v, %v", settled, err)
+	}
+	m = twoDisks()
+	job, _ := prepare(t, m)
+	job.Intent = job.Intent[:len(job.Intent)-1]
+	if got, err := m.executor().Execute(t.Context(), job); err == nil || len(m.erased) != 0 {
+		t.Errorf("half an intent: %+v, erased %v", got, m.erased)
+	}
+	ctx, stop := context.WithCancelCause(t.Context())
+	job, _ = prepare(t, m)
+	job.Progress = func(int, string) { stop(command.ErrShutdown) }
+	m.fail["A"] = context.Canceled
+	if got, err := m.executor().Execute(ctx, job); !errors.Is(err, command.ErrInterrupted) || len(m.erased) != 1 {
+		t.Errorf("the agent stops: %+v, %v", got, err)
 	}
 }
 
 func TestEraseIsNotResumed(t *testing.T) {
 	t.Parallel()
 	m := twoDisks()
-	e := executor.New(executor.Config{Machine: m, Clock: clock.Real()})
+	e := m.executor()
 	v, err := e.Resume(t.Context(), command.Job{})
 	if err != nil || v.GoOn || v.Settled == nil || !v.Settled.Retryable || len(m.erased) != 0 {
 		t.Errorf("%+v, %v", v, err)

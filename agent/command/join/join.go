@@ -85,7 +85,7 @@ func foreign(a *fleetv1.JoinAction, m host.Membership) *command.Result {
 	return &r
 }
 
-// pinned gives the CA that the machine's kubelet trusts and the command names.
+// pinned returns the CA that the machine's kubelet trusts and the command names. Only a member's kubelet trusts any.
 func pinned(a *fleetv1.JoinAction, m host.Membership) string {
 	for _, h := range m.CAHashes {
 		if slices.Contains(a.GetCaHashes(), h) {
@@ -180,7 +180,7 @@ func (e *Executor) material(ctx context.Context, job command.Job) (Material, err
 		if err == nil && !slices.Equal(sorted(m.CAHashes), sorted(job.Spec.GetJoin().GetCaHashes())) {
 			return m, errors.New("the cluster's CA has changed since the command was made")
 		}
-		if err == nil || !failure.Retryable(err) {
+		if !failure.Retryable(err) {
 			return m, err
 		}
 		select {
@@ -208,7 +208,7 @@ func (e *Executor) ended(ctx context.Context, job command.Job, cause error) (com
 	switch {
 	case err != nil:
 		return command.Unknown("which cluster the machine is in cannot be read: %v", err), nil
-	case m.Joined && pinned(a, m) != "":
+	case pinned(a, m) != "":
 		return joined(a, m, "kubeadm"), nil
 	case errors.Is(cause, host.ErrNoKubeadm):
 		return command.Failed(baremetalv1.Reason_KUBEADM_FAILED, "kubeadm is not on the machine; put it into the image, or install it by a script"), nil
@@ -248,7 +248,7 @@ func (e *Executor) Resume(ctx context.Context, job command.Job) (command.Verdict
 	switch {
 	case err != nil:
 		return command.Settle(command.Unknown("which cluster the machine is in cannot be read: %v", err)), nil
-	case m.Joined && pinned(job.Spec.GetJoin(), m) != "":
+	case pinned(job.Spec.GetJoin(), m) != "":
 		return command.Settle(joined(job.Spec.GetJoin(), m, "kubeadm")), nil
 	}
 	return command.GoOn(), nil

@@ -29,15 +29,42 @@ type machine struct {
 	leads host.Membership // what kubeadm leads to
 	// stays: what runs cannot be ended.
 	stays error
-	calls []string
-	asked host.JoinRequest
+	// unread: which cluster it is in cannot be read, from when kubeadm has run or at once.
+	unread      error
+	unreadAfter bool
+	// undone is what kubeadm reset says.
+	undone error
+	// says is what kubeadm writes, a stream and its text each; none is the usual.
+	says [][2]string
+	// during runs while kubeadm does.
+	during func()
+	calls  []string
+	asked  host.JoinRequest
 }
 
-func (m *machine) Membership(context.Context) (host.Membership, error) { return m.in, nil }
+func (m *machine) Membership(context.Context) (host.Membership, error) {
+	if m.unread != nil && (!m.unreadAfter || len(m.calls) > 0) {
+		return host.Membership{}, m.unread
+	}
+	return m.in, nil
+}
+
+var usually = [][2]string{
+	{"stdout", "[preflight] all is well\n"},
+	{"stderr", "error execution phase kubelet-start: Unauthorized\nTo see the stack trace execute with --v=5\n"},
+}
 
 func (m *machine) Join(_ context.Context, e host.Effect, r host.JoinRequest, output func(string, []byte)) error {
-	output("stdout", []byte("[preflight] all is well\n"))
-	output("stderr", []byte("error execution phase kubelet-start: Unauthorized\nTo see the stack trace execute with --v=5\n"))
+	says := m.says
+	if says == nil {
+		says = usually
+	}
+	for _, s := range says {
+		output(s[0], []byte(s[1]))
+	}
+	if m.during != nil {
+		m.during()
+	}
 	m.calls = append(m.calls, "join "+e.CommandID)
 	m.in, m.asked = m.leads, r
 	return m.does
@@ -51,7 +78,7 @@ func (m *machine) EndJoin(context.Context, host.Effect, string) error {
 func (m *machine) UndoJoin(context.Context, host.Effect, func(string, []byte)) error {
 	m.calls = append(m.calls, "undo")
 	m.in = host.Membership{}
-	return nil
+	return m.undone
 }
 
 func member(ca string) host.Membership {
@@ -259,4 +286,114 @@ func TestAnAgentThatDies(t *testing.T) {
 	if v, err := r.executor().Resume(t.Context(), job(t.Context())); err != nil || v.Settled == nil || v.Settled.Outcome != fleetv1.CommandResult_UNKNOWN {
 		t.Errorf("what cannot be ended: %+v %v", v, err)
 	}
+}
+
+// TestWhatKubeadmSaysIsWrong: a failure names kubeadm's complaint, and the log has all of its output.
+func TestWhatKubeadmSaysIsWrong(t *testing.T) {
+	for name, c := range map[string]struct {
+		does error
+		says [][2]string
+		want string
+	}{
+		"an error":        {errors.New("exit status 1"), usually, "exit status 1: error execution phase kubelet-start: Unauthorized; its output"},
+		"its last line":   {errors.New("exit status 2"), [][2]string{{"stderr", "usage:\nunknown flag\n\n"}}, "exit status 2: unknown flag; its output"},
+		"on stderr alone": {errors.New("exit status 1"), [][2]string{{"stderr", "no disk"}, {"stdout", "bye"}}, "exit status 1: no disk; its output"},
+		"no word":         {errors.New("exit status 1"), [][2]string{{"stdout", "error of no account\n"}}, "exit status 1; its output"},
+		"content":         {nil, usually, "kubeadm is content, and the kubelet has no credentials of the cluster; its output"},
+	} {
+		r := newRig(t)
+		r.m.leads, r.m.does, r.m.says = host.Membership{}, c.does, c.says
+		j, logged := job(t.Context()), [][2]string{}
+		j.Output = func(stream string, data []byte) { logged = append(logged, [2]string{stream, string(data)}) }
+		got, err := r.executor().Execute(t.Context(), j)
+		if err != nil || !strings.HasPrefix(got.Message, c.want) {
+			t.Errorf("%s: %q, %v", name, got.Message, err)
+		}
+		if !slices.Equal(logged, c.says) {
+			t.Errorf("%s: the log has %q", name, logged)
+		}
+	}
+	r := newRig(t)
+	r.m.leads, r.m.does = host.Membership{}, &host.Refusal{Kind: host.ErrUnsupported}
+	r.wants(r.execute(t.Context()), failed, baremetalv1.Reason_CAPABILITY_MISSING, "join c-1", "end")
+}
+
+// TestAMachineThatCannotBeRead: nothing is begun on it, and what was begun is unknown.
+func TestAMachineThatCannotBeRead(t *testing.T) {
+	r := newRig(t)
+	r.m.unread = errors.New("i/o")
+	if _, settled, err := r.executor().Prepare(t.Context(), job(t.Context()).Spec); !errors.Is(err, r.m.unread) {
+		t.Errorf("prepare: %+v %v", settled, err)
+	}
+	if got, err := r.executor().Execute(t.Context(), job(t.Context())); !errors.Is(err, r.m.unread) || len(r.m.calls) > 0 {
+		t.Errorf("execute: %+v %v by %v", got, err, r.m.calls)
+	}
+	v, err := r.executor().Resume(t.Context(), job(t.Context()))
+	if err != nil || v.Settled == nil || v.Settled.Outcome != fleetv1.CommandResult_UNKNOWN {
+		t.Errorf("resume: %+v %v", v, err)
+	}
+	r = newRig(t)
+	r.m.unread, r.m.unreadAfter = errors.New("i/o"), true
+	r.wants(r.execute(t.Context()), fleetv1.CommandResult_UNKNOWN, baremetalv1.Reason_OUTCOME_UNKNOWN, "join c-1", "end")
+}
+
+func TestWhatIsLeftCannotBeRemoved(t *testing.T) {
+	r := newRig(t)
+	r.m.in, r.m.undone = host.Membership{Begun: true}, errors.New("exit status 1")
+	got := r.execute(t.Context())
+	r.wants(got, failed, baremetalv1.Reason_KUBEADM_FAILED, "undo", "end")
+	if !strings.HasPrefix(got.Message, "kubeadm reset: exit status 1") || r.asked != 0 {
+		t.Errorf("%q; the token was asked for %d times", got.Message, r.asked)
+	}
+}
+
+// TestItIsStoppedWhileTheControllerIsAway: nothing is joined any more, even where the controller comes back at once.
+func TestItIsStoppedWhileTheControllerIsAway(t *testing.T) {
+	r := newRig(t)
+	good := r.material
+	ctx, cancel := context.WithCancelCause(t.Context())
+	r.material = func() (join.Material, error) {
+		if r.asked == 1 {
+			cancel(command.ErrCanceled)
+			return join.Material{}, failure.Unavailable("CONTROLLER_DRAINING", "later")
+		}
+		return good()
+	}
+	got, err := r.executor().Execute(ctx, job(t.Context()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.wants(got, fleetv1.CommandResult_CANCELED, baremetalv1.Reason_CANCELED_BY_REQUEST, "end")
+}
+
+// TestAnAgentThatStopsWhileKubeadmRuns: a join that was done is told; any other is left to the next life of the agent.
+func TestAnAgentThatStopsWhileKubeadmRuns(t *testing.T) {
+	for does, want := range map[error]error{nil: nil, context.Canceled: command.ErrInterrupted} {
+		r := newRig(t)
+		ctx, stop := context.WithCancelCause(t.Context())
+		r.m.does, r.m.during = does, func() { stop(command.ErrShutdown) }
+		got, err := r.executor().Execute(ctx, job(ctx))
+		if !errors.Is(err, want) || (got.Outcome == succeeded) != (want == nil) {
+			t.Errorf("kubeadm ends with %v: %+v %v", does, got, err)
+		}
+	}
+	r := newRig(t)
+	ctx, stop := context.WithCancelCause(t.Context())
+	stop(command.ErrShutdown)
+	r.m.stays = context.Canceled
+	if v, err := r.executor().Resume(ctx, job(ctx)); !errors.Is(err, command.ErrInterrupted) {
+		t.Errorf("resume: %+v %v", v, err)
+	}
+}
+
+// TestAMemberOfAnotherClusterIsNotTakenForOurs after a restart: the next execution refuses it.
+func TestAMemberOfAnotherClusterIsNotTakenForOurs(t *testing.T) {
+	r := newRig(t)
+	r.m.in = member(theirs)
+	if v, err := r.executor().Resume(t.Context(), job(t.Context())); err != nil || !v.GoOn {
+		t.Errorf("%+v %v", v, err)
+	}
+	r = newRig(t)
+	r.m.leads = member(theirs)
+	r.wants(r.execute(t.Context()), failed, baremetalv1.Reason_KUBEADM_FAILED, "join c-1", "end")
 }

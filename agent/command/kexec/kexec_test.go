@@ -6,10 +6,12 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
@@ -31,7 +33,11 @@ type machine struct {
 	support, load, enter error
 	// stays: entering is accepted and nothing comes of it.
 	stays bool
+	// silent: its boot id cannot be read; opaque: nor whether a kernel is loaded; stuck: the kernel cannot be unloaded.
+	silent, opaque, stuck error
 
+	reads                   int
+	files                   []*os.File
 	boot                    string
 	kernel, initrd, cmdline string
 	loaded                  bool
@@ -41,11 +47,16 @@ type machine struct {
 func (m *machine) KexecSupport() error { return m.support }
 
 func (m *machine) Identity(context.Context) (host.Identity, error) {
+	m.reads++
+	if m.silent != nil {
+		return host.Identity{}, m.silent
+	}
 	return host.Identity{BootID: m.boot}, nil
 }
 
 func (m *machine) LoadKernel(_ host.Effect, kernel, initrd *os.File, cmdline string) error {
 	m.loads++
+	m.files = []*os.File{kernel, initrd}
 	if m.load != nil {
 		return m.load
 	}
@@ -64,10 +75,10 @@ func all(f *os.File) string {
 func (m *machine) UnloadKernel() error {
 	m.unloads++
 	m.loaded = false
-	return nil
+	return m.stuck
 }
 
-func (m *machine) KernelLoaded() (bool, error) { return m.loaded, nil }
+func (m *machine) KernelLoaded() (bool, error) { return m.loaded, m.opaque }
 
 func (m *machine) EnterKernel(context.Context, host.Effect) error {
 	m.enters++
@@ -93,9 +104,11 @@ func newRig() *rig {
 	}
 }
 
-func (r *rig) executor() *kexec.Executor {
+func (r *rig) executor() *kexec.Executor { return r.patient(50*time.Millisecond, time.Millisecond) }
+
+func (r *rig) patient(settle, poll time.Duration) *kexec.Executor {
 	return kexec.New(kexec.Config{
-		Machine: r.m, Clock: clock.Real(), Settle: 50 * time.Millisecond, Poll: time.Millisecond,
+		Machine: r.m, Clock: clock.Real(), Settle: settle, Poll: poll,
 		Fetch: func(_ context.Context, digest string, w io.Writer) error {
 			if r.fetch != nil {
 				return r.fetch
@@ -231,6 +244,133 @@ func TestKexecResumes(t *testing.T) {
 		v, err := r.executor().Resume(t.Context(), job)
 		if err != nil || v.Settled == nil || v.Settled.Outcome != c.outcome || r.m.enters != 0 {
 			t.Errorf("%s: %+v, %v", name, v.Settled, err)
+		}
+	}
+}
+
+// TestAMachineIsWatchedForTwoMinutes: after an error it may still enter the kernel, as long as systemd stops units.
+func TestAMachineIsWatchedForTwoMinutes(t *testing.T) {
+	t.Parallel()
+	for name, enter := range map[string]bool{"entering failed": true, "the agent was restarted": false} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig()
+			r.m.stays = true
+			job, begun := r.job(t, t.Context()), time.Now()
+			r.m.reads = 0
+			watched, first := 2*time.Minute, 0
+			var got command.Result
+			var err error
+			if enter {
+				r.m.enter = errors.New("systemd does not answer")
+				got, err = r.patient(0, 0).Execute(t.Context(), job)
+			} else {
+				r.m.loaded, first = true, 1
+				var v command.Verdict
+				if v, err = r.patient(0, 0).Resume(t.Context(), job); v.Settled != nil {
+					got = *v.Settled
+				}
+			}
+			took, reads := time.Since(begun), int(watched/(250*time.Millisecond))+1+first
+			if err != nil || got.Outcome != fleetv1.CommandResult_UNKNOWN || took != watched || r.m.reads != reads {
+				t.Errorf("%s: %+v, %v after %s and %d reads, want %d", name, got, err, took, r.m.reads, reads)
+			}
+		})
+	}
+}
+
+// TestAMachineThatCannotBeReadHasNotRestarted: silence is no other boot id.
+func TestAMachineThatCannotBeReadHasNotRestarted(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig()
+		hard, cancel := context.WithTimeoutCause(t.Context(), time.Minute, command.ErrTimeout)
+		defer cancel()
+		job := r.job(t, hard)
+		r.m.stays, r.m.silent = true, errors.New("i/o")
+		got, err := r.executor().Execute(t.Context(), job)
+		if err != nil || got.Outcome != fleetv1.CommandResult_UNKNOWN || got.Evidence["boot_id_before"] != "boot-1" {
+			t.Errorf("%+v, %v", got, err)
+		}
+	})
+}
+
+// TestWhatCannotBeReadIsNoResult: where the machine or the intent cannot be read, nothing is said and nothing entered.
+func TestWhatCannotBeReadIsNoResult(t *testing.T) {
+	t.Parallel()
+	broken := errors.New("i/o")
+	r := newRig()
+	job := r.job(t, t.Context())
+	r.m.silent = broken
+	if in, settled, err := r.executor().Prepare(t.Context(), r.spec); !errors.Is(err, broken) {
+		t.Errorf("prepare: %v %+v %v", in, settled, err)
+	}
+	if v, err := r.executor().Resume(t.Context(), job); !errors.Is(err, broken) {
+		t.Errorf("resume: %+v %v", v, err)
+	}
+	r.m.silent, r.m.opaque = nil, broken
+	if v, err := r.executor().Resume(t.Context(), job); !errors.Is(err, broken) {
+		t.Errorf("whether a kernel is loaded: %+v %v", v, err)
+	}
+	job.Intent = job.Intent[:len(job.Intent)-1]
+	if v, err := r.executor().Resume(t.Context(), job); err == nil || errors.Is(err, broken) {
+		t.Errorf("resume with half an intent: %+v %v", v, err)
+	}
+	if got, err := r.executor().Execute(t.Context(), job); err == nil || r.m.enters+r.m.loads != 0 {
+		t.Errorf("half an intent: %+v, %+v", got, r.m)
+	}
+}
+
+// TestKexecIsStoppedWhileItFetches: a cancel is one, and an agent that stops leaves the command to its next life.
+func TestKexecIsStoppedWhileItFetches(t *testing.T) {
+	t.Parallel()
+	for cause, want := range map[error]struct {
+		outcome fleetv1.CommandResult_Outcome
+		err     error
+	}{
+		command.ErrCanceled: {fleetv1.CommandResult_CANCELED, nil}, command.ErrShutdown: {err: command.ErrInterrupted},
+	} {
+		r := newRig()
+		job := r.job(t, t.Context())
+		ctx, cancel := context.WithCancelCause(t.Context())
+		r.fetch = context.Canceled
+		cancel(cause)
+		got, err := r.executor().Execute(ctx, job)
+		if !errors.Is(err, want.err) || got.Outcome != want.outcome || r.m.loads+r.m.enters != 0 {
+			t.Errorf("%v: %+v, %v, %+v", cause, got, err, r.m)
+		}
+	}
+	r := newRig()
+	hard, stop := context.WithCancelCause(t.Context())
+	job := r.job(t, hard)
+	r.m.loaded = true
+	stop(command.ErrShutdown)
+	if v, err := r.executor().Resume(hard, job); !errors.Is(err, command.ErrInterrupted) {
+		t.Errorf("while it is watched: %+v %v", v, err)
+	}
+}
+
+// TestAKernelThatStaysLoaded: a cancel that leaves a kernel behind is not called clean.
+func TestAKernelThatStaysLoaded(t *testing.T) {
+	t.Parallel()
+	r := newRig()
+	r.m.stuck = errors.New("busy")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	job := r.job(t, t.Context())
+	var said []string
+	job.Progress = func(percent int, what string) {
+		if said = append(said, fmt.Sprint(percent, " ", what)); percent == 80 {
+			cancel(command.ErrCanceled)
+		}
+	}
+	if got, err := r.executor().Execute(ctx, job); !errors.Is(err, r.m.stuck) || r.m.enters != 0 {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if p := strings.Join(said, ", "); p != "5 fetching the kernel, 20 fetching the initramfs, 80 loading the kernel" {
+		t.Errorf("progress %q", p)
+	}
+	for _, f := range r.m.files {
+		if _, err := f.Stat(); !errors.Is(err, os.ErrClosed) {
+			t.Errorf("%s is kept in memory: %v", f.Name(), err)
 		}
 	}
 }

@@ -416,3 +416,67 @@ func TestOwnMachineIsNotSwitched(t *testing.T) {
 	spec = rebootIn("bmc")
 	is(t, "reboot by BMC", r.do(t, r.executor(spec), spec), refused, baremetalv1.Reason_CAPABILITY_MISSING)
 }
+
+// TestTheBootDevice: one that was set by others is left alone, and one that is ordered waits for the next boot.
+func TestTheBootDevice(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, true)
+	if err := r.chassis.SetBootOnce(t.Context(), lab.BootPXE); err != nil {
+		t.Fatal(err)
+	}
+	booted := len(r.chassis.Booted())
+	spec := action("cycle", "", true)
+	is(t, "cycle", r.do(t, r.executor(spec), spec), succeeded, 0)
+	if b := r.chassis.Booted()[booted:]; !slices.Equal(b, []lab.Boot{lab.BootPXE}) {
+		t.Errorf("booted from %q", b)
+	}
+	spec = action("on", "DISK", false)
+	got := r.do(t, r.executor(spec), spec)
+	is(t, "on when on", got, succeeded, 0)
+	if left, err := r.chassis.BootOnce(t.Context()); err != nil || left != lab.BootDisk || got.Evidence[evidence.BootNext] == "" {
+		t.Errorf("the next boot is from %q, %v; evidence %v", left, err, got.Evidence)
+	}
+}
+
+// TestACancelAfterTheFirstSwitchIsNone: an agent that has asked the machine to go off does not call that canceled.
+func TestACancelAfterTheFirstSwitchIsNone(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, true)
+	spec := action("cycle", "", true)
+	r.dieAt = 1
+	e := r.executor(spec)
+	r.prepare(t, e, spec)
+	if _, err := e.Execute(t.Context(), r.job(t, spec)); !errors.Is(err, errKilled) {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(command.ErrCanceled)
+	if got, err := e.Execute(ctx, r.job(t, spec)); !errors.Is(err, command.ErrCanceled) {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// TestKilledAfterItWasSeenOff: an order to switch off is done, and nothing is switched again.
+func TestKilledAfterItWasSeenOff(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, true)
+	spec := action("off", "", true)
+	r.dieAt = 2
+	e := r.executor(spec)
+	r.prepare(t, e, spec)
+	if _, err := e.Execute(t.Context(), r.job(t, spec)); !errors.Is(err, errKilled) {
+		t.Fatal(err)
+	}
+	switched := len(r.chassis.Switched())
+	is(t, "after the restart", r.goOn(t, spec), succeeded, 0)
+	if len(r.chassis.Switched()) != switched {
+		t.Errorf("switched %q", r.chassis.Switched()[switched:])
+	}
+	r.intent = r.intent[:len(r.intent)-1]
+	if got, err := e.Execute(t.Context(), r.job(t, spec)); err == nil {
+		t.Errorf("half an intent: %+v", got)
+	}
+	if v, err := e.Resume(t.Context(), r.job(t, spec)); err == nil {
+		t.Errorf("half an intent: %+v", v)
+	}
+}

@@ -37,6 +37,10 @@ type rig struct {
 	// writes of the intent until the agent dies; 0 is never.
 	dieAt, writes int
 	bundles       int
+	// written runs after the nth write of the intent.
+	written func(n int)
+	// power is why nobody knows how MAAS is to switch the machine.
+	power error
 }
 
 var errDead = errors.New("the agent is dead")
@@ -53,7 +57,7 @@ func newRig(t *testing.T) *rig {
 		},
 		Identity: func(context.Context, string) (string, string, error) { r.bundles++; return "bundle-1", "m-1", nil },
 		Power: func(context.Context, *fleetv1.CommandSpec) (string, map[string]string, error) {
-			return "ipmi", map[string]string{"power_address": "10.0.0.9", "power_user": "u", "power_pass": "p"}, nil
+			return "ipmi", map[string]string{"power_address": "10.0.0.9", "power_user": "u", "power_pass": "p"}, r.power
 		},
 		Clock: clock.Real(), Poll: 2 * time.Millisecond,
 	})
@@ -78,6 +82,9 @@ func (r *rig) job(s *fleetv1.CommandSpec, hard context.Context) command.Job {
 				return err
 			}
 			r.intent = raw
+			if r.written != nil {
+				r.written(r.writes)
+			}
 			if r.writes == r.dieAt {
 				return errDead
 			}

@@ -143,7 +143,7 @@ func (r *run) start(ctx context.Context) (maybe bool, err error) {
 	if ssh.Cut(err) {
 		// Whether it was started or not, starting it again starts it at most once.
 		err = r.again(r.job.Hard, func(c *ssh.Client) error { return c.Start(r.job.Hard, what) })
-		return ssh.Cut(err) || r.job.Hard.Err() != nil, err
+		return ssh.Cut(err), err
 	}
 	return false, err
 }
@@ -155,8 +155,6 @@ func (r *run) follow(ctx context.Context) (command.Result, error) {
 		status, err := r.look(r.job.Hard)
 		now := r.e.cfg.Clock.Now()
 		switch {
-		case err != nil && command.Interrupted(r.job.Hard):
-			return command.Result{}, command.ErrInterrupted
 		case err != nil && !retries(err):
 			return command.Unknown("the script was started, and the machine cannot be asked any more: %v", err), nil
 		case err == nil && over(status.State):
@@ -171,6 +169,7 @@ func (r *run) follow(ctx context.Context) (command.Result, error) {
 		default:
 			lostSince = time.Time{}
 		}
+		// An error of an agent that stops is one of the line.
 		if r.left() <= 0 || r.job.Hard.Err() != nil || errors.Is(context.Cause(ctx), command.ErrCanceled) {
 			return r.end(ctx)
 		}

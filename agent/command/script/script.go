@@ -83,14 +83,14 @@ func (e *Executor) Prepare(ctx context.Context, spec *fleetv1.CommandSpec) (any,
 	return intent{}, nil, nil
 }
 
-// fetch reads the script and checks it.
+// fetch reads the script and checks it. A larger one than MaxScript is cut, and so not that of its digest.
 func (e *Executor) fetch(ctx context.Context, a *fleetv1.ScriptAction) ([]byte, error) {
 	r, err := e.cfg.Open(ctx, a.GetSha256())
 	if err != nil {
 		return nil, fmt.Errorf("fetch script %s: %w", a.GetScriptRef(), err)
 	}
 	defer r.Close() //nolint:errcheck // everything was read, or nothing more is wanted
-	raw, err := io.ReadAll(io.LimitReader(r, MaxScript+1))
+	raw, err := io.ReadAll(io.LimitReader(r, MaxScript))
 	if err != nil {
 		return nil, fmt.Errorf("fetch script %s: %w", a.GetScriptRef(), err)
 	}

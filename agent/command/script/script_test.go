@@ -34,6 +34,7 @@ const patience = 30 * time.Second
 type rig struct {
 	t      *testing.T
 	server *sshtest.Server
+	cfg    script.Config
 	exec   *script.Executor
 	spec   *fleetv1.CommandSpec
 	intent json.RawMessage
@@ -41,8 +42,15 @@ type rig struct {
 	file    string
 	started time.Time
 
-	mu  sync.Mutex
-	log map[string]string
+	// onLog runs before a line of the agent's is noted, onOutput before a piece of the script's.
+	onLog, onOutput func(what string)
+	// writes counts those of the intent; each fails with unwritten.
+	writes    int
+	unwritten error
+
+	mu     sync.Mutex
+	log    map[string]string
+	pieces map[string][]int
 }
 
 func digest(b []byte) string {
@@ -52,8 +60,8 @@ func digest(b []byte) string {
 
 func newRig(t *testing.T, text string) *rig {
 	t.Helper()
-	r := &rig{t: t, server: sshtest.Start(t), file: filepath.Join(t.TempDir(), "file"), log: map[string]string{}, started: time.Now()}
-	r.exec = script.New(script.Config{
+	r := &rig{t: t, server: sshtest.Start(t), file: filepath.Join(t.TempDir(), "file"), log: map[string]string{}, pieces: map[string][]int{}, started: time.Now()}
+	r.cfg = script.Config{
 		Open: func(context.Context, string) (io.ReadCloser, error) {
 			return io.NopCloser(strings.NewReader(text)), nil
 		},
@@ -61,9 +69,10 @@ func newRig(t *testing.T, text string) *rig {
 			return ssh.Credentials{Username: r.server.Username, PrivateKey: r.server.PrivateKey}, nil
 		},
 		Clock: clock.Real(), Poll: 100 * time.Millisecond, Base: r.server.Base,
-	})
+	}
+	r.exec = script.New(r.cfg)
 	r.spec = &fleetv1.CommandSpec{
-		CommandId: "cmd-1", OperationId: "op-1", TargetId: "m-1", TimeoutMs: 60_000,
+		CommandId: "cmd-1", OperationId: "op-1", TargetId: "m-1", TimeoutMs: 600_000,
 		Action: &fleetv1.CommandSpec_Script{Script: &fleetv1.ScriptAction{
 			ScriptRef: "fix", Sha256: digest([]byte(text)), Interpreter: "/bin/sh", Args: []string{r.file}, Endpoint: r.server.Endpoint,
 			HostKeys: []string{r.server.Fingerprint}, CredentialsRef: "rack-1",
@@ -94,6 +103,7 @@ func (r *rig) add(stream, text string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.log[stream] += text
+	r.pieces[stream] = append(r.pieces[stream], len(text))
 }
 
 func (r *rig) said(stream string) string {
@@ -105,9 +115,23 @@ func (r *rig) said(stream string) string {
 func (r *rig) job(hard context.Context) command.Job {
 	return command.Job{
 		Spec: r.spec, Intent: r.intent, Hard: hard, StartedAt: r.started, Progress: func(int, string) {},
-		Logf:   func(format string, args ...any) { r.add("agent", fmt.Sprintf(format, args...)+"\n") },
-		Output: func(stream string, data []byte) { r.add(stream, string(data)) },
+		Logf: func(format string, args ...any) {
+			text := fmt.Sprintf(format, args...) + "\n"
+			if r.onLog != nil {
+				r.onLog(text)
+			}
+			r.add("agent", text)
+		},
+		Output: func(stream string, data []byte) {
+			if r.onOutput != nil {
+				r.onOutput(stream)
+			}
+			r.add(stream, string(data))
+		},
 		UpdateIntent: func(_ context.Context, intent any) (err error) {
+			if r.writes++; r.unwritten != nil {
+				return r.unwritten
+			}
 			r.intent, err = json.Marshal(intent)
 			return err
 		},
@@ -162,12 +186,13 @@ func (r *rig) wants(got command.Result, outcome fleetv1.CommandResult_Outcome, r
 }
 
 func TestAScriptRunsAndIsProved(t *testing.T) {
-	r := newRig(t, `echo "out $2"; echo err >&2; echo password=hunter2; printf 'no end'; `)
+	t.Parallel()
+	r := newRig(t, `echo "out $2"; echo an error on stderr >&2; printf 'no end' >&2; echo password=hunter2; printf 'no end'; `)
 	r.spec.GetScript().Args = append(r.spec.GetScript().Args, "$(id) '\n\"")
 	got := r.must(t.Context())
 	r.wants(got, fleetv1.CommandResult_SUCCEEDED, 0)
 	for key, want := range map[string]string{
-		"exit_code": "0", "script_sha256": r.spec.GetScript().GetSha256(), "ssh_host_key": r.server.Fingerprint, "stderr_bytes": "4",
+		"exit_code": "0", "script_sha256": r.spec.GetScript().GetSha256(), "ssh_host_key": r.server.Fingerprint, "stderr_bytes": "25",
 	} {
 		if got.Evidence[key] != want {
 			t.Errorf("evidence %s is %q, want %q", key, got.Evidence[key], want)
@@ -176,7 +201,7 @@ func TestAScriptRunsAndIsProved(t *testing.T) {
 	if out := r.said("stdout"); out != "out $(id) '\n\"\npassword=[REDACTED]\nno end\n" && !strings.Contains(out, "out $(id) '\n\"\npassword=") || strings.Contains(out, "hunter2") {
 		t.Errorf("stdout: %q", out)
 	}
-	if r.said("stderr") != "err\n" {
+	if r.said("stderr") != "an error on stderr\nno end\n" || strings.Contains(r.said("agent"), "not kept") {
 		t.Errorf("stderr: %q", r.said("stderr"))
 	}
 	left, err := filepath.Glob(filepath.Join(r.server.Base, "cmd-1", "*"))
@@ -186,6 +211,7 @@ func TestAScriptRunsAndIsProved(t *testing.T) {
 }
 
 func TestWhatGoesWrongHasAName(t *testing.T) {
+	t.Parallel()
 	_, other := sshtest.Key(t)
 	stranger, _ := sshtest.Key(t)
 	for name, c := range map[string]struct {
@@ -212,6 +238,7 @@ func TestWhatGoesWrongHasAName(t *testing.T) {
 			fleetv1.CommandResult_FAILED, baremetalv1.Reason_EXECUTION_FAILED},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			r := newRig(t, `echo ran >>"$1"; exit 3`)
 			c.change(r)
 			got := r.must(t.Context())
@@ -228,6 +255,7 @@ func TestWhatGoesWrongHasAName(t *testing.T) {
 }
 
 func TestTheTimeIsUp(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, `trap '' TERM; echo $$ >"$1"; sleep 300 & sleep 300; sleep 300`)
 	r.spec.TimeoutMs = 4000
 	r.started = time.Now()
@@ -261,7 +289,8 @@ func (r *rig) nothingRuns() {
 }
 
 func TestACancelKills(t *testing.T) {
-	r := newRig(t, `echo $$ >"$1"; echo begun; sleep 300`)
+	t.Parallel()
+	r := newRig(t, `echo $$ >"$1"; echo begun; printf 'half a'; sleep 300`)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	done := make(chan command.Result, 1)
 	go func() { done <- r.must(ctx) }()
@@ -269,9 +298,13 @@ func TestACancelKills(t *testing.T) {
 	cancel(command.ErrCanceled)
 	r.wants(<-done, fleetv1.CommandResult_CANCELED, baremetalv1.Reason_CANCELED_BY_REQUEST)
 	r.nothingRuns()
+	if out := r.said("stdout"); out != "begun\nhalf a\n" || r.left("script") {
+		t.Errorf("stdout %q; the script is left on the machine: %v", out, r.left("script"))
+	}
 }
 
 func TestACancelBeforeTheStart(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, wait)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	fp := failpoint.NewScope()
@@ -287,8 +320,10 @@ func TestACancelBeforeTheStart(t *testing.T) {
 
 // The agent dies at each point; what ran is counted by the machine.
 func TestAnAgentThatDies(t *testing.T) {
+	t.Parallel()
 	for _, point := range []string{"ssh.before-start", "agent.after-effect"} {
 		t.Run(point, func(t *testing.T) {
+			t.Parallel()
 			r := newRig(t, wait)
 			fp := failpoint.NewScope()
 			fp.Set(point, failpoint.Error())
@@ -323,6 +358,7 @@ func TestAnAgentThatDies(t *testing.T) {
 }
 
 func TestAnAgentThatStopsWhileAScriptRuns(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, wait)
 	r.spec.GetScript().Args = append(r.spec.GetScript().Args, "5")
 	hard, stop := context.WithCancelCause(t.Context())
@@ -348,6 +384,7 @@ func TestAnAgentThatStopsWhileAScriptRuns(t *testing.T) {
 }
 
 func TestALineThatIsCut(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, wait)
 	p := sshtest.NewProxy(t, r.server.Endpoint)
 	r.spec.GetScript().Endpoint = p.Endpoint
@@ -364,6 +401,7 @@ func TestALineThatIsCut(t *testing.T) {
 }
 
 func TestAMachineThatStaysAway(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, wait)
 	r.spec.TimeoutMs = 8000
 	r.started = time.Now()
@@ -373,20 +411,25 @@ func TestAMachineThatStaysAway(t *testing.T) {
 	go func() { done <- r.must(t.Context()) }()
 	testkit.Eventually(t, patience, func() bool { return r.ran() == 1 }, "it does not begin")
 	p.Cut(true)
-	r.wants(<-done, fleetv1.CommandResult_UNKNOWN, baremetalv1.Reason_OUTCOME_UNKNOWN)
+	got := <-done
+	r.wants(got, fleetv1.CommandResult_UNKNOWN, baremetalv1.Reason_OUTCOME_UNKNOWN)
+	if !strings.Contains(got.Message, "does not answer") {
+		t.Errorf("%q", got.Message)
+	}
 	r.openGate()
 	p.Open()
 	testkit.Eventually(t, patience, func() bool { v := r.resume(); return v.Settled != nil }, "the script does not end")
 }
 
 func TestMuchOutputIsBounded(t *testing.T) {
-	r := newRig(t, `head -c 10485760 /dev/zero | tr '\0' '\n' | sed 's/^/0123456789/'`)
+	t.Parallel()
+	r := newRig(t, `head -c 10485760 /dev/zero | tr '\0' '\n' | sed 's/^/0123456789/'; head -c 1048700 /dev/zero >&2`)
 	got := r.must(t.Context())
 	r.wants(got, fleetv1.CommandResult_SUCCEEDED, 0)
 	if n := len(r.said("stdout")); n < ssh.Kept-20 || n > ssh.Kept+20 {
 		t.Errorf("the log has %d bytes", n)
 	}
-	if got.Evidence["stdout_bytes"] != fmt.Sprint(11*10<<20) || !strings.Contains(r.said("agent"), "more bytes of stdout") {
+	if got.Evidence["stdout_bytes"] != fmt.Sprint(11*10<<20) || got.Evidence["stderr_bytes"] != "1048700" || !strings.Contains(r.said("agent"), "more bytes of stdout") {
 		t.Errorf("%v; %s", got.Evidence, r.said("agent"))
 	}
 }

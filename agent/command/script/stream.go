@@ -76,10 +76,9 @@ func (s *stream) send() {
 	}
 }
 
-// flush tells what has no line end, and how much was not kept.
+// flush tells what has no line end, and how much was not kept. Nothing is read after it.
 func (s *stream) flush(more int64) {
 	s.feed(s.rest)
-	s.rest = nil
 	s.scrub.Flush()
 	s.send()
 	if more > 0 {
