@@ -62,8 +62,8 @@ func TestADrainUnderABudget(t *testing.T) {
 	r.says = w.says
 	got, err := r.do(t.Context(), drain(), time.Minute)
 	r.wants(got, err, succeeded, none)
-	if got.Evidence[evidence.NodeDrained] != "6" || got.Evidence[evidence.NodeRemoved] != "" || !r.unschedulable {
-		t.Errorf("evidence %v, cordoned %t", got.Evidence, r.unschedulable)
+	if got.Evidence[evidence.NodeDrained] != "6" || got.Evidence[evidence.NodeRemoved] != "" || !r.unschedulable || r.called("DELETE") {
+		t.Errorf("evidence %v, cordoned %t, calls %v", got.Evidence, r.unschedulable, r.calls)
 	}
 	held := func(names ...string) string {
 		return "d/" + strings.Join(names, ": one at a time; d/") + ": one at a time"
@@ -173,10 +173,10 @@ func TestACordonOfADrain(t *testing.T) {
 		message string
 		evicted bool
 	}{
-		"not written down": {forgets: errors.New("no space left"), reason: baremetalv1.Reason_EXECUTION_FAILED, message: "no space left"},
+		"not written down": {forgets: errors.New("no space left"), reason: baremetalv1.Reason_EXECUTION_FAILED, message: "cordon was taken back"},
 		"not let":          {says: patched(403, true, "{}"), reason: denied, message: "cordon was taken back"},
 		"not seen": {says: patched(200, true, node("b-1", "n", "True", false)), reason: away,
-			message: "the Node still takes pods"},
+			message: "the Node still takes pods; its cordon was taken back"},
 		"not taken back": {says: patched(403, false, "{}"), reason: blocked, message: "stays cordoned", evicted: true},
 		"Node is gone":   {says: patched(404, false, "{}"), reason: blocked, message: "cordon was taken back", evicted: true},
 		"taken back":     {reason: blocked, message: "cordon was taken back", evicted: true},
@@ -187,7 +187,7 @@ func TestACordonOfADrain(t *testing.T) {
 			r.pod, r.held, r.says, r.forgets = true, true, c.says, c.forgets
 			got, err := r.do(t.Context(), drain(), time.Minute)
 			r.wants(got, err, failed, c.reason)
-			if !strings.Contains(got.Message, c.message) || r.called("POST") != c.evicted {
+			if !strings.HasSuffix(strings.Split(got.Message, ", because")[0], c.message) || r.called("POST") != c.evicted {
 				t.Errorf("%q, calls %v", got.Message, r.calls)
 			}
 		})

@@ -198,8 +198,9 @@ func TestTheWaitForAnIdentity(t *testing.T) {
 		r := newRig()
 		r.prepare(t)
 		ctx, cancel := context.WithCancelCause(t.Context())
-		stop := func() { cancel(command.ErrCanceled) }
+		stop, calls := func() { cancel(command.ErrCanceled) }, 0
 		r.identity = func() (map[string][]byte, error) {
+			calls++
 			if !errors.Is(says, errBroken) {
 				stop()
 			}
@@ -210,8 +211,8 @@ func TestTheWaitForAnIdentity(t *testing.T) {
 			Identity: func(context.Context, *fleetv1.CommandSpec) (map[string][]byte, error) { return r.identity() },
 		})
 		got, err := r.exec.Execute(ctx, r.job(ctx))
-		if err != nil || got.Outcome != fleetv1.CommandResult_CANCELED {
-			t.Errorf("%s: %+v, %v", name, got, err)
+		if err != nil || got.Outcome != fleetv1.CommandResult_CANCELED || calls != 1 {
+			t.Errorf("%s: %+v, %v after %d calls", name, got, err, calls)
 		}
 	}
 }
