@@ -120,7 +120,7 @@ var errTime = errors.New("the time for the step is up")
 func (w *work) again(ctx context.Context, call func() error) error {
 	for {
 		err := call()
-		if err == nil || !failure.Retryable(err) || context.Cause(ctx) != nil {
+		if !failure.Retryable(err) {
 			return err
 		}
 		w.job.Logf("%v", err)

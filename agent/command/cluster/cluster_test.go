@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"errors"
+	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -31,9 +33,24 @@ type apiServer struct {
 	pod           bool
 	held          bool // by a budget
 	away          int  // calls that get no answer
+	open          int  // connections
 	// evicting is called at every eviction; it may be nil.
 	evicting func()
-	calls    []string
+	// says answers instead of what follows, unless it says 0; it may be nil.
+	says  func(r *http.Request) (status int, body string)
+	calls []string
+}
+
+// connection counts the connections that are open.
+func (s *apiServer) connection(_ net.Conn, state http.ConnState) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch state { //nolint:exhaustive // between the two it is open
+	case http.StateNew:
+		s.open++
+	case http.StateClosed:
+		s.open--
+	}
 }
 
 func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -43,6 +60,13 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if s.away > 0 {
 		s.away--
 		panic(http.ErrAbortHandler)
+	}
+	if s.says != nil {
+		if status, body := s.says(r); status != 0 {
+			w.WriteHeader(status)
+			s.write(w, body)
+			return
+		}
 	}
 	switch {
 	case strings.HasSuffix(r.URL.Path, "/eviction"):
@@ -98,14 +122,21 @@ type rig struct {
 	t      *testing.T
 	access kube.Config
 	intent json.RawMessage
+	clock  clock.Clock
+	poll   time.Duration
+	// forgets is why no intent can be written down.
+	forgets         error
+	lines, progress []string
 	// refuse is what the controller says when it is asked for access.
 	refuse error
 }
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
-	r := &rig{t: t, apiServer: &apiServer{}, intent: json.RawMessage("{}")}
-	srv := httptest.NewTLSServer(r.apiServer)
+	r := &rig{t: t, apiServer: &apiServer{}, intent: json.RawMessage("{}"), clock: clock.Real(), poll: 10 * time.Millisecond}
+	srv := httptest.NewUnstartedServer(r.apiServer)
+	srv.Config.ConnState = r.connection
+	srv.StartTLS()
 	t.Cleanup(srv.Close)
 	r.access = kube.Config{Server: srv.URL, Token: "t", CAPEM: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: srv.Certificate().Raw})}
 	return r
@@ -113,13 +144,18 @@ func newRig(t *testing.T) *rig {
 
 func (r *rig) do(ctx context.Context, a *fleetv1.ClusterAction, timeout time.Duration) (command.Result, error) {
 	a.NodeName, a.ClusterRef = "m-1", "prod"
-	e := cluster.New(cluster.Config{Clock: clock.Real(), Poll: 10 * time.Millisecond, Access: func(context.Context, string) (cluster.Access, error) {
-		return cluster.Access{Config: r.access, TokenID: "abcdef", TokenSecret: "s"}, r.refuse
+	e := cluster.New(cluster.Config{Clock: r.clock, Poll: r.poll, Access: func(context.Context, string) (cluster.Access, error) {
+		return cluster.Access{Config: r.access, TokenID: "abcdef", TokenSecret: "s", TokenLife: time.Hour}, r.refuse
 	}})
 	return e.Execute(ctx, command.Job{
 		Spec:   &fleetv1.CommandSpec{CommandId: "c-1", TimeoutMs: int32(timeout.Milliseconds()), Action: &fleetv1.CommandSpec_Cluster{Cluster: a}},
-		Intent: r.intent, Hard: ctx, StartedAt: time.Now(), Logf: func(string, ...any) {}, Progress: func(int, string) {},
+		Intent: r.intent, Hard: ctx, StartedAt: r.clock.Now(),
+		Logf:     func(format string, args ...any) { r.lines = append(r.lines, fmt.Sprintf(format, args...)) },
+		Progress: func(percent int, message string) { r.progress = append(r.progress, fmt.Sprint(percent, " ", message)) },
 		UpdateIntent: func(_ context.Context, v any) (err error) {
+			if r.forgets != nil {
+				return r.forgets
+			}
 			r.intent, err = json.Marshal(v)
 			return err
 		},

@@ -8,8 +8,6 @@ import (
 	"strings"
 	"time"
 
-	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
-
 	"github.com/ingot-metal/ingot/agent/command"
 	"github.com/ingot-metal/ingot/agent/provider/kube"
 	"github.com/ingot-metal/ingot/internal/evidence"
@@ -53,15 +51,15 @@ func (w *work) empty(ctx context.Context, n *kube.Node) (int, error) {
 	if err := w.cordon(ctx, n); err != nil {
 		return 0, err
 	}
-	gone, going := map[string]bool{}, map[string]bool{}
+	gone, going := 0, map[string]struct{}{}
 	for first := true; ; first = false {
 		pods, err := w.pods(ctx)
 		if err != nil {
-			return len(gone), err
+			return gone, err
 		}
 		todo, blocked := split(pods, kube.Allow{Unmanaged: w.a.GetForce(), LocalData: w.a.GetDeleteLocalData()})
 		if len(blocked) > 0 {
-			return len(gone), drainBlocked("pods may not be evicted", blocked)
+			return gone, drainBlocked("pods may not be evicted", blocked)
 		}
 		here := map[string]bool{}
 		for i := range todo {
@@ -69,25 +67,25 @@ func (w *work) empty(ctx context.Context, n *kube.Node) (int, error) {
 		}
 		for uid := range going {
 			if !here[uid] {
-				gone[uid] = true
+				gone++
 				delete(going, uid)
 			}
 		}
 		if len(todo) == 0 {
-			w.job.Logf("Node %s is drained; %d pods went", n.Metadata.Name, len(gone))
-			return len(gone), nil
+			w.job.Logf("Node %s is drained; %d pods went", n.Metadata.Name, gone)
+			return gone, nil
 		}
 		if first {
 			w.job.Logf("Node %s is cordoned; %d pods are to go", n.Metadata.Name, len(todo))
 		}
 		left, err := w.evict(ctx, todo, going)
 		if err != nil {
-			return len(gone), err
+			return gone, err
 		}
-		total := len(gone) + len(todo)
-		w.job.Progress(100*len(gone)/total, fmt.Sprintf("%d of %d pods are gone; %s", len(gone), total, names(left)))
+		total := gone + len(todo)
+		w.job.Progress(100*gone/total, fmt.Sprintf("%d of %d pods are gone; %s", gone, total, names(left)))
 		if end := w.pause(ctx); end != nil {
-			return len(gone), w.outOfTime(ctx, left, end)
+			return gone, w.outOfTime(ctx, left, end)
 		}
 	}
 }
@@ -110,10 +108,7 @@ func drainBlocked(why string, pods []string) error {
 const maxNames = 5
 
 func names(pods []string) string {
-	switch {
-	case len(pods) == 0:
-		return "none is left"
-	case len(pods) > maxNames:
+	if len(pods) > maxNames {
 		return strings.Join(pods[:maxNames], "; ") + fmt.Sprintf("; and %d more", len(pods)-maxNames)
 	}
 	return strings.Join(pods, "; ")
@@ -134,11 +129,11 @@ func split(pods []kube.Pod, allow kube.Allow) (todo []kube.Pod, blocked []string
 }
 
 // evict asks for every pod that is not on its way, and says of each that is left why.
-func (w *work) evict(ctx context.Context, pods []kube.Pod, going map[string]bool) (left []string, err error) {
+func (w *work) evict(ctx context.Context, pods []kube.Pod, going map[string]struct{}) (left []string, err error) {
 	for i := range pods {
 		p := &pods[i]
 		if p.Metadata.DeletionTimestamp != nil {
-			going[p.Metadata.UID] = true
+			going[p.Metadata.UID] = struct{}{}
 			left = append(left, p.Name()+" is ending")
 			continue
 		}
@@ -152,7 +147,7 @@ func (w *work) evict(ctx context.Context, pods []kube.Pod, going map[string]bool
 			return nil, fmt.Errorf("evict %s: %w", p.Name(), err)
 		case answer.Accepted:
 			w.job.Logf("evicted %s", p.Name())
-			going[p.Metadata.UID] = true
+			going[p.Metadata.UID] = struct{}{}
 			left = append(left, p.Name()+" is ending")
 		default:
 			left = append(left, p.Name()+": "+answer.Blocked)
@@ -197,7 +192,7 @@ func (w *work) cordon(ctx context.Context, n *kube.Node) error {
 
 // takeBack undoes a cordon of ours after a drain that was not finished.
 func (w *work) takeBack(ctx context.Context, n *kube.Node, r command.Result) command.Result {
-	if !w.in.Cordoned || r.Outcome == fleetv1.CommandResult_SUCCEEDED {
+	if !w.in.Cordoned {
 		return r
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tidyTime)
@@ -218,7 +213,7 @@ func (w *work) remove(ctx context.Context, n *kube.Node) error {
 	for {
 		now, _, err := w.node(ctx)
 		switch {
-		case kube.NotFound(err), err == nil && now.Metadata.UID != n.Metadata.UID:
+		case kube.NotFound(err), now != nil && now.Metadata.UID != n.Metadata.UID:
 			w.job.Logf("Node %s has left the cluster", n.Metadata.Name)
 			return nil
 		case err != nil:

@@ -31,7 +31,7 @@ func (w *work) verify(ctx context.Context) (command.Result, error) {
 			last = why
 		}
 		if end := w.pause(ctx); end != nil {
-			if r, err := w.ended(ctx, end); err != nil || r.Outcome != fleetv1.CommandResult_FAILED {
+			if r, err := w.ended(ctx, end); r.Outcome != fleetv1.CommandResult_FAILED {
 				return r, err
 			}
 			return command.Failed(baremetalv1.Reason_CLUSTER_NODE_NOT_READY, "%s", why).AndRetry(), nil

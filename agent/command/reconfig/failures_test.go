@@ -126,12 +126,17 @@ func TestHowAChangeEnds(t *testing.T) {
 		"refused with nothing changed": {card, "", "ApplyNetwork", refusal, nil, failed, baremetalv1.Reason_CAPABILITY_MISSING,
 			"guard apply rollback"},
 		"refused after another change": {whole(t, 1, "one"), "", "ApplyNetwork", refusal, nil, failed, rolledBack, "guard apply rollback"},
-		"failed":                       {card, "", "ApplyNetwork", errBroken, nil, failed, rolledBack, "guard apply rollback"},
-		"not read back":                {card, "", "Network", errBroken, nil, failed, rolledBack, "guard apply rollback"},
-		"not as ordered":               {card, "network:lie@1", "", nil, nil, failed, rolledBack, "guard apply rollback"},
-		"no way known, and no proof":   {card, "", "NetworkSource", errBroken, errBroken, failed, rolledBack, "guard apply rollback"},
-		"no way known, and a proof":    {card, "", "NetworkSource", errBroken, nil, succeeded, noReason, "guard apply commit remember"},
-		"not rolled back":              {card, "", "RollBackGuard", errBroken, errBroken, unknown, baremetalv1.Reason_OUTCOME_UNKNOWN, "guard apply"},
+		"name not read":                {whole(t, 1, "one"), "", "Hostname", errBroken, nil, failed, rolledBack, "guard rollback"},
+		"name not set":                 {whole(t, 1, "one"), "", "SetHostname", errBroken, nil, failed, rolledBack, "guard rollback"},
+		"policy not applied":           {whole(t, 1, "one"), "", "ApplyFirewall", errBroken, nil, failed, rolledBack, "guard rollback"},
+		"not wired": {card, "", "ApplyNetwork", &host.Refusal{Kind: host.ErrNotWired}, nil, failed,
+			baremetalv1.Reason_NETWORK_RECONFIG_NOT_WIRED, "guard apply rollback"},
+		"failed":                     {card, "", "ApplyNetwork", errBroken, nil, failed, rolledBack, "guard apply rollback"},
+		"not read back":              {card, "", "Network", errBroken, nil, failed, rolledBack, "guard apply rollback"},
+		"not as ordered":             {card, "network:lie@1", "", nil, nil, failed, rolledBack, "guard apply rollback"},
+		"no way known, and no proof": {card, "", "NetworkSource", errBroken, errBroken, failed, rolledBack, "guard apply rollback"},
+		"no way known, and a proof":  {card, "", "NetworkSource", errBroken, nil, succeeded, noReason, "guard apply commit remember"},
+		"not rolled back":            {card, "", "RollBackGuard", errBroken, errBroken, unknown, baremetalv1.Reason_OUTCOME_UNKNOWN, "guard apply"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -20,14 +20,16 @@ func TestPolicyOfAnOrder(t *testing.T) {
 			{Protocol: "icmp"},
 			{Protocol: "tcp", PortFrom: 22, SourceCidr: "10.0.0.0/8"},
 			{Protocol: "udp", PortFrom: 1000, PortTo: 65535, RatePerSecond: 7},
+			{Protocol: "udp", PortFrom: 65535, RatePerSecond: 1},
 		},
 	}}, 4, controllers)
 	want := host.FirewallPolicy{
 		Generation: 4, InputDefault: host.VerdictDrop, SMTPEgressAllowed: true, Controllers: controllers, OverwriteDrift: true,
 		Allow: []host.AllowRule{
 			{Protocol: "tcp", FromPort: 22, Source: netip.MustParsePrefix("10.0.0.0/8")}, {Protocol: "udp", FromPort: 1000, ToPort: 65535},
+			{Protocol: "udp", FromPort: 65535},
 		},
-		RateLimits: []host.RateLimit{{Protocol: "udp", FromPort: 1000, ToPort: 65535, PerSecond: 7}},
+		RateLimits: []host.RateLimit{{Protocol: "udp", FromPort: 1000, ToPort: 65535, PerSecond: 7}, {Protocol: "udp", FromPort: 65535, PerSecond: 1}},
 	}
 	if err != nil || !reflect.DeepEqual(*got.Firewall, want) {
 		t.Errorf("%+v, %v, want %+v", got.Firewall, err, want)
@@ -55,7 +57,7 @@ func TestInterfacesOfAnOrder(t *testing.T) {
 			},
 		},
 		{Name: "a", Dhcp: "yes"}, {Name: "b", Dhcp: "ipv4"}, {Name: "c", Dhcp: "ipv6"}, {Name: "d", Dhcp: "no", AcceptRa: true},
-		{MacAddress: "52:54:00:AA:00:02"}, {Name: "bond1", BondMembers: []string{"e"}},
+		{MacAddress: "52:54:00:AA:00:02"}, {Name: "bond1", BondMembers: []string{"e"}}, {Name: "v8", VlanId: 8}, {Name: "v0", Parent: "bond0"},
 	})
 	want := host.NetworkConfig{Interfaces: []host.Interface{
 		{Name: "bond0", MTU: 9000, Bond: &host.Bond{
@@ -71,6 +73,7 @@ func TestInterfacesOfAnOrder(t *testing.T) {
 		{Name: "a", DHCP4: true, DHCP6: true}, {Name: "b", DHCP4: true}, {Name: "c", DHCP6: true}, {Name: "d", AcceptRA: true},
 		{MAC: "52:54:00:aa:00:02"},
 		{Name: "bond1", Bond: &host.Bond{Members: []string{"e"}, Mode: "active-backup", MIIMon: 100 * time.Millisecond}},
+		{Name: "v8", VLAN: &host.VLAN{ID: 8}}, {Name: "v0", VLAN: &host.VLAN{Parent: "bond0"}},
 	}}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, %v, want %+v", got, err, want)
@@ -93,8 +96,8 @@ func TestOrdersThatMakeNoSense(t *testing.T) {
 	for name, order := range map[string]*baremetalv1.NetReconfig{
 		"host name":      {Hostname: "-x"},
 		"verdict":        {Firewall: &baremetalv1.FirewallPolicy{DefaultInput: "reject"}},
-		"first port":     rule(&baremetalv1.FirewallRule{Protocol: "tcp", PortFrom: 65536}),
-		"last port":      rule(&baremetalv1.FirewallRule{Protocol: "tcp", PortFrom: 1, PortTo: 65538}),
+		"first port":     rule(&baremetalv1.FirewallRule{Protocol: "tcp", PortFrom: 65536 + 22}),
+		"last port":      rule(&baremetalv1.FirewallRule{Protocol: "tcp", PortFrom: 1, PortTo: 65536}),
 		"source":         rule(&baremetalv1.FirewallRule{Protocol: "tcp", PortFrom: 1, SourceCidr: "10.0.0.0"}),
 		"protocol":       rule(&baremetalv1.FirewallRule{Protocol: "sctp", PortFrom: 1}),
 		"DHCP":           card(&baremetalv1.NetworkInterface{Dhcp: "maybe"}),
@@ -108,6 +111,15 @@ func TestOrdersThatMakeNoSense(t *testing.T) {
 	} {
 		if got, err := settingsOf(order, 1, nil); err == nil {
 			t.Errorf("%s: %+v", name, got)
+		}
+	}
+	for _, o := range []*baremetalv1.NetReconfig{ // not even readable
+		card(&baremetalv1.NetworkInterface{Dhcp: "maybe"}), card(&baremetalv1.NetworkInterface{Addresses: []string{"192.0.2.7"}}),
+		card(&baremetalv1.NetworkInterface{Gateway: "there"}), card(&baremetalv1.NetworkInterface{DnsServers: []string{"there"}}),
+		route("10.0.0.0", ""), route("10.0.0.0/8", "there"),
+	} {
+		if got, err := networkOf(o.GetInterfaces()); err == nil {
+			t.Errorf("read as %+v", got)
 		}
 	}
 }

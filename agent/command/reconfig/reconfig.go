@@ -95,7 +95,8 @@ func (e *Executor) Prepare(ctx context.Context, spec *fleetv1.CommandSpec) (any,
 		return nil, refused, err
 	}
 	in := intent{Generation: a.GetGeneration(), Digest: digestOf(a.GetConfig()), Want: want.settings, Before: now.Settings}
-	return in, nil, e.noteRollback(ctx, &in)
+	err = e.noteRollback(ctx, &in)
+	return in, nil, err
 }
 
 func (e *Executor) committed(ctx context.Context) (now committed, err error) {

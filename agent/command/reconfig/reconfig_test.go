@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
@@ -175,7 +176,8 @@ func TestBadOrdersAreRefused(t *testing.T) {
 		"multicast":        order(t, 1, "224.0.0.1/4"),
 	} {
 		_, settled, err := newRig(t).e.Prepare(t.Context(), spec)
-		if err != nil || settled == nil || settled.Reason != baremetalv1.Reason_INVALID_FIELD {
+		if err != nil || settled == nil || settled.Reason != baremetalv1.Reason_INVALID_FIELD ||
+			strings.Contains(settled.Message, "committed") {
 			t.Errorf("%s: %v, %v", name, settled, err)
 		}
 	}

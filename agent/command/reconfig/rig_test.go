@@ -29,6 +29,7 @@ type guarded struct {
 	log     []string
 	tooLate bool
 	source  netip.Addr
+	sources map[netip.Addr]netip.Addr // by where they go, before that
 	support error
 	// slow: its changes may come later than they are accepted.
 	slow bool
@@ -70,8 +71,25 @@ func (g *guarded) SaveNetwork(ctx context.Context, c host.NetworkConfig) (host.S
 
 func (g *guarded) NetworkSupport(context.Context, host.NetworkConfig) error { return g.support }
 
-func (g *guarded) NetworkSource(context.Context, host.NetworkConfig, netip.Addr) (netip.Addr, error) {
+func (g *guarded) NetworkSource(_ context.Context, _ host.NetworkConfig, to netip.Addr) (netip.Addr, error) {
+	if from, ok := g.sources[to]; ok {
+		return from, nil
+	}
 	return g.source, g.fails["NetworkSource"]
+}
+
+func (g *guarded) SetHostname(ctx context.Context, e host.Effect, name string) error {
+	if err := g.fails["SetHostname"]; err != nil {
+		return err
+	}
+	return g.Host.SetHostname(ctx, e, name)
+}
+
+func (g *guarded) ApplyFirewall(ctx context.Context, e host.Effect, p host.FirewallPolicy) error {
+	if err := g.fails["ApplyFirewall"]; err != nil {
+		return err
+	}
+	return g.Host.ApplyFirewall(ctx, e, p)
 }
 
 func (g *guarded) ApplyNetwork(ctx context.Context, e host.Effect, c host.NetworkConfig) error {
@@ -165,6 +183,8 @@ type rig struct {
 	e     *Executor
 	prove func(context.Context) error
 	moves int
+	// moved is called when new contact works; it may be nil.
+	moved func()
 	docs  map[string][]byte
 }
 
@@ -188,7 +208,11 @@ func newScriptedRig(t *testing.T, script string) *rig {
 		Controllers: func(context.Context) []netip.AddrPort {
 			return []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:1")}
 		},
-		Moved: func() { r.moves++ },
+		Moved: func() {
+			if r.moves++; r.moved != nil {
+				r.moved()
+			}
+		},
 	})
 	return r
 }

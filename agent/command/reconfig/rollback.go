@@ -158,7 +158,7 @@ type forgetful interface {
 // nobody else configures them at boot. It belongs at the start of the agent, before anything else.
 func (e *Executor) Restore(ctx context.Context) error {
 	now, err := e.committed(ctx)
-	if err != nil || now.Generation == 0 {
+	if err != nil {
 		return err
 	}
 	effect := host.Effect{CommandID: "restore-at-start", MachineID: e.cfg.TargetID}

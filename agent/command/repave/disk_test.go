@@ -55,7 +55,7 @@ func (m *machine) WriteImage(ctx context.Context, _ host.Effect, w host.WriteIma
 	m.writes++
 	m.asked = w
 	err := m.write(ctx, w)
-	return m.dev, image.Evidence{Digest: [32]byte{0xaa}, Bytes: w.RawSize, Write: time.Second, Verify: 2 * time.Second, StateID: "p-1"}, err
+	return m.dev, image.Evidence{Digest: [32]byte{0xaa}, Bytes: w.RawSize, Written: 12345, Write: time.Second, Verify: 2 * time.Second, StateID: "p-1"}, err
 }
 
 func (m *machine) CheckImage(context.Context, string, string, int64, image.Commit) error {
@@ -65,6 +65,9 @@ func (m *machine) CheckImage(context.Context, string, string, int64, image.Commi
 
 // whole is a write without a fault.
 func whole(ctx context.Context, w host.WriteImage) error {
+	if err := w.Begin(ctx); err != nil {
+		return err
+	}
 	w.Progress(image.Progress{Stage: image.StageWrite, Percent: 30, Done: 1 << 20, Total: 2 << 20})
 	if _, err := w.Identity(ctx); err != nil {
 		return err
@@ -78,6 +81,7 @@ type rig struct {
 	spec     *fleetv1.CommandSpec
 	identity func() (map[string][]byte, error)
 	intent   json.RawMessage
+	forgets  error // why no intent can be written down
 	lines    []string
 	progress []string
 }
@@ -119,6 +123,9 @@ func (r *rig) job(ctx context.Context) command.Job {
 		Progress: func(p int, m string) { r.progress = append(r.progress, fmt.Sprint(p, " ", m)) },
 		Logf:     func(f string, a ...any) { r.lines = append(r.lines, fmt.Sprintf(f, a...)) },
 		UpdateIntent: func(_ context.Context, in any) (err error) {
+			if r.forgets != nil {
+				return r.forgets
+			}
 			r.intent, err = json.Marshal(in)
 			return err
 		},

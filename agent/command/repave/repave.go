@@ -104,7 +104,7 @@ func (e *Executor) Execute(ctx context.Context, job command.Job) (command.Result
 		return command.Result{}, fmt.Errorf("read back disk: %w", errors.Join(err, wrote))
 	}
 	r := in.judge(got, wrote, last)
-	if errors.Is(context.Cause(ctx), command.ErrCanceled) && r.Outcome != fleetv1.CommandResult_SUCCEEDED {
+	if errors.Is(context.Cause(ctx), command.ErrCanceled) && r.Outcome == fleetv1.CommandResult_FAILED {
 		return command.Canceled("stopped at %d%% (%s); the disk holds no image", last.Percent, last.Stage).
 			WithEvidence(readBack(got)), nil
 	}
