@@ -44,6 +44,7 @@ func TestAFullFleetRefusesWhoeverAsksNext(t *testing.T) {
 		"no rules":                 {nil, []string{"a"}, false},
 		"a full rack":              {[]budget.Rule{rack}, []string{"a"}, false},
 		"a full site":              {[]budget.Rule{site}, []string{"a"}, false},
+		"full without a label":     {[]budget.Rule{rack}, []string{""}, false},
 		"a fleet with room":        {[]budget.Rule{rack, fleet}, []string{"a"}, false},
 		"a refusal takes no room":  {[]budget.Rule{rack, fleet}, []string{"a", "a"}, false},
 		"a full fleet":             {[]budget.Rule{rack, fleet}, []string{"a", "b"}, true},
