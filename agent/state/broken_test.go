@@ -29,7 +29,7 @@ var uses = map[string]func(ctx context.Context, s *state.Store) error{
 		_, _, err := s.Receive(ctx, state.Command{ID: "received", TargetID: "m", BootID: "b1", ReceivedAt: t0})
 		return err
 	},
-	"start":         func(ctx context.Context, s *state.Store) error { return s.Start(ctx, "received", nil, nil, t0) },
+	"start":         func(ctx context.Context, s *state.Store) error { return s.Start(ctx, "received", nil, []byte("g"), t0) },
 	"unstart":       func(ctx context.Context, s *state.Store) error { return s.Unstart(ctx, "started") },
 	"update intent": func(ctx context.Context, s *state.Store) error { return s.UpdateIntent(ctx, "started", nil) },
 	"finish":        func(ctx context.Context, s *state.Store) error { return s.Finish(ctx, "started", nil, t0) },
@@ -70,6 +70,7 @@ var uses = map[string]func(ctx context.Context, s *state.Store) error{
 	},
 	"leases":   func(ctx context.Context, s *state.Store) error { _, err := s.LoadLeases(ctx, "s"); return err },
 	"writable": func(ctx context.Context, s *state.Store) error { return s.Writable(ctx) },
+	"limit":    func(ctx context.Context, s *state.Store) error { return s.LimitBytes(ctx, 1<<20) },
 }
 
 func line(text string) *fleetv1.Event {

@@ -127,9 +127,6 @@ func asksFor(q querier, commandID string) (asks []uint64, err error) {
 
 // SawControllerTime remembers t if it is later than what is remembered.
 func (s *Store) SawControllerTime(ctx context.Context, t time.Time) error {
-	if t.IsZero() {
-		return nil
-	}
 	return s.write(ctx, "remember controller time", func(tx *sql.Tx) error {
 		old, err := getNumber(tx, keyControllerTime)
 		if err != nil || t.UnixMilli() <= int64(old) {

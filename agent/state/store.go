@@ -90,7 +90,6 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	}
 	// One connection: SQLite has one writer anyway, and a database in memory belongs to its connection.
 	db.SetMaxOpenConns(1)
-	db.SetConnMaxLifetime(0)
 	s := newHandle(db, cfg.MaxEvents)
 	if err := s.init(ctx); err != nil {
 		return nil, closeAfter(db, err)

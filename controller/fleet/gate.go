@@ -96,7 +96,7 @@ type PlanTraits struct {
 // the one it is flagged for.
 func AdmitPlan(f Facts, t OperationType, p PlanTraits) *Refusal {
 	planDestructive := p.Destructive
-	finishesRMA := t == RMAType && p.ReturnsFromRMA && f.Conditions[RMA] && !f.Conditions[RetiredFlag]
+	finishesRMA := t == RMAType && p.ReturnsFromRMA
 	switch {
 	case f.Deleted:
 		return &Refusal{"MACHINE_DELETED", "the machine has been deleted; register it again as a new record"}
@@ -171,7 +171,7 @@ func wrongPhaseMessage(p Phase, t OperationType, planDestructive bool) string {
 	if t == ExitMaintenance && p == Ready {
 		return string(t) + " is not allowed in phase " + string(p) + "; the machine is in service already"
 	}
-	if phaseAllows(Maintenance, t, planDestructive) && p != Maintenance {
+	if phaseAllows(Maintenance, t, planDestructive) {
 		return string(t) + " is not allowed in phase " + string(p) + "; call EnterMaintenance first (ingot enter-maintenance MACHINE)"
 	}
 	return string(t) + " is not allowed in phase " + string(p)

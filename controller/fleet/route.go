@@ -39,13 +39,11 @@ func Route(candidates []Candidate, capability, provider string, outOfBand bool, 
 	host := newestHost(candidates)
 	site := SiteFor(candidates, capability, provider)
 	switch {
-	case outOfBand:
+	case outOfBand || host == nil:
 		return site
-	case host != nil && host.Live:
+	case host.Live:
 		return host
-	case host != nil && site != nil && now.Sub(host.LastSeen) >= HandOverAfter:
-		return site
-	case host != nil:
+	case now.Sub(host.LastSeen) < HandOverAfter:
 		return nil
 	}
 	return site

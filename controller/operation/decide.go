@@ -54,7 +54,7 @@ func (d *decider) answer(s Snapshot) Decision {
 	out := d.out
 	out.Op = d.op
 	out.OpChanged = d.opChanged
-	out.Changed = d.opChanged || d.cmdChanged || d.retired != nil
+	out.Changed = d.opChanged || d.cmdChanged // a command that retires another is a change itself
 	if d.retired != nil {
 		out.Commands = append(out.Commands, d.retired)
 	}

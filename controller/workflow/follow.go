@@ -30,7 +30,7 @@ func Follow(w Workflow, a Attempt) Workflow {
 		w.at(stage)
 		w.forgetPassed()
 	}
-	if s, ok := FindFor(w.Kind, stage, w.Provider); ok && s.Touches && a.Granted {
+	if s, _ := FindFor(w.Kind, stage, w.Provider); s.Touches && a.Granted {
 		w.Unclean = true
 	}
 	w.Evidence = merged(w.Evidence, a.Evidence)
@@ -66,8 +66,8 @@ func (w *Workflow) forgetPassed() {
 // opensBefore says that the stage only puts the node's state back to one of work in progress, before the attempt goes on
 // from a later one: going through it is no step back.
 func opensBefore(w Workflow, stage string) bool {
-	s, ok := FindFor(w.Kind, stage, w.Provider)
-	return ok && s.Opens && slices.Index(w.Plan, stage) < w.StageIdx
+	s, _ := FindFor(w.Kind, stage, w.Provider)
+	return s.Opens && slices.Index(w.Plan, stage) < w.StageIdx
 }
 
 func (w *Workflow) succeed() {
@@ -126,14 +126,15 @@ func nextManual(w Workflow) (Action, string) {
 		ClassMarked:   "whoever froze it resolves it, then resume",
 		ClassRefused:  "correct what the message names, then retry_stage",
 	}
-	action := RetryStage
+	text := orElse(what[w.FailureClass], "look at the cause, then retry_stage")
+	// The first action that the words name; every text names one.
+	action, first := RetryStage, len(text)
 	for _, a := range Actions() {
-		if strings.Contains(what[w.FailureClass], strings.ToLower(string(a))) {
-			action = a
-			break
+		if i := strings.Index(text, strings.ToLower(string(a))); i >= 0 && i < first {
+			action, first = a, i
 		}
 	}
-	return action, orElse(what[w.FailureClass], "look at the cause, then retry_stage")
+	return action, text
 }
 
 // Offer is what may be done with a workflow now.

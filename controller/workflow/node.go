@@ -58,10 +58,10 @@ func Ending(w Workflow, from fleet.NodeState, agentLive bool) []Move {
 }
 
 // dirty reports whether nobody knows what a decommission has left on the machine: it has begun to change it, or has failed at
-// a stage that does.
+// a stage that does. No stage of an onboarding counts as one.
 func (w Workflow) dirty() bool {
 	s, _ := FindFor(w.Kind, w.Stage, w.Provider)
-	return w.Kind == Decommission && (w.Unclean || s.Touches && (w.State == FailedRetryable || w.State == FailedManual))
+	return w.Unclean || s.Touches && (w.State == FailedRetryable || w.State == FailedManual)
 }
 
 func arriving(w Workflow, from fleet.NodeState) []Move {
@@ -125,10 +125,8 @@ func Startable(k Kind, m Mode, node fleet.NodeState) *fleet.Refusal {
 		return refuse("only a new one can be onboarded")
 	case k == Decommission && m != FullDecommission && !in(node, Active, Offline, Draining, Quarantined):
 		return refuse("this mode is for one that is active or offline")
-	case k == Decommission && in(node, Installing, Reprovision, Migrating, Deprovisioning, Removing):
+	case in(node, Installing, Reprovision, Migrating, Deprovisioning, Removing):
 		return refuse("wait for the work that it stands for, or cancel that")
-	case k == Decommission && m != FullDecommission && node == Retired:
-		return refuse("this mode is for one that is in service")
 	}
 	return nil
 }
@@ -148,7 +146,7 @@ func Continuable(w Workflow, node fleet.NodeState, contested bool) *fleet.Refusa
 	case node == Quarantined && (contested || w.Kind != Decommission):
 		return &fleet.Refusal{Reason: "MACHINE_QUARANTINED", Message: "the node is quarantined; `ingot why` says for what, and how it leaves"}
 	case w.Kind == Onboarding && in(node, Discovered, NodePending, Installing, Installed, BootstrapIssued, Enrolling):
-	case w.Kind == Decommission && w.Mode == FullDecommission && node != Deleted:
+	case w.Mode == FullDecommission && node != Deleted:
 	case w.Kind == Decommission && in(node, Active, Offline, Draining, Quarantined):
 	default:
 		return &fleet.Refusal{Reason: "NODE_TRANSITION_ILLEGAL",

@@ -172,5 +172,5 @@ func displayName(k Kind, m Mode, t Traits) string {
 
 // Unproven leaves out the stages whose evidence is held.
 func Unproven(stages []Stage, evidence map[string]string) []Stage {
-	return slices.DeleteFunc(slices.Clone(stages), func(s Stage) bool { return s.Gives != "" && evidence[s.Gives] != "" })
+	return slices.DeleteFunc(slices.Clone(stages), func(s Stage) bool { return evidence[s.Gives] != "" })
 }

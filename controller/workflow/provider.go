@@ -72,12 +72,12 @@ var reached = map[string][]ms.State{
 // providerShows judges a stage by what the provider was seen to say.
 func providerShows(stage string, f StageFacts) Verdict {
 	says := orElse(string(f.ProviderState), "nothing yet")
-	switch states, ok := reached[stage]; {
+	switch {
 	case stage == PowerOffMAAS && f.ProviderPower != "off":
 		return failed("the provider says that the machine's power is " + orElse(f.ProviderPower, "unknown"))
 	case stage == PowerOffMAAS:
 		return pass(map[string]string{"provider_power": "off"})
-	case !ok || !slices.Contains(states, f.ProviderState):
+	case !slices.Contains(reached[stage], f.ProviderState):
 		return failed("the provider says " + says)
 	}
 	return pass(map[string]string{"provider_state": says})

@@ -10,11 +10,11 @@ import (
 const undoDue = "undo_due"
 
 // undoing lists the actions that undo at the provider what the stages of a workflow have begun there, the last stage first,
-// each once.
+// each once. Each stage lists first what stops work under way, then what releases the machine.
 func undoing(w Workflow) []string {
 	var out []string
 	for i, s := range slices.Backward(w.Stages()) {
-		if i > w.StageIdx && (s.Gives == "" || w.Evidence[s.Gives] == "") {
+		if i > w.StageIdx && w.Evidence[s.Gives] == "" {
 			continue
 		}
 		for _, action := range s.Undo {
@@ -23,8 +23,6 @@ func undoing(w Workflow) []string {
 			}
 		}
 	}
-	// Work under way is stopped before anything is released.
-	slices.Sort(out)
 	return out
 }
 
