@@ -351,7 +351,8 @@ func (d *decider) askedByAnother(e GrantAsked) bool {
 // grantedInAnotherBoot reports whether a host agent asks again for a command that was granted in another boot. A copy of its memory from
 // before the start knows nothing of what was done in that boot.
 func (d *decider) grantedInAnotherBoot(e GrantAsked) bool {
-	return d.cmd.State == Granted && d.cmd.ExecutorRole == "host" && ProvesReboot(d.cmd.BootIDBefore, e.BootID) && !planted.CopiedAsk
+	return d.cmd.State == Granted && d.cmd.ExecutorRole == "host" && ProvesReboot(d.cmd.BootIDBefore, e.BootID) &&
+		!planted.CopiedAsk && !planted.MemoryNumbers && !planted.StateID
 }
 
 // bootedSinceGrant settles a granted command whose executor asks in a later boot: nothing that was begun before it goes on. Where that

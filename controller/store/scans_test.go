@@ -154,6 +154,10 @@ func loadFleet(t *testing.T, conn *pgx.Conn) {
 	err := pgx.BeginFunc(t.Context(), conn, func(tx pgx.Tx) error {
 		for _, q := range []string{
 			"SET LOCAL session_replication_role = replica",
+			// Nobody tells the planner of them while the test goes on.
+			"ALTER TABLE machines SET (autovacuum_enabled = false)", "ALTER TABLE machine_conditions SET (autovacuum_enabled = false)",
+			"ALTER TABLE agents SET (autovacuum_enabled = false)", "ALTER TABLE agent_sessions SET (autovacuum_enabled = false)",
+			"ALTER TABLE operations SET (autovacuum_enabled = false)",
 			"CREATE TEMP TABLE n ON COMMIT DROP AS SELECT lpad(i::text, 6, '0') AS n, i FROM generate_series(1, 20000) i",
 			`INSERT INTO machines (machine_id, labels, spec, phase, node_state, node_state_changed_at, agent_id, boot_id, created_at, updated_at)
 			 SELECT 'fill-' || n, jsonb_build_object('rack', 'r' || i % 2000, 'env', 'prod'), '{"site": "s", "provider": "redfish"}',

@@ -109,6 +109,8 @@ type half struct {
 	header []byte
 	left   int
 	sent   func()
+	// over ends the body with errStillRead.
+	over <-chan time.Time
 }
 
 func (h *half) Read(b []byte) (int, error) {
@@ -123,9 +125,17 @@ func (h *half) Read(b []byte) (int, error) {
 		return n, nil
 	}
 	h.sent()
-	<-h.ctx.Done()
-	return 0, h.ctx.Err()
+	select {
+	case <-h.ctx.Done():
+		return 0, h.ctx.Err()
+	case <-h.over:
+		return 0, errStillRead
+	}
 }
+
+// errStillRead ends a body that waited for its answer, so that a client whose answer was lost with the connection hears of that: it
+// waits for the body's end first.
+var errStillRead = errors.New("nothing has ended the request")
 
 // bodies are requests whose bodies never end.
 type bodies struct {
@@ -167,6 +177,9 @@ func (r *Rig) send(ctx context.Context, b bodies) (answered int64, err error) {
 						done()
 					}
 				}}
+				if b.answered {
+					body.over = time.After(15 * time.Second)
+				}
 				req, err := http.NewRequestWithContext(ctx, http.MethodPost, b.url, body)
 				if err != nil {
 					return err
@@ -176,7 +189,7 @@ func (r *Rig) send(ctx context.Context, b bodies) (answered int64, err error) {
 					answers.Add(1)
 					_, _ = io.Copy(io.Discard, resp.Body)
 					resp.Body.Close()
-				} else if ctx.Err() == nil {
+				} else if ctx.Err() == nil && !errors.Is(err, errStillRead) {
 					answers.Add(1) // cut off
 				}
 				return nil
