@@ -345,7 +345,8 @@ func (d *decider) grantAsked(e GrantAsked) {
 // askedByAnother reports whether the command was granted on an ask that the asking memory does not know of: a copy of it has asked.
 func (d *decider) askedByAnother(e GrantAsked) bool {
 	granted := d.live(e.CommandID, e.AgentID) && d.cmd.State == Granted && d.cmd.GrantSeq != 0
-	return granted && d.cmd.ExecutorStateID == e.StateID && !slices.Contains(e.Earlier, d.cmd.GrantSeq) && !planted.CopiedAsk
+	return granted && d.cmd.ExecutorStateID == e.StateID && !slices.Contains(e.Earlier, d.cmd.GrantSeq) &&
+		!planted.CopiedAsk && !planted.StateID
 }
 
 // grantedInAnotherBoot reports whether a host agent asks again for a command that was granted in another boot. A copy of its memory from
