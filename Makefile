@@ -114,7 +114,7 @@ dist/chaos/harness:
 # Binaries that lack a protection; they are built apart from those that ship.
 PLANTED := grant intent-record dedup-cache state-id version-guard \
 	grant-window window-clock expiry-clock shared-time known-time \
-	memory-numbers event-number copied-ask superseded clone-hardware \
+	memory-numbers event-number superseded clone-hardware \
 	boot-hardware boot-claim asked-boot late-claim ungranted-result foreign-result fence
 
 .PHONY: test-chaos-planted

@@ -346,14 +346,14 @@ func (d *decider) grantAsked(e GrantAsked) {
 func (d *decider) askedByAnother(e GrantAsked) bool {
 	granted := d.live(e.CommandID, e.AgentID) && d.cmd.State == Granted && d.cmd.GrantSeq != 0
 	return granted && d.cmd.ExecutorStateID == e.StateID && !slices.Contains(e.Earlier, d.cmd.GrantSeq) &&
-		!planted.CopiedAsk && !planted.StateID
+		!planted.StateID
 }
 
 // grantedInAnotherBoot reports whether a host agent asks again for a command that was granted in another boot. A copy of its memory from
 // before the start knows nothing of what was done in that boot.
 func (d *decider) grantedInAnotherBoot(e GrantAsked) bool {
 	return d.cmd.State == Granted && d.cmd.ExecutorRole == "host" && ProvesReboot(d.cmd.BootIDBefore, e.BootID) &&
-		!planted.CopiedAsk && !planted.MemoryNumbers && !planted.StateID
+		!planted.MemoryNumbers && !planted.StateID
 }
 
 // bootedSinceGrant settles a granted command whose executor asks in a later boot: nothing that was begun before it goes on. Where that

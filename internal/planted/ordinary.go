@@ -20,7 +20,6 @@ const (
 	NewStateID    = false
 	OldEvents     = false
 	EventNumber   = false
-	CopiedAsk     = false
 	Superseded    = false
 	CloneHardware = false
 

@@ -51,8 +51,6 @@ var (
 	OldEvents = lacks("old-events")
 	// EventNumber: the controller stores an event again whose number it has seen.
 	EventNumber = lacks("event-number")
-	// CopiedAsk: the controller grants a command again to a memory that does not know of the ask that it was granted on.
-	CopiedAsk = lacks("copied-ask")
 	// Superseded: the agent comes back after a newer process has taken its identity over.
 	Superseded = lacks("superseded")
 	// CloneHardware: the controller does not notice that two machines use one identity.

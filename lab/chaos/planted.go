@@ -7,7 +7,6 @@ var classes = map[string]string{
 	"asked-boot":       "lie-agent",
 	"late-claim":       "lie-agent",
 	"fence":            "lie-agent",
-	"copied-ask":       "clone-agent",
 	"superseded":       "clone-agent",
 	"boot-hardware":    "elsewhere-agent",
 	"clone-hardware":   "elsewhere-agent",
