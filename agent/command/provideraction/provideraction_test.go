@@ -24,6 +24,9 @@ import (
 	"github.com/ingot-metal/ingot/internal/testkit"
 )
 
+// patience is how long a whole command may take.
+const patience = 30 * time.Second
+
 const mac = "52:54:00:00:00:01"
 
 // rig is one executor, one region, and the intent of one command as an agent keeps it.
@@ -166,8 +169,8 @@ func TestAWholeLife(t *testing.T) {
 		{"wait_deployed", map[string]string{"settle": "true"}, "Deployed"}, {"classify_failure", nil, "Deployed"},
 		{"recover_deploy", nil, "Deployed"}, {"hardware_sync", nil, "Deployed"}, {"wait_hardware_sync", nil, "Deployed"},
 		{"power_query", nil, "Deployed"}, {"rescue_mode", nil, "Rescue mode"}, {"exit_rescue_mode", nil, "Deployed"},
-		{"mark_broken", nil, "Broken"}, {"mark_fixed", nil, "Ready"}, {"erase", nil, "Ready"}, {"release", nil, "Ready"},
-		{"power_on", nil, "Ready"}, {"power_off", nil, "Ready"}, {"abort", nil, "Ready"}, {"delete", nil, "absent"},
+		{"power_off", nil, "Deployed"}, {"power_on", nil, "Deployed"}, {"mark_broken", nil, "Broken"}, {"mark_fixed", nil, "Deployed"},
+		{"erase", nil, "Ready"}, {"release", nil, "Ready"}, {"abort", nil, "Ready"}, {"delete", nil, "absent"},
 	}
 	for _, s := range steps {
 		first := r.must(s.action, s.params)

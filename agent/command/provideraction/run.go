@@ -149,8 +149,15 @@ func (r *run) ask(ctx context.Context, s maas.Seen, next maas.Next) (command.Res
 	if err := BeforeRequest.HitCtx(ctx); err != nil {
 		return command.Result{}, turnEnd, err
 	}
-	r.job.Logf("asking MAAS to %s", next.Do)
-	err := r.request(next)
+	params, err := r.params(next)
+	if err == nil {
+		if next.Do.Guarded() && !r.still(ctx, next.Do, before) {
+			r.p = before // it is not asked for; the next turn decides anew
+			return command.Result{}, turnWait, r.job.UpdateIntent(r.job.Hard, r.p)
+		}
+		r.job.Logf("asking MAAS to %s", next.Do)
+		err = r.request(next.Do, params)
+	}
 	if err == nil {
 		err = command.AfterEffect.HitCtx(ctx)
 		if err != nil {
@@ -158,6 +165,14 @@ func (r *run) ask(ctx context.Context, s maas.Seen, next maas.Next) (command.Res
 		}
 	}
 	return r.answered(ctx, next.Do, before, err)
+}
+
+// still looks once more, right before a request, and reports whether MAAS still shows what the request was decided by:
+// somebody else may have taken the machine since.
+func (r *run) still(ctx context.Context, v maas.Verb, before maas.Progress) bool {
+	s, err := r.client.Look(ctx, r.action, r.order, &before)
+	s.Now = r.e.cfg.Clock.Now()
+	return err == nil && maas.Decide(r.order, s).Do == v
 }
 
 // answered keeps what the answer to a request says.
@@ -188,22 +203,28 @@ func (r *run) answered(ctx context.Context, v maas.Verb, before maas.Progress, e
 	return command.Result{}, turnWait, nil
 }
 
-// request makes the request with what only it may hold. A cancel does not cut it off: its answer is worth having.
-func (r *run) request(next maas.Next) error {
+// params gives what a request holds, with what only the request may hold.
+func (r *run) params(next maas.Next) (map[string]string, error) {
 	params := maps.Clone(next.Params)
-	switch next.Do {
-	case maas.Create:
-		return r.create(params["architecture"])
-	case maas.Deploy:
-		bundle, hostname, err := r.e.cfg.Identity(r.job.Hard, r.job.Spec.GetCommandId())
-		if err != nil {
-			return err
-		}
-		if params["user_data"], err = maas.Render(r.region.UserData, bundle, r.order.Machine, hostname); err != nil {
-			return failure.Invalid("INVALID_FIELD", "%v", err)
-		}
+	if next.Do != maas.Deploy {
+		return params, nil
 	}
-	return r.client.Do(r.job.Hard, next.Do, r.p.SystemID, params)
+	bundle, hostname, err := r.e.cfg.Identity(r.job.Hard, r.job.Spec.GetCommandId())
+	if err != nil {
+		return nil, err
+	}
+	if params["user_data"], err = maas.Render(r.region.UserData, bundle, r.order.Machine, hostname); err != nil {
+		return nil, failure.Invalid("INVALID_FIELD", "%v", err)
+	}
+	return params, nil
+}
+
+// request makes the request. A cancel does not cut it off: its answer is worth having.
+func (r *run) request(v maas.Verb, params map[string]string) error {
+	if v == maas.Create {
+		return r.create(params["architecture"])
+	}
+	return r.client.Do(r.job.Hard, v, r.p.SystemID, params)
 }
 
 func (r *run) create(architecture string) error {

@@ -78,5 +78,5 @@ func Decide(o Order, s Seen) Next {
 	if s.M == nil && !a.Absent {
 		return gone()
 	}
-	return a.decide(o, s)
+	return notTheirs(o, s, a.decide(o, s))
 }

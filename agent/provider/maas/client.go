@@ -43,6 +43,26 @@ func (c *Client) Version(ctx context.Context) (version string, err error) {
 	return version, err
 }
 
+// User gives the name in MAAS of the key's user. A key never changes its user: it is asked for once.
+func (c *Client) User(ctx context.Context) (string, error) {
+	if name := c.user.Load(); name != nil {
+		return *name, nil
+	}
+	var name string
+	err := c.call(ctx, "ask who we are", false, func(api *gomaas.Client) error {
+		u, err := api.Users.Whoami()
+		if err == nil {
+			name = u.UserName
+		}
+		return err
+	})
+	if err != nil {
+		return "", err
+	}
+	c.user.Store(&name)
+	return name, nil
+}
+
 // Find gives the machines that have any of the MAC addresses.
 func (c *Client) Find(ctx context.Context, macs []string) (out []*Machine, err error) {
 	err = c.call(ctx, "look for the machine", false, func(api *gomaas.Client) error {

@@ -28,19 +28,14 @@ func decideAllocate(o Order, s Seen) Next {
 		return do(Allocate, map[string]string{"comment": "ingot " + o.Operation})
 	case !m.is(ms.Allocated):
 		return conflict(s, "a machine is allocated while it is Ready")
+	case foreign(o.Machine, m, s.User) != "":
+		return conflict(s, foreign(o.Machine, m, s.User))
 	case o.ours(m):
 		return done(s, map[string]string{"maas_allocated": "true"})
 	case m.Annotations[noteMachine] != o.Machine && !s.P.asked(Allocate):
-		return conflict(s, "it is allocated to "+orNobody(m.Owner)+", not by us")
+		return conflict(s, "it is allocated, and no annotation there says that it is ours")
 	}
 	return do(Annotate, o.notes())
-}
-
-func orNobody(name string) string {
-	if name == "" {
-		return "nobody that MAAS names"
-	}
-	return name
 }
 
 // decideDeploy is done when MAAS has taken the request: deploying, or beyond.
@@ -92,6 +87,8 @@ func (o Order) deployment() map[string]string {
 // decideDeployed waits for the end of a deployment. With settle a failed one is an end too, for whoever classifies it.
 func decideDeployed(o Order, s Seen) Next {
 	switch m := s.M; {
+	case foreign(o.Machine, m, s.User) != "":
+		return conflict(s, foreign(o.Machine, m, s.User))
 	case m.is(ms.Deployed):
 		return deployed(s)
 	case m.is(ms.FailedDeployment) && o.on("settle"):

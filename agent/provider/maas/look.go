@@ -23,6 +23,9 @@ func (c *Client) Look(ctx context.Context, a Action, o Order, p *Progress) (Seen
 	if p.SystemID == "" {
 		p.SystemID = s.M.SystemID
 	}
+	if s.User, err = c.User(ctx); err != nil {
+		return Seen{}, err
+	}
 	if a.Power {
 		// A BMC that does not answer is not MAAS's failure: the state is unknown, and is looked at again.
 		if s.Power, err = c.PowerState(ctx, s.M.SystemID); err != nil {

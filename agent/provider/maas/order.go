@@ -103,6 +103,8 @@ func (p Progress) OpenDestructive() bool { return slices.ContainsFunc(destructiv
 type Seen struct {
 	// M is the machine in MAAS; nil when there is none.
 	M *Machine
+	// User is the name of the key's user in MAAS.
+	User string
 	// Power as the BMC was read through MAAS, for the actions that ask for it.
 	Power string
 	// Events of the machine, newest first, for the actions that read them.

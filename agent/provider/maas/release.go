@@ -80,7 +80,7 @@ func afterRelease(o Order, s Seen) Next {
 	switch {
 	case m.is(ms.Releasing, ms.DiskErasing):
 		return wait("MAAS, which says " + m.StatusName)
-	case m.is(ms.Ready, ms.New):
+	case m.is(ms.Ready, ms.New), moved(s, "Ready", "New"): // or it was, and somebody has it by now
 		return released(o, s)
 	case m.is(ms.FailedReleasing, ms.FailedDiskErasing) && (!s.P.Open(Release) || moved(s, "Disk erasing", "Releasing")):
 		return failedThere(s)
