@@ -34,6 +34,15 @@ func unmarked(machine string, m *Machine) bool {
 	return had && m.Annotations[noteMachine] != machine
 }
 
+// heldBy says what shows that somebody else has a machine. One that is ours to deploy is allocated before it is annotated.
+func heldBy(machine string, m *Machine, user string) string {
+	why := foreign(machine, m, user)
+	if why == "" && m != nil && m.is(ms.Deploying, ms.Deployed, ms.FailedDeployment) && unmarked(machine, m) {
+		why = "it was deployed there without the annotation " + noteMachine + "=" + machine
+	}
+	return why
+}
+
 // unguarded requests take nothing from anybody: MAAS itself refuses to allocate what somebody has, and to annotate what
 // belongs to somebody else.
 var unguarded = []Verb{Create, Allocate, Annotate}
