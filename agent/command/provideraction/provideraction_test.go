@@ -50,7 +50,13 @@ var errDead = errors.New("the agent is dead")
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
-	r := &rig{t: t, region: maastest.New(maastest.Config{Delay: 5 * time.Millisecond}), key: maastest.APIKey, call: 10 * time.Second}
+	return newRigWith(t, maastest.Config{})
+}
+
+func newRigWith(t *testing.T, cfg maastest.Config) *rig {
+	t.Helper()
+	cfg.Delay = 5 * time.Millisecond
+	r := &rig{t: t, region: maastest.New(cfg), key: maastest.APIKey, call: 10 * time.Second}
 	t.Cleanup(r.region.Close)
 	r.exec = provideraction.New(provideraction.Config{
 		Open: func(context.Context, string, string) (*maas.Client, maas.Region, error) {
@@ -175,7 +181,7 @@ func TestAWholeLife(t *testing.T) {
 	for _, s := range steps {
 		first := r.must(s.action, s.params)
 		if s.action == "erase" {
-			if first[evidence.EraseMethod] != "maas-secure-erase" {
+			if first[evidence.EraseMethod] != "maas-secure-erase-or-overwrite" {
 				t.Errorf("erased by %v", first)
 			}
 			continue // what is erased again is erased again
@@ -236,7 +242,12 @@ func TestFaultsOfOneRequest(t *testing.T) {
 		want       want
 	}{
 		{"deploy", "POST deploy", ms.Ready, maastest.Busy, ok},
-		{"deploy", "POST deploy", ms.Ready, maastest.Conflict, want{fleetv1.CommandResult_FAILED, baremetalv1.Reason_MAAS_STATUS_CONFLICT}},
+		{"deploy", "POST deploy", ms.Ready, maastest.BusyAfter, ok},
+		{"deploy", "POST deploy", ms.Ready, maastest.Conflict, ok},
+		{"erase", "POST release", ms.Deployed, maastest.BusyAfter, ok},
+		{"erase", "POST release", ms.Deployed, maastest.Conflict, ok},
+		{"commission", "POST commission", ms.New, maastest.BusyAfter, ok},
+		{"delete", "DELETE machine", ms.Ready, maastest.BusyAfter, ok},
 		{"deploy", "POST deploy", ms.Ready, maastest.ErrorAfter, ok},
 		{"deploy", "POST deploy", ms.Ready, maastest.CutAfter, ok},
 		{"deploy", "POST deploy", ms.Ready, maastest.HangAfter, ok},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"slices"
 
 	"github.com/ingot-metal/ingot/agent/command"
 	"github.com/ingot-metal/ingot/agent/provider/maas"
@@ -22,10 +23,9 @@ type run struct {
 	p      maas.Progress
 	// mayAct: requests may be made.
 	mayAct bool
-	// waiting is what was waited for last, last the error of the last look, seen the machine as of the last good one.
+	// waiting is what was waited for last, last the error of the last look.
 	waiting string
 	last    error
-	seen    *maas.Machine
 }
 
 // follow looks and acts until the command has ended. goOn says that something is left to ask for, and may not be.
@@ -63,7 +63,7 @@ func (r *run) turn(ctx context.Context) (command.Result, turnState, error) {
 	if err != nil {
 		return r.cannotLook(ctx, err)
 	}
-	r.last, r.seen = nil, s.M
+	r.last = nil
 	s.Now = r.e.cfg.Clock.Now()
 	if err := r.noteErasing(&s); err != nil {
 		return command.Result{}, turnEnd, err
@@ -142,7 +142,11 @@ func (r *run) ask(ctx context.Context, s maas.Seen, next maas.Next) (command.Res
 	if len(r.p.Asked) == 0 && s.M != nil {
 		r.p.Before = s.M.Status
 	}
-	r.p.Asked[next.Do] = maas.Ask{At: s.Now, Times: before.Asked[next.Do].Times + 1}
+	ask := maas.Ask{At: s.Now, Times: before.Asked[next.Do].Times + 1}
+	if s.M != nil {
+		ask.Was = s.M.Status
+	}
+	r.p.Asked[next.Do] = ask
 	if err := r.job.UpdateIntent(r.job.Hard, r.p); err != nil {
 		return command.Result{}, turnEnd, err
 	}
@@ -184,6 +188,11 @@ func (r *run) answered(ctx context.Context, v maas.Verb, before maas.Progress, e
 		a := r.p.Asked[v]
 		a.Answered = true
 		r.p.Asked[v] = a
+	case known && e.Effect == maas.Doubtful && v != maas.Create:
+		a := r.p.Asked[v]
+		a.Doubtful = true
+		r.p.Asked[v] = a
+		r.job.Logf("%v; whether it has acted is looked at", err)
 	case !known || e.Effect != maas.Open:
 		r.p = before // it has not acted
 	default:
@@ -253,13 +262,27 @@ func (r *run) stopped(ctx context.Context) (command.Result, error) {
 	return r.canceled()
 }
 
-// canceled stops what MAAS is doing for this command.
+// canceled stops what MAAS is doing for this command, as it shows now: what was seen before the last request is over.
 func (r *run) canceled() (command.Result, error) {
-	if r.mayAct && r.seen != nil && (r.seen.Status == ms.Commissioning || r.seen.Status == ms.Deploying || r.seen.Status == ms.Testing) {
-		if err := r.client.Do(r.job.Hard, maas.Abort, r.seen.SystemID, map[string]string{"comment": "ingot " + r.order.Operation}); err != nil {
-			return command.Canceled("canceled; MAAS goes on by itself: %v", err), nil
-		}
-		return command.Canceled("canceled; MAAS was asked to abort %s", r.seen.StatusName), nil
+	s, err := r.client.Look(r.job.Hard, r.action, r.order, &r.p)
+	switch {
+	case command.Interrupted(r.job.Hard):
+		return command.Result{}, command.ErrInterrupted
+	case err != nil:
+		return command.Canceled("canceled; whether MAAS works for it cannot be seen: %v", err), nil
+	case s.M == nil || !r.mayAct || !slices.Contains(aborted, s.M.Status):
+		return command.Canceled("canceled; nothing is under way in MAAS for it"), nil
 	}
-	return command.Canceled("canceled; nothing is under way in MAAS for it"), nil
+	order := r.order
+	order.Action = "abort"
+	if next := maas.Decide(order, s); next.Do != maas.Abort {
+		return command.Canceled("canceled; MAAS goes on by itself: %v", next.Err), nil
+	}
+	if err := r.client.Do(r.job.Hard, maas.Abort, s.M.SystemID, map[string]string{"comment": "ingot " + r.order.Operation}); err != nil {
+		return command.Canceled("canceled; MAAS goes on by itself: %v", err), nil
+	}
+	return command.Canceled("canceled; MAAS was asked to abort %s", s.M.StatusName), nil
 }
+
+// aborted is the work that a cancel stops.
+var aborted = []ms.Status{ms.Commissioning, ms.Deploying, ms.Testing}

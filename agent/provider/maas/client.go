@@ -3,6 +3,7 @@ package maas
 import (
 	"context"
 	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"net/url"
 	"strconv"
@@ -95,6 +96,34 @@ func (c *Client) Events(ctx context.Context, systemID string, limit int) (out []
 		return nil
 	})
 	return out, err
+}
+
+// EraseSettings are a region's own settings of what a release erases.
+type EraseSettings struct {
+	// OnRelease: MAAS erases whatever it releases, by the methods below. They replace those of a request.
+	OnRelease bool `json:"on_release,omitempty"`
+	Secure    bool `json:"secure,omitempty"`
+	Quick     bool `json:"quick,omitempty"`
+}
+
+// EraseSettings reads them.
+func (c *Client) EraseSettings(ctx context.Context) (*EraseSettings, error) {
+	out := &EraseSettings{}
+	for name, v := range map[string]*bool{
+		"enable_disk_erasing_on_release": &out.OnRelease, "disk_erase_with_secure_erase": &out.Secure, "disk_erase_with_quick_erase": &out.Quick,
+	} {
+		err := c.call(ctx, "read the region's setting "+name, false, func(api *gomaas.Client) error {
+			raw, err := api.MAASServer.Get(name)
+			if err == nil {
+				err = json.Unmarshal(raw, v)
+			}
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
 }
 
 // PowerState asks MAAS to ask the machine's BMC.

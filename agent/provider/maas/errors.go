@@ -20,6 +20,9 @@ const (
 	Busy
 	// Open: nobody knows.
 	Open
+	// Doubtful: MAAS says that it has no time, and it may have failed after it had acted. It has ended: what it shows now
+	// says whether it has.
+	Doubtful
 )
 
 // Error is an error of a request to MAAS.
@@ -45,7 +48,9 @@ var reasons = map[int]string{
 // judged makes an Error of what came of an exchange. what names the request; writes says that it changes something.
 func (x *exchange) judged(what string, writes bool, err error) *Error {
 	switch s := x.status; {
-	case s == http.StatusServiceUnavailable || s == http.StatusTooManyRequests:
+	case s == http.StatusServiceUnavailable:
+		return unreachable(Doubtful, s, "%s: MAAS has no time now (HTTP %d) %s", what, s, x.body).unless(writes)
+	case s == http.StatusTooManyRequests || s == http.StatusConflict && x.again:
 		return unreachable(Busy, s, "%s: MAAS has no time now (HTTP %d) %s", what, s, x.body)
 	case s >= 400 && s < 500:
 		return x.refused(what)

@@ -32,6 +32,11 @@ func (c *Client) Look(ctx context.Context, a Action, o Order, p *Progress) (Seen
 			s.Power = "unknown"
 		}
 	}
+	if o.erases() && p.Settings == nil {
+		if p.Settings, err = c.EraseSettings(ctx); err != nil {
+			return Seen{}, err
+		}
+	}
 	if a.Events {
 		if s.Events, err = c.Events(ctx, s.M.SystemID, eventsRead); err != nil {
 			return Seen{}, err
@@ -40,6 +45,7 @@ func (c *Client) Look(ctx context.Context, a Action, o Order, p *Progress) (Seen
 			p.LastEvent = newest(s.Events)
 		}
 	}
+	p.settle(s)
 	s.P = *p
 	return s, nil
 }

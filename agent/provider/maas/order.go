@@ -58,7 +58,10 @@ type Ask struct {
 	At time.Time `json:"at"`
 	// Answered: MAAS has taken it. Without it nobody knows whether it has acted.
 	Answered bool `json:"answered,omitempty"`
-	Times    int  `json:"times"`
+	// Doubtful: MAAS had no time, and may have acted before it said so. Was is the machine's status before.
+	Doubtful bool              `json:"doubtful,omitempty"`
+	Was      maasstatus.Status `json:"was,omitempty"`
+	Times    int               `json:"times"`
 }
 
 // Progress is what a command has done so far. It is durable before each request.
@@ -72,6 +75,8 @@ type Progress struct {
 	LastEvent int `json:"last_event,omitempty"`
 	// Erasing: MAAS was seen to erase the disks after our request.
 	Erasing bool `json:"erasing,omitempty"`
+	// Settings of the region before the first request, where disks are to be erased.
+	Settings *EraseSettings `json:"settings,omitempty"`
 }
 
 // Open says that the verb was asked for and that nobody knows what came of it.
