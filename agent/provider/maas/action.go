@@ -46,6 +46,7 @@ var actions = index([]Action{
 	{Name: "delete", Destructive: true, Absent: true, decide: decideDelete},
 	{Name: "mark_broken", Params: []string{"comment"}, decide: decideBroken},
 	{Name: "mark_fixed", Params: []string{"comment"}, decide: decideFixed},
+	{Name: "override_failed_testing", Params: []string{"comment"}, decide: decideOverride},
 	{Name: "rescue_mode", decide: decideRescue},
 	{Name: "exit_rescue_mode", decide: decideExitRescue},
 })

@@ -81,6 +81,8 @@ type Event struct {
 	ID          int
 	Type        string
 	Description string
+	// Failure: MAAS logs it as an error.
+	Failure bool
 }
 
 // Events reads the newest events of a machine, newest first, at most limit.
@@ -91,7 +93,7 @@ func (c *Client) Events(ctx context.Context, systemID string, limit int) (out []
 			return err
 		}
 		for _, e := range answer.Events {
-			out = append(out, Event{ID: e.ID, Type: e.Type, Description: e.Description})
+			out = append(out, Event{ID: e.ID, Type: e.Type, Description: e.Description, Failure: e.Level == event.ERROR || e.Level == event.CRITICAL})
 		}
 		return nil
 	})
@@ -225,6 +227,7 @@ var verbs = map[Verb]func(api *gomaas.Client, id string, p map[string]string) er
 		_, err := api.Machine.ExitRescueMode(id)
 		return err
 	},
+	Override:  override,
 	SetLayout: setLayout,
 	LinkAuto:  linkAuto,
 }
@@ -232,7 +235,7 @@ var verbs = map[Verb]func(api *gomaas.Client, id string, p map[string]string) er
 // agentName marks in MAAS what was allocated from here.
 const agentName = "ingot"
 
-// setLayout is the one request that the library lacks.
+// setLayout is a request that the library lacks, as is override.
 func setLayout(api *gomaas.Client, id string, p map[string]string) error {
 	m, ok := api.Machine.(*gomaas.Machine)
 	if !ok {
@@ -240,6 +243,16 @@ func setLayout(api *gomaas.Client, id string, p map[string]string) error {
 	}
 	return m.APIClient.GetSubObject("machines").GetSubObject(id).
 		Post("set_storage_layout", url.Values{"storage_layout": {p["layout"]}}, func([]byte) error { return nil })
+}
+
+// override makes a machine whose tests have failed Ready, or Deployed.
+func override(api *gomaas.Client, id string, p map[string]string) error {
+	m, ok := api.Machine.(*gomaas.Machine)
+	if !ok {
+		return fmt.Errorf("the client library has another machine type: %T", api.Machine)
+	}
+	return m.APIClient.GetSubObject("machines").GetSubObject(id).
+		Post("override_failed_testing", url.Values{"comment": {p["comment"]}}, func([]byte) error { return nil })
 }
 
 // linkAuto gives an interface an address of a subnet that MAAS chooses; force replaces the links it has.

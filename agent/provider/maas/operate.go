@@ -91,6 +91,17 @@ func decideFixed(o Order, s Seen) Next {
 	return do(MarkFixed, pick(o.Params, "comment"))
 }
 
+// decideOverride takes a machine whose tests have failed for well: that is for whoever has looked at it.
+func decideOverride(o Order, s Seen) Next {
+	switch {
+	case !s.M.is(ms.FailedTesting):
+		return done(s, map[string]string{"maas_marked": strings.ToLower(s.M.StatusName)})
+	case s.P.asked(Override):
+		return wait("MAAS to show it")
+	}
+	return do(Override, pick(o.Params, "comment"))
+}
+
 func decideRescue(_ Order, s Seen) Next {
 	switch m := s.M; {
 	case m.is(ms.RescueMode):

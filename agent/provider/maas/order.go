@@ -3,6 +3,7 @@ package maas
 import (
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/ingot-metal/ingot/internal/evidence"
@@ -29,6 +30,7 @@ const (
 	Delete      Verb = "delete"
 	MarkBroken  Verb = "mark_broken"
 	MarkFixed   Verb = "mark_fixed"
+	Override    Verb = "override_failed_testing"
 	EnterRescue Verb = "rescue_mode"
 	ExitRescue  Verb = "exit_rescue_mode"
 )
@@ -37,6 +39,8 @@ const (
 const (
 	noteMachine   = "ingot-machine"
 	noteOperation = "ingot-operation"
+	// noteRecovery names the operation that has made a failed deployment once more.
+	noteRecovery = "ingot-recovery"
 )
 
 // Order is what a command wants.
@@ -166,6 +170,9 @@ func failedThere(s Seen) Next {
 	text := s.M.StatusName
 	if s.M.StatusMessage != "" {
 		text += ": " + s.M.StatusMessage
+	}
+	if cause := causeOf(s); cause != "" && !strings.Contains(text, cause) {
+		text += "; " + cause
 	}
 	return fail("MAAS_FAILED", true, "MAAS says %s", text)
 }
