@@ -216,7 +216,7 @@ func leavingStages() []Stage {
 	return []Stage{
 		maas(d, LoadSiteConfig, "check_region", "none", "the region answers and takes the key", "none"),
 		maas(d, ReleaseMAAS, "release", "MAAS releases the machine", "MAAS says Ready", "none").giving("maas_released", true),
-		maas(d, PowerOffMAAS, "power_off", "MAAS switches the machine off", "MAAS reads the power as off", "none").giving("", true),
+		maas(d, PowerOffMAAS, "power_off", "MAAS switches the machine off", "MAAS reads the power as off, where it can", "none").giving("", true),
 		{Name: PowerOffNode, Kind: d, Touches: true, Modes: full, When: func(t Traits) bool { return t.BMC }, Provider: notMAAS, Where: "the machine has a BMC",
 			Steps: own(PowerOffNode), Wired: true, Adoptable: true, Gives: evidence.PowerOffSeenAt,
 			Effect: "the machine is off", Check: "the BMC is read back as off", Compensation: "none: the operator switches it on"},

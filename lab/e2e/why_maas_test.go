@@ -273,11 +273,6 @@ func faultsInMAAS() []injected {
 			x.inService()
 			return x.leaves("")
 		}, []string{"MAAS_FAILED"}, "operator", []string{"Failed disk erasing", "nvme0n1"}},
-		{"MAAS cannot switch the machine", func(t *testing.T, r *whyRig) string {
-			x := r.maas(t, &maastest.Machine{Status: ms.New, PowerType: "manual"})
-			x.inService()
-			return x.leaves("")
-		}, []string{"MAAS_REFUSED"}, "operator", []string{"manual", "power_off"}},
 		{"MAAS switches, and nothing follows", func(t *testing.T, r *whyRig) string {
 			x := r.maas(t, &maastest.Machine{Status: ms.New, NoSwitch: true})
 			x.inService()

@@ -330,8 +330,11 @@ func TestTypedRefusals(t *testing.T) {
 		{"erasing fails", "erase", maastest.Machine{Status: ms.Deployed, FailErase: []string{"drive locked"}}, nil, baremetalv1.Reason_MAAS_FAILED, true},
 		{"erasing left out", "erase", maastest.Machine{Status: ms.Deployed, SkipErase: true}, nil, baremetalv1.Reason_MAAS_FAILED, false},
 		{"locked", "release", maastest.Machine{Status: ms.Deployed, Locked: true}, nil, baremetalv1.Reason_MAAS_STATUS_CONFLICT, false},
+		{"locked meanwhile", "release", maastest.Machine{Status: ms.Deployed}, func(r *rig) {
+			r.region.Before("POST release", func() { r.region.Change("sys001", func(m *maastest.Machine) { m.Locked = true }) })
+		}, baremetalv1.Reason_MAAS_REFUSED, false},
 		{"deleted in use", "delete", maastest.Machine{Status: ms.Deployed}, nil, baremetalv1.Reason_MAAS_STATUS_CONFLICT, false},
-		{"no way to switch", "power_off", maastest.Machine{Status: ms.Ready, PowerType: "manual"}, nil, baremetalv1.Reason_MAAS_REFUSED, false},
+		{"no way to switch", "power_off", maastest.Machine{Status: ms.Deployed, PowerType: "manual"}, nil, baremetalv1.Reason_MAAS_REFUSED, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

@@ -41,7 +41,7 @@ func (e *Error) Unwrap() error { return e.Why }
 
 // reasons of refusals, by HTTP status; any other is MAAS_REFUSED.
 var reasons = map[int]string{
-	http.StatusUnauthorized: "MAAS_AUTH_FAILED", http.StatusForbidden: "MAAS_AUTH_FAILED", http.StatusNotFound: "MAAS_MACHINE_GONE",
+	http.StatusUnauthorized: "MAAS_AUTH_FAILED", http.StatusNotFound: "MAAS_MACHINE_GONE",
 	http.StatusGone: "MAAS_MACHINE_GONE", http.StatusConflict: "MAAS_STATUS_CONFLICT",
 }
 
@@ -80,7 +80,10 @@ func (x *exchange) refused(what string) *Error {
 		reason = "MAAS_REFUSED"
 	}
 	why := failure.Precondition(reason, "%s: MAAS refuses (HTTP %d): %s", what, x.status, x.body)
-	why.Retryable = reason == "MAAS_STATUS_CONFLICT"
+	if x.status == http.StatusForbidden {
+		why = failure.Precondition(reason, "%s: MAAS does not permit it (HTTP 403): the machine is locked there, or "+
+			"is not the key user's to change %s", what, x.body)
+	}
 	return &Error{Refused, x.status, why}
 }
 

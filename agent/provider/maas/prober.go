@@ -91,7 +91,7 @@ func (p *Prober) Run(ctx context.Context) error {
 	}
 }
 
-// atOnce is how many machines one request asks for: their MAC addresses stand in its URL.
+// atOnce is how many machines are asked for together: what goes wrong with one answer goes wrong for all of them.
 const atOnce = 40
 
 func (p *Prober) round(ctx context.Context) {
