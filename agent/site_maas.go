@@ -150,6 +150,7 @@ func maasReport(o maas.Observation) *fleetv1.ProviderObservation {
 	if m := o.M; m != nil {
 		out.Status, out.StatusName, out.StatusMessage = int32(m.Status), m.StatusName, m.StatusMessage
 		out.SystemId, out.PowerState, out.Deployed = m.SystemID, m.Power, m.Deployed()
+		out.HeldBy = o.HeldBy
 	}
 	return out
 }

@@ -17,7 +17,8 @@ var providerActions = map[string][]string{
 	"classify_failure": nil, "recover_deploy": deployParams, "hardware_sync": nil, "wait_hardware_sync": nil,
 	"release": {"erase", "secure_erase", "quick_erase"}, "erase": {"secure_erase", "quick_erase"}, "power_on": nil,
 	"power_off": {"stop_mode"}, "power_query": nil, "abort": nil, "delete": nil, "mark_broken": {"comment"}, "mark_fixed": {"comment"},
-	"rescue_mode": nil, "exit_rescue_mode": nil,
+	"override_failed_testing": {"comment"},
+	"rescue_mode":             nil, "exit_rescue_mode": nil,
 }
 
 var deployParams = []string{"image", "distro_series", "hwe_kernel", "hardware_sync"}

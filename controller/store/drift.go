@@ -31,6 +31,11 @@ func driftOf(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, o workflo
 	return text, major, nil
 }
 
+// observedOf is what the provider was seen to say.
+func observedOf(row dbsqlc.ProviderObservation) workflow.Observation {
+	return workflow.Observation{State: maasstatus.State(row.State), SystemID: row.SystemID, HeldBy: row.HeldBy}
+}
+
 // noDrift refuses work that destroys data while the machine's provider says what does not go with the node's state, as far as
 // the site's threshold asks for it. The node's state may have changed since the provider was asked: it is compared anew.
 func noDrift(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine) error {
@@ -44,7 +49,7 @@ func noDrift(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine) error {
 	if err != nil {
 		return fmt.Errorf("read what the provider says: %w", err)
 	}
-	text, major, err := driftOf(ctx, q, m, workflow.Observation{State: maasstatus.State(row.State), SystemID: row.SystemID})
+	text, major, err := driftOf(ctx, q, m, observedOf(row))
 	if err != nil {
 		return err
 	}
@@ -72,7 +77,7 @@ func adoptDrift(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, now ti
 	if err != nil {
 		return "", fmt.Errorf("read what the provider says: %w", err)
 	}
-	mark := workflow.Observation{State: maasstatus.State(row.State), SystemID: row.SystemID}.Mark()
+	mark := observedOf(row).Mark()
 	if err := q.AcceptDrift(ctx, dbsqlc.AcceptDriftParams{MachineID: m.MachineID, AcceptedDrift: mark}); err != nil {
 		return "", fmt.Errorf("accept drift: %w", err)
 	}
@@ -98,7 +103,7 @@ func driftFollows(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, to n
 		return fmt.Errorf("read what the provider says: %w", err)
 	}
 	m.NodeState = node.Name(to)
-	drift, _, err := driftOf(ctx, q, m, workflow.Observation{State: maasstatus.State(row.State), SystemID: row.SystemID})
+	drift, _, err := driftOf(ctx, q, m, observedOf(row))
 	if err != nil || drift == row.Drift {
 		return err
 	}

@@ -41,7 +41,7 @@ func recordProvider(ctx context.Context, q *dbsqlc.Queries, site string, o *flee
 	state, known := stateOfProvider(o)
 	drift := ""
 	if known {
-		seen := workflow.Observation{State: state, SystemID: o.GetSystemId()}
+		seen := workflow.Observation{State: state, SystemID: o.GetSystemId(), HeldBy: o.GetHeldBy()}
 		if m.AcceptedDrift != "" && seen.Mark() != m.AcceptedDrift {
 			m.AcceptedDrift = "" // it says something else by now
 			if err := q.AcceptDrift(ctx, dbsqlc.AcceptDriftParams{MachineID: m.MachineID}); err != nil {
@@ -55,7 +55,7 @@ func recordProvider(ctx context.Context, q *dbsqlc.Queries, site string, o *flee
 	err = q.PutProviderObservation(ctx, dbsqlc.PutProviderObservationParams{
 		MachineID: m.MachineID, Provider: o.GetProvider(), State: string(state), Status: o.GetStatusName(), SystemID: o.GetSystemId(),
 		PowerState: powerOfProvider(o), Deployed: o.GetDeployed(), Drift: drift, Reason: o.GetReason(),
-		Message: orText(o.GetMessage(), o.GetStatusMessage()), Now: now,
+		Message: orText(o.GetMessage(), o.GetStatusMessage()), HeldBy: o.GetHeldBy(), Now: now,
 	})
 	if err != nil {
 		return fmt.Errorf("record what the provider says: %w", err)

@@ -102,7 +102,8 @@ func Act(w Workflow, a Action, f Facts) (Effect, *fleet.Refusal) {
 	case Resume:
 		return resume(w, f), nil
 	default:
-		return again(w, a, w.Stage, "stage "+w.Stage+" is tried again"), nil
+		stage := retryStage(w)
+		return again(w, a, stage, "stage "+stage+" is tried again"), nil
 	}
 }
 
@@ -175,9 +176,22 @@ func FailedRetryableOf(s State) State {
 	return FailedRetryable
 }
 
-// rerun enters from the top, and takes what is proven as done.
+// retryStage is the stage that a retry tries again. A stage of a provider that only waits for an earlier one, or judges it,
+// fails for that one's sake: looking again changes nothing.
+func retryStage(w Workflow) string {
+	if s, ok := FindFor(w.Kind, w.Stage, w.Provider); ok && s.Provider == ProviderMAAS && s.ResumeAt != "" && slices.Contains(w.Plan, s.ResumeAt) {
+		return s.ResumeAt
+	}
+	return w.Stage
+}
+
+// rerun enters from the top, and takes what is proven as done. What the stage that failed was about is not.
 func rerun(w Workflow) Effect {
 	w.Failures = nil
+	if failed, ok := FindFor(w.Kind, retryStage(w), w.Provider); ok && failed.Gives != "" {
+		w.Evidence = maps.Clone(w.Evidence)
+		delete(w.Evidence, failed.Gives)
+	}
 	e := again(w, Rerun, w.Plan[0], "it begins again at "+w.Plan[0]+" and leaves out the stages whose evidence is held")
 	e.Skip = true
 	return e

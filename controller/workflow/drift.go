@@ -14,8 +14,8 @@ type Threshold string
 const (
 	// DriftAny refuses it for every state of the provider that does not go with the node's.
 	DriftAny Threshold = "any"
-	// DriftMajor refuses it where the provider no longer has the machine as ours: released, broken, gone, or under another
-	// system id. It is the default.
+	// DriftMajor refuses it where the provider no longer has the machine as ours: released, broken, gone, under another
+	// system id, or somebody else's. It is the default.
 	DriftMajor Threshold = "major"
 	// DriftNone refuses nothing.
 	DriftNone Threshold = "none"
@@ -29,16 +29,27 @@ type Observation struct {
 	State ms.State
 	// SystemID is the provider's name of the machine now, KnownID the one that we know it by; empty if there is none.
 	SystemID, KnownID string
+	// HeldBy is what shows that somebody else has the machine there; empty if it is ours, or nobody's.
+	HeldBy string
 }
 
 // Mark identifies the observation, so that one which an operator has accepted is recognized.
-func (o Observation) Mark() string { return string(o.State) + "/" + o.SystemID }
+func (o Observation) Mark() string {
+	mark := string(o.State) + "/" + o.SystemID
+	if o.HeldBy != "" {
+		mark += "/" + o.HeldBy
+	}
+	return mark
+}
 
 // Drift says why an observation does not go with a node's state, and whether the drift is major; empty if it goes with it.
 func Drift(n fleet.NodeState, o Observation) (text string, major bool) {
 	inLife := in(n, Installed, Active, Offline, Reprovision, Migrating, Deprovisioning, Draining, Removing)
 	if o.SystemID != "" && o.KnownID != "" && o.SystemID != o.KnownID && inLife {
 		return "the provider has the machine as " + o.SystemID + ", and it was " + o.KnownID, true
+	}
+	if o.HeldBy != "" && inLife {
+		return "somebody else has the machine: " + o.HeldBy, true
 	}
 	lost := []ms.State{ms.StateNew, ms.StateReady, ms.StateReleasing, ms.StateFailed, ms.StateAbsent}
 	return ProviderDrift(n, o.State), slices.Contains(lost, o.State)

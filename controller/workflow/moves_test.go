@@ -234,6 +234,9 @@ func TestWhatOfADriftBlocks(t *testing.T) {
 			t.Errorf("%+v: %t", c, got)
 		}
 	}
+	if text, major := Drift(Active, Observation{State: "Deployed", HeldBy: "it belongs to eve there"}); !strings.Contains(text, "eve") || !major {
+		t.Errorf("a machine that somebody else has is %q, major %v", text, major)
+	}
 	if text, major := Drift(Active, Observation{State: "deployed", SystemID: "b", KnownID: "a"}); text == "" || !major {
 		t.Errorf("another system id: %q, major %t", text, major)
 	}

@@ -216,7 +216,7 @@ func leavingStages() []Stage {
 	return []Stage{
 		maas(d, LoadSiteConfig, "check_region", "none", "the region answers and takes the key", "none"),
 		maas(d, ReleaseMAAS, "release", "MAAS releases the machine", "MAAS says Ready", "none").giving("maas_released", true),
-		maas(d, PowerOffMAAS, "power_off", "MAAS switches the machine off", "MAAS reads the power as off", "none").giving("", true),
+		maas(d, PowerOffMAAS, "power_off", "MAAS switches the machine off", "MAAS reads the power as off, where it can", "none").giving("", true),
 		{Name: PowerOffNode, Kind: d, Touches: true, Modes: full, When: func(t Traits) bool { return t.BMC }, Provider: notMAAS, Where: "the machine has a BMC",
 			Steps: own(PowerOffNode), Wired: true, Adoptable: true, Gives: evidence.PowerOffSeenAt,
 			Effect: "the machine is off", Check: "the BMC is read back as off", Compensation: "none: the operator switches it on"},
@@ -263,6 +263,8 @@ func maasOnboarding() []Stage {
 	o := Onboarding
 	ready := maas(o, WaitForReady, "wait_ready", "none", "MAAS says Ready", "none").giving("maas_ready", true)
 	ready.ResumeAt = CommissionRun
+	// What has failed there is the deployment: it is made anew, wherever it was noticed.
+	failsAs := func(s Stage) Stage { s.ResumeAt = DeployViaMAAS; return s }
 	return []Stage{
 		maas(o, CreateInMAAS, "create", "MAAS knows the machine", "exactly one machine in MAAS has its MAC addresses, and its serial number",
 			"none: a record that was made stays for the next try").giving("maas_found", true),
@@ -275,11 +277,11 @@ func maasOnboarding() []Stage {
 		maas(o, "render_cloud_init", "render_user_data", "none", "the region's user data can be filled in and is YAML", "none"),
 		maas(o, DeployViaMAAS, "deploy", "MAAS writes the system", "MAAS says Deploying or beyond, for this operation", undoneDeployment).
 			giving(evidence.Redeployed, true).undoneBy(undoAbort, undoRelease),
-		maas(o, WaitDeployed, "wait_deployed", "none", "the deployment has ended", "the deployment is aborted").giving("", true),
-		maas(o, "classify_deploy_failure", "classify_failure", "a failed deployment has a class",
-			"the deployment did not fail, or for want of its data source", "none"),
-		maas(o, RecoverDeploy, "recover_deploy", "a deployment that failed for want of its data source is released and made once more",
-			"MAAS says Deployed", undoneDeployment).giving(evidence.Deployed, false).undoneBy(undoAbort, undoRelease),
+		failsAs(maas(o, WaitDeployed, "wait_deployed", "none", "the deployment has ended", "the deployment is aborted").giving("", true)),
+		failsAs(maas(o, "classify_deploy_failure", "classify_failure", "a failed deployment has a class",
+			"the deployment did not fail, or for want of its data source", "none")),
+		failsAs(maas(o, RecoverDeploy, "recover_deploy", "a deployment that failed for want of its data source is released and made once more",
+			"MAAS says Deployed", undoneDeployment).giving(evidence.Deployed, false).undoneBy(undoAbort, undoRelease)),
 		maas(o, "ensure_hardware_sync_configured", "hardware_sync", "none", "hardware sync is on, where the system has it", "none"),
 		maas(o, WaitHardwareRun, "wait_hardware_sync", "none", "a sync was seen lately, where it is on", "none"),
 	}

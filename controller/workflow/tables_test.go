@@ -37,7 +37,8 @@ func TestWhatStagesAre(t *testing.T) {
 		"opens": {func(s workflow.Stage) bool { return s.Opens }, "d:disable_node d:remove_gpuaas_node_record o:approve_node"},
 		"adoptable, not of MAAS": {func(s workflow.Stage) bool { return s.Adoptable && s.Provider != workflow.ProviderMAAS },
 			"d:drain_node d:power_off_node d:wait_for_agent_enrollment o:wait_for_agent_enrollment"},
-		"resumes elsewhere": {func(s workflow.Stage) bool { return s.ResumeAt != "" }, "d:cleanup_secrets o:wait_for_ready"},
+		"resumes elsewhere": {func(s workflow.Stage) bool { return s.ResumeAt != "" },
+			"d:cleanup_secrets o:classify_deploy_failure o:recover_for_datasource_retry o:wait_for_deployed o:wait_for_ready"},
 		"undoes": {func(s workflow.Stage) bool { return len(s.Undo) > 0 },
 			"d:install_node o:commission_node o:deploy_via_maas o:recover_for_datasource_retry"},
 	} {

@@ -22,7 +22,7 @@ func TestEveryStatus(t *testing.T) {
 		{node.StatusNew, maasstatus.New, "New", "New", false},
 		{node.StatusCommissioning, maasstatus.Commissioning, "Commissioning", "Commissioning", true},
 		{node.StatusFailedCommissioning, maasstatus.FailedCommissioning, "Failed commissioning", "Failed", false},
-		{node.StatusMissing, maasstatus.Missing, "Missing", "Absent", false},
+		{node.StatusMissing, maasstatus.Missing, "Missing", "Failed", false},
 		{node.StatusReady, maasstatus.Ready, "Ready", "Ready", false},
 		{node.StatusReserved, maasstatus.Reserved, "Reserved", "Allocated", false},
 		{node.StatusDeployed, maasstatus.Deployed, "Deployed", "Deployed", false},

@@ -35,7 +35,8 @@ func TestPowerOffAndOn(t *testing.T) {
 		}
 	})
 	t.Run("by MAAS", func(t *testing.T) {
-		x := r.maas(t, &maastest.Machine{Status: ms.Ready})
+		x := r.maas(t, &maastest.Machine{Status: ms.Deployed, Power: "off"}) // MAAS starts nothing that nobody has
+		x.region.Change(x.systemID, func(m *maastest.Machine) { m.Annotations = map[string]string{"ingot-machine": x.id} })
 		maintenance(t, r.Client, x.id)
 		for _, want := range []string{"on", "off"} {
 			if code, out := r.Ingot("power", want, x.id); code != 0 {

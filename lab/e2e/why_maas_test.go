@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/types/known/fieldmaskpb"
+
 	"github.com/ingot-metal/ingot/agent"
 	"github.com/ingot-metal/ingot/agent/host/sim"
 	"github.com/ingot-metal/ingot/agent/provider/maas/maastest"
@@ -228,7 +230,7 @@ func faultsInMAAS() []injected {
 		}, []string{"MAAS_FAILED"}, "operator", []string{"still waiting", "deploy"}},
 		{"MAAS has no disk to boot from", comingIn(&maastest.Machine{Status: ms.New, NoBootDisk: true}, ""),
 			[]string{"DISK_RULE_NO_UNIQUE_MATCH"}, "operator", []string{"no disk"}},
-		{"MAAS refuses the storage layout", comingIn(&maastest.Machine{Status: ms.New}, "", always("POST set_storage_layout", maastest.Refuse)),
+		{"MAAS refuses the storage layout", comingIn(&maastest.Machine{Status: ms.Ready, Layout: "lvm"}, "", always("POST set_storage_layout", maastest.Refuse)),
 			[]string{"MAAS_REFUSED"}, "operator", []string{"It is not to be", "configure_storage"}},
 		{"MAAS knows no boot interface", comingIn(&maastest.Machine{Status: ms.New, NoBootNIC: true}, ""),
 			[]string{"NO_BOOT_PATH"}, "operator", []string{"interface"}},
@@ -257,8 +259,8 @@ func faultsInMAAS() []injected {
 		{"machine without a MAC address", func(t *testing.T, r *whyRig) string {
 			x := r.maas(t, nil)
 			harness.Must(t, r.Machines().UpdateMachine, &baremetalv1.UpdateMachineRequest{Machine: &baremetalv1.Machine{
-				MachineId: x.id, Spec: &baremetalv1.MachineSpec{Provider: "maas", ProviderRef: x.ref, Site: whySite},
-			}})
+				MachineId: x.id, Spec: &baremetalv1.MachineSpec{},
+			}, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"spec.mac_addresses"}}})
 			x.onboard("")
 			return x.fails()
 		}, []string{"INVALID_FIELD"}, "operator", []string{"MAC address"}},
@@ -273,11 +275,6 @@ func faultsInMAAS() []injected {
 			x.inService()
 			return x.leaves("")
 		}, []string{"MAAS_FAILED"}, "operator", []string{"Failed disk erasing", "nvme0n1"}},
-		{"MAAS cannot switch the machine", func(t *testing.T, r *whyRig) string {
-			x := r.maas(t, &maastest.Machine{Status: ms.New, PowerType: "manual"})
-			x.inService()
-			return x.leaves("")
-		}, []string{"MAAS_REFUSED"}, "operator", []string{"manual", "power_off"}},
 		{"MAAS switches, and nothing follows", func(t *testing.T, r *whyRig) string {
 			x := r.maas(t, &maastest.Machine{Status: ms.New, NoSwitch: true})
 			x.inService()

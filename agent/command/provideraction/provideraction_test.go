@@ -24,6 +24,9 @@ import (
 	"github.com/ingot-metal/ingot/internal/testkit"
 )
 
+// patience is how long a whole command may take.
+const patience = 30 * time.Second
+
 const mac = "52:54:00:00:00:01"
 
 // rig is one executor, one region, and the intent of one command as an agent keeps it.
@@ -47,7 +50,13 @@ var errDead = errors.New("the agent is dead")
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
-	r := &rig{t: t, region: maastest.New(maastest.Config{Delay: 5 * time.Millisecond}), key: maastest.APIKey, call: 10 * time.Second}
+	return newRigWith(t, maastest.Config{})
+}
+
+func newRigWith(t *testing.T, cfg maastest.Config) *rig {
+	t.Helper()
+	cfg.Delay = 5 * time.Millisecond
+	r := &rig{t: t, region: maastest.New(cfg), key: maastest.APIKey, call: 10 * time.Second}
 	t.Cleanup(r.region.Close)
 	r.exec = provideraction.New(provideraction.Config{
 		Open: func(context.Context, string, string) (*maas.Client, maas.Region, error) {
@@ -166,13 +175,13 @@ func TestAWholeLife(t *testing.T) {
 		{"wait_deployed", map[string]string{"settle": "true"}, "Deployed"}, {"classify_failure", nil, "Deployed"},
 		{"recover_deploy", nil, "Deployed"}, {"hardware_sync", nil, "Deployed"}, {"wait_hardware_sync", nil, "Deployed"},
 		{"power_query", nil, "Deployed"}, {"rescue_mode", nil, "Rescue mode"}, {"exit_rescue_mode", nil, "Deployed"},
-		{"mark_broken", nil, "Broken"}, {"mark_fixed", nil, "Ready"}, {"erase", nil, "Ready"}, {"release", nil, "Ready"},
-		{"power_on", nil, "Ready"}, {"power_off", nil, "Ready"}, {"abort", nil, "Ready"}, {"delete", nil, "absent"},
+		{"power_off", nil, "Deployed"}, {"power_on", nil, "Deployed"}, {"mark_broken", nil, "Broken"}, {"mark_fixed", nil, "Deployed"},
+		{"erase", nil, "Ready"}, {"release", nil, "Ready"}, {"abort", nil, "Ready"}, {"delete", nil, "absent"},
 	}
 	for _, s := range steps {
 		first := r.must(s.action, s.params)
 		if s.action == "erase" {
-			if first[evidence.EraseMethod] != "maas-secure-erase" {
+			if first[evidence.EraseMethod] != "maas-secure-erase-or-overwrite" {
 				t.Errorf("erased by %v", first)
 			}
 			continue // what is erased again is erased again
@@ -233,7 +242,12 @@ func TestFaultsOfOneRequest(t *testing.T) {
 		want       want
 	}{
 		{"deploy", "POST deploy", ms.Ready, maastest.Busy, ok},
-		{"deploy", "POST deploy", ms.Ready, maastest.Conflict, want{fleetv1.CommandResult_FAILED, baremetalv1.Reason_MAAS_STATUS_CONFLICT}},
+		{"deploy", "POST deploy", ms.Ready, maastest.BusyAfter, ok},
+		{"deploy", "POST deploy", ms.Ready, maastest.Conflict, ok},
+		{"erase", "POST release", ms.Deployed, maastest.BusyAfter, ok},
+		{"erase", "POST release", ms.Deployed, maastest.Conflict, ok},
+		{"commission", "POST commission", ms.New, maastest.BusyAfter, ok},
+		{"delete", "DELETE machine", ms.Ready, maastest.BusyAfter, ok},
 		{"deploy", "POST deploy", ms.Ready, maastest.ErrorAfter, ok},
 		{"deploy", "POST deploy", ms.Ready, maastest.CutAfter, ok},
 		{"deploy", "POST deploy", ms.Ready, maastest.HangAfter, ok},
@@ -316,8 +330,11 @@ func TestTypedRefusals(t *testing.T) {
 		{"erasing fails", "erase", maastest.Machine{Status: ms.Deployed, FailErase: []string{"drive locked"}}, nil, baremetalv1.Reason_MAAS_FAILED, true},
 		{"erasing left out", "erase", maastest.Machine{Status: ms.Deployed, SkipErase: true}, nil, baremetalv1.Reason_MAAS_FAILED, false},
 		{"locked", "release", maastest.Machine{Status: ms.Deployed, Locked: true}, nil, baremetalv1.Reason_MAAS_STATUS_CONFLICT, false},
+		{"locked meanwhile", "release", maastest.Machine{Status: ms.Deployed}, func(r *rig) {
+			r.region.Before("POST release", func() { r.region.Change("sys001", func(m *maastest.Machine) { m.Locked = true }) })
+		}, baremetalv1.Reason_MAAS_REFUSED, false},
 		{"deleted in use", "delete", maastest.Machine{Status: ms.Deployed}, nil, baremetalv1.Reason_MAAS_STATUS_CONFLICT, false},
-		{"no way to switch", "power_off", maastest.Machine{Status: ms.Ready, PowerType: "manual"}, nil, baremetalv1.Reason_MAAS_REFUSED, false},
+		{"no way to switch", "power_off", maastest.Machine{Status: ms.Deployed, PowerType: "manual"}, nil, baremetalv1.Reason_MAAS_REFUSED, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

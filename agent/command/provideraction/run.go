@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"slices"
 
 	"github.com/ingot-metal/ingot/agent/command"
 	"github.com/ingot-metal/ingot/agent/provider/maas"
@@ -22,10 +23,9 @@ type run struct {
 	p      maas.Progress
 	// mayAct: requests may be made.
 	mayAct bool
-	// waiting is what was waited for last, last the error of the last look, seen the machine as of the last good one.
+	// waiting is what was waited for last, last the error of the last look.
 	waiting string
 	last    error
-	seen    *maas.Machine
 }
 
 // follow looks and acts until the command has ended. goOn says that something is left to ask for, and may not be.
@@ -63,7 +63,7 @@ func (r *run) turn(ctx context.Context) (command.Result, turnState, error) {
 	if err != nil {
 		return r.cannotLook(ctx, err)
 	}
-	r.last, r.seen = nil, s.M
+	r.last = nil
 	s.Now = r.e.cfg.Clock.Now()
 	if err := r.noteErasing(&s); err != nil {
 		return command.Result{}, turnEnd, err
@@ -142,15 +142,26 @@ func (r *run) ask(ctx context.Context, s maas.Seen, next maas.Next) (command.Res
 	if len(r.p.Asked) == 0 && s.M != nil {
 		r.p.Before = s.M.Status
 	}
-	r.p.Asked[next.Do] = maas.Ask{At: s.Now, Times: before.Asked[next.Do].Times + 1}
+	ask := maas.Ask{At: s.Now, Times: before.Asked[next.Do].Times + 1}
+	if s.M != nil {
+		ask.Was = s.M.Status
+	}
+	r.p.Asked[next.Do] = ask
 	if err := r.job.UpdateIntent(r.job.Hard, r.p); err != nil {
 		return command.Result{}, turnEnd, err
 	}
 	if err := BeforeRequest.HitCtx(ctx); err != nil {
 		return command.Result{}, turnEnd, err
 	}
-	r.job.Logf("asking MAAS to %s", next.Do)
-	err := r.request(next)
+	params, err := r.params(next)
+	if err == nil {
+		if next.Do.Guarded() && !r.still(ctx, next.Do, before) {
+			r.p = before // it is not asked for; the next turn decides anew
+			return command.Result{}, turnWait, r.job.UpdateIntent(r.job.Hard, r.p)
+		}
+		r.job.Logf("asking MAAS to %s", next.Do)
+		err = r.request(next.Do, params)
+	}
 	if err == nil {
 		err = command.AfterEffect.HitCtx(ctx)
 		if err != nil {
@@ -158,6 +169,14 @@ func (r *run) ask(ctx context.Context, s maas.Seen, next maas.Next) (command.Res
 		}
 	}
 	return r.answered(ctx, next.Do, before, err)
+}
+
+// still looks once more, right before a request, and reports whether MAAS still shows what the request was decided by:
+// somebody else may have taken the machine since.
+func (r *run) still(ctx context.Context, v maas.Verb, before maas.Progress) bool {
+	s, err := r.client.Look(ctx, r.action, r.order, &before)
+	s.Now = r.e.cfg.Clock.Now()
+	return err == nil && maas.Decide(r.order, s).Do == v
 }
 
 // answered keeps what the answer to a request says.
@@ -169,6 +188,11 @@ func (r *run) answered(ctx context.Context, v maas.Verb, before maas.Progress, e
 		a := r.p.Asked[v]
 		a.Answered = true
 		r.p.Asked[v] = a
+	case known && e.Effect == maas.Doubtful && v != maas.Create:
+		a := r.p.Asked[v]
+		a.Doubtful = true
+		r.p.Asked[v] = a
+		r.job.Logf("%v; whether it has acted is looked at", err)
 	case !known || e.Effect != maas.Open:
 		r.p = before // it has not acted
 	default:
@@ -188,22 +212,28 @@ func (r *run) answered(ctx context.Context, v maas.Verb, before maas.Progress, e
 	return command.Result{}, turnWait, nil
 }
 
-// request makes the request with what only it may hold. A cancel does not cut it off: its answer is worth having.
-func (r *run) request(next maas.Next) error {
+// params gives what a request holds, with what only the request may hold.
+func (r *run) params(next maas.Next) (map[string]string, error) {
 	params := maps.Clone(next.Params)
-	switch next.Do {
-	case maas.Create:
-		return r.create(params["architecture"])
-	case maas.Deploy:
-		bundle, hostname, err := r.e.cfg.Identity(r.job.Hard, r.job.Spec.GetCommandId())
-		if err != nil {
-			return err
-		}
-		if params["user_data"], err = maas.Render(r.region.UserData, bundle, r.order.Machine, hostname); err != nil {
-			return failure.Invalid("INVALID_FIELD", "%v", err)
-		}
+	if next.Do != maas.Deploy {
+		return params, nil
 	}
-	return r.client.Do(r.job.Hard, next.Do, r.p.SystemID, params)
+	bundle, hostname, err := r.e.cfg.Identity(r.job.Hard, r.job.Spec.GetCommandId())
+	if err != nil {
+		return nil, err
+	}
+	if params["user_data"], err = maas.Render(r.region.UserData, bundle, r.order.Machine, hostname); err != nil {
+		return nil, failure.Invalid("INVALID_FIELD", "%v", err)
+	}
+	return params, nil
+}
+
+// request makes the request. A cancel does not cut it off: its answer is worth having.
+func (r *run) request(v maas.Verb, params map[string]string) error {
+	if v == maas.Create {
+		return r.create(params["architecture"])
+	}
+	return r.client.Do(r.job.Hard, v, r.p.SystemID, params)
 }
 
 func (r *run) create(architecture string) error {
@@ -232,13 +262,27 @@ func (r *run) stopped(ctx context.Context) (command.Result, error) {
 	return r.canceled()
 }
 
-// canceled stops what MAAS is doing for this command.
+// canceled stops what MAAS is doing for this command, as it shows now: what was seen before the last request is over.
 func (r *run) canceled() (command.Result, error) {
-	if r.mayAct && r.seen != nil && (r.seen.Status == ms.Commissioning || r.seen.Status == ms.Deploying || r.seen.Status == ms.Testing) {
-		if err := r.client.Do(r.job.Hard, maas.Abort, r.seen.SystemID, map[string]string{"comment": "ingot " + r.order.Operation}); err != nil {
-			return command.Canceled("canceled; MAAS goes on by itself: %v", err), nil
-		}
-		return command.Canceled("canceled; MAAS was asked to abort %s", r.seen.StatusName), nil
+	s, err := r.client.Look(r.job.Hard, r.action, r.order, &r.p)
+	switch {
+	case command.Interrupted(r.job.Hard):
+		return command.Result{}, command.ErrInterrupted
+	case err != nil:
+		return command.Canceled("canceled; whether MAAS works for it cannot be seen: %v", err), nil
+	case s.M == nil || !r.mayAct || !slices.Contains(aborted, s.M.Status):
+		return command.Canceled("canceled; nothing is under way in MAAS for it"), nil
 	}
-	return command.Canceled("canceled; nothing is under way in MAAS for it"), nil
+	order := r.order
+	order.Action = "abort"
+	if next := maas.Decide(order, s); next.Do != maas.Abort {
+		return command.Canceled("canceled; MAAS goes on by itself: %v", next.Err), nil
+	}
+	if err := r.client.Do(r.job.Hard, maas.Abort, s.M.SystemID, map[string]string{"comment": "ingot " + r.order.Operation}); err != nil {
+		return command.Canceled("canceled; MAAS goes on by itself: %v", err), nil
+	}
+	return command.Canceled("canceled; MAAS was asked to abort %s", s.M.StatusName), nil
 }
+
+// aborted is the work that a cancel stops.
+var aborted = []ms.Status{ms.Commissioning, ms.Deploying, ms.Testing}

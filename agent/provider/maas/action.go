@@ -25,13 +25,13 @@ var actions = index([]Action{
 	{Name: "check_region", Region: true},
 	{Name: "render_user_data", Region: true},
 	{Name: "create", Absent: true, Params: []string{"architecture"}, decide: decideCreate},
-	{Name: "commission", Params: []string{"commissioning_scripts", "testing_scripts", "force"}, decide: decideCommission},
+	{Name: "commission", Events: true, Params: []string{"commissioning_scripts", "testing_scripts", "force"}, decide: decideCommission},
 	{Name: "wait_ready", decide: decideReady},
 	{Name: "set_storage_layout", Params: []string{"layout"}, decide: decideLayout},
 	{Name: "fabric_interfaces", decide: decideFabric},
 	{Name: "boot_interface", decide: decideBootInterface},
 	{Name: "allocate", decide: decideAllocate},
-	{Name: "deploy", Destructive: true, Params: deployParams, decide: decideDeploy},
+	{Name: "deploy", Destructive: true, Events: true, Params: deployParams, decide: decideDeploy},
 	{Name: "wait_deployed", Params: []string{"settle"}, decide: decideDeployed},
 	{Name: "classify_failure", Events: true, decide: decideClass},
 	{Name: "recover_deploy", Destructive: true, Events: true, Params: deployParams, decide: decideRecover},
@@ -46,6 +46,7 @@ var actions = index([]Action{
 	{Name: "delete", Destructive: true, Absent: true, decide: decideDelete},
 	{Name: "mark_broken", Params: []string{"comment"}, decide: decideBroken},
 	{Name: "mark_fixed", Params: []string{"comment"}, decide: decideFixed},
+	{Name: "override_failed_testing", Params: []string{"comment"}, decide: decideOverride},
 	{Name: "rescue_mode", decide: decideRescue},
 	{Name: "exit_rescue_mode", decide: decideExitRescue},
 })
@@ -78,5 +79,5 @@ func Decide(o Order, s Seen) Next {
 	if s.M == nil && !a.Absent {
 		return gone()
 	}
-	return a.decide(o, s)
+	return notTheirs(o, s, a.decide(o, s))
 }

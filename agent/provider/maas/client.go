@@ -3,8 +3,10 @@ package maas
 import (
 	"context"
 	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -43,8 +45,46 @@ func (c *Client) Version(ctx context.Context) (version string, err error) {
 	return version, err
 }
 
-// Find gives the machines that have any of the MAC addresses.
+// User gives the name in MAAS of the key's user. A key never changes its user: it is asked for once.
+func (c *Client) User(ctx context.Context) (string, error) {
+	if name := c.user.Load(); name != nil {
+		return *name, nil
+	}
+	var name string
+	err := c.call(ctx, "ask who we are", false, func(api *gomaas.Client) error {
+		u, err := api.Users.Whoami()
+		if err == nil {
+			name = u.UserName
+		}
+		return err
+	})
+	if err != nil {
+		return "", err
+	}
+	c.user.Store(&name)
+	return name, nil
+}
+
+// macsAtOnce is how many MAC addresses one request asks for: 39 bytes each in a URL that servers cut off at 8 KiB.
+const macsAtOnce = 100
+
+// Find gives the machines that have any of the MAC addresses, each once.
 func (c *Client) Find(ctx context.Context, macs []string) (out []*Machine, err error) {
+	for part := range slices.Chunk(macs, macsAtOnce) {
+		list, err := c.findSome(ctx, part)
+		if err != nil {
+			return nil, err
+		}
+		for _, m := range list {
+			if !slices.ContainsFunc(out, func(o *Machine) bool { return o.SystemID == m.SystemID }) {
+				out = append(out, m)
+			}
+		}
+	}
+	return out, nil
+}
+
+func (c *Client) findSome(ctx context.Context, macs []string) (out []*Machine, err error) {
 	err = c.call(ctx, "look for the machine", false, func(api *gomaas.Client) error {
 		list, err := api.Machines.Get(&entity.MachinesParams{MACAddress: macs})
 		for i := range list {
@@ -60,6 +100,8 @@ type Event struct {
 	ID          int
 	Type        string
 	Description string
+	// Failure: MAAS logs it as an error.
+	Failure bool
 }
 
 // Events reads the newest events of a machine, newest first, at most limit.
@@ -70,11 +112,39 @@ func (c *Client) Events(ctx context.Context, systemID string, limit int) (out []
 			return err
 		}
 		for _, e := range answer.Events {
-			out = append(out, Event{ID: e.ID, Type: e.Type, Description: e.Description})
+			out = append(out, Event{ID: e.ID, Type: e.Type, Description: e.Description, Failure: e.Level == event.ERROR || e.Level == event.CRITICAL})
 		}
 		return nil
 	})
 	return out, err
+}
+
+// EraseSettings are a region's own settings of what a release erases.
+type EraseSettings struct {
+	// OnRelease: MAAS erases whatever it releases, by the methods below. They replace those of a request.
+	OnRelease bool `json:"on_release,omitempty"`
+	Secure    bool `json:"secure,omitempty"`
+	Quick     bool `json:"quick,omitempty"`
+}
+
+// EraseSettings reads them.
+func (c *Client) EraseSettings(ctx context.Context) (*EraseSettings, error) {
+	out := &EraseSettings{}
+	for name, v := range map[string]*bool{
+		"enable_disk_erasing_on_release": &out.OnRelease, "disk_erase_with_secure_erase": &out.Secure, "disk_erase_with_quick_erase": &out.Quick,
+	} {
+		err := c.call(ctx, "read the region's setting "+name, false, func(api *gomaas.Client) error {
+			raw, err := api.MAASServer.Get(name)
+			if err == nil {
+				err = json.Unmarshal(raw, v)
+			}
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
 }
 
 // PowerState asks MAAS to ask the machine's BMC.
@@ -176,6 +246,7 @@ var verbs = map[Verb]func(api *gomaas.Client, id string, p map[string]string) er
 		_, err := api.Machine.ExitRescueMode(id)
 		return err
 	},
+	Override:  override,
 	SetLayout: setLayout,
 	LinkAuto:  linkAuto,
 }
@@ -183,7 +254,7 @@ var verbs = map[Verb]func(api *gomaas.Client, id string, p map[string]string) er
 // agentName marks in MAAS what was allocated from here.
 const agentName = "ingot"
 
-// setLayout is the one request that the library lacks.
+// setLayout is a request that the library lacks, as is override.
 func setLayout(api *gomaas.Client, id string, p map[string]string) error {
 	m, ok := api.Machine.(*gomaas.Machine)
 	if !ok {
@@ -191,6 +262,16 @@ func setLayout(api *gomaas.Client, id string, p map[string]string) error {
 	}
 	return m.APIClient.GetSubObject("machines").GetSubObject(id).
 		Post("set_storage_layout", url.Values{"storage_layout": {p["layout"]}}, func([]byte) error { return nil })
+}
+
+// override makes a machine whose tests have failed Ready, or Deployed.
+func override(api *gomaas.Client, id string, p map[string]string) error {
+	m, ok := api.Machine.(*gomaas.Machine)
+	if !ok {
+		return fmt.Errorf("the client library has another machine type: %T", api.Machine)
+	}
+	return m.APIClient.GetSubObject("machines").GetSubObject(id).
+		Post("override_failed_testing", url.Values{"comment": {p["comment"]}}, func([]byte) error { return nil })
 }
 
 // linkAuto gives an interface an address of a subnet that MAAS chooses; force replaces the links it has.

@@ -11,7 +11,11 @@ import (
 
 // notes are what a deployment of this order carries in MAAS.
 func (o Order) notes() map[string]string {
-	return map[string]string{noteMachine: o.Machine, noteOperation: o.Operation}
+	notes := map[string]string{noteMachine: o.Machine, noteOperation: o.Operation}
+	if o.Action == "recover_deploy" {
+		notes[noteRecovery] = o.Operation
+	}
+	return notes
 }
 
 // ours: what is there was made for this very operation.
@@ -28,19 +32,14 @@ func decideAllocate(o Order, s Seen) Next {
 		return do(Allocate, map[string]string{"comment": "ingot " + o.Operation})
 	case !m.is(ms.Allocated):
 		return conflict(s, "a machine is allocated while it is Ready")
+	case foreign(o.Machine, m, s.User) != "":
+		return conflict(s, foreign(o.Machine, m, s.User))
 	case o.ours(m):
 		return done(s, map[string]string{"maas_allocated": "true"})
 	case m.Annotations[noteMachine] != o.Machine && !s.P.asked(Allocate):
-		return conflict(s, "it is allocated to "+orNobody(m.Owner)+", not by us")
+		return conflict(s, "it is allocated, and no annotation there says that it is ours")
 	}
 	return do(Annotate, o.notes())
-}
-
-func orNobody(name string) string {
-	if name == "" {
-		return "nobody that MAAS names"
-	}
-	return name
 }
 
 // decideDeploy is done when MAAS has taken the request: deploying, or beyond.
@@ -92,6 +91,8 @@ func (o Order) deployment() map[string]string {
 // decideDeployed waits for the end of a deployment. With settle a failed one is an end too, for whoever classifies it.
 func decideDeployed(o Order, s Seen) Next {
 	switch m := s.M; {
+	case foreign(o.Machine, m, s.User) != "":
+		return conflict(s, foreign(o.Machine, m, s.User))
 	case m.is(ms.Deployed):
 		return deployed(s)
 	case m.is(ms.FailedDeployment) && o.on("settle"):
@@ -121,29 +122,56 @@ const (
 )
 
 var (
-	datasource = regexp.MustCompile(`(?i)cloud-init|datasource|data source|metadata|user[ -]?data`)
-	bootDisk   = regexp.MustCompile(`(?i)no (such )?(boot )?disk|boot disk|disk not found|no space left|block device`)
+	datasource = regexp.MustCompile(`(?i)data ?source|no \S+ data found|instance metadata|user[ -]?data`)
+	bootDisk   = regexp.MustCompile(`(?i)no (such )?(boot )?disk|boot disk|disk not found|no space left|block device|i/o error`)
+	timedOut   = regexp.MustCompile(`(?i)timed out after`)
+	// origin is what MAAS puts before a line of the machine's: who said it, such as 'cloudinit'.
+	origin = regexp.MustCompile(`^'[^']*' `)
 )
 
-// classOf reads what MAAS says of a failed deployment: its message, and the events since the deployment began.
+// deploying gives MAAS's log of the deployment, newest first. whole says that it reaches back to its beginning.
+func deploying(s Seen) (events []Event, whole bool) {
+	for i, e := range s.Events {
+		if strings.Contains(e.Description, "to 'Deploying'") {
+			return s.Events[:i], true
+		}
+	}
+	return s.Events, false
+}
+
+// classOf reads what has failed out of MAAS's log of a deployment. MAAS logs the beginning of all that cloud-init does, its
+// search for a data source among it: only what MAAS logs as an error says anything of a failure. When curtin has begun, the
+// data source was there, and what cloud-init says after that is about curtin's end.
 func classOf(s Seen) string {
 	if s.M.is(ms.Deployed) {
 		return classNone
 	}
-	text := []string{s.M.StatusMessage}
-	for _, e := range s.Events {
-		if strings.Contains(e.Description, "to 'Deploying'") {
-			break
+	events, whole := deploying(s)
+	text, curtin := []string{s.M.StatusMessage}, false
+	for _, e := range events {
+		curtin = curtin || strings.HasPrefix(e.Description, "'curtin' ")
+		if e.Failure {
+			text = append(text, origin.ReplaceAllString(e.Description, ""))
 		}
-		text = append(text, e.Description)
 	}
 	switch all := strings.Join(text, "\n"); {
-	case datasource.MatchString(all):
-		return classDatasource
 	case bootDisk.MatchString(all):
 		return classDisk
+	case datasource.MatchString(all), timedOut.MatchString(all) && whole && !curtin:
+		return classDatasource
 	}
 	return classOther
+}
+
+// causeOf is what MAAS's log says of the last failure, besides that there is one.
+func causeOf(s Seen) string {
+	events, _ := deploying(s)
+	for _, e := range events {
+		if e.Failure && e.Type != "Marking node failed" && e.Description != "" {
+			return e.Description
+		}
+	}
+	return ""
 }
 
 func decideClass(_ Order, s Seen) Next {
@@ -152,7 +180,7 @@ func decideClass(_ Order, s Seen) Next {
 	}
 	switch class := classOf(s); class {
 	case classDisk:
-		return fail("DISK_RULE_NO_UNIQUE_MATCH", false, "the deployment found no disk to write: %s", s.M.StatusMessage)
+		return fail("DISK_RULE_NO_UNIQUE_MATCH", false, "the deployment found no disk to write: %s %s", s.M.StatusMessage, causeOf(s))
 	case classOther:
 		return failedThere(s)
 	default:
@@ -172,6 +200,8 @@ func decideRecover(o Order, s Seen) Next {
 		return deployed(s)
 	case m.is(ms.FailedDeployment) && s.P.asked(Deploy):
 		return failedThere(s)
+	case m.is(ms.FailedDeployment) && m.Annotations[noteRecovery] == o.Operation: // by a command before this one
+		return fail("MAAS_FAILED", false, "the deployment was made once more, and has failed again: %s", s.M.StatusMessage)
 	case m.is(ms.FailedDeployment) && s.P.asked(Release):
 		return wait("MAAS to release the machine")
 	case m.is(ms.FailedDeployment) && classOf(s) != classDatasource:

@@ -20,6 +20,9 @@ const (
 	Busy
 	// Open: nobody knows.
 	Open
+	// Doubtful: MAAS says that it has no time, and it may have failed after it had acted. It has ended: what it shows now
+	// says whether it has.
+	Doubtful
 )
 
 // Error is an error of a request to MAAS.
@@ -38,14 +41,16 @@ func (e *Error) Unwrap() error { return e.Why }
 
 // reasons of refusals, by HTTP status; any other is MAAS_REFUSED.
 var reasons = map[int]string{
-	http.StatusUnauthorized: "MAAS_AUTH_FAILED", http.StatusForbidden: "MAAS_AUTH_FAILED", http.StatusNotFound: "MAAS_MACHINE_GONE",
+	http.StatusUnauthorized: "MAAS_AUTH_FAILED", http.StatusNotFound: "MAAS_MACHINE_GONE",
 	http.StatusGone: "MAAS_MACHINE_GONE", http.StatusConflict: "MAAS_STATUS_CONFLICT",
 }
 
 // judged makes an Error of what came of an exchange. what names the request; writes says that it changes something.
 func (x *exchange) judged(what string, writes bool, err error) *Error {
 	switch s := x.status; {
-	case s == http.StatusServiceUnavailable || s == http.StatusTooManyRequests:
+	case s == http.StatusServiceUnavailable:
+		return unreachable(Doubtful, s, "%s: MAAS has no time now (HTTP %d) %s", what, s, x.body).unless(writes)
+	case s == http.StatusTooManyRequests || s == http.StatusConflict && x.again:
 		return unreachable(Busy, s, "%s: MAAS has no time now (HTTP %d) %s", what, s, x.body)
 	case s >= 400 && s < 500:
 		return x.refused(what)
@@ -75,7 +80,10 @@ func (x *exchange) refused(what string) *Error {
 		reason = "MAAS_REFUSED"
 	}
 	why := failure.Precondition(reason, "%s: MAAS refuses (HTTP %d): %s", what, x.status, x.body)
-	why.Retryable = reason == "MAAS_STATUS_CONFLICT"
+	if x.status == http.StatusForbidden {
+		why = failure.Precondition(reason, "%s: MAAS does not permit it (HTTP 403): the machine is locked there, or "+
+			"is not the key user's to change %s", what, x.body)
+	}
 	return &Error{Refused, x.status, why}
 }
 

@@ -37,9 +37,14 @@ func decideCommission(o Order, s Seen) Next {
 		return wait("MAAS to begin to commission the machine")
 	}
 	switch {
-	case m.is(ms.Commissioning, ms.Testing), m.is(ms.Ready) && !o.on("force"):
+	case m.is(ms.Commissioning, ms.Testing), m.is(ms.Ready) && !o.on("force") && !s.P.asked(Override):
 		return done(s, map[string]string{"maas_commissioned": "already"})
-	case m.is(ms.New, ms.FailedCommissioning, ms.FailedTesting, ms.Ready):
+	case m.is(ms.FailedTesting) && s.P.asked(Override):
+		return wait("MAAS to let it be commissioned again")
+	case m.is(ms.FailedTesting):
+		// MAAS does not commission from there. What follows at once tests the machine anew.
+		return do(Override, map[string]string{"comment": "ingot " + o.Operation + ", to commission it again"})
+	case m.is(ms.New, ms.FailedCommissioning, ms.Ready), m.is(ms.Broken) && o.on("force"):
 		return do(Commission, pick(o.Params, "commissioning_scripts", "testing_scripts"))
 	}
 	return conflict(s, "it is not commissioned from there")

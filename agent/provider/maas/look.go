@@ -23,10 +23,18 @@ func (c *Client) Look(ctx context.Context, a Action, o Order, p *Progress) (Seen
 	if p.SystemID == "" {
 		p.SystemID = s.M.SystemID
 	}
+	if s.User, err = c.User(ctx); err != nil {
+		return Seen{}, err
+	}
 	if a.Power {
 		// A BMC that does not answer is not MAAS's failure: the state is unknown, and is looked at again.
 		if s.Power, err = c.PowerState(ctx, s.M.SystemID); err != nil {
 			s.Power = "unknown"
+		}
+	}
+	if o.erases() && p.Settings == nil {
+		if p.Settings, err = c.EraseSettings(ctx); err != nil {
+			return Seen{}, err
 		}
 	}
 	if a.Events {
@@ -37,6 +45,7 @@ func (c *Client) Look(ctx context.Context, a Action, o Order, p *Progress) (Seen
 			p.LastEvent = newest(s.Events)
 		}
 	}
+	p.settle(s)
 	s.P = *p
 	return s, nil
 }

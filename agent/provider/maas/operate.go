@@ -31,13 +31,19 @@ func decidePower(s Seen, want string, v Verb, key string, params map[string]stri
 	switch {
 	case s.Power == want:
 		return done(s, map[string]string{key: s.Now.UTC().Format(time.RFC3339Nano), "maas_power": want})
-	case s.M.PowerType == "manual" || s.M.PowerType == "":
+	case s.M.manual() && want == "off" && s.M.is(ms.Ready, ms.New):
+		// Nothing is on it that runs for anybody, and whoever switches it by hand is not waited for.
+		return done(s, map[string]string{"maas_power": "not read: its power type in MAAS is manual"})
+	case s.M.manual():
 		return fail("MAAS_REFUSED", false, "MAAS has no way to switch the machine: its power type there is manual")
 	case asked && (s.Now.Sub(a.At) < powerPatience || a.Times >= maxSwitches):
 		return wait("the machine to be " + want)
 	}
 	return do(v, params)
 }
+
+// manual says that MAAS neither switches the machine nor reads its power.
+func (m *Machine) manual() bool { return m.PowerType == "manual" || m.PowerType == "" }
 
 func decidePowerQuery(_ Order, s Seen) Next { return done(s, map[string]string{"maas_power": s.Power}) }
 
@@ -89,6 +95,17 @@ func decideFixed(o Order, s Seen) Next {
 		return wait("MAAS to show it")
 	}
 	return do(MarkFixed, pick(o.Params, "comment"))
+}
+
+// decideOverride takes a machine whose tests have failed for well: that is for whoever has looked at it.
+func decideOverride(o Order, s Seen) Next {
+	switch {
+	case !s.M.is(ms.FailedTesting):
+		return done(s, map[string]string{"maas_marked": strings.ToLower(s.M.StatusName)})
+	case s.P.asked(Override):
+		return wait("MAAS to show it")
+	}
+	return do(Override, pick(o.Params, "comment"))
 }
 
 func decideRescue(_ Order, s Seen) Next {

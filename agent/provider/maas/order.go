@@ -3,6 +3,7 @@ package maas
 import (
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/ingot-metal/ingot/internal/evidence"
@@ -29,6 +30,7 @@ const (
 	Delete      Verb = "delete"
 	MarkBroken  Verb = "mark_broken"
 	MarkFixed   Verb = "mark_fixed"
+	Override    Verb = "override_failed_testing"
 	EnterRescue Verb = "rescue_mode"
 	ExitRescue  Verb = "exit_rescue_mode"
 )
@@ -37,6 +39,8 @@ const (
 const (
 	noteMachine   = "ingot-machine"
 	noteOperation = "ingot-operation"
+	// noteRecovery names the operation that has made a failed deployment once more.
+	noteRecovery = "ingot-recovery"
 )
 
 // Order is what a command wants.
@@ -58,7 +62,10 @@ type Ask struct {
 	At time.Time `json:"at"`
 	// Answered: MAAS has taken it. Without it nobody knows whether it has acted.
 	Answered bool `json:"answered,omitempty"`
-	Times    int  `json:"times"`
+	// Doubtful: MAAS had no time, and may have acted before it said so. Was is the machine's status before.
+	Doubtful bool              `json:"doubtful,omitempty"`
+	Was      maasstatus.Status `json:"was,omitempty"`
+	Times    int               `json:"times"`
 }
 
 // Progress is what a command has done so far. It is durable before each request.
@@ -72,6 +79,8 @@ type Progress struct {
 	LastEvent int `json:"last_event,omitempty"`
 	// Erasing: MAAS was seen to erase the disks after our request.
 	Erasing bool `json:"erasing,omitempty"`
+	// Settings of the region before the first request, where disks are to be erased.
+	Settings *EraseSettings `json:"settings,omitempty"`
 }
 
 // Open says that the verb was asked for and that nobody knows what came of it.
@@ -103,6 +112,8 @@ func (p Progress) OpenDestructive() bool { return slices.ContainsFunc(destructiv
 type Seen struct {
 	// M is the machine in MAAS; nil when there is none.
 	M *Machine
+	// User is the name of the key's user in MAAS.
+	User string
 	// Power as the BMC was read through MAAS, for the actions that ask for it.
 	Power string
 	// Events of the machine, newest first, for the actions that read them.
@@ -159,6 +170,9 @@ func failedThere(s Seen) Next {
 	text := s.M.StatusName
 	if s.M.StatusMessage != "" {
 		text += ": " + s.M.StatusMessage
+	}
+	if cause := causeOf(s); cause != "" && !strings.Contains(text, cause) {
+		text += "; " + cause
 	}
 	return fail("MAAS_FAILED", true, "MAAS says %s", text)
 }

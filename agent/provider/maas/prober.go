@@ -27,7 +27,9 @@ type Observation struct {
 	Reachable       bool
 	Reason, Message string
 	// M is nil where the region has no such machine.
-	M      *Machine
+	M *Machine
+	// HeldBy is what shows that somebody else has the machine; empty if it is ours, or nobody's.
+	HeldBy string
 	SeenAt time.Time
 }
 
@@ -89,7 +91,7 @@ func (p *Prober) Run(ctx context.Context) error {
 	}
 }
 
-// atOnce is how many machines one request asks for: their MAC addresses stand in its URL.
+// atOnce is how many machines are asked for together: what goes wrong with one answer goes wrong for all of them.
 const atOnce = 40
 
 func (p *Prober) round(ctx context.Context) {
@@ -107,26 +109,31 @@ func (p *Prober) round(ctx context.Context) {
 }
 
 func (p *Prober) look(ctx context.Context, targets []Target) {
-	var list []*Machine
+	var (
+		list []*Machine
+		user string
+	)
 	client, err := p.cfg.Open(ctx, targets[0])
 	if err == nil {
 		var macs []string
 		for _, t := range targets {
 			macs = append(macs, t.MACs...)
 		}
-		list, err = client.Find(ctx, macs)
+		if list, err = client.Find(ctx, macs); err == nil {
+			user, err = client.User(ctx)
+		}
 	}
 	if ctx.Err() != nil {
 		return
 	}
 	now := p.cfg.Clock.Now()
 	for _, t := range targets {
-		p.cfg.Report(observed(t, list, err, now))
+		p.cfg.Report(observed(t, list, user, err, now))
 	}
 }
 
-// observed says what a region's answer means for one machine.
-func observed(t Target, list []*Machine, err error, now time.Time) Observation {
+// observed says what a region's answer means for one machine. user is the key's.
+func observed(t Target, list []*Machine, user string, err error, now time.Time) Observation {
 	o := Observation{MachineID: t.MachineID, SeenAt: now}
 	if err == nil {
 		var own []*Machine
@@ -137,7 +144,7 @@ func observed(t Target, list []*Machine, err error, now time.Time) Observation {
 		}
 		o.M, err = the(own, "")
 	}
-	o.Reachable = err == nil
+	o.Reachable, o.HeldBy = err == nil, heldBy(t.MachineID, o.M, user)
 	if err != nil {
 		o.Reason, o.Message = "MAAS_UNREACHABLE", err.Error()
 	}

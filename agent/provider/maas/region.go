@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/ingot-metal/ingot/internal/failure"
@@ -45,6 +46,7 @@ type Client struct {
 	region  Region
 	base    http.RoundTripper
 	timeout time.Duration
+	user    atomic.Pointer[string]
 }
 
 // NewClient makes a client. timeout is that of one request; 0 means a minute. The error never holds the key.

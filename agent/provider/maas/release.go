@@ -34,6 +34,9 @@ func (v Verb) Kind() Verb {
 	return Verb(kind)
 }
 
+// erases says that the order is to erase the disks.
+func (o Order) erases() bool { return o.Action == "erase" || o.Action == "release" && o.on("erase") }
+
 func decideErase(o Order, s Seen) Next {
 	o.Params = maps.Clone(o.Params)
 	if o.Params == nil {
@@ -55,6 +58,9 @@ func decideRelease(o Order, s Seen) Next {
 	switch {
 	case m.Locked:
 		return conflict(s, "it is locked there; unlock it in MAAS first")
+	case erase && s.P.Settings.quickly() && !o.quickly():
+		return fail("MAAS_REFUSED", false, "the region erases whatever it releases, and quickly: its setting disk_erase_with_quick_erase "+
+			"replaces what is asked for; switch it off")
 	case m.is(ms.New, ms.Ready, ms.FailedCommissioning, ms.FailedTesting) && !erase:
 		return done(s, map[string]string{"maas_released": "already"})
 	case m.is(ms.Ready):
@@ -80,7 +86,7 @@ func afterRelease(o Order, s Seen) Next {
 	switch {
 	case m.is(ms.Releasing, ms.DiskErasing):
 		return wait("MAAS, which says " + m.StatusName)
-	case m.is(ms.Ready, ms.New):
+	case m.is(ms.Ready, ms.New), moved(s, "Ready", "New"): // or it was, and somebody has it by now
 		return released(o, s)
 	case m.is(ms.FailedReleasing, ms.FailedDiskErasing) && (!s.P.Open(Release) || moved(s, "Disk erasing", "Releasing")):
 		return failedThere(s)
@@ -88,24 +94,41 @@ func afterRelease(o Order, s Seen) Next {
 	return wait("MAAS to begin to release the machine")
 }
 
+// quickly says that the order is content with a quick erase.
+func (o Order) quickly() bool { return o.on("quick_erase") && !o.on("secure_erase") }
+
+// quickly says that the region's own settings let a disk get away with its ends overwritten: a disk that has no secure erase
+// is erased quickly where both are on (maas/maas, metadataserver/builtin_scripts/release_scripts/maas_wipe.py).
+func (e *EraseSettings) quickly() bool { return e != nil && e.OnRelease && e.Quick }
+
+// What MAAS logs when the machine itself has said that its disks are erased: of an erasure by itself, and of one among other
+// scripts. With the region's setting to erase on release, what we ask for is the second of two, and shows as the latter.
+const (
+	disksErased = "Disks erased"
+	scriptsRan  = "Release scripts executed successfully."
+)
+
 // released: a machine that is Ready has had its disks erased only if MAAS was seen to erase them.
 func released(o Order, s Seen) Next {
 	switch {
 	case !o.on("erase"):
 		return done(s, map[string]string{"maas_released": "true"})
-	case o.on("quick_erase") && !o.on("secure_erase"):
+	case o.quickly():
 		return done(s, map[string]string{"maas_released": "true", "maas_erase": "quick, not verified"})
-	case s.P.Erasing || moved(s, "Disk erasing"):
-		return done(s, map[string]string{"maas_released": "true", evidence.EraseMethod: eraseMethod(o)})
+	case s.P.Erasing || moved(s, "Disk erasing") || since(s, s.P.LastEvent, disksErased):
+		return done(s, map[string]string{"maas_released": "true", evidence.EraseMethod: eraseMethod(o.on("secure_erase"))})
+	case since(s, s.P.LastEvent, scriptsRan) && s.P.Settings != nil && s.P.Settings.OnRelease:
+		return done(s, map[string]string{"maas_released": "true", evidence.EraseMethod: eraseMethod(s.P.Settings.Secure)})
 	case s.P.Open(Release):
 		return Next{Unknown: "the machine is Ready, and MAAS does not show that its disks were erased after the request, whose answer was lost"}
 	}
 	return fail("MAAS_FAILED", false, "MAAS has released the machine without erasing its disks")
 }
 
-func eraseMethod(o Order) string {
-	if o.on("secure_erase") {
-		return "maas-secure-erase"
+// eraseMethod is what MAAS says that it does: a disk without a secure erase, or whose secure erase fails, is overwritten.
+func eraseMethod(secure bool) string {
+	if secure {
+		return "maas-secure-erase-or-overwrite"
 	}
 	return "maas-overwrite"
 }

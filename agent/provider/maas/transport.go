@@ -23,7 +23,9 @@ type exchange struct {
 	// connected: something of the request may have reached MAAS.
 	connected atomic.Bool
 	status    int
-	body      string
+	// again: MAAS says that the request may be repeated. With 409 it has rolled its transaction back.
+	again bool
+	body  string
 }
 
 var errRedirected = errors.New("MAAS answers with a redirect; give the endpoint as it is")
@@ -49,6 +51,7 @@ func (x *exchange) RoundTrip(r *http.Request) (*http.Response, error) {
 	if res.StatusCode >= 400 {
 		x.body = said(raw)
 	}
+	x.again = res.Header.Get("Retry-After") != ""
 	res.Header.Del("Retry-After")
 	res.Body = io.NopCloser(bytes.NewReader(raw))
 	return res, nil

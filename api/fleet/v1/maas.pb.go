@@ -334,7 +334,9 @@ type ProviderObservation struct {
 	Message string                 `protobuf:"bytes,11,opt,name=message,proto3" json:"message,omitempty"`
 	SeenAt  *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=seen_at,json=seenAt,proto3" json:"seen_at,omitempty"`
 	// The provider's own name of what is deployed, such as "ubuntu/noble".
-	Deployed      string `protobuf:"bytes,13,opt,name=deployed,proto3" json:"deployed,omitempty"`
+	Deployed string `protobuf:"bytes,13,opt,name=deployed,proto3" json:"deployed,omitempty"`
+	// What shows that somebody else has the machine there: its owner, or what is deployed. Empty if it is ours, or nobody's.
+	HeldBy        string `protobuf:"bytes,14,opt,name=held_by,json=heldBy,proto3" json:"held_by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -460,6 +462,13 @@ func (x *ProviderObservation) GetDeployed() string {
 	return ""
 }
 
+func (x *ProviderObservation) GetHeldBy() string {
+	if x != nil {
+		return x.HeldBy
+	}
+	return ""
+}
+
 var File_fleet_v1_maas_proto protoreflect.FileDescriptor
 
 const file_fleet_v1_maas_proto_rawDesc = "" +
@@ -493,7 +502,7 @@ const file_fleet_v1_maas_proto_rawDesc = "" +
 	"\n" +
 	"region_ref\x18\x03 \x01(\tR\tregionRef\x12%\n" +
 	"\x0eregion_version\x18\x04 \x01(\x03R\rregionVersion\x12#\n" +
-	"\rmac_addresses\x18\x05 \x03(\tR\fmacAddresses\"\xa9\x03\n" +
+	"\rmac_addresses\x18\x05 \x03(\tR\fmacAddresses\"\xc2\x03\n" +
 	"\x13ProviderObservation\x12\x1d\n" +
 	"\n" +
 	"machine_id\x18\x01 \x01(\tR\tmachineId\x12\x1a\n" +
@@ -511,7 +520,8 @@ const file_fleet_v1_maas_proto_rawDesc = "" +
 	" \x01(\tR\x06reason\x12\x18\n" +
 	"\amessage\x18\v \x01(\tR\amessage\x123\n" +
 	"\aseen_at\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\x06seenAt\x12\x1a\n" +
-	"\bdeployed\x18\r \x01(\tR\bdeployedB3Z1github.com/ingot-metal/ingot/api/fleet/v1;fleetv1b\x06proto3"
+	"\bdeployed\x18\r \x01(\tR\bdeployed\x12\x17\n" +
+	"\aheld_by\x18\x0e \x01(\tR\x06heldByB3Z1github.com/ingot-metal/ingot/api/fleet/v1;fleetv1b\x06proto3"
 
 var (
 	file_fleet_v1_maas_proto_rawDescOnce sync.Once

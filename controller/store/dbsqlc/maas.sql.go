@@ -74,7 +74,7 @@ func (q *Queries) GetMAASRegion(ctx context.Context, regionRef string) (MaasRegi
 }
 
 const getProviderObservation = `-- name: GetProviderObservation :one
-SELECT machine_id, provider, state, status, system_id, power_state, deployed, drift, reason, message, changed_at, known_system_id FROM provider_observations WHERE machine_id = $1
+SELECT machine_id, provider, state, status, system_id, power_state, deployed, drift, reason, message, changed_at, known_system_id, held_by FROM provider_observations WHERE machine_id = $1
 `
 
 func (q *Queries) GetProviderObservation(ctx context.Context, machineID string) (ProviderObservation, error) {
@@ -93,6 +93,7 @@ func (q *Queries) GetProviderObservation(ctx context.Context, machineID string) 
 		&i.Message,
 		&i.ChangedAt,
 		&i.KnownSystemID,
+		&i.HeldBy,
 	)
 	return i, err
 }
@@ -250,7 +251,7 @@ func (q *Queries) MachineOfMAASRegion(ctx context.Context, regionRef string) (st
 }
 
 const providerObservationsOf = `-- name: ProviderObservationsOf :many
-SELECT machine_id, provider, state, status, system_id, power_state, deployed, drift, reason, message, changed_at, known_system_id FROM provider_observations WHERE machine_id = ANY($1::text[])
+SELECT machine_id, provider, state, status, system_id, power_state, deployed, drift, reason, message, changed_at, known_system_id, held_by FROM provider_observations WHERE machine_id = ANY($1::text[])
 `
 
 func (q *Queries) ProviderObservationsOf(ctx context.Context, machineIds []string) ([]ProviderObservation, error) {
@@ -275,6 +276,7 @@ func (q *Queries) ProviderObservationsOf(ctx context.Context, machineIds []strin
 			&i.Message,
 			&i.ChangedAt,
 			&i.KnownSystemID,
+			&i.HeldBy,
 		); err != nil {
 			return nil, err
 		}
@@ -333,17 +335,17 @@ func (q *Queries) PutMAASRegion(ctx context.Context, arg PutMAASRegionParams) (M
 
 const putProviderObservation = `-- name: PutProviderObservation :exec
 INSERT INTO provider_observations (machine_id, provider, state, status, system_id, power_state, deployed, drift, reason, message, changed_at,
-                                   known_system_id)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $5)
+                                   known_system_id, held_by)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $5, $12)
 ON CONFLICT (machine_id) DO UPDATE
 SET known_system_id = coalesce(nullif(provider_observations.known_system_id, ''), excluded.system_id), provider = excluded.provider, state = excluded.state, status = excluded.status, system_id = excluded.system_id,
     power_state = excluded.power_state, deployed = excluded.deployed, drift = excluded.drift, reason = excluded.reason,
-    message = excluded.message, changed_at = excluded.changed_at
+    message = excluded.message, held_by = excluded.held_by, changed_at = excluded.changed_at
 WHERE (provider_observations.provider, provider_observations.state, provider_observations.status, provider_observations.system_id,
        provider_observations.power_state, provider_observations.deployed, provider_observations.drift, provider_observations.reason,
-       provider_observations.message)
+       provider_observations.message, provider_observations.held_by)
       IS DISTINCT FROM (excluded.provider, excluded.state, excluded.status, excluded.system_id, excluded.power_state, excluded.deployed,
-                        excluded.drift, excluded.reason, excluded.message)
+                        excluded.drift, excluded.reason, excluded.message, excluded.held_by)
 `
 
 type PutProviderObservationParams struct {
@@ -358,6 +360,7 @@ type PutProviderObservationParams struct {
 	Reason     string
 	Message    string
 	Now        time.Time
+	HeldBy     string
 }
 
 // The first system id that is seen is the machine's known one, until an operator accepts another.
@@ -374,6 +377,7 @@ func (q *Queries) PutProviderObservation(ctx context.Context, arg PutProviderObs
 		arg.Reason,
 		arg.Message,
 		arg.Now,
+		arg.HeldBy,
 	)
 	return err
 }

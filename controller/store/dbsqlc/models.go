@@ -367,6 +367,7 @@ type ProviderObservation struct {
 	Message       string
 	ChangedAt     time.Time
 	KnownSystemID string
+	HeldBy        string
 }
 
 type Rollout struct {

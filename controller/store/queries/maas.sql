@@ -45,17 +45,17 @@ ORDER BY m.machine_id;
 -- name: PutProviderObservation :exec
 -- The first system id that is seen is the machine's known one, until an operator accepts another.
 INSERT INTO provider_observations (machine_id, provider, state, status, system_id, power_state, deployed, drift, reason, message, changed_at,
-                                   known_system_id)
-VALUES (@machine_id, @provider, @state, @status, @system_id, @power_state, @deployed, @drift, @reason, @message, @now, @system_id)
+                                   known_system_id, held_by)
+VALUES (@machine_id, @provider, @state, @status, @system_id, @power_state, @deployed, @drift, @reason, @message, @now, @system_id, @held_by)
 ON CONFLICT (machine_id) DO UPDATE
 SET known_system_id = coalesce(nullif(provider_observations.known_system_id, ''), excluded.system_id), provider = excluded.provider, state = excluded.state, status = excluded.status, system_id = excluded.system_id,
     power_state = excluded.power_state, deployed = excluded.deployed, drift = excluded.drift, reason = excluded.reason,
-    message = excluded.message, changed_at = excluded.changed_at
+    message = excluded.message, held_by = excluded.held_by, changed_at = excluded.changed_at
 WHERE (provider_observations.provider, provider_observations.state, provider_observations.status, provider_observations.system_id,
        provider_observations.power_state, provider_observations.deployed, provider_observations.drift, provider_observations.reason,
-       provider_observations.message)
+       provider_observations.message, provider_observations.held_by)
       IS DISTINCT FROM (excluded.provider, excluded.state, excluded.status, excluded.system_id, excluded.power_state, excluded.deployed,
-                        excluded.drift, excluded.reason, excluded.message);
+                        excluded.drift, excluded.reason, excluded.message, excluded.held_by);
 
 -- name: GetProviderObservation :one
 SELECT * FROM provider_observations WHERE machine_id = @machine_id;

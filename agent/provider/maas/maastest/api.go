@@ -35,7 +35,7 @@ func parse(q *http.Request) query {
 		if op != "" {
 			c.op = q.Method + " " + op
 		}
-	case parts[0] == "machines" && op != "":
+	case (parts[0] == "machines" || parts[0] == "maas") && op != "":
 		c.op = q.Method + " " + op
 	case parts[0] == "nodes" && len(parts) == 4 && parts[2] == "interfaces":
 		c.systemID, c.op = parts[1], q.Method+" "+op
@@ -66,13 +66,15 @@ func write(w http.ResponseWriter, a answer) {
 func (r *Region) handle(c query) answer {
 	switch c.op {
 	case "GET users":
-		return answer{status: 200, body: map[string]any{"username": "ingot", "is_superuser": true}}
+		return answer{status: 200, body: map[string]any{"username": User, "is_superuser": !r.cfg.NotAdmin}}
 	case "GET version":
 		return answer{status: 200, body: map[string]any{"version": "3.6.0", "subversion": "", "capabilities": []string{"storage-deployment-ubuntu"}}}
 	case "GET machines":
 		return answer{status: 200, body: r.list(c.form)}
 	case "GET events":
-		return answer{status: 200, body: r.eventsOf(c.form)}
+		return r.eventsOf(c.form)
+	case "GET get_config":
+		return r.config(c.form.Get("name"))
 	case "POST machines":
 		return r.created(c.form)
 	case "POST allocate":
@@ -97,17 +99,6 @@ func (r *Region) list(form url.Values) []any {
 	return out
 }
 
-func (r *Region) eventsOf(form url.Values) any {
-	limit, _ := strconv.Atoi(form.Get("limit")) // none: nothing
-	out := []any{}
-	for _, e := range slices.Backward(r.events) {
-		if e.systemID == form.Get("id") && len(out) < limit {
-			out = append(out, map[string]any{"id": e.id, "node": e.systemID, "type": "Node changed status", "description": e.description, "level": "DEBUG"})
-		}
-	}
-	return map[string]any{"count": len(out), "events": out, "next_uri": "", "prev_uri": ""}
-}
-
 func (r *Region) created(form url.Values) answer {
 	macs := lower(form["mac_addresses"])
 	for _, m := range r.machines {
@@ -122,48 +113,27 @@ func (r *Region) created(form url.Values) answer {
 	return answer{status: 200, body: r.json(m), acted: true}
 }
 
-// allowed says from which statuses an operation is taken; any other is 409.
-var allowed = map[string][]ms.Status{
-	"POST commission": {ms.New, ms.FailedCommissioning, ms.Ready, ms.FailedTesting, ms.Broken},
-	"POST allocate":   {ms.Ready},
-	"POST deploy":     {ms.Ready, ms.Allocated},
-	"POST release": {
-		ms.Ready, ms.Releasing, ms.Allocated, ms.Reserved, ms.Broken, ms.Deploying, ms.Deployed, ms.FailedDeployment, ms.FailedDiskErasing,
-		ms.FailedReleasing,
-	},
-	"POST abort":                    {ms.Commissioning, ms.Deploying, ms.DiskErasing, ms.Testing, ms.EnteringRescueMode, ms.ExitingRescueMode},
-	"POST set_storage_layout":       {ms.Ready, ms.Allocated},
-	"POST link_subnet":              {ms.Ready, ms.Allocated, ms.Broken},
-	"POST set_workload_annotations": {ms.Allocated, ms.Deploying, ms.Deployed, ms.FailedDeployment},
-	"POST mark_fixed":               {ms.Broken},
-	"POST rescue_mode":              {ms.Ready, ms.Broken, ms.Deployed, ms.FailedEnteringRescueMode},
-	"POST exit_rescue_mode":         {ms.RescueMode, ms.FailedEnteringRescueMode, ms.FailedExitingRescueMode},
-}
-
 func (r *Region) onMachine(c query, m *Machine) answer {
-	if list, limited := allowed[c.op]; limited && !slices.Contains(list, m.Status) {
-		row, _ := ms.Of(m.Status)
-		return refuse(http.StatusConflict, "%s is not possible: the machine is %s", c.op, row.Name)
+	if !r.permitted(c.op, m) {
+		return refuse(http.StatusForbidden, "") // middleware.py: PermissionDenied has no text
+	}
+	if a := r.lawful(c, m); a.status != 0 {
+		return a
 	}
 	switch c.op {
 	case "GET machine":
 		return answer{status: 200, body: r.json(m)}
 	case "GET query_power_state":
 		return answer{status: 200, body: map[string]any{"state": powerOf(m)}}
-	case "DELETE machine":
-		if m.Locked {
-			return refuse(http.StatusConflict, "the machine is locked")
-		}
+	case "DELETE machine": // MAAS deletes a machine in any status, and in use
 		r.drop(m.SystemID)
 		return answer{status: http.StatusNoContent, acted: true}
 	}
-	if m.Locked && c.op == "POST release" {
-		return refuse(http.StatusConflict, "the machine is locked")
-	}
+	acted := c.op != "POST release" || m.Status != ms.Ready && m.Status != ms.Releasing
 	if a := r.change(c, m); a.status != 0 {
 		return a
 	}
-	return answer{status: 200, body: r.json(m), acted: true}
+	return answer{status: 200, body: r.json(m), acted: acted}
 }
 
 func powerOf(m *Machine) string {
@@ -175,37 +145,33 @@ func powerOf(m *Machine) string {
 
 // change has the effect of an operation; an answer with a status is a refusal.
 func (r *Region) change(c query, m *Machine) answer {
+	comment := c.form.Get("comment")
 	switch c.op {
 	case "POST commission":
 		r.commission(m)
 	case "POST allocate":
-		r.move(m, ms.Allocated)
-		m.Owner = "ingot"
+		r.acquire(m, comment)
 	case "POST deploy":
-		if m.Status == ms.Ready {
-			r.move(m, ms.Allocated)
-			m.Owner = "ingot"
-		}
-		r.deploy(m, c.form.Get("distro_series"), isTrue(c.form.Get("enable_hw_sync")))
+		r.deploy(m, c.form.Get("distro_series"), comment, isTrue(c.form.Get("enable_hw_sync")))
 	case "POST release":
 		if m.Status != ms.Ready && m.Status != ms.Releasing {
-			r.release(m, isTrue(c.form.Get("erase")))
+			r.release(c, m)
 		}
 	case "POST abort":
-		r.abort(m)
+		r.abort(m, comment)
 	case "POST mark_broken":
-		m.before = m.Status
-		r.move(m, ms.Broken)
+		r.markBroken(m, comment)
 	case "POST mark_fixed":
-		r.move(m, ms.Ready)
+		r.markFixed(m, comment)
+	case "POST override_failed_testing":
+		r.override(m, comment)
 	case "POST rescue_mode":
 		r.rescue(m, true)
 	case "POST exit_rescue_mode":
 		r.rescue(m, false)
 	case "POST power_on", "POST power_off":
-		want := strings.TrimPrefix(c.op, "POST power_")
-		if !m.Stuck && !m.NoSwitch {
-			m.Power = want
+		if !m.Stuck && !m.NoSwitch && m.PowerType != "manual" {
+			m.Power = strings.TrimPrefix(c.op, "POST power_")
 		}
 	default:
 		return r.configure(c, m)
@@ -225,7 +191,11 @@ func (r *Region) configure(c query, m *Machine) answer {
 			m.Annotations = map[string]string{}
 		}
 		for k, v := range c.form {
-			if k != "op" {
+			switch {
+			case k == "op":
+			case v[0] == "":
+				delete(m.Annotations, k)
+			default:
 				m.Annotations[k] = v[0]
 			}
 		}
@@ -251,7 +221,7 @@ func (r *Region) json(m *Machine) map[string]any {
 	row, _ := ms.Of(m.Status)
 	out := map[string]any{
 		"system_id": m.SystemID, "hostname": m.Hostname, "owner": m.Owner, "status": int(m.Status), "status_name": row.Name,
-		"status_message": m.StatusMessage, "power_state": m.Power, "power_type": m.PowerType, "locked": m.Locked, "osystem": "",
+		"status_message": r.statusMessage(m), "power_state": m.Power, "power_type": m.PowerType, "locked": m.Locked, "osystem": "",
 		"distro_series": m.Series, "workload_annotations": m.Annotations, "cpu_count": m.CPUs, "memory": m.MemoryMiB,
 		"hardware_info": map[string]string{"system_serial": orUnknown(m.Serial)}, "enable_hw_sync": m.HWSync, "sync_interval": 900,
 		"interface_set": r.nics(m), "resource_uri": "/MAAS/api/2.0/machines/" + m.SystemID + "/",

@@ -14,12 +14,14 @@ type Machine struct {
 	SystemID, Hostname, Owner string
 	MACs                      []string
 	Status                    ms.Status
-	StatusMessage             string
-	Serial                    string
-	PowerType, Power          string
-	Series                    string
-	Annotations               map[string]string
-	Locked                    bool
+	// StatusMessage of a machine that is added is what its newest event says.
+	StatusMessage string
+	Serial        string
+	// PowerType is "manual" where MAAS has no driver; Power is "on" or "off".
+	PowerType, Power string
+	Series           string
+	Annotations      map[string]string
+	Locked           bool
 	// NoBootDisk, NoBootNIC: commissioning found none.
 	NoBootDisk, NoBootNIC bool
 	// BootMode is the address mode of the first interface: "auto", "link_up" or "" for no link. Subnet is where it is.
@@ -34,8 +36,8 @@ type Machine struct {
 	CPUs       int
 	MemoryMiB  int64
 	DiskSerial string
-	// FailCommission, FailTest, FailDeploy, FailErase and FailRelease make the next such work fail, with the message; an element
-	// each.
+	// FailCommission, FailTest, FailDeploy, FailErase and FailRelease make the next such work fail, with the message; an
+	// element each.
 	FailCommission, FailTest, FailDeploy, FailErase, FailRelease []string
 	// NoSwitch takes what switches the machine on or off, and does nothing.
 	NoSwitch bool
@@ -48,20 +50,32 @@ type Machine struct {
 	before ms.Status
 	due    time.Time
 	then   func()
+	// aborting: what ends the work stops the machine first.
+	aborting bool
+	// erased counts the erasures that ended well.
+	erased int
 }
 
-// logged is one line of the region's log of a machine.
-type logged struct {
-	id                    int
-	systemID, description string
-}
+// Erased counts the full erasures of the machine that have ended well.
+func (m Machine) Erased() int { return m.erased }
 
-// Add puts a machine into the region, and gives its system id.
+// Add puts a machine into the region, and gives its system id. A machine in use belongs to the key's user unless it says
+// whose it is.
 func (r *Region) Add(m Machine) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.add(&m).SystemID
+	if m.Owner == "" && !slices.Contains(ownerless, m.Status) {
+		m.Owner = User
+	}
+	added := r.add(&m)
+	if m.StatusMessage != "" {
+		r.log(added, failed, "Marking node failed", m.StatusMessage)
+	}
+	return added.SystemID
 }
+
+// ownerless are the statuses of machines that nobody has.
+var ownerless = []ms.Status{ms.New, ms.FailedCommissioning, ms.Missing, ms.Ready, ms.Retired}
 
 func (r *Region) add(m *Machine) *Machine {
 	r.next++
@@ -71,6 +85,9 @@ func (r *Region) add(m *Machine) *Machine {
 	}
 	if m.Power == "" {
 		m.Power = "off"
+		if m.Status == ms.Deployed {
+			m.Power = "on"
+		}
 	}
 	if m.DiskSerial == "" {
 		m.DiskSerial = "disk-" + m.SystemID
@@ -80,6 +97,9 @@ func (r *Region) add(m *Machine) *Machine {
 	}
 	if m.Subnet == 0 {
 		m.Subnet = 7
+	}
+	if m.Layout == "" {
+		m.Layout = "flat"
 	}
 	r.machines = append(r.machines, m)
 	return m
@@ -124,6 +144,20 @@ func (r *Region) Lose(systemID string) {
 	r.drop(systemID)
 }
 
+// Before calls act once, just before the region reads the next request of an op: somebody else was quicker.
+func (r *Region) Before(op string, act func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.quicker[op] = act
+}
+
+// Released calls act with every machine that has just been released: somebody waits for it.
+func (r *Region) Released(act func(*Machine)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.released = act
+}
+
 func (r *Region) drop(systemID string) {
 	r.machines = slices.DeleteFunc(r.machines, func(m *Machine) bool { return m.SystemID == systemID })
 }
@@ -140,23 +174,11 @@ func (r *Region) find(systemID string) *Machine {
 
 // settle lets work that is due have ended.
 func (r *Region) settle(m *Machine) {
-	for m.then != nil && !m.Stuck && (m.StuckIn == 0 || m.StuckIn != m.Status) && !r.cfg.Clock.Now().Before(m.due) {
+	for m.then != nil && (m.aborting || !m.Stuck && (m.StuckIn == 0 || m.StuckIn != m.Status)) && !r.cfg.Clock.Now().Before(m.due) {
 		then := m.then
 		m.then = nil
 		then()
 	}
-}
-
-// move changes the status, and writes the line that MAAS writes.
-func (r *Region) move(m *Machine, to ms.Status) {
-	from, _ := ms.Of(m.Status)
-	into, _ := ms.Of(to)
-	m.Status, m.StatusMessage = to, ""
-	r.log(m, fmt.Sprintf("From '%s' to '%s'", from.Name, into.Name))
-}
-
-func (r *Region) log(m *Machine, text string) {
-	r.events = append(r.events, logged{len(r.events) + 1, m.SystemID, text})
 }
 
 // after does what follows when the work has taken its time.
@@ -172,98 +194,6 @@ func fails(list *[]string) (string, bool) {
 	text := (*list)[0]
 	*list = (*list)[1:]
 	return text, true
-}
-
-func (r *Region) failed(m *Machine, to ms.Status, text string) {
-	r.move(m, to)
-	m.StatusMessage = text
-	r.log(m, text)
-}
-
-func (r *Region) commission(m *Machine) {
-	m.before = m.Status
-	r.move(m, ms.Commissioning)
-	m.Power = "on"
-	r.after(m, func() {
-		if text, bad := fails(&m.FailCommission); bad {
-			r.failed(m, ms.FailedCommissioning, text)
-			return
-		}
-		r.move(m, ms.Testing)
-		r.after(m, func() {
-			if text, bad := fails(&m.FailTest); bad {
-				r.failed(m, ms.FailedTesting, text)
-				return
-			}
-			r.move(m, ms.Ready)
-			m.Power = "off"
-		})
-	})
-}
-
-func (r *Region) deploy(m *Machine, series string, sync bool) {
-	r.move(m, ms.Deploying)
-	m.Power = "on"
-	r.after(m, func() {
-		if text, bad := fails(&m.FailDeploy); bad {
-			r.failed(m, ms.FailedDeployment, text)
-			return
-		}
-		m.Series, m.HWSync = series, sync
-		if m.Series == "" {
-			m.Series = "noble"
-		}
-		r.move(m, ms.Deployed)
-	})
-}
-
-func (r *Region) release(m *Machine, erase bool) {
-	ready := func() {
-		if text, bad := fails(&m.FailRelease); bad {
-			r.failed(m, ms.FailedReleasing, text)
-			return
-		}
-		r.move(m, ms.Ready)
-		m.Owner, m.Annotations, m.Series, m.HWSync = "", nil, "", false
-		if !m.NoSwitch {
-			m.Power = "off"
-		}
-	}
-	if !erase || m.SkipErase {
-		r.move(m, ms.Releasing)
-		r.after(m, ready)
-		return
-	}
-	r.move(m, ms.DiskErasing)
-	m.Power = "on"
-	r.after(m, func() {
-		if text, bad := fails(&m.FailErase); bad {
-			r.failed(m, ms.FailedDiskErasing, text)
-			return
-		}
-		r.move(m, ms.Releasing)
-		r.after(m, ready)
-	})
-}
-
-func (r *Region) abort(m *Machine) {
-	to := map[ms.Status]ms.Status{
-		ms.Commissioning: m.before, ms.Testing: m.before, ms.Deploying: ms.Allocated, ms.DiskErasing: ms.FailedDiskErasing,
-		ms.EnteringRescueMode: m.before, ms.ExitingRescueMode: ms.RescueMode,
-	}[m.Status]
-	m.then = nil
-	r.move(m, to)
-}
-
-func (r *Region) rescue(m *Machine, into bool) {
-	if into {
-		m.before = m.Status
-		r.move(m, ms.EnteringRescueMode)
-		r.after(m, func() { r.move(m, ms.RescueMode) })
-		return
-	}
-	r.move(m, ms.ExitingRescueMode)
-	r.after(m, func() { r.move(m, m.before) })
 }
 
 func lower(list []string) []string {

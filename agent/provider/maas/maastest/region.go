@@ -21,7 +21,16 @@ type Config struct {
 	// Delay is how long each piece of work takes; 0 means 20 ms.
 	Delay time.Duration
 	Clock clock.Clock
+	// NotAdmin: the key's user is no administrator.
+	NotAdmin bool
+	// EraseOnRelease, NoSecureErase and QuickErase are the region's own settings of what a release erases, and how.
+	EraseOnRelease, NoSecureErase, QuickErase bool
+	// MaxURL is the longest request line, in bytes; 0 means 8 KiB, which is nginx's own. A snap's MAAS has 32 KiB.
+	MaxURL int
 }
+
+// User is the name of the key's user in MAAS.
+const User = "ingot"
 
 // Region is one MAAS region. Its methods are safe for concurrent use.
 type Region struct {
@@ -36,6 +45,9 @@ type Region struct {
 	nonces   map[string]bool
 	next     int
 	closed   chan struct{}
+	// quicker is what somebody else does before a request is read, released what they do to a machine that is released.
+	quicker  map[string]func()
+	released func(*Machine)
 }
 
 // Request is one request that passed the door.
@@ -53,7 +65,8 @@ type Kind string
 // The faults. Before ones leave no effect; After ones answer badly once the effect is there.
 const (
 	Busy        Kind = "busy"         // 503 with Retry-After, no effect
-	Conflict    Kind = "conflict"     // 409 with Retry-After, no effect
+	BusyAfter   Kind = "busy-after"   // 503, after the effect: what runs once the request is committed has failed
+	Conflict    Kind = "conflict"     // 409 with Retry-After, no effect: a transaction was rolled back ten times
 	ErrorBefore Kind = "error-before" // 500, no effect
 	ErrorAfter  Kind = "error-after"  // 500, after the effect
 	CutBefore   Kind = "cut-before"   // the connection ends, no effect
@@ -87,10 +100,13 @@ func New(cfg Config) *Region {
 	if cfg.Delay == 0 {
 		cfg.Delay = 20 * time.Millisecond
 	}
+	if cfg.MaxURL == 0 {
+		cfg.MaxURL = 8 << 10
+	}
 	if cfg.Clock == nil {
 		cfg.Clock = clock.Real()
 	}
-	r := &Region{cfg: cfg, nonces: map[string]bool{}, closed: make(chan struct{})}
+	r := &Region{cfg: cfg, nonces: map[string]bool{}, quicker: map[string]func(){}, closed: make(chan struct{})}
 	r.server = httptest.NewServer(http.HandlerFunc(r.serve))
 	return r
 }
@@ -174,11 +190,16 @@ func (r *Region) serve(w http.ResponseWriter, q *http.Request) {
 		http.Error(w, "Authorization Error: "+why, http.StatusUnauthorized)
 		return
 	}
+	if len(q.RequestURI) > r.cfg.MaxURL { // nginx, before MAAS sees it
+		http.Error(w, "<html>414 Request-URI Too Large</html>", http.StatusRequestURITooLong)
+		return
+	}
 	if err := q.ParseForm(); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
 	c := parse(q)
+	r.somebodyElse(c.op)
 	r.mu.Lock()
 	kind := r.strikes(c.op)
 	var a answer
@@ -193,14 +214,25 @@ func (r *Region) serve(w http.ResponseWriter, q *http.Request) {
 	r.reply(w, q, kind, a)
 }
 
+// somebodyElse does what a test has said that somebody does first.
+func (r *Region) somebodyElse(op string) {
+	r.mu.Lock()
+	act := r.quicker[op]
+	delete(r.quicker, op)
+	r.mu.Unlock()
+	if act != nil {
+		act()
+	}
+}
+
 func (r *Region) reply(w http.ResponseWriter, q *http.Request, kind Kind, a answer) {
 	switch kind {
-	case Busy:
-		w.Header().Set("Retry-After", "0")
-		http.Error(w, "Unable to connect to rack controller", http.StatusServiceUnavailable)
-	case Conflict:
-		w.Header().Set("Retry-After", "0")
-		http.Error(w, "Conflict error. Try your request again, as it will most likely succeed.", http.StatusConflict)
+	case Busy, BusyAfter: // middleware.py, RPCErrorsMiddleware; utils/views.py fires what follows the commit before it answers
+		w.Header().Set("Retry-After", "10")
+		http.Error(w, "Unable to connect to any rack controller", http.StatusServiceUnavailable)
+	case Conflict: // utils/views.py, WebApplicationHandler.get_response, and templates/409.html
+		w.Header().Set("Retry-After", "5")
+		http.Error(w, "<html>Conflict error. Try your request again, as it will most likely succeed.</html>", http.StatusConflict)
 	case ErrorBefore, ErrorAfter:
 		http.Error(w, "Internal server error.", http.StatusInternalServerError)
 	case Refuse:

@@ -1,0 +1,228 @@
+package maastest
+
+import (
+	"slices"
+	"strings"
+
+	ms "github.com/ingot-metal/ingot/internal/maasstatus"
+)
+
+// commission is models/node.py, Node.start_commissioning, and metadataserver/api.py, _process_commissioning and
+// _process_testing: the machine has the caller for its owner until it is Ready, or commissioning has failed; its storage and
+// its addresses are set anew.
+func (r *Region) commission(m *Machine) {
+	r.asked(m, "User starting node commissioning", "")
+	r.log(m, info, "Commissioning", "")
+	m.before, m.Owner, m.Layout, m.Power = m.Status, User, "flat", "on"
+	r.move(m, ms.Commissioning)
+	r.after(m, func() {
+		if text, bad := fails(&m.FailCommission); bad {
+			r.markFailed(m, ms.FailedCommissioning, text)
+			m.Owner = "" // metadataserver/api_twisted.py, _processMessage
+			return
+		}
+		m.before = m.Status
+		r.move(m, ms.Testing)
+		r.after(m, func() {
+			if text, bad := fails(&m.FailTest); bad {
+				r.log(m, info, "Failed testing", text)
+				r.move(m, ms.FailedTesting)
+				return
+			}
+			r.log(m, info, "Ready", "")
+			r.move(m, ms.Ready)
+			m.Power = "off"
+		})
+	})
+}
+
+// acquire is models/node.py, Node.acquire.
+func (r *Region) acquire(m *Machine, comment string) {
+	r.asked(m, "User acquiring node", comment)
+	m.Owner = User
+	r.move(m, ms.Allocated)
+}
+
+// installing is what metadataserver/api_twisted.py logs of a deployment that goes well: the beginning of everything that
+// cloud-init and curtin do, in cloud-init's words, and no end.
+var installing = []string{
+	"'cloudinit' searching for local datasources", "'cloudinit' searching for network datasources",
+	"'cloudinit' searching for network data from DataSourceMAAS", "'cloudinit' running modules for config",
+	"'cloudinit' running config-scripts_user with frequency once-per-instance", "'curtin' curtin command install",
+	"'curtin' preparing for installation", "'curtin' configuring storage",
+}
+
+// deploy is api/machines.py, MachineHandler.deploy, and models/node.py, Node.start. What is deployed shows at once.
+func (r *Region) deploy(m *Machine, series, comment string, sync bool) {
+	if m.Status == ms.Ready {
+		r.acquire(m, comment)
+	}
+	if series == "" {
+		series = "noble" // the region's default_distro_series
+	}
+	m.Series, m.HWSync = series, sync
+	r.asked(m, "User starting deployment", comment)
+	r.log(m, info, "Deploying", "")
+	r.move(m, ms.Deploying)
+	m.Power = "on"
+	r.after(m, func() {
+		text, bad := fails(&m.FailDeploy)
+		if bad && strings.Contains(text, "timed out") { // status_monitor.py, mark_nodes_failed_after_expiring: nothing was heard
+			r.markFailed(m, ms.FailedDeployment, text)
+			return
+		}
+		for _, line := range installing {
+			r.log(m, debug, "Node installation", line)
+		}
+		if bad { // the comment of MAAS's own is fixed; here it repeats the cause, which MAAS has in an event
+			r.log(m, failed, "Node installation failure", "'curtin' "+text)
+			r.markFailed(m, ms.FailedDeployment, "Installation failed (refer to the installation log for more information). "+text)
+			return
+		}
+		r.log(m, info, "Deployed", "")
+		r.move(m, ms.Deployed)
+	})
+}
+
+// release is models/node.py, Node.start_releasing: one script, to erase, shows as Disk erasing; any more as Releasing.
+func (r *Region) release(c query, m *Machine) {
+	scripts, secure, quick := r.erasing(c)
+	comment := c.form.Get("comment")
+	if len(scripts) == 0 || m.SkipErase {
+		r.asked(m, "User releasing node", comment)
+		r.powerDown(m)
+		return
+	}
+	failedStatus, status, kind, text := ms.FailedReleasing, ms.Releasing, "User releasing node", "Failed to release machine."
+	if len(scripts) == 1 {
+		failedStatus, status, kind, text = ms.FailedDiskErasing, ms.DiskErasing, "User erasing disk", "Failed to erase disks."
+	}
+	r.asked(m, kind, comment)
+	r.move(m, status)
+	m.Power = "on"
+	r.after(m, func() {
+		if cause, bad := fails(&m.FailErase); bad {
+			r.markFailed(m, failedStatus, text+" "+cause)
+			return
+		}
+		if secure || !quick {
+			m.erased++
+		}
+		// metadataserver/api.py, _process_disk_erasing and _process_releasing.
+		if status == ms.DiskErasing {
+			r.log(m, info, "Disks erased", "")
+		} else {
+			r.log(m, info, "Release scripts executed successfully.", "")
+		}
+		r.log(m, debug, "User releasing node", "") // the system releases it: metadataserver/api_twisted.py, _processMessage
+		r.powerDown(m)
+	})
+}
+
+// powerDown is models/node.py, Node._release: what is deployed is forgotten at once; the owner and the annotations are when
+// the machine is off. A machine that is off, or that nothing switches, is Ready without delay.
+func (r *Region) powerDown(m *Machine) {
+	r.log(m, info, "Releasing", "")
+	r.move(m, ms.Releasing)
+	m.Series, m.HWSync = "", false
+	if m.Power == "off" || m.PowerType == "manual" {
+		r.finalize(m)
+		return
+	}
+	r.after(m, func() {
+		if text, bad := fails(&m.FailRelease); bad {
+			r.markFailed(m, ms.FailedReleasing, text)
+			return
+		}
+		if !m.NoSwitch {
+			m.Power = "off"
+		}
+		r.finalize(m)
+	})
+}
+
+// finalize is models/node.py, Node._finalize_release.
+func (r *Region) finalize(m *Machine) {
+	if m.Status != ms.Releasing {
+		return // it was marked broken in between
+	}
+	r.move(m, ms.Ready)
+	m.Annotations = nil
+	r.log(m, info, "Released", "")
+	if r.released != nil {
+		r.released(m)
+	}
+}
+
+// abort writes the event of an abort, and the status that follows once the machine is off (models/node.py, abort_commissioning,
+// abort_testing, abort_deploying, abort_disk_erasing).
+func (r *Region) abort(m *Machine, comment string) {
+	to, kind := ms.New, "User aborting node commissioning"
+	switch m.Status {
+	case ms.Testing:
+		to, kind = m.before, "User aborting node testing"
+		if to == ms.Commissioning {
+			to = ms.Ready // for whoever doesn't want to wait for the tests
+		}
+	case ms.Deploying:
+		to, kind = ms.Allocated, "User aborting deployment"
+	case ms.DiskErasing:
+		to, kind = ms.FailedDiskErasing, "User aborting disk erase"
+	default:
+		m.Owner = "" // abort_commissioning, at once
+	}
+	r.asked(m, kind, comment)
+	m.aborting = true
+	r.after(m, func() {
+		m.aborting, m.Power = false, "off"
+		r.move(m, to)
+	})
+}
+
+// markBroken is models/node.py, Node.mark_broken: a machine in use is switched off and loses what is deployed.
+func (r *Region) markBroken(m *Machine, comment string) {
+	r.asked(m, "User marking node broken", comment)
+	m.before, m.then = m.Status, nil
+	if slices.Contains(releasable, m.Status) {
+		r.powerDown(m)
+		if m.then != nil { // its owner stays until somebody releases it
+			m.then = func() { m.Power = "off" }
+		}
+	}
+	r.move(m, ms.Broken)
+}
+
+// markFixed is models/node.py, Node.mark_fixed: what was Deployed is so again, and nothing says what is deployed.
+func (r *Region) markFixed(m *Machine, comment string) {
+	r.asked(m, "User marking node fixed", comment)
+	to := ms.Ready
+	if m.before == ms.Deployed {
+		to = ms.Deployed
+	}
+	m.Series = ""
+	r.move(m, to)
+}
+
+// override is models/node.py, Node.override_failed_testing.
+func (r *Region) override(m *Machine, comment string) {
+	r.asked(m, "User overrode 'Failed testing' status", comment)
+	to := ms.Ready
+	if m.Series != "" {
+		to = ms.Deployed
+	}
+	r.move(m, to)
+}
+
+// rescue is models/node.py, Node.start_rescue_mode and stop_rescue_mode. Who enters it is the owner.
+func (r *Region) rescue(m *Machine, into bool) {
+	if into {
+		r.asked(m, "User starting rescue mode", "")
+		m.before, m.Owner = m.Status, User
+		r.move(m, ms.EnteringRescueMode)
+		r.after(m, func() { r.move(m, ms.RescueMode) })
+		return
+	}
+	r.asked(m, "User stopping rescue mode", "")
+	r.move(m, ms.ExitingRescueMode)
+	r.after(m, func() { r.move(m, m.before) })
+}
