@@ -26,6 +26,8 @@ type RedfishConfig struct {
 	Certificate *tls.Certificate
 	User        string
 	Password    string
+	// Shape is how it differs from the plain schema.
+	Shape Shape
 }
 
 // Redfish is a running Redfish service of one machine (DMTF DSP0266 1.15 as far as it goes).
@@ -39,6 +41,7 @@ type Redfish struct {
 	// closing closes gone once.
 	closing sync.Once
 	led     ledState
+	pending pendingBoot
 }
 
 // StartRedfish serves until Close.
@@ -158,12 +161,17 @@ func (r *Redfish) patience(ctx context.Context, f Faults) bool {
 
 // refuse answers with the error body of DSP0266, 8.6.
 func refuse(w http.ResponseWriter, status int, id, message string) {
+	refuseAs(w, status, "Base.1.15."+id, message)
+}
+
+// refuseAs is refuse with the id of any registry.
+func refuseAs(w http.ResponseWriter, status int, id, message string) {
 	info := map[string]any{
-		"@odata.type": "#Message.v1_1_2.Message", "MessageId": "Base.1.15." + id,
+		"@odata.type": "#Message.v1_1_2.Message", "MessageId": id,
 		"Message": message, "MessageSeverity": "Critical", "Resolution": "None.",
 	}
 	writeJSON(w, status, map[string]any{"error": map[string]any{
-		"code": "Base.1.15." + id, "message": message, "@Message.ExtendedInfo": []any{info},
+		"code": id, "message": message, "@Message.ExtendedInfo": []any{info},
 	}})
 }
 

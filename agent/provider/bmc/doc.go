@@ -29,6 +29,15 @@
 //	ipmi://host[:port]         IPMI over RMCP+, 623
 //	redfish+http://host[:port] Redfish without TLS, 80: for laboratories. It carries the password in the clear.
 //
+// After an endpoint of Redfish may follow the path of a system, /redfish/v1/Systems/NAME, where a service has several.
+// Without it the one with the machine's MAC address, UUID or serial number is taken, else the only one that can be
+// switched.
+//
+// # Boot device
+//
+// The override is written to the object that has it: the system, or its settings object. A setting that the next reset
+// brings into effect is said to be pending, or ordered where it can't be read before; the boot itself shows more.
+//
 // # Certificates
 //
 // BMCs mostly show a certificate that nobody has signed. Where Config.RootCAs is set, it must be signed by one of those,

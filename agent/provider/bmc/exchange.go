@@ -118,7 +118,7 @@ func (p *Provider) attempt(ctx context.Context, l *link, e Endpoint, t provider.
 	defer cancel()
 	return task.Run(ctx, "BMC "+l.key, func(ctx context.Context) error { // a panic of a parser stays an error
 		// Behind one BMC there may be several machines, and a session knows one of them.
-		by := id + " " + t.MachineID
+		by := id + " " + t.MachineID + " " + e.System
 		if !l.fits(e, by, p.cfg.Clock.Now()) {
 			l.hangUp(ctx)
 			conn, err := p.open(ctx, l, e, t, creds)

@@ -14,8 +14,9 @@ type driver interface {
 	Protocol() string
 	PowerState(ctx context.Context) (provider.PowerState, error)
 	Switch(ctx context.Context, s provider.Switch) error
-	BootOnce(ctx context.Context) (provider.BootDevice, error)
-	SetBootOnce(ctx context.Context, d provider.BootDevice) error
+	BootOnce(ctx context.Context) (provider.BootChoice, error)
+	// SetBootOnce says whether the BMC has only taken the order, to carry it out later.
+	SetBootOnce(ctx context.Context, d provider.BootDevice) (ordered bool, err error)
 	Identify(ctx context.Context, on bool) error
 	Sensors(ctx context.Context) ([]provider.Sensor, error)
 	EventLog(ctx context.Context, limit int) ([]provider.Event, error)

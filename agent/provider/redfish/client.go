@@ -9,14 +9,12 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/stmcginnis/gofish"
 	"github.com/stmcginnis/gofish/common"
 
-	"github.com/ingot-metal/ingot/agent/host"
 	"github.com/ingot-metal/ingot/agent/provider"
 )
 
@@ -27,8 +25,11 @@ type Config struct {
 	Username, Password string
 	// TLS decides whom to trust. It is not used for http.
 	TLS *tls.Config
-	// MACs tell which system is meant where a service has several.
-	MACs []string
+	// System is the path of the system that is meant; empty where nobody has named one. MACs, UUID and Serial tell which
+	// one is meant where a service has several.
+	System       string
+	MACs         []string
+	UUID, Serial string
 	// Timeout of one request; 0 means 10 s.
 	Timeout time.Duration
 }
@@ -178,80 +179,6 @@ func (c *Client) get(p path) (b []byte, etag string, err error) {
 	defer resp.Body.Close()
 	b, err = io.ReadAll(resp.Body)
 	return b, resp.Header.Get("ETag"), err
-}
-
-// findSystem takes the only system, or the one that has one of the MACs.
-func (c *Client) findSystem(ctx context.Context) error {
-	if err := c.readRoot(ctx); err != nil {
-		return err
-	}
-	if c.root.Systems == "" {
-		return fmt.Errorf("%w: the service has no systems", provider.ErrProtocol)
-	}
-	b, _, err := c.get(c.root.Systems)
-	if err != nil {
-		return err
-	}
-	list, err := parseCollection(b)
-	if err != nil {
-		return err
-	}
-	switch systems := list.links(); len(systems) {
-	case 0:
-		return fmt.Errorf("%w: the service has no systems", provider.ErrRefused)
-	case 1:
-		c.system = systems[0]
-		return nil
-	default:
-		return c.systemByMAC(systems)
-	}
-}
-
-// ReasonWhichSystem is the reason of a refusal where a service has several systems and the MACs don't tell.
-const ReasonWhichSystem = "WHICH_SYSTEM"
-
-func (c *Client) systemByMAC(systems []path) error {
-	for _, p := range systems {
-		has, err := c.hasMAC(p)
-		if err != nil {
-			return err
-		}
-		if has {
-			c.system = p
-			return nil
-		}
-	}
-	return &host.Refusal{
-		Kind: host.ErrInvalid, Reason: ReasonWhichSystem,
-		Detail: fmt.Sprintf("the BMC has %d systems, none with a MAC address of this machine", len(systems)),
-	}
-}
-
-func (c *Client) hasMAC(systemPath path) (bool, error) {
-	b, _, err := c.get(systemPath)
-	if err != nil {
-		return false, err
-	}
-	s, err := parseSystem(b)
-	if err != nil || s.EthernetInterfaces == "" {
-		return false, err
-	}
-	if b, _, err = c.get(s.EthernetInterfaces); err != nil {
-		return false, err
-	}
-	nics, err := parseCollection(b)
-	if err != nil {
-		return false, err
-	}
-	for _, nic := range nics.links() {
-		if b, _, err = c.get(nic); err != nil {
-			return false, err
-		}
-		if slices.ContainsFunc(macsOf(b), func(mac string) bool { return slices.Contains(c.cfg.MACs, mac) }) {
-			return true, nil
-		}
-	}
-	return false, nil
 }
 
 // Close ends the session, as far as the BMC lets it, and the connections.
