@@ -145,6 +145,8 @@ type Event struct {
 var (
 	// ErrCredentials: the BMC refuses name and password. Trying again may lock the account.
 	ErrCredentials = errors.New("the BMC refuses the credentials")
+	// ErrUnauthorized is ErrCredentials, said with 401. A BMC that is starting says that too.
+	ErrUnauthorized = fmt.Errorf("%w (401)", ErrCredentials)
 	// ErrSilent: no answer in time, or no connection.
 	ErrSilent = errors.New("the BMC does not answer")
 	// ErrProtocol: something answers, and not in this protocol.

@@ -17,7 +17,8 @@
 // # Budget
 //
 // Refused credentials are tried once. Then the link is parked for them, until their version changes or Unpark is
-// called; after three different refusals within half an hour nothing at all is tried for half an hour, because a BMC may
+// called. Those refused with 401 are tried once more after half an hour, then after twice as long each time, up to a
+// day: a BMC that starts says 401 too. After three different refusals within half an hour nothing at all is tried for half an hour, because a BMC may
 // count failures by the address they come from. A BMC that is silent is asked less and less often, up to once a minute.
 // See Budget. Unpark forgets what was refused; changing the credentials does without.
 //

@@ -39,8 +39,12 @@ type link struct {
 	conn    driver
 	connBy  string // the credentials that conn was opened with, and the machine
 	usedAt  time.Time
-	spokeIn Protocol // the last protocol in which it was spoken to
+	slowest time.Duration // of its answers lately
+	spokeIn Protocol      // the last protocol in which it was spoken to
 }
+
+// heard takes how long an answer took. What was slow once is forgotten little by little.
+func (l *link) heard(d time.Duration) { l.slowest = max(d, l.slowest*7/8) }
 
 // take waits for the turn.
 func (l *link) take(ctx context.Context) error {
@@ -85,13 +89,17 @@ func (l *link) hangUp(ctx context.Context) {
 	l.conn = nil
 }
 
-// drop forgets the session without a word: for a BMC that does not answer, each word costs seconds.
+// drop ends the session of a BMC that has just not answered: a Redfish session that is left behind takes one of few
+// places, so it is worth one more word; of IPMI's the BMC ends an unused one within a minute.
 func (l *link) drop() {
 	if l.conn == nil {
 		return
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
+	ctx, cancel := context.WithTimeout(context.Background(), max(2*time.Second, 2*l.slowest))
+	defer cancel()
+	if Protocol(l.conn.Protocol()) == IPMI {
+		cancel()
+	}
 	_ = l.conn.Close(ctx)
 	l.conn = nil
 }

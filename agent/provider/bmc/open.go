@@ -51,7 +51,7 @@ func (p *Provider) dial(ctx context.Context, l *link, e Endpoint, t provider.Tar
 }
 
 func (p *Provider) redfish(l *link, e Endpoint, creds Credentials) redfish.Config {
-	return redfish.Config{URL: e.url(), TLS: p.trust(l, e.Host, creds), Timeout: p.cfg.Timeout / 2}
+	return redfish.Config{URL: e.url(), TLS: p.trust(l, e.Host, creds), Timeout: p.patience(l) / 2, Heard: l.heard}
 }
 
 // probe finds out how a BMC wants to be spoken to: Redfish first. No credentials are used.

@@ -32,6 +32,8 @@ type Config struct {
 	UUID, Serial string
 	// Timeout of one request; 0 means 10 s.
 	Timeout time.Duration
+	// Heard, where set, is told how long each answer took.
+	Heard func(time.Duration)
 }
 
 // Client is logged in at one BMC and knows the system there. Its methods may be called from several goroutines and
@@ -74,7 +76,7 @@ func Open(ctx context.Context, cfg Config) (*Client, error) {
 		err = c.call(ctx, c.findSystem)
 	}
 	if err != nil {
-		c.logout(ctx)
+		c.leave(ctx)
 		return nil, fmt.Errorf("open Redfish service: %w", err)
 	}
 	return c, nil
@@ -93,7 +95,7 @@ func newClient(cfg Config) (*Client, error) {
 		TLSClientConfig: cfg.TLS, TLSHandshakeTimeout: cfg.Timeout, IdleConnTimeout: time.Minute,
 		MaxIdleConnsPerHost: 1, MaxResponseHeaderBytes: 64 << 10,
 	}
-	return &Client{cfg: cfg, pool: pool, rt: &transport{base: pool, origin: origin, timeout: cfg.Timeout}}, nil
+	return &Client{cfg: cfg, pool: pool, rt: &transport{base: pool, origin: origin, timeout: cfg.Timeout, heard: cfg.Heard}}, nil
 }
 
 func (c *Client) connect(ctx context.Context, basic bool) (*gofish.APIClient, error) {
@@ -113,9 +115,8 @@ func (c *Client) login(ctx context.Context) error {
 		}
 		err = &refused{status: http.StatusNotImplemented, detail: "a session without a token"}
 	}
-	err = classify(ctx, err)
-	if !sessionless(err) {
-		return err
+	if err = classify(ctx, err); !sessionless(err) {
+		return wrongPassword(err)
 	}
 	if c.api, err = c.connect(ctx, true); err != nil {
 		return err
@@ -126,11 +127,25 @@ func (c *Client) login(ctx context.Context) error {
 
 // sessionless says whether a refused log-in means that there are no sessions, or none left, rather than no.
 func sessionless(err error) bool {
+	var r *refused
+	if errors.As(err, &r) && r.full {
+		return true
+	}
 	switch statusOf(err) {
 	case http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusNotImplemented, http.StatusServiceUnavailable:
 		return true
 	}
 	return false
+}
+
+// wrongPassword takes a log-in that was refused with 400 or 403 for one with a wrong password: iLO answers so, and to
+// try again may lock the account.
+func wrongPassword(err error) error {
+	switch statusOf(err) {
+	case http.StatusBadRequest, http.StatusForbidden:
+		return fmt.Errorf("%w: %w", provider.ErrCredentials, err)
+	}
+	return err
 }
 
 // call runs fn with ctx for its requests. A session that has ended is renewed, once.
@@ -185,8 +200,16 @@ func (c *Client) get(p path) (b []byte, etag string, err error) {
 func (c *Client) Close(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.logout(ctx)
+	c.leave(ctx)
 	return nil
+}
+
+// leave ends the session also where ctx has ended, in the time of one request: a BMC has few sessions, and keeps one that
+// is left behind for half an hour.
+func (c *Client) leave(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.cfg.Timeout)
+	defer cancel()
+	c.logout(ctx)
 }
 
 func (c *Client) logout(ctx context.Context) {
