@@ -151,6 +151,8 @@ var (
 	ErrSilent = errors.New("the BMC does not answer")
 	// ErrProtocol: something answers, and not in this protocol.
 	ErrProtocol = errors.New("what answers does not speak the protocol")
+	// ErrOldTLS is ErrProtocol of a BMC that has no TLS 1.2.
+	ErrOldTLS = fmt.Errorf("%w: it has no TLS 1.2", ErrProtocol)
 	// ErrRefused: the BMC answers that it won't or can't do that now.
 	ErrRefused = errors.New("the BMC refuses")
 	// ErrCertificate: the BMC shows another certificate than the one that is known.

@@ -20,6 +20,8 @@ type RedfishConfig struct {
 	// Listen is an address such as 127.0.0.1:0; Listener, where set, is used instead and is closed with the service.
 	Listen   string
 	Listener net.Listener
+	// OldTLS offers nothing newer than TLS 1.1. Source: github.com/httptoolkit/httptoolkit, issue 132 (a Dell BMC).
+	OldTLS bool
 	// Plain serves HTTP without TLS.
 	Plain bool
 	// Certificate is shown instead of a self-signed one.
@@ -62,7 +64,11 @@ func StartRedfish(ctx context.Context, cfg RedfishConfig) (*Redfish, error) {
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("make the BMC's certificate: %w", err), l.Close())
 		}
-		l = tls.NewListener(l, &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12})
+		served := &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}
+		if cfg.OldTLS {
+			served.MinVersion, served.MaxVersion = tls.VersionTLS10, tls.VersionTLS11
+		}
+		l = tls.NewListener(l, served)
 	}
 	r.server = &http.Server{Handler: r.handler(), ReadHeaderTimeout: 10 * time.Second, ErrorLog: quiet()}
 	r.group, _ = task.New(context.WithoutCancel(ctx))

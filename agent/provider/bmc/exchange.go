@@ -210,6 +210,8 @@ func (p *Provider) explain(ctx context.Context, l *link, err error) error {
 		e = failure.Precondition("BMC_AUTH_FAILED", "BMC %s shows a certificate that is not the known one, or not trusted; no password was sent", l.key)
 	case ctx.Err() != nil:
 		return fmt.Errorf("ask BMC %s: %w", l.key, context.Cause(ctx))
+	case errors.Is(err, provider.ErrOldTLS):
+		e = failure.Unavailable("BMC_UNREACHABLE", "BMC %s has no TLS 1.2; older TLS is not spoken. Update its firmware, or name it ipmi://%s", l.key, l.key)
 	case errors.Is(err, provider.ErrSilent):
 		e = failure.Unavailable("BMC_UNREACHABLE", "BMC %s does not answer", l.key)
 	case errors.Is(err, provider.ErrProtocol):

@@ -2,6 +2,7 @@ package bmc_test
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -100,6 +101,23 @@ func TestOnlyA401IsTriedAgainByTime(t *testing.T) {
 		r.SetPassword(password)
 		if err := ask(); (err == nil) != again || err != nil && !failure.HasReason(err, "BMC_AUTH_FAILED") {
 			t.Errorf("%d: with the right password at last: %v", status, err)
+		}
+	}
+}
+
+func TestOldTLSIsNamed(t *testing.T) {
+	t.Parallel()
+	r, err := lab.StartRedfish(t.Context(), lab.RedfishConfig{
+		Chassis: newChassis(true), Listen: "127.0.0.1:0", User: user, Password: password, OldTLS: true,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = r.Close() })
+	for _, endpoint := range []string{r.Endpoint(), r.Addr()} {
+		_, err := newProvider(t, newSafe(password), nil).PowerState(t.Context(), target(endpoint))
+		if e := wantReason(t, endpoint, err, "BMC_UNREACHABLE", true); !strings.Contains(e.Error(), "has no TLS 1.2") {
+			t.Errorf("%s: %v", endpoint, e)
 		}
 	}
 }

@@ -101,7 +101,7 @@ func newClient(cfg Config) (*Client, error) {
 func (c *Client) connect(ctx context.Context, basic bool) (*gofish.APIClient, error) {
 	return gofish.ConnectContext(context.WithoutCancel(ctx), gofish.ClientConfig{
 		Endpoint: c.cfg.URL, Username: c.cfg.Username, Password: c.cfg.Password, BasicAuth: basic,
-		HTTPClient: &http.Client{Transport: c.rt, CheckRedirect: noRedirect},
+		HTTPClient: &http.Client{Transport: c.rt, CheckRedirect: redirect},
 	})
 }
 
@@ -170,7 +170,7 @@ func (c *Client) readRoot(ctx context.Context) error {
 	if c.api == nil {
 		// Without a name there is no log-in.
 		api, err := gofish.ConnectContext(context.WithoutCancel(ctx), gofish.ClientConfig{
-			Endpoint: c.cfg.URL, HTTPClient: &http.Client{Transport: c.rt, CheckRedirect: noRedirect},
+			Endpoint: c.cfg.URL, HTTPClient: &http.Client{Transport: c.rt, CheckRedirect: redirect},
 		})
 		if err != nil {
 			return err

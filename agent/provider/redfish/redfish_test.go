@@ -214,6 +214,35 @@ func TestHostileAnswers(t *testing.T) {
 	}
 }
 
+// A document may have moved within the service. An order that is redirected is not sent again, and no other host is
+// asked.
+func TestRedirectsWithinTheService(t *testing.T) {
+	t.Parallel()
+	s := loadShape(t, "dell-like.json")
+	moved := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, "/redfish/v1/Systems") && !strings.HasSuffix(r.URL.Path, "/") {
+			http.Redirect(w, r, r.URL.Path+"/", http.StatusPermanentRedirect)
+			return
+		}
+		s.ServeHTTP(w, r)
+	}))
+	t.Cleanup(moved.Close)
+	c, err := redfish.Open(t.Context(), redfish.Config{URL: moved.URL, Username: "u", Password: "p"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close(t.Context())
+	if state, err := c.PowerState(t.Context()); err != nil || state != provider.PowerOn {
+		t.Errorf("power: %v, %v", state, err)
+	}
+	if err := c.Switch(t.Context(), provider.SwitchOff); !errors.Is(err, provider.ErrRefused) {
+		t.Errorf("an order that was redirected: %v", err)
+	}
+	if posts, _ := s.asked(); len(posts) != 0 {
+		t.Errorf("resets %q", posts)
+	}
+}
+
 // Each answer of the wire, and what it means.
 func TestMeaningOfAnswers(t *testing.T) {
 	t.Parallel()

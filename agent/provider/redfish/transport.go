@@ -115,7 +115,15 @@ func (b *body) Close() error {
 	return b.inner.Close()
 }
 
-func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+// redirect follows a service that calls a document by another path (DSP0266: "/redfish/v1" may redirect to
+// "/redfish/v1/"). Another host is refused by RoundTrip; an order is never sent elsewhere than it was meant for.
+func redirect(req *http.Request, via []*http.Request) error {
+	const most = 3
+	if req.Method != http.MethodGet || via[0].Method != http.MethodGet || len(via) > most {
+		return http.ErrUseLastResponse
+	}
+	return nil
+}
 
 // classify says what an error means, in the words of package provider. ctx is that of the call.
 func classify(ctx context.Context, err error) error {
@@ -226,6 +234,8 @@ func classifyNetwork(err error) error {
 	switch {
 	case errors.As(err, &untrusted):
 		return fmt.Errorf("%w: %w", provider.ErrCertificate, err)
+	case strings.Contains(err.Error(), "protocol version not supported"), strings.Contains(err.Error(), "unsupported protocol version"):
+		return fmt.Errorf("%w: %w", provider.ErrOldTLS, err)
 	case errors.Is(err, http.ErrSchemeMismatch), errors.As(err, &handshake), errors.As(err, &malformed), strings.Contains(err.Error(), "malformed HTTP"):
 		return fmt.Errorf("%w: %w", provider.ErrProtocol, err)
 	case errors.As(err, &viaURL), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
