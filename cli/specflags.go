@@ -12,8 +12,9 @@ import (
 
 // specHelp says what each field of MachineSpec is; every field has a flag of its name.
 var specHelp = map[protoreflect.Name]string{
-	"ssh_endpoint":        "host:port of the SSH server",
-	"bmc_endpoint":        "host or host:port of the management controller; redfish://, redfish+http:// or ipmi:// before it says how to speak to it",
+	"ssh_endpoint": "host:port of the SSH server",
+	"bmc_endpoint": "host or host:port of the management controller; redfish://, redfish+http:// or ipmi:// before it says how to speak to it; " +
+		"/redfish/v1/Systems/NAME after it names one of several systems",
 	"target_cluster_ref":  "cluster that the machine is meant for",
 	"mac_addresses":       "MAC addresses, separated by commas",
 	"provider":            "adapter that drives the machine: agent or fake",

@@ -119,7 +119,9 @@ type BootNextState struct {
 	Set         bool   `json:"set"`
 	Entry       string `json:"entry,omitempty"`       // such as Boot0003
 	Description string `json:"description,omitempty"` // the firmware's name of it
-	Target      string `json:"target,omitempty"`      // what its device path means, such as "pxe 52:54:00:12:34:56"
+	// Ordered says that the firmware has it for the next reset and doesn't show it before.
+	Ordered bool   `json:"ordered,omitempty"`
+	Target  string `json:"target,omitempty"` // what its device path means, such as "pxe 52:54:00:12:34:56"
 }
 
 // BootNextChange is what SetBootNext found and what it left, both read from the firmware.

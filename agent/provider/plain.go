@@ -68,24 +68,24 @@ func (p plain) until(ctx context.Context, t Target, e host.Effect, want PowerSta
 }
 
 // SetBootDevice knows what host.Host knows: the network, or the firmware's own order, which is taken for the disk.
-func (p plain) SetBootDevice(ctx context.Context, _ Target, e host.Effect, d BootDevice) error {
+func (p plain) SetBootDevice(ctx context.Context, _ Target, e host.Effect, d BootDevice) (BootProof, error) {
 	now, err := p.host.BootNext(ctx)
 	if err != nil {
-		return err
+		return "", err
 	}
 	switch d {
 	case BootPXE, BootHTTP:
 		if now.Set && strings.HasPrefix(now.Target, string(d)) {
-			return nil
+			return BootRead, nil
 		}
 		_, err := p.host.SetBootNext(ctx, e, host.BootTarget{Method: host.BootMethod(d)})
-		return err
+		return BootRead, err
 	case BootDefault, BootDisk:
 		if !now.Set {
-			return nil
+			return BootRead, nil
 		}
-		return p.host.ClearBootNext(ctx, e)
+		return BootRead, p.host.ClearBootNext(ctx, e)
 	case BootMedia:
 	}
-	return &host.Refusal{Kind: host.ErrUnsupported, Reason: ReasonNotOfProvider, Detail: fmt.Sprintf("boot device %q", d)}
+	return "", &host.Refusal{Kind: host.ErrUnsupported, Reason: ReasonNotOfProvider, Detail: fmt.Sprintf("boot device %q", d)}
 }

@@ -21,6 +21,30 @@ const (
 	BootMedia   BootDevice = "media" // virtual media, as a CD
 )
 
+// BootProof is how it is known what a machine boots from next.
+type BootProof string
+
+// What is known of a boot device that was set. Only BootRead is in effect; what the others are worth, the next boot
+// shows.
+const (
+	BootRead BootProof = "read" // it reads back
+	// BootPending reads back as a setting that the next reset brings into effect.
+	BootPending BootProof = "pending"
+	// BootOrdered was accepted, to be done at the next reset, and reads back nowhere until then.
+	BootOrdered BootProof = "ordered"
+)
+
+// BootChoice is what a BMC says of the next boot.
+type BootChoice struct {
+	Device BootDevice
+	// Stays says that the device is meant for every boot, and not for the next one alone.
+	Stays bool
+	Proof BootProof
+}
+
+// Once says whether the next boot, and only that, is from d.
+func (c BootChoice) Once(d BootDevice) bool { return c.Device == d && !c.Stays }
+
 // Switch is one thing that can be done to the power of a machine. There is no cycle and no reset: those cannot be
 // repeated safely, and nothing can be read back from them.
 type Switch string
@@ -46,8 +70,9 @@ type Cycle struct {
 	Protocol string `json:"protocol,omitempty"`
 	// Forced says that the machine did not go off by itself.
 	Forced bool `json:"forced,omitempty"`
-	// BootOnce is the device that was set and read back for the next boot.
-	BootOnce BootDevice `json:"boot_once,omitempty"`
+	// BootOnce is the device that was set for the next boot, BootProof how that is known.
+	BootOnce  BootDevice `json:"boot_once,omitempty"`
+	BootProof BootProof  `json:"boot_proof,omitempty"`
 }
 
 // CutShort is the error of a call whose time was up before it could say what the BMC does wrong. It unwraps to Cause; Last
@@ -69,8 +94,8 @@ type OutOfBand interface {
 	TurnOff(ctx context.Context, t Target, e host.Effect, gently bool, c *Cycle, keep func(Cycle) error) error
 	// TurnOn returns when the machine was seen on.
 	TurnOn(ctx context.Context, t Target, e host.Effect, c *Cycle, keep func(Cycle) error) error
-	// SetBootDevice sets the device of the next boot and reads it back.
-	SetBootDevice(ctx context.Context, t Target, e host.Effect, d BootDevice) error
+	// SetBootDevice sets the device of the next boot and says how it is known to be set.
+	SetBootDevice(ctx context.Context, t Target, e host.Effect, d BootDevice) (BootProof, error)
 }
 
 // Machine is one machine that is switched from outside.
@@ -120,10 +145,14 @@ type Event struct {
 var (
 	// ErrCredentials: the BMC refuses name and password. Trying again may lock the account.
 	ErrCredentials = errors.New("the BMC refuses the credentials")
+	// ErrUnauthorized is ErrCredentials, said with 401. A BMC that is starting says that too.
+	ErrUnauthorized = fmt.Errorf("%w (401)", ErrCredentials)
 	// ErrSilent: no answer in time, or no connection.
 	ErrSilent = errors.New("the BMC does not answer")
 	// ErrProtocol: something answers, and not in this protocol.
 	ErrProtocol = errors.New("what answers does not speak the protocol")
+	// ErrOldTLS is ErrProtocol of a BMC that has no TLS 1.2.
+	ErrOldTLS = fmt.Errorf("%w: it has no TLS 1.2", ErrProtocol)
 	// ErrRefused: the BMC answers that it won't or can't do that now.
 	ErrRefused = errors.New("the BMC refuses")
 	// ErrCertificate: the BMC shows another certificate than the one that is known.

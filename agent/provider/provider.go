@@ -23,6 +23,9 @@ type Target struct {
 	CredentialsVersion int64
 	// MACs of its network interfaces, lower case with colons.
 	MACs []string
+	// UUID and Serial are the system's own (SMBIOS), BIOS that its firmware is no UEFI; empty where nobody knows.
+	UUID, Serial string
+	BIOS         bool
 }
 
 // Base is what every provider has.

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,6 +22,8 @@ type Address struct {
 	Host string
 	// Port is empty where the protocol's own is meant.
 	Port string
+	// System is the path of one system of a Redfish service that has several; empty where none is named.
+	System string
 }
 
 // Plain reports whether the password would travel without TLS.
@@ -35,9 +38,13 @@ var (
 	ErrRest     = errors.New("after the scheme there must be a host and nothing else but a port")
 	ErrHost     = errors.New("it has no host")
 	ErrPort     = errors.New("its port is none")
+	ErrSystem   = errors.New("its path is not that of a system, such as /redfish/v1/Systems/System_0, of a Redfish service")
 )
 
-// Parse reads [scheme://]host[:port].
+// systemPath is the path of a member of the collection that every service has at this place (DSP0266, "Resource URIs").
+var systemPath = regexp.MustCompile(`^/redfish/v1/Systems/[A-Za-z0-9._~-]*[A-Za-z0-9_~-][A-Za-z0-9._~-]*$`)
+
+// Parse reads [scheme://]host[:port]; after a scheme of Redfish the path of a system may follow.
 func Parse(s string) (Address, error) {
 	a, rest := Address{}, s
 	if scheme, after, ok := strings.Cut(s, "://"); ok {
@@ -45,6 +52,11 @@ func Parse(s string) (Address, error) {
 			return Address{}, ErrScheme
 		}
 		a.Scheme, rest = scheme, strings.TrimSuffix(after, "/")
+		if i := strings.IndexByte(rest, '/'); i > 0 && !strings.Contains(rest, "@") && strings.HasPrefix(scheme, "redfish") {
+			if rest, a.System = rest[:i], rest[i:]; !systemPath.MatchString(a.System) {
+				return Address{}, ErrSystem
+			}
+		}
 	}
 	if strings.Contains(rest, "@") {
 		return Address{}, ErrPassword

@@ -64,3 +64,19 @@ func TestEntriesOfAllowances(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestParseTakesThePathOfASystem(t *testing.T) {
+	a, err := bmcaddr.Parse("redfish://10.0.0.7:8443/redfish/v1/Systems/System_0")
+	if err != nil || a.Host != "10.0.0.7" || a.Port != "8443" || a.System != "/redfish/v1/Systems/System_0" {
+		t.Errorf("%+v, %v", a, err)
+	}
+	for _, s := range []string{
+		"redfish://10.0.0.7/redfish/v1/Systems/../Managers", "redfish://10.0.0.7/redfish/v1/Systems/..", "redfish://10.0.0.7/x",
+		"redfish://10.0.0.7/redfish/v1/Systems/a?b", "ipmi://10.0.0.7/redfish/v1/Systems/1", "10.0.0.7/redfish/v1/Systems/1",
+		"redfish://u:p@10.0.0.7/redfish/v1/Systems/1",
+	} {
+		if a, err := bmcaddr.Parse(s); err == nil {
+			t.Errorf("%s is taken: %+v", s, a)
+		}
+	}
+}

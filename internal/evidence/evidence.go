@@ -27,6 +27,9 @@ const (
 	RefusedAgain = "refused_retryable"
 	// BootNext is the one-shot boot entry as the firmware holds it.
 	BootNext = "boot_next"
+	// BootNextProof is how that is known where a BMC holds it: "read" (it reads back), "pending" (it reads back as a
+	// setting that the next reset applies) or "ordered" (accepted for the next reset, and not to be read before).
+	BootNextProof = "boot_next_proof"
 	// ImageDigest is "sha256:<hex>" of the raw bytes as read back from the disk.
 	ImageDigest = "image_digest"
 	// ConfigDigest is the digest of the host configuration as read back.

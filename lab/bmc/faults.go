@@ -1,6 +1,7 @@
 package bmc
 
 import (
+	"cmp"
 	"sync"
 	"time"
 )
@@ -17,6 +18,12 @@ type Faults struct {
 	Slow time.Duration
 	// LockAfter is after how many wrong passwords in a row the account is locked; 0 means never.
 	LockAfter int
+	// SessionLimit is the status with which NoSessions answers; 0 means 503. iDRAC's message is RAC0218, with 503 in
+	// github.com/stmcginnis/gofish, issue 75; SessionLimitExceeded is of the DMTF's Base registry, which names no status.
+	SessionLimit int
+	// WrongPassword is the status of a log-in with a wrong password; 0 means 401. iLO says 400: github.com/DMTF/
+	// Redfish-Service-Validator, pull request 207, and github.com/canonical/hardware-observer-operator, issue 47.
+	WrongPassword int
 	// NoSessions answers every new session with 503, as a BMC whose table of sessions is full does.
 	NoSessions bool
 }
@@ -31,6 +38,8 @@ type Counts struct {
 	// Resets counts the resets that were accepted.
 	Resets int
 	Locked bool
+	// Open is how many sessions there are now.
+	Open int
 	// AtOnce is the highest number of requests that were being served at the same time.
 	AtOnce int
 }
@@ -52,6 +61,13 @@ func (d *desk) set(f Faults) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.faults = f
+}
+
+// status is that of a fault, or the usual one.
+func (d *desk) status(of func(Faults) int, usual int) int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return cmp.Or(of(d.faults), usual)
 }
 
 func (d *desk) arrived() Faults {
@@ -78,7 +94,9 @@ func (d *desk) reset() {
 func (d *desk) counted() Counts {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.counts
+	c := d.counts
+	c.Open = len(d.sessions)
+	return c
 }
 
 // login says whether name and password are right; a locked account's never are.

@@ -45,7 +45,7 @@ func TestWholeMachine(t *testing.T) {
 	})
 	for i, endpoint := range []string{r.Endpoint(), sim.Endpoint()} {
 		e := host.Effect{CommandID: "c", MachineID: "m1"}
-		if err := p.SetBootDevice(t.Context(), target(endpoint), e, provider.BootPXE); err != nil {
+		if _, err := p.SetBootDevice(t.Context(), target(endpoint), e, provider.BootPXE); err != nil {
 			t.Fatal(err)
 		}
 		var cycle provider.Cycle

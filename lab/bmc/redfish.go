@@ -20,12 +20,16 @@ type RedfishConfig struct {
 	// Listen is an address such as 127.0.0.1:0; Listener, where set, is used instead and is closed with the service.
 	Listen   string
 	Listener net.Listener
+	// OldTLS offers nothing newer than TLS 1.1. Source: github.com/httptoolkit/httptoolkit, issue 132 (a Dell BMC).
+	OldTLS bool
 	// Plain serves HTTP without TLS.
 	Plain bool
 	// Certificate is shown instead of a self-signed one.
 	Certificate *tls.Certificate
 	User        string
 	Password    string
+	// Shape is how it differs from the plain schema.
+	Shape Shape
 }
 
 // Redfish is a running Redfish service of one machine (DMTF DSP0266 1.15 as far as it goes).
@@ -39,6 +43,7 @@ type Redfish struct {
 	// closing closes gone once.
 	closing sync.Once
 	led     ledState
+	pending pendingBoot
 }
 
 // StartRedfish serves until Close.
@@ -59,7 +64,11 @@ func StartRedfish(ctx context.Context, cfg RedfishConfig) (*Redfish, error) {
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("make the BMC's certificate: %w", err), l.Close())
 		}
-		l = tls.NewListener(l, &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12})
+		served := &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}
+		if cfg.OldTLS {
+			served.MinVersion, served.MaxVersion = tls.VersionTLS10, tls.VersionTLS11
+		}
+		l = tls.NewListener(l, served)
 	}
 	r.server = &http.Server{Handler: r.handler(), ReadHeaderTimeout: 10 * time.Second, ErrorLog: quiet()}
 	r.group, _ = task.New(context.WithoutCancel(ctx))
@@ -158,12 +167,17 @@ func (r *Redfish) patience(ctx context.Context, f Faults) bool {
 
 // refuse answers with the error body of DSP0266, 8.6.
 func refuse(w http.ResponseWriter, status int, id, message string) {
+	refuseAs(w, status, "Base.1.15."+id, message)
+}
+
+// refuseAs is refuse with the id of any registry.
+func refuseAs(w http.ResponseWriter, status int, id, message string) {
 	info := map[string]any{
-		"@odata.type": "#Message.v1_1_2.Message", "MessageId": "Base.1.15." + id,
+		"@odata.type": "#Message.v1_1_2.Message", "MessageId": id,
 		"Message": message, "MessageSeverity": "Critical", "Resolution": "None.",
 	}
 	writeJSON(w, status, map[string]any{"error": map[string]any{
-		"code": "Base.1.15." + id, "message": message, "@Message.ExtendedInfo": []any{info},
+		"code": id, "message": message, "@Message.ExtendedInfo": []any{info},
 	}})
 }
 

@@ -10,10 +10,10 @@ import (
 )
 
 const (
-	systemPath  = rootPath + "/Systems/1"
+	systemsPath = rootPath + "/Systems"
 	managerPath = rootPath + "/Managers/1"
 	chassisPath = rootPath + "/Chassis/1"
-	resetPath   = systemPath + "/Actions/ComputerSystem.Reset"
+	resetPart   = "/Actions/ComputerSystem.Reset"
 	logPath     = managerPath + "/LogServices/SEL"
 )
 
@@ -27,8 +27,10 @@ func (r *Redfish) routes(mux *http.ServeMux) {
 	members := func(path, kind, name string, list func() []string) {
 		get(path, func() object { return collection(path, kind, name, list()) })
 	}
+	shape := r.cfg.Shape
+	systemPath := shape.system()
 	one := func(path string) func() []string { return func() []string { return []string{path} } }
-	members(rootPath+"/Systems", "ComputerSystem", "Computer System Collection", one(systemPath))
+	members(systemsPath, "ComputerSystem", "Computer System Collection", shape.systems)
 	members(rootPath+"/Managers", "Manager", "Manager Collection", one(managerPath))
 	members(rootPath+"/Chassis", "Chassis", "Chassis Collection", one(chassisPath))
 	members(systemPath+"/EthernetInterfaces", "EthernetInterface", "Ethernet Interface Collection", r.nicPaths)
@@ -50,7 +52,14 @@ func (r *Redfish) routes(mux *http.ServeMux) {
 	})
 	mux.HandleFunc("GET "+systemPath, r.getSystem)
 	mux.HandleFunc("PATCH "+systemPath, r.patchSystem)
-	mux.HandleFunc("POST "+resetPath, r.postReset)
+	mux.HandleFunc("POST "+systemPath+resetPart, r.postReset)
+	if shape.Settings != "" {
+		get(systemPath+"/"+shape.Settings, r.settings)
+		mux.HandleFunc("PATCH "+systemPath+"/"+shape.Settings, r.patchSettings)
+	}
+	if shape.Baseboard != "" {
+		get(systemsPath+"/"+shape.Baseboard, r.baseboard)
+	}
 	mux.HandleFunc("GET "+chassisPath, r.getChassis)
 	mux.HandleFunc("GET "+systemPath+"/EthernetInterfaces/{id}", r.getNIC)
 	mux.HandleFunc("GET "+sessionsPath+"/{id}", r.getSession)
@@ -120,7 +129,7 @@ func (r *Redfish) manager() object {
 		"ManagerType": "BMC", "FirmwareVersion": "1.0", "Status": healthy(), "UUID": r.cfg.Chassis.About().UUID,
 		"LogServices":   link(managerPath + "/LogServices"),
 		"SerialConsole": object{"ServiceEnabled": false, "MaxConcurrentSessions": 0, "ConnectTypesSupported": []string{}},
-		"Links":         object{"ManagerForServers": []object{link(systemPath)}, "ManagerForChassis": []object{link(chassisPath)}},
+		"Links":         object{"ManagerForServers": []object{link(r.cfg.Shape.system())}, "ManagerForChassis": []object{link(chassisPath)}},
 	})
 }
 
@@ -136,14 +145,14 @@ func (r *Redfish) getChassis(w http.ResponseWriter, req *http.Request) {
 	r.answer(w, req, entity(chassisPath, "Chassis.v1_21_0.Chassis", "1", object{
 		"ChassisType": "RackMount", "Manufacturer": "Ingot", "Model": "Laboratory machine", "SerialNumber": about.Serial,
 		"PowerState": powerWords[power], "IndicatorLED": r.led.get(), "Status": healthy(),
-		"Links": object{"ComputerSystems": []object{link(systemPath)}, "ManagedBy": []object{link(managerPath)}},
+		"Links": object{"ComputerSystems": []object{link(r.cfg.Shape.system())}, "ManagedBy": []object{link(managerPath)}},
 	}))
 }
 
 func (r *Redfish) nicPaths() []string {
 	var out []string
 	for i := range r.cfg.Chassis.About().MACs {
-		out = append(out, fmt.Sprintf("%s/EthernetInterfaces/%d", systemPath, i+1))
+		out = append(out, fmt.Sprintf("%s/EthernetInterfaces/%d", r.cfg.Shape.system(), i+1))
 	}
 	return out
 }

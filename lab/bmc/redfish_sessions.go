@@ -33,12 +33,16 @@ func (r *Redfish) newSession(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	if !r.desk.login(in.UserName, in.Password) {
+		if code := r.desk.status(func(f Faults) int { return f.WrongPassword }, http.StatusUnauthorized); code != http.StatusUnauthorized {
+			refuseAs(w, code, "iLO.0.10.ExtendedInfo", "UnauthorizedLoginAttempt")
+			return
+		}
 		unauthorized(w)
 		return
 	}
 	id, token, ok := r.desk.open()
 	if !ok {
-		refuse(w, http.StatusServiceUnavailable, "SessionLimitExceeded", "The session establishment failed due to the number of simultaneous sessions exceeding the limit of the implementation.")
+		refuse(w, r.desk.status(func(f Faults) int { return f.SessionLimit }, http.StatusServiceUnavailable), "SessionLimitExceeded", "The session establishment failed due to the number of simultaneous sessions exceeding the limit of the implementation.")
 		return
 	}
 	w.Header().Set("X-Auth-Token", token)

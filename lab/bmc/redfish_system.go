@@ -45,26 +45,52 @@ func (r *Redfish) system(ctx context.Context) (object, error) {
 	if err != nil {
 		return nil, err
 	}
-	about := r.cfg.Chassis.About()
+	about, shape := r.cfg.Chassis.About(), r.cfg.Shape
+	path := shape.system()
+	doc := entity(path, "ComputerSystem.v1_20_0.ComputerSystem", path[len(systemsPath)+1:], object{
+		"Name": about.Name, "SystemType": "Physical", "Manufacturer": "Ingot", "Model": "Laboratory machine",
+		"UUID": about.UUID, "SerialNumber": about.Serial, "PowerState": powerWords[power], "Status": healthy(),
+		"IndicatorLED": r.led.get(), "LocationIndicatorActive": r.led.get() == "Lit", "Boot": r.boot(once, r.targets(shape.SystemTargets)),
+		"EthernetInterfaces": link(path + "/EthernetInterfaces"),
+		"Links":              object{"ManagedBy": []object{link(managerPath)}, "Chassis": []object{link(chassisPath)}},
+		"Actions": object{"#ComputerSystem.Reset": object{
+			"target": path + resetPart, "ResetType@Redfish.AllowableValues": resetTypes(),
+		}},
+	})
+	if shape.Settings != "" {
+		doc["@Redfish.Settings"] = object{
+			"@odata.type": "#Settings.v1_3_5.Settings", "SettingsObject": link(path + "/" + shape.Settings), "SupportedApplyTimes": []string{"OnReset"},
+		}
+	}
+	if shape.NoInterfaces {
+		delete(doc, "EthernetInterfaces")
+	}
+	return doc, nil
+}
+
+// targets are those of a list; nil stands for what the machine has.
+func (r *Redfish) targets(list []string) []string {
+	if list == nil {
+		return r.bootTargets()
+	}
+	return list
+}
+
+func (r *Redfish) boot(once Boot, targets []string) object {
 	boot := object{
-		"BootSourceOverrideEnabled": "Disabled", "BootSourceOverrideTarget": bootWords[once],
-		"BootSourceOverrideMode": firmware(about.UEFI), "UefiTargetBootSourceOverride": nil,
-		"BootSourceOverrideTarget@Redfish.AllowableValues":  r.bootTargets(),
+		"BootSourceOverrideEnabled": "Disabled", "BootSourceOverrideTarget": bootWords[once], "UefiTargetBootSourceOverride": nil,
 		"BootSourceOverrideEnabled@Redfish.AllowableValues": []string{"Disabled", "Once"},
+	}
+	if len(targets) > 0 {
+		boot["BootSourceOverrideTarget@Redfish.AllowableValues"] = targets
+	}
+	if !r.cfg.Shape.NoMode {
+		boot["BootSourceOverrideMode"] = r.pending.modeOr(firmware(r.cfg.Chassis.About().UEFI))
 	}
 	if once != BootNone {
 		boot["BootSourceOverrideEnabled"] = "Once"
 	}
-	return entity(systemPath, "ComputerSystem.v1_20_0.ComputerSystem", "1", object{
-		"Name": about.Name, "SystemType": "Physical", "Manufacturer": "Ingot", "Model": "Laboratory machine",
-		"UUID": about.UUID, "SerialNumber": about.Serial, "PowerState": powerWords[power], "Status": healthy(),
-		"IndicatorLED": r.led.get(), "LocationIndicatorActive": r.led.get() == "Lit", "Boot": boot,
-		"EthernetInterfaces": link(systemPath + "/EthernetInterfaces"),
-		"Links":              object{"ManagedBy": []object{link(managerPath)}, "Chassis": []object{link(chassisPath)}},
-		"Actions": object{"#ComputerSystem.Reset": object{
-			"target": resetPath, "ResetType@Redfish.AllowableValues": resetTypes(),
-		}},
-	}), nil
+	return boot
 }
 
 func firmware(uefi bool) string {
@@ -100,15 +126,12 @@ func (r *Redfish) patchSystem(w http.ResponseWriter, req *http.Request) {
 		chassisFailed(w, err)
 		return
 	}
-	if want := req.Header.Get("If-Match"); want != "" && want != "*" && want != etag(doc) {
-		refuse(w, http.StatusPreconditionFailed, "PreconditionFailed", "The ETag supplied did not match the current ETag.")
+	in, ok := r.readPatch(w, req, doc)
+	if !ok {
 		return
 	}
-	var in systemPatch
-	dec := json.NewDecoder(http.MaxBytesReader(w, req.Body, 1<<16))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(&in); err != nil {
-		refuse(w, http.StatusBadRequest, "MalformedJSON", "The request body cannot be applied: "+err.Error())
+	if refused := r.cfg.Shape.BootRefused; in.Boot != nil && refused != "" {
+		refuseAs(w, http.StatusBadRequest, refused, "The property Boot is a read-only property and cannot be assigned a value.")
 		return
 	}
 	if err := r.applyPatch(req.Context(), in); err != nil {
@@ -116,6 +139,26 @@ func (r *Redfish) patchSystem(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	r.getSystem(w, req)
+}
+
+// readPatch reads a change of doc, or says what is wrong with it.
+func (r *Redfish) readPatch(w http.ResponseWriter, req *http.Request, doc object) (in systemPatch, ok bool) {
+	switch want := req.Header.Get("If-Match"); {
+	case want == "" && r.cfg.Shape.MatchNeeded:
+		refuse(w, http.StatusPreconditionRequired, "PreconditionRequired", "A precondition header or annotation is required to change this resource.")
+		return in, false
+	case want == "" || want == etag(doc) || want == "*" && !r.cfg.Shape.MatchNeeded:
+	default:
+		refuse(w, http.StatusPreconditionFailed, "PreconditionFailed", "The ETag supplied did not match the current ETag.")
+		return in, false
+	}
+	dec := json.NewDecoder(http.MaxBytesReader(w, req.Body, 1<<16))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&in); err != nil {
+		refuse(w, http.StatusBadRequest, "MalformedJSON", "The request body cannot be applied: "+err.Error())
+		return in, false
+	}
+	return in, true
 }
 
 func (r *Redfish) applyPatch(ctx context.Context, in systemPatch) error {
@@ -140,6 +183,15 @@ func (r *Redfish) wantedBoot(in systemPatch) (boot Boot, change bool, err error)
 	if b == nil {
 		return BootNone, false, nil
 	}
+	shape := r.cfg.Shape
+	switch mode := b.BootSourceOverrideMode; {
+	case mode != nil && shape.ModeRefused:
+		return BootNone, false, fmt.Errorf("the property BootSourceOverrideMode is a read-only property and cannot be assigned a value")
+	case mode == nil && shape.ModeForgotten:
+		r.pending.orderMode("Legacy")
+	case mode != nil:
+		r.pending.orderMode(*mode)
+	}
 	if mode := b.BootSourceOverrideMode; mode != nil && *mode != firmware(r.cfg.Chassis.About().UEFI) {
 		return BootNone, false, fmt.Errorf("the firmware does not boot in mode %q", *mode)
 	}
@@ -148,6 +200,8 @@ func (r *Redfish) wantedBoot(in systemPatch) (boot Boot, change bool, err error)
 		enabled = *b.BootSourceOverrideEnabled
 	}
 	switch {
+	case enabled == "Disabled" && shape.TargetNeeded && (b.BootSourceOverrideTarget == nil || *b.BootSourceOverrideTarget == "None"):
+		return BootNone, false, fmt.Errorf("BootSourceOverrideTarget must be set before BootSourceOverrideEnabled")
 	case enabled == "Disabled":
 		return BootNone, true, nil
 	case enabled != "Once":
@@ -177,6 +231,14 @@ func (r *Redfish) postReset(w http.ResponseWriter, req *http.Request) {
 	r.desk.reset()
 	if r.desk.lying() {
 		switches = nil
+	}
+	if slices.Contains(switches, PowerOn) {
+		if boot, set := r.pending.take(); set {
+			if err := r.cfg.Chassis.SetBootOnce(req.Context(), boot); err != nil {
+				chassisFailed(w, err)
+				return
+			}
+		}
 	}
 	for _, s := range switches {
 		if err := r.cfg.Chassis.SetPower(req.Context(), s); err != nil {

@@ -80,7 +80,7 @@ func (e *Executor) Execute(ctx context.Context, job command.Job) (command.Result
 	if errors.Is(context.Cause(ctx), command.ErrCanceled) {
 		return command.Canceled("canceled before the boot entry was set"), nil
 	}
-	set := e.set(ctx, job.Effect(), in.Method)
+	left, set := e.set(ctx, job.Effect(), in.Method)
 	if r, ok := command.FromRefusal(set, baremetalv1.Reason_NETBOOT_UNSUPPORTED); ok {
 		return r, nil
 	}
@@ -89,6 +89,10 @@ func (e *Executor) Execute(ctx context.Context, job command.Job) (command.Result
 	}
 	if err := command.AfterEffect.HitCtx(ctx); err != nil {
 		return command.Result{}, err
+	}
+	if set == nil && left.Ordered && in.holds(left) {
+		job.Logf("next boot: %s (accepted for the next reset, and not to be read before)", left.Target)
+		return done(left), nil
 	}
 	got, err := e.host.BootNext(job.Hard)
 	if err != nil {
@@ -107,12 +111,12 @@ func (e *Executor) Execute(ctx context.Context, job command.Job) (command.Result
 	return r, nil
 }
 
-func (e *Executor) set(ctx context.Context, effect host.Effect, method host.BootMethod) error {
+func (e *Executor) set(ctx context.Context, effect host.Effect, method host.BootMethod) (left host.BootNextState, err error) {
 	if method == "" {
-		return e.host.ClearBootNext(ctx, effect)
+		return host.BootNextState{}, e.host.ClearBootNext(ctx, effect)
 	}
-	_, err := e.host.SetBootNext(ctx, effect, host.BootTarget{Method: method})
-	return err
+	change, err := e.host.SetBootNext(ctx, effect, host.BootTarget{Method: method})
+	return change.New, err
 }
 
 // Resume reads the entry again. In the same boot it tells all. After another boot it has been consumed, and
@@ -147,7 +151,7 @@ func (in intent) holds(s host.BootNextState) bool {
 	if in.Method == "" {
 		return !s.Set
 	}
-	return s.Set && len(s.Target) >= len(in.Method) && s.Target[:len(in.Method)] == string(in.Method)
+	return s.Set && s.Entry != "continuous" && len(s.Target) >= len(in.Method) && s.Target[:len(in.Method)] == string(in.Method)
 }
 
 func done(s host.BootNextState) command.Result {

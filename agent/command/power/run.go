@@ -108,12 +108,18 @@ func (r *run) bootDevice(ctx context.Context) error {
 	if r.in.BootOnce == provider.BootDefault {
 		return nil
 	}
-	if err := r.m.SetBootDevice(ctx, r.m.Target, r.job.Effect(), r.in.BootOnce); err != nil {
+	proof, err := r.m.SetBootDevice(ctx, r.m.Target, r.job.Effect(), r.in.BootOnce)
+	if err != nil {
 		return fmt.Errorf("%w: %w", errBootDevice, err)
 	}
-	r.job.Logf("next boot: %s (read back)", r.in.BootOnce)
-	r.in.Cycle.BootOnce = r.in.BootOnce
+	r.job.Logf("next boot: %s (%s)", r.in.BootOnce, bootProofs[proof])
+	r.in.Cycle.BootOnce, r.in.Cycle.BootProof = r.in.BootOnce, proof
 	return nil
+}
+
+var bootProofs = map[provider.BootProof]string{
+	provider.BootRead: "read back", provider.BootPending: "read back as pending: the next reset applies it",
+	provider.BootOrdered: "accepted for the next reset, and not to be read before",
 }
 
 func (r *run) keep(c provider.Cycle) error {
@@ -186,6 +192,7 @@ func (in Intent) evidence() map[string]string {
 	put(evidence.PowerOnSeenAt, stamp(in.Cycle.OnSeenAt))
 	put(evidence.BMCProtocol, in.Cycle.Protocol)
 	put(evidence.BootNext, string(in.Cycle.BootOnce))
+	put(evidence.BootNextProof, string(in.Cycle.BootProof))
 	if !in.Cycle.OffSeenAt.IsZero() {
 		put(evidence.PowerOffForced, strconv.FormatBool(in.Cycle.Forced || !in.Gently && !in.Cycle.OffAskedAt.IsZero()))
 	}

@@ -15,64 +15,81 @@ const EvidenceBootRead = "boot_device_read"
 // bootWithin is how long a boot device may take to be read back.
 const bootWithin = 10 * time.Second
 
-// SetBootDevice sets the device of the next boot and reads it back. BootDefault takes an earlier choice back.
-func (p *Provider) SetBootDevice(ctx context.Context, t provider.Target, e host.Effect, d provider.BootDevice) error {
-	_, err := p.setBoot(ctx, t, e, d)
-	return err
+// SetBootDevice sets the device of the next boot and says how it is known to be set. BootDefault takes an earlier choice
+// back.
+func (p *Provider) SetBootDevice(ctx context.Context, t provider.Target, e host.Effect, d provider.BootDevice) (provider.BootProof, error) {
+	_, now, _, err := p.setBoot(ctx, t, e, d)
+	return now.Proof, err
 }
 
-func (p *Provider) bootOnce(ctx context.Context, t provider.Target) (device provider.BootDevice, protocol string, err error) {
+func (p *Provider) bootOnce(ctx context.Context, t provider.Target) (choice provider.BootChoice, protocol string, err error) {
 	err = p.exchange(ctx, t, func(ctx context.Context, conn driver) (err error) {
 		protocol = conn.Protocol()
-		device, err = conn.BootOnce(ctx)
+		choice, err = conn.BootOnce(ctx)
 		return err
 	})
-	return device, protocol, err
+	return choice, protocol, err
 }
 
-func (p *Provider) setBoot(ctx context.Context, t provider.Target, e host.Effect, want provider.BootDevice) (host.BootNextChange, error) {
-	old, protocol, err := p.bootOnce(ctx, t)
-	if err != nil {
-		return host.BootNextChange{}, err
-	}
-	if old == want {
-		return host.BootNextChange{Old: next(old, protocol), New: next(old, protocol)}, nil
+// setBoot gives what was read before, and what is known after.
+func (p *Provider) setBoot(ctx context.Context, t provider.Target, e host.Effect, want provider.BootDevice) (old, now provider.BootChoice, protocol string, err error) {
+	if old, protocol, err = p.bootOnce(ctx, t); err != nil || old.Once(want) {
+		return old, old, protocol, err
 	}
 	p.cfg.Log.InfoContext(ctx, "setting boot device", "machine_id", t.MachineID, "operation_id", e.OperationID,
 		"command_id", e.CommandID, "device", string(want))
-	err = p.exchange(ctx, t, func(ctx context.Context, conn driver) error { return conn.SetBootOnce(ctx, want) })
+	var ordered bool
+	err = p.exchange(ctx, t, func(ctx context.Context, conn driver) (err error) {
+		ordered, err = conn.SetBootOnce(ctx, want)
+		return err
+	})
 	if err != nil {
-		return host.BootNextChange{}, err
+		return old, now, protocol, err
 	}
 	deadline := p.cfg.Clock.Now().Add(min(bootWithin, p.cfg.Within))
 	for round := 0; ; round++ {
-		now, _, err := p.bootOnce(ctx, t)
+		now, _, err = p.bootOnce(ctx, t)
+		late := p.cfg.Clock.Now().After(deadline)
 		switch {
-		case err == nil && now == want:
-			return host.BootNextChange{Old: next(old, protocol), New: next(now, protocol)}, nil
-		case fatal(ctx, err):
-			return host.BootNextChange{}, err
-		case p.cfg.Clock.Now().After(deadline) && err != nil:
-			return host.BootNextChange{}, err
-		case p.cfg.Clock.Now().After(deadline):
-			return host.BootNextChange{}, failure.Unavailable("BMC_NO_EFFECT",
-				"the BMC of %s accepted boot device %q, and it still reads %q", t.MachineID, want, now).
-				WithMeta(EvidenceBootRead, string(now)).WithMeta(EvidenceProtocol, protocol)
+		case err == nil && now.Once(want):
+			return old, now, protocol, nil
+		case fatal(ctx, err), late && err != nil:
+			return old, now, protocol, err
+		case ordered && want != provider.BootDefault:
+			return old, provider.BootChoice{Device: want, Proof: provider.BootOrdered}, protocol, nil
+		case late:
+			return old, now, protocol, noBootEffect(t, want, now, protocol)
 		}
 		select {
 		case <-ctx.Done():
-			return host.BootNextChange{}, context.Cause(ctx)
+			return old, now, protocol, context.Cause(ctx)
 		case <-p.cfg.Clock.After(pollAfter(round)):
 		}
 	}
 }
 
+func noBootEffect(t provider.Target, want provider.BootDevice, now provider.BootChoice, protocol string) error {
+	how := ""
+	if now.Stays {
+		how = " for every boot"
+	}
+	return failure.Unavailable("BMC_NO_EFFECT", "the BMC of %s accepted boot device %q, and it still reads %q%s", t.MachineID, want, now.Device, how).
+		WithMeta(EvidenceBootRead, string(now.Device)).WithMeta(EvidenceProtocol, protocol)
+}
+
 // next says it in the words of a host: Target is the device, Entry how it is known.
-func next(d provider.BootDevice, protocol string) host.BootNextState {
-	if d == provider.BootDefault {
+func next(c provider.BootChoice, protocol string) host.BootNextState {
+	if c.Device == provider.BootDefault {
 		return host.BootNextState{}
 	}
-	return host.BootNextState{Set: true, Entry: "once", Description: protocol, Target: string(d)}
+	s := host.BootNextState{Set: true, Entry: "once", Description: protocol, Target: string(c.Device)}
+	switch {
+	case c.Stays:
+		s.Entry = "continuous"
+	case c.Proof != provider.BootRead:
+		s.Entry, s.Ordered = string(c.Proof), c.Proof == provider.BootOrdered
+	}
+	return s
 }
 
 // BootNext reads the device of the next boot.
@@ -90,12 +107,17 @@ func (p *Provider) SetBootNext(ctx context.Context, t provider.Target, e host.Ef
 	if !ok {
 		return host.BootNextChange{}, invalid("boot method %q", b.Method)
 	}
-	return p.setBoot(ctx, t, e, d)
+	old, now, protocol, err := p.setBoot(ctx, t, e, d)
+	if err != nil {
+		return host.BootNextChange{}, err
+	}
+	return host.BootNextChange{Old: next(old, protocol), New: next(now, protocol)}, nil
 }
 
 // ClearBootNext goes back to the firmware's own order.
 func (p *Provider) ClearBootNext(ctx context.Context, t provider.Target, e host.Effect) error {
-	return p.SetBootDevice(ctx, t, e, provider.BootDefault)
+	_, err := p.SetBootDevice(ctx, t, e, provider.BootDefault)
+	return err
 }
 
 // Identify lights the identify light, or turns it off.

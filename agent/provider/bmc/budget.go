@@ -1,6 +1,7 @@
 package bmc
 
 import (
+	"maps"
 	"slices"
 	"time"
 )
@@ -14,6 +15,10 @@ const (
 	// after five tries within some minutes never sees the fourth.
 	wrongMost   = 3
 	wrongWithin = 30 * time.Minute
+	// againFirst after a 401 the same credentials are tried once more, then after twice as long, up to againMost: some BMCs
+	// say 401 while they start, and none counts failures over such a time.
+	againFirst = wrongWithin
+	againMost  = 24 * time.Hour
 	// forgetAfter silences in a row, a protocol that was found by probing is looked for again.
 	forgetAfter = 3
 )
@@ -23,11 +28,19 @@ const (
 type Budget struct {
 	// Parked are the credentials that were refused, as ref@version.
 	Parked []string `json:"parked,omitempty"`
+	// Again is when those of them that were refused with 401 are tried once more, and how long they waited for it.
+	Again map[string]Again `json:"again,omitempty"`
 	// Wrong are the times of the refusals that still count.
 	Wrong []time.Time `json:"wrong,omitempty"`
 	// Silences in a row, and when it may be asked again.
 	Silences  int       `json:"-"`
 	NotBefore time.Time `json:"-"`
+}
+
+// Again is the next careful try of refused credentials.
+type Again struct {
+	At    time.Time     `json:"at"`
+	After time.Duration `json:"after"`
 }
 
 // Leave is the answer of Budget.Ask.
@@ -47,7 +60,10 @@ const (
 // Ask says whether the BMC may be asked with these credentials; where it may later, until says when.
 func (b Budget) Ask(now time.Time, credentials string) (leave Leave, until time.Time) {
 	if slices.Contains(b.Parked, credentials) {
-		return ParkedLeave, time.Time{}
+		again, will := b.Again[credentials]
+		if !will || now.Before(again.At) {
+			return ParkedLeave, again.At
+		}
 	}
 	if recent := b.recent(now); len(recent) >= wrongMost {
 		return LockoutLeave, recent[0].Add(wrongWithin)
@@ -67,9 +83,10 @@ type Outcome int
 
 // The outcomes.
 const (
-	Answered Outcome = iota // well or not: it answered
-	Refused                 // it refused the credentials
-	Silent                  // it did not answer
+	Answered     Outcome = iota // well or not: it answered
+	Refused                     // it refused the credentials
+	Unauthorized                // it refused them with 401
+	Silent                      // it did not answer
 )
 
 // After is the budget after an exchange.
@@ -78,11 +95,27 @@ func (b Budget) After(now time.Time, credentials string, o Outcome) Budget {
 	switch o {
 	case Answered:
 		b.Silences, b.NotBefore = 0, time.Time{}
-	case Refused:
+		b.Parked = slices.DeleteFunc(slices.Clone(b.Parked), func(c string) bool { return c == credentials })
+		b.Again = maps.Clone(b.Again)
+		delete(b.Again, credentials)
+	case Refused, Unauthorized:
 		b.Silences, b.NotBefore = 0, time.Time{}
 		b.Wrong = append(b.Wrong, now)
 		if b.Parked = slices.Clone(b.Parked); !slices.Contains(b.Parked, credentials) {
 			b.Parked = append(b.Parked, credentials)
+		}
+		before, waited := b.Again[credentials]
+		b.Again = maps.Clone(b.Again)
+		delete(b.Again, credentials)
+		if o == Unauthorized {
+			after := againFirst
+			if waited {
+				after = min(2*before.After, againMost)
+			}
+			if b.Again == nil {
+				b.Again = map[string]Again{}
+			}
+			b.Again[credentials] = Again{At: now.Add(after), After: after}
 		}
 	case Silent:
 		b.NotBefore = now.Add(backoff(b.Silences))

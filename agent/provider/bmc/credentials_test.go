@@ -40,7 +40,7 @@ func TestWrongPasswordIsTriedOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantReason(t, "off", p.SetPower(t.Context(), tg, effect("c"), provider.PowerOff), "BMC_AUTH_FAILED", false)
-	wantReason(t, "boot device", p.SetBootDevice(t.Context(), tg, effect("c"), provider.BootPXE), "BMC_AUTH_FAILED", false)
+	wantReason(t, "boot device", second(p.SetBootDevice(t.Context(), tg, effect("c"), provider.BootPXE)), "BMC_AUTH_FAILED", false)
 	other := tg
 	other.MachineID = "m-2" // behind the same BMC
 	_, err := p.PowerState(t.Context(), other)

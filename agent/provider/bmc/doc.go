@@ -17,7 +17,8 @@
 // # Budget
 //
 // Refused credentials are tried once. Then the link is parked for them, until their version changes or Unpark is
-// called; after three different refusals within half an hour nothing at all is tried for half an hour, because a BMC may
+// called. Those refused with 401 are tried once more after half an hour, then after twice as long each time, up to a
+// day: a BMC that starts says 401 too. After three different refusals within half an hour nothing at all is tried for half an hour, because a BMC may
 // count failures by the address they come from. A BMC that is silent is asked less and less often, up to once a minute.
 // See Budget. Unpark forgets what was refused; changing the credentials does without.
 //
@@ -28,6 +29,15 @@
 //	redfish://host[:port]      Redfish over TLS, 443
 //	ipmi://host[:port]         IPMI over RMCP+, 623
 //	redfish+http://host[:port] Redfish without TLS, 80: for laboratories. It carries the password in the clear.
+//
+// After an endpoint of Redfish may follow the path of a system, /redfish/v1/Systems/NAME, where a service has several.
+// Without it the one with the machine's MAC address, UUID or serial number is taken, else the only one that can be
+// switched.
+//
+// # Boot device
+//
+// The override is written to the object that has it: the system, or its settings object. A setting that the next reset
+// brings into effect is said to be pending, or ordered where it can't be read before; the boot itself shows more.
 //
 // # Certificates
 //

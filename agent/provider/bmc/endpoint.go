@@ -27,6 +27,8 @@ type Endpoint struct {
 	Plain bool
 	Host  string // name or address, without brackets
 	Port  string // empty: that of the protocol
+	// System is the path of the system that is meant where a Redfish service has several; empty: it is recognized.
+	System string
 
 	address bmcaddr.Address
 }
@@ -45,7 +47,7 @@ func ParseEndpoint(s string) (Endpoint, error) {
 		return Endpoint{}, badEndpoint(s, err.Error())
 	}
 	e := schemes[a.Scheme]
-	e.Host, e.Port, e.address = a.Host, a.Port, a
+	e.Host, e.Port, e.System, e.address = a.Host, a.Port, a.System, a
 	return e, nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/ingot-metal/ingot/agent/host"
@@ -100,6 +101,10 @@ func (p *Provider) credentials(ctx context.Context, l *link, t provider.Target) 
 func refusal(l *link, leave Leave, until, now time.Time) error {
 	switch leave {
 	case ParkedLeave:
+		if !until.IsZero() {
+			return failure.Precondition("BMC_AUTH_FAILED", "BMC %s has refused these credentials and is asked once more at %s, or when they change",
+				l.key, until.UTC().Format(time.RFC3339))
+		}
 		return failure.Precondition("BMC_AUTH_FAILED", "BMC %s has refused these credentials and is not asked again until they change", l.key)
 	case LockoutLeave:
 		return failure.Precondition("BMC_AUTH_FAILED", "BMC %s has refused %d different credentials and is left alone until %s",
@@ -114,14 +119,12 @@ func refusal(l *link, leave Leave, until, now time.Time) error {
 
 // attempt opens a session where there is none that fits, and uses it.
 func (p *Provider) attempt(ctx context.Context, l *link, e Endpoint, t provider.Target, creds Credentials, id string, fn func(context.Context, driver) error) error {
-	ctx, cancel := context.WithTimeout(ctx, p.cfg.Timeout)
-	defer cancel()
 	return task.Run(ctx, "BMC "+l.key, func(ctx context.Context) error { // a panic of a parser stays an error
 		// Behind one BMC there may be several machines, and a session knows one of them.
-		by := id + " " + t.MachineID
+		by := id + " " + t.MachineID + " " + e.System
 		if !l.fits(e, by, p.cfg.Clock.Now()) {
 			l.hangUp(ctx)
-			conn, err := p.open(ctx, l, e, t, creds)
+			conn, err := p.openWithin(ctx, l, e, t, creds)
 			if err != nil {
 				return err
 			}
@@ -129,8 +132,21 @@ func (p *Provider) attempt(ctx context.Context, l *link, e Endpoint, t provider.
 		}
 		l.spokeIn = Protocol(l.conn.Protocol())
 		defer func() { l.usedAt = p.cfg.Clock.Now() }()
+		ctx, cancel := context.WithTimeout(ctx, p.patience(l))
+		defer cancel()
 		return fn(ctx, l.conn)
 	})
+}
+
+func (p *Provider) openWithin(ctx context.Context, l *link, e Endpoint, t provider.Target, creds Credentials) (driver, error) {
+	ctx, cancel := context.WithTimeout(ctx, p.patience(l))
+	defer cancel()
+	return p.open(ctx, l, e, t, creds)
+}
+
+// patience is the time for one exchange, and for a log-in: what a BMC needs that has shown how slow it is.
+func (p *Provider) patience(l *link) time.Duration {
+	return max(p.cfg.Timeout, min(8*l.slowest, 3*p.cfg.Timeout))
 }
 
 // settle keeps what an attempt has taught. Its own error is that of the memory, without which nothing must go on: it
@@ -142,7 +158,11 @@ func (p *Provider) settle(ctx context.Context, l *link, e Endpoint, id string, e
 	switch {
 	case errors.Is(err, provider.ErrCredentials):
 		l.drop()
-		l.record.Budget = l.record.Budget.After(now, id, Refused)
+		outcome := Refused
+		if errors.Is(err, provider.ErrUnauthorized) {
+			outcome = Unauthorized
+		}
+		l.record.Budget = l.record.Budget.After(now, id, outcome)
 		p.cfg.Log.WarnContext(ctx, "BMC refused the credentials and is parked", "bmc", l.key, "credentials", id)
 	case errors.Is(err, provider.ErrCertificate):
 		l.drop()
@@ -166,7 +186,8 @@ func (p *Provider) settle(ctx context.Context, l *link, e Endpoint, id string, e
 
 func (p *Provider) save(l *link, before Record) error {
 	a, b := before, l.record
-	if a.Protocol == b.Protocol && a.Pin == b.Pin && a.Offered == b.Offered && len(a.Budget.Parked) == len(b.Budget.Parked) && len(a.Budget.Wrong) == len(b.Budget.Wrong) {
+	if a.Protocol == b.Protocol && a.Pin == b.Pin && a.Offered == b.Offered && len(a.Budget.Parked) == len(b.Budget.Parked) && len(a.Budget.Wrong) == len(b.Budget.Wrong) &&
+		maps.Equal(a.Budget.Again, b.Budget.Again) {
 		return nil
 	}
 	return p.cfg.Memory.Save(l.key, l.record)
@@ -189,6 +210,8 @@ func (p *Provider) explain(ctx context.Context, l *link, err error) error {
 		e = failure.Precondition("BMC_AUTH_FAILED", "BMC %s shows a certificate that is not the known one, or not trusted; no password was sent", l.key)
 	case ctx.Err() != nil:
 		return fmt.Errorf("ask BMC %s: %w", l.key, context.Cause(ctx))
+	case errors.Is(err, provider.ErrOldTLS):
+		e = failure.Unavailable("BMC_UNREACHABLE", "BMC %s has no TLS 1.2; older TLS is not spoken. Update its firmware, or name it ipmi://%s", l.key, l.key)
 	case errors.Is(err, provider.ErrSilent):
 		e = failure.Unavailable("BMC_UNREACHABLE", "BMC %s does not answer", l.key)
 	case errors.Is(err, provider.ErrProtocol):

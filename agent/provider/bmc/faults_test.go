@@ -137,7 +137,7 @@ func TestLiarAboutTheBootDevice(t *testing.T) {
 	r := startRedfish(t, newChassis(true))
 	r.Misbehave(lab.Faults{Liar: true})
 	p := newProvider(t, newSafe(password), nil)
-	err := p.SetBootDevice(t.Context(), target(r.Endpoint()), effect("c"), provider.BootPXE)
+	_, err := p.SetBootDevice(t.Context(), target(r.Endpoint()), effect("c"), provider.BootPXE)
 	if e := wantReason(t, "boot device", err, "BMC_NO_EFFECT", true); e.Metadata[bmc.EvidenceBootRead] != "" {
 		t.Errorf("evidence %v", e.Metadata)
 	}
@@ -249,7 +249,7 @@ func TestRefusalIsAnAnswer(t *testing.T) {
 	for name, svc := range services(t, c) {
 		p := newProvider(t, newSafe(password), nil)
 		for range 3 {
-			if err := p.SetBootDevice(t.Context(), target(svc.endpoint), effect("c"), provider.BootHTTP); !errors.Is(err, host.ErrUnsupported) {
+			if _, err := p.SetBootDevice(t.Context(), target(svc.endpoint), effect("c"), provider.BootHTTP); !errors.Is(err, host.ErrUnsupported) {
 				t.Errorf("%s: HTTP boot of a BIOS: %v", name, err)
 			}
 			if _, err := p.PowerState(t.Context(), target(svc.endpoint)); err != nil {

@@ -14,8 +14,9 @@ type driver interface {
 	Protocol() string
 	PowerState(ctx context.Context) (provider.PowerState, error)
 	Switch(ctx context.Context, s provider.Switch) error
-	BootOnce(ctx context.Context) (provider.BootDevice, error)
-	SetBootOnce(ctx context.Context, d provider.BootDevice) error
+	BootOnce(ctx context.Context) (provider.BootChoice, error)
+	// SetBootOnce says whether the BMC has only taken the order, to carry it out later.
+	SetBootOnce(ctx context.Context, d provider.BootDevice) (ordered bool, err error)
 	Identify(ctx context.Context, on bool) error
 	Sensors(ctx context.Context) ([]provider.Sensor, error)
 	EventLog(ctx context.Context, limit int) ([]provider.Event, error)
@@ -38,8 +39,12 @@ type link struct {
 	conn    driver
 	connBy  string // the credentials that conn was opened with, and the machine
 	usedAt  time.Time
-	spokeIn Protocol // the last protocol in which it was spoken to
+	slowest time.Duration // of its answers lately
+	spokeIn Protocol      // the last protocol in which it was spoken to
 }
+
+// heard takes how long an answer took. What was slow once is forgotten little by little.
+func (l *link) heard(d time.Duration) { l.slowest = max(d, l.slowest*7/8) }
 
 // take waits for the turn.
 func (l *link) take(ctx context.Context) error {
@@ -84,13 +89,17 @@ func (l *link) hangUp(ctx context.Context) {
 	l.conn = nil
 }
 
-// drop forgets the session without a word: for a BMC that does not answer, each word costs seconds.
+// drop ends the session of a BMC that has just not answered: a Redfish session that is left behind takes one of few
+// places, so it is worth one more word; of IPMI's the BMC ends an unused one within a minute.
 func (l *link) drop() {
 	if l.conn == nil {
 		return
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
+	ctx, cancel := context.WithTimeout(context.Background(), max(2*time.Second, 2*l.slowest))
+	defer cancel()
+	if Protocol(l.conn.Protocol()) == IPMI {
+		cancel()
+	}
 	_ = l.conn.Close(ctx)
 	l.conn = nil
 }

@@ -34,7 +34,7 @@ func (p *Provider) open(ctx context.Context, l *link, e Endpoint, t provider.Tar
 // dial logs in.
 func (p *Provider) dial(ctx context.Context, l *link, e Endpoint, t provider.Target, creds Credentials) (driver, error) {
 	if e.Protocol == IPMI {
-		c, err := ipmi.Open(ctx, ipmi.Config{Addr: e.rmcp(), Username: creds.Username, Password: creds.Password})
+		c, err := ipmi.Open(ctx, ipmi.Config{Addr: e.rmcp(), Username: creds.Username, Password: creds.Password, BIOS: t.BIOS})
 		if err != nil {
 			return nil, err
 		}
@@ -42,6 +42,7 @@ func (p *Provider) dial(ctx context.Context, l *link, e Endpoint, t provider.Tar
 	}
 	cfg := p.redfish(l, e, creds)
 	cfg.Username, cfg.Password, cfg.MACs = creds.Username, creds.Password, t.MACs
+	cfg.System, cfg.UUID, cfg.Serial = e.System, t.UUID, t.Serial
 	c, err := redfish.Open(ctx, cfg)
 	if err != nil {
 		return nil, err
@@ -50,7 +51,7 @@ func (p *Provider) dial(ctx context.Context, l *link, e Endpoint, t provider.Tar
 }
 
 func (p *Provider) redfish(l *link, e Endpoint, creds Credentials) redfish.Config {
-	return redfish.Config{URL: e.url(), TLS: p.trust(l, e.Host, creds), Timeout: p.cfg.Timeout / 2}
+	return redfish.Config{URL: e.url(), TLS: p.trust(l, e.Host, creds), Timeout: p.patience(l) / 2, Heard: l.heard}
 }
 
 // probe finds out how a BMC wants to be spoken to: Redfish first. No credentials are used.

@@ -22,6 +22,8 @@ type Config struct {
 	// Addr is host:port.
 	Addr               string
 	Username, Password string
+	// BIOS says that the machine's firmware is a BIOS and not UEFI.
+	BIOS bool
 	// Timeout of one packet, which is sent again up to Retries times. 0 means 2 s and 3.
 	Timeout time.Duration
 	Retries int
@@ -112,12 +114,15 @@ func (c *Client) handshake(ctx context.Context) error {
 	if _, err := c.api.SetSessionPrivilegeLevel(ctx, types.PrivilegeLevelOperator); err != nil {
 		return classify(ctx, err)
 	}
-	id, err := c.api.GetDeviceID(ctx)
-	if err != nil {
-		return classify(ctx, err)
-	}
-	c.simulator = id.ManufacturerID == manufacturerOpenIPMI
+	c.simulator = c.isSimulator(ctx)
 	return nil
+}
+
+// isSimulator asks for the device id, which some controllers answer with fewer bytes than table 20-2 has, or refuse to
+// operators. Nothing else depends on it: a controller that says nothing of itself is driven all the same.
+func (c *Client) isSimulator(ctx context.Context) bool {
+	id, err := c.api.GetDeviceID(ctx)
+	return err == nil && id.ManufacturerID == manufacturerOpenIPMI
 }
 
 // cutShort says what is meant by an answer that ends after the status: only refusals are that short, and go-ipmi, which

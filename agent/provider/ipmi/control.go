@@ -2,6 +2,7 @@ package ipmi
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/bougou/go-ipmi/pkg/command/chassis"
@@ -61,11 +62,17 @@ var selectors = map[provider.BootDevice]types.BootDeviceSelector{
 	provider.BootDisk: types.BootDeviceSelectorForceHardDrive, provider.BootMedia: types.BootDeviceSelectorForceCDROM,
 }
 
-// device is what the flags mean for the next boot. ignoreValid is for a simulator that never sets the valid bit.
-func device(f types.BootOptionParam_BootFlags, ignoreValid bool) provider.BootDevice {
-	if !f.BootFlagsValid && !ignoreValid {
-		return provider.BootDefault
+// choice is what the flags mean for the next boot. ignoreValid is for a simulator that never sets the valid bit.
+func choice(f types.BootOptionParam_BootFlags, ignoreValid bool) provider.BootChoice {
+	c := provider.BootChoice{Proof: provider.BootRead}
+	if f.BootFlagsValid || ignoreValid {
+		c.Device = device(f)
+		c.Stays = f.Persist && c.Device != provider.BootDefault
 	}
+	return c
+}
+
+func device(f types.BootOptionParam_BootFlags) provider.BootDevice {
 	switch f.BootDeviceSelector {
 	case types.BootDeviceSelectorForceRemoteCDROM, types.BootDeviceSelectorForceRemoteMedia:
 		return provider.BootMedia
@@ -79,31 +86,55 @@ func device(f types.BootOptionParam_BootFlags, ignoreValid bool) provider.BootDe
 }
 
 // BootOnce is the device of the next boot.
-func (c *Client) BootOnce(ctx context.Context) (d provider.BootDevice, err error) {
+func (c *Client) BootOnce(ctx context.Context) (next provider.BootChoice, err error) {
 	err = c.call(ctx, func() error {
 		var flags types.BootOptionParam_BootFlags
 		if err := c.api.GetSystemBootOptionsParamFor(ctx, &flags); err != nil {
 			return err
 		}
-		d = device(flags, c.simulator)
+		next = choice(flags, c.simulator)
 		return nil
 	})
-	return d, err
+	return next, err
 }
 
-// SetBootOnce sets the device of the next boot, for firmware of either kind: EFI is asked for where the BMC takes it.
-// BootDefault takes an earlier choice back.
-func (c *Client) SetBootOnce(ctx context.Context, d provider.BootDevice) error {
-	selector, ok := selectors[d]
+// SetBootOnce sets the device of the next boot. BootDefault takes an earlier choice back. ordered is always false: what
+// the BMC accepts is read back.
+func (c *Client) SetBootOnce(ctx context.Context, d provider.BootDevice) (ordered bool, err error) {
+	forms, ok := bootFlags(d, c.cfg.BIOS)
 	if !ok {
-		return refuse("IPMI has no boot device %q", d)
+		return false, refuse("IPMI has no boot device %q", d)
 	}
-	return c.call(ctx, func() error {
+	return false, c.call(ctx, func() error {
 		c.keepFlags(ctx)
-		return c.api.SetSystemBootOptionsParamFor(ctx, &types.BootOptionParam_BootFlags{
-			BootFlagsValid: d != provider.BootDefault, BootDeviceSelector: selector,
-		})
+		var err error
+		for _, f := range forms {
+			if err = c.api.SetSystemBootOptionsParamFor(ctx, &f); !answeredNo(err) {
+				return err
+			}
+		}
+		return err
 	})
+}
+
+// bootFlags are the forms of the order. Firmware that is UEFI boots its BIOS compatibility, or nothing at all, where the
+// bit for EFI is not set, so it is set unless the machine is known to have a BIOS; a BMC that refuses the bit gets the
+// flags without it.
+func bootFlags(d provider.BootDevice, bios bool) (forms []types.BootOptionParam_BootFlags, ok bool) {
+	selector, ok := selectors[d]
+	plain := types.BootOptionParam_BootFlags{BootFlagsValid: d != provider.BootDefault, BootDeviceSelector: selector}
+	if bios || d == provider.BootDefault {
+		return []types.BootOptionParam_BootFlags{plain}, ok
+	}
+	efi := plain
+	efi.BIOSBootType = types.BIOSBootTypeEFI
+	return []types.BootOptionParam_BootFlags{efi, plain}, ok
+}
+
+// answeredNo says whether err is a completion code: the BMC has understood and refuses.
+func answeredNo(err error) bool {
+	var completed *types.ResponseError
+	return errors.As(err, &completed)
 }
 
 // keepFlags asks the BMC not to drop the flags by itself: else they are gone when no power command has come within 60 s,

@@ -2,11 +2,13 @@ package ipmi
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -90,14 +92,14 @@ func TestAgainstSimulator(t *testing.T) {
 		t.Errorf("cycle: %v", err)
 	}
 	for _, d := range []provider.BootDevice{provider.BootPXE, provider.BootDisk, provider.BootMedia, provider.BootDefault} {
-		if err := c.SetBootOnce(t.Context(), d); err != nil {
+		if _, err := c.SetBootOnce(t.Context(), d); err != nil {
 			t.Fatalf("boot from %q: %v", d, err)
 		}
-		if got, err := c.BootOnce(t.Context()); err != nil || got != d {
-			t.Errorf("boot device reads %q, %v; want %q", got, err, d)
+		if got, err := c.BootOnce(t.Context()); err != nil || !got.Once(d) {
+			t.Errorf("boot device reads %+v, %v; want %q", got, err, d)
 		}
 	}
-	if err := c.SetBootOnce(t.Context(), provider.BootHTTP); !errors.Is(err, host.ErrUnsupported) {
+	if _, err := c.SetBootOnce(t.Context(), provider.BootHTTP); !errors.Is(err, host.ErrUnsupported) {
 		t.Errorf("boot from HTTP: %v", err)
 	}
 	for _, on := range []bool{true, false} {
@@ -211,9 +213,38 @@ func TestBootFlags(t *testing.T) {
 		{flags(false, types.BootDeviceSelectorForcePXE), false, provider.BootDefault},
 		{flags(false, types.BootDeviceSelectorForcePXE), true, provider.BootPXE},
 	} {
-		if got := device(tc.flags, tc.simulator); got != tc.want {
-			t.Errorf("%+v, simulator %v: %q, want %q", tc.flags, tc.simulator, got, tc.want)
+		if got := choice(tc.flags, tc.simulator); !got.Once(tc.want) {
+			t.Errorf("%+v, simulator %v: %q, want %q", tc.flags, tc.simulator, got.Device, tc.want)
 		}
+	}
+}
+
+// The bytes on the wire, as others write and read them. Source: github.com/ipmitool/ipmitool, issues 236 (8004000000 is
+// PXE by BIOS compatibility, a004000000 by EFI) and 258; that flags for every boot are none for the next one: issue 304.
+func TestBootFlagsOnTheWire(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		device provider.BootDevice
+		bios   bool
+		want   []string
+	}{
+		{provider.BootPXE, false, []string{"a004000000", "8004000000"}},
+		{provider.BootDisk, false, []string{"a008000000", "8008000000"}},
+		{provider.BootPXE, true, []string{"8004000000"}},
+		{provider.BootDefault, false, []string{"0000000000"}},
+	} {
+		forms, ok := bootFlags(tc.device, tc.bios)
+		var got []string
+		for _, f := range forms {
+			got = append(got, hex.EncodeToString(f.Pack()))
+		}
+		if !ok || !slices.Equal(got, tc.want) {
+			t.Errorf("%q, BIOS %v: %q, want %q", tc.device, tc.bios, got, tc.want)
+		}
+	}
+	var f types.BootOptionParam_BootFlags
+	if err := f.Unpack([]byte{0xe0, 4, 0, 0, 0}); err != nil || choice(f, false).Once(provider.BootPXE) || choice(f, false).Device != provider.BootPXE {
+		t.Errorf("flags for every boot: %+v, %v", choice(f, false), err)
 	}
 }
 

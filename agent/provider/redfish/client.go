@@ -9,14 +9,12 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/stmcginnis/gofish"
 	"github.com/stmcginnis/gofish/common"
 
-	"github.com/ingot-metal/ingot/agent/host"
 	"github.com/ingot-metal/ingot/agent/provider"
 )
 
@@ -27,10 +25,15 @@ type Config struct {
 	Username, Password string
 	// TLS decides whom to trust. It is not used for http.
 	TLS *tls.Config
-	// MACs tell which system is meant where a service has several.
-	MACs []string
+	// System is the path of the system that is meant; empty where nobody has named one. MACs, UUID and Serial tell which
+	// one is meant where a service has several.
+	System       string
+	MACs         []string
+	UUID, Serial string
 	// Timeout of one request; 0 means 10 s.
 	Timeout time.Duration
+	// Heard, where set, is told how long each answer took.
+	Heard func(time.Duration)
 }
 
 // Client is logged in at one BMC and knows the system there. Its methods may be called from several goroutines and
@@ -73,7 +76,7 @@ func Open(ctx context.Context, cfg Config) (*Client, error) {
 		err = c.call(ctx, c.findSystem)
 	}
 	if err != nil {
-		c.logout(ctx)
+		c.leave(ctx)
 		return nil, fmt.Errorf("open Redfish service: %w", err)
 	}
 	return c, nil
@@ -92,13 +95,13 @@ func newClient(cfg Config) (*Client, error) {
 		TLSClientConfig: cfg.TLS, TLSHandshakeTimeout: cfg.Timeout, IdleConnTimeout: time.Minute,
 		MaxIdleConnsPerHost: 1, MaxResponseHeaderBytes: 64 << 10,
 	}
-	return &Client{cfg: cfg, pool: pool, rt: &transport{base: pool, origin: origin, timeout: cfg.Timeout}}, nil
+	return &Client{cfg: cfg, pool: pool, rt: &transport{base: pool, origin: origin, timeout: cfg.Timeout, heard: cfg.Heard}}, nil
 }
 
 func (c *Client) connect(ctx context.Context, basic bool) (*gofish.APIClient, error) {
 	return gofish.ConnectContext(context.WithoutCancel(ctx), gofish.ClientConfig{
 		Endpoint: c.cfg.URL, Username: c.cfg.Username, Password: c.cfg.Password, BasicAuth: basic,
-		HTTPClient: &http.Client{Transport: c.rt, CheckRedirect: noRedirect},
+		HTTPClient: &http.Client{Transport: c.rt, CheckRedirect: redirect},
 	})
 }
 
@@ -112,9 +115,8 @@ func (c *Client) login(ctx context.Context) error {
 		}
 		err = &refused{status: http.StatusNotImplemented, detail: "a session without a token"}
 	}
-	err = classify(ctx, err)
-	if !sessionless(err) {
-		return err
+	if err = classify(ctx, err); !sessionless(err) {
+		return wrongPassword(err)
 	}
 	if c.api, err = c.connect(ctx, true); err != nil {
 		return err
@@ -125,11 +127,25 @@ func (c *Client) login(ctx context.Context) error {
 
 // sessionless says whether a refused log-in means that there are no sessions, or none left, rather than no.
 func sessionless(err error) bool {
+	var r *refused
+	if errors.As(err, &r) && r.full {
+		return true
+	}
 	switch statusOf(err) {
 	case http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusNotImplemented, http.StatusServiceUnavailable:
 		return true
 	}
 	return false
+}
+
+// wrongPassword takes a log-in that was refused with 400 or 403 for one with a wrong password: iLO answers so, and to
+// try again may lock the account.
+func wrongPassword(err error) error {
+	switch statusOf(err) {
+	case http.StatusBadRequest, http.StatusForbidden:
+		return fmt.Errorf("%w: %w", provider.ErrCredentials, err)
+	}
+	return err
 }
 
 // call runs fn with ctx for its requests. A session that has ended is renewed, once.
@@ -154,7 +170,7 @@ func (c *Client) readRoot(ctx context.Context) error {
 	if c.api == nil {
 		// Without a name there is no log-in.
 		api, err := gofish.ConnectContext(context.WithoutCancel(ctx), gofish.ClientConfig{
-			Endpoint: c.cfg.URL, HTTPClient: &http.Client{Transport: c.rt, CheckRedirect: noRedirect},
+			Endpoint: c.cfg.URL, HTTPClient: &http.Client{Transport: c.rt, CheckRedirect: redirect},
 		})
 		if err != nil {
 			return err
@@ -180,86 +196,20 @@ func (c *Client) get(p path) (b []byte, etag string, err error) {
 	return b, resp.Header.Get("ETag"), err
 }
 
-// findSystem takes the only system, or the one that has one of the MACs.
-func (c *Client) findSystem(ctx context.Context) error {
-	if err := c.readRoot(ctx); err != nil {
-		return err
-	}
-	if c.root.Systems == "" {
-		return fmt.Errorf("%w: the service has no systems", provider.ErrProtocol)
-	}
-	b, _, err := c.get(c.root.Systems)
-	if err != nil {
-		return err
-	}
-	list, err := parseCollection(b)
-	if err != nil {
-		return err
-	}
-	switch systems := list.links(); len(systems) {
-	case 0:
-		return fmt.Errorf("%w: the service has no systems", provider.ErrRefused)
-	case 1:
-		c.system = systems[0]
-		return nil
-	default:
-		return c.systemByMAC(systems)
-	}
-}
-
-// ReasonWhichSystem is the reason of a refusal where a service has several systems and the MACs don't tell.
-const ReasonWhichSystem = "WHICH_SYSTEM"
-
-func (c *Client) systemByMAC(systems []path) error {
-	for _, p := range systems {
-		has, err := c.hasMAC(p)
-		if err != nil {
-			return err
-		}
-		if has {
-			c.system = p
-			return nil
-		}
-	}
-	return &host.Refusal{
-		Kind: host.ErrInvalid, Reason: ReasonWhichSystem,
-		Detail: fmt.Sprintf("the BMC has %d systems, none with a MAC address of this machine", len(systems)),
-	}
-}
-
-func (c *Client) hasMAC(systemPath path) (bool, error) {
-	b, _, err := c.get(systemPath)
-	if err != nil {
-		return false, err
-	}
-	s, err := parseSystem(b)
-	if err != nil || s.EthernetInterfaces == "" {
-		return false, err
-	}
-	if b, _, err = c.get(s.EthernetInterfaces); err != nil {
-		return false, err
-	}
-	nics, err := parseCollection(b)
-	if err != nil {
-		return false, err
-	}
-	for _, nic := range nics.links() {
-		if b, _, err = c.get(nic); err != nil {
-			return false, err
-		}
-		if slices.ContainsFunc(macsOf(b), func(mac string) bool { return slices.Contains(c.cfg.MACs, mac) }) {
-			return true, nil
-		}
-	}
-	return false, nil
-}
-
 // Close ends the session, as far as the BMC lets it, and the connections.
 func (c *Client) Close(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.logout(ctx)
+	c.leave(ctx)
 	return nil
+}
+
+// leave ends the session also where ctx has ended, in the time of one request: a BMC has few sessions, and keeps one that
+// is left behind for half an hour.
+func (c *Client) leave(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.cfg.Timeout)
+	defer cancel()
+	c.logout(ctx)
 }
 
 func (c *Client) logout(ctx context.Context) {

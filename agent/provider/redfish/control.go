@@ -70,76 +70,31 @@ func finish(resp *http.Response, err error) error {
 	return err
 }
 
-// BootOnce is the device of the next boot.
-func (c *Client) BootOnce(ctx context.Context) (device provider.BootDevice, err error) {
-	err = c.call(ctx, func(context.Context) error {
-		s, _, err := c.readSystem()
-		device, _ = s.Boot.V.once()
-		return err
-	})
-	return device, err
-}
-
-// SetBootOnce sets the device of the next boot; BootDefault takes an earlier choice back.
-func (c *Client) SetBootOnce(ctx context.Context, d provider.BootDevice) error {
-	return c.call(ctx, func(context.Context) error {
-		s, etag, err := c.readSystem()
-		if err != nil {
-			return err
-		}
-		boot, err := s.Boot.V.patch(d)
-		if err != nil {
-			return err
-		}
-		if d == provider.BootDefault && s.Boot.V.Enabled.V == redfish.DisabledBootSourceOverrideEnabled {
-			return nil
-		}
-		where := c.system
-		if settings := s.Settings.V.SettingsObject; settings != "" {
-			where, etag = settings, ""
-		}
-		return c.patch(where, etag, map[string]any{"Boot": boot})
-	})
-}
-
-// patch gives the properties to send.
-func (o bootOverride) patch(d provider.BootDevice) (map[string]any, error) {
-	if d == provider.BootDefault {
-		return map[string]any{"BootSourceOverrideEnabled": redfish.DisabledBootSourceOverrideEnabled}, nil
-	}
-	target, known := bootTargets[d]
-	if !known {
-		return nil, &host.Refusal{Kind: host.ErrInvalid, Reason: host.ReasonInvalid, Detail: fmt.Sprintf("boot device %q", d)}
-	}
-	if !o.takes(target) {
-		return nil, unsupported("the BMC does not boot from %q", target)
-	}
-	boot := map[string]any{
-		"BootSourceOverrideEnabled": redfish.OnceBootSourceOverrideEnabled, "BootSourceOverrideTarget": target,
-	}
-	// UEFI HTTP boot is nothing that a legacy BIOS could do; else the mode is left as it is.
-	if d == provider.BootHTTP && o.Mode.V == redfish.LegacyBootSourceOverrideMode {
-		boot["BootSourceOverrideMode"] = redfish.UEFIBootSourceOverrideMode
-	}
-	return boot, nil
-}
-
 // patch sends If-Match where the service gave an ETag. One that has changed in between is ignored: the change that we
 // make doesn't depend on what else has changed.
 func (c *Client) patch(p path, etag string, doc any) error {
+	_, err := c.patchStatus(p, etag, doc)
+	return err
+}
+
+// patchStatus is patch, and says with which status the service has accepted.
+func (c *Client) patchStatus(p path, etag string, doc any) (status int, err error) {
 	headers := map[string]string{}
 	if etag != "" {
 		headers["If-Match"] = etag
 	}
 	resp, err := c.api.PatchWithHeaders(string(p), doc, headers)
 	if err = finish(resp, err); err == nil {
-		return nil
+		return resp.StatusCode, nil
 	}
 	if code := statusOf(classify(c.rt.ctx, err)); code != http.StatusPreconditionFailed && code != http.StatusPreconditionRequired {
-		return err
+		return 0, err
 	}
 	resp, err = c.api.PatchWithHeaders(string(p), doc, map[string]string{"If-Match": "*"})
-	return finish(resp, err)
+	if err = finish(resp, err); err != nil {
+		return 0, err
+	}
+	return resp.StatusCode, nil
 }
 
 // Identify lights the identify LED, or turns it off.

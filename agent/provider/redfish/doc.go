@@ -9,6 +9,7 @@
 // the BMC's audit log. A service that has no sessions, or none left, gets the password with each request. When a
 // session has ended, the Client logs in again by itself, once per call.
 //
-// Nothing that a BMC says leads a request to another host: links are taken as paths, redirects are not followed.
+// Nothing that a BMC says leads a request to another host: links are taken as paths, and redirects are
+// followed within the service, for reading alone.
 // Methods are serial and end with their context, or after Config.Timeout for each request.
 package redfish

@@ -99,6 +99,8 @@ func (c collection) links() []path {
 }
 
 type system struct {
+	UUID                    lenient[string]
+	Serial                  lenient[string] `json:"SerialNumber"`
 	PowerState              lenient[redfish.PowerState]
 	IndicatorLED            lenient[string]
 	LocationIndicatorActive *lenient[bool]
@@ -115,13 +117,6 @@ type system struct {
 type resetAction struct {
 	Target  lenient[string]              `json:"target"`
 	Allowed lenient[[]redfish.ResetType] `json:"ResetType@Redfish.AllowableValues"`
-}
-
-type bootOverride struct {
-	Enabled lenient[redfish.BootSourceOverrideEnabled]  `json:"BootSourceOverrideEnabled"`
-	Target  lenient[redfish.BootSourceOverrideTarget]   `json:"BootSourceOverrideTarget"`
-	Mode    lenient[redfish.BootSourceOverrideMode]     `json:"BootSourceOverrideMode"`
-	Allowed lenient[[]redfish.BootSourceOverrideTarget] `json:"BootSourceOverrideTarget@Redfish.AllowableValues"`
 }
 
 func parseSystem(b []byte) (system, error) {
@@ -164,30 +159,6 @@ func (s system) resetFor(sw provider.Switch) (target path, kind redfish.ResetTyp
 		}
 	}
 	return "", "", false
-}
-
-var bootTargets = map[provider.BootDevice]redfish.BootSourceOverrideTarget{
-	provider.BootPXE: redfish.PxeBootSourceOverrideTarget, provider.BootHTTP: redfish.UefiHTTPBootSourceOverrideTarget,
-	provider.BootDisk: redfish.HddBootSourceOverrideTarget, provider.BootMedia: redfish.CdBootSourceOverrideTarget,
-}
-
-// once is the device of the next boot only. A continuous override is reported as such by the second value: it is
-// somebody's choice for every boot.
-func (o bootOverride) once() (d provider.BootDevice, continuous bool) {
-	if o.Enabled.V == redfish.DisabledBootSourceOverrideEnabled || o.Enabled.V == "" {
-		return provider.BootDefault, false
-	}
-	for device, word := range bootTargets {
-		if word == o.Target.V {
-			return device, o.Enabled.V == redfish.ContinuousBootSourceOverrideEnabled
-		}
-	}
-	return provider.BootDefault, false
-}
-
-// takes says whether the service lists the target, or lists none.
-func (o bootOverride) takes(t redfish.BootSourceOverrideTarget) bool {
-	return len(o.Allowed.V) == 0 || slices.Contains(o.Allowed.V, t)
 }
 
 type ethernet struct{ MACAddress, PermanentMACAddress lenient[string] }

@@ -107,11 +107,11 @@ func TestRecordedServices(t *testing.T) {
 				} else if err := c.Switch(t.Context(), provider.SwitchOff); !errors.Is(err, host.ErrUnsupported) {
 					t.Errorf("switch a system without the action: %v", err)
 				}
-				if err := c.SetBootOnce(t.Context(), provider.BootPXE); err != nil {
+				if _, err := c.SetBootOnce(t.Context(), provider.BootPXE); err != nil {
 					t.Errorf("boot from PXE: %v", err)
 				}
-				if d, err := c.BootOnce(t.Context()); err != nil || d != provider.BootPXE {
-					t.Errorf("boot device reads %q, %v", d, err)
+				if d, err := c.BootOnce(t.Context()); err != nil || !d.Once(provider.BootPXE) {
+					t.Errorf("boot device reads %+v, %v", d, err)
 				}
 				sensors, err := c.Sensors(t.Context())
 				if err != nil {

@@ -42,7 +42,7 @@ func TestShapes(t *testing.T) {
 	}{
 		"dell-like.json": {
 			patches: []string{
-				`System.Embedded.1 {"Boot":{"BootSourceOverrideEnabled":"Once","BootSourceOverrideTarget":"Pxe"}}`,
+				`System.Embedded.1 {"Boot":{"BootSourceOverrideEnabled":"Once","BootSourceOverrideMode":"Legacy","BootSourceOverrideTarget":"Pxe"}}`,
 				`System.Embedded.1 {"Boot":{"BootSourceOverrideEnabled":"Once","BootSourceOverrideMode":"UEFI","BootSourceOverrideTarget":"UefiHttp"}}`,
 				`System.Embedded.1 {"Boot":{"BootSourceOverrideEnabled":"Disabled"}}`,
 				`System.Embedded.1 {"IndicatorLED":"Off"}`,
@@ -58,7 +58,7 @@ func TestShapes(t *testing.T) {
 		"lenovo-like.json": {
 			macs: []string{"02:00:00:00:00:0a"}, boot: provider.BootDisk, http: host.ErrUnsupported, light: host.ErrUnsupported,
 			patches: []string{
-				`2 {"Boot":{"BootSourceOverrideEnabled":"Once","BootSourceOverrideTarget":"Pxe"}}`,
+				`2 {"Boot":{"BootSourceOverrideEnabled":"Once","BootSourceOverrideMode":"Legacy","BootSourceOverrideTarget":"Pxe"}}`,
 				`2 {"Boot":{"BootSourceOverrideEnabled":"Disabled"}}`,
 			},
 			sensors: []provider.Sensor{
@@ -70,8 +70,8 @@ func TestShapes(t *testing.T) {
 		"dmtf-like.json": {
 			boot: provider.BootPXE, http: host.ErrUnsupported,
 			patches: []string{
-				`Settings {"Boot":{"BootSourceOverrideEnabled":"Once","BootSourceOverrideTarget":"Pxe"}}`,
-				`Settings {"Boot":{"BootSourceOverrideEnabled":"Disabled"}}`,
+				`437XR1138R2 {"Boot":{"BootSourceOverrideEnabled":"Once","BootSourceOverrideMode":"UEFI","BootSourceOverrideTarget":"Pxe"}}`,
+				`437XR1138R2 {"Boot":{"BootSourceOverrideEnabled":"Disabled"}}`,
 				`437XR1138R2 {"LocationIndicatorActive":false}`,
 			},
 			sensors: []provider.Sensor{
@@ -143,8 +143,8 @@ func bootDevices(t *testing.T, c *redfish.Client, first provider.BootDevice, htt
 	t.Helper()
 	is := func(want provider.BootDevice) {
 		t.Helper()
-		if got, err := c.BootOnce(t.Context()); err != nil || got != want {
-			t.Errorf("boot device reads %q, %v; want %q", got, err, want)
+		if got, err := c.BootOnce(t.Context()); err != nil || !got.Once(want) {
+			t.Errorf("boot device reads %q, %v; want %q", got.Device, err, want)
 		}
 	}
 	is(first)
@@ -152,7 +152,7 @@ func bootDevices(t *testing.T, c *redfish.Client, first provider.BootDevice, htt
 		device provider.BootDevice
 		err    error
 	}{{provider.BootPXE, nil}, {provider.BootHTTP, httpBoot}, {provider.BootDefault, nil}, {provider.BootDefault, nil}, {"floppy", host.ErrInvalid}} {
-		err := c.SetBootOnce(t.Context(), step.device)
+		_, err := c.SetBootOnce(t.Context(), step.device)
 		if !errors.Is(err, step.err) {
 			t.Errorf("boot from %q: %v", step.device, err)
 		}
@@ -211,6 +211,35 @@ func TestHostileAnswers(t *testing.T) {
 	}
 	if elsewhere > 0 {
 		t.Errorf("%d requests went elsewhere", elsewhere)
+	}
+}
+
+// A document may have moved within the service. An order that is redirected is not sent again, and no other host is
+// asked.
+func TestRedirectsWithinTheService(t *testing.T) {
+	t.Parallel()
+	s := loadShape(t, "dell-like.json")
+	moved := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, "/redfish/v1/Systems") && !strings.HasSuffix(r.URL.Path, "/") {
+			http.Redirect(w, r, r.URL.Path+"/", http.StatusPermanentRedirect)
+			return
+		}
+		s.ServeHTTP(w, r)
+	}))
+	t.Cleanup(moved.Close)
+	c, err := redfish.Open(t.Context(), redfish.Config{URL: moved.URL, Username: "u", Password: "p"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close(t.Context())
+	if state, err := c.PowerState(t.Context()); err != nil || state != provider.PowerOn {
+		t.Errorf("power: %v, %v", state, err)
+	}
+	if err := c.Switch(t.Context(), provider.SwitchOff); !errors.Is(err, provider.ErrRefused) {
+		t.Errorf("an order that was redirected: %v", err)
+	}
+	if posts, _ := s.asked(); len(posts) != 0 {
+		t.Errorf("resets %q", posts)
 	}
 }
 

@@ -1,6 +1,7 @@
 package redfish
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -29,6 +30,10 @@ type transport struct {
 	origin  *url.URL
 	timeout time.Duration
 	ctx     context.Context //nolint:containedctx // of the call that is going on, see above
+	// heard is told how long each answer took.
+	heard func(time.Duration)
+	// root is the service root as it was read last: it stays as it is for the life of a client.
+	root []byte
 }
 
 // noTarget is what gofish says when a link that it wants to follow isn't there.
@@ -40,17 +45,52 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.URL.Host != t.origin.Host || req.URL.Scheme != t.origin.Scheme || req.URL.User != nil {
 		return nil, errElsewhere
 	}
+	if t.root != nil && isRoot(req) {
+		return t.rememberedRoot(req), nil
+	}
 	ctx, cancel := context.WithTimeout(t.ctx, t.timeout)
 	req = req.Clone(ctx)
 	req.Close = false
 	req.Header.Set("OData-Version", "4.0")
+	began := time.Now()
 	resp, err := t.base.RoundTrip(req)
 	if err != nil {
 		cancel()
 		return nil, err
 	}
+	if t.heard != nil {
+		t.heard(time.Since(began))
+	}
 	resp.Body = &body{inner: resp.Body, left: maxDocument, done: cancel}
+	if resp.StatusCode == http.StatusOK && isRoot(req) {
+		if err := t.keepRoot(resp); err != nil {
+			return nil, err
+		}
+	}
 	return resp, nil
+}
+
+func isRoot(req *http.Request) bool {
+	return req.Method == http.MethodGet && strings.TrimSuffix(req.URL.Path, "/") == strings.TrimSuffix(common.DefaultServiceRoot, "/")
+}
+
+func (t *transport) rememberedRoot(req *http.Request) *http.Response {
+	return &http.Response{
+		Status: "200 OK", StatusCode: http.StatusOK, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: http.Header{"Content-Type": {"application/json"}}, ContentLength: int64(len(t.root)),
+		Body: io.NopCloser(bytes.NewReader(t.root)), Request: req,
+	}
+}
+
+// keepRoot reads the body of a service root to its end, and keeps it.
+func (t *transport) keepRoot(resp *http.Response) error {
+	b, err := io.ReadAll(resp.Body)
+	if err = errors.Join(err, resp.Body.Close()); err != nil {
+		return err
+	}
+	t.root = b
+	resp.Body = io.NopCloser(bytes.NewReader(b))
+	return nil
 }
 
 type body struct {
@@ -75,7 +115,15 @@ func (b *body) Close() error {
 	return b.inner.Close()
 }
 
-func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+// redirect follows a service that calls a document by another path (DSP0266: "/redfish/v1" may redirect to
+// "/redfish/v1/"). Another host is refused by RoundTrip; an order is never sent elsewhere than it was meant for.
+func redirect(req *http.Request, via []*http.Request) error {
+	const most = 3
+	if req.Method != http.MethodGet || via[0].Method != http.MethodGet || len(via) > most {
+		return http.ErrUseLastResponse
+	}
+	return nil
+}
 
 // classify says what an error means, in the words of package provider. ctx is that of the call.
 func classify(ctx context.Context, err error) error {
@@ -115,9 +163,9 @@ func ours(err error) bool {
 func classifyStatus(e *common.Error) error {
 	detail := fmt.Sprintf("%d %s", e.HTTPReturnedStatusCode, brief(e))
 	if e.HTTPReturnedStatusCode == http.StatusUnauthorized {
-		return fmt.Errorf("%w: %s", provider.ErrCredentials, detail)
+		return fmt.Errorf("%w: %s", provider.ErrUnauthorized, detail)
 	}
-	return &refused{status: e.HTTPReturnedStatusCode, detail: detail}
+	return &refused{status: e.HTTPReturnedStatusCode, detail: detail, full: sessionsFull(e)}
 }
 
 // essential is for documents without which this is no Redfish service, or not the one that was opened.
@@ -133,6 +181,18 @@ func essential(ctx context.Context, err error) error {
 type refused struct {
 	status int
 	detail string
+	full   bool // it has no session left
+}
+
+// sessionsFull says whether a refusal speaks of the number of sessions: SessionLimitExceeded of the Base registry, and
+// RAC0218 of iDRAC.
+func sessionsFull(e *common.Error) bool {
+	text := e.Code + " " + e.Message
+	for _, info := range e.ExtendedInfos {
+		text += " " + info.MessageID + " " + info.Message
+	}
+	return strings.Contains(text, "SessionLimitExceeded") || strings.Contains(text, "RAC0218") ||
+		strings.Contains(strings.ToLower(text), "maximum number of user sessions")
 }
 
 func (r *refused) Error() string { return provider.ErrRefused.Error() + ": " + r.detail }
@@ -174,6 +234,8 @@ func classifyNetwork(err error) error {
 	switch {
 	case errors.As(err, &untrusted):
 		return fmt.Errorf("%w: %w", provider.ErrCertificate, err)
+	case strings.Contains(err.Error(), "protocol version not supported"), strings.Contains(err.Error(), "unsupported protocol version"):
+		return fmt.Errorf("%w: %w", provider.ErrOldTLS, err)
 	case errors.Is(err, http.ErrSchemeMismatch), errors.As(err, &handshake), errors.As(err, &malformed), strings.Contains(err.Error(), "malformed HTTP"):
 		return fmt.Errorf("%w: %w", provider.ErrProtocol, err)
 	case errors.As(err, &viaURL), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):

@@ -1,0 +1,261 @@
+package redfish
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+
+	"github.com/stmcginnis/gofish/redfish"
+
+	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/agent/provider"
+)
+
+type bootOverride struct {
+	Enabled lenient[redfish.BootSourceOverrideEnabled]  `json:"BootSourceOverrideEnabled"`
+	Target  *lenient[redfish.BootSourceOverrideTarget]  `json:"BootSourceOverrideTarget"`
+	Mode    lenient[redfish.BootSourceOverrideMode]     `json:"BootSourceOverrideMode"`
+	Allowed lenient[[]redfish.BootSourceOverrideTarget] `json:"BootSourceOverrideTarget@Redfish.AllowableValues"`
+	Modes   lenient[[]redfish.BootSourceOverrideMode]   `json:"BootSourceOverrideMode@Redfish.AllowableValues"`
+}
+
+var bootTargets = map[provider.BootDevice]redfish.BootSourceOverrideTarget{
+	provider.BootPXE: redfish.PxeBootSourceOverrideTarget, provider.BootHTTP: redfish.UefiHTTPBootSourceOverrideTarget,
+	provider.BootDisk: redfish.HddBootSourceOverrideTarget, provider.BootMedia: redfish.CdBootSourceOverrideTarget,
+}
+
+// choice is what the override means. One that is continuous stays: it is somebody's choice for every boot.
+func (o bootOverride) choice() provider.BootChoice {
+	if o.Target == nil || o.Enabled.V == redfish.DisabledBootSourceOverrideEnabled || o.Enabled.V == "" {
+		return provider.BootChoice{}
+	}
+	for device, word := range bootTargets {
+		if word == o.Target.V {
+			return provider.BootChoice{Device: device, Stays: o.Enabled.V == redfish.ContinuousBootSourceOverrideEnabled}
+		}
+	}
+	return provider.BootChoice{}
+}
+
+// bootPlace is an object that holds the override: the system, or its settings object, from which a service takes it at
+// the next reset (DSP0266, "Settings resource").
+type bootPlace struct {
+	path    path
+	etag    string
+	boot    bootOverride
+	pending bool
+}
+
+// bootPlaces are the objects that have BootSourceOverrideTarget, the one to write to first. A settings object may be
+// there for other things (iDRAC9, XCC), or be the only place that may be written (iDRAC10, AMI).
+func (c *Client) bootPlaces() ([]bootPlace, error) {
+	s, etag, err := c.readSystem()
+	if err != nil {
+		return nil, err
+	}
+	current := bootPlace{path: c.system, etag: etag, boot: s.Boot.V}
+	settings, found, err := c.settingsPlace(s.Settings.V.SettingsObject)
+	switch {
+	case err != nil:
+		return nil, err
+	case found && current.boot.Target != nil:
+		return []bootPlace{settings, current}, nil
+	case found:
+		return []bootPlace{settings}, nil
+	}
+	return []bootPlace{current}, nil
+}
+
+// settingsPlace reads the settings object; a link to nothing is none.
+func (c *Client) settingsPlace(p path) (place bootPlace, found bool, err error) {
+	if p == "" {
+		return bootPlace{}, false, nil
+	}
+	b, etag, err := c.get(p)
+	if err = classify(c.rt.ctx, err); statusOf(err) != 0 {
+		return bootPlace{}, false, nil
+	}
+	if err != nil {
+		return bootPlace{}, false, err
+	}
+	var doc struct {
+		Etag lenient[string] `json:"@odata.etag"`
+		Boot lenient[bootOverride]
+	}
+	if json.Unmarshal(b, &doc) != nil || doc.Boot.V.Target == nil {
+		return bootPlace{}, false, nil
+	}
+	if etag == "" {
+		etag = doc.Etag.V
+	}
+	return bootPlace{path: p, etag: etag, boot: doc.Boot.V, pending: true}, true, nil
+}
+
+// nextBoot is the device of the next boot: what is pending comes into effect with it.
+func nextBoot(places []bootPlace) provider.BootChoice {
+	var first provider.BootChoice
+	for _, p := range places {
+		c := p.boot.choice()
+		switch {
+		case c.Device == provider.BootDefault:
+		case first.Device == provider.BootDefault:
+			first = c
+			if p.pending {
+				first.Proof = provider.BootPending
+			}
+		case first.Device == c.Device && first.Stays == c.Stays:
+			first.Proof = provider.BootRead // it is in effect already
+		}
+	}
+	if first.Proof == "" {
+		first.Proof = provider.BootRead
+	}
+	return first
+}
+
+// BootOnce is the device of the next boot.
+func (c *Client) BootOnce(ctx context.Context) (choice provider.BootChoice, err error) {
+	err = c.call(ctx, func(context.Context) error {
+		places, err := c.bootPlaces()
+		choice = nextBoot(places)
+		return err
+	})
+	return choice, err
+}
+
+// SetBootOnce sets the device of the next boot; BootDefault takes an earlier choice back. It says whether the service
+// has only taken the order, to carry it out later (202, DSP0266, "Asynchronous operations").
+func (c *Client) SetBootOnce(ctx context.Context, d provider.BootDevice) (ordered bool, err error) {
+	err = c.call(ctx, func(context.Context) error {
+		places, err := c.bootPlaces()
+		if err != nil {
+			return err
+		}
+		if d == provider.BootDefault {
+			return c.clearBoot(places)
+		}
+		orders, err := bootOrders(d, places)
+		if err != nil {
+			return err
+		}
+		ordered, err = c.order(places, orders)
+		return err
+	})
+	return ordered, err
+}
+
+// clearBoot disables the override wherever one is enabled.
+func (c *Client) clearBoot(places []bootPlace) error {
+	for _, p := range places {
+		if p.boot.choice().Device == provider.BootDefault && p.boot.Enabled.V == redfish.DisabledBootSourceOverrideEnabled {
+			continue
+		}
+		_, err := c.orderAt(p, clearings)
+		// A system that has a settings object may be read-only; what it still has is read back.
+		readOnly := len(places) > 1 && !p.pending && statusOf(classify(c.rt.ctx, err)) != 0
+		if err != nil && !readOnly {
+			return err
+		}
+	}
+	return nil
+}
+
+// order writes to the first place, and where that is refused to the next one: some services show the property in an
+// object in which they don't let it be changed.
+func (c *Client) order(places []bootPlace, orders []map[string]any) (ordered bool, err error) {
+	var refused error
+	for _, p := range places {
+		status, err := c.orderAt(p, orders)
+		if err == nil {
+			return p.pending && status == http.StatusAccepted, nil
+		}
+		if err = classify(c.rt.ctx, err); statusOf(err)/100 != 4 {
+			return false, err
+		}
+		if refused == nil {
+			refused = err
+		}
+	}
+	return false, refused
+}
+
+// orderAt sends the first form of an order, and the next one where the service doesn't take that form (400).
+func (c *Client) orderAt(p bootPlace, orders []map[string]any) (status int, err error) {
+	for _, boot := range orders {
+		status, err = c.patchStatus(p.path, p.etag, map[string]any{"Boot": boot})
+		if err == nil || statusOf(classify(c.rt.ctx, err)) != http.StatusBadRequest {
+			return status, err
+		}
+	}
+	return status, err
+}
+
+const (
+	wordEnabled = "BootSourceOverrideEnabled"
+	wordTarget  = "BootSourceOverrideTarget"
+	wordMode    = "BootSourceOverrideMode"
+)
+
+// clearings are the forms in which services take an override back. iLO wants a target that is one, which is ignored
+// once the override is disabled.
+var clearings = []map[string]any{
+	{wordEnabled: redfish.DisabledBootSourceOverrideEnabled},
+	{wordEnabled: redfish.DisabledBootSourceOverrideEnabled, wordTarget: redfish.NoneBootSourceOverrideTarget},
+	{wordEnabled: redfish.DisabledBootSourceOverrideEnabled, wordTarget: redfish.PxeBootSourceOverrideTarget},
+}
+
+// bootOrders are the forms of the order. The first has the mode, without which some boards fall back to Legacy; the
+// second has none, because others refuse to have it written.
+func bootOrders(d provider.BootDevice, places []bootPlace) ([]map[string]any, error) {
+	target, known := bootTargets[d]
+	if !known {
+		return nil, &host.Refusal{Kind: host.ErrInvalid, Reason: host.ReasonInvalid, Detail: fmt.Sprintf("boot device %q", d)}
+	}
+	if !takes(places, target) {
+		return nil, unsupported("the BMC does not boot from %q", target)
+	}
+	plain := map[string]any{wordEnabled: redfish.OnceBootSourceOverrideEnabled, wordTarget: target}
+	mode := bootMode(places)
+	needed := d == provider.BootHTTP && mode == redfish.LegacyBootSourceOverrideMode
+	if needed {
+		mode = redfish.UEFIBootSourceOverrideMode // nothing that a legacy BIOS could do
+	}
+	if mode == "" {
+		return []map[string]any{plain}, nil
+	}
+	full := map[string]any{wordEnabled: redfish.OnceBootSourceOverrideEnabled, wordTarget: target, wordMode: mode}
+	if needed {
+		return []map[string]any{full}, nil
+	}
+	return []map[string]any{full, plain}, nil
+}
+
+// takes says whether a list of one of the places has the target, or none has a list. The list of a settings object may
+// be older than the system's (BlueField).
+func takes(places []bootPlace, t redfish.BootSourceOverrideTarget) bool {
+	listed := false
+	for _, p := range places {
+		listed = listed || len(p.boot.Allowed.V) > 0
+		if slices.Contains(p.boot.Allowed.V, t) {
+			return true
+		}
+	}
+	return !listed
+}
+
+// bootMode is the mode that the machine boots in, or the only one that it has; empty where neither is said.
+func bootMode(places []bootPlace) redfish.BootSourceOverrideMode {
+	for _, p := range places {
+		if p.boot.Mode.V != "" {
+			return p.boot.Mode.V
+		}
+	}
+	for _, p := range places {
+		if len(p.boot.Modes.V) == 1 {
+			return p.boot.Modes.V[0]
+		}
+	}
+	return ""
+}

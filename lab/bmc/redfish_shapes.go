@@ -1,0 +1,200 @@
+package bmc
+
+import (
+	"net/http"
+	"sync"
+)
+
+// Shape is what makes a Redfish service another than one that does all by the plain schema. The zero value is plain.
+type Shape struct {
+	// System is the last part of the system's path; empty means "1".
+	System string
+	// Baseboard is the name of a second system, which can't be switched; empty means none.
+	Baseboard string
+	// NoInterfaces: the system links to no Ethernet interfaces.
+	NoInterfaces bool
+
+	// Settings is the name of the system's settings object (DSP0266, "Settings resource"); empty means none.
+	Settings string
+	// SettingsBoot: the settings object has the boot override. What is written there takes effect at the next reset.
+	SettingsBoot bool
+	// Later: a change of the settings object is answered with 202, and shows nowhere before the next reset.
+	Later bool
+	// BootRefused is the message id with which the system refuses a change of Boot; empty means that it takes it.
+	BootRefused string
+	// SystemTargets and SettingsTargets are the lists of BootSourceOverrideTarget; nil is what the machine has, an empty
+	// one is none.
+	SystemTargets, SettingsTargets []string
+	// MatchNeeded: changes need If-Match with the entity tag, and "*" is none.
+	MatchNeeded bool
+
+	// NoMode: the system says nothing of BootSourceOverrideMode. ModeForgotten: an order without it goes back to Legacy.
+	// ModeRefused: one with it is refused.
+	NoMode, ModeForgotten, ModeRefused bool
+	// TargetNeeded: to disable the override without naming a target, or with None, is refused.
+	TargetNeeded bool
+}
+
+// IDRAC9 is a PowerEdge whose settings object is for other things: it has no BootSourceOverrideTarget.
+// Source: github.com/NVIDIA/libredfish, tests/mockups/dell_multi_dpu/redfish/v1/Systems/System.Embedded.1 and Settings
+// below it, a recording.
+var IDRAC9 = Shape{System: "System.Embedded.1", Settings: "Settings"}
+
+// IDRAC10 is a PowerEdge R570: Boot is read-only in the system, and to be changed in the settings object, where alone
+// the targets are listed.
+// Source: github.com/ansible-collections/community.general, issue 11297; github.com/dell/iDRAC-Redfish-Scripting, issue
+// 324.
+var IDRAC10 = Shape{
+	System: "System.Embedded.1", Settings: "Settings", SettingsBoot: true, BootRefused: "Base.1.18.PropertyNotWritable",
+	SystemTargets: []string{},
+}
+
+// AMIDGX is the AMI firmware of a DGX H100: two systems, one of which is the GPUs' board; the override is in SD alone,
+// and is written with the entity tag.
+// Source: github.com/NVIDIA/libredfish, tests/mockups/nvidia_viking/redfish/v1/Systems (a recording) and
+// set_boot_override in src/nvidia_viking.rs; the refusal is from github.com/DMTF/Redfish-Tacklebox, issue 144.
+var AMIDGX = Shape{
+	System: "DGX", Baseboard: "HGX_Baseboard_0", Settings: "SD", SettingsBoot: true,
+	BootRefused: "Ami.1.0.OperationSupportedInFutureStateURI", SystemTargets: []string{}, MatchNeeded: true, NoMode: true,
+}
+
+// BlueField is a DPU: its settings object lists targets that differ from the system's, which has UefiHttp.
+// Source: github.com/NVIDIA/libredfish, tests/mockups/nvidia_dpu/redfish/v1/Systems/Bluefield, a recording; that a reset
+// applies the settings: docs.nvidia.com, BlueField BMC Software 24.10, "Boot Configuration".
+var BlueField = Shape{
+	System: "Bluefield", Settings: "Settings", SettingsBoot: true, BootRefused: "Base.1.18.PropertyNotWritable",
+	SystemTargets:   []string{"None", "Pxe", "UefiHttp", "UefiShell", "UefiTarget", "UefiBootNext"},
+	SettingsTargets: []string{"None", "Pxe", "Hdd", "Cd", "Diags", "BiosSetup", "Usb"},
+}
+
+// GB200 has the machine beside its GPUs' board, and links neither to Ethernet interfaces.
+// Source: github.com/NVIDIA/libredfish, tests/mockups/nvidia_gb200/redfish/v1/Systems; github.com/spyroot/redfish_ctl,
+// tests/supermicro_fixtures: recordings.
+var GB200 = Shape{
+	System: "System_0", Baseboard: "HGX_Baseboard_0", NoInterfaces: true, Settings: "Settings", SettingsBoot: true, NoMode: true,
+}
+
+// SupermicroMode goes back to Legacy when an order doesn't name the mode.
+// Source: github.com/DMTF/Redfishtool, pull request 106.
+var SupermicroMode = Shape{ModeForgotten: true}
+
+// ILO takes no order that names the mode, and disables the override only together with a target.
+// Source: github.com/ansible-collections/community.general, issue 3509; github.com/ironcore-dev/metal-operator, pull
+// request 998.
+var ILO = Shape{ModeRefused: true, TargetNeeded: true}
+
+// Asynchronous answers a change of the settings object with 202 and shows it once it is done, at the next reset.
+// Source: DSP0266 1.15, "PATCH" and "Asynchronous operations".
+var Asynchronous = Shape{Settings: "Settings", SettingsBoot: true, Later: true, BootRefused: "Base.1.15.PropertyNotWritable"}
+
+func (s Shape) system() string {
+	if s.System == "" {
+		return systemsPath + "/1"
+	}
+	return systemsPath + "/" + s.System
+}
+
+func (s Shape) systems() []string {
+	if s.Baseboard == "" {
+		return []string{s.system()}
+	}
+	return []string{s.system(), systemsPath + "/" + s.Baseboard}
+}
+
+// pendingBoot is what the settings object holds, and the mode that was ordered last.
+type pendingBoot struct {
+	mu   sync.Mutex
+	boot Boot
+	set  bool
+	mode string
+}
+
+// pend keeps an order for the next reset.
+func (p *pendingBoot) pend(b Boot) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.boot, p.set = b, true
+}
+
+// take gives what is pending to whoever resets, once.
+func (p *pendingBoot) take() (b Boot, set bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	b, set = p.boot, p.set
+	p.boot, p.set = BootNone, false
+	return b, set
+}
+
+func (p *pendingBoot) get() Boot {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.boot
+}
+
+func (p *pendingBoot) orderMode(mode string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.mode = mode
+}
+
+func (p *pendingBoot) modeOr(mode string) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.mode == "" {
+		return mode
+	}
+	return p.mode
+}
+
+// settings is the settings object. Without the boot override it still has a Boot, as iDRAC9's has.
+func (r *Redfish) settings() object {
+	shape := r.cfg.Shape
+	boot := object{"BootSourceOverrideMode": nil, "UefiTargetBootSourceOverride": nil}
+	if shape.SettingsBoot {
+		once := r.pending.get()
+		if shape.Later {
+			once = BootNone
+		}
+		boot = r.boot(once, r.targets(shape.SettingsTargets))
+	}
+	return entity(shape.system()+"/"+shape.Settings, "ComputerSystem.v1_20_0.ComputerSystem", shape.Settings, object{"Boot": boot})
+}
+
+// patchSettings keeps the override for the next reset.
+func (r *Redfish) patchSettings(w http.ResponseWriter, req *http.Request) {
+	shape := r.cfg.Shape
+	in, ok := r.readPatch(w, req, r.settings())
+	switch {
+	case !ok:
+		return
+	case !shape.SettingsBoot:
+		refuse(w, http.StatusBadRequest, "PropertyUnknown", "The property Boot/BootSourceOverrideTarget is not in the list of valid properties for the resource.")
+		return
+	}
+	boot, change, err := r.wantedBoot(in)
+	if err != nil {
+		refuse(w, http.StatusBadRequest, "PropertyValueNotInList", err.Error())
+		return
+	}
+	if change && !r.desk.lying() {
+		r.pending.pend(boot)
+	}
+	if shape.Later {
+		w.Header().Set("Location", rootPath+"/TaskService/Tasks/1")
+		w.WriteHeader(http.StatusAccepted)
+		return
+	}
+	r.answer(w, req, r.settings())
+}
+
+// baseboard is the GPUs' board: a system that can't be switched and has no boot.
+func (r *Redfish) baseboard() object {
+	name := r.cfg.Shape.Baseboard
+	return entity(systemsPath+"/"+name, "ComputerSystem.v1_22_0.ComputerSystem", name, object{
+		"SystemType": "Physical", "Manufacturer": "NVIDIA", "PowerState": "On", "Status": healthy(),
+		"UUID": "c01dc250-5678-11ed-9b6a-0242ac120002", "SerialNumber": "1653125034241",
+	})
+}
+
+// BootMode is BootSourceOverrideMode as it was ordered last, or the firmware's own.
+func (r *Redfish) BootMode() string { return r.pending.modeOr(firmware(r.cfg.Chassis.About().UEFI)) }
