@@ -38,7 +38,7 @@ func main() {
 	flag.IntVar(&o.sample, "sample", 1000, "how many mutants are drawn; 0 for all")
 	flag.IntVar(&o.jobs, "jobs", runtime.NumCPU(), "how many mutants are tried at once")
 	flag.StringVar(&o.only, "only", ".", "only packages that match this")
-	flag.Float64Var(&o.least, "least", 65, "percentage of killed mutants below which the run fails")
+	flag.Float64Var(&o.least, "least", 90, "percentage of killed mutants below which the run fails")
 	flag.StringVar(&o.explain, "explained", "lab/mutants/survivors.txt", "survivors that are explained")
 	flag.StringVar(&o.again, "again", "", "only mutants that this file names: the output of a run before")
 	flag.BoolVar(&o.own, "own", false, "only try each package's own tests, which is quicker")
@@ -99,7 +99,7 @@ func run(ctx context.Context, o options, targets []target) error {
 		w.drawn = slices.DeleteFunc(slices.Clone(drawn), func(m *mutant) bool { return m.dir != w.u.dir })
 		start := time.Now()
 		verdicts, err := w.try(ctx, o)
-		if err != nil {
+		if err = errors.Join(err, ctx.Err()); err != nil { // what was not tried is no verdict
 			return err
 		}
 		r.add(w, verdicts, time.Since(start))
