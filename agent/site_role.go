@@ -88,6 +88,9 @@ func (l *life) setUpSite(log *slog.Logger) error {
 		Applied: func(doc *fleetv1.SiteDocument) {
 			for _, t := range doc.GetBmcs() {
 				w.bmcs.Pin(t.GetEndpoint(), t.GetCertificateSha256())
+				if t.UnparkedAt != nil {
+					w.bmcs.Unpark(t.GetEndpoint(), t.GetUnparkedAt().AsTime())
+				}
 			}
 			w.prober.Replace(bmcTargets(doc.GetBmcs()))
 			w.consoles.follow(doc)
@@ -188,7 +191,7 @@ func bmcTargets(list []*fleetv1.BMCTarget) []provider.Target {
 	for _, t := range list {
 		out = append(out, provider.Target{
 			MachineID: t.GetMachineId(), BMCEndpoint: t.GetEndpoint(), CredentialsRef: t.GetCredentialsRef(),
-			CredentialsVersion: t.GetCredentialsVersion(),
+			CredentialsVersion: t.GetCredentialsVersion(), MACs: t.GetMacAddresses(),
 		})
 	}
 	return out

@@ -27,7 +27,7 @@ stored encrypted, and reach only the site agent that serves the machine.`,
 		Example: "  ingot bmc credentials set rack-42 --username admin --allow 10.20.1.0/24 --password-file pw",
 	}
 	credentials.AddCommand(a.credentialsSetCmd(), a.credentialsAllowCmd(), a.credentialsListCmd(), a.credentialsDeleteCmd())
-	cmd.AddCommand(credentials, a.bmcCertificatesCmd(), a.bmcTrustCmd())
+	cmd.AddCommand(credentials, a.bmcCertificatesCmd(), a.bmcTrustCmd(), a.bmcUnparkCmd())
 	return cmd
 }
 
@@ -203,6 +203,34 @@ says, over a way that you trust: ingot bmc certificates --machine MACHINE shows 
 	cmd.Flags().StringVar(&sum, "sha256", "", "SHA-256 of the certificate, in hexadecimal digits")
 	cmd.Flags().StringVar(&comment, "comment", "", "why; kept in the audit log only")
 	a.must(cmd.MarkFlagRequired("sha256"))
+	return cmd
+}
+
+func (a *app) bmcUnparkCmd() *cobra.Command {
+	var comment string
+	cmd := &cobra.Command{
+		Use:   "unpark MACHINE",
+		Short: "Have a BMC asked again that is left alone since it refused its credentials",
+		Long: `Have a machine's BMC asked again that is left alone since it refused its credentials: once, with the ones that it has now.
+It is for a BMC that was wrong, or that has got the right password since. Each call is one more try, which can lock the
+BMC's account. New credentials need no such call.`,
+		Example:           "  ingot bmc unpark m-1 --comment 'the directory was down'",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: completeAt(a.completeMachines()),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			svc, err := a.services()
+			if err != nil {
+				return err
+			}
+			a.subject.machine = args[0]
+			r, err := svc.admin.UnparkBMC(cmd.Context(), &pb.UnparkBMCRequest{MachineId: args[0], Comment: comment})
+			if err != nil {
+				return err
+			}
+			return a.print(r, func() string { return "The BMC " + r.GetEndpoint() + " is asked once more within a minute\n" }, r.GetEndpoint())
+		},
+	}
+	cmd.Flags().StringVar(&comment, "comment", "", "why; kept in the audit log only")
 	return cmd
 }
 

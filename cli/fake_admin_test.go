@@ -202,6 +202,11 @@ func (f *fakeServer) ListBMCCertificates(context.Context, *pb.ListBMCCertificate
 	}}}, nil
 }
 
+func (f *fakeServer) UnparkBMC(_ context.Context, r *pb.UnparkBMCRequest) (*pb.UnparkBMCResponse, error) {
+	f.sent = append(f.sent, r)
+	return &pb.UnparkBMCResponse{Endpoint: "10.0.0.7"}, nil
+}
+
 func (f *fakeServer) TrustBMCCertificate(_ context.Context, r *pb.TrustBMCCertificateRequest) (*pb.BMCCertificate, error) {
 	f.sent = append(f.sent, r)
 	return &pb.BMCCertificate{Endpoint: "10.0.0.7"}, nil

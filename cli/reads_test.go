@@ -84,6 +84,7 @@ func TestWhatWritesSend(t *testing.T) {
 			CredentialsRef: "rack-1", AllowedEndpoints: []string{"10.0.0.0/24", "bmc-7"}, AllowPlainHttp: new(bool)},
 		"bmc trust machine-1 --sha256 AA:BB --comment checked": &pb.TrustBMCCertificateRequest{
 			MachineId: "machine-1", Sha256: "aabb", Comment: "checked"},
+		"bmc unpark machine-1 --comment ldap": &pb.UnparkBMCRequest{MachineId: "machine-1", Comment: "ldap"},
 		"audit machine-1 --actor ci --since 2026-03-01T00:00:00Z --limit 7": &pb.ListAuditLogRequest{
 			TargetId: "machine-1", Actor: "ci", Since: timestamppb.New(time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)), PageSize: 7},
 		"agent revoke a-1 --reason old":                &pb.RevokeAgentRequest{AgentId: "a-1", Reason: "old"},

@@ -121,3 +121,11 @@ func (s *Server) TrustBMCCertificate(ctx context.Context, r *baremetalv1.TrustBM
 	}
 	return s.store.TrustBMCCertificate(ctx, r.GetMachineId(), r.GetSha256(), actor(ctx), r.GetComment(), s.clock.Now())
 }
+
+// UnparkBMC implements AdminService.
+func (s *Server) UnparkBMC(ctx context.Context, r *baremetalv1.UnparkBMCRequest) (*baremetalv1.UnparkBMCResponse, error) {
+	if err := firstError(validate.Key("machine_id", r.GetMachineId()), validate.Comment("comment", r.GetComment())); err != nil {
+		return nil, err
+	}
+	return s.store.UnparkBMC(ctx, r.GetMachineId(), actor(ctx), r.GetComment(), s.clock.Now())
+}

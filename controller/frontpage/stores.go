@@ -114,6 +114,7 @@ type Sites interface {
 	SetCredentials(ctx context.Context, c store.CredentialsChange, actor string, now time.Time, opts ...store.WriteOption) (store.SealedCredentials, error)
 	ListBMCCertificates(ctx context.Context, f store.BMCCertificateFilter) ([]*baremetalv1.BMCCertificate, error)
 	TrustBMCCertificate(ctx context.Context, machineID, sum, actor, comment string, now time.Time) (*baremetalv1.BMCCertificate, error)
+	UnparkBMC(ctx context.Context, machineID, actor, comment string, now time.Time) (*baremetalv1.UnparkBMCResponse, error)
 	ListCredentials(ctx context.Context, afterRef string, limit int32) ([]store.SealedCredentials, error)
 	DeleteCredentials(ctx context.Context, ref, actor string, now time.Time, opts ...store.WriteOption) (store.SealedCredentials, error)
 }

@@ -138,3 +138,33 @@ func (s *Store) TrustBMCCertificate(ctx context.Context, machineID, sum, actor, 
 	}
 	return out, nil
 }
+
+// UnparkBMC has a machine's BMC asked again that has refused its credentials, and notifies the site.
+func (s *Store) UnparkBMC(ctx context.Context, machineID, actor, comment string, now time.Time) (*baremetalv1.UnparkBMCResponse, error) {
+	out := &baremetalv1.UnparkBMCResponse{}
+	err := s.inTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
+		m, err := bmcOf(ctx, q, machineID)
+		if err != nil {
+			return err
+		}
+		if m.BmcEndpoint == "" || m.CredentialsRef == "" {
+			return failure.Precondition("NO_BMC", "machine %s has no BMC, or no credentials for it; "+
+				"ingot machine update %s --bmc-endpoint ADDRESS --bmc-credentials-ref NAME", machineID, machineID)
+		}
+		at, err := q.UnparkBMC(ctx, dbsqlc.UnparkBMCParams{Site: m.Site, Endpoint: m.BmcEndpoint})
+		if err != nil {
+			return fmt.Errorf("store when: %w", err)
+		}
+		if err := q.TouchSite(ctx, m.Site); err != nil {
+			return fmt.Errorf("notify the site: %w", err)
+		}
+		out.Endpoint, out.UnparkedAt = m.BmcEndpoint, stamp(at)
+		return audit(ctx, q, auditEntry{
+			actor: actor, verb: "UNPARK_BMC", target: machineID, comment: comment, data: map[string]string{"endpoint": m.BmcEndpoint},
+		}, now)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("unpark BMC: %w", err)
+	}
+	return out, nil
+}

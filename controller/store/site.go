@@ -181,10 +181,12 @@ func recordBMC(ctx context.Context, q *dbsqlc.Queries, site string, o *fleetv1.B
 	if err := recordCertificate(ctx, q, site, o, now); err != nil {
 		return err
 	}
-	reason := orText(o.GetReason(), "BMCAnswers")
-	return setCondition(ctx, q, m.MachineID, operation.ConditionChange{
-		Type: fleet.BMCReachable, Status: o.GetReachable(), Reason: reason, Message: o.GetMessage(),
-	}, now)
+	// One that has never been reached is told of too: somebody has given it a wrong address or password.
+	err = q.SetConditionForReason(ctx, dbsqlc.SetConditionForReasonParams{
+		MachineID: m.MachineID, Type: string(fleet.BMCReachable), Status: o.GetReachable(), Reason: orText(o.GetReason(), "BMCAnswers"),
+		Message: o.GetMessage(), Now: now,
+	})
+	return orWhat(err, "record whether the BMC is reached")
 }
 
 // settleByPowerOff lifts a fence over a machine that was seen to be off.
@@ -316,7 +318,7 @@ func addMachines(d *fleetv1.SiteDocument, assigned []dbsqlc.AssignmentsOfSiteRow
 		if m.BmcEndpoint != "" {
 			d.Bmcs = append(d.Bmcs, &fleetv1.BMCTarget{
 				MachineId: m.MachineID, Endpoint: m.BmcEndpoint, CredentialsRef: m.CredentialsRef, CredentialsVersion: m.CredentialsVersion,
-				CertificateSha256: m.BmcCertificate,
+				CertificateSha256: m.BmcCertificate, UnparkedAt: stampPtr(m.UnparkedAt), MacAddresses: m.Macs,
 			})
 		}
 	}

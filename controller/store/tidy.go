@@ -21,5 +21,8 @@ func (s *Store) Tidy(ctx context.Context, now time.Time) error {
 	if _, err := s.q.DropBMCCertificates(ctx, most); err != nil {
 		return fmt.Errorf("drop certificates of BMCs: %w", err)
 	}
+	if _, err := s.q.DropBMCUnparked(ctx, most); err != nil {
+		return fmt.Errorf("drop what BMCs are asked again since: %w", err)
+	}
 	return nil
 }

@@ -74,6 +74,7 @@ func writes() []write {
 		{"NodeService/ApproveDiscovered", `{"site": "segment", "mac_address": "52:54:00:aa:00:77", "machine_id": "m-a", "request_id": "w-20"}`, nil},
 		{"NodeService/ReportNode", `{"mac_address": "52:54:00:aa:00:77", "installation_status": "started"}`, nil},
 		{"AdminService/TrustBMCCertificate", `{"machine_id": "$victim", "sha256": "$pin", "comment": "new board"}`, nil},
+		{"AdminService/UnparkBMC", `{"machine_id": "$victim", "comment": "it was starting"}`, nil},
 
 		{"AdminService/IssueBootstrapToken", `{"machine_id": "$host", "request_id": "w-14"}`, id("token", "token.token_id")},
 		{"AdminService/RevokeBootstrapToken", `{"token_id": "$token"}`, nil},

@@ -49,6 +49,7 @@ type Provider struct {
 	links map[string]*link
 	// pins are the certificates that the controller knows, certificates those that were seen, both by Endpoint.Key.
 	pins         map[string]string
+	unparked     map[string]time.Time // when an admin had a BMC asked again, by Endpoint.Key
 	certificates map[string]Certificates
 }
 
@@ -77,7 +78,7 @@ func New(cfg Config) *Provider {
 	if cfg.Within == 0 {
 		cfg.Within = time.Minute
 	}
-	return &Provider{cfg: cfg, links: map[string]*link{}, pins: map[string]string{}, certificates: map[string]Certificates{}}
+	return &Provider{cfg: cfg, links: map[string]*link{}, pins: map[string]string{}, unparked: map[string]time.Time{}, certificates: map[string]Certificates{}}
 }
 
 // Name is "agent": what site agents do themselves.
@@ -85,26 +86,6 @@ func (p *Provider) Name() string { return "agent" }
 
 // Simulated is false.
 func (p *Provider) Simulated() bool { return false }
-
-// Unpark lets a BMC be tried again at once: credentials that were refused, a certificate that has changed, a silence.
-func (p *Provider) Unpark(ctx context.Context, t provider.Target) error {
-	e, err := ParseEndpoint(t.BMCEndpoint)
-	if err != nil {
-		return err
-	}
-	l := p.link(e.Key())
-	if err := l.take(ctx); err != nil {
-		return err
-	}
-	defer l.release()
-	if err := l.load(ctx, p.cfg.Memory, ""); err != nil {
-		return err
-	}
-	l.hangUp(ctx)
-	l.record.Budget, l.record.Pin, l.record.Offered = Budget{}, "", ""
-	l.have = false
-	return p.cfg.Memory.Save(l.key, l.record)
-}
 
 // Close ends the sessions at all BMCs, as far as they let us.
 func (p *Provider) Close(ctx context.Context) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
+	"net/http"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -99,9 +100,7 @@ func TestManyWrongPasswordsStopEverything(t *testing.T) {
 	s.set(password)
 	_, err := p.PowerState(t.Context(), target(r.Endpoint()))
 	wantReason(t, "even with the right one", err, "BMC_AUTH_FAILED", false)
-	if err := p.Unpark(t.Context(), target(r.Endpoint())); err != nil {
-		t.Fatal(err)
-	}
+	p.Unpark(r.Endpoint(), time.Now())
 	if state, err := p.PowerState(t.Context(), target(r.Endpoint())); err != nil || state != provider.PowerOn {
 		t.Errorf("after unparking: %v, %v", state, err)
 	}
@@ -177,11 +176,36 @@ func TestCertificateIsPinned(t *testing.T) {
 	if n := second.Counts(); n.Requests != 0 {
 		t.Errorf("%d requests went to a stranger", n.Requests)
 	}
-	if err := p.Unpark(t.Context(), target(second.Endpoint())); err != nil {
-		t.Fatal(err)
+}
+
+// TestAnUnparkedBMCIsAskedOnceMore: each time that an admin asks for it counts once, over restarts of the agent.
+func TestAnUnparkedBMCIsAskedOnceMore(t *testing.T) {
+	t.Parallel()
+	r := startRedfish(t, newChassis(true))
+	r.SetPassword("not yet")
+	r.Misbehave(lab.Faults{WrongPassword: http.StatusForbidden})
+	file := filepath.Join(t.TempDir(), "bmcs.json")
+	asked := time.Now()
+	for want := range 3 {
+		for range 2 { // the second is an agent that has been restarted
+			p := newProvider(t, newSafe(password), func(cfg *bmc.Config) { cfg.Memory = bmc.FileMemory(file) })
+			if want > 0 {
+				p.Unpark(r.Endpoint(), asked.Add(time.Duration(want)))
+			}
+			for range 2 {
+				_, err := p.PowerState(t.Context(), target(r.Endpoint()))
+				wantReason(t, "power state", err, "BMC_AUTH_FAILED", false)
+			}
+		}
+		if n := r.Counts().WrongPasswords; n != want+1 {
+			t.Errorf("the BMC has seen %d passwords, want %d", n, want+1)
+		}
 	}
-	if _, err := p.PowerState(t.Context(), target(second.Endpoint())); err != nil {
-		t.Errorf("after unparking: %v", err)
+	r.SetPassword(password)
+	p := newProvider(t, newSafe(password), func(cfg *bmc.Config) { cfg.Memory = bmc.FileMemory(file) })
+	p.Unpark(r.Endpoint(), asked.Add(time.Second))
+	if state, err := p.PowerState(t.Context(), target(r.Endpoint())); err != nil || state != provider.PowerOn {
+		t.Errorf("unparked, with the right password: %v, %v", state, err)
 	}
 }
 

@@ -39,7 +39,7 @@ func (p *Provider) exchange(ctx context.Context, t provider.Target, fn func(cont
 
 // admit asks the budget, and gets the credentials that it is about. Nothing is sent to an endpoint that they are not for.
 func (p *Provider) admit(ctx context.Context, l *link, e Endpoint, t provider.Target) (creds Credentials, id string, err error) {
-	if err := l.load(ctx, p.cfg.Memory, p.pin(l.key)); err != nil {
+	if err := l.load(ctx, p.cfg.Memory, p.pin(l.key), p.unparkedAt(l.key)); err != nil {
 		return Credentials{}, "", err
 	}
 	if creds, err = p.credentials(ctx, l, t); err != nil {

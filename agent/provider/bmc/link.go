@@ -61,8 +61,9 @@ func (l *link) take(ctx context.Context) error {
 
 func (l *link) release() { <-l.turn }
 
-// load reads the record, once, and takes over the certificate that the controller knows.
-func (l *link) load(ctx context.Context, m Memory, pin string) error {
+// load reads the record, once, and takes over what the controller knows: the certificate, and that refusals of before a
+// time don't count any more.
+func (l *link) load(ctx context.Context, m Memory, pin string, unparked time.Time) error {
 	if !l.loaded {
 		r, err := m.Load(l.key)
 		if err != nil {
@@ -70,11 +71,17 @@ func (l *link) load(ctx context.Context, m Memory, pin string) error {
 		}
 		l.record, l.loaded = r, true
 	}
-	if pin == "" || pin == l.record.Pin {
+	before := l.record
+	if pin != "" && pin != l.record.Pin {
+		l.record.Pin, l.record.Offered = pin, ""
+	}
+	if unparked.After(l.record.Unparked) {
+		l.record.Budget, l.record.Unparked, l.have = Budget{}, unparked, false
+	}
+	if before.Pin == l.record.Pin && before.Unparked.Equal(l.record.Unparked) {
 		return nil
 	}
 	l.hangUp(ctx)
-	l.record.Pin, l.record.Offered = pin, ""
 	return m.Save(l.key, l.record)
 }
 

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"time"
 )
 
 // Record is what is remembered of a BMC. It holds no secret.
@@ -20,6 +21,8 @@ type Record struct {
 	// back, the BMC gets no credentials.
 	Offered string `json:"offered,omitempty"`
 	Budget  Budget `json:"budget,omitzero"`
+	// Unparked is when an admin last had it asked again, by the controller's database.
+	Unparked time.Time `json:"unparked,omitzero"`
 }
 
 // Memory keeps records over restarts, by Endpoint.Key. What was never saved loads as the zero Record.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"time"
 
 	"github.com/ingot-metal/ingot/agent/provider"
 	"github.com/ingot-metal/ingot/internal/failure"
@@ -30,6 +31,26 @@ func (p *Provider) Pin(endpoint, sha256Hex string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.pins[e.Key()] = sha256Hex
+}
+
+// Unpark has a BMC asked again at once, whatever it has refused or left unanswered before. at is when an admin asked for it: each time
+// counts once, restarts included.
+func (p *Provider) Unpark(endpoint string, at time.Time) {
+	e, err := ParseEndpoint(endpoint)
+	if err != nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if at.After(p.unparked[e.Key()]) {
+		p.unparked[e.Key()] = at
+	}
+}
+
+func (p *Provider) unparkedAt(key string) time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.unparked[key]
 }
 
 func (p *Provider) pin(key string) string {

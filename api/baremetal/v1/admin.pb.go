@@ -5323,6 +5323,113 @@ func (x *ListBMCCertificatesResponse) GetNextPageToken() string {
 	return ""
 }
 
+type UnparkBMCRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Refused with NO_BMC where the machine has none, or no credentials for it.
+	MachineId string `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
+	// Kept in the audit log only.
+	Comment       string `protobuf:"bytes,2,opt,name=comment,proto3" json:"comment,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UnparkBMCRequest) Reset() {
+	*x = UnparkBMCRequest{}
+	mi := &file_baremetal_v1_admin_proto_msgTypes[67]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UnparkBMCRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UnparkBMCRequest) ProtoMessage() {}
+
+func (x *UnparkBMCRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_admin_proto_msgTypes[67]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UnparkBMCRequest.ProtoReflect.Descriptor instead.
+func (*UnparkBMCRequest) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{67}
+}
+
+func (x *UnparkBMCRequest) GetMachineId() string {
+	if x != nil {
+		return x.MachineId
+	}
+	return ""
+}
+
+func (x *UnparkBMCRequest) GetComment() string {
+	if x != nil {
+		return x.Comment
+	}
+	return ""
+}
+
+type UnparkBMCResponse struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Endpoint string                 `protobuf:"bytes,1,opt,name=endpoint,proto3" json:"endpoint,omitempty"`
+	// Refusals of before this time do not count any more. What the BMC says then is on the machine's page within a minute.
+	UnparkedAt    *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=unparked_at,json=unparkedAt,proto3" json:"unparked_at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UnparkBMCResponse) Reset() {
+	*x = UnparkBMCResponse{}
+	mi := &file_baremetal_v1_admin_proto_msgTypes[68]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UnparkBMCResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UnparkBMCResponse) ProtoMessage() {}
+
+func (x *UnparkBMCResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_admin_proto_msgTypes[68]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UnparkBMCResponse.ProtoReflect.Descriptor instead.
+func (*UnparkBMCResponse) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{68}
+}
+
+func (x *UnparkBMCResponse) GetEndpoint() string {
+	if x != nil {
+		return x.Endpoint
+	}
+	return ""
+}
+
+func (x *UnparkBMCResponse) GetUnparkedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.UnparkedAt
+	}
+	return nil
+}
+
 type TrustBMCCertificateRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	MachineId string                 `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
@@ -5336,7 +5443,7 @@ type TrustBMCCertificateRequest struct {
 
 func (x *TrustBMCCertificateRequest) Reset() {
 	*x = TrustBMCCertificateRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[67]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5348,7 +5455,7 @@ func (x *TrustBMCCertificateRequest) String() string {
 func (*TrustBMCCertificateRequest) ProtoMessage() {}
 
 func (x *TrustBMCCertificateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[67]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5361,7 +5468,7 @@ func (x *TrustBMCCertificateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrustBMCCertificateRequest.ProtoReflect.Descriptor instead.
 func (*TrustBMCCertificateRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{67}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *TrustBMCCertificateRequest) GetMachineId() string {
@@ -5407,7 +5514,7 @@ type APIToken struct {
 
 func (x *APIToken) Reset() {
 	*x = APIToken{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[68]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5419,7 +5526,7 @@ func (x *APIToken) String() string {
 func (*APIToken) ProtoMessage() {}
 
 func (x *APIToken) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[68]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5432,7 +5539,7 @@ func (x *APIToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use APIToken.ProtoReflect.Descriptor instead.
 func (*APIToken) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{68}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *APIToken) GetTokenId() string {
@@ -5510,7 +5617,7 @@ type CreateAPITokenRequest struct {
 
 func (x *CreateAPITokenRequest) Reset() {
 	*x = CreateAPITokenRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[69]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5522,7 +5629,7 @@ func (x *CreateAPITokenRequest) String() string {
 func (*CreateAPITokenRequest) ProtoMessage() {}
 
 func (x *CreateAPITokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[69]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5535,7 +5642,7 @@ func (x *CreateAPITokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateAPITokenRequest.ProtoReflect.Descriptor instead.
 func (*CreateAPITokenRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{69}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *CreateAPITokenRequest) GetName() string {
@@ -5570,7 +5677,7 @@ type CreateAPITokenResponse struct {
 
 func (x *CreateAPITokenResponse) Reset() {
 	*x = CreateAPITokenResponse{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[70]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5582,7 +5689,7 @@ func (x *CreateAPITokenResponse) String() string {
 func (*CreateAPITokenResponse) ProtoMessage() {}
 
 func (x *CreateAPITokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[70]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5595,7 +5702,7 @@ func (x *CreateAPITokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateAPITokenResponse.ProtoReflect.Descriptor instead.
 func (*CreateAPITokenResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{70}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *CreateAPITokenResponse) GetToken() *APIToken {
@@ -5624,7 +5731,7 @@ type ListAPITokensRequest struct {
 
 func (x *ListAPITokensRequest) Reset() {
 	*x = ListAPITokensRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[71]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5636,7 +5743,7 @@ func (x *ListAPITokensRequest) String() string {
 func (*ListAPITokensRequest) ProtoMessage() {}
 
 func (x *ListAPITokensRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[71]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5649,7 +5756,7 @@ func (x *ListAPITokensRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAPITokensRequest.ProtoReflect.Descriptor instead.
 func (*ListAPITokensRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{71}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *ListAPITokensRequest) GetPageSize() int32 {
@@ -5683,7 +5790,7 @@ type ListAPITokensResponse struct {
 
 func (x *ListAPITokensResponse) Reset() {
 	*x = ListAPITokensResponse{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[72]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5695,7 +5802,7 @@ func (x *ListAPITokensResponse) String() string {
 func (*ListAPITokensResponse) ProtoMessage() {}
 
 func (x *ListAPITokensResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[72]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5708,7 +5815,7 @@ func (x *ListAPITokensResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAPITokensResponse.ProtoReflect.Descriptor instead.
 func (*ListAPITokensResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{72}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *ListAPITokensResponse) GetTokens() []*APIToken {
@@ -5734,7 +5841,7 @@ type RevokeAPITokenRequest struct {
 
 func (x *RevokeAPITokenRequest) Reset() {
 	*x = RevokeAPITokenRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[73]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5746,7 +5853,7 @@ func (x *RevokeAPITokenRequest) String() string {
 func (*RevokeAPITokenRequest) ProtoMessage() {}
 
 func (x *RevokeAPITokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[73]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5759,7 +5866,7 @@ func (x *RevokeAPITokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeAPITokenRequest.ProtoReflect.Descriptor instead.
 func (*RevokeAPITokenRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{73}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *RevokeAPITokenRequest) GetTokenId() string {
@@ -5780,7 +5887,7 @@ type ListBMCCredentialsRequest struct {
 
 func (x *ListBMCCredentialsRequest) Reset() {
 	*x = ListBMCCredentialsRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[74]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5792,7 +5899,7 @@ func (x *ListBMCCredentialsRequest) String() string {
 func (*ListBMCCredentialsRequest) ProtoMessage() {}
 
 func (x *ListBMCCredentialsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[74]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5805,7 +5912,7 @@ func (x *ListBMCCredentialsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBMCCredentialsRequest.ProtoReflect.Descriptor instead.
 func (*ListBMCCredentialsRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{74}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *ListBMCCredentialsRequest) GetPageSize() int32 {
@@ -5835,7 +5942,7 @@ type ListBMCCredentialsResponse struct {
 
 func (x *ListBMCCredentialsResponse) Reset() {
 	*x = ListBMCCredentialsResponse{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[75]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5847,7 +5954,7 @@ func (x *ListBMCCredentialsResponse) String() string {
 func (*ListBMCCredentialsResponse) ProtoMessage() {}
 
 func (x *ListBMCCredentialsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[75]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5860,7 +5967,7 @@ func (x *ListBMCCredentialsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBMCCredentialsResponse.ProtoReflect.Descriptor instead.
 func (*ListBMCCredentialsResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{75}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *ListBMCCredentialsResponse) GetCredentials() []*BMCCredentials {
@@ -5895,7 +6002,7 @@ type DeleteBMCCredentialsRequest struct {
 
 func (x *DeleteBMCCredentialsRequest) Reset() {
 	*x = DeleteBMCCredentialsRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[76]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5907,7 +6014,7 @@ func (x *DeleteBMCCredentialsRequest) String() string {
 func (*DeleteBMCCredentialsRequest) ProtoMessage() {}
 
 func (x *DeleteBMCCredentialsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[76]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5920,7 +6027,7 @@ func (x *DeleteBMCCredentialsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteBMCCredentialsRequest.ProtoReflect.Descriptor instead.
 func (*DeleteBMCCredentialsRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{76}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *DeleteBMCCredentialsRequest) GetCredentialsRef() string {
@@ -5948,7 +6055,7 @@ type ListSiteLeasesRequest struct {
 
 func (x *ListSiteLeasesRequest) Reset() {
 	*x = ListSiteLeasesRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[77]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5960,7 +6067,7 @@ func (x *ListSiteLeasesRequest) String() string {
 func (*ListSiteLeasesRequest) ProtoMessage() {}
 
 func (x *ListSiteLeasesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[77]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5973,7 +6080,7 @@ func (x *ListSiteLeasesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSiteLeasesRequest.ProtoReflect.Descriptor instead.
 func (*ListSiteLeasesRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{77}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *ListSiteLeasesRequest) GetSite() string {
@@ -6009,7 +6116,7 @@ type ListSiteLeasesResponse struct {
 
 func (x *ListSiteLeasesResponse) Reset() {
 	*x = ListSiteLeasesResponse{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[78]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6021,7 +6128,7 @@ func (x *ListSiteLeasesResponse) String() string {
 func (*ListSiteLeasesResponse) ProtoMessage() {}
 
 func (x *ListSiteLeasesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[78]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6034,7 +6141,7 @@ func (x *ListSiteLeasesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSiteLeasesResponse.ProtoReflect.Descriptor instead.
 func (*ListSiteLeasesResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{78}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *ListSiteLeasesResponse) GetLeases() []*SiteLease {
@@ -6567,7 +6674,15 @@ const file_baremetal_v1_admin_proto_rawDesc = "" +
 	"page_token\x18\x04 \x01(\tR\tpageToken\"\x87\x01\n" +
 	"\x1bListBMCCertificatesResponse\x12@\n" +
 	"\fcertificates\x18\x01 \x03(\v2\x1c.baremetal.v1.BMCCertificateR\fcertificates\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"m\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"K\n" +
+	"\x10UnparkBMCRequest\x12\x1d\n" +
+	"\n" +
+	"machine_id\x18\x01 \x01(\tR\tmachineId\x12\x18\n" +
+	"\acomment\x18\x02 \x01(\tR\acomment\"l\n" +
+	"\x11UnparkBMCResponse\x12\x1a\n" +
+	"\bendpoint\x18\x01 \x01(\tR\bendpoint\x12;\n" +
+	"\vunparked_at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"unparkedAt\"m\n" +
 	"\x1aTrustBMCCertificateRequest\x12\x1d\n" +
 	"\n" +
 	"machine_id\x18\x01 \x01(\tR\tmachineId\x12\x16\n" +
@@ -6631,7 +6746,7 @@ const file_baremetal_v1_admin_proto_rawDesc = "" +
 	"\x16AGENT_ROLE_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fAGENT_ROLE_HOST\x10\x01\x12\x18\n" +
 	"\x14AGENT_ROLE_INSTALLER\x10\x02\x12\x13\n" +
-	"\x0fAGENT_ROLE_SITE\x10\x032\xb4\x1c\n" +
+	"\x0fAGENT_ROLE_SITE\x10\x032\x82\x1d\n" +
 	"\fAdminService\x12j\n" +
 	"\x13IssueBootstrapToken\x12(.baremetal.v1.IssueBootstrapTokenRequest\x1a).baremetal.v1.IssueBootstrapTokenResponse\x12j\n" +
 	"\x13ListBootstrapTokens\x12(.baremetal.v1.ListBootstrapTokensRequest\x1a).baremetal.v1.ListBootstrapTokensResponse\x12_\n" +
@@ -6675,7 +6790,8 @@ const file_baremetal_v1_admin_proto_rawDesc = "" +
 	"\x12ListBMCCredentials\x12'.baremetal.v1.ListBMCCredentialsRequest\x1a(.baremetal.v1.ListBMCCredentialsResponse\x12_\n" +
 	"\x14DeleteBMCCredentials\x12).baremetal.v1.DeleteBMCCredentialsRequest\x1a\x1c.baremetal.v1.BMCCredentials\x12j\n" +
 	"\x13ListBMCCertificates\x12(.baremetal.v1.ListBMCCertificatesRequest\x1a).baremetal.v1.ListBMCCertificatesResponse\x12]\n" +
-	"\x13TrustBMCCertificate\x12(.baremetal.v1.TrustBMCCertificateRequest\x1a\x1c.baremetal.v1.BMCCertificate\x12[\n" +
+	"\x13TrustBMCCertificate\x12(.baremetal.v1.TrustBMCCertificateRequest\x1a\x1c.baremetal.v1.BMCCertificate\x12L\n" +
+	"\tUnparkBMC\x12\x1e.baremetal.v1.UnparkBMCRequest\x1a\x1f.baremetal.v1.UnparkBMCResponse\x12[\n" +
 	"\x0eCreateAPIToken\x12#.baremetal.v1.CreateAPITokenRequest\x1a$.baremetal.v1.CreateAPITokenResponse\x12X\n" +
 	"\rListAPITokens\x12\".baremetal.v1.ListAPITokensRequest\x1a#.baremetal.v1.ListAPITokensResponse\x12M\n" +
 	"\x0eRevokeAPIToken\x12#.baremetal.v1.RevokeAPITokenRequest\x1a\x16.baremetal.v1.APITokenB;Z9github.com/ingot-metal/ingot/api/baremetal/v1;baremetalv1b\x06proto3"
@@ -6693,7 +6809,7 @@ func file_baremetal_v1_admin_proto_rawDescGZIP() []byte {
 }
 
 var file_baremetal_v1_admin_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_baremetal_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 80)
+var file_baremetal_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 82)
 var file_baremetal_v1_admin_proto_goTypes = []any{
 	(AgentRole)(0),                        // 0: baremetal.v1.AgentRole
 	(Controller_State)(0),                 // 1: baremetal.v1.Controller.State
@@ -6764,197 +6880,202 @@ var file_baremetal_v1_admin_proto_goTypes = []any{
 	(*BMCCertificate)(nil),                // 66: baremetal.v1.BMCCertificate
 	(*ListBMCCertificatesRequest)(nil),    // 67: baremetal.v1.ListBMCCertificatesRequest
 	(*ListBMCCertificatesResponse)(nil),   // 68: baremetal.v1.ListBMCCertificatesResponse
-	(*TrustBMCCertificateRequest)(nil),    // 69: baremetal.v1.TrustBMCCertificateRequest
-	(*APIToken)(nil),                      // 70: baremetal.v1.APIToken
-	(*CreateAPITokenRequest)(nil),         // 71: baremetal.v1.CreateAPITokenRequest
-	(*CreateAPITokenResponse)(nil),        // 72: baremetal.v1.CreateAPITokenResponse
-	(*ListAPITokensRequest)(nil),          // 73: baremetal.v1.ListAPITokensRequest
-	(*ListAPITokensResponse)(nil),         // 74: baremetal.v1.ListAPITokensResponse
-	(*RevokeAPITokenRequest)(nil),         // 75: baremetal.v1.RevokeAPITokenRequest
-	(*ListBMCCredentialsRequest)(nil),     // 76: baremetal.v1.ListBMCCredentialsRequest
-	(*ListBMCCredentialsResponse)(nil),    // 77: baremetal.v1.ListBMCCredentialsResponse
-	(*DeleteBMCCredentialsRequest)(nil),   // 78: baremetal.v1.DeleteBMCCredentialsRequest
-	(*ListSiteLeasesRequest)(nil),         // 79: baremetal.v1.ListSiteLeasesRequest
-	(*ListSiteLeasesResponse)(nil),        // 80: baremetal.v1.ListSiteLeasesResponse
-	nil,                                   // 81: baremetal.v1.Command.EvidenceEntry
-	(*durationpb.Duration)(nil),           // 82: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),         // 83: google.protobuf.Timestamp
-	(*fieldmaskpb.FieldMask)(nil),         // 84: google.protobuf.FieldMask
-	(*Machine)(nil),                       // 85: baremetal.v1.Machine
+	(*UnparkBMCRequest)(nil),              // 69: baremetal.v1.UnparkBMCRequest
+	(*UnparkBMCResponse)(nil),             // 70: baremetal.v1.UnparkBMCResponse
+	(*TrustBMCCertificateRequest)(nil),    // 71: baremetal.v1.TrustBMCCertificateRequest
+	(*APIToken)(nil),                      // 72: baremetal.v1.APIToken
+	(*CreateAPITokenRequest)(nil),         // 73: baremetal.v1.CreateAPITokenRequest
+	(*CreateAPITokenResponse)(nil),        // 74: baremetal.v1.CreateAPITokenResponse
+	(*ListAPITokensRequest)(nil),          // 75: baremetal.v1.ListAPITokensRequest
+	(*ListAPITokensResponse)(nil),         // 76: baremetal.v1.ListAPITokensResponse
+	(*RevokeAPITokenRequest)(nil),         // 77: baremetal.v1.RevokeAPITokenRequest
+	(*ListBMCCredentialsRequest)(nil),     // 78: baremetal.v1.ListBMCCredentialsRequest
+	(*ListBMCCredentialsResponse)(nil),    // 79: baremetal.v1.ListBMCCredentialsResponse
+	(*DeleteBMCCredentialsRequest)(nil),   // 80: baremetal.v1.DeleteBMCCredentialsRequest
+	(*ListSiteLeasesRequest)(nil),         // 81: baremetal.v1.ListSiteLeasesRequest
+	(*ListSiteLeasesResponse)(nil),        // 82: baremetal.v1.ListSiteLeasesResponse
+	nil,                                   // 83: baremetal.v1.Command.EvidenceEntry
+	(*durationpb.Duration)(nil),           // 84: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),         // 85: google.protobuf.Timestamp
+	(*fieldmaskpb.FieldMask)(nil),         // 86: google.protobuf.FieldMask
+	(*Machine)(nil),                       // 87: baremetal.v1.Machine
 }
 var file_baremetal_v1_admin_proto_depIdxs = []int32{
 	0,   // 0: baremetal.v1.IssueBootstrapTokenRequest.role:type_name -> baremetal.v1.AgentRole
-	82,  // 1: baremetal.v1.IssueBootstrapTokenRequest.lifetime:type_name -> google.protobuf.Duration
+	84,  // 1: baremetal.v1.IssueBootstrapTokenRequest.lifetime:type_name -> google.protobuf.Duration
 	4,   // 2: baremetal.v1.IssueBootstrapTokenResponse.token:type_name -> baremetal.v1.BootstrapToken
 	0,   // 3: baremetal.v1.BootstrapToken.role:type_name -> baremetal.v1.AgentRole
-	83,  // 4: baremetal.v1.BootstrapToken.created_at:type_name -> google.protobuf.Timestamp
-	83,  // 5: baremetal.v1.BootstrapToken.expires_at:type_name -> google.protobuf.Timestamp
-	83,  // 6: baremetal.v1.BootstrapToken.used_at:type_name -> google.protobuf.Timestamp
-	83,  // 7: baremetal.v1.BootstrapToken.revoked_at:type_name -> google.protobuf.Timestamp
+	85,  // 4: baremetal.v1.BootstrapToken.created_at:type_name -> google.protobuf.Timestamp
+	85,  // 5: baremetal.v1.BootstrapToken.expires_at:type_name -> google.protobuf.Timestamp
+	85,  // 6: baremetal.v1.BootstrapToken.used_at:type_name -> google.protobuf.Timestamp
+	85,  // 7: baremetal.v1.BootstrapToken.revoked_at:type_name -> google.protobuf.Timestamp
 	4,   // 8: baremetal.v1.ListBootstrapTokensResponse.tokens:type_name -> baremetal.v1.BootstrapToken
 	0,   // 9: baremetal.v1.Agent.role:type_name -> baremetal.v1.AgentRole
-	83,  // 10: baremetal.v1.Agent.last_heartbeat_at:type_name -> google.protobuf.Timestamp
+	85,  // 10: baremetal.v1.Agent.last_heartbeat_at:type_name -> google.protobuf.Timestamp
 	9,   // 11: baremetal.v1.Agent.certs:type_name -> baremetal.v1.AgentCert
-	83,  // 12: baremetal.v1.Agent.created_at:type_name -> google.protobuf.Timestamp
-	83,  // 13: baremetal.v1.Agent.session_started_at:type_name -> google.protobuf.Timestamp
-	83,  // 14: baremetal.v1.AgentCert.not_before:type_name -> google.protobuf.Timestamp
-	83,  // 15: baremetal.v1.AgentCert.not_after:type_name -> google.protobuf.Timestamp
-	83,  // 16: baremetal.v1.AgentCert.revoked_at:type_name -> google.protobuf.Timestamp
-	83,  // 17: baremetal.v1.AgentCert.first_used_at:type_name -> google.protobuf.Timestamp
+	85,  // 12: baremetal.v1.Agent.created_at:type_name -> google.protobuf.Timestamp
+	85,  // 13: baremetal.v1.Agent.session_started_at:type_name -> google.protobuf.Timestamp
+	85,  // 14: baremetal.v1.AgentCert.not_before:type_name -> google.protobuf.Timestamp
+	85,  // 15: baremetal.v1.AgentCert.not_after:type_name -> google.protobuf.Timestamp
+	85,  // 16: baremetal.v1.AgentCert.revoked_at:type_name -> google.protobuf.Timestamp
+	85,  // 17: baremetal.v1.AgentCert.first_used_at:type_name -> google.protobuf.Timestamp
 	8,   // 18: baremetal.v1.ListAgentsResponse.agents:type_name -> baremetal.v1.Agent
-	83,  // 19: baremetal.v1.Command.created_at:type_name -> google.protobuf.Timestamp
-	83,  // 20: baremetal.v1.Command.sent_at:type_name -> google.protobuf.Timestamp
-	83,  // 21: baremetal.v1.Command.acked_at:type_name -> google.protobuf.Timestamp
-	83,  // 22: baremetal.v1.Command.granted_at:type_name -> google.protobuf.Timestamp
-	83,  // 23: baremetal.v1.Command.finished_at:type_name -> google.protobuf.Timestamp
-	83,  // 24: baremetal.v1.Command.deadline:type_name -> google.protobuf.Timestamp
-	81,  // 25: baremetal.v1.Command.evidence:type_name -> baremetal.v1.Command.EvidenceEntry
+	85,  // 19: baremetal.v1.Command.created_at:type_name -> google.protobuf.Timestamp
+	85,  // 20: baremetal.v1.Command.sent_at:type_name -> google.protobuf.Timestamp
+	85,  // 21: baremetal.v1.Command.acked_at:type_name -> google.protobuf.Timestamp
+	85,  // 22: baremetal.v1.Command.granted_at:type_name -> google.protobuf.Timestamp
+	85,  // 23: baremetal.v1.Command.finished_at:type_name -> google.protobuf.Timestamp
+	85,  // 24: baremetal.v1.Command.deadline:type_name -> google.protobuf.Timestamp
+	83,  // 25: baremetal.v1.Command.evidence:type_name -> baremetal.v1.Command.EvidenceEntry
 	20,  // 26: baremetal.v1.ListCommandsResponse.commands:type_name -> baremetal.v1.Command
-	83,  // 27: baremetal.v1.AuditEntry.ts:type_name -> google.protobuf.Timestamp
-	83,  // 28: baremetal.v1.ListAuditLogRequest.since:type_name -> google.protobuf.Timestamp
-	83,  // 29: baremetal.v1.ListAuditLogRequest.until:type_name -> google.protobuf.Timestamp
+	85,  // 27: baremetal.v1.AuditEntry.ts:type_name -> google.protobuf.Timestamp
+	85,  // 28: baremetal.v1.ListAuditLogRequest.since:type_name -> google.protobuf.Timestamp
+	85,  // 29: baremetal.v1.ListAuditLogRequest.until:type_name -> google.protobuf.Timestamp
 	23,  // 30: baremetal.v1.ListAuditLogResponse.entries:type_name -> baremetal.v1.AuditEntry
 	31,  // 31: baremetal.v1.ListControllersResponse.controllers:type_name -> baremetal.v1.Controller
 	1,   // 32: baremetal.v1.Controller.state:type_name -> baremetal.v1.Controller.State
-	83,  // 33: baremetal.v1.Controller.started_at:type_name -> google.protobuf.Timestamp
-	83,  // 34: baremetal.v1.Controller.lease_until:type_name -> google.protobuf.Timestamp
-	83,  // 35: baremetal.v1.Controller.draining_since:type_name -> google.protobuf.Timestamp
-	83,  // 36: baremetal.v1.ServerInfo.server_time:type_name -> google.protobuf.Timestamp
-	83,  // 37: baremetal.v1.ServerInfo.frozen_since:type_name -> google.protobuf.Timestamp
-	83,  // 38: baremetal.v1.Image.created_at:type_name -> google.protobuf.Timestamp
+	85,  // 33: baremetal.v1.Controller.started_at:type_name -> google.protobuf.Timestamp
+	85,  // 34: baremetal.v1.Controller.lease_until:type_name -> google.protobuf.Timestamp
+	85,  // 35: baremetal.v1.Controller.draining_since:type_name -> google.protobuf.Timestamp
+	85,  // 36: baremetal.v1.ServerInfo.server_time:type_name -> google.protobuf.Timestamp
+	85,  // 37: baremetal.v1.ServerInfo.frozen_since:type_name -> google.protobuf.Timestamp
+	85,  // 38: baremetal.v1.Image.created_at:type_name -> google.protobuf.Timestamp
 	34,  // 39: baremetal.v1.UploadImageRequest.image:type_name -> baremetal.v1.Image
 	34,  // 40: baremetal.v1.AddImageRequest.image:type_name -> baremetal.v1.Image
 	34,  // 41: baremetal.v1.ListImagesResponse.images:type_name -> baremetal.v1.Image
-	83,  // 42: baremetal.v1.Webhook.state_changed_at:type_name -> google.protobuf.Timestamp
-	83,  // 43: baremetal.v1.Webhook.created_at:type_name -> google.protobuf.Timestamp
-	83,  // 44: baremetal.v1.Webhook.updated_at:type_name -> google.protobuf.Timestamp
+	85,  // 42: baremetal.v1.Webhook.state_changed_at:type_name -> google.protobuf.Timestamp
+	85,  // 43: baremetal.v1.Webhook.created_at:type_name -> google.protobuf.Timestamp
+	85,  // 44: baremetal.v1.Webhook.updated_at:type_name -> google.protobuf.Timestamp
 	42,  // 45: baremetal.v1.Webhook.secrets:type_name -> baremetal.v1.WebhookSecret
-	83,  // 46: baremetal.v1.Webhook.failing_since:type_name -> google.protobuf.Timestamp
-	83,  // 47: baremetal.v1.Webhook.hold_until:type_name -> google.protobuf.Timestamp
-	83,  // 48: baremetal.v1.WebhookSecret.created_at:type_name -> google.protobuf.Timestamp
-	83,  // 49: baremetal.v1.WebhookSecret.expires_at:type_name -> google.protobuf.Timestamp
+	85,  // 46: baremetal.v1.Webhook.failing_since:type_name -> google.protobuf.Timestamp
+	85,  // 47: baremetal.v1.Webhook.hold_until:type_name -> google.protobuf.Timestamp
+	85,  // 48: baremetal.v1.WebhookSecret.created_at:type_name -> google.protobuf.Timestamp
+	85,  // 49: baremetal.v1.WebhookSecret.expires_at:type_name -> google.protobuf.Timestamp
 	41,  // 50: baremetal.v1.CreateWebhookRequest.webhook:type_name -> baremetal.v1.Webhook
 	41,  // 51: baremetal.v1.ListWebhooksResponse.webhooks:type_name -> baremetal.v1.Webhook
 	41,  // 52: baremetal.v1.UpdateWebhookRequest.webhook:type_name -> baremetal.v1.Webhook
-	84,  // 53: baremetal.v1.UpdateWebhookRequest.update_mask:type_name -> google.protobuf.FieldMask
-	82,  // 54: baremetal.v1.UpdateWebhookRequest.secret_overlap:type_name -> google.protobuf.Duration
+	86,  // 53: baremetal.v1.UpdateWebhookRequest.update_mask:type_name -> google.protobuf.FieldMask
+	84,  // 54: baremetal.v1.UpdateWebhookRequest.secret_overlap:type_name -> google.protobuf.Duration
 	53,  // 55: baremetal.v1.ListWebhookDeliveriesResponse.deliveries:type_name -> baremetal.v1.WebhookDelivery
-	83,  // 56: baremetal.v1.WebhookDelivery.created_at:type_name -> google.protobuf.Timestamp
-	83,  // 57: baremetal.v1.WebhookDelivery.last_attempt_at:type_name -> google.protobuf.Timestamp
-	83,  // 58: baremetal.v1.WebhookDelivery.next_at:type_name -> google.protobuf.Timestamp
-	83,  // 59: baremetal.v1.WebhookDelivery.finished_at:type_name -> google.protobuf.Timestamp
-	83,  // 60: baremetal.v1.SiteLease.expires_at:type_name -> google.protobuf.Timestamp
+	85,  // 56: baremetal.v1.WebhookDelivery.created_at:type_name -> google.protobuf.Timestamp
+	85,  // 57: baremetal.v1.WebhookDelivery.last_attempt_at:type_name -> google.protobuf.Timestamp
+	85,  // 58: baremetal.v1.WebhookDelivery.next_at:type_name -> google.protobuf.Timestamp
+	85,  // 59: baremetal.v1.WebhookDelivery.finished_at:type_name -> google.protobuf.Timestamp
+	85,  // 60: baremetal.v1.SiteLease.expires_at:type_name -> google.protobuf.Timestamp
 	56,  // 61: baremetal.v1.Site.segments:type_name -> baremetal.v1.Segment
-	83,  // 62: baremetal.v1.Site.applied_at:type_name -> google.protobuf.Timestamp
+	85,  // 62: baremetal.v1.Site.applied_at:type_name -> google.protobuf.Timestamp
 	56,  // 63: baremetal.v1.SetSiteRequest.segments:type_name -> baremetal.v1.Segment
 	55,  // 64: baremetal.v1.ListSitesResponse.sites:type_name -> baremetal.v1.Site
-	83,  // 65: baremetal.v1.DiscoveredMachine.first_seen_at:type_name -> google.protobuf.Timestamp
-	83,  // 66: baremetal.v1.DiscoveredMachine.last_seen_at:type_name -> google.protobuf.Timestamp
+	85,  // 65: baremetal.v1.DiscoveredMachine.first_seen_at:type_name -> google.protobuf.Timestamp
+	85,  // 66: baremetal.v1.DiscoveredMachine.last_seen_at:type_name -> google.protobuf.Timestamp
 	61,  // 67: baremetal.v1.ListDiscoveredResponse.machines:type_name -> baremetal.v1.DiscoveredMachine
-	83,  // 68: baremetal.v1.BMCCredentials.updated_at:type_name -> google.protobuf.Timestamp
-	83,  // 69: baremetal.v1.BMCCertificate.offered_at:type_name -> google.protobuf.Timestamp
-	83,  // 70: baremetal.v1.BMCCertificate.pinned_at:type_name -> google.protobuf.Timestamp
+	85,  // 68: baremetal.v1.BMCCredentials.updated_at:type_name -> google.protobuf.Timestamp
+	85,  // 69: baremetal.v1.BMCCertificate.offered_at:type_name -> google.protobuf.Timestamp
+	85,  // 70: baremetal.v1.BMCCertificate.pinned_at:type_name -> google.protobuf.Timestamp
 	66,  // 71: baremetal.v1.ListBMCCertificatesResponse.certificates:type_name -> baremetal.v1.BMCCertificate
-	83,  // 72: baremetal.v1.APIToken.created_at:type_name -> google.protobuf.Timestamp
-	83,  // 73: baremetal.v1.APIToken.expires_at:type_name -> google.protobuf.Timestamp
-	83,  // 74: baremetal.v1.APIToken.last_used_at:type_name -> google.protobuf.Timestamp
-	83,  // 75: baremetal.v1.APIToken.revoked_at:type_name -> google.protobuf.Timestamp
-	82,  // 76: baremetal.v1.CreateAPITokenRequest.lifetime:type_name -> google.protobuf.Duration
-	70,  // 77: baremetal.v1.CreateAPITokenResponse.token:type_name -> baremetal.v1.APIToken
-	70,  // 78: baremetal.v1.ListAPITokensResponse.tokens:type_name -> baremetal.v1.APIToken
-	64,  // 79: baremetal.v1.ListBMCCredentialsResponse.credentials:type_name -> baremetal.v1.BMCCredentials
-	54,  // 80: baremetal.v1.ListSiteLeasesResponse.leases:type_name -> baremetal.v1.SiteLease
-	2,   // 81: baremetal.v1.AdminService.IssueBootstrapToken:input_type -> baremetal.v1.IssueBootstrapTokenRequest
-	5,   // 82: baremetal.v1.AdminService.ListBootstrapTokens:input_type -> baremetal.v1.ListBootstrapTokensRequest
-	7,   // 83: baremetal.v1.AdminService.RevokeBootstrapToken:input_type -> baremetal.v1.RevokeBootstrapTokenRequest
-	10,  // 84: baremetal.v1.AdminService.ListAgents:input_type -> baremetal.v1.ListAgentsRequest
-	12,  // 85: baremetal.v1.AdminService.GetAgent:input_type -> baremetal.v1.GetAgentRequest
-	13,  // 86: baremetal.v1.AdminService.RevokeAgent:input_type -> baremetal.v1.RevokeAgentRequest
-	14,  // 87: baremetal.v1.AdminService.SettleCommand:input_type -> baremetal.v1.SettleCommandRequest
-	15,  // 88: baremetal.v1.AdminService.ClearIntervention:input_type -> baremetal.v1.ClearInterventionRequest
-	16,  // 89: baremetal.v1.AdminService.SetMachineFlag:input_type -> baremetal.v1.SetMachineFlagRequest
-	17,  // 90: baremetal.v1.AdminService.RequireIdentity:input_type -> baremetal.v1.RequireIdentityRequest
-	19,  // 91: baremetal.v1.AdminService.ForgetTPM:input_type -> baremetal.v1.ForgetTPMRequest
-	21,  // 92: baremetal.v1.AdminService.ListCommands:input_type -> baremetal.v1.ListCommandsRequest
-	24,  // 93: baremetal.v1.AdminService.ListAuditLog:input_type -> baremetal.v1.ListAuditLogRequest
-	26,  // 94: baremetal.v1.AdminService.ScrubAuditEventData:input_type -> baremetal.v1.ScrubAuditEventDataRequest
-	28,  // 95: baremetal.v1.AdminService.GetServerInfo:input_type -> baremetal.v1.GetServerInfoRequest
-	29,  // 96: baremetal.v1.AdminService.ListControllers:input_type -> baremetal.v1.ListControllersRequest
-	32,  // 97: baremetal.v1.AdminService.ThawFleet:input_type -> baremetal.v1.ThawFleetRequest
-	37,  // 98: baremetal.v1.AdminService.AddImage:input_type -> baremetal.v1.AddImageRequest
-	35,  // 99: baremetal.v1.AdminService.UploadImage:input_type -> baremetal.v1.UploadImageRequest
-	36,  // 100: baremetal.v1.AdminService.GetImage:input_type -> baremetal.v1.GetImageRequest
-	38,  // 101: baremetal.v1.AdminService.ListImages:input_type -> baremetal.v1.ListImagesRequest
-	40,  // 102: baremetal.v1.AdminService.RemoveImage:input_type -> baremetal.v1.RemoveImageRequest
-	43,  // 103: baremetal.v1.AdminService.CreateWebhook:input_type -> baremetal.v1.CreateWebhookRequest
-	44,  // 104: baremetal.v1.AdminService.GetWebhook:input_type -> baremetal.v1.GetWebhookRequest
-	45,  // 105: baremetal.v1.AdminService.ListWebhooks:input_type -> baremetal.v1.ListWebhooksRequest
-	47,  // 106: baremetal.v1.AdminService.UpdateWebhook:input_type -> baremetal.v1.UpdateWebhookRequest
-	48,  // 107: baremetal.v1.AdminService.DeleteWebhook:input_type -> baremetal.v1.DeleteWebhookRequest
-	49,  // 108: baremetal.v1.AdminService.TestWebhook:input_type -> baremetal.v1.TestWebhookRequest
-	51,  // 109: baremetal.v1.AdminService.ListWebhookDeliveries:input_type -> baremetal.v1.ListWebhookDeliveriesRequest
-	50,  // 110: baremetal.v1.AdminService.RedeliverWebhook:input_type -> baremetal.v1.RedeliverWebhookRequest
-	79,  // 111: baremetal.v1.AdminService.ListSiteLeases:input_type -> baremetal.v1.ListSiteLeasesRequest
-	57,  // 112: baremetal.v1.AdminService.SetSite:input_type -> baremetal.v1.SetSiteRequest
-	58,  // 113: baremetal.v1.AdminService.GetSite:input_type -> baremetal.v1.GetSiteRequest
-	59,  // 114: baremetal.v1.AdminService.ListSites:input_type -> baremetal.v1.ListSitesRequest
-	62,  // 115: baremetal.v1.AdminService.ListDiscovered:input_type -> baremetal.v1.ListDiscoveredRequest
-	65,  // 116: baremetal.v1.AdminService.SetBMCCredentials:input_type -> baremetal.v1.SetBMCCredentialsRequest
-	76,  // 117: baremetal.v1.AdminService.ListBMCCredentials:input_type -> baremetal.v1.ListBMCCredentialsRequest
-	78,  // 118: baremetal.v1.AdminService.DeleteBMCCredentials:input_type -> baremetal.v1.DeleteBMCCredentialsRequest
-	67,  // 119: baremetal.v1.AdminService.ListBMCCertificates:input_type -> baremetal.v1.ListBMCCertificatesRequest
-	69,  // 120: baremetal.v1.AdminService.TrustBMCCertificate:input_type -> baremetal.v1.TrustBMCCertificateRequest
-	71,  // 121: baremetal.v1.AdminService.CreateAPIToken:input_type -> baremetal.v1.CreateAPITokenRequest
-	73,  // 122: baremetal.v1.AdminService.ListAPITokens:input_type -> baremetal.v1.ListAPITokensRequest
-	75,  // 123: baremetal.v1.AdminService.RevokeAPIToken:input_type -> baremetal.v1.RevokeAPITokenRequest
-	3,   // 124: baremetal.v1.AdminService.IssueBootstrapToken:output_type -> baremetal.v1.IssueBootstrapTokenResponse
-	6,   // 125: baremetal.v1.AdminService.ListBootstrapTokens:output_type -> baremetal.v1.ListBootstrapTokensResponse
-	4,   // 126: baremetal.v1.AdminService.RevokeBootstrapToken:output_type -> baremetal.v1.BootstrapToken
-	11,  // 127: baremetal.v1.AdminService.ListAgents:output_type -> baremetal.v1.ListAgentsResponse
-	8,   // 128: baremetal.v1.AdminService.GetAgent:output_type -> baremetal.v1.Agent
-	8,   // 129: baremetal.v1.AdminService.RevokeAgent:output_type -> baremetal.v1.Agent
-	85,  // 130: baremetal.v1.AdminService.SettleCommand:output_type -> baremetal.v1.Machine
-	85,  // 131: baremetal.v1.AdminService.ClearIntervention:output_type -> baremetal.v1.Machine
-	85,  // 132: baremetal.v1.AdminService.SetMachineFlag:output_type -> baremetal.v1.Machine
-	18,  // 133: baremetal.v1.AdminService.RequireIdentity:output_type -> baremetal.v1.RequireIdentityResponse
-	85,  // 134: baremetal.v1.AdminService.ForgetTPM:output_type -> baremetal.v1.Machine
-	22,  // 135: baremetal.v1.AdminService.ListCommands:output_type -> baremetal.v1.ListCommandsResponse
-	25,  // 136: baremetal.v1.AdminService.ListAuditLog:output_type -> baremetal.v1.ListAuditLogResponse
-	27,  // 137: baremetal.v1.AdminService.ScrubAuditEventData:output_type -> baremetal.v1.ScrubAuditEventDataResponse
-	33,  // 138: baremetal.v1.AdminService.GetServerInfo:output_type -> baremetal.v1.ServerInfo
-	30,  // 139: baremetal.v1.AdminService.ListControllers:output_type -> baremetal.v1.ListControllersResponse
-	33,  // 140: baremetal.v1.AdminService.ThawFleet:output_type -> baremetal.v1.ServerInfo
-	34,  // 141: baremetal.v1.AdminService.AddImage:output_type -> baremetal.v1.Image
-	34,  // 142: baremetal.v1.AdminService.UploadImage:output_type -> baremetal.v1.Image
-	34,  // 143: baremetal.v1.AdminService.GetImage:output_type -> baremetal.v1.Image
-	39,  // 144: baremetal.v1.AdminService.ListImages:output_type -> baremetal.v1.ListImagesResponse
-	34,  // 145: baremetal.v1.AdminService.RemoveImage:output_type -> baremetal.v1.Image
-	41,  // 146: baremetal.v1.AdminService.CreateWebhook:output_type -> baremetal.v1.Webhook
-	41,  // 147: baremetal.v1.AdminService.GetWebhook:output_type -> baremetal.v1.Webhook
-	46,  // 148: baremetal.v1.AdminService.ListWebhooks:output_type -> baremetal.v1.ListWebhooksResponse
-	41,  // 149: baremetal.v1.AdminService.UpdateWebhook:output_type -> baremetal.v1.Webhook
-	41,  // 150: baremetal.v1.AdminService.DeleteWebhook:output_type -> baremetal.v1.Webhook
-	53,  // 151: baremetal.v1.AdminService.TestWebhook:output_type -> baremetal.v1.WebhookDelivery
-	52,  // 152: baremetal.v1.AdminService.ListWebhookDeliveries:output_type -> baremetal.v1.ListWebhookDeliveriesResponse
-	53,  // 153: baremetal.v1.AdminService.RedeliverWebhook:output_type -> baremetal.v1.WebhookDelivery
-	80,  // 154: baremetal.v1.AdminService.ListSiteLeases:output_type -> baremetal.v1.ListSiteLeasesResponse
-	55,  // 155: baremetal.v1.AdminService.SetSite:output_type -> baremetal.v1.Site
-	55,  // 156: baremetal.v1.AdminService.GetSite:output_type -> baremetal.v1.Site
-	60,  // 157: baremetal.v1.AdminService.ListSites:output_type -> baremetal.v1.ListSitesResponse
-	63,  // 158: baremetal.v1.AdminService.ListDiscovered:output_type -> baremetal.v1.ListDiscoveredResponse
-	64,  // 159: baremetal.v1.AdminService.SetBMCCredentials:output_type -> baremetal.v1.BMCCredentials
-	77,  // 160: baremetal.v1.AdminService.ListBMCCredentials:output_type -> baremetal.v1.ListBMCCredentialsResponse
-	64,  // 161: baremetal.v1.AdminService.DeleteBMCCredentials:output_type -> baremetal.v1.BMCCredentials
-	68,  // 162: baremetal.v1.AdminService.ListBMCCertificates:output_type -> baremetal.v1.ListBMCCertificatesResponse
-	66,  // 163: baremetal.v1.AdminService.TrustBMCCertificate:output_type -> baremetal.v1.BMCCertificate
-	72,  // 164: baremetal.v1.AdminService.CreateAPIToken:output_type -> baremetal.v1.CreateAPITokenResponse
-	74,  // 165: baremetal.v1.AdminService.ListAPITokens:output_type -> baremetal.v1.ListAPITokensResponse
-	70,  // 166: baremetal.v1.AdminService.RevokeAPIToken:output_type -> baremetal.v1.APIToken
-	124, // [124:167] is the sub-list for method output_type
-	81,  // [81:124] is the sub-list for method input_type
-	81,  // [81:81] is the sub-list for extension type_name
-	81,  // [81:81] is the sub-list for extension extendee
-	0,   // [0:81] is the sub-list for field type_name
+	85,  // 72: baremetal.v1.UnparkBMCResponse.unparked_at:type_name -> google.protobuf.Timestamp
+	85,  // 73: baremetal.v1.APIToken.created_at:type_name -> google.protobuf.Timestamp
+	85,  // 74: baremetal.v1.APIToken.expires_at:type_name -> google.protobuf.Timestamp
+	85,  // 75: baremetal.v1.APIToken.last_used_at:type_name -> google.protobuf.Timestamp
+	85,  // 76: baremetal.v1.APIToken.revoked_at:type_name -> google.protobuf.Timestamp
+	84,  // 77: baremetal.v1.CreateAPITokenRequest.lifetime:type_name -> google.protobuf.Duration
+	72,  // 78: baremetal.v1.CreateAPITokenResponse.token:type_name -> baremetal.v1.APIToken
+	72,  // 79: baremetal.v1.ListAPITokensResponse.tokens:type_name -> baremetal.v1.APIToken
+	64,  // 80: baremetal.v1.ListBMCCredentialsResponse.credentials:type_name -> baremetal.v1.BMCCredentials
+	54,  // 81: baremetal.v1.ListSiteLeasesResponse.leases:type_name -> baremetal.v1.SiteLease
+	2,   // 82: baremetal.v1.AdminService.IssueBootstrapToken:input_type -> baremetal.v1.IssueBootstrapTokenRequest
+	5,   // 83: baremetal.v1.AdminService.ListBootstrapTokens:input_type -> baremetal.v1.ListBootstrapTokensRequest
+	7,   // 84: baremetal.v1.AdminService.RevokeBootstrapToken:input_type -> baremetal.v1.RevokeBootstrapTokenRequest
+	10,  // 85: baremetal.v1.AdminService.ListAgents:input_type -> baremetal.v1.ListAgentsRequest
+	12,  // 86: baremetal.v1.AdminService.GetAgent:input_type -> baremetal.v1.GetAgentRequest
+	13,  // 87: baremetal.v1.AdminService.RevokeAgent:input_type -> baremetal.v1.RevokeAgentRequest
+	14,  // 88: baremetal.v1.AdminService.SettleCommand:input_type -> baremetal.v1.SettleCommandRequest
+	15,  // 89: baremetal.v1.AdminService.ClearIntervention:input_type -> baremetal.v1.ClearInterventionRequest
+	16,  // 90: baremetal.v1.AdminService.SetMachineFlag:input_type -> baremetal.v1.SetMachineFlagRequest
+	17,  // 91: baremetal.v1.AdminService.RequireIdentity:input_type -> baremetal.v1.RequireIdentityRequest
+	19,  // 92: baremetal.v1.AdminService.ForgetTPM:input_type -> baremetal.v1.ForgetTPMRequest
+	21,  // 93: baremetal.v1.AdminService.ListCommands:input_type -> baremetal.v1.ListCommandsRequest
+	24,  // 94: baremetal.v1.AdminService.ListAuditLog:input_type -> baremetal.v1.ListAuditLogRequest
+	26,  // 95: baremetal.v1.AdminService.ScrubAuditEventData:input_type -> baremetal.v1.ScrubAuditEventDataRequest
+	28,  // 96: baremetal.v1.AdminService.GetServerInfo:input_type -> baremetal.v1.GetServerInfoRequest
+	29,  // 97: baremetal.v1.AdminService.ListControllers:input_type -> baremetal.v1.ListControllersRequest
+	32,  // 98: baremetal.v1.AdminService.ThawFleet:input_type -> baremetal.v1.ThawFleetRequest
+	37,  // 99: baremetal.v1.AdminService.AddImage:input_type -> baremetal.v1.AddImageRequest
+	35,  // 100: baremetal.v1.AdminService.UploadImage:input_type -> baremetal.v1.UploadImageRequest
+	36,  // 101: baremetal.v1.AdminService.GetImage:input_type -> baremetal.v1.GetImageRequest
+	38,  // 102: baremetal.v1.AdminService.ListImages:input_type -> baremetal.v1.ListImagesRequest
+	40,  // 103: baremetal.v1.AdminService.RemoveImage:input_type -> baremetal.v1.RemoveImageRequest
+	43,  // 104: baremetal.v1.AdminService.CreateWebhook:input_type -> baremetal.v1.CreateWebhookRequest
+	44,  // 105: baremetal.v1.AdminService.GetWebhook:input_type -> baremetal.v1.GetWebhookRequest
+	45,  // 106: baremetal.v1.AdminService.ListWebhooks:input_type -> baremetal.v1.ListWebhooksRequest
+	47,  // 107: baremetal.v1.AdminService.UpdateWebhook:input_type -> baremetal.v1.UpdateWebhookRequest
+	48,  // 108: baremetal.v1.AdminService.DeleteWebhook:input_type -> baremetal.v1.DeleteWebhookRequest
+	49,  // 109: baremetal.v1.AdminService.TestWebhook:input_type -> baremetal.v1.TestWebhookRequest
+	51,  // 110: baremetal.v1.AdminService.ListWebhookDeliveries:input_type -> baremetal.v1.ListWebhookDeliveriesRequest
+	50,  // 111: baremetal.v1.AdminService.RedeliverWebhook:input_type -> baremetal.v1.RedeliverWebhookRequest
+	81,  // 112: baremetal.v1.AdminService.ListSiteLeases:input_type -> baremetal.v1.ListSiteLeasesRequest
+	57,  // 113: baremetal.v1.AdminService.SetSite:input_type -> baremetal.v1.SetSiteRequest
+	58,  // 114: baremetal.v1.AdminService.GetSite:input_type -> baremetal.v1.GetSiteRequest
+	59,  // 115: baremetal.v1.AdminService.ListSites:input_type -> baremetal.v1.ListSitesRequest
+	62,  // 116: baremetal.v1.AdminService.ListDiscovered:input_type -> baremetal.v1.ListDiscoveredRequest
+	65,  // 117: baremetal.v1.AdminService.SetBMCCredentials:input_type -> baremetal.v1.SetBMCCredentialsRequest
+	78,  // 118: baremetal.v1.AdminService.ListBMCCredentials:input_type -> baremetal.v1.ListBMCCredentialsRequest
+	80,  // 119: baremetal.v1.AdminService.DeleteBMCCredentials:input_type -> baremetal.v1.DeleteBMCCredentialsRequest
+	67,  // 120: baremetal.v1.AdminService.ListBMCCertificates:input_type -> baremetal.v1.ListBMCCertificatesRequest
+	71,  // 121: baremetal.v1.AdminService.TrustBMCCertificate:input_type -> baremetal.v1.TrustBMCCertificateRequest
+	69,  // 122: baremetal.v1.AdminService.UnparkBMC:input_type -> baremetal.v1.UnparkBMCRequest
+	73,  // 123: baremetal.v1.AdminService.CreateAPIToken:input_type -> baremetal.v1.CreateAPITokenRequest
+	75,  // 124: baremetal.v1.AdminService.ListAPITokens:input_type -> baremetal.v1.ListAPITokensRequest
+	77,  // 125: baremetal.v1.AdminService.RevokeAPIToken:input_type -> baremetal.v1.RevokeAPITokenRequest
+	3,   // 126: baremetal.v1.AdminService.IssueBootstrapToken:output_type -> baremetal.v1.IssueBootstrapTokenResponse
+	6,   // 127: baremetal.v1.AdminService.ListBootstrapTokens:output_type -> baremetal.v1.ListBootstrapTokensResponse
+	4,   // 128: baremetal.v1.AdminService.RevokeBootstrapToken:output_type -> baremetal.v1.BootstrapToken
+	11,  // 129: baremetal.v1.AdminService.ListAgents:output_type -> baremetal.v1.ListAgentsResponse
+	8,   // 130: baremetal.v1.AdminService.GetAgent:output_type -> baremetal.v1.Agent
+	8,   // 131: baremetal.v1.AdminService.RevokeAgent:output_type -> baremetal.v1.Agent
+	87,  // 132: baremetal.v1.AdminService.SettleCommand:output_type -> baremetal.v1.Machine
+	87,  // 133: baremetal.v1.AdminService.ClearIntervention:output_type -> baremetal.v1.Machine
+	87,  // 134: baremetal.v1.AdminService.SetMachineFlag:output_type -> baremetal.v1.Machine
+	18,  // 135: baremetal.v1.AdminService.RequireIdentity:output_type -> baremetal.v1.RequireIdentityResponse
+	87,  // 136: baremetal.v1.AdminService.ForgetTPM:output_type -> baremetal.v1.Machine
+	22,  // 137: baremetal.v1.AdminService.ListCommands:output_type -> baremetal.v1.ListCommandsResponse
+	25,  // 138: baremetal.v1.AdminService.ListAuditLog:output_type -> baremetal.v1.ListAuditLogResponse
+	27,  // 139: baremetal.v1.AdminService.ScrubAuditEventData:output_type -> baremetal.v1.ScrubAuditEventDataResponse
+	33,  // 140: baremetal.v1.AdminService.GetServerInfo:output_type -> baremetal.v1.ServerInfo
+	30,  // 141: baremetal.v1.AdminService.ListControllers:output_type -> baremetal.v1.ListControllersResponse
+	33,  // 142: baremetal.v1.AdminService.ThawFleet:output_type -> baremetal.v1.ServerInfo
+	34,  // 143: baremetal.v1.AdminService.AddImage:output_type -> baremetal.v1.Image
+	34,  // 144: baremetal.v1.AdminService.UploadImage:output_type -> baremetal.v1.Image
+	34,  // 145: baremetal.v1.AdminService.GetImage:output_type -> baremetal.v1.Image
+	39,  // 146: baremetal.v1.AdminService.ListImages:output_type -> baremetal.v1.ListImagesResponse
+	34,  // 147: baremetal.v1.AdminService.RemoveImage:output_type -> baremetal.v1.Image
+	41,  // 148: baremetal.v1.AdminService.CreateWebhook:output_type -> baremetal.v1.Webhook
+	41,  // 149: baremetal.v1.AdminService.GetWebhook:output_type -> baremetal.v1.Webhook
+	46,  // 150: baremetal.v1.AdminService.ListWebhooks:output_type -> baremetal.v1.ListWebhooksResponse
+	41,  // 151: baremetal.v1.AdminService.UpdateWebhook:output_type -> baremetal.v1.Webhook
+	41,  // 152: baremetal.v1.AdminService.DeleteWebhook:output_type -> baremetal.v1.Webhook
+	53,  // 153: baremetal.v1.AdminService.TestWebhook:output_type -> baremetal.v1.WebhookDelivery
+	52,  // 154: baremetal.v1.AdminService.ListWebhookDeliveries:output_type -> baremetal.v1.ListWebhookDeliveriesResponse
+	53,  // 155: baremetal.v1.AdminService.RedeliverWebhook:output_type -> baremetal.v1.WebhookDelivery
+	82,  // 156: baremetal.v1.AdminService.ListSiteLeases:output_type -> baremetal.v1.ListSiteLeasesResponse
+	55,  // 157: baremetal.v1.AdminService.SetSite:output_type -> baremetal.v1.Site
+	55,  // 158: baremetal.v1.AdminService.GetSite:output_type -> baremetal.v1.Site
+	60,  // 159: baremetal.v1.AdminService.ListSites:output_type -> baremetal.v1.ListSitesResponse
+	63,  // 160: baremetal.v1.AdminService.ListDiscovered:output_type -> baremetal.v1.ListDiscoveredResponse
+	64,  // 161: baremetal.v1.AdminService.SetBMCCredentials:output_type -> baremetal.v1.BMCCredentials
+	79,  // 162: baremetal.v1.AdminService.ListBMCCredentials:output_type -> baremetal.v1.ListBMCCredentialsResponse
+	64,  // 163: baremetal.v1.AdminService.DeleteBMCCredentials:output_type -> baremetal.v1.BMCCredentials
+	68,  // 164: baremetal.v1.AdminService.ListBMCCertificates:output_type -> baremetal.v1.ListBMCCertificatesResponse
+	66,  // 165: baremetal.v1.AdminService.TrustBMCCertificate:output_type -> baremetal.v1.BMCCertificate
+	70,  // 166: baremetal.v1.AdminService.UnparkBMC:output_type -> baremetal.v1.UnparkBMCResponse
+	74,  // 167: baremetal.v1.AdminService.CreateAPIToken:output_type -> baremetal.v1.CreateAPITokenResponse
+	76,  // 168: baremetal.v1.AdminService.ListAPITokens:output_type -> baremetal.v1.ListAPITokensResponse
+	72,  // 169: baremetal.v1.AdminService.RevokeAPIToken:output_type -> baremetal.v1.APIToken
+	126, // [126:170] is the sub-list for method output_type
+	82,  // [82:126] is the sub-list for method input_type
+	82,  // [82:82] is the sub-list for extension type_name
+	82,  // [82:82] is the sub-list for extension extendee
+	0,   // [0:82] is the sub-list for field type_name
 }
 
 func init() { file_baremetal_v1_admin_proto_init() }
@@ -6974,7 +7095,7 @@ func file_baremetal_v1_admin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_baremetal_v1_admin_proto_rawDesc), len(file_baremetal_v1_admin_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   80,
+			NumMessages:   82,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

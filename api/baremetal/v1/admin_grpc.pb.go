@@ -59,6 +59,7 @@ const (
 	AdminService_DeleteBMCCredentials_FullMethodName  = "/baremetal.v1.AdminService/DeleteBMCCredentials"
 	AdminService_ListBMCCertificates_FullMethodName   = "/baremetal.v1.AdminService/ListBMCCertificates"
 	AdminService_TrustBMCCertificate_FullMethodName   = "/baremetal.v1.AdminService/TrustBMCCertificate"
+	AdminService_UnparkBMC_FullMethodName             = "/baremetal.v1.AdminService/UnparkBMC"
 	AdminService_CreateAPIToken_FullMethodName        = "/baremetal.v1.AdminService/CreateAPIToken"
 	AdminService_ListAPITokens_FullMethodName         = "/baremetal.v1.AdminService/ListAPITokens"
 	AdminService_RevokeAPIToken_FullMethodName        = "/baremetal.v1.AdminService/RevokeAPIToken"
@@ -146,6 +147,9 @@ type AdminServiceClient interface {
 	ListBMCCertificates(ctx context.Context, in *ListBMCCertificatesRequest, opts ...grpc.CallOption) (*ListBMCCertificatesResponse, error)
 	// TrustBMCCertificate takes the certificate that a machine's BMC shows now for the right one.
 	TrustBMCCertificate(ctx context.Context, in *TrustBMCCertificateRequest, opts ...grpc.CallOption) (*BMCCertificate, error)
+	// UnparkBMC has a machine's BMC asked again that is left alone since it refused its credentials: once, with those that it has now. Each call
+	// is one more try at a password that may be wrong, which can lock the BMC's account.
+	UnparkBMC(ctx context.Context, in *UnparkBMCRequest, opts ...grpc.CallOption) (*UnparkBMCResponse, error)
 	// CreateAPIToken makes a bearer token for this API. Its secret is shown once and stored hashed.
 	CreateAPIToken(ctx context.Context, in *CreateAPITokenRequest, opts ...grpc.CallOption) (*CreateAPITokenResponse, error)
 	// ListAPITokens shows bearer tokens, those of the answering controller's file included, without secrets.
@@ -565,6 +569,16 @@ func (c *adminServiceClient) TrustBMCCertificate(ctx context.Context, in *TrustB
 	return out, nil
 }
 
+func (c *adminServiceClient) UnparkBMC(ctx context.Context, in *UnparkBMCRequest, opts ...grpc.CallOption) (*UnparkBMCResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(UnparkBMCResponse)
+	err := c.cc.Invoke(ctx, AdminService_UnparkBMC_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *adminServiceClient) CreateAPIToken(ctx context.Context, in *CreateAPITokenRequest, opts ...grpc.CallOption) (*CreateAPITokenResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(CreateAPITokenResponse)
@@ -677,6 +691,9 @@ type AdminServiceServer interface {
 	ListBMCCertificates(context.Context, *ListBMCCertificatesRequest) (*ListBMCCertificatesResponse, error)
 	// TrustBMCCertificate takes the certificate that a machine's BMC shows now for the right one.
 	TrustBMCCertificate(context.Context, *TrustBMCCertificateRequest) (*BMCCertificate, error)
+	// UnparkBMC has a machine's BMC asked again that is left alone since it refused its credentials: once, with those that it has now. Each call
+	// is one more try at a password that may be wrong, which can lock the BMC's account.
+	UnparkBMC(context.Context, *UnparkBMCRequest) (*UnparkBMCResponse, error)
 	// CreateAPIToken makes a bearer token for this API. Its secret is shown once and stored hashed.
 	CreateAPIToken(context.Context, *CreateAPITokenRequest) (*CreateAPITokenResponse, error)
 	// ListAPITokens shows bearer tokens, those of the answering controller's file included, without secrets.
@@ -812,6 +829,9 @@ func (UnimplementedAdminServiceServer) ListBMCCertificates(context.Context, *Lis
 }
 func (UnimplementedAdminServiceServer) TrustBMCCertificate(context.Context, *TrustBMCCertificateRequest) (*BMCCertificate, error) {
 	return nil, status.Error(codes.Unimplemented, "method TrustBMCCertificate not implemented")
+}
+func (UnimplementedAdminServiceServer) UnparkBMC(context.Context, *UnparkBMCRequest) (*UnparkBMCResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method UnparkBMC not implemented")
 }
 func (UnimplementedAdminServiceServer) CreateAPIToken(context.Context, *CreateAPITokenRequest) (*CreateAPITokenResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CreateAPIToken not implemented")
@@ -1552,6 +1572,24 @@ func _AdminService_TrustBMCCertificate_Handler(srv interface{}, ctx context.Cont
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AdminService_UnparkBMC_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(UnparkBMCRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServiceServer).UnparkBMC(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdminService_UnparkBMC_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServiceServer).UnparkBMC(ctx, req.(*UnparkBMCRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _AdminService_CreateAPIToken_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(CreateAPITokenRequest)
 	if err := dec(in); err != nil {
@@ -1768,6 +1806,10 @@ var AdminService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "TrustBMCCertificate",
 			Handler:    _AdminService_TrustBMCCertificate_Handler,
+		},
+		{
+			MethodName: "UnparkBMC",
+			Handler:    _AdminService_UnparkBMC_Handler,
 		},
 		{
 			MethodName: "CreateAPIToken",

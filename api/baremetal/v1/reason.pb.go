@@ -337,6 +337,8 @@ const (
 	Reason_BMC_CERTIFICATE_CHANGED Reason = 372
 	// The BMC does not show this certificate, or none waits for a decision.
 	Reason_BMC_CERTIFICATE_NOT_OFFERED Reason = 373
+	// The machine has no BMC, or no credentials for it.
+	Reason_NO_BMC Reason = 392
 	// The controller does not fetch from this address.
 	Reason_IMAGE_URL_REFUSED Reason = 374
 	// The file is larger than the controller takes in.
@@ -550,6 +552,7 @@ var (
 		371: "BMC_PLAIN_HTTP_NOT_ALLOWED",
 		372: "BMC_CERTIFICATE_CHANGED",
 		373: "BMC_CERTIFICATE_NOT_OFFERED",
+		392: "NO_BMC",
 		374: "IMAGE_URL_REFUSED",
 		375: "IMAGE_OVER_LIMIT",
 		376: "API_TOKEN_NOT_FOUND",
@@ -755,6 +758,7 @@ var (
 		"BMC_PLAIN_HTTP_NOT_ALLOWED":     371,
 		"BMC_CERTIFICATE_CHANGED":        372,
 		"BMC_CERTIFICATE_NOT_OFFERED":    373,
+		"NO_BMC":                         392,
 		"IMAGE_URL_REFUSED":              374,
 		"IMAGE_OVER_LIMIT":               375,
 		"API_TOKEN_NOT_FOUND":            376,
@@ -795,7 +799,7 @@ var File_baremetal_v1_reason_proto protoreflect.FileDescriptor
 
 const file_baremetal_v1_reason_proto_rawDesc = "" +
 	"\n" +
-	"\x19baremetal/v1/reason.proto\x12\fbaremetal.v1*\x82&\n" +
+	"\x19baremetal/v1/reason.proto\x12\fbaremetal.v1*\x8f&\n" +
 	"\x06Reason\x12\x16\n" +
 	"\x12REASON_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11MACHINE_NOT_FOUND\x10\x01\x12\x17\n" +
@@ -994,7 +998,8 @@ const file_baremetal_v1_reason_proto_rawDesc = "" +
 	"\x18BMC_ENDPOINT_NOT_ALLOWED\x10\xf2\x02\x12\x1f\n" +
 	"\x1aBMC_PLAIN_HTTP_NOT_ALLOWED\x10\xf3\x02\x12\x1c\n" +
 	"\x17BMC_CERTIFICATE_CHANGED\x10\xf4\x02\x12 \n" +
-	"\x1bBMC_CERTIFICATE_NOT_OFFERED\x10\xf5\x02\x12\x16\n" +
+	"\x1bBMC_CERTIFICATE_NOT_OFFERED\x10\xf5\x02\x12\v\n" +
+	"\x06NO_BMC\x10\x88\x03\x12\x16\n" +
 	"\x11IMAGE_URL_REFUSED\x10\xf6\x02\x12\x15\n" +
 	"\x10IMAGE_OVER_LIMIT\x10\xf7\x02\x12\x18\n" +
 	"\x13API_TOKEN_NOT_FOUND\x10\xf8\x02\x12\x15\n" +

@@ -4016,8 +4016,12 @@ type BMCTarget struct {
 	CredentialsVersion int64 `protobuf:"varint,4,opt,name=credentials_version,json=credentialsVersion,proto3" json:"credentials_version,omitempty"`
 	// SHA-256 of the certificate that is trusted, lower hex; empty: the first one that the BMC shows.
 	CertificateSha256 string `protobuf:"bytes,5,opt,name=certificate_sha256,json=certificateSha256,proto3" json:"certificate_sha256,omitempty"`
-	unknownFields     protoimpl.UnknownFields
-	sizeCache         protoimpl.SizeCache
+	// When an admin last had it asked again; credentials that it refused before may be tried once more. Unset: never.
+	UnparkedAt *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=unparked_at,json=unparkedAt,proto3" json:"unparked_at,omitempty"`
+	// Of the machine: they tell which of several systems behind one service it is.
+	MacAddresses  []string `protobuf:"bytes,7,rep,name=mac_addresses,json=macAddresses,proto3" json:"mac_addresses,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *BMCTarget) Reset() {
@@ -4083,6 +4087,20 @@ func (x *BMCTarget) GetCertificateSha256() string {
 		return x.CertificateSha256
 	}
 	return ""
+}
+
+func (x *BMCTarget) GetUnparkedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.UnparkedAt
+	}
+	return nil
+}
+
+func (x *BMCTarget) GetMacAddresses() []string {
+	if x != nil {
+		return x.MacAddresses
+	}
+	return nil
 }
 
 // InstallerFiles are the blobs of one installer build.
@@ -5617,14 +5635,17 @@ const file_fleet_v1_fleet_proto_rawDesc = "" +
 	"\x05token\x18\x05 \x01(\tR\x05token\x12\x1a\n" +
 	"\bhostname\x18\x06 \x01(\tR\bhostname\x12'\n" +
 	"\x0fprefetch_sha256\x18\a \x03(\tR\x0eprefetchSha256\x12\x18\n" +
-	"\aaddress\x18\b \x01(\tR\aaddress\"\xcf\x01\n" +
+	"\aaddress\x18\b \x01(\tR\aaddress\"\xb1\x02\n" +
 	"\tBMCTarget\x12\x1d\n" +
 	"\n" +
 	"machine_id\x18\x01 \x01(\tR\tmachineId\x12\x1a\n" +
 	"\bendpoint\x18\x02 \x01(\tR\bendpoint\x12'\n" +
 	"\x0fcredentials_ref\x18\x03 \x01(\tR\x0ecredentialsRef\x12/\n" +
 	"\x13credentials_version\x18\x04 \x01(\x03R\x12credentialsVersion\x12-\n" +
-	"\x12certificate_sha256\x18\x05 \x01(\tR\x11certificateSha256\"\xa7\x01\n" +
+	"\x12certificate_sha256\x18\x05 \x01(\tR\x11certificateSha256\x12;\n" +
+	"\vunparked_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"unparkedAt\x12#\n" +
+	"\rmac_addresses\x18\a \x03(\tR\fmacAddresses\"\xa7\x01\n" +
 	"\x0eInstallerFiles\x12\x12\n" +
 	"\x04arch\x18\x01 \x01(\tR\x04arch\x12#\n" +
 	"\rkernel_sha256\x18\x02 \x01(\tR\fkernelSha256\x12#\n" +
@@ -5905,38 +5926,39 @@ var file_fleet_v1_fleet_proto_depIdxs = []int32{
 	46, // 57: fleet.v1.SiteDocument.bmcs:type_name -> fleet.v1.BMCTarget
 	47, // 58: fleet.v1.SiteDocument.installers:type_name -> fleet.v1.InstallerFiles
 	71, // 59: fleet.v1.SiteDocument.providers:type_name -> fleet.v1.ProviderTarget
-	66, // 60: fleet.v1.SiteLease.expires_at:type_name -> google.protobuf.Timestamp
-	66, // 61: fleet.v1.UnknownMachine.seen_at:type_name -> google.protobuf.Timestamp
-	66, // 62: fleet.v1.BMCObservation.seen_at:type_name -> google.protobuf.Timestamp
-	1,  // 63: fleet.v1.AgentService.Commands:input_type -> fleet.v1.AgentMessage
-	29, // 64: fleet.v1.AgentService.Events:input_type -> fleet.v1.EventsRequest
-	39, // 65: fleet.v1.AgentService.RotateAgentCert:input_type -> fleet.v1.RotateAgentCertRequest
-	41, // 66: fleet.v1.AgentService.SyncSite:input_type -> fleet.v1.SyncSiteRequest
-	52, // 67: fleet.v1.AgentService.GetBMCCredentials:input_type -> fleet.v1.GetBMCCredentialsRequest
-	54, // 68: fleet.v1.AgentService.GetSSHCredentials:input_type -> fleet.v1.GetSSHCredentialsRequest
-	72, // 69: fleet.v1.AgentService.GetClusterAccess:input_type -> fleet.v1.GetClusterAccessRequest
-	73, // 70: fleet.v1.AgentService.GetJoinMaterial:input_type -> fleet.v1.GetJoinMaterialRequest
-	74, // 71: fleet.v1.AgentService.GetMAASRegion:input_type -> fleet.v1.GetMAASRegionRequest
-	56, // 72: fleet.v1.AgentService.VouchInstaller:input_type -> fleet.v1.VouchInstallerRequest
-	58, // 73: fleet.v1.AgentService.IssueIdentity:input_type -> fleet.v1.IssueIdentityRequest
-	60, // 74: fleet.v1.AgentService.FetchBlob:input_type -> fleet.v1.FetchBlobRequest
-	2,  // 75: fleet.v1.AgentService.Commands:output_type -> fleet.v1.ControllerMessage
-	38, // 76: fleet.v1.AgentService.Events:output_type -> fleet.v1.EventsResponse
-	40, // 77: fleet.v1.AgentService.RotateAgentCert:output_type -> fleet.v1.RotateAgentCertResponse
-	42, // 78: fleet.v1.AgentService.SyncSite:output_type -> fleet.v1.SyncSiteResponse
-	53, // 79: fleet.v1.AgentService.GetBMCCredentials:output_type -> fleet.v1.GetBMCCredentialsResponse
-	55, // 80: fleet.v1.AgentService.GetSSHCredentials:output_type -> fleet.v1.GetSSHCredentialsResponse
-	75, // 81: fleet.v1.AgentService.GetClusterAccess:output_type -> fleet.v1.GetClusterAccessResponse
-	76, // 82: fleet.v1.AgentService.GetJoinMaterial:output_type -> fleet.v1.GetJoinMaterialResponse
-	77, // 83: fleet.v1.AgentService.GetMAASRegion:output_type -> fleet.v1.GetMAASRegionResponse
-	57, // 84: fleet.v1.AgentService.VouchInstaller:output_type -> fleet.v1.VouchInstallerResponse
-	59, // 85: fleet.v1.AgentService.IssueIdentity:output_type -> fleet.v1.IssueIdentityResponse
-	61, // 86: fleet.v1.AgentService.FetchBlob:output_type -> fleet.v1.FetchBlobResponse
-	75, // [75:87] is the sub-list for method output_type
-	63, // [63:75] is the sub-list for method input_type
-	63, // [63:63] is the sub-list for extension type_name
-	63, // [63:63] is the sub-list for extension extendee
-	0,  // [0:63] is the sub-list for field type_name
+	66, // 60: fleet.v1.BMCTarget.unparked_at:type_name -> google.protobuf.Timestamp
+	66, // 61: fleet.v1.SiteLease.expires_at:type_name -> google.protobuf.Timestamp
+	66, // 62: fleet.v1.UnknownMachine.seen_at:type_name -> google.protobuf.Timestamp
+	66, // 63: fleet.v1.BMCObservation.seen_at:type_name -> google.protobuf.Timestamp
+	1,  // 64: fleet.v1.AgentService.Commands:input_type -> fleet.v1.AgentMessage
+	29, // 65: fleet.v1.AgentService.Events:input_type -> fleet.v1.EventsRequest
+	39, // 66: fleet.v1.AgentService.RotateAgentCert:input_type -> fleet.v1.RotateAgentCertRequest
+	41, // 67: fleet.v1.AgentService.SyncSite:input_type -> fleet.v1.SyncSiteRequest
+	52, // 68: fleet.v1.AgentService.GetBMCCredentials:input_type -> fleet.v1.GetBMCCredentialsRequest
+	54, // 69: fleet.v1.AgentService.GetSSHCredentials:input_type -> fleet.v1.GetSSHCredentialsRequest
+	72, // 70: fleet.v1.AgentService.GetClusterAccess:input_type -> fleet.v1.GetClusterAccessRequest
+	73, // 71: fleet.v1.AgentService.GetJoinMaterial:input_type -> fleet.v1.GetJoinMaterialRequest
+	74, // 72: fleet.v1.AgentService.GetMAASRegion:input_type -> fleet.v1.GetMAASRegionRequest
+	56, // 73: fleet.v1.AgentService.VouchInstaller:input_type -> fleet.v1.VouchInstallerRequest
+	58, // 74: fleet.v1.AgentService.IssueIdentity:input_type -> fleet.v1.IssueIdentityRequest
+	60, // 75: fleet.v1.AgentService.FetchBlob:input_type -> fleet.v1.FetchBlobRequest
+	2,  // 76: fleet.v1.AgentService.Commands:output_type -> fleet.v1.ControllerMessage
+	38, // 77: fleet.v1.AgentService.Events:output_type -> fleet.v1.EventsResponse
+	40, // 78: fleet.v1.AgentService.RotateAgentCert:output_type -> fleet.v1.RotateAgentCertResponse
+	42, // 79: fleet.v1.AgentService.SyncSite:output_type -> fleet.v1.SyncSiteResponse
+	53, // 80: fleet.v1.AgentService.GetBMCCredentials:output_type -> fleet.v1.GetBMCCredentialsResponse
+	55, // 81: fleet.v1.AgentService.GetSSHCredentials:output_type -> fleet.v1.GetSSHCredentialsResponse
+	75, // 82: fleet.v1.AgentService.GetClusterAccess:output_type -> fleet.v1.GetClusterAccessResponse
+	76, // 83: fleet.v1.AgentService.GetJoinMaterial:output_type -> fleet.v1.GetJoinMaterialResponse
+	77, // 84: fleet.v1.AgentService.GetMAASRegion:output_type -> fleet.v1.GetMAASRegionResponse
+	57, // 85: fleet.v1.AgentService.VouchInstaller:output_type -> fleet.v1.VouchInstallerResponse
+	59, // 86: fleet.v1.AgentService.IssueIdentity:output_type -> fleet.v1.IssueIdentityResponse
+	61, // 87: fleet.v1.AgentService.FetchBlob:output_type -> fleet.v1.FetchBlobResponse
+	76, // [76:88] is the sub-list for method output_type
+	64, // [64:76] is the sub-list for method input_type
+	64, // [64:64] is the sub-list for extension type_name
+	64, // [64:64] is the sub-list for extension extendee
+	0,  // [0:64] is the sub-list for field type_name
 }
 
 func init() { file_fleet_v1_fleet_proto_init() }

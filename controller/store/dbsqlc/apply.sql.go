@@ -668,6 +668,37 @@ func (q *Queries) SetCondition(ctx context.Context, arg SetConditionParams) erro
 	return err
 }
 
+const setConditionForReason = `-- name: SetConditionForReason :exec
+INSERT INTO machine_conditions AS c (machine_id, type, status, reason, message, last_transition)
+VALUES ($1, $2, $3, $4, $5, $6)
+ON CONFLICT (machine_id, type) DO UPDATE
+SET status = excluded.status, reason = excluded.reason, message = excluded.message,
+    last_transition = CASE WHEN c.status = excluded.status THEN c.last_transition ELSE excluded.last_transition END
+WHERE (c.status, c.reason) IS DISTINCT FROM (excluded.status, excluded.reason)
+`
+
+type SetConditionForReasonParams struct {
+	MachineID string
+	Type      string
+	Status    bool
+	Reason    string
+	Message   string
+	Now       time.Time
+}
+
+// As SetCondition, but a message alone is no change: it says when something is tried again, or how often it was.
+func (q *Queries) SetConditionForReason(ctx context.Context, arg SetConditionForReasonParams) error {
+	_, err := q.db.Exec(ctx, setConditionForReason,
+		arg.MachineID,
+		arg.Type,
+		arg.Status,
+		arg.Reason,
+		arg.Message,
+		arg.Now,
+	)
+	return err
+}
+
 const setCurrentOperation = `-- name: SetCurrentOperation :exec
 UPDATE machines SET current_operation_id = $1 WHERE machine_id = $2
 `

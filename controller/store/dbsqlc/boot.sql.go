@@ -362,8 +362,9 @@ SELECT m.machine_id, coalesce(m.spec ->> 'bmc_endpoint', '')::text AS bmc_endpoi
        coalesce(m.spec ->> 'bmc_credentials_ref', '')::text AS credentials_ref,
        coalesce((SELECT c.version FROM bmc_credentials c WHERE c.credentials_ref = m.spec ->> 'bmc_credentials_ref'), 0)::bigint AS credentials_version,
        coalesce((SELECT c.sha256 FROM bmc_certificates c WHERE c.site = m.site AND c.endpoint = m.spec ->> 'bmc_endpoint'), '')::text AS bmc_certificate,
+       u.unparked_at,
        coalesce((SELECT array_agg(mm.mac::text ORDER BY mm.mac) FROM machine_macs mm WHERE mm.machine_id = m.machine_id), '{}')::text[] AS macs
-FROM machines m
+FROM machines m LEFT JOIN bmc_unparked u ON u.site = m.site AND u.endpoint = m.spec ->> 'bmc_endpoint'
 WHERE m.site = $1 AND m.deleted_at IS NULL AND m.provider IN ('', 'agent')
 ORDER BY m.machine_id
 `
@@ -374,6 +375,7 @@ type MachinesOfSiteRow struct {
 	CredentialsRef     string
 	CredentialsVersion int64
 	BmcCertificate     string
+	UnparkedAt         *time.Time
 	Macs               []string
 }
 
@@ -393,6 +395,7 @@ func (q *Queries) MachinesOfSite(ctx context.Context, site string) ([]MachinesOf
 			&i.CredentialsRef,
 			&i.CredentialsVersion,
 			&i.BmcCertificate,
+			&i.UnparkedAt,
 			&i.Macs,
 		); err != nil {
 			return nil, err

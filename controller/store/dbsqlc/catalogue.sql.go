@@ -22,18 +22,20 @@ func (q *Queries) AnyMachineBootsInstaller(ctx context.Context) (bool, error) {
 }
 
 const bMCOfMachine = `-- name: BMCOfMachine :one
-SELECT site, coalesce(spec ->> 'bmc_endpoint', '')::text AS bmc_endpoint FROM machines WHERE machine_id = $1 AND deleted_at IS NULL
+SELECT site, coalesce(spec ->> 'bmc_endpoint', '')::text AS bmc_endpoint, coalesce(spec ->> 'bmc_credentials_ref', '')::text AS credentials_ref
+FROM machines WHERE machine_id = $1 AND deleted_at IS NULL
 `
 
 type BMCOfMachineRow struct {
-	Site        string
-	BmcEndpoint string
+	Site           string
+	BmcEndpoint    string
+	CredentialsRef string
 }
 
 func (q *Queries) BMCOfMachine(ctx context.Context, machineID string) (BMCOfMachineRow, error) {
 	row := q.db.QueryRow(ctx, bMCOfMachine, machineID)
 	var i BMCOfMachineRow
-	err := row.Scan(&i.Site, &i.BmcEndpoint)
+	err := row.Scan(&i.Site, &i.BmcEndpoint, &i.CredentialsRef)
 	return i, err
 }
 
@@ -126,6 +128,22 @@ DELETE FROM bmc_certificates WHERE ctid IN (
 // Those that no machine's BMC has any more, some at a time.
 func (q *Queries) DropBMCCertificates(ctx context.Context, maxRows int32) (int64, error) {
 	result, err := q.db.Exec(ctx, dropBMCCertificates, maxRows)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const dropBMCUnparked = `-- name: DropBMCUnparked :execrows
+DELETE FROM bmc_unparked WHERE ctid IN (
+    SELECT u.ctid FROM bmc_unparked u
+    WHERE NOT EXISTS (SELECT 1 FROM machines m WHERE m.site = u.site AND m.spec ->> 'bmc_endpoint' = u.endpoint
+                      AND m.spec ->> 'bmc_endpoint' <> '' AND m.deleted_at IS NULL) LIMIT $1)
+`
+
+// Those of BMCs that no machine has any more, some at a time.
+func (q *Queries) DropBMCUnparked(ctx context.Context, maxRows int32) (int64, error) {
+	result, err := q.db.Exec(ctx, dropBMCUnparked, maxRows)
 	if err != nil {
 		return 0, err
 	}
@@ -944,4 +962,23 @@ func (q *Queries) TrustBMCCertificate(ctx context.Context, arg TrustBMCCertifica
 		&i.OfferedAt,
 	)
 	return i, err
+}
+
+const unparkBMC = `-- name: UnparkBMC :one
+INSERT INTO bmc_unparked AS u (site, endpoint, unparked_at) VALUES ($1, $2, clock_timestamp())
+ON CONFLICT (site, endpoint) DO UPDATE SET unparked_at = greatest(clock_timestamp(), u.unparked_at + interval '1 microsecond')
+RETURNING unparked_at
+`
+
+type UnparkBMCParams struct {
+	Site     string
+	Endpoint string
+}
+
+// By the clock of the database, and later than before: the site's agent compares.
+func (q *Queries) UnparkBMC(ctx context.Context, arg UnparkBMCParams) (time.Time, error) {
+	row := q.db.QueryRow(ctx, unparkBMC, arg.Site, arg.Endpoint)
+	var unparked_at time.Time
+	err := row.Scan(&unparked_at)
+	return unparked_at, err
 }

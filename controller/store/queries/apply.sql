@@ -101,6 +101,15 @@ SET status = excluded.status, reason = excluded.reason, message = excluded.messa
 WHERE (machine_conditions.status, machine_conditions.reason, machine_conditions.message)
       IS DISTINCT FROM (excluded.status, excluded.reason, excluded.message);
 
+-- name: SetConditionForReason :exec
+-- As SetCondition, but a message alone is no change: it says when something is tried again, or how often it was.
+INSERT INTO machine_conditions AS c (machine_id, type, status, reason, message, last_transition)
+VALUES (@machine_id, @type, @status, @reason, @message, @now)
+ON CONFLICT (machine_id, type) DO UPDATE
+SET status = excluded.status, reason = excluded.reason, message = excluded.message,
+    last_transition = CASE WHEN c.status = excluded.status THEN c.last_transition ELSE excluded.last_transition END
+WHERE (c.status, c.reason) IS DISTINCT FROM (excluded.status, excluded.reason);
+
 -- name: ClearConditionIfSet :exec
 UPDATE machine_conditions SET status = false, reason = @reason, message = '', last_transition = @now
 WHERE machine_id = @machine_id AND type = @type AND status;

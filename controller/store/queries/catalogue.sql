@@ -72,7 +72,8 @@ WHERE deleted_at IS NULL AND spec ->> 'bmc_credentials_ref' = @credentials_ref::
 ORDER BY machine_id;
 
 -- name: BMCOfMachine :one
-SELECT site, coalesce(spec ->> 'bmc_endpoint', '')::text AS bmc_endpoint FROM machines WHERE machine_id = @machine_id AND deleted_at IS NULL;
+SELECT site, coalesce(spec ->> 'bmc_endpoint', '')::text AS bmc_endpoint, coalesce(spec ->> 'bmc_credentials_ref', '')::text AS credentials_ref
+FROM machines WHERE machine_id = @machine_id AND deleted_at IS NULL;
 
 -- name: PinBMCCertificate :exec
 -- The first certificate that a BMC shows. Another one never takes its place here.
@@ -92,6 +93,12 @@ SET sha256 = offered_sha256, pinned_at = @now, trusted_by = @trusted_by, offered
 WHERE site = @site AND endpoint = @endpoint
 RETURNING *;
 
+-- name: UnparkBMC :one
+-- By the clock of the database, and later than before: the site's agent compares.
+INSERT INTO bmc_unparked AS u (site, endpoint, unparked_at) VALUES (@site, @endpoint, clock_timestamp())
+ON CONFLICT (site, endpoint) DO UPDATE SET unparked_at = greatest(clock_timestamp(), u.unparked_at + interval '1 microsecond')
+RETURNING unparked_at;
+
 -- name: TouchSite :exec
 UPDATE sites SET revision = revision + 1 WHERE site = @site;
 
@@ -106,6 +113,13 @@ WHERE (c.site, c.endpoint) > (@after_site::text, @after_endpoint::text)
   AND (NOT @changed::boolean OR c.offered_sha256 <> '')
   AND (@site::text = '' OR c.site = @site AND c.endpoint = @endpoint)
 ORDER BY c.site, c.endpoint LIMIT @page_size;
+
+-- name: DropBMCUnparked :execrows
+-- Those of BMCs that no machine has any more, some at a time.
+DELETE FROM bmc_unparked WHERE ctid IN (
+    SELECT u.ctid FROM bmc_unparked u
+    WHERE NOT EXISTS (SELECT 1 FROM machines m WHERE m.site = u.site AND m.spec ->> 'bmc_endpoint' = u.endpoint
+                      AND m.spec ->> 'bmc_endpoint' <> '' AND m.deleted_at IS NULL) LIMIT @max_rows);
 
 -- name: DropBMCCertificates :execrows
 -- Those that no machine's BMC has any more, some at a time.
