@@ -35,6 +35,11 @@ func (s *scene) setCredentials() Action {
 		Consequence: "the BMC is asked again with the new password, once"}
 }
 
+func (s *scene) unpark() Action {
+	return Action{Command: "ingot bmc unpark " + s.Machine.GetMachineId(),
+		Consequence: "the BMC is asked once more with the password that it has refused, for one that was wrong itself; each try can lock its account"}
+}
+
 func (s *scene) console() Action {
 	if s.Op != nil {
 		return Action{Command: "ingot logs " + s.Op.ID, Consequence: "shows the operation's log, and for admins the machine's serial console"}

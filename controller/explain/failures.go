@@ -99,7 +99,7 @@ var remedies = map[string]remedy{
 	"STEP_TIMEOUT":               {OnLimit, "the step took longer than it may, and has stopped", does((*scene).console)},
 	"EXECUTOR_PANICKED":          {OnAgent, "the agent met a bug in itself", does((*scene).console)},
 	"AGENT_STORAGE_FULL":         {OnAgent, "the agent cannot write its memory, because its disk is full, and so refuses work", does(words("free space below /var/lib/ingot on the agent's machine", "the agent takes commands again"))},
-	"BMC_AUTH_FAILED":            {OnOperator, "the BMC rejects the password", does((*scene).setCredentials)},
+	"BMC_AUTH_FAILED":            {OnOperator, "the BMC rejects the password", does((*scene).setCredentials, (*scene).unpark)},
 	"BMC_UNREACHABLE":            {OnBMC, "the BMC does not answer", does((*scene).giveBMC, (*scene).siteGet)},
 	"BMC_NO_EFFECT":              {OnBMC, "the BMC accepts, and the machine does not follow", does(resetBMC)},
 	"DISK_RULE_NO_UNIQUE_MATCH":  {OnOperator, "the rule for the disk to write does not fit exactly one disk; nothing was written", does(inventory, installDisk)},

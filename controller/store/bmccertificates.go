@@ -149,7 +149,7 @@ func (s *Store) UnparkBMC(ctx context.Context, machineID, actor, comment string,
 		}
 		if m.BmcEndpoint == "" || m.CredentialsRef == "" {
 			return failure.Precondition("NO_BMC", "machine %s has no BMC, or no credentials for it; "+
-				"ingot machine update %s --bmc-endpoint ADDRESS --bmc-credentials-ref NAME", machineID, machineID)
+				"ingot machine update %s --bmc-endpoint ADDRESS --bmc-credentials NAME", machineID, machineID)
 		}
 		at, err := q.UnparkBMC(ctx, dbsqlc.UnparkBMCParams{Site: m.Site, Endpoint: m.BmcEndpoint})
 		if err != nil {
