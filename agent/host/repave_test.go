@@ -174,7 +174,7 @@ func TestEraseOnARealDevice(t *testing.T) {
 			t.Fatalf("%v, %v", devices, err)
 		}
 		got, err := h.EraseDisk(t.Context(), Effect{}, devices[0].ID(), m, func(int, string) {})
-		if err != nil || m == erase.Auto && got.Method != erase.Discard || !strings.Contains(got.Verification, "read as zeros") {
+		if err != nil || m == erase.Auto && got.Method != erase.Discard || !strings.Contains(got.Verification, "read back as zeros") {
 			t.Errorf("%s: %+v, %v", m, got, err)
 		}
 	}
