@@ -94,8 +94,31 @@ const (
 	StageCommit   = "commit"
 )
 
+// Left is what a Write has left on the disk.
+type Left int
+
+// What is left.
+const (
+	// LeftAsItWas: not one byte was written.
+	LeftAsItWas Left = iota
+	// LeftUnknown: an old or a new partition table may be there, whole or in part.
+	LeftUnknown
+	// LeftUnbootable: both ends were read back as zeros, so that no partition table is there.
+	LeftUnbootable
+	// LeftImage: the image and its tables are there and were read back.
+	LeftImage
+)
+
+// String says it of a disk.
+func (l Left) String() string {
+	return [...]string{
+		"was not changed", "may hold a partition table, and may boot in part", "does not boot", "holds the whole image, and boots",
+	}[l]
+}
+
 // Evidence is what was read back, and how it went.
 type Evidence struct {
+	Left   Left
 	Digest [sha256.Size]byte
 	Bytes  int64
 	// Written is how many bytes of the image were written, the others being zeros that were there.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"io"
 
 	"github.com/ingot-metal/ingot/agent/disk/block"
@@ -27,7 +28,7 @@ type writer struct {
 }
 
 // Write does all of it. An error is an *Error or the cause of ctx's end; either way the disk then holds no image that
-// boots.
+// boots, as far as it can be written: see Evidence.Left.
 func Write(ctx context.Context, j Job) (Evidence, error) {
 	w := &writer{Job: j, track: newTracker(j)}
 	begun := j.Clock.Now()
@@ -194,33 +195,28 @@ func get(d Disk, b []byte, off int64) error {
 	return diskError("read %d bytes at %d: %w", len(b), off, err)
 }
 
-// zeroEnds makes both ends zeros, so that no old table is found.
+// zeroEnds makes both ends zeros, so that no old table is found, and reads them back.
 func (w *writer) zeroEnds(context.Context) error {
 	w.track.begin(StageZero, w.Disk.Size())
-	zeros := block.Buffer(gpt.HeadSize)
-	for _, at := range []int64{0, w.tailAt()} {
-		if err := w.put(zeros, at); err != nil {
-			return err
-		}
-	}
-	return w.flush()
+	return w.wipeEnds()
 }
 
 // discard tells the disk that the rest is of no more use, and then has the part that the image covers zeroed. That a
-// disk can do neither is no error: then zeros are written. Zeroing without discard is not tried: it takes such disks as
-// long as writing.
+// disk does neither is no failed write: then zeros are written. Zeroing without discard is not tried: it takes such disks
+// as long as writing.
 func (w *writer) discard(ctx context.Context) error {
 	err := spans(ctx, gpt.HeadSize, w.tailAt(), func(off, n int64) error {
 		w.track.step(off)
 		return w.Disk.Discard(off, n)
 	})
 	switch {
-	case errors.Is(err, block.ErrUnsupported):
-		return nil
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
+	case errors.Is(err, block.ErrUnsupported):
+		return nil
 	case err != nil:
-		return diskError("discard: %w", err)
+		w.out.Warnings = append(w.out.Warnings, fmt.Sprintf("the disk failed to discard its blocks, and zeros were written: %v", err))
+		return nil
 	}
 	// Whatever an error of this is, the answer is to write zeros.
 	w.out.Zeroed = spans(ctx, gpt.HeadSize, w.imageEnd(), w.Disk.Zero) == nil
