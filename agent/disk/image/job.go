@@ -51,6 +51,8 @@ type Job struct {
 	RawDigest [sha256.Size]byte
 	// MinimumDisk is what the image asks for, in bytes.
 	MinimumDisk int64
+	// Others gives what stands in the partition tables of the machine's other disks, by the disk's name; nil: none.
+	Others func() (map[string][]gpt.Partition, error)
 	// Begin has the last word before the first byte is changed; nil is yes.
 	Begin func(ctx context.Context) error
 	// State gives the file system of the state partition, at most StateSize bytes.

@@ -6,6 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
+
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 
 	"github.com/ingot-metal/ingot/agent/disk/block"
 	"github.com/ingot-metal/ingot/agent/disk/gpt"
@@ -98,6 +102,9 @@ func (w *writer) plan() error {
 	if err != nil {
 		return err
 	}
+	if err := clash(table, w.Others); err != nil {
+		return err
+	}
 	id := newGUID()
 	w.stateAt, w.out.StateID = gpt.Place(w.Disk.Size(), StateSize), id.String()
 	_, err = table.Add(gpt.Partition{Name: StateName, Type: gpt.LinuxData, ID: id, Offset: w.stateAt, Size: StateSize})
@@ -127,7 +134,7 @@ func tableOf(head []byte, sector int) (*gpt.Table, error) {
 // Probe reads the first MiB of an image, and fails as Write would where it cannot be fetched or unpacked, or has no
 // partition table for a disk with sectors of so many bytes. It changes nothing. Its errors are *Error, or the cause of
 // ctx's end.
-func Probe(ctx context.Context, s Source, format Format, sector int) (err error) {
+func Probe(ctx context.Context, s Source, format Format, sector int, others func() (map[string][]gpt.Partition, error)) (err error) {
 	raw, err := Open(ctx, s, format)
 	if err != nil {
 		return err
@@ -139,8 +146,38 @@ func Probe(ctx context.Context, s Source, format Format, sector int) (err error)
 	} else if err != nil {
 		return orUnexplained(err)
 	}
-	_, err = tableOf(head, sector)
-	return err
+	table, err := tableOf(head, sector)
+	if err != nil {
+		return err
+	}
+	return clash(table, others)
+}
+
+// clash refuses an image when another disk of the machine has a partition that the new system would take for its own: one
+// with the PARTUUID of a partition of the image, which an installation of the same image has, or the state partition of an
+// old installation. Boot loaders and file system tables find both by name, in any order.
+func clash(table *gpt.Table, others func() (map[string][]gpt.Partition, error)) error {
+	if others == nil {
+		return nil
+	}
+	all, err := others()
+	if err != nil {
+		return &Error{Reason: baremetalv1.Reason_EXECUTION_FAILED, Retryable: true, err: err}
+	}
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		for _, p := range all[name] {
+			same := slices.IndexFunc(table.Partitions(), func(own gpt.Partition) bool { return own.ID == p.ID })
+			switch {
+			case same >= 0:
+				return otherInstallation("%s has an installation of this image: its partition %d has the PARTUUID %s, as partition %d of the "+
+					"image; erase that disk first, or the machine may start from it", name, p.Number, p.ID, table.Partitions()[same].Number)
+			case p.Name == StateName:
+				return otherInstallation("%s has an old installation: its partition %d is called %s, and the new system could take its identity; "+
+					"erase that disk first", name, p.Number, StateName)
+			}
+		}
+	}
+	return nil
 }
 
 // newGUID is a version 4 UUID (RFC 9562) in the byte order of the disk.
