@@ -130,6 +130,11 @@ mutants: deps ## Change the code that carries the promise 1,000 times, and count
 	go build -o dist/mutants ./lab/mutants
 	$(TESTPG) nice dist/mutants $(MUTANTS_FLAGS)
 
+DISKS_FLAGS ?= -left-runs 500
+.PHONY: test-disks
+test-disks: deps ## Write images under 500 random faults, and compare what is said of each disk with a full read of it (20 seconds)
+	go test ./agent/disk/image -run TestWhatIsLeftIsTrue -count 1 -timeout 30m -v $(DISKS_FLAGS)
+
 .PHONY: attack
 attack: deps ## Attack a controller in every part that a hostile party can have, and print what each gained and cost
 	$(TESTPG) go test ./lab/attack -count 1 -timeout 60m -v -run '$(or $(ATTACK),TestAttacks)' -long $(TEST_FLAGS)

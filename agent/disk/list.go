@@ -34,12 +34,15 @@ func List(root string) ([]disk.Device, error) {
 		if !s.exists("sys/block/"+name+"/device") || strings.HasPrefix(name, "sr") || strings.HasPrefix(name, "fd") {
 			continue // virtual, optical, floppy
 		}
+		if s.hidden(name) {
+			continue
+		}
 		d := s.device(name)
-		d.Links = links[name]
+		d.Links = union(links[name], s.byID(d))
 		d.InUse = s.inUse(d, uses)
 		out = append(out, d)
 	}
-	return out, nil
+	return foldPaths(out), nil
 }
 
 type scanner struct{ root string }
@@ -58,6 +61,15 @@ func (s scanner) text(rel string) string {
 		return ""
 	}
 	return strings.Trim(string(b), " \t\r\n\x00")
+}
+
+// raw is a file's content, nil if it cannot be read.
+func (s scanner) raw(rel string) []byte {
+	b, err := os.ReadFile(s.path(rel))
+	if err != nil {
+		return nil
+	}
+	return b
 }
 
 func (s scanner) number(rel string) int64 {
@@ -86,7 +98,7 @@ func (s scanner) device(name string) disk.Device {
 		Sector:     int(max(s.number(dir+"queue/logical_block_size"), 512)),
 		Rotational: s.text(dir+"queue/rotational") == "1", Removable: s.text(dir+"removable") == "1",
 		ReadOnly: s.text(dir+"ro") == "1", Discard: s.number(dir+"queue/discard_max_bytes") > 0,
-		Partitions: s.partitions(name),
+		Partitions: s.partitions(name), Subsystem: s.text(dir + "device/subsysnqn"),
 	}
 }
 
@@ -96,8 +108,8 @@ func (s scanner) serial(dir string) string {
 	if t := s.first(dir+"serial", dir+"device/serial"); t != "" {
 		return t
 	}
-	page, err := os.ReadFile(s.path(dir + "device/vpd_pg80"))
-	if err != nil || len(page) < 4 {
+	page := s.raw(dir + "device/vpd_pg80")
+	if len(page) < 4 {
 		return ""
 	}
 	return strings.Trim(string(page[4:]), " \x00")

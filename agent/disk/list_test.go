@@ -58,9 +58,10 @@ func TestListReadsSysfs(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []disk.Device{
-		{Name: "nvme0n1", Path: "/dev/nvme0n1", Serial: "N1", WWN: "eui.01", Size: 8192, Sector: 512},
+		{Name: "nvme0n1", Path: "/dev/nvme0n1", Links: []string{"/dev/disk/by-id/nvme-eui.01"}, Serial: "N1", WWN: "eui.01", Size: 8192, Sector: 512},
 		{
 			Name: "sda", Path: "/dev/sda", Serial: "S-A", WWN: "naa.5000", Model: "DISK A", Size: 1 << 20, Sector: 4096, Rotational: true,
+			Links:      []string{"/dev/disk/by-id/scsi-35000", "/dev/disk/by-id/wwn-0x5000"},
 			Partitions: []string{"sda1", "sda2"}, InUse: []string{"/", "swap"},
 		},
 		{Name: "sdb", Path: "/dev/sdb", Size: 2 << 20, Sector: 512, InUse: []string{"/data", "dm-0"}},

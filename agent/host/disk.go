@@ -34,11 +34,10 @@ func (l *Linux) ChooseDisk(rule string, protected []string) (disk.Device, error)
 	if err != nil {
 		return disk.Device{}, refuse(ErrInvalid, ReasonInvalid, "%v", err)
 	}
-	all, err := l.Disks()
-	if err != nil {
-		return disk.Device{}, err
-	}
-	return disk.Choose(all, r, keep)
+	return waitForDisks(l, func(all []disk.Device) (d disk.Device, named bool, err error) {
+		d, err = disk.Choose(all, r, keep)
+		return d, r.Names(), err
+	})
 }
 
 // canWriteDisks: whole disks are overwritten from a system that runs from none of them, and nowhere else.

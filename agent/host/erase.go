@@ -26,11 +26,10 @@ func (l *Linux) DisksToErase(rule string, protected []string) ([]disk.Device, er
 	if err != nil {
 		return nil, refuse(ErrInvalid, ReasonInvalid, "%v", err)
 	}
-	all, err := l.Disks()
-	if err != nil {
-		return nil, err
-	}
-	return disk.Unprotected(all, keep)
+	return waitForDisks(l, func(all []disk.Device) (out []disk.Device, named bool, err error) {
+		out, err = disk.Unprotected(all, keep)
+		return out, false, err
+	})
 }
 
 // EraseDisk destroys the data of one disk: see package erase. It works in the installer only. A Refusal and
@@ -57,11 +56,11 @@ func (l *Linux) EraseDisk(ctx context.Context, _ Effect, id string, m erase.Meth
 	})
 }
 
-// aloneOnController says whether no other disk has the same NVMe controller: nvme0n1 and nvme0n2 do.
+// aloneOnController says whether no other disk has the same NVMe controller or subsystem: nvme0n1 and nvme0n2 do.
 func aloneOnController(d disk.Device, all []disk.Device) bool {
 	own := controllerOf(d.Name)
 	for _, other := range all {
-		if other.Name != d.Name && own != "" && controllerOf(other.Name) == own {
+		if other.Name != d.Name && own != "" && (controllerOf(other.Name) == own || d.Subsystem != "" && other.Subsystem == d.Subsystem) {
 			return false
 		}
 	}

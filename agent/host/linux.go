@@ -18,6 +18,7 @@ import (
 	"github.com/ingot-metal/ingot/agent/disk/image"
 	"github.com/ingot-metal/ingot/agent/inventory"
 	"github.com/ingot-metal/ingot/agent/pid1"
+	"github.com/ingot-metal/ingot/internal/disk"
 )
 
 // Config says how to reach the operating system. The zero value is right for an agent under systemd.
@@ -33,6 +34,8 @@ type Config struct {
 
 	// Installer says that the system runs from memory, so that it may overwrite disks.
 	Installer bool
+	// Disks says how long the installer waits for disks.
+	Disks DiskPatience
 	// StateTemplate holds the file system of a new system's state partition, compressed by zstd. "": where the
 	// installer's image has it.
 	StateTemplate string
@@ -51,6 +54,10 @@ type Linux struct {
 	kernel   kernel
 	firewall sync.Mutex // from reading our table to having replaced it
 	network  sync.Mutex // from writing our files to the kernel showing them
+
+	started      time.Time
+	disksMu      sync.Mutex // of settledDisks
+	settledDisks []disk.Device
 }
 
 var _ Host = (*Linux)(nil)
@@ -80,7 +87,7 @@ func New(cfg Config) *Linux {
 		cfg.Now = time.Now
 	}
 	cfg = withInstallerDefaults(cfg)
-	return &Linux{cfg: cfg, kernel: kernel{
+	return &Linux{cfg: cfg, started: time.Now(), kernel: kernel{
 		arm: armTimer, disarm: disarmTimer, restart: restartUnit,
 		sync: unix.Sync, reboot: unix.Reboot, sethostname: unix.Sethostname, euid: os.Geteuid,
 		kexecLoad: unix.KexecFileLoad,

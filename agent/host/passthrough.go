@@ -91,7 +91,7 @@ type ataDrive struct{ d *block.Disk }
 
 // passThrough16 is the CDB of ATA PASS-THROUGH (16) (SAT-4, 12.2.2.3) for a command with one block of data or none.
 func passThrough16(c erase.ATACommand) (cdb [16]byte, direction int32) {
-	cdb[0], cdb[14] = 0x85, c.Command
+	cdb[0], cdb[4], cdb[14] = 0x85, c.Feature, c.Command
 	switch {
 	case c.Data == nil:
 		cdb[1], direction = 3<<1, sgNone // non-data
@@ -101,7 +101,45 @@ func passThrough16(c erase.ATACommand) (cdb [16]byte, direction int32) {
 	default:
 		cdb[1], cdb[2], cdb[6], direction = 5<<1, 1<<2|2, 1, sgToDevice
 	}
+	if c.Ext {
+		cdb[1] |= 1
+	}
+	if c.LBA != nil {
+		cdb[2] |= 1 << 5 // CK_COND: the registers come as sense data
+		cdb[13] = 1 << 6 // addresses are LBA
+	}
 	return cdb, direction
+}
+
+// addressIn reads the LBA registers from sense data: the ATA Status Return descriptor (SAT-4, 12.2.2.7), or the fixed
+// format, which has room for 24 bits and says when there are more (12.2.2.8). A drive that has aborted the command is
+// an error.
+func addressIn(sense []byte) (uint64, error) {
+	if len(sense) >= 22 && sense[0]&0x7f == 0x72 && sense[8] == 0x09 {
+		d := sense[8:22]
+		if d[13]&1 != 0 {
+			return 0, statusError("the drive has aborted the command, error register 0x%x", d[3])
+		}
+		low := uint64(d[7]) | uint64(d[9])<<8 | uint64(d[11])<<16
+		if d[2]&1 == 0 {
+			return low | uint64(d[12]&0xf)<<24, nil
+		}
+		return low | uint64(d[6])<<24 | uint64(d[8])<<32 | uint64(d[10])<<40, nil
+	}
+	if len(sense) < 14 || sense[0]&0x7f != 0x70 || sense[2]&0xf > 1 || sense[12] != 0 || sense[13] != 0x1d {
+		return 0, statusError("the drive's registers did not come back, sense % x", sense)
+	}
+	switch {
+	case sense[4]&1 != 0:
+		return 0, statusError("the drive has aborted the command, error register 0x%x", sense[3])
+	case sense[8]&(1<<5) != 0:
+		return 0, statusError("the drive's registers did not come back in full")
+	}
+	low := uint64(sense[9]) | uint64(sense[10])<<8 | uint64(sense[11])<<16
+	if sense[8]&(1<<7) == 0 { // a command of 28-bit addresses
+		low |= uint64(sense[5]&0xf) << 24
+	}
+	return low, nil
 }
 
 // ATA implements erase.PassThrough.
@@ -122,6 +160,11 @@ func (a ataDrive) ATA(c erase.ATACommand) error {
 		h.data = uintptr(unsafe.Pointer(&c.Data[0])) //nolint:gosec // as above
 	}
 	_, _, errno := unix.Syscall(unix.SYS_IOCTL, a.d.Fd(), sgIO, uintptr(unsafe.Pointer(&h))) //nolint:gosec // as above
+	if errno == 0 && h.hostStatus == 0 && c.LBA != nil {
+		last, err := addressIn(sense[:h.senseLen])
+		*c.LBA = last
+		return err
+	}
 	switch {
 	case errno != 0:
 		return errno

@@ -15,6 +15,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/ingot-metal/ingot/agent/disk/block"
+	"github.com/ingot-metal/ingot/agent/disk/gpt"
 	"github.com/ingot-metal/ingot/agent/disk/image"
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/disk"
@@ -74,6 +75,7 @@ func (l *Linux) WriteImage(ctx context.Context, _ Effect, w WriteImage) (_ disk.
 		Open:     func(ctx context.Context) (io.ReadCloser, error) { return image.Open(ctx, src, w.Format) },
 		State:    func() (io.ReadCloser, error) { return openTemplate(l.path(l.cfg.StateTemplate)) },
 		Begin:    w.Begin,
+		Others:   func() (map[string][]gpt.Partition, error) { return l.otherTables(dev.ID()) },
 		Identity: w.Identity, Committing: w.Committing, Progress: w.Progress, Clock: clock.Real(),
 		Fill: func(ctx context.Context, off, size int64, files map[string][]byte) error {
 			return l.fillPartition(ctx, d, off, size, files)
@@ -85,11 +87,40 @@ func (l *Linux) WriteImage(ctx context.Context, _ Effect, w WriteImage) (_ disk.
 // probePatience is how long an image may take to bring its first bytes, when nothing but that is asked.
 const probePatience = 30 * time.Second
 
+// otherTables reads the partition tables of all disks but one. A disk that cannot be read, or has no table, has none.
+func (l *Linux) otherTables(target string) (map[string][]gpt.Partition, error) {
+	all, err := l.Disks()
+	if err != nil {
+		return nil, err
+	}
+	out := map[string][]gpt.Partition{}
+	for _, dev := range all {
+		if dev.ID() == target || dev.Size < gpt.HeadSize {
+			continue
+		}
+		d, err := block.Open(dev.Path, false)
+		if err != nil {
+			l.cfg.Log.Warn("a disk beside the one that is written cannot be read", "disk", dev.String(), "error", err)
+			continue
+		}
+		head := block.Buffer(gpt.HeadSize)
+		_, err = d.ReadAt(head, 0)
+		if err := errors.Join(err, d.Close()); err != nil {
+			l.cfg.Log.Warn("a disk beside the one that is written cannot be read", "disk", dev.String(), "error", err)
+			continue
+		}
+		if table, err := gpt.Parse(head, d.Sector()); err == nil {
+			out[dev.String()] = table.Partitions()
+		}
+	}
+	return out, nil
+}
+
 // ProbeImage reads the image's beginning, for a disk with sectors of so many bytes: see image.Probe. It takes URL,
-// FileSize and Format of w, and writes nothing.
+// FileSize, Format and Disk of w, and writes nothing.
 func (l *Linux) ProbeImage(ctx context.Context, w WriteImage, sector int) error {
 	src := image.Source{URL: w.URL, Size: w.FileSize, Client: l.cfg.HTTP, Clock: clock.Real(), Log: l.cfg.Log, Patience: probePatience}
-	return image.Probe(ctx, src, w.Format, sector)
+	return image.Probe(ctx, src, w.Format, sector, func() (map[string][]gpt.Partition, error) { return l.otherTables(w.Disk) })
 }
 
 // loaderKexec is the boot loader type of a kernel that kexec_file_load(2) has started (Documentation/arch/x86/boot.rst,

@@ -174,7 +174,7 @@ func TestEraseOnARealDevice(t *testing.T) {
 			t.Fatalf("%v, %v", devices, err)
 		}
 		got, err := h.EraseDisk(t.Context(), Effect{}, devices[0].ID(), m, func(int, string) {})
-		if err != nil || m == erase.Auto && got.Method != erase.Discard || !strings.Contains(got.Verification, "read as zeros") {
+		if err != nil || m == erase.Auto && got.Method != erase.Discard || !strings.Contains(got.Verification, "read back as zeros") {
 			t.Errorf("%s: %+v, %v", m, got, err)
 		}
 	}
@@ -196,7 +196,10 @@ func TestControllers(t *testing.T) {
 		}
 	}
 	all := []disk.Device{{Name: "nvme0n1"}, {Name: "nvme0n2"}, {Name: "nvme1n1"}, {Name: "sda"}, {Name: "sdb"}}
-	for i, want := range []bool{false, false, true, true, true} {
+	// Two controllers of one subsystem (a dual-port drive) share what a sanitize takes.
+	all = append(all, disk.Device{Name: "nvme2n1", Subsystem: "nqn.a"}, disk.Device{Name: "nvme3n2", Subsystem: "nqn.a"},
+		disk.Device{Name: "nvme4n1", Subsystem: "nqn.b"})
+	for i, want := range []bool{false, false, true, true, true, false, false, true} {
 		if aloneOnController(all[i], all) != want {
 			t.Errorf("%s alone: %t", all[i].Name, !want)
 		}

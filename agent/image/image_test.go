@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -260,5 +261,16 @@ func TestStateDisk(t *testing.T) {
 	}
 	if left, err := os.ReadDir(filepath.Dir(path)); len(left) != 1 || err != nil {
 		t.Errorf("left behind: %v (%v)", left, err)
+	}
+}
+
+// TestDisksBehindControllersOfServersAreFound: drivers by their names in Linux (drivers/pci/controller/vmd.c, drivers/scsi/mpi3mr,
+// qla2xxx and lpfc), for NVMe behind Intel VMD, Broadcom's newer RAID controllers, and Fibre Channel.
+func TestDisksBehindControllersOfServersAreFound(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"nvme", "vmd", "ahci", "megaraid_sas", "mpt3sas", "mpi3mr", "qla2xxx", "lpfc"} {
+		if !slices.Contains(HardwareModules(), name) {
+			t.Errorf("installers have no %s", name)
+		}
 	}
 }

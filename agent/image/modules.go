@@ -36,7 +36,8 @@ func HardwareModules() []string {
 	return []string{
 		"e1000", "e1000e", "igb", "igc", "ixgbe", "i40e", "ice", "bnxt_en", "bnx2", "bnx2x", "mlx5_core",
 		"tg3", "r8169", "ena", "gve", "atlantic", "qede", "sfc", "vmxnet3", "hv_netvsc", "hv_vmbus", "hv_storvsc", "xen_netfront",
-		"nvme", "ahci", "ata_piix", "megaraid_sas", "mpt3sas", "aacraid", "hpsa", "smartpqi", "virtio_scsi", "vmw_pvscsi",
+		"nvme", "vmd", "ahci", "ata_piix", "megaraid_sas", "mpt3sas", "mpi3mr", "aacraid", "hpsa", "smartpqi", "virtio_scsi",
+		"vmw_pvscsi", "qla2xxx", "lpfc",
 		"mmc_block", "sdhci_pci", "sdhci_acpi", "xhci_pci", "usb_storage", "uas",
 		"ipmi_si", "ipmi_ssif", "tpm_tis", "tpm_crb",
 	}

@@ -2,6 +2,7 @@ package image
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/hex"
 	"testing"
 
@@ -18,7 +19,10 @@ func typed(t *testing.T, types ...string) []byte {
 		if err != nil {
 			t.Fatal(err)
 		}
-		copy(b[2*sector+128*i:], guid)
+		e := b[2*sector+128*i:]
+		copy(e, guid)
+		binary.LittleEndian.PutUint64(e[32:], uint64(2048*(i+1)))
+		binary.LittleEndian.PutUint64(e[40:], uint64(2048*(i+2)-1))
 	}
 	seal(b)
 	return b

@@ -25,8 +25,18 @@ func checkDisk(r io.ReaderAt, size int64) (arch string, err error) {
 	if n, err := r.ReadAt(head, 0); n < len(head) {
 		return "", fmt.Errorf("read the image's beginning: %w", err)
 	}
+	tail := make([]byte, min(size, sector))
+	if n, err := r.ReadAt(tail, size-int64(len(tail))); n < len(tail) {
+		return "", fmt.Errorf("read the image's end: %w", err)
+	}
+	if name := otherFormat(head, tail); name != "" {
+		return "", unsupported("the file is %s, which is not written to disks; make a raw or qcow2 image of it: qemu-img convert", name)
+	}
 	if why := tableFault(head, size); why != "" {
 		return "", unsupported("the image has no sound GUID partition table at its start: %s", why)
+	}
+	if why := installerFault(head, size); why != "" {
+		return "", unsupported("the installer would refuse the image: %s", why)
 	}
 	return archOf(head), nil
 }
@@ -108,4 +118,80 @@ func entriesFault(head, header []byte) string {
 		}
 	}
 	return "there is no partition"
+}
+
+// minRaw is the smallest image that an installer writes: it holds back the first MiB.
+const minRaw = 1 << 20
+
+// stateName is the partition that the installer adds (agent/disk/image.StateName).
+const stateName = "INGOT-STATE"
+
+// installerFault is why an installer could not add its partition to a table that is sound, or should not write it: it
+// would be found after the reboot only (agent/disk/gpt, Add and Fit).
+func installerFault(head []byte, size int64) string {
+	if size < minRaw {
+		return fmt.Sprintf("it has %d bytes, and the smallest image has %d", size, minRaw)
+	}
+	type partition struct{ number, first, last uint64 }
+	var used []partition
+	start, count, each := tableAt(head[sector:])
+	for i := range count {
+		e := head[start*sector+i*each:][:each]
+		if bytes.Equal(e[:16], make([]byte, 16)) {
+			continue
+		}
+		p := partition{i + 1, binary.LittleEndian.Uint64(e[32:]), binary.LittleEndian.Uint64(e[40:])}
+		if p.first > p.last || p.last >= uint64(size/sector) || p.first < start+(count*each+sector-1)/sector {
+			return fmt.Sprintf("partition %d is from sector %d to %d of %d", p.number, p.first, p.last, size/sector)
+		}
+		if nameOf(e) == stateName {
+			return fmt.Sprintf("partition %d is called %s: it was read from a machine that was installed; delete that partition", p.number, stateName)
+		}
+		for _, o := range used {
+			if p.first <= o.last && o.first <= p.last {
+				return fmt.Sprintf("partitions %d and %d overlap", o.number, p.number)
+			}
+		}
+		used = append(used, p)
+	}
+	if uint64(len(used)) == count {
+		return fmt.Sprintf("all %d entries of its partition table are in use, and one is needed", count)
+	}
+	return ""
+}
+
+// nameOf is the name in an entry, as far as it is ASCII in UTF-16LE.
+func nameOf(entry []byte) string {
+	var name []byte
+	for i := 56; i+1 < 128 && entry[i] != 0 && entry[i+1] == 0; i += 2 {
+		name = append(name, entry[i])
+	}
+	return string(name)
+}
+
+// otherFormat names a file that is neither raw nor one of the formats that are read: by its first bytes, by the footer of a
+// fixed VHD (Virtual Hard Disk Image Format Specification 1.0, cookie "conectix"), or by the descriptor of an ISO 9660
+// file system (ECMA-119, 8.1: sector 16 of 2048 bytes, "CD001").
+func otherFormat(head, tail []byte) string {
+	const descriptor = 16 * 2048
+	switch {
+	case bytes.HasPrefix(tail, []byte("conectix")):
+		return "a VHD (a fixed one has its footer behind the disk)"
+	case len(head) > descriptor+6 && string(head[descriptor+1:descriptor+6]) == "CD001":
+		return "an ISO 9660 image"
+	case bytes.HasPrefix(head, []byte("vhdxfile")):
+		return "a VHDX"
+	case bytes.HasPrefix(head, []byte("KDMV")):
+		return "a VMDK"
+	case len(head) > 68 && binary.LittleEndian.Uint32(head[64:]) == 0xbeda107f:
+		return "a VDI"
+	}
+	for magic, name := range map[string]string{
+		"\x1f\x8b": "compressed by gzip", "\xfd7zXZ\x00": "compressed by xz", "BZh": "compressed by bzip2", "\x04\x22\x4d\x18": "compressed by lz4",
+	} {
+		if bytes.HasPrefix(head, []byte(magic)) {
+			return name
+		}
+	}
+	return ""
 }

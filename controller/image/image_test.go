@@ -14,6 +14,7 @@ import (
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/internal/failpoint"
+	"github.com/ingot-metal/ingot/internal/failure"
 	"github.com/ingot-metal/ingot/internal/testkit"
 )
 
@@ -30,6 +31,7 @@ func TestEveryFormatComesToTheSameDisk(t *testing.T) {
 		"raw":       {raw, "raw"},
 		"zst":       {packed(t, raw), "raw.zst"},
 		"two":       {append(packed(t, raw[:1<<20]), packed(t, raw[1<<20:])...), "raw.zst"}, // several frames, as pzstd makes them
+		"skippable": {pzstd(packed(t, raw[:1<<20]), packed(t, raw[1<<20:])), "raw.zst"},
 		"qcow2":     {qemuImg(t, raw), "qcow2"},
 		"deflate":   {qemuImg(t, raw, "-c"), "qcow2"},
 		"zstd":      {qemuImg(t, raw, "-c", "-o", "compression_type=zstd"), "qcow2"},
@@ -58,7 +60,7 @@ func TestEveryFormatComesToTheSameDisk(t *testing.T) {
 		}
 	}
 	r.wantTidy()
-	if all, err := r.blobs.List(); err != nil || len(all) != 4 {
+	if all, err := r.blobs.List(); err != nil || len(all) != 5 {
 		t.Errorf("%d blobs: every qcow2 must become the same one (%v)", len(all), err)
 	}
 }
@@ -156,6 +158,99 @@ func TestFilesThatAreNoImages(t *testing.T) {
 		t.Run(name, func(t *testing.T) { wantReason(t, err, c.reason) })
 	}
 	r.wantTidy()
+}
+
+// pzstd puts a skippable frame with the size of the next before each frame (contrib/pzstd/Pzstd.cpp, writeFile and
+// SkippableFrame.h: magic 0x184D2A50, size 4).
+func pzstd(frames ...[]byte) (out []byte) {
+	for _, f := range frames {
+		out = append(out, 0x50, 0x2a, 0x4d, 0x18, 4, 0, 0, 0)
+		out = append(binary.LittleEndian.AppendUint32(out, uint32(len(f))), f...)
+	}
+	return out
+}
+
+// TestATruncatedQcow2IsTheClientsError, wherever qemu-img's file is cut off, and never one of the controller.
+func TestATruncatedQcow2IsTheClientsError(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	for name, file := range map[string][]byte{
+		"plain": qemuImg(t, disk(1, diskSize)), "deflate": qemuImg(t, disk(1, diskSize), "-c"),
+		"zstd": qemuImg(t, disk(1, diskSize), "-c", "-o", "compression_type=zstd"),
+	} {
+		for _, percent := range []int{1, 10, 30, 50, 70, 90} {
+			_, err := r.put(&pb.Image{ImageRef: "x"}, file[:len(file)*percent/100])
+			if code := failure.From(err).Kind; err == nil || code == failure.KindInternal || !failure.HasReason(err, "IMAGE_UNSUPPORTED") {
+				t.Errorf("%s at %d %%: %v", name, percent, err)
+			}
+		}
+	}
+	whole := qemuImg(t, disk(1, diskSize))
+	if _, err := r.put(&pb.Image{ImageRef: "x"}, whole[:len(whole)/2]); failure.From(err).Kind != failure.KindInvalid {
+		t.Errorf("%v", err)
+	}
+	r.wantTidy()
+}
+
+// TestWhatTheInstallerWouldRefuseIsRefusedAtOnce: tables that sgdisk and our own installer make, and files of other tools.
+func TestWhatTheInstallerWouldRefuseIsRefusedAtOnce(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	table := func(change func(entry func(i int) []byte)) []byte {
+		b := disk(1, diskSize)
+		change(func(i int) []byte { return b[2*sector+128*i:][:128] })
+		seal(b)
+		return b
+	}
+	put := func(e []byte, first, last uint64, name string) {
+		copy(e, "type type type ty")
+		binary.LittleEndian.PutUint64(e[32:], first)
+		binary.LittleEndian.PutUint64(e[40:], last)
+		for i, c := range []byte(name) {
+			e[56+2*i] = c
+		}
+	}
+	iso := disk(1, diskSize)
+	copy(iso[16*2048:], "\x01CD001\x01")
+	for name, c := range map[string]struct {
+		file []byte
+		says string
+	}{
+		"full": {table(func(e func(int) []byte) {
+			for i := range 128 {
+				put(e(i), uint64(2048+8*i), uint64(2048+8*i+7), "p")
+			}
+		}), "all 128 entries"},
+		"overlapping": {table(func(e func(int) []byte) { put(e(0), 2048, 4095, "a"); put(e(1), 4095, 5000, "b") }), "partitions 1 and 2 overlap"},
+		"beyond":      {table(func(e func(int) []byte) { put(e(0), 2048, diskSize/512, "a") }), "partition 1 is from"},
+		"golden":      {table(func(e func(int) []byte) { put(e(0), 2048, 4095, "a"); put(e(1), 4096, 5000, "INGOT-STATE") }), "partition 2 is called INGOT-STATE"},
+		"fixed VHD":   {vhd(t, disk(1, diskSize)), "a VHD"},
+		"ISO":         {iso, "an ISO 9660 image"},
+	} {
+		for format, file := range map[string][]byte{"plain": c.file, "zst": packed(t, c.file)} {
+			_, err := r.put(&pb.Image{ImageRef: "x"}, file)
+			if !failure.HasReason(err, "IMAGE_UNSUPPORTED") || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("%s, %s: %v", name, format, err)
+			}
+		}
+	}
+	r.wantTidy()
+}
+
+// vhd is a fixed VHD as qemu-img makes it.
+func vhd(t *testing.T, b []byte) []byte {
+	t.Helper()
+	dir := t.TempDir()
+	in, out := filepath.Join(dir, "in.raw"), filepath.Join(dir, "out.vhd")
+	if err := os.WriteFile(in, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	run(t, "convert", "-f", "raw", "-O", "vpc", "-o", "subformat=fixed,force_size=on", in, out)
+	got, err := os.ReadFile(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got
 }
 
 // TestQcow2OpensNoOtherFile: an image may name files of the machine that opens it.

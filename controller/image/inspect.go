@@ -93,13 +93,18 @@ func formatOf(said *baremetalv1.Image, got io.ReaderAt) string {
 	if _, err := got.ReadAt(head[:], 0); err != nil {
 		return formatRaw // shorter than any image: refused as one
 	}
-	switch string(head[:]) {
-	case string(magicQcow2):
+	switch {
+	case string(head[:]) == string(magicQcow2):
 		return formatQcow2
-	case string(magicZstd):
+	case string(head[:]) == string(magicZstd), isSkippable(head):
 		return formatZstd
 	}
 	return formatRaw
+}
+
+// isSkippable knows a frame that zstd decoders skip (RFC 8878, 3.1.2): pzstd puts one before each frame.
+func isSkippable(head [4]byte) bool {
+	return head[0]&0xf0 == 0x50 && head[1] == 0x2a && head[2] == 0x4d && head[3] == 0x18
 }
 
 // complete fills the entry with what was found, and refuses it where the caller has announced something else.
@@ -177,7 +182,7 @@ func unpacked(ctx context.Context, file *blob.Writer) (raw, error) {
 	}
 	defer d.Close()
 	sum := sha256.New()
-	head := &beginning{}
+	head := &ends{}
 	n, err := io.CopyBuffer(io.MultiWriter(sum, head), &limited{ctx: ctx, r: d}, make([]byte, copyBytes))
 	if err != nil {
 		return raw{}, streamError(ctx, err)
@@ -221,19 +226,28 @@ func (l *limited) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// beginning keeps the first bytes of what is written to it.
-type beginning struct{ b []byte }
+// ends keeps the first bytes and the last sector of what is written to it.
+type ends struct {
+	head, tail []byte
+	size       int64
+}
 
-func (h *beginning) Write(p []byte) (int, error) {
-	h.b = append(h.b, p[:min(len(p), tableBytes-len(h.b))]...)
+func (e *ends) Write(p []byte) (int, error) {
+	e.head = append(e.head, p[:min(len(p), tableBytes-len(e.head))]...)
+	e.tail = append(e.tail, p[max(0, len(p)-sector):]...)
+	e.tail = e.tail[max(0, len(e.tail)-sector):]
+	e.size += int64(len(p))
 	return len(p), nil
 }
 
-func (h *beginning) ReadAt(p []byte, off int64) (int, error) {
-	if off >= int64(len(h.b)) {
-		return 0, io.EOF
+func (e *ends) ReadAt(p []byte, off int64) (int, error) {
+	b := []byte(nil)
+	if at := off - (e.size - int64(len(e.tail))); off < int64(len(e.head)) {
+		b = e.head[off:]
+	} else if at >= 0 && at < int64(len(e.tail)) {
+		b = e.tail[at:]
 	}
-	n := copy(p, h.b[off:])
+	n := copy(p, b)
 	if n < len(p) {
 		return n, io.EOF
 	}

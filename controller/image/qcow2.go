@@ -14,6 +14,7 @@ import (
 	qcow2log "github.com/lima-vm/go-qcow2reader/log"
 
 	"github.com/ingot-metal/ingot/controller/blob"
+	"github.com/ingot-metal/ingot/internal/failure"
 )
 
 // Offsets in the header of a qcow2 file, and the feature bit of an external data file (QEMU, docs/interop/qcow2.txt).
@@ -100,7 +101,7 @@ func (c *Catalogue) convert(ctx context.Context, got *blob.Writer) (*blob.Writer
 	if err != nil {
 		return nil, raw{}, unsupported("the qcow2 image cannot be read: %v", err)
 	}
-	arch, err := checkDisk(img, img.Size())
+	arch, err := checkDisk(faultyAt{img}, img.Size())
 	if err != nil {
 		return nil, raw{}, err
 	}
@@ -130,9 +131,13 @@ func compress(ctx context.Context, w io.Writer, img qcow2image.Image) (raw, erro
 	}
 	enc.ResetContentSize(w, img.Size())
 	sum := sha256.New()
-	in := &limited{ctx: ctx, r: &faulty{io.NewSectionReader(img, 0, img.Size())}}
+	in := &limited{ctx: ctx, r: &faulty{r: faultyAt{img}, size: img.Size()}}
 	n, err := io.CopyBuffer(io.MultiWriter(enc, sum), in, make([]byte, 1<<20))
-	if err = errors.Join(err, enc.Close()); err != nil {
+	// The encoder of an image that ends early only complains about the length.
+	if cerr := enc.Close(); err == nil {
+		err = cerr
+	}
+	if err != nil {
 		if ctx.Err() != nil {
 			return raw{}, context.Cause(ctx)
 		}
@@ -141,13 +146,39 @@ func compress(ctx context.Context, w io.Writer, img qcow2image.Image) (raw, erro
 	return raw{size: n, sum: hex.EncodeToString(sum.Sum(nil))}, nil
 }
 
-// faulty says of an error that the image is at fault.
-type faulty struct{ r io.Reader }
+// truncated is the client's error: a file that was cut off on its way.
+func truncated(at int64) *failure.Error {
+	return failure.Invalid("IMAGE_UNSUPPORTED", "the qcow2 file ends early: the image's data at byte %d is not in it", at).
+		WithField("image", "cut off")
+}
+
+// faulty reads an image from its start, and says of an error that the image is at fault.
+type faulty struct {
+	r    faultyAt
+	at   int64
+	size int64
+}
 
 func (f *faulty) Read(p []byte) (int, error) {
-	n, err := f.r.Read(p)
-	if err != nil && !errors.Is(err, io.EOF) {
-		return n, unsupported("the qcow2 image is damaged: %v", err)
+	p = p[:min(int64(len(p)), f.size-f.at)]
+	if len(p) == 0 {
+		return 0, io.EOF
 	}
+	n, err := f.r.ReadAt(p, f.at)
+	f.at += int64(n)
 	return n, err
+}
+
+// faultyAt does so for reads at an offset, which ask for nothing behind the image's end.
+type faultyAt struct{ r io.ReaderAt }
+
+func (f faultyAt) ReadAt(p []byte, off int64) (int, error) {
+	n, err := f.r.ReadAt(p, off)
+	switch {
+	case n == len(p):
+		return n, nil
+	case err == nil, errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return n, truncated(off + int64(n))
+	}
+	return n, unsupported("the qcow2 image is damaged: %v", err)
 }

@@ -17,6 +17,16 @@ type NoUniqueMatch struct {
 	Candidates []Candidate
 }
 
+// None reports whether no disk fits, rather than several.
+func (e *NoUniqueMatch) None() bool {
+	for _, c := range e.Candidates {
+		if c.Why == "" {
+			return false
+		}
+	}
+	return true
+}
+
 // Error lists every disk of the machine with what spoke against it.
 func (e *NoUniqueMatch) Error() string {
 	fits := 0

@@ -11,11 +11,14 @@ type Device struct {
 	Name   string   `json:"name"`             // of the kernel, such as nvme0n1; volatile
 	Path   string   `json:"path"`             // such as /dev/nvme0n1
 	Links  []string `json:"links,omitempty"`  // the /dev/disk/by-* names, sorted
+	Paths  []string `json:"paths,omitempty"`  // other files under /dev that lead to the same disk
 	Serial string   `json:"serial,omitempty"` // without surrounding space
 	WWN    string   `json:"wwn,omitempty"`    // as sysfs has it, such as naa.5000c500a1b2c3d4 or eui.…
 	Model  string   `json:"model,omitempty"`
 	Size   int64    `json:"size"` // bytes
 	Sector int      `json:"sector"`
+	// Subsystem is the name of the NVM subsystem, whose namespaces one sanitize takes.
+	Subsystem string `json:"subsystem,omitempty"`
 
 	Rotational bool `json:"rotational,omitempty"`
 	Removable  bool `json:"removable,omitempty"`
@@ -56,7 +59,9 @@ func (d Device) ID() string {
 }
 
 // Named says whether path is one of the names of the disk under /dev.
-func (d Device) Named(path string) bool { return path == d.Path || slices.Contains(d.Links, path) }
+func (d Device) Named(path string) bool {
+	return path == d.Path || slices.Contains(d.Links, path) || slices.Contains(d.Paths, path)
+}
 
 // Unfit says why the disk may not be written whatever a rule says; "" if nothing speaks against it.
 func (d Device) Unfit() string {

@@ -98,6 +98,13 @@ func (t term) check() (_ term, err error) {
 	return t, err
 }
 
+// Names reports whether the rule has a term that is a name of one disk: another disk does not come to fit it.
+func (r Rule) Names() bool {
+	return slices.ContainsFunc(r.terms, func(t term) bool {
+		return t.key == "serial" || t.key == "wwn" || t.key == "path" && strings.HasPrefix(t.value, "/dev/disk/by-id/")
+	})
+}
+
 // Empty says that the rule has no terms.
 func (r Rule) Empty() bool { return len(r.terms) == 0 }
 

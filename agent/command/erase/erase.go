@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
@@ -18,6 +19,7 @@ import (
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/disk"
 	"github.com/ingot-metal/ingot/internal/evidence"
+	"github.com/ingot-metal/ingot/internal/task"
 )
 
 // Machine is one whose disks can be erased; *host.Linux is one.
@@ -72,7 +74,8 @@ func (e *Executor) Prepare(_ context.Context, spec *fleetv1.CommandSpec) (any, *
 	return in, nil, nil
 }
 
-// Execute erases one disk after the other. A cancel stops between blocks where the method has any, else after the disk.
+// Execute erases all disks at once: one that is dead or slow does not keep the others from being erased. A cancel stops
+// between blocks where the method has any, else after the disk.
 func (e *Executor) Execute(ctx context.Context, job command.Job) (command.Result, error) {
 	var in intent
 	if err := job.DecodeIntent(&in); err != nil {
@@ -82,26 +85,69 @@ func (e *Executor) Execute(ctx context.Context, job command.Job) (command.Result
 		return command.Stopped(ctx, r, err)
 	}
 	begun := e.cfg.Clock.Now()
+	ends := e.eraseAll(ctx, job, in)
+	if hit := command.AfterEffect.HitCtx(ctx); hit != nil {
+		return command.Result{}, hit
+	}
 	proof := map[string]string{"disks": strings.Join(in.Disks, ",")}
-	var used []string
-	for i, id := range in.Disks {
-		job.Logf("erasing disk %s (%s)", id, in.Method)
-		got, err := e.cfg.Machine.EraseDisk(ctx, job.Effect(), id, in.Method, func(percent int, what string) {
-			job.Progress((i*100+percent)/len(in.Disks), fmt.Sprintf("disk %d/%d: %s", i+1, len(in.Disks), what))
-		})
-		if hit := command.AfterEffect.HitCtx(ctx); hit != nil {
-			return command.Result{}, hit
+	var used, erased []string
+	var bad []ending
+	for i, end := range ends {
+		record(proof, fmt.Sprintf("disk_%d_", i), end)
+		if end.err != nil {
+			bad = append(bad, end)
+			continue
 		}
-		if err != nil {
-			return concluded(ctx, id, i > 0, got, err, proof)
-		}
-		job.Logf("erased disk %s by %s: %s", id, howOf(got), got.Verification)
-		used = append(used, string(got.Method))
-		record(proof, fmt.Sprintf("disk_%d_", i), id, got)
+		used, erased = append(used, string(end.got.Method)), append(erased, end.id)
+	}
+	proof["seconds"] = fmt.Sprintf("%.1f", e.cfg.Clock.Now().Sub(begun).Seconds())
+	if len(bad) > 0 {
+		return concluded(ctx, bad, erased, proof)
 	}
 	proof[evidence.EraseMethod] = strings.Join(used, ",")
-	proof["seconds"] = fmt.Sprintf("%.1f", e.cfg.Clock.Now().Sub(begun).Seconds())
 	return command.Succeeded(proof), nil
+}
+
+// ending is what became of one disk.
+type ending struct {
+	id  string
+	got erase.Evidence
+	err error
+}
+
+func (e *Executor) eraseAll(ctx context.Context, job command.Job, in intent) []ending {
+	ends, percents := make([]ending, len(in.Disks)), make([]int, len(in.Disks))
+	var mu sync.Mutex // of percents, and one report at a time
+	g, _ := task.New(ctx)
+	for i, id := range in.Disks {
+		g.Go("erase "+id, func(context.Context) error {
+			job.Logf("erasing disk %s (%s)", id, in.Method)
+			// Not the group's context: the end of one disk is none of the others'.
+			got, err := e.cfg.Machine.EraseDisk(ctx, job.Effect(), id, in.Method, func(percent int, what string) {
+				mu.Lock()
+				defer mu.Unlock()
+				percents[i] = percent
+				sum := 0
+				for _, p := range percents {
+					sum += p
+				}
+				job.Progress(sum/len(percents), fmt.Sprintf("disk %d/%d: %s", i+1, len(in.Disks), what))
+			})
+			if err == nil {
+				job.Logf("erased disk %s by %s: %s", id, howOf(got), got.Verification)
+			} else {
+				job.Logf("disk %s is not erased: %v", id, err)
+			}
+			ends[i] = ending{id, got, err}
+			return nil
+		})
+	}
+	if err := g.Wait(); err != nil {
+		for i := range ends { // a panic, in one of them
+			ends[i].id, ends[i].err = in.Disks[i], errors.Join(ends[i].err, err)
+		}
+	}
+	return ends
 }
 
 func howOf(e erase.Evidence) string {
@@ -111,43 +157,62 @@ func howOf(e erase.Evidence) string {
 	return fmt.Sprintf("%s (%s)", e.Method, e.Detail)
 }
 
-func record(proof map[string]string, prefix, id string, e erase.Evidence) {
-	proof[prefix+"id"] = id
-	proof[prefix+"method"] = howOf(e)
-	proof[prefix+"verification"] = e.Verification
-	proof[prefix+"seconds"] = fmt.Sprintf("%.1f", e.Took.Round(100*time.Millisecond).Seconds())
-	if len(e.Why) > 0 {
-		proof[prefix+"not_used"] = strings.Join(e.Why, "; ")
+func record(proof map[string]string, prefix string, end ending) {
+	got := end.got
+	proof[prefix+"id"] = end.id
+	if end.err != nil {
+		proof[prefix+"error"] = end.err.Error()
+	} else {
+		proof[prefix+"method"] = howOf(got)
+		proof[prefix+"verification"] = got.Verification
+		proof[prefix+"seconds"] = fmt.Sprintf("%.1f", got.Took.Round(100*time.Millisecond).Seconds())
+	}
+	for key, list := range map[string][]string{"not_used": got.Why, "hidden_areas": got.Hidden, "notes": got.Notes} {
+		if len(list) > 0 {
+			proof[prefix+key] = strings.Join(list, "; ")
+		}
 	}
 }
 
-// concluded turns an error into a result. touched says that another disk was erased before this one.
-func concluded(ctx context.Context, id string, touched bool, got erase.Evidence, err error, proof map[string]string) (command.Result, error) {
+// concluded makes a result of the disks that are not erased. The first decides on the reason, but for an interruption,
+// which goes before all.
+func concluded(ctx context.Context, bad []ending, erased []string, proof map[string]string) (command.Result, error) {
+	r, err := resultOf(ctx, bad[0])
+	for _, end := range bad[1:] {
+		other, otherErr := resultOf(ctx, end)
+		if err != nil || otherErr != nil {
+			return command.Result{}, errors.Join(err, otherErr)
+		}
+		r.Message += "; " + other.Message
+		r.Retryable = r.Retryable && other.Retryable
+	}
+	if err != nil {
+		return r, err
+	}
+	if len(erased) > 0 {
+		r.Message += "; erased are " + strings.Join(erased, ", ")
+	}
+	return r.WithEvidence(proof), nil
+}
+
+func resultOf(ctx context.Context, end ending) (command.Result, error) {
+	id, err := end.id, end.err
 	if r, ok := command.FromRefusal(err, baremetalv1.Reason_CAPABILITY_MISSING); ok {
-		return r.WithEvidence(proof), nil
+		return r, nil
 	}
-	if len(got.Why) > 0 {
-		proof["tried"] = strings.Join(got.Why, "; ")
-	}
-	var r command.Result
 	switch {
 	case errors.Is(err, command.ErrCanceled):
-		r = command.Canceled("stopped; disk %s may be erased in part", id)
+		return command.Canceled("stopped; disk %s may be erased in part", id), nil
 	case errors.Is(err, command.ErrTimeout):
-		r = command.Failed(baremetalv1.Reason_STEP_TIMEOUT, "the time was up; disk %s may be erased in part", id).AndRetry()
+		return command.Failed(baremetalv1.Reason_STEP_TIMEOUT, "the time was up; disk %s may be erased in part", id).AndRetry(), nil
 	case command.Interrupted(ctx):
 		return command.Result{}, command.ErrInterrupted
 	case errors.Is(err, erase.ErrUnsupported):
-		r = command.Failed(baremetalv1.Reason_ERASE_UNSUPPORTED, "disk %s: %v", id, err)
+		return command.Failed(baremetalv1.Reason_ERASE_UNSUPPORTED, "disk %s: %v", id, err), nil
 	case errors.Is(err, erase.ErrNotErased):
-		r = command.Failed(baremetalv1.Reason_EVIDENCE_MISSING, "disk %s: %v", id, err).AndRetry()
-	default:
-		r = command.Failed(baremetalv1.Reason_DISK_WRITE_ERROR, "disk %s: %v", id, err).AndRetry()
+		return command.Failed(baremetalv1.Reason_EVIDENCE_MISSING, "disk %s: %v", id, err).AndRetry(), nil
 	}
-	if touched {
-		r.Message += "; disks before it are erased"
-	}
-	return r.WithEvidence(proof), nil
+	return command.Failed(baremetalv1.Reason_DISK_WRITE_ERROR, "disk %s: %v", id, err).AndRetry(), nil
 }
 
 // Resume knows of nothing that was verified before a restart: another attempt erases again, which does no harm.

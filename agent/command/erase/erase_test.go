@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -30,6 +32,9 @@ type machine struct {
 	// plain are disks whose first method worked.
 	plain map[string]bool
 	clock *clock.Fake
+	// waits keep a disk from ending.
+	waits map[string]chan struct{}
+	mu    sync.Mutex
 }
 
 const takes = 1500 * time.Millisecond
@@ -37,9 +42,13 @@ const takes = 1500 * time.Millisecond
 func (m *machine) DisksToErase(string, []string) ([]disk.Device, error) { return m.disks, m.choose }
 
 func (m *machine) EraseDisk(_ context.Context, _ host.Effect, id string, method erase.Method, progress func(int, string)) (erase.Evidence, error) {
+	m.mu.Lock()
 	m.erased = append(m.erased, id)
+	m.mu.Unlock()
 	progress(50, "half")
-	m.clock.Advance(takes)
+	if m.waits[id] != nil {
+		<-m.waits[id]
+	}
 	if m.plain[id] {
 		return erase.Evidence{Method: method, Verification: "read " + id, Took: takes}, m.fail[id]
 	}
@@ -103,7 +112,7 @@ func TestEraseNamesEveryDiskAndMethod(t *testing.T) {
 	for key, want := range map[string]string{
 		evidence.EraseMethod: "overwrite,overwrite,overwrite", "disks": "A,B,C", "disk_0_id": "A", "disk_1_id": "B",
 		"disk_1_method": "overwrite (d)", "disk_1_verification": "read B", "disk_0_not_used": "x: no",
-		"disk_2_method": "overwrite", "disk_1_seconds": "1.5", "seconds": "4.5",
+		"disk_2_method": "overwrite", "disk_1_seconds": "1.5", "seconds": "0.0",
 	} {
 		if got.Evidence[key] != want {
 			t.Errorf("%s is %q, want %q", key, got.Evidence[key], want)
@@ -112,7 +121,7 @@ func TestEraseNamesEveryDiskAndMethod(t *testing.T) {
 	if why, ok := got.Evidence["disk_2_not_used"]; ok {
 		t.Errorf("the first method worked, and %q was not used", why)
 	}
-	if strings.Join(progress, ", ") != "16 disk 1/3: half, 50 disk 2/3: half, 83 disk 3/3: half" {
+	if len(progress) != 3 || !strings.HasPrefix(progress[2], "50 disk ") || !strings.HasPrefix(progress[0], "16 disk ") {
 		t.Errorf("progress %q", progress)
 	}
 }
@@ -128,12 +137,12 @@ func TestEraseFailures(t *testing.T) {
 	}{
 		"no disk":         {func(m *machine) { m.choose = &disk.NoUniqueMatch{} }, fleetv1.CommandResult_FAILED, baremetalv1.Reason_DISK_RULE_NO_UNIQUE_MATCH, false, 0},
 		"bad rule":        {func(m *machine) { m.choose = &host.Refusal{Kind: host.ErrInvalid} }, fleetv1.CommandResult_FAILED, baremetalv1.Reason_INVALID_FIELD, false, 0},
-		"unsupported":     {func(m *machine) { m.fail["A"] = erase.ErrUnsupported }, fleetv1.CommandResult_FAILED, baremetalv1.Reason_ERASE_UNSUPPORTED, false, 1},
-		"in use":          {func(m *machine) { m.fail["A"] = &host.Refusal{Kind: host.ErrUnsupported} }, fleetv1.CommandResult_FAILED, baremetalv1.Reason_CAPABILITY_MISSING, false, 1},
+		"unsupported":     {func(m *machine) { m.fail["A"] = erase.ErrUnsupported }, fleetv1.CommandResult_FAILED, baremetalv1.Reason_ERASE_UNSUPPORTED, false, 2},
+		"in use":          {func(m *machine) { m.fail["A"] = &host.Refusal{Kind: host.ErrUnsupported} }, fleetv1.CommandResult_FAILED, baremetalv1.Reason_CAPABILITY_MISSING, false, 2},
 		"data is left":    {func(m *machine) { m.fail["B"] = erase.ErrNotErased }, fleetv1.CommandResult_FAILED, baremetalv1.Reason_EVIDENCE_MISSING, true, 2},
 		"disk is broken":  {func(m *machine) { m.fail["B"] = errors.New("i/o") }, fleetv1.CommandResult_FAILED, baremetalv1.Reason_DISK_WRITE_ERROR, true, 2},
-		"canceled":        {func(m *machine) { m.fail["A"] = command.ErrCanceled }, fleetv1.CommandResult_CANCELED, baremetalv1.Reason_CANCELED_BY_REQUEST, false, 1},
-		"the time was up": {func(m *machine) { m.fail["A"] = command.ErrTimeout }, fleetv1.CommandResult_FAILED, baremetalv1.Reason_STEP_TIMEOUT, true, 1},
+		"canceled":        {func(m *machine) { m.fail["A"] = command.ErrCanceled }, fleetv1.CommandResult_CANCELED, baremetalv1.Reason_CANCELED_BY_REQUEST, false, 2},
+		"the time was up": {func(m *machine) { m.fail["A"] = command.ErrTimeout }, fleetv1.CommandResult_FAILED, baremetalv1.Reason_STEP_TIMEOUT, true, 2},
 	} {
 		m := twoDisks()
 		c.change(m)
@@ -141,9 +150,36 @@ func TestEraseFailures(t *testing.T) {
 		if got.Outcome != c.outcome || got.Reason != c.reason || got.Retryable != c.retryable || len(m.erased) != c.erased {
 			t.Errorf("%s: %+v, erased %v", name, got, m.erased)
 		}
-		if strings.Contains(got.Message, "disks before it are erased") != (c.erased == 2) {
+		if strings.Contains(got.Message, "; erased are ") != (c.erased == 2) {
 			t.Errorf("%s: %q", name, got.Message)
 		}
+	}
+}
+
+// TestADeadDiskDoesNotStopTheOthers: one disk ends with an error while another hangs, and the third is erased all the same.
+func TestADeadDiskDoesNotStopTheOthers(t *testing.T) {
+	t.Parallel()
+	m := twoDisks()
+	m.disks = append(m.disks, disk.Device{Serial: "C"})
+	m.fail["A"] = errors.New("i/o")
+	hang := make(chan struct{})
+	m.waits = map[string]chan struct{}{"B": hang}
+	job, _ := prepare(t, m)
+	var mu sync.Mutex
+	job.Logf = func(format string, args ...any) {
+		if line := fmt.Sprintf(format, args...); strings.HasPrefix(line, "erased disk C") {
+			mu.Lock()
+			defer mu.Unlock()
+			close(hang) // only now may the second end
+		}
+	}
+	got, err := m.executor().Execute(t.Context(), job)
+	if err != nil || got.Reason != baremetalv1.Reason_DISK_WRITE_ERROR || !strings.HasSuffix(got.Message, "; erased are B, C") {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if slices.Sort(m.erased); !slices.Equal(m.erased, []string{"A", "B", "C"}) || got.Evidence["disk_0_error"] == "" ||
+		got.Evidence["disk_2_verification"] != "read C" {
+		t.Errorf("%v, %v", m.erased, got.Evidence)
 	}
 }
 
@@ -154,7 +190,7 @@ func TestWhatWasTriedIsSaid(t *testing.T) {
 		m := twoDisks()
 		m.fail["A"], m.plain["A"] = errors.New("i/o"), plain
 		got, _ := run(t, m)
-		if tried, ok := got.Evidence["tried"]; tried != want || ok == plain {
+		if tried, ok := got.Evidence["disk_0_not_used"]; tried != want || ok == plain {
 			t.Errorf("%q was tried: %v", tried, got.Evidence)
 		}
 	}
@@ -199,7 +235,7 @@ func TestNothingIsSaidOfWhatNobodyKnows(t *testing.T) {
 	job, _ = prepare(t, m)
 	job.Progress = func(int, string) { stop(command.ErrShutdown) }
 	m.fail["A"] = context.Canceled
-	if got, err := m.executor().Execute(ctx, job); !errors.Is(err, command.ErrInterrupted) || len(m.erased) != 1 {
+	if got, err := m.executor().Execute(ctx, job); !errors.Is(err, command.ErrInterrupted) || len(m.erased) != 2 {
 		t.Errorf("the agent stops: %+v, %v", got, err)
 	}
 }

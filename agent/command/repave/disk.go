@@ -229,26 +229,27 @@ func (d *Disk) identity(ctx context.Context, job command.Job) (map[string][]byte
 	}
 }
 
-// concluded turns an error into a result. The disk holds nothing that boots, whatever the error.
+// concluded turns an error into a result, which says what the disk holds as far as that is known.
 func concluded(ctx context.Context, job command.Job, in diskIntent, got image.Evidence, err error) (command.Result, error) {
 	if r := chosen(err); r != nil {
 		return *r, nil
 	}
 	job.Logf("not written: %v", err)
+	holds := fmt.Sprintf("disk %s %s", in.Disk, got.Left)
 	var e *image.Error
 	switch {
 	case errors.As(err, &e):
-		r := command.Failed(e.Reason, "%v; disk %s does not boot", e, in.Disk)
+		r := command.Failed(e.Reason, "%v; %s", e, holds)
 		r.Retryable = e.Retryable
 		return r.WithEvidence(map[string]string{"disk": in.Disk, "written_bytes": strconv.FormatInt(got.Written, 10)}), nil
 	case errors.Is(err, command.ErrCanceled):
-		return command.Canceled("stopped before the disk could boot; it holds no image"), nil
+		return command.Canceled("stopped; %s", holds), nil
 	case errors.Is(err, command.ErrTimeout):
-		return command.Failed(baremetalv1.Reason_STEP_TIMEOUT, "the time was up before the disk could boot; it holds no image").AndRetry(), nil
+		return command.Failed(baremetalv1.Reason_STEP_TIMEOUT, "the time was up; %s", holds).AndRetry(), nil
 	case command.Interrupted(ctx):
 		return command.Result{}, command.ErrInterrupted
 	}
-	return command.Failed(baremetalv1.Reason_EXECUTION_FAILED, "%v", err).AndRetry(), nil
+	return command.Failed(baremetalv1.Reason_EXECUTION_FAILED, "%v; %s", err, holds).AndRetry(), nil
 }
 
 // Resume reads the disk after a restart of the agent in the same boot. What was not committed cannot boot; what was is
@@ -259,7 +260,7 @@ func (d *Disk) Resume(ctx context.Context, job command.Job) (command.Verdict, er
 		return command.Verdict{}, err
 	}
 	if in.Commit == nil {
-		return command.Settle(interrupted("the agent was restarted during the write; the disk does not boot")), nil
+		return command.Settle(interrupted("the agent was restarted before the image was whole; what the disk holds was not looked at")), nil
 	}
 	job.Logf("reading back the image on disk %s", in.Disk)
 	err := d.cfg.Installer.CheckImage(ctx, in.Disk, in.Digest, in.RawSize, *in.Commit)

@@ -44,6 +44,8 @@ type Disk struct {
 	OnWrite func(b []byte, off int64) (n int, err error)
 	OnRead  func(b []byte, off int64) error
 	OnFlush func() error
+	// OnDiscard may fail a discard, which then does nothing.
+	OnDiscard func(off, n int64) error
 
 	mu      sync.Mutex
 	size    int64
@@ -226,6 +228,11 @@ func (d *Disk) Discard(off, n int64) error {
 	}
 	if d.NoDiscard {
 		return block.ErrUnsupported
+	}
+	if d.OnDiscard != nil {
+		if err := d.OnDiscard(off, n); err != nil {
+			return err
+		}
 	}
 	d.cache.each(off, n, func(b []byte, at int64) {
 		other := slices.Clone(b)

@@ -11,9 +11,14 @@ import (
 // the command has, or nil.
 type ATACommand struct {
 	Command uint8
+	Feature uint8
+	// Ext says that the command is one of 48-bit addresses.
+	Ext     bool
 	Data    []byte
 	In      bool
 	Timeout time.Duration
+	// LBA takes the address that the drive's registers hold after the command; nil is not asked for.
+	LBA *uint64
 }
 
 // PassThrough sends commands to an ATA drive. A drive that aborts a command is an error.
@@ -23,6 +28,7 @@ type PassThrough interface{ ATA(ATACommand) error }
 const (
 	ataIdentify        = 0xec
 	ataSetPassword     = 0xf1
+	ataUnlock          = 0xf2
 	ataErasePrepare    = 0xf3
 	ataEraseUnit       = 0xf4
 	ataDisablePassword = 0xf6
@@ -51,17 +57,16 @@ func readSecurity(p PassThrough) (security, error) {
 	}, nil
 }
 
-// eraseTime: units of 2 minutes, in 8 bits or, when bit 15 says so, in 15; the largest and 0 say nothing.
+// eraseTime: units of 2 minutes, in 8 bits or, when bit 15 says so, in 15; the largest and 0 say nothing, which is 0.
 func eraseTime(w uint16) time.Duration {
 	n, most := w&0xff, uint16(0xff)
 	if w&0x8000 != 0 {
 		n, most = w&0x7fff, 0x7fff
 	}
 	if n == 0 || n == most {
-		return 24 * time.Hour
+		return 0
 	}
-	// Drives are optimists.
-	return time.Duration(n)*2*time.Minute*3/2 + 10*time.Minute
+	return time.Duration(n) * 2 * time.Minute
 }
 
 // refusal says why a drive cannot be erased in this way.
@@ -78,7 +83,7 @@ func (s security) refusal() string {
 }
 
 // secureErase cannot be stopped.
-func (c Config) secureErase() (string, error) {
+func (c Config) secureErase(before *samples) (string, error) {
 	p := c.Disk.ATA()
 	if p == nil {
 		return "", fmt.Errorf("%w: it is no ATA drive", ErrUnsupported)
@@ -97,7 +102,8 @@ func (c Config) secureErase() (string, error) {
 	if err := p.ATA(ATACommand{Command: ataSetPassword, Data: passwordBlock(0), Timeout: quick}); err != nil {
 		return detail, fmt.Errorf("%w: set password: %w", ErrUnsupported, err)
 	}
-	if err := eraseUnit(p, s.enhanced, takes); err != nil {
+	*before = takeSamples(c.Disk)
+	if err := eraseUnit(p, s.enhanced, c.deviceTime(takes)); err != nil {
 		// Without this the drive would be locked at its next power-on.
 		undo := p.ATA(ATACommand{Command: ataDisablePassword, Data: passwordBlock(0), Timeout: quick})
 		return detail, errors.Join(err, undo)
@@ -107,6 +113,51 @@ func (c Config) secureErase() (string, error) {
 		err = fmt.Errorf("%w: the drive still has the password that an erasure takes away", ErrNotErased)
 	}
 	return detail, err
+}
+
+// removeOurPassword takes away the password that an erasure has left which lost power. It tries ours once: a drive
+// counts the tries. foreign reports whether another one is on the drive afterwards.
+func (c Config) removeOurPassword(out *Evidence) (foreign bool, err error) {
+	p := c.Disk.ATA()
+	if p == nil {
+		return false, nil
+	}
+	s, err := readSecurity(p)
+	if err != nil || !s.enabled {
+		return false, nil // no ATA drive, or one without a password
+	}
+	if s.frozen {
+		out.Notes = append(out.Notes, "the drive has a password, and its firmware has frozen it until the next power cycle")
+		return true, nil
+	}
+	if s.locked {
+		if err := p.ATA(ATACommand{Command: ataUnlock, Data: passwordBlock(0), Timeout: quick}); err != nil {
+			return true, fmt.Errorf("%w: the drive is locked with a password that is not ours: %w", ErrUnsupported, err)
+		}
+	}
+	err = p.ATA(ATACommand{Command: ataDisablePassword, Data: passwordBlock(0), Timeout: quick})
+	after, readErr := readSecurity(p)
+	switch {
+	case readErr == nil && !after.enabled:
+		out.Notes = append(out.Notes, "a password of an erasure before this one was removed from the drive")
+		return false, nil
+	case s.locked:
+		return false, fmt.Errorf("%w: our password unlocked the drive and cannot be removed: %w", ErrNotErased, errors.Join(err, readErr))
+	}
+	out.Notes = append(out.Notes, "the drive has a password that is not ours; it stays")
+	return true, nil
+}
+
+// noPasswordOfOurs fails when the drive would lock itself with our password at the next power-on.
+func (c Config) noPasswordOfOurs(foreign bool, out *Evidence) error {
+	if foreign || c.Disk.ATA() == nil {
+		return nil
+	}
+	left, err := c.removeOurPassword(out)
+	if err == nil && left {
+		err = fmt.Errorf("%w: our password is still on the drive", ErrNotErased)
+	}
+	return err
 }
 
 func eraseUnit(p PassThrough, enhanced bool, takes time.Duration) error {

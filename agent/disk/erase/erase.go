@@ -14,8 +14,11 @@
 //
 // # Verification
 //
-// Blocks all over the disk are read before and after. For discard and overwrite each must be zeros afterwards; for the
-// others, which may leave anything, each that was not zeros must have changed, and the device must report success.
+// For discard and overwrite the whole disk is read back, and each byte must be zero: nothing else guarantees that. The
+// others may leave anything; there the device must report success, and samples at random places must have changed. The
+// samples hold data before: where there is none, random bytes are written. The evidence says how much was read.
+//
+// What the commands of the disk keep from being addressed (hidden areas) is looked for and named: see hidden.go.
 package erase
 
 import (
@@ -77,37 +80,59 @@ type Evidence struct {
 	Detail       string   // such as "crypto erase"
 	Why          []string // of each better method, why it was not used
 	Verification string
-	Took         time.Duration
+	// Hidden says of each area that cannot be addressed that it is there, or why that could not be found out.
+	Hidden []string
+	// Notes are what else a reader must know, such as a password that was removed.
+	Notes []string
+	Took  time.Duration
 }
 
-// Run erases the disk. ErrUnsupported leaves it as it was; any other error leaves it in an unknown state.
+// Run erases the disk. ErrUnsupported leaves it as it was, but for a password of ours that is removed; any other error
+// leaves it in an unknown state.
 func Run(ctx context.Context, cfg Config) (Evidence, error) {
 	if cfg.Progress == nil {
 		cfg.Progress = func(int, string) {}
 	}
 	begun := cfg.Clock.Now()
-	before, err := takeSamples(ctx, cfg.Disk)
-	if err != nil {
-		return Evidence{}, err
-	}
 	var out Evidence
+	foreign, err := cfg.prepare(ctx, &out)
+	if err != nil {
+		return out, err
+	}
+	out.Hidden = cfg.hidden()
+	if err := cfg.try(ctx, &out); err != nil {
+		return out, errors.Join(err, cfg.noPasswordOfOurs(foreign, &out))
+	}
+	out.Took = cfg.Clock.Now().Sub(begun)
+	return out, cfg.noPasswordOfOurs(foreign, &out)
+}
+
+// prepare ends what keeps the disk from being read: a password of ours, a sanitize under way.
+func (c Config) prepare(ctx context.Context, out *Evidence) (foreignPassword bool, err error) {
+	if foreignPassword, err = c.removeOurPassword(out); err != nil {
+		return false, err
+	}
+	return foreignPassword, c.awaitSanitize(ctx, out)
+}
+
+// try uses one method after the other.
+func (c Config) try(ctx context.Context, out *Evidence) error {
 	var last error
-	for _, m := range methods(cfg.Method) {
+	for _, m := range methods(c.Method) {
 		out.Method, out.Verification = m, ""
-		out.Detail, last = cfg.once(ctx, m, before, &out)
+		out.Detail, last = c.once(ctx, m, out)
 		if last == nil {
-			out.Took = cfg.Clock.Now().Sub(begun)
-			return out, nil
+			return nil
 		}
 		if ctx.Err() != nil {
-			return out, context.Cause(ctx)
+			return context.Cause(ctx)
 		}
 		out.Why = append(out.Why, fmt.Sprintf("%s: %v", m, last))
 	}
-	if cfg.Method == Auto {
-		return out, fmt.Errorf("%w: %s", ErrNotErased, strings.Join(out.Why, "; "))
+	if c.Method == Auto {
+		return fmt.Errorf("%w: %s", ErrNotErased, strings.Join(out.Why, "; "))
 	}
-	return out, last
+	return last
 }
 
 // methods gives what is tried, in this order.
@@ -131,24 +156,35 @@ func Parse(s string) (Method, error) {
 	return "", fmt.Errorf("no such method %q", s)
 }
 
-func (c Config) once(ctx context.Context, m Method, before samples, out *Evidence) (detail string, err error) {
+func (c Config) once(ctx context.Context, m Method, out *Evidence) (detail string, err error) {
+	var before samples
 	c.Progress(0, string(m))
-	zeros := false
 	switch m {
 	case NVMeSanitize:
-		detail, err = c.sanitize(ctx)
+		detail, err = c.sanitize(ctx, &before)
 	case NVMeFormat:
-		detail, err = c.format()
+		detail, err = c.format(&before)
 	case ATASecure:
-		detail, err = c.secureErase()
+		detail, err = c.secureErase(&before)
 	case Discard:
-		zeros, err = true, c.discard(ctx)
+		err = c.discard(ctx)
 	default:
-		zeros, err = true, c.overwrite(ctx)
+		err = c.overwrite(ctx)
 	}
-	if err != nil {
+	switch {
+	case err != nil:
 		return detail, err
+	case m == Discard || m == Overwrite:
+		out.Verification, err = c.verifyZeros(ctx)
+	default:
+		out.Verification, err = before.verifyChanged(ctx, c.Disk)
 	}
-	out.Verification, err = before.verify(ctx, c.Disk, zeros)
 	return detail, err
+}
+
+// deviceTime is how long a device may take to erase itself: what it says by itself where it does, and else the time for
+// its size at a slow disk's rate.
+func (c Config) deviceTime(says time.Duration) time.Duration {
+	const slow = 50 << 20 // bytes a second
+	return max(says*3/2+10*time.Minute, time.Hour+time.Duration(c.Disk.Size()/slow)*time.Second)
 }

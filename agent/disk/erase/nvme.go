@@ -33,15 +33,18 @@ const (
 
 	cnsNamespace  = 0x00
 	cnsController = 0x01
+	cnsActive     = 0x02
+	cnsAllocated  = 0x10
 	logSanitize   = 0x81
 
-	actOverwrite = 3
-	actBlock     = 2
-	actCrypto    = 4
+	actExitFailure = 1
+	actBlock       = 2
+	actOverwrite   = 3
+	actCrypto      = 4
+	// unrestricted allows the exit from a sanitize that has failed (AUSE).
+	unrestricted = 1 << 3
 
-	quick       = time.Minute
-	formatTime  = 6 * time.Hour
-	sanitizeTry = 6 * time.Hour
+	quick = time.Minute
 )
 
 func identify(q AdminQueue, cns, nsid uint32) ([]byte, error) {
@@ -68,7 +71,7 @@ func sanitizeAction(sanicap uint32) (act uint32, name string) {
 
 // sanitize orders it and waits for the controller to be through. What is under way already is waited for first. It
 // cannot be stopped.
-func (c Config) sanitize(ctx context.Context) (string, error) {
+func (c Config) sanitize(ctx context.Context, before *samples) (string, error) {
 	q := c.Disk.NVMe()
 	if q == nil {
 		return "", fmt.Errorf("%w: it is no NVMe disk", ErrUnsupported)
@@ -84,11 +87,9 @@ func (c Config) sanitize(ctx context.Context) (string, error) {
 	case !c.Alone:
 		return "", fmt.Errorf("%w: it would take the other disks of its controller too", ErrUnsupported)
 	}
-	if _, err := c.sanitized(ctx, q); err != nil {
-		return "", err
-	}
+	*before = takeSamples(c.Disk)
 	// One pass of overwriting, in bits 7:4; the pattern is CDW11.
-	cdw10 := act
+	cdw10 := act | unrestricted
 	if act == actOverwrite {
 		cdw10 |= 1 << 4
 	}
@@ -98,27 +99,87 @@ func (c Config) sanitize(ctx context.Context) (string, error) {
 	status, err := c.sanitized(ctx, q)
 	if err == nil && status != 1 && status != 4 {
 		err = fmt.Errorf("%w: the sanitize status is %d", ErrNotErased, status)
+		leaveFailure(q)
 	}
 	return name, err
 }
 
-// sanitized waits while a sanitize is under way and gives the status of the last: 1 or 4 is success (5.16.1.25).
-func (c Config) sanitized(ctx context.Context, q AdminQueue) (status uint16, err error) {
+// leaveFailure makes a disk whose sanitize has failed take reads and writes again (5.24, Exit Failure Mode). Where it does
+// not, the methods that follow find that out.
+func leaveFailure(q AdminQueue) {
+	_ = q.Admin(AdminCommand{Opcode: opSanitize, CDW10: actExitFailure, Timeout: quick}) // see above
+}
+
+// awaitSanitize waits for a sanitize that somebody has ordered before, during which the disk can't be read.
+func (c Config) awaitSanitize(ctx context.Context, out *Evidence) error {
+	q := c.Disk.NVMe()
+	if q == nil {
+		return nil
+	}
+	id, err := identify(q, cnsController, 0)
+	if err != nil || binary.LittleEndian.Uint32(id[328:])&7 == 0 {
+		return nil // no sanitize, and so none under way
+	}
+	first, err := readSanitize(q)
+	if err != nil {
+		return nil // the methods tell what else is wrong
+	}
+	status := first.status
+	if status == sanitizing {
+		if status, err = c.sanitized(ctx, q); err != nil {
+			return err
+		}
+		out.Notes = append(out.Notes, "a sanitize that was under way has ended first")
+	}
+	if status == sanitizeFailed {
+		leaveFailure(q)
+	}
+	return nil
+}
+
+// Sanitize Status, bits 2:0 (5.16.1.25): 1 and 4 are success.
+const (
+	sanitizing     = 2
+	sanitizeFailed = 3
+)
+
+type sanitizeLog struct {
+	status  uint16
+	percent int
+	// takes is the longest of the times that the controller estimates; 0 is unknown.
+	takes time.Duration
+}
+
+func readSanitize(q AdminQueue) (sanitizeLog, error) {
 	data := make([]byte, 512)
-	for limit := c.Clock.Now().Add(sanitizeTry); ; {
-		err := q.Admin(AdminCommand{
-			Opcode: opGetLogPage, NSID: 0xffffffff, CDW10: logSanitize | uint32(len(data)/4-1)<<16, Data: data, Timeout: quick,
-		})
+	err := q.Admin(AdminCommand{
+		Opcode: opGetLogPage, NSID: 0xffffffff, CDW10: logSanitize | uint32(len(data)/4-1)<<16, Data: data, Timeout: quick,
+	})
+	if err != nil {
+		return sanitizeLog{}, fmt.Errorf("read sanitize status: %w", err)
+	}
+	out := sanitizeLog{status: binary.LittleEndian.Uint16(data[2:]) & 7, percent: int(binary.LittleEndian.Uint16(data)) * 100 >> 16}
+	for _, at := range []int{8, 12, 16} {
+		if seconds := binary.LittleEndian.Uint32(data[at:]); seconds != 0xffffffff {
+			out.takes = max(out.takes, time.Duration(seconds)*time.Second)
+		}
+	}
+	return out, nil
+}
+
+// sanitized waits while a sanitize is under way and gives the status of the last.
+func (c Config) sanitized(ctx context.Context, q AdminQueue) (status uint16, err error) {
+	for begun := c.Clock.Now(); ; {
+		now, err := readSanitize(q)
 		if err != nil {
-			return 0, fmt.Errorf("read sanitize status: %w", err)
+			return 0, err
 		}
-		status := binary.LittleEndian.Uint16(data[2:]) & 7
-		if status != 2 {
-			return status, nil
+		if now.status != sanitizing {
+			return now.status, nil
 		}
-		c.Progress(int(binary.LittleEndian.Uint16(data))*100>>16, string(NVMeSanitize))
-		if c.Clock.Now().After(limit) {
-			return 0, fmt.Errorf("%w: it takes longer than %s", ErrNotErased, sanitizeTry)
+		c.Progress(now.percent, string(NVMeSanitize))
+		if limit := c.deviceTime(now.takes); c.Clock.Now().Sub(begun) > limit {
+			return 0, fmt.Errorf("%w: the sanitize takes longer than %s", ErrNotErased, limit)
 		}
 		select {
 		case <-ctx.Done():
@@ -129,7 +190,7 @@ func (c Config) sanitized(ctx context.Context, q AdminQueue) (status uint16, err
 }
 
 // format erases the namespace and leaves its format as it is.
-func (c Config) format() (string, error) {
+func (c Config) format(before *samples) (string, error) {
 	q := c.Disk.NVMe()
 	if q == nil {
 		return "", fmt.Errorf("%w: it is no NVMe disk", ErrUnsupported)
@@ -157,7 +218,8 @@ func (c Config) format() (string, error) {
 	if fna&4 != 0 {
 		ses, name = 2, "crypto erase"
 	}
-	err = q.Admin(AdminCommand{Opcode: opFormat, NSID: nsid, CDW10: formatWord(ns) | ses<<9, Timeout: formatTime})
+	*before = takeSamples(c.Disk)
+	err = q.Admin(AdminCommand{Opcode: opFormat, NSID: nsid, CDW10: formatWord(ns) | ses<<9, Timeout: c.deviceTime(0)})
 	if err != nil {
 		return name, fmt.Errorf("format: %w", err)
 	}

@@ -64,9 +64,11 @@ func (w *writer) commit(ctx context.Context) error {
 		return context.Cause(ctx)
 	}
 	w.committing = true
+	w.out.Left = LeftUnknown
 	if err := w.putEnds(); err != nil {
 		return errors.Join(err, w.wipeEnds())
 	}
+	w.out.Left = LeftImage
 	// The kernel's idea of the partitions ends with this boot, which is over soon.
 	if err := w.Disk.RereadTable(); err != nil {
 		w.out.Warnings = append(w.out.Warnings, err.Error())
@@ -102,10 +104,28 @@ func (w *writer) putEnds() error {
 	return nil
 }
 
-// wipeEnds takes both tables away again: firmware also takes the backup. It cannot do more than try.
+// wipeEnds makes both ends zeros and reads them back: firmware also takes the backup table.
 func (w *writer) wipeEnds() error {
-	zeros := block.Buffer(gpt.HeadSize)
-	return errors.Join(w.put(zeros, 0), w.put(zeros, w.tailAt()), w.flush())
+	w.out.Left = LeftUnknown
+	zeros, got := block.Buffer(gpt.HeadSize), block.Buffer(gpt.HeadSize)
+	ends := []int64{0, w.tailAt()}
+	var errs []error
+	for _, at := range ends {
+		errs = append(errs, w.put(zeros, at))
+	}
+	if err := errors.Join(append(errs, w.flush())...); err != nil {
+		return err
+	}
+	for _, at := range ends {
+		if err := get(w.Disk, got, at); err != nil {
+			return err
+		}
+		if !bytes.Equal(got, zeros) {
+			return diskError("zeros at byte %d read back differently", at)
+		}
+	}
+	w.out.Left = LeftUnbootable
+	return nil
 }
 
 // digestMatches compares what was read back with what was ordered.

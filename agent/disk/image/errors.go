@@ -37,6 +37,10 @@ func notSupported(format string, args ...any) error {
 	return &Error{Reason: baremetalv1.Reason_IMAGE_UNSUPPORTED, err: fmt.Errorf(format, args...)}
 }
 
+func otherInstallation(format string, args ...any) error {
+	return &Error{Reason: baremetalv1.Reason_DISK_RULE_NO_UNIQUE_MATCH, err: fmt.Errorf(format, args...)}
+}
+
 func diskError(format string, args ...any) error {
 	return &Error{Reason: baremetalv1.Reason_DISK_WRITE_ERROR, Retryable: true, err: fmt.Errorf(format, args...)}
 }

@@ -51,6 +51,8 @@ type Job struct {
 	RawDigest [sha256.Size]byte
 	// MinimumDisk is what the image asks for, in bytes.
 	MinimumDisk int64
+	// Others gives what stands in the partition tables of the machine's other disks, by the disk's name; nil: none.
+	Others func() (map[string][]gpt.Partition, error)
 	// Begin has the last word before the first byte is changed; nil is yes.
 	Begin func(ctx context.Context) error
 	// State gives the file system of the state partition, at most StateSize bytes.
@@ -94,8 +96,31 @@ const (
 	StageCommit   = "commit"
 )
 
+// Left is what a Write has left on the disk.
+type Left int
+
+// What is left.
+const (
+	// LeftAsItWas: not one byte was written.
+	LeftAsItWas Left = iota
+	// LeftUnknown: an old or a new partition table may be there, whole or in part.
+	LeftUnknown
+	// LeftUnbootable: both ends were read back as zeros, so that no partition table is there.
+	LeftUnbootable
+	// LeftImage: the image and its tables are there and were read back.
+	LeftImage
+)
+
+// String says it of a disk.
+func (l Left) String() string {
+	return [...]string{
+		"was not changed", "may hold a partition table, and may boot in part", "does not boot", "holds the whole image, and boots",
+	}[l]
+}
+
 // Evidence is what was read back, and how it went.
 type Evidence struct {
+	Left   Left
 	Digest [sha256.Size]byte
 	Bytes  int64
 	// Written is how many bytes of the image were written, the others being zeros that were there.

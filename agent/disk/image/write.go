@@ -4,7 +4,12 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"io"
+	"maps"
+	"slices"
+
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 
 	"github.com/ingot-metal/ingot/agent/disk/block"
 	"github.com/ingot-metal/ingot/agent/disk/gpt"
@@ -27,7 +32,7 @@ type writer struct {
 }
 
 // Write does all of it. An error is an *Error or the cause of ctx's end; either way the disk then holds no image that
-// boots.
+// boots, as far as it can be written: see Evidence.Left.
 func Write(ctx context.Context, j Job) (Evidence, error) {
 	w := &writer{Job: j, track: newTracker(j)}
 	begun := j.Clock.Now()
@@ -97,6 +102,9 @@ func (w *writer) plan() error {
 	if err != nil {
 		return err
 	}
+	if err := clash(table, w.Others); err != nil {
+		return err
+	}
 	id := newGUID()
 	w.stateAt, w.out.StateID = gpt.Place(w.Disk.Size(), StateSize), id.String()
 	_, err = table.Add(gpt.Partition{Name: StateName, Type: gpt.LinuxData, ID: id, Offset: w.stateAt, Size: StateSize})
@@ -126,7 +134,7 @@ func tableOf(head []byte, sector int) (*gpt.Table, error) {
 // Probe reads the first MiB of an image, and fails as Write would where it cannot be fetched or unpacked, or has no
 // partition table for a disk with sectors of so many bytes. It changes nothing. Its errors are *Error, or the cause of
 // ctx's end.
-func Probe(ctx context.Context, s Source, format Format, sector int) (err error) {
+func Probe(ctx context.Context, s Source, format Format, sector int, others func() (map[string][]gpt.Partition, error)) (err error) {
 	raw, err := Open(ctx, s, format)
 	if err != nil {
 		return err
@@ -138,8 +146,38 @@ func Probe(ctx context.Context, s Source, format Format, sector int) (err error)
 	} else if err != nil {
 		return orUnexplained(err)
 	}
-	_, err = tableOf(head, sector)
-	return err
+	table, err := tableOf(head, sector)
+	if err != nil {
+		return err
+	}
+	return clash(table, others)
+}
+
+// clash refuses an image when another disk of the machine has a partition that the new system would take for its own: one
+// with the PARTUUID of a partition of the image, which an installation of the same image has, or the state partition of an
+// old installation. Boot loaders and file system tables find both by name, in any order.
+func clash(table *gpt.Table, others func() (map[string][]gpt.Partition, error)) error {
+	if others == nil {
+		return nil
+	}
+	all, err := others()
+	if err != nil {
+		return &Error{Reason: baremetalv1.Reason_EXECUTION_FAILED, Retryable: true, err: err}
+	}
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		for _, p := range all[name] {
+			same := slices.IndexFunc(table.Partitions(), func(own gpt.Partition) bool { return own.ID == p.ID })
+			switch {
+			case same >= 0:
+				return otherInstallation("%s has an installation of this image: its partition %d has the PARTUUID %s, as partition %d of the "+
+					"image; erase that disk first, or the machine may start from it", name, p.Number, p.ID, table.Partitions()[same].Number)
+			case p.Name == StateName:
+				return otherInstallation("%s has an old installation: its partition %d is called %s, and the new system could take its identity; "+
+					"erase that disk first", name, p.Number, StateName)
+			}
+		}
+	}
+	return nil
 }
 
 // newGUID is a version 4 UUID (RFC 9562) in the byte order of the disk.
@@ -194,33 +232,28 @@ func get(d Disk, b []byte, off int64) error {
 	return diskError("read %d bytes at %d: %w", len(b), off, err)
 }
 
-// zeroEnds makes both ends zeros, so that no old table is found.
+// zeroEnds makes both ends zeros, so that no old table is found, and reads them back.
 func (w *writer) zeroEnds(context.Context) error {
 	w.track.begin(StageZero, w.Disk.Size())
-	zeros := block.Buffer(gpt.HeadSize)
-	for _, at := range []int64{0, w.tailAt()} {
-		if err := w.put(zeros, at); err != nil {
-			return err
-		}
-	}
-	return w.flush()
+	return w.wipeEnds()
 }
 
 // discard tells the disk that the rest is of no more use, and then has the part that the image covers zeroed. That a
-// disk can do neither is no error: then zeros are written. Zeroing without discard is not tried: it takes such disks as
-// long as writing.
+// disk does neither is no failed write: then zeros are written. Zeroing without discard is not tried: it takes such disks
+// as long as writing.
 func (w *writer) discard(ctx context.Context) error {
 	err := spans(ctx, gpt.HeadSize, w.tailAt(), func(off, n int64) error {
 		w.track.step(off)
 		return w.Disk.Discard(off, n)
 	})
 	switch {
-	case errors.Is(err, block.ErrUnsupported):
-		return nil
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
+	case errors.Is(err, block.ErrUnsupported):
+		return nil
 	case err != nil:
-		return diskError("discard: %w", err)
+		w.out.Warnings = append(w.out.Warnings, fmt.Sprintf("the disk failed to discard its blocks, and zeros were written: %v", err))
+		return nil
 	}
 	// Whatever an error of this is, the answer is to write zeros.
 	w.out.Zeroed = spans(ctx, gpt.HeadSize, w.imageEnd(), w.Disk.Zero) == nil

@@ -1,0 +1,65 @@
+package host
+
+import (
+	"errors"
+	"reflect"
+	"time"
+
+	"github.com/ingot-metal/ingot/internal/clock"
+	"github.com/ingot-metal/ingot/internal/disk"
+)
+
+// DiskPatience says how long an installer waits for disks, which controllers and arrays bring when they are ready. The zero
+// DiskPatience does not wait.
+type DiskPatience struct {
+	// Late is how long after the start a disk may still come.
+	Late time.Duration
+	// Settle is how long the list must stay the same before a choice is made that a disk to come could change.
+	Settle time.Duration
+}
+
+// DefaultDiskPatience is that of installers. Drives take up to 30 s to spin up, and controllers start them in turns.
+var DefaultDiskPatience = DiskPatience{Late: 45 * time.Second, Settle: 3 * time.Second}
+
+const diskPoll = 250 * time.Millisecond
+
+// waitForDisks makes a choice from the machine's disks when it can be made. Choices that name a disk are made as soon as
+// it is there. Others, which take what is there, are made when nothing has come for a while: else the disk that is there
+// would be taken because the right one, or one more that fits, is late.
+func waitForDisks[T any](l *Linux, choose func([]disk.Device) (T, bool, error)) (T, error) {
+	var last []disk.Device
+	var since time.Time
+	for {
+		all, err := l.Disks()
+		if err != nil {
+			var none T
+			return none, err
+		}
+		now := time.Now()
+		if since.IsZero() || !reflect.DeepEqual(all, last) {
+			last, since = all, now
+		}
+		choice, named, err := choose(all)
+		var no *disk.NoUniqueMatch
+		missing := errors.As(err, &no) && no.None()
+		settled := l.disksSettled(all, now.Sub(since))
+		switch {
+		case missing && now.Sub(l.started) < l.cfg.Disks.Late:
+		case err == nil && !named && !settled:
+		default:
+			return choice, err
+		}
+		<-clock.Real().After(diskPoll)
+	}
+}
+
+// disksSettled reports whether the list has been the same for long enough, now or at a choice before.
+func (l *Linux) disksSettled(all []disk.Device, same time.Duration) bool {
+	l.disksMu.Lock()
+	defer l.disksMu.Unlock()
+	if same >= l.cfg.Disks.Settle {
+		l.settledDisks = all
+		return true
+	}
+	return reflect.DeepEqual(l.settledDisks, all)
+}
