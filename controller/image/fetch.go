@@ -154,7 +154,8 @@ func pour(ctx context.Context, w *blob.Writer, src source, most int64) error {
 		if src.size > 0 && w.Size() > src.size {
 			return unavailable("the file is longer than the %d bytes announced", src.size)
 		}
-		if errors.Is(err, io.EOF) {
+		// A source that was given up may end its answer well.
+		if errors.Is(err, io.EOF) && ctx.Err() == nil {
 			break
 		}
 		if err != nil {
