@@ -18,8 +18,8 @@ type DiskPatience struct {
 	Settle time.Duration
 }
 
-// DefaultDiskPatience is that of installers. Drives take up to 30 s to spin up, and controllers start them in turns.
-var DefaultDiskPatience = DiskPatience{Late: 45 * time.Second, Settle: 3 * time.Second}
+// DefaultDiskPatience is that of installers. Drives take up to 30 s to spin up from the power-on, which is earlier.
+var DefaultDiskPatience = DiskPatience{Late: 20 * time.Second, Settle: 3 * time.Second}
 
 const diskPoll = 250 * time.Millisecond
 

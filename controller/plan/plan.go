@@ -41,7 +41,7 @@ func BuiltInDefaults() Defaults {
 		"set_phase":       {30 * time.Second, 0},
 		"rma":             {600 * time.Second, 0},
 		"inspect":         {300 * time.Second, 2},
-		"erase":           {6 * time.Hour, 0},
+		"erase":           {maxTimeout, 0}, // a large disk takes longer than any other step
 		"reset_devices":   {300 * time.Second, 1},
 		"drain":           {1800 * time.Second, 0},
 		"uncordon":        {60 * time.Second, 2},
