@@ -87,6 +87,12 @@ var ILO = Shape{ModeRefused: true, TargetNeeded: true}
 // Source: DSP0266 1.15, "PATCH" and "Asynchronous operations".
 var Asynchronous = Shape{Settings: "Settings", SettingsBoot: true, Later: true, BootRefused: "Base.1.15.PropertyNotWritable"}
 
+// Shapes are all of them, by the name that the documentation has for them.
+var Shapes = map[string]Shape{
+	"plain": {}, "iDRAC9": IDRAC9, "iDRAC10": IDRAC10, "AMI DGX": AMIDGX, "BlueField": BlueField, "GB200": GB200,
+	"Supermicro mode": SupermicroMode, "iLO": ILO, "asynchronous": Asynchronous,
+}
+
 func (s Shape) system() string {
 	if s.System == "" {
 		return systemsPath + "/1"

@@ -50,6 +50,8 @@ type MachineConfig struct {
 	Unknown bool
 	// CredentialsRef is how the controller is told to log in to the BMC: CredentialsRef when empty.
 	CredentialsRef string
+	// Shape is what its Redfish service is like.
+	Shape bmc.Shape
 }
 
 // Machine is a computer in the lab, powered off with empty disks at first.
@@ -121,7 +123,7 @@ func (l *Lab) addBMC(ctx context.Context, m *Machine, address netip.Addr) error 
 		return err
 	}
 	m.Redfish, err = bmc.StartRedfish(ctx, bmc.RedfishConfig{
-		Chassis: m.Chassis, Listener: listener, User: Username, Password: Password,
+		Chassis: m.Chassis, Listener: listener, User: Username, Password: Password, Shape: m.cfg.Shape,
 	})
 	if err != nil {
 		return err
