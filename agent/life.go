@@ -98,6 +98,7 @@ func (l *life) run(group *task.Group) {
 	group.Go("session", l.runSession)
 	group.Go("inventory", l.reportInventory)
 	group.Go("drift", l.reportDrift)
+	group.Go("rollback", l.rollBack)
 }
 
 // runSession returns an error in any case: without a session there is no agent.
@@ -311,6 +312,40 @@ func (l *life) reportDrift(ctx context.Context) error {
 		return l.store.Append(ctx, &fleetv1.Event{Body: &fleetv1.Event_Report{Report: d.Report(l.who.MachineID)}}, l.a.cfg.Clock.Now())
 	}, func(err error) { l.a.cfg.Log.Warn("drift not looked for", "error", err) })
 	return nil
+}
+
+// rollbackAgain is the time between two tries to undo a configuration that has not proved itself.
+const rollbackAgain = 10 * time.Second
+
+// undoing is a host that keeps unproven changes, which may be left over from an agent that was killed or could not undo them.
+type undoing interface {
+	RollBackPending(ctx context.Context, now bool) (done bool, err error)
+}
+
+// rollBack undoes what has had its time to prove itself, and tries for ever: systemd's timer may be gone, or have failed.
+func (l *life) rollBack(ctx context.Context) error {
+	h, ok := l.host.(undoing)
+	if !ok || l.isSite() || l.isInstaller() {
+		return nil
+	}
+	for said := ""; ; {
+		done, err := h.RollBackPending(ctx, false)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil && err.Error() != said:
+			said = err.Error()
+			l.a.cfg.Log.Error("configuration not rolled back; it is tried again", "error", err)
+		case err == nil && done:
+			said = ""
+			l.a.cfg.Log.Warn("a configuration that had not proved itself was rolled back")
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-l.a.cfg.Clock.After(rollbackAgain):
+		}
+	}
 }
 
 // reportInventory puts the inventory into the event buffer when its hash has changed.

@@ -18,6 +18,8 @@ const (
 	guardLock = "etc/ingot/network/lock"
 	// guardGrace is how much later than the agent itself the watchdog goes back.
 	guardGrace = 2 * time.Second
+	// guardAgain is the time between two tries to go back.
+	guardAgain = 10 * time.Second
 )
 
 var _ Watchdog = (*Linux)(nil)
@@ -179,6 +181,9 @@ func (l *Linux) locked(fn func() error) (err error) {
 		return err
 	}
 	f, err := os.OpenFile(l.path(guardLock), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil { // a file system that became read-only keeps nobody from the way back
+		f, err = os.Open(l.path(guardLock))
+	}
 	if err != nil {
 		return fmt.Errorf("open the lock of changes: %w", err)
 	}

@@ -107,6 +107,10 @@ func serviceProperties(binary string) []systemd.Property {
 		systemd.PropExecStart([]string{binary, "rollback", "--pending"}, false),
 		property("Type", "oneshot"),
 		property("CollectMode", "inactive-or-failed"),
+		// What could not be undone is tried again for ever.
+		property("Restart", "on-failure"),
+		property("RestartUSec", uint64(guardAgain.Microseconds())),
+		property("StartLimitIntervalUSec", uint64(0)),
 	}
 }
 

@@ -144,6 +144,8 @@ type SavedNetwork struct {
 	Links []SavedLink `json:"links,omitempty"`
 	// Applied is the configuration that was in force, whether or not it had proved itself. nil: none.
 	Applied *NetworkConfig `json:"applied,omitempty"`
+	// Next is the configuration that is to be undone: what else there is on its interfaces is somebody else's.
+	Next *NetworkConfig `json:"next,omitempty"`
 }
 
 // SavedFile is a file, a link to one, or its absence.

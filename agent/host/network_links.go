@@ -136,6 +136,12 @@ func (s SavedLink) lines(like SavedLink) []string {
 	return out
 }
 
+// explicit names what a configuration leaves to the kernel: xmit_hash_policy is layer2 there (bonding.txt of the kernel).
+func (b Bond) explicit() Bond {
+	b.HashPolicy = cmp.Or(b.HashPolicy, "layer2")
+	return b
+}
+
 // describe leaves out what the mode has no use for, or the other bond leaves open.
 func (b Bond) describe(like Bond) string {
 	text := fmt.Sprintf("mode %s miimon %s", b.Mode, b.MIIMon)

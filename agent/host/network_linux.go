@@ -81,7 +81,7 @@ func (l *Linux) Network(ctx context.Context, c NetworkConfig) (NetworkState, err
 
 // SaveNetwork reads files and kernel.
 func (l *Linux) SaveNetwork(ctx context.Context, next NetworkConfig) (SavedNetwork, error) {
-	s := SavedNetwork{BootID: l.bootID(), Resolv: l.readSaved("etc/resolv.conf")}
+	s := SavedNetwork{BootID: l.bootID(), Resolv: l.readSaved("etc/resolv.conf"), Next: &next}
 	var err error
 	if s.Files, err = l.networkFiles(); err != nil {
 		return s, err
@@ -186,57 +186,69 @@ func (l *Linux) settle(ctx context.Context, c NetworkConfig) error {
 	}
 }
 
-// RestoreNetwork goes back. On another boot than that of the change, only files are left of it.
+// RestoreNetwork goes back. On another boot than that of the change, only files are left of it. Where they cannot be
+// written the kernel is restored all the same, and the error says that something is left to do.
 func (l *Linux) RestoreNetwork(ctx context.Context, _ Effect, s SavedNetwork) error {
 	l.network.Lock()
 	defer l.network.Unlock()
-	now, err := l.applied()
-	if err != nil {
-		return err
-	}
-	if err := l.restoreFiles(s); err != nil {
-		return err
-	}
-	sameBoot := s.BootID == l.bootID()
-	var removed []string
-	if sameBoot {
-		if removed, err = l.removeNew(s, now); err != nil {
+	undone := s.Next
+	if undone == nil { // saved by an older version
+		var err error
+		if undone, err = l.applied(); err != nil {
 			return err
 		}
 	}
-	if l.systemd() && l.networkd(ctx) {
+	made, err := linksOf(undone)
+	if err != nil {
+		return err
+	}
+	filesErr := l.restoreFiles(s)
+	sameBoot := s.BootID == l.bootID()
+	var removed []string
+	if sameBoot {
+		removed = outdated(made, s.Links)
+		if err := removeLinks(removed); err != nil {
+			return errors.Join(filesErr, err)
+		}
+	}
+	// What networkd would read is still the change.
+	if filesErr == nil && l.systemd() && l.networkd(ctx) {
 		if err := l.reload(ctx, removed); err != nil {
 			return err
 		}
 	}
-	if !sameBoot {
+	if !sameBoot && filesErr == nil {
 		return nil
 	}
-	return l.restoreLinks(ctx, s)
+	return errors.Join(filesErr, l.restoreLinks(ctx, s.Links, made, filesErr != nil))
 }
 
-// removeNew deletes the bonds and VLANs that the change has made.
-func (l *Linux) removeNew(s SavedNetwork, now *NetworkConfig) (removed []string, err error) {
-	if now == nil {
+// linksOf is how the kernel shows a configuration; nil has none.
+func linksOf(c *NetworkConfig) ([]SavedLink, error) {
+	if c == nil {
 		return nil, nil
 	}
 	macs, err := cardsByMAC()
 	if err != nil {
 		return nil, err
 	}
-	removed = outdated(now.wanted(macs), s.Links)
-	return removed, removeLinks(removed)
+	return c.wanted(macs), nil
 }
 
-// restoreLinks waits until the interfaces are as they were, and helps with those that nobody else configures.
-func (l *Linux) restoreLinks(ctx context.Context, s SavedNetwork) error {
+// restoreLinks waits until the interfaces are as they were, and helps with those that nobody else configures, or with
+// all of them. What neither was there nor was made by the change came from somebody else meanwhile, and stays.
+func (l *Linux) restoreLinks(ctx context.Context, saved, made []SavedLink, all bool) error {
 	ctx, cancel := context.WithTimeout(ctx, settleTime)
 	defer cancel()
 	for {
-		err := l.helpLinks(ctx, s.Links)
+		now, err := kernelLinks()
+		want := keepForeign(saved, made, now)
+		if err == nil {
+			err = l.helpLinks(ctx, want, all)
+		}
 		now, readErr := kernelLinks()
-		want, there := compare(s.Links, now)
-		diff := UnifiedDiff("saved/kernel", "host/kernel", want, there)
+		wanted, there := compare(keepForeign(saved, made, now), now)
+		diff := UnifiedDiff("saved/kernel", "host/kernel", wanted, there)
 		if err == nil && readErr == nil && diff == "" {
 			return nil
 		}
@@ -248,9 +260,35 @@ func (l *Linux) restoreLinks(ctx context.Context, s SavedNetwork) error {
 	}
 }
 
+// keepForeign adds to the saved links what is there now of addresses and routes, but for those that the change has made.
+func keepForeign(saved, made, now []SavedLink) []SavedLink {
+	out := slices.Clone(saved)
+	for i, w := range out {
+		is, _ := findLink(now, w.Name)
+		m, _ := findLink(made, w.Name)
+		w.Addresses, w.Routes = slices.Clone(w.Addresses), slices.Clone(w.Routes)
+		for _, a := range is.Addresses {
+			if !slices.Contains(w.Addresses, a) && !slices.Contains(m.Addresses, a) {
+				w.Addresses = append(w.Addresses, a)
+			}
+		}
+		for _, r := range is.Routes {
+			same := func(o Route) bool { return o.normal() == r.normal() }
+			if !slices.ContainsFunc(w.Routes, same) && !slices.ContainsFunc(m.Routes, same) {
+				w.Routes = append(w.Routes, r)
+			}
+		}
+		out[i] = w
+	}
+	return out
+}
+
 // helpLinks does what networkd does not: everything for the links that it leaves alone, and the MTU of the others, which
-// it never sets back.
-func (l *Linux) helpLinks(ctx context.Context, links []SavedLink) error {
+// it never sets back. With all it does everything for every link.
+func (l *Linux) helpLinks(ctx context.Context, links []SavedLink, all bool) error {
+	if all {
+		return reconcile(links)
+	}
 	var orphans []SavedLink
 	for _, s := range links {
 		switch l.adminState(ctx, s.Name) {

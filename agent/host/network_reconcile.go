@@ -83,7 +83,8 @@ func outdated(old, want []SavedLink) []string {
 		w, ok := findLink(want, o.Name)
 		same := ok && w.VLANID == o.VLANID && w.Parent == o.Parent && (w.Bond == nil) == (o.Bond == nil)
 		if same && o.Bond != nil {
-			same = w.Bond.describe(*w.Bond) == o.Bond.describe(*w.Bond)
+			a, b := w.Bond.explicit(), o.Bond.explicit()
+			same = a.describe(a) == b.describe(a)
 		}
 		if !same {
 			names = append(names, o.Name)

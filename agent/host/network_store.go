@@ -122,20 +122,20 @@ func diffFiles(want, have map[string]string) string {
 	return b.String()
 }
 
-// restoreFiles puts back what was saved.
+// restoreFiles puts back what was saved, as much of it as can be.
 func (l *Linux) restoreFiles(s SavedNetwork) error {
-	if err := l.writeFiles(s.Files); err != nil {
-		return err
-	}
+	errs := []error{l.writeFiles(s.Files)}
 	if isOurs(l.readSaved("etc/resolv.conf")) {
 		if err := l.writeSaved("etc/resolv.conf", s.Resolv); err != nil {
-			return fmt.Errorf("restore resolv.conf: %w", err)
+			errs = append(errs, fmt.Errorf("restore resolv.conf: %w", err))
 		}
 	}
 	if s.Applied != nil {
-		return l.writeApplied(s.BootID, *s.Applied)
+		errs = append(errs, l.writeApplied(s.BootID, *s.Applied))
+	} else {
+		errs = append(errs, l.removeDurably(appliedFile))
 	}
-	return l.removeDurably(appliedFile)
+	return errors.Join(errs...)
 }
 
 // writesResolv: where systemd-resolved runs, networkd tells it, and nobody needs the file.

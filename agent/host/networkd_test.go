@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/testkit"
 )
@@ -176,6 +178,49 @@ func TestGuardGoesBackToNameAndFirewallToo(t *testing.T) {
 	must(t, err)
 	if name != "before" || !fw.Holds(before) || read(t, "/etc/hostname") != "before\n" {
 		t.Errorf("host name %s, firewall %+v", name, fw)
+	}
+}
+
+// TestTheKernelGoesBackThoughFilesCannotBeWritten: the way back ends only when the files are back too, and leaves alone
+// what somebody else has put on the interface meanwhile.
+func TestTheKernelGoesBackThoughFilesCannotBeWritten(t *testing.T) {
+	t.Parallel()
+	if !withNetworkd(t) {
+		return
+	}
+	h, _ := unguarded(t)
+	newPeer(t)
+	must(t, h.ApplyNetwork(t.Context(), Effect{}, NetworkConfig{Interfaces: []Interface{card("here", "10.9.0.1/24")}}))
+	want := read(t, "/etc/systemd/network/05-ingot-here.network")
+	next := NetworkConfig{Interfaces: []Interface{card("here", "192.0.2.7/24")}}
+	saved, err := h.SaveNetwork(t.Context(), next)
+	must(t, err)
+	must(t, h.Guard(t.Context(), Guard{CommandID: "c1", Deadline: clock.Boottime(), Network: &saved}))
+	must(t, h.ApplyNetwork(t.Context(), Effect{}, next))
+	sh(t, "ip addr add 203.0.113.9/32 dev here; mount -o remount,bind,ro /etc") // keepalived(8) does the first
+
+	for range 2 {
+		if _, err := h.RollBackPending(t.Context(), false); !errors.Is(err, unix.EROFS) {
+			t.Fatalf("with a read-only /etc: %v", err)
+		}
+		wantIn(t, sh(t, "ip addr show here"), "10.9.0.1/24", "203.0.113.9/32")
+		if strings.Contains(sh(t, "ip addr show here"), "192.0.2.7") {
+			t.Error("the change is still there")
+		}
+	}
+	if err := h.Guard(t.Context(), Guard{CommandID: "c2"}); ReasonOf(err) != ReasonGuardPending {
+		t.Errorf("a second change over one that is not undone: %v", err)
+	}
+	sh(t, "mount -o remount,bind,rw /etc")
+	if done, err := h.RollBackPending(t.Context(), false); err != nil || !done {
+		t.Fatalf("when it can be written again: %t, %v", done, err)
+	}
+	if got := read(t, "/etc/systemd/network/05-ingot-here.network"); got != want {
+		t.Errorf("the file is now:\n%s", got)
+	}
+	wantIn(t, sh(t, "ip addr show here"), "10.9.0.1/24")
+	if g, err := h.Guarded(t.Context()); err != nil || g.State != GuardRolledBack || g.Error != "" {
+		t.Errorf("the guard: %+v, %v", g, err)
 	}
 }
 
