@@ -74,7 +74,6 @@ func writes() []write {
 		{"NodeService/ApproveDiscovered", `{"site": "segment", "mac_address": "52:54:00:aa:00:77", "machine_id": "m-a", "request_id": "w-20"}`, nil},
 		{"NodeService/ReportNode", `{"mac_address": "52:54:00:aa:00:77", "installation_status": "started"}`, nil},
 		{"AdminService/TrustBMCCertificate", `{"machine_id": "$victim", "sha256": "$pin", "comment": "new board"}`, nil},
-		{"AdminService/UnparkBMC", `{"machine_id": "$victim", "comment": "it was starting"}`, nil},
 
 		{"AdminService/IssueBootstrapToken", `{"machine_id": "$host", "request_id": "w-14"}`, id("token", "token.token_id")},
 		{"AdminService/RevokeBootstrapToken", `{"token_id": "$token"}`, nil},
@@ -89,6 +88,9 @@ func writes() []write {
 		{"AdminService/DeleteWebhook", `{"webhook_id": "h-w"}`, nil},
 		{"AdminService/SetSite", `{"site": "s-w", "segments": [{"name": "a", "interface": "eth0", "address": "10.9.0.1/24", "pool_start": "10.9.0.10", "pool_end": "10.9.0.20"}]}`, nil},
 		{"AdminService/SetBMCCredentials", `{"credentials_ref": "c-w", "username": "u", "password": "p", "allowed_endpoints": ["10.0.0.1"]}`, nil},
+		{"MachineService/RegisterMachine", `{"machine": {"machine_id": "m-bmc", "spec": {"bmc_endpoint": "10.0.0.1", "bmc_credentials_ref": "c-w"}}}`, nil},
+		{"AdminService/UnparkBMC", `{"machine_id": "m-bmc", "comment": "it was starting"}`, nil},
+		{"MachineService/DeleteMachine", `{"machine_id": "m-bmc", "purge": true}`, nil},
 		{"AdminService/DeleteBMCCredentials", `{"credentials_ref": "c-w"}`, nil},
 		{"AdminService/CreateAPIToken", `{"name": "t-w", "scope": "read"}`, nil},
 		{"AdminService/RevokeAPIToken", `{"token_id": "$apitoken"}`, nil},
