@@ -62,6 +62,8 @@ type link struct {
 	ctx context.Context
 	// answer stands for the grant where it is set.
 	answer func(*fleetv1.GrantRequest)
+	// ended is closed when the dispatcher has ended.
+	ended <-chan struct{}
 
 	mu      sync.Mutex
 	sent    []*fleetv1.AgentMessage
@@ -118,6 +120,8 @@ func (l *link) wait(t *testing.T, what string, pick func(*fleetv1.AgentMessage) 
 		l.mu.Unlock()
 		select {
 		case <-changed:
+		case <-l.ended:
+			t.Fatalf("the dispatcher has ended before %s", what)
 		case <-timeout:
 			t.Fatalf("gave up waiting for %s", what)
 		}
@@ -166,6 +170,12 @@ func (r *rig) attach() {
 
 func startAlone(t *testing.T, store *state.Store, exec command.Executor, edit func(*dispatch.Config)) *rig {
 	t.Helper()
+	return startAloneWith(t, store, exec, edit, nil)
+}
+
+// startAloneWith gives a dispatcher that may end with an error from the first moment on.
+func startAloneWith(t *testing.T, store *state.Store, exec command.Executor, edit func(*dispatch.Config), dies error) *rig {
+	t.Helper()
 	cfg := dispatch.Config{
 		Store: store, AgentID: "a", BootID: "b", Log: slog.New(slog.DiscardHandler), Clock: clock.Real(), Boottime: clock.Boottime,
 		Resolve:     func(*fleetv1.CommandSpec) (command.Executor, *command.Result) { return exec, nil },
@@ -180,7 +190,7 @@ func startAlone(t *testing.T, store *state.Store, exec command.Executor, edit fu
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	d := dispatch.New(cfg)
-	r := &rig{t: t, store: store, d: d, keys: [][]byte{pub}, stop: stop, ended: make(chan struct{})}
+	r := &rig{t: t, store: store, d: d, keys: [][]byte{pub}, stop: stop, ended: make(chan struct{}), dies: dies}
 	task.Background("dispatcher under test", func() {
 		defer close(r.ended)
 		if err := d.Run(ctx); !errors.Is(err, r.dies) {
@@ -188,8 +198,11 @@ func startAlone(t *testing.T, store *state.Store, exec command.Executor, edit fu
 		}
 	})
 	t.Cleanup(r.end)
-	<-d.Ready()
-	r.l = &link{key: key, d: d, ctx: ctx, changed: make(chan struct{})}
+	select {
+	case <-d.Ready():
+	case <-r.ended:
+	}
+	r.l = &link{key: key, d: d, ctx: ctx, changed: make(chan struct{}), ended: r.ended}
 	return r
 }
 
@@ -210,6 +223,16 @@ func memory(t *testing.T) *state.Store {
 
 func (r *rig) order(spec *fleetv1.CommandSpec) string {
 	r.t.Helper()
+	m := r.message(spec)
+	if err := r.d.Handle(r.t.Context(), m); err != nil {
+		r.t.Fatal(err)
+	}
+	return m.GetCommand().GetCommandId()
+}
+
+// message is a new command as it comes from the controller.
+func (r *rig) message(spec *fleetv1.CommandSpec) *fleetv1.ControllerMessage {
+	r.t.Helper()
 	spec.CommandId, spec.TargetId = ids.New(ids.Command), cmp.Or(spec.GetTargetId(), "m")
 	if spec.GetAction() == nil {
 		spec.Action = &fleetv1.CommandSpec_Reboot{Reboot: &fleetv1.RebootAction{}}
@@ -219,13 +242,9 @@ func (r *rig) order(spec *fleetv1.CommandSpec) string {
 		r.t.Fatal(err)
 	}
 	sum := sha256.Sum256(body)
-	err = r.d.Handle(r.t.Context(), &fleetv1.ControllerMessage{Message: &fleetv1.ControllerMessage_Command{
+	return &fleetv1.ControllerMessage{Message: &fleetv1.ControllerMessage_Command{
 		Command: &fleetv1.Command{CommandId: spec.GetCommandId(), Spec: body, Digest: sum[:]},
-	}})
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	return spec.GetCommandId()
+	}}
 }
 
 func want(t *testing.T, r *fleetv1.CommandResult, outcome fleetv1.CommandResult_Outcome, reason string) {
@@ -273,8 +292,10 @@ func TestItAlwaysAnswers(t *testing.T) {
 func TestAnExecutorThatDoesNotComeBackKeepsItsTargetClosed(t *testing.T) {
 	t.Parallel()
 	free := make(chan struct{})
-	exec := &executor{execute: func(context.Context, command.Job) (command.Result, error) {
-		<-free
+	exec := &executor{execute: func(_ context.Context, job command.Job) (command.Result, error) {
+		if job.Spec.GetTargetId() == "m" {
+			<-free
+		}
 		return command.Succeeded(nil), nil
 	}}
 	r := start(t, memory(t), exec, nil)
