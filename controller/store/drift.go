@@ -37,7 +37,8 @@ func observedOf(row dbsqlc.ProviderObservation) workflow.Observation {
 }
 
 // noDrift refuses work that destroys data while the machine's provider says what does not go with the node's state, as far as
-// the site's threshold asks for it. The node's state may have changed since the provider was asked: it is compared anew.
+// the site's threshold asks for it. The node's state may have changed since the provider was asked: it is compared anew. What
+// was seen before the machine's last work ended refuses nothing: that work changed what the provider says.
 func noDrift(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine) error {
 	if m.Provider != workflow.ProviderMAAS {
 		return nil
@@ -48,6 +49,9 @@ func noDrift(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine) error {
 	}
 	if err != nil {
 		return fmt.Errorf("read what the provider says: %w", err)
+	}
+	if row.SetAsideAt != nil {
+		return nil
 	}
 	text, major, err := driftOf(ctx, q, m, observedOf(row))
 	if err != nil {
@@ -90,13 +94,34 @@ func adoptDrift(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, now ti
 	return mark, showDrift(ctx, q, m.MachineID, maasstatus.State(row.State), "", now)
 }
 
+// trustedSkew is how long the clocks of a site's agent and of the controller may make an answer look older than it is.
+const trustedSkew = 5 * time.Minute
+
+// fromBefore reports whether a provider was asked before the machine's last work ended.
+func fromBefore(row dbsqlc.ProviderObservation, seenAt, now time.Time) bool {
+	return row.SetAsideAt != nil && !seenAt.After(*row.SetAsideAt) && now.Sub(*row.SetAsideAt) < trustedSkew
+}
+
+// setAside says that work on the machine has ended: what its provider said before is compared with nothing any more, until the
+// provider is asked again.
+func setAside(ctx context.Context, q *dbsqlc.Queries, machineID string, now time.Time) error {
+	row, err := q.SetAsideProviderObservation(ctx, dbsqlc.SetAsideProviderObservationParams{MachineID: machineID, Now: &now})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("set aside what the provider said: %w", err)
+	}
+	return showDrift(ctx, q, machineID, maasstatus.State(row.State), "", now)
+}
+
 // driftFollows compares what the machine's provider has said with the node's new state.
 func driftFollows(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, to node.State, now time.Time) error {
 	if m.Provider != workflow.ProviderMAAS {
 		return nil
 	}
 	row, err := q.GetProviderObservation(ctx, m.MachineID)
-	if errors.Is(err, pgx.ErrNoRows) || err == nil && row.State == string(maasstatus.StateUnknown) {
+	if errors.Is(err, pgx.ErrNoRows) || err == nil && (row.State == string(maasstatus.StateUnknown) || row.SetAsideAt != nil) {
 		return nil
 	}
 	if err != nil {

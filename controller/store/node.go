@@ -92,10 +92,19 @@ func moveTo(ctx context.Context, q *dbsqlc.Queries, machineID string, v move, no
 	if err := followAdoption(ctx, q, m, from, v.to, now); err != nil {
 		return err
 	}
-	if err := driftFollows(ctx, q, m, v.to, now); err != nil {
+	if err := v.followProvider(ctx, q, m, now); err != nil {
 		return err
 	}
 	return followRetirement(ctx, q, machineID, from, v.to, now)
+}
+
+// followProvider compares what the machine's provider says with the new state, unless work made the move: what was seen before
+// or during that work is of another state.
+func (v move) followProvider(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, now time.Time) error {
+	if v.ended != "" {
+		return setAside(ctx, q, m.MachineID, now)
+	}
+	return driftFollows(ctx, q, m, v.to, now)
 }
 
 // followQuarantine keeps the cause of a quarantine with the state. Those who know more of the cause say it afterwards.

@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
@@ -422,4 +425,54 @@ func TestReportsDoNotBlankEarlierFacts(t *testing.T) {
 	if got.GetIpAddress() != "10.0.0.9" || got.GetHostname() != "h-2" || got.GetVendor() != "acme" || got.GetModel() != "x1" || got.GetSerialNumber() != "sn-1" || got.GetSystemUuid() != "u-1" {
 		t.Errorf("the report is %v", got)
 	}
+}
+
+// What MAAS was seen to say before a machine's work ended, or while it ran, is neither shown as drift nor does it refuse the next
+// work, also where the answer is told later. What MAAS says after that counts again.
+func TestWhatAProviderSaidBeforeTheEndOfWorkIsNoDrift(t *testing.T) {
+	s := storetest.New(t)
+	agent := maasMachine(t, s)
+	tells := func(status maasstatus.Status, seen time.Time) {
+		t.Helper()
+		o := &fleetv1.ProviderObservation{
+			MachineId: "m-1", Provider: "maas", Reachable: true, Present: true, Status: int32(status), StatusName: fmt.Sprint(status),
+			SystemId: "abc", SeenAt: timestamppb.New(seen),
+		}
+		report := store.SiteReport{Site: "lab", AgentID: agent, LeasesSame: true, Providers: []*fleetv1.ProviderObservation{o}}
+		if _, err := s.RecordSite(t.Context(), report, now()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	begin := func(request string) (*baremetalv1.Operation, error) {
+		op, _, err := s.StartWorkflow(t.Context(), store.WorkflowStart{
+			MachineID: "m-1", RequestID: request, Kind: workflow.Decommission, Mode: workflow.StorageCleanup, Actor: "tester", Inputs: inputs("img"),
+		}, now())
+		return op, err
+	}
+	shown := func() bool { return condition(machine(t, s, "m-1"), fleet.ProviderDrift) != nil }
+	op, err := begin("one")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tells(maasstatus.Ready, now())
+	asked := now()
+	if _, err := s.Cancel(t.Context(), op.GetOperationId(), "tester", now()); err != nil {
+		t.Fatal(err)
+	}
+	tells(maasstatus.Ready, asked)
+	if shown() {
+		t.Error("what was seen during the work is shown as drift after it")
+	}
+	if op, err = begin("two"); err != nil {
+		t.Fatalf("what was seen during the work refuses the next: %v", err)
+	}
+	if _, err := s.Cancel(t.Context(), op.GetOperationId(), "tester", now()); err != nil {
+		t.Fatal(err)
+	}
+	tells(maasstatus.Ready, now())
+	if !shown() {
+		t.Error("what is said after the work is not shown")
+	}
+	_, err = begin("three")
+	wantReason(t, err, "PROVIDER_DRIFT")
 }

@@ -38,6 +38,13 @@ func recordProvider(ctx context.Context, q *dbsqlc.Queries, site string, o *flee
 	if err != nil {
 		return fmt.Errorf("lock machine: %w", err)
 	}
+	before, err := q.GetProviderObservation(ctx, m.MachineID)
+	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		return fmt.Errorf("read what the provider said: %w", err)
+	}
+	if fromBefore(before, o.GetSeenAt().AsTime(), now) {
+		return nil // it was asked before the machine's last work ended
+	}
 	state, known := stateOfProvider(o)
 	drift := ""
 	if known {
@@ -55,7 +62,7 @@ func recordProvider(ctx context.Context, q *dbsqlc.Queries, site string, o *flee
 	err = q.PutProviderObservation(ctx, dbsqlc.PutProviderObservationParams{
 		MachineID: m.MachineID, Provider: o.GetProvider(), State: string(state), Status: o.GetStatusName(), SystemID: o.GetSystemId(),
 		PowerState: powerOfProvider(o), Deployed: o.GetDeployed(), Drift: drift, Reason: o.GetReason(),
-		Message: orText(o.GetMessage(), o.GetStatusMessage()), HeldBy: o.GetHeldBy(), Now: now,
+		Message: orText(o.GetMessage(), o.GetStatusMessage()), HeldBy: o.GetHeldBy(), Known: known, Now: now,
 	})
 	if err != nil {
 		return fmt.Errorf("record what the provider says: %w", err)

@@ -133,6 +133,9 @@ func (l *loaded) beginStages(ctx context.Context, q *dbsqlc.Queries, d operation
 // endWork leaves the node in a state that nobody needs to work on.
 func endWork(ctx context.Context, q *dbsqlc.Queries, w workflow.Workflow, user string, agentLive bool, now time.Time) error {
 	why := cmp.Or(w.Reason, "CANCELED_BY_REQUEST")
+	if err := setAside(ctx, q, w.MachineID, now); err != nil {
+		return err
+	}
 	return moveNodeAlong(ctx, q, w.MachineID, w.OperationID, user, why, func(m dbsqlc.Machine) []workflow.Move {
 		moves := workflow.Ending(w, fleet.NodeState(m.NodeState), agentLive)
 		if m.QuarantinedFrom != "" && len(moves) > 0 && moves[0].To == workflow.Offline && !workflow.Terminal(w.State) {

@@ -74,7 +74,7 @@ func (q *Queries) GetMAASRegion(ctx context.Context, regionRef string) (MaasRegi
 }
 
 const getProviderObservation = `-- name: GetProviderObservation :one
-SELECT machine_id, provider, state, status, system_id, power_state, deployed, drift, reason, message, changed_at, known_system_id, held_by FROM provider_observations WHERE machine_id = $1
+SELECT machine_id, provider, state, status, system_id, power_state, deployed, drift, reason, message, changed_at, known_system_id, held_by, set_aside_at FROM provider_observations WHERE machine_id = $1
 `
 
 func (q *Queries) GetProviderObservation(ctx context.Context, machineID string) (ProviderObservation, error) {
@@ -94,6 +94,7 @@ func (q *Queries) GetProviderObservation(ctx context.Context, machineID string) 
 		&i.ChangedAt,
 		&i.KnownSystemID,
 		&i.HeldBy,
+		&i.SetAsideAt,
 	)
 	return i, err
 }
@@ -251,7 +252,7 @@ func (q *Queries) MachineOfMAASRegion(ctx context.Context, regionRef string) (st
 }
 
 const providerObservationsOf = `-- name: ProviderObservationsOf :many
-SELECT machine_id, provider, state, status, system_id, power_state, deployed, drift, reason, message, changed_at, known_system_id, held_by FROM provider_observations WHERE machine_id = ANY($1::text[])
+SELECT machine_id, provider, state, status, system_id, power_state, deployed, drift, reason, message, changed_at, known_system_id, held_by, set_aside_at FROM provider_observations WHERE machine_id = ANY($1::text[])
 `
 
 func (q *Queries) ProviderObservationsOf(ctx context.Context, machineIds []string) ([]ProviderObservation, error) {
@@ -277,6 +278,7 @@ func (q *Queries) ProviderObservationsOf(ctx context.Context, machineIds []strin
 			&i.ChangedAt,
 			&i.KnownSystemID,
 			&i.HeldBy,
+			&i.SetAsideAt,
 		); err != nil {
 			return nil, err
 		}
@@ -340,8 +342,9 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $5, $12)
 ON CONFLICT (machine_id) DO UPDATE
 SET known_system_id = coalesce(nullif(provider_observations.known_system_id, ''), excluded.system_id), provider = excluded.provider, state = excluded.state, status = excluded.status, system_id = excluded.system_id,
     power_state = excluded.power_state, deployed = excluded.deployed, drift = excluded.drift, reason = excluded.reason,
-    message = excluded.message, held_by = excluded.held_by, changed_at = excluded.changed_at
-WHERE (provider_observations.provider, provider_observations.state, provider_observations.status, provider_observations.system_id,
+    message = excluded.message, held_by = excluded.held_by, changed_at = excluded.changed_at,
+    set_aside_at = CASE WHEN $13::boolean THEN NULL ELSE provider_observations.set_aside_at END
+WHERE $13 AND provider_observations.set_aside_at IS NOT NULL OR (provider_observations.provider, provider_observations.state, provider_observations.status, provider_observations.system_id,
        provider_observations.power_state, provider_observations.deployed, provider_observations.drift, provider_observations.reason,
        provider_observations.message, provider_observations.held_by)
       IS DISTINCT FROM (excluded.provider, excluded.state, excluded.status, excluded.system_id, excluded.power_state, excluded.deployed,
@@ -361,6 +364,7 @@ type PutProviderObservationParams struct {
 	Message    string
 	Now        time.Time
 	HeldBy     string
+	Known      bool
 }
 
 // The first system id that is seen is the machine's known one, until an operator accepts another.
@@ -378,8 +382,40 @@ func (q *Queries) PutProviderObservation(ctx context.Context, arg PutProviderObs
 		arg.Message,
 		arg.Now,
 		arg.HeldBy,
+		arg.Known,
 	)
 	return err
+}
+
+const setAsideProviderObservation = `-- name: SetAsideProviderObservation :one
+UPDATE provider_observations SET set_aside_at = $1, drift = '' WHERE machine_id = $2 RETURNING machine_id, provider, state, status, system_id, power_state, deployed, drift, reason, message, changed_at, known_system_id, held_by, set_aside_at
+`
+
+type SetAsideProviderObservationParams struct {
+	Now       *time.Time
+	MachineID string
+}
+
+func (q *Queries) SetAsideProviderObservation(ctx context.Context, arg SetAsideProviderObservationParams) (ProviderObservation, error) {
+	row := q.db.QueryRow(ctx, setAsideProviderObservation, arg.Now, arg.MachineID)
+	var i ProviderObservation
+	err := row.Scan(
+		&i.MachineID,
+		&i.Provider,
+		&i.State,
+		&i.Status,
+		&i.SystemID,
+		&i.PowerState,
+		&i.Deployed,
+		&i.Drift,
+		&i.Reason,
+		&i.Message,
+		&i.ChangedAt,
+		&i.KnownSystemID,
+		&i.HeldBy,
+		&i.SetAsideAt,
+	)
+	return i, err
 }
 
 const setDrift = `-- name: SetDrift :exec

@@ -368,6 +368,7 @@ type ProviderObservation struct {
 	ChangedAt     time.Time
 	KnownSystemID string
 	HeldBy        string
+	SetAsideAt    *time.Time
 }
 
 type Rollout struct {

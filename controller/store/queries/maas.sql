@@ -50,8 +50,9 @@ VALUES (@machine_id, @provider, @state, @status, @system_id, @power_state, @depl
 ON CONFLICT (machine_id) DO UPDATE
 SET known_system_id = coalesce(nullif(provider_observations.known_system_id, ''), excluded.system_id), provider = excluded.provider, state = excluded.state, status = excluded.status, system_id = excluded.system_id,
     power_state = excluded.power_state, deployed = excluded.deployed, drift = excluded.drift, reason = excluded.reason,
-    message = excluded.message, held_by = excluded.held_by, changed_at = excluded.changed_at
-WHERE (provider_observations.provider, provider_observations.state, provider_observations.status, provider_observations.system_id,
+    message = excluded.message, held_by = excluded.held_by, changed_at = excluded.changed_at,
+    set_aside_at = CASE WHEN @known::boolean THEN NULL ELSE provider_observations.set_aside_at END
+WHERE @known AND provider_observations.set_aside_at IS NOT NULL OR (provider_observations.provider, provider_observations.state, provider_observations.status, provider_observations.system_id,
        provider_observations.power_state, provider_observations.deployed, provider_observations.drift, provider_observations.reason,
        provider_observations.message, provider_observations.held_by)
       IS DISTINCT FROM (excluded.provider, excluded.state, excluded.status, excluded.system_id, excluded.power_state, excluded.deployed,
@@ -69,6 +70,9 @@ DELETE FROM provider_observations WHERE machine_id = @machine_id;
 -- name: SetDrift :exec
 -- Whether what the provider says goes with the node's state.
 UPDATE provider_observations SET drift = @drift, changed_at = @now WHERE machine_id = @machine_id AND drift <> @drift;
+
+-- name: SetAsideProviderObservation :one
+UPDATE provider_observations SET set_aside_at = @now, drift = '' WHERE machine_id = @machine_id RETURNING *;
 
 -- name: AcceptDrift :exec
 UPDATE machines SET accepted_drift = @accepted_drift WHERE machine_id = @machine_id;

@@ -1,0 +1,1 @@
+ALTER TABLE provider_observations DROP COLUMN set_aside_at;
