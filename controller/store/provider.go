@@ -42,12 +42,11 @@ func recordProvider(ctx context.Context, q *dbsqlc.Queries, site string, o *flee
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 		return fmt.Errorf("read what the provider said: %w", err)
 	}
-	if fromBefore(before, o.GetSeenAt().AsTime(), now) {
-		return nil // it was asked before the machine's last work ended
-	}
 	state, known := stateOfProvider(o)
+	// The agent tells what has not changed again after a while, so that nothing stays without judgement.
+	judged := known && !fromBefore(before, o.GetSeenAt().AsTime(), now)
 	drift := ""
-	if known {
+	if judged {
 		seen := workflow.Observation{State: state, SystemID: o.GetSystemId(), HeldBy: o.GetHeldBy()}
 		if m.AcceptedDrift != "" && seen.Mark() != m.AcceptedDrift {
 			m.AcceptedDrift = "" // it says something else by now
@@ -62,7 +61,7 @@ func recordProvider(ctx context.Context, q *dbsqlc.Queries, site string, o *flee
 	err = q.PutProviderObservation(ctx, dbsqlc.PutProviderObservationParams{
 		MachineID: m.MachineID, Provider: o.GetProvider(), State: string(state), Status: o.GetStatusName(), SystemID: o.GetSystemId(),
 		PowerState: powerOfProvider(o), Deployed: o.GetDeployed(), Drift: drift, Reason: o.GetReason(),
-		Message: orText(o.GetMessage(), o.GetStatusMessage()), HeldBy: o.GetHeldBy(), Known: known, Now: now,
+		Message: orText(o.GetMessage(), o.GetStatusMessage()), HeldBy: o.GetHeldBy(), Judged: judged, Now: now,
 	})
 	if err != nil {
 		return fmt.Errorf("record what the provider says: %w", err)
@@ -72,6 +71,9 @@ func recordProvider(ctx context.Context, q *dbsqlc.Queries, site string, o *flee
 	}
 	if err := providerWell(ctx, q, m.MachineID, state, orText(o.GetStatusMessage(), o.GetStatusName()), now); err != nil {
 		return err
+	}
+	if !judged {
+		return nil
 	}
 	return showDrift(ctx, q, m.MachineID, state, drift, now)
 }

@@ -364,7 +364,7 @@ type PutProviderObservationParams struct {
 	Message    string
 	Now        time.Time
 	HeldBy     string
-	Known      bool
+	Judged     bool
 }
 
 // The first system id that is seen is the machine's known one, until an operator accepts another.
@@ -382,7 +382,7 @@ func (q *Queries) PutProviderObservation(ctx context.Context, arg PutProviderObs
 		arg.Message,
 		arg.Now,
 		arg.HeldBy,
-		arg.Known,
+		arg.Judged,
 	)
 	return err
 }

@@ -51,8 +51,8 @@ ON CONFLICT (machine_id) DO UPDATE
 SET known_system_id = coalesce(nullif(provider_observations.known_system_id, ''), excluded.system_id), provider = excluded.provider, state = excluded.state, status = excluded.status, system_id = excluded.system_id,
     power_state = excluded.power_state, deployed = excluded.deployed, drift = excluded.drift, reason = excluded.reason,
     message = excluded.message, held_by = excluded.held_by, changed_at = excluded.changed_at,
-    set_aside_at = CASE WHEN @known::boolean THEN NULL ELSE provider_observations.set_aside_at END
-WHERE @known AND provider_observations.set_aside_at IS NOT NULL OR (provider_observations.provider, provider_observations.state, provider_observations.status, provider_observations.system_id,
+    set_aside_at = CASE WHEN @judged::boolean THEN NULL ELSE provider_observations.set_aside_at END
+WHERE @judged AND provider_observations.set_aside_at IS NOT NULL OR (provider_observations.provider, provider_observations.state, provider_observations.status, provider_observations.system_id,
        provider_observations.power_state, provider_observations.deployed, provider_observations.drift, provider_observations.reason,
        provider_observations.message, provider_observations.held_by)
       IS DISTINCT FROM (excluded.provider, excluded.state, excluded.status, excluded.system_id, excluded.power_state, excluded.deployed,
