@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -109,8 +110,9 @@ type half struct {
 	header []byte
 	left   int
 	sent   func()
-	// over ends the body with errStillRead.
+	// over ends the body with errStillRead, and cut with errCutOff.
 	over <-chan time.Time
+	cut  <-chan struct{}
 }
 
 func (h *half) Read(b []byte) (int, error) {
@@ -128,14 +130,44 @@ func (h *half) Read(b []byte) (int, error) {
 	select {
 	case <-h.ctx.Done():
 		return 0, h.ctx.Err()
+	case <-h.cut:
+		return 0, errCutOff
 	case <-h.over:
 		return 0, errStillRead
 	}
 }
 
-// errStillRead ends a body that waited for its answer, so that a client whose answer was lost with the connection hears of that: it
-// waits for the body's end first.
-var errStillRead = errors.New("nothing has ended the request")
+// Both end a body that nobody reads any more: net/http returns no error of a connection before the body has ended.
+var (
+	errStillRead = errors.New("nothing has ended the request")
+	errCutOff    = errors.New("the controller has closed the connection")
+)
+
+// watchedConn closes ended when the connection can be read no more.
+type watchedConn struct {
+	net.Conn
+	once  sync.Once
+	ended chan struct{}
+}
+
+func (c *watchedConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if err != nil {
+		c.once.Do(func() { close(c.ended) })
+	}
+	return n, err
+}
+
+// watch ends the body when the connection of its request ends.
+func (h *half) watch(ctx context.Context) context.Context {
+	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(got httptrace.GotConnInfo) {
+		if secure, ok := got.Conn.(*tls.Conn); ok {
+			if conn, ok := secure.NetConn().(*watchedConn); ok {
+				h.cut = conn.ended // before the body is read
+			}
+		}
+	}})
+}
 
 // bodies are requests whose bodies never end.
 type bodies struct {
@@ -160,7 +192,11 @@ func (r *Rig) send(ctx context.Context, b bodies) (answered int64, err error) {
 		cfg.Certificates = b.cert
 		tr := &http.Transport{
 			TLSClientConfig: cfg, ForceAttemptHTTP2: !b.http1, DialContext: func(ctx context.Context, _, address string) (net.Conn, error) {
-				return r.Dial(ctx, t, address)
+				conn, err := r.Dial(ctx, t, address)
+				if err != nil {
+					return nil, err
+				}
+				return &watchedConn{Conn: conn, ended: make(chan struct{})}, nil
 			},
 		}
 		if b.http1 {
@@ -180,7 +216,7 @@ func (r *Rig) send(ctx context.Context, b bodies) (answered int64, err error) {
 				if b.answered {
 					body.over = time.After(15 * time.Second)
 				}
-				req, err := http.NewRequestWithContext(ctx, http.MethodPost, b.url, body)
+				req, err := http.NewRequestWithContext(body.watch(ctx), http.MethodPost, b.url, body)
 				if err != nil {
 					return err
 				}
