@@ -33,6 +33,7 @@ func (p *Provider) open(ctx context.Context, l *link, e Endpoint, t provider.Tar
 
 // dial logs in.
 func (p *Provider) dial(ctx context.Context, l *link, e Endpoint, t provider.Target, creds Credentials) (driver, error) {
+	t = p.known(t)
 	if e.Protocol == IPMI {
 		c, err := ipmi.Open(ctx, ipmi.Config{Addr: e.rmcp(), Username: creds.Username, Password: creds.Password, BIOS: t.BIOS})
 		if err != nil {
@@ -51,7 +52,9 @@ func (p *Provider) dial(ctx context.Context, l *link, e Endpoint, t provider.Tar
 }
 
 func (p *Provider) redfish(l *link, e Endpoint, creds Credentials) redfish.Config {
-	return redfish.Config{URL: e.url(), TLS: p.trust(l, e.Host, creds), Timeout: p.patience(l) / 2, Heard: l.heard}
+	return redfish.Config{
+		URL: e.url(), TLS: p.trust(l, e.name(), creds), Timeout: p.patience(l) / 2, Grace: max(farewell, 2*l.slowest), Heard: l.heard,
+	}
 }
 
 // probe finds out how a BMC wants to be spoken to: Redfish first. No credentials are used.
