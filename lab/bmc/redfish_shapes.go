@@ -36,6 +36,10 @@ type Shape struct {
 	// TargetNeeded: to disable the override without naming a target, or with None, is refused.
 	TargetNeeded bool
 
+	// Continuous: the order for one boot is kept for every boot, and shows so, until another device is named. Only a device
+	// counts: to disable the override is no order.
+	Continuous bool
+
 	// Slashes: requests for a path without a slash at its end are redirected to the one with it, whatever their method.
 	Slashes bool
 	// Slow is how long each answer takes longer.
@@ -98,6 +102,11 @@ var ILO = Shape{ModeRefused: true, TargetNeeded: true}
 // pull request 187 (log-ins at older Supermicro BMCs).
 var Slashed = Shape{Slashes: true}
 
+// SushyTools makes a choice for every boot of whatever is ordered.
+// Source: opendev.org/openstack/sushy-tools, sushy_tools/emulator/main.py (PATCH of a system) and templates/system.json;
+// it drives the virtual machines of libvirt.
+var SushyTools = Shape{Continuous: true, TargetNeeded: true}
+
 // SlowBMC takes 4.5 s for each answer.
 // Source: github.com/xcat2/xcat-core, issue 3310 (12 s for a first log-in); our own measurement of the time at which a
 // client that gives a log-in 20 s gives up.
@@ -115,7 +124,8 @@ var Asynchronous = Shape{Settings: "Settings", SettingsBoot: true, Later: true, 
 // Shapes are all of them, by the name that the documentation has for them.
 var Shapes = map[string]Shape{
 	"plain": {}, "iDRAC9": IDRAC9, "iDRAC10": IDRAC10, "AMI DGX": AMIDGX, "BlueField": BlueField, "GB200": GB200,
-	"Supermicro mode": SupermicroMode, "iLO": ILO, "trailing slashes": Slashed, "asynchronous": Asynchronous, "slow": SlowBMC, "no sessions": NoSessions,
+	"Supermicro mode": SupermicroMode, "iLO": ILO, "trailing slashes": Slashed, "asynchronous": Asynchronous, "slow": SlowBMC,
+	"sushy-tools": SushyTools, "no sessions": NoSessions,
 }
 
 func (s Shape) system() string {
@@ -138,6 +148,20 @@ type pendingBoot struct {
 	boot Boot
 	set  bool
 	mode string
+	// always is the device of every boot, where the service has no other; BootNone is the disk.
+	always Boot
+}
+
+func (p *pendingBoot) keepAlways(b Boot) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.always = b
+}
+
+func (p *pendingBoot) everyBoot() Boot {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.always
 }
 
 // pend keeps an order for the next reset.

@@ -118,6 +118,7 @@ func TestOverrideThatTheResetApplies(t *testing.T) {
 	}{
 		"in effect at once":            {lab.Shape{}, "once", "read back"},
 		"pending in a settings object": {lab.IDRAC10, "pending", "read back"},
+		"kept for every boot":          {lab.SushyTools, "continuous", "for every boot"},
 		"answered with 202":            {lab.Asynchronous, "ordered", "not to be read before"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -134,7 +135,7 @@ func TestOverrideThatTheResetApplies(t *testing.T) {
 			if booted := r.reset(t); booted != lab.BootPXE {
 				t.Errorf("the machine boots from %q", booted)
 			}
-			if booted := r.reset(t); booted != lab.BootNone {
+			if booted := r.reset(t); (booted == lab.BootNone) == tc.shape.Continuous {
 				t.Errorf("the boot after the next is from %q", booted)
 			}
 		})
