@@ -11,7 +11,7 @@ import (
 	"github.com/ingot-metal/ingot/agent/provider/redfish"
 )
 
-// probeWithin bounds the first protocol that is tried, so that the second has its time.
+// probeWithin bounds a handshake that looks at a certificate alone.
 const probeWithin = 5 * time.Second
 
 // open makes a session in the endpoint's protocol, in the one that was found before, or in the one that is found now.
@@ -59,7 +59,7 @@ func (p *Provider) redfish(l *link, e Endpoint, creds Credentials) redfish.Confi
 
 // probe finds out how a BMC wants to be spoken to: Redfish first. No credentials are used.
 func (p *Provider) probe(ctx context.Context, l *link, e Endpoint, creds Credentials) (Protocol, error) {
-	redfishCtx, cancel := context.WithTimeout(ctx, probeWithin)
+	redfishCtx, cancel := context.WithTimeout(ctx, p.patience(l)/2) // so that the second protocol has its time
 	defer cancel()
 	viaRedfish := redfish.Probe(redfishCtx, p.redfish(l, e, creds))
 	if viaRedfish == nil {

@@ -2,6 +2,7 @@ package ipmi
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"testing"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/bougou/go-ipmi/pkg/transport/udp"
 	"github.com/bougou/go-ipmi/pkg/types"
 
+	"github.com/ingot-metal/ingot/agent/host"
 	"github.com/ingot-metal/ingot/agent/provider"
 )
 
@@ -158,5 +160,20 @@ func TestBootFlagsAtAnotherController(t *testing.T) {
 		if got, err := c.BootOnce(t.Context()); err != nil || got.Once(provider.BootPXE) || !got.Stays {
 			t.Errorf("%s: flags for every boot read %+v, %v", name, got, err)
 		}
+	}
+}
+
+// Controllers of virtual machines have neither sensors nor a log: that is no fault of theirs.
+// Source: pyghmi, pyghmi/ipmi/bmc.py (what VirtualBMC is made of), which answers every unknown command with 0xc1.
+func TestReadingsThatAControllerLacks(t *testing.T) {
+	t.Parallel()
+	c := startPeer(t, map[types.Command]answer{
+		types.CommandGetSDRRepoInfo: code(types.CodeInvalidCommand), types.CommandGetSELInfo: code(types.CodeInvalidCommand),
+	}).open(t)
+	if _, err := c.Sensors(t.Context()); !errors.Is(err, host.ErrUnsupported) {
+		t.Errorf("sensors: %v", err)
+	}
+	if _, err := c.EventLog(t.Context(), 5); !errors.Is(err, host.ErrUnsupported) {
+		t.Errorf("event log: %v", err)
 	}
 }

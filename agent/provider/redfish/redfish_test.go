@@ -217,6 +217,58 @@ func TestHostileAnswers(t *testing.T) {
 	}
 }
 
+// Of several systems that can be switched, the UUID or the serial number tells which one is the machine, where no MAC
+// address does; and a guess is never made.
+func TestWhichSystemByItsMarks(t *testing.T) {
+	t.Parallel()
+	system := func(id, uuid, serial, power string) map[string]any {
+		path := "/redfish/v1/Systems/" + id
+		return map[string]any{
+			"@odata.id": path, "Id": id, "UUID": uuid, "SerialNumber": serial, "PowerState": power,
+			"Actions": map[string]any{"#ComputerSystem.Reset": map[string]any{"target": path + "/Actions/ComputerSystem.Reset"}},
+		}
+	}
+	s := serveShape(t, map[string]map[string]any{
+		"/redfish/v1": {
+			"@odata.type": "#ServiceRoot.v1_15_0.ServiceRoot", "RedfishVersion": "1.15.0", "Systems": map[string]any{"@odata.id": "/redfish/v1/Systems"},
+			"Links": map[string]any{"Sessions": map[string]any{"@odata.id": "/redfish/v1/SessionService/Sessions"}},
+		},
+		"/redfish/v1/Systems": {"Members": []any{
+			map[string]any{"@odata.id": "/redfish/v1/Systems/A"}, map[string]any{"@odata.id": "/redfish/v1/Systems/B"},
+		}},
+		"/redfish/v1/Systems/A": system("A", "4C4C4544-0035", "SN-A", "On"), "/redfish/v1/Systems/B": system("B", "4C4C4544-0036", "SN-B", "Off"),
+	})
+	for name, tc := range map[string]struct {
+		uuid, serial, system string
+		want                 provider.PowerState
+	}{
+		"UUID":                      {uuid: "4c4c4544-0036", want: provider.PowerOff},
+		"serial number":             {serial: "SN-A", want: provider.PowerOn},
+		"UUID before serial number": {uuid: "4c4c4544-0035", serial: "SN-B", want: provider.PowerOn},
+		"named":                     {uuid: "4c4c4544-0035", system: "/redfish/v1/Systems/B", want: provider.PowerOff},
+		"neither":                   {},
+		"of another machine":        {uuid: "4c4c4544-9999", serial: "SN-Z"},
+	} {
+		c, err := redfish.Open(t.Context(), redfish.Config{
+			URL: s.server.URL, Username: "u", Password: "p", UUID: tc.uuid, Serial: tc.serial, System: tc.system,
+		})
+		if tc.want == "" {
+			if host.ReasonOf(err) != redfish.ReasonWhichSystem {
+				t.Errorf("%s: %v", name, err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if state, err := c.PowerState(t.Context()); err != nil || state != tc.want {
+			t.Errorf("%s: %v, %v; want %v", name, state, err, tc.want)
+		}
+		_ = c.Close(t.Context())
+	}
+}
+
 // A document may have moved within the service. An order is sent again where its own path wants a slash at the end alone,
 // and no other host is asked.
 func TestRedirectsWithinTheService(t *testing.T) {
