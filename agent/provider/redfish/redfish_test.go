@@ -269,6 +269,24 @@ func TestWhichSystemByItsMarks(t *testing.T) {
 	}
 }
 
+// A log service may have no entries, while another one has them.
+// Source: github.com/NVIDIA/libredfish, tests/mockups/lenovo, Systems/1/LogServices/SEL: a recording of an XCC 2.83.
+func TestLogWithoutEntries(t *testing.T) {
+	t.Parallel()
+	const logs = "/redfish/v1/Managers/Controller.Embedded.1/LogServices/"
+	s := loadShape(t, "dell-like.json")
+	s.docs[logs+"Lclog"] = map[string]any{"@odata.id": logs + "Lclog", "Entries": s.docs[logs+"Sel"]["Entries"]}
+	delete(s.docs[logs+"Sel"], "Entries")
+	c := s.open(t)
+	if events, err := c.EventLog(t.Context(), 5); err != nil || len(events) != 2 {
+		t.Errorf("%+v, %v", events, err)
+	}
+	delete(s.docs[logs+"Lclog"], "Entries")
+	if _, err := c.EventLog(t.Context(), 5); !errors.Is(err, host.ErrUnsupported) {
+		t.Errorf("no log has entries: %v", err)
+	}
+}
+
 // A document may have moved within the service. An order is sent again where its own path wants a slash at the end alone,
 // and no other host is asked.
 func TestRedirectsWithinTheService(t *testing.T) {
@@ -376,7 +394,10 @@ func TestNoSessionIsLeftBehind(t *testing.T) {
 				id := fmt.Sprintf("%s/%d", r.URL.Path, opened.Add(1))
 				if tc.impatient {
 					cancel()
-					time.Sleep(50 * time.Millisecond)
+					select {
+					case <-r.Context().Done(): // the answer is awaited no more
+					case <-time.After(100 * time.Millisecond):
+					}
 				}
 				w.Header().Set("X-Auth-Token", token)
 				if tc.location {
