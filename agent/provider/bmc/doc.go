@@ -31,8 +31,8 @@
 //	ipmi://host[:port]         IPMI over RMCP+, 623
 //	redfish+http://host[:port] Redfish without TLS, 80: for laboratories. It carries the password in the clear.
 //
-// An IPv6 address of a link needs the zone, which is an interface of the site agent: [fe80::1%eth0]. After a scheme the
-// sign may be escaped, as in URLs: %25. The zone is part of what credentials are allowed for; a network never covers it.
+// An IPv6 address of a link needs the zone, which is an interface of the site agent: [fe80::1%eth0]. After a scheme
+// the sign may be escaped, as in URLs: %25. Credentials are allowed for an address with its zone; no network covers it.
 //
 // After an endpoint of Redfish may follow the path of a system, /redfish/v1/Systems/NAME, where a service has several.
 // Without it the one with the machine's MAC address, UUID or serial number is taken, else the only one that can be

@@ -12,8 +12,8 @@ import (
 	"github.com/ingot-metal/ingot/agent/provider/bmc"
 )
 
-// A service of somebody else is no part of the project. Give its endpoint to drive that instead of the laboratory's, such
-// as redfish+http://127.0.0.1:8000; account has the form user:password.
+// A service of somebody else is no part of the project. Give its endpoint to drive that instead of the laboratory's,
+// such as redfish+http://127.0.0.1:8000; the account has the form user:password.
 var (
 	foreignService = flag.String("bmc-service", "", "endpoint of a BMC to power on and off, and to boot from the network")
 	foreignAccount = flag.String("bmc-account", user+":"+password, "its account")

@@ -53,7 +53,8 @@ func (p *Provider) dial(ctx context.Context, l *link, e Endpoint, t provider.Tar
 
 func (p *Provider) redfish(l *link, e Endpoint, creds Credentials) redfish.Config {
 	return redfish.Config{
-		URL: e.url(), TLS: p.trust(l, e.name(), creds), Timeout: p.patience(l) / 2, Grace: max(farewell, 2*l.slowest), Heard: l.heard,
+		URL: e.url(), TLS: p.trust(l, e.name(), creds), Timeout: p.patience(l) / 2, Grace: max(farewell, 2*l.slowest),
+		Heard: l.heard,
 	}
 }
 

@@ -17,8 +17,8 @@ import (
 	"github.com/ingot-metal/ingot/agent/provider"
 )
 
-// peer is go-ipmi's own controller, a second implementation beside OpenIPMI's simulator: it has cipher suite 17, and keeps
-// the valid bit of the boot flags. override replaces single commands.
+// peer is go-ipmi's own controller, a second implementation beside OpenIPMI's simulator. It has cipher suite 17, and
+// keeps the valid bit of the boot flags.
 type peer struct {
 	chassis *mock.Chassis
 	addr    string
@@ -26,6 +26,7 @@ type peer struct {
 
 type answer = func(ctx context.Context, h *handlers.HandlerContext, req []byte, usual handlers.Handler) ([]byte, types.CompletionCode, error)
 
+// startPeer serves until the test ends. override replaces single commands.
 func startPeer(t *testing.T, override map[types.Command]answer) peer {
 	t.Helper()
 	machine := mock.New()
@@ -118,8 +119,8 @@ func TestDeviceIDIsNotNeeded(t *testing.T) {
 	}
 }
 
-// The flags as another implementation keeps them: with the bit for EFI, or without it where it is refused, and flags for
-// every boot are told from those for the next one.
+// The flags as another implementation keeps them: with the bit for EFI, or without it where it is refused. Flags for
+// every boot are not those for the next one.
 func TestBootFlagsAtAnotherController(t *testing.T) {
 	t.Parallel()
 	refusesEFI := func(ctx context.Context, h *handlers.HandlerContext, req []byte, usual handlers.Handler) ([]byte, types.CompletionCode, error) {

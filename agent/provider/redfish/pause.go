@@ -21,8 +21,8 @@ const (
 	afterMost = time.Minute
 )
 
-// pause is how long to wait before the same request is sent again; 0 where the answer is the last one. A request that is
-// refused with 429 or 503 had no effect. A longer pause than this call has time for is left to the caller.
+// pause is how long to wait before the same request is sent again; 0 where the answer is the last one. A request that
+// is refused with 429 or 503 had no effect. A longer pause than this call has time for is left to the caller.
 func (t *transport) pause(resp *http.Response, err error, try int) time.Duration {
 	t.after = 0
 	if err != nil || resp.StatusCode != http.StatusTooManyRequests && resp.StatusCode != http.StatusServiceUnavailable {
@@ -79,9 +79,9 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// wantsSlash reports whether the answer redirects to the same path with a slash at its end, on the same host. The method
-// stays, whatever the status: old Supermicro BMCs redirect log-ins so (github.com/bb-Ricardo/check_redfish, pull request
-// 187), and Lenovo's x3650 M5 every path (github.com/PegaProx/project-pegaprox, issue 609).
+// wantsSlash reports whether the answer redirects to the same path with a slash at its end, on the same host. The
+// method stays, whatever the status. Old Supermicro BMCs redirect log-ins so (github.com/bb-Ricardo/check_redfish, pull
+// request 187), and Lenovo's x3650 M5 every path (github.com/PegaProx/project-pegaprox, issue 609).
 func wantsSlash(req *http.Request, resp *http.Response, err error) bool {
 	if err != nil || resp.StatusCode/100 != 3 || strings.HasSuffix(req.URL.Path, "/") {
 		return false

@@ -230,7 +230,7 @@ func (c *Client) findLog() (path, error) {
 	return "", unsupported("the BMC has no event log")
 }
 
-// bestLogs are the log services to look at, those that are named like an event log first: an XCC's SEL has no entries, and
+// bestLogs are the log services to read, those that are named like an event log first. An XCC's SEL has no entries, and
 // another one of its logs has them.
 func bestLogs(services []path) []path {
 	named := func(p path) bool {

@@ -287,8 +287,8 @@ func TestLogWithoutEntries(t *testing.T) {
 	}
 }
 
-// A document may have moved within the service. An order is sent again where its own path wants a slash at the end alone,
-// and no other host is asked.
+// A document may have moved within the service. An order is sent again only where its own path wants a slash at the
+// end, and no other host is asked.
 func TestRedirectsWithinTheService(t *testing.T) {
 	t.Parallel()
 	for status, slash := range map[int]bool{

@@ -145,8 +145,8 @@ func (b *body) Close() error {
 }
 
 // redirect follows a service that calls a document by another path (DSP0266: "/redfish/v1" may redirect to
-// "/redfish/v1/"). Another host is refused by RoundTrip; an order is never sent elsewhere than it was meant for. That the
-// same path wants a slash at its end is not elsewhere: see wantsSlash.
+// "/redfish/v1/"). Another host is refused by RoundTrip; an order is never sent elsewhere than it was meant for. Its own
+// path with a slash at the end is not elsewhere: see wantsSlash.
 func redirect(req *http.Request, via []*http.Request) error {
 	const most = 3
 	if req.Method != http.MethodGet || via[0].Method != http.MethodGet || len(via) > most {
