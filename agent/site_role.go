@@ -92,7 +92,9 @@ func (l *life) setUpSite(log *slog.Logger) error {
 					w.bmcs.Unpark(t.GetEndpoint(), t.GetUnparkedAt().AsTime())
 				}
 			}
-			w.prober.Replace(bmcTargets(doc.GetBmcs()))
+			targets := bmcTargets(doc.GetBmcs())
+			w.bmcs.Know(targets)
+			w.prober.Replace(targets)
 			w.consoles.follow(doc)
 			w.maas.Replace(maasTargets(doc.GetProviders()))
 		},
@@ -192,6 +194,7 @@ func bmcTargets(list []*fleetv1.BMCTarget) []provider.Target {
 		out = append(out, provider.Target{
 			MachineID: t.GetMachineId(), BMCEndpoint: t.GetEndpoint(), CredentialsRef: t.GetCredentialsRef(),
 			CredentialsVersion: t.GetCredentialsVersion(), MACs: t.GetMacAddresses(),
+			UUID: t.GetSystemUuid(), Serial: t.GetSerialNumber(), BIOS: t.GetBios(),
 		})
 	}
 	return out

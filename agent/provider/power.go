@@ -32,6 +32,8 @@ const (
 	BootPending BootProof = "pending"
 	// BootOrdered was accepted, to be done at the next reset, and reads back nowhere until then.
 	BootOrdered BootProof = "ordered"
+	// BootStays reads back as a choice for every boot, although the next one alone was ordered.
+	BootStays BootProof = "continuous"
 )
 
 // BootChoice is what a BMC says of the next boot.

@@ -319,6 +319,7 @@ func addMachines(d *fleetv1.SiteDocument, assigned []dbsqlc.AssignmentsOfSiteRow
 			d.Bmcs = append(d.Bmcs, &fleetv1.BMCTarget{
 				MachineId: m.MachineID, Endpoint: m.BmcEndpoint, CredentialsRef: m.CredentialsRef, CredentialsVersion: m.CredentialsVersion,
 				CertificateSha256: m.BmcCertificate, UnparkedAt: stampPtr(m.UnparkedAt), MacAddresses: m.Macs,
+				SystemUuid: m.SystemUuid, SerialNumber: m.SerialNumber, Bios: m.FirmwareIs == "bios",
 			})
 		}
 	}

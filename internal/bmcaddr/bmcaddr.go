@@ -5,7 +5,6 @@ package bmcaddr
 import (
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 	"net/url"
 	"regexp"
@@ -18,7 +17,7 @@ import (
 type Address struct {
 	// Scheme is "redfish", "redfish+http", "ipmi" or empty.
 	Scheme string
-	// Host is a name in lower case or an IP address, without brackets.
+	// Host is a name in lower case or an IP address, without brackets. An IPv6 address may have a zone: fe80::1%eth0.
 	Host string
 	// Port is empty where the protocol's own is meant.
 	Port string
@@ -64,15 +63,18 @@ func Parse(s string) (Address, error) {
 	if strings.ContainsAny(rest, "/?# \t\r\n") || rest == "" {
 		return Address{}, ErrRest
 	}
-	if ip := net.ParseIP(rest); ip != nil {
+	if a.Scheme != "" {
+		rest = strings.Replace(rest, "%25", "%", 1) // as a URL has a zone (RFC 6874)
+	}
+	if isIP(rest) {
 		a.Host = rest
 		return a, nil
 	}
 	u := url.URL{Host: rest}
-	a.Host, a.Port = strings.ToLower(u.Hostname()), u.Port()
+	a.Host, a.Port = lower(u.Hostname()), u.Port()
 	bracketed := strings.HasPrefix(rest, "[")
 	if a.Host == "" || strings.ContainsAny(a.Host, "[]") || strings.Contains(a.Host, ":") != bracketed ||
-		bracketed && net.ParseIP(a.Host) == nil {
+		bracketed && !isIP(a.Host) || !bracketed && strings.Contains(a.Host, "%") {
 		return Address{}, ErrHost
 	}
 	if strings.HasSuffix(rest, ":") {
@@ -84,6 +86,24 @@ func Parse(s string) (Address, error) {
 		}
 	}
 	return a, nil
+}
+
+// zone is the name or the number of a network interface (IFNAMSIZ of Linux: 15 bytes).
+var zone = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,15}$`)
+
+// isIP reports whether s is an IP address. One of IPv6 may have a zone (RFC 4007, 11).
+func isIP(s string) bool {
+	addr, err := netip.ParseAddr(s)
+	return err == nil && (addr.Zone() == "" || zone.MatchString(addr.Zone()))
+}
+
+// lower leaves the zone as it is: the names of interfaces differ by case.
+func lower(host string) string {
+	name, zone, zoned := strings.Cut(host, "%")
+	if !zoned {
+		return strings.ToLower(name)
+	}
+	return strings.ToLower(name) + "%" + zone
 }
 
 // Allowance is the endpoints that one credential may be sent to: host, host:port, or a network in CIDR form. A host
@@ -116,9 +136,9 @@ func (l Allowance) Covers(a Address) bool {
 
 func covers(entry string, a Address) bool {
 	addr, err := netip.ParseAddr(a.Host)
-	isAddr := err == nil && addr.Zone() == ""
+	isAddr := err == nil
 	if p, err := netip.ParsePrefix(entry); err == nil {
-		return isAddr && p.Contains(addr.Unmap())
+		return isAddr && p.Contains(addr.Unmap()) // which contains none that has a zone
 	}
 	e, err := Parse(entry)
 	if err != nil || e.Scheme != "" || e.Port != "" && e.Port != a.Port {

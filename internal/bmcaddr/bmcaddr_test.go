@@ -65,6 +65,48 @@ func TestEntriesOfAllowances(t *testing.T) {
 	}
 }
 
+// Source: RFC 4007, 11 (addresses with a zone) and RFC 6874 (the same in a URL).
+func TestAddressesMayHaveAZone(t *testing.T) {
+	for in, want := range map[string]bmcaddr.Address{
+		"fe80::1%eth0":                               {Host: "fe80::1%eth0"},
+		"[FE80::1%Eth0.7]:8443":                      {Host: "fe80::1%Eth0.7", Port: "8443"},
+		"redfish://[fe80::1%eth0]":                   {Scheme: "redfish", Host: "fe80::1%eth0"},
+		"redfish://[fe80::1%25eth0]:8443/":           {Scheme: "redfish", Host: "fe80::1%eth0", Port: "8443"},
+		"ipmi://[fe80::1%25bond0.20]":                {Scheme: "ipmi", Host: "fe80::1%bond0.20"},
+		"redfish://[fe80::1%2]/redfish/v1/Systems/1": {Scheme: "redfish", Host: "fe80::1%2", System: "/redfish/v1/Systems/1"},
+	} {
+		if a, err := bmcaddr.Parse(in); err != nil || a != want {
+			t.Errorf("%s: %+v, %v; want %+v", in, a, err, want)
+		}
+	}
+	for _, bad := range []string{
+		"fe80::1%", "fe80::1%a/b", "[fe80::1%a b]", "192.0.2.7%eth0", "bmc%eth0", "[fe80::1%eth0", "fe80::1%longer-than-fifteen", "fe80::1%a%b",
+	} {
+		if a, err := bmcaddr.Parse(bad); err == nil {
+			t.Errorf("%s is taken: %+v", bad, a)
+		}
+	}
+	for _, c := range []struct {
+		allowed, endpoint string
+		want              bool
+	}{
+		{"fe80::1%eth0", "redfish://[fe80::1%25eth0]:443", true},
+		{"[fe80::1%eth0]:443", "redfish://[fe80:0::1%eth0]:443", true},
+		{"fe80::1%eth0", "fe80::1%eth1", false},
+		{"fe80::1", "fe80::1%eth0", false},
+		{"fe80::1%eth0", "fe80::1", false},
+		{"fe80::/10", "fe80::1%eth0", false}, // a network is on no particular interface
+	} {
+		a, err := bmcaddr.Parse(c.endpoint)
+		if err != nil || bmcaddr.CheckEntry(c.allowed) != nil {
+			t.Errorf("%s, %s: %v", c.allowed, c.endpoint, err)
+		}
+		if got := (bmcaddr.Allowance{c.allowed}).Covers(a); got != c.want {
+			t.Errorf("%q covers %q: %t, want %t", c.allowed, c.endpoint, got, c.want)
+		}
+	}
+}
+
 func TestParseTakesThePathOfASystem(t *testing.T) {
 	a, err := bmcaddr.Parse("redfish://10.0.0.7:8443/redfish/v1/Systems/System_0")
 	if err != nil || a.Host != "10.0.0.7" || a.Port != "8443" || a.System != "/redfish/v1/Systems/System_0" {

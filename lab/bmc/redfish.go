@@ -133,12 +133,16 @@ func (r *Redfish) handler() http.Handler {
 	open.Handle("/", r.loggedIn(inner))
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		f := r.desk.arrived()
+		f.Slow += r.cfg.Shape.Slow
 		defer r.desk.left()
 		if !r.patience(req.Context(), f) {
 			panic(http.ErrAbortHandler)
 		}
 		w.Header().Set("OData-Version", "4.0")
 		w.Header().Set("Cache-Control", "no-cache")
+		if !r.slashed(w, req) {
+			return
+		}
 		if f.Broken && req.URL.Path != rootPath && req.URL.Path != rootPath+"/" {
 			refuse(w, http.StatusInternalServerError, "InternalError", "The request failed due to an internal service error.")
 			return

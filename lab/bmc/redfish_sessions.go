@@ -26,6 +26,9 @@ func (r *Redfish) openRoutes(mux *http.ServeMux) {
 	mux.HandleFunc("POST "+sessionsPath, r.newSession)
 }
 
+// noSession is the message of SessionLimitExceeded (DMTF, Base registry).
+const noSession = "The session establishment failed due to the number of simultaneous sessions exceeding the limit of the implementation."
+
 func (r *Redfish) newSession(w http.ResponseWriter, req *http.Request) {
 	var in struct{ UserName, Password string }
 	if err := json.NewDecoder(http.MaxBytesReader(w, req.Body, 1<<16)).Decode(&in); err != nil {
@@ -40,9 +43,13 @@ func (r *Redfish) newSession(w http.ResponseWriter, req *http.Request) {
 		unauthorized(w)
 		return
 	}
+	if full := r.cfg.Shape.SessionsFull; full != 0 {
+		refuse(w, full, "SessionLimitExceeded", noSession)
+		return
+	}
 	id, token, ok := r.desk.open()
 	if !ok {
-		refuse(w, r.desk.status(func(f Faults) int { return f.SessionLimit }, http.StatusServiceUnavailable), "SessionLimitExceeded", "The session establishment failed due to the number of simultaneous sessions exceeding the limit of the implementation.")
+		refuse(w, r.desk.status(func(f Faults) int { return f.SessionLimit }, http.StatusServiceUnavailable), "SessionLimitExceeded", noSession)
 		return
 	}
 	w.Header().Set("X-Auth-Token", token)

@@ -2,7 +2,9 @@ package bmc
 
 import (
 	"net/http"
+	"strings"
 	"sync"
+	"time"
 )
 
 // Shape is what makes a Redfish service another than one that does all by the plain schema. The zero value is plain.
@@ -33,6 +35,17 @@ type Shape struct {
 	NoMode, ModeForgotten, ModeRefused bool
 	// TargetNeeded: to disable the override without naming a target, or with None, is refused.
 	TargetNeeded bool
+
+	// Continuous: the order for one boot is kept for every boot, and shows so, until another device is named. Only a device
+	// counts: to disable the override is no order.
+	Continuous bool
+
+	// Slashes: requests for a path without a slash at its end are redirected to the one with it, whatever their method.
+	Slashes bool
+	// Slow is how long each answer takes longer.
+	Slow time.Duration
+	// SessionsFull is the status with which every log-in is refused because there are sessions enough; 0 means never.
+	SessionsFull int
 }
 
 // IDRAC9 is a PowerEdge whose settings object is for other things: it has no BootSourceOverrideTarget.
@@ -83,6 +96,27 @@ var SupermicroMode = Shape{ModeForgotten: true}
 // request 998.
 var ILO = Shape{ModeRefused: true, TargetNeeded: true}
 
+// Slashed answers no path that does not end with a slash, although its own links don't: it redirects all of them, log-ins
+// too.
+// Source: github.com/PegaProx/project-pegaprox, issue 609 (Lenovo x3650 M5, 301); github.com/bb-Ricardo/check_redfish,
+// pull request 187 (log-ins at older Supermicro BMCs).
+var Slashed = Shape{Slashes: true}
+
+// SushyTools makes a choice for every boot of whatever is ordered.
+// Source: opendev.org/openstack/sushy-tools, sushy_tools/emulator/main.py (PATCH of a system) and templates/system.json;
+// it drives the virtual machines of libvirt.
+var SushyTools = Shape{Continuous: true, TargetNeeded: true}
+
+// SlowBMC takes 4.5 s for each answer.
+// Source: github.com/xcat2/xcat-core, issue 3310 (12 s for a first log-in); our own measurement of the time at which a
+// client that gives a log-in 20 s gives up.
+var SlowBMC = Shape{Slow: 4500 * time.Millisecond}
+
+// NoSessions has no place for a session, and takes the password with each request.
+// Source: github.com/bb-Ricardo/check_redfish, issue 89 (iDRAC, 503), and the message SessionLimitExceeded of the DMTF's
+// Base registry, which names no status.
+var NoSessions = Shape{SessionsFull: http.StatusBadRequest}
+
 // Asynchronous answers a change of the settings object with 202 and shows it once it is done, at the next reset.
 // Source: DSP0266 1.15, "PATCH" and "Asynchronous operations".
 var Asynchronous = Shape{Settings: "Settings", SettingsBoot: true, Later: true, BootRefused: "Base.1.15.PropertyNotWritable"}
@@ -90,7 +124,8 @@ var Asynchronous = Shape{Settings: "Settings", SettingsBoot: true, Later: true, 
 // Shapes are all of them, by the name that the documentation has for them.
 var Shapes = map[string]Shape{
 	"plain": {}, "iDRAC9": IDRAC9, "iDRAC10": IDRAC10, "AMI DGX": AMIDGX, "BlueField": BlueField, "GB200": GB200,
-	"Supermicro mode": SupermicroMode, "iLO": ILO, "asynchronous": Asynchronous,
+	"Supermicro mode": SupermicroMode, "iLO": ILO, "trailing slashes": Slashed, "asynchronous": Asynchronous, "slow": SlowBMC,
+	"sushy-tools": SushyTools, "no sessions": NoSessions,
 }
 
 func (s Shape) system() string {
@@ -113,6 +148,20 @@ type pendingBoot struct {
 	boot Boot
 	set  bool
 	mode string
+	// always is the device of every boot, where the service has no other; BootNone is the disk.
+	always Boot
+}
+
+func (p *pendingBoot) keepAlways(b Boot) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.always = b
+}
+
+func (p *pendingBoot) everyBoot() Boot {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.always
 }
 
 // pend keeps an order for the next reset.
@@ -204,3 +253,19 @@ func (r *Redfish) baseboard() object {
 
 // BootMode is BootSourceOverrideMode as it was ordered last, or the firmware's own.
 func (r *Redfish) BootMode() string { return r.pending.modeOr(firmware(r.cfg.Chassis.About().UEFI)) }
+
+// slashed redirects a request to its path with a slash, where this service wants one, and takes the slash away for the
+// routes. It reports whether the request goes on.
+func (r *Redfish) slashed(w http.ResponseWriter, req *http.Request) bool {
+	path := req.URL.Path
+	if !r.cfg.Shape.Slashes || path == "/redfish" || path == rootPath+"/" {
+		return true
+	}
+	if !strings.HasSuffix(path, "/") {
+		w.Header().Set("Location", path+"/")
+		w.WriteHeader(http.StatusMovedPermanently)
+		return false
+	}
+	req.URL.Path = strings.TrimSuffix(path, "/")
+	return true
+}

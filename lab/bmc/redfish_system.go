@@ -46,6 +46,9 @@ func (r *Redfish) system(ctx context.Context) (object, error) {
 		return nil, err
 	}
 	about, shape := r.cfg.Chassis.About(), r.cfg.Shape
+	if shape.Continuous {
+		once = r.pending.everyBoot()
+	}
 	path := shape.system()
 	doc := entity(path, "ComputerSystem.v1_20_0.ComputerSystem", path[len(systemsPath)+1:], object{
 		"Name": about.Name, "SystemType": "Physical", "Manufacturer": "Ingot", "Model": "Laboratory machine",
@@ -89,6 +92,12 @@ func (r *Redfish) boot(once Boot, targets []string) object {
 	}
 	if once != BootNone {
 		boot["BootSourceOverrideEnabled"] = "Once"
+	}
+	if r.cfg.Shape.Continuous {
+		boot["BootSourceOverrideEnabled"] = "Continuous"
+		if once == BootNone {
+			boot["BootSourceOverrideTarget"] = bootWords[BootDisk]
+		}
 	}
 	return boot
 }
@@ -172,6 +181,9 @@ func (r *Redfish) applyPatch(ctx context.Context, in systemPatch) error {
 	if in.IndicatorLED != nil {
 		r.led.set(*in.IndicatorLED == "Lit" || *in.IndicatorLED == "Blinking")
 	}
+	if change && r.cfg.Shape.Continuous {
+		r.pending.keepAlways(boot)
+	}
 	if change {
 		return r.cfg.Chassis.SetBootOnce(ctx, boot)
 	}
@@ -202,9 +214,9 @@ func (r *Redfish) wantedBoot(in systemPatch) (boot Boot, change bool, err error)
 	switch {
 	case enabled == "Disabled" && shape.TargetNeeded && (b.BootSourceOverrideTarget == nil || *b.BootSourceOverrideTarget == "None"):
 		return BootNone, false, fmt.Errorf("BootSourceOverrideTarget must be set before BootSourceOverrideEnabled")
-	case enabled == "Disabled":
+	case enabled == "Disabled" && !shape.Continuous:
 		return BootNone, true, nil
-	case enabled != "Once":
+	case enabled != "Once" && !shape.Continuous:
 		return BootNone, false, fmt.Errorf("BootSourceOverrideEnabled %q is not supported", enabled)
 	case b.BootSourceOverrideTarget == nil || !slices.Contains(r.bootTargets(), *b.BootSourceOverrideTarget):
 		return BootNone, false, fmt.Errorf("the value of BootSourceOverrideTarget is not in the list of acceptable values")
@@ -233,6 +245,9 @@ func (r *Redfish) postReset(w http.ResponseWriter, req *http.Request) {
 		switches = nil
 	}
 	if slices.Contains(switches, PowerOn) {
+		if r.cfg.Shape.Continuous && r.pending.everyBoot() != BootNone {
+			r.pending.pend(r.pending.everyBoot())
+		}
 		if boot, set := r.pending.take(); set {
 			if err := r.cfg.Chassis.SetBootOnce(req.Context(), boot); err != nil {
 				chassisFailed(w, err)

@@ -6,12 +6,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 
 	"github.com/ingot-metal/ingot/agent/command"
 	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/agent/provider"
 	"github.com/ingot-metal/ingot/internal/evidence"
 )
 
@@ -94,6 +96,10 @@ func (e *Executor) Execute(ctx context.Context, job command.Job) (command.Result
 		job.Logf("next boot: %s (accepted for the next reset, and not to be read before)", left.Target)
 		return done(left), nil
 	}
+	if set == nil && left.Entry == string(provider.BootStays) && in.targets(left) {
+		job.Logf("next boot: %s (read back as a choice for every boot, which the BMC makes of it)", left.Target)
+		return done(left), nil
+	}
 	got, err := e.host.BootNext(job.Hard)
 	if err != nil {
 		return command.Result{}, fmt.Errorf("read back one-shot boot entry: %w", errors.Join(err, set))
@@ -151,7 +157,12 @@ func (in intent) holds(s host.BootNextState) bool {
 	if in.Method == "" {
 		return !s.Set
 	}
-	return s.Set && s.Entry != "continuous" && len(s.Target) >= len(in.Method) && s.Target[:len(in.Method)] == string(in.Method)
+	return s.Entry != string(provider.BootStays) && in.targets(s)
+}
+
+// targets reports whether the entry boots by the method, once or always.
+func (in intent) targets(s host.BootNextState) bool {
+	return s.Set && in.Method != "" && strings.HasPrefix(s.Target, string(in.Method))
 }
 
 func done(s host.BootNextState) command.Result {

@@ -120,6 +120,7 @@ func (r *run) bootDevice(ctx context.Context) error {
 var bootProofs = map[provider.BootProof]string{
 	provider.BootRead: "read back", provider.BootPending: "read back as pending: the next reset applies it",
 	provider.BootOrdered: "accepted for the next reset, and not to be read before",
+	provider.BootStays:   "read back as a choice for every boot, which the BMC makes of it",
 }
 
 func (r *run) keep(c provider.Cycle) error {

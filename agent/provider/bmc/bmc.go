@@ -1,6 +1,7 @@
 package bmc
 
 import (
+	"cmp"
 	"context"
 	"crypto/x509"
 	"log/slog"
@@ -49,7 +50,8 @@ type Provider struct {
 	links map[string]*link
 	// pins are the certificates that the controller knows, certificates those that were seen, both by Endpoint.Key.
 	pins         map[string]string
-	unparked     map[string]time.Time // when an admin had a BMC asked again, by Endpoint.Key
+	unparked     map[string]time.Time       // when an admin had a BMC asked again, by Endpoint.Key
+	marks        map[string]provider.Target // what tells a machine from others behind one BMC, by machine
 	certificates map[string]Certificates
 }
 
@@ -78,7 +80,30 @@ func New(cfg Config) *Provider {
 	if cfg.Within == 0 {
 		cfg.Within = time.Minute
 	}
-	return &Provider{cfg: cfg, links: map[string]*link{}, pins: map[string]string{}, unparked: map[string]time.Time{}, certificates: map[string]Certificates{}}
+	return &Provider{
+		cfg: cfg, links: map[string]*link{}, pins: map[string]string{}, unparked: map[string]time.Time{},
+		marks: map[string]provider.Target{}, certificates: map[string]Certificates{},
+	}
+}
+
+// Know replaces what is known of the machines' UUIDs, serial numbers and firmware. Commands do not carry these.
+func (p *Provider) Know(targets []provider.Target) {
+	marks := map[string]provider.Target{}
+	for _, t := range targets {
+		marks[t.MachineID] = t
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.marks = marks
+}
+
+// known is the target with the UUID, serial number and firmware of the machine, where the target itself has none.
+func (p *Provider) known(t provider.Target) provider.Target {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	m := p.marks[t.MachineID]
+	t.UUID, t.Serial, t.BIOS = cmp.Or(t.UUID, m.UUID), cmp.Or(t.Serial, m.Serial), t.BIOS || m.BIOS
+	return t
 }
 
 // Name is "agent": what site agents do themselves.

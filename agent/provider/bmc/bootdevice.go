@@ -57,6 +57,9 @@ func (p *Provider) setBoot(ctx context.Context, t provider.Target, e host.Effect
 			return old, now, protocol, err
 		case ordered && want != provider.BootDefault:
 			return old, provider.BootChoice{Device: want, Proof: provider.BootOrdered}, protocol, nil
+		case late && now.Stays && now.Device == want:
+			now.Proof = provider.BootStays // the service knows no other; the next boot is what was ordered
+			return old, now, protocol, nil
 		case late:
 			return old, now, protocol, noBootEffect(t, want, now, protocol)
 		}
@@ -85,7 +88,7 @@ func next(c provider.BootChoice, protocol string) host.BootNextState {
 	s := host.BootNextState{Set: true, Entry: "once", Description: protocol, Target: string(c.Device)}
 	switch {
 	case c.Stays:
-		s.Entry = "continuous"
+		s.Entry = string(provider.BootStays)
 	case c.Proof != provider.BootRead:
 		s.Entry, s.Ordered = string(c.Proof), c.Proof == provider.BootOrdered
 	}

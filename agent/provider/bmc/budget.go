@@ -124,6 +124,12 @@ func (b Budget) After(now time.Time, credentials string, o Outcome) Budget {
 	return b
 }
 
+// Pause is the budget of a BMC that asks not to be asked before a time.
+func (b Budget) Pause(now time.Time, d time.Duration) Budget {
+	b.NotBefore = now.Add(min(d, backoffMost))
+	return b
+}
+
 // backoff after so many silences before this one.
 func backoff(before int) time.Duration {
 	d := backoffFirst

@@ -18,19 +18,21 @@ func TestParseEndpoint(t *testing.T) {
 		protocol       Protocol
 		key, url, rmcp string
 	}{
-		"bmc-1":                  {Unknown, "bmc-1", "https://bmc-1:443", "bmc-1:623"},
-		"BMC-1.Example.":         {Unknown, "bmc-1.example.", "https://bmc-1.example.:443", "bmc-1.example.:623"},
-		"192.0.2.7":              {Unknown, "192.0.2.7", "https://192.0.2.7:443", "192.0.2.7:623"},
-		"192.0.2.7:8000":         {Unknown, "192.0.2.7:8000", "https://192.0.2.7:8000", "192.0.2.7:8000"},
-		"2001:db8::7":            {Unknown, "2001:db8::7", "https://[2001:db8::7]:443", "[2001:db8::7]:623"},
-		"[2001:db8::7]:8443":     {Unknown, "[2001:db8::7]:8443", "https://[2001:db8::7]:8443", "[2001:db8::7]:8443"},
-		"redfish://bmc-1":        {Redfish, "bmc-1", "https://bmc-1:443", "bmc-1:623"},
-		"redfish://bmc-1:443/":   {Redfish, "bmc-1", "https://bmc-1:443", "bmc-1:443"},
-		"redfish://[::1]:9":      {Redfish, "[::1]:9", "https://[::1]:9", "[::1]:9"},
-		"redfish+http://bmc-1":   {Redfish, "bmc-1", "http://bmc-1:80", "bmc-1:623"},
-		"redfish+http://x:18000": {Redfish, "x:18000", "http://x:18000", "x:18000"},
-		"ipmi://bmc-1":           {IPMI, "bmc-1", "https://bmc-1:443", "bmc-1:623"},
-		"ipmi://bmc-1:6230":      {IPMI, "bmc-1:6230", "https://bmc-1:6230", "bmc-1:6230"},
+		"bmc-1":                   {Unknown, "bmc-1", "https://bmc-1:443", "bmc-1:623"},
+		"BMC-1.Example.":          {Unknown, "bmc-1.example.", "https://bmc-1.example.:443", "bmc-1.example.:623"},
+		"192.0.2.7":               {Unknown, "192.0.2.7", "https://192.0.2.7:443", "192.0.2.7:623"},
+		"192.0.2.7:8000":          {Unknown, "192.0.2.7:8000", "https://192.0.2.7:8000", "192.0.2.7:8000"},
+		"2001:db8::7":             {Unknown, "2001:db8::7", "https://[2001:db8::7]:443", "[2001:db8::7]:623"},
+		"[2001:db8::7]:8443":      {Unknown, "[2001:db8::7]:8443", "https://[2001:db8::7]:8443", "[2001:db8::7]:8443"},
+		"fe80::1%eth0":            {Unknown, "fe80::1%eth0", "https://[fe80::1%25eth0]:443", "[fe80::1%eth0]:623"},
+		"redfish://[fe80::1%25e]": {Redfish, "fe80::1%e", "https://[fe80::1%25e]:443", "[fe80::1%e]:623"},
+		"redfish://bmc-1":         {Redfish, "bmc-1", "https://bmc-1:443", "bmc-1:623"},
+		"redfish://bmc-1:443/":    {Redfish, "bmc-1", "https://bmc-1:443", "bmc-1:443"},
+		"redfish://[::1]:9":       {Redfish, "[::1]:9", "https://[::1]:9", "[::1]:9"},
+		"redfish+http://bmc-1":    {Redfish, "bmc-1", "http://bmc-1:80", "bmc-1:623"},
+		"redfish+http://x:18000":  {Redfish, "x:18000", "http://x:18000", "x:18000"},
+		"ipmi://bmc-1":            {IPMI, "bmc-1", "https://bmc-1:443", "bmc-1:623"},
+		"ipmi://bmc-1:6230":       {IPMI, "bmc-1:6230", "https://bmc-1:6230", "bmc-1:6230"},
 	} {
 		e, err := ParseEndpoint(in)
 		if err != nil || e.Protocol != want.protocol || e.Key() != want.key || e.url() != want.url || e.rmcp() != want.rmcp {

@@ -20,6 +20,7 @@
 // called. Those refused with 401 are tried once more after half an hour, then after twice as long each time, up to a
 // day: a BMC that starts says 401 too. After three different refusals within half an hour nothing at all is tried for half an hour, because a BMC may
 // count failures by the address they come from. A BMC that is silent is asked less and less often, up to once a minute.
+// One that asks for a pause with 429 or 503 and Retry-After gets it, of a minute at most.
 // See Budget. Unpark forgets what was refused; changing the credentials does without.
 //
 // # Endpoints
@@ -29,6 +30,9 @@
 //	redfish://host[:port]      Redfish over TLS, 443
 //	ipmi://host[:port]         IPMI over RMCP+, 623
 //	redfish+http://host[:port] Redfish without TLS, 80: for laboratories. It carries the password in the clear.
+//
+// An IPv6 address of a link needs the zone, which is an interface of the site agent: [fe80::1%eth0]. After a scheme
+// the sign may be escaped, as in URLs: %25. Credentials are allowed for an address with its zone; no network covers it.
 //
 // After an endpoint of Redfish may follow the path of a system, /redfish/v1/Systems/NAME, where a service has several.
 // Without it the one with the machine's MAC address, UUID or serial number is taken, else the only one that can be

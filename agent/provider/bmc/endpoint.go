@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 
 	"github.com/ingot-metal/ingot/agent/host"
 	"github.com/ingot-metal/ingot/internal/bmcaddr"
@@ -25,7 +26,7 @@ type Endpoint struct {
 	Protocol Protocol
 	// Plain is Redfish without TLS.
 	Plain bool
-	Host  string // name or address, without brackets
+	Host  string // name or address, without brackets; an IPv6 address may have a zone, as in fe80::1%eth0
 	Port  string // empty: that of the protocol
 	// System is the path of the system that is meant where a Redfish service has several; empty: it is recognized.
 	System string
@@ -63,12 +64,19 @@ func (e Endpoint) Key() string {
 	return net.JoinHostPort(e.Host, e.Port)
 }
 
-// url is what a Redfish client wants.
+// url is what a Redfish client wants. The zone of an address is escaped there (RFC 6874).
 func (e Endpoint) url() string {
+	scheme, where := "https://", e.tcp()
 	if e.Plain {
-		return "http://" + net.JoinHostPort(e.Host, cmp.Or(e.Port, "80"))
+		scheme, where = "http://", net.JoinHostPort(e.Host, cmp.Or(e.Port, "80"))
 	}
-	return "https://" + e.tcp()
+	return scheme + strings.Replace(where, "%", "%25", 1)
+}
+
+// name is what a certificate must be made for. A zone means something on this host alone and is in no certificate.
+func (e Endpoint) name() string {
+	name, _, _ := strings.Cut(e.Host, "%")
+	return name
 }
 
 // tcp is where Redfish listens with TLS.

@@ -110,7 +110,7 @@ func refusal(l *link, leave Leave, until, now time.Time) error {
 		return failure.Precondition("BMC_AUTH_FAILED", "BMC %s has refused %d different credentials and is left alone until %s",
 			l.key, wrongMost, until.UTC().Format(time.RFC3339))
 	case BackoffLeave:
-		return failure.Unavailable("BMC_UNREACHABLE", "BMC %s does not answer; it is asked again at %s", l.key, until.UTC().Format(time.RFC3339)).
+		return failure.Unavailable("BMC_UNREACHABLE", "BMC %s does not answer, or has asked for a pause; it is asked again at %s", l.key, until.UTC().Format(time.RFC3339)).
 			WithRetry(until.Sub(now))
 	case Go:
 	}
@@ -177,11 +177,23 @@ func (p *Provider) settle(ctx context.Context, l *link, e Endpoint, id string, e
 		p.cfg.Log.ErrorContext(ctx, "BMC adapter panicked", "bmc", l.key, "error", err)
 	default:
 		l.record.Budget = l.record.Budget.After(now, id, Answered)
+		if after := pauseOf(err); after > 0 {
+			l.record.Budget = l.record.Budget.Pause(now, after)
+		}
 	}
 	if e.Protocol == Unknown && (errors.Is(err, provider.ErrProtocol) || l.record.Budget.stale()) {
 		l.record.Protocol = Unknown
 	}
 	return p.save(l, before)
+}
+
+// pauseOf is how long the BMC asks not to be asked again (Retry-After); 0 where it did not.
+func pauseOf(err error) time.Duration {
+	var busy interface{ RetryAfter() time.Duration }
+	if errors.As(err, &busy) {
+		return busy.RetryAfter()
+	}
+	return 0
 }
 
 func (p *Provider) save(l *link, before Record) error {
@@ -218,6 +230,9 @@ func (p *Provider) explain(ctx context.Context, l *link, err error) error {
 		e = failure.Unavailable("BMC_UNREACHABLE", "at BMC %s nothing answers that could be understood", l.key)
 	default:
 		e = failure.Unavailable("EXECUTION_FAILED", "BMC %s: %v", l.key, err)
+		if after := pauseOf(err); after > 0 {
+			e = e.WithRetry(min(after, backoffMost))
+		}
 	}
 	if l.spokeIn != Unknown {
 		e = e.WithMeta(EvidenceProtocol, string(l.spokeIn))

@@ -85,12 +85,15 @@ func (l *link) load(ctx context.Context, m Memory, pin string, unparked time.Tim
 	return m.Save(l.key, l.record)
 }
 
+// farewell is the least time that a BMC gets to end a session, or to answer a log-in whose caller has gone.
+const farewell = 2 * time.Second
+
 // hangUp ends the session. A BMC that is gone forgets it by itself.
 func (l *link) hangUp(ctx context.Context) {
 	if l.conn == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), max(farewell, 2*l.slowest))
 	defer cancel()
 	_ = l.conn.Close(ctx)
 	l.conn = nil
@@ -102,7 +105,7 @@ func (l *link) drop() {
 	if l.conn == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), max(2*time.Second, 2*l.slowest))
+	ctx, cancel := context.WithTimeout(context.Background(), max(farewell, 2*l.slowest))
 	defer cancel()
 	if Protocol(l.conn.Protocol()) == IPMI {
 		cancel()

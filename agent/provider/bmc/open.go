@@ -11,7 +11,7 @@ import (
 	"github.com/ingot-metal/ingot/agent/provider/redfish"
 )
 
-// probeWithin bounds the first protocol that is tried, so that the second has its time.
+// probeWithin bounds a handshake that looks at a certificate alone.
 const probeWithin = 5 * time.Second
 
 // open makes a session in the endpoint's protocol, in the one that was found before, or in the one that is found now.
@@ -33,6 +33,7 @@ func (p *Provider) open(ctx context.Context, l *link, e Endpoint, t provider.Tar
 
 // dial logs in.
 func (p *Provider) dial(ctx context.Context, l *link, e Endpoint, t provider.Target, creds Credentials) (driver, error) {
+	t = p.known(t)
 	if e.Protocol == IPMI {
 		c, err := ipmi.Open(ctx, ipmi.Config{Addr: e.rmcp(), Username: creds.Username, Password: creds.Password, BIOS: t.BIOS})
 		if err != nil {
@@ -51,12 +52,15 @@ func (p *Provider) dial(ctx context.Context, l *link, e Endpoint, t provider.Tar
 }
 
 func (p *Provider) redfish(l *link, e Endpoint, creds Credentials) redfish.Config {
-	return redfish.Config{URL: e.url(), TLS: p.trust(l, e.Host, creds), Timeout: p.patience(l) / 2, Heard: l.heard}
+	return redfish.Config{
+		URL: e.url(), TLS: p.trust(l, e.name(), creds), Timeout: p.patience(l) / 2, Grace: max(farewell, 2*l.slowest),
+		Heard: l.heard,
+	}
 }
 
 // probe finds out how a BMC wants to be spoken to: Redfish first. No credentials are used.
 func (p *Provider) probe(ctx context.Context, l *link, e Endpoint, creds Credentials) (Protocol, error) {
-	redfishCtx, cancel := context.WithTimeout(ctx, probeWithin)
+	redfishCtx, cancel := context.WithTimeout(ctx, p.patience(l)/2) // so that the second protocol has its time
 	defer cancel()
 	viaRedfish := redfish.Probe(redfishCtx, p.redfish(l, e, creds))
 	if viaRedfish == nil {

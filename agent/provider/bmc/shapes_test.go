@@ -35,15 +35,18 @@ var shapes = map[string]struct {
 	device provider.BootDevice
 	booted lab.Boot
 }{
-	"plain":           {lab.Shape{}, provider.BootRead, provider.BootPXE, lab.BootPXE},
-	"iDRAC9":          {lab.IDRAC9, provider.BootRead, provider.BootPXE, lab.BootPXE},
-	"iDRAC10":         {lab.IDRAC10, provider.BootPending, provider.BootPXE, lab.BootPXE},
-	"AMI DGX":         {lab.AMIDGX, provider.BootPending, provider.BootPXE, lab.BootPXE},
-	"BlueField":       {lab.BlueField, provider.BootPending, provider.BootHTTP, lab.BootHTTP},
-	"GB200":           {lab.GB200, provider.BootPending, provider.BootPXE, lab.BootPXE},
-	"Supermicro mode": {lab.SupermicroMode, provider.BootRead, provider.BootPXE, lab.BootPXE},
-	"iLO":             {lab.ILO, provider.BootRead, provider.BootPXE, lab.BootPXE},
-	"asynchronous":    {lab.Asynchronous, provider.BootOrdered, provider.BootPXE, lab.BootPXE},
+	"plain":            {lab.Shape{}, provider.BootRead, provider.BootPXE, lab.BootPXE},
+	"iDRAC9":           {lab.IDRAC9, provider.BootRead, provider.BootPXE, lab.BootPXE},
+	"iDRAC10":          {lab.IDRAC10, provider.BootPending, provider.BootPXE, lab.BootPXE},
+	"AMI DGX":          {lab.AMIDGX, provider.BootPending, provider.BootPXE, lab.BootPXE},
+	"BlueField":        {lab.BlueField, provider.BootPending, provider.BootHTTP, lab.BootHTTP},
+	"GB200":            {lab.GB200, provider.BootPending, provider.BootPXE, lab.BootPXE},
+	"Supermicro mode":  {lab.SupermicroMode, provider.BootRead, provider.BootPXE, lab.BootPXE},
+	"iLO":              {lab.ILO, provider.BootRead, provider.BootPXE, lab.BootPXE},
+	"trailing slashes": {lab.Slashed, provider.BootRead, provider.BootPXE, lab.BootPXE},
+	"no sessions":      {lab.NoSessions, provider.BootRead, provider.BootPXE, lab.BootPXE},
+	"sushy-tools":      {lab.SushyTools, provider.BootStays, provider.BootPXE, lab.BootPXE},
+	"asynchronous":     {lab.Asynchronous, provider.BootOrdered, provider.BootPXE, lab.BootPXE},
 }
 
 // Wherever a service keeps the override: it is written there, said to be in effect only where it is, and the next boot
@@ -72,7 +75,7 @@ func TestBootDeviceOfEveryShape(t *testing.T) {
 			if booted := c.Booted(); booted[len(booted)-1] != tc.booted {
 				t.Errorf("booted from %q, then from %q", booted[:len(booted)-1], booted[len(booted)-1])
 			}
-			if now, err := p.BootNext(t.Context(), tg); err != nil || now.Set {
+			if now, err := p.BootNext(t.Context(), tg); err != nil || now.Set != (tc.proof == provider.BootStays) {
 				t.Errorf("after the boot: %+v, %v", now, err)
 			}
 		})
@@ -89,7 +92,12 @@ func TestBootDeviceIsTakenBack(t *testing.T) {
 			p := newProvider(t, newSafe(password), nil)
 			tg := target(r.Endpoint())
 			for _, device := range []provider.BootDevice{tc.device, provider.BootDefault} {
-				if _, err := p.SetBootDevice(t.Context(), tg, effect("c"), device); err != nil {
+				_, err := p.SetBootDevice(t.Context(), tg, effect("c"), device)
+				if device == provider.BootDefault && tc.proof == provider.BootStays {
+					wantReason(t, "a service that knows no way back", err, "BMC_NO_EFFECT", true)
+					return
+				}
+				if err != nil {
 					t.Fatalf("boot from %q: %v", device, err)
 				}
 			}
@@ -110,6 +118,16 @@ func TestBootModeIsKept(t *testing.T) {
 	}
 	if mode := r.BootMode(); mode != "UEFI" {
 		t.Errorf("the next boot is in mode %q", mode)
+	}
+}
+
+// Every shape of the laboratory is tried here; the slow one has a test of its own.
+func TestEveryShapeIsTried(t *testing.T) {
+	t.Parallel()
+	for name := range lab.Shapes {
+		if _, tried := shapes[name]; !tried && name != "slow" {
+			t.Errorf("%s is tried nowhere", name)
+		}
 	}
 }
 

@@ -1,8 +1,15 @@
 package bmc_test
 
 import (
+	"crypto/tls"
+	"fmt"
+	"net"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,12 +25,23 @@ import (
 // that which it has shown to need, and no try leaves a session behind.
 func TestSlowBMCIsOpenedAndKeepsNoSessions(t *testing.T) {
 	t.Parallel()
-	r := startRedfish(t, newChassis(true))
 	const patience = 2 * time.Second
+	for _, named := range []bool{true, false} { // or the protocol is to be found
+		opensSlowBMC(t, patience, named)
+	}
+}
+
+func opensSlowBMC(t *testing.T, patience time.Duration, named bool) {
+	t.Helper()
+	r := startRedfish(t, newChassis(true))
+	endpoint := r.Addr()
+	if named {
+		endpoint = r.Endpoint()
+	}
 	r.Misbehave(lab.Faults{Slow: patience * 9 / 40}) // 4.5 s of 20
 	p := newProvider(t, newSafe(password), func(cfg *bmc.Config) { cfg.Timeout = patience })
 	testkit.Eventually(t, time.Minute, func() bool {
-		state, err := p.PowerState(t.Context(), target(r.Endpoint()))
+		state, err := p.PowerState(t.Context(), target(endpoint))
 		return err == nil && state == provider.PowerOn
 	}, "it is never opened")
 	if n := r.Counts(); n.Open != 1 {
@@ -102,6 +120,121 @@ func TestOnlyA401IsTriedAgainByTime(t *testing.T) {
 		if err := ask(); (err == nil) != again || err != nil && !failure.HasReason(err, "BMC_AUTH_FAILED") {
 			t.Errorf("%d: with the right password at last: %v", status, err)
 		}
+	}
+}
+
+// Without sessions the first document is the log-in: where that is refused with 403, the password is wrong, and one try
+// is enough.
+func TestWrongPasswordWithoutSessions(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case strings.TrimSuffix(r.URL.Path, "/") == "/redfish/v1":
+			w.Header().Set("Content-Type", "application/json")
+			fmt.Fprint(w, `{"RedfishVersion": "1.6.0", "Systems": {"@odata.id": "/redfish/v1/Systems"},
+				"Links": {"Sessions": {"@odata.id": "/redfish/v1/SessionService/Sessions"}}}`)
+		case r.Method == http.MethodPost:
+			w.WriteHeader(http.StatusMethodNotAllowed)
+		default:
+			asked.Add(1)
+			w.WriteHeader(http.StatusForbidden)
+		}
+	}))
+	t.Cleanup(server.Close)
+	p := newProvider(t, newSafe("wrong-one"), nil)
+	for range 3 {
+		_, err := p.PowerState(t.Context(), target("redfish+"+server.URL))
+		wantReason(t, "403", err, "BMC_AUTH_FAILED", false)
+	}
+	if n := asked.Load(); n != 1 {
+		t.Errorf("the password was sent %d times", n)
+	}
+}
+
+// A BMC that asks for a pause gets it, whoever asks for what, and no longer one than a minute.
+func TestBMCThatAsksForAPause(t *testing.T) {
+	t.Parallel()
+	var busy atomic.Bool
+	var asked atomic.Int64
+	r := startRedfish(t, newChassis(true))
+	to, err := url.Parse("https://" + r.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	relay := httputil.NewSingleHostReverseProxy(to)
+	relay.Transport = &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // the laboratory's
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if busy.Load() {
+			asked.Add(1)
+			w.Header().Set("Retry-After", "3600")
+			w.WriteHeader(http.StatusTooManyRequests)
+			return
+		}
+		relay.ServeHTTP(w, req)
+	}))
+	t.Cleanup(func() {
+		server.Close()
+		relay.Transport.(*http.Transport).CloseIdleConnections()
+	})
+	clk := clock.NewFake(time.Now())
+	p := newProvider(t, newSafe(password), func(cfg *bmc.Config) { cfg.Clock = clk })
+	tg := target("redfish+" + server.URL)
+	ask := func() error {
+		_, err := p.PowerState(t.Context(), tg)
+		return err
+	}
+	if err := ask(); err != nil {
+		t.Fatal(err)
+	}
+	busy.Store(true)
+	for range 3 {
+		if e := failure.From(ask()); !e.Retryable || e.RetryAfter != time.Minute {
+			t.Errorf("while it is busy: %v, again in %v", e, e.RetryAfter)
+		}
+	}
+	if n := asked.Load(); n != 1 {
+		t.Errorf("it was asked %d times", n)
+	}
+	busy.Store(false)
+	clk.Advance(time.Minute)
+	if err := ask(); err != nil {
+		t.Errorf("after the pause: %v", err)
+	}
+}
+
+// The zone of an address goes into the connection, and into nothing that the BMC or its certificate would have to know.
+func TestAddressWithAZone(t *testing.T) {
+	t.Parallel()
+	c := newChassis(true)
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "[::1%lo]:0")
+	if err != nil {
+		t.Skipf("this machine's loopback has no IPv6: %v", err)
+	}
+	roots, cert := signedCertificate(t, "::1")
+	r, err := lab.StartRedfish(t.Context(), lab.RedfishConfig{Chassis: c, Listener: l, User: user, Password: password, Certificate: &cert})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = r.Close() })
+	_, port, err := net.SplitHostPort(r.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newSafe(password)
+	p := newProvider(t, s, func(cfg *bmc.Config) { cfg.RootCAs = roots })
+	for _, form := range []string{"redfish://[::1%25lo]:", "[::1%lo]:"} {
+		_, err := p.PowerState(t.Context(), target(form+port))
+		wantReason(t, "allowed for the address without its zone", err, "BMC_ENDPOINT_NOT_ALLOWED", false)
+	}
+	s.allow("::1%lo")
+	for _, form := range []string{"redfish://[::1%25lo]:", "[::1%lo]:"} {
+		if state, err := p.PowerState(t.Context(), target(form+port)); err != nil || state != provider.PowerOn {
+			t.Errorf("%s: %v, %v", form, state, err)
+		}
+	}
+	if _, err := p.PowerState(t.Context(), target("redfish://[::1%25nowhere0]:"+port)); !failure.HasReason(err, "BMC_ENDPOINT_NOT_ALLOWED") {
+		t.Errorf("another zone: %v", err)
 	}
 }
 

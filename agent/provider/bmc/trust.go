@@ -131,7 +131,7 @@ func (p *Provider) recheck(ctx context.Context, l *link, e Endpoint) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, probeWithin)
 	defer cancel()
-	d := tls.Dialer{Config: p.trust(l, e.Host, Credentials{})}
+	d := tls.Dialer{Config: p.trust(l, e.name(), Credentials{})}
 	conn, err := d.DialContext(ctx, "tcp", e.tcp())
 	if err == nil {
 		return conn.Close()

@@ -17,6 +17,9 @@ import (
 func (c *Client) Sensors(ctx context.Context) (out []provider.Sensor, err error) {
 	err = c.call(ctx, func() error {
 		info, err := c.api.GetSDRRepoInfo(ctx)
+		if unsupported(err) {
+			return refuse("the BMC offers no sensors")
+		}
 		if err != nil || info.RecordCount == 0 {
 			return err
 		}
@@ -46,6 +49,9 @@ func sensor(s *types.Sensor) provider.Sensor {
 func (c *Client) EventLog(ctx context.Context, limit int) (out []provider.Event, err error) {
 	err = c.call(ctx, func() error {
 		info, err := c.api.GetSELInfo(ctx)
+		if unsupported(err) {
+			return refuse("the BMC offers no event log")
+		}
 		if err != nil || info.Entries == 0 {
 			return err
 		}

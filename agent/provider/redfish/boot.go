@@ -152,7 +152,7 @@ func (c *Client) clearBoot(places []bootPlace) error {
 		if p.boot.choice().Device == provider.BootDefault && p.boot.Enabled.V == redfish.DisabledBootSourceOverrideEnabled {
 			continue
 		}
-		_, err := c.orderAt(p, clearings)
+		_, err := c.orderAt(p, clearings(p.boot))
 		// A system that has a settings object may be read-only; what it still has is read back.
 		readOnly := len(places) > 1 && !p.pending && statusOf(classify(c.rt.ctx, err)) != 0
 		if err != nil && !readOnly {
@@ -199,11 +199,17 @@ const (
 )
 
 // clearings are the forms in which services take an override back. iLO wants a target that is one, which is ignored
-// once the override is disabled.
-var clearings = []map[string]any{
-	{wordEnabled: redfish.DisabledBootSourceOverrideEnabled},
-	{wordEnabled: redfish.DisabledBootSourceOverrideEnabled, wordTarget: redfish.NoneBootSourceOverrideTarget},
-	{wordEnabled: redfish.DisabledBootSourceOverrideEnabled, wordTarget: redfish.PxeBootSourceOverrideTarget},
+// once the override is disabled. The target of now is named there: a service that does not ignore it changes nothing.
+func clearings(now bootOverride) []map[string]any {
+	target := redfish.PxeBootSourceOverrideTarget
+	if now.Target != nil && now.Target.V != "" && now.Target.V != redfish.NoneBootSourceOverrideTarget {
+		target = now.Target.V
+	}
+	return []map[string]any{
+		{wordEnabled: redfish.DisabledBootSourceOverrideEnabled},
+		{wordEnabled: redfish.DisabledBootSourceOverrideEnabled, wordTarget: redfish.NoneBootSourceOverrideTarget},
+		{wordEnabled: redfish.DisabledBootSourceOverrideEnabled, wordTarget: target},
+	}
 }
 
 // bootOrders are the forms of the order. The first has the mode, without which some boards fall back to Legacy; the

@@ -32,6 +32,8 @@ type Config struct {
 	UUID, Serial string
 	// Timeout of one request; 0 means 10 s.
 	Timeout time.Duration
+	// Grace is how long the answer to a log-in is awaited after its caller has gone; 0 means 2 s.
+	Grace time.Duration
 	// Heard, where set, is told how long each answer took.
 	Heard func(time.Duration)
 }
@@ -71,9 +73,12 @@ func Open(ctx context.Context, cfg Config) (*Client, error) {
 		return nil, err
 	}
 	c.rt.ctx = ctx
-	err = essential(ctx, c.login(ctx))
+	err = c.rt.hint(essential(ctx, c.login(ctx)))
 	if err == nil {
 		err = c.call(ctx, c.findSystem)
+	}
+	if c.basic && statusOf(err) == http.StatusForbidden {
+		err = wrongPassword(err) // the first document was the log-in
 	}
 	if err != nil {
 		c.leave(ctx)
@@ -86,6 +91,9 @@ func newClient(cfg Config) (*Client, error) {
 	if cfg.Timeout == 0 {
 		cfg.Timeout = 10 * time.Second
 	}
+	if cfg.Grace == 0 {
+		cfg.Grace = 2 * time.Second
+	}
 	origin, err := url.Parse(cfg.URL)
 	if err != nil || origin.Host == "" || origin.Path != "" {
 		return nil, fmt.Errorf("redfish: bad URL %q", cfg.URL)
@@ -95,7 +103,8 @@ func newClient(cfg Config) (*Client, error) {
 		TLSClientConfig: cfg.TLS, TLSHandshakeTimeout: cfg.Timeout, IdleConnTimeout: time.Minute,
 		MaxIdleConnsPerHost: 1, MaxResponseHeaderBytes: 64 << 10,
 	}
-	return &Client{cfg: cfg, pool: pool, rt: &transport{base: pool, origin: origin, timeout: cfg.Timeout, heard: cfg.Heard}}, nil
+	rt := &transport{base: pool, origin: origin, timeout: cfg.Timeout, grace: cfg.Grace, heard: cfg.Heard}
+	return &Client{cfg: cfg, pool: pool, rt: rt}, nil
 }
 
 func (c *Client) connect(ctx context.Context, basic bool) (*gofish.APIClient, error) {
@@ -156,14 +165,27 @@ func (c *Client) call(ctx context.Context, fn func(context.Context) error) error
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.rt.ctx = ctx
-	err := classify(ctx, fn(ctx))
+	err := c.rt.hint(classify(ctx, fn(ctx)))
 	if !errors.Is(err, provider.ErrCredentials) || c.basic {
 		return err
 	}
-	if err := classify(ctx, c.login(ctx)); err != nil {
+	old := c.api
+	if err := c.rt.hint(classify(ctx, c.login(ctx))); err != nil {
 		return err
 	}
-	return classify(ctx, fn(ctx))
+	c.forget(old)
+	return c.rt.hint(classify(ctx, fn(ctx)))
+}
+
+// forget ends the session of an earlier log-in, which is mostly over: a service may have refused a request for another
+// reason than that.
+func (c *Client) forget(old *gofish.APIClient) {
+	s, err := old.GetSession()
+	if err != nil || c.basic {
+		return
+	}
+	// What is refused here was over already.
+	_ = c.api.Service.DeleteSession(s.ID)
 }
 
 func (c *Client) readRoot(ctx context.Context) error {

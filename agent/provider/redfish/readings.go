@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	pathpkg "path"
 	"slices"
 	"strings"
 
@@ -17,6 +18,7 @@ const (
 	maxChassis = 4
 	maxSensors = 128
 	maxPages   = 5
+	maxLogs    = 4
 )
 
 type health struct{ Health lenient[string] }
@@ -215,31 +217,37 @@ func (c *Client) findLog() (path, error) {
 		}
 		all = append(all, found...)
 	}
-	service, ok := bestLog(all)
-	if !ok {
-		return "", unsupported("the BMC has no event log")
-	}
-	b, _, err := c.get(service)
-	if err != nil {
-		return "", err
-	}
-	var log logService
-	if err := json.Unmarshal(b, &log); err != nil || log.Entries == "" {
-		return "", fmt.Errorf("%w: log service without entries", provider.ErrProtocol)
-	}
-	return log.Entries, nil
-}
-
-func bestLog(services []path) (path, bool) {
-	for _, p := range services {
-		if name := strings.ToLower(string(p[strings.LastIndex(string(p), "/")+1:])); name == "sel" || strings.Contains(name, "event") {
-			return p, true
+	for _, service := range bestLogs(all) {
+		b, _, err := c.get(service)
+		if c.failed(err) {
+			return "", err
+		}
+		var log logService
+		if err == nil && json.Unmarshal(b, &log) == nil && log.Entries != "" {
+			return log.Entries, nil
 		}
 	}
-	if len(services) == 0 {
-		return "", false
+	return "", unsupported("the BMC has no event log")
+}
+
+// bestLogs are the log services to read, those that are named like an event log first. An XCC's SEL has no entries, and
+// another one of its logs has them.
+func bestLogs(services []path) []path {
+	named := func(p path) bool {
+		name := strings.ToLower(pathpkg.Base(string(p)))
+		return name == "sel" || strings.Contains(name, "event")
 	}
-	return services[0], true
+	out := slices.Clone(services)
+	slices.SortStableFunc(out, func(a, b path) int {
+		switch {
+		case named(a) == named(b):
+			return 0
+		case named(a):
+			return -1
+		}
+		return 1
+	})
+	return out[:min(len(out), maxLogs)]
 }
 
 // readLog follows pages, and links to single entries, the last ones first: there the newest mostly are.

@@ -1,12 +1,15 @@
 package redfish_test
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -214,32 +217,214 @@ func TestHostileAnswers(t *testing.T) {
 	}
 }
 
-// A document may have moved within the service. An order that is redirected is not sent again, and no other host is
-// asked.
+// Of several systems that can be switched, the UUID or the serial number tells which one is the machine, where no MAC
+// address does; and a guess is never made.
+func TestWhichSystemByItsMarks(t *testing.T) {
+	t.Parallel()
+	system := func(id, uuid, serial, power string) map[string]any {
+		path := "/redfish/v1/Systems/" + id
+		return map[string]any{
+			"@odata.id": path, "Id": id, "UUID": uuid, "SerialNumber": serial, "PowerState": power,
+			"Actions": map[string]any{"#ComputerSystem.Reset": map[string]any{"target": path + "/Actions/ComputerSystem.Reset"}},
+		}
+	}
+	s := serveShape(t, map[string]map[string]any{
+		"/redfish/v1": {
+			"@odata.type": "#ServiceRoot.v1_15_0.ServiceRoot", "RedfishVersion": "1.15.0", "Systems": map[string]any{"@odata.id": "/redfish/v1/Systems"},
+			"Links": map[string]any{"Sessions": map[string]any{"@odata.id": "/redfish/v1/SessionService/Sessions"}},
+		},
+		"/redfish/v1/Systems": {"Members": []any{
+			map[string]any{"@odata.id": "/redfish/v1/Systems/A"}, map[string]any{"@odata.id": "/redfish/v1/Systems/B"},
+		}},
+		"/redfish/v1/Systems/A": system("A", "4C4C4544-0035", "SN-A", "On"), "/redfish/v1/Systems/B": system("B", "4C4C4544-0036", "SN-B", "Off"),
+	})
+	for name, tc := range map[string]struct {
+		uuid, serial, system string
+		want                 provider.PowerState
+	}{
+		"UUID":                      {uuid: "4c4c4544-0036", want: provider.PowerOff},
+		"serial number":             {serial: "SN-A", want: provider.PowerOn},
+		"UUID before serial number": {uuid: "4c4c4544-0035", serial: "SN-B", want: provider.PowerOn},
+		"named":                     {uuid: "4c4c4544-0035", system: "/redfish/v1/Systems/B", want: provider.PowerOff},
+		"neither":                   {},
+		"of another machine":        {uuid: "4c4c4544-9999", serial: "SN-Z"},
+	} {
+		c, err := redfish.Open(t.Context(), redfish.Config{
+			URL: s.server.URL, Username: "u", Password: "p", UUID: tc.uuid, Serial: tc.serial, System: tc.system,
+		})
+		if tc.want == "" {
+			if host.ReasonOf(err) != redfish.ReasonWhichSystem {
+				t.Errorf("%s: %v", name, err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if state, err := c.PowerState(t.Context()); err != nil || state != tc.want {
+			t.Errorf("%s: %v, %v; want %v", name, state, err, tc.want)
+		}
+		_ = c.Close(t.Context())
+	}
+}
+
+// A log service may have no entries, while another one has them.
+// Source: github.com/NVIDIA/libredfish, tests/mockups/lenovo, Systems/1/LogServices/SEL: a recording of an XCC 2.83.
+func TestLogWithoutEntries(t *testing.T) {
+	t.Parallel()
+	const logs = "/redfish/v1/Managers/Controller.Embedded.1/LogServices/"
+	s := loadShape(t, "dell-like.json")
+	s.docs[logs+"Lclog"] = map[string]any{"@odata.id": logs + "Lclog", "Entries": s.docs[logs+"Sel"]["Entries"]}
+	delete(s.docs[logs+"Sel"], "Entries")
+	c := s.open(t)
+	if events, err := c.EventLog(t.Context(), 5); err != nil || len(events) != 2 {
+		t.Errorf("%+v, %v", events, err)
+	}
+	delete(s.docs[logs+"Lclog"], "Entries")
+	if _, err := c.EventLog(t.Context(), 5); !errors.Is(err, host.ErrUnsupported) {
+		t.Errorf("no log has entries: %v", err)
+	}
+}
+
+// A document may have moved within the service. An order is sent again only where its own path wants a slash at the
+// end, and no other host is asked.
 func TestRedirectsWithinTheService(t *testing.T) {
 	t.Parallel()
-	s := loadShape(t, "dell-like.json")
-	moved := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if strings.HasPrefix(r.URL.Path, "/redfish/v1/Systems") && !strings.HasSuffix(r.URL.Path, "/") {
-			http.Redirect(w, r, r.URL.Path+"/", http.StatusPermanentRedirect)
-			return
+	for status, slash := range map[int]bool{
+		http.StatusMovedPermanently: true, http.StatusTemporaryRedirect: true, http.StatusPermanentRedirect: false,
+	} {
+		s := loadShape(t, "dell-like.json")
+		moved := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			switch {
+			case strings.HasSuffix(r.URL.Path, "/") || strings.HasSuffix(r.URL.Path, "/moved"):
+				r.URL.Path = strings.TrimSuffix(r.URL.Path, "/moved")
+				s.ServeHTTP(w, r)
+			case slash:
+				http.Redirect(w, r, r.URL.Path+"/", status)
+			case strings.HasSuffix(r.URL.Path, "/Sessions"):
+				s.ServeHTTP(w, r)
+			default:
+				http.Redirect(w, r, r.URL.Path+"/moved", status)
+			}
+		}))
+		t.Cleanup(moved.Close)
+		c, err := redfish.Open(t.Context(), redfish.Config{URL: moved.URL, Username: "u", Password: "p"})
+		if err != nil {
+			t.Fatalf("%d: %v", status, err)
 		}
-		s.ServeHTTP(w, r)
-	}))
-	t.Cleanup(moved.Close)
-	c, err := redfish.Open(t.Context(), redfish.Config{URL: moved.URL, Username: "u", Password: "p"})
-	if err != nil {
-		t.Fatal(err)
+		defer c.Close(t.Context())
+		if state, err := c.PowerState(t.Context()); err != nil || state != provider.PowerOn {
+			t.Errorf("%d: power: %v, %v", status, state, err)
+		}
+		err = c.Switch(t.Context(), provider.SwitchOff)
+		posts, _ := s.asked()
+		if slash && (err != nil || !slices.Equal(posts, []string{"ForceOff"})) {
+			t.Errorf("%d: an order whose path wants a slash: %v, resets %q", status, err, posts)
+		}
+		if !slash && (!errors.Is(err, provider.ErrRefused) || len(posts) != 0) {
+			t.Errorf("%d: an order that was sent elsewhere: %v, resets %q", status, err, posts)
+		}
 	}
-	defer c.Close(t.Context())
-	if state, err := c.PowerState(t.Context()); err != nil || state != provider.PowerOn {
-		t.Errorf("power: %v, %v", state, err)
+}
+
+// A service that is busy is asked again when it wants to be, and its pause is bounded.
+func TestPauseThatAServiceAsksFor(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]struct {
+		again bool
+		after time.Duration
+	}{
+		"1": {true, 0}, "30": {false, 30 * time.Second}, "86400": {false, time.Minute}, "soon": {false, 0}, "-1": {false, 0},
+		time.Now().Add(time.Hour).UTC().Format(http.TimeFormat):  {false, time.Minute},
+		time.Now().Add(-time.Hour).UTC().Format(http.TimeFormat): {false, 0},
+	} {
+		s := loadShape(t, "dell-like.json")
+		var busy atomic.Int64
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if busy.Add(-1) >= 0 {
+				w.Header().Set("Retry-After", text)
+				w.WriteHeader(http.StatusServiceUnavailable)
+				return
+			}
+			s.ServeHTTP(w, r)
+		}))
+		t.Cleanup(server.Close)
+		c, err := redfish.Open(t.Context(), redfish.Config{URL: server.URL, Username: "u", Password: "p"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close(t.Context())
+		busy.Store(1)
+		began := time.Now()
+		_, err = c.PowerState(t.Context())
+		var asked interface{ RetryAfter() time.Duration }
+		switch {
+		case want.again:
+			if err != nil || time.Since(began) < time.Second {
+				t.Errorf("%q: %v after %v", text, err, time.Since(began))
+			}
+		case !errors.Is(err, provider.ErrRefused) || !errors.As(err, &asked) || asked.RetryAfter() != want.after:
+			t.Errorf("%q: %v, want a pause of %v", text, err, want.after)
+		}
 	}
-	if err := c.Switch(t.Context(), provider.SwitchOff); !errors.Is(err, provider.ErrRefused) {
-		t.Errorf("an order that was redirected: %v", err)
-	}
-	if posts, _ := s.asked(); len(posts) != 0 {
-		t.Errorf("resets %q", posts)
+}
+
+// Whatever happens at a log-in, the session that it has opened is ended: where its caller has gone before the answer,
+// where the answer names it in the body alone, and where a request was refused although it was not over.
+func TestNoSessionIsLeftBehind(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		location, impatient bool
+		refuse              int64 // requests after the log-in that are refused with 401
+	}{
+		"the caller has gone":        {location: true, impatient: true},
+		"named in the body":          {},
+		"refused without being over": {location: true, refuse: 1},
+	} {
+		s := loadShape(t, "dell-like.json")
+		var opened, ended atomic.Int64
+		var refuse atomic.Int64
+		refuse.Store(tc.refuse)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			switch {
+			case r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/Sessions"):
+				id := fmt.Sprintf("%s/%d", r.URL.Path, opened.Add(1))
+				if tc.impatient {
+					cancel()
+					select {
+					case <-r.Context().Done(): // the answer is awaited no more
+					case <-time.After(100 * time.Millisecond):
+					}
+				}
+				w.Header().Set("X-Auth-Token", token)
+				if tc.location {
+					w.Header().Set("Location", id)
+				}
+				w.WriteHeader(http.StatusCreated)
+				fmt.Fprintf(w, `{"@odata.id": %q}`, id)
+			case r.Method == http.MethodDelete:
+				ended.Add(1)
+				w.WriteHeader(http.StatusNoContent)
+			case strings.HasSuffix(r.URL.Path, "/Systems") && refuse.Add(-1) >= 0:
+				w.WriteHeader(http.StatusUnauthorized)
+			default:
+				s.ServeHTTP(w, r)
+			}
+		}))
+		t.Cleanup(server.Close)
+		c, err := redfish.Open(ctx, redfish.Config{URL: server.URL, Username: "u", Password: "p"})
+		if (err != nil) != tc.impatient {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err == nil {
+			_ = c.Close(t.Context())
+		}
+		if opened.Load() == 0 || opened.Load() != ended.Load() {
+			t.Errorf("%s: %d sessions were opened, %d ended", name, opened.Load(), ended.Load())
+		}
 	}
 }
 

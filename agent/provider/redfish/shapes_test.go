@@ -108,7 +108,7 @@ func (s *shape) reset(w http.ResponseWriter, key string, body []byte) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// patch changes the document, and that of the system where key is its settings object.
+// patch changes the document alone: a settings object is one of its own until the reset.
 func (s *shape) patch(w http.ResponseWriter, key string, body []byte) {
 	s.patchs = append(s.patchs, fmt.Sprintf("%s %s", key[strings.LastIndex(key, "/")+1:], body))
 	var in map[string]any
@@ -116,7 +116,7 @@ func (s *shape) patch(w http.ResponseWriter, key string, body []byte) {
 		w.WriteHeader(http.StatusBadRequest)
 		return
 	}
-	doc := s.docs[strings.TrimSuffix(key, "/Settings")]
+	doc := s.docs[key]
 	for name, value := range in {
 		old, ok := doc[name].(map[string]any)
 		if more, both := value.(map[string]any); ok && both {

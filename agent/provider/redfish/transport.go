@@ -32,6 +32,10 @@ type transport struct {
 	ctx     context.Context //nolint:containedctx // of the call that is going on, see above
 	// heard is told how long each answer took.
 	heard func(time.Duration)
+	// grace is how long the answer to a log-in is awaited after its caller has gone: it names the session to end.
+	grace time.Duration
+	// after is the pause that the last answer asked for; 0 where it asked for none.
+	after time.Duration
 	// root is the service root as it was read last: it stays as it is for the life of a client.
 	root []byte
 }
@@ -48,7 +52,28 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if t.root != nil && isRoot(req) {
 		return t.rememberedRoot(req), nil
 	}
+	for try := 0; ; try++ {
+		resp, err := t.send(req)
+		wait, slash := t.pause(resp, err, try), wantsSlash(req, resp, err)
+		if wait == 0 && !slash {
+			return resp, err
+		}
+		if err := errors.Join(discard(resp), sleep(t.ctx, wait)); err != nil {
+			return nil, err
+		}
+		if req, err = again(req, slash); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// send makes one request, and reads a service root to its end.
+func (t *transport) send(req *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithTimeout(t.ctx, t.timeout)
+	if isLogin(req) {
+		cancel()
+		ctx, cancel = t.outlive()
+	}
 	req = req.Clone(ctx)
 	req.Close = false
 	req.Header.Set("OData-Version", "4.0")
@@ -62,10 +87,14 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		t.heard(time.Since(began))
 	}
 	resp.Body = &body{inner: resp.Body, left: maxDocument, done: cancel}
-	if resp.StatusCode == http.StatusOK && isRoot(req) {
-		if err := t.keepRoot(resp); err != nil {
-			return nil, err
-		}
+	switch {
+	case resp.StatusCode == http.StatusOK && isRoot(req):
+		err = t.keepRoot(resp)
+	case isLogin(req) && resp.Header.Get("X-Auth-Token") != "" && resp.Header.Get("Location") == "":
+		err = locate(resp)
+	}
+	if err != nil {
+		return nil, err
 	}
 	return resp, nil
 }
@@ -116,7 +145,8 @@ func (b *body) Close() error {
 }
 
 // redirect follows a service that calls a document by another path (DSP0266: "/redfish/v1" may redirect to
-// "/redfish/v1/"). Another host is refused by RoundTrip; an order is never sent elsewhere than it was meant for.
+// "/redfish/v1/"). Another host is refused by RoundTrip; an order is never sent elsewhere than it was meant for. Its own
+// path with a slash at the end is not elsewhere: see wantsSlash.
 func redirect(req *http.Request, via []*http.Request) error {
 	const most = 3
 	if req.Method != http.MethodGet || via[0].Method != http.MethodGet || len(via) > most {
@@ -181,7 +211,8 @@ func essential(ctx context.Context, err error) error {
 type refused struct {
 	status int
 	detail string
-	full   bool // it has no session left
+	full   bool          // it has no session left
+	after  time.Duration // the pause that it asked for
 }
 
 // sessionsFull says whether a refusal speaks of the number of sessions: SessionLimitExceeded of the Base registry, and

@@ -4019,7 +4019,12 @@ type BMCTarget struct {
 	// When an admin last had it asked again; credentials that it refused before may be tried once more. Unset: never.
 	UnparkedAt *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=unparked_at,json=unparkedAt,proto3" json:"unparked_at,omitempty"`
 	// Of the machine: they tell which of several systems behind one service it is.
-	MacAddresses  []string `protobuf:"bytes,7,rep,name=mac_addresses,json=macAddresses,proto3" json:"mac_addresses,omitempty"`
+	MacAddresses []string `protobuf:"bytes,7,rep,name=mac_addresses,json=macAddresses,proto3" json:"mac_addresses,omitempty"`
+	// The machine's own UUID and serial number (SMBIOS, type 1) in its newest inventory, for the same; empty: not known.
+	SystemUuid   string `protobuf:"bytes,8,opt,name=system_uuid,json=systemUuid,proto3" json:"system_uuid,omitempty"`
+	SerialNumber string `protobuf:"bytes,9,opt,name=serial_number,json=serialNumber,proto3" json:"serial_number,omitempty"`
+	// The machine's system was last started by a BIOS, and not by UEFI.
+	Bios          bool `protobuf:"varint,10,opt,name=bios,proto3" json:"bios,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4101,6 +4106,27 @@ func (x *BMCTarget) GetMacAddresses() []string {
 		return x.MacAddresses
 	}
 	return nil
+}
+
+func (x *BMCTarget) GetSystemUuid() string {
+	if x != nil {
+		return x.SystemUuid
+	}
+	return ""
+}
+
+func (x *BMCTarget) GetSerialNumber() string {
+	if x != nil {
+		return x.SerialNumber
+	}
+	return ""
+}
+
+func (x *BMCTarget) GetBios() bool {
+	if x != nil {
+		return x.Bios
+	}
+	return false
 }
 
 // InstallerFiles are the blobs of one installer build.
@@ -5635,7 +5661,7 @@ const file_fleet_v1_fleet_proto_rawDesc = "" +
 	"\x05token\x18\x05 \x01(\tR\x05token\x12\x1a\n" +
 	"\bhostname\x18\x06 \x01(\tR\bhostname\x12'\n" +
 	"\x0fprefetch_sha256\x18\a \x03(\tR\x0eprefetchSha256\x12\x18\n" +
-	"\aaddress\x18\b \x01(\tR\aaddress\"\xb1\x02\n" +
+	"\aaddress\x18\b \x01(\tR\aaddress\"\x8b\x03\n" +
 	"\tBMCTarget\x12\x1d\n" +
 	"\n" +
 	"machine_id\x18\x01 \x01(\tR\tmachineId\x12\x1a\n" +
@@ -5645,7 +5671,12 @@ const file_fleet_v1_fleet_proto_rawDesc = "" +
 	"\x12certificate_sha256\x18\x05 \x01(\tR\x11certificateSha256\x12;\n" +
 	"\vunparked_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"unparkedAt\x12#\n" +
-	"\rmac_addresses\x18\a \x03(\tR\fmacAddresses\"\xa7\x01\n" +
+	"\rmac_addresses\x18\a \x03(\tR\fmacAddresses\x12\x1f\n" +
+	"\vsystem_uuid\x18\b \x01(\tR\n" +
+	"systemUuid\x12#\n" +
+	"\rserial_number\x18\t \x01(\tR\fserialNumber\x12\x12\n" +
+	"\x04bios\x18\n" +
+	" \x01(\bR\x04bios\"\xa7\x01\n" +
 	"\x0eInstallerFiles\x12\x12\n" +
 	"\x04arch\x18\x01 \x01(\tR\x04arch\x12#\n" +
 	"\rkernel_sha256\x18\x02 \x01(\tR\fkernelSha256\x12#\n" +

@@ -123,8 +123,14 @@ SELECT m.machine_id, coalesce(m.spec ->> 'bmc_endpoint', '')::text AS bmc_endpoi
        coalesce((SELECT c.version FROM bmc_credentials c WHERE c.credentials_ref = m.spec ->> 'bmc_credentials_ref'), 0)::bigint AS credentials_version,
        coalesce((SELECT c.sha256 FROM bmc_certificates c WHERE c.site = m.site AND c.endpoint = m.spec ->> 'bmc_endpoint'), '')::text AS bmc_certificate,
        u.unparked_at,
-       coalesce((SELECT array_agg(mm.mac::text ORDER BY mm.mac) FROM machine_macs mm WHERE mm.machine_id = m.machine_id), '{}')::text[] AS macs
+       coalesce((SELECT array_agg(mm.mac::text ORDER BY mm.mac) FROM machine_macs mm WHERE mm.machine_id = m.machine_id), '{}')::text[] AS macs,
+       coalesce(nullif(inv.system ->> 'uuid', ''), r.system_uuid, '')::text AS system_uuid,
+       coalesce(nullif(inv.system ->> 'serial', ''), r.serial_number, '')::text AS serial_number,
+       coalesce(inv.firmware_is, '')::text AS firmware_is
 FROM machines m LEFT JOIN bmc_unparked u ON u.site = m.site AND u.endpoint = m.spec ->> 'bmc_endpoint'
+LEFT JOIN node_reports r ON r.machine_id = m.machine_id
+LEFT JOIN LATERAL (SELECT i.document -> 'system' AS system, i.document #>> '{os,firmware_is}' AS firmware_is FROM inventories i
+                   WHERE i.machine_id = m.machine_id ORDER BY i.reported_at DESC LIMIT 1) inv ON m.spec ->> 'bmc_endpoint' <> ''
 WHERE m.site = @site AND m.deleted_at IS NULL AND m.provider IN ('', 'agent')
 ORDER BY m.machine_id;
 

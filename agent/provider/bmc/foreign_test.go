@@ -1,0 +1,70 @@
+package bmc_test
+
+import (
+	"errors"
+	"flag"
+	"net/url"
+	"testing"
+	"time"
+
+	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/agent/provider"
+	"github.com/ingot-metal/ingot/agent/provider/bmc"
+)
+
+// A service of somebody else is no part of the project. Give its endpoint to drive that instead of the laboratory's,
+// such as redfish+http://127.0.0.1:8000; the account has the form user:password.
+var (
+	foreignService = flag.String("bmc-service", "", "endpoint of a BMC to power on and off, and to boot from the network")
+	foreignAccount = flag.String("bmc-account", user+":"+password, "its account")
+)
+
+// Any service: it is switched both ways and read back, the next boot is set to the network, and where it has a form for
+// that, taken back.
+func TestAnyService(t *testing.T) {
+	t.Parallel()
+	endpoint := *foreignService
+	if endpoint == "" {
+		endpoint = startRedfish(t, newChassis(false)).Endpoint()
+	}
+	account, err := url.Parse("//" + *foreignAccount + "@account")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newSafe("")
+	s.creds.Username = account.User.Username()
+	s.creds.Password, _ = account.User.Password()
+	p := newProvider(t, s, func(cfg *bmc.Config) { cfg.Within, cfg.SoftOff = time.Minute, 20*time.Second })
+	tg := target(endpoint)
+	var cycle provider.Cycle
+	for round := range 2 {
+		proof, err := p.SetBootDevice(t.Context(), tg, effect("c"), provider.BootPXE)
+		t.Logf("round %d: next boot from the network: %q, %v", round, proof, err)
+		if err != nil {
+			t.Error(err)
+		}
+		began := time.Now()
+		keep := func(provider.Cycle) error { return nil }
+		if err := p.TurnOff(t.Context(), tg, effect("c"), round == 1, &cycle, keep); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.TurnOn(t.Context(), tg, effect("c"), &cycle, keep); err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("off and on by %s in %v", cycle.Protocol, time.Since(began).Round(time.Millisecond))
+	}
+	now, err := p.BootNext(t.Context(), tg)
+	t.Logf("after the boots: %+v, %v", now, err)
+	if _, err := p.SetBootDevice(t.Context(), tg, effect("c"), provider.BootDefault); err != nil {
+		t.Logf("taking it back: %v", err)
+		if *foreignService == "" {
+			t.Error(err)
+		}
+	}
+	sensors, err := p.Sensors(t.Context(), tg)
+	events, eventErr := p.EventLog(t.Context(), tg, 5)
+	t.Logf("%d sensors (%v), %d events (%v)", len(sensors), err, len(events), eventErr)
+	if err := p.SetPower(t.Context(), tg, effect("c"), provider.PowerOff); err != nil && !errors.Is(err, host.ErrUnsupported) {
+		t.Error(err)
+	}
+}
