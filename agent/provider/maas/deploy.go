@@ -69,6 +69,8 @@ func afterDeploy(o Order, s Seen) Next {
 	switch m := s.M; {
 	case m.is(ms.Deploying, ms.Deployed, ms.FailedDeployment) && o.ours(m):
 		return taken(s)
+	case m.is(ms.Allocated) && o.ours(m) && reverted(s):
+		return putBack(s)
 	case m.is(ms.Allocated) && o.ours(m):
 		return wait("MAAS to begin to deploy the machine")
 	}

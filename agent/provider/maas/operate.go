@@ -16,6 +16,9 @@ const (
 )
 
 func decidePowerOn(_ Order, s Seen) Next {
+	if s.M.is(ms.Allocated) && s.Power != "on" {
+		return conflict(s, "MAAS deploys an allocated machine that it switches on; deploy it, or release it first")
+	}
 	return decidePower(s, "on", TurnOn, evidence.PowerOnSeenAt, nil)
 }
 

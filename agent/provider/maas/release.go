@@ -90,6 +90,8 @@ func afterRelease(o Order, s Seen) Next {
 		return released(o, s)
 	case m.is(ms.FailedReleasing, ms.FailedDiskErasing) && (!s.P.Open(Release) || moved(s, "Disk erasing", "Releasing")):
 		return failedThere(s)
+	case m.Status == s.P.Asked[Release].Was && moved(s, "Releasing", "Disk erasing"):
+		return putBack(s)
 	}
 	return wait("MAAS to begin to release the machine")
 }
