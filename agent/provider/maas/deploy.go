@@ -93,8 +93,6 @@ func (o Order) deployment() map[string]string {
 // decideDeployed waits for the end of a deployment. With settle a failed one is an end too, for whoever classifies it.
 func decideDeployed(o Order, s Seen) Next {
 	switch m := s.M; {
-	case foreign(o.Machine, m, s.User) != "":
-		return conflict(s, foreign(o.Machine, m, s.User))
 	case m.is(ms.Deployed):
 		return deployed(s)
 	case m.is(ms.FailedDeployment) && o.on("settle"):

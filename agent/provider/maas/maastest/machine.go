@@ -59,6 +59,9 @@ type Machine struct {
 	erased int
 }
 
+// Halt ends the work that is under way, without an end.
+func (m *Machine) Halt() { m.then, m.aborting = nil, false }
+
 // Erased counts the full erasures of the machine that have ended well.
 func (m Machine) Erased() int { return m.erased }
 

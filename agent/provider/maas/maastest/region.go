@@ -60,6 +60,8 @@ type Request struct {
 	Form         url.Values
 	// Acted says that it had its effect.
 	Acted bool
+	// TakenBack says that what it began was taken back at once, as nothing could switch the machine.
+	TakenBack bool
 	// Found is the machine as the request found it.
 	Found Machine
 }
@@ -87,12 +89,14 @@ const (
 	Vanish      Kind = "vanish"       // the machine is deleted before the request is looked at
 )
 
-// Fault happens to the next Times requests of an Op, after Skip of them; 0 means one, -1 all. Op "*" is any.
+// Fault happens to the next Times requests of an Op, after Skip of them; 0 means one, -1 all. Op "*" is any. With After it
+// waits until another fault has happened to that op.
 type Fault struct {
 	Op    string
 	Kind  Kind
 	Times int
 	Skip  int
+	After string
 }
 
 // The parts of the key that a region takes.
@@ -176,7 +180,7 @@ func (r *Region) Acted(op string) (n int) {
 func (r *Region) strikes(op string) Kind {
 	for i := range r.faults {
 		f := &r.faults[i]
-		if f.Op != op && f.Op != "*" || f.Times == 0 {
+		if f.Op != op && f.Op != "*" || f.Times == 0 || f.After != "" {
 			continue
 		}
 		if f.Skip > 0 {
@@ -186,7 +190,13 @@ func (r *Region) strikes(op string) Kind {
 		if f.Times > 0 {
 			f.Times--
 		}
-		return f.Kind
+		kind := f.Kind
+		for j := range r.faults {
+			if r.faults[j].After == op {
+				r.faults[j].After = ""
+			}
+		}
+		return kind
 	}
 	return ""
 }
@@ -224,13 +234,14 @@ func (r *Region) serve(w http.ResponseWriter, q *http.Request) {
 	if !slices.Contains([]Kind{Busy, Conflict, ErrorBefore, CutBefore, HangBefore, Nonsense, Refuse, BadGateway}, kind) {
 		a = r.handle(c)
 	}
+	back := kind == Revert && a.acted
 	switch {
-	case kind == Revert && a.acted:
-		a = r.powerless(c, found, a)
+	case back:
+		a = r.powerless(c, found)
 	case kind == Restart:
 		r.faults = append(r.faults, Fault{Op: "*", Kind: BadGateway, Times: restarting})
 	}
-	r.requests = append(r.requests, Request{Op: c.op, SystemID: c.systemID, Form: q.Form, Acted: a.acted, Found: found})
+	r.requests = append(r.requests, Request{Op: c.op, SystemID: c.systemID, Form: q.Form, Acted: a.acted, TakenBack: back, Found: found})
 	r.mu.Unlock()
 	r.reply(w, q, kind, a)
 }

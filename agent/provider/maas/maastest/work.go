@@ -157,12 +157,12 @@ func (r *Region) powerUp(m *Machine) {
 // powerless is what becomes of a request whose transaction is committed, when nothing can switch the machine then
 // (models/node.py, Node._start_bmc_unavailable, and the errbacks of start_releasing and _release). An erasure cannot go back
 // to what was before: MAAS answers that as a conflict, and without Retry-After.
-func (r *Region) powerless(c query, was Machine, a answer) answer {
+func (r *Region) powerless(c query, was Machine) answer {
+	busy := answer{status: http.StatusServiceUnavailable, body: "Unable to connect to any rack controller"}
 	m := r.find(c.systemID)
 	if m == nil {
-		return a
+		return busy
 	}
-	busy := answer{status: http.StatusServiceUnavailable, body: "Unable to connect to any rack controller", acted: a.acted}
 	aborting := func(back ms.Status) answer {
 		from, _ := ms.Of(m.Status)
 		into, _ := ms.Of(back)
@@ -181,7 +181,7 @@ func (r *Region) powerless(c query, was Machine, a answer) answer {
 	case c.op == "POST release" && m.Status == ms.DiskErasing:
 		m.then = nil
 		r.move(m, ms.FailedDiskErasing)
-		return answer{status: http.StatusConflict, body: "Invalid transition: Disk erasing -> " + from.Name + ".", acted: a.acted}
+		return answer{status: http.StatusConflict, body: "Invalid transition: Disk erasing -> " + from.Name + "."}
 	case c.op == "POST release" && m.Status == ms.Releasing && len(r.scripts(c)) > 0:
 		m.then = nil
 		r.move(m, ms.FailedReleasing)
