@@ -46,7 +46,9 @@ type fault struct {
 	write int
 }
 
-func (f fault) String() string { return fmt.Sprintf("%d/%s/%d/%s", f.step, strings.ReplaceAll(f.op, " ", "-"), f.nth, f.kind) }
+func (f fault) String() string {
+	return fmt.Sprintf("%d/%s/%d/%s", f.step, strings.ReplaceAll(f.op, " ", "-"), f.nth, f.kind)
+}
 
 func nothing() {}
 

@@ -33,12 +33,16 @@ func inService() *maastest.Machine {
 	}
 }
 
-func isDeployed(m maastest.Machine, there bool) bool { return there && m.Status == ms.Deployed && ours(m) }
+func isDeployed(m maastest.Machine, there bool) bool {
+	return there && m.Status == ms.Deployed && ours(m)
+}
 
 // flows are those of the promise: machines come in, are installed anew, erased, and taken out.
 func flows() []flow {
 	steps := func(p *baremetalv1.Plan) func(*rig) string { return func(r *rig) string { return r.plan(p, nil) } }
-	of := func(k workflow.Kind, m workflow.Mode) func(*rig) string { return func(r *rig) string { return r.workflow(k, m) } }
+	of := func(k workflow.Kind, m workflow.Mode) func(*rig) string {
+		return func(r *rig) string { return r.workflow(k, m) }
+	}
 	return []flow{
 		{"onboard", nil, of(workflow.Onboarding, workflow.NoMode), isDeployed},
 		{"onboard what MAAS knows", &maastest.Machine{Status: ms.New, BootMode: "link_up", Uncommissioned: true}, of(workflow.Onboarding, workflow.NoMode), isDeployed},

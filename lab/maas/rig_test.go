@@ -78,7 +78,9 @@ func newRig(t *testing.T, start *maastest.Machine, faults []fault) *rig {
 	return r
 }
 
-func (r *rig) say(format string, args ...any) { r.trace = append(r.trace, fmt.Sprintf(format, args...)) }
+func (r *rig) say(format string, args ...any) {
+	r.trace = append(r.trace, fmt.Sprintf(format, args...))
+}
 
 func (r *rig) bad(format string, args ...any) {
 	r.wrong = append(r.wrong, fmt.Sprintf(format, args...))

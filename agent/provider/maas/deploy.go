@@ -61,6 +61,8 @@ func decideDeploy(o Order, s Seen) Next {
 		return do(Release, map[string]string{"comment": "ingot " + o.Operation})
 	case m.is(ms.Releasing) && s.P.asked(Release):
 		return wait("MAAS to release the machine")
+	case m.is(ms.New):
+		return conflict(s, "MAAS has no commissioning of it that has passed; commission it first")
 	}
 	return conflict(s, "it is deployed from Ready, or from Allocated by us")
 }

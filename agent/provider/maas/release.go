@@ -61,6 +61,8 @@ func decideRelease(o Order, s Seen) Next {
 	case erase && s.P.Settings.quickly() && !o.quickly():
 		return fail("MAAS_REFUSED", false, "the region erases whatever it releases, and quickly: its setting disk_erase_with_quick_erase "+
 			"replaces what is asked for; switch it off")
+	case m.is(ms.FailedTesting) && m.OSystem != "":
+		return conflict(s, "MAAS releases nothing whose tests have failed; override_failed_testing comes first")
 	case m.is(ms.New, ms.Ready, ms.FailedCommissioning, ms.FailedTesting) && !erase:
 		return done(s, map[string]string{"maas_released": "already"})
 	case m.is(ms.Ready):
@@ -73,7 +75,7 @@ func decideRelease(o Order, s Seen) Next {
 	case m.is(ms.Allocated, ms.Reserved, ms.Deployed, ms.Deploying, ms.FailedDeployment, ms.Broken, ms.FailedReleasing, ms.FailedDiskErasing):
 		return do(Release, with(pick(o.Params, "erase", "secure_erase", "quick_erase"), "comment", "ingot "+o.Operation))
 	}
-	return conflict(s, "it is not released from there")
+	return conflict(s, "it is not released from there; bring it to Ready in MAAS first")
 }
 
 func with(m map[string]string, key, value string) map[string]string {

@@ -60,6 +60,8 @@ type Request struct {
 	Form         url.Values
 	// Acted says that it had its effect.
 	Acted bool
+	// Status of the answer; 0 where the region gave none of its own.
+	Status int
 	// TakenBack says that what it began was taken back at once, as nothing could switch the machine.
 	TakenBack bool
 	// Found is the machine as the request found it.
@@ -241,7 +243,7 @@ func (r *Region) serve(w http.ResponseWriter, q *http.Request) {
 	case kind == Restart:
 		r.faults = append(r.faults, Fault{Op: "*", Kind: BadGateway, Times: restarting})
 	}
-	r.requests = append(r.requests, Request{Op: c.op, SystemID: c.systemID, Form: q.Form, Acted: a.acted, TakenBack: back, Found: found})
+	r.requests = append(r.requests, Request{Op: c.op, SystemID: c.systemID, Form: q.Form, Acted: a.acted, Status: a.status, TakenBack: back, Found: found})
 	r.mu.Unlock()
 	r.reply(w, q, kind, a)
 }
