@@ -127,8 +127,8 @@ func (a *attempt) facts() workflow.StageFacts {
 	return f
 }
 
-// plan runs a plan; where it fails, an operator mends what the message names and starts it again. What nobody knows is
-// settled by a look at MAAS: shown says that it shows what the plan is for.
+// plan runs a plan; where it fails, an operator mends what the message names and starts it again, unless a
+// look at MAAS shows what the plan is for.
 func (r *rig) plan(p *baremetalv1.Plan, shown func(maastest.Machine, bool) bool) string {
 	for n := 1; n <= most; n++ {
 		a := &attempt{r: r, operation: fmt.Sprintf("op-%d", n), evidence: map[string]string{}}
@@ -143,11 +143,10 @@ func (r *rig) plan(p *baremetalv1.Plan, shown func(maastest.Machine, bool) bool)
 			return "done"
 		case "MAAS_MACHINE_GONE":
 			return "gone"
-		case "OUTCOME_UNKNOWN":
-			if m, there := r.region.ByMAC(mac); shown != nil && shown(m, there) {
-				r.say("operator: it did happen")
-				return "done"
-			}
+		}
+		if m, there := r.region.ByMAC(mac); shown != nil && shown(m, there) {
+			r.say("operator: MAAS shows that it is done, after %q", message)
+			return "done"
 		}
 		r.mend(message)
 	}

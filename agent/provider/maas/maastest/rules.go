@@ -7,7 +7,8 @@ import (
 	ms "github.com/ingot-metal/ingot/internal/maasstatus"
 )
 
-// The rules are those of MAAS's published source: github.com/canonical/maas, below src/maasserver. Each names its function.
+// The rules are those of MAAS's published source: github.com/canonical/maas at 9e51f33c (August 2026), below src/maasserver.
+// Each names its function.
 
 // releasable are the statuses from which a machine is released (models/node.py, RELEASABLE_STATUSES). A machine that is
 // Ready or Releasing answers 200, and nothing happens (api/machines.py, MachineHandler.release).
@@ -82,6 +83,9 @@ func (r *Region) lawful(c query, m *Machine) answer {
 			return refuse(http.StatusConflict, "Can't allocate a machine belonging to another user.")
 		case series != "" && !slices.Contains(serieses, series): // forms/__init__.py, MachineForm.set_distro_series
 			return refuse(http.StatusBadRequest, `{"distro_series": ["'%s' is not a valid distro_series.  It should be one of: '', %s."]}`, series, serieses)
+		case slices.Contains([]ms.Status{ms.Ready, ms.Allocated}, m.Status) && (m.NoBootNIC || m.BootMode == "" || m.BootMode == "link_up"):
+			// models/node.py, Node.start: it would have no address
+			return refuse(http.StatusBadRequest, `{"network": ["Node has no address family in common with the server"]}`)
 		}
 		return in([]ms.Status{ms.Ready, ms.Allocated}, http.StatusConflict, "Can't deploy a machine that is in the '%s' state", row.Name)
 	case "POST release":
