@@ -25,6 +25,9 @@ type flow struct {
 	run   func(r *rig) (end string)
 	// after are the ends that the machine may have.
 	after func(m maastest.Machine, there bool) bool
+	// region's own settings; deployments that an operation may make, 0 for one.
+	region      maastest.Config
+	deployments int
 }
 
 func inService() *maastest.Machine {
@@ -43,19 +46,33 @@ func flows() []flow {
 	of := func(k workflow.Kind, m workflow.Mode) func(*rig) string {
 		return func(r *rig) string { return r.workflow(k, m) }
 	}
+	in, out := of(workflow.Onboarding, workflow.NoMode), of(workflow.Decommission, workflow.FullDecommission)
+	ready := func(failures ...string) *maastest.Machine {
+		return &maastest.Machine{Status: ms.Ready, BootMode: "auto", FailDeploy: failures}
+	}
+	byHand := inService()
+	byHand.PowerType = "manual"
 	return []flow{
-		{"onboard", nil, of(workflow.Onboarding, workflow.NoMode), isDeployed},
-		{"onboard what MAAS knows", &maastest.Machine{Status: ms.New, BootMode: "link_up", Uncommissioned: true}, of(workflow.Onboarding, workflow.NoMode), isDeployed},
-		{"deploy", &maastest.Machine{Status: ms.Ready, BootMode: "auto"}, func(r *rig) string { return r.plan(planOf("deploy", "wait_deployed"), isDeployed) }, isDeployed},
-		{"reimage", inService(), steps(plan.RepaveByMAAS()), isDeployed},
-		{"erase", inService(), steps(planOf("erase")), func(m maastest.Machine, there bool) bool { return there && m.Status == ms.Ready && m.Erased() > 0 }},
-		{"reimage by a workflow", inService(), of(workflow.Decommission, workflow.Reimage), isDeployed},
-		{"storage cleanup", inService(), of(workflow.Decommission, workflow.StorageCleanup), func(m maastest.Machine, there bool) bool {
-			return isDeployed(m, there) && m.Erased() > 0
+		{name: "onboard", run: in, after: isDeployed},
+		{name: "onboard what MAAS knows", run: in, after: isDeployed,
+			begin: &maastest.Machine{Status: ms.New, BootMode: "link_up", Uncommissioned: true}},
+		{name: "onboard without a data source", begin: ready("no datasource found"), run: in, after: isDeployed, deployments: 2},
+		{name: "deploy", begin: ready(), after: isDeployed,
+			run: func(r *rig) string { return r.plan(planOf("deploy", "wait_deployed"), isDeployed) }},
+		{name: "reimage", begin: inService(), run: steps(plan.RepaveByMAAS()), after: isDeployed},
+		{name: "erase", begin: inService(), run: steps(planOf("erase")), after: func(m maastest.Machine, there bool) bool {
+			return there && m.Status == ms.Ready && m.Erased() > 0
 		}},
-		{"decommission", inService(), of(workflow.Decommission, workflow.FullDecommission), func(_ maastest.Machine, there bool) bool { return !there }},
+		{name: "reimage by a workflow", begin: inService(), run: of(workflow.Decommission, workflow.Reimage), after: isDeployed},
+		{name: "storage cleanup", begin: inService(), run: of(workflow.Decommission, workflow.StorageCleanup),
+			after: func(m maastest.Machine, there bool) bool { return isDeployed(m, there) && m.Erased() > 0 }},
+		{name: "decommission", begin: inService(), run: out, after: isGone},
+		{name: "decommission where MAAS erases by itself", begin: inService(), run: out, after: isGone, region: maastest.Config{EraseOnRelease: true}},
+		{name: "decommission by hand", begin: byHand, run: out, after: isGone},
 	}
 }
+
+func isGone(_ maastest.Machine, there bool) bool { return !there }
 
 func planOf(actions ...string) *baremetalv1.Plan {
 	p := &baremetalv1.Plan{}

@@ -23,7 +23,7 @@ const part = 12
 // requests gives what each command of a flow asks for when nothing goes wrong.
 func (f flow) requests(t *testing.T) (steps [][]string) {
 	t.Helper()
-	r := newRig(t, f.begin, nil)
+	r := newRig(t, f, nil)
 	seen := 0
 	r.began = func() {
 		all := r.region.Requests("")
@@ -77,7 +77,7 @@ func TestEveryFaultAtEveryRequest(t *testing.T) {
 			}
 			t.Run(f.name+"/"+x.String(), func(t *testing.T) {
 				t.Parallel()
-				r := newRig(t, f.begin, []fault{x})
+				r := newRig(t, f, []fault{x})
 				f.held(t, r, f.run(r), r.faults)
 				runs.Add(1)
 				if t.Failed() {
@@ -107,7 +107,7 @@ func TestSeveralFaultsAtRandom(t *testing.T) {
 		}
 		t.Run(fmt.Sprintf("%d", n), func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t, all[at].begin, faults)
+			r := newRig(t, all[at], faults)
 			all[at].held(t, r, all[at].run(r), faults)
 		})
 	}

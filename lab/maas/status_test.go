@@ -21,7 +21,7 @@ func TestMAASTakesWhatIsAsked(t *testing.T) {
 			}
 			t.Run(row.Name+"/"+action, func(t *testing.T) {
 				t.Parallel()
-				r := newRig(t, of(row.Status), nil)
+				r := newRig(t, flow{begin: of(row.Status, action)}, nil)
 				r.run("op-1", action, nil)
 				for _, q := range r.region.Requests("") {
 					if !strings.HasPrefix(q.Op, "GET ") && q.Status >= http.StatusBadRequest {
@@ -38,8 +38,11 @@ func TestMAASTakesWhatIsAsked(t *testing.T) {
 }
 
 // of is a machine of ours in a status, in which nothing moves by itself.
-func of(s ms.Status) *maastest.Machine {
+func of(s ms.Status, action string) *maastest.Machine {
 	m := &maastest.Machine{Status: s, BootMode: "link_up", Fabric: []string{"52:54:00:00:00:02"}, FabricMode: "link_up", Layout: "lvm"}
+	if action != "boot_interface" {
+		m.BootMode = "auto" // a stage before has seen to it
+	}
 	switch s {
 	case ms.New, ms.FailedCommissioning, ms.Missing, ms.Ready, ms.Retired:
 	default:

@@ -39,8 +39,7 @@ type Machine struct {
 	// FailCommission, FailTest, FailDeploy, FailErase and FailRelease make the next such work fail, with the message; an
 	// element each.
 	FailCommission, FailTest, FailDeploy, FailErase, FailRelease []string
-	// NoSwitch takes what switches the machine on or off, and does nothing. Where the power type is manual, it says that
-	// nobody switches the machine by hand.
+	// NoSwitch takes what switches the machine on or off, and does nothing.
 	NoSwitch bool
 	// Uncommissioned: no commissioning of the machine has passed.
 	Uncommissioned bool

@@ -146,12 +146,10 @@ func (r *Region) powerDown(m *Machine) {
 	})
 }
 
-// powerUp switches a machine on for work (models/node.py, Node._start). Of one whose power type is manual, MAAS waits for
-// whoever does so.
+// powerUp switches a machine on for work (models/node.py, Node._start). One whose power type is manual is switched on by
+// whoever MAAS waits for, at once.
 func (r *Region) powerUp(m *Machine) {
-	if !m.NoSwitch {
-		m.Power = "on"
-	}
+	m.Power = "on"
 }
 
 // powerless is what becomes of a request whose transaction is committed, when nothing can switch the machine then
