@@ -11,5 +11,6 @@
 //
 // # Short and long
 //
-// `make test` runs every fault of the requests that lose data, and a part of all others; `make test-maas` runs them all.
+// `make test` runs every fault of the requests that lose data in three flows, and a part of all others; `make test-maas` runs
+// them all.
 package maas

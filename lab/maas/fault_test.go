@@ -26,11 +26,12 @@ const (
 // ofRequests are the faults that any request may have, ofWrites those of requests that change something.
 var (
 	ofRequests = []maastest.Kind{
-		maastest.Busy, maastest.Conflict, maastest.ErrorBefore, maastest.CutBefore, maastest.HangBefore, maastest.Nonsense, maastest.BadGateway,
-		maastest.Refuse, maastest.Vanish, maastest.Restart, silence,
+		maastest.Busy, maastest.Conflict, maastest.ErrorBefore, maastest.CutBefore, maastest.HangBefore, maastest.Nonsense,
+		maastest.BadGateway, maastest.Refuse, maastest.Vanish, maastest.Restart, silence,
 	}
 	ofWrites = []maastest.Kind{
-		maastest.BusyAfter, maastest.ErrorAfter, maastest.CutAfter, maastest.HangAfter, maastest.BadAfter, maastest.Revert, crashBefore, crashAfter,
+		maastest.BusyAfter, maastest.ErrorAfter, maastest.CutAfter, maastest.HangAfter, maastest.BadAfter, maastest.Revert,
+		crashBefore, crashAfter,
 	}
 	// ofLooks happen before the machine is read, so that whoever reads it can know.
 	ofLooks = []maastest.Kind{anotherUser, sameKey, sameNotes, locked}
@@ -63,7 +64,10 @@ func (f fault) arm(r *rig, scope *failpoint.Scope) func() {
 		f.await(r, f.nth)
 		return nothing
 	case silence:
-		r.region.Fail(maastest.Fault{Op: f.op, Kind: maastest.CutAfter, Skip: f.nth - 1}, maastest.Fault{Op: "*", Kind: maastest.BadGateway, Times: -1, After: f.op})
+		r.region.Fail(
+			maastest.Fault{Op: f.op, Kind: maastest.CutAfter, Skip: f.nth - 1},
+			maastest.Fault{Op: "*", Kind: maastest.BadGateway, Times: -1, After: f.op},
+		)
 		return r.region.Mend
 	}
 	r.region.Fail(maastest.Fault{Op: f.op, Kind: f.kind, Skip: f.nth - 1})

@@ -32,7 +32,8 @@ type flow struct {
 
 func inService() *maastest.Machine {
 	return &maastest.Machine{
-		Status: ms.Deployed, Series: "noble", BootMode: "auto", Annotations: map[string]string{"ingot-machine": machineID, "ingot-operation": "op-0"},
+		Status: ms.Deployed, Series: "noble", BootMode: "auto",
+		Annotations: map[string]string{"ingot-machine": machineID, "ingot-operation": "op-0"},
 	}
 }
 
@@ -67,7 +68,8 @@ func flows() []flow {
 		{name: "storage cleanup", begin: inService(), run: of(workflow.Decommission, workflow.StorageCleanup),
 			after: func(m maastest.Machine, there bool) bool { return isDeployed(m, there) && m.Erased() > 0 }},
 		{name: "decommission", begin: inService(), run: out, after: isGone},
-		{name: "decommission where MAAS erases by itself", begin: inService(), run: out, after: isGone, region: maastest.Config{EraseOnRelease: true}},
+		{name: "decommission where MAAS erases by itself", begin: inService(), run: out, after: isGone,
+			region: maastest.Config{EraseOnRelease: true}},
 		{name: "decommission by hand", begin: byHand, run: out, after: isGone},
 	}
 }
@@ -128,8 +130,9 @@ func (a *attempt) step(s *baremetalv1.Step) (reason, message string) {
 func (a *attempt) facts() workflow.StageFacts {
 	m, there := a.r.region.ByMAC(mac)
 	f := workflow.StageFacts{
-		Kind: a.kind, Mode: a.mode, Evidence: a.evidence, AgentLive: isDeployed(m, there), Provider: workflow.ProviderMAAS, ProviderState: ms.StateAbsent,
-		RegionKnown: true, CredentialsKnown: true, Machine: fleet.Facts{Phase: fleet.Maintenance, Conditions: map[fleet.ConditionType]bool{}},
+		Kind: a.kind, Mode: a.mode, Evidence: a.evidence, AgentLive: isDeployed(m, there), Provider: workflow.ProviderMAAS,
+		ProviderState: ms.StateAbsent, RegionKnown: true, CredentialsKnown: true,
+		Machine: fleet.Facts{Phase: fleet.Maintenance, Conditions: map[fleet.ConditionType]bool{}},
 	}
 	if a.node != nil {
 		f.Machine.NodeState = *a.node
@@ -178,7 +181,9 @@ func (r *rig) workflow(k workflow.Kind, m workflow.Mode) string {
 	}
 	stages := workflow.Plan(k, m, workflow.Traits{Provider: workflow.ProviderMAAS, BMC: true, Path: workflow.PathInstall})
 	names := workflow.Names(stages)
-	w := workflow.Workflow{Kind: k, Mode: m, Provider: workflow.ProviderMAAS, State: workflow.Pending, Plan: names, Stage: names[0], Attempts: 1}
+	w := workflow.Workflow{
+		Kind: k, Mode: m, Provider: workflow.ProviderMAAS, State: workflow.Pending, Plan: names, Stage: names[0], Attempts: 1,
+	}
 	for n := 1; ; n++ {
 		a := &attempt{r: r, operation: fmt.Sprintf("op-%d", n), evidence: maps.Clone(w.Evidence), kind: k, mode: m, node: &node}
 		if a.evidence == nil {
@@ -253,7 +258,9 @@ func (a *attempt) follow(w workflow.Workflow, stages []workflow.Stage) workflow.
 			last = s.GetName()
 			w = workflow.Follow(w, workflow.Attempt{Phase: "RUNNING", Step: last, Evidence: maps.Clone(a.evidence), Granted: true})
 			if reason, message := a.step(s); reason != "" {
-				w = workflow.Follow(w, workflow.Attempt{Phase: "FAILED", Step: last, Reason: reason, Message: message, Evidence: maps.Clone(a.evidence)})
+				w = workflow.Follow(w, workflow.Attempt{
+					Phase: "FAILED", Step: last, Reason: reason, Message: message, Evidence: maps.Clone(a.evidence),
+				})
 				a.moves(workflow.Ending(w, *a.node, a.facts().AgentLive))
 				return w
 			}

@@ -104,8 +104,10 @@ func (r *rig) run(operation string, action string, params map[string]string) com
 		}
 	}
 	spec := &fleetv1.CommandSpec{
-		CommandId: fmt.Sprintf("cmd-%d", r.commands), OperationId: operation, TargetId: machineID, Provider: "maas", MacAddresses: []string{mac},
-		Action: &fleetv1.CommandSpec_ProviderAction{ProviderAction: &fleetv1.ProviderAction{Action: action, Params: params, RegionRef: "default"}},
+		CommandId: fmt.Sprintf("cmd-%d", r.commands), OperationId: operation, TargetId: machineID, Provider: "maas",
+		MacAddresses: []string{mac}, Action: &fleetv1.CommandSpec_ProviderAction{ProviderAction: &fleetv1.ProviderAction{
+			Action: action, Params: params, RegionRef: "default",
+		}},
 	}
 	intent, refused, err := r.exec.Prepare(context.Background(), spec)
 	if err != nil || refused != nil {

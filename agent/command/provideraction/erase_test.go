@@ -107,9 +107,13 @@ func TestAnErasureIsNotMadeAgain(t *testing.T) {
 		erased  int
 		between time.Duration
 	}{
-		"in time":                    {erased: 1},
-		"while MAAS erases":          {between: 30 * time.Millisecond, erased: 1},
-		"deployed and released":      {since: func(r *rig) { r.must("deploy", nil); r.must("wait_deployed", nil); r.must("release", nil) }, erased: 2},
+		"in time":           {erased: 1},
+		"while MAAS erases": {between: 30 * time.Millisecond, erased: 1},
+		"deployed and released": {since: func(r *rig) {
+			r.must("deploy", nil)
+			r.must("wait_deployed", nil)
+			r.must("release", nil)
+		}, erased: 2},
 		"tested since":               {since: func(r *rig) { r.must("rescue_mode", nil); r.must("exit_rescue_mode", nil) }, erased: 2},
 		"by a quick and a full wish": {params: map[string]string{"quick_erase": "true", "secure_erase": "true"}, erased: 2},
 	} {

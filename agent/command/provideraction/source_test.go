@@ -87,7 +87,8 @@ func TestWhatSomebodyElseDeployedIsNotOurs(t *testing.T) {
 				r := newRig(t)
 				m.Status, m.Series, m.HWSync = ms.Deployed, "noble", true
 				r.add(m)
-				if out := r.do(action, nil); out.Outcome != fleetv1.CommandResult_FAILED || out.Reason != baremetalv1.Reason_MAAS_STATUS_CONFLICT {
+				out := r.do(action, nil)
+				if out.Outcome != fleetv1.CommandResult_FAILED || out.Reason != baremetalv1.Reason_MAAS_STATUS_CONFLICT {
 					t.Errorf("%v %v %q", out.Outcome, out.Reason, out.Message)
 				}
 			})

@@ -58,6 +58,11 @@ type Machine struct {
 	erased int
 }
 
+// addressed says that the machine boots from an interface that has an address.
+func (m *Machine) addressed() bool {
+	return !m.NoBootNIC && m.BootMode != "" && m.BootMode != "link_up"
+}
+
 // Halt ends the work that is under way, without an end.
 func (m *Machine) Halt() { m.then, m.aborting = nil, false }
 

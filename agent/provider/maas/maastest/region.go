@@ -53,7 +53,7 @@ type Region struct {
 	unlawful []string
 }
 
-// Request is one request that passed the door.
+// Request is one request with a key that the region takes.
 type Request struct {
 	// Op is "GET machines", "POST deploy", "DELETE machine", ….
 	Op, SystemID string
@@ -212,7 +212,7 @@ type answer struct {
 }
 
 func (r *Region) serve(w http.ResponseWriter, q *http.Request) {
-	if why := r.door(q.Header.Get("Authorization")); why != "" {
+	if why := r.unauthorized(q.Header.Get("Authorization")); why != "" {
 		http.Error(w, "Authorization Error: "+why, http.StatusUnauthorized)
 		return
 	}
@@ -243,7 +243,9 @@ func (r *Region) serve(w http.ResponseWriter, q *http.Request) {
 	case kind == Restart:
 		r.faults = append(r.faults, Fault{Op: "*", Kind: BadGateway, Times: restarting})
 	}
-	r.requests = append(r.requests, Request{Op: c.op, SystemID: c.systemID, Form: q.Form, Acted: a.acted, Status: a.status, TakenBack: back, Found: found})
+	r.requests = append(r.requests, Request{
+		Op: c.op, SystemID: c.systemID, Form: q.Form, Acted: a.acted, Status: a.status, TakenBack: back, Found: found,
+	})
 	r.mu.Unlock()
 	r.reply(w, q, kind, a)
 }
@@ -313,8 +315,8 @@ func (r *Region) reply(w http.ResponseWriter, q *http.Request, kind Kind, a answ
 	}
 }
 
-// door checks OAuth 1.0 PLAINTEXT as MAAS does: the key, the form, and that no nonce comes twice.
-func (r *Region) door(header string) string {
+// unauthorized checks OAuth 1.0 PLAINTEXT as MAAS does: the key, the form, and that no nonce comes twice.
+func (r *Region) unauthorized(header string) string {
 	fields := map[string]string{}
 	rest, ok := strings.CutPrefix(header, "OAuth ")
 	for _, part := range strings.Split(rest, ",") {

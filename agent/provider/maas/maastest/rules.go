@@ -82,8 +82,9 @@ func (r *Region) lawful(c query, m *Machine) answer {
 		case m.Status == ms.Ready && m.Owner != "" && m.Owner != User:
 			return refuse(http.StatusConflict, "Can't allocate a machine belonging to another user.")
 		case series != "" && !slices.Contains(serieses, series): // forms/__init__.py, MachineForm.set_distro_series
-			return refuse(http.StatusBadRequest, `{"distro_series": ["'%s' is not a valid distro_series.  It should be one of: '', %s."]}`, series, serieses)
-		case slices.Contains([]ms.Status{ms.Ready, ms.Allocated}, m.Status) && (m.NoBootNIC || m.BootMode == "" || m.BootMode == "link_up"):
+			return refuse(http.StatusBadRequest,
+				`{"distro_series": ["'%s' is not a valid distro_series.  It should be one of: '', %s."]}`, series, serieses)
+		case slices.Contains([]ms.Status{ms.Ready, ms.Allocated}, m.Status) && !m.addressed():
 			// models/node.py, Node.start: it would have no address
 			return refuse(http.StatusBadRequest, `{"network": ["Node has no address family in common with the server"]}`)
 		}
