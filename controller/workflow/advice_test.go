@@ -278,3 +278,29 @@ func TestADeploymentIsLookedAtBeforeItsSystemIsWaitedFor(t *testing.T) {
 		}
 	}
 }
+
+// TestAnAdoptedStageIsNotGoneBackTo: a later failure resumes where it was.
+func TestAnAdoptedStageIsNotGoneBackTo(t *testing.T) {
+	traits := workflow.Traits{Provider: workflow.ProviderMAAS, BMC: true, Path: workflow.PathInstall}
+	plan := workflow.Names(workflow.Plan(workflow.Onboarding, workflow.NoMode, traits))
+	w := workflow.Workflow{Kind: workflow.Onboarding, Provider: workflow.ProviderMAAS, State: workflow.Running, Plan: plan, Attempts: 1}
+	w.Evidence = map[string]string{"maas_found": "found"}
+	step := func(stage string) workflow.Attempt {
+		return workflow.Attempt{Phase: "FAILED", Step: workflow.StepName(stage), Reason: "MAAS_STATUS_CONFLICT", Message: "no"}
+	}
+	f := workflow.Facts{Stage: workflow.StageFacts{
+		Kind: workflow.Onboarding, Provider: workflow.ProviderMAAS, ProviderState: maasstatus.StateReady,
+		Machine: fleet.Facts{NodeState: workflow.Installing},
+	}}
+	e, refused := workflow.Act(workflow.Follow(w, step(workflow.CommissionRun)), workflow.Adopt, f)
+	if refused != nil {
+		t.Fatal(refused)
+	}
+	w = workflow.Follow(e.Workflow, workflow.Attempt{
+		Phase: "RUNNING", Step: workflow.StepName(workflow.WaitForReady), Evidence: map[string]string{"maas_ready": "true"},
+	})
+	e, refused = workflow.Act(workflow.Follow(w, step(workflow.DeployViaMAAS)), workflow.Resume, f)
+	if refused != nil || e.Workflow.Stage != workflow.DeployViaMAAS {
+		t.Errorf("it goes on at %s: %v", e.Workflow.Stage, refused)
+	}
+}

@@ -16,7 +16,7 @@ import (
 )
 
 // most is how many actions an operator takes before the flow counts as a dead end.
-const most = 8
+const most = 10
 
 // flow is one way of a machine through MAAS. begin is the machine that it starts with; nil is one that MAAS doesn't know.
 type flow struct {

@@ -27,16 +27,33 @@ const (
 	mac       = "52:54:00:00:00:01"
 )
 
-// limit is how long one command may take, callLimit how long one request may hang. A real one has hours, and a minute.
+// looks is how often one command may look at MAAS, callLimit how long one request may hang. A real command has hours, and a
+// request a minute. A command's time is counted in looks, so that a slow machine changes nothing.
 const (
-	limit     = 500 * time.Millisecond
-	callLimit = 100 * time.Millisecond
+	looks     = 50
+	callLimit = 2 * time.Second
 )
+
+// patience counts the looks of a command, and ends its time after the last one.
+type patience struct {
+	clock.Clock
+	left int
+	end  func()
+}
+
+// After implements clock.Clock. Only the command under way waits.
+func (p *patience) After(d time.Duration) <-chan time.Time {
+	if p.left--; p.left == 0 {
+		p.end()
+	}
+	return p.Clock.After(d)
+}
 
 // rig is one machine, its region, and the agent that works for it.
 type rig struct {
 	region *maastest.Region
 	exec   *provideraction.Executor
+	time   *patience
 	// commands counts those that were begun; faults are due when it is at their step.
 	commands int
 	faults   []fault
@@ -54,7 +71,7 @@ func newRig(t *testing.T, f flow, faults []fault) *rig {
 	t.Helper()
 	cfg, start := f.region, f.begin
 	cfg.Delay = time.Millisecond
-	r := &rig{region: maastest.New(cfg), faults: faults, deployments: max(1, f.deployments)}
+	r := &rig{region: maastest.New(cfg), faults: faults, deployments: max(1, f.deployments), time: &patience{Clock: clock.Real()}}
 	t.Cleanup(r.region.Close)
 	call := 10 * time.Second
 	for _, f := range faults {
@@ -77,7 +94,7 @@ func newRig(t *testing.T, f flow, faults []fault) *rig {
 		Power: func(context.Context, *fleetv1.CommandSpec) (string, map[string]string, error) {
 			return "ipmi", map[string]string{"power_address": "10.0.0.9"}, nil
 		},
-		Clock: clock.Real(), Poll: 4 * time.Millisecond,
+		Clock: r.time, Poll: 4 * time.Millisecond,
 	})
 	return r
 }
@@ -128,8 +145,7 @@ func (r *rig) run(operation string, action string, params map[string]string) com
 func (r *rig) live(spec *fleetv1.CommandSpec, scope *failpoint.Scope, stored json.RawMessage) command.Result {
 	ctx, cancel := context.WithCancelCause(failpoint.With(context.Background(), scope))
 	defer cancel(nil)
-	timer := time.AfterFunc(limit, func() { cancel(command.ErrTimeout) })
-	defer timer.Stop()
+	r.time.left, r.time.end = looks, func() { cancel(command.ErrTimeout) }
 	job := func() command.Job {
 		return command.Job{
 			Spec: spec, Intent: stored, Hard: ctx, StartedAt: time.Now(), Progress: func(int, string) {}, Logf: func(string, ...any) {},
