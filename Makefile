@@ -135,6 +135,11 @@ DISKS_FLAGS ?= -left-runs 500
 test-disks: deps ## Write images under 500 random faults, and compare what is said of each disk with a full read of it (20 seconds)
 	go test ./agent/disk/image -run TestWhatIsLeftIsTrue -count 1 -timeout 30m -v $(DISKS_FLAGS)
 
+MAAS_FLAGS ?= -long -random-runs 500
+.PHONY: test-maas
+test-maas: deps ## Put every fault at every request that a machine's life makes to MAAS, and 500 times several at random (3 minutes)
+	go test ./lab/maas -count 1 -timeout 30m -parallel 16 -v -run '$(or $(MAAS),.)' $(MAAS_FLAGS) | grep -Ev '^(=== |    --- PASS)'
+
 .PHONY: attack
 attack: deps ## Attack a controller in every part that a hostile party can have, and print what each gained and cost
 	$(TESTPG) go test ./lab/attack -count 1 -timeout 60m -v -run '$(or $(ATTACK),TestAttacks)' -long $(TEST_FLAGS)

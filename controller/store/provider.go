@@ -184,7 +184,7 @@ func providerFacts(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, f *
 	if err != nil {
 		return fmt.Errorf("read what the provider says: %w", err)
 	}
-	f.ProviderState, f.ProviderPower = maasstatus.State(o.State), o.PowerState
+	f.ProviderState, f.ProviderPower, f.ProviderHeldBy = maasstatus.State(o.State), o.PowerState, o.HeldBy
 	return nil
 }
 

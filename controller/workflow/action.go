@@ -242,6 +242,9 @@ func adopt(w Workflow, f Facts) (Effect, *fleet.Refusal) {
 		return Effect{}, &fleet.Refusal{Reason: "STAGE_CHECK_FAILED", Message: "stage " + w.Stage + " is not done: " + v.Message}
 	}
 	w.Evidence = merged(w.Evidence, v.Evidence)
+	if s.Provider == ProviderMAAS && s.Gives != "" && w.Evidence[s.Gives] == "" {
+		w.Evidence[s.Gives] = "observed" // else a resume would go back to the stage
+	}
 	w.Adopted = true
 	w.Failures = maps.Clone(w.Failures)
 	delete(w.Failures, w.Stage)

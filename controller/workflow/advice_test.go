@@ -5,7 +5,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ingot-metal/ingot/controller/fleet"
 	"github.com/ingot-metal/ingot/controller/workflow"
+	"github.com/ingot-metal/ingot/internal/maasstatus"
 )
 
 // TestAnActionThatWasTakenDoesNothingMore: it succeeds, and has no second effect.
@@ -215,5 +217,90 @@ func TestWhatIsDueToBeUndoneStaysUntilItWasTaken(t *testing.T) {
 	short.Plan = []string{"a_stage_of_another_release"}
 	if names := workflow.Names(short.Attempting(false)); len(names) != 0 {
 		t.Errorf("a plan of no stage: %v", names)
+	}
+}
+
+// TestWhatTheProviderShowsIsAdopted: where the provider shows what a stage is for, and trying again would be refused for ever,
+// that is taken over; never where somebody else has the machine.
+func TestWhatTheProviderShowsIsAdopted(t *testing.T) {
+	traits := workflow.Traits{Provider: workflow.ProviderMAAS, BMC: true, Path: workflow.PathInstall}
+	plan := workflow.Names(workflow.Plan(workflow.Onboarding, workflow.NoMode, traits))
+	for name, c := range map[string]struct {
+		state  maasstatus.State
+		heldBy string
+		reason string
+		want   workflow.Action
+	}{
+		"deployed by us":     {maasstatus.StateDeployed, "", "MAAS_STATUS_CONFLICT", workflow.Adopt},
+		"somebody else's":    {maasstatus.StateDeployed, "it belongs to eve there", "MAAS_STATUS_CONFLICT", workflow.RetryStage},
+		"released meanwhile": {maasstatus.StateReady, "", "MAAS_STATUS_CONFLICT", workflow.RetryStage},
+		"another reason":     {maasstatus.StateDeployed, "", "MAAS_REFUSED", workflow.RetryStage},
+	} {
+		w := workflow.Workflow{Kind: workflow.Onboarding, Provider: workflow.ProviderMAAS, State: workflow.Running, Plan: plan, Attempts: 1}
+		w = workflow.Follow(w, workflow.Attempt{Phase: "FAILED", Step: workflow.StepName(workflow.DeployViaMAAS), Reason: c.reason, Message: "no"})
+		f := workflow.Facts{Stage: workflow.StageFacts{
+			Kind: workflow.Onboarding, Provider: workflow.ProviderMAAS, ProviderState: c.state, ProviderHeldBy: c.heldBy,
+			Machine: fleet.Facts{NodeState: workflow.Installing},
+		}}
+		o := workflow.Offer{Refused: map[workflow.Action]*fleet.Refusal{}}
+		for _, a := range workflow.Legal(w.State, false) {
+			if _, refused := workflow.Act(w, a, f); refused != nil {
+				o.Refused[a] = refused
+			} else {
+				o.Legal = append(o.Legal, a)
+			}
+		}
+		if got, text := workflow.Recommend(w, o); got != c.want {
+			t.Errorf("%s: %q is recommended: %s", name, got, text)
+		}
+	}
+}
+
+// TestADeploymentIsLookedAtBeforeItsSystemIsWaitedFor: somebody may have released the machine while its system was awaited.
+func TestADeploymentIsLookedAtBeforeItsSystemIsWaitedFor(t *testing.T) {
+	traits := workflow.Traits{Provider: workflow.ProviderMAAS, BMC: true, Path: workflow.PathInstall}
+	plan := workflow.Names(workflow.Plan(workflow.Onboarding, workflow.NoMode, traits))
+	f := workflow.Facts{Stage: workflow.StageFacts{Kind: workflow.Onboarding, Machine: fleet.Facts{NodeState: workflow.Installing}}}
+	for _, stage := range []string{workflow.WaitForEnrollment, "ensure_hardware_sync_configured", workflow.WaitHardwareRun} {
+		w := workflow.Workflow{Kind: workflow.Onboarding, Provider: workflow.ProviderMAAS, State: workflow.Running, Plan: plan, Attempts: 1}
+		w.Evidence = map[string]string{"maas_found": "found", "maas_commissioned": "true", "maas_ready": "true"}
+		for _, s := range workflow.Catalogue() {
+			if s.Gives != "" {
+				w.Evidence[s.Gives] = "x"
+			}
+		}
+		w = workflow.Follow(w, workflow.Attempt{Phase: "FAILED", Step: workflow.StepName(stage), Reason: "AGENT_UNAVAILABLE", Message: "no"})
+		for _, a := range []workflow.Action{workflow.Resume, workflow.RetryStage} {
+			e, refused := workflow.Act(w, a, f)
+			if refused != nil || e.Workflow.Stage != workflow.WaitDeployed {
+				t.Errorf("%s of %s goes on at %s: %v", a, stage, e.Workflow.Stage, refused)
+			}
+		}
+	}
+}
+
+// TestAnAdoptedStageIsNotGoneBackTo: a later failure resumes where it was.
+func TestAnAdoptedStageIsNotGoneBackTo(t *testing.T) {
+	traits := workflow.Traits{Provider: workflow.ProviderMAAS, BMC: true, Path: workflow.PathInstall}
+	plan := workflow.Names(workflow.Plan(workflow.Onboarding, workflow.NoMode, traits))
+	w := workflow.Workflow{Kind: workflow.Onboarding, Provider: workflow.ProviderMAAS, State: workflow.Running, Plan: plan, Attempts: 1}
+	w.Evidence = map[string]string{"maas_found": "found"}
+	step := func(stage string) workflow.Attempt {
+		return workflow.Attempt{Phase: "FAILED", Step: workflow.StepName(stage), Reason: "MAAS_STATUS_CONFLICT", Message: "no"}
+	}
+	f := workflow.Facts{Stage: workflow.StageFacts{
+		Kind: workflow.Onboarding, Provider: workflow.ProviderMAAS, ProviderState: maasstatus.StateReady,
+		Machine: fleet.Facts{NodeState: workflow.Installing},
+	}}
+	e, refused := workflow.Act(workflow.Follow(w, step(workflow.CommissionRun)), workflow.Adopt, f)
+	if refused != nil {
+		t.Fatal(refused)
+	}
+	w = workflow.Follow(e.Workflow, workflow.Attempt{
+		Phase: "RUNNING", Step: workflow.StepName(workflow.WaitForReady), Evidence: map[string]string{"maas_ready": "true"},
+	})
+	e, refused = workflow.Act(workflow.Follow(w, step(workflow.DeployViaMAAS)), workflow.Resume, f)
+	if refused != nil || e.Workflow.Stage != workflow.DeployViaMAAS {
+		t.Errorf("it goes on at %s: %v", e.Workflow.Stage, refused)
 	}
 }

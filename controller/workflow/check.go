@@ -31,7 +31,9 @@ type StageFacts struct {
 	Provider      string
 	ProviderState maasstatus.State
 	ProviderPower string
-	RegionKnown   bool
+	// ProviderHeldBy is what shows that somebody else has the machine there; empty if it is ours, or nobody's.
+	ProviderHeldBy string
+	RegionKnown    bool
 	// Unhealthy lists the health checks of the machine's group that do not pass, but for that of the session. It is read for
 	// onboardings.
 	Unhealthy []string

@@ -149,6 +149,10 @@ type Offer struct {
 // Recommend is Next, as far as the action that helps would be taken now. Otherwise the words name what stands in its way.
 func Recommend(w Workflow, o Offer) (Action, string) {
 	a, text := Next(w, o.Stalled)
+	if w.State == FailedManual && w.Reason == "MAAS_STATUS_CONFLICT" && slices.Contains(o.Legal, Adopt) {
+		// Trying again changes nothing: the provider shows that the stage is done, and for this machine.
+		return Adopt, "the provider shows what the stage is for: adopt_observed_state, or restart_clean to do it anew"
+	}
 	r := o.Refused[a]
 	if r == nil {
 		return a, text

@@ -73,6 +73,8 @@ var reached = map[string][]ms.State{
 func providerShows(stage string, f StageFacts) Verdict {
 	says := orElse(string(f.ProviderState), "nothing yet")
 	switch {
+	case f.ProviderHeldBy != "":
+		return failed("somebody else has the machine: " + f.ProviderHeldBy)
 	case stage == PowerOffMAAS && f.ProviderPower != "off":
 		return failed("the provider says that the machine's power is " + orElse(f.ProviderPower, "unknown"))
 	case stage == PowerOffMAAS:

@@ -250,13 +250,22 @@ func onboardingStages() []Stage {
 			Effect:       "the image is written to the machine's disk",
 			Check:        "the image is read back from the disk and reported by the new system",
 			Compensation: "the machine boots from its disk"},
-		{Name: WaitForEnrollment, Kind: o, Modes: none, Wired: true, Adoptable: true,
-			Steps:  []StepOf{{"wait-for-agent-enrollment", "wait_for_agent", ""}},
-			Effect: "the system's agent has a session", Check: "a live session", Compensation: "none"},
+		// A system that does not come may have been taken from the machine since: the deployment is looked at first.
+		enrolling(ProviderMAAS, "provider maas", WaitDeployed),
+		enrolling(notMAAS, "not provider maas", ""),
 		{Name: VerifyNode, Kind: o, Modes: none, Steps: own(VerifyNode), Wired: true,
 			Effect: "the node is active when the workflow completes",
 			Check:  "the agent is live, and after an installation runs the image that was written", Compensation: "the node is quarantined"},
 	})
+}
+
+// enrolling makes the row of an onboarding's stage that waits for the system's agent, of a provider's machines.
+func enrolling(provider, where, resumeAt string) Stage {
+	return Stage{
+		Name: WaitForEnrollment, Kind: Onboarding, Modes: none, Provider: provider, Where: where, Wired: true, Adoptable: true, ResumeAt: resumeAt,
+		Steps:  []StepOf{{"wait-for-agent-enrollment", "wait_for_agent", ""}},
+		Effect: "the system's agent has a session", Check: "a live session", Compensation: "none",
+	}
 }
 
 func maasOnboarding() []Stage {
@@ -265,6 +274,8 @@ func maasOnboarding() []Stage {
 	ready.ResumeAt = CommissionRun
 	// What has failed there is the deployment: it is made anew, wherever it was noticed.
 	failsAs := func(s Stage) Stage { s.ResumeAt = DeployViaMAAS; return s }
+	// What is asked of a deployment may fail because it is gone: it is looked at first.
+	asksOf := func(s Stage) Stage { s.ResumeAt = WaitDeployed; return s }
 	return []Stage{
 		maas(o, CreateInMAAS, "create", "MAAS knows the machine", "exactly one machine in MAAS has its MAC addresses, and its serial number",
 			"none: a record that was made stays for the next try").giving("maas_found", true),
@@ -282,8 +293,8 @@ func maasOnboarding() []Stage {
 			"the deployment did not fail, or for want of its data source", "none")),
 		failsAs(maas(o, RecoverDeploy, "recover_deploy", "a deployment that failed for want of its data source is released and made once more",
 			"MAAS says Deployed", undoneDeployment).giving(evidence.Deployed, false).undoneBy(undoAbort, undoRelease)),
-		maas(o, "ensure_hardware_sync_configured", "hardware_sync", "none", "hardware sync is on, where the system has it", "none"),
-		maas(o, WaitHardwareRun, "wait_hardware_sync", "none", "a sync was seen lately, where it is on", "none"),
+		asksOf(maas(o, "ensure_hardware_sync_configured", "hardware_sync", "none", "hardware sync is on, where the system has it", "none")),
+		asksOf(maas(o, WaitHardwareRun, "wait_hardware_sync", "none", "a sync was seen lately, where it is on", "none")),
 	}
 }
 

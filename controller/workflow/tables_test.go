@@ -38,7 +38,8 @@ func TestWhatStagesAre(t *testing.T) {
 		"adoptable, not of MAAS": {func(s workflow.Stage) bool { return s.Adoptable && s.Provider != workflow.ProviderMAAS },
 			"d:drain_node d:power_off_node d:wait_for_agent_enrollment o:wait_for_agent_enrollment"},
 		"resumes elsewhere": {func(s workflow.Stage) bool { return s.ResumeAt != "" },
-			"d:cleanup_secrets o:classify_deploy_failure o:recover_for_datasource_retry o:wait_for_deployed o:wait_for_ready"},
+			"d:cleanup_secrets o:classify_deploy_failure o:ensure_hardware_sync_configured o:recover_for_datasource_retry " +
+				"o:wait_for_agent_enrollment o:wait_for_deployed o:wait_for_hardware_sync_healthy o:wait_for_ready"},
 		"undoes": {func(s workflow.Stage) bool { return len(s.Undo) > 0 },
 			"d:install_node o:commission_node o:deploy_via_maas o:recover_for_datasource_retry"},
 	} {

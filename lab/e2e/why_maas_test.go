@@ -279,7 +279,7 @@ func faultsInMAAS() []injected {
 			x := r.maas(t, &maastest.Machine{Status: ms.New, NoSwitch: true})
 			x.inService()
 			return x.leaves("3")
-		}, []string{"MAAS_FAILED"}, "operator", []string{"to be off"}},
+		}, []string{"MAAS_FAILED"}, "operator", []string{"Releasing failed", "timed out"}},
 	}
 }
 

@@ -3,6 +3,7 @@ package provideraction_test
 import (
 	"context"
 	"testing"
+	"time"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
@@ -92,6 +93,54 @@ func TestACancelWhileMAASIsAsked(t *testing.T) {
 				t.Errorf("aborted %d times: %q", n, out.Message)
 			}
 			testkit.Eventually(t, patience, func() bool { return r.status() == c.after }, "after the abort it is not %s", c.after)
+		})
+	}
+}
+
+// TestAnErasureIsNotMadeAgain: a command whose time was up while MAAS erased is followed by one that sees the erasure in MAAS's
+// log. What was used since, or erased by somebody else or quickly, is erased.
+func TestAnErasureIsNotMadeAgain(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		since   func(*rig)
+		params  map[string]string
+		erased  int
+		between time.Duration
+	}{
+		"in time":           {erased: 1},
+		"while MAAS erases": {between: 30 * time.Millisecond, erased: 1},
+		"deployed and released": {since: func(r *rig) {
+			r.must("deploy", nil)
+			r.must("wait_deployed", nil)
+			r.must("release", nil)
+		}, erased: 2},
+		"tested since":               {since: func(r *rig) { r.must("rescue_mode", nil); r.must("exit_rescue_mode", nil) }, erased: 2},
+		"by a quick and a full wish": {params: map[string]string{"quick_erase": "true", "secure_erase": "true"}, erased: 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			id := r.add(maastest.Machine{Status: ms.Deployed})
+			s := spec("erase", c.params)
+			r.prepare(s)
+			limit := patience
+			if c.between > 0 {
+				limit = c.between
+				r.region.Change(id, func(m *maastest.Machine) { m.StuckIn = ms.DiskErasing })
+			}
+			if out, err := r.execute(s, limit); err != nil || (out.Outcome == fleetv1.CommandResult_SUCCEEDED) != (c.between == 0) {
+				t.Fatalf("%+v, %v", out, err)
+			}
+			r.region.Change(id, func(m *maastest.Machine) { m.StuckIn = 0 })
+			if c.since != nil {
+				c.since(r)
+			}
+			if got := r.must("erase", nil)[evidence.EraseMethod]; got != "maas-secure-erase-or-overwrite" {
+				t.Errorf("the evidence says %q", got)
+			}
+			if m, _ := r.region.Get(id); m.Erased() != c.erased {
+				t.Errorf("erased %d times, want %d", m.Erased(), c.erased)
+			}
 		})
 	}
 }

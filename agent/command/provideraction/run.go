@@ -155,7 +155,7 @@ func (r *run) ask(ctx context.Context, s maas.Seen, next maas.Next) (command.Res
 	}
 	params, err := r.params(next)
 	if err == nil {
-		if next.Do.Guarded() && !r.still(ctx, next.Do, before) {
+		if next.Do.Guarded() && !r.still(ctx, s, next.Do, before) {
 			r.p = before // it is not asked for; the next turn decides anew
 			return command.Result{}, turnWait, r.job.UpdateIntent(r.job.Hard, r.p)
 		}
@@ -173,9 +173,9 @@ func (r *run) ask(ctx context.Context, s maas.Seen, next maas.Next) (command.Res
 
 // still looks once more, right before a request, and reports whether MAAS still shows what the request was decided by:
 // somebody else may have taken the machine since.
-func (r *run) still(ctx context.Context, v maas.Verb, before maas.Progress) bool {
-	s, err := r.client.Look(ctx, r.action, r.order, &before)
-	s.Now = r.e.cfg.Clock.Now()
+func (r *run) still(ctx context.Context, s maas.Seen, v maas.Verb, before maas.Progress) bool {
+	s.P = before
+	s, err := r.client.Again(ctx, r.order, s)
 	return err == nil && maas.Decide(r.order, s).Do == v
 }
 

@@ -16,6 +16,8 @@ type Action struct {
 	Power, Events bool
 	// Absent: it makes sense on a machine that MAAS doesn't have.
 	Absent bool
+	// Deployed: it judges, or goes on with, a deployment that must be ours.
+	Deployed bool
 	// Region: it is about the region and no machine.
 	Region bool
 	decide func(Order, Seen) Next
@@ -32,11 +34,11 @@ var actions = index([]Action{
 	{Name: "boot_interface", decide: decideBootInterface},
 	{Name: "allocate", decide: decideAllocate},
 	{Name: "deploy", Destructive: true, Events: true, Params: deployParams, decide: decideDeploy},
-	{Name: "wait_deployed", Params: []string{"settle"}, decide: decideDeployed},
-	{Name: "classify_failure", Events: true, decide: decideClass},
-	{Name: "recover_deploy", Destructive: true, Events: true, Params: deployParams, decide: decideRecover},
-	{Name: "hardware_sync", decide: decideSync},
-	{Name: "wait_hardware_sync", decide: decideSyncHealthy},
+	{Name: "wait_deployed", Deployed: true, Params: []string{"settle"}, decide: decideDeployed},
+	{Name: "classify_failure", Deployed: true, Events: true, decide: decideClass},
+	{Name: "recover_deploy", Deployed: true, Destructive: true, Events: true, Params: deployParams, decide: decideRecover},
+	{Name: "hardware_sync", Deployed: true, decide: decideSync},
+	{Name: "wait_hardware_sync", Deployed: true, decide: decideSyncHealthy},
 	{Name: "release", Destructive: true, Events: true, Params: []string{"erase", "secure_erase", "quick_erase"}, decide: decideRelease},
 	{Name: "erase", Destructive: true, Events: true, Params: []string{"secure_erase", "quick_erase"}, decide: decideErase},
 	{Name: "power_on", Power: true, decide: decidePowerOn},
@@ -78,6 +80,9 @@ func Decide(o Order, s Seen) Next {
 	}
 	if s.M == nil && !a.Absent {
 		return gone()
+	}
+	if a.Deployed && heldBy(o.Machine, s.M, s.User) != "" {
+		return conflict(s, heldBy(o.Machine, s.M, s.User))
 	}
 	return notTheirs(o, s, a.decide(o, s))
 }

@@ -176,7 +176,8 @@ func (n NewMachine) GoString() string { return n.Hostname }
 
 // Create adds a machine that MAAS does not know.
 func (c *Client) Create(ctx context.Context, n NewMachine) error {
-	power := map[string]any{}
+	// MAAS commissions what an administrator adds unless that is declined, and by no scripts of ours.
+	power := map[string]any{"commission": "false"}
 	for k, v := range n.PowerParams {
 		power["power_parameters_"+k] = v
 	}

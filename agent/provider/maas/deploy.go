@@ -61,6 +61,8 @@ func decideDeploy(o Order, s Seen) Next {
 		return do(Release, map[string]string{"comment": "ingot " + o.Operation})
 	case m.is(ms.Releasing) && s.P.asked(Release):
 		return wait("MAAS to release the machine")
+	case m.is(ms.New):
+		return conflict(s, "MAAS has no commissioning of it that has passed; commission it first")
 	}
 	return conflict(s, "it is deployed from Ready, or from Allocated by us")
 }
@@ -69,6 +71,8 @@ func afterDeploy(o Order, s Seen) Next {
 	switch m := s.M; {
 	case m.is(ms.Deploying, ms.Deployed, ms.FailedDeployment) && o.ours(m):
 		return taken(s)
+	case m.is(ms.Allocated) && o.ours(m) && reverted(s):
+		return putBack(s)
 	case m.is(ms.Allocated) && o.ours(m):
 		return wait("MAAS to begin to deploy the machine")
 	}
@@ -91,8 +95,6 @@ func (o Order) deployment() map[string]string {
 // decideDeployed waits for the end of a deployment. With settle a failed one is an end too, for whoever classifies it.
 func decideDeployed(o Order, s Seen) Next {
 	switch m := s.M; {
-	case foreign(o.Machine, m, s.User) != "":
-		return conflict(s, foreign(o.Machine, m, s.User))
 	case m.is(ms.Deployed):
 		return deployed(s)
 	case m.is(ms.FailedDeployment) && o.on("settle"):

@@ -1,6 +1,9 @@
 package maas
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // requestEvents are the types of the events that MAAS writes of our requests, in the transaction in which it acts.
 var requestEvents = map[Verb][]string{
@@ -27,6 +30,19 @@ func (p *Progress) settle(s Seen) {
 		}
 		p.Asked = asked
 	}
+}
+
+// reverted says that MAAS has begun what was asked for, and has put the machine back because nothing could switch it
+// (maas/maas, models/node.py, Node._start_bmc_unavailable).
+func reverted(s Seen) bool {
+	return slices.ContainsFunc(s.Events, func(e Event) bool {
+		return e.ID > s.P.LastEvent && e.Type == "Failed to query node's BMC" && strings.Contains(e.Description, "reverting")
+	})
+}
+
+// putBack: what was asked for is over, and has changed nothing but the machine's power.
+func putBack(s Seen) Next {
+	return fail("MAAS_FAILED", true, "MAAS has put the machine back to %q: it could not switch it", s.M.StatusName)
 }
 
 // since says that one of the types of events was logged after an event.

@@ -30,6 +30,9 @@ func found(created bool) string {
 func decideCommission(o Order, s Seen) Next {
 	m := s.M
 	if s.P.asked(Commission) {
+		if m.Status == s.P.Before && reverted(s) {
+			return putBack(s)
+		}
 		// A quick one may be over before anybody looks: then the status is another than before.
 		if !s.P.Open(Commission) || m.is(ms.Commissioning, ms.Testing) || m.Status != s.P.Before {
 			return done(s, map[string]string{"maas_commissioned": "true"})
@@ -81,6 +84,8 @@ func decideLayout(o Order, s Seen) Next {
 		return done(s, map[string]string{"maas_storage_layout": want, "boot_disk": m.BootDisk.Name + " " + m.BootDisk.Serial})
 	case s.P.asked(SetLayout) && !s.P.Open(SetLayout):
 		return fail("MAAS_FAILED", false, "MAAS took the layout %s, and the disks show %s", want, m.Layout)
+	case !m.is(ms.Ready):
+		return conflict(s, "MAAS sets a storage layout while it is Ready")
 	case s.P.asked(SetLayout):
 		return wait("MAAS to show the layout")
 	}

@@ -50,6 +50,16 @@ func (c *Client) Look(ctx context.Context, a Action, o Order, p *Progress) (Seen
 	return s, nil
 }
 
+// Again reads the machine alone once more, and leaves everything else as it was seen: nothing stands between this answer and
+// the request that is decided by it.
+func (c *Client) Again(ctx context.Context, o Order, s Seen) (Seen, error) {
+	list, err := c.Find(ctx, o.MACs)
+	if err == nil {
+		s.M, err = the(list, s.P.SystemID)
+	}
+	return s, err
+}
+
 func newest(events []Event) (id int) {
 	for _, e := range events {
 		id = max(id, e.ID)

@@ -16,6 +16,13 @@ const (
 )
 
 func decidePowerOn(_ Order, s Seen) Next {
+	switch {
+	case s.Power == "on":
+	case s.M.is(ms.Allocated):
+		return conflict(s, "MAAS deploys an allocated machine that it switches on; deploy it, or release it first")
+	case s.M.Owner == "":
+		return conflict(s, "MAAS switches on no machine that nobody has; commission it, or deploy it")
+	}
 	return decidePower(s, "on", TurnOn, evidence.PowerOnSeenAt, nil)
 }
 
@@ -54,7 +61,7 @@ func decideAbort(_ Order, s Seen) Next {
 		return done(s, map[string]string{"maas_aborted": s.M.StatusName})
 	case s.P.asked(Abort):
 		return wait("MAAS to stop")
-	case s.M.is(ms.Commissioning, ms.Deploying, ms.DiskErasing, ms.Testing, ms.EnteringRescueMode, ms.ExitingRescueMode):
+	case s.M.is(ms.Commissioning, ms.Deploying, ms.DiskErasing, ms.Testing): // MAAS aborts nothing else
 		return do(Abort, nil)
 	}
 	return wait("MAAS, which says " + s.M.StatusName)
@@ -83,6 +90,8 @@ func decideBroken(o Order, s Seen) Next {
 		return done(s, map[string]string{"maas_marked": "broken"})
 	case s.P.asked(MarkBroken):
 		return wait("MAAS to show it")
+	case s.M.Owner != s.User:
+		return conflict(s, "MAAS lets its owner alone mark it as broken, and nobody has it")
 	}
 	return do(MarkBroken, pick(o.Params, "comment"))
 }

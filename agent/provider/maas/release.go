@@ -61,8 +61,13 @@ func decideRelease(o Order, s Seen) Next {
 	case erase && s.P.Settings.quickly() && !o.quickly():
 		return fail("MAAS_REFUSED", false, "the region erases whatever it releases, and quickly: its setting disk_erase_with_quick_erase "+
 			"replaces what is asked for; switch it off")
+	case m.is(ms.FailedTesting) && m.OSystem != "":
+		return conflict(s, "MAAS releases nothing whose tests have failed; override_failed_testing comes first")
 	case m.is(ms.New, ms.Ready, ms.FailedCommissioning, ms.FailedTesting) && !erase:
 		return done(s, map[string]string{"maas_released": "already"})
+	case m.is(ms.Ready) && erase && !s.P.asked(Allocate) && erasedAndLeft(s.Events):
+		// Whichever of the two it was: the region's settings may have been others.
+		return done(s, map[string]string{"maas_released": "already", evidence.EraseMethod: eraseMethod(true)})
 	case m.is(ms.Ready):
 		// MAAS erases what it releases: a machine that nobody has is allocated for that.
 		return decideAllocate(o, s)
@@ -71,9 +76,34 @@ func decideRelease(o Order, s Seen) Next {
 	case m.is(ms.Allocated) && s.P.asked(Allocate) && !o.ours(m):
 		return decideAllocate(o, s)
 	case m.is(ms.Allocated, ms.Reserved, ms.Deployed, ms.Deploying, ms.FailedDeployment, ms.Broken, ms.FailedReleasing, ms.FailedDiskErasing):
-		return do(Release, with(pick(o.Params, "erase", "secure_erase", "quick_erase"), "comment", "ingot "+o.Operation))
+		comment := "ingot " + o.Operation
+		if o.on("secure_erase") && !o.on("quick_erase") {
+			comment += fully
+		}
+		return do(Release, with(pick(o.Params, "erase", "secure_erase", "quick_erase"), "comment", comment))
 	}
-	return conflict(s, "it is not released from there")
+	return conflict(s, "it is not released from there; bring it to Ready in MAAS first")
+}
+
+// fully marks in MAAS's log the requests for an erasure of which no part may be left out.
+const fully = ", erases fully"
+
+// erasedAndLeft says that the last that anybody asked for of a machine is an erasure of ours, and that MAAS has seen it done: a
+// command before this one had no time to see that. Newer events are of MAAS and of the machine itself.
+func erasedAndLeft(events []Event) bool {
+	done := false
+	for _, e := range events {
+		switch {
+		case e.Type == disksErased, e.Type == scriptsRan:
+			done = true
+		case strings.HasSuffix(e.Description, fully):
+			return done
+		case e.Type == "User releasing node" && e.Description == "": // MAAS itself, once the disks are erased
+		case strings.HasPrefix(e.Type, "User ") && e.Type != "User powering down node":
+			return false
+		}
+	}
+	return false
 }
 
 func with(m map[string]string, key, value string) map[string]string {
@@ -90,6 +120,8 @@ func afterRelease(o Order, s Seen) Next {
 		return released(o, s)
 	case m.is(ms.FailedReleasing, ms.FailedDiskErasing) && (!s.P.Open(Release) || moved(s, "Disk erasing", "Releasing")):
 		return failedThere(s)
+	case m.Status == s.P.Asked[Release].Was && moved(s, "Releasing", "Disk erasing"):
+		return putBack(s)
 	}
 	return wait("MAAS to begin to release the machine")
 }

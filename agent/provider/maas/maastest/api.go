@@ -109,7 +109,13 @@ func (r *Region) created(form url.Values) answer {
 	if len(macs) == 0 || form.Get("architecture") == "" {
 		return refuse(http.StatusBadRequest, `{"architecture": ["This field is required."]}`)
 	}
-	m := r.add(&Machine{Hostname: form.Get("hostname"), MACs: macs, PowerType: form.Get("power_type"), BootMode: "link_up"})
+	m := r.add(&Machine{
+		Hostname: form.Get("hostname"), MACs: macs, PowerType: form.Get("power_type"), BootMode: "link_up", Uncommissioned: true,
+	})
+	// MachinesHandler.create: what an administrator adds is commissioned at once, unless that is declined.
+	if c := form.Get("commission"); !r.cfg.NotAdmin && (c == "" || isTrue(c)) {
+		r.commission(m)
+	}
 	return answer{status: 200, body: r.json(m), acted: true}
 }
 
@@ -170,6 +176,11 @@ func (r *Region) change(c query, m *Machine) answer {
 	case "POST exit_rescue_mode":
 		r.rescue(m, false)
 	case "POST power_on", "POST power_off":
+		if c.op == "POST power_on" && m.Status == ms.Allocated {
+			// models/node.py, Node.start: what is allocated and switched on is deployed.
+			r.deploy(m, c.form.Get("distro_series"), comment, false)
+			return answer{}
+		}
 		if !m.Stuck && !m.NoSwitch && m.PowerType != "manual" {
 			m.Power = strings.TrimPrefix(c.op, "POST power_")
 		}

@@ -12,6 +12,7 @@ import (
 const (
 	debug  = "DEBUG"
 	info   = "INFO"
+	warn   = "WARNING"
 	failed = "ERROR"
 )
 
@@ -42,6 +43,9 @@ func (r *Region) move(m *Machine, to ms.Status) {
 	into, _ := ms.Of(to)
 	if m.Status == to {
 		return
+	}
+	if !follows(m.Status, to) {
+		r.unlawful = append(r.unlawful, m.SystemID+": "+from.Name+" -> "+into.Name)
 	}
 	m.Status = to
 	text := "From '" + from.Name + "' to '" + into.Name + "'"

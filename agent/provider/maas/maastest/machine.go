@@ -41,6 +41,8 @@ type Machine struct {
 	FailCommission, FailTest, FailDeploy, FailErase, FailRelease []string
 	// NoSwitch takes what switches the machine on or off, and does nothing.
 	NoSwitch bool
+	// Uncommissioned: no commissioning of the machine has passed.
+	Uncommissioned bool
 	// SkipErase releases without erasing, whatever is asked.
 	SkipErase bool
 	// Stuck work never ends; StuckIn is where it does not.
@@ -55,6 +57,14 @@ type Machine struct {
 	// erased counts the erasures that ended well.
 	erased int
 }
+
+// addressed says that the machine boots from an interface that has an address.
+func (m *Machine) addressed() bool {
+	return !m.NoBootNIC && m.BootMode != "" && m.BootMode != "link_up"
+}
+
+// Halt ends the work that is under way, without an end.
+func (m *Machine) Halt() { m.then, m.aborting = nil, false }
 
 // Erased counts the full erasures of the machine that have ended well.
 func (m Machine) Erased() int { return m.erased }

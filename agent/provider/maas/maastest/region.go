@@ -4,6 +4,7 @@ package maastest
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -48,15 +49,23 @@ type Region struct {
 	// quicker is what somebody else does before a request is read, released what they do to a machine that is released.
 	quicker  map[string]func()
 	released func(*Machine)
+	// unlawful are the changes of a status that MAAS does not have.
+	unlawful []string
 }
 
-// Request is one request that passed the door.
+// Request is one request with a key that the region takes.
 type Request struct {
 	// Op is "GET machines", "POST deploy", "DELETE machine", ….
 	Op, SystemID string
 	Form         url.Values
 	// Acted says that it had its effect.
 	Acted bool
+	// Status of the answer; 0 where the region gave none of its own.
+	Status int
+	// TakenBack says that what it began was taken back at once, as nothing could switch the machine.
+	TakenBack bool
+	// Found is the machine as the request found it.
+	Found Machine
 }
 
 // Kind of a fault.
@@ -66,6 +75,10 @@ type Kind string
 const (
 	Busy        Kind = "busy"         // 503 with Retry-After, no effect
 	BusyAfter   Kind = "busy-after"   // 503, after the effect: what runs once the request is committed has failed
+	Revert      Kind = "revert"       // the effect, and then nothing can switch the machine: see powerless
+	BadGateway  Kind = "bad-gateway"  // 502 of a proxy, no effect
+	BadAfter    Kind = "bad-after"    // 502 of a proxy, after the effect
+	Restart     Kind = "restart"      // the region ends after the effect; a proxy answers 502 until it is back
 	Conflict    Kind = "conflict"     // 409 with Retry-After, no effect: a transaction was rolled back ten times
 	ErrorBefore Kind = "error-before" // 500, no effect
 	ErrorAfter  Kind = "error-after"  // 500, after the effect
@@ -78,11 +91,14 @@ const (
 	Vanish      Kind = "vanish"       // the machine is deleted before the request is looked at
 )
 
-// Fault happens to the next Times requests of an Op; 0 means one, -1 all.
+// Fault happens to the next Times requests of an Op, after Skip of them; 0 means one, -1 all. Op "*" is any. With After it
+// waits until another fault has happened to that op.
 type Fault struct {
 	Op    string
 	Kind  Kind
 	Times int
+	Skip  int
+	After string
 }
 
 // The parts of the key that a region takes.
@@ -166,13 +182,23 @@ func (r *Region) Acted(op string) (n int) {
 func (r *Region) strikes(op string) Kind {
 	for i := range r.faults {
 		f := &r.faults[i]
-		if f.Op != op || f.Times == 0 {
+		if f.Op != op && f.Op != "*" || f.Times == 0 || f.After != "" {
+			continue
+		}
+		if f.Skip > 0 {
+			f.Skip--
 			continue
 		}
 		if f.Times > 0 {
 			f.Times--
 		}
-		return f.Kind
+		kind := f.Kind
+		for j := range r.faults {
+			if r.faults[j].After == op {
+				r.faults[j].After = ""
+			}
+		}
+		return kind
 	}
 	return ""
 }
@@ -186,7 +212,7 @@ type answer struct {
 }
 
 func (r *Region) serve(w http.ResponseWriter, q *http.Request) {
-	if why := r.door(q.Header.Get("Authorization")); why != "" {
+	if why := r.unauthorized(q.Header.Get("Authorization")); why != "" {
 		http.Error(w, "Authorization Error: "+why, http.StatusUnauthorized)
 		return
 	}
@@ -206,12 +232,47 @@ func (r *Region) serve(w http.ResponseWriter, q *http.Request) {
 	if kind == Vanish {
 		r.drop(c.systemID)
 	}
-	if !slices.Contains([]Kind{Busy, Conflict, ErrorBefore, CutBefore, HangBefore, Nonsense, Refuse}, kind) {
+	found := r.found(c)
+	if !slices.Contains([]Kind{Busy, Conflict, ErrorBefore, CutBefore, HangBefore, Nonsense, Refuse, BadGateway}, kind) {
 		a = r.handle(c)
 	}
-	r.requests = append(r.requests, Request{Op: c.op, SystemID: c.systemID, Form: q.Form, Acted: a.acted})
+	back := kind == Revert && a.acted
+	switch {
+	case back:
+		a = r.powerless(c, found)
+	case kind == Restart:
+		r.faults = append(r.faults, Fault{Op: "*", Kind: BadGateway, Times: restarting})
+	}
+	r.requests = append(r.requests, Request{
+		Op: c.op, SystemID: c.systemID, Form: q.Form, Acted: a.acted, Status: a.status, TakenBack: back, Found: found,
+	})
 	r.mu.Unlock()
 	r.reply(w, q, kind, a)
+}
+
+// restarting is how many requests a proxy answers while the region starts again.
+const restarting = 5
+
+// found is the machine that a request is about, as it is now.
+func (r *Region) found(c query) Machine {
+	id := c.systemID
+	if c.op == "POST allocate" {
+		id = c.form.Get("system_id")
+	}
+	m := r.find(id)
+	if m == nil {
+		return Machine{}
+	}
+	out := *m
+	out.Annotations = maps.Clone(m.Annotations)
+	return out
+}
+
+// Unlawful lists the changes of a status that MAAS does not have, and that were made here: there are none in a true copy.
+func (r *Region) Unlawful() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.unlawful)
 }
 
 // somebodyElse does what a test has said that somebody does first.
@@ -237,7 +298,9 @@ func (r *Region) reply(w http.ResponseWriter, q *http.Request, kind Kind, a answ
 		http.Error(w, "Internal server error.", http.StatusInternalServerError)
 	case Refuse:
 		http.Error(w, `{"__all__": ["It is not to be."]}`, http.StatusBadRequest)
-	case CutBefore, CutAfter:
+	case BadGateway, BadAfter:
+		http.Error(w, "<html><h1>502 Bad Gateway</h1></html>", http.StatusBadGateway)
+	case CutBefore, CutAfter, Restart:
 		panic(http.ErrAbortHandler)
 	case HangBefore, HangAfter:
 		select {
@@ -252,8 +315,8 @@ func (r *Region) reply(w http.ResponseWriter, q *http.Request, kind Kind, a answ
 	}
 }
 
-// door checks OAuth 1.0 PLAINTEXT as MAAS does: the key, the form, and that no nonce comes twice.
-func (r *Region) door(header string) string {
+// unauthorized checks OAuth 1.0 PLAINTEXT as MAAS does: the key, the form, and that no nonce comes twice.
+func (r *Region) unauthorized(header string) string {
 	fields := map[string]string{}
 	rest, ok := strings.CutPrefix(header, "OAuth ")
 	for _, part := range strings.Split(rest, ",") {

@@ -7,7 +7,8 @@ import (
 	ms "github.com/ingot-metal/ingot/internal/maasstatus"
 )
 
-// The rules are those of MAAS's published source: github.com/canonical/maas, below src/maasserver. Each names its function.
+// The rules are those of MAAS's published source: github.com/canonical/maas at 9e51f33c (August 2026), below src/maasserver.
+// Each names its function.
 
 // releasable are the statuses from which a machine is released (models/node.py, RELEASABLE_STATUSES). A machine that is
 // Ready or Releasing answers 200, and nothing happens (api/machines.py, MachineHandler.release).
@@ -22,17 +23,11 @@ var commissionable = []ms.Status{ms.New, ms.FailedCommissioning, ms.Ready, ms.Br
 // abortable are those of work that is aborted (models/node.py, Node.abort_operation). Rescue mode is none of them.
 var abortable = []ms.Status{ms.Commissioning, ms.Deploying, ms.DiskErasing, ms.Testing}
 
-// rescuable may follow with Entering rescue mode (node_status.py, NODE_TRANSITIONS).
-var rescuable = []ms.Status{
-	ms.New, ms.FailedCommissioning, ms.Ready, ms.Reserved, ms.Allocated, ms.FailedDeployment, ms.Deployed, ms.Missing, ms.Retired,
-	ms.Broken, ms.FailedDiskErasing, ms.FailedTesting, ms.FailedEnteringRescueMode,
-}
-
-// rescued may follow with Exiting rescue mode (node_status.py, NODE_TRANSITIONS).
-var rescued = []ms.Status{ms.RescueMode, ms.EnteringRescueMode, ms.FailedEnteringRescueMode, ms.FailedExitingRescueMode}
-
 // linkable are those in which interfaces are linked (api/interfaces.py, ALLOWED_STATES).
 var linkable = []ms.Status{ms.New, ms.Ready, ms.FailedTesting, ms.Allocated, ms.Broken}
+
+// serieses are those whose images the region has.
+var serieses = []string{"focal", "jammy", "noble"}
 
 // permission of an operation (permissions.py, NodePermission).
 type permission int
@@ -48,7 +43,8 @@ var permissions = map[string]permission{
 	"POST commission": admin, "POST deploy": edit, "POST release": edit, "POST abort": edit, "POST set_storage_layout": admin,
 	"POST set_workload_annotations": edit, "POST mark_broken": edit, "POST mark_fixed": admin, "POST override_failed_testing": admin,
 	"POST rescue_mode": admin, "POST exit_rescue_mode": admin, "POST power_on": edit, "POST power_off": edit, "DELETE machine": admin,
-	"POST link_subnet": edit,
+	// api/interfaces.py, InterfaceHandler.link_subnet: of a machine, only an administrator changes interfaces.
+	"POST link_subnet": admin,
 }
 
 // permitted is models/node.py, get_node_or_404, with auth/local.py, has_perm: nobody changes a machine that is locked, an
@@ -82,6 +78,16 @@ func (r *Region) lawful(c query, m *Machine) answer {
 			return refuse(http.StatusConflict, "No machine with system ID %s available.", m.SystemID)
 		}
 	case "POST deploy": // api/machines.py, MachineHandler.deploy: an administrator deploys what somebody else has allocated
+		switch series := c.form.Get("distro_series"); {
+		case m.Status == ms.Ready && m.Owner != "" && m.Owner != User:
+			return refuse(http.StatusConflict, "Can't allocate a machine belonging to another user.")
+		case series != "" && !slices.Contains(serieses, series): // forms/__init__.py, MachineForm.set_distro_series
+			return refuse(http.StatusBadRequest,
+				`{"distro_series": ["'%s' is not a valid distro_series.  It should be one of: '', %s."]}`, series, serieses)
+		case slices.Contains([]ms.Status{ms.Ready, ms.Allocated}, m.Status) && !m.addressed():
+			// models/node.py, Node.start: it would have no address
+			return refuse(http.StatusBadRequest, `{"network": ["Node has no address family in common with the server"]}`)
+		}
 		return in([]ms.Status{ms.Ready, ms.Allocated}, http.StatusConflict, "Can't deploy a machine that is in the '%s' state", row.Name)
 	case "POST release":
 		return in(append([]ms.Status{ms.Ready, ms.Releasing}, releasable...), http.StatusConflict,
@@ -100,14 +106,15 @@ func (r *Region) lawful(c query, m *Machine) answer {
 		if m.Owner != User {
 			return refuse(http.StatusForbidden, "")
 		}
+		return in(append(before(ms.Broken), ms.Broken), http.StatusConflict, "Invalid transition: %s -> Broken.", row.Name)
 	case "POST mark_fixed": // models/node.py, Node.mark_fixed
 		return in([]ms.Status{ms.Broken}, http.StatusConflict, "Can't mark a non-broken node as 'Ready'.")
 	case "POST override_failed_testing": // models/node.py, Node.override_failed_testing
 		return in([]ms.Status{ms.FailedTesting}, http.StatusConflict, "Unable to override node status. Node is not in 'Failed testing' status.")
 	case "POST rescue_mode":
-		return in(rescuable, http.StatusConflict, "Invalid transition: %s -> Entering rescue mode.", row.Name)
+		return in(before(ms.EnteringRescueMode), http.StatusConflict, "Invalid transition: %s -> Entering rescue mode.", row.Name)
 	case "POST exit_rescue_mode":
-		return in(rescued, http.StatusConflict, "Invalid transition: %s -> Exiting rescue mode.", row.Name)
+		return in(before(ms.ExitingRescueMode), http.StatusConflict, "Invalid transition: %s -> Exiting rescue mode.", row.Name)
 	case "POST power_on": // api/nodes.py, PowerMixin.power_on
 		if m.Owner == "" {
 			return refuse(http.StatusConflict, "Can't start node: it hasn't been allocated.")

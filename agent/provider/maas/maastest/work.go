@@ -1,6 +1,8 @@
 package maastest
 
 import (
+	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 
@@ -13,7 +15,8 @@ import (
 func (r *Region) commission(m *Machine) {
 	r.asked(m, "User starting node commissioning", "")
 	r.log(m, info, "Commissioning", "")
-	m.before, m.Owner, m.Layout, m.Power = m.Status, User, "flat", "on"
+	m.before, m.Owner, m.Layout = m.Status, User, "flat"
+	r.powerUp(m)
 	r.move(m, ms.Commissioning)
 	r.after(m, func() {
 		if text, bad := fails(&m.FailCommission); bad {
@@ -31,7 +34,7 @@ func (r *Region) commission(m *Machine) {
 			}
 			r.log(m, info, "Ready", "")
 			r.move(m, ms.Ready)
-			m.Power = "off"
+			m.Power, m.Uncommissioned = "off", false
 		})
 	})
 }
@@ -64,7 +67,7 @@ func (r *Region) deploy(m *Machine, series, comment string, sync bool) {
 	r.asked(m, "User starting deployment", comment)
 	r.log(m, info, "Deploying", "")
 	r.move(m, ms.Deploying)
-	m.Power = "on"
+	r.powerUp(m)
 	r.after(m, func() {
 		text, bad := fails(&m.FailDeploy)
 		if bad && strings.Contains(text, "timed out") { // status_monitor.py, mark_nodes_failed_after_expiring: nothing was heard
@@ -99,7 +102,7 @@ func (r *Region) release(c query, m *Machine) {
 	}
 	r.asked(m, kind, comment)
 	r.move(m, status)
-	m.Power = "on"
+	r.powerUp(m)
 	r.after(m, func() {
 		if cause, bad := fails(&m.FailErase); bad {
 			r.markFailed(m, failedStatus, text+" "+cause)
@@ -134,20 +137,75 @@ func (r *Region) powerDown(m *Machine) {
 			r.markFailed(m, ms.FailedReleasing, text)
 			return
 		}
-		if !m.NoSwitch {
-			m.Power = "off"
+		if m.NoSwitch { // status_monitor.py, and node_status.py, NODE_FAILURE_MONITORED_STATUS_TIMEOUTS
+			r.markFailed(m, ms.FailedReleasing, "Node operation 'Releasing' timed out after 5 minutes.")
+			return
 		}
+		m.Power = "off"
 		r.finalize(m)
 	})
 }
+
+// powerUp switches a machine on for work (models/node.py, Node._start). One whose power type is manual is switched on by
+// whoever MAAS waits for, at once.
+func (r *Region) powerUp(m *Machine) {
+	m.Power = "on"
+}
+
+// powerless is what becomes of a request whose transaction is committed, when nothing can switch the machine then
+// (models/node.py, Node._start_bmc_unavailable, and the errbacks of start_releasing and _release). An erasure cannot go back
+// to what was before: MAAS answers that as a conflict, and without Retry-After.
+func (r *Region) powerless(c query, was Machine) answer {
+	busy := answer{status: http.StatusServiceUnavailable, body: "Unable to connect to any rack controller"}
+	m := r.find(c.systemID)
+	if m == nil {
+		return busy
+	}
+	aborting := func(back ms.Status) answer {
+		from, _ := ms.Of(m.Status)
+		into, _ := ms.Of(back)
+		m.then = nil
+		r.log(m, warn, "Failed to query node's BMC", fmt.Sprintf("(%s) - Aborting %s and reverting to %s. Unable to power control the node. "+
+			"Please check power credentials.", User, strings.ToUpper(from.Name), strings.ToUpper(into.Name)))
+		r.move(m, back)
+		return busy
+	}
+	from, _ := ms.Of(was.Status)
+	switch {
+	case c.op == "POST commission":
+		return aborting(was.Status)
+	case c.op == "POST deploy":
+		return aborting(ms.Allocated)
+	case c.op == "POST release" && m.Status == ms.DiskErasing:
+		m.then = nil
+		r.move(m, ms.FailedDiskErasing)
+		return answer{status: http.StatusConflict, body: "Invalid transition: Disk erasing -> " + from.Name + "."}
+	case c.op == "POST release" && m.Status == ms.Releasing && len(r.scripts(c)) > 0:
+		m.then = nil
+		r.move(m, ms.FailedReleasing)
+		return busy
+	case c.op == "POST release" && m.Status == ms.Releasing:
+		m.then = nil
+		r.move(m, was.Status)
+		return busy
+	}
+	return busy
+}
+
+// scripts are those that a release runs.
+func (r *Region) scripts(c query) []string { list, _, _ := r.erasing(c); return list }
 
 // finalize is models/node.py, Node._finalize_release.
 func (r *Region) finalize(m *Machine) {
 	if m.Status != ms.Releasing {
 		return // it was marked broken in between
 	}
-	r.move(m, ms.Ready)
-	m.Annotations = nil
+	if m.Uncommissioned {
+		r.move(m, ms.New)
+	} else {
+		r.move(m, ms.Ready)
+	}
+	m.Owner, m.Annotations = "", nil
 	r.log(m, info, "Released", "")
 	if r.released != nil {
 		r.released(m)
@@ -157,21 +215,22 @@ func (r *Region) finalize(m *Machine) {
 // abort writes the event of an abort, and the status that follows once the machine is off (models/node.py, abort_commissioning,
 // abort_testing, abort_deploying, abort_disk_erasing).
 func (r *Region) abort(m *Machine, comment string) {
-	to, kind := ms.New, "User aborting node commissioning"
+	to, kind, done := ms.New, "User aborting node commissioning", "Aborted commissioning"
 	switch m.Status {
 	case ms.Testing:
-		to, kind = m.before, "User aborting node testing"
+		to, kind, done = m.before, "User aborting node testing", "Aborted testing"
 		if to == ms.Commissioning {
 			to = ms.Ready // for whoever doesn't want to wait for the tests
 		}
 	case ms.Deploying:
-		to, kind = ms.Allocated, "User aborting deployment"
+		to, kind, done = ms.Allocated, "User aborting deployment", "Aborted deployment"
 	case ms.DiskErasing:
-		to, kind = ms.FailedDiskErasing, "User aborting disk erase"
+		to, kind, done = ms.FailedDiskErasing, "User aborting disk erase", "Aborted disk erasing"
 	default:
 		m.Owner = "" // abort_commissioning, at once
 	}
 	r.asked(m, kind, comment)
+	r.log(m, info, done, "")
 	m.aborting = true
 	r.after(m, func() {
 		m.aborting, m.Power = false, "off"

@@ -1,0 +1,105 @@
+package maas_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ingot-metal/ingot/agent/provider/maas"
+	ms "github.com/ingot-metal/ingot/internal/maasstatus"
+)
+
+var update = flag.Bool("update", false, "write the tables into docs/maas.md")
+
+const (
+	document = "../../../docs/maas.md"
+	begin    = "<!-- The tables below are held by a test of agent/provider/maas: go test ./agent/provider/maas -run TestDocument -update -->\n"
+	end      = "<!-- end of the tables -->\n"
+)
+
+// stages are the actions of the workflows' stages, in their order, and of what undoes them.
+var stages = [][]string{
+	{"create", "commission", "wait_ready", "set_storage_layout", "fabric_interfaces", "boot_interface"},
+	{"deploy", "wait_deployed", "classify_failure", "recover_deploy", "hardware_sync", "wait_hardware_sync"},
+	{"erase", "release", "power_off", "delete", "abort"},
+}
+
+// nobodys are the statuses of machines that have no owner.
+var nobodys = []ms.Status{ms.New, ms.FailedCommissioning, ms.Missing, ms.Ready, ms.Retired}
+
+// shown is a machine of ours as MAAS shows it in a status; nil where there is none.
+func shown(row ms.Row) *maas.Machine {
+	if row.Status < 0 {
+		return nil
+	}
+	nic := maas.NIC{ID: 1, Tags: []string{"roce"}, Subnets: []int{1}, Links: []maas.Link{{Mode: "link_up", Subnet: 1}}}
+	m := &maas.Machine{
+		SystemID: "a", Status: row.Status, StatusName: row.Name, PowerType: "ipmi", BootDisk: maas.Disk{ID: 1}, Layout: "blank", Boot: nic,
+		NICs: []maas.NIC{nic}, HWSync: true, SyncEvery: time.Minute,
+	}
+	if !slices.Contains(nobodys, row.Status) {
+		m.Owner, m.Annotations = "ingot", map[string]string{"ingot-machine": "m-1", "ingot-operation": "op-0"}
+	}
+	return m
+}
+
+// first says what an action does first of such a machine.
+func first(action string, m *maas.Machine) string {
+	n := maas.Decide(maas.Order{Action: action, Operation: "op-1", Machine: "m-1"}, maas.Seen{
+		M: m, User: "ingot", Power: "on", P: maas.Progress{Settings: &maas.EraseSettings{}}, Now: time.Unix(1000, 0),
+	})
+	switch {
+	case n.Err != nil:
+		return strings.TrimPrefix(n.Err.Reason, "MAAS_")
+	case n.Do != "":
+		return "asks to " + strings.ReplaceAll(string(n.Do.Kind()), "_", " ")
+	case n.Wait != "":
+		return "waits"
+	case n.Done:
+		return "done"
+	}
+	return "unknown"
+}
+
+func tables() string {
+	var b strings.Builder
+	for _, list := range stages {
+		fmt.Fprintf(&b, "| MAAS says | `%s` |\n|---|%s\n", strings.Join(list, "` | `"), strings.Repeat("---|", len(list)))
+		for _, row := range append(ms.Table(), ms.Row{Name: "(no machine)", Status: -1}) {
+			fmt.Fprintf(&b, "| %s |", row.Name)
+			for _, action := range list {
+				fmt.Fprintf(&b, " %s |", first(action, shown(row)))
+			}
+			b.WriteString("\n")
+		}
+		b.WriteString("\n")
+	}
+	return b.String()
+}
+
+// TestDocumentShowsEveryStatusAtEveryStage: what the document says of each status of MAAS at each stage is what is done.
+func TestDocumentShowsEveryStatusAtEveryStage(t *testing.T) {
+	raw, err := os.ReadFile(document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, rest, ok := strings.Cut(string(raw), begin)
+	said, tail, ended := strings.Cut(rest, end)
+	if !ok || !ended {
+		t.Fatalf("%s has no place for the tables", document)
+	}
+	want := tables()
+	if said == want {
+		return
+	}
+	if !*update {
+		t.Fatalf("%s does not show the tables; look at what has changed, and write it again with -update", document)
+	}
+	if err := os.WriteFile(document, []byte(head+begin+want+end+tail), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}

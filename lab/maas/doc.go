@@ -1,0 +1,16 @@
+// Package maas tests whole lives of machines against a MAAS region, under every fault at every request.
+//
+// # Overview
+//
+// A flow is what a workflow or a plan does at MAAS: its stages come from controller/workflow and controller/plan, its commands
+// are executed by agent/command/provideraction, and the region is maastest, which is made after MAAS's source. Beside them is
+// an operator who takes the action that is recommended, and mends what the message names.
+//
+// Each run has one fault at one request, or a few at random. It is held that no machine of somebody else is changed, that an
+// operation deploys and erases once at most, that evidence of an erasure is of one that was done, and that the flow ends.
+//
+// # Short and long
+//
+// `make test` runs every fault of the requests that lose data in three flows, and a part of all others; `make test-maas` runs
+// them all.
+package maas
