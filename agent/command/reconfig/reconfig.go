@@ -267,6 +267,9 @@ func (e *Executor) finish(ctx context.Context, in intent, from netip.Addr) (comm
 	}
 	e.moved(in)
 	r, err := e.succeeded(ctx, in)
+	if kept := e.keepFirewall(ctx, done.Settings.Firewall); kept != nil {
+		r = r.WithEvidence(map[string]string{"firewall_at_boot": kept.Error()})
+	}
 	if from.IsValid() {
 		r = r.WithEvidence(map[string]string{"proven_from": from.String()})
 	}
