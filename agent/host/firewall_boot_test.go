@@ -206,3 +206,27 @@ func TestATableOfAnOlderVersionIsMadeAnew(t *testing.T) {
 		t.Errorf("made anew: %+v", s)
 	}
 }
+
+// TestOneChangedTableMayBeReplaced: an accepted drift is that of one digest.
+func TestOneChangedTableMayBeReplaced(t *testing.T) {
+	t.Parallel()
+	if !inNetns(t) {
+		return
+	}
+	h, next := New(Config{}), policy(2)
+	mustApply(t, h, policy(1))
+	sh(t, "nft add rule inet ingot input tcp dport 4711 accept")
+	seen, err := h.Firewall(t.Context())
+	must(t, err)
+	next.OverwriteDigest = seen.Digest
+	sh(t, "nft add rule inet ingot input tcp dport 4712 accept")
+	if err := h.ApplyFirewall(t.Context(), Effect{}, next); !errors.Is(err, ErrDrift) {
+		t.Errorf("another change: %v", err)
+	}
+	now, err := h.Firewall(t.Context())
+	must(t, err)
+	next.OverwriteDigest = now.Digest
+	if s := mustApply(t, h, next); !s.Holds(next) {
+		t.Errorf("holds %+v", s)
+	}
+}

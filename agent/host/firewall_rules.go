@@ -49,7 +49,7 @@ func (p FirewallPolicy) chains() []fwChain {
 	if !p.SMTPEgressAllowed {
 		// What namespaces and containers behind this host send passes neither of the others. Their own traffic to a
 		// controller is no agent's and needs no exception.
-		chains = append(chains, fwChain{name: "forward", hook: unix.NF_INET_FORWARD, policy: nftables.ChainPolicyAccept, 
+		chains = append(chains, fwChain{name: "forward", hook: unix.NF_INET_FORWARD, policy: nftables.ChainPolicyAccept,
 			rules: append([]fwRule{established()}, mailRules()...)})
 	}
 	return chains

@@ -69,6 +69,9 @@ type intent struct {
 	Before settings `json:"before"`
 	// Saved is the way back for the network, nil unless Want has one.
 	Saved *host.SavedNetwork `json:"saved,omitempty"`
+	// AcceptedDrift is the digest of the drift that the order accepts; "" accepts none. AnyDrift accepts all of them.
+	AcceptedDrift string `json:"accepted_drift,omitempty"`
+	AnyDrift      bool   `json:"any_drift,omitempty"`
 }
 
 func (e *Executor) key() string { return "reconfig." + e.cfg.TargetID }
@@ -94,7 +97,10 @@ func (e *Executor) Prepare(ctx context.Context, spec *fleetv1.CommandSpec) (any,
 	if refused, err := e.refused(ctx, want, now); refused != nil || err != nil {
 		return nil, refused, err
 	}
-	in := intent{Generation: a.GetGeneration(), Digest: digestOf(a.GetConfig()), Want: want.settings, Before: now.Settings}
+	in := intent{
+		Generation: a.GetGeneration(), Digest: digestOf(a.GetConfig()), Want: want.settings, Before: now.Settings,
+		AcceptedDrift: want.acceptedDrift, AnyDrift: want.acceptDrift,
+	}
 	err = e.noteRollback(ctx, &in)
 	return in, nil, err
 }
@@ -119,11 +125,16 @@ func (e *Executor) refused(ctx context.Context, want ordered, now committed) (*c
 		return nil, nil
 	}
 	evidence, diff, err := e.readBack(ctx, now.Settings)
-	if err != nil || diff == "" {
+	if err != nil {
 		return nil, err
 	}
-	r := command.Refused(baremetalv1.Reason_CONFIG_DRIFT, "generation %d was changed by somebody else; accept_drift overwrites it:\n%s",
-		now.Generation, shorten(diff)).WithEvidence(evidence).WithEvidence(driftEvidence(diff))
+	drift := Drift{Generation: now.Generation, Diff: diff}
+	if drift.acceptedBy(want.acceptedDrift) {
+		want.overwrite(evidence["firewall_digest"])
+		return nil, nil
+	}
+	r := command.Refused(baremetalv1.Reason_CONFIG_DRIFT, "%s", drift.refusal(want.acceptedDrift)).
+		WithEvidence(evidence).WithEvidence(drift.evidence())
 	return &r, nil
 }
 
@@ -157,7 +168,7 @@ func (e *Executor) repeat(ctx context.Context, now committed, digest string) (*c
 	}
 	if diff != "" {
 		r := command.Failed(baremetalv1.Reason_CONFIG_DRIFT, "generation %d is committed, and was changed since:\n%s", now.Generation, shorten(diff)).
-			WithEvidence(driftEvidence(diff))
+			WithEvidence(Drift{Diff: diff}.evidence())
 		return &r, nil
 	}
 	evidence["no_op"] = "true"
@@ -178,6 +189,11 @@ func (e *Executor) Execute(ctx context.Context, job command.Job) (command.Result
 	job.Logf("applying configuration generation %d", in.Generation)
 	limit := confirmLimit(job)
 	started := e.cfg.Clock.Now()
+	if r, err := e.driftedSince(ctx, in); err != nil {
+		return command.Failed(baremetalv1.Reason_EXECUTION_FAILED, "compare with what was committed: %v", err).AndRetry(), nil
+	} else if r != nil {
+		return *r, nil
+	}
 	if err := e.guard(ctx, job, in, limit); err != nil {
 		return command.Failed(baremetalv1.Reason_EXECUTION_FAILED, "guard the change: %v", err).AndRetry(), nil
 	}
