@@ -204,14 +204,15 @@ func (e *Executor) Execute(ctx context.Context, job command.Job) (command.Result
 	if err := command.AfterEffect.HitCtx(ctx); err != nil {
 		return command.Result{}, err
 	}
-	var from netip.Addr
+	var p proof
 	if err == nil {
-		from, err = e.confirm(ctx, job, in, started.Add(limit))
+		p, err = e.confirm(ctx, job, in, started.Add(limit))
 	}
 	if err != nil {
-		return e.undo(ctx, job, in, e.mayCome(ctx, accepted, err))
+		r, err := e.undo(ctx, job, in, e.mayCome(ctx, accepted, err))
+		return r.WithEvidence(p.evidence()), err
 	}
-	return e.commit(ctx, job, in, from)
+	return e.commit(ctx, job, in, p)
 }
 
 func refusal(err error) (command.Result, bool) {
@@ -260,7 +261,7 @@ func (e *Executor) apply(ctx context.Context, effect host.Effect, s settings, li
 	return accepted, nil
 }
 
-func (e *Executor) commit(ctx context.Context, job command.Job, in intent, from netip.Addr) (command.Result, error) {
+func (e *Executor) commit(ctx context.Context, job command.Job, in intent, p proof) (command.Result, error) {
 	if err := beforeCommit.HitCtx(ctx); err != nil {
 		return command.Result{}, err
 	}
@@ -269,11 +270,11 @@ func (e *Executor) commit(ctx context.Context, job command.Job, in intent, from 
 			return e.undo(ctx, job, in, err)
 		}
 	}
-	return e.finish(ctx, in, from)
+	return e.finish(ctx, in, p)
 }
 
 // finish makes our memory agree with the commit.
-func (e *Executor) finish(ctx context.Context, in intent, from netip.Addr) (command.Result, error) {
+func (e *Executor) finish(ctx context.Context, in intent, p proof) (command.Result, error) {
 	done := committed{Generation: in.Generation, Digest: in.Digest, Settings: in.Want.over(in.Before)}
 	if err := e.cfg.Docs.PutJSON(ctx, e.key(), done); err != nil {
 		return command.Result{}, err
@@ -286,10 +287,7 @@ func (e *Executor) finish(ctx context.Context, in intent, from netip.Addr) (comm
 	if kept := e.keepFirewall(ctx, done.Settings.Firewall); kept != nil {
 		r = r.WithEvidence(map[string]string{"firewall_at_boot": kept.Error()})
 	}
-	if from.IsValid() {
-		r = r.WithEvidence(map[string]string{"proven_from": from.String()})
-	}
-	return r, err
+	return r.WithEvidence(p.evidence()), err
 }
 
 func (e *Executor) moved(in intent) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
 	"time"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
@@ -112,7 +111,8 @@ func (e *Executor) Resume(ctx context.Context, job command.Job) (command.Verdict
 	if ok, err := e.guardCommitted(ctx, job); err != nil {
 		return command.Verdict{}, err
 	} else if ok {
-		r, err := e.finish(ctx, in, netip.Addr{})
+		// It was proven before the commit. What the checks found then is gone with the process, so they are made again.
+		r, err := e.finish(ctx, in, proof{checks: e.check(ctx, in)})
 		return command.Settle(r), err
 	}
 	r, err := e.undo(ctx, job, in, e.mayCome(ctx, in.Want, errRestarted))
