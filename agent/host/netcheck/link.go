@@ -2,6 +2,9 @@ package netcheck
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/vishvananda/netlink"
@@ -52,8 +55,8 @@ func checkBond(i Interface) []Check {
 	c := judgeMembers(members)
 	c.Name, c.Subject = BondMembers, i.Name
 	out := []Check{c}
-	if b, ok := bond.(*netlink.Bond); ok && i.LACP {
-		p := judgePartner(b.AdInfo, len(i.Members))
+	if i.LACP {
+		p := judgePartner(readPartner(i.Name), len(i.Members))
 		p.Name, p.Subject = BondPartner, i.Name
 		out = append(out, p)
 	}
@@ -83,16 +86,39 @@ func judgeMembers(members []member) Check {
 	return pass("%d members with a link", len(members))
 }
 
+// partner is what a bond shows of LACP. The zero value is what cannot be read.
+type partner struct {
+	mac   string
+	ports int // members in the active aggregate
+}
+
+// readPartner reads what the bonding driver shows below /sys (bonding.txt, "ad_partner_mac"), since the netlink library
+// does not decode it. The driver shows nothing without CAP_NET_ADMIN.
+func readPartner(bond string) partner {
+	read := func(name string) string {
+		b, err := os.ReadFile(filepath.Join("/sys/class/net", bond, "bonding", name))
+		if err != nil {
+			return ""
+		}
+		return strings.TrimSpace(string(b))
+	}
+	ports, err := strconv.Atoi(read("ad_num_ports"))
+	if err != nil {
+		return partner{}
+	}
+	return partner{mac: read("ad_partner_mac"), ports: ports}
+}
+
 // judgePartner reads what IEEE 802.1AX calls the partner's system identifier: all zeroes say that nobody has answered.
 // Frames are sent all the same, over one member.
-func judgePartner(ad *netlink.BondAdInfo, members int) Check {
+func judgePartner(p partner, members int) Check {
 	switch {
-	case ad == nil:
+	case p.mac == "":
 		return unknown("the kernel shows no state of LACP")
-	case strings.Trim(ad.PartnerMac.String(), "0:") == "":
+	case strings.Trim(p.mac, "0:") == "":
 		return warn("no LACP partner has answered: the switch does not take the members for one link")
-	case ad.NumPorts < members:
-		return warn("%d of %d members are in one aggregate with partner %s", ad.NumPorts, members, ad.PartnerMac)
+	case p.ports < members:
+		return warn("%d of %d members are in one aggregate with partner %s", p.ports, members, p.mac)
 	}
-	return pass("partner %s, %d members in one aggregate", ad.PartnerMac, ad.NumPorts)
+	return pass("partner %s, %d members in one aggregate", p.mac, p.ports)
 }
