@@ -35,11 +35,11 @@ func NetReconfig(path string, c *baremetalv1.NetReconfig) error {
 
 var digest = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
 
-func driftDigest(d string, any bool) string {
+func driftDigest(d string, all bool) string {
 	switch {
 	case !digest.MatchString(d):
 		return "sha256: and 64 hex digits, as the refusal names it"
-	case any:
+	case all:
 		return "accept_drift accepts every difference: give one of the two"
 	}
 	return ""

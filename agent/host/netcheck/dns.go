@@ -30,7 +30,7 @@ type answer struct {
 // nameServers asks each server for the root's servers, which every resolver knows. The servers are keys, with the
 // interface that they were ordered for.
 func nameServers(ctx context.Context, servers map[netip.Addr]string) []Check {
-	g, ctx := task.New(ctx)
+	g, _ := task.New(ctx)
 	said := make(chan answer, len(servers))
 	for server, over := range servers {
 		g.Go("ask "+server.String(), func(ctx context.Context) error {

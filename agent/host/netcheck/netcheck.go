@@ -94,7 +94,7 @@ type Way struct {
 
 // Run makes all checks at once, which takes about 5 s where something does not answer. The checks are in order of subject.
 func Run(ctx context.Context, o Order) []Check {
-	g, ctx := task.New(ctx)
+	g, _ := task.New(ctx)
 	r := &results{}
 	servers := map[netip.Addr]string{}
 	for _, i := range o.Interfaces {
