@@ -2,6 +2,8 @@ package cli
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"strconv"
 	"strings"
 	"time"
@@ -14,7 +16,8 @@ import (
 type reconfigFlags struct {
 	file, hostname, defaultInput string
 	allow                        []string
-	smtp, acceptDrift            bool
+	smtp                         bool
+	acceptedDrift                string
 	confirm                      time.Duration
 }
 
@@ -32,8 +35,8 @@ Give it as a file with the fields of NetReconfig, or with flags; a flag wins ove
 the whole content of Ingot's own table, and interfaces are all that Ingot configures: what is not named is gone. --allow
 takes PROTOCOL[:PORT[-PORT]][@CIDR][%RATE], where RATE is new connections a second.
 
-What somebody else has changed on the machine since refuses the command with CONFIG_DRIFT and the difference, unless
---accept-drift says to overwrite it.` + waitHelp,
+What somebody else has changed on the machine since refuses the command with CONFIG_DRIFT, the difference and its digest.
+--accept-drift DIGEST overwrites that difference and no other.` + waitHelp,
 		Example: `  ingot reconfigure m-1 --hostname web-7
   ingot reconfigure m-1 --default-input drop --allow tcp:22@10.0.0.0/8 --allow tcp:443 --allow icmp
   ingot reconfigure m-1 -f host.yaml
@@ -73,7 +76,7 @@ What somebody else has changed on the machine since refuses the command with CON
 	f.StringVar(&r.defaultInput, "default-input", "", "accept or drop: what happens to input that no rule allows")
 	f.StringArrayVar(&r.allow, "allow", nil, "rule such as tcp:22@10.0.0.0/8; may be given several times")
 	f.BoolVar(&r.smtp, "smtp-egress", false, "let the machine send mail (TCP ports 25, 465 and 587)")
-	f.BoolVar(&r.acceptDrift, "accept-drift", false, "overwrite what somebody else has changed on the machine")
+	f.StringVar(&r.acceptedDrift, "accept-drift", "", "digest of the one difference made by somebody else that may be overwritten")
 	f.DurationVar(&r.confirm, "confirm-timeout", 0, "time to prove that the controller is still reached (default 60s)")
 	fixed(cmd, "default-input", "accept", "drop")
 	return cmd
@@ -92,7 +95,10 @@ func (a *app) netReconfig(cmd *cobra.Command, r *reconfigFlags) (*pb.NetReconfig
 		config.Hostname = r.hostname
 	}
 	if given("accept-drift") {
-		config.AcceptDrift = r.acceptDrift
+		if !isDigest(r.acceptedDrift) {
+			return nil, invalidf("--accept-drift %q: want the digest that the refusal names, sha256: and 64 hex digits", r.acceptedDrift)
+		}
+		config.AcceptedDrift = r.acceptedDrift
 	}
 	if given("confirm-timeout") {
 		config.ConfirmTimeoutSeconds = int32(r.confirm / time.Second)
@@ -152,6 +158,12 @@ func parseRule(text string) (*pb.FirewallRule, error) {
 		return nil, invalidf("--allow %q: want PROTOCOL[:PORT[-PORT]][@CIDR][%%RATE], such as tcp:22@10.0.0.0/8", text)
 	}
 	return rule, nil
+}
+
+func isDigest(s string) bool {
+	text, ok := strings.CutPrefix(s, "sha256:")
+	b, err := hex.DecodeString(text)
+	return ok && err == nil && len(b) == sha256.Size && strings.ToLower(s) == s
 }
 
 func number(s string) (uint32, error) {

@@ -95,7 +95,7 @@ var hints = map[pb.Reason]string{
 
 	pb.Reason_OUTCOME_UNKNOWN: "nobody knows whether it happened: ingot commands {operation}, look at the machine, then: " +
 		"ingot settle {machine} {command} --verdict happened|did-not-happen",
-	pb.Reason_CONFIG_DRIFT:          "look at the difference; to overwrite it: ingot reconfigure {machine} --accept-drift …",
+	pb.Reason_CONFIG_DRIFT:          "look at the difference; to overwrite it: ingot reconfigure {machine} --accept-drift DIGEST …, with the digest above",
 	pb.Reason_EVIDENCE_MISSING:      "the agent claims success and nothing confirms it: ingot logs {operation}",
 	pb.Reason_AGENT_UNAVAILABLE:     "no agent was there to do it: ingot agent list, then try again",
 	pb.Reason_CAPABILITY_MISSING:    "no agent can do this for the machine: ingot agent list -o wide shows capabilities",

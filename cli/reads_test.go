@@ -96,6 +96,11 @@ func TestWhatWritesSend(t *testing.T) {
 		"machine update machine-1 --rack r2 --mac-addresses 52:54:00:00:00:01 --label env=prod --label gone-": &pb.UpdateMachineRequest{Machine: updated, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"labels", "spec"}}},
 		"run start machine-1 --type REPAVE --param image_ref=u --request-id r --no-wait": &pb.StartRunRequest{
 			RequestId: "r", MachineId: "machine-1", Type: "REPAVE", Params: map[string]string{"image_ref": "u"}},
+		"reconfigure machine-1 --hostname web --accept-drift sha256:0000000000000000000000000000000000000000000000000000000000000abc --request-id r --no-wait": &pb.ReconfigureMachineRequest{
+			MachineId: "machine-1", RequestId: "r", Config: &pb.NetReconfig{
+				Hostname: "web", AcceptedDrift: "sha256:0000000000000000000000000000000000000000000000000000000000000abc",
+			},
+		},
 		"reconfigure machine-1 --hostname web --default-input drop --allow tcp:22 --smtp-egress --confirm-timeout 90s --request-id r --no-wait --step-timeout 5m": &pb.ReconfigureMachineRequest{
 			MachineId: "machine-1", RequestId: "r", TimeoutSeconds: 300, Config: &pb.NetReconfig{
 				Hostname: "web", ConfirmTimeoutSeconds: 90, Firewall: &pb.FirewallPolicy{

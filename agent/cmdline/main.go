@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/ingot-metal/ingot/agent/enroll"
+	"github.com/ingot-metal/ingot/agent/host"
 	"github.com/ingot-metal/ingot/agent/pid1"
 	"github.com/ingot-metal/ingot/agent/session"
 	"github.com/ingot-metal/ingot/agent/state"
@@ -28,6 +29,7 @@ const (
 	exitSuperseded = 4 // a newer process uses the identity
 	exitRefused    = 5 // enrolment was refused for good
 	exitInUse      = 6 // another process works on the state directory
+	exitClosed     = 7 // the packet filter's policy could not be read
 )
 
 // Main runs the agent's command line until ctx ends, and gives the exit code. As process 1 of a machine it runs
@@ -65,6 +67,8 @@ func code(err error) int {
 		return exitRefused
 	case errors.Is(err, state.ErrInUse):
 		return exitInUse
+	case errors.Is(err, host.ErrFirewallFile):
+		return exitClosed
 	}
 	return exitFailed
 }

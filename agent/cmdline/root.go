@@ -46,10 +46,11 @@ func (a app) root() *cobra.Command {
 		Long: `ingot-agent runs on a machine, or for the machines of a site. It dials its controller and executes its commands.
 
 Exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 3 doctor found a fault, 4 a newer process uses this
-identity, 5 enrolment was refused for good, 6 another process works on the state directory.`,
+identity, 5 enrolment was refused for good, 6 another process works on the state directory, 7 the packet filter's policy
+could not be read and the closed policy is in its place.`,
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return fmt.Errorf("%w: %w", errUsage, err) })
-	root.AddCommand(a.enroll(), a.run(), a.simulate(), a.status(), a.doctor(), a.lock(), a.unlock(), a.rollback(), a.config(), a.versionVerb())
+	root.AddCommand(a.enroll(), a.run(), a.simulate(), a.status(), a.doctor(), a.lock(), a.unlock(), a.rollback(), a.loadFirewall(), a.config(), a.versionVerb())
 	return root
 }
 

@@ -28,6 +28,10 @@ type FirewallPolicy struct {
 	Controllers []netip.AddrPort `json:"controllers,omitempty"`
 	// OverwriteDrift replaces the table even if somebody else has changed it. It is not part of the digest.
 	OverwriteDrift bool `json:"overwrite_drift,omitempty"`
+	// OverwriteDigest is the one changed table that may be replaced, by FirewallState.Digest. "": none.
+	OverwriteDigest string `json:"overwrite_digest,omitempty"`
+	// Renew replaces a table of the same generation that another version of the agent has made. It is not written down.
+	Renew bool `json:"-"`
 }
 
 // AllowRule lets new connections in. An invalid (zero) Source means from anywhere.
@@ -74,9 +78,11 @@ func (s FirewallState) Admits(p FirewallPolicy) (apply bool, err error) {
 	switch {
 	case !s.Present:
 		return true, nil
-	case s.Drifted() && !p.OverwriteDrift:
+	case s.Drifted() && !p.OverwriteDrift && p.OverwriteDigest != s.Digest:
 		return false, refuse(ErrDrift, ReasonFirewallDrift, "table holds digest %s, generation %d was applied with %s", s.Digest, s.Generation, s.Recorded)
 	case s.Drifted() || s.Generation != p.Generation:
+		return true, nil
+	case p.Renew && s.Outdated(p):
 		return true, nil
 	case s.Digest != want:
 		return false, refuse(ErrInvalid, ReasonGenerationReused, "generation %d is applied with digest %s, not %s", s.Generation, s.Digest, want)

@@ -42,15 +42,22 @@ func (p FirewallPolicy) chains() []fwChain {
 	if p.InputDefault == VerdictDrop {
 		policy = nftables.ChainPolicyDrop
 	}
-	return []fwChain{
+	chains := []fwChain{
 		{name: "input", hook: unix.NF_INET_LOCAL_IN, policy: policy, rules: p.inputRules()},
 		{name: "output", hook: unix.NF_INET_LOCAL_OUT, policy: nftables.ChainPolicyAccept, rules: p.outputRules()},
 	}
+	if !p.SMTPEgressAllowed {
+		// What namespaces and containers behind this host send passes neither of the others. Their own traffic to a
+		// controller is no agent's and needs no exception.
+		chains = append(chains, fwChain{name: "forward", hook: unix.NF_INET_FORWARD, policy: nftables.ChainPolicyAccept,
+			rules: append([]fwRule{established()}, mailRules()...)})
+	}
+	return chains
 }
 
 func (p FirewallPolicy) inputRules() []fwRule {
 	rules := []fwRule{
-		rule("established", ctState(expr.CtStateBitESTABLISHED|expr.CtStateBitRELATED), accept()),
+		established(),
 		rule("loopback", loopback(), accept()),
 	}
 	for _, c := range p.Controllers {
@@ -72,14 +79,23 @@ func (p FirewallPolicy) inputRules() []fwRule {
 }
 
 func (p FirewallPolicy) outputRules() []fwRule {
-	rules := []fwRule{rule("established", ctState(expr.CtStateBitESTABLISHED|expr.CtStateBitRELATED), accept())}
+	rules := []fwRule{established()}
 	for _, c := range p.Controllers {
 		rules = append(rules, rule("controller "+c.String(), l4(unix.IPPROTO_TCP), addr(c.Addr(), daddr), port(dport, c.Port(), 0), accept()))
 	}
 	if p.SMTPEgressAllowed {
 		return rules
 	}
-	// RFC 5321 (25), RFC 8314 (465), RFC 6409 (587).
+	return append(rules, mailRules()...)
+}
+
+func established() fwRule {
+	return rule("established", ctState(expr.CtStateBitESTABLISHED|expr.CtStateBitRELATED), accept())
+}
+
+// mailRules drop new connections to the ports of RFC 5321 (25), RFC 8314 (465) and RFC 6409 (587).
+func mailRules() []fwRule {
+	var rules []fwRule
 	for _, smtp := range []uint16{25, 465, 587} {
 		rules = append(rules, rule(fmt.Sprintf("smtp egress %d", smtp), l4(unix.IPPROTO_TCP), port(dport, smtp, 0), drop()))
 	}

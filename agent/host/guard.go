@@ -34,6 +34,10 @@ func (l *Linux) Guard(ctx context.Context, g Guard) error {
 		if old != nil && old.State == GuardPending && old.CommandID != g.CommandID {
 			return refuse(ErrUnsupported, ReasonGuardPending, "the change of command %s has not proved itself yet", old.CommandID)
 		}
+		// The record that is about to go may be the only one of a committed policy.
+		if err := l.keepCommitted(ctx, old); err != nil {
+			return err
+		}
 		g.State, g.BootID = GuardPending, l.bootID()
 		if err := l.writeJSON(GuardFile, g); err != nil {
 			return err
@@ -69,6 +73,9 @@ func (l *Linux) CommitGuard(ctx context.Context, commandID string) error {
 		g.State = GuardCommitted
 		if err := l.writeJSON(GuardFile, g); err != nil {
 			return err
+		}
+		if err := l.keepCommitted(ctx, &g); err != nil { // the record says the same to a boot
+			l.cfg.Log.Error("the committed firewall policy is not in its file yet", "error", err)
 		}
 		return l.disarm(ctx)
 	})

@@ -59,6 +59,8 @@ type Guard struct {
 	// SetsFirewall says that the change touches the firewall; Firewall is what was there before, nil for none.
 	SetsFirewall bool            `json:"sets_firewall,omitempty"`
 	Firewall     *FirewallPolicy `json:"firewall,omitempty"`
+	// NextFirewall is what the change sets. A boot loads it once the change is committed, and not before.
+	NextFirewall *FirewallPolicy `json:"next_firewall,omitempty"`
 	// Network is restored unless nil.
 	Network *SavedNetwork `json:"network,omitempty"`
 	// Error is why the last try to go back has failed.

@@ -88,6 +88,11 @@ func Setup(ctx context.Context, log *slog.Logger) (*System, error) {
 	if err := persistEtc(sys.stateDir, "/etc"); err != nil {
 		return nil, err
 	}
+	if b.role != RoleInstaller { // which has no /etc of its own
+		if err := loadFirewall("/proc/self/exe"); err != nil {
+			log.Error("the packet filter of the last commit is not loaded", "error", err)
+		}
+	}
 	c, err := setupNetwork(ctx, log, sys.stateDir, "/etc", b)
 	if err != nil {
 		return nil, fmt.Errorf("set up network: %w", err)

@@ -89,7 +89,7 @@ var remedies = map[string]remedy{
 	"REPAVE_NOT_WIRED":           {OnAgent, "this agent cannot write the disk of the system that it runs on", does(agents)},
 	"NETBOOT_UNSUPPORTED":        {OnAgent, "the machine's next boot cannot be set: no network boot entry in its firmware, no UEFI, or nobody to set it", does((*scene).giveBMC)},
 	"CONFIG_ROLLED_BACK":         {OnOperator, "the machine did not keep the new configuration, and went back to the old one by itself", does(config, (*scene).console)},
-	"CONFIG_DRIFT":               {OnOperator, "somebody else has changed the host's configuration since it was set", does(onMachine("ingot audit ", "", "shows the difference"), starting(StartReconfigure, onMachine("ingot reconfigure ", " --accept-drift …", "overwrites what was changed by hand")))},
+	"CONFIG_DRIFT":               {OnOperator, "somebody else has changed the host's configuration since it was set", does(onMachine("ingot audit ", "", "shows the difference"), starting(StartReconfigure, onMachine("ingot reconfigure ", " --accept-drift DIGEST …", "overwrites the difference that has the digest")))},
 	"NETWORK_RECONFIG_NOT_WIRED": {OnOperator, "this host cannot be given interfaces: neither systemd-networkd nor our agent runs its network", does(starting(StartReconfigure, onMachine("ingot reconfigure ", " …   (without interfaces)", "applies the rest of the configuration")))},
 	"COMMAND_EXPIRED":            {OnAgent, "the command's time was up before the agent started it; nothing was done: it was busy, or its clock is far off", does(doctorOf)},
 	"GRANT_REFUSED":              {OnOperator, "the controller gave no leave to start", none},

@@ -5,6 +5,7 @@ import (
 	"crypto/ed25519"
 	"errors"
 	"io"
+	"regexp"
 	"strings"
 	"time"
 
@@ -158,7 +159,8 @@ func (s *Server) event(ctx context.Context, sess *session.Session, e *fleetv1.Ev
 		}
 	case *fleetv1.Event_Report:
 		if b.Report.GetKind() == driftReport && sess.Role == "host" {
-			return s.cfg.Store.DriftEvent(ctx, k, sess.MachineID, shortened(b.Report.GetFields()["diff"]), now)
+			fields := b.Report.GetFields()
+			return s.cfg.Store.DriftEvent(ctx, k, sess.MachineID, shortened(fields["diff"]), driftDigest.FindString(fields["digest"]), now)
 		}
 		s.cfg.Logger.Warn("agent reports", "agent_id", sess.AgentID, "machine_id", sess.MachineID, "kind", b.Report.GetKind(), "message", b.Report.GetMessage())
 	case *fleetv1.Event_Dropped:
@@ -176,6 +178,9 @@ const (
 
 // driftReport is the kind of a report on a configuration that somebody else has changed.
 const driftReport = "drift"
+
+// driftDigest is what a report may name its difference by.
+var driftDigest = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
 
 // shortened cuts a difference that is too long.
 func shortened(diff string) string {

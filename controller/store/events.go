@@ -67,9 +67,9 @@ const (
 	keepDrift  = 20
 )
 
-// DriftEvent shows on a machine that somebody else has changed its configuration, with the difference in the audit log. An
-// empty difference says that it is over.
-func (s *Store) DriftEvent(ctx context.Context, k EventKey, machineID, diff string, now time.Time) error {
+// DriftEvent shows on a machine that somebody else has changed its configuration, with the difference in the audit log, and
+// the digest that an order accepts it by. An empty difference says that it is over.
+func (s *Store) DriftEvent(ctx context.Context, k EventKey, machineID, diff, digest string, now time.Time) error {
 	return s.once(ctx, k, func(q *dbsqlc.Queries) error {
 		if _, err := q.LockMachine(ctx, machineID); err != nil {
 			return fmt.Errorf("lock machine: %w", err)
@@ -88,7 +88,7 @@ func (s *Store) DriftEvent(ctx context.Context, k EventKey, machineID, diff stri
 		if newer > 0 {
 			return nil
 		}
-		return audit(ctx, q, auditEntry{actor: k.AgentID, verb: "CONFIG_DRIFT", target: machineID, data: map[string]string{"diff": diff}}, now)
+		return audit(ctx, q, auditEntry{actor: k.AgentID, verb: "CONFIG_DRIFT", target: machineID, data: map[string]string{"diff": diff, "digest": digest}}, now)
 	})
 }
 

@@ -397,14 +397,14 @@ func TestDriftShows(t *testing.T) {
 	a := live(t, s, "m-1")
 	for seq, diff := range []string{"-  mtu 1500\n+  mtu 9000\n", ""} {
 		k := store.EventKey{AgentID: a.id, StateID: "st-1", Seq: uint64(seq) + 1}
-		if err := s.DriftEvent(t.Context(), k, "m-1", diff, now()); err != nil {
+		if err := s.DriftEvent(t.Context(), k, "m-1", diff, "sha256:77", now()); err != nil {
 			t.Fatal(err)
 		}
 		if shown := condition(machine(t, s, "m-1"), fleet.Degraded) != nil; shown != (diff != "") {
 			t.Errorf("with the difference %q the machine is degraded: %v", diff, shown)
 		}
 	}
-	if n := count(t, s, "SELECT count(*) FROM audit_log WHERE verb = 'CONFIG_DRIFT' AND event_data ->> 'diff' LIKE '%mtu 9000%'"); n != 1 {
+	if n := count(t, s, "SELECT count(*) FROM audit_log WHERE verb = 'CONFIG_DRIFT' AND event_data ->> 'diff' LIKE '%mtu 9000%' AND event_data ->> 'digest' = 'sha256:77'"); n != 1 {
 		t.Errorf("%d differences in the audit log", n)
 	}
 }

@@ -3,6 +3,7 @@ package validate
 import (
 	"fmt"
 	"net/netip"
+	"regexp"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 )
@@ -24,9 +25,24 @@ func NetReconfig(path string, c *baremetalv1.NetReconfig) error {
 	if n := c.GetConfirmTimeoutSeconds(); n < 0 || n > maxConfirmSeconds {
 		f.add(path+".confirm_timeout_seconds", fmt.Sprintf("0 to %d", maxConfirmSeconds))
 	}
+	if d := c.GetAcceptedDrift(); d != "" {
+		f.add(path+".accepted_drift", driftDigest(d, c.GetAcceptDrift()))
+	}
 	firewall(&f, path+".firewall", c.GetFirewall())
 	interfaces(&f, path+".interfaces", c.GetInterfaces())
 	return f.err()
+}
+
+var digest = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
+
+func driftDigest(d string, all bool) string {
+	switch {
+	case !digest.MatchString(d):
+		return "sha256: and 64 hex digits, as the refusal names it"
+	case all:
+		return "accept_drift accepts every difference: give one of the two"
+	}
+	return ""
 }
 
 func firewall(f *faults, path string, p *baremetalv1.FirewallPolicy) {

@@ -41,7 +41,8 @@ type committed struct {
 // ordered is what a command asks for.
 type ordered struct {
 	settings
-	acceptDrift bool
+	acceptDrift   bool
+	acceptedDrift string
 }
 
 // parse turns the order into settings, or says why it is refused.
@@ -57,7 +58,7 @@ func parse(a *fleetv1.ReconfigAction, controllers []netip.AddrPort) (ordered, *c
 	if err != nil {
 		return ordered{}, refuse(baremetalv1.Reason_INVALID_FIELD, "%v", err)
 	}
-	return ordered{settings: s, acceptDrift: order.GetAcceptDrift()}, nil
+	return ordered{settings: s, acceptDrift: order.GetAcceptDrift(), acceptedDrift: order.GetAcceptedDrift()}, nil
 }
 
 func settingsOf(order *baremetalv1.NetReconfig, generation uint64, controllers []netip.AddrPort) (settings, error) {

@@ -1,6 +1,7 @@
 package reconfig
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,31 +16,50 @@ import (
 // errNotThere: the change was accepted, the world does not show it, and it may still come.
 var errNotThere = errors.New("read back differs")
 
-// confirm reads back and then makes new contact, again and again until the deadline. It gives the address that the
-// contact was made from, where the configuration names it.
-func (e *Executor) confirm(ctx context.Context, job command.Job, in intent, deadline time.Time) (netip.Addr, error) {
+// confirm reads back, makes new contact and has the network checked, again and again until the deadline.
+func (e *Executor) confirm(ctx context.Context, job command.Job, in intent, deadline time.Time) (p proof, err error) {
 	_, diff, err := e.readBack(ctx, in.Want)
 	if err != nil {
-		return netip.Addr{}, err
+		return p, err
 	}
 	if diff != "" {
-		return netip.Addr{}, e.notThere(errors.New(diff))
+		return p, e.notThere(errors.New(diff))
 	}
-	up := e.cfg.Clock.After(deadline.Sub(e.cfg.Clock.Now()))
+	began := e.cfg.Clock.Now()
+	up := e.cfg.Clock.After(deadline.Sub(began))
+	patience := began.Add(min(checkPatience, confirmLimit(job)/4))
 	for {
-		from, err := e.prove(ctx, in, deadline)
-		if err == nil {
-			return from, nil
+		p, err = e.try(ctx, job, in, deadline)
+		warned := err == nil && hasWarnings(p.checks)
+		if err == nil && !(warned && e.cfg.Clock.Now().Before(patience)) || errors.Is(err, errDuplicate) {
+			return p, err
 		}
-		job.Logf("not confirmed yet: %v", err)
+		job.Logf("not confirmed yet: %v", cmp.Or(err, errWarnings))
 		select {
 		case <-ctx.Done():
-			return from, context.Cause(ctx)
+			return p, context.Cause(ctx)
 		case <-up:
-			return from, fmt.Errorf("no new contact with the controller within %s: %w", confirmLimit(job), err)
+			return p, err
 		case <-e.cfg.Clock.After(proveEvery):
 		}
 	}
+}
+
+// try makes new contact once and then has the network checked.
+func (e *Executor) try(ctx context.Context, job command.Job, in intent, deadline time.Time) (p proof, err error) {
+	if p.from, err = e.prove(ctx, in, deadline); err != nil {
+		return p, fmt.Errorf("no new contact with the controller within %s: %w", confirmLimit(job), err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, deadline.Sub(e.cfg.Clock.Now()))
+	defer cancel()
+	p.checks = e.check(ctx, in)
+	if err := failedChecks(p.checks); err != nil {
+		return p, err
+	}
+	if ctx.Err() != nil { // what is unknown for want of time proves nothing
+		return p, fmt.Errorf("check the network: %w", ctx.Err())
+	}
+	return p, nil
 }
 
 // prove makes new contact, from each address that it may have to come from until one has worked.

@@ -37,6 +37,7 @@ func (d Drift) Report(machineID string) *fleetv1.Report {
 	if d.Diff != "" {
 		r.Message = fmt.Sprintf("generation %d was changed by somebody else", d.Generation)
 		r.Fields["diff"] = shorten(d.Diff)
+		r.Fields["digest"] = d.Digest()
 	}
 	return r
 }
@@ -149,10 +150,6 @@ func firewallLine(present bool, generation uint64, digest string) string {
 		return "firewall none"
 	}
 	return fmt.Sprintf("firewall generation %d digest %s", generation, digest)
-}
-
-func driftEvidence(diff string) map[string]string {
-	return map[string]string{"drift": shorten(diff)}
 }
 
 func shorten(diff string) string {

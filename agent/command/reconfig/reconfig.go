@@ -69,6 +69,9 @@ type intent struct {
 	Before settings `json:"before"`
 	// Saved is the way back for the network, nil unless Want has one.
 	Saved *host.SavedNetwork `json:"saved,omitempty"`
+	// AcceptedDrift is the digest of the drift that the order accepts; "" accepts none. AnyDrift accepts all of them.
+	AcceptedDrift string `json:"accepted_drift,omitempty"`
+	AnyDrift      bool   `json:"any_drift,omitempty"`
 }
 
 func (e *Executor) key() string { return "reconfig." + e.cfg.TargetID }
@@ -94,7 +97,10 @@ func (e *Executor) Prepare(ctx context.Context, spec *fleetv1.CommandSpec) (any,
 	if refused, err := e.refused(ctx, want, now); refused != nil || err != nil {
 		return nil, refused, err
 	}
-	in := intent{Generation: a.GetGeneration(), Digest: digestOf(a.GetConfig()), Want: want.settings, Before: now.Settings}
+	in := intent{
+		Generation: a.GetGeneration(), Digest: digestOf(a.GetConfig()), Want: want.settings, Before: now.Settings,
+		AcceptedDrift: want.acceptedDrift, AnyDrift: want.acceptDrift,
+	}
 	err = e.noteRollback(ctx, &in)
 	return in, nil, err
 }
@@ -119,11 +125,16 @@ func (e *Executor) refused(ctx context.Context, want ordered, now committed) (*c
 		return nil, nil
 	}
 	evidence, diff, err := e.readBack(ctx, now.Settings)
-	if err != nil || diff == "" {
+	if err != nil {
 		return nil, err
 	}
-	r := command.Refused(baremetalv1.Reason_CONFIG_DRIFT, "generation %d was changed by somebody else; accept_drift overwrites it:\n%s",
-		now.Generation, shorten(diff)).WithEvidence(evidence).WithEvidence(driftEvidence(diff))
+	drift := Drift{Generation: now.Generation, Diff: diff}
+	if drift.acceptedBy(want.acceptedDrift) {
+		want.overwrite(evidence["firewall_digest"])
+		return nil, nil
+	}
+	r := command.Refused(baremetalv1.Reason_CONFIG_DRIFT, "%s", drift.refusal(want.acceptedDrift)).
+		WithEvidence(evidence).WithEvidence(drift.evidence())
 	return &r, nil
 }
 
@@ -157,7 +168,7 @@ func (e *Executor) repeat(ctx context.Context, now committed, digest string) (*c
 	}
 	if diff != "" {
 		r := command.Failed(baremetalv1.Reason_CONFIG_DRIFT, "generation %d is committed, and was changed since:\n%s", now.Generation, shorten(diff)).
-			WithEvidence(driftEvidence(diff))
+			WithEvidence(Drift{Diff: diff}.evidence())
 		return &r, nil
 	}
 	evidence["no_op"] = "true"
@@ -178,6 +189,11 @@ func (e *Executor) Execute(ctx context.Context, job command.Job) (command.Result
 	job.Logf("applying configuration generation %d", in.Generation)
 	limit := confirmLimit(job)
 	started := e.cfg.Clock.Now()
+	if r, err := e.driftedSince(ctx, in); err != nil {
+		return command.Failed(baremetalv1.Reason_EXECUTION_FAILED, "compare with what was committed: %v", err).AndRetry(), nil
+	} else if r != nil {
+		return *r, nil
+	}
 	if err := e.guard(ctx, job, in, limit); err != nil {
 		return command.Failed(baremetalv1.Reason_EXECUTION_FAILED, "guard the change: %v", err).AndRetry(), nil
 	}
@@ -188,14 +204,15 @@ func (e *Executor) Execute(ctx context.Context, job command.Job) (command.Result
 	if err := command.AfterEffect.HitCtx(ctx); err != nil {
 		return command.Result{}, err
 	}
-	var from netip.Addr
+	var p proof
 	if err == nil {
-		from, err = e.confirm(ctx, job, in, started.Add(limit))
+		p, err = e.confirm(ctx, job, in, started.Add(limit))
 	}
 	if err != nil {
-		return e.undo(ctx, job, in, e.mayCome(ctx, accepted, err))
+		r, err := e.undo(ctx, job, in, e.mayCome(ctx, accepted, err))
+		return r.WithEvidence(p.evidence()), err
 	}
-	return e.commit(ctx, job, in, from)
+	return e.commit(ctx, job, in, p)
 }
 
 func refusal(err error) (command.Result, bool) {
@@ -244,7 +261,7 @@ func (e *Executor) apply(ctx context.Context, effect host.Effect, s settings, li
 	return accepted, nil
 }
 
-func (e *Executor) commit(ctx context.Context, job command.Job, in intent, from netip.Addr) (command.Result, error) {
+func (e *Executor) commit(ctx context.Context, job command.Job, in intent, p proof) (command.Result, error) {
 	if err := beforeCommit.HitCtx(ctx); err != nil {
 		return command.Result{}, err
 	}
@@ -253,11 +270,11 @@ func (e *Executor) commit(ctx context.Context, job command.Job, in intent, from 
 			return e.undo(ctx, job, in, err)
 		}
 	}
-	return e.finish(ctx, in, from)
+	return e.finish(ctx, in, p)
 }
 
 // finish makes our memory agree with the commit.
-func (e *Executor) finish(ctx context.Context, in intent, from netip.Addr) (command.Result, error) {
+func (e *Executor) finish(ctx context.Context, in intent, p proof) (command.Result, error) {
 	done := committed{Generation: in.Generation, Digest: in.Digest, Settings: in.Want.over(in.Before)}
 	if err := e.cfg.Docs.PutJSON(ctx, e.key(), done); err != nil {
 		return command.Result{}, err
@@ -267,10 +284,10 @@ func (e *Executor) finish(ctx context.Context, in intent, from netip.Addr) (comm
 	}
 	e.moved(in)
 	r, err := e.succeeded(ctx, in)
-	if from.IsValid() {
-		r = r.WithEvidence(map[string]string{"proven_from": from.String()})
+	if kept := e.keepFirewall(ctx, done.Settings.Firewall); kept != nil {
+		r = r.WithEvidence(map[string]string{"firewall_at_boot": kept.Error()})
 	}
-	return r, err
+	return r.WithEvidence(p.evidence()), err
 }
 
 func (e *Executor) moved(in intent) {

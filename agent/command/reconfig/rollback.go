@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
 	"time"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
@@ -46,7 +45,7 @@ func (e *Executor) guard(ctx context.Context, job command.Job, in intent, limit 
 	g := host.Guard{
 		CommandID: job.Spec.GetCommandId(), OperationID: job.Spec.GetOperationId(), MachineID: job.Spec.GetTargetId(),
 		Deadline: clock.Boottime() + limit, Network: in.Saved,
-		SetsFirewall: in.Want.Firewall != nil, Firewall: in.Rollback.Firewall,
+		SetsFirewall: in.Want.Firewall != nil, Firewall: in.Rollback.Firewall, NextFirewall: in.Want.Firewall,
 	}
 	if in.Want.Hostname != "" {
 		g.Hostname = in.Rollback.Hostname
@@ -112,7 +111,8 @@ func (e *Executor) Resume(ctx context.Context, job command.Job) (command.Verdict
 	if ok, err := e.guardCommitted(ctx, job); err != nil {
 		return command.Verdict{}, err
 	} else if ok {
-		r, err := e.finish(ctx, in, netip.Addr{})
+		// It was proven before the commit. What the checks found then is gone with the process, so they are made again.
+		r, err := e.finish(ctx, in, proof{checks: e.check(ctx, in)})
 		return command.Settle(r), err
 	}
 	r, err := e.undo(ctx, job, in, e.mayCome(ctx, in.Want, errRestarted))
@@ -154,8 +154,9 @@ type forgetful interface {
 	NetworkForgotten(ctx context.Context) (bool, error)
 }
 
-// Restore puts back what the kernel has forgotten in a reboot: the committed firewall policy, and interfaces where
-// nobody else configures them at boot. It belongs at the start of the agent, before anything else.
+// Restore puts back what the kernel has forgotten in a reboot: the committed firewall policy, where the boot has not
+// loaded it, and interfaces where nobody else configures them at boot. It belongs at the start of the agent, before
+// anything else. A table that an older agent, or a boot without a readable policy, has made is made anew.
 func (e *Executor) Restore(ctx context.Context) error {
 	now, err := e.committed(ctx)
 	if err != nil {
@@ -173,11 +174,31 @@ func (e *Executor) restoreTable(ctx context.Context, effect host.Effect, p *host
 	if err != nil {
 		return fmt.Errorf("read firewall: %w", err)
 	}
-	if fw.Present {
+	if fw.Present && !fw.Outdated(*p) {
+		return e.keepFirewall(ctx, p)
+	}
+	renewed := *p
+	renewed.Renew = true
+	if err := e.cfg.Host.ApplyFirewall(ctx, effect, renewed); err != nil {
+		return fmt.Errorf("restore committed firewall: %w", err)
+	}
+	return e.keepFirewall(ctx, p)
+}
+
+// keepsFirewall is a host whose boots load a policy from a file, before the network is up.
+type keepsFirewall interface {
+	KeepFirewall(ctx context.Context, p host.FirewallPolicy) error
+}
+
+// keepFirewall writes the committed policy down for the next boot. A guard that was committed and not remembered yet
+// goes before the file, so that an older policy in it does no harm.
+func (e *Executor) keepFirewall(ctx context.Context, p *host.FirewallPolicy) error {
+	h, ok := e.cfg.Host.(keepsFirewall)
+	if !ok || p == nil {
 		return nil
 	}
-	if err := e.cfg.Host.ApplyFirewall(ctx, effect, *p); err != nil {
-		return fmt.Errorf("restore committed firewall: %w", err)
+	if err := h.KeepFirewall(ctx, *p); err != nil {
+		return fmt.Errorf("keep the committed firewall for the next boot: %w", err)
 	}
 	return nil
 }

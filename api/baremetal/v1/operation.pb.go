@@ -946,9 +946,12 @@ type NetReconfig struct {
 	Interfaces []*NetworkInterface `protobuf:"bytes,3,rep,name=interfaces,proto3" json:"interfaces,omitempty"`
 	// How long the agent has to prove that it still reaches the controller before it rolls back. 0 means 60 s.
 	ConfirmTimeoutSeconds int32 `protobuf:"varint,4,opt,name=confirm_timeout_seconds,json=confirmTimeoutSeconds,proto3" json:"confirm_timeout_seconds,omitempty"`
-	// Overwrite what somebody else has changed since the last configuration. Without it such a change refuses the command
-	// with CONFIG_DRIFT and the difference.
-	AcceptDrift   bool `protobuf:"varint,5,opt,name=accept_drift,json=acceptDrift,proto3" json:"accept_drift,omitempty"`
+	// Overwrite whatever somebody else has changed since the last configuration, seen or not. accepted_drift is the safer
+	// choice. Without either such a change refuses the command with CONFIG_DRIFT, the difference and its digest.
+	AcceptDrift bool `protobuf:"varint,5,opt,name=accept_drift,json=acceptDrift,proto3" json:"accept_drift,omitempty"`
+	// The digest of the one difference that may be overwritten, as the refusal names it ("sha256:<hex>", evidence
+	// drift_digest). Another difference refuses the command again, also one that comes before the change begins.
+	AcceptedDrift string `protobuf:"bytes,6,opt,name=accepted_drift,json=acceptedDrift,proto3" json:"accepted_drift,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1018,13 +1021,21 @@ func (x *NetReconfig) GetAcceptDrift() bool {
 	return false
 }
 
+func (x *NetReconfig) GetAcceptedDrift() string {
+	if x != nil {
+		return x.AcceptedDrift
+	}
+	return ""
+}
+
 // FirewallPolicy is the whole content of Ingot's own nftables table on the host.
 type FirewallPolicy struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// "accept" (default) or "drop": what happens to input that no rule allows.
 	DefaultInput string          `protobuf:"bytes,1,opt,name=default_input,json=defaultInput,proto3" json:"default_input,omitempty"`
 	Allow        []*FirewallRule `protobuf:"bytes,2,rep,name=allow,proto3" json:"allow,omitempty"`
-	// False drops TCP to ports 25, 465 and 587 on the way out.
+	// False drops TCP to ports 25, 465 and 587 on the way out, and of what the host forwards: for containers, namespaces
+	// and virtual machines that it routes or masquerades for.
 	SmtpEgressAllowed bool `protobuf:"varint,3,opt,name=smtp_egress_allowed,json=smtpEgressAllowed,proto3" json:"smtp_egress_allowed,omitempty"`
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
@@ -1568,7 +1579,7 @@ const file_baremetal_v1_operation_proto_rawDesc = "" +
 	"\x04data\x18\x04 \x01(\fR\x04data\x12!\n" +
 	"\foperation_id\x18\x05 \x01(\tR\voperationId\x12\x10\n" +
 	"\x03seq\x18\x06 \x01(\x03R\x03seq\x12\x12\n" +
-	"\x04step\x18\a \x01(\tR\x04step\"\xfe\x01\n" +
+	"\x04step\x18\a \x01(\tR\x04step\"\xa5\x02\n" +
 	"\vNetReconfig\x12\x1a\n" +
 	"\bhostname\x18\x01 \x01(\tR\bhostname\x128\n" +
 	"\bfirewall\x18\x02 \x01(\v2\x1c.baremetal.v1.FirewallPolicyR\bfirewall\x12>\n" +
@@ -1576,7 +1587,8 @@ const file_baremetal_v1_operation_proto_rawDesc = "" +
 	"interfaces\x18\x03 \x03(\v2\x1e.baremetal.v1.NetworkInterfaceR\n" +
 	"interfaces\x126\n" +
 	"\x17confirm_timeout_seconds\x18\x04 \x01(\x05R\x15confirmTimeoutSeconds\x12!\n" +
-	"\faccept_drift\x18\x05 \x01(\bR\vacceptDrift\"\x97\x01\n" +
+	"\faccept_drift\x18\x05 \x01(\bR\vacceptDrift\x12%\n" +
+	"\x0eaccepted_drift\x18\x06 \x01(\tR\racceptedDrift\"\x97\x01\n" +
 	"\x0eFirewallPolicy\x12#\n" +
 	"\rdefault_input\x18\x01 \x01(\tR\fdefaultInput\x120\n" +
 	"\x05allow\x18\x02 \x03(\v2\x1a.baremetal.v1.FirewallRuleR\x05allow\x12.\n" +
