@@ -15,6 +15,8 @@ type Candidate struct {
 type NoUniqueMatch struct {
 	Rule       Rule
 	Candidates []Candidate
+	// Twins reports that the candidates were taken for paths to one disk, by WWN and serial number, and hold different data.
+	Twins bool
 }
 
 // None reports whether no disk fits, rather than several.
@@ -29,6 +31,10 @@ func (e *NoUniqueMatch) None() bool {
 
 // Error lists every disk of the machine with what spoke against it.
 func (e *NoUniqueMatch) Error() string {
+	if e.Twins && len(e.Candidates) == 2 {
+		return fmt.Sprintf("%s and %s have one WWN and one serial number and hold different data: they are two disks, and no rule "+
+			"tells them apart", e.Candidates[0].Device, e.Candidates[1].Device.Path)
+	}
 	fits := 0
 	var lines []string
 	for _, c := range e.Candidates {
