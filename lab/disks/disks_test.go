@@ -54,6 +54,15 @@ func TestRandomDisks(t *testing.T) {
 func runSeed(t *testing.T, seed uint64) string {
 	t.Helper()
 	m := newMachine(t, rand.New(rand.NewPCG(seed, 22)))
+	if m.r.IntN(3) == 0 {
+		e := m.newErasure()
+		res, said := e.run()
+		end := e.judge(res, said)
+		if t.Failed() {
+			t.Logf("seed %d: erase by %s, rule %q, fault %q, %s, %v", seed, e.method, e.rule, e.fault, res.Message, res.Evidence)
+		}
+		return "erase: " + end
+	}
 	in := m.newInstall()
 	in.drawFault()
 	res, said := in.run()

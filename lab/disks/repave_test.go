@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -429,5 +428,3 @@ func (in *install) mustSucceed() bool {
 	}
 	return !slices.ContainsFunc(in.units, func(o *unit) bool { return o != u && o.Serial == u.Serial && o.Serial != "" })
 }
-
-var errNone = errors.New("none")

@@ -59,6 +59,9 @@ func (a *ATA) ATA(c erase.ATACommand) error {
 	if c.Command >= 0xf1 && c.Command <= 0xf6 && a.Security&8 != 0 {
 		return ErrAborted // frozen
 	}
+	if a.Sanitizing > 0 && c.Command != 0xec && c.Command != 0xb4 {
+		return ErrAborted
+	}
 	sent := ""
 	if len(c.Data) >= 34 {
 		sent = string(bytes.TrimRight(c.Data[2:34], "\x00"))
@@ -73,6 +76,8 @@ func (a *ATA) ATA(c erase.ATACommand) error {
 			return ErrAborted
 		}
 		binary.LittleEndian.PutUint64(c.Data[6:], a.sectors()+a.DCO-1)
+	case 0xb4:
+		return a.sanitizeStatus(c)
 	case 0xf1:
 		if a.FailPassword || a.Security&4 != 0 {
 			return ErrAborted
@@ -109,6 +114,9 @@ func (a *ATA) identify(data []byte) {
 	word(89, 30) // an hour
 	word(90, 0x8001)
 	word(128, a.Security)
+	if a.HasSanitize {
+		word(59, 1<<12)
+	}
 	binary.LittleEndian.PutUint32(data[120:], uint32(a.sectors()))
 	word(83, 1<<14)
 	if !a.Old {
@@ -133,5 +141,23 @@ func (a *ATA) nativeMax(c erase.ATACommand) error {
 		return ErrAborted
 	}
 	*c.LBA = a.sectors() + hidden - 1
+	return nil
+}
+
+// sanitizeStatus is SANITIZE STATUS EXT (ACS-3, 7.33.7): bit 15 of COUNT says that the last one is through, bit 14 that one
+// is under way. The values are those of hdparm's sgio.h and hdparm.c too.
+func (a *ATA) sanitizeStatus(c erase.ATACommand) error {
+	if !a.HasSanitize || a.SanitizeFailed || c.Feature != 0 || !c.Ext || c.LBA == nil || c.Count == nil {
+		return ErrAborted
+	}
+	a.Polls++
+	if a.Sanitizing == 0 {
+		*c.LBA, *c.Count = 0xffff, 1<<15
+		return nil
+	}
+	*c.LBA, *c.Count = 0x8000, 1<<14
+	if a.Sanitizing--; a.Sanitizing == 0 {
+		scramble(a.Disk, nil)
+	}
 	return nil
 }

@@ -184,11 +184,10 @@ func (d *Disk) Written() int64 {
 func (d *Disk) PowerOn() *Disk {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.unveil()
-	return &Disk{
-		SectorSize: d.SectorSize, NoDiscard: d.NoDiscard, NoZero: d.NoZero,
-		size: d.size, durable: d.durable.clone(), cache: d.durable.clone(),
-	}
+	on := &Disk{SectorSize: d.SectorSize, NoDiscard: d.NoDiscard, NoZero: d.NoZero, size: d.size, durable: d.durable.clone(), veil: d.veil}
+	on.unveil()
+	on.cache = on.durable.clone()
+	return on
 }
 
 // WriteAt writes into the cache.

@@ -20,22 +20,41 @@ const (
 	stallBytes = 64 << 20
 )
 
-func (c Config) discard(ctx context.Context) error {
+// errNoGuarantee is why a discard that reads as zeros now is no erasure.
+var errNoGuarantee = errors.New("the device guarantees no zeros, and may show the old data again after a loss of power")
+
+// discard gives all blocks up, and has the device make them zeros by a command that guarantees them.
+func (c Config) discard(ctx context.Context, out *Evidence) error {
+	if err := c.everywhere(ctx, 0, c.Disk.Discard); err != nil {
+		return fmt.Errorf("discard: %w", err)
+	}
+	if err := c.everywhere(ctx, 25, c.Disk.Zero); ctx.Err() != nil {
+		return err
+	} else if err != nil && c.Method == Auto {
+		return fmt.Errorf("%w (%w)", errNoGuarantee, err)
+	} else if err != nil {
+		out.Notes = append(out.Notes, fmt.Sprintf("%v (%v)", errNoGuarantee, err))
+	}
+	return c.Disk.Flush()
+}
+
+// everywhere gives all of the disk to an order, in pieces.
+func (c Config) everywhere(ctx context.Context, percent int, order func(off, n int64) error) error {
 	size := c.Disk.Size()
 	for off := int64(0); off < size; off += discardSize {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		err := c.Disk.Discard(off, min(discardSize, size-off))
+		err := order(off, min(discardSize, size-off))
 		if errors.Is(err, block.ErrUnsupported) {
 			return fmt.Errorf("%w: %w", ErrUnsupported, err)
 		}
 		if err != nil {
-			return fmt.Errorf("discard at %d: %w", off, err)
+			return fmt.Errorf("at %d: %w", off, err)
 		}
-		c.Progress(int(off*50/size), string(Discard))
+		c.Progress(percent+int(off*25/size), string(Discard))
 	}
-	return c.Disk.Flush()
+	return nil
 }
 
 // faults are the places that could not be written.

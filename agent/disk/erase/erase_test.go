@@ -117,7 +117,9 @@ func TestAutoOverwritesInTheEnd(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(d *disktest.Disk){
 		"no discard":          func(d *disktest.Disk) { d.NoDiscard = true },
-		"discard leaves data": func(*disktest.Disk) {},
+		"discard leaves data":  func(d *disktest.Disk) { d.NoZero = true },
+		"discard hides data":   func(d *disktest.Disk) { d.NoZero, d.DiscardLie = true, disktest.ShowsZeros },
+		"zeroing does nothing": func(d *disktest.Disk) { d.ZeroLie = true },
 	} {
 		d := plain()
 		change(d.Disk)
@@ -141,6 +143,7 @@ func TestNamedMethodDoesNotFallBack(t *testing.T) {
 		erase.Discard: erase.ErrNotErased,
 	} {
 		d := plain()
+		d.NoZero = true
 		if _, err := run(t.Context(), d, m, true); !errors.Is(err, want) {
 			t.Errorf("%s: %v, want %v", m, err, want)
 		}
@@ -168,7 +171,7 @@ func TestATASequence(t *testing.T) {
 	if _, err := run(t.Context(), d, erase.ATASecure, true); err != nil {
 		t.Fatal(err)
 	}
-	if want := []byte{0xec, 0xec, 0xec, 0xf1, 0xf3, 0xf4, 0xec, 0xec}; !slices.Equal(d.ata.Commands, want) || !d.ata.Enhanced || d.ata.Timeout < 2*time.Minute {
+	if want := []byte{0xec, 0xec, 0xec, 0xec, 0xf1, 0xf3, 0xf4, 0xec, 0xec}; !slices.Equal(d.ata.Commands, want) || !d.ata.Enhanced || d.ata.Timeout < 2*time.Minute {
 		t.Errorf("commands % x, enhanced: %t, time %s", d.ata.Commands, d.ata.Enhanced, d.ata.Timeout)
 	}
 }

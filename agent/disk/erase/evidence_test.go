@@ -60,6 +60,9 @@ func (l discardLiar) Discard(off, n int64) error {
 	return nil
 }
 
+// Zero is as little worth as its Discard.
+func (l discardLiar) Zero(off, n int64) error { return l.Discard(off, n) }
+
 func nonZero(d *disktest.Disk) int64 {
 	b := make([]byte, 1<<20)
 	for off := int64(0); off < d.Size(); off += int64(len(b)) {
@@ -161,6 +164,42 @@ func TestASanitizeUnderWayIsWaitedFor(t *testing.T) {
 			got, err := run(t.Context(), d, m, true)
 			if err != nil || d.nvme.Polls < 5 || len(got.Notes) != 1 {
 				t.Errorf("%s after status %d: %+v, %v", m, ended, got, err)
+			}
+		}
+	}
+}
+
+// TestAnATASanitizeUnderWayIsWaitedFor, by every method: the drive aborts all other commands before it ends. One that has failed
+// is named.
+func TestAnATASanitizeUnderWayIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	for _, m := range []erase.Method{erase.Auto, erase.ATASecure, erase.Overwrite} {
+		d := withATA(func(a *disktest.ATA) { a.HasSanitize, a.Sanitizing = true, 5 })
+		d.ata.Guard()
+		got, err := run(t.Context(), d, m, true)
+		if err != nil || d.ata.Polls < 6 || len(got.Notes) != 1 || !strings.Contains(got.Notes[0], "has ended first") {
+			t.Errorf("%s: %+v, %v", m, got, err)
+		}
+	}
+	d := withATA(func(a *disktest.ATA) { a.HasSanitize, a.SanitizeFailed = true, true })
+	d.ata.Guard()
+	got, err := run(t.Context(), d, erase.Auto, true)
+	if err == nil || len(got.Notes) != 1 || !strings.Contains(got.Notes[0], "may have failed") {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// TestADiscardWithoutGuaranteeIsSaidToBeOne: the disk shows zeros, and the old data again when it has lost its power.
+func TestADiscardWithoutGuaranteeIsSaidToBeOne(t *testing.T) {
+	t.Parallel()
+	for _, m := range []erase.Method{erase.Auto, erase.Discard} {
+		for _, zero := range []bool{false, true} {
+			d := plain()
+			d.DiscardLie, d.NoZero = disktest.ShowsZeros, !zero
+			got, err := run(t.Context(), d, m, true)
+			said := strings.Contains(strings.Join(got.Notes, " "), "after a loss of power")
+			if err != nil || said != (nonZero(d.PowerOn()) >= 0) || m == erase.Auto && said || m == erase.Discard && said == zero {
+				t.Errorf("%s, zeroing %t: %+v, %v; data at %d", m, zero, got, err, nonZero(d.PowerOn()))
 			}
 		}
 	}
