@@ -51,10 +51,14 @@ func TestRandomDisks(t *testing.T) {
 	}
 }
 
+// onLoops is how many of 10 installations are on loop devices.
+const onLoops = 2
+
 func runSeed(t *testing.T, seed uint64) string {
 	t.Helper()
-	m := newMachine(t, rand.New(rand.NewPCG(seed, 22)))
-	if m.r.IntN(3) == 0 {
+	r := rand.New(rand.NewPCG(seed, 22))
+	m := newMachine(t, r)
+	if r.IntN(3) == 0 {
 		e := m.newErasure()
 		res, said := e.run()
 		end := e.judge(res, said)
@@ -63,9 +67,16 @@ func runSeed(t *testing.T, seed uint64) string {
 		}
 		return "erase: " + end
 	}
+	kind := "install: "
+	if r.IntN(10) < onLoops {
+		m.loops, kind = &loops{}, "install on loop devices: "
+	}
 	in := m.newInstall()
 	in.drawFault()
 	res, said := in.run()
+	if m.loops != nil {
+		m.loops.collect(m)
+	}
 	end := in.judge(res, said)
 	if said && res.Outcome != fleetv1.CommandResult_SUCCEEDED && in.mustSucceed() {
 		t.Errorf("nothing speaks against it, and it ended %s: %s", end, res.Message)
@@ -73,5 +84,5 @@ func runSeed(t *testing.T, seed uint64) string {
 	if t.Failed() {
 		t.Logf("seed %d: rule %q, fault %q, stream %q, %s", seed, in.rule, in.fault, in.src.fault, res.Message)
 	}
-	return "install: " + end
+	return kind + end
 }

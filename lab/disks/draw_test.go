@@ -3,6 +3,7 @@ package disks
 import (
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -17,6 +18,7 @@ type machine struct {
 	bus   *disktest.Bus
 	units []*unit
 	names int
+	loops *loops // nil: the disks are in memory
 }
 
 // unit is a disk with what it held before.
@@ -30,7 +32,17 @@ type unit struct {
 
 func newMachine(t *testing.T, r *rand.Rand) *machine {
 	t.Helper()
-	bus, err := disktest.NewBus(t.TempDir())
+	// In memory where there is such a file system: nothing of this has to outlive the test.
+	dir, err := os.MkdirTemp("/dev/shm", "ingot-disks-*")
+	if err != nil {
+		dir = t.TempDir()
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	bus, err := disktest.NewBus(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,6 +132,9 @@ func (m *machine) freeName(kind string) string {
 
 // attach shows the disk under all of its names.
 func (m *machine) attach(u *unit) {
+	if m.loops != nil {
+		return // since they were drawn
+	}
 	for _, n := range u.names {
 		m.must(m.bus.Attach(n, u.Unit))
 	}
@@ -151,14 +166,13 @@ func (r rule) String() string {
 
 // ruleFor draws a rule that means a disk, and perhaps others.
 func (m *machine) ruleFor(u *unit) rule {
-	all := []rule{
-		{"path", "/dev/" + u.names[0]}, {"size>=", fmt.Sprint(u.Size())}, {"size=", fmt.Sprint(u.Size())}, {"model", u.Model}, {},
-	}
+	path := rule{"path", "/dev/" + u.names[0]}
+	all := []rule{path, path, {"size>=", fmt.Sprint(u.Size())}, {"size=", fmt.Sprint(u.Size())}, {"model", u.Model}, {}}
 	if u.Serial != "" {
-		all = append(all, rule{"serial", u.Serial}, rule{"serial", u.Serial})
+		all = append(all, rule{"serial", u.Serial}, rule{"serial", u.Serial}, rule{"serial", u.Serial})
 	}
 	if u.WWN != "" {
-		all = append(all, rule{"wwn", u.WWN}, rule{"wwn", u.WWN})
+		all = append(all, rule{"wwn", u.WWN}, rule{"wwn", u.WWN}, rule{"wwn", u.WWN})
 	}
 	if ids := byID(u); len(ids) > 0 {
 		all = append(all, rule{"by-id", ids[0]}, rule{"by-id", ids[len(ids)-1]})
@@ -238,6 +252,9 @@ func (m *machine) draw(least int64) {
 	}
 	if len(m.units) > 1 && r.IntN(5) == 0 {
 		m.duplicate(m.units[0], m.units[1])
+	}
+	if m.loops != nil {
+		m.loops.realize(m)
 	}
 }
 

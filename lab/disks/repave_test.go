@@ -54,7 +54,7 @@ func (m *machine) newInstall() *install {
 		in.src.spoil(m.r)
 	}
 	in.rule = m.ruleFor(in.target)
-	if m.r.IntN(4) == 0 {
+	if m.r.IntN(6) == 0 {
 		u := one(m.r, m.units...)
 		if p := m.ruleFor(u); p.key != "" {
 			in.protected = append(in.protected, p)
@@ -69,6 +69,9 @@ func (in *install) host() *host.Linux {
 		Root: in.bus.Root, Installer: true, StateTemplate: "template", HTTP: &http.Client{Transport: in.src}, Disks: in.patience,
 		Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 		OpenDisk: func(path string, write bool) (host.Disk, error) {
+			if in.loops != nil {
+				return in.loops.open(in.machine, path, write)
+			}
 			h, err := in.bus.Open(path, write)
 			if err != nil {
 				return nil, err
@@ -165,6 +168,10 @@ func (in *install) swap() {
 	if present[name] != u.Unit {
 		return
 	}
+	if in.loops != nil {
+		in.loops.swap(in.machine, u)
+		return
+	}
 	in.must(in.bus.Detach(name))
 	others := slices.DeleteFunc(slices.Clone(in.units), func(o *unit) bool { return o == u || present[o.names[0]] != o.Unit })
 	if len(others) > 0 && in.r.IntN(2) == 0 {
@@ -175,18 +182,22 @@ func (in *install) swap() {
 		in.must(in.bus.Attach(o.names[0], o.Unit))
 		return
 	}
-	// The new one is of the same make and size, as a spare is; it may not show who it is.
-	size, sector := u.Size(), u.SectorSize
-	o := &unit{label: "spare", Unit: &disktest.Unit{Disk: disktest.New(size), Model: u.Model, Serial: one(in.r, "", "SPARE", u.Serial)}}
-	o.SectorSize = sector
-	if u.WWN != "" && in.r.IntN(2) == 0 {
+	o := in.spare(u)
+	o.names, u.names[0] = []string{name}, "taken-out"
+	in.must(in.bus.Attach(name, o.Unit))
+}
+
+// spare makes a new disk of the same make and size. It may not show who it is.
+func (m *machine) spare(u *unit) *unit {
+	o := &unit{label: "spare", Unit: &disktest.Unit{Disk: disktest.New(u.Size()), Model: u.Model, Serial: one(m.r, "", "SPARE", u.Serial)}}
+	o.SectorSize = u.SectorSize
+	if u.WWN != "" && m.r.IntN(2) == 0 {
 		o.WWN = strings.TrimRight(u.WWN, "0123456789abcdef") + "00aabbccddee0011"
 	}
-	in.fillOld(o)
-	in.honesty(o)
-	o.names, u.names[0] = []string{name}, "taken-out"
-	in.units = append(in.units, o)
-	in.must(in.bus.Attach(name, o.Unit))
+	m.fillOld(o)
+	m.honesty(o)
+	m.units = append(m.units, o)
+	return o
 }
 
 // drawFault draws what goes wrong beside the stream.
@@ -194,6 +205,13 @@ func (in *install) drawFault() {
 	r, u := in.r, in.target
 	n := 0
 	when := one(r, r.IntN(3), r.IntN(12), r.IntN(60))
+	kinds := []string{"", "", "late", "swap after the choice", "swap at the opening", "swap at the first write", "write error",
+		"passing write error", "changed write", "read error", "flush error", "discard error", "cancel", "kill", "kill", "kill", "power", "power",
+		"power", "removed"}
+	if in.loops != nil { // the kernel takes nothing away that is open, and keeps its disks
+		kinds = []string{"", "", "swap after the choice", "swap at the opening", "write error", "passing write error", "changed write", "read error",
+			"flush error", "cancel", "kill", "kill", "kill"}
+	}
 	place := one(r, 0, u.Size()-1, r.Int64N(16<<20), r.Int64N(u.Size()))
 	hit := func(b []byte, off int64) bool {
 		if off <= place && place < off+int64(len(b)) {
@@ -203,9 +221,7 @@ func (in *install) drawFault() {
 		return false
 	}
 	whole := func(b []byte, _ int64) (int, error) { return len(b), nil }
-	switch in.fault = one(r, "", "", "late", "swap after the choice", "swap at the opening", "swap at the first write", "write error",
-		"passing write error", "changed write", "read error", "flush error", "discard error", "cancel", "kill", "kill", "kill", "power", "power", "power",
-		"removed"); in.fault {
+	switch in.fault = one(r, kinds...); in.fault {
 	case "late":
 		in.late = one(r, in.units...)
 		in.patience = host.DiskPatience{Late: 900 * time.Millisecond, Settle: 500 * time.Millisecond}

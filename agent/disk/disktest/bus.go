@@ -75,10 +75,15 @@ func (b *Bus) write(name, data string) error {
 }
 
 // Attach puts a unit under a kernel name. Two names are two paths to it.
-func (b *Bus) Attach(name string, u *Unit) error {
+func (b *Bus) Attach(name string, u *Unit) error { return b.AttachAs(name, u, 0) }
+
+// AttachAs puts a unit under a name with a number as sysfs has it in diskseq; 0 takes the next.
+func (b *Bus) AttachAs(name string, u *Unit, seq uint64) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.seq++
+	if b.seq++; seq != 0 {
+		b.seq = seq
+	}
 	dir := fmt.Sprintf("new/%d/", b.seq)
 	files := map[string]string{
 		"size": fmt.Sprint(u.Size() / 512), "queue/logical_block_size": fmt.Sprint(u.SectorSize), "diskseq": fmt.Sprint(b.seq),
@@ -155,6 +160,9 @@ func (b *Bus) Present() map[string]*Unit {
 
 // Kill lets nothing of what is open reach a disk any more; Restart begins another process.
 func (b *Bus) Kill() { b.killed.Store(true) }
+
+// Killed reports whether the process is dead.
+func (b *Bus) Killed() bool { return b.killed.Load() }
 
 // Restart begins another process.
 func (b *Bus) Restart() { b.killed.Store(false) }

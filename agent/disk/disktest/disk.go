@@ -2,7 +2,9 @@
 package disktest
 
 import (
+	"bytes"
 	"errors"
+	"io"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -105,6 +107,10 @@ func New(size int64) *Disk {
 	for at := int64(0); at < size; at += pageSize {
 		if at < junkSize || at >= size-junkSize {
 			d.durable[at/pageSize] = junk
+			if size-at < pageSize {
+				d.durable[at/pageSize] = new([pageSize]byte)
+				copy(d.durable[at/pageSize][:size-at], junk[:])
+			}
 		}
 	}
 	d.cache = d.durable.clone()
@@ -140,6 +146,39 @@ func (d *Disk) Fill(b []byte, off int64) {
 	defer d.mu.Unlock()
 	d.cache.write(b, off)
 	d.durable.write(b, off)
+}
+
+// Load makes the disk hold what r has, durably.
+func (d *Disk) Load(r io.ReaderAt) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.cache = pages{}
+	buf := make([]byte, pageSize)
+	for at := int64(0); at < d.size; at += pageSize {
+		b := buf[:min(pageSize, d.size-at)]
+		if _, err := r.ReadAt(b, at); err != nil {
+			return err
+		}
+		if !bytes.Equal(b, zeroPage[:len(b)]) {
+			d.cache.write(b, at)
+		}
+	}
+	d.durable = d.cache.clone()
+	return nil
+}
+
+var zeroPage [pageSize]byte
+
+// Save writes what the disk holds to a file, without its zeros.
+func (d *Disk) Save(w io.WriterAt) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for n, page := range d.durable {
+		if _, err := w.WriteAt(page[:min(pageSize, d.size-n*pageSize)], n*pageSize); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // SameAs reports whether two disks hold the same bytes, durable and cached, and the first place where they do not.
