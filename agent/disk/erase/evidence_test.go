@@ -271,6 +271,24 @@ func TestADiskThatStallsIsGivenUp(t *testing.T) {
 	}
 }
 
+// TestADiskThatStallsAtReadingIsGivenUp: all was written, and too little comes back in the time.
+func TestADiskThatStallsAtReadingIsGivenUp(t *testing.T) {
+	t.Parallel()
+	d := drive{Disk: disktest.New(128 << 20)}
+	slow, read := &slowClock{}, int64(0)
+	d.OnRead = func(b []byte, off int64) error {
+		if off >= 8<<20 {
+			slow.step = 10 * time.Minute
+		}
+		read = max(read, off)
+		return nil
+	}
+	got, err := erase.Run(t.Context(), erase.Config{Disk: d, Method: erase.Overwrite, Clock: slow})
+	if !errors.Is(err, erase.ErrNotErased) || !strings.Contains(err.Error(), "the disk gave") || read > 64<<20 || got.Verification != "" {
+		t.Errorf("%+v, %v after %d bytes", got, err, read)
+	}
+}
+
 // slowClock moves on by a step whenever it is asked.
 type slowClock struct {
 	clock.Clock
