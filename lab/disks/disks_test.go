@@ -1,10 +1,14 @@
 package disks
 
 import (
+	"bufio"
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"testing"
 
@@ -14,40 +18,92 @@ import (
 var (
 	runsFlag  = flag.Int("runs", 24, "how many seeds TestRandomDisks runs")
 	firstFlag = flag.Uint64("first-seed", 1, "the first of them")
+	endedFlag = flag.String("ended", "", "a file with the seeds that have passed, which are not run again")
 )
 
-// outcomes counts the ends of runs.
+// outcomes are the ends of the runs that have passed, by seed, and the file that keeps them.
 type outcomes struct {
-	mu  sync.Mutex
-	all map[string]int
+	mu   sync.Mutex
+	all  map[uint64]string
+	file *os.File // nil: none
 }
 
-func (o *outcomes) add(what string) {
+func openOutcomes(t *testing.T) *outcomes {
+	t.Helper()
+	o := &outcomes{all: map[uint64]string{}}
+	if *endedFlag == "" {
+		return o
+	}
+	var err error
+	if o.file, err = os.OpenFile(*endedFlag, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := o.file.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	for lines := bufio.NewScanner(o.file); lines.Scan(); {
+		number, end, _ := strings.Cut(lines.Text(), " ")
+		if seed, err := strconv.ParseUint(number, 10, 64); err == nil {
+			o.all[seed] = end
+		}
+	}
+	return o
+}
+
+func (o *outcomes) passed(seed uint64) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.all[what]++
+	_, ok := o.all[seed]
+	return ok
+}
+
+func (o *outcomes) add(t *testing.T, seed uint64, end string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.all[seed] = end
+	if o.file != nil {
+		if _, err := fmt.Fprintf(o.file, "%d %s\n", seed, end); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// table counts the ends.
+func (o *outcomes) table() []string {
+	counts := map[string]int{}
+	for _, end := range o.all {
+		counts[end]++
+	}
+	var lines []string
+	for end, n := range counts {
+		lines = append(lines, fmt.Sprintf("%4d %s", n, end))
+	}
+	slices.Sort(lines)
+	return append(lines, fmt.Sprintf("%4d runs have passed", len(o.all)))
 }
 
 // TestRandomDisks: see the package's comment.
 func TestRandomDisks(t *testing.T) {
 	t.Parallel()
-	ends := &outcomes{all: map[string]int{}}
+	ends := openOutcomes(t)
 	t.Run("seeds", func(t *testing.T) {
 		for i := range uint64(*runsFlag) {
 			seed := *firstFlag + i
+			if ends.passed(seed) {
+				continue
+			}
 			t.Run(fmt.Sprint(seed), func(t *testing.T) {
 				t.Parallel()
-				ends.add(runSeed(t, seed))
+				if end := runSeed(t, seed); !t.Failed() {
+					ends.add(t, seed, end)
+				}
 			})
 		}
 	})
-	var lines []string
-	for what, n := range ends.all {
-		lines = append(lines, fmt.Sprintf("%4d %s", n, what))
-	}
-	slices.Sort(lines)
-	for _, l := range lines {
-		t.Log(l)
+	for _, line := range ends.table() {
+		t.Log(line)
 	}
 }
 

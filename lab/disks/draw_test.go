@@ -261,11 +261,11 @@ func (m *machine) draw(least int64) {
 // duplicate gives a disk names of another: the serial number alone, or all that can be known of it.
 func (m *machine) duplicate(a, b *unit) {
 	b.Serial = a.Serial
-	switch m.r.IntN(3) {
+	switch m.r.IntN(4) {
 	case 0:
 		a.WWN, b.WWN = "", ""
-	case 1:
-		if a.Size() == b.Size() || strings.HasPrefix(a.names[0], "vd") || a.ATADrive != nil || b.ATADrive != nil {
+	case 1, 2:
+		if strings.HasPrefix(a.names[0], "vd") || a.ATADrive != nil || b.ATADrive != nil {
 			return
 		}
 		// Twins: everything is the same but the data.

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 
@@ -15,7 +14,6 @@ import (
 	executor "github.com/ingot-metal/ingot/agent/command/erase"
 	"github.com/ingot-metal/ingot/agent/disk/disktest"
 	"github.com/ingot-metal/ingot/agent/disk/erase"
-	"github.com/ingot-metal/ingot/agent/host"
 	"github.com/ingot-metal/ingot/internal/clock"
 )
 
@@ -139,8 +137,7 @@ func (e *erasure) run() (res command.Result, said bool) {
 	for _, u := range e.units {
 		e.attach(u)
 	}
-	h := e.host()
-	exec := executor.New(executor.Config{Machine: hurried{h}, Clock: clock.Real()})
+	exec := executor.New(executor.Config{Machine: e.host(), Clock: clock.Real()})
 	ctx, cancel := context.WithCancelCause(e.t.Context())
 	defer cancel(nil)
 	action := &fleetv1.EraseAction{Method: string(e.method), DiskRule: e.rule.String()}
@@ -166,9 +163,6 @@ func (e *erasure) run() (res command.Result, said bool) {
 	e.must(err)
 	return *v.Settled, true
 }
-
-// hurried is the machine; the times of its devices pass at once.
-type hurried struct{ *host.Linux }
 
 func (e *erasure) drawStop(cancel context.CancelCauseFunc) {
 	n, when := 0, e.r.IntN(20)
@@ -226,7 +220,9 @@ func (e *erasure) judge(res command.Result, said bool) string {
 				e.t.Errorf("%s is said to be erased, and holds what it held", u.label)
 			}
 		}
-		return "done by " + res.Evidence["erase_method"]
+		methods := strings.Split(res.Evidence["erase_method"], ",")
+		slices.Sort(methods)
+		return "done by " + strings.Join(slices.Compact(methods), ", ")
 	}
 	return res.Reason.String()
 }
@@ -324,5 +320,3 @@ func nonZero(v view, size int64) int64 {
 	}
 	return -1
 }
-
-var _ = time.Second

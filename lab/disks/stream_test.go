@@ -42,7 +42,7 @@ func drawSource(r *rand.Rand, sector int) *source {
 	s.raw, s.table = randomImage(r, size, sector)
 	switch r.IntN(14) {
 	case 0: // MBR alone, as images of Windows 7 and of boards have
-		clear(s.raw[512:34*512])
+		clear(s.raw[512 : 34*512])
 		clear(s.raw[len(s.raw)-34*4096:])
 		s.raw[446+4], s.fault, s.good = 0x83, "no table", false
 	case 1:

@@ -112,7 +112,9 @@ type rate struct {
 	off   int64
 }
 
-func (c Config) newRate(what string) *rate { return &rate{clock: c.Clock, what: what, since: c.Clock.Now()} }
+func (c Config) newRate(what string) *rate {
+	return &rate{clock: c.Clock, what: what, since: c.Clock.Now()}
+}
 
 // at is called where the work has got to.
 func (r *rate) at(off int64) error {

@@ -116,7 +116,7 @@ func TestAutoTakesTheBest(t *testing.T) {
 func TestAutoOverwritesInTheEnd(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(d *disktest.Disk){
-		"no discard":          func(d *disktest.Disk) { d.NoDiscard = true },
+		"no discard":           func(d *disktest.Disk) { d.NoDiscard = true },
 		"discard leaves data":  func(d *disktest.Disk) { d.NoZero = true },
 		"discard hides data":   func(d *disktest.Disk) { d.NoZero, d.DiscardLie = true, disktest.ShowsZeros },
 		"zeroing does nothing": func(d *disktest.Disk) { d.ZeroLie = true },
