@@ -166,8 +166,8 @@ func TestSeqIsTheKernels(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer d.Close()
-	real := New(Config{})
-	want := real.read("sys/block/" + strings.TrimPrefix(device, "/dev/") + "/diskseq")
+	machine := New(Config{})
+	want := machine.read("sys/block/" + strings.TrimPrefix(device, "/dev/") + "/diskseq")
 	if got := d.Seq(); got == 0 || want != "" && want != strconv.FormatUint(got, 10) {
 		t.Errorf("%d, sysfs has %q", got, want)
 	}

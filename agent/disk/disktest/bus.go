@@ -295,7 +295,6 @@ func (a ataHandle) ATA(c erase.ATACommand) error {
 // losetup.
 func (h *Handle) Part(_ context.Context, off, n int64, fn func(path string) error) (err error) {
 	file := filepath.Join(h.bus.Root, fmt.Sprintf("part-%s-%d", h.name, h.slot.seq))
-	defer os.Remove(file)
 	b := block.Buffer(int(n))
 	if _, err := h.ReadAt(b, off); err != nil {
 		return err
@@ -303,6 +302,7 @@ func (h *Handle) Part(_ context.Context, off, n int64, fn func(path string) erro
 	if err := os.WriteFile(file, b, 0o600); err != nil {
 		return err
 	}
+	defer func() { err = errors.Join(err, os.Remove(file)) }()
 	out, err := exec.Command("losetup", "--find", "--show", file).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("losetup (needs root and /dev/loop-control): %w: %s", err, out)

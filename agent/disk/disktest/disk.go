@@ -78,6 +78,7 @@ type Disk struct {
 	cache   pages
 	// veil is the old data behind zeros that are only shown, by sector.
 	veil    map[int64]*[sector]byte
+	key     byte // of the last erasure by the drive itself
 	off     bool
 	written int64
 	log     []Span

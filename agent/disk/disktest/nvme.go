@@ -14,6 +14,7 @@ var ErrAborted = errors.New("command aborted")
 func scramble(d *Disk, spare func(off int64) bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.key = d.key*3 + 0x33 // another than before: two of the same would give the old data back
 	for at := int64(0); at < d.size; at += pageSize {
 		if spare != nil && spare(at) {
 			continue
@@ -23,7 +24,7 @@ func scramble(d *Disk, spare func(off int64) bool) {
 			*fresh = *page
 		}
 		for i := range fresh {
-			fresh[i] ^= 0x33
+			fresh[i] ^= d.key
 		}
 		d.cache[at/pageSize] = fresh
 	}
