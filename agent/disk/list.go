@@ -98,8 +98,15 @@ func (s scanner) device(name string) disk.Device {
 		Sector:     int(max(s.number(dir+"queue/logical_block_size"), 512)),
 		Rotational: s.text(dir+"queue/rotational") == "1", Removable: s.text(dir+"removable") == "1",
 		ReadOnly: s.text(dir+"ro") == "1", Discard: s.number(dir+"queue/discard_max_bytes") > 0,
-		Partitions: s.partitions(name), Subsystem: s.text(dir + "device/subsysnqn"),
+		Partitions: s.partitions(name), Subsystem: s.text(dir + "device/subsysnqn"), Seqs: s.seqs(dir),
 	}
+}
+
+func (s scanner) seqs(dir string) []uint64 {
+	if n := s.number(dir + "diskseq"); n > 0 {
+		return []uint64{uint64(n)}
+	}
+	return nil
 }
 
 // serial asks virtio, NVMe and, for SCSI and ATA, the unit serial number page (SPC-5, page 80h: four bytes of header,

@@ -30,7 +30,7 @@ func foldPaths(all []disk.Device) []disk.Device {
 			continue
 		}
 		o := &out[i]
-		o.Paths = append(o.Paths, d.Path)
+		o.Paths, o.Seqs = append(o.Paths, d.Path), append(o.Seqs, d.Seqs...)
 		o.Links = union(o.Links, d.Links)
 		o.InUse = union(o.InUse, d.InUse)
 		o.ReadOnly, o.Removable = o.ReadOnly || d.ReadOnly, o.Removable || d.Removable

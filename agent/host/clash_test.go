@@ -64,7 +64,7 @@ func TestAnOldInstallationOnAnotherDiskIsNotStartedFrom(t *testing.T) {
 	}
 	refused("an old installation", "is called INGOT-STATE", ordered("LOOP-1", raw))
 	w := order(t, raw, new(image.Commit))
-	w.Disk = "LOOP-1"
+	w.Disk.ID = "LOOP-1"
 	refused("the probe", "is called INGOT-STATE", h.ProbeImage(t.Context(), w, 512))
 	if err := os.WriteFile(other, another, 0o600); err != nil {
 		t.Fatal(err)

@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -52,7 +50,7 @@ func (l *Linux) refuseDisks() error {
 
 // fillPartition mounts the ext4 file system that lies on a part of the disk, writes the files, and reads them back
 // through another mount. They get mode 0600, since a secret is among them.
-func (l *Linux) fillPartition(ctx context.Context, d *block.Disk, off, size int64, files map[string][]byte) error {
+func (l *Linux) fillPartition(ctx context.Context, d Disk, off, size int64, files map[string][]byte) error {
 	return d.Part(ctx, off, size, func(device string) error {
 		if err := mounted(device, false, func(dir string) error { return writeFiles(dir, files) }); err != nil {
 			return err
@@ -141,39 +139,4 @@ func compareFiles(dir string, files map[string][]byte) error {
 		}
 	}
 	return nil
-}
-
-// openForWriting claims the disk. One that the running system uses is refused.
-func openForWriting(d disk.Device) (*block.Disk, error) {
-	b, err := block.Open(d.Path, true)
-	if errors.Is(err, unix.EBUSY) {
-		return nil, refuse(ErrUnsupported, ReasonDiskBusy, "%s is in use by the running system: %v", d.Path, err)
-	}
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("open %s, which was there a moment ago: %w", d.Path, err)
-	}
-	if err != nil {
-		return nil, err
-	}
-	if b.Size() != d.Size {
-		return nil, errors.Join(fmt.Errorf("%s has %d bytes, and had %d when it was chosen", d.Path, b.Size(), d.Size), b.Close())
-	}
-	return b, nil
-}
-
-// sameDisk finds a disk again that was chosen before, by its ID; a disk that has changed its name since is found too. It
-// fails when there is not exactly one.
-func sameDisk(all []disk.Device, id string) (disk.Device, error) {
-	var found []disk.Device
-	var names []string
-	for _, d := range all {
-		if d.ID() == id {
-			found = append(found, d)
-		}
-		names = append(names, d.String())
-	}
-	if len(found) != 1 {
-		return disk.Device{}, fmt.Errorf("%d disks are called %s, not one; there are: %s", len(found), id, strings.Join(names, "; "))
-	}
-	return found[0], nil
 }

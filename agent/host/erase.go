@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/ingot-metal/ingot/agent/disk/block"
 	"github.com/ingot-metal/ingot/agent/disk/erase"
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/disk"
@@ -34,7 +33,7 @@ func (l *Linux) DisksToErase(rule string, protected []string) ([]disk.Device, er
 
 // EraseDisk destroys the data of one disk: see package erase. It works in the installer only. A Refusal and
 // erase.ErrUnsupported mean that nothing was changed.
-func (l *Linux) EraseDisk(ctx context.Context, _ Effect, id string, m erase.Method, progress func(int, string)) (_ erase.Evidence, err error) {
+func (l *Linux) EraseDisk(ctx context.Context, _ Effect, ref disk.Ref, m erase.Method, progress func(int, string)) (_ erase.Evidence, err error) {
 	if err := l.refuseDisks(); err != nil {
 		return erase.Evidence{}, err
 	}
@@ -42,17 +41,17 @@ func (l *Linux) EraseDisk(ctx context.Context, _ Effect, id string, m erase.Meth
 	if err != nil {
 		return erase.Evidence{}, err
 	}
-	dev, err := sameDisk(all, id)
+	dev, err := disk.Find(all, ref)
 	if err != nil {
 		return erase.Evidence{}, err
 	}
-	d, err := openForWriting(dev)
+	d, err := l.openForWriting(dev)
 	if err != nil {
 		return erase.Evidence{}, err
 	}
 	defer func() { err = errors.Join(err, d.Close()) }()
 	return erase.Run(ctx, erase.Config{
-		Disk: erasable{Disk: d, name: dev.Name}, Method: m, Alone: aloneOnController(dev, all), Clock: clock.Real(), Progress: progress,
+		Disk: d, Method: m, Alone: aloneOnController(dev, all), Clock: clock.Real(), Progress: progress,
 	})
 }
 
@@ -74,28 +73,6 @@ func controllerOf(name string) string {
 		return ""
 	}
 	return number
-}
-
-// erasable is a disk that takes the commands of its kind.
-type erasable struct {
-	*block.Disk
-	name string
-}
-
-// NVMe implements erase.Disk.
-func (e erasable) NVMe() erase.AdminQueue {
-	if controllerOf(e.name) == "" {
-		return nil
-	}
-	return nvmeQueue{e.Disk}
-}
-
-// ATA implements erase.Disk. Drives behind the SCSI layer say themselves whether they are ATA.
-func (e erasable) ATA() erase.PassThrough {
-	if !strings.HasPrefix(e.name, "sd") {
-		return nil
-	}
-	return ataDrive{e.Disk}
 }
 
 // errStatus is a device's no.

@@ -39,6 +39,8 @@ type Config struct {
 	// StateTemplate holds the file system of a new system's state partition, compressed by zstd. "": where the
 	// installer's image has it.
 	StateTemplate string
+	// OpenDisk opens a disk by its path, exclusively where it is to be written. nil: block.Open.
+	OpenDisk func(path string, write bool) (Disk, error)
 	// HTTP fetches images. nil: image.NewClient.
 	HTTP *http.Client
 	Log  *slog.Logger
@@ -134,6 +136,9 @@ func withInstallerDefaults(cfg Config) Config {
 	}
 	if cfg.HTTP == nil {
 		cfg.HTTP = image.NewClient()
+	}
+	if cfg.OpenDisk == nil {
+		cfg.OpenDisk = openDisk
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()

@@ -17,6 +17,7 @@ import (
 
 	"github.com/ingot-metal/ingot/agent/disk/block"
 	"github.com/ingot-metal/ingot/agent/disk/erase"
+	"github.com/ingot-metal/ingot/internal/disk"
 )
 
 // withNVMe runs the calling test again in a machine with two NVMe disks at one controller and one at another. It returns
@@ -68,7 +69,7 @@ func TestNVMeIsFormatted(t *testing.T) {
 		name string
 		why  string
 	}{{"nvme1n1", "the controller has no sanitize"}, {"nvme0n2", "the controller has no sanitize"}} {
-		got, err := h.EraseDisk(t.Context(), Effect{}, idOf(t, h, c.name), erase.Auto, func(int, string) {})
+		got, err := h.EraseDisk(t.Context(), Effect{}, disk.Ref{ID: idOf(t, h, c.name)}, erase.Auto, func(int, string) {})
 		if err != nil || got.Method != erase.NVMeFormat || got.Detail != "user data erase" || !strings.Contains(strings.Join(got.Why, ";"), c.why) {
 			t.Errorf("%s: %+v, %v", c.name, got, err)
 		}
@@ -77,7 +78,7 @@ func TestNVMeIsFormatted(t *testing.T) {
 	if first(t, "/dev/nvme0n1") == 0 || first(t, "/dev/nvme0n2") != 0 || first(t, "/dev/nvme1n1") != 0 {
 		t.Errorf("first bytes: %x, %x, %x", first(t, "/dev/nvme0n1"), first(t, "/dev/nvme0n2"), first(t, "/dev/nvme1n1"))
 	}
-	if _, err := h.EraseDisk(t.Context(), Effect{}, idOf(t, h, "nvme1n1"), erase.NVMeSanitize, func(int, string) {}); !errors.Is(err, erase.ErrUnsupported) {
+	if _, err := h.EraseDisk(t.Context(), Effect{}, disk.Ref{ID: idOf(t, h, "nvme1n1")}, erase.NVMeSanitize, func(int, string) {}); !errors.Is(err, erase.ErrUnsupported) {
 		t.Errorf("sanitize: %v", err)
 	}
 }

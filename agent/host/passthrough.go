@@ -111,6 +111,17 @@ func passThrough16(c erase.ATACommand) (cdb [16]byte, direction int32) {
 	return cdb, direction
 }
 
+// countIn reads the COUNT register, of which the fixed format has 8 bits and says when there are more.
+func countIn(sense []byte) (uint16, error) {
+	switch {
+	case len(sense) >= 22 && sense[0]&0x7f == 0x72 && sense[8] == 0x09:
+		return uint16(sense[12])<<8 | uint16(sense[13]), nil
+	case len(sense) >= 14 && sense[0]&0x7f == 0x70 && sense[8]&(1<<6) == 0:
+		return uint16(sense[6]), nil
+	}
+	return 0, statusError("the drive's registers did not come back in full")
+}
+
 // addressIn reads the LBA registers from sense data: the ATA Status Return descriptor (SAT-4, 12.2.2.7), or the fixed
 // format, which has room for 24 bits and says when there are more (12.2.2.8). A drive that has aborted the command is
 // an error.
@@ -163,6 +174,9 @@ func (a ataDrive) ATA(c erase.ATACommand) error {
 	if errno == 0 && h.hostStatus == 0 && c.LBA != nil {
 		last, err := addressIn(sense[:h.senseLen])
 		*c.LBA = last
+		if err == nil && c.Count != nil {
+			*c.Count, err = countIn(sense[:h.senseLen])
+		}
 		return err
 	}
 	switch {

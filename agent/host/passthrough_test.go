@@ -61,3 +61,22 @@ func TestAddressInSenseData(t *testing.T) {
 		}
 	}
 }
+
+// TestCountInSenseData: the same descriptors. SANITIZE STATUS EXT tells of its state in bits 15 and 14.
+func TestCountInSenseData(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		sense []byte
+		want  uint16
+		fails bool
+	}{
+		"descriptor":           {[]byte{0x72, 1, 0, 0x1d, 0, 0, 0, 14, 9, 12, 1, 0, 0x40, 0x07, 0, 0, 0, 0, 0, 0, 0, 0x50}, 0x4007, false},
+		"fixed":                {[]byte{0x70, 0, 1, 0, 0x50, 0, 7, 10, 0x80, 0, 0, 0, 0, 0x1d, 0, 0, 0, 0}, 7, false},
+		"fixed, more than fit": {[]byte{0x70, 0, 1, 0, 0x50, 0, 7, 10, 0xc0, 0, 0, 0, 0, 0x1d, 0, 0, 0, 0}, 0, true},
+		"none":                 {nil, 0, true},
+	} {
+		if got, err := countIn(c.sense); got != c.want || (err != nil) != c.fails {
+			t.Errorf("%s: %#x, %v; want %#x", name, got, err, c.want)
+		}
+	}
+}

@@ -26,8 +26,8 @@ type WriteImage struct {
 	// DiskRule and Protected: see package disk. The disk is chosen again when the writing begins, and must be Disk.
 	DiskRule  string
 	Protected []string
-	// Disk is the disk.Device.ID that was chosen before; "" takes what the rule gives.
-	Disk string
+	// Disk is what was chosen before; the zero Ref takes what the rule gives.
+	Disk disk.Ref
 
 	URL      string
 	FileSize int64 // 0 is unknown
@@ -61,10 +61,10 @@ func (l *Linux) WriteImage(ctx context.Context, _ Effect, w WriteImage) (_ disk.
 	if err != nil {
 		return dev, none, err
 	}
-	if w.Disk != "" && dev.ID() != w.Disk {
-		return dev, none, fmt.Errorf("the rule means %s now, and meant %s before: %w", dev, w.Disk, ErrNotWritten)
+	if w.Disk.ID != "" && !w.Disk.Is(dev) {
+		return dev, none, fmt.Errorf("the rule means %s now, and meant another disk when it was chosen, %s: %w", dev, w.Disk.ID, ErrNotWritten)
 	}
-	d, err := openForWriting(dev)
+	d, err := l.openForWriting(dev)
 	if err != nil {
 		return dev, none, fmt.Errorf("%w: %w", ErrNotWritten, err)
 	}
@@ -75,7 +75,7 @@ func (l *Linux) WriteImage(ctx context.Context, _ Effect, w WriteImage) (_ disk.
 		Open:     func(ctx context.Context) (io.ReadCloser, error) { return image.Open(ctx, src, w.Format) },
 		State:    func() (io.ReadCloser, error) { return openTemplate(l.path(l.cfg.StateTemplate)) },
 		Begin:    w.Begin,
-		Others:   func() (map[string][]gpt.Partition, error) { return l.otherTables(dev.ID()) },
+		Others:   func() (map[string][]gpt.Partition, error) { return l.otherTables(dev.Ref()) },
 		Identity: w.Identity, Committing: w.Committing, Progress: w.Progress, Clock: clock.Real(),
 		Fill: func(ctx context.Context, off, size int64, files map[string][]byte) error {
 			return l.fillPartition(ctx, d, off, size, files)
@@ -88,17 +88,17 @@ func (l *Linux) WriteImage(ctx context.Context, _ Effect, w WriteImage) (_ disk.
 const probePatience = 30 * time.Second
 
 // otherTables reads the partition tables of all disks but one. A disk that cannot be read, or has no table, has none.
-func (l *Linux) otherTables(target string) (map[string][]gpt.Partition, error) {
+func (l *Linux) otherTables(target disk.Ref) (map[string][]gpt.Partition, error) {
 	all, err := l.Disks()
 	if err != nil {
 		return nil, err
 	}
 	out := map[string][]gpt.Partition{}
 	for _, dev := range all {
-		if dev.ID() == target || dev.Size < gpt.HeadSize {
+		if target.Is(dev) || dev.Size < gpt.HeadSize {
 			continue
 		}
-		d, err := block.Open(dev.Path, false)
+		d, err := l.cfg.OpenDisk(dev.Path, false)
 		if err != nil {
 			l.cfg.Log.Warn("a disk beside the one that is written cannot be read", "disk", dev.String(), "error", err)
 			continue
@@ -140,7 +140,7 @@ func (l *Linux) FirmwareKind() string {
 }
 
 // CheckImage says whether the disk holds what was committed to it: see image.Check. It writes nothing.
-func (l *Linux) CheckImage(ctx context.Context, diskID, digest string, rawSize int64, c image.Commit) (err error) {
+func (l *Linux) CheckImage(ctx context.Context, ref disk.Ref, digest string, rawSize int64, c image.Commit) (err error) {
 	want, err := ParseDigest(digest)
 	if err != nil {
 		return err
@@ -149,11 +149,11 @@ func (l *Linux) CheckImage(ctx context.Context, diskID, digest string, rawSize i
 	if err != nil {
 		return err
 	}
-	dev, err := sameDisk(all, diskID)
+	dev, err := disk.Find(all, ref)
 	if err != nil {
 		return err
 	}
-	d, err := block.Open(dev.Path, false)
+	d, err := l.cfg.OpenDisk(dev.Path, false)
 	if err != nil {
 		return err
 	}

@@ -108,13 +108,13 @@ func TestWriteImageOnARealDevice(t *testing.T) {
 			t.Errorf("%s: %s (%v)", tool, out, err)
 		}
 	}
-	if err := h.CheckImage(t.Context(), "LOOP-1", got.DigestString(), int64(len(raw)), commit); err != nil {
+	if err := h.CheckImage(t.Context(), disk.Ref{ID: "LOOP-1"}, got.DigestString(), int64(len(raw)), commit); err != nil {
 		t.Errorf("CheckImage: %v", err)
 	}
-	if err := h.CheckImage(t.Context(), "LOOP-1", "sha256:"+strings.Repeat("00", 32), int64(len(raw)), commit); !errors.Is(err, image.ErrAnother) {
+	if err := h.CheckImage(t.Context(), disk.Ref{ID: "LOOP-1"}, "sha256:"+strings.Repeat("00", 32), int64(len(raw)), commit); !errors.Is(err, image.ErrAnother) {
 		t.Errorf("CheckImage with another digest: %v", err)
 	}
-	if err := h.CheckImage(t.Context(), "LOOP-2", got.DigestString(), int64(len(raw)), commit); err == nil {
+	if err := h.CheckImage(t.Context(), disk.Ref{ID: "LOOP-2"}, got.DigestString(), int64(len(raw)), commit); err == nil {
 		t.Error("CheckImage of a disk that is not there")
 	}
 }
@@ -133,7 +133,7 @@ func TestWriteImageRefuses(t *testing.T) {
 		}},
 		"bad rule":     {func(_ *Linux, w *WriteImage) { w.DiskRule = "biggest" }, func(err error) bool { return errors.Is(err, ErrInvalid) }},
 		"bad digest":   {func(_ *Linux, w *WriteImage) { w.Digest = "md5:00" }, func(err error) bool { return errors.Is(err, ErrInvalid) }},
-		"another disk": {func(_ *Linux, w *WriteImage) { w.Disk = "OTHER" }, func(err error) bool { return errors.Is(err, ErrNotWritten) }},
+		"another disk": {func(_ *Linux, w *WriteImage) { w.Disk.ID = "OTHER" }, func(err error) bool { return errors.Is(err, ErrNotWritten) }},
 	} {
 		other := New(h.cfg)
 		w := order(t, raw, new(image.Commit))
@@ -173,13 +173,13 @@ func TestEraseOnARealDevice(t *testing.T) {
 		if err != nil || len(devices) != 1 {
 			t.Fatalf("%v, %v", devices, err)
 		}
-		got, err := h.EraseDisk(t.Context(), Effect{}, devices[0].ID(), m, func(int, string) {})
+		got, err := h.EraseDisk(t.Context(), Effect{}, devices[0].Ref(), m, func(int, string) {})
 		if err != nil || m == erase.Auto && got.Method != erase.Discard || !strings.Contains(got.Verification, "read back as zeros") {
 			t.Errorf("%s: %+v, %v", m, got, err)
 		}
 	}
 	for _, m := range []erase.Method{erase.NVMeFormat, erase.NVMeSanitize, erase.ATASecure} {
-		if _, err := h.EraseDisk(t.Context(), Effect{}, "LOOP-1", m, nil); !errors.Is(err, erase.ErrUnsupported) {
+		if _, err := h.EraseDisk(t.Context(), Effect{}, disk.Ref{ID: "LOOP-1"}, m, nil); !errors.Is(err, erase.ErrUnsupported) {
 			t.Errorf("%s: %v", m, err)
 		}
 	}
@@ -227,7 +227,7 @@ func TestSameDiskIsUnique(t *testing.T) {
 		{Path: "/dev/sda", Serial: "T"}, {Path: "/dev/sdb", Serial: "T"}, {Path: "/dev/vda"},
 	}
 	for id, want := range map[string]string{"eui.2": "/dev/nvme0n2", "/dev/vda": "/dev/vda", "S": "", "T": "", "X": ""} {
-		if got, err := sameDisk(all, id); got.Path != want || (err == nil) != (want != "") {
+		if got, err := disk.Find(all, disk.Ref{ID: id}); got.Path != want || (err == nil) != (want != "") {
 			t.Errorf("%s: %q, %v", id, got.Path, err)
 		}
 	}

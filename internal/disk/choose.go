@@ -2,6 +2,7 @@ package disk
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -15,6 +16,8 @@ type Candidate struct {
 type NoUniqueMatch struct {
 	Rule       Rule
 	Candidates []Candidate
+	// Twins reports that the candidates were taken for paths to one disk, by WWN and serial number, and hold different data.
+	Twins bool
 }
 
 // None reports whether no disk fits, rather than several.
@@ -29,6 +32,10 @@ func (e *NoUniqueMatch) None() bool {
 
 // Error lists every disk of the machine with what spoke against it.
 func (e *NoUniqueMatch) Error() string {
+	if e.Twins && len(e.Candidates) == 2 {
+		return fmt.Sprintf("%s and %s have one WWN and one serial number and hold different data: they are two disks, and no rule "+
+			"tells them apart", e.Candidates[0].Device, e.Candidates[1].Device.Path)
+	}
 	fits := 0
 	var lines []string
 	for _, c := range e.Candidates {
@@ -56,7 +63,7 @@ func Choose(devices []Device, rule Rule, protected []Rule) (Device, error) {
 	var found []Device
 	var all []Candidate
 	for _, d := range devices {
-		why := against(d, rule, protected)
+		why := against(devices, d, rule, protected)
 		if why == "" {
 			found = append(found, d)
 		}
@@ -69,7 +76,7 @@ func Choose(devices []Device, rule Rule, protected []Rule) (Device, error) {
 }
 
 // against gives the first reason for passing a disk over, or "".
-func against(d Device, rule Rule, protected []Rule) string {
+func against(devices []Device, d Device, rule Rule, protected []Rule) string {
 	for _, p := range protected {
 		if !p.Empty() && p.Match(d) {
 			return "it is protected by " + p.String()
@@ -78,10 +85,27 @@ func against(d Device, rule Rule, protected []Rule) string {
 	if why := d.Unfit(); why != "" {
 		return why
 	}
+	for _, o := range devices {
+		if o.Path != d.Path && d.mayBe(o) && forbidden(o, protected) {
+			return "it may be another path to " + o.Path + ", which is protected or in use"
+		}
+	}
 	if !rule.Match(d) {
 		return "the rule does not fit"
 	}
 	return ""
+}
+
+// forbidden reports whether a disk must not be written because of what it holds.
+func forbidden(d Device, protected []Rule) bool {
+	return len(d.InUse) > 0 || slices.ContainsFunc(protected, func(p Rule) bool { return !p.Empty() && p.Match(d) })
+}
+
+// mayBe reports whether two devices may be paths to one disk. They are known to be where the WWN and the serial number are the
+// same, and are one Device then; without a WWN nobody knows. Namespaces of one drive have WWNs that differ.
+func (d Device) mayBe(o Device) bool {
+	return d.Serial != "" && d.Serial == o.Serial && d.Size == o.Size && d.Sector == o.Sector && d.Model == o.Model &&
+		(d.WWN == "" || o.WWN == "" || d.WWN == o.WWN)
 }
 
 // Unprotected gives every disk that may be written. None is a *NoUniqueMatch.
@@ -89,7 +113,7 @@ func Unprotected(devices []Device, protected []Rule) ([]Device, error) {
 	var found []Device
 	var all []Candidate
 	for _, d := range devices {
-		why := against(d, Rule{}, protected)
+		why := against(devices, d, Rule{}, protected)
 		if why == "" {
 			found = append(found, d)
 		}

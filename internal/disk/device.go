@@ -17,6 +17,9 @@ type Device struct {
 	Model  string   `json:"model,omitempty"`
 	Size   int64    `json:"size"` // bytes
 	Sector int      `json:"sector"`
+	// Seqs are the kernel's numbers of the medium behind Path and of each of Paths. No other disk gets one of them in the same
+	// boot (Documentation/ABI/stable/sysfs-block, diskseq). Linux before 5.15 has none.
+	Seqs []uint64 `json:"-"`
 	// Subsystem is the name of the NVM subsystem, whose namespaces one sanitize takes.
 	Subsystem string `json:"subsystem,omitempty"`
 

@@ -104,7 +104,7 @@ func Fit(m Machine, i Image, rule Rule, protected []Rule) *Misfit {
 	tooSmall := func(d Device) bool { return d.Size > 0 && i.FitsOn(d) != nil }
 	switch {
 	case len(possible) == 0 || certain > 1:
-		return misfit(baremetalv1.Reason_DISK_RULE_NO_UNIQUE_MATCH, "%v", &NoUniqueMatch{rule, all})
+		return misfit(baremetalv1.Reason_DISK_RULE_NO_UNIQUE_MATCH, "%v", &NoUniqueMatch{Rule: rule, Candidates: all})
 	case !slices.ContainsFunc(possible, func(d Device) bool { return !tooSmall(d) }):
 		return i.FitsOn(possible[0])
 	}

@@ -25,7 +25,7 @@ import (
 // Machine is one whose disks can be erased; *host.Linux is one.
 type Machine interface {
 	DisksToErase(rule string, protected []string) ([]disk.Device, error)
-	EraseDisk(ctx context.Context, e host.Effect, id string, m erase.Method, progress func(int, string)) (erase.Evidence, error)
+	EraseDisk(ctx context.Context, e host.Effect, ref disk.Ref, m erase.Method, progress func(int, string)) (erase.Evidence, error)
 }
 
 // Config is what the executor needs.
@@ -44,7 +44,15 @@ func New(cfg Config) *Executor { return &Executor{cfg: cfg} }
 
 type intent struct {
 	Method erase.Method `json:"method"`
-	Disks  []string     `json:"disks"` // disk.Device.ID
+	Disks  []disk.Ref   `json:"disks"`
+}
+
+func (in intent) ids() []string {
+	var out []string
+	for _, r := range in.Disks {
+		out = append(out, r.ID)
+	}
+	return out
 }
 
 // Prepare chooses the disks.
@@ -69,7 +77,7 @@ func (e *Executor) Prepare(_ context.Context, spec *fleetv1.CommandSpec) (any, *
 	}
 	in := intent{Method: method}
 	for _, d := range devices {
-		in.Disks = append(in.Disks, d.ID())
+		in.Disks = append(in.Disks, d.Ref())
 	}
 	return in, nil, nil
 }
@@ -89,7 +97,7 @@ func (e *Executor) Execute(ctx context.Context, job command.Job) (command.Result
 	if hit := command.AfterEffect.HitCtx(ctx); hit != nil {
 		return command.Result{}, hit
 	}
-	proof := map[string]string{"disks": strings.Join(in.Disks, ",")}
+	proof := map[string]string{"disks": strings.Join(in.ids(), ",")}
 	var used, erased []string
 	var bad []ending
 	for i, end := range ends {
@@ -119,11 +127,12 @@ func (e *Executor) eraseAll(ctx context.Context, job command.Job, in intent) []e
 	ends, percents := make([]ending, len(in.Disks)), make([]int, len(in.Disks))
 	var mu sync.Mutex // of percents, and one report at a time
 	g, _ := task.New(ctx)
-	for i, id := range in.Disks {
+	for i, ref := range in.Disks {
+		id := ref.ID
 		g.Go("erase "+id, func(context.Context) error {
 			job.Logf("erasing disk %s (%s)", id, in.Method)
 			// Not the group's context: the end of one disk is none of the others'.
-			got, err := e.cfg.Machine.EraseDisk(ctx, job.Effect(), id, in.Method, func(percent int, what string) {
+			got, err := e.cfg.Machine.EraseDisk(ctx, job.Effect(), ref, in.Method, func(percent int, what string) {
 				mu.Lock()
 				defer mu.Unlock()
 				percents[i] = percent
@@ -144,7 +153,7 @@ func (e *Executor) eraseAll(ctx context.Context, job command.Job, in intent) []e
 	}
 	if err := g.Wait(); err != nil {
 		for i := range ends { // a panic, in one of them
-			ends[i].id, ends[i].err = in.Disks[i], errors.Join(ends[i].err, err)
+			ends[i].id, ends[i].err = in.Disks[i].ID, errors.Join(ends[i].err, err)
 		}
 	}
 	return ends
@@ -200,7 +209,10 @@ func resultOf(ctx context.Context, end ending) (command.Result, error) {
 	if r, ok := command.FromRefusal(err, baremetalv1.Reason_CAPABILITY_MISSING); ok {
 		return r, nil
 	}
+	var no *disk.NoUniqueMatch
 	switch {
+	case errors.As(err, &no):
+		return command.Failed(baremetalv1.Reason_DISK_RULE_NO_UNIQUE_MATCH, "disk %s: %v", id, no), nil
 	case errors.Is(err, command.ErrCanceled):
 		return command.Canceled("stopped; disk %s may be erased in part", id), nil
 	case errors.Is(err, command.ErrTimeout):

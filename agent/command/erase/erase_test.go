@@ -41,7 +41,8 @@ const takes = 1500 * time.Millisecond
 
 func (m *machine) DisksToErase(string, []string) ([]disk.Device, error) { return m.disks, m.choose }
 
-func (m *machine) EraseDisk(_ context.Context, _ host.Effect, id string, method erase.Method, progress func(int, string)) (erase.Evidence, error) {
+func (m *machine) EraseDisk(_ context.Context, _ host.Effect, ref disk.Ref, method erase.Method, progress func(int, string)) (erase.Evidence, error) {
+	id := ref.ID
 	m.mu.Lock()
 	m.erased = append(m.erased, id)
 	m.mu.Unlock()

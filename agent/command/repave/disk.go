@@ -25,7 +25,7 @@ import (
 type Installer interface {
 	ChooseDisk(rule string, protected []string) (disk.Device, error)
 	WriteImage(ctx context.Context, e host.Effect, w host.WriteImage) (disk.Device, image.Evidence, error)
-	CheckImage(ctx context.Context, diskID, digest string, rawSize int64, c image.Commit) error
+	CheckImage(ctx context.Context, ref disk.Ref, digest string, rawSize int64, c image.Commit) error
 	// ProbeImage reads the image's beginning, for a disk with sectors of so many bytes, and writes nothing.
 	ProbeImage(ctx context.Context, w host.WriteImage, sector int) error
 	// FirmwareKind is "bios" or "uefi", or "" where that cannot be known.
@@ -57,9 +57,12 @@ type diskIntent struct {
 	Digest   string        `json:"digest"`
 	RawSize  int64         `json:"raw_size"`
 	Disk     string        `json:"disk"`
+	Seqs     []uint64      `json:"seqs,omitempty"` // see disk.Ref
 	Path     string        `json:"path"`
 	Commit   *image.Commit `json:"commit,omitempty"`
 }
+
+func (in diskIntent) ref() disk.Ref { return disk.Ref{ID: in.Disk, Seqs: in.Seqs} }
 
 // Prepare chooses the disk and refuses what could not be written or verified. It writes nothing.
 func (d *Disk) Prepare(_ context.Context, spec *fleetv1.CommandSpec) (any, *command.Result, error) {
@@ -69,7 +72,8 @@ func (d *Disk) Prepare(_ context.Context, spec *fleetv1.CommandSpec) (any, *comm
 		return nil, refused, err
 	}
 	return diskIntent{
-		ImageRef: a.GetImageRef(), Digest: "sha256:" + hexOf(a.GetSha256Raw()), RawSize: a.GetRawSize(), Disk: dev.ID(), Path: dev.Path,
+		ImageRef: a.GetImageRef(), Digest: "sha256:" + hexOf(a.GetSha256Raw()), RawSize: a.GetRawSize(), Disk: dev.ID(),
+		Seqs: dev.Seqs, Path: dev.Path,
 	}, nil, nil
 }
 
@@ -149,7 +153,7 @@ func (d *Disk) Execute(ctx context.Context, job command.Job) (command.Result, er
 	job.Logf("writing image %s (%s) to %s, disk %s", in.ImageRef, in.Digest, in.Path, in.Disk)
 	var stop func() (command.Result, error)
 	dev, got, err := d.cfg.Installer.WriteImage(ctx, job.Effect(), host.WriteImage{
-		DiskRule: a.GetDiskRule(), Protected: a.GetProtectedDisks(), Disk: in.Disk,
+		DiskRule: a.GetDiskRule(), Protected: a.GetProtectedDisks(), Disk: in.ref(),
 		URL: d.cfg.url(a), FileSize: a.GetFileSize(), Format: image.Format(a.GetFormat()),
 		RawSize: in.RawSize, Digest: in.Digest, MinimumDisk: a.GetMinimumDisk(),
 		Begin: func(ctx context.Context) error {
@@ -263,7 +267,7 @@ func (d *Disk) Resume(ctx context.Context, job command.Job) (command.Verdict, er
 		return command.Settle(interrupted("the agent was restarted before the image was whole; what the disk holds was not looked at")), nil
 	}
 	job.Logf("reading back the image on disk %s", in.Disk)
-	err := d.cfg.Installer.CheckImage(ctx, in.Disk, in.Digest, in.RawSize, *in.Commit)
+	err := d.cfg.Installer.CheckImage(ctx, in.ref(), in.Digest, in.RawSize, *in.Commit)
 	switch {
 	case err == nil:
 		return command.Settle(command.Succeeded(map[string]string{

@@ -58,7 +58,7 @@ func (m *machine) WriteImage(ctx context.Context, _ host.Effect, w host.WriteIma
 	return m.dev, image.Evidence{Digest: [32]byte{0xaa}, Bytes: w.RawSize, Written: 12345, Write: time.Second, Verify: 2 * time.Second, StateID: "p-1"}, err
 }
 
-func (m *machine) CheckImage(context.Context, string, string, int64, image.Commit) error {
+func (m *machine) CheckImage(context.Context, disk.Ref, string, int64, image.Commit) error {
 	m.checks++
 	return m.check
 }
@@ -189,7 +189,7 @@ func TestDiskRepaveSucceeds(t *testing.T) {
 			t.Errorf("evidence %s is %q, want %q", key, got.Evidence[key], want)
 		}
 	}
-	if r.m.asked.URL != "http://site:8080/blob/"+strings.Repeat("b", 64) || r.m.asked.Disk != "S1" || r.m.asked.Digest != "sha256:"+digest {
+	if r.m.asked.URL != "http://site:8080/blob/"+strings.Repeat("b", 64) || r.m.asked.Disk.ID != "S1" || r.m.asked.Digest != "sha256:"+digest {
 		t.Errorf("asked for %+v", r.m.asked)
 	}
 	if !strings.Contains(string(r.intent), `"commit"`) || len(r.progress) != 1 || r.progress[0] != "30 write 1/2 MiB" {

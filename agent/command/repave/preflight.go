@@ -40,7 +40,7 @@ func (p *Preflight) Execute(ctx context.Context, job command.Job) (command.Resul
 	}
 	job.Logf("the image would be written to %s", dev)
 	err = p.cfg.Installer.ProbeImage(ctx, host.WriteImage{
-		URL: p.cfg.url(a), FileSize: a.GetFileSize(), Format: image.Format(a.GetFormat()), Disk: dev.ID(),
+		URL: p.cfg.url(a), FileSize: a.GetFileSize(), Format: image.Format(a.GetFormat()), Disk: dev.Ref(),
 	}, dev.Sector)
 	var e *image.Error
 	switch {

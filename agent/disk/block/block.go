@@ -116,6 +116,18 @@ func (d *Disk) Size() int64 { return d.size }
 // Sector is the size of a logical block, in bytes.
 func (d *Disk) Sector() int { return d.sector }
 
+// blkGetDiskSeq is BLKGETDISKSEQ of linux/fs.h, _IOR(0x12, 128, __u64).
+const blkGetDiskSeq = 0x80081280
+
+// Seq returns the kernel's number of the medium that is open: see disk.Device.Seqs. 0 is unknown.
+func (d *Disk) Seq() uint64 {
+	var seq uint64
+	if !d.device || d.ioctl(blkGetDiskSeq, unsafe.Pointer(&seq)) != nil { //nolint:gosec // the kernel writes eight bytes
+		return 0
+	}
+	return seq
+}
+
 // ReadAt reads from the device.
 func (d *Disk) ReadAt(b []byte, off int64) (int, error) { return d.f.ReadAt(b, off) }
 

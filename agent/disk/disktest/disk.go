@@ -2,7 +2,9 @@
 package disktest
 
 import (
+	"bytes"
 	"errors"
+	"io"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -26,6 +28,23 @@ const (
 	KeepSome // of each sector it is drawn
 )
 
+// Lie is what a disk does with a discard that it reports as done.
+type Lie int
+
+// Lies of disks. Linux trusts only the drives on a list to read as zeros after a discard (drivers/ata/libata-core.c,
+// ATA_HORKAGE_ZERO_AFTER_TRIM).
+const (
+	// Honest: see Disk.Trims.
+	Honest Lie = iota
+	// DoesNothing: the old data stays.
+	DoesNothing
+	// DoesParts: some blocks stay.
+	DoesParts
+	// ShowsZeros: reads give zeros until the power is lost, and the old data afterwards (ACS-4, 7.5: a trimmed sector may
+	// be indeterminate until it is written).
+	ShowsZeros
+)
+
 // Disk is a disk with a volatile cache. The zero values of its switches make an honest one. They must not be changed
 // while it is used.
 type Disk struct {
@@ -36,6 +55,12 @@ type Disk struct {
 	NoZero bool
 	// Trims makes discarded blocks zeros, as many disks do and none promises.
 	Trims bool
+	// DiscardLie is how a discard is not what it seems.
+	DiscardLie Lie
+	// ZeroLie makes it report that it has made zeros, and leave what there was.
+	ZeroLie bool
+	// Blocked fails reads and writes as long as it returns an error, as a locked drive does.
+	Blocked func() error
 	// CutAt turns the power off when so many bytes have been written; 0: never. Kept says what is left then.
 	CutAt int64
 	Kept  Kept
@@ -51,6 +76,9 @@ type Disk struct {
 	size    int64
 	durable pages
 	cache   pages
+	// veil is the old data behind zeros that are only shown, by sector.
+	veil    map[int64]*[sector]byte
+	key     byte // of the last erasure by the drive itself
 	off     bool
 	written int64
 	log     []Span
@@ -74,12 +102,16 @@ var junk = func() *[pageSize]byte {
 	return &page
 }()
 
-// New makes a disk of size bytes, a multiple of 64 KiB, with junk at both ends, as used disks have.
+// New makes a disk of size bytes with junk at both ends, as used disks have.
 func New(size int64) *Disk {
 	d := &Disk{SectorSize: sector, size: size, durable: pages{}}
 	for at := int64(0); at < size; at += pageSize {
 		if at < junkSize || at >= size-junkSize {
 			d.durable[at/pageSize] = junk
+			if size-at < pageSize {
+				d.durable[at/pageSize] = new([pageSize]byte)
+				copy(d.durable[at/pageSize][:size-at], junk[:])
+			}
 		}
 	}
 	d.cache = d.durable.clone()
@@ -102,6 +134,78 @@ func (d *Disk) Durable(b []byte, off int64) {
 	d.durable.read(b, off)
 }
 
+// Cached reads what the disk gives back while it has power, whatever faults it has.
+func (d *Disk) Cached(b []byte, off int64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.cache.read(b, off)
+}
+
+// Fill writes to the disk behind its back, durably.
+func (d *Disk) Fill(b []byte, off int64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.cache.write(b, off)
+	d.durable.write(b, off)
+}
+
+// Load makes the disk hold what r has, durably.
+func (d *Disk) Load(r io.ReaderAt) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.cache = pages{}
+	buf := make([]byte, pageSize)
+	for at := int64(0); at < d.size; at += pageSize {
+		b := buf[:min(pageSize, d.size-at)]
+		if _, err := r.ReadAt(b, at); err != nil {
+			return err
+		}
+		if !bytes.Equal(b, zeroPage[:len(b)]) {
+			d.cache.write(b, at)
+		}
+	}
+	d.durable = d.cache.clone()
+	return nil
+}
+
+var zeroPage [pageSize]byte
+
+// Save writes what the disk holds to a file, without its zeros.
+func (d *Disk) Save(w io.WriterAt) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for n, page := range d.durable {
+		if _, err := w.WriteAt(page[:min(pageSize, d.size-n*pageSize)], n*pageSize); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// SameAs reports whether two disks hold the same bytes, durable and cached, and the first place where they do not.
+func (d *Disk) SameAs(o *Disk) (at int64, same bool) {
+	if at, same = d.durable.same(o.durable); !same {
+		return at, false
+	}
+	return d.cache.same(o.cache)
+}
+
+// Copy makes a disk that holds what this one does.
+func (d *Disk) Copy() *Disk {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return &Disk{SectorSize: d.SectorSize, size: d.size, durable: d.durable.clone(), cache: d.cache.clone()}
+}
+
+// LosePower makes of the disk what it is after its power was lost and came back: what was not flushed is kept as Kept says.
+func (d *Disk) LosePower() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.cut()
+	d.unveil()
+	d.cache, d.off, d.CutAt, d.fresh = d.durable.clone(), false, 0, 0
+}
+
 // Writes are all writes so far.
 func (d *Disk) Writes() []Span {
 	d.mu.Lock()
@@ -120,10 +224,10 @@ func (d *Disk) Written() int64 {
 func (d *Disk) PowerOn() *Disk {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return &Disk{
-		SectorSize: d.SectorSize, NoDiscard: d.NoDiscard, NoZero: d.NoZero,
-		size: d.size, durable: d.durable.clone(), cache: d.durable.clone(),
-	}
+	on := &Disk{SectorSize: d.SectorSize, NoDiscard: d.NoDiscard, NoZero: d.NoZero, size: d.size, durable: d.durable.clone(), veil: d.veil}
+	on.unveil()
+	on.cache = on.durable.clone()
+	return on
 }
 
 // WriteAt writes into the cache.
@@ -150,20 +254,33 @@ func (d *Disk) WriteAt(b []byte, off int64) (int, error) {
 
 func (d *Disk) put(b []byte, off int64) {
 	d.cache.write(b, off)
+	for at := off; len(d.veil) > 0 && at < off+int64(len(b)); at += sector {
+		delete(d.veil, at)
+	}
 	d.written += int64(len(b))
 	d.log = append(d.log, Span{off, int64(len(b))})
 	d.fresh++
 }
 
-// check holds callers to what O_DIRECT asks for.
+// unveil brings back what a discard had only hidden.
+func (d *Disk) unveil() {
+	for at, old := range d.veil {
+		d.durable.write(old[:], at)
+	}
+	d.veil = nil
+}
+
+// check holds callers to what O_DIRECT asks for: whole sectors.
 func (d *Disk) check(b []byte, off int64) error {
 	switch {
 	case d.off:
 		return ErrPower
 	case off < 0 || off+int64(len(b)) > d.size:
 		return errors.New("beyond the end of the disk")
-	case off%block.Alignment != 0 || len(b)%block.Alignment != 0:
+	case off%int64(d.SectorSize) != 0 || len(b)%d.SectorSize != 0:
 		return errors.New("not aligned")
+	case d.Blocked != nil:
+		return d.Blocked()
 	}
 	return nil
 }
@@ -234,17 +351,37 @@ func (d *Disk) Discard(off, n int64) error {
 			return err
 		}
 	}
+	if d.DiscardLie == ShowsZeros {
+		d.hide(off, n)
+	}
 	d.cache.each(off, n, func(b []byte, at int64) {
+		if d.DiscardLie == DoesNothing || d.DiscardLie == DoesParts && at/pageSize%7 == 3 {
+			return
+		}
 		other := slices.Clone(b)
 		for i := range other {
 			other[i] ^= 0x5a
 		}
-		if d.Trims {
+		if d.Trims || d.DiscardLie != Honest {
 			clear(other)
 		}
 		d.cache.write(other, at)
 	})
 	return nil
+}
+
+// hide keeps what a range holds for the next loss of power.
+func (d *Disk) hide(off, n int64) {
+	if d.veil == nil {
+		d.veil = map[int64]*[sector]byte{}
+	}
+	d.cache.each(off, n, func(b []byte, at int64) {
+		for i := 0; i+sector <= len(b); i += sector {
+			if old := [sector]byte(b[i:]); old != ([sector]byte{}) {
+				d.veil[at+int64(i)] = &old
+			}
+		}
+	})
 }
 
 // Zero makes a range zeros.
@@ -256,6 +393,14 @@ func (d *Disk) Zero(off, n int64) error {
 	}
 	if d.NoDiscard || d.NoZero {
 		return block.ErrUnsupported
+	}
+	if d.ZeroLie {
+		return nil
+	}
+	for at := range d.veil {
+		if off <= at && at < off+n {
+			delete(d.veil, at) // WRITE ZEROES guarantees zeros (NVM Command Set Specification 1.0, 3.2.8)
+		}
 	}
 	d.cache.each(off, n, func(b []byte, at int64) { d.cache.write(make([]byte, len(b)), at) })
 	return nil

@@ -63,7 +63,7 @@ func stateTemplate(path string) ([]byte, error) {
 	if err := errors.Join(os.WriteFile(path, nil, 0o600), os.Truncate(path, 32<<20)); err != nil {
 		return nil, err
 	}
-	if out, err := exec.Command("/usr/sbin/mke2fs", "-q", "-t", "ext4", "-L", "INGOT-STATE", path).CombinedOutput(); err != nil {
+	if out, err := exec.Command("/usr/sbin/mke2fs", "-q", "-t", "ext4", "-b", "4096", "-L", "INGOT-STATE", path).CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("mke2fs (Debian package e2fsprogs): %w: %s", err, out)
 	}
 	b, err := os.ReadFile(path)

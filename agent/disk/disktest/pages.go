@@ -44,3 +44,19 @@ func (p pages) each(off, n int64, fn func(b []byte, off int64)) {
 		}
 	}
 }
+
+// same reports whether both hold the same bytes, and the first page that differs.
+func (p pages) same(o pages) (at int64, same bool) {
+	at = -1
+	compare := func(a, b pages) {
+		for n, page := range a {
+			other := b[n]
+			if page != other && (other == nil && *page != [pageSize]byte{} || other != nil && *page != *other) && (at < 0 || n*pageSize < at) {
+				at = n * pageSize
+			}
+		}
+	}
+	compare(p, o)
+	compare(o, p)
+	return at, at < 0
+}

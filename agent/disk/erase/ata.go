@@ -17,8 +17,9 @@ type ATACommand struct {
 	Data    []byte
 	In      bool
 	Timeout time.Duration
-	// LBA takes the address that the drive's registers hold after the command; nil is not asked for.
-	LBA *uint64
+	// LBA and Count take what the drive's registers hold after the command; nil is not asked for. Count goes with LBA.
+	LBA   *uint64
+	Count *uint16
 }
 
 // PassThrough sends commands to an ATA drive. A drive that aborts a command is an error.

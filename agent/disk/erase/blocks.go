@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ingot-metal/ingot/agent/disk/block"
+	"github.com/ingot-metal/ingot/internal/clock"
 )
 
 const (
@@ -20,22 +21,41 @@ const (
 	stallBytes = 64 << 20
 )
 
-func (c Config) discard(ctx context.Context) error {
+// errNoGuarantee is why a discard that reads as zeros now is no erasure.
+var errNoGuarantee = errors.New("the device guarantees no zeros, and may show the old data again after a loss of power")
+
+// discard gives all blocks up, and has the device make them zeros by a command that guarantees them.
+func (c Config) discard(ctx context.Context, out *Evidence) error {
+	if err := c.everywhere(ctx, 0, c.Disk.Discard); err != nil {
+		return fmt.Errorf("discard: %w", err)
+	}
+	if err := c.everywhere(ctx, 25, c.Disk.Zero); ctx.Err() != nil {
+		return err
+	} else if err != nil && c.Method == Auto {
+		return fmt.Errorf("%w (%w)", errNoGuarantee, err)
+	} else if err != nil {
+		out.Notes = append(out.Notes, fmt.Sprintf("%v (%v)", errNoGuarantee, err))
+	}
+	return c.Disk.Flush()
+}
+
+// everywhere gives all of the disk to an order, in pieces.
+func (c Config) everywhere(ctx context.Context, percent int, order func(off, n int64) error) error {
 	size := c.Disk.Size()
 	for off := int64(0); off < size; off += discardSize {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		err := c.Disk.Discard(off, min(discardSize, size-off))
+		err := order(off, min(discardSize, size-off))
 		if errors.Is(err, block.ErrUnsupported) {
 			return fmt.Errorf("%w: %w", ErrUnsupported, err)
 		}
 		if err != nil {
-			return fmt.Errorf("discard at %d: %w", off, err)
+			return fmt.Errorf("at %d: %w", off, err)
 		}
-		c.Progress(int(off*50/size), string(Discard))
+		c.Progress(percent+int(off*25/size), string(Discard))
 	}
-	return c.Disk.Flush()
+	return nil
 }
 
 // faults are the places that could not be written.
@@ -57,7 +77,7 @@ func (f *faults) add(off int64, err error) {
 func (c Config) overwrite(ctx context.Context) error {
 	size, zeros := c.Disk.Size(), block.Buffer(writeSize)
 	var bad faults
-	markAt, markOff := c.Clock.Now(), int64(0)
+	rate := c.newRate("took")
 	for off := int64(0); off < size; off += writeSize {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -69,11 +89,8 @@ func (c Config) overwrite(ctx context.Context) error {
 		if bad.count > maxFaults {
 			return fmt.Errorf("overwrite: gave up at byte %d after %d blocks failed: %w", off, bad.count, bad.last)
 		}
-		if now := c.Clock.Now(); now.Sub(markAt) > stallTime {
-			if off-markOff < stallBytes {
-				return fmt.Errorf("overwrite: the disk took %d bytes at %d in %s", off-markOff, markOff, now.Sub(markAt))
-			}
-			markAt, markOff = now, off
+		if err := rate.at(off); err != nil {
+			return fmt.Errorf("overwrite: %w", err)
 		}
 		c.Progress(int(off*50/size), fmt.Sprintf("%s %d/%d MiB", Overwrite, off>>20, size>>20))
 	}
@@ -84,6 +101,31 @@ func (c Config) overwrite(ctx context.Context) error {
 		return fmt.Errorf("overwrite: %d blocks of %d KiB could not be written, at %s; the others were: %w", bad.count, sampleSize>>10,
 			strings.Join(bad.at, ", "), bad.last)
 	}
+	return nil
+}
+
+// rate measures how fast a disk is, and gives up one that has stalled.
+type rate struct {
+	clock clock.Clock
+	what  string
+	since time.Time
+	off   int64
+}
+
+func (c Config) newRate(what string) *rate {
+	return &rate{clock: c.Clock, what: what, since: c.Clock.Now()}
+}
+
+// at is called where the work has got to.
+func (r *rate) at(off int64) error {
+	now := r.clock.Now()
+	if now.Sub(r.since) <= stallTime {
+		return nil
+	}
+	if off-r.off < stallBytes {
+		return fmt.Errorf("the disk %s %d bytes at %d in %s", r.what, off-r.off, r.off, now.Sub(r.since))
+	}
+	r.since, r.off = now, off
 	return nil
 }
 

@@ -5,7 +5,7 @@
 //	nvme-sanitize     every block of the NVM subsystem, spare ones too: crypto erase, else block erase, else overwrite
 //	nvme-format       every block of the namespace, by Format NVM with user data erase or crypto erase
 //	ata-secure-erase  every block of an ATA drive, by SECURITY ERASE UNIT, enhanced where there is that
-//	discard           the blocks are given up; the disk must read as zeros afterwards, which no standard promises
+//	discard           the blocks are given up, and made zeros where the device has a command that guarantees them
 //	overwrite         every block that can be addressed is written with zeros
 //	auto              the first of these that the disk supports and that verifies
 //
@@ -14,7 +14,9 @@
 //
 // # Verification
 //
-// For discard and overwrite the whole disk is read back, and each byte must be zero: nothing else guarantees that. The
+// For discard and overwrite the whole disk is read back, and each byte must be zero. That is no proof for a discard without
+// guaranteed zeros: such a disk may show its old data again after a loss of power. auto overwrites it then, and the method
+// discard says so. The
 // others may leave anything; there the device must report success, and samples at random places must have changed. The
 // samples hold data before: where there is none, random bytes are written. The evidence says how much was read.
 //
@@ -58,6 +60,8 @@ type Disk interface {
 	Size() int64
 	Flush() error
 	Discard(off, n int64) error
+	// Zero makes a range read as zeros by a command of the device that guarantees it; block.ErrUnsupported where it has none.
+	Zero(off, n int64) error
 	// NVMe and ATA send commands; they are nil for disks of other kinds.
 	NVMe() AdminQueue
 	ATA() PassThrough
@@ -107,12 +111,15 @@ func Run(ctx context.Context, cfg Config) (Evidence, error) {
 	return out, cfg.noPasswordOfOurs(foreign, &out)
 }
 
-// prepare ends what keeps the disk from being read: a password of ours, a sanitize under way.
+// prepare ends what keeps the disk from being read: a sanitize under way, a password of ours.
 func (c Config) prepare(ctx context.Context, out *Evidence) (foreignPassword bool, err error) {
-	if foreignPassword, err = c.removeOurPassword(out); err != nil {
+	if err := c.awaitSanitize(ctx, out); err != nil {
 		return false, err
 	}
-	return foreignPassword, c.awaitSanitize(ctx, out)
+	if err := c.awaitATASanitize(ctx, out); err != nil {
+		return false, err
+	}
+	return c.removeOurPassword(out)
 }
 
 // try uses one method after the other.
@@ -167,7 +174,7 @@ func (c Config) once(ctx context.Context, m Method, out *Evidence) (detail strin
 	case ATASecure:
 		detail, err = c.secureErase(&before)
 	case Discard:
-		err = c.discard(ctx)
+		err = c.discard(ctx, out)
 	default:
 		err = c.overwrite(ctx)
 	}

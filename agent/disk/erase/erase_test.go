@@ -18,8 +18,8 @@ const size = 16 << 20
 // drive is a disk of some kind. wipe is what its own erasure does.
 type drive struct {
 	*disktest.Disk
-	nvme *nvme
-	ata  *ata
+	nvme *disktest.NVMe
+	ata  *disktest.ATA
 }
 
 func (d drive) NVMe() erase.AdminQueue {
@@ -47,17 +47,17 @@ func (s soon) After(time.Duration) <-chan time.Time { return s.Clock.After(0) }
 
 func plain() drive { return drive{Disk: disktest.New(size)} }
 
-func withNVMe(change func(*nvme)) drive {
+func withNVMe(change func(*disktest.NVMe)) drive {
 	d := plain()
-	d.nvme = &nvme{d: d.Disk, oacs: 2}
+	d.nvme = &disktest.NVMe{Disk: d.Disk, OACS: 2}
 	change(d.nvme)
-	d.nvme.media()
+	d.nvme.Guard()
 	return d
 }
 
-func withATA(change func(*ata)) drive {
+func withATA(change func(*disktest.ATA)) drive {
 	d := plain()
-	d.ata = &ata{d: d.Disk, security: 1}
+	d.ata = &disktest.ATA{Disk: d.Disk, Security: 1}
 	change(d.ata)
 	return d
 }
@@ -72,24 +72,24 @@ func TestAutoTakesTheBest(t *testing.T) {
 		detail string
 		why    []string
 	}{
-		"crypto sanitize":          {withNVMe(func(n *nvme) { n.sanicap = 7 }), true, erase.NVMeSanitize, "crypto erase", nil},
-		"block sanitize":           {withNVMe(func(n *nvme) { n.sanicap = 6 }), true, erase.NVMeSanitize, "block erase", nil},
-		"overwriting sanitize":     {withNVMe(func(n *nvme) { n.sanicap = 4 }), true, erase.NVMeSanitize, "overwrite by the device", nil},
-		"sanitize under way":       {withNVMe(func(n *nvme) { n.sanicap, n.busy = 2, 2 }), true, erase.NVMeSanitize, "block erase", nil},
-		"sanitize takes others":    {withNVMe(func(n *nvme) { n.sanicap = 7 }), false, erase.NVMeFormat, "user data erase", []string{"other disks of its controller"}},
-		"crypto format":            {withNVMe(func(n *nvme) { n.fna = 4 }), true, erase.NVMeFormat, "crypto erase", []string{"no sanitize"}},
-		"format takes others":      {withNVMe(func(n *nvme) { n.fna = 2 }), false, erase.Discard, "", []string{"no sanitize", "other disks"}},
-		"sanitize fails":           {withNVMe(func(n *nvme) { n.sanicap, n.fail = 7, true }), true, erase.Discard, "", []string{"status is 3", "aborted"}},
-		"NVMe that can do nothing": {withNVMe(func(n *nvme) { n.oacs = 0 }), true, erase.Discard, "", []string{"no sanitize", "no format command"}},
-		"NVMe that lies":           {withNVMe(func(n *nvme) { n.sanicap, n.lie = 7, true }), true, erase.Discard, "", []string{"there is data at byte "}},
-		"ATA":                      {withATA(func(*ata) {}), true, erase.ATASecure, "erase", []string{"no NVMe", "no NVMe"}},
-		"ATA enhanced":             {withATA(func(a *ata) { a.security = 0x21 }), true, erase.ATASecure, "enhanced erase", nil},
-		"ATA frozen":               {withATA(func(a *ata) { a.security = 9 }), true, erase.Discard, "", []string{"frozen"}},
-		"ATA with a password":      {withATA(func(a *ata) { a.security, a.password = 3, "theirs" }), true, erase.Discard, "", []string{"password of somebody"}},
-		"ATA without security":     {withATA(func(a *ata) { a.security = 0 }), true, erase.Discard, "", []string{"no security feature"}},
-		"ATA fails":                {withATA(func(a *ata) { a.failErase = true }), true, erase.Discard, "", []string{"erase unit: command aborted"}},
-		"ATA takes no password":    {withATA(func(a *ata) { a.failPassword = true }), true, erase.Discard, "", []string{"set password"}},
-		"ATA keeps the password":   {withATA(func(a *ata) { a.keep = true }), true, erase.Discard, "", []string{"still has the password"}},
+		"crypto sanitize":          {withNVMe(func(n *disktest.NVMe) { n.Sanicap = 7 }), true, erase.NVMeSanitize, "crypto erase", nil},
+		"block sanitize":           {withNVMe(func(n *disktest.NVMe) { n.Sanicap = 6 }), true, erase.NVMeSanitize, "block erase", nil},
+		"overwriting sanitize":     {withNVMe(func(n *disktest.NVMe) { n.Sanicap = 4 }), true, erase.NVMeSanitize, "overwrite by the device", nil},
+		"sanitize under way":       {withNVMe(func(n *disktest.NVMe) { n.Sanicap, n.Busy = 2, 2 }), true, erase.NVMeSanitize, "block erase", nil},
+		"sanitize takes others":    {withNVMe(func(n *disktest.NVMe) { n.Sanicap = 7 }), false, erase.NVMeFormat, "user data erase", []string{"other disks of its controller"}},
+		"crypto format":            {withNVMe(func(n *disktest.NVMe) { n.FNA = 4 }), true, erase.NVMeFormat, "crypto erase", []string{"no sanitize"}},
+		"format takes others":      {withNVMe(func(n *disktest.NVMe) { n.FNA = 2 }), false, erase.Discard, "", []string{"no sanitize", "other disks"}},
+		"sanitize fails":           {withNVMe(func(n *disktest.NVMe) { n.Sanicap, n.Fail = 7, true }), true, erase.Discard, "", []string{"status is 3", "aborted"}},
+		"NVMe that can do nothing": {withNVMe(func(n *disktest.NVMe) { n.OACS = 0 }), true, erase.Discard, "", []string{"no sanitize", "no format command"}},
+		"NVMe that lies":           {withNVMe(func(n *disktest.NVMe) { n.Sanicap, n.Lie = 7, true }), true, erase.Discard, "", []string{"there is data at byte "}},
+		"ATA":                      {withATA(func(*disktest.ATA) {}), true, erase.ATASecure, "erase", []string{"no NVMe", "no NVMe"}},
+		"ATA enhanced":             {withATA(func(a *disktest.ATA) { a.Security = 0x21 }), true, erase.ATASecure, "enhanced erase", nil},
+		"ATA frozen":               {withATA(func(a *disktest.ATA) { a.Security = 9 }), true, erase.Discard, "", []string{"frozen"}},
+		"ATA with a password":      {withATA(func(a *disktest.ATA) { a.Security, a.Password = 3, "theirs" }), true, erase.Discard, "", []string{"password of somebody"}},
+		"ATA without security":     {withATA(func(a *disktest.ATA) { a.Security = 0 }), true, erase.Discard, "", []string{"no security feature"}},
+		"ATA fails":                {withATA(func(a *disktest.ATA) { a.FailErase = true }), true, erase.Discard, "", []string{"erase unit: command aborted"}},
+		"ATA takes no password":    {withATA(func(a *disktest.ATA) { a.FailPassword = true }), true, erase.Discard, "", []string{"set password"}},
+		"ATA keeps the password":   {withATA(func(a *disktest.ATA) { a.Keep = true }), true, erase.Discard, "", []string{"still has the password"}},
 		"plain":                    {plain(), true, erase.Discard, "", []string{"no NVMe", "no ATA"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -106,7 +106,7 @@ func TestAutoTakesTheBest(t *testing.T) {
 					t.Errorf("%q is not in %q", w, why)
 				}
 			}
-			if c.d.ata != nil && c.d.ata.security&2 != 0 && c.d.ata.security != 3 {
+			if c.d.ata != nil && c.d.ata.Security&2 != 0 && c.d.ata.Security != 3 {
 				t.Error("the drive is left with our password")
 			}
 		})
@@ -116,8 +116,10 @@ func TestAutoTakesTheBest(t *testing.T) {
 func TestAutoOverwritesInTheEnd(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(d *disktest.Disk){
-		"no discard":          func(d *disktest.Disk) { d.NoDiscard = true },
-		"discard leaves data": func(*disktest.Disk) {},
+		"no discard":           func(d *disktest.Disk) { d.NoDiscard = true },
+		"discard leaves data":  func(d *disktest.Disk) { d.NoZero = true },
+		"discard hides data":   func(d *disktest.Disk) { d.NoZero, d.DiscardLie = true, disktest.ShowsZeros },
+		"zeroing does nothing": func(d *disktest.Disk) { d.ZeroLie = true },
 	} {
 		d := plain()
 		change(d.Disk)
@@ -141,6 +143,7 @@ func TestNamedMethodDoesNotFallBack(t *testing.T) {
 		erase.Discard: erase.ErrNotErased,
 	} {
 		d := plain()
+		d.NoZero = true
 		if _, err := run(t.Context(), d, m, true); !errors.Is(err, want) {
 			t.Errorf("%s: %v, want %v", m, err, want)
 		}
@@ -153,23 +156,23 @@ func TestNamedMethodDoesNotFallBack(t *testing.T) {
 func TestFormatKeepsTheFormat(t *testing.T) {
 	t.Parallel()
 	// Format 0x13 of the extended list, metadata at the end of the block, protection type 2 in the first bytes.
-	d := withNVMe(func(n *nvme) { n.flbas, n.dps = 0x33, 0x0a })
+	d := withNVMe(func(n *disktest.NVMe) { n.FLBAS, n.DPS = 0x33, 0x0a })
 	if _, err := run(t.Context(), d, erase.NVMeFormat, true); err != nil {
 		t.Fatal(err)
 	}
-	if want := uint32(3 | 1<<4 | 2<<5 | 1<<8 | 1<<9 | 1<<12); d.nvme.formatWord != want {
-		t.Errorf("CDW10 is %#x, want %#x", d.nvme.formatWord, want)
+	if want := uint32(3 | 1<<4 | 2<<5 | 1<<8 | 1<<9 | 1<<12); d.nvme.FormatWord != want {
+		t.Errorf("CDW10 is %#x, want %#x", d.nvme.FormatWord, want)
 	}
 }
 
 func TestATASequence(t *testing.T) {
 	t.Parallel()
-	d := withATA(func(a *ata) { a.security = 0x21 })
+	d := withATA(func(a *disktest.ATA) { a.Security = 0x21 })
 	if _, err := run(t.Context(), d, erase.ATASecure, true); err != nil {
 		t.Fatal(err)
 	}
-	if want := []byte{0xec, 0xec, 0xec, 0xf1, 0xf3, 0xf4, 0xec, 0xec}; !slices.Equal(d.ata.commands, want) || !d.ata.enhanced || d.ata.timeout < 2*time.Minute {
-		t.Errorf("commands % x, enhanced: %t, time %s", d.ata.commands, d.ata.enhanced, d.ata.timeout)
+	if want := []byte{0xec, 0xec, 0xec, 0xec, 0xf1, 0xf3, 0xf4, 0xec, 0xec}; !slices.Equal(d.ata.Commands, want) || !d.ata.Enhanced || d.ata.Timeout < 2*time.Minute {
+		t.Errorf("commands % x, enhanced: %t, time %s", d.ata.Commands, d.ata.Enhanced, d.ata.Timeout)
 	}
 }
 

@@ -60,6 +60,9 @@ func (l discardLiar) Discard(off, n int64) error {
 	return nil
 }
 
+// Zero is as little worth as its Discard.
+func (l discardLiar) Zero(off, n int64) error { return l.Discard(off, n) }
+
 func nonZero(d *disktest.Disk) int64 {
 	b := make([]byte, 1<<20)
 	for off := int64(0); off < d.Size(); off += int64(len(b)) {
@@ -74,7 +77,7 @@ func nonZero(d *disktest.Disk) int64 {
 // TestADeviceThatDoesNothingIsNoticedOnAnEmptyDisk: where the disk holds nothing, nothing could change.
 func TestADeviceThatDoesNothingIsNoticedOnAnEmptyDisk(t *testing.T) {
 	t.Parallel()
-	d := withNVMe(func(n *nvme) { n.sanicap, n.lie = 7, true })
+	d := withNVMe(func(n *disktest.NVMe) { n.Sanicap, n.Lie = 7, true })
 	zeros := block.Buffer(1 << 20)
 	for off := int64(0); off < size; off += 1 << 20 {
 		if _, err := d.WriteAt(zeros, off); err != nil {
@@ -95,16 +98,16 @@ func TestHiddenAreasAreNamed(t *testing.T) {
 		d    drive
 		want []string
 	}{
-		"none":              {withATA(func(*ata) {}), nil},
-		"HPA":               {withATA(func(a *ata) { a.hpa = 2048 }), []string{"(HPA): 2048 sectors"}},
-		"HPA, 28 bits":      {withATA(func(a *ata) { a.hpa, a.old = 7, true }), []string{"(HPA): 7 sectors"}},
-		"DCO":               {withATA(func(a *ata) { a.dco = 99 }), []string{"(DCO): 99 sectors"}},
-		"HPA and DCO":       {withATA(func(a *ata) { a.hpa, a.dco = 10, 30 }), []string{"(HPA): 10 sectors", "(DCO): 30 sectors"}},
-		"AMAC":              {withATA(func(a *ata) { a.amac = 5 }), []string{"max address: 5 sectors"}},
-		"does not tell":     {withATA(func(a *ata) { a.hpa, a.mute = 5, true }), []string{"(HPA): the drive does not tell"}},
-		"NVMe, one space":   {withNVMe(func(*nvme) {}), nil},
-		"NVMe, unallocated": {withNVMe(func(n *nvme) { n.oacs, n.free, n.attached, n.allocated = 10, 1<<30, 1, 1 }), []string{"1073741824 bytes"}},
-		"NVMe, detached":    {withNVMe(func(n *nvme) { n.oacs, n.attached, n.allocated = 10, 1, 3 }), []string{"2 namespaces"}},
+		"none":              {withATA(func(*disktest.ATA) {}), nil},
+		"HPA":               {withATA(func(a *disktest.ATA) { a.HPA = 2048 }), []string{"(HPA): 2048 sectors"}},
+		"HPA, 28 bits":      {withATA(func(a *disktest.ATA) { a.HPA, a.Old = 7, true }), []string{"(HPA): 7 sectors"}},
+		"DCO":               {withATA(func(a *disktest.ATA) { a.DCO = 99 }), []string{"(DCO): 99 sectors"}},
+		"HPA and DCO":       {withATA(func(a *disktest.ATA) { a.HPA, a.DCO = 10, 30 }), []string{"(HPA): 10 sectors", "(DCO): 30 sectors"}},
+		"AMAC":              {withATA(func(a *disktest.ATA) { a.AMAC = 5 }), []string{"max address: 5 sectors"}},
+		"does not tell":     {withATA(func(a *disktest.ATA) { a.HPA, a.Mute = 5, true }), []string{"(HPA): the drive does not tell"}},
+		"NVMe, one space":   {withNVMe(func(*disktest.NVMe) {}), nil},
+		"NVMe, unallocated": {withNVMe(func(n *disktest.NVMe) { n.OACS, n.Free, n.Attached, n.Allocated = 10, 1<<30, 1, 1 }), []string{"1073741824 bytes"}},
+		"NVMe, detached":    {withNVMe(func(n *disktest.NVMe) { n.OACS, n.Attached, n.Allocated = 10, 1, 3 }), []string{"2 namespaces"}},
 		"neither":           {plain(), []string{"neither ATA nor NVMe"}},
 	} {
 		got, err := run(t.Context(), c.d, erase.Overwrite, true)
@@ -124,11 +127,11 @@ func TestHiddenAreasAreNamed(t *testing.T) {
 func TestADriveWithOurPasswordIsUnlocked(t *testing.T) {
 	t.Parallel()
 	for _, m := range []erase.Method{erase.Auto, erase.ATASecure, erase.Discard, erase.Overwrite} {
-		d := withATA(func(a *ata) { a.lock(ours) })
+		d := withATA(func(a *disktest.ATA) { a.Lock(ours) })
 		d.Trims = true
 		got, err := run(t.Context(), d, m, true)
-		if err != nil || d.ata.security&6 != 0 || m == erase.Auto && got.Method != erase.ATASecure || len(got.Notes) != 1 {
-			t.Errorf("%s: %+v, %v, security %#x", m, got, err, d.ata.security)
+		if err != nil || d.ata.Security&6 != 0 || m == erase.Auto && got.Method != erase.ATASecure || len(got.Notes) != 1 {
+			t.Errorf("%s: %+v, %v, security %#x", m, got, err, d.ata.Security)
 		}
 	}
 }
@@ -136,16 +139,16 @@ func TestADriveWithOurPasswordIsUnlocked(t *testing.T) {
 // TestADriveOfSomebodyElseIsTriedOnce: a drive counts wrong passwords.
 func TestADriveOfSomebodyElseIsTriedOnce(t *testing.T) {
 	t.Parallel()
-	d := withATA(func(a *ata) { a.lock("theirs") })
-	if _, err := run(t.Context(), d, erase.Auto, true); !errors.Is(err, erase.ErrUnsupported) || d.ata.tries != 4 {
-		t.Errorf("%v, %d tries left", err, d.ata.tries)
+	d := withATA(func(a *disktest.ATA) { a.Lock("theirs") })
+	if _, err := run(t.Context(), d, erase.Auto, true); !errors.Is(err, erase.ErrUnsupported) || d.ata.Tries != 4 {
+		t.Errorf("%v, %d tries left", err, d.ata.Tries)
 	}
 }
 
 // TestAPasswordThatStaysIsNoErasure, though another method has erased the disk.
 func TestAPasswordThatStaysIsNoErasure(t *testing.T) {
 	t.Parallel()
-	d := withATA(func(a *ata) { a.keep, a.keepDisabled = true, true })
+	d := withATA(func(a *disktest.ATA) { a.Keep, a.KeepDisabled = true, true })
 	d.Trims = true
 	if got, err := run(t.Context(), d, erase.Auto, true); !errors.Is(err, erase.ErrNotErased) || got.Method != erase.Discard {
 		t.Errorf("%+v, %v", got, err)
@@ -157,10 +160,46 @@ func TestASanitizeUnderWayIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	for _, m := range []erase.Method{erase.NVMeSanitize, erase.NVMeFormat, erase.Overwrite} {
 		for _, ended := range []uint16{1, 3} {
-			d := withNVMe(func(n *nvme) { n.sanicap, n.busy, n.result, n.estimate = 2, 5, ended, 7200 })
+			d := withNVMe(func(n *disktest.NVMe) { n.Sanicap, n.Busy, n.Result, n.Estimate = 2, 5, ended, 7200 })
 			got, err := run(t.Context(), d, m, true)
-			if err != nil || d.nvme.polls < 5 || len(got.Notes) != 1 {
+			if err != nil || d.nvme.Polls < 5 || len(got.Notes) != 1 {
 				t.Errorf("%s after status %d: %+v, %v", m, ended, got, err)
+			}
+		}
+	}
+}
+
+// TestAnATASanitizeUnderWayIsWaitedFor, by every method: the drive aborts all other commands before it ends. One that has failed
+// is named.
+func TestAnATASanitizeUnderWayIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	for _, m := range []erase.Method{erase.Auto, erase.ATASecure, erase.Overwrite} {
+		d := withATA(func(a *disktest.ATA) { a.HasSanitize, a.Sanitizing = true, 5 })
+		d.ata.Guard()
+		got, err := run(t.Context(), d, m, true)
+		if err != nil || d.ata.Polls < 6 || len(got.Notes) != 1 || !strings.Contains(got.Notes[0], "has ended first") {
+			t.Errorf("%s: %+v, %v", m, got, err)
+		}
+	}
+	d := withATA(func(a *disktest.ATA) { a.HasSanitize, a.SanitizeFailed = true, true })
+	d.ata.Guard()
+	got, err := run(t.Context(), d, erase.Auto, true)
+	if err == nil || len(got.Notes) != 1 || !strings.Contains(got.Notes[0], "may have failed") {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// TestADiscardWithoutGuaranteeIsSaidToBeOne: the disk shows zeros, and the old data again when it has lost its power.
+func TestADiscardWithoutGuaranteeIsSaidToBeOne(t *testing.T) {
+	t.Parallel()
+	for _, m := range []erase.Method{erase.Auto, erase.Discard} {
+		for _, zero := range []bool{false, true} {
+			d := plain()
+			d.DiscardLie, d.NoZero = disktest.ShowsZeros, !zero
+			got, err := run(t.Context(), d, m, true)
+			said := strings.Contains(strings.Join(got.Notes, " "), "after a loss of power")
+			if err != nil || said != (nonZero(d.PowerOn()) >= 0) || m == erase.Auto && said || m == erase.Discard && said == zero {
+				t.Errorf("%s, zeroing %t: %+v, %v; data at %d", m, zero, got, err, nonZero(d.PowerOn()))
 			}
 		}
 	}
@@ -170,7 +209,7 @@ func TestASanitizeUnderWayIsWaitedFor(t *testing.T) {
 func TestASectorThatCannotBeReadStopsNothing(t *testing.T) {
 	t.Parallel()
 	for _, m := range []erase.Method{erase.NVMeFormat, erase.Overwrite} {
-		d := withNVMe(func(*nvme) {})
+		d := withNVMe(func(*disktest.NVMe) {})
 		pending := map[int64]bool{0: true, 5 << 20: true}
 		d.OnRead = func(b []byte, off int64) error {
 			for at := range pending {
@@ -229,6 +268,24 @@ func TestADiskThatStallsIsGivenUp(t *testing.T) {
 	if _, err := erase.Run(t.Context(), erase.Config{Disk: d, Method: erase.Overwrite, Clock: slow}); err == nil ||
 		!strings.Contains(err.Error(), "the disk took") || d.Written() > 64<<20 {
 		t.Errorf("%v after %d bytes", err, d.Written())
+	}
+}
+
+// TestADiskThatStallsAtReadingIsGivenUp: all was written, and too little comes back in the time.
+func TestADiskThatStallsAtReadingIsGivenUp(t *testing.T) {
+	t.Parallel()
+	d := drive{Disk: disktest.New(128 << 20)}
+	slow, read := &slowClock{}, int64(0)
+	d.OnRead = func(b []byte, off int64) error {
+		if off >= 8<<20 {
+			slow.step = 10 * time.Minute
+		}
+		read = max(read, off)
+		return nil
+	}
+	got, err := erase.Run(t.Context(), erase.Config{Disk: d, Method: erase.Overwrite, Clock: slow})
+	if !errors.Is(err, erase.ErrNotErased) || !strings.Contains(err.Error(), "the disk gave") || read > 64<<20 || got.Verification != "" {
+		t.Errorf("%+v, %v after %d bytes", got, err, read)
 	}
 }
 

@@ -121,6 +121,7 @@ var zeroBytes = make([]byte, writeSize)
 // verifyZeros reads the whole disk.
 func (c Config) verifyZeros(ctx context.Context) (string, error) {
 	size, buf := c.Disk.Size(), block.Buffer(writeSize)
+	rate := c.newRate("gave")
 	for off := int64(0); off < size; off += writeSize {
 		if ctx.Err() != nil {
 			return "", context.Cause(ctx)
@@ -132,6 +133,9 @@ func (c Config) verifyZeros(ctx context.Context) (string, error) {
 		if !bytes.Equal(b, zeroBytes[:len(b)]) {
 			i := slices.IndexFunc(b, func(c byte) bool { return c != 0 })
 			return "", fmt.Errorf("%w: there is data at byte %d", ErrNotErased, off+int64(i))
+		}
+		if err := rate.at(off); err != nil {
+			return "", fmt.Errorf("%w: it was not read back in full: %w", ErrNotErased, err)
 		}
 		c.Progress(50+int(off*50/size), fmt.Sprintf("read back %d/%d MiB", off>>20, size>>20))
 	}

@@ -77,13 +77,19 @@ func (w *writer) commit(ctx context.Context) error {
 	return nil
 }
 
-// putEnds writes the first MiB last, and compares both ends with what was meant.
+// frontSize is what makes the first MiB a disk's beginning: the MBR and the header of the primary table, in sectors of up to
+// 4096 bytes.
+const frontSize = 8 << 10
+
+// putEnds writes what makes the disk bootable last, and compares both ends with what was meant. Boot code and partitions in the
+// first MiB are durable before a table is at either end: firmware takes the backup table too, and a loss of power tears
+// a write into sectors.
 func (w *writer) putEnds() error {
-	ends := []struct {
+	type end struct {
 		want []byte
 		at   int64
-	}{{w.tail, w.tailAt()}, {w.newHead, 0}}
-	for _, end := range ends {
+	}
+	for _, end := range []end{{w.newHead[frontSize:], frontSize}, {w.tail, w.tailAt()}, {w.newHead[:frontSize], 0}} {
 		if err := w.put(end.want, end.at); err != nil {
 			return err
 		}
@@ -92,7 +98,7 @@ func (w *writer) putEnds() error {
 		}
 	}
 	got := block.Buffer(gpt.HeadSize)
-	for _, end := range ends {
+	for _, end := range []end{{w.tail, w.tailAt()}, {w.newHead, 0}} {
 		if err := get(w.Disk, got[:len(end.want)], end.at); err != nil {
 			return err
 		}

@@ -191,9 +191,14 @@ func readImage(d Disk, size int64, buf []byte, off int64) (int, error) {
 // ErrAnother says that a disk does not hold what was committed to it.
 var ErrAnother = errors.New("the disk holds something else")
 
-// Check reads a disk and says whether it is complete and bootable as the Write that gave c left it. It writes nothing.
+// Check reads a disk and says whether it is complete and bootable as the Write that gave c left it. It writes nothing
+// but makes durable what was written before.
 // ErrAnother is a no; other errors leave it open.
 func Check(ctx context.Context, d Disk, size int64, digest [sha256.Size]byte, c Commit) error {
+	// A Write that was interrupted may not have got to its last flush: what is read could be in the disk's cache alone.
+	if err := d.Flush(); err != nil {
+		return diskError("flush: %w", err)
+	}
 	head := block.Buffer(gpt.HeadSize)
 	if err := get(d, head, 0); err != nil {
 		return err

@@ -33,13 +33,13 @@ func (m *Machine) DisksToErase(rule string, protected []string) ([]disk.Device, 
 
 // EraseDisk forgets what the disk holds, in the time that a repave takes, and reads it back. The system in memory runs
 // on.
-func (m *Machine) EraseDisk(ctx context.Context, e host.Effect, id string, _ erase.Method, progress func(int, string)) (erase.Evidence, error) {
+func (m *Machine) EraseDisk(ctx context.Context, e host.Effect, ref disk.Ref, _ erase.Method, progress func(int, string)) (erase.Evidence, error) {
 	out := erase.Evidence{Method: erase.Overwrite, Detail: "simulated"}
 	begun := m.world.cfg.Clock.Now()
 	if err := m.pause(ctx, progress); err != nil {
 		return out, err
 	}
-	did, err := m.cause(ctx, change{Kind: KindErase, Effect: e, Detail: id}, mustRun)
+	did, err := m.cause(ctx, change{Kind: KindErase, Effect: e, Detail: ref.ID}, mustRun)
 	if err != nil {
 		return out, err
 	}

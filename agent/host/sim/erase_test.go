@@ -24,7 +24,7 @@ func TestEraseLeavesNoImageAndTheSystemRunning(t *testing.T) {
 		t.Fatalf("%v, %v", disks, err)
 	}
 	boot := f.bootID()
-	got, err := h.EraseDisk(t.Context(), effect, disks[0].ID(), erase.Auto, quiet)
+	got, err := h.EraseDisk(t.Context(), effect, disks[0].Ref(), erase.Auto, quiet)
 	if err != nil || got.Method != erase.Overwrite || got.Verification == "" {
 		t.Fatalf("%+v, %v", got, err)
 	}
@@ -50,7 +50,7 @@ func TestEraseFails(t *testing.T) {
 		"":                   {canceled, context.Canceled, 0},
 	} {
 		f := newFixture(t, script)
-		if _, err := f.host().EraseDisk(c.ctx, effect, "id", erase.Auto, quiet); !errors.Is(err, c.err) {
+		if _, err := f.host().EraseDisk(c.ctx, effect, disk.Ref{ID: "id"}, erase.Auto, quiet); !errors.Is(err, c.err) {
 			t.Errorf("%q: %v, want %v", script, err, c.err)
 		}
 		if f.count() != c.effects {
