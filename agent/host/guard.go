@@ -70,7 +70,8 @@ func (l *Linux) CommitGuard(ctx context.Context, commandID string) error {
 		if err := l.writeJSON(GuardFile, g); err != nil {
 			return err
 		}
-		return l.disarm(ctx)
+		l.disarm(ctx)
+		return nil
 	})
 }
 
@@ -90,7 +91,8 @@ func (l *Linux) RollBackGuard(ctx context.Context, commandID string) error {
 		if err := l.goBack(ctx, g); err != nil {
 			return err
 		}
-		return l.disarm(ctx)
+		l.disarm(ctx)
+		return nil
 	})
 }
 
@@ -168,11 +170,11 @@ func (l *Linux) guardOf(ctx context.Context, commandID string) (Guard, error) {
 	return *g, nil
 }
 
-func (l *Linux) disarm(ctx context.Context) error {
-	if !l.systemd() {
-		return nil
+// disarm stops the timer. A timer that could not be stopped finds nothing to undo: the record decides.
+func (l *Linux) disarm(ctx context.Context) {
+	if l.systemd() {
+		_ = l.kernel.disarm(ctx)
 	}
-	return l.kernel.disarm(ctx)
 }
 
 // locked keeps the agent, the watchdog and the boot from deciding about one change at once.

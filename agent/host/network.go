@@ -17,8 +17,9 @@ type Network interface {
 	// NetworkSupport gives the ErrNotWired refusal of a host that cannot apply the configuration, and nil else. It
 	// changes nothing.
 	NetworkSupport(ctx context.Context, c NetworkConfig) error
-	// Network reads back how the host differs from the configuration.
-	Network(ctx context.Context, c NetworkConfig) (NetworkState, error)
+	// Network reads back how the host differs from the configuration. With before, the state that a change of ours began
+	// with, addresses and routes that came since and that nobody has ordered are somebody else's, and no difference.
+	Network(ctx context.Context, c NetworkConfig, before *SavedNetwork) (NetworkState, error)
 	// SaveNetwork reads what RestoreNetwork needs to come back to now, once next was applied.
 	SaveNetwork(ctx context.Context, next NetworkConfig) (SavedNetwork, error)
 	// ApplyNetwork makes the configuration the whole of what is ours, and waits until the kernel shows it or ctx ends.
@@ -108,6 +109,11 @@ type Route struct {
 	Destination netip.Prefix `json:"destination"`
 	Via         netip.Addr   `json:"via,omitzero"`
 	Metric      uint32       `json:"metric,omitempty"` // 0: the kernel's default
+	// No configuration of ours has these four; they are read of others' routes, so that those come back as they were.
+	Source   netip.Addr `json:"source,omitzero"`
+	MTU      int        `json:"mtu,omitempty"` // 0: the link's
+	OnLink   bool       `json:"on_link,omitempty"`
+	Protocol int        `json:"protocol,omitempty"` // who set it (rtnetlink(7), rtm_protocol); 0: static. No part of a comparison.
 }
 
 // Bond is several cards as one interface.
@@ -140,8 +146,10 @@ type SavedNetwork struct {
 	// Files are all files of ours below /etc/systemd/network, by name.
 	Files  map[string]string `json:"files,omitempty"`
 	Resolv SavedFile         `json:"resolv"`
-	// Links are those that the configuration in force and the next one name.
+	// Links are those that the configuration in force and the next one name, and those that depend on them.
 	Links []SavedLink `json:"links,omitempty"`
+	// Others is what else may go with a change, of somebody else.
+	Others SavedOthers `json:"others,omitzero"`
 	// Applied is the configuration that was in force, whether or not it had proved itself. nil: none.
 	Applied *NetworkConfig `json:"applied,omitempty"`
 	// Next is the configuration that is to be undone: what else there is on its interfaces is somebody else's.

@@ -127,7 +127,14 @@ func staticRoute(r netlink.Route, family int) (Route, bool) {
 	if via, ok := netip.AddrFromSlice(r.Gw); ok {
 		out.Via = via.Unmap()
 	}
-	return out, true
+	if src, ok := netip.AddrFromSlice(r.Src); ok {
+		out.Source = src.Unmap()
+	}
+	out.MTU, out.OnLink = r.MTU, r.Flags&unix.RTNH_F_ONLINK != 0
+	if r.Protocol != unix.RTPROT_STATIC {
+		out.Protocol = int(r.Protocol)
+	}
+	return out, len(r.MultiPath) == 0
 }
 
 // cardsByMAC gives the names of cards by their permanent MAC, or by their present one where the driver names none. What

@@ -46,7 +46,15 @@ func (l *Linux) NetworkSupport(ctx context.Context, c NetworkConfig) error {
 }
 
 // Network reads back files and kernel.
-func (l *Linux) Network(ctx context.Context, c NetworkConfig) (NetworkState, error) {
+func (l *Linux) Network(ctx context.Context, c NetworkConfig, before *SavedNetwork) (NetworkState, error) {
+	if before == nil {
+		return l.readNetwork(ctx, c, nil)
+	}
+	return l.readNetwork(ctx, c, before.Links)
+}
+
+// readNetwork compares with the configuration; before is nil, or what the named links showed when a change began.
+func (l *Linux) readNetwork(ctx context.Context, c NetworkConfig, before []SavedLink) (NetworkState, error) {
 	if err := ctx.Err(); err != nil {
 		return NetworkState{}, err
 	}
@@ -74,7 +82,11 @@ func (l *Linux) Network(ctx context.Context, c NetworkConfig) (NetworkState, err
 		diff.WriteString(UnifiedDiff("committed/etc/resolv.conf", "host/etc/resolv.conf",
 			textLines(resolvConf(c)), textLines(l.readSaved("etc/resolv.conf").Content)))
 	}
-	wanted, there := compare(c.wanted(macs), now)
+	want := c.wanted(macs)
+	if before != nil {
+		now = withoutNew(now, before, want)
+	}
+	wanted, there := compare(want, now)
 	diff.WriteString(UnifiedDiff("committed/kernel", "host/kernel", wanted, there))
 	return NetworkState{Diff: diff.String(), Digest: digestLines(there)}, nil
 }
@@ -106,6 +118,10 @@ func (l *Linux) SaveNetwork(ctx context.Context, next NetworkConfig) (SavedNetwo
 			s.Links = append(s.Links, link)
 		}
 	}
+	s.Links = append(s.Links, dependents(touched, now)...)
+	if s.Others, err = kernelOthers(); err != nil {
+		return s, err
+	}
 	return s, ctx.Err()
 }
 
@@ -127,6 +143,14 @@ func (l *Linux) ApplyNetwork(ctx context.Context, _ Effect, c NetworkConfig) err
 	if err != nil {
 		return err
 	}
+	before, err := kernelLinks()
+	if err != nil {
+		return err
+	}
+	others, err := kernelOthers()
+	if err != nil {
+		return err
+	}
 	if err := l.writeApplied(l.bootID(), c); err != nil {
 		return err
 	}
@@ -145,7 +169,16 @@ func (l *Linux) ApplyNetwork(ctx context.Context, _ Effect, c NetworkConfig) err
 	if err != nil {
 		return err
 	}
-	return l.settle(ctx, c)
+	if err := l.settle(ctx, c, before); err != nil {
+		return err
+	}
+	// What of others went with a link that was made anew, or with a restart of networkd, comes back. Where the new
+	// configuration has no room for it, it is not wanted either.
+	if err := keepDependents(dependents(append(was, c.wanted(macs)...), before)); err != nil {
+		return err
+	}
+	_ = restoreOthers(others)
+	return nil
 }
 
 // applyNative changes the kernel itself. Cards that are not named any more lose what they had from us.
@@ -163,12 +196,12 @@ func applyNative(was, want []SavedLink) error {
 }
 
 // settle waits until the host shows the configuration.
-func (l *Linux) settle(ctx context.Context, c NetworkConfig) error {
+func (l *Linux) settle(ctx context.Context, c NetworkConfig, before []SavedLink) error {
 	ctx, cancel := context.WithTimeout(ctx, settleTime)
 	defer cancel()
 	nudge := clock.Real().After(nudgeAfter)
 	for good := 0; ; {
-		s, err := l.Network(ctx, c)
+		s, err := l.readNetwork(ctx, c, before)
 		if err != nil || s.Diff != "" || l.busy(ctx, c) {
 			good = 0
 		} else if good++; good == settleReads {
@@ -203,24 +236,35 @@ func (l *Linux) RestoreNetwork(ctx context.Context, _ Effect, s SavedNetwork) er
 		return err
 	}
 	filesErr := l.restoreFiles(s)
-	sameBoot := s.BootID == l.bootID()
+	want := s.Links
+	sameBoot, running := s.BootID == l.bootID(), l.systemd() && l.networkd(ctx)
+	if !sameBoot && running && filesErr == nil {
+		// networkd has read the files of the change when it started: the first try to go back came too early, or in vain.
+		if want, err = linksOf(s.Applied); err != nil {
+			return err
+		}
+	}
 	var removed []string
-	if sameBoot {
-		removed = outdated(made, s.Links)
+	if sameBoot || running {
+		removed = outdated(made, want)
 		if err := removeLinks(removed); err != nil {
 			return errors.Join(filesErr, err)
 		}
 	}
 	// What networkd would read is still the change.
-	if filesErr == nil && l.systemd() && l.networkd(ctx) {
+	if filesErr == nil && running {
 		if err := l.reload(ctx, removed); err != nil {
 			return err
 		}
 	}
-	if !sameBoot && filesErr == nil {
-		return nil
+	if !sameBoot && !running {
+		return filesErr
 	}
-	return errors.Join(filesErr, l.restoreLinks(ctx, s.Links, made, filesErr != nil))
+	others := s.Others
+	if !sameBoot {
+		others = SavedOthers{} // they went with the kernel that had them
+	}
+	return errors.Join(filesErr, l.restoreLinks(ctx, want, made, others, filesErr != nil))
 }
 
 // linksOf is how the kernel shows a configuration; nil has none.
@@ -237,9 +281,10 @@ func linksOf(c *NetworkConfig) ([]SavedLink, error) {
 
 // restoreLinks waits until the interfaces are as they were, and helps with those that nobody else configures, or with
 // all of them. What neither was there nor was made by the change came from somebody else meanwhile, and stays.
-func (l *Linux) restoreLinks(ctx context.Context, saved, made []SavedLink, all bool) error {
+func (l *Linux) restoreLinks(ctx context.Context, saved, made []SavedLink, others SavedOthers, all bool) error {
 	ctx, cancel := context.WithTimeout(ctx, settleTime)
 	defer cancel()
+	nudge := clock.Real().After(nudgeAfter)
 	for {
 		now, err := kernelLinks()
 		want := keepForeign(saved, made, now)
@@ -250,7 +295,9 @@ func (l *Linux) restoreLinks(ctx context.Context, saved, made []SavedLink, all b
 		wanted, there := compare(keepForeign(saved, made, now), now)
 		diff := UnifiedDiff("saved/kernel", "host/kernel", wanted, there)
 		if err == nil && readErr == nil && diff == "" {
-			return nil
+			if err = restoreOthers(others); err == nil {
+				return nil
+			}
 		}
 		select {
 		case <-ctx.Done():
@@ -258,6 +305,24 @@ func (l *Linux) restoreLinks(ctx context.Context, saved, made []SavedLink, all b
 		case <-clock.Real().After(settlePoll):
 		}
 	}
+}
+
+// withoutNew leaves out addresses and routes that came since before, and that nobody wants.
+func withoutNew(now, before, want []SavedLink) []SavedLink {
+	out := slices.Clone(now)
+	for i, l := range out {
+		was, _ := findLink(before, l.Name)
+		w, _ := findLink(want, l.Name)
+		l.Addresses = slices.DeleteFunc(slices.Clone(l.Addresses), func(a netip.Prefix) bool {
+			return !slices.Contains(was.Addresses, a) && !slices.Contains(w.Addresses, a)
+		})
+		l.Routes = slices.DeleteFunc(slices.Clone(l.Routes), func(r Route) bool {
+			same := func(o Route) bool { return o.normal() == r.normal() }
+			return !slices.ContainsFunc(was.Routes, same) && !slices.ContainsFunc(w.Routes, same)
+		})
+		out[i] = l
+	}
+	return out
 }
 
 // keepForeign adds to the saved links what is there now of addresses and routes, but for those that the change has made.

@@ -58,6 +58,8 @@ func ownSystem(t *testing.T) {
 	t.Helper()
 	must(t, unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""))
 	etc := t.TempDir()
+	must(t, unix.Mount("tmpfs", etc, "tmpfs", 0, "size=8m,mode=0755")) // which can be full
+	t.Cleanup(func() { must(t, unix.Unmount(etc, unix.MNT_DETACH)) })
 	for _, keep := range []string{"passwd", "group", "nsswitch.conf", "machine-id", "ld.so.cache", "hosts", "hostname"} {
 		b, err := os.ReadFile(filepath.Join("/etc", keep))
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -65,7 +67,6 @@ func ownSystem(t *testing.T) {
 		}
 		writeFile(t, filepath.Join(etc, keep), string(b))
 	}
-	must(t, os.Chmod(etc, 0o755))
 	must(t, os.MkdirAll(filepath.Join(etc, "systemd/network"), 0o755))
 	must(t, unix.Mount(etc, "/etc", "", unix.MS_BIND, ""))
 	must(t, unix.Mount("tmpfs", "/run", "tmpfs", 0, "mode=0755"))

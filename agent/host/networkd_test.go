@@ -95,22 +95,22 @@ func TestNetworkdChangesAnAddressAndShowsDrift(t *testing.T) {
 	saved, err := h.SaveNetwork(t.Context(), two)
 	must(t, err)
 	must(t, h.ApplyNetwork(t.Context(), Effect{}, two))
-	if s, err := h.Network(t.Context(), two); err != nil || s.Diff != "" {
+	if s, err := h.Network(t.Context(), two, nil); err != nil || s.Diff != "" {
 		t.Fatalf("right after: %v\n%s", err, s.Diff)
 	}
 
 	sh(t, "ip addr add 10.9.0.99/24 dev here; ip link set here mtu 1300; echo '# mine' >>/etc/systemd/network/05-ingot-here.network")
-	s, err := h.Network(t.Context(), two)
+	s, err := h.Network(t.Context(), two, nil)
 	must(t, err)
 	wantIn(t, s.Diff, "--- committed/etc/systemd/network/05-ingot-here.network\n+++ host/etc/systemd/network/05-ingot-here.network\n",
 		"+# mine\n", "--- committed/kernel\n+++ host/kernel\n", "+here: address 10.9.0.99/24\n")
 
 	must(t, h.ApplyNetwork(t.Context(), Effect{}, two)) // who calls this has decided to overwrite it
-	if s, err := h.Network(t.Context(), two); err != nil || s.Diff != "" {
+	if s, err := h.Network(t.Context(), two, nil); err != nil || s.Diff != "" {
 		t.Errorf("after applying again: %v\n%s", err, s.Diff)
 	}
 	must(t, h.RestoreNetwork(t.Context(), Effect{}, saved))
-	if s, err := h.Network(t.Context(), one); err != nil || s.Diff != "" {
+	if s, err := h.Network(t.Context(), one, nil); err != nil || s.Diff != "" {
 		t.Errorf("after the rollback: %v\n%s", err, s.Diff)
 	}
 	if b, err := os.ReadFile("/etc/systemd/network/10-foreign.network"); err != nil || string(b) != foreign {

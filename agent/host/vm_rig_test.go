@@ -26,7 +26,7 @@ const (
 )
 
 // vmModules are what the distribution's kernel does not have built in, with their dependencies.
-var vmModules = []string{"virtio_pci", "virtio_net", "veth", "bonding", "8021q"}
+var vmModules = []string{"virtio_pci", "virtio_net", "veth", "bonding", "8021q", "bridge"}
 
 const vmInit = `#!/bin/busybox sh
 b=/bin/busybox
@@ -36,8 +36,8 @@ $b mount -t devtmpfs dev /dev
 $b mount -t tmpfs -o mode=1777 tmpfs /tmp
 $b ln -s /run /var/run
 for m in $($b cat /modules); do $b insmod "$m" || echo "cannot insert $m"; done
-export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/ %s=1 %s=1
-/host.test -test.run='^%s$' -test.v -test.timeout=150s
+export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/ %s=1 %s=1 %s
+/host.test -test.run='^%s$' -test.v -test.timeout=%s
 echo "TEST ENDED $?"
 $b poweroff -f
 `
@@ -51,22 +51,27 @@ func inVM(t *testing.T) bool {
 		ownSystem(t)
 		return true
 	}
-	dir := t.TempDir()
-	initrd := filepath.Join(dir, "initrd")
-	kernel := vmInitrd(t, initrd)
-	cmd := exec.CommandContext(t.Context(), "qemu-system-x86_64", "-accel", "tcg", "-machine", "q35", "-m", "768",
+	out, err := runVM(t, "", vmTime)
+	if err != nil || !strings.Contains(out, "TEST ENDED 0") {
+		t.Fatalf("in the machine: %v\n%s", err, out)
+	}
+	return false
+}
+
+// runVM runs the calling test in a machine, with variables for its environment, and gives what it has said.
+func runVM(t *testing.T, env string, limit time.Duration) (string, error) {
+	t.Helper()
+	initrd := filepath.Join(t.TempDir(), "initrd")
+	kernel := vmInitrd(t, initrd, env, limit)
+	cmd := exec.CommandContext(t.Context(), "qemu-system-x86_64", "-accel", "tcg", "-machine", "q35", "-smp", "2", "-m", "2048",
 		"-cpu", "qemu64,+rdrand,+ssse3,+sse4.1,+sse4.2", "-display", "none", "-no-reboot", "-serial", "stdio", "-nodefaults",
 		"-kernel", kernel, "-initrd", initrd, "-append", "console=ttyS0 quiet panic=-1",
 		"-nic", "user,model=virtio-net-pci,mac=52:54:00:00:00:01,restrict=on",
 		"-nic", "user,model=virtio-net-pci,mac=52:54:00:00:00:02,restrict=on")
 	cmd.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGKILL}
-	ctx, cancel := context.WithTimeout(t.Context(), vmTime)
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
-	out, err := runUntil(ctx, cmd)
-	if err != nil || !strings.Contains(out, "TEST ENDED 0") {
-		t.Fatalf("in the machine: %v\n%s", err, out)
-	}
-	return false
+	return runUntil(ctx, cmd)
 }
 
 // runUntil gives what the machine has said on its console.
@@ -83,7 +88,7 @@ func runUntil(ctx context.Context, cmd *exec.Cmd) (string, error) {
 }
 
 // vmInitrd writes the file system of the machine: this test, what networkd and ip need, busybox and kernel modules.
-func vmInitrd(t *testing.T, path string) (kernel string) {
+func vmInitrd(t *testing.T, path, env string, limit time.Duration) (kernel string) {
 	t.Helper()
 	cache, err := image.DefaultCacheDir()
 	must(t, err)
@@ -95,7 +100,7 @@ func vmInitrd(t *testing.T, path string) (kernel string) {
 	for _, dir := range []string{"dev", "proc", "sys", "tmp", "run", "etc", "var", "root"} {
 		w.dir(dir)
 	}
-	w.data("init", fmt.Appendf(nil, vmInit, vmVariable, networkdVariable, t.Name()), 0o755)
+	w.data("init", fmt.Appendf(nil, vmInit, vmVariable, networkdVariable, env, t.Name(), limit-30*time.Second), 0o755)
 	w.file("/bin/busybox", "bin/busybox")
 	w.program(os.Args[0], "host.test")
 	for _, name := range []string{"/lib/systemd/systemd-networkd", "/usr/bin/dbus-daemon", "/usr/bin/ip", "/usr/bin/sh", "/usr/bin/sleep", "/usr/bin/cat", "/usr/bin/nsenter", "/usr/bin/tr"} {

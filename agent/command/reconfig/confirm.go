@@ -18,7 +18,7 @@ var errNotThere = errors.New("read back differs")
 // confirm reads back and then makes new contact, again and again until the deadline. It gives the address that the
 // contact was made from, where the configuration names it.
 func (e *Executor) confirm(ctx context.Context, job command.Job, in intent, deadline time.Time) (netip.Addr, error) {
-	_, diff, err := e.readBack(ctx, in.Want)
+	_, diff, err := e.readBack(ctx, in.Want, in.Saved)
 	if err != nil {
 		return netip.Addr{}, err
 	}

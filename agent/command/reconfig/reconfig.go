@@ -118,7 +118,7 @@ func (e *Executor) refused(ctx context.Context, want ordered, now committed) (*c
 	if want.acceptDrift {
 		return nil, nil
 	}
-	evidence, diff, err := e.readBack(ctx, now.Settings)
+	evidence, diff, err := e.readBack(ctx, now.Settings, nil)
 	if err != nil || diff == "" {
 		return nil, err
 	}
@@ -151,7 +151,7 @@ func (e *Executor) repeat(ctx context.Context, now committed, digest string) (*c
 	if now.Digest != digest {
 		return refuse(baremetalv1.Reason_INVALID_FIELD, "generation %d is committed with another content", now.Generation), nil
 	}
-	evidence, diff, err := e.readBack(ctx, now.Settings)
+	evidence, diff, err := e.readBack(ctx, now.Settings, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -193,7 +193,7 @@ func (e *Executor) Execute(ctx context.Context, job command.Job) (command.Result
 		from, err = e.confirm(ctx, job, in, started.Add(limit))
 	}
 	if err != nil {
-		return e.undo(ctx, job, in, e.mayCome(ctx, accepted, err))
+		return e.undo(ctx, job, in, e.mayCome(ctx, in, accepted, err))
 	}
 	return e.commit(ctx, job, in, from)
 }
@@ -280,7 +280,7 @@ func (e *Executor) moved(in intent) {
 }
 
 func (e *Executor) succeeded(ctx context.Context, in intent) (command.Result, error) {
-	evidence, diff, err := e.readBack(context.WithoutCancel(ctx), in.Want)
+	evidence, diff, err := e.readBack(context.WithoutCancel(ctx), in.Want, in.Saved)
 	if err != nil {
 		return command.Result{}, err
 	}
