@@ -211,7 +211,7 @@ func (l *Linux) settle(ctx context.Context, c NetworkConfig, before []SavedLink)
 		case <-ctx.Done():
 			return errors.Join(fmt.Errorf("apply network configuration: %w:\n%s", ErrReadBack, s.Diff), err)
 		case <-nudge:
-			if err := l.nudge(ctx, c); err != nil {
+			if err := l.nudgeConfig(ctx, c); err != nil {
 				return err
 			}
 		case <-clock.Real().After(settlePoll):
@@ -219,8 +219,24 @@ func (l *Linux) settle(ctx context.Context, c NetworkConfig, before []SavedLink)
 	}
 }
 
+func (l *Linux) nudgeConfig(ctx context.Context, c NetworkConfig) error {
+	macs, err := cardsByMAC()
+	if err != nil {
+		return err
+	}
+	return l.nudge(ctx, namesOf(c.wanted(macs)))
+}
+
+func namesOf(links []SavedLink) []string {
+	names := make([]string, 0, len(links))
+	for _, l := range links {
+		names = append(names, l.Name)
+	}
+	return names
+}
+
 // RestoreNetwork goes back. On another boot than that of the change, only files are left of it. Where they cannot be
-// written the kernel is restored all the same, and the error says that something is left to do.
+// written, or networkd does not read them, the kernel is restored all the same. The error says that something is left to do.
 func (l *Linux) RestoreNetwork(ctx context.Context, _ Effect, s SavedNetwork) error {
 	l.network.Lock()
 	defer l.network.Unlock()
@@ -235,36 +251,28 @@ func (l *Linux) RestoreNetwork(ctx context.Context, _ Effect, s SavedNetwork) er
 	if err != nil {
 		return err
 	}
-	filesErr := l.restoreFiles(s)
-	want := s.Links
+	leftErr := l.restoreFiles(s)
+	want, others := s.Links, s.Others
 	sameBoot, running := s.BootID == l.bootID(), l.systemd() && l.networkd(ctx)
-	if !sameBoot && running && filesErr == nil {
+	if !sameBoot && !running {
+		return leftErr
+	}
+	if !sameBoot {
 		// networkd has read the files of the change when it started: the first try to go back came too early, or in vain.
 		if want, err = linksOf(s.Applied); err != nil {
-			return err
+			return errors.Join(leftErr, err)
 		}
-	}
-	var removed []string
-	if sameBoot || running {
-		removed = outdated(made, want)
-		if err := removeLinks(removed); err != nil {
-			return errors.Join(filesErr, err)
-		}
-	}
-	// What networkd would read is still the change.
-	if filesErr == nil && running {
-		if err := l.reload(ctx, removed); err != nil {
-			return err
-		}
-	}
-	if !sameBoot && !running {
-		return filesErr
-	}
-	others := s.Others
-	if !sameBoot {
 		others = SavedOthers{} // they went with the kernel that had them
 	}
-	return errors.Join(filesErr, l.restoreLinks(ctx, want, made, others, filesErr != nil))
+	removed := outdated(made, want)
+	if err := removeLinks(removed); err != nil {
+		return errors.Join(leftErr, err)
+	}
+	// What networkd would read while files are left over is still the change.
+	if leftErr == nil && running {
+		leftErr = l.reload(ctx, removed)
+	}
+	return errors.Join(leftErr, l.restoreLinks(ctx, want, made, others, leftErr != nil))
 }
 
 // linksOf is how the kernel shows a configuration; nil has none.
@@ -302,6 +310,10 @@ func (l *Linux) restoreLinks(ctx context.Context, saved, made []SavedLink, other
 		select {
 		case <-ctx.Done():
 			return errors.Join(fmt.Errorf("restore network: %w:\n%s", ErrReadBack, diff), err, readErr)
+		case <-nudge:
+			if !all && l.systemd() {
+				_ = l.nudge(ctx, namesOf(saved)) // the diff decides
+			}
 		case <-clock.Real().After(settlePoll):
 		}
 	}

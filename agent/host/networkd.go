@@ -15,6 +15,8 @@ const (
 	networkdName = "org.freedesktop.network1"
 	resolvedName = "org.freedesktop.resolve1"
 	busTime      = 5 * time.Second
+	// reloadTime is for a networkd that answers late. One that hangs keeps nobody from the kernel.
+	reloadTime = 10 * time.Second
 )
 
 // onBus runs fn with a connection of its own to the system bus.
@@ -69,6 +71,8 @@ func (l *Linux) applyNetworkd(ctx context.Context, c NetworkConfig, was, want []
 // Where a bond or VLAN was removed it is restarted instead, which leaves what is configured alone: it would remember a VLAN
 // as it was, and take the old bond for the new one (seen with systemd 252).
 func (l *Linux) reload(ctx context.Context, removed []string) error {
+	ctx, cancel := context.WithTimeout(ctx, reloadTime)
+	defer cancel()
 	if len(removed) > 0 {
 		if err := l.kernel.restart(ctx, "systemd-networkd.service"); err != nil {
 			return err
@@ -97,28 +101,26 @@ func (l *Linux) flushNames(ctx context.Context) {
 	})
 }
 
-// nudge has networkd configure every interface anew, whatever it thinks of it.
-func (l *Linux) nudge(ctx context.Context, c NetworkConfig) error {
+// nudge has networkd configure each of the named interfaces anew, whatever it thinks of it.
+func (l *Linux) nudge(ctx context.Context, names []string) error {
 	if !l.systemd() {
 		return nil
 	}
-	macs, err := cardsByMAC()
-	if err != nil {
-		return err
-	}
+	ctx, cancel := context.WithTimeout(ctx, busTime)
+	defer cancel()
 	return onBus(ctx, func(conn *dbus.Conn) error {
-		for _, w := range c.wanted(macs) {
-			link, err := netlink.LinkByName(w.Name)
+		for _, name := range names {
+			link, err := netlink.LinkByName(name)
 			if isNoLink(err) {
 				continue // the diff says so
 			}
 			if err != nil {
-				return fmt.Errorf("find %s: %w", w.Name, err)
+				return fmt.Errorf("find %s: %w", name, err)
 			}
 			err = conn.Object(networkdName, "/org/freedesktop/network1").
 				CallWithContext(ctx, networkdName+".Manager.ReconfigureLink", 0, int32(link.Attrs().Index)).Err
 			if err != nil {
-				return fmt.Errorf("reconfigure %s: %w", w.Name, err)
+				return fmt.Errorf("reconfigure %s: %w", name, err)
 			}
 		}
 		return nil
