@@ -16,7 +16,11 @@ import (
 	"github.com/ingot-metal/ingot/internal/testkit"
 )
 
-const networkdVariable = "INGOT_TEST_WITH_NETWORKD"
+const (
+	networkdVariable = "INGOT_TEST_WITH_NETWORKD"
+	// rigTime is for daemons that start on an emulated machine, beside others.
+	rigTime = time.Minute
+)
 
 const busConfig = `<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN"
  "http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd">
@@ -56,10 +60,28 @@ func withNetworkd(t *testing.T) bool {
 // ownSystem mounts what a system needs, so that nothing of the real one is changed, and starts bus and networkd.
 func ownSystem(t *testing.T) {
 	t.Helper()
+	ownFiles(t, smallDisk(t))
+	startBus(t)
+	startNetworkd = func() (stop func()) { return daemon(t, "/lib/systemd/systemd-networkd") }
+	stopNetworkd = startNetworkd()
+	h := New(Config{})
+	testkit.Eventually(t, rigTime, func() bool { return h.networkd(t.Context()) }, "networkd is not on the bus")
+}
+
+// smallDisk is a file system that can be full.
+func smallDisk(t *testing.T) string {
+	t.Helper()
 	must(t, unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""))
-	etc := t.TempDir()
-	must(t, unix.Mount("tmpfs", etc, "tmpfs", 0, "size=8m,mode=0755")) // which can be full
-	t.Cleanup(func() { must(t, unix.Unmount(etc, unix.MNT_DETACH)) })
+	dir := t.TempDir()
+	must(t, unix.Mount("tmpfs", dir, "tmpfs", 0, "size=8m,mode=0755"))
+	t.Cleanup(func() { must(t, unix.Unmount(dir, unix.MNT_DETACH)) })
+	return dir
+}
+
+// ownFiles mounts all but the bus and what runs at it. etc becomes /etc, and keeps what it has.
+func ownFiles(t *testing.T, etc string) {
+	t.Helper()
+	must(t, unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""))
 	for _, keep := range []string{"passwd", "group", "nsswitch.conf", "machine-id", "ld.so.cache", "hosts", "hostname"} {
 		b, err := os.ReadFile(filepath.Join("/etc", keep))
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -76,14 +98,14 @@ func ownSystem(t *testing.T) {
 	for _, dir := range []string{"/run/dbus", "/run/systemd/system"} {
 		must(t, os.MkdirAll(dir, 0o755))
 	}
-	writeFile(t, "/run/bus.conf", busConfig)
 	must(t, exec.CommandContext(t.Context(), "ip", "link", "set", "lo", "up").Run())
+}
+
+func startBus(t *testing.T) {
+	t.Helper()
+	writeFile(t, "/run/bus.conf", busConfig)
 	daemon(t, "dbus-daemon", "--nofork", "--config-file=/run/bus.conf")
-	testkit.Eventually(t, 10*time.Second, func() bool { _, err := os.Stat("/run/dbus/system_bus_socket"); return err == nil }, "no bus")
-	startNetworkd = func() (stop func()) { return daemon(t, "/lib/systemd/systemd-networkd") }
-	stopNetworkd = startNetworkd()
-	h := New(Config{})
-	testkit.Eventually(t, 10*time.Second, func() bool { return h.networkd(t.Context()) }, "networkd is not on the bus")
+	testkit.Eventually(t, rigTime, func() bool { _, err := os.Stat("/run/dbus/system_bus_socket"); return err == nil }, "no bus")
 }
 
 // networkd of this process's own system.
@@ -136,7 +158,7 @@ func unguarded(t *testing.T) (h *Linux, armed *[]time.Duration) {
 		}
 		stopNetworkd()
 		stopNetworkd = startNetworkd()
-		testkit.Eventually(t, 10*time.Second, func() bool { return h.networkd(ctx) }, "networkd is not on the bus again")
+		testkit.Eventually(t, rigTime, func() bool { return h.networkd(ctx) }, "networkd is not on the bus again")
 		return nil
 	}
 	return h, armed

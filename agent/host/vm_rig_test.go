@@ -26,7 +26,7 @@ const (
 )
 
 // vmModules are what the distribution's kernel does not have built in, with their dependencies.
-var vmModules = []string{"virtio_pci", "virtio_net", "veth", "bonding", "8021q", "bridge"}
+var vmModules = []string{"virtio_pci", "virtio_net", "veth", "bonding", "8021q", "bridge", "virtio_blk", "nf_tables", "nft_ct", "nft_limit", "nft_chain_nat"}
 
 const vmInit = `#!/bin/busybox sh
 b=/bin/busybox
@@ -36,6 +36,7 @@ $b mount -t devtmpfs dev /dev
 $b mount -t tmpfs -o mode=1777 tmpfs /tmp
 $b ln -s /run /var/run
 for m in $($b cat /modules); do $b insmod "$m" || echo "cannot insert $m"; done
+[ ! -b /dev/vda ] || $b mount -t ext4 /dev/vda /disk
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/ %s=1 %s=1 %s
 /host.test -test.run='^%s$' -test.v -test.timeout=%s
 echo "TEST ENDED $?"
@@ -58,16 +59,20 @@ func inVM(t *testing.T) bool {
 	return false
 }
 
-// runVM runs the calling test in a machine, with variables for its environment, and gives what it has said.
-func runVM(t *testing.T, env string, limit time.Duration) (string, error) {
+// runVM runs the calling test in a machine, with variables for its environment and more arguments of qemu(1), and gives what
+// it has said.
+func runVM(t *testing.T, env string, limit time.Duration, more ...string) (string, error) {
 	t.Helper()
 	initrd := filepath.Join(t.TempDir(), "initrd")
 	kernel := vmInitrd(t, initrd, env, limit)
-	cmd := exec.CommandContext(t.Context(), "qemu-system-x86_64", "-accel", "tcg", "-machine", "q35", "-smp", "2", "-m", "2048",
-		"-cpu", "qemu64,+rdrand,+ssse3,+sse4.1,+sse4.2", "-display", "none", "-no-reboot", "-serial", "stdio", "-nodefaults",
+	if len(more) == 0 {
+		more = []string{"-no-reboot"}
+	}
+	cmd := exec.CommandContext(t.Context(), "qemu-system-x86_64", append(more, "-accel", "tcg", "-machine", "q35", "-smp", "2", "-m", "2048",
+		"-cpu", "qemu64,+rdrand,+ssse3,+sse4.1,+sse4.2", "-display", "none", "-serial", "stdio", "-nodefaults",
 		"-kernel", kernel, "-initrd", initrd, "-append", "console=ttyS0 quiet panic=-1",
 		"-nic", "user,model=virtio-net-pci,mac=52:54:00:00:00:01,restrict=on",
-		"-nic", "user,model=virtio-net-pci,mac=52:54:00:00:00:02,restrict=on")
+		"-nic", "user,model=virtio-net-pci,mac=52:54:00:00:00:02,restrict=on")...)
 	cmd.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGKILL}
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
@@ -97,13 +102,13 @@ func vmInitrd(t *testing.T, path, env string, limit time.Duration) (kernel strin
 	f, err := os.Create(path)
 	must(t, err)
 	w := &cpio{t: t, w: bufio.NewWriter(f), seen: map[string]bool{}}
-	for _, dir := range []string{"dev", "proc", "sys", "tmp", "run", "etc", "var", "root"} {
+	for _, dir := range []string{"dev", "proc", "sys", "tmp", "run", "etc", "var", "root", "disk"} {
 		w.dir(dir)
 	}
 	w.data("init", fmt.Appendf(nil, vmInit, vmVariable, networkdVariable, env, t.Name(), limit-30*time.Second), 0o755)
 	w.file("/bin/busybox", "bin/busybox")
 	w.program(os.Args[0], "host.test")
-	for _, name := range []string{"/lib/systemd/systemd-networkd", "/usr/bin/dbus-daemon", "/usr/bin/ip", "/usr/bin/sh", "/usr/bin/sleep", "/usr/bin/cat", "/usr/bin/nsenter", "/usr/bin/tr"} {
+	for _, name := range []string{"/lib/systemd/systemd-networkd", "/usr/bin/dbus-daemon", "/usr/bin/ip", "/usr/bin/sh", "/usr/bin/sleep", "/usr/bin/cat", "/usr/bin/nsenter", "/usr/bin/tr", "/usr/sbin/nft"} {
 		w.program(name, name[1:])
 	}
 	for _, name := range []string{"/etc/passwd", "/etc/group", "/etc/nsswitch.conf"} {
