@@ -61,7 +61,8 @@ func stopUnit(ctx context.Context, conn *systemd.Conn, name string) error {
 	return jobDone(ctx, "stop "+name, done)
 }
 
-// restartUnit returns when the unit is up again.
+// restartUnit returns when the unit is up again. It does not wait for units that the restarted one comes after: one of them,
+// ingot-rollback.service, may be who asks.
 func restartUnit(ctx context.Context, name string) error {
 	conn, err := systemd.NewSystemConnectionContext(ctx)
 	if err != nil {
@@ -69,7 +70,7 @@ func restartUnit(ctx context.Context, name string) error {
 	}
 	defer conn.Close()
 	done := make(chan string, 1)
-	if _, err := conn.RestartUnitContext(ctx, name, "replace", done); err != nil {
+	if _, err := conn.RestartUnitContext(ctx, name, "ignore-dependencies", done); err != nil {
 		return fmt.Errorf("restart %s: %w", name, err)
 	}
 	return jobDone(ctx, "restart "+name, done)

@@ -69,16 +69,33 @@ type Guard struct {
 // GuardState says what has become of a guarded change.
 type GuardState string
 
-// The states of a guard. Pending leads to either of the others, which are final.
+// The states of a guard. Pending leads to one of the others, which are final.
 const (
 	GuardPending    GuardState = "pending"
 	GuardCommitted  GuardState = "committed"
 	GuardRolledBack GuardState = "rolled_back"
+	// GuardAbandoned: an operator on the host has kept it as it was then, neither proven nor rolled back.
+	GuardAbandoned GuardState = "abandoned"
 )
 
 // Due says whether a pending change has had its time.
 func (g Guard) Due(bootID string, sinceBoot time.Duration) bool {
 	return g.State == GuardPending && (g.BootID != bootID || sinceBoot >= g.Deadline)
+}
+
+// Parts names what a rollback restores.
+func (g Guard) Parts() []string {
+	var parts []string
+	if g.Network != nil {
+		parts = append(parts, "interfaces")
+	}
+	if g.Hostname != "" {
+		parts = append(parts, "host name")
+	}
+	if g.SetsFirewall {
+		parts = append(parts, "firewall")
+	}
+	return parts
 }
 
 // NetworkConfig is everything that Ingot configures of a host's network. The zero value is nothing.

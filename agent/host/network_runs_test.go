@@ -3,6 +3,7 @@ package host
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -137,13 +138,17 @@ func (d *doneSeeds) add(t *testing.T, seed uint64) {
 		return
 	}
 	f, err := os.OpenFile(d.path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
-	must(t, err)
+	if err != nil {
+		t.Error(err)
+		return
+	}
 	_, err = fmt.Fprintln(f, seed)
-	must(t, err)
-	must(t, f.Close())
+	if err := errors.Join(err, f.Close()); err != nil {
+		t.Error(err)
+	}
 }
 
-var runEnded = regexp.MustCompile(`(?m)^RUN (\d+) (ok|FAILED)(.*)$`)
+var runEnded = regexp.MustCompile(`^RUN (\d+) (ok|FAILED)`)
 
 // runInVM makes runs in one machine.
 func runInVM(t *testing.T, seeds []uint64, done *doneSeeds) {
@@ -163,19 +168,24 @@ func runInVM(t *testing.T, seeds []uint64, done *doneSeeds) {
 		}
 		disk = []string{"-drive", "if=virtio,format=raw,file=" + path}
 	}
-	limit := time.Duration(len(seeds))*40*time.Second + 5*time.Minute
-	out, err := runVM(t, fmt.Sprintf("%s=%s", seedsVariable, strings.Join(texts, ",")), limit, disk...)
-	ended := runEnded.FindAllStringSubmatch(out, -1)
-	for _, m := range ended {
-		t.Log(strings.TrimSpace(m[0]))
-		if m[2] == "ok" {
-			seed, err := strconv.ParseUint(m[1], 10, 64)
-			must(t, err)
-			done.add(t, seed)
-		}
-	}
-	if err != nil || len(ended) != len(seeds) || strings.Count(out, "TEST ENDED 0") != 1 {
-		t.Errorf("runs %v: %v, %d ended\n%s", seeds, err, len(ended), out)
+	ended := 0
+	out, err := runVM(t, vmRun{
+		env:   fmt.Sprintf("%s=%s", seedsVariable, strings.Join(texts, ",")),
+		limit: time.Duration(len(seeds))*time.Minute + 5*time.Minute, more: disk,
+		line: func(line string) {
+			m := runEnded.FindStringSubmatch(line)
+			if m == nil {
+				return
+			}
+			ended++
+			t.Log(line)
+			if seed, err := strconv.ParseUint(m[1], 10, 64); err == nil && m[2] == "ok" {
+				done.add(t, seed)
+			}
+		},
+	})
+	if err != nil || ended != len(seeds) || strings.Count(out, "TEST ENDED 0") != 1 {
+		t.Errorf("runs %v: %v, %d ended\n%s", seeds, err, ended, out)
 	}
 }
 

@@ -224,6 +224,39 @@ func TestTheKernelGoesBackThoughFilesCannotBeWritten(t *testing.T) {
 	}
 }
 
+// TestAPendingChangeIsKeptByCommand: what cannot be rolled back blocks no later change once an operator has decided.
+func TestAPendingChangeIsKeptByCommand(t *testing.T) {
+	t.Parallel()
+	h := New(Config{Root: t.TempDir()})
+	if g, err := h.AbandonGuard(t.Context()); g != nil || err != nil {
+		t.Errorf("without a change: %+v, %v", g, err)
+	}
+	must(t, h.Guard(t.Context(), Guard{CommandID: "c1", Deadline: clock.Boottime() + time.Hour}))
+	if g, err := h.AbandonGuard(t.Context()); err != nil || g == nil || g.CommandID != "c1" {
+		t.Fatalf("a pending one: %+v, %v", g, err)
+	}
+	if done, err := h.RollBackPending(t.Context(), true); done || err != nil {
+		t.Errorf("it was rolled back all the same: %t, %v", done, err)
+	}
+	if err := h.RollBackGuard(t.Context(), "c1"); !errors.Is(err, ErrGuardAbandoned) {
+		t.Errorf("the agent's own rollback: %v", err)
+	}
+	if err := h.CommitGuard(t.Context(), "c1"); !errors.Is(err, ErrGuardLost) {
+		t.Errorf("a proof that comes after it: %v", err)
+	}
+	must(t, h.Guard(t.Context(), Guard{CommandID: "c2", Deadline: clock.Boottime() + time.Hour}))
+
+	writeFile(t, h.path(GuardFile), `{"command_id": "c3", "sta`)
+	if err := h.Guard(t.Context(), Guard{CommandID: "c4"}); err == nil {
+		t.Error("a record that cannot be read was overwritten")
+	}
+	if g, err := h.AbandonGuard(t.Context()); err != nil || g == nil || g.Error == "" {
+		t.Errorf("a record that cannot be read: %+v, %v", g, err)
+	}
+	must(t, h.Guard(t.Context(), Guard{CommandID: "c4", Deadline: clock.Boottime() + time.Hour}))
+	wantIn(t, read(t, h.path(GuardFile)+".damaged"), "c3")
+}
+
 // After a reboot the kernel has forgotten the change; only files are put back, before networkd reads them.
 func TestGuardGoesBackAtBoot(t *testing.T) {
 	t.Parallel()

@@ -42,7 +42,7 @@ func withNVMe(t *testing.T) bool {
 	cmd.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGKILL}
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
-	out, err := runUntil(ctx, cmd)
+	out, err := runUntil(ctx, cmd, nil)
 	if err != nil || !strings.Contains(out, "TEST ENDED 0") {
 		t.Fatalf("in the machine: %v\n%s", err, out)
 	}

@@ -52,36 +52,43 @@ func inVM(t *testing.T) bool {
 		ownSystem(t)
 		return true
 	}
-	out, err := runVM(t, "", vmTime)
+	out, err := runVM(t, vmRun{limit: vmTime})
 	if err != nil || !strings.Contains(out, "TEST ENDED 0") {
 		t.Fatalf("in the machine: %v\n%s", err, out)
 	}
 	return false
 }
 
-// runVM runs the calling test in a machine, with variables for its environment and more arguments of qemu(1), and gives what
-// it has said.
-func runVM(t *testing.T, env string, limit time.Duration, more ...string) (string, error) {
+// vmRun is one start of a machine.
+type vmRun struct {
+	env   string // variables for the test in there
+	limit time.Duration
+	more  []string     // arguments of qemu(1)
+	line  func(string) // is given each line that the machine says; may be nil
+}
+
+// runVM runs the calling test in a machine, and gives what it has said.
+func runVM(t *testing.T, r vmRun) (string, error) {
 	t.Helper()
 	initrd := filepath.Join(t.TempDir(), "initrd")
-	kernel := vmInitrd(t, initrd, env, limit)
-	if len(more) == 0 {
-		more = []string{"-no-reboot"}
+	kernel := vmInitrd(t, initrd, r.env, r.limit)
+	if len(r.more) == 0 {
+		r.more = []string{"-no-reboot"}
 	}
-	cmd := exec.CommandContext(t.Context(), "qemu-system-x86_64", append(more, "-accel", "tcg", "-machine", "q35", "-smp", "2", "-m", "2048",
+	cmd := exec.CommandContext(t.Context(), "qemu-system-x86_64", append(r.more, "-accel", "tcg", "-machine", "q35", "-smp", "2", "-m", "2048",
 		"-cpu", "qemu64,+rdrand,+ssse3,+sse4.1,+sse4.2", "-display", "none", "-serial", "stdio", "-nodefaults",
 		"-kernel", kernel, "-initrd", initrd, "-append", "console=ttyS0 quiet panic=-1",
 		"-nic", "user,model=virtio-net-pci,mac=52:54:00:00:00:01,restrict=on",
 		"-nic", "user,model=virtio-net-pci,mac=52:54:00:00:00:02,restrict=on")...)
 	cmd.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGKILL}
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	ctx, cancel := context.WithTimeout(t.Context(), r.limit)
 	defer cancel()
-	return runUntil(ctx, cmd)
+	return runUntil(ctx, cmd, r.line)
 }
 
-// runUntil gives what the machine has said on its console.
-func runUntil(ctx context.Context, cmd *exec.Cmd) (string, error) {
-	var out bytes.Buffer
+// runUntil gives what the machine has said on its console. line, unless nil, is given each line at once.
+func runUntil(ctx context.Context, cmd *exec.Cmd, line func(string)) (string, error) {
+	out := console{line: line}
 	cmd.Stdout, cmd.Stderr = &out, &out
 	if err := cmd.Start(); err != nil {
 		return "", fmt.Errorf("start the machine (apt-get install qemu-system-x86): %w", err)
@@ -90,6 +97,26 @@ func runUntil(ctx context.Context, cmd *exec.Cmd) (string, error) {
 	defer stop()
 	err := cmd.Wait()
 	return out.String(), err
+}
+
+// console keeps what a machine says.
+type console struct {
+	bytes.Buffer
+	line func(string)
+	told int // bytes of lines that were given to line
+}
+
+func (c *console) Write(p []byte) (int, error) {
+	n, err := c.Buffer.Write(p)
+	for c.line != nil {
+		end := bytes.IndexByte(c.Bytes()[c.told:], '\n')
+		if end < 0 {
+			break
+		}
+		c.line(strings.TrimRight(string(c.Bytes()[c.told:c.told+end]), "\r"))
+		c.told += end + 1
+	}
+	return n, err
 }
 
 // vmInitrd writes the file system of the machine: this test, what networkd and ip need, busybox and kernel modules.
