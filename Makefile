@@ -135,6 +135,13 @@ DISKS_FLAGS ?= -left-runs 500
 test-disks: deps ## Write images under 500 random faults, and compare what is said of each disk with a full read of it (20 seconds)
 	go test ./agent/disk/image -run TestWhatIsLeftIsTrue -count 1 -timeout 30m -v $(DISKS_FLAGS)
 
+NETWORK_RUNS ?= 1:500
+NETWORK_DONE ?= dist/network-done
+.PHONY: test-network
+test-network: deps ## Change networks of hosts in virtual machines under 500 random faults, 50 of them a reset of the machine (NETWORK_RUNS=FIRST:COUNT; what NETWORK_DONE names is not run again)
+	@mkdir -p $(dir $(NETWORK_DONE))
+	INGOT_NETWORK_RUNS=$(NETWORK_RUNS) INGOT_NETWORK_DONE=$(abspath $(NETWORK_DONE)) go test ./agent/host -run '^TestNetworkRuns$$' -count 1 -timeout 24h -v
+
 .PHONY: attack
 attack: deps ## Attack a controller in every part that a hostile party can have, and print what each gained and cost
 	$(TESTPG) go test ./lab/attack -count 1 -timeout 60m -v -run '$(or $(ATTACK),TestAttacks)' -long $(TEST_FLAGS)

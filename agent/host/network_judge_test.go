@@ -130,13 +130,19 @@ func (r *run) lostOthers(before, now string) []string {
 				named := i.Bond != nil && slices.ContainsFunc(i.Bond.Members, func(m string) bool { return strings.Contains(line, " dev "+m+" ") })
 				theirs = theirs && !named && !strings.Contains(line, " dev "+i.Name+" ")
 			}
-			theirs = theirs && linkOf(line, now)
+			theirs = theirs && linkOf(line, now) && (!strings.Contains(line, " via ") || hasNetworkOf(line, now))
 		}
 		if theirs && !slices.Contains(there, line) {
 			lost = append(lost, line)
 		}
 	}
 	return lost
+}
+
+// hasNetworkOf reports whether the link that a line names still has an address in the network of the gateway.
+func hasNetworkOf(line, now string) bool {
+	m := regexp.MustCompile(` via (\d+\.\d+\.\d+\.)\d+ dev (\S+)`).FindStringSubmatch(line)
+	return m == nil || strings.Contains(now, "address "+m[2]+" inet "+m[1])
 }
 
 var devOf = regexp.MustCompile(` dev (\S+)`)

@@ -24,6 +24,8 @@ const (
 	settleReads = 2
 	// nudgeAfter is when networkd is told again to configure each interface, for what a reload does not notice.
 	nudgeAfter = 2 * time.Second
+	// busyTime is how long a way back waits for networkd to be done: a lease or an advertisement may never come.
+	busyTime = 5 * time.Second
 )
 
 // NetworkSupport: systemd-networkd where systemd is init, the kernel's own interface where we are.
@@ -202,7 +204,10 @@ func (l *Linux) settle(ctx context.Context, c NetworkConfig, before []SavedLink)
 	nudge := clock.Real().After(nudgeAfter)
 	for good := 0; ; {
 		s, err := l.readNetwork(ctx, c, before)
-		if err != nil || s.Diff != "" || l.busy(ctx, c) {
+		if err == nil && s.Diff == "" {
+			err = l.busy(ctx, c)
+		}
+		if err != nil || s.Diff != "" {
 			good = 0
 		} else if good++; good == settleReads {
 			return nil
@@ -251,6 +256,10 @@ func (l *Linux) RestoreNetwork(ctx context.Context, _ Effect, s SavedNetwork) er
 	if err != nil {
 		return err
 	}
+	late, err := lateComers(s, made)
+	if err != nil {
+		return err
+	}
 	leftErr := l.restoreFiles(s)
 	want, others := s.Links, s.Others
 	sameBoot, running := s.BootID == l.bootID(), l.systemd() && l.networkd(ctx)
@@ -272,7 +281,7 @@ func (l *Linux) RestoreNetwork(ctx context.Context, _ Effect, s SavedNetwork) er
 	if leftErr == nil && running {
 		leftErr = l.reload(ctx, removed)
 	}
-	return errors.Join(leftErr, l.restoreLinks(ctx, want, made, others, leftErr != nil))
+	return errors.Join(leftErr, l.restoreLinks(ctx, way{saved: want, made: made, others: others, late: late, all: leftErr != nil}))
 }
 
 // linksOf is how the kernel shows a configuration; nil has none.
@@ -287,35 +296,88 @@ func linksOf(c *NetworkConfig) ([]SavedLink, error) {
 	return c.wanted(macs), nil
 }
 
-// restoreLinks waits until the interfaces are as they were, and helps with those that nobody else configures, or with
-// all of them. What neither was there nor was made by the change came from somebody else meanwhile, and stays.
-func (l *Linux) restoreLinks(ctx context.Context, saved, made []SavedLink, others SavedOthers, all bool) error {
+// way is the way back of the kernel.
+type way struct {
+	saved, made []SavedLink
+	others      SavedOthers
+	// late is what others have added since the change began.
+	late SavedNetwork
+	// all says that nobody helps: networkd does not run, or does not read the old files.
+	all bool
+}
+
+// lateComers reads what somebody else has added since the change began: networkd drops what it does not know of interfaces that
+// it configures anew.
+func lateComers(s SavedNetwork, made []SavedLink) (SavedNetwork, error) {
+	now, err := kernelLinks()
+	if err != nil {
+		return SavedNetwork{}, err
+	}
+	others, err := kernelOthers()
+	if err != nil {
+		return SavedNetwork{}, err
+	}
+	late := SavedNetwork{Others: others}
+	for _, l := range keepForeign(s.Links, made, now) {
+		was, _ := findLink(s.Links, l.Name)
+		late.Links = append(late.Links, SavedLink{
+			Name: l.Name, Addresses: l.Addresses[len(was.Addresses):], Routes: l.Routes[len(was.Routes):],
+		})
+	}
+	return late, nil
+}
+
+// restoreLinks waits until the interfaces are as they were, and does what nobody else does. What neither was there nor was made
+// by the change came from somebody else meanwhile, and stays where there is room for it. The end is one that stays when networkd
+// is done.
+func (l *Linux) restoreLinks(ctx context.Context, w way) error {
 	ctx, cancel := context.WithTimeout(ctx, settleTime)
 	defer cancel()
-	nudge := clock.Real().After(nudgeAfter)
-	for {
+	nudge, patience := clock.Real().After(nudgeAfter), clock.Real().After(busyTime)
+	for good, waited := 0, w.all; ; {
 		now, err := kernelLinks()
-		want := keepForeign(saved, made, now)
+		working := false
 		if err == nil {
-			err = l.helpLinks(ctx, want, all)
+			working, err = l.helpLinks(ctx, keepForeign(w.saved, w.made, now), w.all)
+			addLate(w.late.Links, now)
 		}
 		now, readErr := kernelLinks()
-		wanted, there := compare(keepForeign(saved, made, now), now)
+		wanted, there := compare(keepForeign(w.saved, w.made, now), now)
 		diff := UnifiedDiff("saved/kernel", "host/kernel", wanted, there)
-		if err == nil && readErr == nil && diff == "" {
-			if err = restoreOthers(others); err == nil {
-				return nil
-			}
+		if err = errors.Join(err, readErr); err == nil && diff == "" {
+			err = restoreOthers(w.others)
+			_ = restoreOthers(w.late.Others) // there may be no room for it any more
+		}
+		if err != nil || diff != "" || working && !waited {
+			good = 0
+		} else if good++; good == settleReads {
+			return nil
 		}
 		select {
 		case <-ctx.Done():
-			return errors.Join(fmt.Errorf("restore network: %w:\n%s", ErrReadBack, diff), err, readErr)
+			return errors.Join(fmt.Errorf("restore network: %w:\n%s", ErrReadBack, diff), err)
 		case <-nudge:
-			if !all && l.systemd() {
-				_ = l.nudge(ctx, namesOf(saved)) // the diff decides
+			if !w.all && diff != "" {
+				_ = l.nudge(ctx, namesOf(w.saved)) // the diff decides
 			}
+		case <-patience:
+			waited = true
 		case <-clock.Real().After(settlePoll):
 		}
+	}
+}
+
+// addLate gives links back what others have added to them. There may be no room for it any more.
+func addLate(late, now []SavedLink) {
+	for _, l := range late {
+		is, there := findLink(now, l.Name)
+		if !there || len(l.Addresses)+len(l.Routes) == 0 {
+			continue
+		}
+		want := is
+		want.Addresses, want.Routes = slices.Concat(is.Addresses, l.Addresses), slices.Concat(is.Routes, l.Routes)
+		_ = setAddresses(want, now)
+		_ = setRoutes(want, now)
 	}
 }
 
@@ -360,46 +422,44 @@ func keepForeign(saved, made, now []SavedLink) []SavedLink {
 	return out
 }
 
-// helpLinks does what networkd does not: everything for the links that it leaves alone, and the MTU of the others, which
-// it never sets back. With all it does everything for every link.
-func (l *Linux) helpLinks(ctx context.Context, links []SavedLink, all bool) error {
+// helpLinks does what networkd does not: everything for the links that it leaves alone or is done with, which are what others
+// have put there, and the MTU, which it never sets back. With all it waits for nobody. It reports whether networkd still works.
+func (l *Linux) helpLinks(ctx context.Context, links []SavedLink, all bool) (working bool, err error) {
 	if all {
-		return reconcile(links)
+		return false, reconcile(links)
 	}
-	var orphans []SavedLink
+	var ours []SavedLink
+	states := l.adminStates(ctx, namesOf(links))
 	for _, s := range links {
-		switch l.adminState(ctx, s.Name) {
-		case "configured":
-			now, err := kernelLinks()
-			if err == nil {
-				err = raise(s, now)
-			}
-			if err != nil {
-				return fmt.Errorf("restore %s: %w", s.Name, err)
-			}
+		switch states[s.Name] {
 		case "configuring", "pending", "initialized":
+			working = true
 		default:
-			orphans = append(orphans, s)
+			ours = append(ours, s)
 		}
 	}
-	return reconcile(orphans)
+	return working, reconcile(ours)
 }
 
-// busy says that networkd is not done. A lease or an advertisement may never come, and is not waited for.
-func (l *Linux) busy(ctx context.Context, c NetworkConfig) bool {
+// busy returns an error that names a link that networkd is not done with. A lease or an advertisement may never come, and is not
+// waited for.
+func (l *Linux) busy(ctx context.Context, c NetworkConfig) error {
 	macs, err := cardsByMAC()
 	if err != nil {
-		return true
+		return err
 	}
+	var names []string
 	for _, i := range c.Interfaces {
-		if i.DHCP4 || i.DHCP6 || i.AcceptRA {
-			continue
-		}
-		if s := l.adminState(ctx, i.nameOf(macs)); s != "" && s != "configured" && s != "unmanaged" {
-			return true
+		if !i.DHCP4 && !i.DHCP6 && !i.AcceptRA {
+			names = append(names, i.nameOf(macs))
 		}
 	}
-	return false
+	for name, s := range l.adminStates(ctx, names) {
+		if s != "configured" && s != "unmanaged" {
+			return fmt.Errorf("systemd-networkd is %s %s", s, name)
+		}
+	}
+	return nil
 }
 
 // NetworkSource asks the kernel for the way.

@@ -94,8 +94,11 @@ func savedRoute(r netlink.Route, names map[int]string) (SavedRoute, bool) {
 		}
 		s.Links = append(s.Links, names[hop.LinkIndex])
 	}
-	return s, len(s.Links) > 0
+	return s, len(s.Links) > 0 || slices.Contains(linkless, r.Type)
 }
+
+// linkless are the types of routes that lead nowhere (rtnetlink(7), rtm_type). In IPv4 they have no link.
+var linkless = []int{unix.RTN_BLACKHOLE, unix.RTN_UNREACHABLE, unix.RTN_PROHIBIT, unix.RTN_THROW}
 
 // String describes the route without numbers of links.
 func (s SavedRoute) String() string {
@@ -218,7 +221,10 @@ func (s SavedRoute) add() error {
 		index[i] = l.Attrs().Index
 	}
 	if len(r.MultiPath) == 0 {
-		r.LinkIndex = index[0]
+		r.LinkIndex = 0
+		if len(index) > 0 {
+			r.LinkIndex = index[0]
+		}
 		return netlink.RouteAdd(&r)
 	}
 	r.MultiPath = slices.Clone(r.MultiPath)

@@ -89,8 +89,10 @@ type run struct {
 	seed   uint64
 	rand   *rand.Rand
 	host   *Linux
+	bonds  bool   // the kernel has bonds and VLANs
 	native bool   // no systemd: the kernel is configured by ourselves
 	site   string // process in the other network
+	began  time.Time
 	change testChange
 	said   strings.Builder // by what changes the network
 }
@@ -103,7 +105,7 @@ type testChange struct {
 }
 
 func networkRun(t *testing.T, seed uint64) {
-	r := &run{t: t, seed: seed, rand: rand.New(rand.NewPCG(seed, 1))}
+	r := &run{t: t, seed: seed, began: time.Now(), bonds: os.Getenv(vmVariable) == "1", rand: rand.New(rand.NewPCG(seed, 1))}
 	if seed%rebootEvery == 0 {
 		r.rebootRun()
 		return
@@ -117,7 +119,9 @@ func networkRun(t *testing.T, seed uint64) {
 	}
 	r.makeHost()
 	r.layCables()
+	r.tell("daemons run")
 	r.begin()
+	r.tell("begun")
 	r.others()
 	before, filesBefore := r.look(), r.files()
 	if !r.reachable(r.ownAddresses()...) {
@@ -127,6 +131,7 @@ func networkRun(t *testing.T, seed uint64) {
 	fault := r.fault()
 	r.tell("fault " + fault.name)
 	r.carryOut(fault)
+	r.tell("change ended")
 	if r.retry() && fault.holds {
 		if now := r.look(); now != before {
 			t.Errorf("the kernel is not as it was though the way back was gone:\n%s\n%s", diffText(before, now), r.said.String())
@@ -141,7 +146,7 @@ func networkRun(t *testing.T, seed uint64) {
 	r.judge(before, filesBefore, fault.came)
 }
 
-func (r *run) tell(what string) { fmt.Printf("STORY %s\n", what) }
+func (r *run) tell(what string) { fmt.Printf("STORY %.0f s %s\n", time.Since(r.began).Seconds(), what) }
 
 func (r *run) makeHost() {
 	r.host, _ = unguarded(r.t)

@@ -40,6 +40,27 @@ const (
 	runLimit = 4 * time.Minute
 )
 
+// TestNetworkRunsHere makes runs without bonds and VLANs on this machine's own kernel, which takes a second each. Others than the
+// first 15 are asked for with INGOT_NETWORK_RUNS.
+func TestNetworkRunsHere(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Fatal("needs root: it makes network and mount namespaces and runs a systemd-networkd in them")
+	}
+	first, count := uint64(1), uint64(15)
+	if text := os.Getenv(runsVariable); text != "" {
+		_, err := fmt.Sscanf(text, "%d:%d", &first, &count)
+		must(t, err)
+	}
+	var seeds []uint64
+	for seed := first; seed < first+count; seed++ {
+		if seed%rebootEvery != 0 {
+			seeds = append(seeds, seed)
+		}
+	}
+	together(t, seeds, runsAtOnce)
+}
+
 // shortRuns is what there is time for beside all other tests: two runs, and one with a reboot.
 var shortRuns = []uint64{4, 8, 10}
 
@@ -278,10 +299,18 @@ func untilReset(t *testing.T, seeds []uint64) {
 			t.Fatal("not all runs could begin")
 		}
 	}
+	guarded := func() int {
+		files, err := filepath.Glob(diskOfRuns + "/*/etc/ingot/network/guard.json")
+		must(t, err)
+		return len(files)
+	}
 	writeFile(t, resetNote, "")
 	unix.Sync() // what comes before the change; of the change only what it has synced itself is to be there
 	writeFile(t, goFile, "")
-	<-time.After(time.Second + time.Duration(rand.New(rand.NewPCG(seeds[0], 2)).IntN(9000))*time.Millisecond)
+	for deadline := time.Now().Add(rigTime); guarded() < (len(seeds)+1)/2 && time.Now().Before(deadline); {
+		<-time.After(100 * time.Millisecond)
+	}
+	<-time.After(time.Duration(rand.New(rand.NewPCG(seeds[0], 2)).IntN(8000)) * time.Millisecond)
 	must(t, os.WriteFile("/proc/sysrq-trigger", []byte("b"), 0o200))
 	<-context.Background().Done()
 }

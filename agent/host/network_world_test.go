@@ -30,13 +30,17 @@ func (r *run) layCables() {
 	})
 	r.site = strconv.Itoa(site.Process.Pid)
 	there := "nsenter -n -t " + r.site + " ip "
-	lines := []string{there + "link set lo up", there + "link add br0 type bridge", there + "link set br0 up", there + "addr add " + controllerOfRuns + "/32 dev lo"}
+	lines := []string{there + "link set lo up", there + "link add br0 type bridge", there + "link set br0 up", there + "addr add " + controllerOfRuns + "/32 dev lo",
+		there + "addr add 2001:db8::fe/64 dev br0 nodad"}
 	for i := range 3 {
 		lines = append(lines,
 			fmt.Sprintf("ip link add c%d address 52:54:00:aa:00:0%d type veth peer name p%d netns %s", i, i, i, r.site),
 			fmt.Sprintf("%slink set p%d master br0 up", there, i), fmt.Sprintf("%saddr add 10.%d.0.254/24 dev br0", there, i))
 	}
 	for _, id := range []int{20, 21} {
+		if !r.bonds {
+			break
+		}
 		lines = append(lines, fmt.Sprintf("%slink add br0.%d link br0 type vlan id %d", there, id, id), fmt.Sprintf("%slink set br0.%d up", there, id),
 			fmt.Sprintf("%saddr add 10.%d.0.254/24 dev br0.%d", there, id, id))
 	}
@@ -46,7 +50,8 @@ func (r *run) layCables() {
 // begin is a network of ours, or of files of somebody else.
 func (r *run) begin() {
 	if r.rand.IntN(4) > 0 || r.native {
-		must(r.t, r.host.ApplyNetwork(r.t.Context(), Effect{}, r.config(false)))
+		c := r.config(false)
+		r.until("the first configuration is not applied", func() bool { return r.host.ApplyNetwork(r.t.Context(), Effect{}, c) == nil })
 		return
 	}
 	for i := range 2 {
@@ -77,7 +82,7 @@ func (r *run) config(bad bool) NetworkConfig {
 	octet := 10 + r.rand.IntN(100)
 	net := func(n int) []netip.Prefix { return []netip.Prefix{prefix(fmt.Sprintf("10.%d.0.%d/24", n, octet))} }
 	mtu := []int{0, 0, 1400, 1450}[r.rand.IntN(4)]
-	if r.rand.IntN(2) == 0 {
+	if r.bonds && r.rand.IntN(2) == 0 {
 		mode := []string{"active-backup", "802.3ad", "balance-xor"}[r.rand.IntN(3)]
 		b := &Bond{Members: slices.Clone(cards[:2]), Mode: mode, MIIMon: 100 * time.Millisecond}
 		if mode == "802.3ad" {
@@ -103,7 +108,7 @@ func (r *run) config(bad bool) NetworkConfig {
 	if r.rand.IntN(2) == 0 && len(cards) > 0 {
 		c.Interfaces = append(c.Interfaces, Interface{Name: cards[0], Addresses: net(1)})
 	}
-	if r.rand.IntN(2) == 0 {
+	if r.bonds && r.rand.IntN(2) == 0 {
 		id := 20 + r.rand.IntN(2)
 		c.Interfaces = append(c.Interfaces, Interface{Name: "tag", VLAN: &VLAN{ID: id, Parent: c.Interfaces[0].Name}, Addresses: net(id)})
 	}
@@ -134,7 +139,7 @@ func (r *run) others() {
 	all := []string{
 		"ip rule add from 10.99.0.0/16 table 100 priority 1000",
 		"ip -6 rule add fwmark 7 table 101 priority 1001",
-		"ip rule add iif " + link + " ipproto tcp dport 443 lookup 103 priority 1002",
+		"ip rule add iif " + link + " ipproto 6 dport 443 lookup 103 priority 1002",
 		"ip route add default via 10.0.0.254 dev " + own[0] + " table 100",
 		"ip route add 192.0.2.0/24 dev " + link + " table 102 proto bird",
 		"ip route add 192.0.3.0/24 via 10.0.0.254 dev " + own[0] + " proto bird metric 20",
@@ -150,7 +155,7 @@ func (r *run) others() {
 		"nft 'table ip nat { chain post { type nat hook postrouting priority 100; ip saddr 10.97.0.0/24 oifname " + link + " snat to 10.0.0.3; }; }'",
 	}
 	for _, line := range all {
-		if r.rand.IntN(3) == 0 {
+		if r.rand.IntN(3) == 0 && (r.bonds || !strings.Contains(line, "vlan")) {
 			sh(r.t, line)
 		}
 	}

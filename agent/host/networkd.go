@@ -127,23 +127,30 @@ func (l *Linux) nudge(ctx context.Context, names []string) error {
 	})
 }
 
-// adminState asks networkd what it makes of a link: "" where there is no networkd, or no link.
-func (l *Linux) adminState(ctx context.Context, name string) string {
-	link, err := netlink.LinkByName(name)
-	if err != nil || !l.systemd() {
-		return ""
+// adminStates asks networkd what it makes of links, by name. One has no state where there is no networkd, or no such link.
+func (l *Linux) adminStates(ctx context.Context, names []string) map[string]string {
+	if !l.systemd() || len(names) == 0 {
+		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, busTime)
 	defer cancel()
-	var state string
-	err = onBus(ctx, func(c *dbus.Conn) error {
-		return c.Object(networkdName, linkPath(link.Attrs().Index)).
-			CallWithContext(ctx, "org.freedesktop.DBus.Properties.Get", 0, networkdName+".Link", "AdministrativeState").Store(&state)
+	states := map[string]string{}
+	_ = onBus(ctx, func(c *dbus.Conn) error { // what has no answer has no state
+		for _, name := range names {
+			link, err := netlink.LinkByName(name)
+			if err != nil {
+				continue
+			}
+			var state string
+			err = c.Object(networkdName, linkPath(link.Attrs().Index)).
+				CallWithContext(ctx, "org.freedesktop.DBus.Properties.Get", 0, networkdName+".Link", "AdministrativeState").Store(&state)
+			if err == nil {
+				states[name] = state
+			}
+		}
+		return nil
 	})
-	if err != nil {
-		return ""
-	}
-	return state
+	return states
 }
 
 // linkPath escapes the leading digit, as sd_bus_path_encode(3) does.

@@ -3,6 +3,7 @@ package host
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -26,7 +27,7 @@ const (
 )
 
 // vmModules are what the distribution's kernel does not have built in, with their dependencies.
-var vmModules = []string{"virtio_pci", "virtio_net", "veth", "bonding", "8021q", "bridge", "virtio_blk", "nf_tables", "nft_ct", "nft_limit", "nft_chain_nat"}
+var vmModules = []string{"virtio_pci", "virtio_net", "veth", "bonding", "8021q", "bridge", "virtio_blk", "nf_tables", "nft_ct", "nft_limit", "nft_chain_nat", "nft_nat"}
 
 const vmInit = `#!/bin/busybox sh
 b=/bin/busybox
@@ -75,7 +76,7 @@ func runVM(t *testing.T, r vmRun) (string, error) {
 	if len(r.more) == 0 {
 		r.more = []string{"-no-reboot"}
 	}
-	cmd := exec.CommandContext(t.Context(), "qemu-system-x86_64", append(r.more, "-accel", "tcg", "-machine", "q35", "-smp", "2", "-m", "2048",
+	cmd := exec.CommandContext(t.Context(), "qemu-system-x86_64", append(r.more, "-accel", "tcg", "-machine", "q35", "-smp", cmp.Or(os.Getenv("SMP"), "2"), "-m", "2048",
 		"-cpu", "qemu64,+rdrand,+ssse3,+sse4.1,+sse4.2", "-display", "none", "-serial", "stdio", "-nodefaults",
 		"-kernel", kernel, "-initrd", initrd, "-append", "console=ttyS0 quiet panic=-1",
 		"-nic", "user,model=virtio-net-pci,mac=52:54:00:00:00:01,restrict=on",
