@@ -31,13 +31,13 @@ const (
 	doneVariable  = "INGOT_NETWORK_DONE"  // a file of the seeds that are done, to go on after an interruption
 	seedsVariable = "INGOT_NETWORK_SEEDS" // in the machine: those to run
 	seedVariable  = "INGOT_NETWORK_SEED"  // in a namespace: the one to run
-	runsAtOnce    = 4
+	runsAtOnce    = 3
 	runsPerVM     = 24
 	rebootsPerVM  = 10
 	rebootEvery   = 10
 	changeLimit   = 15 * time.Second
 	// runLimit is for one run on a machine that does much else.
-	runLimit = 4 * time.Minute
+	runLimit = 10 * time.Minute
 )
 
 // TestNetworkRunsHere makes runs without bonds and VLANs on this machine's own kernel, which takes a second each. Others than the

@@ -3,7 +3,6 @@ package host
 import (
 	"bufio"
 	"bytes"
-	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -11,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -76,7 +76,7 @@ func runVM(t *testing.T, r vmRun) (string, error) {
 	if len(r.more) == 0 {
 		r.more = []string{"-no-reboot"}
 	}
-	cmd := exec.CommandContext(t.Context(), "qemu-system-x86_64", append(r.more, "-accel", "tcg", "-machine", "q35", "-smp", cmp.Or(os.Getenv("SMP"), "2"), "-m", "2048",
+	cmd := exec.CommandContext(t.Context(), "qemu-system-x86_64", append(r.more, "-accel", "tcg", "-machine", "q35", "-smp", "2", "-m", "2048",
 		"-cpu", "qemu64,+rdrand,+ssse3,+sse4.1,+sse4.2", "-display", "none", "-serial", "stdio", "-nodefaults",
 		"-kernel", kernel, "-initrd", initrd, "-append", "console=ttyS0 quiet panic=-1",
 		"-nic", "user,model=virtio-net-pci,mac=52:54:00:00:00:01,restrict=on",
@@ -97,27 +97,40 @@ func runUntil(ctx context.Context, cmd *exec.Cmd, line func(string)) (string, er
 	stop := context.AfterFunc(ctx, func() { _ = cmd.Process.Kill() }) // it may have ended
 	defer stop()
 	err := cmd.Wait()
-	return out.String(), err
+	return out.said.String(), err
 }
 
-// console keeps what a machine says.
+// console keeps what a machine says. It is no bytes.Buffer, whose ReadFrom would go round Write.
 type console struct {
-	bytes.Buffer
+	said bytes.Buffer
 	line func(string)
 	told int // bytes of lines that were given to line
 }
 
 func (c *console) Write(p []byte) (int, error) {
-	n, err := c.Buffer.Write(p)
+	n, err := c.said.Write(p)
 	for c.line != nil {
-		end := bytes.IndexByte(c.Bytes()[c.told:], '\n')
+		end := bytes.IndexByte(c.said.Bytes()[c.told:], '\n')
 		if end < 0 {
 			break
 		}
-		c.line(strings.TrimRight(string(c.Bytes()[c.told:c.told+end]), "\r"))
+		c.line(strings.TrimRight(string(c.said.Bytes()[c.told:c.told+end]), "\r"))
 		c.told += end + 1
 	}
 	return n, err
+}
+
+// TestConsole: lines come whole and at once, however they were written.
+func TestConsole(t *testing.T) {
+	t.Parallel()
+	var got []string
+	c := console{line: func(l string) { got = append(got, l) }}
+	if _, err := io.Copy(&c, strings.NewReader("one\r\n\ntw")); err != nil || !slices.Equal(got, []string{"one", ""}) {
+		t.Errorf("%q, %v", got, err)
+	}
+	if _, err := c.Write([]byte("o\nthree")); err != nil || !slices.Equal(got, []string{"one", "", "two"}) || c.said.String() != "one\r\n\ntwo\nthree" {
+		t.Errorf("%q, %v", got, err)
+	}
 }
 
 // vmInitrd writes the file system of the machine: this test, what networkd and ip need, busybox and kernel modules.
