@@ -278,10 +278,12 @@ func (l *Linux) RestoreNetwork(ctx context.Context, _ Effect, s SavedNetwork) er
 		return errors.Join(leftErr, err)
 	}
 	// What networkd would read while files are left over is still the change.
+	hangs := false
 	if leftErr == nil && running {
 		leftErr = l.reload(ctx, removed)
+		hangs = leftErr != nil
 	}
-	return errors.Join(leftErr, l.restoreLinks(ctx, way{saved: want, made: made, others: others, late: late, all: leftErr != nil}))
+	return errors.Join(leftErr, l.restoreLinks(ctx, way{saved: want, made: made, others: others, late: late, all: leftErr != nil, unasked: hangs || !running}))
 }
 
 // linksOf is how the kernel shows a configuration; nil has none.
@@ -304,6 +306,19 @@ type way struct {
 	late SavedNetwork
 	// all says that nobody helps: networkd does not run, or does not read the old files.
 	all bool
+	// unasked says that networkd cannot be asked what it still does.
+	unasked bool
+}
+
+// unfit names the bonds and VLANs that are there, of those that were saved or made, and that were not there or were others. A
+// networkd that still has the files of the change makes them again.
+func (w way) unfit(now []SavedLink) []string {
+	known := slices.DeleteFunc(slices.Clone(now), func(l SavedLink) bool {
+		_, saved := findLink(w.saved, l.Name)
+		_, made := findLink(w.made, l.Name)
+		return !saved && !made
+	})
+	return outdated(known, w.saved)
 }
 
 // lateComers reads what somebody else has added since the change began: networkd drops what it does not know of interfaces that
@@ -334,16 +349,11 @@ func (l *Linux) restoreLinks(ctx context.Context, w way) error {
 	ctx, cancel := context.WithTimeout(ctx, settleTime)
 	defer cancel()
 	nudge, patience := clock.Real().After(nudgeAfter), clock.Real().After(busyTime)
-	for good, waited := 0, w.all; ; {
-		now, err := kernelLinks()
-		working := false
-		if err == nil {
-			working, err = l.helpLinks(ctx, keepForeign(w.saved, w.made, now), w.all)
-			addLate(w.late.Links, now)
-		}
+	for good, waited := 0, false; ; {
+		working, err := l.helpLinks(ctx, w)
 		now, readErr := kernelLinks()
 		wanted, there := compare(keepForeign(w.saved, w.made, now), now)
-		diff := UnifiedDiff("saved/kernel", "host/kernel", wanted, there)
+		diff := UnifiedDiff("saved/kernel", "host/kernel", wanted, append(there, w.unfit(now)...))
 		if err = errors.Join(err, readErr); err == nil && diff == "" {
 			err = restoreOthers(w.others)
 			_ = restoreOthers(w.late.Others) // there may be no room for it any more
@@ -423,22 +433,30 @@ func keepForeign(saved, made, now []SavedLink) []SavedLink {
 }
 
 // helpLinks does what networkd does not: everything for the links that it leaves alone or is done with, which are what others
-// have put there, and the MTU, which it never sets back. With all it waits for nobody. It reports whether networkd still works.
-func (l *Linux) helpLinks(ctx context.Context, links []SavedLink, all bool) (working bool, err error) {
-	if all {
-		return false, reconcile(links)
+// have put there, and the MTU, which it never sets back. It reports whether networkd still works.
+func (l *Linux) helpLinks(ctx context.Context, w way) (working bool, err error) {
+	now, err := kernelLinks()
+	if err != nil {
+		return false, err
+	}
+	if err := removeLinks(w.unfit(now)); err != nil {
+		return false, err
+	}
+	var states map[string]string
+	if !w.unasked {
+		states = l.adminStates(ctx, namesOf(w.saved))
 	}
 	var ours []SavedLink
-	states := l.adminStates(ctx, namesOf(links))
-	for _, s := range links {
-		switch states[s.Name] {
-		case "configuring", "pending", "initialized":
-			working = true
-		default:
+	for _, s := range keepForeign(w.saved, w.made, now) {
+		busy := slices.Contains([]string{"configuring", "pending", "initialized"}, states[s.Name])
+		working = working || busy
+		if w.all || !busy {
 			ours = append(ours, s)
 		}
 	}
-	return working, reconcile(ours)
+	err = reconcile(ours)
+	addLate(w.late.Links, now)
+	return working, err
 }
 
 // busy returns an error that names a link that networkd is not done with. A lease or an advertisement may never come, and is not

@@ -61,8 +61,8 @@ func TestNetworkRunsHere(t *testing.T) {
 	together(t, seeds, runsAtOnce)
 }
 
-// shortRuns is what there is time for beside all other tests: two runs, and one with a reboot.
-var shortRuns = []uint64{4, 8, 10}
+// shortRuns is what there is time for beside all other tests: a run, and one with a reboot.
+var shortRuns = []uint64{7, 20}
 
 // TestNetworkRuns makes the runs in virtual machines, because few kernels that containers share have bonds and VLANs.
 func TestNetworkRuns(t *testing.T) {
