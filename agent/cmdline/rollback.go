@@ -13,8 +13,8 @@ import (
 	"github.com/ingot-metal/ingot/internal/clock"
 )
 
-// rollback is what the watchdog of a configuration runs: systemd's timer at the deadline, a unit at boot, or process 1. An
-// operator on the host has the other flags.
+// rollback is what the watchdog of a configuration runs: systemd's timer at the deadline, a unit at boot, or process 1.
+// An operator on the host has the other flags.
 func (a app) rollback() *cobra.Command {
 	var pending, now, show, keep bool
 	cmd := &cobra.Command{
@@ -79,7 +79,8 @@ func guardText(g *host.Guard, sinceBoot time.Duration) string {
 	if g == nil {
 		return "no configuration was ever applied here"
 	}
-	text := fmt.Sprintf("the configuration of command %s is %s", g.CommandID, strings.ReplaceAll(string(g.State), "_", " "))
+	state := strings.ReplaceAll(string(g.State), "_", " ")
+	text := fmt.Sprintf("the configuration of command %s is %s", g.CommandID, state)
 	if g.State != host.GuardPending {
 		return text
 	}
@@ -105,5 +106,6 @@ func keepAsItIs(ctx context.Context, l *host.Linux) (string, error) {
 	case g.CommandID == "":
 		return fmt.Sprintf("the record could not be read (%s); it is put aside as /%s.damaged", g.Error, host.GuardFile), nil
 	}
-	return fmt.Sprintf("the host stays as it is; the configuration of command %s is neither proven nor rolled back", g.CommandID), nil
+	const kept = "the host stays as it is; the configuration of command %s is neither proven nor rolled back"
+	return fmt.Sprintf(kept, g.CommandID), nil
 }

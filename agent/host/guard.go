@@ -123,8 +123,8 @@ func (l *Linux) RollBackPending(ctx context.Context, now bool) (done bool, err e
 	return done, err
 }
 
-// AbandonGuard keeps the host as it is, by an operator's word: a pending change is neither proven nor rolled back any more. It
-// returns the change, nil where none was pending. A record that cannot be read is put aside.
+// AbandonGuard keeps the host as it is, by an operator's word: a pending change is neither proven nor rolled back any
+// more. It returns the change, nil where none was pending. A record that cannot be read is put aside.
 func (l *Linux) AbandonGuard(ctx context.Context) (was *Guard, err error) {
 	err = l.locked(func() error {
 		g, err := l.Guarded(ctx)

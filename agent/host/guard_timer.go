@@ -61,8 +61,8 @@ func stopUnit(ctx context.Context, conn *systemd.Conn, name string) error {
 	return jobDone(ctx, "stop "+name, done)
 }
 
-// restartUnit returns when the unit is up again. It does not wait for units that the restarted one comes after: one of them,
-// ingot-rollback.service, may be who asks.
+// restartUnit returns when the unit is up again. It does not wait for units that the restarted one comes after: one of
+// them, ingot-rollback.service, may be who asks.
 func restartUnit(ctx context.Context, name string) error {
 	conn, err := systemd.NewSystemConnectionContext(ctx)
 	if err != nil {

@@ -127,10 +127,11 @@ type Route struct {
 	Via         netip.Addr   `json:"via,omitzero"`
 	Metric      uint32       `json:"metric,omitempty"` // 0: the kernel's default
 	// No configuration of ours has these four; they are read of others' routes, so that those come back as they were.
-	Source   netip.Addr `json:"source,omitzero"`
-	MTU      int        `json:"mtu,omitempty"` // 0: the link's
-	OnLink   bool       `json:"on_link,omitempty"`
-	Protocol int        `json:"protocol,omitempty"` // who set it (rtnetlink(7), rtm_protocol); 0: static. No part of a comparison.
+	Source netip.Addr `json:"source,omitzero"`
+	MTU    int        `json:"mtu,omitempty"` // 0: the link's
+	OnLink bool       `json:"on_link,omitempty"`
+	// Protocol says who set it (rtnetlink(7), rtm_protocol); 0: static. It is no part of a comparison.
+	Protocol int `json:"protocol,omitempty"`
 }
 
 // Bond is several cards as one interface.

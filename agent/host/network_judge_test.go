@@ -118,7 +118,8 @@ func onlyAdds(diff string, texts []string) bool {
 	return true
 }
 
-// lostOthers are rules and packet filters that are gone, and routes of other tables over links that the order leaves alone.
+// lostOthers are rules and packet filters that are gone, and routes of other tables over links that the order leaves
+// alone.
 func (r *run) lostOthers(before, now string) []string {
 	var lost []string
 	there := textLines(now)

@@ -241,7 +241,8 @@ func namesOf(links []SavedLink) []string {
 }
 
 // RestoreNetwork goes back. On another boot than that of the change, only files are left of it. Where they cannot be
-// written, or networkd does not read them, the kernel is restored all the same. The error says that something is left to do.
+// written, or networkd does not read them, the kernel is restored all the same. The error says that something is left
+// to do.
 func (l *Linux) RestoreNetwork(ctx context.Context, _ Effect, s SavedNetwork) error {
 	l.network.Lock()
 	defer l.network.Unlock()
@@ -267,7 +268,8 @@ func (l *Linux) RestoreNetwork(ctx context.Context, _ Effect, s SavedNetwork) er
 		return leftErr
 	}
 	if !sameBoot {
-		// networkd has read the files of the change when it started: the first try to go back came too early, or in vain.
+		// networkd has read the files of the change when it started: the first try to go back came too early, or in
+		// vain.
 		if want, err = linksOf(s.Applied); err != nil {
 			return errors.Join(leftErr, err)
 		}
@@ -283,7 +285,8 @@ func (l *Linux) RestoreNetwork(ctx context.Context, _ Effect, s SavedNetwork) er
 		leftErr = l.reload(ctx, removed)
 		hangs = leftErr != nil
 	}
-	return errors.Join(leftErr, l.restoreLinks(ctx, way{saved: want, made: made, others: others, late: late, all: leftErr != nil, unasked: hangs || !running}))
+	back := way{saved: want, made: made, others: others, late: late, all: leftErr != nil, unasked: hangs || !running}
+	return errors.Join(leftErr, l.restoreLinks(ctx, back))
 }
 
 // linksOf is how the kernel shows a configuration; nil has none.
@@ -310,8 +313,8 @@ type way struct {
 	unasked bool
 }
 
-// unfit names the bonds and VLANs that are there, of those that were saved or made, and that were not there or were others. A
-// networkd that still has the files of the change makes them again.
+// unfit names the bonds and VLANs that are there, of those that were saved or made, and that were not there or were
+// others. A networkd that still has the files of the change makes them again.
 func (w way) unfit(now []SavedLink) []string {
 	known := slices.DeleteFunc(slices.Clone(now), func(l SavedLink) bool {
 		_, saved := findLink(w.saved, l.Name)
@@ -321,8 +324,8 @@ func (w way) unfit(now []SavedLink) []string {
 	return outdated(known, w.saved)
 }
 
-// lateComers reads what somebody else has added since the change began: networkd drops what it does not know of interfaces that
-// it configures anew.
+// lateComers reads what somebody else has added since the change began: networkd drops what it does not know of
+// interfaces that it configures anew.
 func lateComers(s SavedNetwork, made []SavedLink) (SavedNetwork, error) {
 	now, err := kernelLinks()
 	if err != nil {
@@ -342,9 +345,9 @@ func lateComers(s SavedNetwork, made []SavedLink) (SavedNetwork, error) {
 	return late, nil
 }
 
-// restoreLinks waits until the interfaces are as they were, and does what nobody else does. What neither was there nor was made
-// by the change came from somebody else meanwhile, and stays where there is room for it. The end is one that stays when networkd
-// is done.
+// restoreLinks waits until the interfaces are as they were, and does what nobody else does. What neither was there nor
+// was made by the change came from somebody else meanwhile, and stays where there is room for it. The end is one that
+// stays when networkd is done.
 func (l *Linux) restoreLinks(ctx context.Context, w way) error {
 	ctx, cancel := context.WithTimeout(ctx, settleTime)
 	defer cancel()
@@ -409,7 +412,8 @@ func withoutNew(now, before, want []SavedLink) []SavedLink {
 	return out
 }
 
-// keepForeign adds to the saved links what is there now of addresses and routes, but for those that the change has made.
+// keepForeign adds to the saved links what is there now of addresses and routes, but for those that the change has
+// made.
 func keepForeign(saved, made, now []SavedLink) []SavedLink {
 	out := slices.Clone(saved)
 	for i, w := range out {
@@ -432,8 +436,8 @@ func keepForeign(saved, made, now []SavedLink) []SavedLink {
 	return out
 }
 
-// helpLinks does what networkd does not: everything for the links that it leaves alone or is done with, which are what others
-// have put there, and the MTU, which it never sets back. It reports whether networkd still works.
+// helpLinks does what networkd does not: everything for the links that it leaves alone or is done with, which are what
+// others have put there, and the MTU, which it never sets back. It reports whether networkd still works.
 func (l *Linux) helpLinks(ctx context.Context, w way) (working bool, err error) {
 	now, err := kernelLinks()
 	if err != nil {
@@ -459,8 +463,8 @@ func (l *Linux) helpLinks(ctx context.Context, w way) (working bool, err error) 
 	return working, err
 }
 
-// busy returns an error that names a link that networkd is not done with. A lease or an advertisement may never come, and is not
-// waited for.
+// busy returns an error that names a link that networkd is not done with. A lease or an advertisement may never come,
+// and is not waited for.
 func (l *Linux) busy(ctx context.Context, c NetworkConfig) error {
 	macs, err := cardsByMAC()
 	if err != nil {

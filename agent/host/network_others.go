@@ -11,15 +11,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// SavedRoute is a route of somebody else, as the kernel's library reads it, with its links by name: a link that is made anew
-// has another index.
+// SavedRoute is a route of somebody else, as the kernel's library reads it, with its links by name: a link that is made
+// anew has another index.
 type SavedRoute struct {
 	Links []string      `json:"links"`
 	Route netlink.Route `json:"route"`
 }
 
-// SavedOthers is what no configuration of ours can say, and what a change may take away all the same: rules, and routes of
-// other tables, types and daemons.
+// SavedOthers is what no configuration of ours can say, and what a change may take away all the same: rules, and routes
+// of other tables, types and daemons.
 type SavedOthers struct {
 	Rules  []netlink.Rule `json:"rules,omitempty"`
 	Routes []SavedRoute   `json:"routes,omitempty"`
@@ -75,7 +75,8 @@ func builtIn(r netlink.Rule) bool {
 		r.Priority == 32766 && r.Table == unix.RT_TABLE_MAIN || r.Priority == 32767 && r.Table == unix.RT_TABLE_DEFAULT
 }
 
-// savedRoute leaves out what the kernel, router advertisements and DHCP clients set by themselves, and what SavedLink has.
+// savedRoute leaves out what the kernel, router advertisements and DHCP clients set by themselves, and what SavedLink
+// has.
 func savedRoute(r netlink.Route, names map[int]string) (SavedRoute, bool) {
 	own := []netlink.RouteProtocol{unix.RTPROT_KERNEL, unix.RTPROT_REDIRECT, unix.RTPROT_RA, unix.RTPROT_DHCP}
 	if r.Table == unix.RT_TABLE_LOCAL || slices.Contains(own, r.Protocol) || r.Encap != nil {
@@ -104,7 +105,8 @@ var linkless = []int{unix.RTN_BLACKHOLE, unix.RTN_UNREACHABLE, unix.RTN_PROHIBIT
 func (s SavedRoute) String() string {
 	r := s.Route
 	var b strings.Builder
-	fmt.Fprintf(&b, "route %s table %d protocol %d type %d metric %d", destinationOf(r), r.Table, r.Protocol, r.Type, r.Priority)
+	fmt.Fprintf(&b, "route %s table %d protocol %d type %d metric %d",
+		destinationOf(r), r.Table, r.Protocol, r.Type, r.Priority)
 	if r.Tos != 0 {
 		fmt.Fprintf(&b, " tos %d", r.Tos)
 	}
@@ -142,8 +144,9 @@ func anyOf(family int) netip.Addr {
 
 // ruleText describes all of a rule.
 func ruleText(r netlink.Rule) string {
-	text := fmt.Sprintf("rule %d family %d from %v to %v iif %q oif %q mark %#x table %d goto %d protocol %d type %d tos %d ipproto %d not %t",
-		r.Priority, r.Family, r.Src, r.Dst, r.IifName, r.OifName, r.Mark, r.Table, r.Goto, r.Protocol, r.Type, r.Tos, r.IPProto, r.Invert)
+	text := fmt.Sprintf("rule %d family %d from %v to %v iif %q oif %q mark %#x table %d goto %d",
+		r.Priority, r.Family, r.Src, r.Dst, r.IifName, r.OifName, r.Mark, r.Table, r.Goto)
+	text += fmt.Sprintf(" protocol %d type %d tos %d ipproto %d not %t", r.Protocol, r.Type, r.Tos, r.IPProto, r.Invert)
 	text += fmt.Sprintf(" suppress %d/%d", r.SuppressPrefixlen, r.SuppressIfgroup)
 	if r.Mask != nil {
 		text += fmt.Sprintf(" mask %#x", *r.Mask)
@@ -237,8 +240,8 @@ func (s SavedRoute) add() error {
 	return netlink.RouteAdd(&r)
 }
 
-// dependents are the links on top of the named ones, or below the bridges that these are part of: they go or change with them,
-// though nobody has named them.
+// dependents are the links on top of the named ones, or below the bridges that these are part of: they go or change
+// with them, though nobody has named them.
 func dependents(named, now []SavedLink) []SavedLink {
 	touched := slices.Clone(named)
 	var out []SavedLink

@@ -14,7 +14,8 @@ func (r *run) rebootRun() {
 	must(r.t, os.MkdirAll(filepath.Join(dir, "etc"), 0o755))
 	ownFiles(r.t, filepath.Join(dir, "etc"))
 	r.makeHost()
-	// With blocked, nothing below /etc can be written from the middle of the change on, nor at the beginning of the next boot.
+	// With blocked, nothing below /etc can be written from the middle of the change on, nor at the beginning of the
+	// next boot.
 	blocked := r.rand.IntN(3) == 0
 	if rebooted() {
 		r.afterReset(dir, blocked)

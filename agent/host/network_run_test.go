@@ -181,7 +181,8 @@ func (r *run) carryOut(fault *runFault) {
 	r.said.WriteString(said.String())
 }
 
-// retry does what the agent and systemd's timer do when the time is up. It reports whether there is something left to do.
+// retry does what the agent and systemd's timer do when the time is up. It reports whether there is something left to
+// do.
 func (r *run) retry() bool {
 	g, err := r.host.Guarded(r.t.Context())
 	must(r.t, err)

@@ -20,12 +20,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A run gives a host with a systemd-networkd of its own a random network, of ours and of others, a random order, and a random
-// fault while the order is carried out. It must end in the new state, proven, or in the old one, equal in files and kernel, and
-// the host must be reachable. What is compared is what ip(8) and nft(8) show, and not what the code under test reads.
+// A run gives a host with a systemd-networkd of its own a random network, of ours and of others, a random order, and a
+// random fault while the order is carried out. It must end in the new state, proven, or in the old one, equal in files
+// and kernel, and the host must be reachable. What is compared is what ip(8) and nft(8) show, and not what the code
+// under test reads.
 //
-// Every tenth run is one with a reboot: the whole machine is reset in the middle of the change, without a sync, and starts
-// again with what its disk holds. What ingot-rollback.service runs is run before networkd.
+// Every tenth run is one with a reboot: the whole machine is reset in the middle of the change, without a sync, and
+// starts again with what its disk holds. What ingot-rollback.service runs is run before networkd.
 const (
 	runsVariable  = "INGOT_NETWORK_RUNS"  // FIRST:COUNT, of seeds
 	doneVariable  = "INGOT_NETWORK_DONE"  // a file of the seeds that are done, to go on after an interruption
@@ -40,8 +41,8 @@ const (
 	runLimit = 10 * time.Minute
 )
 
-// TestNetworkRunsHere makes runs without bonds and VLANs on this machine's own kernel, which takes a second each. Others than the
-// first 15 are asked for with INGOT_NETWORK_RUNS.
+// TestNetworkRunsHere makes runs without bonds and VLANs on this machine's own kernel, which takes a second each.
+// Others than the first 15 are asked for with INGOT_NETWORK_RUNS.
 func TestNetworkRunsHere(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
@@ -102,7 +103,8 @@ func parseSeeds(t *testing.T, text string) []uint64 {
 	return out
 }
 
-// machines shares the seeds that are not done among machines: those with a reboot apart, since that takes all down at once.
+// machines shares the seeds that are not done among machines: those with a reboot apart, since that takes all down at
+// once.
 func machines(first, count uint64, done *doneSeeds) [][]uint64 {
 	var plain, reboot []uint64
 	for seed := first; seed < first+count; seed++ {

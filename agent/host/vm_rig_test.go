@@ -44,9 +44,9 @@ echo "TEST ENDED $?"
 $b poweroff -f
 `
 
-// inVM runs the calling test again as root of a virtual machine with the distribution's kernel, which has bonds and VLANs
-// and whose network cards have permanent addresses, beside a systemd-networkd of its own. It returns true in there; the
-// caller returns when it is false.
+// inVM runs the calling test again as root of a virtual machine with the distribution's kernel, which has bonds and
+// VLANs and whose network cards have permanent addresses, beside a systemd-networkd of its own. It returns true in
+// there; the caller returns when it is false.
 func inVM(t *testing.T) bool {
 	t.Helper()
 	if os.Getenv(vmVariable) == "1" {
@@ -167,8 +167,9 @@ func vmInitrd(t *testing.T, path, env string, limit time.Duration) (kernel strin
 	return k.Image
 }
 
-// kernelModules gives the files of vmModules, below the kernel's folder of modules, in the order in which they are inserted
-// (depmod(8), modules.dep). A kernel that is unpacked and not installed has no such file; depmod tells what would be in it.
+// kernelModules gives the files of vmModules, below the kernel's folder of modules, in the order in which they are
+// inserted (depmod(8), modules.dep). A kernel that is unpacked and not installed has no such file; depmod tells what
+// would be in it.
 func kernelModules(t *testing.T, k image.Kernel) []string {
 	t.Helper()
 	root := strings.TrimSuffix(k.ModulesDir, filepath.Join("lib/modules", k.Release))
