@@ -76,6 +76,24 @@ func restartUnit(ctx context.Context, name string) error {
 	return jobDone(ctx, "restart "+name, done)
 }
 
+// unitState gives a unit's ActiveState: org.freedesktop.systemd1(5).
+func unitState(ctx context.Context, name string) (string, error) {
+	conn, err := systemd.NewSystemdConnectionContext(ctx)
+	if err != nil {
+		return "", fmt.Errorf("connect to systemd: %w", err)
+	}
+	defer conn.Close()
+	p, err := conn.GetUnitPropertyContext(ctx, name, "ActiveState")
+	if err != nil {
+		return "", fmt.Errorf("read the state of %s: %w", name, err)
+	}
+	state, ok := p.Value.Value().(string)
+	if !ok {
+		return "", fmt.Errorf("read the state of %s: systemd says %s", name, p.Value)
+	}
+	return state, nil
+}
+
 func jobDone(ctx context.Context, what string, done <-chan string) error {
 	select {
 	case result := <-done:

@@ -17,8 +17,9 @@ type Network interface {
 	// NetworkSupport gives the ErrNotWired refusal of a host that cannot apply the configuration, and nil else. It
 	// changes nothing.
 	NetworkSupport(ctx context.Context, c NetworkConfig) error
-	// Network reads back how the host differs from the configuration. With before, the state that a change of ours began
-	// with, addresses and routes that came since and that nobody has ordered are somebody else's, and no difference.
+	// Network reads back how the host differs from the configuration. With before, the state that a change of ours
+	// began with, addresses and routes that came since and that nobody has ordered are somebody else's, and no
+	// difference.
 	Network(ctx context.Context, c NetworkConfig, before *SavedNetwork) (NetworkState, error)
 	// SaveNetwork reads what RestoreNetwork needs to come back to now, once next was applied.
 	SaveNetwork(ctx context.Context, next NetworkConfig) (SavedNetwork, error)

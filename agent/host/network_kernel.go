@@ -107,7 +107,8 @@ func kernelRoutes(l netlink.Link) ([]Route, error) {
 	return out, nil
 }
 
-// staticRoute leaves out those of the kernel, DHCP, router advertisements and routing daemons (rtnetlink(7), rtm_protocol).
+// staticRoute leaves out those of the kernel, DHCP, router advertisements and routing daemons (rtnetlink(7),
+// rtm_protocol).
 func staticRoute(r netlink.Route, family int) (Route, bool) {
 	if r.Protocol != unix.RTPROT_BOOT && r.Protocol != unix.RTPROT_STATIC || r.Type != unix.RTN_UNICAST {
 		return Route{}, false

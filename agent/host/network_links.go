@@ -146,7 +146,8 @@ func (s SavedLink) lines(like SavedLink) []string {
 	return out
 }
 
-// explicit names what a configuration leaves to the kernel: xmit_hash_policy is layer2 there (bonding.txt of the kernel).
+// explicit names what a configuration leaves to the kernel: xmit_hash_policy is layer2 there (bonding.txt of the
+// kernel).
 func (b Bond) explicit() Bond {
 	b.HashPolicy = cmp.Or(b.HashPolicy, "layer2")
 	return b

@@ -264,7 +264,14 @@ func (l *Linux) RestoreNetwork(ctx context.Context, _ Effect, s SavedNetwork) er
 	leftErr := l.restoreFiles(s)
 	want, others := s.Links, s.Others
 	sameBoot, running := s.BootID == l.bootID(), l.systemd() && l.networkd(ctx)
-	if !sameBoot && !running {
+	// One that is about to come may have read the files of the change.
+	coming := false
+	if l.systemd() && !running {
+		var stateErr error
+		coming, stateErr = l.networkdComes(ctx)
+		leftErr = errors.Join(leftErr, stateErr)
+	}
+	if !sameBoot && !running && !coming {
 		return leftErr
 	}
 	if !sameBoot {
@@ -281,8 +288,8 @@ func (l *Linux) RestoreNetwork(ctx context.Context, _ Effect, s SavedNetwork) er
 	}
 	// What networkd would read while files are left over is still the change.
 	hangs := false
-	if leftErr == nil && running {
-		leftErr = l.reload(ctx, removed)
+	if leftErr == nil && (running || coming) {
+		leftErr = l.reload(ctx, removed, coming)
 		hangs = leftErr != nil
 	}
 	back := way{saved: want, made: made, others: others, late: late, all: leftErr != nil, unasked: hangs || !running}

@@ -93,8 +93,8 @@ func outdated(old, want []SavedLink) []string {
 	return names
 }
 
-// idleBonds names the bonds there that nobody uses and that must be made anew: the driver makes a bond0 of its own when it
-// is loaded (max_bonds in bonding.txt of the kernel), and neither networkd nor we could set its mode.
+// idleBonds names the bonds there that nobody uses and that must be made anew: the driver makes a bond0 of its own when
+// it is loaded (max_bonds in bonding.txt of the kernel), and neither networkd nor we could set its mode.
 func idleBonds(want, now []SavedLink) []string {
 	var names []string
 	for _, w := range want {

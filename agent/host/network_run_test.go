@@ -155,7 +155,18 @@ func (r *run) tell(what string) { fmt.Printf("STORY %.0f s %s\n", time.Since(r.b
 
 func (r *run) makeHost() {
 	r.host, _ = unguarded(r.t)
-	r.host.kernel.restart = func(ctx context.Context, _ string) error { return restartNetworkd(ctx, r.host) }
+	supervised(r.host)
+}
+
+// supervised has networkd restarted by supervise.
+func supervised(h *Linux) {
+	h.kernel.restart = func(ctx context.Context, _ string) error { return restartNetworkd(ctx, h) }
+	h.kernel.unitState = func(context.Context, string) (string, error) {
+		if _, err := os.Stat(networkdPIDFile); err != nil {
+			return "inactive", nil
+		}
+		return "activating", nil
+	}
 }
 
 // carryOut has another process change the network, and lets the fault strike.
@@ -203,7 +214,7 @@ func TestNetworkChange(t *testing.T) {
 		t.Skip("part of TestNetworkRuns")
 	}
 	h, _ := unguarded(t)
-	h.kernel.restart = func(ctx context.Context, _ string) error { return restartNetworkd(ctx, h) }
+	supervised(h)
 	var change testChange
 	must(t, json.Unmarshal([]byte(read(t, "/run/order.json")), &change))
 	c := change.Network

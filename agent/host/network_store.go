@@ -81,8 +81,8 @@ func (l *Linux) wantedFiles(c NetworkConfig) (map[string]string, error) {
 	return networkdFiles(c, func(mac string) bool { return permanent[mac] }), nil
 }
 
-// writeFiles makes these files all that are ours. Each is replaced as a whole. A file that is gone takes effect only with
-// the next reload, so that the order does not matter.
+// writeFiles makes these files all that are ours. Each is replaced as a whole. A file that is gone takes effect only
+// with the next reload, so that the order does not matter.
 func (l *Linux) writeFiles(want map[string]string) error {
 	have, err := l.networkFiles()
 	if err != nil {

@@ -62,7 +62,7 @@ func (r *run) begin() {
 		writeFile(r.t, fmt.Sprintf("/etc/systemd/network/10-c%d.network", i),
 			fmt.Sprintf("[Match]\nName=c%d\n[Network]\nLinkLocalAddressing=no\nAddress=10.%d.0.9/24\n%s", i, i, []string{"Gateway=10.0.0.254\n", ""}[i]))
 	}
-	must(r.t, r.host.reload(r.t.Context(), nil))
+	must(r.t, r.host.reload(r.t.Context(), nil, false))
 	r.until("the files of somebody else do nothing", func() bool {
 		text := sh(r.t, "ip addr; ip route")
 		return strings.Contains(text, "10.0.0.9") && strings.Contains(text, "10.1.0.9") && strings.Contains(text, "default")

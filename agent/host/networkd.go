@@ -13,6 +13,7 @@ import (
 
 const (
 	networkdName = "org.freedesktop.network1"
+	networkdUnit = "systemd-networkd.service"
 	resolvedName = "org.freedesktop.resolve1"
 	busTime      = 5 * time.Second
 	// reloadTime is for a networkd that answers late. One that hangs keeps nobody from the kernel.
@@ -50,8 +51,8 @@ func (l *Linux) hasOwner(ctx context.Context, name string) bool {
 
 func (l *Linux) networkd(ctx context.Context) bool { return l.hasOwner(ctx, networkdName) }
 
-// applyNetworkd writes the files and has them read. networkd neither changes nor removes a bond or VLAN that it has made,
-// so those that are outdated go first.
+// applyNetworkd writes the files and has them read. networkd neither changes nor removes a bond or VLAN that it has
+// made, so those that are outdated go first.
 func (l *Linux) applyNetworkd(ctx context.Context, c NetworkConfig, was, want []SavedLink) error {
 	files, err := l.wantedFiles(c)
 	if err != nil {
@@ -64,17 +65,25 @@ func (l *Linux) applyNetworkd(ctx context.Context, c NetworkConfig, was, want []
 	if err != nil {
 		return err
 	}
-	return l.reload(ctx, removed)
+	return l.reload(ctx, removed, false)
+}
+
+// networkdComes reports whether networkd, which is not on the bus, is started or stopped just now.
+func (l *Linux) networkdComes(ctx context.Context) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, busTime)
+	defer cancel()
+	state, err := l.kernel.unitState(ctx, networkdUnit)
+	return err == nil && state != "inactive" && state != "failed", err
 }
 
 // reload has networkd read its files, and configure what they say otherwise than before (org.freedesktop.network1(5)).
-// Where a bond or VLAN was removed it is restarted instead, which leaves what is configured alone: it would remember a VLAN
-// as it was, and take the old bond for the new one (seen with systemd 252).
-func (l *Linux) reload(ctx context.Context, removed []string) error {
+// Where a bond or VLAN was removed it is restarted instead, which leaves what is configured alone: it would remember a
+// VLAN as it was, and take the old bond for the new one (seen with systemd 252). anew restarts it in any case.
+func (l *Linux) reload(ctx context.Context, removed []string, anew bool) error {
 	ctx, cancel := context.WithTimeout(ctx, reloadTime)
 	defer cancel()
-	if len(removed) > 0 {
-		if err := l.kernel.restart(ctx, "systemd-networkd.service"); err != nil {
+	if anew || len(removed) > 0 {
+		if err := l.kernel.restart(ctx, networkdUnit); err != nil {
 			return err
 		}
 		l.flushNames(ctx)
@@ -127,7 +136,8 @@ func (l *Linux) nudge(ctx context.Context, names []string) error {
 	})
 }
 
-// adminStates asks networkd what it makes of links, by name. One has no state where there is no networkd, or no such link.
+// adminStates asks networkd what it makes of links, by name. One has no state where there is no networkd, or no such
+// link.
 func (l *Linux) adminStates(ctx context.Context, names []string) map[string]string {
 	if !l.systemd() || len(names) == 0 {
 		return nil

@@ -36,8 +36,8 @@ const busConfig = `<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Con
 </busconfig>
 `
 
-// withNetworkd runs the calling test again in a network and a file system of its own, where a systemd-networkd and a bus
-// of its own run. It returns true in there; the caller returns when it is false.
+// withNetworkd runs the calling test again in a network and a file system of its own, where a systemd-networkd and a
+// bus of its own run. It returns true in there; the caller returns when it is false.
 func withNetworkd(t *testing.T) bool {
 	t.Helper()
 	if os.Getenv(networkdVariable) == "1" {
@@ -152,6 +152,7 @@ func unguarded(t *testing.T) (h *Linux, armed *[]time.Duration) {
 		return nil
 	}
 	h.kernel.disarm = func(context.Context) error { return nil }
+	h.kernel.unitState = func(context.Context, string) (string, error) { return "inactive", nil }
 	h.kernel.restart = func(ctx context.Context, unit string) error {
 		if unit != "systemd-networkd.service" {
 			return errors.New("restart of " + unit)
