@@ -1,6 +1,7 @@
 package host
 
 import (
+	"context"
 	"errors"
 	"net/netip"
 	"os"
@@ -148,6 +149,43 @@ func TestGuardGoesBack(t *testing.T) {
 	}
 	if len(*armed) != 1 || (*armed)[0] < guardGrace {
 		t.Errorf("timers %v", *armed)
+	}
+}
+
+// TestANetworkdThatIsAboutToComeIsRestarted: it may have read the files of the change, and is not on the bus yet.
+func TestANetworkdThatIsAboutToComeIsRestarted(t *testing.T) {
+	t.Parallel()
+	if !withNetworkd(t) {
+		return
+	}
+	h, _ := unguarded(t)
+	newPeer(t)
+	c := NetworkConfig{Interfaces: []Interface{card("here", "192.0.2.7/24")}}
+	saved, err := h.SaveNetwork(t.Context(), c)
+	must(t, err)
+	must(t, h.Guard(t.Context(), Guard{CommandID: "c1", Deadline: clock.Boottime() + time.Hour, Network: &saved}))
+	must(t, h.ApplyNetwork(t.Context(), Effect{}, c))
+	stopNetworkd()
+	restart, restarts := h.kernel.restart, 0
+	h.kernel.unitState = func(context.Context, string) (string, error) { return "activating", nil }
+	h.kernel.restart = func(context.Context, string) error { return errors.New("it hangs") }
+	if err := h.RollBackGuard(t.Context(), "c1"); err == nil {
+		t.Error("rolled back, though networkd may bring the change back")
+	}
+	wantIn(t, sh(t, "ip addr show here"), "10.9.0.1/24")
+	h.kernel.restart = func(ctx context.Context, unit string) error {
+		restarts++
+		return restart(ctx, unit)
+	}
+	must(t, h.RollBackGuard(t.Context(), "c1"))
+	if restarts != 1 {
+		t.Errorf("%d restarts", restarts)
+	}
+	h.kernel.unitState = func(context.Context, string) (string, error) { return "", errors.New("no answer") }
+	stopNetworkd()
+	must(t, h.Guard(t.Context(), Guard{CommandID: "c2", Deadline: clock.Boottime() + time.Hour, Network: &saved}))
+	if err := h.RollBackGuard(t.Context(), "c2"); err == nil {
+		t.Error("rolled back, though nobody knows whether networkd comes")
 	}
 }
 
