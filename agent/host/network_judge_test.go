@@ -14,7 +14,7 @@ func diffText(before, after string) string {
 }
 
 // judge holds the end of the run against the promise.
-func (r *run) judge(before, filesBefore string, came []string) {
+func (r *run) judge(before, filesBefore string, fault *runFault) {
 	r.t.Helper()
 	g, err := r.host.Guarded(r.t.Context())
 	must(r.t, err)
@@ -22,7 +22,9 @@ func (r *run) judge(before, filesBefore string, came []string) {
 	if g != nil && g.State == GuardCommitted {
 		r.tell("committed")
 		r.failed("committed, and not as ordered", r.notAsOrdered(now))
-		r.failed("committed, and others have lost", r.lostOthers(before, now))
+		if !fault.drops {
+			r.failed("committed, and others have lost", r.lostOthers(before, now))
+		}
 		if !r.reachable(addressesOf(r.change.Network)...) {
 			r.t.Errorf("committed, and not reachable:\n%s\n%s", now, r.said.String())
 		}
@@ -32,7 +34,7 @@ func (r *run) judge(before, filesBefore string, came []string) {
 		r.t.Errorf("the way back does not end: %s\n%s", g.Error, r.said.String())
 	}
 	r.tell("rolled back")
-	if diff := diffText(before, now); diff != "" && !onlyAdds(diff, came) {
+	if diff := diffText(before, now); diff != "" && !onlyAdds(diff, fault.came) {
 		r.t.Errorf("rolled back, and not equal:\n%s\n%s", diff, r.said.String())
 	}
 	if diff := diffText(filesBefore, r.files()); diff != "" {

@@ -85,7 +85,7 @@ func (r *run) afterReset(dir string, blocked bool) {
 			<-time.After(200 * time.Millisecond)
 		}
 	}
-	r.judge(before, filesBefore, nil)
+	r.judge(before, filesBefore, &runFault{})
 }
 
 // atBoot reports whether a change was pending that could not be undone yet.

@@ -148,7 +148,7 @@ func networkRun(t *testing.T, seed uint64) {
 			break
 		}
 	}
-	r.judge(before, filesBefore, fault.came)
+	r.judge(before, filesBefore, fault)
 }
 
 func (r *run) tell(what string) { fmt.Printf("STORY %.0f s %s\n", time.Since(r.began).Seconds(), what) }

@@ -238,7 +238,10 @@ type runFault struct {
 	name string
 	at   time.Duration
 	// holds says that the kernel is restored though the way back cannot end yet.
-	holds  bool
+	holds bool
+	// drops says that a networkd which somebody else starts again drops rules and routes that are not its own, whatever
+	// Ingot does (ManageForeignRoutingPolicyRules= in networkd.conf(5)).
+	drops  bool
 	came   []string // texts of what somebody else has added meanwhile
 	strike func(*os.Process)
 	lift   func()
@@ -271,8 +274,10 @@ func (r *run) fault() *runFault {
 	case 6:
 		r.foreign(f)
 	case 7:
+		f.drops = true
 		f.name, f.strike = "networkd restarts", func(*os.Process) { must(r.t, restartNetworkd(r.t.Context(), r.host)) }
 	case 8:
+		f.drops = true
 		f.name, f.strike = "networkd dies", func(*os.Process) { _ = unix.Kill(networkdPID(), unix.SIGKILL) } // it may be on its way up
 	case 9:
 		f.name, f.holds = "networkd hangs", true
