@@ -144,6 +144,13 @@ MAAS_FLAGS ?= -long -random-runs 500
 test-maas: deps ## Put every fault at every request that a machine's life makes to MAAS, and 500 times several at random (3 minutes)
 	go test ./lab/maas -count 1 -timeout 30m -parallel 16 -v -run '$(or $(MAAS),.)' $(MAAS_FLAGS) | grep -Ev '^(=== |    --- PASS)'
 
+NETWORK_RUNS ?= 1:500
+NETWORK_DONE ?= dist/network-done
+.PHONY: test-network
+test-network: deps ## Change networks of hosts in virtual machines under 500 random faults, 50 of them a reset of the machine (NETWORK_RUNS=FIRST:COUNT; what NETWORK_DONE names is not run again)
+	@mkdir -p $(dir $(NETWORK_DONE))
+	INGOT_NETWORK_RUNS=$(NETWORK_RUNS) INGOT_NETWORK_DONE=$(abspath $(NETWORK_DONE)) go test ./agent/host -run '^TestNetworkRuns$$' -count 1 -timeout 24h -v
+
 .PHONY: attack
 attack: deps ## Attack a controller in every part that a hostile party can have, and print what each gained and cost
 	$(TESTPG) go test ./lab/attack -count 1 -timeout 60m -v -run '$(or $(ATTACK),TestAttacks)' -long $(TEST_FLAGS)

@@ -20,6 +20,9 @@ var (
 // ErrGuardLost: the deadline of a guarded change came before its commit.
 var ErrGuardLost = errors.New("the deadline came first")
 
+// ErrGuardAbandoned: an operator on the host has kept a guarded change as it was, so that it is not rolled back.
+var ErrGuardAbandoned = errors.New("an operator on the host has kept it as it is (ingot-agent rollback --keep)")
+
 // ErrReadBack: the change was made without an error, but reading the world shows something else.
 var ErrReadBack = errors.New("read back differs from what was set")
 

@@ -2,9 +2,11 @@ package host
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -20,6 +22,8 @@ const (
 	guardGrace = 2 * time.Second
 	// guardAgain is the time between two tries to go back.
 	guardAgain = 10 * time.Second
+	// damagedSuffix is of a record that cannot be read, and was put aside.
+	damagedSuffix = ".damaged"
 )
 
 var _ Watchdog = (*Linux)(nil)
@@ -67,7 +71,7 @@ func (l *Linux) CommitGuard(ctx context.Context, commandID string) error {
 			return err
 		case g.State == GuardCommitted:
 			return nil
-		case g.State == GuardRolledBack || g.Due(l.bootID(), clock.Boottime()):
+		case g.State != GuardPending || g.Due(l.bootID(), clock.Boottime()):
 			return fmt.Errorf("commit the change of command %s: %w", commandID, ErrGuardLost)
 		}
 		g.State = GuardCommitted
@@ -77,7 +81,8 @@ func (l *Linux) CommitGuard(ctx context.Context, commandID string) error {
 		if err := l.keepCommitted(ctx, &g); err != nil { // the record says the same to a boot
 			l.cfg.Log.Error("the committed firewall policy is not in its file yet", "error", err)
 		}
-		return l.disarm(ctx)
+		l.disarm(ctx)
+		return nil
 	})
 }
 
@@ -91,13 +96,16 @@ func (l *Linux) RollBackGuard(ctx context.Context, commandID string) error {
 		switch g.State {
 		case GuardCommitted:
 			return fmt.Errorf("roll back the change of command %s: it is committed", commandID)
+		case GuardAbandoned:
+			return fmt.Errorf("roll back the change of command %s: %w", commandID, ErrGuardAbandoned)
 		case GuardRolledBack:
 			return nil
 		}
 		if err := l.goBack(ctx, g); err != nil {
 			return err
 		}
-		return l.disarm(ctx)
+		l.disarm(ctx)
+		return nil
 	})
 }
 
@@ -122,6 +130,38 @@ func (l *Linux) RollBackPending(ctx context.Context, now bool) (done bool, err e
 	return done, err
 }
 
+// AbandonGuard keeps the host as it is, by an operator's word: a pending change is neither proven nor rolled back any
+// more. It returns the change, nil where none was pending. A record that cannot be read is put aside.
+func (l *Linux) AbandonGuard(ctx context.Context) (was *Guard, err error) {
+	err = l.locked(func() error {
+		g, err := l.Guarded(ctx)
+		if isDamaged(err) {
+			if renameErr := os.Rename(l.path(GuardFile), l.path(GuardFile+damagedSuffix)); renameErr != nil {
+				return errors.Join(err, renameErr)
+			}
+			was = &Guard{State: GuardAbandoned, Error: err.Error()}
+			return syncDir(filepath.Dir(l.path(GuardFile)))
+		}
+		if err != nil || g == nil || g.State != GuardPending {
+			return err
+		}
+		g.State = GuardAbandoned
+		if err := l.writeJSON(GuardFile, *g); err != nil {
+			return err
+		}
+		l.disarm(ctx)
+		was = g
+		return nil
+	})
+	return was, err
+}
+
+func isDamaged(err error) bool {
+	var syntax *json.SyntaxError
+	var kind *json.UnmarshalTypeError
+	return errors.As(err, &syntax) || errors.As(err, &kind)
+}
+
 // goBack restores everything that it can, and notes the end, or the reason why it is not there yet.
 func (l *Linux) goBack(ctx context.Context, g Guard) error {
 	effect := Effect{CommandID: g.CommandID + "-rollback", OperationID: g.OperationID, MachineID: g.MachineID}
@@ -130,7 +170,11 @@ func (l *Linux) goBack(ctx context.Context, g Guard) error {
 		errs = append(errs, l.RestoreNetwork(ctx, effect, *g.Network))
 	}
 	if g.Hostname != "" {
-		errs = append(errs, l.SetHostname(ctx, effect, g.Hostname))
+		err := l.SetHostname(ctx, effect, g.Hostname)
+		if err != nil { // a file that cannot be written does not keep the running name from coming back
+			err = errors.Join(err, l.kernel.sethostname([]byte(g.Hostname)))
+		}
+		errs = append(errs, err)
 	}
 	// The table does not outlive the kernel that holds it.
 	if g.SetsFirewall && g.BootID == l.bootID() {
@@ -175,11 +219,11 @@ func (l *Linux) guardOf(ctx context.Context, commandID string) (Guard, error) {
 	return *g, nil
 }
 
-func (l *Linux) disarm(ctx context.Context) error {
-	if !l.systemd() {
-		return nil
+// disarm stops the timer. A timer that could not be stopped finds nothing to undo: the record decides.
+func (l *Linux) disarm(ctx context.Context) {
+	if l.systemd() {
+		_ = l.kernel.disarm(ctx)
 	}
-	return l.kernel.disarm(ctx)
 }
 
 // locked keeps the agent, the watchdog and the boot from deciding about one change at once.

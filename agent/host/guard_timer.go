@@ -61,7 +61,8 @@ func stopUnit(ctx context.Context, conn *systemd.Conn, name string) error {
 	return jobDone(ctx, "stop "+name, done)
 }
 
-// restartUnit returns when the unit is up again.
+// restartUnit returns when the unit is up again. It does not wait for units that the restarted one comes after: one of
+// them, ingot-rollback.service, may be who asks.
 func restartUnit(ctx context.Context, name string) error {
 	conn, err := systemd.NewSystemConnectionContext(ctx)
 	if err != nil {
@@ -69,10 +70,28 @@ func restartUnit(ctx context.Context, name string) error {
 	}
 	defer conn.Close()
 	done := make(chan string, 1)
-	if _, err := conn.RestartUnitContext(ctx, name, "replace", done); err != nil {
+	if _, err := conn.RestartUnitContext(ctx, name, "ignore-dependencies", done); err != nil {
 		return fmt.Errorf("restart %s: %w", name, err)
 	}
 	return jobDone(ctx, "restart "+name, done)
+}
+
+// unitState gives a unit's ActiveState: org.freedesktop.systemd1(5).
+func unitState(ctx context.Context, name string) (string, error) {
+	conn, err := systemd.NewSystemdConnectionContext(ctx)
+	if err != nil {
+		return "", fmt.Errorf("connect to systemd: %w", err)
+	}
+	defer conn.Close()
+	p, err := conn.GetUnitPropertyContext(ctx, name, "ActiveState")
+	if err != nil {
+		return "", fmt.Errorf("read the state of %s: %w", name, err)
+	}
+	state, ok := p.Value.Value().(string)
+	if !ok {
+		return "", fmt.Errorf("read the state of %s: systemd says %s", name, p.Value)
+	}
+	return state, nil
 }
 
 func jobDone(ctx context.Context, what string, done <-chan string) error {

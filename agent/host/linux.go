@@ -75,6 +75,7 @@ type kernel struct {
 	arm         func(ctx context.Context, after time.Duration) error
 	disarm      func(ctx context.Context) error
 	restart     func(ctx context.Context, unit string) error
+	unitState   func(ctx context.Context, unit string) (string, error)
 }
 
 // New makes the real host. It touches nothing.
@@ -90,7 +91,7 @@ func New(cfg Config) *Linux {
 	}
 	cfg = withInstallerDefaults(cfg)
 	return &Linux{cfg: cfg, started: time.Now(), kernel: kernel{
-		arm: armTimer, disarm: disarmTimer, restart: restartUnit,
+		arm: armTimer, disarm: disarmTimer, restart: restartUnit, unitState: unitState,
 		sync: unix.Sync, reboot: unix.Reboot, sethostname: unix.Sethostname, euid: os.Geteuid,
 		kexecLoad: unix.KexecFileLoad,
 		run: func(ctx context.Context, name string, args ...string) ([]byte, error) {

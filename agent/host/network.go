@@ -17,8 +17,10 @@ type Network interface {
 	// NetworkSupport gives the ErrNotWired refusal of a host that cannot apply the configuration, and nil else. It
 	// changes nothing.
 	NetworkSupport(ctx context.Context, c NetworkConfig) error
-	// Network reads back how the host differs from the configuration.
-	Network(ctx context.Context, c NetworkConfig) (NetworkState, error)
+	// Network reads back how the host differs from the configuration. With before, the state that a change of ours
+	// began with, addresses and routes that came since and that nobody has ordered are somebody else's, and no
+	// difference.
+	Network(ctx context.Context, c NetworkConfig, before *SavedNetwork) (NetworkState, error)
 	// SaveNetwork reads what RestoreNetwork needs to come back to now, once next was applied.
 	SaveNetwork(ctx context.Context, next NetworkConfig) (SavedNetwork, error)
 	// ApplyNetwork makes the configuration the whole of what is ours, and waits until the kernel shows it or ctx ends.
@@ -70,16 +72,33 @@ type Guard struct {
 // GuardState says what has become of a guarded change.
 type GuardState string
 
-// The states of a guard. Pending leads to either of the others, which are final.
+// The states of a guard. Pending leads to one of the others, which are final.
 const (
 	GuardPending    GuardState = "pending"
 	GuardCommitted  GuardState = "committed"
 	GuardRolledBack GuardState = "rolled_back"
+	// GuardAbandoned: an operator on the host has kept it as it was then, neither proven nor rolled back.
+	GuardAbandoned GuardState = "abandoned"
 )
 
 // Due says whether a pending change has had its time.
 func (g Guard) Due(bootID string, sinceBoot time.Duration) bool {
 	return g.State == GuardPending && (g.BootID != bootID || sinceBoot >= g.Deadline)
+}
+
+// Parts names what a rollback restores.
+func (g Guard) Parts() []string {
+	var parts []string
+	if g.Network != nil {
+		parts = append(parts, "interfaces")
+	}
+	if g.Hostname != "" {
+		parts = append(parts, "host name")
+	}
+	if g.SetsFirewall {
+		parts = append(parts, "firewall")
+	}
+	return parts
 }
 
 // NetworkConfig is everything that Ingot configures of a host's network. The zero value is nothing.
@@ -110,6 +129,12 @@ type Route struct {
 	Destination netip.Prefix `json:"destination"`
 	Via         netip.Addr   `json:"via,omitzero"`
 	Metric      uint32       `json:"metric,omitempty"` // 0: the kernel's default
+	// No configuration of ours has these four; they are read of others' routes, so that those come back as they were.
+	Source netip.Addr `json:"source,omitzero"`
+	MTU    int        `json:"mtu,omitempty"` // 0: the link's
+	OnLink bool       `json:"on_link,omitempty"`
+	// Protocol says who set it (rtnetlink(7), rtm_protocol); 0: static. It is no part of a comparison.
+	Protocol int `json:"protocol,omitempty"`
 }
 
 // Bond is several cards as one interface.
@@ -142,8 +167,10 @@ type SavedNetwork struct {
 	// Files are all files of ours below /etc/systemd/network, by name.
 	Files  map[string]string `json:"files,omitempty"`
 	Resolv SavedFile         `json:"resolv"`
-	// Links are those that the configuration in force and the next one name.
+	// Links are those that the configuration in force and the next one name, and those that depend on them.
 	Links []SavedLink `json:"links,omitempty"`
+	// Others is what else may go with a change, of somebody else.
+	Others SavedOthers `json:"others,omitzero"`
 	// Applied is the configuration that was in force, whether or not it had proved itself. nil: none.
 	Applied *NetworkConfig `json:"applied,omitempty"`
 	// Next is the configuration that is to be undone: what else there is on its interfaces is somebody else's.

@@ -153,8 +153,8 @@ func (u *unit) set(key string, value any) *unit {
 
 func (u *unit) String() string { return u.b.String() }
 
-// resolvConf is resolv.conf(5) with the servers and domains of all interfaces, each once. The resolver of glibc takes the
-// first three servers.
+// resolvConf is resolv.conf(5) with the servers and domains of all interfaces, each once. The resolver of glibc takes
+// the first three servers.
 func resolvConf(c NetworkConfig) string {
 	var b strings.Builder
 	b.WriteString(fileHeader)

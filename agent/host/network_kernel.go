@@ -107,7 +107,8 @@ func kernelRoutes(l netlink.Link) ([]Route, error) {
 	return out, nil
 }
 
-// staticRoute leaves out those of the kernel, DHCP, router advertisements and routing daemons (rtnetlink(7), rtm_protocol).
+// staticRoute leaves out those of the kernel, DHCP, router advertisements and routing daemons (rtnetlink(7),
+// rtm_protocol).
 func staticRoute(r netlink.Route, family int) (Route, bool) {
 	if r.Protocol != unix.RTPROT_BOOT && r.Protocol != unix.RTPROT_STATIC || r.Type != unix.RTN_UNICAST {
 		return Route{}, false
@@ -127,7 +128,14 @@ func staticRoute(r netlink.Route, family int) (Route, bool) {
 	if via, ok := netip.AddrFromSlice(r.Gw); ok {
 		out.Via = via.Unmap()
 	}
-	return out, true
+	if src, ok := netip.AddrFromSlice(r.Src); ok {
+		out.Source = src.Unmap()
+	}
+	out.MTU, out.OnLink = r.MTU, r.Flags&unix.RTNH_F_ONLINK != 0
+	if r.Protocol != unix.RTPROT_STATIC {
+		out.Protocol = int(r.Protocol)
+	}
+	return out, len(r.MultiPath) == 0
 }
 
 // cardsByMAC gives the names of cards by their permanent MAC, or by their present one where the driver names none. What

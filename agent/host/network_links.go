@@ -54,6 +54,7 @@ func (r Route) normal() Route {
 	if r.Metric == 0 && r.Destination.Addr().Is6() {
 		r.Metric = 1024
 	}
+	r.Protocol = 0
 	return r
 }
 
@@ -65,6 +66,15 @@ func (r Route) String() string {
 		fmt.Fprintf(&b, " via %s", r.Via)
 	}
 	fmt.Fprintf(&b, " metric %d", r.Metric)
+	if r.Source.IsValid() {
+		fmt.Fprintf(&b, " src %s", r.Source)
+	}
+	if r.MTU != 0 {
+		fmt.Fprintf(&b, " mtu %d", r.MTU)
+	}
+	if r.OnLink {
+		b.WriteString(" onlink")
+	}
 	return b.String()
 }
 
@@ -136,7 +146,8 @@ func (s SavedLink) lines(like SavedLink) []string {
 	return out
 }
 
-// explicit names what a configuration leaves to the kernel: xmit_hash_policy is layer2 there (bonding.txt of the kernel).
+// explicit names what a configuration leaves to the kernel: xmit_hash_policy is layer2 there (bonding.txt of the
+// kernel).
 func (b Bond) explicit() Bond {
 	b.HashPolicy = cmp.Or(b.HashPolicy, "layer2")
 	return b

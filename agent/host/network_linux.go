@@ -24,6 +24,8 @@ const (
 	settleReads = 2
 	// nudgeAfter is when networkd is told again to configure each interface, for what a reload does not notice.
 	nudgeAfter = 2 * time.Second
+	// busyTime is how long a way back waits for networkd to be done: a lease or an advertisement may never come.
+	busyTime = 5 * time.Second
 )
 
 // NetworkSupport: systemd-networkd where systemd is init, the kernel's own interface where we are.
@@ -46,7 +48,15 @@ func (l *Linux) NetworkSupport(ctx context.Context, c NetworkConfig) error {
 }
 
 // Network reads back files and kernel.
-func (l *Linux) Network(ctx context.Context, c NetworkConfig) (NetworkState, error) {
+func (l *Linux) Network(ctx context.Context, c NetworkConfig, before *SavedNetwork) (NetworkState, error) {
+	if before == nil {
+		return l.readNetwork(ctx, c, nil)
+	}
+	return l.readNetwork(ctx, c, before.Links)
+}
+
+// readNetwork compares with the configuration; before is nil, or what the named links showed when a change began.
+func (l *Linux) readNetwork(ctx context.Context, c NetworkConfig, before []SavedLink) (NetworkState, error) {
 	if err := ctx.Err(); err != nil {
 		return NetworkState{}, err
 	}
@@ -74,7 +84,11 @@ func (l *Linux) Network(ctx context.Context, c NetworkConfig) (NetworkState, err
 		diff.WriteString(UnifiedDiff("committed/etc/resolv.conf", "host/etc/resolv.conf",
 			textLines(resolvConf(c)), textLines(l.readSaved("etc/resolv.conf").Content)))
 	}
-	wanted, there := compare(c.wanted(macs), now)
+	want := c.wanted(macs)
+	if before != nil {
+		now = withoutNew(now, before, want)
+	}
+	wanted, there := compare(want, now)
 	diff.WriteString(UnifiedDiff("committed/kernel", "host/kernel", wanted, there))
 	return NetworkState{Diff: diff.String(), Digest: digestLines(there)}, nil
 }
@@ -106,6 +120,10 @@ func (l *Linux) SaveNetwork(ctx context.Context, next NetworkConfig) (SavedNetwo
 			s.Links = append(s.Links, link)
 		}
 	}
+	s.Links = append(s.Links, dependents(touched, now)...)
+	if s.Others, err = kernelOthers(); err != nil {
+		return s, err
+	}
 	return s, ctx.Err()
 }
 
@@ -127,6 +145,14 @@ func (l *Linux) ApplyNetwork(ctx context.Context, _ Effect, c NetworkConfig) err
 	if err != nil {
 		return err
 	}
+	before, err := kernelLinks()
+	if err != nil {
+		return err
+	}
+	others, err := kernelOthers()
+	if err != nil {
+		return err
+	}
 	if err := l.writeApplied(l.bootID(), c); err != nil {
 		return err
 	}
@@ -145,7 +171,16 @@ func (l *Linux) ApplyNetwork(ctx context.Context, _ Effect, c NetworkConfig) err
 	if err != nil {
 		return err
 	}
-	return l.settle(ctx, c)
+	if err := l.settle(ctx, c, before); err != nil {
+		return err
+	}
+	// What of others went with a link that was made anew, or with a restart of networkd, comes back. Where the new
+	// configuration has no room for it, it is not wanted either.
+	if err := keepDependents(dependents(append(was, c.wanted(macs)...), before)); err != nil {
+		return err
+	}
+	_ = restoreOthers(others)
+	return nil
 }
 
 // applyNative changes the kernel itself. Cards that are not named any more lose what they had from us.
@@ -163,13 +198,16 @@ func applyNative(was, want []SavedLink) error {
 }
 
 // settle waits until the host shows the configuration.
-func (l *Linux) settle(ctx context.Context, c NetworkConfig) error {
+func (l *Linux) settle(ctx context.Context, c NetworkConfig, before []SavedLink) error {
 	ctx, cancel := context.WithTimeout(ctx, settleTime)
 	defer cancel()
 	nudge := clock.Real().After(nudgeAfter)
 	for good := 0; ; {
-		s, err := l.Network(ctx, c)
-		if err != nil || s.Diff != "" || l.busy(ctx, c) {
+		s, err := l.readNetwork(ctx, c, before)
+		if err == nil && s.Diff == "" {
+			err = l.busy(ctx, c)
+		}
+		if err != nil || s.Diff != "" {
 			good = 0
 		} else if good++; good == settleReads {
 			return nil
@@ -178,7 +216,7 @@ func (l *Linux) settle(ctx context.Context, c NetworkConfig) error {
 		case <-ctx.Done():
 			return errors.Join(fmt.Errorf("apply network configuration: %w:\n%s", ErrReadBack, s.Diff), err)
 		case <-nudge:
-			if err := l.nudge(ctx, c); err != nil {
+			if err := l.nudgeConfig(ctx, c); err != nil {
 				return err
 			}
 		case <-clock.Real().After(settlePoll):
@@ -186,8 +224,25 @@ func (l *Linux) settle(ctx context.Context, c NetworkConfig) error {
 	}
 }
 
+func (l *Linux) nudgeConfig(ctx context.Context, c NetworkConfig) error {
+	macs, err := cardsByMAC()
+	if err != nil {
+		return err
+	}
+	return l.nudge(ctx, namesOf(c.wanted(macs)))
+}
+
+func namesOf(links []SavedLink) []string {
+	names := make([]string, 0, len(links))
+	for _, l := range links {
+		names = append(names, l.Name)
+	}
+	return names
+}
+
 // RestoreNetwork goes back. On another boot than that of the change, only files are left of it. Where they cannot be
-// written the kernel is restored all the same, and the error says that something is left to do.
+// written, or networkd does not read them, the kernel is restored all the same. The error says that something is left
+// to do.
 func (l *Linux) RestoreNetwork(ctx context.Context, _ Effect, s SavedNetwork) error {
 	l.network.Lock()
 	defer l.network.Unlock()
@@ -202,25 +257,43 @@ func (l *Linux) RestoreNetwork(ctx context.Context, _ Effect, s SavedNetwork) er
 	if err != nil {
 		return err
 	}
-	filesErr := l.restoreFiles(s)
-	sameBoot := s.BootID == l.bootID()
-	var removed []string
-	if sameBoot {
-		removed = outdated(made, s.Links)
-		if err := removeLinks(removed); err != nil {
-			return errors.Join(filesErr, err)
+	late, err := lateComers(s, made)
+	if err != nil {
+		return err
+	}
+	leftErr := l.restoreFiles(s)
+	want, others := s.Links, s.Others
+	sameBoot, running := s.BootID == l.bootID(), l.systemd() && l.networkd(ctx)
+	// One that is about to come may have read the files of the change.
+	coming := false
+	if l.systemd() && !running {
+		var stateErr error
+		coming, stateErr = l.networkdComes(ctx)
+		leftErr = errors.Join(leftErr, stateErr)
+	}
+	if !sameBoot && !running && !coming {
+		return leftErr
+	}
+	if !sameBoot {
+		// networkd has read the files of the change when it started: the first try to go back came too early, or in
+		// vain.
+		if want, err = linksOf(s.Applied); err != nil {
+			return errors.Join(leftErr, err)
 		}
+		others = SavedOthers{} // they went with the kernel that had them
 	}
-	// What networkd would read is still the change.
-	if filesErr == nil && l.systemd() && l.networkd(ctx) {
-		if err := l.reload(ctx, removed); err != nil {
-			return err
-		}
+	removed := outdated(made, want)
+	if err := removeLinks(removed); err != nil {
+		return errors.Join(leftErr, err)
 	}
-	if !sameBoot && filesErr == nil {
-		return nil
+	// What networkd would read while files are left over is still the change.
+	hangs := false
+	if leftErr == nil && (running || coming) {
+		leftErr = l.reload(ctx, removed, coming)
+		hangs = leftErr != nil
 	}
-	return errors.Join(filesErr, l.restoreLinks(ctx, s.Links, made, filesErr != nil))
+	back := way{saved: want, made: made, others: others, late: late, all: leftErr != nil, unasked: hangs || !running}
+	return errors.Join(leftErr, l.restoreLinks(ctx, back))
 }
 
 // linksOf is how the kernel shows a configuration; nil has none.
@@ -235,32 +308,119 @@ func linksOf(c *NetworkConfig) ([]SavedLink, error) {
 	return c.wanted(macs), nil
 }
 
-// restoreLinks waits until the interfaces are as they were, and helps with those that nobody else configures, or with
-// all of them. What neither was there nor was made by the change came from somebody else meanwhile, and stays.
-func (l *Linux) restoreLinks(ctx context.Context, saved, made []SavedLink, all bool) error {
+// way is the way back of the kernel.
+type way struct {
+	saved, made []SavedLink
+	others      SavedOthers
+	// late is what others have added since the change began.
+	late SavedNetwork
+	// all says that nobody helps: networkd does not run, or does not read the old files.
+	all bool
+	// unasked says that networkd cannot be asked what it still does.
+	unasked bool
+}
+
+// unfit names the bonds and VLANs that are there, of those that were saved or made, and that were not there or were
+// others. A networkd that still has the files of the change makes them again.
+func (w way) unfit(now []SavedLink) []string {
+	known := slices.DeleteFunc(slices.Clone(now), func(l SavedLink) bool {
+		_, saved := findLink(w.saved, l.Name)
+		_, made := findLink(w.made, l.Name)
+		return !saved && !made
+	})
+	return outdated(known, w.saved)
+}
+
+// lateComers reads what somebody else has added since the change began: networkd drops what it does not know of
+// interfaces that it configures anew.
+func lateComers(s SavedNetwork, made []SavedLink) (SavedNetwork, error) {
+	now, err := kernelLinks()
+	if err != nil {
+		return SavedNetwork{}, err
+	}
+	others, err := kernelOthers()
+	if err != nil {
+		return SavedNetwork{}, err
+	}
+	late := SavedNetwork{Others: others}
+	for _, l := range keepForeign(s.Links, made, now) {
+		was, _ := findLink(s.Links, l.Name)
+		late.Links = append(late.Links, SavedLink{
+			Name: l.Name, Addresses: l.Addresses[len(was.Addresses):], Routes: l.Routes[len(was.Routes):],
+		})
+	}
+	return late, nil
+}
+
+// restoreLinks waits until the interfaces are as they were, and does what nobody else does. What neither was there nor
+// was made by the change came from somebody else meanwhile, and stays where there is room for it. The end is one that
+// stays when networkd is done.
+func (l *Linux) restoreLinks(ctx context.Context, w way) error {
 	ctx, cancel := context.WithTimeout(ctx, settleTime)
 	defer cancel()
-	for {
-		now, err := kernelLinks()
-		want := keepForeign(saved, made, now)
-		if err == nil {
-			err = l.helpLinks(ctx, want, all)
-		}
+	nudge, patience := clock.Real().After(nudgeAfter), clock.Real().After(busyTime)
+	for good, waited := 0, false; ; {
+		working, err := l.helpLinks(ctx, w)
 		now, readErr := kernelLinks()
-		wanted, there := compare(keepForeign(saved, made, now), now)
-		diff := UnifiedDiff("saved/kernel", "host/kernel", wanted, there)
-		if err == nil && readErr == nil && diff == "" {
+		wanted, there := compare(keepForeign(w.saved, w.made, now), now)
+		diff := UnifiedDiff("saved/kernel", "host/kernel", wanted, append(there, w.unfit(now)...))
+		if err = errors.Join(err, readErr); err == nil && diff == "" {
+			err = restoreOthers(w.others)
+			_ = restoreOthers(w.late.Others) // there may be no room for it any more
+		}
+		if err != nil || diff != "" || working && !waited {
+			good = 0
+		} else if good++; good == settleReads {
 			return nil
 		}
 		select {
 		case <-ctx.Done():
-			return errors.Join(fmt.Errorf("restore network: %w:\n%s", ErrReadBack, diff), err, readErr)
+			return errors.Join(fmt.Errorf("restore network: %w:\n%s", ErrReadBack, diff), err)
+		case <-nudge:
+			if !w.all && diff != "" {
+				_ = l.nudge(ctx, namesOf(w.saved)) // the diff decides
+			}
+		case <-patience:
+			waited = true
 		case <-clock.Real().After(settlePoll):
 		}
 	}
 }
 
-// keepForeign adds to the saved links what is there now of addresses and routes, but for those that the change has made.
+// addLate gives links back what others have added to them. There may be no room for it any more.
+func addLate(late, now []SavedLink) {
+	for _, l := range late {
+		is, there := findLink(now, l.Name)
+		if !there || len(l.Addresses)+len(l.Routes) == 0 {
+			continue
+		}
+		want := is
+		want.Addresses, want.Routes = slices.Concat(is.Addresses, l.Addresses), slices.Concat(is.Routes, l.Routes)
+		_ = setAddresses(want, now)
+		_ = setRoutes(want, now)
+	}
+}
+
+// withoutNew leaves out addresses and routes that came since before, and that nobody wants.
+func withoutNew(now, before, want []SavedLink) []SavedLink {
+	out := slices.Clone(now)
+	for i, l := range out {
+		was, _ := findLink(before, l.Name)
+		w, _ := findLink(want, l.Name)
+		l.Addresses = slices.DeleteFunc(slices.Clone(l.Addresses), func(a netip.Prefix) bool {
+			return !slices.Contains(was.Addresses, a) && !slices.Contains(w.Addresses, a)
+		})
+		l.Routes = slices.DeleteFunc(slices.Clone(l.Routes), func(r Route) bool {
+			same := func(o Route) bool { return o.normal() == r.normal() }
+			return !slices.ContainsFunc(was.Routes, same) && !slices.ContainsFunc(w.Routes, same)
+		})
+		out[i] = l
+	}
+	return out
+}
+
+// keepForeign adds to the saved links what is there now of addresses and routes, but for those that the change has
+// made.
 func keepForeign(saved, made, now []SavedLink) []SavedLink {
 	out := slices.Clone(saved)
 	for i, w := range out {
@@ -283,46 +443,52 @@ func keepForeign(saved, made, now []SavedLink) []SavedLink {
 	return out
 }
 
-// helpLinks does what networkd does not: everything for the links that it leaves alone, and the MTU of the others, which
-// it never sets back. With all it does everything for every link.
-func (l *Linux) helpLinks(ctx context.Context, links []SavedLink, all bool) error {
-	if all {
-		return reconcile(links)
+// helpLinks does what networkd does not: everything for the links that it leaves alone or is done with, which are what
+// others have put there, and the MTU, which it never sets back. It reports whether networkd still works.
+func (l *Linux) helpLinks(ctx context.Context, w way) (working bool, err error) {
+	now, err := kernelLinks()
+	if err != nil {
+		return false, err
 	}
-	var orphans []SavedLink
-	for _, s := range links {
-		switch l.adminState(ctx, s.Name) {
-		case "configured":
-			now, err := kernelLinks()
-			if err == nil {
-				err = raise(s, now)
-			}
-			if err != nil {
-				return fmt.Errorf("restore %s: %w", s.Name, err)
-			}
-		case "configuring", "pending", "initialized":
-		default:
-			orphans = append(orphans, s)
+	if err := removeLinks(w.unfit(now)); err != nil {
+		return false, err
+	}
+	var states map[string]string
+	if !w.unasked {
+		states = l.adminStates(ctx, namesOf(w.saved))
+	}
+	var ours []SavedLink
+	for _, s := range keepForeign(w.saved, w.made, now) {
+		busy := slices.Contains([]string{"configuring", "pending", "initialized"}, states[s.Name])
+		working = working || busy
+		if w.all || !busy {
+			ours = append(ours, s)
 		}
 	}
-	return reconcile(orphans)
+	err = reconcile(ours)
+	addLate(w.late.Links, now)
+	return working, err
 }
 
-// busy says that networkd is not done. A lease or an advertisement may never come, and is not waited for.
-func (l *Linux) busy(ctx context.Context, c NetworkConfig) bool {
+// busy returns an error that names a link that networkd is not done with. A lease or an advertisement may never come,
+// and is not waited for.
+func (l *Linux) busy(ctx context.Context, c NetworkConfig) error {
 	macs, err := cardsByMAC()
 	if err != nil {
-		return true
+		return err
 	}
+	var names []string
 	for _, i := range c.Interfaces {
-		if i.DHCP4 || i.DHCP6 || i.AcceptRA {
-			continue
-		}
-		if s := l.adminState(ctx, i.nameOf(macs)); s != "" && s != "configured" && s != "unmanaged" {
-			return true
+		if !i.DHCP4 && !i.DHCP6 && !i.AcceptRA {
+			names = append(names, i.nameOf(macs))
 		}
 	}
-	return false
+	for name, s := range l.adminStates(ctx, names) {
+		if s != "configured" && s != "unmanaged" {
+			return fmt.Errorf("systemd-networkd is %s %s", s, name)
+		}
+	}
+	return nil
 }
 
 // NetworkSource asks the kernel for the way.

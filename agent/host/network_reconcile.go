@@ -93,8 +93,8 @@ func outdated(old, want []SavedLink) []string {
 	return names
 }
 
-// idleBonds names the bonds there that nobody uses and that must be made anew: the driver makes a bond0 of its own when it
-// is loaded (max_bonds in bonding.txt of the kernel), and neither networkd nor we could set its mode.
+// idleBonds names the bonds there that nobody uses and that must be made anew: the driver makes a bond0 of its own when
+// it is loaded (max_bonds in bonding.txt of the kernel), and neither networkd nor we could set its mode.
 func idleBonds(want, now []SavedLink) []string {
 	var names []string
 	for _, w := range want {
@@ -228,6 +228,9 @@ func setRoutes(w SavedLink, now []SavedLink) error {
 		}
 	}
 	for _, r := range onLinkFirst(w.Routes) {
+		if slices.ContainsFunc(is.Routes, func(o Route) bool { return o.normal() == r.normal() }) {
+			continue
+		}
 		if err := netlink.RouteReplace(kernelRoute(l, r)); err != nil {
 			return fmt.Errorf("add route %s: %w", r, err)
 		}
@@ -254,6 +257,16 @@ func kernelRoute(l netlink.Link, r Route) *netlink.Route {
 	out := &netlink.Route{
 		LinkIndex: l.Attrs().Index, Dst: ipNet(r.Destination), Priority: int(r.Metric),
 		Protocol: unix.RTPROT_STATIC, Table: unix.RT_TABLE_MAIN,
+	}
+	if r.Source.IsValid() {
+		out.Src = r.Source.AsSlice()
+	}
+	if r.OnLink {
+		out.Flags = unix.RTNH_F_ONLINK
+	}
+	out.MTU = r.MTU
+	if r.Protocol != 0 {
+		out.Protocol = netlink.RouteProtocol(r.Protocol)
 	}
 	if r.Via.IsValid() {
 		out.Gw = r.Via.AsSlice()

@@ -81,8 +81,8 @@ func (l *Linux) wantedFiles(c NetworkConfig) (map[string]string, error) {
 	return networkdFiles(c, func(mac string) bool { return permanent[mac] }), nil
 }
 
-// writeFiles makes these files all that are ours. Each is replaced as a whole. A file that is gone takes effect only with
-// the next reload, so that the order does not matter.
+// writeFiles makes these files all that are ours. Each is replaced as a whole. A file that is gone takes effect only
+// with the next reload, so that the order does not matter.
 func (l *Linux) writeFiles(want map[string]string) error {
 	have, err := l.networkFiles()
 	if err != nil {
@@ -124,7 +124,7 @@ func diffFiles(want, have map[string]string) string {
 
 // restoreFiles puts back what was saved, as much of it as can be.
 func (l *Linux) restoreFiles(s SavedNetwork) error {
-	errs := []error{l.writeFiles(s.Files)}
+	errs := []error{l.writeFiles(s.Files), l.removeHalfWritten(networkdDir), l.removeHalfWritten(filepath.Dir(GuardFile))}
 	if isOurs(l.readSaved("etc/resolv.conf")) {
 		if err := l.writeSaved("etc/resolv.conf", s.Resolv); err != nil {
 			errs = append(errs, fmt.Errorf("restore resolv.conf: %w", err))
@@ -134,6 +134,21 @@ func (l *Linux) restoreFiles(s SavedNetwork) error {
 		errs = append(errs, l.writeApplied(s.BootID, *s.Applied))
 	} else {
 		errs = append(errs, l.removeDurably(appliedFile))
+	}
+	return errors.Join(errs...)
+}
+
+// removeHalfWritten removes what a process that was killed, or a machine that went down, was about to rename.
+func (l *Linux) removeHalfWritten(dir string) error {
+	names, err := filepath.Glob(l.path(filepath.Join(dir, temporaryFiles)))
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, name := range names {
+		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+		}
 	}
 	return errors.Join(errs...)
 }

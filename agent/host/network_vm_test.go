@@ -65,7 +65,7 @@ func tryBonds(t *testing.T, h *Linux) {
 
 	must(t, h.RestoreNetwork(t.Context(), Effect{}, savedFirst))
 	wantBondAndVLANs(t)
-	if s, err := h.Network(t.Context(), first); err != nil || s.Diff != "" {
+	if s, err := h.Network(t.Context(), first, nil); err != nil || s.Diff != "" {
 		t.Errorf("after the first rollback: %v\n%s", err, s.Diff)
 	}
 	must(t, h.RestoreNetwork(t.Context(), Effect{}, saved))

@@ -13,8 +13,11 @@ import (
 
 const (
 	networkdName = "org.freedesktop.network1"
+	networkdUnit = "systemd-networkd.service"
 	resolvedName = "org.freedesktop.resolve1"
 	busTime      = 5 * time.Second
+	// reloadTime is for a networkd that answers late. One that hangs keeps nobody from the kernel.
+	reloadTime = 10 * time.Second
 )
 
 // onBus runs fn with a connection of its own to the system bus.
@@ -48,8 +51,8 @@ func (l *Linux) hasOwner(ctx context.Context, name string) bool {
 
 func (l *Linux) networkd(ctx context.Context) bool { return l.hasOwner(ctx, networkdName) }
 
-// applyNetworkd writes the files and has them read. networkd neither changes nor removes a bond or VLAN that it has made,
-// so those that are outdated go first.
+// applyNetworkd writes the files and has them read. networkd neither changes nor removes a bond or VLAN that it has
+// made, so those that are outdated go first.
 func (l *Linux) applyNetworkd(ctx context.Context, c NetworkConfig, was, want []SavedLink) error {
 	files, err := l.wantedFiles(c)
 	if err != nil {
@@ -62,15 +65,25 @@ func (l *Linux) applyNetworkd(ctx context.Context, c NetworkConfig, was, want []
 	if err != nil {
 		return err
 	}
-	return l.reload(ctx, removed)
+	return l.reload(ctx, removed, false)
+}
+
+// networkdComes reports whether networkd, which is not on the bus, is started or stopped just now.
+func (l *Linux) networkdComes(ctx context.Context) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, busTime)
+	defer cancel()
+	state, err := l.kernel.unitState(ctx, networkdUnit)
+	return err == nil && state != "inactive" && state != "failed", err
 }
 
 // reload has networkd read its files, and configure what they say otherwise than before (org.freedesktop.network1(5)).
-// Where a bond or VLAN was removed it is restarted instead, which leaves what is configured alone: it would remember a VLAN
-// as it was, and take the old bond for the new one (seen with systemd 252).
-func (l *Linux) reload(ctx context.Context, removed []string) error {
-	if len(removed) > 0 {
-		if err := l.kernel.restart(ctx, "systemd-networkd.service"); err != nil {
+// Where a bond or VLAN was removed it is restarted instead, which leaves what is configured alone: it would remember a
+// VLAN as it was, and take the old bond for the new one (seen with systemd 252). anew restarts it in any case.
+func (l *Linux) reload(ctx context.Context, removed []string, anew bool) error {
+	ctx, cancel := context.WithTimeout(ctx, reloadTime)
+	defer cancel()
+	if anew || len(removed) > 0 {
+		if err := l.kernel.restart(ctx, networkdUnit); err != nil {
 			return err
 		}
 		l.flushNames(ctx)
@@ -97,51 +110,57 @@ func (l *Linux) flushNames(ctx context.Context) {
 	})
 }
 
-// nudge has networkd configure every interface anew, whatever it thinks of it.
-func (l *Linux) nudge(ctx context.Context, c NetworkConfig) error {
+// nudge has networkd configure each of the named interfaces anew, whatever it thinks of it.
+func (l *Linux) nudge(ctx context.Context, names []string) error {
 	if !l.systemd() {
 		return nil
 	}
-	macs, err := cardsByMAC()
-	if err != nil {
-		return err
-	}
+	ctx, cancel := context.WithTimeout(ctx, busTime)
+	defer cancel()
 	return onBus(ctx, func(conn *dbus.Conn) error {
-		for _, w := range c.wanted(macs) {
-			link, err := netlink.LinkByName(w.Name)
+		for _, name := range names {
+			link, err := netlink.LinkByName(name)
 			if isNoLink(err) {
 				continue // the diff says so
 			}
 			if err != nil {
-				return fmt.Errorf("find %s: %w", w.Name, err)
+				return fmt.Errorf("find %s: %w", name, err)
 			}
 			err = conn.Object(networkdName, "/org/freedesktop/network1").
 				CallWithContext(ctx, networkdName+".Manager.ReconfigureLink", 0, int32(link.Attrs().Index)).Err
 			if err != nil {
-				return fmt.Errorf("reconfigure %s: %w", w.Name, err)
+				return fmt.Errorf("reconfigure %s: %w", name, err)
 			}
 		}
 		return nil
 	})
 }
 
-// adminState asks networkd what it makes of a link: "" where there is no networkd, or no link.
-func (l *Linux) adminState(ctx context.Context, name string) string {
-	link, err := netlink.LinkByName(name)
-	if err != nil || !l.systemd() {
-		return ""
+// adminStates asks networkd what it makes of links, by name. One has no state where there is no networkd, or no such
+// link.
+func (l *Linux) adminStates(ctx context.Context, names []string) map[string]string {
+	if !l.systemd() || len(names) == 0 {
+		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, busTime)
 	defer cancel()
-	var state string
-	err = onBus(ctx, func(c *dbus.Conn) error {
-		return c.Object(networkdName, linkPath(link.Attrs().Index)).
-			CallWithContext(ctx, "org.freedesktop.DBus.Properties.Get", 0, networkdName+".Link", "AdministrativeState").Store(&state)
+	states := map[string]string{}
+	_ = onBus(ctx, func(c *dbus.Conn) error { // what has no answer has no state
+		for _, name := range names {
+			link, err := netlink.LinkByName(name)
+			if err != nil {
+				continue
+			}
+			var state string
+			err = c.Object(networkdName, linkPath(link.Attrs().Index)).
+				CallWithContext(ctx, "org.freedesktop.DBus.Properties.Get", 0, networkdName+".Link", "AdministrativeState").Store(&state)
+			if err == nil {
+				states[name] = state
+			}
+		}
+		return nil
 	})
-	if err != nil {
-		return ""
-	}
-	return state
+	return states
 }
 
 // linkPath escapes the leading digit, as sd_bus_path_encode(3) does.

@@ -16,7 +16,11 @@ import (
 	"github.com/ingot-metal/ingot/internal/testkit"
 )
 
-const networkdVariable = "INGOT_TEST_WITH_NETWORKD"
+const (
+	networkdVariable = "INGOT_TEST_WITH_NETWORKD"
+	// rigTime is for daemons that start on an emulated machine, beside others.
+	rigTime = time.Minute
+)
 
 const busConfig = `<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN"
  "http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd">
@@ -32,8 +36,8 @@ const busConfig = `<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Con
 </busconfig>
 `
 
-// withNetworkd runs the calling test again in a network and a file system of its own, where a systemd-networkd and a bus
-// of its own run. It returns true in there; the caller returns when it is false.
+// withNetworkd runs the calling test again in a network and a file system of its own, where a systemd-networkd and a
+// bus of its own run. It returns true in there; the caller returns when it is false.
 func withNetworkd(t *testing.T) bool {
 	t.Helper()
 	if os.Getenv(networkdVariable) == "1" {
@@ -56,8 +60,28 @@ func withNetworkd(t *testing.T) bool {
 // ownSystem mounts what a system needs, so that nothing of the real one is changed, and starts bus and networkd.
 func ownSystem(t *testing.T) {
 	t.Helper()
+	ownFiles(t, smallDisk(t))
+	startBus(t)
+	startNetworkd = func() (stop func()) { return daemon(t, "/lib/systemd/systemd-networkd") }
+	stopNetworkd = startNetworkd()
+	h := New(Config{})
+	testkit.Eventually(t, rigTime, func() bool { return h.networkd(t.Context()) }, "networkd is not on the bus")
+}
+
+// smallDisk is a file system that can be full.
+func smallDisk(t *testing.T) string {
+	t.Helper()
 	must(t, unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""))
-	etc := t.TempDir()
+	dir := t.TempDir()
+	must(t, unix.Mount("tmpfs", dir, "tmpfs", 0, "size=8m,mode=0755"))
+	t.Cleanup(func() { must(t, unix.Unmount(dir, unix.MNT_DETACH)) })
+	return dir
+}
+
+// ownFiles mounts all but the bus and what runs at it. etc becomes /etc, and keeps what it has.
+func ownFiles(t *testing.T, etc string) {
+	t.Helper()
+	must(t, unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""))
 	for _, keep := range []string{"passwd", "group", "nsswitch.conf", "machine-id", "ld.so.cache", "hosts", "hostname"} {
 		b, err := os.ReadFile(filepath.Join("/etc", keep))
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -65,7 +89,6 @@ func ownSystem(t *testing.T) {
 		}
 		writeFile(t, filepath.Join(etc, keep), string(b))
 	}
-	must(t, os.Chmod(etc, 0o755))
 	must(t, os.MkdirAll(filepath.Join(etc, "systemd/network"), 0o755))
 	must(t, unix.Mount(etc, "/etc", "", unix.MS_BIND, ""))
 	must(t, unix.Mount("tmpfs", "/run", "tmpfs", 0, "mode=0755"))
@@ -75,14 +98,14 @@ func ownSystem(t *testing.T) {
 	for _, dir := range []string{"/run/dbus", "/run/systemd/system"} {
 		must(t, os.MkdirAll(dir, 0o755))
 	}
-	writeFile(t, "/run/bus.conf", busConfig)
 	must(t, exec.CommandContext(t.Context(), "ip", "link", "set", "lo", "up").Run())
+}
+
+func startBus(t *testing.T) {
+	t.Helper()
+	writeFile(t, "/run/bus.conf", busConfig)
 	daemon(t, "dbus-daemon", "--nofork", "--config-file=/run/bus.conf")
-	testkit.Eventually(t, 10*time.Second, func() bool { _, err := os.Stat("/run/dbus/system_bus_socket"); return err == nil }, "no bus")
-	startNetworkd = func() (stop func()) { return daemon(t, "/lib/systemd/systemd-networkd") }
-	stopNetworkd = startNetworkd()
-	h := New(Config{})
-	testkit.Eventually(t, 10*time.Second, func() bool { return h.networkd(t.Context()) }, "networkd is not on the bus")
+	testkit.Eventually(t, rigTime, func() bool { _, err := os.Stat("/run/dbus/system_bus_socket"); return err == nil }, "no bus")
 }
 
 // networkd of this process's own system.
@@ -129,13 +152,14 @@ func unguarded(t *testing.T) (h *Linux, armed *[]time.Duration) {
 		return nil
 	}
 	h.kernel.disarm = func(context.Context) error { return nil }
+	h.kernel.unitState = func(context.Context, string) (string, error) { return "inactive", nil }
 	h.kernel.restart = func(ctx context.Context, unit string) error {
 		if unit != "systemd-networkd.service" {
 			return errors.New("restart of " + unit)
 		}
 		stopNetworkd()
 		stopNetworkd = startNetworkd()
-		testkit.Eventually(t, 10*time.Second, func() bool { return h.networkd(ctx) }, "networkd is not on the bus again")
+		testkit.Eventually(t, rigTime, func() bool { return h.networkd(ctx) }, "networkd is not on the bus again")
 		return nil
 	}
 	return h, armed

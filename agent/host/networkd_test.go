@@ -1,6 +1,7 @@
 package host
 
 import (
+	"context"
 	"errors"
 	"net/netip"
 	"os"
@@ -95,22 +96,22 @@ func TestNetworkdChangesAnAddressAndShowsDrift(t *testing.T) {
 	saved, err := h.SaveNetwork(t.Context(), two)
 	must(t, err)
 	must(t, h.ApplyNetwork(t.Context(), Effect{}, two))
-	if s, err := h.Network(t.Context(), two); err != nil || s.Diff != "" {
+	if s, err := h.Network(t.Context(), two, nil); err != nil || s.Diff != "" {
 		t.Fatalf("right after: %v\n%s", err, s.Diff)
 	}
 
 	sh(t, "ip addr add 10.9.0.99/24 dev here; ip link set here mtu 1300; echo '# mine' >>/etc/systemd/network/05-ingot-here.network")
-	s, err := h.Network(t.Context(), two)
+	s, err := h.Network(t.Context(), two, nil)
 	must(t, err)
 	wantIn(t, s.Diff, "--- committed/etc/systemd/network/05-ingot-here.network\n+++ host/etc/systemd/network/05-ingot-here.network\n",
 		"+# mine\n", "--- committed/kernel\n+++ host/kernel\n", "+here: address 10.9.0.99/24\n")
 
 	must(t, h.ApplyNetwork(t.Context(), Effect{}, two)) // who calls this has decided to overwrite it
-	if s, err := h.Network(t.Context(), two); err != nil || s.Diff != "" {
+	if s, err := h.Network(t.Context(), two, nil); err != nil || s.Diff != "" {
 		t.Errorf("after applying again: %v\n%s", err, s.Diff)
 	}
 	must(t, h.RestoreNetwork(t.Context(), Effect{}, saved))
-	if s, err := h.Network(t.Context(), one); err != nil || s.Diff != "" {
+	if s, err := h.Network(t.Context(), one, nil); err != nil || s.Diff != "" {
 		t.Errorf("after the rollback: %v\n%s", err, s.Diff)
 	}
 	if b, err := os.ReadFile("/etc/systemd/network/10-foreign.network"); err != nil || string(b) != foreign {
@@ -148,6 +149,43 @@ func TestGuardGoesBack(t *testing.T) {
 	}
 	if len(*armed) != 1 || (*armed)[0] < guardGrace {
 		t.Errorf("timers %v", *armed)
+	}
+}
+
+// TestANetworkdThatIsAboutToComeIsRestarted: it may have read the files of the change, and is not on the bus yet.
+func TestANetworkdThatIsAboutToComeIsRestarted(t *testing.T) {
+	t.Parallel()
+	if !withNetworkd(t) {
+		return
+	}
+	h, _ := unguarded(t)
+	newPeer(t)
+	c := NetworkConfig{Interfaces: []Interface{card("here", "192.0.2.7/24")}}
+	saved, err := h.SaveNetwork(t.Context(), c)
+	must(t, err)
+	must(t, h.Guard(t.Context(), Guard{CommandID: "c1", Deadline: clock.Boottime() + time.Hour, Network: &saved}))
+	must(t, h.ApplyNetwork(t.Context(), Effect{}, c))
+	stopNetworkd()
+	restart, restarts := h.kernel.restart, 0
+	h.kernel.unitState = func(context.Context, string) (string, error) { return "activating", nil }
+	h.kernel.restart = func(context.Context, string) error { return errors.New("it hangs") }
+	if err := h.RollBackGuard(t.Context(), "c1"); err == nil {
+		t.Error("rolled back, though networkd may bring the change back")
+	}
+	wantIn(t, sh(t, "ip addr show here"), "10.9.0.1/24")
+	h.kernel.restart = func(ctx context.Context, unit string) error {
+		restarts++
+		return restart(ctx, unit)
+	}
+	must(t, h.RollBackGuard(t.Context(), "c1"))
+	if restarts != 1 {
+		t.Errorf("%d restarts", restarts)
+	}
+	h.kernel.unitState = func(context.Context, string) (string, error) { return "", errors.New("no answer") }
+	stopNetworkd()
+	must(t, h.Guard(t.Context(), Guard{CommandID: "c2", Deadline: clock.Boottime() + time.Hour, Network: &saved}))
+	if err := h.RollBackGuard(t.Context(), "c2"); err == nil {
+		t.Error("rolled back, though nobody knows whether networkd comes")
 	}
 }
 
@@ -222,6 +260,39 @@ func TestTheKernelGoesBackThoughFilesCannotBeWritten(t *testing.T) {
 	if g, err := h.Guarded(t.Context()); err != nil || g.State != GuardRolledBack || g.Error != "" {
 		t.Errorf("the guard: %+v, %v", g, err)
 	}
+}
+
+// TestAPendingChangeIsKeptByCommand: what cannot be rolled back blocks no later change once an operator has decided.
+func TestAPendingChangeIsKeptByCommand(t *testing.T) {
+	t.Parallel()
+	h := New(Config{Root: t.TempDir()})
+	if g, err := h.AbandonGuard(t.Context()); g != nil || err != nil {
+		t.Errorf("without a change: %+v, %v", g, err)
+	}
+	must(t, h.Guard(t.Context(), Guard{CommandID: "c1", Deadline: clock.Boottime() + time.Hour}))
+	if g, err := h.AbandonGuard(t.Context()); err != nil || g == nil || g.CommandID != "c1" {
+		t.Fatalf("a pending one: %+v, %v", g, err)
+	}
+	if done, err := h.RollBackPending(t.Context(), true); done || err != nil {
+		t.Errorf("it was rolled back all the same: %t, %v", done, err)
+	}
+	if err := h.RollBackGuard(t.Context(), "c1"); !errors.Is(err, ErrGuardAbandoned) {
+		t.Errorf("the agent's own rollback: %v", err)
+	}
+	if err := h.CommitGuard(t.Context(), "c1"); !errors.Is(err, ErrGuardLost) {
+		t.Errorf("a proof that comes after it: %v", err)
+	}
+	must(t, h.Guard(t.Context(), Guard{CommandID: "c2", Deadline: clock.Boottime() + time.Hour}))
+
+	writeFile(t, h.path(GuardFile), `{"command_id": "c3", "sta`)
+	if err := h.Guard(t.Context(), Guard{CommandID: "c4"}); err == nil {
+		t.Error("a record that cannot be read was overwritten")
+	}
+	if g, err := h.AbandonGuard(t.Context()); err != nil || g == nil || g.Error == "" {
+		t.Errorf("a record that cannot be read: %+v, %v", g, err)
+	}
+	must(t, h.Guard(t.Context(), Guard{CommandID: "c4", Deadline: clock.Boottime() + time.Hour}))
+	wantIn(t, read(t, h.path(GuardFile)+".damaged"), "c3")
 }
 
 // After a reboot the kernel has forgotten the change; only files are put back, before networkd reads them.

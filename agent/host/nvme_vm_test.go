@@ -31,7 +31,7 @@ func withNVMe(t *testing.T) bool {
 	initrd := filepath.Join(dir, "initrd")
 	args := []string{
 		"-accel", "tcg", "-machine", "q35", "-m", "768", "-cpu", "qemu64,+rdrand,+ssse3,+sse4.1,+sse4.2", "-display", "none",
-		"-no-reboot", "-serial", "stdio", "-nodefaults", "-kernel", vmInitrd(t, initrd), "-initrd", initrd,
+		"-no-reboot", "-serial", "stdio", "-nodefaults", "-kernel", vmInitrd(t, initrd, "", vmTime), "-initrd", initrd,
 		"-append", "console=ttyS0 quiet panic=-1", "-device", "nvme,id=c0,serial=SHARED", "-device", "nvme,id=c1,serial=ALONE",
 	}
 	for name, on := range map[string]string{"a": "bus=c0,nsid=1", "b": "bus=c0,nsid=2", "c": "bus=c1,nsid=1"} {
@@ -43,7 +43,7 @@ func withNVMe(t *testing.T) bool {
 	cmd.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGKILL}
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
-	out, err := runUntil(ctx, cmd)
+	out, err := runUntil(ctx, cmd, nil)
 	if err != nil || !strings.Contains(out, "TEST ENDED 0") {
 		t.Fatalf("in the machine: %v\n%s", err, out)
 	}

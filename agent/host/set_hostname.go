@@ -8,6 +8,9 @@ import (
 	"path/filepath"
 )
 
+// temporaryFiles names what is not renamed yet.
+const temporaryFiles = ".ingot-*"
+
 // Hostname is the running one.
 func (l *Linux) Hostname(ctx context.Context) (string, error) {
 	if err := ctx.Err(); err != nil {
@@ -54,7 +57,7 @@ func replaceFile(path string, content []byte) (err error) {
 	if err := makeDir(dir); err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(dir, ".ingot-*")
+	f, err := os.CreateTemp(dir, temporaryFiles)
 	if err != nil {
 		return err
 	}

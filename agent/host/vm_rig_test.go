@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -26,7 +27,7 @@ const (
 )
 
 // vmModules are what the distribution's kernel does not have built in, with their dependencies.
-var vmModules = []string{"virtio_pci", "virtio_net", "veth", "bonding", "8021q"}
+var vmModules = []string{"virtio_pci", "virtio_net", "veth", "bonding", "8021q", "bridge", "virtio_blk", "nf_tables", "nft_ct", "nft_limit", "nft_chain_nat", "nft_nat"}
 
 const vmInit = `#!/bin/busybox sh
 b=/bin/busybox
@@ -36,42 +37,59 @@ $b mount -t devtmpfs dev /dev
 $b mount -t tmpfs -o mode=1777 tmpfs /tmp
 $b ln -s /run /var/run
 for m in $($b cat /modules); do $b insmod "$m" || echo "cannot insert $m"; done
-export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/ %s=1 %s=1
-/host.test -test.run='^%s$' -test.v -test.timeout=150s
+[ ! -b /dev/vda ] || $b mount -t ext4 /dev/vda /disk
+export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/ %s=1 %s=1 %s
+/host.test -test.run='^%s$' -test.v -test.timeout=%s
 echo "TEST ENDED $?"
 $b poweroff -f
 `
 
-// inVM runs the calling test again as root of a virtual machine with the distribution's kernel, which has bonds and VLANs
-// and whose network cards have permanent addresses, beside a systemd-networkd of its own. It returns true in there; the
-// caller returns when it is false.
+// inVM runs the calling test again as root of a virtual machine with the distribution's kernel, which has bonds and
+// VLANs and whose network cards have permanent addresses, beside a systemd-networkd of its own. It returns true in
+// there; the caller returns when it is false.
 func inVM(t *testing.T) bool {
 	t.Helper()
 	if os.Getenv(vmVariable) == "1" {
 		ownSystem(t)
 		return true
 	}
-	dir := t.TempDir()
-	initrd := filepath.Join(dir, "initrd")
-	kernel := vmInitrd(t, initrd)
-	cmd := exec.CommandContext(t.Context(), "qemu-system-x86_64", "-accel", "tcg", "-machine", "q35", "-m", "768",
-		"-cpu", "qemu64,+rdrand,+ssse3,+sse4.1,+sse4.2", "-display", "none", "-no-reboot", "-serial", "stdio", "-nodefaults",
-		"-kernel", kernel, "-initrd", initrd, "-append", "console=ttyS0 quiet panic=-1",
-		"-nic", "user,model=virtio-net-pci,mac=52:54:00:00:00:01,restrict=on",
-		"-nic", "user,model=virtio-net-pci,mac=52:54:00:00:00:02,restrict=on")
-	cmd.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGKILL}
-	ctx, cancel := context.WithTimeout(t.Context(), vmTime)
-	defer cancel()
-	out, err := runUntil(ctx, cmd)
+	out, err := runVM(t, vmRun{limit: vmTime})
 	if err != nil || !strings.Contains(out, "TEST ENDED 0") {
 		t.Fatalf("in the machine: %v\n%s", err, out)
 	}
 	return false
 }
 
-// runUntil gives what the machine has said on its console.
-func runUntil(ctx context.Context, cmd *exec.Cmd) (string, error) {
-	var out bytes.Buffer
+// vmRun is one start of a machine.
+type vmRun struct {
+	env   string // variables for the test in there
+	limit time.Duration
+	more  []string     // arguments of qemu(1)
+	line  func(string) // is given each line that the machine says; may be nil
+}
+
+// runVM runs the calling test in a machine, and gives what it has said.
+func runVM(t *testing.T, r vmRun) (string, error) {
+	t.Helper()
+	initrd := filepath.Join(t.TempDir(), "initrd")
+	kernel := vmInitrd(t, initrd, r.env, r.limit)
+	if len(r.more) == 0 {
+		r.more = []string{"-no-reboot"}
+	}
+	cmd := exec.CommandContext(t.Context(), "qemu-system-x86_64", append(r.more, "-accel", "tcg", "-machine", "q35", "-smp", "2", "-m", "2048",
+		"-cpu", "qemu64,+rdrand,+ssse3,+sse4.1,+sse4.2", "-display", "none", "-serial", "stdio", "-nodefaults",
+		"-kernel", kernel, "-initrd", initrd, "-append", "console=ttyS0 quiet panic=-1",
+		"-nic", "user,model=virtio-net-pci,mac=52:54:00:00:00:01,restrict=on",
+		"-nic", "user,model=virtio-net-pci,mac=52:54:00:00:00:02,restrict=on")...)
+	cmd.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGKILL}
+	ctx, cancel := context.WithTimeout(t.Context(), r.limit)
+	defer cancel()
+	return runUntil(ctx, cmd, r.line)
+}
+
+// runUntil gives what the machine has said on its console. line, unless nil, is given each line at once.
+func runUntil(ctx context.Context, cmd *exec.Cmd, line func(string)) (string, error) {
+	out := console{line: line}
 	cmd.Stdout, cmd.Stderr = &out, &out
 	if err := cmd.Start(); err != nil {
 		return "", fmt.Errorf("start the machine (apt-get install qemu-system-x86): %w", err)
@@ -79,11 +97,44 @@ func runUntil(ctx context.Context, cmd *exec.Cmd) (string, error) {
 	stop := context.AfterFunc(ctx, func() { _ = cmd.Process.Kill() }) // it may have ended
 	defer stop()
 	err := cmd.Wait()
-	return out.String(), err
+	return out.said.String(), err
+}
+
+// console keeps what a machine says. It is no bytes.Buffer, whose ReadFrom would go round Write.
+type console struct {
+	said bytes.Buffer
+	line func(string)
+	told int // bytes of lines that were given to line
+}
+
+func (c *console) Write(p []byte) (int, error) {
+	n, err := c.said.Write(p)
+	for c.line != nil {
+		end := bytes.IndexByte(c.said.Bytes()[c.told:], '\n')
+		if end < 0 {
+			break
+		}
+		c.line(strings.TrimRight(string(c.said.Bytes()[c.told:c.told+end]), "\r"))
+		c.told += end + 1
+	}
+	return n, err
+}
+
+// TestConsole: lines come whole and at once, however they were written.
+func TestConsole(t *testing.T) {
+	t.Parallel()
+	var got []string
+	c := console{line: func(l string) { got = append(got, l) }}
+	if _, err := io.Copy(&c, strings.NewReader("one\r\n\ntw")); err != nil || !slices.Equal(got, []string{"one", ""}) {
+		t.Errorf("%q, %v", got, err)
+	}
+	if _, err := c.Write([]byte("o\nthree")); err != nil || !slices.Equal(got, []string{"one", "", "two"}) || c.said.String() != "one\r\n\ntwo\nthree" {
+		t.Errorf("%q, %v", got, err)
+	}
 }
 
 // vmInitrd writes the file system of the machine: this test, what networkd and ip need, busybox and kernel modules.
-func vmInitrd(t *testing.T, path string) (kernel string) {
+func vmInitrd(t *testing.T, path, env string, limit time.Duration) (kernel string) {
 	t.Helper()
 	cache, err := image.DefaultCacheDir()
 	must(t, err)
@@ -92,13 +143,13 @@ func vmInitrd(t *testing.T, path string) (kernel string) {
 	f, err := os.Create(path)
 	must(t, err)
 	w := &cpio{t: t, w: bufio.NewWriter(f), seen: map[string]bool{}}
-	for _, dir := range []string{"dev", "proc", "sys", "tmp", "run", "etc", "var", "root"} {
+	for _, dir := range []string{"dev", "proc", "sys", "tmp", "run", "etc", "var", "root", "disk"} {
 		w.dir(dir)
 	}
-	w.data("init", fmt.Appendf(nil, vmInit, vmVariable, networkdVariable, t.Name()), 0o755)
+	w.data("init", fmt.Appendf(nil, vmInit, vmVariable, networkdVariable, env, t.Name(), limit-30*time.Second), 0o755)
 	w.file("/bin/busybox", "bin/busybox")
 	w.program(os.Args[0], "host.test")
-	for _, name := range []string{"/lib/systemd/systemd-networkd", "/usr/bin/dbus-daemon", "/usr/bin/ip", "/usr/bin/sh", "/usr/bin/sleep", "/usr/bin/cat", "/usr/bin/nsenter", "/usr/bin/tr"} {
+	for _, name := range []string{"/lib/systemd/systemd-networkd", "/usr/bin/dbus-daemon", "/usr/bin/ip", "/usr/bin/sh", "/usr/bin/sleep", "/usr/bin/cat", "/usr/bin/nsenter", "/usr/bin/tr", "/usr/sbin/nft"} {
 		w.program(name, name[1:])
 	}
 	for _, name := range []string{"/etc/passwd", "/etc/group", "/etc/nsswitch.conf"} {
@@ -116,8 +167,9 @@ func vmInitrd(t *testing.T, path string) (kernel string) {
 	return k.Image
 }
 
-// kernelModules gives the files of vmModules, below the kernel's folder of modules, in the order in which they are inserted
-// (depmod(8), modules.dep). A kernel that is unpacked and not installed has no such file; depmod tells what would be in it.
+// kernelModules gives the files of vmModules, below the kernel's folder of modules, in the order in which they are
+// inserted (depmod(8), modules.dep). A kernel that is unpacked and not installed has no such file; depmod tells what
+// would be in it.
 func kernelModules(t *testing.T, k image.Kernel) []string {
 	t.Helper()
 	root := strings.TrimSuffix(k.ModulesDir, filepath.Join("lib/modules", k.Release))

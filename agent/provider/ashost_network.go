@@ -18,7 +18,7 @@ func (r remote) noNetwork() error {
 
 func (r remote) NetworkSupport(context.Context, host.NetworkConfig) error { return r.noNetwork() }
 
-func (r remote) Network(context.Context, host.NetworkConfig) (host.NetworkState, error) {
+func (r remote) Network(context.Context, host.NetworkConfig, *host.SavedNetwork) (host.NetworkState, error) {
 	return host.NetworkState{}, r.noNetwork()
 }
 

@@ -43,7 +43,7 @@ func (e *Executor) driftedSince(ctx context.Context, in intent) (*command.Result
 	if err != nil || in.AnyDrift || now.Generation == 0 {
 		return nil, err
 	}
-	evidence, diff, err := e.readBack(ctx, now.Settings)
+	evidence, diff, err := e.readBack(ctx, now.Settings, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -18,7 +18,7 @@ var errNotThere = errors.New("read back differs")
 
 // confirm reads back, makes new contact and has the network checked, again and again until the deadline.
 func (e *Executor) confirm(ctx context.Context, job command.Job, in intent, deadline time.Time) (p proof, err error) {
-	_, diff, err := e.readBack(ctx, in.Want)
+	_, diff, err := e.readBack(ctx, in.Want, in.Saved)
 	if err != nil {
 		return p, err
 	}

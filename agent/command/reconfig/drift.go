@@ -54,7 +54,7 @@ func (e *Executor) Drift(ctx context.Context) (Drift, error) {
 			return Drift{Generation: now.Generation}, err
 		}
 	}
-	_, diff, err := e.readBack(ctx, now.Settings)
+	_, diff, err := e.readBack(ctx, now.Settings, nil)
 	return Drift{Generation: now.Generation, Diff: diff}, err
 }
 
@@ -100,8 +100,9 @@ func (e *Executor) steadyDrift(ctx context.Context) (Drift, error) {
 	return d, err
 }
 
-// readBack gives what the world shows, and how it differs from the settings, as a unified diff.
-func (e *Executor) readBack(ctx context.Context, s settings) (evidence map[string]string, diff string, err error) {
+// readBack gives what the world shows, and how it differs from the settings, as a unified diff. before is what a change of ours
+// began with, if it is one: what others have added to interfaces since is no difference.
+func (e *Executor) readBack(ctx context.Context, s settings, before *host.SavedNetwork) (evidence map[string]string, diff string, err error) {
 	evidence = map[string]string{}
 	name, err := e.cfg.Host.Hostname(ctx)
 	if err != nil {
@@ -132,7 +133,7 @@ func (e *Executor) readBack(ctx context.Context, s settings) (evidence map[strin
 	if s.Network == nil {
 		return evidence, diff, nil
 	}
-	state, err := e.cfg.Host.Network(ctx, *s.Network)
+	state, err := e.cfg.Host.Network(ctx, *s.Network, before)
 	if err != nil {
 		return nil, "", fmt.Errorf("read back network: %w", err)
 	}

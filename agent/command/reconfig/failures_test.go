@@ -214,3 +214,15 @@ func TestACommitThatIsNotRemembered(t *testing.T) {
 		t.Errorf("address %q", r.address())
 	}
 }
+
+// TestAChangeThatAnOperatorKeepsHasAnOpenEnd: it was neither proven nor rolled back.
+func TestAChangeThatAnOperatorKeepsHasAnOpenEnd(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.prove = func(context.Context) error { return errBroken }
+	r.host.fails["RollBackGuard"] = host.ErrGuardAbandoned
+	got := r.execute(order(t, 1, "192.0.2.7/24"))
+	if got.Outcome != unknown || !strings.Contains(got.Message, "an operator on the host has kept it") {
+		t.Errorf("%+v", got)
+	}
+}

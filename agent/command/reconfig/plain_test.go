@@ -59,8 +59,8 @@ func (p *plain) RestoreNetwork(ctx context.Context, e host.Effect, s host.SavedN
 	return p.Host.RestoreNetwork(ctx, e, s)
 }
 
-func (p *plain) Network(ctx context.Context, c host.NetworkConfig) (host.NetworkState, error) {
-	s, err := p.Host.Network(ctx, c)
+func (p *plain) Network(ctx context.Context, c host.NetworkConfig, before *host.SavedNetwork) (host.NetworkState, error) {
+	s, err := p.Host.Network(ctx, c, before)
 	return s, errors.Join(err, p.fails["Network"])
 }
 

@@ -124,7 +124,7 @@ func (e *Executor) refused(ctx context.Context, want ordered, now committed) (*c
 	if want.acceptDrift {
 		return nil, nil
 	}
-	evidence, diff, err := e.readBack(ctx, now.Settings)
+	evidence, diff, err := e.readBack(ctx, now.Settings, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -162,7 +162,7 @@ func (e *Executor) repeat(ctx context.Context, now committed, digest string) (*c
 	if now.Digest != digest {
 		return refuse(baremetalv1.Reason_INVALID_FIELD, "generation %d is committed with another content", now.Generation), nil
 	}
-	evidence, diff, err := e.readBack(ctx, now.Settings)
+	evidence, diff, err := e.readBack(ctx, now.Settings, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -209,7 +209,7 @@ func (e *Executor) Execute(ctx context.Context, job command.Job) (command.Result
 		p, err = e.confirm(ctx, job, in, started.Add(limit))
 	}
 	if err != nil {
-		r, err := e.undo(ctx, job, in, e.mayCome(ctx, accepted, err))
+		r, err := e.undo(ctx, job, in, e.mayCome(ctx, in, accepted, err))
 		return r.WithEvidence(p.evidence()), err
 	}
 	return e.commit(ctx, job, in, p)
@@ -297,7 +297,7 @@ func (e *Executor) moved(in intent) {
 }
 
 func (e *Executor) succeeded(ctx context.Context, in intent) (command.Result, error) {
-	evidence, diff, err := e.readBack(context.WithoutCancel(ctx), in.Want)
+	evidence, diff, err := e.readBack(context.WithoutCancel(ctx), in.Want, in.Saved)
 	if err != nil {
 		return command.Result{}, err
 	}

@@ -59,8 +59,8 @@ func (g *guarded) FirewallDiff(context.Context, host.FirewallPolicy) (string, er
 	return "rule by rule\n", g.fails["FirewallDiff"]
 }
 
-func (g *guarded) Network(ctx context.Context, c host.NetworkConfig) (host.NetworkState, error) {
-	s, err := g.Host.Network(ctx, c)
+func (g *guarded) Network(ctx context.Context, c host.NetworkConfig, before *host.SavedNetwork) (host.NetworkState, error) {
+	s, err := g.Host.Network(ctx, c, before)
 	return s, errors.Join(err, g.fails["Network"])
 }
 

@@ -115,7 +115,7 @@ func (e *Executor) Resume(ctx context.Context, job command.Job) (command.Verdict
 		r, err := e.finish(ctx, in, proof{checks: e.check(ctx, in)})
 		return command.Settle(r), err
 	}
-	r, err := e.undo(ctx, job, in, e.mayCome(ctx, in.Want, errRestarted))
+	r, err := e.undo(ctx, job, in, e.mayCome(ctx, in, in.Want, errRestarted))
 	return command.Settle(r), err
 }
 
@@ -137,11 +137,11 @@ var errRestarted = errors.New("the agent was restarted before the configuration 
 
 // mayCome adds to a reason to roll back that some of what the host has accepted does not show: where a change may be accepted now
 // and come later, it may still be on its way.
-func (e *Executor) mayCome(ctx context.Context, accepted settings, why error) error {
+func (e *Executor) mayCome(ctx context.Context, in intent, accepted settings, why error) error {
 	if h, ok := e.cfg.Host.(atOnce); ok && h.ChangesAtOnce() || errors.Is(why, errNotThere) {
 		return why
 	}
-	_, diff, err := e.readBack(context.WithoutCancel(ctx), accepted)
+	_, diff, err := e.readBack(context.WithoutCancel(ctx), accepted, in.Saved)
 	if err != nil || diff != "" {
 		return fmt.Errorf("%w: %w; %s", errNotThere, why, diff)
 	}

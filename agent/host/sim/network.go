@@ -16,7 +16,7 @@ import (
 func (m *Machine) NetworkSupport(context.Context, host.NetworkConfig) error { return nil }
 
 // Network compares the configuration that the running system holds with another one.
-func (m *Machine) Network(ctx context.Context, c host.NetworkConfig) (host.NetworkState, error) {
+func (m *Machine) Network(ctx context.Context, c host.NetworkConfig, _ *host.SavedNetwork) (host.NetworkState, error) {
 	st, err := m.running(ctx)
 	if err != nil {
 		return host.NetworkState{}, err
