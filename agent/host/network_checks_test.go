@@ -269,7 +269,7 @@ func TestChecksOfABond(t *testing.T) {
 	must(t, h.ApplyNetwork(t.Context(), Effect{}, c))
 	eventually := func(when string, want map[string]string) {
 		t.Helper()
-		for end := time.Now().Add(20 * time.Second); ; {
+		for end := time.Now().Add(time.Minute); ; {
 			got := checked(t, c, nil)
 			delete(got, "duplicate_address bond0 10.9.0.1") // depends on the link alone
 			good := len(got) == len(want)
