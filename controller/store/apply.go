@@ -67,7 +67,7 @@ func (s *Store) Decide(ctx context.Context, operationID string, version int64, e
 	if err != nil {
 		return nil, fmt.Errorf("decide on operation %s: %w", operationID, err)
 	}
-	s.notePosition(out)
+	s.noteApplied(out)
 	return out, fpAfterCommit.HitCtx(ctx)
 }
 
@@ -111,7 +111,7 @@ func (s *Store) decideOn(ctx context.Context, q *dbsqlc.Queries, l *loaded, vers
 	if err != nil || l.machine.Retiring == nil || strVal(l.machine.CurrentOperationID) != operationID || !operation.IsTerminal(a.Phase) {
 		return a, err
 	}
-	return a, s.retireNow(ctx, q, l.machine.MachineID, now)
+	return a, s.retire(ctx, q, l.machine.MachineID, now)
 }
 
 // commandOf names the command that an event is about.

@@ -28,6 +28,15 @@ const (
 // too often than too seldom.
 func (s *Store) OnRoom(tell func()) { s.room = tell }
 
+// slotFreed is noted by a transaction after which a slot may be free, or that asks for one.
+type slotFreed struct{}
+
+func (s *Store) tellRoom() {
+	if s.room != nil {
+		s.room()
+	}
+}
+
 func budgetMessage(b dbsqlc.Budget) *baremetalv1.Budget {
 	return &baremetalv1.Budget{
 		Name: b.Name, Domain: b.Domain, Value: b.Value, AtOnce: b.AtOnce, Percent: b.Percent, PerHour: b.PerHour,
@@ -57,7 +66,7 @@ func (s *Store) SetBudget(ctx context.Context, b *baremetalv1.Budget, actor stri
 		if err := conditionsOf(opts).replacing("budget "+row.Name, row.Version); err != nil {
 			return err
 		}
-		afterCommit(q).noteRoom()
+		afterCommit(q).note(slotFreed{})
 		return audit(ctx, q, auditEntry{actor: actor, verb: "SET_BUDGET", target: row.Name, data: limitsOf(row)}, now)
 	})
 	if err != nil {
@@ -102,7 +111,7 @@ func (s *Store) DeleteBudget(ctx context.Context, name, actor string, now time.T
 		if err := conditionsOf(opts).check("budget "+name, resourceExists, stored{true, row.Version}); err != nil {
 			return err
 		}
-		afterCommit(q).noteRoom()
+		afterCommit(q).note(slotFreed{})
 		return audit(ctx, q, auditEntry{actor: actor, verb: "DELETE_BUDGET", target: name, data: limitsOf(row)}, now)
 	})
 	if err != nil {
@@ -261,7 +270,7 @@ func (l *loaded) slot(ctx context.Context, q *dbsqlc.Queries, now time.Time) (he
 	}
 	if r.Held || l.row.Phase != string(operation.Pending) || r.Limited {
 		if !r.Held {
-			afterCommit(q).noteRoom() // it asks
+			afterCommit(q).note(slotFreed{}) // it asks
 		}
 		return r.Held, nil
 	}
@@ -274,7 +283,7 @@ func (l *loaded) freeSlot(ctx context.Context, q *dbsqlc.Queries, d operation.De
 	if !l.row.Destructive || !operation.IsTerminal(d.Op.Phase) || operation.IsTerminal(operation.Phase(l.row.Phase)) {
 		return nil
 	}
-	afterCommit(q).noteRoom()
+	afterCommit(q).note(slotFreed{})
 	if d.Op.Phase != operation.Succeeded {
 		err := q.ReleaseSlotIfUntouched(ctx, dbsqlc.ReleaseSlotIfUntouchedParams{OperationID: d.Op.ID, Now: &now})
 		if err != nil {
@@ -333,7 +342,7 @@ func (s *Store) ReleaseSlot(ctx context.Context, machineID, actor, comment strin
 			return err
 		}
 		row.ReleasedAt = &now
-		afterCommit(q).noteRoom()
+		afterCommit(q).note(slotFreed{})
 		return audit(ctx, q, auditEntry{
 			actor: actor, verb: "RELEASE_BUDGET_SLOT", target: machineID, operation: row.OperationID, comment: comment,
 		}, now)

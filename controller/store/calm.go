@@ -20,23 +20,19 @@ type hellos struct {
 	// opening are the sessions that are being opened.
 	opening   atomic.Int64
 	open      gathered[helloAt, *Opened]
-	certs     gathered[string, *Cert]
 	unsettled gathered[string, []Outgoing]
 	end       gathered[ending, struct{}]
 	// inventories are what most agents tell first.
 	inventories gathered[inventory, bool]
-	grants      gathered[grantSeen, bool]
 }
 
 func newHellos(s *Store) *hellos {
 	return &hellos{
 		open:      gathered[helloAt, *Opened]{fn: s.openCalm},
-		certs:     gathered[string, *Cert]{fn: s.knownCerts},
 		unsettled: gathered[string, []Outgoing]{fn: s.unsettledOf},
 		end:       gathered[ending, struct{}]{fn: s.endSessions},
 
 		inventories: gathered[inventory, bool]{fn: s.storeInventories},
-		grants:      gathered[grantSeen, bool]{fn: s.lostGrants},
 	}
 }
 

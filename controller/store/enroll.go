@@ -380,7 +380,7 @@ type Cert struct {
 
 // GetCert reads a certificate by its fingerprint; nil if it is not recorded.
 func (s *Store) GetCert(ctx context.Context, fingerprint string) (*Cert, error) {
-	return s.hellos.certs.ask(ctx, fingerprint)
+	return s.certs.ask(ctx, fingerprint)
 }
 
 // Outdated says that a newer certificate of the agent than this one has opened a session. One that was only signed

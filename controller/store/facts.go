@@ -30,9 +30,7 @@ type request struct{ machineID, requestID string }
 
 // factsFor gives what the transaction began with, if the change is one of those that it was read for; else it is read now.
 func factsFor(ctx context.Context, q *dbsqlc.Queries, a about, now time.Time) (*facts, error) {
-	if t := afterCommit(q); t != nil && t.facts != nil && t.about == a {
-		f := t.facts
-		t.facts = nil // whatever the change does makes them old
+	if f, ok := afterCommit(q).takeFacts(a).(*facts); ok {
 		return f, nil
 	}
 	locked, err := q.LockMachineFor(ctx, dbsqlc.LockMachineForParams{MachineID: a.machineID, OperationID: a.operationID})

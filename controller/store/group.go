@@ -165,7 +165,7 @@ func (s *Store) together(taken []*change) {
 func (s *Store) tellAll(told []*after) {
 	for _, a := range told {
 		if a != nil {
-			s.tell(a)
+			s.committed(a.notes)
 		}
 	}
 }
@@ -183,7 +183,7 @@ func (s *Store) storeGroup(ctx context.Context, taken []*change, answers []error
 		for _, i := range free {
 			read = append(read, taken[i].about)
 		}
-		f, err := readFacts(ctx, q, read, machines, s.now())
+		f, err := s.preload(ctx, q, read, machines, s.now())
 		if err != nil {
 			return err
 		}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"time"
@@ -49,6 +50,17 @@ type move struct {
 	auditID *int64
 }
 
+// moved is a change of a node's state, as a transaction notes it.
+type moved struct {
+	machineID, from string
+	move
+}
+
+func (m moved) log(log *slog.Logger) {
+	log.Info("node moved", "machine_id", m.machineID, "from", m.from, "to", node.Name(m.to), "triggered_by", string(m.by),
+		"user_id", m.user, "operation_id", m.metadata["operation_id"], "reason", m.metadata["reason"])
+}
+
 // moveNode changes the state of a node by the table of package node, in the caller's transaction, and logs it. A node that
 // is in the state stays as it is. Moving to deleted leaves a tombstone; it takes metadata that says how the disks stand.
 func moveNode(ctx context.Context, q *dbsqlc.Queries, machineID string, to node.State, by node.Trigger, userID, comment string, metadata map[string]string, now time.Time) error {
@@ -77,7 +89,7 @@ func moveTo(ctx context.Context, q *dbsqlc.Queries, machineID string, v move, no
 	if err := logMove(ctx, q, m, v, now); err != nil {
 		return err
 	}
-	afterCommit(q).noteMove(moved{machineID, m.NodeState, v})
+	afterCommit(q).note(moved{machineID, m.NodeState, v})
 	if v.to == node.Deleted {
 		return bury(ctx, q, m, now)
 	}

@@ -100,7 +100,7 @@ func (s *Store) reportInstall(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.M
 	}
 	a, err := s.decideIn(ctx, q, *m.CurrentOperationID, 0, e, now)
 	if err == nil {
-		afterCommit(q).noteApplied(a)
+		afterCommit(q).note(a)
 	}
 	return err
 }

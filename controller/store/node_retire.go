@@ -30,7 +30,7 @@ func (s *Store) stopWork(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machin
 	if err != nil {
 		return false, fmt.Errorf("cancel operation %s: %w", *m.CurrentOperationID, err)
 	}
-	afterCommit(q).noteApplied(a)
+	afterCommit(q).note(a)
 	return operation.IsTerminal(a.Phase), nil
 }
 

@@ -77,29 +77,12 @@ func (s *Store) RememberMark(m position.Mark) {
 	s.place.earlier = m
 }
 
-// notePosition remembers what was committed with decisions.
-func (s *Store) notePosition(applied ...*Applied) {
+// notePosition remembers what was committed: a version of an operation, and a grant of its command.
+func (s *Store) notePosition(operationID string, version int64, commandID string, grantSeq int64) {
 	p := &s.place
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, a := range applied {
-		switch {
-		case a == nil || a.StaleVersion:
-		case a.Command == nil:
-			p.seen.Note(a.OperationID, a.Version, "", 0)
-		default:
-			p.seen.Note(a.OperationID, a.Version, a.Command.ID, int64(a.Command.GrantSeq))
-		}
-	}
-}
-
-func (s *Store) noteCreatedPosition(operationIDs []string) {
-	p := &s.place
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, id := range operationIDs {
-		p.seen.Note(id, 0, "", 0)
-	}
+	p.seen.Note(operationID, version, commandID, grantSeq)
 }
 
 // Comparison is what came of comparing the database with what this controller has seen of it.
@@ -252,7 +235,7 @@ func (s *Store) wentBack(ctx context.Context, c *comparing) error {
 // GrantWasLost freezes the fleet if the database lacks a grant that a controller has signed. It reports whether it did. A grant from
 // before the last restore is expected to be missing.
 func (s *Store) GrantWasLost(ctx context.Context, commandID string, seq uint64, agentID string, issued, now time.Time) (bool, error) {
-	lost, err := s.hellos.grants.ask(ctx, grantSeen{commandID, int64(seq)})
+	lost, err := s.grants.ask(ctx, grantSeen{commandID, int64(seq)})
 	if err != nil || !lost {
 		return false, err
 	}

@@ -255,7 +255,7 @@ func (s *Store) create(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine,
 	if looks && r.begun != nil && !approves && !n.op.Destructive {
 		return n.message(), s.firstLook(ctx, q, m, n, r.begun, now)
 	}
-	afterCommit(q).noteCreated(n.op.ID)
+	afterCommit(q).note(created(n.op.ID))
 	return n.message(), n.flush(ctx, q)
 }
 
@@ -272,7 +272,7 @@ func (s *Store) firstLook(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machi
 		return err
 	}
 	a, err := s.decideOn(ctx, q, l, n.row.Version, operation.Look{}, now)
-	afterCommit(q).noteApplied(a)
+	afterCommit(q).note(a)
 	return err
 }
 

@@ -46,14 +46,22 @@ type Store struct {
 	log      *slog.Logger
 	created  func(operationID string)
 	deliver  EnqueueDeliveries
-	applied  func(*Applied)
-	room     func()
-	groups   groups
-	repeats  repeats
-	hellos   *hellos
-	reach    fleetSlices
-	shares   fleetShares
-	place    place
+	// committed is told what a transaction has noted, once that has committed.
+	committed func(notes []any)
+	// preload reads for several changes what each of them begins with. Their machines are locked.
+	preload func(context.Context, *dbsqlc.Queries, []about, []dbsqlc.Machine, time.Time) (any, error)
+	// retire carries out a retirement that has waited for the end of an operation.
+	retire  func(ctx context.Context, q *dbsqlc.Queries, machineID string, now time.Time) error
+	applied func(*Applied)
+	room    func()
+	groups  groups
+	repeats repeats
+	hellos  *hellos
+	certs   gathered[string, *Cert]
+	grants  gathered[grantSeen, bool]
+	reach   fleetSlices
+	shares  fleetShares
+	place   place
 	// plans that have been used, by their ids.
 	plans sync.Map
 }
@@ -95,7 +103,11 @@ func New(ctx context.Context, c Config) (*Store, error) {
 		return nil, fmt.Errorf("open database pool: %w", err)
 	}
 	s.q = dbsqlc.New(s.pool)
-	s.hellos = newHellos(s)
+	s.hellos, s.certs.fn, s.grants.fn = newHellos(s), s.knownCerts, s.lostGrants
+	s.committed, s.retire = s.tell, s.retireNow
+	s.preload = func(ctx context.Context, q *dbsqlc.Queries, changes []about, locked []dbsqlc.Machine, now time.Time) (any, error) {
+		return readFacts(ctx, q, changes, locked, now)
+	}
 	return s, nil
 }
 
@@ -135,7 +147,7 @@ func (s *Store) inTx(ctx context.Context, fn func(tx pgx.Tx, q *dbsqlc.Queries) 
 			return fn(tx, s.q.WithTx(a))
 		})
 		if err == nil {
-			s.tell(a)
+			s.committed(a.notes)
 		}
 		if !repeatable(err) {
 			return err

@@ -235,7 +235,7 @@ func (s *Store) insertAttempt(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.M
 	}, now); err != nil {
 		return nil, err
 	}
-	afterCommit(q).noteCreated(n.op.ID)
+	afterCommit(q).note(created(n.op.ID))
 	return n.message(), nil
 }
 
