@@ -130,7 +130,7 @@ func TestARefusedPreflightLeavesTheNodeAsItWas(t *testing.T) {
 			r := newMetalRig(t)
 			r.crash, r.extra = crash, []string{"preflight"}
 			old := r.ofMetal(`{"name":"sda","serial":"QM1","size_bytes":1073741824}`, "reboot")
-			before, moves := state(t, r.s, "m-1"), len(history(t, r.s, "m-1"))
+			before, moves := state(t, r.s, "m-1"), len(nodeMoves(t, r.s, "m-1"))
 			op := start(t, r.s, store.StartRequest{MachineID: "m-1", RequestID: "r1", Type: fleet.Reimage, Inputs: inputs("tiny")}).GetOperationId()
 			inst := r.intoInstaller(op)
 			r.answers(op, inst, operation.OutcomeFailed, "DISK_RULE_NO_UNIQUE_MATCH")
@@ -142,7 +142,7 @@ func TestARefusedPreflightLeavesTheNodeAsItWas(t *testing.T) {
 				t.Fatalf("the operation is %v (%v)", got, err)
 			}
 			m := machine(t, r.s, "m-1").GetStatus()
-			if state(t, r.s, "m-1") != before || len(history(t, r.s, "m-1")) != moves || m.GetInstallAttempts() != 0 || m.GetUnresolvedCommandId() != "" {
+			if state(t, r.s, "m-1") != before || len(nodeMoves(t, r.s, "m-1")) != moves || m.GetInstallAttempts() != 0 || m.GetUnresolvedCommandId() != "" {
 				t.Errorf("the node went from %s to %s, %v", before, state(t, r.s, "m-1"), m)
 			}
 			r.holdsRevoked(old, 0)

@@ -296,7 +296,7 @@ func TestRepairOfOwnerlessNodes(t *testing.T) {
 			t.Errorf("%+v", m)
 		}
 		whole(t, s, m.MachineID, m.OperationID, operation.Succeeded)
-		if h := history(t, s, m.MachineID); h[len(h)-1] != m.From+">"+m.To+" system" {
+		if h := nodeMoves(t, s, m.MachineID); h[len(h)-1] != m.From+">"+m.To+" system" {
 			t.Errorf("history %v", h)
 		}
 	}
@@ -417,7 +417,7 @@ func TestReportedInstallationHasAnOwner(t *testing.T) {
 	if st := machine(t, s, "m-1").GetStatus(); st.GetInstallAttempts() != 1 || state(t, s, "m-1") != "pending" || !strings.Contains(st.GetLastInstallError(), "has not reported") {
 		t.Errorf("after the silence: %s, %v", state(t, s, "m-1"), st)
 	}
-	if h := history(t, s, "m-1"); !slices.Contains(h, "pending>installing node_report") {
+	if h := nodeMoves(t, s, "m-1"); !slices.Contains(h, "pending>installing node_report") {
 		t.Errorf("history %v", h)
 	}
 	if _, err := s.SetFlag(t.Context(), "m-1", "RMA", true, "tester", "", now()); err != nil {

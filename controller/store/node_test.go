@@ -50,7 +50,7 @@ func state(t testing.TB, s *store.Store, id string) string {
 }
 
 // history is the node's life as "from>to by trigger", oldest first.
-func history(t testing.TB, s *store.Store, id string) []string {
+func nodeMoves(t testing.TB, s *store.Store, id string) []string {
 	t.Helper()
 	rows, _, err := s.NodeHistory(t.Context(), id, 1000, 0)
 	if err != nil {
@@ -65,7 +65,7 @@ func history(t testing.TB, s *store.Store, id string) []string {
 
 func wantHistory(t testing.TB, s *store.Store, id string, want ...string) {
 	t.Helper()
-	if got := history(t, s, id); strings.Join(got, ", ") != strings.Join(want, ", ") {
+	if got := nodeMoves(t, s, id); strings.Join(got, ", ") != strings.Join(want, ", ") {
 		t.Errorf("history of %s:\n got %v\nwant %v", id, got, want)
 	}
 }
@@ -112,7 +112,7 @@ func TestReimageOfAnActiveNode(t *testing.T) {
 	}
 	exit := start(t, s, store.StartRequest{MachineID: "m-1", RequestID: "exit", Type: fleet.ExitMaintenance})
 	decide(t, s, exit.GetOperationId(), operation.Look{})
-	if got := history(t, s, "m-1"); got[len(got)-1] != "installed>active admin" {
+	if got := nodeMoves(t, s, "m-1"); got[len(got)-1] != "installed>active admin" {
 		t.Errorf("exit maintenance moves it %s", got[len(got)-1])
 	}
 	if st := machine(t, s, "m-1").GetStatus(); !st.GetSchedulable() || st.GetEffectiveState() != baremetalv1.MachineStatus_IDLE {
