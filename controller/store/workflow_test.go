@@ -291,7 +291,7 @@ func (r *lifeRig) ended(w *baremetalv1.Workflow, mode workflow.Mode) {
 	// The same hardware comes back as a new record, and the old identity never.
 	register(r, r.s, "m-2", lifeMAC)
 	_, err = r.s.Register(r.Context(), &baremetalv1.Machine{MachineId: "m-1", Spec: &baremetalv1.MachineSpec{}}, "tester", now())
-	wantReason(r, err, "MACHINE_DELETED")
+	_ = wantReason(r, err, "MACHINE_DELETED")
 }
 
 // TestResumeTenTimesAtOnceMakesOneOperation.
