@@ -53,7 +53,7 @@ func (s *DB) Lists(ctx context.Context) *dbsqlc.Queries {
 	return s.Q
 }
 
-// CustomPlanLists is lists with statements that are planned for their parameters.
+// CustomPlanLists is Lists with statements that are planned for their parameters.
 func (s *DB) CustomPlanLists(ctx context.Context) *dbsqlc.Queries {
 	if c := Counting(ctx); c != nil {
 		return dbsqlc.New(c)
@@ -68,7 +68,7 @@ func (c *counter) Query(ctx context.Context, sql string, args ...any) (pgx.Rows,
 			return err
 		}
 		var n int64
-		// A plan for these parameters, as in planned.
+		// A plan for these parameters, as in customPlan.
 		args = append([]any{pgx.QueryExecModeCacheDescribe}, args...)
 		if err := tx.QueryRow(ctx, "SELECT count(*) FROM ("+sql+"\n) counted", args...).Scan(&n); err != nil {
 			return err

@@ -56,7 +56,7 @@ type groups struct {
 	waiting []*change
 }
 
-// InGroup is inTx for what concerns one machine: fn locks it first, and nothing that others lock for long. fn may run several times.
+// InGroup is InTx for what concerns one machine: fn locks it first, and nothing that others lock for long. fn may run several times.
 func (s *DB) InGroup(ctx context.Context, a LockKey, fn func(pgx.Tx, *dbsqlc.Queries) error) error {
 	if planted.VersionGuard {
 		return s.InTx(ctx, fn)

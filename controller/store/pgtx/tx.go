@@ -10,6 +10,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 )
 
+// MaxTries bounds the tries of a transaction that conflicts with others.
 const MaxTries = 5
 
 // InTx runs fn in a transaction and commits. Conflicts that a repeat can solve are repeated.
@@ -31,6 +32,7 @@ func (s *DB) InTx(ctx context.Context, fn func(tx pgx.Tx, q *dbsqlc.Queries) err
 	return err
 }
 
+// ErrLostVersion says that what was read is not what is stored any more. Its transaction is tried again.
 var ErrLostVersion = errors.New("the operation has changed meanwhile")
 
 func repeatable(err error) bool {
