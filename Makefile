@@ -74,7 +74,7 @@ ifeq ($(PKG),./...)
 	@# Whole systems have the processors to themselves, and no race detector: PKG=./lab/e2e runs them with it.
 	$(UNRACED_TEST) -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) ./lab/e2e
 	@# The longest starts first, beside all others. Many of them wait as much as they work, so there is one more than processors.
-	$(TESTPG) $(GOTESTSUM) -- -race -vet=off -p $$(( $$(nproc) + 1 )) -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) ./controller/store $$(go list ./... | grep -Ev '$(UNRACED)|/lab$$|/lab/e2e$$|/controller/store$$')
+	$(TESTPG) $(GOTESTSUM) -- -race -vet=off -p $$(( $$(nproc) + 1 )) -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) $$(go list ./controller/store/...) $$(go list ./... | grep -Ev '$(UNRACED)|/lab$$|/lab/e2e$$|/controller/store(/|$$)')
 	$(TESTPG) $(UNRACED_TEST) -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) $$(go list ./... | grep -E '$(UNRACED)')
 	@# Emulated machines take every processor there is, and are left alone with them.
 	$(TESTPG) $(GOTESTSUM) -- -race -vet=off -parallel $$(( $$(nproc) + 1 )) -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) ./lab

@@ -2,7 +2,7 @@ package controller
 
 import (
 	"github.com/ingot-metal/ingot/controller/engine"
-	"github.com/ingot-metal/ingot/controller/store"
+	webhookstore "github.com/ingot-metal/ingot/controller/store/webhook"
 	"github.com/ingot-metal/ingot/controller/webhook"
 )
 
@@ -22,7 +22,7 @@ func (c *Controller) webhooks() (*engine.Webhooks, error) {
 			MaxAttempts: w.MaxAttempts, Base: w.RetryBase.Duration, Cap: w.RetryCap.Duration,
 			PauseAfterEvents: w.PauseAfterEvents, PauseAfter: w.PauseAfter.Duration,
 		},
-		Limits: store.WebhookLimits{KeepDelivered: w.KeepDelivered.Duration, KeepDead: w.KeepDead.Duration},
+		Limits: webhookstore.WebhookLimits{KeepDelivered: w.KeepDelivered.Duration, KeepDead: w.KeepDead.Duration},
 	}, nil
 }
 

@@ -80,6 +80,24 @@ func TestImportRulesBite(t *testing.T) {
 	}
 }
 
+func TestImportOrderBites(t *testing.T) {
+	pkg := listedPackage{ImportPath: module + "/b", Imports: []string{"os", module + "/a", module + "/c", module + "/x"}}
+	for _, c := range []struct {
+		order []string
+		want  string
+	}{
+		{[]string{"a", "c", "b"}, ""},
+		{[]string{"a", "b", "c"}, "c"},
+		{[]string{"b", "a", "c"}, "a c"},
+		{[]string{"a", "c"}, "b (which the order does not name)"},
+	} {
+		rule := importRule{verb: "order", patterns: c.order}
+		if got := strings.Join(violations(rule, pkg, nil), " "); got != c.want {
+			t.Errorf("order %v found %q, want %q", c.order, got, c.want)
+		}
+	}
+}
+
 func (r importRule) covers(path string) bool {
 	excepted := func(p string) bool { return strings.HasPrefix(p, "!") && matches(p[1:], path) }
 	return matchesAny(r.importers, path) && !slices.ContainsFunc(r.importers, excepted)
@@ -102,11 +120,29 @@ func violations(rule importRule, pkg listedPackage, all map[string]listedPackage
 		return matching(rule.patterns, pkg.Deps, "")
 	case "only":
 		return strangers(rule.patterns, pkg.Imports)
+	case "order":
+		return upwards(rule.patterns, pkg)
 	}
 	bad := matching(rule.patterns, pkg.Imports, "")
 	for _, dep := range pkg.Deps {
 		if p, ours := all[dep]; ours {
 			bad = append(bad, matching(rule.patterns, p.Imports, " (through "+short(dep)+")")...)
+		}
+	}
+	return bad
+}
+
+// upwards returns the imports of a package that do not stand before it in the order; a package that is missing there is
+// returned itself.
+func upwards(order []string, pkg listedPackage) []string {
+	place := slices.Index(order, short(pkg.ImportPath))
+	if place < 0 {
+		return []string{short(pkg.ImportPath) + " (which the order does not name)"}
+	}
+	var bad []string
+	for _, path := range pkg.Imports {
+		if slices.Contains(order[place:], short(path)) {
+			bad = append(bad, short(path))
 		}
 	}
 	return bad
@@ -155,7 +191,7 @@ func importRules(t *testing.T) []importRule {
 	for _, line := range readLines(t, "imports.txt") {
 		left, right, ok := strings.Cut(line, " : ")
 		words := strings.Fields(left)
-		if !ok || len(words) < 2 || !slices.Contains([]string{"never", "direct", "only", "binary"}, words[0]) {
+		if !ok || len(words) < 2 || !slices.Contains([]string{"never", "direct", "only", "order", "binary"}, words[0]) {
 			t.Fatalf("imports.txt: malformed line %q", line)
 		}
 		rules = append(rules, importRule{verb: words[0], importers: words[1:], patterns: strings.Fields(right)})

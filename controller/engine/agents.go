@@ -7,7 +7,8 @@ import (
 
 	"github.com/ingot-metal/ingot/controller/operation"
 	"github.com/ingot-metal/ingot/controller/session"
-	"github.com/ingot-metal/ingot/controller/store"
+	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
+	sessionstore "github.com/ingot-metal/ingot/controller/store/session"
 	"github.com/ingot-metal/ingot/internal/failpoint"
 
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
@@ -22,7 +23,7 @@ var (
 )
 
 // SessionOpened brings a new session to every operation that it may concern, then sends what the agent may have missed.
-func (e *Engine) SessionOpened(ctx context.Context, s *session.Session, o *store.Opened) error {
+func (e *Engine) SessionOpened(ctx context.Context, s *session.Session, o *sessionstore.Opened) error {
 	if o.Cloned {
 		// Before anything else: the boot of a clone differs from the machine's own and would pass for proof of a reboot.
 		return e.quarantine(ctx, s, "an older boot of this machine's identity came back after a newer one")
@@ -105,7 +106,7 @@ func (e *Engine) Grant(ctx context.Context, s *session.Session, r *fleetv1.Grant
 	return e.signGrant(s, r, a)
 }
 
-func (e *Engine) grant(ctx context.Context, s *session.Session, r *fleetv1.GrantRequest) (*store.Applied, error) {
+func (e *Engine) grant(ctx context.Context, s *session.Session, r *fleetv1.GrantRequest) (*operationstore.Applied, error) {
 	operationID := e.places.of(r.GetCommandId())
 	if operationID == "" {
 		var err error
@@ -123,7 +124,7 @@ func (e *Engine) grant(ctx context.Context, s *session.Session, r *fleetv1.Grant
 	return a, fpAfterGrant.HitCtx(ctx)
 }
 
-func (e *Engine) signGrant(s *session.Session, r *fleetv1.GrantRequest, a *store.Applied) *fleetv1.ControllerMessage {
+func (e *Engine) signGrant(s *session.Session, r *fleetv1.GrantRequest, a *operationstore.Applied) *fleetv1.ControllerMessage {
 	at := e.clock.Now().UnixMilli()
 	sig, err := pki.SignGrant(e.cfg.GrantKey, pki.GrantClaims{
 		CommandID: r.GetCommandId(), TargetID: a.MachineID, AgentID: s.AgentID, StateID: r.GetStateId(), Nonce: r.GetNonce(),

@@ -7,7 +7,7 @@ import (
 
 	"github.com/riverqueue/river"
 
-	"github.com/ingot-metal/ingot/controller/store"
+	webhookstore "github.com/ingot-metal/ingot/controller/store/webhook"
 	"github.com/ingot-metal/ingot/controller/webhook"
 	"github.com/ingot-metal/ingot/internal/failpoint"
 )
@@ -68,7 +68,7 @@ func (w *deliverWorker) Work(ctx context.Context, job *river.Job[deliverArgs]) e
 	return w.e.try(ctx, d)
 }
 
-func (e *Engine) try(ctx context.Context, d *store.Delivery) error {
+func (e *Engine) try(ctx context.Context, d *webhookstore.Delivery) error {
 	if err := fpBeforeSend.HitCtx(ctx); err != nil {
 		return err
 	}
@@ -92,7 +92,7 @@ func (e *Engine) try(ctx context.Context, d *store.Delivery) error {
 	return nil
 }
 
-func (e *Engine) send(ctx context.Context, d *store.Delivery) (webhook.Result, error) {
+func (e *Engine) send(ctx context.Context, d *webhookstore.Delivery) (webhook.Result, error) {
 	var secrets []webhook.Secret
 	for _, s := range d.Secrets {
 		plain, err := e.hooks.Secrets.OpenWebhook(d.WebhookID, s.ID, s.Sealed)
@@ -108,7 +108,7 @@ func (e *Engine) send(ctx context.Context, d *store.Delivery) (webhook.Result, e
 	return e.hooks.Sender.Send(ctx, webhook.Request{URL: d.URL, EventID: d.EventID, Body: d.Body, Secrets: secrets})
 }
 
-func (e *Engine) logAttempt(d *store.Delivery, r webhook.Result, v webhook.Verdict, state string) {
+func (e *Engine) logAttempt(d *webhookstore.Delivery, r webhook.Result, v webhook.Verdict, state string) {
 	log := e.log.With("webhook_id", d.WebhookID, "delivery_id", d.DeliveryID, "event_type", d.EventType, "attempt", d.Attempts+1)
 	switch {
 	case state != "":

@@ -16,6 +16,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/operation"
 	"github.com/ingot-metal/ingot/controller/session"
 	"github.com/ingot-metal/ingot/controller/store"
+	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
 	"github.com/ingot-metal/ingot/internal/clock"
 )
 
@@ -170,7 +171,7 @@ func (e *Engine) wake() {
 }
 
 // Start creates an operation, or returns the one that the same request has made before.
-func (e *Engine) Start(ctx context.Context, r store.StartRequest) (*baremetalv1.Operation, error) {
+func (e *Engine) Start(ctx context.Context, r operationstore.StartRequest) (*baremetalv1.Operation, error) {
 	op, created, err := e.store.Start(ctx, r, e.clock.Now())
 	if created {
 		e.log.Info("operation created", "operation_id", op.GetOperationId(), "machine_id", r.MachineID, "type", string(r.Type))
@@ -216,7 +217,7 @@ func (e *Engine) RevokeAgent(ctx context.Context, agentID, fingerprint, actor, w
 }
 
 // Handle brings an event to an operation and carries out what is decided.
-func (e *Engine) Handle(ctx context.Context, operationID string, ev operation.Event) (*store.Applied, error) {
+func (e *Engine) Handle(ctx context.Context, operationID string, ev operation.Event) (*operationstore.Applied, error) {
 	a, err := e.store.Decide(ctx, operationID, 0, ev, e.clock.Now())
 	if err != nil {
 		return nil, err
@@ -226,7 +227,7 @@ func (e *Engine) Handle(ctx context.Context, operationID string, ev operation.Ev
 }
 
 // carryOut tells agents, watchers and metrics what has been committed.
-func (e *Engine) carryOut(a *store.Applied) {
+func (e *Engine) carryOut(a *operationstore.Applied) {
 	e.places.note(a)
 	for _, o := range a.Send {
 		e.SendCommand(o)
@@ -269,7 +270,7 @@ func reasonOf(op operation.Operation) string {
 
 // SendCommand sends a command that has been committed as sent, if its executor is connected here, or hands it over to the
 // controller where it is. If it is connected nowhere, the executor gets it with its next session.
-func (e *Engine) SendCommand(o store.Outgoing) {
+func (e *Engine) SendCommand(o operationstore.Outgoing) {
 	if !e.sendHere(o.ExecutorID, commandMessage(o)) {
 		e.handOver(o.ExecutorID, handSend+o.CommandID)
 	}

@@ -9,7 +9,7 @@ import (
 
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 	"github.com/ingot-metal/ingot/controller/operation"
-	"github.com/ingot-metal/ingot/controller/store"
+	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
 	"github.com/ingot-metal/ingot/internal/failpoint"
 )
 
@@ -169,7 +169,7 @@ func dueAgain(age, every time.Duration) bool {
 	return age >= every && bits.OnesCount64(uint64(age/every)) == 1
 }
 
-func commandMessage(o store.Outgoing) *fleetv1.ControllerMessage {
+func commandMessage(o operationstore.Outgoing) *fleetv1.ControllerMessage {
 	return &fleetv1.ControllerMessage{Message: &fleetv1.ControllerMessage_Command{
 		Command: &fleetv1.Command{CommandId: o.CommandID, Spec: o.Spec, Digest: o.Digest},
 	}}

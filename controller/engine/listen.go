@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/ingot-metal/ingot/controller/session"
-	"github.com/ingot-metal/ingot/controller/store"
+	"github.com/ingot-metal/ingot/controller/store/pgtx"
 )
 
 // What controllers announce to all, before the id of the one that does.
@@ -29,7 +29,7 @@ func (e *Engine) listen(ctx context.Context) error {
 	w := work{what: "listen to other controllers"}
 	for ctx.Err() == nil {
 		e.attempt(ctx, &w, func(ctx context.Context) error {
-			return e.store.Listen(ctx, e.cfg.ControllerID, store.Listener{
+			return e.store.Listen(ctx, e.cfg.ControllerID, pgtx.Listener{
 				Up: e.caughtUp, Announced: e.announced, HandedOver: func(payload string) { e.inbox.add("", payload) },
 			})
 		})

@@ -4,18 +4,18 @@ import (
 	"context"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/controller/store"
+	nodestore "github.com/ingot-metal/ingot/controller/store/node"
 )
 
 // TransitionNode moves a node by an admin's word.
-func (e *Engine) TransitionNode(ctx context.Context, r store.TransitionRequest) (*baremetalv1.Operation, error) {
+func (e *Engine) TransitionNode(ctx context.Context, r nodestore.TransitionRequest) (*baremetalv1.Operation, error) {
 	op, created, err := e.store.TransitionNode(ctx, r, e.clock.Now())
 	e.tellMoved(op, created)
 	return op, err
 }
 
 // ApproveDiscovered registers a discovered machine and moves it to pending.
-func (e *Engine) ApproveDiscovered(ctx context.Context, r store.ApproveRequest) (*baremetalv1.Operation, error) {
+func (e *Engine) ApproveDiscovered(ctx context.Context, r nodestore.ApproveRequest) (*baremetalv1.Operation, error) {
 	op, created, err := e.store.ApproveDiscovered(ctx, r, e.clock.Now())
 	e.tellMoved(op, created)
 	return op, err

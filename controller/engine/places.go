@@ -3,7 +3,7 @@ package engine
 import (
 	"sync"
 
-	"github.com/ingot-metal/ingot/controller/store"
+	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
 )
 
 // places remember which operation a command is of, which never changes, so that a request for a grant and a first result need not
@@ -18,7 +18,7 @@ type places struct {
 const placesAtMost = 10_000
 
 // note remembers the command of a decision while something is to be heard of it.
-func (p *places) note(a *store.Applied) {
+func (p *places) note(a *operationstore.Applied) {
 	if len(a.Send) == 0 {
 		return
 	}

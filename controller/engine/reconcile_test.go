@@ -9,7 +9,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/engine"
 	"github.com/ingot-metal/ingot/controller/node"
 	"github.com/ingot-metal/ingot/controller/session"
-	"github.com/ingot-metal/ingot/controller/store"
+	nodestore "github.com/ingot-metal/ingot/controller/store/node"
 	"github.com/ingot-metal/ingot/controller/store/storetest"
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/task"
@@ -44,7 +44,7 @@ func TestReconcilersRunOnSignals(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := e.TransitionNode(ctx, store.TransitionRequest{MachineID: "m-other", RequestID: "r", To: node.Pending, Actor: "tester"}); err != nil {
+	if _, err := e.TransitionNode(ctx, nodestore.TransitionRequest{MachineID: "m-other", RequestID: "r", To: node.Pending, Actor: "tester"}); err != nil {
 		t.Fatal(err)
 	}
 	testkit.Eventually(t, 20*time.Second, func() bool {

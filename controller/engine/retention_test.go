@@ -13,7 +13,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/fleet"
 	"github.com/ingot-metal/ingot/controller/operation"
 	"github.com/ingot-metal/ingot/controller/session"
-	"github.com/ingot-metal/ingot/controller/store"
+	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/ids"
 )
@@ -22,7 +22,7 @@ func TestOldLogsBecomeFiles(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.register("m-1", nil)
-	op, _, err := r.store.Start(t.Context(), store.StartRequest{MachineID: "m-1", RequestID: "r", Type: fleet.EnterMaintenance, Actor: "tester"}, time.Now())
+	op, _, err := r.store.Start(t.Context(), operationstore.StartRequest{MachineID: "m-1", RequestID: "r", Type: fleet.EnterMaintenance, Actor: "tester"}, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}

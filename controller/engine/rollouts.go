@@ -6,14 +6,14 @@ import (
 	"time"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/controller/store"
+	rolloutstore "github.com/ingot-metal/ingot/controller/store/rollout"
 )
 
 // rolloutEvery is how often due rollouts are looked for. Nobody tells of operations that have ended: most belong to none.
 const rolloutEvery = 250 * time.Millisecond
 
 // CreateRollout begins a rollout, or returns the one that the same request has begun before.
-func (e *Engine) CreateRollout(ctx context.Context, r store.RolloutRequest) (*baremetalv1.Rollout, error) {
+func (e *Engine) CreateRollout(ctx context.Context, r rolloutstore.RolloutRequest) (*baremetalv1.Rollout, error) {
 	ro, created, err := e.store.CreateRollout(ctx, r, e.clock.Now())
 	if created {
 		e.log.Info("rollout created", "rollout_id", ro.GetRolloutId(), "type", string(r.Work.Type), "machines", ro.GetTally().GetMachines(),
@@ -24,7 +24,7 @@ func (e *Engine) CreateRollout(ctx context.Context, r store.RolloutRequest) (*ba
 }
 
 // ActOnRollout takes an operator's action. What is left to do after it is done by the next look.
-func (e *Engine) ActOnRollout(ctx context.Context, a store.RolloutAct) (*baremetalv1.Rollout, error) {
+func (e *Engine) ActOnRollout(ctx context.Context, a rolloutstore.RolloutAct) (*baremetalv1.Rollout, error) {
 	ro, move, err := e.store.ActOnRollout(ctx, a, e.clock.Now())
 	if err != nil {
 		return nil, err

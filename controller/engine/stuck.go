@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/ingot-metal/ingot/controller/explain"
-	"github.com/ingot-metal/ingot/controller/store"
+	explainstore "github.com/ingot-metal/ingot/controller/store/explain"
 )
 
 const (
@@ -45,7 +45,7 @@ func (e *Engine) FindStuck(ctx context.Context) (int, error) {
 }
 
 // stuck looks at all that is known about one operation, and notes it if it is stuck.
-func (e *Engine) stuck(ctx context.Context, step store.LongStep, normals explain.Normals, now time.Time) (bool, error) {
+func (e *Engine) stuck(ctx context.Context, step explainstore.LongStep, normals explain.Normals, now time.Time) (bool, error) {
 	facts, err := e.store.ExplainFacts(ctx, step.MachineID, step.OperationID, now)
 	if err != nil {
 		return false, err

@@ -9,7 +9,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/engine"
 	"github.com/ingot-metal/ingot/controller/fleet"
 	"github.com/ingot-metal/ingot/controller/operation"
-	"github.com/ingot-metal/ingot/controller/store"
+	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
 	"github.com/ingot-metal/ingot/controller/store/storetest"
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/testkit"
@@ -40,7 +40,7 @@ func TestFindStuck(t *testing.T) {
 	// An agent that has been there, and is away: nobody else can do it.
 	run(`INSERT INTO agents (agent_id, role, machine_id, site, capabilities, created_at) VALUES ('a-1', 'host', 'm-1', 'default', '{reboot}', now())`)
 	run(`UPDATE machines SET agent_id = 'a-1'`)
-	op, _, err := s.Start(t.Context(), store.StartRequest{MachineID: "m-1", RequestID: "r", Type: fleet.Reboot, Actor: "tester"}, time.Now())
+	op, _, err := s.Start(t.Context(), operationstore.StartRequest{MachineID: "m-1", RequestID: "r", Type: fleet.Reboot, Actor: "tester"}, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}

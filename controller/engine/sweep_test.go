@@ -8,7 +8,7 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/fleet"
 	"github.com/ingot-metal/ingot/controller/session"
-	"github.com/ingot-metal/ingot/controller/store"
+	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
 	"github.com/ingot-metal/ingot/controller/store/storetest"
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/testkit"
@@ -30,7 +30,7 @@ func TestASweepDoesNotFeedItself(t *testing.T) {
 		if _, err := s.Register(t.Context(), &baremetalv1.Machine{MachineId: id, Spec: &baremetalv1.MachineSpec{Provider: "fake"}}, "tester", hands.Now()); err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := s.Start(t.Context(), store.StartRequest{MachineID: id, RequestID: "r", Type: fleet.EnterMaintenance, Actor: "tester"}, hands.Now()); err != nil {
+		if _, _, err := s.Start(t.Context(), operationstore.StartRequest{MachineID: id, RequestID: "r", Type: fleet.EnterMaintenance, Actor: "tester"}, hands.Now()); err != nil {
 			t.Fatal(err)
 		}
 	}

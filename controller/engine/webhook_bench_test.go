@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ingot-metal/ingot/controller/store"
 	"github.com/ingot-metal/ingot/controller/store/storetest"
+	webhookstore "github.com/ingot-metal/ingot/controller/store/webhook"
 	"github.com/ingot-metal/ingot/controller/webhook"
 	"github.com/ingot-metal/ingot/internal/ids"
 )
@@ -62,8 +62,8 @@ func deliverAll(b *testing.B, hooks int) {
 func (r *rig) subscribeWide(url string) {
 	r.t.Helper()
 	id := ids.New(ids.Webhook)
-	_, _, err := r.store.CreateWebhook(r.t.Context(), store.WebhookSpec{ID: id, URL: url, MaxConcurrency: 4},
-		store.SealedSecret{ID: "s", Sealed: r.box.SealWebhook(id, "s", webhook.NewSecret())}, "tester", time.Now())
+	_, _, err := r.store.CreateWebhook(r.t.Context(), webhookstore.WebhookSpec{ID: id, URL: url, MaxConcurrency: 4},
+		webhookstore.SealedSecret{ID: "s", Sealed: r.box.SealWebhook(id, "s", webhook.NewSecret())}, "tester", time.Now())
 	if err != nil {
 		r.t.Fatal(err)
 	}

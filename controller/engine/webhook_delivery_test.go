@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ingot-metal/ingot/controller/store"
+	webhookstore "github.com/ingot-metal/ingot/controller/store/webhook"
 	"github.com/ingot-metal/ingot/controller/webhook"
 	"github.com/ingot-metal/ingot/internal/task"
 	"github.com/ingot-metal/ingot/internal/testkit"
@@ -109,7 +109,7 @@ func TestChangesReachWhatWaits(t *testing.T) {
 	r.run()
 	r.register("m-1", nil)
 	testkit.Eventually(t, patience, func() bool { return len(old.got()) > 0 }, "it is not tried")
-	r.change(id, store.WebhookChange{URL: &fresh.URL})
+	r.change(id, webhookstore.WebhookChange{URL: &fresh.URL})
 	r.delivered(id, 1)
 	if got := fresh.got(); len(got) != 1 || got[0].id() != old.got()[0].id() {
 		t.Errorf("%d requests", len(got))

@@ -10,12 +10,12 @@ import (
 	"time"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/controller/store"
+	webhookstore "github.com/ingot-metal/ingot/controller/store/webhook"
 	"github.com/ingot-metal/ingot/controller/webhook"
 	"github.com/ingot-metal/ingot/internal/testkit"
 )
 
-func (r *rig) change(id string, c store.WebhookChange) *pb.Webhook {
+func (r *rig) change(id string, c webhookstore.WebhookChange) *pb.Webhook {
 	r.t.Helper()
 	w, err := r.store.UpdateWebhook(r.t.Context(), id, c, "tester", time.Now())
 	if err != nil {
@@ -26,7 +26,7 @@ func (r *rig) change(id string, c store.WebhookChange) *pb.Webhook {
 
 func (r *rig) setActive(id string, active bool) *pb.Webhook {
 	r.t.Helper()
-	return r.change(id, store.WebhookChange{Active: &active})
+	return r.change(id, webhookstore.WebhookChange{Active: &active})
 }
 
 // ping sends a ping and waits for its end.
@@ -43,7 +43,7 @@ func (r *rig) ended(delivery string) *pb.WebhookDelivery {
 	r.t.Helper()
 	var d *pb.WebhookDelivery
 	testkit.Eventually(r.t, patience, func() bool {
-		d = r.deliveries(store.DeliveryFilter{DeliveryID: delivery})[0]
+		d = r.deliveries(webhookstore.DeliveryFilter{DeliveryID: delivery})[0]
 		return d.GetState() != webhook.Pending
 	}, "delivery %s does not end", delivery)
 	return d
@@ -72,7 +72,7 @@ func TestPausedWebhooksRest(t *testing.T) {
 	r.run()
 	r.register("m-1", nil)
 	testkit.Eventually(t, patience, func() bool {
-		all := r.deliveries(store.DeliveryFilter{WebhookID: id})
+		all := r.deliveries(webhookstore.DeliveryFilter{WebhookID: id})
 		return len(all) == 1 && all[0].GetAttempts() == 1
 	}, "it is not tried")
 	mended.Store(true)
@@ -82,7 +82,7 @@ func TestPausedWebhooksRest(t *testing.T) {
 	}
 	r.register("m-2", nil)
 	r.delivered(other, 2)
-	if d := r.deliveries(store.DeliveryFilter{WebhookID: id}); len(d) != 1 || d[0].GetState() != webhook.Pending || d[0].GetNextAt() != nil || len(rec.got()) != 1 {
+	if d := r.deliveries(webhookstore.DeliveryFilter{WebhookID: id}); len(d) != 1 || d[0].GetState() != webhook.Pending || d[0].GetNextAt() != nil || len(rec.got()) != 1 {
 		t.Errorf("while it rests: %v, %d requests", d, len(rec.got()))
 	}
 	if w := r.setActive(id, true); w.GetState() != webhook.Active || w.GetStateReason() != "" || w.GetFailingSince() != nil {
@@ -155,7 +155,7 @@ func TestGoneAndBack(t *testing.T) {
 	status.Store(http.StatusGone)
 	r.register("m-2", nil)
 	testkit.Eventually(t, patience, func() bool { return r.webhook(id).GetState() == webhook.Disabled }, "it is not disabled")
-	dead := r.deliveries(store.DeliveryFilter{WebhookID: id, State: webhook.Dead})
+	dead := r.deliveries(webhookstore.DeliveryFilter{WebhookID: id, State: webhook.Dead})
 	if w := r.webhook(id); len(dead) != 2 || w.GetStateReason() != webhook.ReasonGone || w.GetPendingDeliveries() != 0 {
 		t.Fatalf("%v and %v", w, dead)
 	}
@@ -211,7 +211,7 @@ func TestDeletedWebhooksAreLeftAlone(t *testing.T) {
 	}
 	r.register("m-2", nil)
 	r.delivered(other, 2)
-	if d := r.deliveries(store.DeliveryFilter{WebhookID: id}); len(d) != 0 || len(rec.got()) != 1 {
+	if d := r.deliveries(webhookstore.DeliveryFilter{WebhookID: id}); len(d) != 0 || len(rec.got()) != 1 {
 		t.Errorf("%v, %d requests", d, len(rec.got()))
 	}
 	testkit.Eventually(t, patience, func() bool {
@@ -234,7 +234,7 @@ func TestWhatIsKept(t *testing.T) {
 	if err != nil || out.Deliveries != 3 {
 		t.Fatalf("%+v %v", out, err)
 	}
-	limits := store.WebhookLimits{KeepDelivered: time.Hour, KeepDead: 2 * time.Hour, MaxPending: 4}
+	limits := webhookstore.WebhookLimits{KeepDelivered: time.Hour, KeepDead: 2 * time.Hour, MaxPending: 4}
 	tidy := func(now time.Time, want int) {
 		t.Helper()
 		if full, err := r.store.TidyWebhooks(t.Context(), limits, now); err != nil || len(full) != want {
@@ -247,7 +247,7 @@ func TestWhatIsKept(t *testing.T) {
 	if w := r.webhook(id); w.GetState() != webhook.Paused || w.GetStateReason() != webhook.ReasonBacklog || r.webhook(quiet).GetState() != webhook.Active {
 		t.Errorf("%v", w)
 	}
-	all := r.deliveries(store.DeliveryFilter{WebhookID: id})
+	all := r.deliveries(webhookstore.DeliveryFilter{WebhookID: id})
 	for i, state := range []string{webhook.Delivered, webhook.Dead} {
 		d, err := r.store.LoadDelivery(t.Context(), all[i].GetDeliveryId(), time.Now())
 		if err != nil {
@@ -260,7 +260,7 @@ func TestWhatIsKept(t *testing.T) {
 	for i, want := range []string{"pending delivered dead", "pending dead", "pending"} {
 		tidy(time.Now().Add(time.Duration(i)*time.Hour+time.Minute), 0)
 		var have []string
-		for _, d := range r.deliveries(store.DeliveryFilter{WebhookID: id}) {
+		for _, d := range r.deliveries(webhookstore.DeliveryFilter{WebhookID: id}) {
 			have = append(have, d.GetState())
 		}
 		slices.Sort(have)

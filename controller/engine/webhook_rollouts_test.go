@@ -10,7 +10,9 @@ import (
 	"github.com/ingot-metal/ingot/controller/fleet"
 	"github.com/ingot-metal/ingot/controller/operation"
 	"github.com/ingot-metal/ingot/controller/rollout"
-	"github.com/ingot-metal/ingot/controller/store"
+	machinestore "github.com/ingot-metal/ingot/controller/store/machine"
+	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
+	rolloutstore "github.com/ingot-metal/ingot/controller/store/rollout"
 	"github.com/ingot-metal/ingot/internal/testkit"
 )
 
@@ -18,8 +20,8 @@ import (
 func (r *rig) rollOut(work fleet.OperationType, machine string, spec *pb.RolloutSpec) *pb.Rollout {
 	r.t.Helper()
 	spec.TotalGate = &pb.RolloutGate{Failures: 1}
-	req := store.RolloutRequest{
-		RequestID: "roll-" + machine, Spec: spec, Machines: []store.MachineFilter{{MachineID: machine}}, Work: store.StartRequest{Type: work}, Actor: "alice",
+	req := rolloutstore.RolloutRequest{
+		RequestID: "roll-" + machine, Spec: spec, Machines: []machinestore.MachineFilter{{MachineID: machine}}, Work: operationstore.StartRequest{Type: work}, Actor: "alice",
 	}
 	p, err := r.store.PreviewRollout(r.t.Context(), req, time.Now())
 	if err != nil {
@@ -35,7 +37,7 @@ func (r *rig) rollOut(work fleet.OperationType, machine string, spec *pb.Rollout
 
 func (r *rig) act(ro *pb.Rollout, a rollout.Action) {
 	r.t.Helper()
-	_, err := r.e.ActOnRollout(r.t.Context(), store.RolloutAct{RolloutID: ro.GetRolloutId(), Action: a, Digest: ro.GetDigest(), CancelOperations: true, Actor: "bob"})
+	_, err := r.e.ActOnRollout(r.t.Context(), rolloutstore.RolloutAct{RolloutID: ro.GetRolloutId(), Action: a, Digest: ro.GetDigest(), CancelOperations: true, Actor: "bob"})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -45,7 +47,7 @@ func (r *rig) act(ro *pb.Rollout, a rollout.Action) {
 func (r *rig) under(ro *pb.Rollout) (operationID string) {
 	r.t.Helper()
 	testkit.Eventually(r.t, patience, func() bool {
-		all, _, err := r.store.ListRolloutMachines(r.t.Context(), store.RolloutMachineFilter{RolloutID: ro.GetRolloutId(), Wave: -1, Limit: 1})
+		all, _, err := r.store.ListRolloutMachines(r.t.Context(), rolloutstore.RolloutMachineFilter{RolloutID: ro.GetRolloutId(), Wave: -1, Limit: 1})
 		if err != nil || len(all) != 1 || all[0].GetOperationId() == "" {
 			return false
 		}

@@ -9,7 +9,7 @@ import (
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
 	"github.com/ingot-metal/ingot/controller/secret"
-	"github.com/ingot-metal/ingot/controller/store"
+	webhookstore "github.com/ingot-metal/ingot/controller/store/webhook"
 	"github.com/ingot-metal/ingot/controller/webhook"
 	"github.com/ingot-metal/ingot/internal/ids"
 )
@@ -18,7 +18,7 @@ import (
 func (r *rig) rotate(id string, overlap time.Duration) string {
 	r.t.Helper()
 	plain, name := webhook.NewSecret(), ids.New(ids.WebhookSecret)
-	r.change(id, store.WebhookChange{NewSecret: &store.SealedSecret{ID: name, Sealed: r.box.SealWebhook(id, name, plain)}, Overlap: overlap})
+	r.change(id, webhookstore.WebhookChange{NewSecret: &webhookstore.SealedSecret{ID: name, Sealed: r.box.SealWebhook(id, name, plain)}, Overlap: overlap})
 	return plain.Shown()
 }
 

@@ -7,7 +7,8 @@ import (
 	"github.com/ingot-metal/ingot/controller/fleet"
 	"github.com/ingot-metal/ingot/controller/node"
 	"github.com/ingot-metal/ingot/controller/operation"
-	"github.com/ingot-metal/ingot/controller/store"
+	nodestore "github.com/ingot-metal/ingot/controller/store/node"
+	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
 	"github.com/ingot-metal/ingot/controller/webhook"
 	"github.com/ingot-metal/ingot/internal/ids"
 	"github.com/ingot-metal/ingot/internal/testkit"
@@ -23,7 +24,7 @@ func TestEveryTypeOfEventArrives(t *testing.T) {
 	ctx := t.Context()
 	r.register("m-1", nil)
 	r.over(r.maintain("m-1"))
-	_, err := r.e.TransitionNode(ctx, store.TransitionRequest{MachineID: "m-1", RequestID: "out", To: node.Retired, Actor: "tester"})
+	_, err := r.e.TransitionNode(ctx, nodestore.TransitionRequest{MachineID: "m-1", RequestID: "out", To: node.Retired, Actor: "tester"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +66,7 @@ func TestEveryTypeOfEventArrives(t *testing.T) {
 // reboot starts a reboot of a machine without an agent.
 func (r *rig) reboot(id string) string {
 	r.t.Helper()
-	op, err := r.e.Start(r.t.Context(), store.StartRequest{MachineID: id, RequestID: ids.New("r"), Type: fleet.Reboot, Actor: "tester"})
+	op, err := r.e.Start(r.t.Context(), operationstore.StartRequest{MachineID: id, RequestID: ids.New("r"), Type: fleet.Reboot, Actor: "tester"})
 	if err != nil {
 		r.t.Fatalf("start: %v", err)
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/riverqueue/river"
 
 	"github.com/ingot-metal/ingot/controller/secret"
-	"github.com/ingot-metal/ingot/controller/store"
+	webhookstore "github.com/ingot-metal/ingot/controller/store/webhook"
 	"github.com/ingot-metal/ingot/controller/webhook"
 )
 
@@ -25,7 +25,7 @@ type Webhooks struct {
 	Schedule webhook.Schedule
 	// Limits bound what is kept; where they are zero delivered events stay for a week, dead ones for 30 days, and 100,000
 	// pending ones pause a webhook.
-	Limits store.WebhookLimits
+	Limits webhookstore.WebhookLimits
 }
 
 func (w *Webhooks) filled() *Webhooks {
@@ -155,14 +155,14 @@ func queueOf(webhookID string) string {
 }
 
 // enqueueDeliveries puts a job for each delivery into the transaction that makes them.
-func (e *Engine) enqueueDeliveries(ctx context.Context, tx pgx.Tx, jobs []store.DeliveryJob) error {
+func (e *Engine) enqueueDeliveries(ctx context.Context, tx pgx.Tx, jobs []webhookstore.DeliveryJob) error {
 	if _, err := e.river.InsertManyTx(ctx, tx, deliverJobs(jobs)); err != nil {
 		return fmt.Errorf("enqueue deliveries: %w", err)
 	}
 	return nil
 }
 
-func deliverJobs(jobs []store.DeliveryJob) []river.InsertManyParams {
+func deliverJobs(jobs []webhookstore.DeliveryJob) []river.InsertManyParams {
 	out := make([]river.InsertManyParams, 0, len(jobs))
 	for _, j := range jobs {
 		out = append(out, river.InsertManyParams{

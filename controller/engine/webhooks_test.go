@@ -24,7 +24,9 @@ import (
 	"github.com/ingot-metal/ingot/controller/secret"
 	"github.com/ingot-metal/ingot/controller/session"
 	"github.com/ingot-metal/ingot/controller/store"
+	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
 	"github.com/ingot-metal/ingot/controller/store/storetest"
+	webhookstore "github.com/ingot-metal/ingot/controller/store/webhook"
 	"github.com/ingot-metal/ingot/controller/webhook"
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/failpoint"
@@ -103,8 +105,8 @@ func (r *rig) subscribeFiltered(url, filter string, types ...string) (id, key st
 	r.t.Helper()
 	id = ids.New(ids.Webhook)
 	plain := webhook.NewSecret()
-	_, _, err := r.store.CreateWebhook(r.t.Context(), store.WebhookSpec{ID: id, URL: url, EventTypes: types, Filter: filter, MaxConcurrency: 2},
-		store.SealedSecret{ID: "s-1", Sealed: r.box.SealWebhook(id, "s-1", plain)}, "tester", time.Now())
+	_, _, err := r.store.CreateWebhook(r.t.Context(), webhookstore.WebhookSpec{ID: id, URL: url, EventTypes: types, Filter: filter, MaxConcurrency: 2},
+		webhookstore.SealedSecret{ID: "s-1", Sealed: r.box.SealWebhook(id, "s-1", plain)}, "tester", time.Now())
 	if err != nil {
 		r.t.Fatalf("create webhook: %v", err)
 	}
@@ -121,7 +123,7 @@ func (r *rig) register(id string, labels map[string]string) {
 // maintain brings a machine into maintenance and returns the operation.
 func (r *rig) maintain(id string) string {
 	r.t.Helper()
-	op, err := r.e.Start(r.t.Context(), store.StartRequest{MachineID: id, RequestID: ids.New("r"), Type: fleet.EnterMaintenance, Actor: "tester"})
+	op, err := r.e.Start(r.t.Context(), operationstore.StartRequest{MachineID: id, RequestID: ids.New("r"), Type: fleet.EnterMaintenance, Actor: "tester"})
 	if err != nil {
 		r.t.Fatalf("start: %v", err)
 	}
@@ -137,7 +139,7 @@ func (r *rig) webhook(id string) *pb.Webhook {
 	return w
 }
 
-func (r *rig) deliveries(f store.DeliveryFilter) []*pb.WebhookDelivery {
+func (r *rig) deliveries(f webhookstore.DeliveryFilter) []*pb.WebhookDelivery {
 	r.t.Helper()
 	f.Limit = 10_000
 	all, err := r.store.ListDeliveries(r.t.Context(), f)
@@ -152,7 +154,7 @@ func (r *rig) eventually(id, state string) *pb.WebhookDelivery {
 	r.t.Helper()
 	var last []*pb.WebhookDelivery
 	testkit.Eventually(r.t, patience, func() bool {
-		last = r.deliveries(store.DeliveryFilter{WebhookID: id})
+		last = r.deliveries(webhookstore.DeliveryFilter{WebhookID: id})
 		return len(last) == 1 && last[0].GetState() == state
 	}, "no delivery is %s", state)
 	return last[0]
@@ -162,7 +164,7 @@ func (r *rig) eventually(id, state string) *pb.WebhookDelivery {
 func (r *rig) delivered(id string, n int) {
 	r.t.Helper()
 	testkit.Eventually(r.t, patience, func() bool {
-		return len(r.deliveries(store.DeliveryFilter{WebhookID: id, State: webhook.Delivered})) == n
+		return len(r.deliveries(webhookstore.DeliveryFilter{WebhookID: id, State: webhook.Delivered})) == n
 	}, "not %d have arrived", n)
 }
 

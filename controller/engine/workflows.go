@@ -4,11 +4,11 @@ import (
 	"context"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/controller/store"
+	workflowstore "github.com/ingot-metal/ingot/controller/store/workflow"
 )
 
 // StartWorkflow begins a workflow, or returns the first attempt of the one that the same request has begun before.
-func (e *Engine) StartWorkflow(ctx context.Context, r store.WorkflowStart) (*baremetalv1.Operation, error) {
+func (e *Engine) StartWorkflow(ctx context.Context, r workflowstore.WorkflowStart) (*baremetalv1.Operation, error) {
 	op, created, err := e.store.StartWorkflow(ctx, r, e.clock.Now())
 	if created {
 		e.log.Info("workflow started", "operation_id", op.GetOperationId(), "machine_id", r.MachineID, "kind", string(r.Kind), "mode", string(r.Mode))
@@ -18,7 +18,7 @@ func (e *Engine) StartWorkflow(ctx context.Context, r store.WorkflowStart) (*bar
 }
 
 // ActOnWorkflow takes an operator's action, and tells agents what it means for them.
-func (e *Engine) ActOnWorkflow(ctx context.Context, r store.WorkflowAct) (*baremetalv1.Operation, error) {
+func (e *Engine) ActOnWorkflow(ctx context.Context, r workflowstore.WorkflowAct) (*baremetalv1.Operation, error) {
 	a, err := e.store.ActOnWorkflow(ctx, r, e.clock.Now())
 	if err != nil {
 		return nil, err

@@ -14,6 +14,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/ca"
 	"github.com/ingot-metal/ingot/controller/fleetapi"
 	"github.com/ingot-metal/ingot/controller/store"
+	agentstore "github.com/ingot-metal/ingot/controller/store/agent"
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/failure"
 	"github.com/ingot-metal/ingot/internal/pki"
@@ -47,7 +48,7 @@ func (s *Server) Enroll(ctx context.Context, r *enrollv1.EnrollRequest) (*enroll
 	if err != nil {
 		return nil, err
 	}
-	out, err := s.cfg.Store.Enroll(ctx, store.EnrollRequest{
+	out, err := s.cfg.Store.Enroll(ctx, agentstore.EnrollRequest{
 		TokenID: r.GetTokenId(), Secret: r.GetTokenSecret(), PublicKeyDigest: digest, Region: r.GetRegion(),
 		Provider: r.GetProvider(), MACs: r.GetMacAddresses(), Serial: r.GetSerial(),
 	}, fleetapi.Signer(s.cfg.CA, csr, s.cfg.CertLifetime, s.cfg.Clock), s.cfg.Clock.Now())

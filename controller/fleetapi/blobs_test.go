@@ -23,6 +23,8 @@ import (
 	"github.com/ingot-metal/ingot/controller/ca"
 	"github.com/ingot-metal/ingot/controller/secret"
 	"github.com/ingot-metal/ingot/controller/store"
+	agentstore "github.com/ingot-metal/ingot/controller/store/agent"
+	credentialstore "github.com/ingot-metal/ingot/controller/store/credential"
 	"github.com/ingot-metal/ingot/controller/store/storetest"
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/failure"
@@ -119,7 +121,7 @@ type known struct {
 func (k known) Context() context.Context { return k.ctx }
 
 // enrol makes an agent on record; its certificate is only a name for one.
-func (r *rig) enrol(t testing.TB, n store.NewToken) *auth.Agent {
+func (r *rig) enrol(t testing.TB, n agentstore.NewToken) *auth.Agent {
 	t.Helper()
 	now := time.Now()
 	n.TokenID, n.Secret, n.Actor, n.ExpiresAt = "t-"+n.Role+n.Site, "secret", "tester", now.Add(time.Hour)
@@ -127,9 +129,9 @@ func (r *rig) enrol(t testing.TB, n store.NewToken) *auth.Agent {
 		t.Fatal(err)
 	}
 	cert := &x509.Certificate{Raw: []byte("certificate of " + n.TokenID)}
-	got, err := r.store.Enroll(t.Context(), store.EnrollRequest{TokenID: n.TokenID, Secret: n.Secret, PublicKeyDigest: []byte(n.TokenID)},
-		func(context.Context, string) (*store.Signed, error) {
-			return &store.Signed{
+	got, err := r.store.Enroll(t.Context(), agentstore.EnrollRequest{TokenID: n.TokenID, Secret: n.Secret, PublicKeyDigest: []byte(n.TokenID)},
+		func(context.Context, string) (*agentstore.Signed, error) {
+			return &agentstore.Signed{
 				Fingerprint: pki.Fingerprint(cert.Raw), Serial: "1", ChainPEM: []byte("chain"), NotBefore: now, NotAfter: now.Add(time.Hour),
 			}, nil
 		}, now)
@@ -189,7 +191,7 @@ func reasonOf(err error) string { return failure.ReasonOf(err) }
 func TestFetchBlob(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	r.who = r.enrol(t, store.NewToken{Role: "site", Site: "default"})
+	r.who = r.enrol(t, agentstore.NewToken{Role: "site", Site: "default"})
 	for _, n := range []int{0, 1, blobChunk - 1, blobChunk, blobChunk + 1, 3*blobChunk + 17} {
 		content := random(n)
 		sum := r.put(t, content)
@@ -224,7 +226,7 @@ func TestWhoFetchesBlobs(t *testing.T) {
 		t.Fatal(err)
 	}
 	for reason, who := range map[string]*auth.Agent{
-		"":                     r.enrol(t, store.NewToken{Role: "host", MachineID: "m-1"}),
+		"":                     r.enrol(t, agentstore.NewToken{Role: "host", MachineID: "m-1"}),
 		"CERTIFICATE_REQUIRED": nil,
 		"SCOPE_TOO_SMALL":      {ID: "a-no", Cert: &x509.Certificate{}},
 	} {
@@ -253,7 +255,7 @@ func TestALongTransferEndsWithItsRight(t *testing.T) {
 	r := newRig(t, func(c *Config) {
 		c.Clock, c.Draining = &stepClock{Clock: clock.Real(), step: blobRecheck, at: time.Now()}, draining
 	})
-	r.who = r.enrol(t, store.NewToken{Role: "site", Site: "default"})
+	r.who = r.enrol(t, agentstore.NewToken{Role: "site", Site: "default"})
 	sum := r.put(t, random(8*blobChunk))
 	if _, err := r.fetch(t.Context(), sum, 0, io.Discard); err != nil {
 		t.Fatal(err)
@@ -298,7 +300,7 @@ func TestCredentialsReachTheSiteAgent(t *testing.T) {
 	}
 	set := func(sealed []byte) {
 		t.Helper()
-		if _, err := r.store.SetCredentials(t.Context(), store.CredentialsChange{Ref: "rack", Sealed: sealed, Allowed: []string{"10.0.0.0/24"}}, "tester", time.Now()); err != nil {
+		if _, err := r.store.SetCredentials(t.Context(), credentialstore.CredentialsChange{Ref: "rack", Sealed: sealed, Allowed: []string{"10.0.0.0/24"}}, "tester", time.Now()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -309,7 +311,7 @@ func TestCredentialsReachTheSiteAgent(t *testing.T) {
 	if _, err := get("m-1", "rack"); reasonOf(err) != "CERTIFICATE_REQUIRED" {
 		t.Errorf("without a certificate: %v", err)
 	}
-	r.who = r.enrol(t, store.NewToken{Role: "site", Site: "lab"})
+	r.who = r.enrol(t, agentstore.NewToken{Role: "site", Site: "lab"})
 	got, err := get("m-1", "rack")
 	if err != nil || got.GetUsername() != "admin" || got.GetPassword() != "hunter2" || got.GetVersion() != 1 {
 		t.Errorf("%v, %v", got, err)
@@ -334,7 +336,7 @@ func TestCredentialsReachTheSiteAgent(t *testing.T) {
 // BenchmarkFetchBlob is one reader over TLS on loopback, client and server in this process.
 func BenchmarkFetchBlob(b *testing.B) {
 	r := newRig(b)
-	r.who = r.enrol(b, store.NewToken{Role: "site", Site: "default"})
+	r.who = r.enrol(b, agentstore.NewToken{Role: "site", Site: "default"})
 	const size = 256 << 20
 	sum := r.put(b, random(size))
 	for _, readers := range []int{1, 8} {

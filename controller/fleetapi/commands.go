@@ -23,6 +23,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/secret"
 	"github.com/ingot-metal/ingot/controller/session"
 	"github.com/ingot-metal/ingot/controller/store"
+	sessionstore "github.com/ingot-metal/ingot/controller/store/session"
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/failure"
 	"github.com/ingot-metal/ingot/internal/ids"
@@ -113,7 +114,7 @@ func (s *Server) cutWhereStuck(call context.Context, sess *session.Session) (end
 }
 
 // admit opens a session when it is its turn.
-func (s *Server) admit(ctx context.Context, who auth.Agent, h *fleetv1.Hello) (sess *session.Session, opened *store.Opened, err error) {
+func (s *Server) admit(ctx context.Context, who auth.Agent, h *fleetv1.Hello) (sess *session.Session, opened *sessionstore.Opened, err error) {
 	if err := s.gate.enter(ctx); err != nil {
 		if s.cfg.Paced != nil && failure.ReasonOf(err) == "ADMISSION_PACED" {
 			s.cfg.Paced()
@@ -155,7 +156,7 @@ func (s *Server) receiveHello(stream commandStream) (*fleetv1.Hello, error) {
 	}
 }
 
-func (s *Server) open(ctx context.Context, who auth.Agent, h *fleetv1.Hello) (*session.Session, *store.Opened, error) {
+func (s *Server) open(ctx context.Context, who auth.Agent, h *fleetv1.Hello) (*session.Session, *sessionstore.Opened, error) {
 	now := s.cfg.Clock.Now()
 	if err := s.cfg.Engine.StartedGrant(ctx, who.ID, h.GetStartedGrant()); err != nil {
 		return nil, nil, err
@@ -165,7 +166,7 @@ func (s *Server) open(ctx context.Context, who auth.Agent, h *fleetv1.Hello) (*s
 		BootID: h.GetBootId(), Hardware: h.GetHardwareFingerprint(), Simulated: h.GetSimulated(),
 		Locked: h.GetLockedReason() != "",
 	}
-	opened, err := s.cfg.Store.OpenSession(ctx, store.Hello{
+	opened, err := s.cfg.Store.OpenSession(ctx, sessionstore.Hello{
 		AgentID: p.AgentID, Fingerprint: p.Fingerprint, SessionID: p.SessionID, ControllerID: s.cfg.ControllerID,
 		Version: h.GetVersion(), Capabilities: h.GetCapabilities(), Simulated: h.GetSimulated(), BootID: h.GetBootId(),
 		HardwareFingerprint: h.GetHardwareFingerprint(), StateID: h.GetStateId(), ImageDigest: h.GetOsImageDigest(),
@@ -203,7 +204,7 @@ func (s *Server) close(sess *session.Session) {
 
 // serve says welcome, then reads until the session ends. When the controller stops the agent is told to go elsewhere in its own
 // time; meanwhile the session goes on.
-func (s *Server) serve(stream commandStream, sess *session.Session, opened *store.Opened) error {
+func (s *Server) serve(stream commandStream, sess *session.Session, opened *sessionstore.Opened) error {
 	if err := stream.Send(s.welcome(sess, opened)); err != nil {
 		return err
 	}
@@ -226,7 +227,7 @@ func (s *Server) serve(stream commandStream, sess *session.Session, opened *stor
 	return statusOf(context.Cause(sess.Context()))
 }
 
-func (s *Server) settle(sess *session.Session, opened *store.Opened) {
+func (s *Server) settle(sess *session.Session, opened *sessionstore.Opened) {
 	if err := s.cfg.Engine.SessionOpened(sess.Context(), sess, opened); err != nil && sess.Context().Err() == nil {
 		// The agent opens a new session and everything is looked at again.
 		s.cfg.Logger.Error("session not settled; closing it", "agent_id", sess.AgentID, "error", err.Error())
@@ -244,7 +245,7 @@ func orCanceled(err error) error {
 	return err
 }
 
-func (s *Server) welcome(sess *session.Session, opened *store.Opened) *fleetv1.ControllerMessage {
+func (s *Server) welcome(sess *session.Session, opened *sessionstore.Opened) *fleetv1.ControllerMessage {
 	return &fleetv1.ControllerMessage{Message: &fleetv1.ControllerMessage_Welcome{Welcome: &fleetv1.Welcome{
 		SessionId: sess.SessionID, Epoch: sess.Epoch, HeartbeatIntervalMs: int32(s.cfg.Engine.HeartbeatInterval().Milliseconds()),
 		MaxMessageBytes: int32(s.cfg.MaxMessage), ControllerTime: timestamppb.New(s.cfg.Clock.Now()),

@@ -15,7 +15,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/auth"
 	"github.com/ingot-metal/ingot/controller/ca"
 	"github.com/ingot-metal/ingot/controller/session"
-	"github.com/ingot-metal/ingot/controller/store"
+	sessionstore "github.com/ingot-metal/ingot/controller/store/session"
 	"github.com/ingot-metal/ingot/internal/failure"
 	"github.com/ingot-metal/ingot/internal/pki"
 	"github.com/ingot-metal/ingot/internal/task"
@@ -125,7 +125,7 @@ func (s *Server) eventOrWait(sess *session.Session, e *fleetv1.Event) error {
 
 // event stores one report. A number that has been seen is acknowledged again and does nothing.
 func (s *Server) event(ctx context.Context, sess *session.Session, e *fleetv1.Event) error {
-	k := store.EventKey{AgentID: sess.AgentID, StateID: sess.StateID, Seq: e.GetSeq()}
+	k := sessionstore.EventKey{AgentID: sess.AgentID, StateID: sess.StateID, Seq: e.GetSeq()}
 	now := s.cfg.Clock.Now()
 	switch b := e.GetBody().(type) {
 	case *fleetv1.Event_Log:

@@ -17,6 +17,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/secret"
 	"github.com/ingot-metal/ingot/controller/session"
 	"github.com/ingot-metal/ingot/controller/store"
+	identitystore "github.com/ingot-metal/ingot/controller/store/identity"
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/failure"
 	"github.com/ingot-metal/ingot/internal/tpm"
@@ -47,7 +48,7 @@ type Installers struct {
 
 // Certify certifies the key of a system, or returns a Vouched that asks for a challenge. A system that can't be the
 // machine, or that contests it, is an error and is reported to the operation.
-func (i *Installers) Certify(ctx context.Context, r store.VouchRequest, csr *x509.CertificateRequest) (*store.Vouched, error) {
+func (i *Installers) Certify(ctx context.Context, r identitystore.VouchRequest, csr *x509.CertificateRequest) (*identitystore.Vouched, error) {
 	out, err := i.Store.Vouch(ctx, r, Signer(i.CA, csr, min(installerLife, i.CertLifetime), i.Clock), i.Clock.Now())
 	switch {
 	case err != nil:
@@ -65,7 +66,7 @@ func (i *Installers) Certify(ctx context.Context, r store.VouchRequest, csr *x50
 }
 
 // contested stops the operation that two systems claim to be the installer of.
-func (i *Installers) contested(ctx context.Context, v *store.Vouched) error {
+func (i *Installers) contested(ctx context.Context, v *identitystore.Vouched) error {
 	message := "a second system asked to enrol for the operation while the first one was alive"
 	if v.Refused != nil {
 		message = "two systems asked to enrol for the operation in which the machine's TPM was first seen (" + v.Refused.Reason + "): which of them is the machine is unknown"
@@ -80,7 +81,7 @@ func (i *Installers) contested(ctx context.Context, v *store.Vouched) error {
 }
 
 // refused reports a system that can't be the machine. The operation goes on: the machine itself may still come.
-func (i *Installers) refused(ctx context.Context, v *store.Vouched) error {
+func (i *Installers) refused(ctx context.Context, v *identitystore.Vouched) error {
 	if v.Report {
 		i.Logger.Warn("installer refused", "machine_id", v.MachineID, "operation_id", v.OperationID, "reason", v.Refused.Reason)
 		if _, err := i.Engine.Handle(ctx, v.OperationID, operation.Impostor{Reason: v.Refused.Reason, Message: v.Refused.Message}); err != nil {
@@ -105,8 +106,8 @@ type Challenge struct {
 }
 
 // Request is the request that the challenge was made for, with its TPM proven.
-func (c Challenge) Request() store.VouchRequest {
-	return store.VouchRequest{
+func (c Challenge) Request() identitystore.VouchRequest {
+	return identitystore.VouchRequest{
 		SiteAgentID: c.SiteAgentID, MachineID: c.MachineID, BootToken: c.BootToken, MAC: c.MAC, PublicKeyDigest: c.KeyDigest,
 		TPM: &identity.Key{Digest: c.TPMKey, Vendor: c.Vendor}, Proven: true,
 	}
@@ -160,7 +161,7 @@ func (i *Installers) shownTPM(r *fleetv1.VouchInstallerRequest) (*shownTPM, erro
 }
 
 // newChallenge answers a request with a challenge for the TPM that it shows.
-func (i *Installers) newChallenge(r *fleetv1.VouchInstallerRequest, req store.VouchRequest, shown *shownTPM) (*fleetv1.VouchInstallerResponse, error) {
+func (i *Installers) newChallenge(r *fleetv1.VouchInstallerRequest, req identitystore.VouchRequest, shown *shownTPM) (*fleetv1.VouchInstallerResponse, error) {
 	c, err := tpm.NewChallenge(shown.endorsement, r.GetAttestationKey())
 	if errors.Is(err, tpm.ErrKey) {
 		return nil, failure.Invalid("INVALID_FIELD", "attestation_key: %v", err).WithField("attestation_key", "malformed")

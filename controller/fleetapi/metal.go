@@ -9,7 +9,8 @@ import (
 	"github.com/ingot-metal/ingot/controller/auth"
 	"github.com/ingot-metal/ingot/controller/operation"
 	"github.com/ingot-metal/ingot/controller/session"
-	"github.com/ingot-metal/ingot/controller/store"
+	identitystore "github.com/ingot-metal/ingot/controller/store/identity"
+	sitestore "github.com/ingot-metal/ingot/controller/store/site"
 	"github.com/ingot-metal/ingot/internal/failure"
 	"github.com/ingot-metal/ingot/internal/ids"
 	"github.com/ingot-metal/ingot/internal/pki"
@@ -46,7 +47,7 @@ func (s *Server) SyncSite(ctx context.Context, r *fleetv1.SyncSiteRequest) (*fle
 	if err != nil {
 		return nil, err
 	}
-	waiting, err := s.cfg.Store.RecordSite(ctx, store.SiteReport{
+	waiting, err := s.cfg.Store.RecordSite(ctx, sitestore.SiteReport{
 		Site: sess.Site, AgentID: sess.AgentID, Applied: r.GetAppliedRevision(), BootAddresses: r.GetBootAddresses(),
 		Leases: r.GetLeases(), LeasesSame: !r.GetLeasesChanged(), Unknown: r.GetUnknown(), BMCs: r.GetBmcs(), Segments: r.GetSegments(),
 		Providers: r.GetProviders(),
@@ -117,7 +118,7 @@ func (s *Server) VouchInstaller(ctx context.Context, r *fleetv1.VouchInstallerRe
 	if err != nil {
 		return nil, err
 	}
-	req := store.VouchRequest{
+	req := identitystore.VouchRequest{
 		SiteAgentID: sess.AgentID, MachineID: r.GetMachineId(), BootToken: r.GetBootToken(), MAC: r.GetMacAddress(), PublicKeyDigest: digest[:],
 		TPM: shown.key(),
 	}

@@ -10,7 +10,9 @@ import (
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/identity"
-	"github.com/ingot-metal/ingot/controller/store"
+	agentstore "github.com/ingot-metal/ingot/controller/store/agent"
+	"github.com/ingot-metal/ingot/controller/store/history"
+	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
 	"github.com/ingot-metal/ingot/controller/validate"
 	"github.com/ingot-metal/ingot/internal/failure"
 )
@@ -43,8 +45,8 @@ func (s *Server) ListAgents(ctx context.Context, r *baremetalv1.ListAgentsReques
 	return &baremetalv1.ListAgentsResponse{Agents: p.rows, NextPageToken: p.next, TotalSize: p.total}, nil
 }
 
-func agentFilter(terms []validate.Term) store.AgentFilter {
-	var f store.AgentFilter
+func agentFilter(terms []validate.Term) agentstore.AgentFilter {
+	var f agentstore.AgentFilter
 	for _, t := range terms {
 		switch t.Key {
 		case "machine_id":
@@ -173,7 +175,7 @@ func (s *Server) ListCommands(ctx context.Context, r *baremetalv1.ListCommandsRe
 	p, err := page(ctx, s, list[*baremetalv1.Command]{
 		name: "commands", filter: r.GetOperationId() + "\x00" + r.GetMachineId(),
 		read: func(ctx context.Context, after validate.Page, limit int32) ([]*baremetalv1.Command, error) {
-			return s.store.ListCommands(ctx, store.CommandFilter{
+			return s.store.ListCommands(ctx, operationstore.CommandFilter{
 				OperationID: r.GetOperationId(), MachineID: r.GetMachineId(), BeforeTime: after.Time, BeforeID: after.ID, Limit: limit,
 			})
 		},
@@ -208,7 +210,7 @@ func (s *Server) ListAuditLog(ctx context.Context, r *baremetalv1.ListAuditLogRe
 	if len(r.GetActor()) > maxActor {
 		return nil, validate.Fault("actor", "at most %d characters", maxActor)
 	}
-	f := store.AuditFilter{TargetID: r.GetTargetId(), Actor: r.GetActor()}
+	f := history.AuditFilter{TargetID: r.GetTargetId(), Actor: r.GetActor()}
 	for _, t := range []struct {
 		name string
 		from *timestamppb.Timestamp

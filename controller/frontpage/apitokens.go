@@ -9,7 +9,7 @@ import (
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/auth"
-	"github.com/ingot-metal/ingot/controller/store"
+	credentialstore "github.com/ingot-metal/ingot/controller/store/credential"
 	"github.com/ingot-metal/ingot/controller/validate"
 	"github.com/ingot-metal/ingot/internal/failure"
 	"github.com/ingot-metal/ingot/internal/ids"
@@ -48,7 +48,7 @@ func (s *Server) CreateAPIToken(ctx context.Context, r *baremetalv1.CreateAPITok
 	}
 	now := s.clock.Now()
 	secret, _ := auth.NewToken()
-	token, err := s.store.CreateAPIToken(ctx, store.NewAPIToken{
+	token, err := s.store.CreateAPIToken(ctx, credentialstore.NewAPIToken{
 		ID: ids.New(ids.APIToken), Name: r.GetName(), Actor: actor(ctx), Scope: scope, Hash: sha256.Sum256([]byte(secret)), ExpiresAt: now.Add(life),
 	}, now)
 	if err != nil {

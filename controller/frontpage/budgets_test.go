@@ -7,7 +7,7 @@ import (
 	"time"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/controller/store"
+	"github.com/ingot-metal/ingot/controller/store/history"
 )
 
 func TestBudgets(t *testing.T) {
@@ -46,7 +46,7 @@ func TestBudgets(t *testing.T) {
 	}
 	_, err = r.budgets.DeleteBudget(t.Context(), &pb.DeleteBudgetRequest{Name: "racks"})
 	wants(t, err, notFound, "BUDGET_NOT_FOUND", "name")
-	log, err := r.store.ListAudit(t.Context(), store.AuditFilter{TargetID: "racks", Limit: 10})
+	log, err := r.store.ListAudit(t.Context(), history.AuditFilter{TargetID: "racks", Limit: 10})
 	if err != nil || len(log) != 3 || log[0].GetVerb() != "DELETE_BUDGET" || !strings.Contains(string(log[2].GetEventData()), `"percent": "10"`) {
 		t.Errorf("audit: %v, %v", log, err)
 	}

@@ -5,7 +5,7 @@ import (
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/secret"
-	"github.com/ingot-metal/ingot/controller/store"
+	credentialstore "github.com/ingot-metal/ingot/controller/store/credential"
 	"github.com/ingot-metal/ingot/controller/validate"
 	"github.com/ingot-metal/ingot/internal/pki"
 )
@@ -22,7 +22,7 @@ func (s *Server) SetCluster(ctx context.Context, r *baremetalv1.SetClusterReques
 	if err != nil {
 		return nil, err
 	}
-	stored, err := s.store.SetCluster(ctx, store.SealedCluster{
+	stored, err := s.store.SetCluster(ctx, credentialstore.SealedCluster{
 		Ref: r.GetClusterRef(), Server: r.GetServer(), CAPEM: r.GetCaPem(), Sealed: sealed,
 	}, actor(ctx), s.clock.Now(), opts...)
 	if err != nil {
@@ -76,7 +76,7 @@ func (s *Server) DeleteCluster(ctx context.Context, r *baremetalv1.DeleteCluster
 }
 
 // cluster shows a cluster without its credentials. Where the key is lost, their kind stays empty: they must be set again.
-func (s *Server) cluster(c store.SealedCluster) *baremetalv1.Cluster {
+func (s *Server) cluster(c credentialstore.SealedCluster) *baremetalv1.Cluster {
 	out := &baremetalv1.Cluster{ClusterRef: c.Ref, Server: c.Server, CaPem: c.CAPEM, Version: c.Version, UpdatedAt: stamp(c.UpdatedAt)}
 	if hashes, err := pki.KeyHashes(c.CAPEM); err == nil { // it was valid when it was stored
 		out.CaHashes = hashes

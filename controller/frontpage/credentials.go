@@ -7,7 +7,7 @@ import (
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/secret"
-	"github.com/ingot-metal/ingot/controller/store"
+	credentialstore "github.com/ingot-metal/ingot/controller/store/credential"
 	"github.com/ingot-metal/ingot/controller/validate"
 )
 
@@ -21,7 +21,7 @@ func (s *Server) SetBMCCredentials(ctx context.Context, r *baremetalv1.SetBMCCre
 	if err != nil {
 		return nil, err
 	}
-	c := store.CredentialsChange{
+	c := credentialstore.CredentialsChange{
 		Ref: ref, Allowed: r.GetAllowedEndpoints(), PlainHTTP: r.AllowPlainHttp, UnverifiedTLS: r.AllowUnverifiedTls,
 	}
 	if r.GetPassword() != "" {
@@ -51,7 +51,7 @@ func (s *Server) ListBMCCredentials(ctx context.Context, r *baremetalv1.ListBMCC
 }
 
 // credentials shows whose they are. Where the key is lost the user name stays empty: they must be set again.
-func (s *Server) credentials(c store.SealedCredentials) *baremetalv1.BMCCredentials {
+func (s *Server) credentials(c credentialstore.SealedCredentials) *baremetalv1.BMCCredentials {
 	out := &baremetalv1.BMCCredentials{
 		CredentialsRef: c.Ref, Version: c.Version, UpdatedAt: stamp(c.UpdatedAt),
 		AllowedEndpoints: c.Allowed, AllowPlainHttp: c.PlainHTTP, AllowUnverifiedTls: c.UnverifiedTLS, Adopted: c.Adopted,
@@ -95,7 +95,7 @@ func (s *Server) ListBMCCertificates(
 	if err != nil {
 		return nil, err
 	}
-	f := store.BMCCertificateFilter{Changed: r.GetChanged(), MachineID: r.GetMachineId(), Limit: size + 1}
+	f := credentialstore.BMCCertificateFilter{Changed: r.GetChanged(), MachineID: r.GetMachineId(), Limit: size + 1}
 	f.AfterSite, f.AfterEndpoint, _ = strings.Cut(page.ID, " ")
 	all, err := s.store.ListBMCCertificates(ctx, f)
 	if err != nil {

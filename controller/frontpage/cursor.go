@@ -8,7 +8,7 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/ingot-metal/ingot/controller/store"
+	"github.com/ingot-metal/ingot/controller/store/operationlog"
 	"github.com/ingot-metal/ingot/controller/validate"
 	"github.com/ingot-metal/ingot/internal/failure"
 )
@@ -45,12 +45,12 @@ func (c cursor) String() string {
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
-func (c cursor) pos() store.FeedPos {
-	return store.FeedPos{Xid: c.Xid, Operation: c.Operation, Seq: c.Seq}
+func (c cursor) pos() operationlog.FeedPos {
+	return operationlog.FeedPos{Xid: c.Xid, Operation: c.Operation, Seq: c.Seq}
 }
 
 // at is the cursor after an event.
-func (c cursor) at(kind string, p store.FeedPos) cursor {
+func (c cursor) at(kind string, p operationlog.FeedPos) cursor {
 	return cursor{Kind: kind, Incarnation: c.Incarnation, Xid: p.Xid, Operation: p.Operation, Seq: p.Seq}
 }
 
@@ -78,7 +78,7 @@ func badCursor(why string) error {
 }
 
 // before says whether a place in the feed comes before another.
-func before(a, b store.FeedPos) bool {
+func before(a, b operationlog.FeedPos) bool {
 	if a.Xid != b.Xid {
 		// Decimal numbers without leading zeros, as the database writes them.
 		return len(a.Xid) < len(b.Xid) || len(a.Xid) == len(b.Xid) && a.Xid < b.Xid

@@ -25,7 +25,11 @@ import (
 	"github.com/ingot-metal/ingot/controller/script"
 	"github.com/ingot-metal/ingot/controller/secret"
 	"github.com/ingot-metal/ingot/controller/store"
+	nodestore "github.com/ingot-metal/ingot/controller/store/node"
+	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
+	rolloutstore "github.com/ingot-metal/ingot/controller/store/rollout"
 	"github.com/ingot-metal/ingot/controller/store/storetest"
+	workflowstore "github.com/ingot-metal/ingot/controller/store/workflow"
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/failure"
 	"github.com/ingot-metal/ingot/internal/task"
@@ -54,7 +58,7 @@ func (e *engine) publish() {
 	e.changed = make(chan struct{})
 }
 
-func (e *engine) Start(ctx context.Context, r store.StartRequest) (*pb.Operation, error) {
+func (e *engine) Start(ctx context.Context, r operationstore.StartRequest) (*pb.Operation, error) {
 	op, _, err := e.store.Start(ctx, r, time.Now())
 	e.publish()
 	return op, err
@@ -72,37 +76,37 @@ func (e *engine) Cancel(ctx context.Context, id, actor string) (*pb.Operation, e
 	return e.store.GetOperation(ctx, id)
 }
 
-func (e *engine) CreateRollout(ctx context.Context, r store.RolloutRequest) (*pb.Rollout, error) {
+func (e *engine) CreateRollout(ctx context.Context, r rolloutstore.RolloutRequest) (*pb.Rollout, error) {
 	ro, _, err := e.store.CreateRollout(ctx, r, time.Now())
 	e.publish()
 	return ro, err
 }
 
-func (e *engine) ActOnRollout(ctx context.Context, a store.RolloutAct) (*pb.Rollout, error) {
+func (e *engine) ActOnRollout(ctx context.Context, a rolloutstore.RolloutAct) (*pb.Rollout, error) {
 	ro, _, err := e.store.ActOnRollout(ctx, a, time.Now())
 	e.publish()
 	return ro, err
 }
 
-func (e *engine) TransitionNode(ctx context.Context, r store.TransitionRequest) (*pb.Operation, error) {
+func (e *engine) TransitionNode(ctx context.Context, r nodestore.TransitionRequest) (*pb.Operation, error) {
 	op, _, err := e.store.TransitionNode(ctx, r, time.Now())
 	e.publish()
 	return op, err
 }
 
-func (e *engine) ApproveDiscovered(ctx context.Context, r store.ApproveRequest) (*pb.Operation, error) {
+func (e *engine) ApproveDiscovered(ctx context.Context, r nodestore.ApproveRequest) (*pb.Operation, error) {
 	op, _, err := e.store.ApproveDiscovered(ctx, r, time.Now())
 	e.publish()
 	return op, err
 }
 
-func (e *engine) StartWorkflow(ctx context.Context, r store.WorkflowStart) (*pb.Operation, error) {
+func (e *engine) StartWorkflow(ctx context.Context, r workflowstore.WorkflowStart) (*pb.Operation, error) {
 	op, _, err := e.store.StartWorkflow(ctx, r, time.Now())
 	e.publish()
 	return op, err
 }
 
-func (e *engine) ActOnWorkflow(ctx context.Context, r store.WorkflowAct) (*pb.Operation, error) {
+func (e *engine) ActOnWorkflow(ctx context.Context, r workflowstore.WorkflowAct) (*pb.Operation, error) {
 	a, err := e.store.ActOnWorkflow(ctx, r, time.Now())
 	e.publish()
 	if err != nil {

@@ -8,14 +8,14 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/controller/store"
+	timelinestore "github.com/ingot-metal/ingot/controller/store/timeline"
 	"github.com/ingot-metal/ingot/controller/timeline"
 	"github.com/ingot-metal/ingot/controller/validate"
 )
 
 // History is what happened to machines, as chains of hashes.
 type History interface {
-	Timeline(ctx context.Context, f store.TimelineQuery) ([]*baremetalv1.TimelineEntry, error)
+	Timeline(ctx context.Context, f timelinestore.TimelineQuery) ([]*baremetalv1.TimelineEntry, error)
 	StateAt(ctx context.Context, machineID string, at time.Time) (*timeline.State, error)
 	HistoryOwners(ctx context.Context, after string, limit int32) (owners []string, total int64, err error)
 	VerifyTimeline(ctx context.Context, machineID string) (*baremetalv1.TimelineVerdict, error)
@@ -28,7 +28,7 @@ func (s *Server) GetMachineTimeline(ctx context.Context, r *baremetalv1.GetMachi
 	if err := firstError(validate.Key("machine_id", r.GetMachineId()), sinceErr, atErr); err != nil {
 		return nil, err
 	}
-	f := store.TimelineQuery{MachineID: r.GetMachineId(), Since: since, Until: at, OldestFirst: r.GetOldestFirst()}
+	f := timelinestore.TimelineQuery{MachineID: r.GetMachineId(), Since: since, Until: at, OldestFirst: r.GetOldestFirst()}
 	out := &baremetalv1.GetMachineTimelineResponse{}
 	p, err := page(ctx, s, list[*baremetalv1.TimelineEntry]{
 		name: "timeline", filter: fmt.Sprint(f.MachineID, " ", f.Since.UnixNano(), " ", f.Until.UnixNano(), " ", f.OldestFirst), uncounted: true,

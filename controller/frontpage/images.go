@@ -9,7 +9,7 @@ import (
 	"google.golang.org/grpc"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/controller/store"
+	catalogstore "github.com/ingot-metal/ingot/controller/store/catalog"
 	"github.com/ingot-metal/ingot/controller/validate"
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/failure"
@@ -138,7 +138,7 @@ func (s *Server) ListImages(ctx context.Context, r *baremetalv1.ListImagesReques
 	if err != nil {
 		return nil, err
 	}
-	var f store.ImageFilter
+	var f catalogstore.ImageFilter
 	for _, t := range terms {
 		switch t.Key {
 		case "kind":

@@ -9,7 +9,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/ingot-metal/ingot/controller/store"
+	"github.com/ingot-metal/ingot/controller/store/pgtx"
 	"github.com/ingot-metal/ingot/controller/validate"
 )
 
@@ -118,7 +118,7 @@ func rowsThatFit[M proto.Message](all []M) int {
 // total counts a list; 0 where that takes too long.
 func total[M any](ctx context.Context, s *Server, read func(context.Context, validate.Page, int32) ([]M, error)) (int32, error) {
 	n, known, err := s.store.Count(ctx, func(ctx context.Context) error {
-		_, err := read(ctx, validate.Page{}, store.AllRows)
+		_, err := read(ctx, validate.Page{}, pgtx.AllRows)
 		return err
 	})
 	if err != nil || !known {

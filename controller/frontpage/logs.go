@@ -6,7 +6,7 @@ import (
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/auth"
-	"github.com/ingot-metal/ingot/controller/store"
+	sessionstore "github.com/ingot-metal/ingot/controller/store/session"
 	"github.com/ingot-metal/ingot/controller/validate"
 )
 
@@ -69,7 +69,7 @@ func (s *Server) drainLog(ctx context.Context, r logRequest, out *sender[*bareme
 			return r.after, err
 		}
 		for _, c := range page {
-			if c.GetStream() == store.ConsoleStream && !maySeeConsole(ctx) {
+			if c.GetStream() == sessionstore.ConsoleStream && !maySeeConsole(ctx) {
 				r.after = c.GetSeq()
 				continue
 			}

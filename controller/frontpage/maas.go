@@ -7,15 +7,16 @@ import (
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/secret"
-	"github.com/ingot-metal/ingot/controller/store"
+	credentialstore "github.com/ingot-metal/ingot/controller/store/credential"
+	"github.com/ingot-metal/ingot/controller/store/pgtx"
 	"github.com/ingot-metal/ingot/controller/validate"
 )
 
 // MAASRegions are the MAAS installations that drive machines.
 type MAASRegions interface {
-	SetMAASRegion(ctx context.Context, m store.MAASRegion, actor string, now time.Time, opts ...store.WriteOption) (store.MAASRegion, error)
-	ListMAASRegions(ctx context.Context, afterRef string, limit int32) ([]store.MAASRegion, error)
-	DeleteMAASRegion(ctx context.Context, ref, actor string, now time.Time, opts ...store.WriteOption) (store.MAASRegion, error)
+	SetMAASRegion(ctx context.Context, m credentialstore.MAASRegion, actor string, now time.Time, opts ...pgtx.WriteOption) (credentialstore.MAASRegion, error)
+	ListMAASRegions(ctx context.Context, afterRef string, limit int32) ([]credentialstore.MAASRegion, error)
+	DeleteMAASRegion(ctx context.Context, ref, actor string, now time.Time, opts ...pgtx.WriteOption) (credentialstore.MAASRegion, error)
 }
 
 // SetMAASRegion implements MAASService.
@@ -27,7 +28,7 @@ func (s *Server) SetMAASRegion(ctx context.Context, r *baremetalv1.SetMAASRegion
 	if err != nil {
 		return nil, err
 	}
-	stored, err := s.store.SetMAASRegion(ctx, store.MAASRegion{
+	stored, err := s.store.SetMAASRegion(ctx, credentialstore.MAASRegion{
 		Ref: r.GetRegionRef(), Endpoint: strings.TrimSuffix(r.GetEndpoint(), "/"),
 		Sealed: s.cfg.Secrets.SealMAAS(r.GetRegionRef(), secret.MAAS(r.GetApiKey())), CA: r.GetCaPem(), UserData: r.GetUserData(),
 		RetainMachines: r.GetRetainMachines(),
@@ -71,7 +72,7 @@ func (s *Server) DeleteMAASRegion(ctx context.Context, r *baremetalv1.DeleteMAAS
 }
 
 // maasRegion shows all but the secret parts of the key. Where our own key is lost none of it can be shown.
-func (s *Server) maasRegion(m store.MAASRegion) *baremetalv1.MAASRegion {
+func (s *Server) maasRegion(m credentialstore.MAASRegion) *baremetalv1.MAASRegion {
 	out := &baremetalv1.MAASRegion{
 		RegionRef: m.Ref, Endpoint: m.Endpoint, Version: m.Version, UpdatedAt: stamp(m.UpdatedAt), CaPem: m.CA, UserData: m.UserData,
 		RetainMachines: m.RetainMachines,

@@ -7,7 +7,7 @@ import (
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/fleet"
-	"github.com/ingot-metal/ingot/controller/store"
+	machinestore "github.com/ingot-metal/ingot/controller/store/machine"
 	"github.com/ingot-metal/ingot/controller/validate"
 )
 
@@ -66,10 +66,10 @@ func condition(typeAndValue string) (string, bool) {
 
 // machineQuery turns a filter into walks that together give what it matches, each machine once: none when its terms
 // contradict each other.
-func machineQuery(terms []validate.Term) []store.MachineFilter {
-	all := []store.MachineFilter{{}}
+func machineQuery(terms []validate.Term) []machinestore.MachineFilter {
+	all := []machinestore.MachineFilter{{}}
 	for _, t := range terms {
-		var next []store.MachineFilter
+		var next []machinestore.MachineFilter
 		for _, f := range all {
 			next = append(next, narrow(f, t)...)
 		}
@@ -78,7 +78,7 @@ func machineQuery(terms []validate.Term) []store.MachineFilter {
 	return all
 }
 
-func narrow(f store.MachineFilter, t validate.Term) []store.MachineFilter {
+func narrow(f machinestore.MachineFilter, t validate.Term) []machinestore.MachineFilter {
 	switch t.Key {
 	case "phase":
 		return narrowPhase(f, t.Value)
@@ -97,12 +97,12 @@ func narrow(f store.MachineFilter, t validate.Term) []store.MachineFilter {
 	case "rack", "group":
 		f.Spec = with(f.Spec, t.Key, t.Value)
 	default:
-		return []store.MachineFilter{narrowDotted(f, t)}
+		return []machinestore.MachineFilter{narrowDotted(f, t)}
 	}
-	return []store.MachineFilter{f}
+	return []machinestore.MachineFilter{f}
 }
 
-func narrowDotted(f store.MachineFilter, t validate.Term) store.MachineFilter {
+func narrowDotted(f machinestore.MachineFilter, t validate.Term) machinestore.MachineFilter {
 	if key, ok := strings.CutPrefix(t.Key, "labels."); ok {
 		f.Labels = with(f.Labels, key, t.Value)
 		return f
@@ -115,23 +115,23 @@ func narrowDotted(f store.MachineFilter, t validate.Term) store.MachineFilter {
 }
 
 // narrowPhase knows what the phases meant that are no longer stored.
-func narrowPhase(f store.MachineFilter, phase string) []store.MachineFilter {
+func narrowPhase(f machinestore.MachineFilter, phase string) []machinestore.MachineFilter {
 	switch phase {
 	case "PROVISIONING":
 		f.Operating = "true"
 		return one(f)
 	case "IN_SERVICE":
-		return []store.MachineFilter{having(f, fleet.InCustomerCluster)}
+		return []machinestore.MachineFilter{having(f, fleet.InCustomerCluster)}
 	case "RMA":
-		return []store.MachineFilter{having(f, fleet.RMA)}
+		return []machinestore.MachineFilter{having(f, fleet.RMA)}
 	case "RETIRED":
-		return []store.MachineFilter{having(f, fleet.RetiredFlag)}
+		return []machinestore.MachineFilter{having(f, fleet.RetiredFlag)}
 	}
 	return agree(f, phase, "")
 }
 
 // narrowEffective is fleet.Evaluate read backwards: walks that together give the machines in a state, each once.
-func narrowEffective(f store.MachineFilter, s fleet.EffectiveState) []store.MachineFilter {
+func narrowEffective(f machinestore.MachineFilter, s fleet.EffectiveState) []machinestore.MachineFilter {
 	gone := names(fleet.OutOfService())
 	if s == fleet.StateBlocked {
 		return slices.Concat(
@@ -152,7 +152,7 @@ func narrowEffective(f store.MachineFilter, s fleet.EffectiveState) []store.Mach
 }
 
 // narrowQuiet goes on with machines that need nobody at once.
-func narrowQuiet(f store.MachineFilter, s fleet.EffectiveState) []store.MachineFilter {
+func narrowQuiet(f machinestore.MachineFilter, s fleet.EffectiveState) []machinestore.MachineFilter {
 	switch s {
 	case fleet.StateBusy:
 		out := agree(f, "", "true")
@@ -165,7 +165,7 @@ func narrowQuiet(f store.MachineFilter, s fleet.EffectiveState) []store.MachineF
 	case fleet.StateNew:
 		return agree(resting(f), string(fleet.FactoryReady), "false")
 	}
-	var out []store.MachineFilter
+	var out []machinestore.MachineFilter
 	for _, f := range inStates(f, []string{string(fleet.Active)}) {
 		out = append(out, agree(having(f, fleet.Provisioned, fleet.Reachable), string(fleet.Ready), "false")...)
 	}
@@ -173,8 +173,8 @@ func narrowQuiet(f store.MachineFilter, s fleet.EffectiveState) []store.MachineF
 }
 
 // lacksSomething gives the machines in phase READY that are free and lack what they need to be IDLE.
-func lacksSomething(f store.MachineFilter) []store.MachineFilter {
-	var out []store.MachineFilter
+func lacksSomething(f machinestore.MachineFilter) []machinestore.MachineFilter {
+	var out []machinestore.MachineFilter
 	for _, f := range agree(resting(fenced(f, "false")), string(fleet.Ready), "false") {
 		out = append(out, notInStates(f, []string{string(fleet.Active)}))
 		for _, active := range inStates(f, []string{string(fleet.Active)}) {
@@ -185,7 +185,7 @@ func lacksSomething(f store.MachineFilter) []store.MachineFilter {
 }
 
 // resting leaves out the node states that stand for work in progress.
-func resting(f store.MachineFilter) store.MachineFilter {
+func resting(f machinestore.MachineFilter) machinestore.MachineFilter {
 	return notInStates(f, names(fleet.WorkInProgress()))
 }
 
@@ -197,10 +197,12 @@ func names(states []fleet.NodeState) []string {
 	return out
 }
 
-func one(f store.MachineFilter) []store.MachineFilter { return []store.MachineFilter{f} }
+func one(f machinestore.MachineFilter) []machinestore.MachineFilter {
+	return []machinestore.MachineFilter{f}
+}
 
 // inStates keeps machines in one of the node states; nothing can match when none of them is left.
-func inStates(f store.MachineFilter, states []string) []store.MachineFilter {
+func inStates(f machinestore.MachineFilter, states []string) []machinestore.MachineFilter {
 	if len(f.NodeStates) > 0 {
 		states = slices.DeleteFunc(slices.Clone(states), func(s string) bool { return !slices.Contains(f.NodeStates, s) })
 	}
@@ -211,32 +213,32 @@ func inStates(f store.MachineFilter, states []string) []store.MachineFilter {
 	return one(f)
 }
 
-func notInStates(f store.MachineFilter, states []string) store.MachineFilter {
+func notInStates(f machinestore.MachineFilter, states []string) machinestore.MachineFilter {
 	f.NotNodeStates = slices.Concat(f.NotNodeStates, states)
 	return f
 }
 
 // fenced keeps machines that have a command of unknown outcome, or that have none.
-func fenced(f store.MachineFilter, value string) store.MachineFilter {
+func fenced(f machinestore.MachineFilter, value string) machinestore.MachineFilter {
 	f.Fenced = value
 	return f
 }
 
 // agree adds a phase and busyness; nothing can match when another is asked for already.
-func agree(f store.MachineFilter, phase, busy string) []store.MachineFilter {
+func agree(f machinestore.MachineFilter, phase, busy string) []machinestore.MachineFilter {
 	if phase != "" && f.Phase != "" && f.Phase != phase || busy != "" && f.Busy != "" && f.Busy != busy {
 		return nil
 	}
 	f.Phase, f.Busy = orElse(phase, f.Phase), orElse(busy, f.Busy)
-	return []store.MachineFilter{f}
+	return []machinestore.MachineFilter{f}
 }
 
-func having(f store.MachineFilter, types ...fleet.ConditionType) store.MachineFilter {
+func having(f machinestore.MachineFilter, types ...fleet.ConditionType) machinestore.MachineFilter {
 	f.With = appended(f.With, types)
 	return f
 }
 
-func lacking(f store.MachineFilter, types ...fleet.ConditionType) store.MachineFilter {
+func lacking(f machinestore.MachineFilter, types ...fleet.ConditionType) machinestore.MachineFilter {
 	f.Without = appended(f.Without, types)
 	return f
 }

@@ -9,7 +9,7 @@ import (
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/auth"
-	"github.com/ingot-metal/ingot/controller/store"
+	"github.com/ingot-metal/ingot/controller/store/pgtx"
 	"github.com/ingot-metal/ingot/controller/validate"
 	"github.com/ingot-metal/ingot/internal/failure"
 )
@@ -31,7 +31,7 @@ func (s *Server) RegisterMachine(ctx context.Context, r *baremetalv1.RegisterMac
 		if err := validate.RequestID(id); err != nil {
 			return nil, err
 		}
-		opts = append(opts, store.RequestID(id))
+		opts = append(opts, pgtx.RequestID(id))
 	}
 	return s.store.Register(ctx, m, actor(ctx), s.clock.Now(), opts...)
 }
@@ -49,7 +49,7 @@ func (s *Server) UpdateMachine(ctx context.Context, r *baremetalv1.UpdateMachine
 	if err != nil {
 		return nil, err
 	}
-	return s.store.Update(ctx, m, actor(ctx), s.clock.Now(), append(opts, store.Mask(r.GetUpdateMask().GetPaths()))...)
+	return s.store.Update(ctx, m, actor(ctx), s.clock.Now(), append(opts, pgtx.Mask(r.GetUpdateMask().GetPaths()))...)
 }
 
 // DeleteMachine implements MachineService.

@@ -5,7 +5,7 @@ import (
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/node"
-	"github.com/ingot-metal/ingot/controller/store"
+	nodestore "github.com/ingot-metal/ingot/controller/store/node"
 	"github.com/ingot-metal/ingot/controller/validate"
 	"github.com/ingot-metal/ingot/internal/failure"
 	"github.com/ingot-metal/ingot/internal/ids"
@@ -22,7 +22,7 @@ func moveID(r *baremetalv1.TransitionNodeRequest) error {
 
 // move moves a node. Without a request id a node that is where it is wanted, by an admin's move, was moved by this call
 // before: that move's operation is the answer.
-func (s *Server) move(ctx context.Context, t store.TransitionRequest) (*baremetalv1.Operation, error) {
+func (s *Server) move(ctx context.Context, t nodestore.TransitionRequest) (*baremetalv1.Operation, error) {
 	if t.RequestID != "" {
 		return s.engine.TransitionNode(ctx, t)
 	}
@@ -39,7 +39,7 @@ func (s *Server) move(ctx context.Context, t store.TransitionRequest) (*baremeta
 }
 
 // movedBefore is the operation of the last move, where that was an admin's to this state; else nil.
-func (s *Server) movedBefore(ctx context.Context, t store.TransitionRequest) (*baremetalv1.Operation, error) {
+func (s *Server) movedBefore(ctx context.Context, t nodestore.TransitionRequest) (*baremetalv1.Operation, error) {
 	log, _, err := s.store.NodeHistory(ctx, t.MachineID, 1, 0)
 	if err != nil || len(log) == 0 {
 		return nil, err

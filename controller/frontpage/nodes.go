@@ -9,7 +9,8 @@ import (
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/node"
-	"github.com/ingot-metal/ingot/controller/store"
+	nodestore "github.com/ingot-metal/ingot/controller/store/node"
+	"github.com/ingot-metal/ingot/controller/store/pgtx"
 	"github.com/ingot-metal/ingot/controller/validate"
 	"github.com/ingot-metal/ingot/internal/failure"
 )
@@ -23,9 +24,9 @@ const (
 type Nodes interface {
 	GetNode(ctx context.Context, id string) (*baremetalv1.Node, error)
 	Nodes(ctx context.Context, machines []*baremetalv1.Machine) ([]*baremetalv1.Node, error)
-	UpdateNode(ctx context.Context, id string, u store.NodeUpdate, actor string, now time.Time, opts ...store.WriteOption) (*baremetalv1.Node, error)
+	UpdateNode(ctx context.Context, id string, u nodestore.NodeUpdate, actor string, now time.Time, opts ...pgtx.WriteOption) (*baremetalv1.Node, error)
 	ReportNode(ctx context.Context, r *baremetalv1.ReportNodeRequest, actor string, now time.Time) (*baremetalv1.Node, error)
-	SetNodeGroup(ctx context.Context, r *baremetalv1.SetNodeGroupRequest, actor string, now time.Time, opts ...store.WriteOption) (*baremetalv1.NodeGroup, error)
+	SetNodeGroup(ctx context.Context, r *baremetalv1.SetNodeGroupRequest, actor string, now time.Time, opts ...pgtx.WriteOption) (*baremetalv1.NodeGroup, error)
 	ListNodeGroups(ctx context.Context, after string, limit int32) ([]*baremetalv1.NodeGroup, error)
 }
 
@@ -115,8 +116,8 @@ func installPlanOnly(planID string) error {
 }
 
 // nodeUpdate reads what is to be set: the fields of the mask, or those that are not empty.
-func nodeUpdate(r *baremetalv1.UpdateNodeRequest) (store.NodeUpdate, error) {
-	var u store.NodeUpdate
+func nodeUpdate(r *baremetalv1.UpdateNodeRequest) (nodestore.NodeUpdate, error) {
+	var u nodestore.NodeUpdate
 	paths := r.GetUpdateMask().GetPaths()
 	if len(paths) == 0 {
 		if r.GetPlanId() != "" {
@@ -161,7 +162,7 @@ func (s *Server) TransitionNode(ctx context.Context, r *baremetalv1.TransitionNo
 	if r.GetImageRef() != "" && r.GetState() != node.Reprovision {
 		return nil, validate.Fault("image_ref", "only with the state reprovision, which writes an image")
 	}
-	return s.move(ctx, store.TransitionRequest{
+	return s.move(ctx, nodestore.TransitionRequest{
 		MachineID: r.GetNodeId(), RequestID: r.GetRequestId(), To: r.GetState(), Force: r.GetForce(), Purge: r.GetPurge(), ImageRef: r.GetImageRef(),
 		Actor: actor(ctx), Comment: r.GetComment(), DryRun: r.GetDryRun(),
 	})
@@ -201,7 +202,7 @@ func (s *Server) ApproveDiscovered(ctx context.Context, r *baremetalv1.ApproveDi
 	if err != nil {
 		return nil, err
 	}
-	return s.engine.ApproveDiscovered(ctx, store.ApproveRequest{
+	return s.engine.ApproveDiscovered(ctx, nodestore.ApproveRequest{
 		Site: orElse(r.GetSite(), "default"), MAC: mac, RequestID: r.GetRequestId(), PlanID: r.GetPlanId(), Machine: m,
 		Actor: actor(ctx), Comment: r.GetComment(),
 	})
@@ -228,7 +229,7 @@ func (s *Server) SetNodeGroup(ctx context.Context, r *baremetalv1.SetNodeGroupRe
 
 // healthChecks refuses what is no check of a group.
 func healthChecks(named []string) error {
-	if slices.Equal(named, []string{store.NoChecks}) {
+	if slices.Equal(named, []string{nodestore.NoChecks}) {
 		return nil
 	}
 	for i, c := range named {

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/controller/store"
+	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
 	"github.com/ingot-metal/ingot/controller/validate"
 	"github.com/ingot-metal/ingot/internal/failure"
 )
@@ -43,8 +43,8 @@ func moment(value string) (string, bool) {
 	return value, err == nil && t.Year() > 0
 }
 
-func operationFilter(terms []validate.Term) (store.OperationFilter, error) {
-	var f store.OperationFilter
+func operationFilter(terms []validate.Term) (operationstore.OperationFilter, error) {
+	var f operationstore.OperationFilter
 	for _, t := range terms {
 		switch t.Key {
 		case "machine_id":
@@ -71,7 +71,7 @@ func operationFilter(terms []validate.Term) (store.OperationFilter, error) {
 }
 
 // matches says of one operation what the store says of all.
-func matches(f store.OperationFilter, op *baremetalv1.Operation) bool {
+func matches(f operationstore.OperationFilter, op *baremetalv1.Operation) bool {
 	same := func(want, have string) bool { return want == "" || want == have }
 	created := op.GetCreatedAt().AsTime()
 	return same(f.MachineID, op.GetMachineId()) && same(f.RequestID, op.GetRequestId()) &&

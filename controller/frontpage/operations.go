@@ -8,7 +8,8 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/controller/store"
+	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
+	"github.com/ingot-metal/ingot/controller/store/operationlog"
 	"github.com/ingot-metal/ingot/controller/validate"
 )
 
@@ -50,7 +51,7 @@ type workRequest interface {
 }
 
 // workList is the list of operations or of runs, newest first.
-func workList[M proto.Message](name string, r workRequest, keys validate.Keys, read func(context.Context, store.OperationFilter) ([]M, error), place func(M) validate.Page) (list[M], error) {
+func workList[M proto.Message](name string, r workRequest, keys validate.Keys, read func(context.Context, operationstore.OperationFilter) ([]M, error), place func(M) validate.Page) (list[M], error) {
 	l := list[M]{name: name, filter: r.GetFilter(), place: place}
 	terms, err := validate.Filter(r.GetFilter(), keys)
 	if err != nil {
@@ -69,7 +70,7 @@ func (s *Server) WatchOperations(r *baremetalv1.WatchOperationsRequest, stream b
 	return watch(stream.Context(), s, r, operationWatchKeys, stream.Send, operationEvent)
 }
 
-func operationEvent(e store.Event, cursor string) (*baremetalv1.OperationEvent, error) {
+func operationEvent(e operationlog.Event, cursor string) (*baremetalv1.OperationEvent, error) {
 	return &baremetalv1.OperationEvent{
 		Ts: stamp(e.TS), Snapshot: e.Snapshot, Message: e.Message, Cursor: cursor, Seq: e.Seq, Kind: e.Kind, Step: e.Step,
 	}, nil

@@ -6,7 +6,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/controller/store"
+	catalogstore "github.com/ingot-metal/ingot/controller/store/catalog"
 	"github.com/ingot-metal/ingot/controller/validate"
 	"github.com/ingot-metal/ingot/internal/ids"
 )
@@ -24,7 +24,7 @@ func (s *Server) ListPlans(ctx context.Context, r *baremetalv1.ListPlansRequest)
 	p, err := page(ctx, s, list[*baremetalv1.Plan]{
 		name: "plans", filter: "",
 		read: func(ctx context.Context, after validate.Page, limit int32) ([]*baremetalv1.Plan, error) {
-			return s.store.ListPlans(ctx, store.PlanPosition{BuiltIn: after.Part == builtInPart, ID: after.ID}, limit)
+			return s.store.ListPlans(ctx, catalogstore.PlanPosition{BuiltIn: after.Part == builtInPart, ID: after.ID}, limit)
 		},
 		place: planPlace,
 	}, r)

@@ -10,7 +10,8 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/fleet"
 	"github.com/ingot-metal/ingot/controller/rollout"
-	"github.com/ingot-metal/ingot/controller/store"
+	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
+	rolloutstore "github.com/ingot-metal/ingot/controller/store/rollout"
 	"github.com/ingot-metal/ingot/controller/validate"
 )
 
@@ -25,8 +26,8 @@ func waveNumber(value string) (string, bool) {
 }
 
 // rolloutRequest checks everything that can be checked without looking at machines.
-func (s *Server) rolloutRequest(ctx context.Context, spec *baremetalv1.RolloutSpec) (store.RolloutRequest, error) {
-	var r store.RolloutRequest
+func (s *Server) rolloutRequest(ctx context.Context, spec *baremetalv1.RolloutSpec) (rolloutstore.RolloutRequest, error) {
+	var r rolloutstore.RolloutRequest
 	var err error
 	if r.Spec, err = validate.Rollout(spec); err != nil {
 		return r, err
@@ -41,16 +42,16 @@ func (s *Server) rolloutRequest(ctx context.Context, spec *baremetalv1.RolloutSp
 }
 
 // rolloutWork is what is done on each machine, without the machine.
-func rolloutWork(spec *baremetalv1.RolloutSpec) (store.StartRequest, error) {
+func rolloutWork(spec *baremetalv1.RolloutSpec) (operationstore.StartRequest, error) {
 	t, err := runType(spec.GetType(), spec.GetPlanId())
 	if err != nil {
-		return store.StartRequest{}, err
+		return operationstore.StartRequest{}, err
 	}
 	if t == fleet.Onboard || t == fleet.Decommission {
-		return store.StartRequest{}, validate.Fault("spec.type", "%s is the type of a workflow's attempts; rollouts run plans", t)
+		return operationstore.StartRequest{}, validate.Fault("spec.type", "%s is the type of a workflow's attempts; rollouts run plans", t)
 	}
 	if !fleet.Wired(t) {
-		return store.StartRequest{}, notWired("OPERATION_TYPE_NOT_WIRED", "operations of type "+string(t))
+		return operationstore.StartRequest{}, notWired("OPERATION_TYPE_NOT_WIRED", "operations of type "+string(t))
 	}
 	r, err := work{
 		machineID: "each", requestID: "each", kind: t, planID: spec.GetPlanId(), params: spec.GetParams(),
@@ -95,27 +96,27 @@ func (s *Server) ApproveRollout(ctx context.Context, r *baremetalv1.ApproveRollo
 	if err := digestOf(r.GetDigest()); err != nil {
 		return nil, err
 	}
-	return s.actOnRollout(ctx, store.RolloutAct{RolloutID: r.GetRolloutId(), Action: rollout.Approve, Digest: r.GetDigest(), Comment: r.GetComment()})
+	return s.actOnRollout(ctx, rolloutstore.RolloutAct{RolloutID: r.GetRolloutId(), Action: rollout.Approve, Digest: r.GetDigest(), Comment: r.GetComment()})
 }
 
 // PauseRollout implements RolloutService.
 func (s *Server) PauseRollout(ctx context.Context, r *baremetalv1.PauseRolloutRequest) (*baremetalv1.Rollout, error) {
-	return s.actOnRollout(ctx, store.RolloutAct{RolloutID: r.GetRolloutId(), Action: rollout.Pause, Comment: r.GetComment()})
+	return s.actOnRollout(ctx, rolloutstore.RolloutAct{RolloutID: r.GetRolloutId(), Action: rollout.Pause, Comment: r.GetComment()})
 }
 
 // ResumeRollout implements RolloutService.
 func (s *Server) ResumeRollout(ctx context.Context, r *baremetalv1.ResumeRolloutRequest) (*baremetalv1.Rollout, error) {
-	return s.actOnRollout(ctx, store.RolloutAct{RolloutID: r.GetRolloutId(), Action: rollout.Resume, Comment: r.GetComment()})
+	return s.actOnRollout(ctx, rolloutstore.RolloutAct{RolloutID: r.GetRolloutId(), Action: rollout.Resume, Comment: r.GetComment()})
 }
 
 // CancelRollout implements RolloutService.
 func (s *Server) CancelRollout(ctx context.Context, r *baremetalv1.CancelRolloutRequest) (*baremetalv1.Rollout, error) {
-	return s.actOnRollout(ctx, store.RolloutAct{
+	return s.actOnRollout(ctx, rolloutstore.RolloutAct{
 		RolloutID: r.GetRolloutId(), Action: rollout.Cancel, CancelOperations: r.GetCancelOperations(), Comment: r.GetComment(),
 	})
 }
 
-func (s *Server) actOnRollout(ctx context.Context, a store.RolloutAct) (*baremetalv1.Rollout, error) {
+func (s *Server) actOnRollout(ctx context.Context, a rolloutstore.RolloutAct) (*baremetalv1.Rollout, error) {
 	if err := firstError(validate.Key("rollout_id", a.RolloutID), validate.Comment("comment", a.Comment)); err != nil {
 		return nil, err
 	}
@@ -137,7 +138,7 @@ func (s *Server) ListRollouts(ctx context.Context, r *baremetalv1.ListRolloutsRe
 	if err != nil {
 		return nil, err
 	}
-	var f store.RolloutFilter
+	var f rolloutstore.RolloutFilter
 	for _, t := range terms {
 		f.State = t.Value
 	}
@@ -186,8 +187,8 @@ func (s *Server) ListRolloutMachines(ctx context.Context, r *baremetalv1.ListRol
 	return &baremetalv1.ListRolloutMachinesResponse{Machines: p.rows, NextPageToken: p.next, TotalSize: p.total}, nil
 }
 
-func rolloutMachineFilter(r *baremetalv1.ListRolloutMachinesRequest) (store.RolloutMachineFilter, error) {
-	f := store.RolloutMachineFilter{RolloutID: r.GetRolloutId(), Wave: -1}
+func rolloutMachineFilter(r *baremetalv1.ListRolloutMachinesRequest) (rolloutstore.RolloutMachineFilter, error) {
+	f := rolloutstore.RolloutMachineFilter{RolloutID: r.GetRolloutId(), Wave: -1}
 	terms, err := validate.Filter(r.GetFilter(), rolloutMachineKeys)
 	if err != nil {
 		return f, err

@@ -7,7 +7,7 @@ import (
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/fleet"
-	"github.com/ingot-metal/ingot/controller/store"
+	"github.com/ingot-metal/ingot/controller/store/operationlog"
 	"github.com/ingot-metal/ingot/controller/validate"
 	"github.com/ingot-metal/ingot/internal/failure"
 )
@@ -84,7 +84,7 @@ func (s *Server) ListRuns(ctx context.Context, r *baremetalv1.ListRunsRequest) (
 
 // WatchRuns implements RunService. A snapshot has the run and its steps as they were after the event.
 func (s *Server) WatchRuns(r *baremetalv1.WatchRunsRequest, stream baremetalv1.RunService_WatchRunsServer) error {
-	return watch(stream.Context(), s, r, runWatchKeys, stream.Send, func(e store.Event, cursor string) (*baremetalv1.RunEvent, error) {
+	return watch(stream.Context(), s, r, runWatchKeys, stream.Send, func(e operationlog.Event, cursor string) (*baremetalv1.RunEvent, error) {
 		run, err := s.store.GetRun(stream.Context(), e.Snapshot.GetOperationId())
 		if err != nil {
 			return nil, err
@@ -100,7 +100,7 @@ func (s *Server) WatchRuns(r *baremetalv1.WatchRunsRequest, stream baremetalv1.R
 	})
 }
 
-func runEvent(e store.Event, run *baremetalv1.Run, cursor string) *baremetalv1.RunEvent {
+func runEvent(e operationlog.Event, run *baremetalv1.Run, cursor string) *baremetalv1.RunEvent {
 	op := e.Snapshot
 	run.Phase, run.Error, run.WaitReason = baremetalv1.Run_Phase(op.GetPhase()), op.GetError(), op.GetWaitReason()
 	run.CurrentStep, run.StartedAt, run.FinishedAt = op.GetCurrentStage(), op.GetStartedAt(), op.GetFinishedAt()

@@ -2,12 +2,12 @@ package frontpage
 
 import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/controller/store"
+	"github.com/ingot-metal/ingot/controller/store/operationlog"
 )
 
 // stepsAt returns the steps of a run as they were right after the last of its events that are given, oldest first. now are the steps as
 // they are: a step that was in another state then has only what the events tell of it.
-func stepsAt(now []*baremetalv1.StepStatus, events []store.Event) []*baremetalv1.StepStatus {
+func stepsAt(now []*baremetalv1.StepStatus, events []operationlog.Event) []*baremetalv1.StepStatus {
 	then := make([]*baremetalv1.StepStatus, 0, len(now))
 	byName := map[string]*baremetalv1.StepStatus{}
 	for _, s := range now {
@@ -28,7 +28,7 @@ func stepsAt(now []*baremetalv1.StepStatus, events []store.Event) []*baremetalv1
 }
 
 // follow makes of a step what it was after an event.
-func follow(s *baremetalv1.StepStatus, e store.Event) {
+func follow(s *baremetalv1.StepStatus, e operationlog.Event) {
 	switch e.Kind {
 	case "step_started":
 		s.State, s.StartedAt = baremetalv1.StepStatus_RUNNING, stamp(e.TS)

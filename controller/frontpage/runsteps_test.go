@@ -6,7 +6,7 @@ import (
 	"time"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/controller/store"
+	"github.com/ingot-metal/ingot/controller/store/operationlog"
 )
 
 func TestReplayedEventsShowTheStepsOfTheirTime(t *testing.T) {
@@ -17,7 +17,7 @@ func TestReplayedEventsShowTheStepsOfTheirTime(t *testing.T) {
 		{Name: "b", State: pb.StepStatus_FAILED, Message: "canceled by tester", StartedAt: stamp(at), FinishedAt: stamp(at)},
 		{Name: "c", State: pb.StepStatus_WAITING},
 	}
-	events := []store.Event{
+	events := []operationlog.Event{
 		{Kind: "created"}, {Kind: "started"}, {Kind: "step_started", Step: "a"}, {Kind: "step_retrying", Step: "a"}, {Kind: "step_succeeded", Step: "a"},
 		{Kind: "step_started", Step: "b"}, {Kind: "cancel_requested", Step: "b"}, {Kind: "canceled", Step: "b", Message: "canceled by tester"},
 	}

@@ -8,7 +8,7 @@ import (
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/secret"
-	"github.com/ingot-metal/ingot/controller/store"
+	credentialstore "github.com/ingot-metal/ingot/controller/store/credential"
 	"github.com/ingot-metal/ingot/controller/validate"
 )
 
@@ -93,7 +93,7 @@ func (s *Server) ListSSHCredentials(ctx context.Context, r *baremetalv1.ListSSHC
 }
 
 // sshCredentials shows whose they are. Where the key is lost, user and public key stay empty: they must be set again.
-func (s *Server) sshCredentials(c store.SealedCredentials) *baremetalv1.SSHCredentials {
+func (s *Server) sshCredentials(c credentialstore.SealedCredentials) *baremetalv1.SSHCredentials {
 	out := &baremetalv1.SSHCredentials{CredentialsRef: c.Ref, Version: c.Version, UpdatedAt: stamp(c.UpdatedAt)}
 	plain, err := s.cfg.Secrets.OpenSSH(c.Ref, c.Sealed)
 	if err != nil {

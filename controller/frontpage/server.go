@@ -9,7 +9,10 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/auth"
 	"github.com/ingot-metal/ingot/controller/secret"
-	"github.com/ingot-metal/ingot/controller/store"
+	nodestore "github.com/ingot-metal/ingot/controller/store/node"
+	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
+	rolloutstore "github.com/ingot-metal/ingot/controller/store/rollout"
+	workflowstore "github.com/ingot-metal/ingot/controller/store/workflow"
 	"github.com/ingot-metal/ingot/controller/webhook"
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/failure"
@@ -17,14 +20,14 @@ import (
 
 // Engine does what must also reach agents and watchers.
 type Engine interface {
-	Start(ctx context.Context, r store.StartRequest) (*baremetalv1.Operation, error)
-	StartWorkflow(ctx context.Context, r store.WorkflowStart) (*baremetalv1.Operation, error)
-	ActOnWorkflow(ctx context.Context, r store.WorkflowAct) (*baremetalv1.Operation, error)
+	Start(ctx context.Context, r operationstore.StartRequest) (*baremetalv1.Operation, error)
+	StartWorkflow(ctx context.Context, r workflowstore.WorkflowStart) (*baremetalv1.Operation, error)
+	ActOnWorkflow(ctx context.Context, r workflowstore.WorkflowAct) (*baremetalv1.Operation, error)
 	Cancel(ctx context.Context, operationID, actor string) (*baremetalv1.Operation, error)
-	TransitionNode(ctx context.Context, r store.TransitionRequest) (*baremetalv1.Operation, error)
-	ApproveDiscovered(ctx context.Context, r store.ApproveRequest) (*baremetalv1.Operation, error)
-	CreateRollout(ctx context.Context, r store.RolloutRequest) (*baremetalv1.Rollout, error)
-	ActOnRollout(ctx context.Context, a store.RolloutAct) (*baremetalv1.Rollout, error)
+	TransitionNode(ctx context.Context, r nodestore.TransitionRequest) (*baremetalv1.Operation, error)
+	ApproveDiscovered(ctx context.Context, r nodestore.ApproveRequest) (*baremetalv1.Operation, error)
+	CreateRollout(ctx context.Context, r rolloutstore.RolloutRequest) (*baremetalv1.Rollout, error)
+	ActOnRollout(ctx context.Context, a rolloutstore.RolloutAct) (*baremetalv1.Rollout, error)
 	Settle(ctx context.Context, machineID, commandID, verdict, actor, comment string) (*baremetalv1.Machine, error)
 	RevokeAgent(ctx context.Context, agentID, fingerprint, actor, reason string) error
 	// Changed is closed at the next change that this controller commits; call again for the one after.

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/controller/store"
+	sitestore "github.com/ingot-metal/ingot/controller/store/site"
 	"github.com/ingot-metal/ingot/controller/validate"
 	"github.com/ingot-metal/ingot/controller/workflow"
 	"github.com/ingot-metal/ingot/internal/failure"
@@ -69,7 +69,7 @@ func (s *Server) ListSiteLeases(ctx context.Context, r *baremetalv1.ListSiteLeas
 			if err != nil {
 				return nil, err
 			}
-			return s.store.ListSiteLeases(ctx, store.LeaseFilter{Site: r.GetSite(), AfterSegment: segment, AfterMAC: mac, Limit: limit})
+			return s.store.ListSiteLeases(ctx, sitestore.LeaseFilter{Site: r.GetSite(), AfterSegment: segment, AfterMAC: mac, Limit: limit})
 		},
 		place: byID(func(l *baremetalv1.SiteLease) string { return l.GetSegment() + " " + l.GetMacAddress() }),
 	}, r)
@@ -104,7 +104,7 @@ func (s *Server) ListDiscovered(ctx context.Context, r *baremetalv1.ListDiscover
 			if err != nil {
 				return nil, err
 			}
-			return s.store.ListDiscovered(ctx, store.DiscoveredFilter{Site: r.GetSite(), AfterSite: site, AfterMAC: mac, Limit: limit})
+			return s.store.ListDiscovered(ctx, sitestore.DiscoveredFilter{Site: r.GetSite(), AfterSite: site, AfterMAC: mac, Limit: limit})
 		},
 		place: byID(func(m *baremetalv1.DiscoveredMachine) string { return m.GetSite() + " " + m.GetMacAddress() }),
 	}, r)

@@ -11,7 +11,7 @@ import (
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
-	"github.com/ingot-metal/ingot/controller/store"
+	sitestore "github.com/ingot-metal/ingot/controller/store/site"
 	"github.com/ingot-metal/ingot/controller/store/storetest"
 )
 
@@ -61,7 +61,7 @@ func TestLeasesArePaged(t *testing.T) {
 			Segment: "a", MacAddress: fmt.Sprintf("52:54:00:00:00:%02d", i), Address: fmt.Sprintf("10.0.0.%d", i+1), ExpiresAt: timestamppb.Now(),
 		})
 	}
-	if _, err := r.store.RecordSite(t.Context(), store.SiteReport{Site: "default", Leases: leases}, time.Now()); err != nil {
+	if _, err := r.store.RecordSite(t.Context(), sitestore.SiteReport{Site: "default", Leases: leases}, time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	var got []string

@@ -6,7 +6,7 @@ import (
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/fleet"
-	"github.com/ingot-metal/ingot/controller/store"
+	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
 	"github.com/ingot-metal/ingot/controller/validate"
 )
 
@@ -45,8 +45,8 @@ func (s *Server) begin(ctx context.Context, w work) (*baremetalv1.Operation, err
 }
 
 // request checks everything that can be checked without looking at the machine.
-func (w work) request() (store.StartRequest, error) {
-	r := store.StartRequest{
+func (w work) request() (operationstore.StartRequest, error) {
+	r := operationstore.StartRequest{
 		MachineID: w.machineID, RequestID: w.requestID, Type: w.kind, PlanID: w.planID, Params: w.params, Comment: w.comment,
 	}
 	err := firstError(

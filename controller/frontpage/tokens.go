@@ -7,7 +7,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/controller/store"
+	agentstore "github.com/ingot-metal/ingot/controller/store/agent"
 	"github.com/ingot-metal/ingot/controller/validate"
 	"github.com/ingot-metal/ingot/internal/ids"
 )
@@ -48,8 +48,8 @@ func (s *Server) IssueBootstrapToken(ctx context.Context, r *baremetalv1.IssueBo
 	return &baremetalv1.IssueBootstrapTokenResponse{Token: token, Bundle: bundle}, nil
 }
 
-func newToken(r *baremetalv1.IssueBootstrapTokenRequest) (store.NewToken, time.Duration, error) {
-	t := store.NewToken{
+func newToken(r *baremetalv1.IssueBootstrapTokenRequest) (agentstore.NewToken, time.Duration, error) {
+	t := agentstore.NewToken{
 		MachineID: r.GetMachineId(), Site: r.GetSite(), Region: r.GetRegion(), Provider: r.GetProvider(), Serial: r.GetSerial(),
 	}
 	err := firstError(
@@ -68,7 +68,7 @@ func newToken(r *baremetalv1.IssueBootstrapTokenRequest) (store.NewToken, time.D
 }
 
 // tokenRole says what the agent will be, and asks for what that needs.
-func tokenRole(r *baremetalv1.IssueBootstrapTokenRequest, t *store.NewToken) error {
+func tokenRole(r *baremetalv1.IssueBootstrapTokenRequest, t *agentstore.NewToken) error {
 	switch r.GetRole() {
 	case baremetalv1.AgentRole_AGENT_ROLE_UNSPECIFIED, baremetalv1.AgentRole_AGENT_ROLE_HOST:
 		t.Role = "host"
@@ -85,7 +85,7 @@ func tokenRole(r *baremetalv1.IssueBootstrapTokenRequest, t *store.NewToken) err
 	return validate.Fault("role", "HOST or SITE")
 }
 
-func tokenMAC(r *baremetalv1.IssueBootstrapTokenRequest, t *store.NewToken) error {
+func tokenMAC(r *baremetalv1.IssueBootstrapTokenRequest, t *agentstore.NewToken) error {
 	if r.GetMacAddress() == "" {
 		return nil
 	}

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/controller/store"
+	credentialstore "github.com/ingot-metal/ingot/controller/store/credential"
 	"github.com/ingot-metal/ingot/internal/failure"
 )
 
@@ -19,7 +19,7 @@ func TestAnUpgradeIsARun(t *testing.T) {
 	srv := httptest.NewTLSServer(nil)
 	defer srv.Close()
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: srv.Certificate().Raw})
-	_, err := r.store.SetCluster(ctx, store.SealedCluster{Ref: "cluster-a", Server: "https://api:6443", CAPEM: ca, Sealed: []byte("sealed")}, "tester", time.Now())
+	_, err := r.store.SetCluster(ctx, credentialstore.SealedCluster{Ref: "cluster-a", Server: "https://api:6443", CAPEM: ca, Sealed: []byte("sealed")}, "tester", time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}

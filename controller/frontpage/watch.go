@@ -8,7 +8,8 @@ import (
 	"google.golang.org/grpc"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/controller/store"
+	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
+	"github.com/ingot-metal/ingot/controller/store/operationlog"
 	"github.com/ingot-metal/ingot/controller/validate"
 )
 
@@ -23,15 +24,15 @@ type watchRequest interface {
 type watcher struct {
 	*Server
 	pacer
-	filter store.OperationFilter
+	filter operationstore.OperationFilter
 	// emit sends an event on.
-	emit func(ctx context.Context, e store.Event, c cursor) error
+	emit func(ctx context.Context, e operationlog.Event, c cursor) error
 	// sent holds the versions of the active operations that the watch began with: events up to them are old news.
 	sent map[string]int64
 }
 
 // watch serves one watch of operations or runs: message builds what its clients get for an event.
-func watch[M any](ctx context.Context, s *Server, r watchRequest, keys validate.Keys, send func(M) error, message func(store.Event, string) (M, error)) error {
+func watch[M any](ctx context.Context, s *Server, r watchRequest, keys validate.Keys, send func(M) error, message func(operationlog.Event, string) (M, error)) error {
 	terms, err := validate.Filter(r.GetFilter(), keys)
 	if err != nil {
 		return err
@@ -43,7 +44,7 @@ func watch[M any](ctx context.Context, s *Server, r watchRequest, keys validate.
 	ctx, end := s.streaming(ctx)
 	out := newSender(send, s.clock, s.cfg.SendTimeout)
 	w := &watcher{Server: s, pacer: pacer{s: s}, filter: filter, sent: map[string]int64{}}
-	w.emit = func(ctx context.Context, e store.Event, c cursor) error {
+	w.emit = func(ctx context.Context, e operationlog.Event, c cursor) error {
 		m, err := message(e, c.String())
 		if err != nil {
 			return err
@@ -119,7 +120,7 @@ func (w *watcher) rest(ctx context.Context, got int, changed <-chan struct{}) er
 }
 
 // offer sends an event unless the filter leaves it out or a newer state was sent at the beginning.
-func (w *watcher) offer(ctx context.Context, e store.Event, at cursor) error {
+func (w *watcher) offer(ctx context.Context, e operationlog.Event, at cursor) error {
 	id := e.Snapshot.GetOperationId()
 	old := e.Snapshot.GetVersion() <= w.sent[id]
 	if finished(e.Snapshot) {
@@ -159,7 +160,7 @@ func (w *watcher) activeThenFollow(ctx context.Context, at cursor) error {
 
 // activeFrom goes through the phases from where the cursor stands.
 func (w *watcher) activeFrom(ctx context.Context, at cursor) error {
-	head := store.FeedPos{Xid: at.Xid}
+	head := operationlog.FeedPos{Xid: at.Xid}
 	for _, phase := range activePhases[activeIndex(at.Phase):] {
 		if at.Phase != phase {
 			at = cursor{Kind: cursorActive, Incarnation: at.Incarnation, Xid: at.Xid, Phase: phase}
@@ -187,7 +188,7 @@ func (w *watcher) active(ctx context.Context, at cursor) error {
 		for _, op := range page {
 			at.Operation, at.Time = op.GetOperationId(), op.GetCreatedAt().AsTime()
 			w.sent[op.GetOperationId()] = op.GetVersion()
-			e := store.Event{Snapshot: op, Kind: "current", Step: op.GetCurrentStage(), TS: op.GetUpdatedAt().AsTime()}
+			e := operationlog.Event{Snapshot: op, Kind: "current", Step: op.GetCurrentStage(), TS: op.GetUpdatedAt().AsTime()}
 			if err := w.emit(ctx, e, at); err != nil {
 				return err
 			}
@@ -232,7 +233,7 @@ func (w *watcher) one(ctx context.Context, at cursor) error {
 }
 
 // offerOne sends an event that the place where the client stands has not passed.
-func (w *watcher) offerOne(ctx context.Context, e store.Event, at cursor) error {
+func (w *watcher) offerOne(ctx context.Context, e operationlog.Event, at cursor) error {
 	if at.Kind == cursorFeed && !before(at.pos(), e.Pos) || !matches(w.filter, e.Snapshot) {
 		return nil
 	}

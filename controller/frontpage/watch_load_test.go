@@ -11,7 +11,8 @@ import (
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/fleet"
-	"github.com/ingot-metal/ingot/controller/store"
+	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
+	"github.com/ingot-metal/ingot/controller/store/operationlog"
 	"github.com/ingot-metal/ingot/internal/task"
 )
 
@@ -26,7 +27,7 @@ func (r *rig) churn(ctx context.Context, writer, n int) error {
 		if i%2 == 1 {
 			kind = fleet.ExitMaintenance
 		}
-		op, err := r.engine.Start(ctx, store.StartRequest{MachineID: id, RequestID: fmt.Sprint(i), Type: kind, Actor: "test"})
+		op, err := r.engine.Start(ctx, operationstore.StartRequest{MachineID: id, RequestID: fmt.Sprint(i), Type: kind, Actor: "test"})
 		if err != nil {
 			return err
 		}
@@ -90,7 +91,7 @@ type eventKey struct {
 // stored is every event, in the order of each operation.
 func (r *rig) stored(ctx context.Context) (map[eventKey]*pb.Operation, error) {
 	out := map[eventKey]*pb.Operation{}
-	var at store.FeedPos
+	var at operationlog.FeedPos
 	for {
 		page, err := r.store.Feed(ctx, at, 1000)
 		if err != nil || len(page) == 0 {
@@ -220,7 +221,7 @@ func (r *rig) markOff(ctx context.Context, machineID string) error {
 	if _, err := r.store.Register(ctx, &pb.Machine{MachineId: machineID}, "test", time.Now()); err != nil {
 		return err
 	}
-	op, err := r.engine.Start(ctx, store.StartRequest{MachineID: machineID, RequestID: "q", Type: fleet.EnterMaintenance})
+	op, err := r.engine.Start(ctx, operationstore.StartRequest{MachineID: machineID, RequestID: "q", Type: fleet.EnterMaintenance})
 	for i := 0; err == nil && i < 2; i++ {
 		err = r.engine.look(ctx, op.GetOperationId())
 	}

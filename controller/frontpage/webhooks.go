@@ -9,7 +9,8 @@ import (
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/controller/store"
+	"github.com/ingot-metal/ingot/controller/store/pgtx"
+	webhookstore "github.com/ingot-metal/ingot/controller/store/webhook"
 	"github.com/ingot-metal/ingot/controller/validate"
 	"github.com/ingot-metal/ingot/controller/webhook"
 	"github.com/ingot-metal/ingot/internal/failure"
@@ -18,13 +19,13 @@ import (
 
 // Webhooks are who is told of events, and what became of it.
 type Webhooks interface {
-	CreateWebhook(ctx context.Context, w store.WebhookSpec, sec store.SealedSecret, actor string, now time.Time) (out *baremetalv1.Webhook, created bool, err error)
+	CreateWebhook(ctx context.Context, w webhookstore.WebhookSpec, sec webhookstore.SealedSecret, actor string, now time.Time) (out *baremetalv1.Webhook, created bool, err error)
 	GetWebhook(ctx context.Context, id string, now time.Time) (*baremetalv1.Webhook, error)
 	ListWebhooks(ctx context.Context, afterID string, limit int32, now time.Time) ([]*baremetalv1.Webhook, error)
-	UpdateWebhook(ctx context.Context, id string, c store.WebhookChange, actor string, now time.Time, opts ...store.WriteOption) (*baremetalv1.Webhook, error)
-	DeleteWebhook(ctx context.Context, id, actor string, now time.Time, opts ...store.WriteOption) (*baremetalv1.Webhook, error)
+	UpdateWebhook(ctx context.Context, id string, c webhookstore.WebhookChange, actor string, now time.Time, opts ...pgtx.WriteOption) (*baremetalv1.Webhook, error)
+	DeleteWebhook(ctx context.Context, id, actor string, now time.Time, opts ...pgtx.WriteOption) (*baremetalv1.Webhook, error)
 	PingWebhook(ctx context.Context, webhookID, source, actor string, now time.Time) (*baremetalv1.WebhookDelivery, error)
-	ListDeliveries(ctx context.Context, f store.DeliveryFilter) ([]*baremetalv1.WebhookDelivery, error)
+	ListDeliveries(ctx context.Context, f webhookstore.DeliveryFilter) ([]*baremetalv1.WebhookDelivery, error)
 	Redeliver(ctx context.Context, id, actor string, now time.Time) (*baremetalv1.WebhookDelivery, error)
 }
 
@@ -40,7 +41,7 @@ const (
 // CreateWebhook implements AdminService.
 func (s *Server) CreateWebhook(ctx context.Context, r *baremetalv1.CreateWebhookRequest) (*baremetalv1.Webhook, error) {
 	w := r.GetWebhook()
-	spec := store.WebhookSpec{ID: w.GetWebhookId(), URL: w.GetUrl(), EventTypes: w.GetEventTypes(), MaxConcurrency: orElse(w.GetMaxConcurrency(), defaultConcurrency)}
+	spec := webhookstore.WebhookSpec{ID: w.GetWebhookId(), URL: w.GetUrl(), EventTypes: w.GetEventTypes(), MaxConcurrency: orElse(w.GetMaxConcurrency(), defaultConcurrency)}
 	filter, filterErr := webhookFilter(w.GetFilter())
 	err := firstError(validate.NewID("webhook.webhook_id", spec.ID), s.webhookURL(spec.URL), eventTypes(spec.EventTypes),
 		filterErr, concurrency(spec.MaxConcurrency))
@@ -62,9 +63,9 @@ func (s *Server) CreateWebhook(ctx context.Context, r *baremetalv1.CreateWebhook
 	return out, nil
 }
 
-func (s *Server) newSecret(webhookID string) (webhook.Secret, store.SealedSecret) {
+func (s *Server) newSecret(webhookID string) (webhook.Secret, webhookstore.SealedSecret) {
 	plain, id := webhook.NewSecret(), ids.New(ids.WebhookSecret)
-	return plain, store.SealedSecret{ID: id, Sealed: s.cfg.Secrets.SealWebhook(webhookID, id, plain)}
+	return plain, webhookstore.SealedSecret{ID: id, Sealed: s.cfg.Secrets.SealWebhook(webhookID, id, plain)}
 }
 
 func (s *Server) webhookURL(url string) error {
@@ -144,7 +145,7 @@ func (s *Server) UpdateWebhook(ctx context.Context, r *baremetalv1.UpdateWebhook
 	}
 	var plain webhook.Secret
 	if r.GetRotateSecret() {
-		var sealed store.SealedSecret
+		var sealed webhookstore.SealedSecret
 		plain, sealed = s.newSecret(id)
 		c.NewSecret = &sealed
 	}
@@ -162,8 +163,8 @@ func (s *Server) UpdateWebhook(ctx context.Context, r *baremetalv1.UpdateWebhook
 	return out, nil
 }
 
-func (s *Server) webhookChange(w *baremetalv1.Webhook, mask *fieldmaskpb.FieldMask) (store.WebhookChange, error) {
-	var c store.WebhookChange
+func (s *Server) webhookChange(w *baremetalv1.Webhook, mask *fieldmaskpb.FieldMask) (webhookstore.WebhookChange, error) {
+	var c webhookstore.WebhookChange
 	for _, path := range mask.GetPaths() {
 		var err error
 		switch path {
@@ -233,7 +234,7 @@ func (s *Server) ListWebhookDeliveries(ctx context.Context, r *baremetalv1.ListW
 	p, err := page(ctx, s, list[*baremetalv1.WebhookDelivery]{
 		name: "webhook deliveries", filter: narrowed,
 		read: func(ctx context.Context, after validate.Page, limit int32) ([]*baremetalv1.WebhookDelivery, error) {
-			return s.store.ListDeliveries(ctx, store.DeliveryFilter{
+			return s.store.ListDeliveries(ctx, webhookstore.DeliveryFilter{
 				WebhookID: r.GetWebhookId(), DeliveryID: r.GetDeliveryId(), State: r.GetState(),
 				BeforeTime: after.Time, BeforeID: after.ID, Limit: limit,
 			})

@@ -14,7 +14,7 @@ import (
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/frontpage"
-	"github.com/ingot-metal/ingot/controller/store"
+	webhookstore "github.com/ingot-metal/ingot/controller/store/webhook"
 	"github.com/ingot-metal/ingot/controller/webhook"
 )
 
@@ -195,7 +195,7 @@ func walk(t *testing.T, page func(token string) (next string, err error)) {
 // bury gives up one delivery of a webhook, and sees it redelivered.
 func (r *rig) bury(id string) {
 	r.t.Helper()
-	all, err := r.store.ListDeliveries(r.t.Context(), store.DeliveryFilter{WebhookID: id, Limit: 1})
+	all, err := r.store.ListDeliveries(r.t.Context(), webhookstore.DeliveryFilter{WebhookID: id, Limit: 1})
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -8,7 +8,7 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/fleet"
 	"github.com/ingot-metal/ingot/controller/plan"
-	"github.com/ingot-metal/ingot/controller/store"
+	workflowstore "github.com/ingot-metal/ingot/controller/store/workflow"
 	"github.com/ingot-metal/ingot/controller/validate"
 	"github.com/ingot-metal/ingot/controller/workflow"
 )
@@ -37,8 +37,8 @@ func (s *Server) StartWorkflow(ctx context.Context, r *baremetalv1.StartWorkflow
 	return s.engine.StartWorkflow(ctx, w)
 }
 
-func workflowStart(r *baremetalv1.StartWorkflowRequest) (store.WorkflowStart, error) {
-	w := store.WorkflowStart{
+func workflowStart(r *baremetalv1.StartWorkflowRequest) (workflowstore.WorkflowStart, error) {
+	w := workflowstore.WorkflowStart{
 		MachineID: r.GetMachineId(), RequestID: r.GetRequestId(), Kind: workflow.Kind(r.GetKind().String()), Mode: modeOf(r.GetMode()),
 		EnterMaintenance: r.GetEnterMaintenance(), Params: r.GetParams(), DryRun: r.GetDryRun(),
 	}
@@ -50,7 +50,7 @@ func workflowStart(r *baremetalv1.StartWorkflowRequest) (store.WorkflowStart, er
 	return w, err
 }
 
-func checkWorkflow(r *baremetalv1.StartWorkflowRequest, w store.WorkflowStart) error {
+func checkWorkflow(r *baremetalv1.StartWorkflowRequest, w workflowstore.WorkflowStart) error {
 	switch {
 	case r.GetPlanId() != "":
 		return validate.Fault("plan_id", "a workflow runs the plan of its kind and mode")
@@ -120,8 +120,8 @@ func (s *Server) ListWorkflows(ctx context.Context, r *baremetalv1.ListWorkflows
 	return &baremetalv1.ListWorkflowsResponse{Workflows: p.rows, NextPageToken: p.next, TotalSize: p.total}, nil
 }
 
-func workflowFilter(terms []validate.Term) store.WorkflowFilter {
-	var f store.WorkflowFilter
+func workflowFilter(terms []validate.Term) workflowstore.WorkflowFilter {
+	var f workflowstore.WorkflowFilter
 	for _, t := range terms {
 		switch t.Key {
 		case "machine_id":
@@ -151,7 +151,7 @@ func (s *Server) ActOnWorkflow(ctx context.Context, r *baremetalv1.ActOnWorkflow
 	if strings.HasSuffix(name, unspecified) || !strings.HasPrefix(name, actionPrefix) {
 		return nil, validate.Fault("action", "required: one of the workflow's legal_actions")
 	}
-	return s.engine.ActOnWorkflow(ctx, store.WorkflowAct{
+	return s.engine.ActOnWorkflow(ctx, workflowstore.WorkflowAct{
 		WorkflowID: r.GetWorkflowId(), RequestID: r.GetRequestId(), Action: workflow.Action(strings.TrimPrefix(name, actionPrefix)),
 		Comment: r.GetComment(), Actor: actor(ctx), DryRun: r.GetDryRun(), Inputs: workflowInputs(workflow.Onboarding),
 	})

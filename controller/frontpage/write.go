@@ -1,7 +1,7 @@
 package frontpage
 
 import (
-	"github.com/ingot-metal/ingot/controller/store"
+	"github.com/ingot-metal/ingot/controller/store/pgtx"
 	"github.com/ingot-metal/ingot/controller/validate"
 )
 
@@ -9,16 +9,16 @@ import (
 type versioned interface{ GetExpectedVersion() int64 }
 
 // writeOptions are the conditions that a request puts on its write: expected_version and, where it has one, create_only.
-func writeOptions(r versioned) ([]store.WriteOption, error) {
+func writeOptions(r versioned) ([]pgtx.WriteOption, error) {
 	if r.GetExpectedVersion() < 0 {
 		return nil, validate.Fault("expected_version", "not negative; 0 does not check")
 	}
-	opts := []store.WriteOption{store.Expect(r.GetExpectedVersion())}
+	opts := []pgtx.WriteOption{pgtx.Expect(r.GetExpectedVersion())}
 	if c, ok := r.(interface{ GetCreateOnly() bool }); ok && c.GetCreateOnly() {
 		if r.GetExpectedVersion() != 0 {
 			return nil, validate.Fault("expected_version", "not together with create_only: what is not there has no version")
 		}
-		opts = append(opts, store.CreateOnly())
+		opts = append(opts, pgtx.CreateOnly())
 	}
 	return opts, nil
 }

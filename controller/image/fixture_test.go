@@ -17,6 +17,7 @@ import (
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/blob"
 	"github.com/ingot-metal/ingot/controller/store"
+	catalogstore "github.com/ingot-metal/ingot/controller/store/catalog"
 	"github.com/ingot-metal/ingot/controller/store/storetest"
 	"github.com/ingot-metal/ingot/internal/failure"
 	"github.com/ingot-metal/ingot/internal/testkit"
@@ -172,7 +173,7 @@ func (r *rig) wantTidy() {
 	if err != nil || len(half) > 0 {
 		r.t.Errorf("half written: %v, %v", half, err)
 	}
-	images, err := r.store.ListImages(r.t.Context(), store.ImageFilter{Limit: 1000})
+	images, err := r.store.ListImages(r.t.Context(), catalogstore.ImageFilter{Limit: 1000})
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -1,9 +1,15 @@
-// Package store holds all SQL of the controller.
+// Package store opens the controller's database, and wires the stores of its aggregates, which hold all SQL.
+//
+// # Layers
+//
+// Each package below imports only those before it: dbsqlc (generated from queries/), pgtx (transactions), the helpers
+// jsonscan and convert, then history, machine, nodestate, workflowstate, operation, session, workflow, node, and those
+// that few others need. invariants/imports.txt has the whole order, and a test holds it.
 //
 // # What is authoritative
 //
-// Postgres. One function, apply, writes the state of operations, steps and commands, in one transaction, guarded by
-// the operation's version and the command's state. The machine's row is always locked first.
+// Postgres. One function, operation.Apply, writes the state of operations, steps and commands, in one transaction,
+// guarded by the operation's version and the command's state. The machine's row is always locked first.
 //
 // # State model
 //

@@ -114,10 +114,10 @@ func writes() []write {
 // heldElsewhere are methods whose situation takes more than this suite, with the test that looks at their audit rows.
 var heldElsewhere = map[string]string{
 	"AdminService/SettleCommand":      "lab/e2e.TestADeadlineWithoutAResultFencesUntilAnOperatorSettles",
-	"AdminService/ForgetTPM":          "controller/store.TestTPMIsRecordedByItsProof",
+	"AdminService/ForgetTPM":          "controller/store/identity.TestTPMIsRecordedByItsProof",
 	"AdminService/RedeliverWebhook":   "controller/engine.TestRedelivery",
 	"RolloutService/ApproveRollout":   "controller/frontpage.TestSteeringARollout",
-	"BudgetService/ReleaseBudgetSlot": "controller/store.TestAdminGivesASlotBack",
+	"BudgetService/ReleaseBudgetSlot": "controller/store/budget.TestAdminGivesASlotBack",
 }
 
 // changers are all methods that change something: those for operators, and those for admins and installers that read nothing alone.

@@ -206,7 +206,7 @@ var passing = map[string]string{
 	"blocked-under-way":     "a flag cancels what is under way in the same call",
 	"site":                  "needs a site that serves a segment: lab TestWhyOfAMachineThatDoesNotBoot does it, with virtual machines",
 	"installer":             "as site",
-	"unowned":               "a controller moves such a node within a minute: controller/store TestRepairOfOwnerlessNodes does it",
+	"unowned":               "a controller moves such a node within a minute: controller/store/node TestRepairOfOwnerlessNodes does it",
 	"drift":                 "needs a disk or a DIMM that goes: lab TestLifeWhy does it, with virtual machines",
 	"intervention":          "needs a cause that no operation has left",
 }

@@ -18,7 +18,11 @@ type tests struct {
 }
 
 // stored are tests that decide on what a real Postgres holds.
-var stored = []tests{{"controller/store", "."}}
+var stored = []tests{
+	{"controller/store/operation", "."}, {"controller/store/node", "."}, {"controller/store/workflow", "."},
+	{"controller/store/session", "."}, {"controller/store/budget", "."}, {"controller/store/machine", "."},
+	{"controller/store/rollout", "."}, {"controller/store/timeline", "."}, {"controller/store/catalog", "."},
+}
 
 // targets carry the promise: what decides, what grants, what remembers, and what acts.
 var targets = []target{

@@ -1,0 +1,220 @@
+package budget_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/fleet"
+	"github.com/ingot-metal/ingot/controller/operation"
+	"github.com/ingot-metal/ingot/controller/plan"
+	"github.com/ingot-metal/ingot/controller/store"
+	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
+	"github.com/ingot-metal/ingot/controller/store/storetest"
+)
+
+// destroyer is a machine with an operation that counts as destructive. A reboot does all that matters here.
+type destroyer struct {
+	storetest.Enrolled
+	op string
+}
+
+func destroy(t *testing.T, s *store.Store, machineID string) destroyer {
+	t.Helper()
+	d := destroyer{Enrolled: storetest.Live(t, s, machineID)}
+	d.again(t, s, "destroy")
+	return d
+}
+
+func (d *destroyer) again(t *testing.T, s *store.Store, request string) {
+	t.Helper()
+	d.op = storetest.Start(t, s, operationstore.StartRequest{MachineID: d.Machine, RequestID: request, Type: fleet.Reboot}).GetOperationId()
+	if err := storetest.ExecSQL(t, s, "UPDATE operations SET destructive = true WHERE operation_id = $1", d.op); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestBudgetKeepsWorkPendingInOrder(t *testing.T) {
+	s := storetest.New(t)
+	storetest.SetBudget(t, s, &baremetalv1.Budget{Name: "all", Domain: "fleet", AtOnce: 2})
+	var ds []destroyer
+	for i := range 4 {
+		ds = append(ds, destroy(t, s, fmt.Sprintf("m-%d", i)))
+		a := storetest.Decide(t, s, ds[i].op, operation.Look{})
+		if a.Phase != operation.Pending || a.Decision.Op.WaitReason != operation.WaitBudget {
+			t.Fatalf("without a slot: %s, waiting for %s", a.Phase, a.Decision.Op.WaitReason)
+		}
+	}
+	storetest.AdmitDestructive(t, s, 2)
+	storetest.AdmitDestructive(t, s, 0)
+	want := []operation.Phase{operation.Running, operation.Running, operation.Pending, operation.Pending}
+	for i, d := range ds {
+		if a := storetest.Decide(t, s, d.op, operation.Look{}); a.Phase != want[i] {
+			t.Errorf("operation %d is %s, want %s", i, a.Phase, want[i])
+		}
+	}
+	// One that is cancelled before it was granted anything has done nothing.
+	storetest.Decide(t, s, ds[0].op, operation.CancelAsked{Actor: "tester"})
+	storetest.AdmitDestructive(t, s, 1)
+	if a := storetest.Decide(t, s, ds[2].op, operation.Look{}); a.Phase != operation.Running {
+		t.Errorf("the next in order is %s", a.Phase)
+	}
+}
+
+func TestSlotIsHeldUntilSomebodyLooked(t *testing.T) {
+	s := storetest.New(t)
+	storetest.SetBudget(t, s, &baremetalv1.Budget{Name: "all", Domain: "fleet", AtOnce: 1})
+	first, second := destroy(t, s, "m-1"), destroy(t, s, "m-2")
+	storetest.AdmitDestructive(t, s, 1)
+	c := storetest.Decide(t, s, first.op, operation.Look{}).Command
+	if _, err := s.ReleaseSlot(t.Context(), "m-1", "admin", "", storetest.Now()); err == nil {
+		t.Error("the slot of an operation under way was given back")
+	} else {
+		storetest.WantReason(t, err, "BUDGET_SLOT_IN_USE")
+	}
+	if a := storetest.Decide(t, s, first.op, storetest.Ask(first.Enrolled, c, 1, 1)); !a.Decision.Grant {
+		t.Fatalf("not granted: %+v", a.Decision.Refusal)
+	}
+	failed := operation.Resulted{CommandID: c.ID, AgentID: first.ID, StateID: "st-1", Outcome: operation.OutcomeFailed, Reason: "DISK_ERROR", Message: "x"}
+	if a := storetest.Decide(t, s, first.op, failed); a.Phase != operation.Failed {
+		t.Fatalf("after the failure: %s", a.Phase)
+	}
+	storetest.AdmitDestructive(t, s, 0)
+	// The same machine may be tried again: it is counted already.
+	first.again(t, s, "again")
+	if a := storetest.Decide(t, s, first.op, operation.Look{}); a.Phase != operation.Running {
+		t.Fatalf("a further try on the machine is %s, waiting for %s", a.Phase, a.Decision.Op.WaitReason)
+	}
+	storetest.Decide(t, s, first.op, operation.CancelAsked{Actor: "tester"})
+	if n := storetest.Count(t, s, "SELECT count(*) FROM budget_slots WHERE released_at IS NULL"); n != 0 {
+		t.Errorf("%d slots are held after a try that did nothing", n)
+	}
+	storetest.AdmitDestructive(t, s, 1)
+	_ = second
+	_, err := s.ReleaseSlot(t.Context(), "m-1", "admin", "", storetest.Now())
+	storetest.WantReason(t, err, "BUDGET_SLOT_NOT_FOUND")
+}
+
+func TestAdminGivesASlotBack(t *testing.T) {
+	s := storetest.New(t)
+	storetest.SetBudget(t, s, &baremetalv1.Budget{Name: "all", Domain: "fleet", AtOnce: 1})
+	first := destroy(t, s, "m-1")
+	destroy(t, s, "m-2")
+	storetest.AdmitDestructive(t, s, 1)
+	c := storetest.Decide(t, s, first.op, operation.Look{}).Command
+	storetest.Decide(t, s, first.op, storetest.Ask(first.Enrolled, c, 1, 1))
+	storetest.Decide(t, s, first.op, operation.Resulted{CommandID: c.ID, AgentID: first.ID, StateID: "st-1", Outcome: operation.OutcomeFailed, Reason: "DISK_ERROR"})
+	storetest.AdmitDestructive(t, s, 0)
+	held, err := s.HeldSlots(t.Context(), time.Time{}, "", 10)
+	if err != nil || len(held) != 1 || held[0].GetMachineId() != "m-1" || held[0].GetOperationPhase() != "FAILED" {
+		t.Fatalf("held: %v, %v", held, err)
+	}
+	if _, err := s.ReleaseSlot(t.Context(), "m-1", "admin", "looked at it", storetest.Now()); err != nil {
+		t.Fatal(err)
+	}
+	storetest.AdmitDestructive(t, s, 1)
+	if n := storetest.Count(t, s, "SELECT count(*) FROM audit_log WHERE verb = 'RELEASE_BUDGET_SLOT' AND event_data->>'comment' = 'looked at it'"); n != 1 {
+		t.Errorf("%d audit rows", n)
+	}
+}
+
+func TestWithoutBudgetsSlotsAreTakenAllTheSame(t *testing.T) {
+	s := storetest.New(t)
+	first, second := destroy(t, s, "m-1"), destroy(t, s, "m-2")
+	if a := storetest.Decide(t, s, first.op, operation.Look{}); a.Phase != operation.Running {
+		t.Fatalf("without a budget: %s", a.Phase)
+	}
+	storetest.SetBudget(t, s, &baremetalv1.Budget{Name: "all", Domain: "fleet", AtOnce: 1})
+	storetest.AdmitDestructive(t, s, 0) // the first is counted
+	if _, err := s.DeleteBudget(t.Context(), "all", "tester", storetest.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if a := storetest.Decide(t, s, second.op, operation.Look{}); a.Phase != operation.Running {
+		t.Errorf("with the budget gone: %s", a.Phase)
+	}
+}
+
+func TestNoGrantWithoutASlot(t *testing.T) {
+	s := storetest.New(t)
+	d := destroy(t, s, "m-1")
+	c := storetest.Decide(t, s, d.op, operation.Look{}).Command
+	if err := storetest.ExecSQL(t, s, "DELETE FROM budget_slots"); err != nil {
+		t.Fatal(err)
+	}
+	storetest.SetBudget(t, s, &baremetalv1.Budget{Name: "all", Domain: "fleet", AtOnce: 1})
+	a := storetest.Decide(t, s, d.op, storetest.Ask(d.Enrolled, c, 1, 1))
+	if a.Decision.Grant || a.Decision.Refusal.Reason != "BUDGET_REQUIRED" {
+		t.Errorf("granted: %t, refusal %+v", a.Decision.Grant, a.Decision.Refusal)
+	}
+}
+
+// TestManyControllersAdmitNoMoreThanTheBudget lets eight at it at once, again and again, while slots come free.
+func TestManyControllersAdmitNoMoreThanTheBudget(t *testing.T) {
+	s := storetest.New(t)
+	storetest.SetBudget(t, s, &baremetalv1.Budget{Name: "all", Domain: "fleet", AtOnce: 3})
+	const machines = 12
+	for i := range machines {
+		destroy(t, s, fmt.Sprintf("m-%d", i))
+	}
+	for done := 0; done < machines; {
+		for _, err := range storetest.Together(t, 8, func(ctx context.Context, _ int) error {
+			_, _, err := s.AdmitDestructive(ctx, storetest.Now())
+			return err
+		}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		held := storetest.Count(t, s, "SELECT count(*) FROM budget_slots WHERE released_at IS NULL")
+		if held == 0 || held > 3 {
+			t.Fatalf("%d slots are held", held)
+		}
+		if err := storetest.ExecSQL(t, s, "UPDATE budget_slots SET released_at = now() WHERE released_at IS NULL"); err != nil {
+			t.Fatal(err)
+		}
+		done += held
+	}
+	if n := storetest.Count(t, s, "SELECT count(*) FROM budget_slots"); n != machines {
+		t.Errorf("%d slots for %d operations", n, machines)
+	}
+}
+
+func TestWhatLosesDataIsDestructive(t *testing.T) {
+	s := storetest.New(t)
+	storetest.Live(t, s, "m-1")
+	op := storetest.Start(t, s, operationstore.StartRequest{MachineID: "m-1", RequestID: "r", Type: fleet.Reimage, Inputs: plan.Inputs{ImageRef: "any"}})
+	storetest.Live(t, s, "m-2")
+	storetest.Start(t, s, operationstore.StartRequest{MachineID: "m-2", RequestID: "r", Type: fleet.Reboot})
+	if n := storetest.Count(t, s, "SELECT count(*) FROM operations WHERE destructive AND operation_id = $1", op.GetOperationId()); n != 1 {
+		t.Error("a reimage is not")
+	}
+	if n := storetest.Count(t, s, "SELECT count(*) FROM operations WHERE destructive"); n != 1 {
+		t.Errorf("%d are", n)
+	}
+}
+
+func TestFreezeAndThaw(t *testing.T) {
+	s := storetest.New(t)
+	storetest.Live(t, s, "m-1")
+	if err := s.Freeze(t.Context(), "admin", "stop", storetest.Now()); err != nil {
+		t.Fatal(err)
+	}
+	_, _, err := s.Start(t.Context(), operationstore.StartRequest{MachineID: "m-1", RequestID: "r", Type: fleet.Reboot, Actor: "x"}, storetest.Now())
+	storetest.WantReason(t, err, "FLEET_FROZEN")
+	since, _, err := s.Frozen(t.Context())
+	if err != nil || since.IsZero() {
+		t.Fatalf("frozen since %v, %v", since, err)
+	}
+	if err := s.Freeze(t.Context(), "admin", "again", storetest.Now().Add(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	if still, _, err := s.Frozen(t.Context()); err != nil || !still.Equal(since) {
+		t.Errorf("frozen since %v then, %v now, %v", since, still, err)
+	}
+	if err := s.Thaw(t.Context(), "admin", "", storetest.Now()); err != nil {
+		t.Fatal(err)
+	}
+	storetest.Start(t, s, operationstore.StartRequest{MachineID: "m-1", RequestID: "r", Type: fleet.Reboot})
+}

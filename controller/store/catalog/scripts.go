@@ -1,0 +1,219 @@
+package catalog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"google.golang.org/protobuf/proto"
+
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/operation"
+	"github.com/ingot-metal/ingot/controller/plan"
+	"github.com/ingot-metal/ingot/controller/store/convert"
+	credentialstore "github.com/ingot-metal/ingot/controller/store/credential"
+	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
+	"github.com/ingot-metal/ingot/controller/store/history"
+	"github.com/ingot-metal/ingot/controller/store/pgtx"
+	"github.com/ingot-metal/ingot/internal/failure"
+)
+
+func scriptNotFound(ref string) error {
+	return failure.NotFound("SCRIPT_NOT_FOUND", "there is no script %q in the catalogue; see `ingot script list`", ref).WithField("script_ref", "unknown")
+}
+
+func scriptMessage(r dbsqlc.Script) *baremetalv1.Script {
+	return &baremetalv1.Script{
+		ScriptRef: r.ScriptRef, Sha256: r.Sha256, SizeBytes: r.SizeBytes, Interpreter: r.Interpreter, Destructive: r.Destructive,
+		CreatedAt: convert.Timestamp(r.CreatedAt),
+	}
+}
+
+// GetScript reads one entry of the catalogue; SCRIPT_NOT_FOUND where there is none.
+func (s *Store) GetScript(ctx context.Context, ref string) (*baremetalv1.Script, error) {
+	row, err := s.db.Q.GetScript(ctx, ref)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, scriptNotFound(ref)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read script: %w", err)
+	}
+	return scriptMessage(row), nil
+}
+
+// ListScripts reads scripts by name.
+func (s *Store) ListScripts(ctx context.Context, afterRef string, limit int32) ([]*baremetalv1.Script, error) {
+	rows, err := s.db.Lists(ctx).ListScripts(ctx, dbsqlc.ListScriptsParams{AfterRef: afterRef, PageSize: limit})
+	if err != nil {
+		return nil, fmt.Errorf("list scripts: %w", err)
+	}
+	out := make([]*baremetalv1.Script, 0, len(rows))
+	for _, r := range rows {
+		out = append(out, scriptMessage(r))
+	}
+	return out, nil
+}
+
+// AddScript adds an entry. place puts the file where its digest says; it runs while nobody can remove that file, and may
+// run more than once. The same script again is returned as it was added first.
+func (s *Store) AddScript(ctx context.Context, sc *baremetalv1.Script, place func() error, actor string, now time.Time) (*baremetalv1.Script, error) {
+	var row dbsqlc.Script
+	err := s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
+		if err := q.LockBlob(ctx, sc.GetSha256()); err != nil {
+			return fmt.Errorf("lock blob: %w", err)
+		}
+		n, err := q.InsertScript(ctx, dbsqlc.InsertScriptParams{
+			ScriptRef: sc.GetScriptRef(), Sha256: sc.GetSha256(), SizeBytes: sc.GetSizeBytes(), Interpreter: sc.GetInterpreter(),
+			Destructive: sc.GetDestructive(), Now: now,
+		})
+		if err != nil {
+			return fmt.Errorf("insert script: %w", err)
+		}
+		row, err = q.LockScript(ctx, sc.GetScriptRef())
+		if errors.Is(err, pgx.ErrNoRows) {
+			return pgtx.ErrLostVersion // removed in between: again
+		}
+		if err != nil {
+			return fmt.Errorf("read script: %w", err)
+		}
+		if n == 0 {
+			if err := sameScript(row, sc); err != nil {
+				return err
+			}
+			return place() // a file that was lost comes back
+		}
+		if err := history.Audit(ctx, q, history.AuditEntry{
+			Actor: actor, Verb: "ADD_SCRIPT", Target: row.ScriptRef, Data: map[string]string{"sha256": row.Sha256},
+		}, now); err != nil {
+			return err
+		}
+		return place()
+	})
+	if err != nil {
+		return nil, fmt.Errorf("add script: %w", err)
+	}
+	return scriptMessage(row), nil
+}
+
+func sameScript(have dbsqlc.Script, want *baremetalv1.Script) error {
+	if have.Sha256 == want.GetSha256() && have.Interpreter == want.GetInterpreter() && have.Destructive == want.GetDestructive() {
+		return nil
+	}
+	return failure.AlreadyExists("SCRIPT_EXISTS", "there is another script %q; scripts never change: choose another name", have.ScriptRef).
+		WithField("script.script_ref", "taken by another script")
+}
+
+// RemoveScript takes an entry out of the catalogue, unless an active operation needs it. Its blob is for DropBlob.
+func (s *Store) RemoveScript(ctx context.Context, ref, actor string, now time.Time) (*baremetalv1.Script, error) {
+	var row dbsqlc.Script
+	err := s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
+		var err error
+		if row, err = q.LockScript(ctx, ref); errors.Is(err, pgx.ErrNoRows) {
+			return scriptNotFound(ref)
+		}
+		if err != nil {
+			return fmt.Errorf("lock script: %w", err)
+		}
+		if err := scriptInUse(ctx, q, ref); err != nil {
+			return err
+		}
+		if err := q.DeleteScript(ctx, ref); err != nil {
+			return fmt.Errorf("delete script: %w", err)
+		}
+		return history.Audit(ctx, q, history.AuditEntry{Actor: actor, Verb: "REMOVE_SCRIPT", Target: ref, Data: map[string]string{"sha256": row.Sha256}}, now)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("remove script: %w", err)
+	}
+	return scriptMessage(row), nil
+}
+
+func scriptInUse(ctx context.Context, q *dbsqlc.Queries, ref string) error {
+	steps, err := q.ScriptStepsUnderWay(ctx)
+	if err != nil {
+		return fmt.Errorf("look for operations of the script: %w", err)
+	}
+	for _, step := range steps {
+		var m baremetalv1.Step
+		if err := proto.Unmarshal(step.Spec, &m); err != nil {
+			return fmt.Errorf("read step of operation %s: %w", step.OperationID, err)
+		}
+		if m.GetSsh().GetCommand() == ref {
+			return failure.Precondition("SCRIPT_IN_USE", "operation %s needs %s", step.OperationID, ref).WithMeta("operation_id", step.OperationID)
+		}
+	}
+	return nil
+}
+
+// DestructiveScripts says that a plan is destructive, by itself or because a script of the catalogue is.
+func DestructiveScripts(ctx context.Context, q *dbsqlc.Queries, p *baremetalv1.Plan) (bool, error) {
+	if plan.Destructive(p) {
+		return true, nil
+	}
+	for _, s := range p.GetSteps() {
+		if s.GetSsh() == nil {
+			continue
+		}
+		row, err := q.GetScript(ctx, s.GetSsh().GetCommand())
+		if errors.Is(err, pgx.ErrNoRows) {
+			continue // scriptsReady refuses it
+		}
+		if err != nil {
+			return false, fmt.Errorf("read script: %w", err)
+		}
+		if row.Destructive {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// ScriptsReady refuses work that would need a script that is not there, or a machine that nobody could log in to. A script
+// that it finds stays until the transaction has ended.
+func ScriptsReady(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, steps []plan.Filled) error {
+	spec, err := convert.SpecFromJSON(m.Spec)
+	if err != nil {
+		return err
+	}
+	for _, f := range steps {
+		if f.Kind != string(operation.KindSSH) {
+			continue
+		}
+		_, err := q.HoldScript(ctx, f.Step.GetSsh().GetCommand())
+		if errors.Is(err, pgx.ErrNoRows) {
+			return scriptNotFound(f.Step.GetSsh().GetCommand())
+		}
+		if err != nil {
+			return fmt.Errorf("read script: %w", err)
+		}
+		if err := sshReady(ctx, q, m.MachineID, spec); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func sshReady(ctx context.Context, q *dbsqlc.Queries, machineID string, spec *baremetalv1.MachineSpec) error {
+	switch {
+	case spec.GetSshEndpoint() == "":
+		return failure.Precondition("SSH_NOT_CONFIGURED", "machine %s names no SSH endpoint; give it with `ingot machine update %s --ssh-endpoint HOST:22`", machineID, machineID).
+			WithField("machine.spec.ssh_endpoint", "required to run a script")
+	case spec.GetSshCredentialsRef() == "":
+		return failure.Precondition("SSH_NOT_CONFIGURED", "machine %s names no SSH credentials; give them with `ingot machine update %s --ssh-credentials NAME`", machineID, machineID).
+			WithField("machine.spec.ssh_credentials_ref", "required to run a script")
+	case len(spec.GetSshHostKeys()) == 0:
+		return failure.Precondition("SSH_HOST_KEY_UNKNOWN", "no SSH host key of machine %s is known, and none is trusted on first use; read it at the machine "+
+			"(ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub) and give it with `ingot machine update %s --ssh-host-key SHA256:…`", machineID, machineID).
+			WithField("machine.spec.ssh_host_keys", "required to run a script")
+	}
+	_, err := q.GetSSHCredentials(ctx, spec.GetSshCredentialsRef())
+	if errors.Is(err, pgx.ErrNoRows) {
+		return credentialstore.SSHCredentialsNotFound(spec.GetSshCredentialsRef())
+	}
+	if err != nil {
+		return fmt.Errorf("read SSH credentials: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,197 @@
+package credential
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/auth"
+	"github.com/ingot-metal/ingot/controller/store/convert"
+	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
+	"github.com/ingot-metal/ingot/controller/store/history"
+	"github.com/ingot-metal/ingot/controller/store/pgtx"
+	"github.com/ingot-metal/ingot/internal/failure"
+)
+
+var _ auth.Source = (*Store)(nil)
+
+// maxAPITokens bounds the tokens in force, which every controller has in memory.
+const maxAPITokens = 10_000
+
+// NewAPIToken is a bearer token to be made.
+type NewAPIToken struct {
+	ID, Name, Actor string
+	Scope           auth.Scope
+	Hash            [32]byte
+	ExpiresAt       time.Time
+}
+
+// CreateAPIToken stores a token, hashed. A name is that of one token in force.
+func (s *Store) CreateAPIToken(ctx context.Context, t NewAPIToken, now time.Time) (*baremetalv1.APIToken, error) {
+	err := s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
+		if err := q.TouchAPITokens(ctx); err != nil {
+			return fmt.Errorf("lock tokens: %w", err)
+		}
+		n, err := q.CountAPITokensInForce(ctx, now)
+		if err != nil {
+			return fmt.Errorf("count tokens: %w", err)
+		}
+		if n >= maxAPITokens {
+			return failure.Precondition("INVALID_FIELD", "there are %d tokens in force; revoke some first", n).WithField("name", "too many tokens")
+		}
+		if err := q.EndExpiredAPIToken(ctx, dbsqlc.EndExpiredAPITokenParams{Name: t.Name, Now: now}); err != nil {
+			return fmt.Errorf("end expired token: %w", err)
+		}
+		err = q.InsertAPIToken(ctx, dbsqlc.InsertAPITokenParams{
+			TokenID: t.ID, Name: t.Name, Scope: t.Scope.String(), Hash: t.Hash[:], CreatedAt: now, CreatedBy: t.Actor, ExpiresAt: t.ExpiresAt,
+		})
+		if err != nil {
+			return fmt.Errorf("store token: %w", err)
+		}
+		return history.Audit(ctx, q, history.AuditEntry{Actor: t.Actor, Verb: "CREATE_API_TOKEN", Target: t.ID, Data: map[string]string{
+			"name": t.Name, "scope": t.Scope.String(), "expires_at": t.ExpiresAt.UTC().Format(time.RFC3339),
+		}}, now)
+	})
+	if pgtx.UniqueViolation(err, "api_tokens_name") {
+		return nil, failure.AlreadyExists("API_TOKEN_EXISTS", "there is a token %q already; revoke it, or choose another name", t.Name).
+			WithField("name", "taken by another token")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("create token: %w", err)
+	}
+	return &baremetalv1.APIToken{
+		TokenId: t.ID, Name: t.Name, Scope: t.Scope.String(), Source: sourceDatabase, CreatedAt: convert.Timestamp(now), CreatedBy: t.Actor,
+		ExpiresAt: convert.Timestamp(t.ExpiresAt),
+	}, nil
+}
+
+const sourceDatabase = "database"
+
+func apiToken(r dbsqlc.ApiToken) *baremetalv1.APIToken {
+	return &baremetalv1.APIToken{
+		TokenId: r.TokenID, Name: r.Name, Scope: r.Scope, Source: sourceDatabase, CreatedAt: convert.Timestamp(r.CreatedAt), CreatedBy: r.CreatedBy,
+		ExpiresAt: convert.Timestamp(r.ExpiresAt), LastUsedAt: convert.TimestampPtr(r.LastUsedAt), RevokedAt: convert.TimestampPtr(r.RevokedAt),
+	}
+}
+
+// RevokeAPIToken ends a token. One that has ended stays as it is.
+func (s *Store) RevokeAPIToken(ctx context.Context, id, actor string, now time.Time) (*baremetalv1.APIToken, error) {
+	var out *baremetalv1.APIToken
+	err := s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
+		if err := q.TouchAPITokens(ctx); err != nil {
+			return fmt.Errorf("lock tokens: %w", err)
+		}
+		row, err := q.LockAPIToken(ctx, id)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return failure.NotFound("API_TOKEN_NOT_FOUND", "there is no token %q; ingot token list shows them", id).WithField("token_id", "unknown")
+		}
+		if err != nil {
+			return fmt.Errorf("lock token: %w", err)
+		}
+		if row.RevokedAt == nil {
+			if err := q.RevokeAPIToken(ctx, dbsqlc.RevokeAPITokenParams{TokenID: id, Now: &now}); err != nil {
+				return fmt.Errorf("revoke token: %w", err)
+			}
+			row.RevokedAt = &now
+		}
+		out = apiToken(row)
+		return history.Audit(ctx, q, history.AuditEntry{Actor: actor, Verb: "REVOKE_API_TOKEN", Target: id, Data: map[string]string{"name": row.Name}}, now)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("revoke token: %w", err)
+	}
+	return out, nil
+}
+
+// ListAPITokens reads the tokens of the database, newest first, from one on.
+func (s *Store) ListAPITokens(ctx context.Context, all bool, beforeID string, limit int32, now time.Time) ([]*baremetalv1.APIToken, error) {
+	rows, err := s.db.Q.ListAPITokens(ctx, dbsqlc.ListAPITokensParams{AllOfThem: all, BeforeID: beforeID, PageSize: limit, Now: now})
+	if err != nil {
+		return nil, fmt.Errorf("list tokens: %w", err)
+	}
+	out := make([]*baremetalv1.APIToken, 0, len(rows))
+	for _, r := range rows {
+		out = append(out, apiToken(r))
+	}
+	return out, nil
+}
+
+// APITokens implements auth.Source.
+func (s *Store) APITokens(ctx context.Context, known int64, now time.Time) ([]auth.StoredToken, int64, error) {
+	version, err := s.db.Q.APITokensVersion(ctx)
+	if err != nil {
+		return nil, 0, fmt.Errorf("read version of tokens: %w", err)
+	}
+	if version == known {
+		return nil, known, nil
+	}
+	rows, err := s.db.Q.APITokensInForce(ctx, dbsqlc.APITokensInForceParams{Now: now, MaxRows: maxAPITokens})
+	if err != nil {
+		return nil, 0, fmt.Errorf("read tokens: %w", err)
+	}
+	out := make([]auth.StoredToken, 0, len(rows))
+	for _, r := range rows {
+		scope, err := auth.ParseScope(r.Scope)
+		if err != nil || len(r.Hash) != len(auth.StoredToken{}.Hash) {
+			return nil, 0, fmt.Errorf("token %s in the database is malformed: %w", r.TokenID, err)
+		}
+		out = append(out, auth.StoredToken{ID: r.TokenID, Name: r.Name, Scope: scope, Hash: [32]byte(r.Hash), ExpiresAt: r.ExpiresAt})
+	}
+	return out, version, nil
+}
+
+// UsedAPITokens implements auth.Source.
+func (s *Store) UsedAPITokens(ctx context.Context, used map[string]time.Time) error {
+	p := dbsqlc.UsedAPITokensParams{}
+	for _, id := range slices.Sorted(maps.Keys(used)) { // in one order, so that controllers do not deadlock
+		p.TokenIds = append(p.TokenIds, id)
+		p.Ats = append(p.Ats, used[id])
+	}
+	return pgtx.Wrap(s.db.Q.UsedAPITokens(ctx, p), "record last use of tokens")
+}
+
+// RecordTokenFile implements auth.Source.
+func (s *Store) RecordTokenFile(ctx context.Context, c auth.FileChange) error {
+	e := history.AuditEntry{Actor: "controller", Verb: "TOKEN_FILE_CHANGED", Target: "token-file", Data: map[string]string{}}
+	if c.Start {
+		e.Verb = "TOKEN_FILE_LOADED"
+	}
+	for name, list := range map[string][]string{"added": c.Added, "removed": c.Removed, "changed": c.Changed} {
+		if len(list) > 0 {
+			e.Data[name] = strings.Join(list, ", ")
+		}
+	}
+	return history.Audit(ctx, s.db.Q, e, c.At)
+}
+
+// RecordRefusals implements auth.Source.
+func (s *Store) RecordRefusals(ctx context.Context, all []*auth.Refusal) error {
+	return s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
+		for _, r := range all {
+			count := fmt.Sprint(r.Count)
+			if r.AuditID != 0 {
+				if err := q.CountRefusals(ctx, dbsqlc.CountRefusalsParams{AuditID: r.AuditID, Count: count}); err != nil {
+					return fmt.Errorf("count refusals: %w", err)
+				}
+				continue
+			}
+			data := map[string]string{"method": r.Method, "count": count, history.SourceAddress: r.Address}
+			if r.Machine != "" {
+				data["machine_id"] = r.Machine
+			}
+			id, err := history.AuditID(ctx, q, history.AuditEntry{Actor: r.Actor, Verb: "REFUSED", Target: "refusals", Data: data}, r.Minute)
+			if err != nil {
+				return err
+			}
+			r.AuditID = id
+		}
+		return nil
+	})
+}

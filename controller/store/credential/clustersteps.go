@@ -1,0 +1,129 @@
+package credential
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"google.golang.org/protobuf/proto"
+
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
+	"github.com/ingot-metal/ingot/controller/operation"
+	"github.com/ingot-metal/ingot/controller/plan"
+	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
+	"github.com/ingot-metal/ingot/controller/store/history"
+	"github.com/ingot-metal/ingot/internal/failure"
+)
+
+// ClusterOf names the cluster of a step; empty where the step has none.
+func ClusterOf(s *baremetalv1.Step) string {
+	switch plan.KindOf(s) {
+	case "join":
+		return s.GetJoin().GetClusterRef()
+	case "verify":
+		return s.GetVerify().GetClusterRef()
+	case "drain":
+		return s.GetDrain().GetClusterRef()
+	case "uncordon":
+		return s.GetUncordon().GetClusterRef()
+	}
+	return ""
+}
+
+// ClustersReady refuses work that would need a cluster that is not there. A cluster that it finds stays until the transaction
+// has ended.
+func ClustersReady(ctx context.Context, q *dbsqlc.Queries, steps []plan.Filled) error {
+	for _, f := range steps {
+		ref := ClusterOf(f.Step)
+		if ref == "" {
+			continue
+		}
+		if _, err := q.HoldCluster(ctx, ref); errors.Is(err, pgx.ErrNoRows) {
+			return clusterNotFound(ref)
+		} else if err != nil {
+			return fmt.Errorf("read cluster: %w", err)
+		}
+	}
+	return nil
+}
+
+// ClusterActs of a cluster's commands, by their kind.
+var ClusterActs = map[operation.Kind]string{
+	operation.KindJoinToken: "token", operation.KindVerify: "verify", operation.KindDrain: "drain", operation.KindUncordon: "uncordon",
+}
+
+// ClusterKnown says that the cluster which a machine names is stored.
+func ClusterKnown(ctx context.Context, q *dbsqlc.Queries, ref string) (bool, error) {
+	if ref == "" {
+		return false, nil
+	}
+	_, err := q.GetCluster(ctx, ref)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("read cluster: %w", err)
+	}
+	return true, nil
+}
+
+// ClusterAccess is a cluster for one command, and what names the token of its join.
+type ClusterAccess struct {
+	SealedCluster
+	// Join is what the token of a join is named by: the command that makes it. Empty where the command is part of none.
+	Join string
+}
+
+// ClusterFor reads what an agent needs for a command of its own that is under way: a site agent to speak to the cluster, a
+// host agent to join it once that was granted. The audit log has who got what.
+func (s *Store) ClusterFor(ctx context.Context, agentID, commandID string, now time.Time) (ClusterAccess, error) {
+	var out ClusterAccess
+	err := s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
+		c, err := q.GetCommand(ctx, commandID)
+		if errors.Is(err, pgx.ErrNoRows) || err == nil && c.ExecutorID != agentID {
+			return failure.NotFound("COMMAND_NOT_FOUND", "there is no command %q of yours", commandID).WithField("command_id", "unknown")
+		}
+		if err != nil {
+			return fmt.Errorf("read command: %w", err)
+		}
+		if c.State != string(operation.Granted) {
+			return failure.Precondition("GRANT_REFUSED", "command %s is %s, and not granted", commandID, c.State)
+		}
+		var spec fleetv1.CommandSpec
+		if err := proto.Unmarshal(c.Spec, &spec); err != nil {
+			return fmt.Errorf("parse stored command: %w", err)
+		}
+		ref, join := clusterOfCommand(&spec)
+		row, err := q.GetCluster(ctx, ref)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return clusterNotFound(ref)
+		}
+		if err != nil {
+			return fmt.Errorf("read cluster: %w", err)
+		}
+		out.SealedCluster = sealedCluster(row)
+		out.Join = join
+		return history.Audit(ctx, q, history.AuditEntry{
+			Actor: agentID, Verb: "GET_CLUSTER_ACCESS", Target: c.TargetID, Operation: c.OperationID,
+			Data: map[string]string{"cluster_ref": ref, "version": fmt.Sprint(row.Version), "command_id": commandID},
+		}, now)
+	})
+	if err != nil {
+		return out, fmt.Errorf("give out a cluster: %w", err)
+	}
+	return out, nil
+}
+
+// clusterOfCommand names the cluster of a command, and what its token is made of where it is part of a join.
+func clusterOfCommand(spec *fleetv1.CommandSpec) (ref, join string) {
+	if j := spec.GetJoin(); j != nil {
+		return j.GetClusterRef(), j.GetTokenCommandId()
+	}
+	if spec.GetCluster().GetAct() == ClusterActs[operation.KindJoinToken] {
+		join = spec.GetCommandId()
+	}
+	return spec.GetCluster().GetClusterRef(), join
+}

@@ -1,0 +1,105 @@
+package history
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/auth"
+	"github.com/ingot-metal/ingot/controller/store/convert"
+	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
+	"github.com/ingot-metal/ingot/controller/store/pgtx"
+)
+
+// AuditFilter narrows the audit log. Empty fields match everything.
+type AuditFilter struct {
+	TargetID, Actor string
+	// Since is the first time, Until the first one after.
+	Since, Until time.Time
+	// BeforeID is the row before which a page begins.
+	BeforeID int64
+	Limit    int32
+}
+
+// ListAudit reads the audit log, newest first, from a row on.
+func (s *Store) ListAudit(ctx context.Context, f AuditFilter) ([]*baremetalv1.AuditEntry, error) {
+	rows, err := s.db.CustomPlanLists(ctx).ListAudit(ctx, dbsqlc.ListAuditParams{
+		TargetID: f.TargetID, Actor: f.Actor, Since: pgtx.TimePtr(f.Since), Until: pgtx.TimePtr(f.Until), BeforeID: f.BeforeID, PageSize: f.Limit,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list audit log: %w", err)
+	}
+	out := make([]*baremetalv1.AuditEntry, 0, len(rows))
+	for _, r := range rows {
+		out = append(out, &baremetalv1.AuditEntry{
+			AuditId: r.AuditID, Ts: convert.Timestamp(r.Ts), Actor: r.Actor, Verb: r.Verb, TargetId: r.TargetID, RequestId: r.RequestID,
+			EventData: r.EventData, OperationId: r.OperationID,
+		})
+	}
+	return out, nil
+}
+
+// ScrubAudit empties the personal data of a target's audit rows and says how many there were.
+func (s *Store) ScrubAudit(ctx context.Context, targetID, actor string, now time.Time) (int64, error) {
+	var n int64
+	err := s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
+		var err error
+		if n, err = q.ScrubAudit(ctx, targetID); err != nil {
+			return fmt.Errorf("scrub audit log: %w", err)
+		}
+		return Audit(ctx, q, AuditEntry{Actor: actor, Verb: "SCRUB_AUDIT", Target: targetID}, now)
+	})
+	return n, err
+}
+
+// AuditEntry says who did what.
+type AuditEntry struct {
+	Actor, Verb, Target, Request, Operation string
+	// Comment is free text of a person and goes into event_data.
+	Comment string
+	Data    map[string]string
+}
+
+func Audit(ctx context.Context, q *dbsqlc.Queries, e AuditEntry, now time.Time) error {
+	p, err := e.Params(ctx, now)
+	if err != nil {
+		return err
+	}
+	return pgtx.Wrap(q.RecordAudit(ctx, dbsqlc.RecordAuditParams(p)), "write audit log")
+}
+
+// AuditID is audit for an entry that others point to.
+func AuditID(ctx context.Context, q *dbsqlc.Queries, e AuditEntry, now time.Time) (int64, error) {
+	p, err := e.Params(ctx, now)
+	if err != nil {
+		return 0, err
+	}
+	id, err := q.InsertAudit(ctx, p)
+	return id, pgtx.Wrap(err, "write audit log")
+}
+
+// SourceAddress is the key of event_data under which the address of the caller is.
+const SourceAddress = "source_address"
+
+func (e AuditEntry) Params(ctx context.Context, now time.Time) (dbsqlc.InsertAuditParams, error) {
+	data := map[string]string{}
+	if from := auth.AddressFrom(ctx); from != "" {
+		data[SourceAddress] = from
+	}
+	for k, v := range e.Data {
+		data[k] = v
+	}
+	if e.Comment != "" {
+		data["comment"] = e.Comment
+	}
+	raw, err := pgtx.JSONMap(data)
+	return dbsqlc.InsertAuditParams{
+		Ts: now, Actor: e.Actor, Verb: e.Verb, TargetID: e.Target, RequestID: e.Request, OperationID: e.Operation, EventData: raw,
+	}, err
+}
+
+// System is the actor of what the controller does by itself.
+const System = "system"

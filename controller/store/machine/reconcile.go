@@ -1,0 +1,174 @@
+package machine
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
+	"github.com/ingot-metal/ingot/controller/store/pgtx"
+	"github.com/ingot-metal/ingot/internal/failure"
+)
+
+// cursor is a place in the order of changes. Transaction ids mean nothing in another cluster, so it names its own.
+type cursor struct {
+	Version     int    `json:"v"`
+	System      string `json:"s"`
+	Timeline    string `json:"t"`
+	Incarnation string `json:"i"`
+	Xid         string `json:"x"`
+	Machine     string `json:"m,omitempty"`
+}
+
+func (c cursor) String() string {
+	// A struct of strings always serializes.
+	b, _ := json.Marshal(c)
+	return base64.RawURLEncoding.EncodeToString(b)
+}
+
+func parseCursor(s string) (cursor, error) {
+	var c cursor
+	b, err := base64.RawURLEncoding.DecodeString(s)
+	if err == nil {
+		err = json.Unmarshal(b, &c)
+	}
+	if err != nil || c.Version != 1 || c.Xid == "" || !digits(c.Xid) {
+		return c, failure.Invalid("INVALID_CURSOR", "the cursor is not one of ours").WithField("cursor", "malformed")
+	}
+	return c, nil
+}
+
+func digits(s string) bool {
+	for _, r := range s {
+		if r < '0' || r > '9' {
+			return false
+		}
+	}
+	return len(s) <= 20
+}
+
+// Changes is a page of machines that have changed.
+type Changes struct {
+	Machines []*baremetalv1.Machine
+	// Next is where to go on; it is always set.
+	Next string
+	// SafeSince may be sent as updated_since and misses nothing. While there is more to read it does not move on.
+	SafeSince time.Time
+	// More says that there is more to read right now.
+	More bool
+}
+
+// Reconcile reads what has changed after a cursor, or since a time when the cursor is empty. It never misses a change
+// and may repeat one: changes are ordered by their transactions, and none at or above the oldest open transaction is on a
+// page, so whatever commits later sorts after the cursor.
+func (s *Store) Reconcile(ctx context.Context, from string, since time.Time, limit int32) (*Changes, error) {
+	return s.reconcile(ctx, from, since, limit, false)
+}
+
+// ReconcileSealed is Reconcile with machines of which only the id can be read before they have gone over the wire.
+func (s *Store) ReconcileSealed(ctx context.Context, from string, since time.Time, limit int32) (*Changes, error) {
+	return s.reconcile(ctx, from, since, limit, true)
+}
+
+func (s *Store) reconcile(ctx context.Context, from string, since time.Time, limit int32, sealed bool) (*Changes, error) {
+	here, bounds, err := s.here(ctx)
+	if err != nil {
+		return nil, err
+	}
+	at := cursor{Xid: "0"}
+	if from != "" {
+		if at, err = parseCursor(from); err != nil {
+			return nil, err
+		}
+		if at.System != here.System || at.Timeline != here.Timeline || at.Incarnation != here.Incarnation {
+			return nil, failure.Precondition("CURSOR_EXPIRED", "the cursor is of another incarnation of this database; walk the fleet again")
+		}
+	}
+	found, err := s.changes(ctx, at, since, limit)
+	if err != nil {
+		return nil, fmt.Errorf("read changes: %w", err)
+	}
+	out := &Changes{SafeSince: bounds.SafeTime, More: len(found) == int(limit)}
+	if out.More {
+		// Those that are left may be older than those of this page.
+		out.SafeSince = since
+	}
+	out.Next = s.nextCursor(here, at, from == "", bounds.Xmin, found)
+	// A machine that has changed again meanwhile is presented as it is now, and comes once more after this page.
+	out.Machines, err = s.presentFound(ctx, found, sealed)
+	return out, err
+}
+
+// fewChanges is how many changes since a time are found by that time and put in order then. More are read in their order
+// until a page is full.
+const fewChanges = 5000
+
+// changes finds the machines of a page, and by which transaction each of them was changed.
+func (s *Store) changes(ctx context.Context, at cursor, since time.Time, limit int32) ([]dbsqlc.ChangedMachinesRow, error) {
+	inOrder := dbsqlc.ChangedMachinesParams{AfterXid: at.Xid, AfterID: at.Machine, Since: pgtx.TimePtr(since), PageSize: limit}
+	if since.IsZero() {
+		return s.db.Q.ChangedMachines(ctx, inOrder)
+	}
+	q := s.db.CustomPlan()
+	few, err := q.FewChangedMachines(ctx, dbsqlc.FewChangedMachinesParams{Since: since, MaxRows: fewChanges + 1, PageSize: limit})
+	if err != nil {
+		return nil, err
+	}
+	if len(few) > 0 && few[0].Counted > fewChanges {
+		return q.ChangedMachines(ctx, inOrder)
+	}
+	out := make([]dbsqlc.ChangedMachinesRow, 0, len(few))
+	for _, r := range few {
+		out = append(out, dbsqlc.ChangedMachinesRow{MachineID: r.MachineID, ChangeXid: r.ChangeXid, Place: r.Place})
+	}
+	return out, nil
+}
+
+// nextCursor is the place after the last of the page. With none it stays where it was; a first read by time that
+// found nothing stands just below the oldest transaction that was open before it looked.
+func (s *Store) nextCursor(here, at cursor, byTime bool, xmin string, found []dbsqlc.ChangedMachinesRow) string {
+	next := here
+	switch {
+	case len(found) > 0:
+		last := found[len(found)-1]
+		next.Xid, next.Machine = fmt.Sprint(last.ChangeXid), last.MachineID
+	case byTime:
+		next.Xid = xmin
+	default:
+		next.Xid, next.Machine = at.Xid, at.Machine
+	}
+	return next.String()
+}
+
+// here names this cluster and reads the bounds of what a reader may rely on. It must run before the page is read.
+func (s *Store) here(ctx context.Context) (cursor, dbsqlc.ReconcileBoundsRow, error) {
+	var id dbsqlc.ClusterIdentityRow
+	var bounds dbsqlc.ReconcileBoundsRow
+	err := s.db.Q.Together(ctx,
+		func(q *dbsqlc.Queries) (err error) {
+			id, err = q.ClusterIdentity(ctx)
+			return pgtx.Wrap(err, "read cluster identity")
+		},
+		func(q *dbsqlc.Queries) (err error) {
+			bounds, err = q.ReconcileBounds(ctx)
+			return pgtx.Wrap(err, "read bounds")
+		},
+	)
+	if err != nil {
+		return cursor{}, bounds, err
+	}
+	return cursor{Version: 1, System: id.SystemID, Timeline: id.Timeline, Incarnation: id.Incarnation}, bounds, nil
+}
+
+// HeadCursor is where a reader stands who begins a full walk now: whatever changes during the walk comes after it.
+func (s *Store) HeadCursor(ctx context.Context) (next string, safeSince time.Time, err error) {
+	here, bounds, err := s.here(ctx)
+	if err != nil {
+		return "", time.Time{}, err
+	}
+	here.Xid = bounds.Xmin
+	return here.String(), bounds.SafeTime, nil
+}

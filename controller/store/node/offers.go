@@ -1,0 +1,118 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/ingot-metal/ingot/controller/fleet"
+	"github.com/ingot-metal/ingot/controller/node"
+	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
+	"github.com/ingot-metal/ingot/controller/store/nodestate"
+	"github.com/ingot-metal/ingot/controller/store/pgtx"
+	workflowstore "github.com/ingot-metal/ingot/controller/store/workflow"
+	"github.com/ingot-metal/ingot/controller/store/workflowstate"
+	"github.com/ingot-metal/ingot/controller/workflow"
+	"github.com/ingot-metal/ingot/internal/failure"
+	"github.com/ingot-metal/ingot/internal/ids"
+)
+
+// MayMoves lists where an admin may move the node now, each by a call that would succeed: one that says why, and forces what may be
+// forced. A purge is left out.
+func (s *Store) MayMoves(ctx context.Context, machineID string) (out []node.State, err error) {
+	var cancels bool
+	err = s.workflows.Probe(ctx, func(q *dbsqlc.Queries) error {
+		m, err := q.GetMachine(ctx, machineID)
+		if err != nil {
+			return fmt.Errorf("read machine: %w", err)
+		}
+		for _, to := range node.Targets(node.Parse(m.NodeState), node.Admin) {
+			refused, err := workflowstore.RefusalIn(s.MayMove(ctx, q, m, TransitionRequest{MachineID: machineID, To: to, Force: true, Comment: "given"}))
+			if err != nil {
+				return err
+			}
+			if refused == nil {
+				out = append(out, to)
+			}
+		}
+		cancels = m.CurrentOperationID != nil && slices.Contains(cancelledIntoService, node.Parse(m.NodeState)) && slices.Contains(out, node.Retired)
+		return nil
+	})
+	if err != nil || !cancels {
+		return out, err
+	}
+	refused, err := workflowstore.RefusalIn(s.mayRetireCancelled(ctx, machineID))
+	if refused != nil {
+		out = slices.DeleteFunc(out, func(to node.State) bool { return to == node.Retired })
+	}
+	return out, err
+}
+
+// cancelledIntoService are states of work from which a cancel may put a node back into service. There, it is not retired without a
+// decommission.
+var cancelledIntoService = []node.State{node.Migrating, node.Deprovisioning, node.Draining}
+
+// mayRetireCancelled says why a node would not be retired after its operation was cancelled. Where the cancel leaves the node depends
+// on how far the work has come, so that both are done, and taken back.
+func (s *Store) mayRetireCancelled(ctx context.Context, machineID string) error {
+	_, _, err := s.TransitionNode(ctx, TransitionRequest{
+		MachineID: machineID, RequestID: ids.New("offer"), To: node.Retired, Force: true, Comment: "given", DryRun: true,
+	}, s.db.Now())
+	return err
+}
+
+// MayMove says why an admin's move would be refused.
+func (s *Store) MayMove(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r TransitionRequest) error {
+	v := nodestate.Move{To: r.To, By: node.Admin, Force: r.Force, Comment: r.Comment}
+	if r.To == node.Retired {
+		v.Ended = pgtx.StrVal(m.CurrentOperationID) // it is cancelled first
+	}
+	f, err := v.FactsWithPlan(ctx, q, m)
+	if err != nil {
+		return err
+	}
+	row, refusal := node.Check(node.Parse(m.NodeState), r.To, node.Admin, f)
+	switch {
+	case refusal != nil:
+		return nodestate.NodeRefused(m, refusal)
+	case m.CurrentOperationID != nil && r.To != node.Retired && r.To != node.Quarantined:
+		return nodeBusy(m)
+	case !row.Work:
+		return nil
+	case r.To == node.Enrolling:
+		return s.mayBegin(ctx, q, m, r.onboarding())
+	}
+	w, ok := nodeWork[r.To]
+	if !ok {
+		return failure.Precondition("NODE_GUARD_FAILED", "%s", noWork(r.To))
+	}
+	start := r.start()
+	start.Type, start.PlanID, start.Internal = w.kind, w.plan, true
+	_, _, err = s.operations.Fits(ctx, q, m, start)
+	return err
+}
+
+// mayBegin says why a workflow would not begin.
+func (s *Store) mayBegin(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r workflowstore.WorkflowStart) error {
+	if err := workflowstate.NoOpenWorkflow(ctx, q, m.MachineID); err != nil {
+		return err
+	}
+	if x := workflow.Startable(r.Kind, r.Mode, fleet.NodeState(m.NodeState)); x != nil {
+		return nodestate.NodeRefused(m, x)
+	}
+	stages, traits, err := workflowstore.WorkflowPlan(ctx, q, m, r)
+	if err != nil {
+		return err
+	}
+	if workflow.Destructive(r.Kind, r.Mode) {
+		if err := nodestate.NoDrift(ctx, q, m); err != nil {
+			return err
+		}
+	}
+	if r.EnterMaintenance {
+		m.Phase = string(fleet.Maintenance) // by an operation that is opened first
+	}
+	w := workflow.Workflow{Kind: r.Kind, Mode: r.Mode, Plan: workflow.Names(stages), Stage: stages[0].Name, Attempts: 1}
+	_, _, err = s.workflows.AttemptFits(ctx, q, m, workflowstore.Attempt{Workflow: &w, Traits: traits, Stages: stages, Request: r.Request()})
+	return err
+}

@@ -1,0 +1,28 @@
+// Package node stores what is asked of nodes: moves that start work, approvals, reports of installers, retirements.
+package node
+
+import (
+	catalogstore "github.com/ingot-metal/ingot/controller/store/catalog"
+	machinestore "github.com/ingot-metal/ingot/controller/store/machine"
+	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
+	"github.com/ingot-metal/ingot/controller/store/pgtx"
+	workflowstore "github.com/ingot-metal/ingot/controller/store/workflow"
+)
+
+// Store carries out what is asked of nodes. It is safe for concurrent use.
+type Store struct {
+	db         *pgtx.DB
+	machines   *machinestore.Store
+	catalog    *catalogstore.Store
+	operations *operationstore.Store
+	workflows  *workflowstore.Store
+}
+
+// New returns a store over others. It carries out the retirements that have waited for the end of an operation.
+func New(db *pgtx.DB, machines *machinestore.Store, catalog *catalogstore.Store, operations *operationstore.Store,
+	workflows *workflowstore.Store,
+) *Store {
+	s := &Store{db: db, machines: machines, catalog: catalog, operations: operations, workflows: workflows}
+	operations.Retire = s.retireNow
+	return s
+}

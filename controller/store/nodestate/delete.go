@@ -1,0 +1,57 @@
+package nodestate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/node"
+	"github.com/ingot-metal/ingot/controller/store/convert"
+	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
+	"github.com/ingot-metal/ingot/controller/store/history"
+	machinestore "github.com/ingot-metal/ingot/controller/store/machine"
+	"github.com/ingot-metal/ingot/controller/store/pgtx"
+	"github.com/ingot-metal/ingot/internal/failure"
+)
+
+// Delete makes a tombstone of an idle machine. Deleting a deleted one changes nothing. purge leaves out the decommission of a
+// machine that is in service.
+func (s *Store) Delete(ctx context.Context, id, actor string, purge bool, now time.Time, opts ...pgtx.WriteOption) (*baremetalv1.Machine, error) {
+	err := s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
+		m, err := q.LockMachine(ctx, id)
+		switch {
+		case errors.Is(err, pgx.ErrNoRows):
+			return convert.MachineNotFound(id)
+		case err != nil:
+			return fmt.Errorf("lock machine: %w", err)
+		case m.DeletedAt != nil:
+			return nil
+		case m.CurrentOperationID != nil:
+			return failure.Precondition("MACHINE_BUSY", "operation %s is active; cancel it first", *m.CurrentOperationID)
+		case m.UnresolvedCommandID != nil:
+			return failure.Precondition("COMMAND_UNRESOLVED", "command %s may still be acting; settle it first", *m.UnresolvedCommandID)
+		}
+		if err := pgtx.ConditionsOf(opts).Check("machine "+id, machinestore.MachineExists, pgtx.Stored{Exists: true, Version: m.Version}); err != nil {
+			return err
+		}
+		if err := MoveTo(ctx, q, id, Move{To: node.Deleted, By: node.Admin, User: actor, deleting: true, Purge: purge}, now); err != nil {
+			return err
+		}
+		return history.Audit(ctx, q, history.AuditEntry{Actor: actor, Verb: "DELETE", Target: id, Data: purged(purge)}, now)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("delete machine: %w", err)
+	}
+	return s.machines.Machine(ctx, id, "")
+}
+
+func purged(purge bool) map[string]string {
+	if !purge {
+		return nil
+	}
+	return map[string]string{"purge": "true"}
+}

@@ -1,0 +1,139 @@
+package nodestate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/ingot-metal/ingot/controller/fleet"
+	"github.com/ingot-metal/ingot/controller/node"
+	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
+	"github.com/ingot-metal/ingot/controller/workflow"
+	"github.com/ingot-metal/ingot/internal/failure"
+	"github.com/ingot-metal/ingot/internal/maasstatus"
+)
+
+// driftOf judges what a machine's provider says by the node's state and by the system id that the machine is known by. What an
+// operator has accepted is no drift.
+func driftOf(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, o workflow.Observation) (text string, major bool, err error) {
+	row, err := q.GetProviderObservation(ctx, m.MachineID)
+	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		return "", false, fmt.Errorf("read what the provider says: %w", err)
+	}
+	o.KnownID = row.KnownSystemID
+	if o.Mark() == m.AcceptedDrift {
+		return "", false, nil
+	}
+	text, major = workflow.Drift(fleet.NodeState(m.NodeState), o)
+	return text, major, nil
+}
+
+// observedOf is what the provider was seen to say.
+func observedOf(row dbsqlc.ProviderObservation) workflow.Observation {
+	return workflow.Observation{State: maasstatus.State(row.State), SystemID: row.SystemID, HeldBy: row.HeldBy}
+}
+
+// NoDrift refuses work that destroys data while the machine's provider says what does not go with the node's state, as far as
+// the site's threshold asks for it. The node's state may have changed since the provider was asked: it is compared anew. What
+// was seen before the machine's last work ended refuses nothing: that work changed what the provider says.
+func NoDrift(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine) error {
+	if m.Provider != workflow.ProviderMAAS {
+		return nil
+	}
+	row, err := q.GetProviderObservation(ctx, m.MachineID)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read what the provider says: %w", err)
+	}
+	if row.SetAsideAt != nil {
+		return nil
+	}
+	text, major, err := driftOf(ctx, q, m, observedOf(row))
+	if err != nil {
+		return err
+	}
+	threshold, err := q.DriftThresholdOf(ctx, m.Site)
+	if errors.Is(err, pgx.ErrNoRows) {
+		threshold = string(workflow.DriftMajor)
+	} else if err != nil {
+		return fmt.Errorf("read the site's threshold: %w", err)
+	}
+	if !workflow.DriftBlocks(workflow.Threshold(threshold), text, major) {
+		return nil
+	}
+	return failure.Precondition("PROVIDER_DRIFT",
+		"%s; resolve it in MAAS, or accept it with `ingot node update %s --adopt-provider-state`, then ask again", text, m.MachineID).
+		WithMeta("machine_id", m.MachineID).WithMeta("provider_state", row.State).WithMeta("system_id", row.SystemID)
+}
+
+// AdoptDrift accepts what the provider says now, and returns it.
+func AdoptDrift(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, now time.Time) (string, error) {
+	row, err := q.GetProviderObservation(ctx, m.MachineID)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return "", failure.Precondition("NODE_GUARD_FAILED", "nothing is known of what a provider says of machine %s", m.MachineID).
+			WithField("adopt_provider_state", "only for machines of provider maas that the site's agent has asked about")
+	}
+	if err != nil {
+		return "", fmt.Errorf("read what the provider says: %w", err)
+	}
+	mark := observedOf(row).Mark()
+	if err := q.AcceptDrift(ctx, dbsqlc.AcceptDriftParams{MachineID: m.MachineID, AcceptedDrift: mark}); err != nil {
+		return "", fmt.Errorf("accept drift: %w", err)
+	}
+	if err := q.KnowSystemID(ctx, m.MachineID); err != nil {
+		return "", fmt.Errorf("accept the system id: %w", err)
+	}
+	if err := q.SetDrift(ctx, dbsqlc.SetDriftParams{MachineID: m.MachineID, Now: now}); err != nil {
+		return "", fmt.Errorf("clear drift: %w", err)
+	}
+	return mark, showDrift(ctx, q, m.MachineID, maasstatus.State(row.State), "", now)
+}
+
+// trustedSkew is how long the clocks of a site's agent and of the controller may make an answer look older than it is.
+const trustedSkew = 5 * time.Minute
+
+// fromBefore reports whether a provider was asked before the machine's last work ended.
+func fromBefore(row dbsqlc.ProviderObservation, seenAt, now time.Time) bool {
+	return row.SetAsideAt != nil && !seenAt.After(*row.SetAsideAt) && now.Sub(*row.SetAsideAt) < trustedSkew
+}
+
+// SetAside says that work on the machine has ended: what its provider said before is compared with nothing any more, until the
+// provider is asked again.
+func SetAside(ctx context.Context, q *dbsqlc.Queries, machineID string, now time.Time) error {
+	row, err := q.SetAsideProviderObservation(ctx, dbsqlc.SetAsideProviderObservationParams{MachineID: machineID, Now: &now})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("set aside what the provider said: %w", err)
+	}
+	return showDrift(ctx, q, machineID, maasstatus.State(row.State), "", now)
+}
+
+// driftFollows compares what the machine's provider has said with the node's new state.
+func driftFollows(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, to node.State, now time.Time) error {
+	if m.Provider != workflow.ProviderMAAS {
+		return nil
+	}
+	row, err := q.GetProviderObservation(ctx, m.MachineID)
+	if errors.Is(err, pgx.ErrNoRows) || err == nil && (row.State == string(maasstatus.StateUnknown) || row.SetAsideAt != nil) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read what the provider says: %w", err)
+	}
+	m.NodeState = node.Name(to)
+	drift, _, err := driftOf(ctx, q, m, observedOf(row))
+	if err != nil || drift == row.Drift {
+		return err
+	}
+	if err := q.SetDrift(ctx, dbsqlc.SetDriftParams{MachineID: m.MachineID, Drift: drift, Now: now}); err != nil {
+		return fmt.Errorf("record drift: %w", err)
+	}
+	return showDrift(ctx, q, m.MachineID, maasstatus.State(row.State), drift, now)
+}

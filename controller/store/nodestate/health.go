@@ -1,0 +1,210 @@
+package nodestate
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/ingot-metal/ingot/controller/fleet"
+	"github.com/ingot-metal/ingot/controller/node"
+	"github.com/ingot-metal/ingot/controller/store/convert"
+	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
+	machinestore "github.com/ingot-metal/ingot/controller/store/machine"
+	"github.com/ingot-metal/ingot/controller/store/pgtx"
+	"github.com/ingot-metal/ingot/controller/workflow"
+	"github.com/ingot-metal/ingot/internal/accelerator"
+	"github.com/ingot-metal/ingot/internal/maasstatus"
+)
+
+// FailingChecks lists the health checks of the machine's group that do not pass. live says that its own agent has a session.
+func FailingChecks(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, live bool) ([]string, error) {
+	g, err := GroupOf(ctx, q, m)
+	if err != nil || len(g.HealthChecks) == 0 {
+		return nil, err
+	}
+	h, err := healthOf(ctx, q, m)
+	h.Live = live
+	return node.Failing(g.HealthChecks, h), err
+}
+
+// healthOf reads what the health checks compare, but for the session.
+func healthOf(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine) (node.Health, error) {
+	spec, err := convert.SpecFromJSON(m.Spec)
+	if err != nil {
+		return node.Health{}, err
+	}
+	h := node.Health{Serial: spec.GetSerial(), MACs: spec.GetMacAddresses()}
+	if h.ProviderFault, err = providerFault(ctx, q, m); err != nil {
+		return h, err
+	}
+	row, err := q.LatestInventory(ctx, m.MachineID)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return h, nil
+	}
+	if err != nil {
+		return h, fmt.Errorf("read inventory: %w", err)
+	}
+	seen, err := parseInventory(row.Document)
+	if err != nil {
+		return h, err
+	}
+	h.Inventoried, h.Simulated, h.SeenSerial = true, row.Simulated, seen.System.Serial
+	for _, n := range seen.NICs {
+		h.SeenMACs = append(h.SeenMACs, strings.ToLower(n.MAC))
+	}
+	return h, nil
+}
+
+// inventoryDoc is what of an agent's inventory the controller decides by; see the agent's package inventory.
+type inventoryDoc struct {
+	System struct{ Serial string }
+	NICs   []struct{ MAC string }
+	PCI    []struct{ Class, Vendor string }
+}
+
+func parseInventory[T ~string | ~[]byte](raw T) (inventoryDoc, error) {
+	var doc inventoryDoc
+	if err := json.Unmarshal([]byte(raw), &doc); err != nil {
+		return doc, fmt.Errorf("parse stored inventory: %w", err)
+	}
+	return doc, nil
+}
+
+// HasAccelerator reports whether the newest inventory of a machine shows an accelerator; one that has reported none shows none.
+func HasAccelerator(ctx context.Context, q *dbsqlc.Queries, machineID string) (bool, error) {
+	row, err := q.LatestInventory(ctx, machineID)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("read inventory: %w", err)
+	}
+	doc, err := parseInventory(row.Document)
+	if err != nil {
+		return false, err
+	}
+	for _, p := range doc.PCI {
+		if accelerator.Is(p.Class, p.Vendor) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// providerFault says what of the machine's provider is not healthy; empty where nothing is.
+func providerFault(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine) (string, error) {
+	if m.Provider != workflow.ProviderMAAS {
+		conds, err := q.ConditionsOf(ctx, []string{m.MachineID})
+		if err != nil {
+			return "", fmt.Errorf("read conditions: %w", err)
+		}
+		silent := slices.ContainsFunc(conds, func(c dbsqlc.MachineCondition) bool { return c.Type == string(fleet.BMCReachable) && !c.Status })
+		if silent {
+			return "the machine's BMC does not answer", nil
+		}
+		return "", nil
+	}
+	o, err := q.GetProviderObservation(ctx, m.MachineID)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return "MAAS was not asked yet", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("read what the provider says: %w", err)
+	}
+	if o.State != string(maasstatus.StateDeployed) {
+		return "MAAS says " + o.State + ", not Deployed", nil
+	}
+	return "", nil
+}
+
+// Arrive makes a node active whose agent has a session and whose health checks pass; any other stays what it is.
+func Arrive(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, agentID string, now time.Time) (bool, error) {
+	failing, err := FailingChecks(ctx, q, m, true)
+	if err != nil || len(failing) > 0 {
+		return false, err
+	}
+	path := []node.State{node.Enrolling, node.Active}
+	if node.Parse(m.NodeState) == node.Enrolling {
+		path = path[1:]
+	}
+	return true, MoveAlong(ctx, q, m.MachineID, Move{By: node.System, User: agentID}, now, path...)
+}
+
+// AdmitHealthy makes the nodes active that have waited for their health checks and pass them now, and returns their number.
+func (s *Store) AdmitHealthy(ctx context.Context, now time.Time) (int, error) {
+	arrived, after := 0, ""
+	for {
+		waiting, err := s.db.Q.NodesOnTheirWayIn(ctx, dbsqlc.NodesOnTheirWayInParams{AfterID: after, PageSize: 500})
+		if err != nil {
+			return arrived, fmt.Errorf("look for nodes on their way in: %w", err)
+		}
+		for _, id := range waiting {
+			after = id
+			ok, err := s.admitHealthy(ctx, id, now)
+			if err != nil {
+				return arrived, fmt.Errorf("check the health of %s: %w", id, err)
+			}
+			if ok {
+				arrived++
+			}
+		}
+		if len(waiting) == 0 {
+			return arrived, nil
+		}
+	}
+}
+
+func (s *Store) admitHealthy(ctx context.Context, machineID string, now time.Time) (arrived bool, err error) {
+	// Most of those that wait go on waiting: they are looked at without a lock first.
+	m, err := s.db.Q.GetMachine(ctx, machineID)
+	if err != nil {
+		return false, fmt.Errorf("read machine: %w", err)
+	}
+	if failing, err := FailingChecks(ctx, s.db.Q, m, true); err != nil || len(failing) > 0 {
+		return false, err
+	}
+	err = s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
+		arrived = false
+		m, err := machinestore.LockMachine(ctx, q, machineID)
+		if err != nil || !OnTheWayIn(m) {
+			return err
+		}
+		live, err := AgentLive(ctx, q, m, now)
+		if err != nil || !live {
+			return err
+		}
+		if held, err := HeldByWorkflow(ctx, q, machineID, node.Parse(m.NodeState)); err != nil || held {
+			return err
+		}
+		arrived, err = Arrive(ctx, q, m, pgtx.StrVal(m.AgentID), now)
+		return err
+	})
+	return arrived, err
+}
+
+// OnTheWayIn reports whether the node is in a state that its first session leads out of.
+func OnTheWayIn(m dbsqlc.Machine) bool {
+	s := node.Parse(m.NodeState)
+	return m.DeletedAt == nil && (s == node.BootstrapIssued || s == node.Enrolling)
+}
+
+// HeldByWorkflow says that a node which is on its way in belongs to an onboarding, which says when it has arrived.
+func HeldByWorkflow(ctx context.Context, q *dbsqlc.Queries, machineID string, state node.State) (bool, error) {
+	if state != node.BootstrapIssued && state != node.Enrolling {
+		return false, nil
+	}
+	_, err := q.OpenWorkflowOf(ctx, machineID)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("look for an open workflow: %w", err)
+	}
+	return true, nil
+}

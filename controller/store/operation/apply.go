@@ -1,0 +1,474 @@
+package operation
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"google.golang.org/protobuf/proto"
+
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/fleet"
+	"github.com/ingot-metal/ingot/controller/operation"
+	"github.com/ingot-metal/ingot/controller/store/convert"
+	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
+	machinestore "github.com/ingot-metal/ingot/controller/store/machine"
+	"github.com/ingot-metal/ingot/controller/store/pgtx"
+	"github.com/ingot-metal/ingot/internal/failpoint"
+	"github.com/ingot-metal/ingot/internal/planted"
+)
+
+var (
+	fpBeforeApply         = failpoint.Register("store.before-apply")
+	FailpointBeforeCommit = failpoint.Register("store.before-commit")
+	fpAfterCommit         = failpoint.Register("store.after-commit")
+)
+
+// Outgoing is a command that must be sent now that its transaction has committed.
+type Outgoing struct {
+	CommandID, ExecutorID string
+	Spec, Digest          []byte
+}
+
+// Applied is what a committed decision means for the rest of the controller.
+type Applied struct {
+	Decision    operation.Decision
+	OperationID string
+	MachineID   string
+	Version     int64
+	Phase       operation.Phase
+	Type        fleet.OperationType
+	CreatedAt   time.Time
+	FinishedAt  time.Time
+	// Command is the command that the event was about, as it is now.
+	Command *operation.Command
+	Send    []Outgoing
+	// Cancel names the executor that should be told to stop Decision.CancelOnAgent.
+	CancelExecutor string
+	// StaleVersion says that a look came for a version that is gone; nothing was decided.
+	StaleVersion bool
+}
+
+// Decide loads an operation, lets operation.Decide answer the event, and stores the answer, all in one transaction.
+// version, if not 0, must be the operation's or nothing happens.
+func (s *Store) Decide(ctx context.Context, operationID string, version int64, e operation.Event, now time.Time) (*Applied, error) {
+	var out *Applied
+	err := s.db.InGroup(ctx, pgtx.LockKey{OperationID: operationID, CommandID: commandOf(e)}, func(_ pgx.Tx, q *dbsqlc.Queries) error {
+		var err error
+		out, err = s.DecideIn(ctx, q, operationID, version, e, now)
+		if err != nil {
+			return err
+		}
+		return FailpointBeforeCommit.HitCtx(ctx)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("decide on operation %s: %w", operationID, err)
+	}
+	s.noteApplied(out)
+	return out, fpAfterCommit.HitCtx(ctx)
+}
+
+func (s *Store) DecideIn(ctx context.Context, q *dbsqlc.Queries, operationID string, version int64, e operation.Event, now time.Time) (*Applied, error) {
+	l, err := s.loadFor(ctx, q, operationID, commandOf(e), now)
+	if err != nil {
+		return nil, err
+	}
+	return s.decideOn(ctx, q, l, version, e, now)
+}
+
+// decideOn decides on an operation that is locked and stores the answer.
+func (s *Store) decideOn(ctx context.Context, q *dbsqlc.Queries, l *OperationContext, version int64, e operation.Event, now time.Time) (*Applied, error) {
+	operationID := l.Row.OperationID
+	l.cmdline = s.catalog.InstallerCmdline
+	if r, ok := e.(operation.Reported); ok {
+		l.report = &r
+	}
+	if version != 0 && l.Row.Version != version {
+		return &Applied{StaleVersion: true, OperationID: operationID, Phase: l.Snap.Op.Phase}, nil
+	}
+	if err := l.compareEpoch(ctx, q, e); err != nil {
+		return nil, err
+	}
+	if err := l.countGrant(ctx, q, e); err != nil {
+		return nil, err
+	}
+	if planted.StateID {
+		e = ofKnownMemory(e, l.Snap.Command)
+	}
+	d := operation.Decide(l.Snap, e, now)
+	if err := fpBeforeApply.HitCtx(ctx); err != nil {
+		return nil, err
+	}
+	if planted.VersionGuard {
+		if err := l.pretendCurrent(ctx, q); err != nil {
+			return nil, err
+		}
+	}
+	a, err := Apply(ctx, q, l, d, now)
+	if err != nil || l.Machine.Retiring == nil || pgtx.StrVal(l.Machine.CurrentOperationID) != operationID || !operation.IsTerminal(a.Phase) {
+		return a, err
+	}
+	return a, s.Retire(ctx, q, l.Machine.MachineID, now)
+}
+
+// commandOf names the command that an event is about.
+func commandOf(e operation.Event) string {
+	switch e := e.(type) {
+	case operation.AckedByAgent:
+		return e.CommandID
+	case operation.GrantAsked:
+		return e.CommandID
+	case operation.Resulted:
+		return e.CommandID
+	default:
+		return ""
+	}
+}
+
+// compareEpoch notes whether the session that the event came in has been overtaken by a newer one of its agent.
+func (l *OperationContext) compareEpoch(ctx context.Context, q *dbsqlc.Queries, e operation.Event) error {
+	agentID, epoch := sessionOf(e)
+	if agentID == "" {
+		return nil
+	}
+	newest, err := l.epochOf(ctx, q, agentID)
+	if err != nil {
+		return err
+	}
+	l.Snap.World.StaleEpoch = epoch != newest
+	return nil
+}
+
+// sessionOf names the agent and the epoch of the session that an event came in; no agent where it came in none.
+func sessionOf(e operation.Event) (agentID string, epoch int64) {
+	switch e := e.(type) {
+	case operation.GrantAsked:
+		return e.AgentID, e.Epoch
+	case operation.Resulted:
+		if e.Epoch != 0 {
+			return e.AgentID, e.Epoch
+		}
+	case operation.SessionOpened:
+		if e.Epoch != 0 {
+			return e.AgentID, e.Epoch
+		}
+	}
+	return "", 0
+}
+
+// countGrant takes the asking agent's grant number. A number that is not above the last one leaves the last one as it is
+// and tells Decide so.
+func (l *OperationContext) countGrant(ctx context.Context, q *dbsqlc.Queries, e operation.Event) error {
+	g, ok := e.(operation.GrantAsked)
+	if !ok || l.Snap.World.StaleEpoch {
+		return nil
+	}
+	n, err := q.AdvanceGrantSeq(ctx, dbsqlc.AdvanceGrantSeqParams{AgentID: g.AgentID, StateID: g.StateID, Seq: int64(g.Seq)})
+	if err != nil {
+		return fmt.Errorf("count grant: %w", err)
+	}
+	if n == 0 && !planted.MemoryNumbers {
+		l.Snap.World.LastGrantSeq = g.Seq
+	}
+	return nil
+}
+
+// epochOf is the epoch of the agent's newest session.
+func (l *OperationContext) epochOf(ctx context.Context, q *dbsqlc.Queries, agentID string) (int64, error) {
+	for _, r := range l.executors {
+		if r.AgentID == agentID {
+			return r.Epoch, nil
+		}
+	}
+	agent, err := q.GetAgent(ctx, agentID)
+	if err != nil {
+		return 0, fmt.Errorf("read agent: %w", err)
+	}
+	return agent.Epoch, nil
+}
+
+// Apply writes a decision. It is the only code that writes the state of operations, steps and commands.
+func Apply(ctx context.Context, q *dbsqlc.Queries, l *OperationContext, d operation.Decision, now time.Time) (*Applied, error) {
+	out := &Applied{
+		Decision: d, OperationID: l.Row.OperationID, MachineID: l.Row.TargetID, Version: l.Row.Version,
+		Phase: d.Op.Phase, Type: d.Op.Type, CreatedAt: d.Op.CreatedAt, FinishedAt: d.Op.FinishedAt, Command: l.Snap.Command,
+	}
+	if d.CancelOnAgent != "" && l.Snap.Command != nil {
+		out.CancelExecutor = l.Snap.Command.ExecutorID
+	}
+	w := &writes{list: l.before}
+	w.machine(ctx, l, d.Machine, now)
+	if err := w.special(ctx, q, l.changesCauses(d.Machine), func() error { return l.causes(ctx, q, d.Machine, now) }); err != nil {
+		return nil, err
+	}
+	if err := w.special(ctx, q, d.FlagRollback, func() error {
+		return machinestore.RaiseCause(ctx, q, l.Row.TargetID, "", machinestore.MemoryCause("the agent asked for a grant with a number that was used before"), now)
+	}); err != nil {
+		return nil, err
+	}
+	if err := w.special(ctx, q, l.bootChanges(d.Machine), func() error { return l.applyBoot(ctx, q, d.Machine, now) }); err != nil {
+		return nil, err
+	}
+	if err := w.special(ctx, q, !nodeStays(l, d), func() error { return nodeFollows(ctx, q, l, d, now) }); err != nil {
+		return nil, err
+	}
+	if d.Resend && l.command != nil {
+		out.Send = append(out.Send, Outgoing{l.command.CommandID, l.command.ExecutorID, l.command.Spec, l.command.Digest})
+	}
+	if !d.Changed {
+		return out, w.flush(ctx, q)
+	}
+	for _, c := range d.Commands {
+		sent, err := w.command(ctx, q, l, d, c, now)
+		if err != nil {
+			return nil, err
+		}
+		out.Command = c
+		if sent != nil {
+			out.Send = append(out.Send, *sent)
+		}
+	}
+	if !d.OpChanged {
+		return out, w.flush(ctx, q)
+	}
+	out.Version++
+	if err := w.operation(ctx, l, d, now); err != nil {
+		return nil, err
+	}
+	if err := w.special(ctx, q, l.Row.Destructive, func() error { return l.freeSlot(ctx, q, d, now) }); err != nil {
+		return nil, err
+	}
+	return out, errors.Join(w.special(ctx, q, l.workflow != nil, func() error { return l.followWorkflow(ctx, q, d, now) }), w.flush(ctx, q))
+}
+
+// writes are the statements of a decision that need no answers. They go to the database together.
+type writes struct{ list []func(*dbsqlc.Queries) error }
+
+func (w *writes) add(write func(*dbsqlc.Queries) error) { w.list = append(w.list, write) }
+
+func (w *writes) flush(ctx context.Context, q *dbsqlc.Queries) error {
+	list := w.list
+	w.list = nil
+	return q.Together(ctx, list...)
+}
+
+// special does what needs answers, and sees what was written so far.
+func (w *writes) special(ctx context.Context, q *dbsqlc.Queries, due bool, do func() error) error {
+	if !due {
+		return nil
+	}
+	if err := w.flush(ctx, q); err != nil {
+		return err
+	}
+	return do()
+}
+
+// operation writes the operation with its steps and events.
+func (w *writes) operation(ctx context.Context, l *OperationContext, d operation.Decision, now time.Time) error {
+	op := d.Op
+	for i, s := range op.Steps {
+		if reflect.DeepEqual(s, l.Snap.Op.Steps[i]) {
+			continue
+		}
+		p, err := stepParams(op.ID, i, s)
+		if err != nil {
+			return err
+		}
+		w.add(func(q *dbsqlc.Queries) error { return pgtx.Wrap(q.UpdateStep(ctx, p), "update step") })
+	}
+	update, err := operationParams(l, d, now)
+	if err != nil {
+		return err
+	}
+	w.add(func(q *dbsqlc.Queries) error { return updateOperation(ctx, q, update) })
+	if len(d.Notes) > 0 {
+		events, err := eventParams(l, d, now)
+		if err != nil {
+			return err
+		}
+		w.add(func(q *dbsqlc.Queries) error { return pgtx.Wrap(q.InsertEvents(ctx, events), "insert events") })
+	}
+	return nil
+}
+
+func operationParams(l *OperationContext, d operation.Decision, now time.Time) (dbsqlc.UpdateOperationParams, error) {
+	op := d.Op
+	errJSON, evidence, err := errorAndEvidence(op)
+	return dbsqlc.UpdateOperationParams{
+		OperationID: op.ID, Version: l.Row.Version, Phase: string(op.Phase), CurrentStep: int32(op.CurrentStep),
+		CurrentStage: op.CurrentStage, WaitReason: op.WaitReason, WakeAt: pgtx.TimePtr(op.WakeAt),
+		CancelRequestedAt: pgtx.TimePtr(op.CancelRequested), Error: errJSON, Evidence: evidence,
+		StartedAt: pgtx.TimePtr(op.StartedAt), FinishedAt: pgtx.TimePtr(op.FinishedAt), Now: now,
+		EventSeq: l.Row.EventSeq + int64(len(d.Notes)),
+	}, err
+}
+
+func updateOperation(ctx context.Context, q *dbsqlc.Queries, p dbsqlc.UpdateOperationParams) error {
+	n, err := q.UpdateOperation(ctx, p)
+	if err != nil {
+		return fmt.Errorf("update operation: %w", err)
+	}
+	if n != 1 {
+		return pgtx.ErrLostVersion
+	}
+	return nil
+}
+
+func errorAndEvidence(op operation.Operation) (errJSON, evidence []byte, err error) {
+	if op.Error != nil {
+		if errJSON, err = json.Marshal(op.Error); err != nil {
+			return nil, nil, fmt.Errorf("serialize error: %w", err)
+		}
+	}
+	evidence, err = pgtx.JSONMap(op.Evidence)
+	return errJSON, evidence, err
+}
+
+func stepParams(operationID string, idx int, s operation.Step) (dbsqlc.UpdateStepParams, error) {
+	evidence, err := pgtx.JSONMap(s.Evidence)
+	return dbsqlc.UpdateStepParams{
+		OperationID: operationID, Idx: int32(idx), State: string(s.State), RetryCount: int32(s.RetryCount),
+		RetryAt: pgtx.TimePtr(s.RetryAt), Message: s.Message, Evidence: evidence,
+		StartedAt: pgtx.TimePtr(s.StartedAt), FinishedAt: pgtx.TimePtr(s.FinishedAt),
+	}, err
+}
+
+// eventParams are the events of a decision, numbered under the operation's row lock. All carry the operation as it is
+// after the whole decision, but for the phase: that is the one of the moment, so that a watcher sees RUNNING too of an
+// operation that begins and ends in one decision.
+func eventParams(l *OperationContext, d operation.Decision, now time.Time) (dbsqlc.InsertEventsParams, error) {
+	p := dbsqlc.InsertEventsParams{OperationID: d.Op.ID, TargetID: d.Op.MachineID, Ts: now}
+	row := l.Row
+	row.Version++
+	row.UpdatedAt = now
+	snapshots := map[operation.Phase][]byte{}
+	for i, n := range d.Notes {
+		snapshot, err := snapshotAt(snapshots, row, d.Op, n.Phase)
+		if err != nil {
+			return p, err
+		}
+		p.Seqs = append(p.Seqs, l.Row.EventSeq+int64(i)+1)
+		p.Kinds = append(p.Kinds, n.Kind)
+		p.Steps = append(p.Steps, n.Step)
+		p.Messages = append(p.Messages, n.Message)
+		p.Snapshots = append(p.Snapshots, snapshot)
+	}
+	return p, nil
+}
+
+// snapshotAt serializes the operation as it was in a phase, once for each.
+func snapshotAt(made map[operation.Phase][]byte, row dbsqlc.Operation, op operation.Operation, phase operation.Phase) ([]byte, error) {
+	if phase != "" && phase != op.Phase {
+		op.Phase, op.FinishedAt, op.Error = phase, time.Time{}, nil
+	}
+	if made[op.Phase] == nil {
+		b, err := proto.Marshal(convert.OperationMessage(row, op))
+		if err != nil {
+			return nil, fmt.Errorf("serialize operation: %w", err)
+		}
+		made[op.Phase] = b
+	}
+	return made[op.Phase], nil
+}
+
+// command writes a command, and gives it if it is to be sent when that has committed.
+func (w *writes) command(ctx context.Context, q *dbsqlc.Queries, l *OperationContext, d operation.Decision, c *operation.Command, now time.Time) (*Outgoing, error) {
+	if c == d.NewCommand {
+		return w.newCommand(ctx, q, l, d, c, now)
+	}
+	evidence, err := pgtx.JSONMap(c.Evidence)
+	if err != nil {
+		return nil, err
+	}
+	p := dbsqlc.UpdateCommandParams{
+		CommandID: c.ID, OldState: string(l.Snap.Command.State), State: string(c.State), ExecutorStateID: c.ExecutorStateID,
+		Outcome: string(c.Outcome), Reason: c.Reason, Message: c.Message, Evidence: evidence, BootIDBefore: c.BootIDBefore,
+		GrantSeq: int64(c.GrantSeq), Deadline: c.Deadline, SentAt: pgtx.TimePtr(c.SentAt), AckedAt: pgtx.TimePtr(c.AckedAt),
+		GrantedAt: pgtx.TimePtr(c.GrantedAt), ClaimedAt: pgtx.TimePtr(c.ClaimedAt), FinishedAt: pgtx.TimePtr(c.FinishedAt),
+		SettledBy: c.SettledBy,
+	}
+	w.add(func(q *dbsqlc.Queries) error {
+		n, err := q.UpdateCommand(ctx, p)
+		if err != nil {
+			return fmt.Errorf("update command: %w", err)
+		}
+		if n != 1 {
+			return pgtx.ErrLostVersion
+		}
+		return nil
+	})
+	if c.State == operation.Sent && l.Snap.Command.State == operation.Queued {
+		return &Outgoing{c.ID, c.ExecutorID, l.command.Spec, l.command.Digest}, nil
+	}
+	return nil, nil
+}
+
+func (w *writes) newCommand(ctx context.Context, q *dbsqlc.Queries, l *OperationContext, d operation.Decision, c *operation.Command, now time.Time) (*Outgoing, error) {
+	step := &baremetalv1.Step{}
+	if err := proto.Unmarshal(l.steps[c.StepIdx].Spec, step); err != nil {
+		return nil, fmt.Errorf("parse stored step: %w", err)
+	}
+	generation := int64(0)
+	if c.Kind == operation.KindReconfig {
+		var err error
+		if generation, err = q.NextConfigGeneration(ctx, l.Machine.MachineID); err != nil {
+			return nil, fmt.Errorf("number the configuration: %w", err)
+		}
+	}
+	whole, err := commandSpec(ctx, q, l, d, c, step, generation)
+	if err != nil {
+		return nil, err
+	}
+	spec, err := proto.MarshalOptions{Deterministic: true}.Marshal(whole)
+	if err != nil {
+		return nil, fmt.Errorf("serialize command: %w", err)
+	}
+	sum := sha256.Sum256(spec)
+	c.Digest = sum[:]
+	p := dbsqlc.InsertCommandParams{
+		CommandID: c.ID, OperationID: d.Op.ID, TargetID: d.Op.MachineID, StepIdx: int32(c.StepIdx),
+		StepName: d.Op.Steps[c.StepIdx].Name, Attempt: int32(c.Attempt), Kind: string(c.Kind), Spec: spec, Digest: c.Digest,
+		ExecutorID: c.ExecutorID, ExecutorStateID: c.ExecutorStateID, State: string(c.State), Deadline: c.Deadline,
+		CreatedAt: now, SentAt: pgtx.TimePtr(c.SentAt),
+	}
+	w.add(func(q *dbsqlc.Queries) error { return pgtx.Wrap(q.InsertCommand(ctx, p), "insert command") })
+	if c.State != operation.Sent {
+		return nil, nil
+	}
+	return &Outgoing{c.ID, c.ExecutorID, spec, c.Digest}, nil
+}
+
+// machine writes what the decision does to the machine.
+func (w *writes) machine(ctx context.Context, l *OperationContext, m operation.MachineChange, now time.Time) {
+	id := l.Row.TargetID
+	if m.SetPhase != "" || m.ClearCurrent || m.Fence != "" || m.Unfence != "" || m.ImageDigest != "" {
+		w.add(func(q *dbsqlc.Queries) error {
+			return pgtx.Wrap(q.ApplyToMachine(ctx, dbsqlc.ApplyToMachineParams{
+				MachineID: id, SetPhase: string(m.SetPhase), ClearCurrent: m.ClearCurrent, Fence: m.Fence,
+				Unfence: m.Unfence, ImageDigest: m.ImageDigest,
+			}), "update machine")
+		})
+	}
+	if m.Unprovision {
+		w.add(func(q *dbsqlc.Queries) error {
+			return pgtx.Wrap(q.Unprovision(ctx, id), "forget the image on the disk")
+		})
+	}
+	set := maps.Clone(l.Snap.World.Machine.Conditions)
+	for _, c := range m.Conditions {
+		if !c.Status && !set[c.Type] {
+			continue // there is nothing to clear
+		}
+		if set == nil {
+			set = map[fleet.ConditionType]bool{}
+		}
+		set[c.Type] = c.Status
+		w.add(func(q *dbsqlc.Queries) error { return machinestore.SetCondition(ctx, q, id, c, now) })
+	}
+}

@@ -1,0 +1,192 @@
+package operation
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
+	"github.com/ingot-metal/ingot/controller/fleet"
+	"github.com/ingot-metal/ingot/controller/operation"
+	"github.com/ingot-metal/ingot/controller/plan"
+	catalogstore "github.com/ingot-metal/ingot/controller/store/catalog"
+	"github.com/ingot-metal/ingot/controller/store/convert"
+	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
+	"github.com/ingot-metal/ingot/controller/store/pgtx"
+	"github.com/ingot-metal/ingot/controller/workflow"
+	"github.com/ingot-metal/ingot/internal/failure"
+	"github.com/ingot-metal/ingot/internal/ids"
+)
+
+// BootTokenBytes: 128 random bits name what a machine boots.
+const BootTokenBytes = 16
+
+// bootKinds are the steps that change what a machine boots from the network.
+var bootKinds = []string{string(operation.KindNetboot), string(operation.KindRepave), string(operation.KindErase)}
+
+func changesBoot(steps []dbsqlc.OperationStep) bool {
+	return slices.ContainsFunc(steps, func(s dbsqlc.OperationStep) bool { return slices.Contains(bootKinds, s.Kind) })
+}
+
+// boot says what the machine boots from the network, for the operations that change it.
+func (l *OperationContext) boot(f *preloaded, w *operation.World) {
+	b, ok := f.boots[l.Machine.MachineID]
+	if !ok || !changesBoot(l.steps) {
+		return
+	}
+	w.NewBootToken = ids.Secret(BootTokenBytes)
+	w.Boot = operation.Boot{
+		Mode: pgtx.OrText(b.Mode, operation.BootDisk), OperationID: pgtx.StrVal(b.OperationID), Revision: b.Revision,
+		InstallerAgentID: pgtx.StrVal(b.InstallerAgentID), Applied: b.Applied, Segments: int(b.Segments), InstallerReady: b.Ready,
+		IdentityLevel: b.IdentityLevel, IdentityTrust: b.IdentityTrust,
+	}
+}
+
+// bootChanges says that applyBoot has something to do.
+func (l *OperationContext) bootChanges(m operation.MachineChange) bool {
+	return m.RevokeHosts || m.Assign != nil
+}
+
+// applyBoot stores a new assignment under the site's next revision, and ends the identities of the systems before.
+func (l *OperationContext) applyBoot(ctx context.Context, q *dbsqlc.Queries, m operation.MachineChange, now time.Time) error {
+	if m.RevokeHosts {
+		_, err := q.RevokeHostCerts(ctx, dbsqlc.RevokeHostCertsParams{
+			MachineID: &l.Machine.MachineID, OperationID: &l.Row.OperationID, Now: &now,
+		})
+		if err != nil {
+			return fmt.Errorf("revoke the certificates of the system before: %w", err)
+		}
+	}
+	if m.Assign == nil {
+		return nil
+	}
+	return Assign(ctx, q, l.Machine, *m.Assign, now)
+}
+
+func Assign(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, a operation.Assignment, now time.Time) error {
+	revision, err := q.BumpSite(ctx, m.Site)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil // no site, nobody who would serve it
+	}
+	if err != nil {
+		return fmt.Errorf("number the site's document: %w", err)
+	}
+	err = q.PutAssignment(ctx, dbsqlc.PutAssignmentParams{
+		MachineID: m.MachineID, Site: m.Site, Mode: a.Mode, OperationID: pgtx.StrPtr(a.OperationID), Token: a.Token, Revision: revision, Now: now,
+	})
+	if err != nil {
+		return fmt.Errorf("store boot assignment: %w", err)
+	}
+	if err := q.SetBootMode(ctx, dbsqlc.SetBootModeParams{MachineID: m.MachineID, BootMode: a.Mode}); err != nil {
+		return fmt.Errorf("show boot assignment: %w", err)
+	}
+	return nil
+}
+
+// repaveAction says what to write, from the image catalogue. A simulated disk takes an image that is only a name.
+func (l *OperationContext) repaveAction(ctx context.Context, q *dbsqlc.Queries, r *baremetalv1.RepaveImage) (*fleetv1.RepaveAction, error) {
+	a := &fleetv1.RepaveAction{ImageRef: r.GetImage(), DiskRule: pgtx.OrText(r.GetDisk(), l.spec.GetInstallDisk()), ProtectedDisks: l.spec.GetProtectedDisks()}
+	i, err := q.ImageByRef(ctx, r.GetImage())
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+	case err != nil:
+		return nil, fmt.Errorf("read image: %w", err)
+	default:
+		a.Sha256Raw, a.BlobSha256, a.Format, a.RawSize = i.Sha256Raw, i.Sha256File, i.Format, i.SizeBytes
+		a.FileSize, a.MinimumDisk, a.Arch, a.Firmware = i.FileSizeBytes, i.MinimumDiskBytes, i.Arch, i.Firmware
+	}
+	return a, nil
+}
+
+// powerAction is a power cycle into the network, or out of the installer into the disk.
+func (l *OperationContext) powerAction(d operation.Decision) *fleetv1.PowerAction {
+	a := &fleetv1.PowerAction{Want: "cycle", BootOnce: "PXE", Force: true}
+	if s := d.Op.Steps[d.Op.CurrentStep]; s.Kind == operation.KindReboot || operation.TurnedBack(s) {
+		a.BootOnce = "DISK"
+	}
+	return a
+}
+
+// installerAction names the installer's kernel and what it is told: where its site is, and under which token it boots.
+func (l *OperationContext) installerAction(ctx context.Context, q *dbsqlc.Queries) (*fleetv1.CommandSpec_Installer, error) {
+	b, err := q.BootOf(ctx, l.Machine.MachineID)
+	if err != nil {
+		return nil, fmt.Errorf("read boot assignment: %w", err)
+	}
+	address, err := l.bootAddress(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	images, err := catalogstore.InstallerFiles(ctx, q, l.cmdline)
+	if err != nil {
+		return nil, err
+	}
+	f := images[0]
+	return &fleetv1.CommandSpec_Installer{Installer: &fleetv1.InstallerAction{
+		KernelSha256: f.GetKernelSha256(), InitrdSha256: f.GetInitrdSha256(),
+		Cmdline: strings.TrimSpace("ingot.role=installer ingot.site=http://" + address + " ingot.token=" + b.Token + " " + f.GetCmdline()),
+	}}, nil
+}
+
+// bootAddress is the boot server of the segment on which the machine was seen last, or of the site's first.
+func (l *OperationContext) bootAddress(ctx context.Context, q *dbsqlc.Queries) (string, error) {
+	site, err := q.SiteRow(ctx, l.Machine.Site)
+	if err != nil {
+		return "", fmt.Errorf("read site: %w", err)
+	}
+	bySegment := map[string]string{}
+	if err := json.Unmarshal(site.BootAddresses, &bySegment); err != nil {
+		return "", fmt.Errorf("parse stored boot addresses: %w", err)
+	}
+	segment, err := q.SegmentOfMACs(ctx, dbsqlc.SegmentOfMACsParams{Site: site.Site, MachineID: l.Machine.MachineID})
+	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		return "", fmt.Errorf("find the machine's segment: %w", err)
+	}
+	if a := bySegment[segment]; a != "" {
+		return a, nil
+	}
+	for _, name := range slices.Sorted(maps.Keys(bySegment)) {
+		return bySegment[name], nil
+	}
+	return "", failure.Unavailable("SITE_AGENT_SILENT", "the site's agent has not said where its boot server is")
+}
+
+// Catalogued refuses an image that is not in the catalogue, where a real disk is going to be written. A simulated machine,
+// and one behind another provider, takes any name.
+func Catalogued(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, steps []plan.Filled) error {
+	spec, err := convert.SpecFromJSON(m.Spec)
+	if err != nil {
+		return err
+	}
+	if s := plan.ByInstaller(steps); s != nil && m.Provider == workflow.ProviderMAAS {
+		return failure.Invalid("INVALID_FIELD", "step %s is done by our own installer, and machine %s is installed by MAAS", s.Step.GetName(), m.MachineID).
+			WithField("plan_id", "for a machine of provider maas: plan "+plan.RepaveMAAS+", or one with steps of kind provider_action; to erase it, a decommission").
+			WithMeta("machine_id", m.MachineID)
+	}
+	ours := m.Provider == "" || m.Provider == fleet.AgentProvider
+	if !ours || m.Simulated || spec.GetBmcEndpoint() == "" && m.AgentID == nil {
+		return nil
+	}
+	for _, f := range steps {
+		if f.Kind != string(operation.KindRepave) {
+			continue
+		}
+		i, err := q.HoldImage(ctx, f.Step.GetRepave().GetImage())
+		if errors.Is(err, pgx.ErrNoRows) || err == nil && i.Kind != "os" {
+			return failure.NotFound("IMAGE_NOT_FOUND", "there is no image %q in the catalogue; see `ingot image list`", f.Step.GetRepave().GetImage()).
+				WithField("image_ref", "not in the catalogue")
+		}
+		if err != nil {
+			return fmt.Errorf("read image: %w", err)
+		}
+	}
+	return nil
+}

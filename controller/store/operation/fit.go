@@ -1,0 +1,148 @@
+package operation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/fleet"
+	"github.com/ingot-metal/ingot/controller/operation"
+	"github.com/ingot-metal/ingot/controller/plan"
+	catalogstore "github.com/ingot-metal/ingot/controller/store/catalog"
+	"github.com/ingot-metal/ingot/controller/store/convert"
+	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
+	"github.com/ingot-metal/ingot/controller/store/pgtx"
+	"github.com/ingot-metal/ingot/internal/disk"
+	"github.com/ingot-metal/ingot/internal/failure"
+)
+
+// onMetal reports whether our own installer writes the disks of the machine: one of another provider, and a simulated one,
+// has none to be written from.
+func onMetal(m dbsqlc.Machine, executors []dbsqlc.CandidatesForRow) bool {
+	ours := m.Provider == "" || m.Provider == fleet.AgentProvider
+	return ours && !m.Simulated && !slices.ContainsFunc(executors, func(r dbsqlc.CandidatesForRow) bool {
+		return r.Role == "host" && (r.Simulated || r.Live && slices.Contains(r.Capabilities, string(operation.KindRepave)))
+	})
+}
+
+// installable refuses an installation that cannot succeed, before the machine leaves its system: no way leads into the
+// installer, or the inventory rules the image or the disk rule out.
+func (s *Store) installable(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r StartRequest, steps []plan.Filled) error {
+	i := slices.IndexFunc(steps, func(f plan.Filled) bool { return f.Kind == string(operation.KindRepave) })
+	if i < 0 || !onMetal(m, nil) {
+		return nil
+	}
+	spec, err := convert.SpecFromJSON(m.Spec)
+	if err != nil || spec.GetBmcEndpoint() == "" && m.AgentID == nil {
+		return err
+	}
+	f, err := metalFacts(ctx, q, m, r.begun, s.db.Now())
+	if err != nil || !onMetal(m, f.executors[m.MachineID]) {
+		return err
+	}
+	l := &OperationContext{Machine: m, spec: spec, executors: f.executors[m.MachineID]}
+	w := operation.World{Provider: fleet.AgentProvider, Candidates: l.candidates(fleet.AgentProvider)}
+	if b, ok := f.boots[m.MachineID]; ok {
+		w.Boot = operation.Boot{Segments: int(b.Segments), InstallerReady: b.Ready}
+	}
+	image := steps[i].Step.GetRepave()
+	refusal := operation.NoWayIn(w, image.GetPath())
+	if refusal == nil {
+		refusal, err = l.unfit(ctx, q, image)
+	}
+	if refusal == nil || err != nil {
+		return err
+	}
+	return failure.Precondition(refusal.Reason, "%s", refusal.Message).WithMeta("machine_id", m.MachineID).
+		WithMeta("image_ref", image.GetImage()).WithMeta("step", steps[i].Step.GetName())
+}
+
+// metalFacts reads who may act on the machine, and what it boots, unless that has been read.
+func metalFacts(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, begun *preloaded, now time.Time) (*preloaded, error) {
+	if begun != nil {
+		return begun, nil
+	}
+	f := &preloaded{executors: map[string][]dbsqlc.CandidatesForRow{}, boots: map[string]dbsqlc.BootWorldsRow{}}
+	p := dbsqlc.CandidatesForParams{
+		Now: now, MachineIds: []string{m.MachineID}, OperationIds: []string{pgtx.StrVal(m.CurrentOperationID)}, Sites: []string{m.Site},
+	}
+	return f, q.Together(ctx,
+		func(q *dbsqlc.Queries) error { return f.readExecutors(ctx, q, p) },
+		func(q *dbsqlc.Queries) error { return f.readBoots(ctx, q, []string{m.MachineID}) },
+	)
+}
+
+// unfitNow is unfit for the installation that the operation is about to leave the machine's system for; nil for any other.
+func (l *OperationContext) unfitNow(ctx context.Context, q *dbsqlc.Queries) (*fleet.Refusal, error) {
+	op := l.Snap.Op
+	if operation.IsTerminal(op.Phase) || !onMetal(l.Machine, l.executors) {
+		return nil, nil
+	}
+	i := op.CurrentStep
+	for i < len(op.Steps)-1 && op.Steps[i].Kind == operation.KindNetboot {
+		i++
+	}
+	left := l.command != nil && int(l.command.StepIdx) == i
+	if op.Steps[i].Kind != operation.KindRepave || left {
+		return nil, nil
+	}
+	step := &baremetalv1.Step{}
+	if err := convert.ParseStep(l.steps[i].Spec, step); err != nil {
+		return nil, err
+	}
+	return l.unfit(ctx, q, step.GetRepave())
+}
+
+// unfit returns why an image cannot be installed on the machine, by the inventory of the system that runs on it now; nil
+// where that may be possible, or nothing is known.
+func (l *OperationContext) unfit(ctx context.Context, q *dbsqlc.Queries, r *baremetalv1.RepaveImage) (*fleet.Refusal, error) {
+	if !slices.ContainsFunc(l.executors, func(c dbsqlc.CandidatesForRow) bool { return c.Role == "host" && c.Live }) {
+		return nil, nil // what was reported once may be out of date
+	}
+	image, err := q.ImageByRef(ctx, r.GetImage())
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read image: %w", err)
+	}
+	inventory, err := q.LatestInventory(ctx, l.Machine.MachineID)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read inventory: %w", err)
+	}
+	known, err := disk.MachineOf(inventory.Document)
+	if err != nil {
+		return nil, nil //nolint:nilerr // a document that cannot be read says nothing
+	}
+	if missing, err := catalogstore.NoInstallerFor(ctx, q, known.Arch); missing != nil || err != nil {
+		return missing, err
+	}
+	rule, bad := disk.ParseRule(pgtx.OrText(r.GetDisk(), l.spec.GetInstallDisk()))
+	protected, worse := disk.ParseRules(l.spec.GetProtectedDisks())
+	if bad != nil || worse != nil {
+		return nil, nil //nolint:nilerr // rules are checked where they are set; the installer has the last word
+	}
+	why := disk.Fit(known, disk.Image{
+		Ref: image.ImageRef, Arch: image.Arch, Firmware: image.Firmware, RawSize: image.SizeBytes, MinimumDisk: image.MinimumDiskBytes,
+	}, rule, protected)
+	if why == nil {
+		return nil, nil
+	}
+	return &fleet.Refusal{Reason: why.Reason.String(), Message: fmt.Sprintf("%s, by its inventory of %s; %s", why.Message,
+		inventory.ReportedAt.UTC().Format(time.RFC3339), nextStep[why.Reason])}, nil
+}
+
+// nextStep is what helps against each misfit.
+var nextStep = map[baremetalv1.Reason]string{
+	baremetalv1.Reason_DISK_RULE_NO_UNIQUE_MATCH: "see `ingot machine inventory`, and name one disk with `ingot machine update --install-disk`",
+	baremetalv1.Reason_IMAGE_TOO_LARGE:           "name a larger disk with `ingot machine update --install-disk`, or take a smaller image",
+	baremetalv1.Reason_IMAGE_UNSUPPORTED:         "take an image made for it; see `ingot image list`",
+}

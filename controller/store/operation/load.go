@@ -1,0 +1,138 @@
+package operation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/fleet"
+	"github.com/ingot-metal/ingot/controller/node"
+	"github.com/ingot-metal/ingot/controller/operation"
+	"github.com/ingot-metal/ingot/controller/store/convert"
+	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
+	"github.com/ingot-metal/ingot/controller/store/pgtx"
+	"github.com/ingot-metal/ingot/controller/workflow"
+	"github.com/ingot-metal/ingot/internal/ids"
+)
+
+// OperationContext is an operation with all that a decision needs, its machine and itself locked.
+type OperationContext struct {
+	Machine dbsqlc.Machine
+	Row     dbsqlc.Operation
+	steps   []dbsqlc.OperationStep
+	command *convert.CommandRow
+	// executors are the agents that might take steps on the machine.
+	executors []dbsqlc.CandidatesForRow
+	spec      *baremetalv1.MachineSpec
+	Snap      operation.Snapshot
+	// report is the event, where it is an installer's report.
+	report *operation.Reported
+	// before is to be written with the decision, and before it.
+	before []func(*dbsqlc.Queries) error
+	// cmdline is added to that of an installer.
+	cmdline string
+	// workflow whose attempt the operation is, as it was before the decision; nil for any other operation.
+	workflow *workflow.Workflow
+}
+
+// load locks the machine, then the operation, and reads the rest. commandID names the command that the event is about;
+// empty means the latest attempt.
+func load(ctx context.Context, q *dbsqlc.Queries, operationID, commandID string, now time.Time) (*OperationContext, error) {
+	a := pgtx.LockKey{OperationID: operationID, CommandID: commandID}
+	f, err := preloadedFor(ctx, q, a, now)
+	if err != nil {
+		return nil, err
+	}
+	row, ok := f.operations[operationID]
+	if !ok {
+		return nil, convert.OperationNotFound(operationID)
+	}
+	l := &OperationContext{Machine: f.machines[row.TargetID], Row: row, steps: f.steps[operationID], command: f.command(a)}
+	return l, l.complete(ctx, q, f, now)
+}
+
+// complete makes of the rows what a decision is made of.
+func (l *OperationContext) complete(ctx context.Context, q *dbsqlc.Queries, f *preloaded, now time.Time) (err error) {
+	l.executors = f.executors[l.Machine.MachineID]
+	if l.Snap.Op, err = convert.OperationFromRow(l.Row, l.steps); err != nil {
+		return err
+	}
+	l.Snap.Command = convert.CommandFromRow(l.command)
+	if l.spec, err = convert.SpecFromJSON(l.Machine.Spec); err != nil {
+		return err
+	}
+	l.Snap.World, err = l.world(ctx, q, f, now)
+	return err
+}
+
+func loadCommand(ctx context.Context, q *dbsqlc.Queries, commandID string) (*convert.CommandRow, error) {
+	row, err := q.GetCommand(ctx, commandID)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read command: %w", err)
+	}
+	return &row, nil
+}
+
+func (l *OperationContext) world(ctx context.Context, q *dbsqlc.Queries, f *preloaded, now time.Time) (_ operation.World, err error) {
+	w := operation.World{
+		Machine: convert.FleetFacts(l.Machine, f.conditions[l.Machine.MachineID]), Provider: pgtx.OrText(l.Machine.Provider, fleet.AgentProvider),
+		TargetBootID: l.Machine.BootID, TargetAgentID: pgtx.StrVal(l.Machine.AgentID),
+		NewCommandID: ids.New(ids.Command),
+	}
+	w.Machine.Freeze = f.freeze
+	w.Install = operation.Install{Counted: countsAttempts(l.Machine, l.Snap.Op), Failed: int(l.Machine.InstallAttempts), Max: node.MaxAttempts}
+	l.boot(f, &w)
+	if err := l.readWorkflow(ctx, q, &w); err != nil {
+		return w, err
+	}
+	if w.SlotHeld, err = l.slot(ctx, q, now); err != nil {
+		return w, err
+	}
+	w.Candidates = l.candidates(w.Provider)
+	for _, c := range w.Candidates {
+		if c.AgentID == w.TargetAgentID {
+			w.TargetAgentLive = c.Live
+		}
+		if l.command != nil && c.AgentID == l.command.ExecutorID {
+			w.ExecutorLive, w.ExecutorLastSeen = c.Live, c.LastSeen
+		}
+	}
+	w.Unfit, err = l.unfitNow(ctx, q)
+	return w, err
+}
+
+// candidates are the agents that might take steps on the machine, with what each could do there.
+func (l *OperationContext) candidates(provider string) []fleet.Candidate {
+	var out []fleet.Candidate
+	for _, r := range l.executors {
+		c := fleet.Candidate{
+			AgentID: r.AgentID, Role: r.Role, StateID: r.StateID, Capabilities: r.Capabilities, Simulated: r.Simulated,
+			Live: r.Live, LastSeen: pgtx.TimeVal(r.LastHeartbeatAt), OperationID: pgtx.StrVal(r.OperationID), BootID: r.BootID,
+			ImageDigest: r.OsImageDigest, Hardware: r.HardwareFingerprint,
+		}
+		if c.Role == "site" && provider == fleet.AgentProvider && l.spec.GetBmcEndpoint() == "" {
+			if !reachesWithoutBMC(&c, l.spec, l.speaksToCluster()) {
+				continue // there is nothing through which it could reach the machine
+			}
+		}
+		out = append(out, c)
+	}
+	return out
+}
+
+// reachesWithoutBMC leaves a site agent what it can do without a BMC, if there is anything: scripts over SSH, and what a
+// cluster does.
+func reachesWithoutBMC(c *fleet.Candidate, spec *baremetalv1.MachineSpec, cluster bool) bool {
+	c.Capabilities = slices.DeleteFunc(slices.Clone(c.Capabilities), func(name string) bool {
+		return (name != "cluster" || !cluster) && (name != "ssh" || spec.GetSshEndpoint() == "")
+	})
+	return len(c.Capabilities) > 0
+}

@@ -1,0 +1,96 @@
+package operation_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/ingot-metal/ingot/controller/store"
+	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
+	"github.com/ingot-metal/ingot/controller/store/storetest"
+)
+
+// counter counts statements, and how often somebody waits for the answers.
+type counter struct{ statements, trips atomic.Int64 }
+
+func (c *counter) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
+	c.statements.Add(1)
+	c.trips.Add(1)
+	return ctx
+}
+
+func (c *counter) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+func (c *counter) TraceBatchStart(ctx context.Context, _ *pgx.Conn, d pgx.TraceBatchStartData) context.Context {
+	c.statements.Add(int64(d.Batch.Len()))
+	c.trips.Add(1)
+	return ctx
+}
+
+func (c *counter) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
+func (c *counter) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData)     {}
+
+// A reboot at the store (start, first look, acknowledgement, grant, result) waits for the database no oftener than this.
+func TestRoundTripsOfAReboot(t *testing.T) {
+	const most = 40
+	c := &counter{}
+	s := storetest.With(t, store.Config{Tracer: c})
+	a := storetest.Live(t, s, "m-1")
+	if err := storetest.RebootOnce(t.Context(), s, a, 1); err != nil {
+		t.Fatal(err)
+	}
+	statements, trips := c.statements.Load(), c.trips.Load()
+	if err := storetest.RebootOnce(t.Context(), s, a, 2); err != nil {
+		t.Fatal(err)
+	}
+	statements, trips = c.statements.Load()-statements, c.trips.Load()-trips
+	t.Logf("%d statements in %d round trips", statements, trips)
+	if trips > most {
+		t.Errorf("%d round trips, at most %d are wanted", trips, most)
+	}
+}
+
+// Queries that go together see what those before them did, and end with the first that fails.
+func TestTogether(t *testing.T) {
+	s := storetest.New(t)
+	storetest.Register(t, s, "m-1")
+	q := dbsqlc.New(s.Pool())
+	var before, after dbsqlc.Machine
+	err := q.Together(t.Context(),
+		func(q *dbsqlc.Queries) (err error) { before, err = q.GetMachine(t.Context(), "m-1"); return err },
+		func(q *dbsqlc.Queries) error {
+			return q.SetBootMode(t.Context(), dbsqlc.SetBootModeParams{MachineID: "m-1", BootMode: "rescue"})
+		},
+		func(q *dbsqlc.Queries) (err error) { after, err = q.GetMachine(t.Context(), "m-1"); return err },
+	)
+	if err != nil || before.BootMode != "disk" || after.BootMode != "rescue" {
+		t.Errorf("%q, %q, %v", before.BootMode, after.BootMode, err)
+	}
+	err = q.Together(t.Context(),
+		func(q *dbsqlc.Queries) error {
+			return q.SetBootMode(t.Context(), dbsqlc.SetBootModeParams{MachineID: "m-1", BootMode: "disk"})
+		},
+		func(*dbsqlc.Queries) error { return nil },
+	)
+	if err == nil {
+		t.Errorf("a function without a query: %v", err)
+	}
+	err = q.Together(t.Context(), func(q *dbsqlc.Queries) error { _, err := q.GetMachine(t.Context(), "m-none"); return err })
+	if !errors.Is(err, pgx.ErrNoRows) {
+		t.Errorf("no rows: %v", err)
+	}
+	twice := func(q *dbsqlc.Queries) error {
+		_, err := q.GetMachine(t.Context(), "m-1")
+		_, again := q.GetMachine(t.Context(), "m-1")
+		return errors.Join(err, again)
+	}
+	if err := q.Together(t.Context(), twice); err == nil {
+		t.Error("a function with two queries is taken")
+	}
+	if got := storetest.Machine(t, s, "m-1").GetStatus().GetBootAssignment(); got != "rescue" {
+		t.Errorf("it boots %s", got)
+	}
+}

@@ -1,0 +1,105 @@
+package pgtx
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
+	_ "github.com/ingot-metal/ingot/internal/failure/pgfailure" // database errors become typed failures
+)
+
+// Config says how to reach the database.
+type Config struct {
+	// URL is a libpq connection string.
+	URL string
+	// PoolSize bounds the connections; 0 means 16.
+	PoolSize int32
+	Logger   *slog.Logger
+	// Now is the time for what has no time of its own; nil means time.Now.
+	Now func() time.Time
+	// Tracer watches what is sent to the database; nil for none.
+	Tracer pgx.QueryTracer
+}
+
+// DB is the pool of connections, and the transactions over it. It is safe for concurrent use.
+// The hooks are set while the stores are wired, before the first use.
+type DB struct {
+	// Q runs each statement in a transaction of its own.
+	Q   *dbsqlc.Queries
+	Now func() time.Time
+	Log *slog.Logger
+	// Connected is called with each new connection before its first use; an error gives the connection up.
+	Connected func(ctx context.Context, conn *pgx.Conn) error
+	// Committed is told what a transaction has noted, once that has committed.
+	Committed func(notes []any)
+	// Preload reads for several changes what each of them begins with. Their machines are locked.
+	Preload func(ctx context.Context, q *dbsqlc.Queries, keys []LockKey, locked []dbsqlc.Machine,
+		now time.Time) (any, error)
+
+	pool   *pgxpool.Pool
+	groups groups
+}
+
+// Open makes the pool. No connection is opened before the pool is asked for one.
+func Open(ctx context.Context, c Config) (*DB, error) {
+	pc, err := pgxpool.ParseConfig(c.URL)
+	if err != nil {
+		return nil, fmt.Errorf("parse database url: %w", err)
+	}
+	pc.MaxConns = c.PoolSize
+	if pc.MaxConns == 0 {
+		pc.MaxConns = 16
+	}
+	if c.Tracer != nil {
+		pc.ConnConfig.Tracer = c.Tracer
+	}
+	// Transactions that stay open hold back every reader of the reconcile cursor: bound them.
+	setDefault(pc.ConnConfig.RuntimeParams, "idle_in_transaction_session_timeout", "10000")
+	setDefault(pc.ConnConfig.RuntimeParams, "statement_timeout", "30000")
+	// No statement here is worth compiling, whatever the planner thinks that it costs.
+	setDefault(pc.ConnConfig.RuntimeParams, "jit", "off")
+	// What is asked for often is in memory. Taken for a disk that seeks, tables of a few thousand rows are read as a
+	// whole for each handful of ids, all the longer as a plan that was made for a young database is kept.
+	setDefault(pc.ConnConfig.RuntimeParams, "random_page_cost", "1.1")
+	setDefault(pc.ConnConfig.RuntimeParams, "application_name", "ingot-controller")
+	db := &DB{Log: c.Logger, Now: c.Now}
+	if db.Log == nil {
+		db.Log = slog.Default()
+	}
+	if db.Now == nil {
+		db.Now = time.Now
+	}
+	pc.MinConns, pc.MinIdleConns = 0, 0
+	pc.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error { return db.Connected(ctx, conn) }
+	db.pool, err = pgxpool.NewWithConfig(ctx, pc)
+	if err != nil {
+		return nil, fmt.Errorf("open database pool: %w", err)
+	}
+	db.Q = dbsqlc.New(db.pool)
+	return db, nil
+}
+
+func setDefault(params map[string]string, key, value string) {
+	if _, ok := params[key]; !ok {
+		params[key] = value
+	}
+}
+
+// Pool returns the connections, for those who share them.
+func (s *DB) Pool() *pgxpool.Pool { return s.pool }
+
+// Close ends all connections.
+func (s *DB) Close() { s.pool.Close() }
+
+// Ping reports whether the database answers.
+func (s *DB) Ping(ctx context.Context) error {
+	if err := s.pool.Ping(ctx); err != nil {
+		return fmt.Errorf("reach the database: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,39 @@
+package pgtx
+
+import (
+	"context"
+	"sync"
+)
+
+// SingleFlight are found among the requests that are being answered here. Those who ask the same meanwhile wait for the first, whose answer
+// is theirs as well, instead of waiting for its machine with a connection each.
+type SingleFlight struct {
+	mu    sync.Mutex
+	under map[LockKey]chan struct{}
+}
+
+// Begin waits while somebody else answers the same request, and says then that it is a repeat. end must be called.
+func (s *SingleFlight) Begin(ctx context.Context, a LockKey) (end func(), repeat bool, err error) {
+	s.mu.Lock()
+	if first := s.under[a]; first != nil {
+		s.mu.Unlock()
+		select {
+		case <-first:
+			return func() {}, true, nil
+		case <-ctx.Done():
+			return nil, false, ctx.Err()
+		}
+	}
+	defer s.mu.Unlock()
+	if s.under == nil {
+		s.under = map[LockKey]chan struct{}{}
+	}
+	over := make(chan struct{})
+	s.under[a] = over
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.under, a)
+		close(over)
+	}, false, nil
+}

@@ -1,0 +1,50 @@
+package pgtx
+
+import (
+	"context"
+	"errors"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
+)
+
+// MaxTries bounds the tries of a transaction that conflicts with others.
+const MaxTries = 5
+
+// InTx runs fn in a transaction and commits. Conflicts that a repeat can solve are repeated.
+func (s *DB) InTx(ctx context.Context, fn func(tx pgx.Tx, q *dbsqlc.Queries) error) error {
+	var err error
+	for range MaxTries {
+		var a *Postcommit
+		err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+			a = &Postcommit{Tx: tx}
+			return fn(tx, s.Q.WithTx(a))
+		})
+		if err == nil {
+			s.Committed(a.notes)
+		}
+		if !repeatable(err) {
+			return err
+		}
+	}
+	return err
+}
+
+// ErrLostVersion says that what was read is not what is stored any more. Its transaction is tried again.
+var ErrLostVersion = errors.New("the operation has changed meanwhile")
+
+func repeatable(err error) bool {
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) {
+		return pg.Code == "40001" || pg.Code == "40P01"
+	}
+	return errors.Is(err, ErrLostVersion)
+}
+
+// UniqueViolation says whether err broke the named constraint.
+func UniqueViolation(err error, constraint string) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && pg.Code == "23505" && pg.ConstraintName == constraint
+}

@@ -1,0 +1,130 @@
+package rollout
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/rollout"
+	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
+	"github.com/ingot-metal/ingot/controller/store/history"
+	"github.com/ingot-metal/ingot/internal/failure"
+)
+
+// RolloutAct is what a person does to a rollout.
+type RolloutAct struct {
+	RolloutID string
+	Action    rollout.Action
+	// Digest is what an approval is for.
+	Digest string
+	// CancelOperations asks operations under way to stop as well; only for a cancel.
+	CancelOperations bool
+	Actor, Comment   string
+}
+
+var rolloutVerbs = map[rollout.Action]string{
+	rollout.Approve: "APPROVE_ROLLOUT", rollout.Pause: "PAUSE_ROLLOUT", rollout.Resume: "RESUME_ROLLOUT", rollout.Cancel: "CANCEL_ROLLOUT",
+}
+
+// ActOnRollout does it. A repeat changes nothing. What is left to do is in the move.
+func (s *Store) ActOnRollout(ctx context.Context, a RolloutAct, now time.Time) (*baremetalv1.Rollout, *RolloutMove, error) {
+	var move *RolloutMove
+	err := s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
+		move = nil
+		row, err := q.LockRollout(ctx, a.RolloutID)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return rolloutNotFound(a.RolloutID)
+		}
+		if err != nil {
+			return fmt.Errorf("lock rollout: %w", err)
+		}
+		before := row
+		changes, err := actOn(ctx, q, &row, a, now)
+		if err != nil || !changes {
+			return err
+		}
+		err = history.Audit(ctx, q, history.AuditEntry{
+			Actor: a.Actor, Verb: rolloutVerbs[a.Action], Target: a.RolloutID, Comment: a.Comment, Data: map[string]string{"digest": row.Digest},
+		}, now)
+		if err != nil {
+			return err
+		}
+		move, err = advanceRollout(ctx, q, before, row, now)
+		return err
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s rollout: %w", a.Action, err)
+	}
+	out, err := s.GetRollout(ctx, a.RolloutID)
+	return out, move, err
+}
+
+// actOn changes the row, and says whether there was anything to change.
+func actOn(ctx context.Context, q *dbsqlc.Queries, row *dbsqlc.Rollout, a RolloutAct, now time.Time) (bool, error) {
+	if a.Action == rollout.Approve {
+		if err := mayApprove(*row, a); err != nil {
+			return false, err
+		}
+	}
+	o := rollout.Act(rollout.State(row.State), a.Action)
+	if o.Refused != "" {
+		return false, rolloutRefused(*row, o.Refused)
+	}
+	harder := a.CancelOperations && !row.CancelOperations && o.To == rollout.Stopping
+	if string(o.To) == row.State && !harder {
+		return false, nil
+	}
+	wasStopping := row.State == string(rollout.Stopping)
+	row.State = string(o.To)
+	switch a.Action {
+	case rollout.Approve:
+		row.ApprovedBy, row.ApprovedAt = a.Actor, &now
+	case rollout.Pause:
+		row.Cause = string(rollout.Operator)
+	case rollout.Cancel:
+		row.CancelOperations = row.CancelOperations || a.CancelOperations
+		if !wasStopping {
+			row.Cause = string(rollout.Operator)
+		}
+	case rollout.Resume:
+		return true, acknowledge(ctx, q, row)
+	}
+	return true, nil
+}
+
+// acknowledge takes what has failed so far as known.
+func acknowledge(ctx context.Context, q *dbsqlc.Queries, row *dbsqlc.Rollout) error {
+	if _, err := q.SettleRolloutMachines(ctx, row.RolloutID); err != nil {
+		return fmt.Errorf("collect results: %w", err)
+	}
+	counts, err := readTallies(ctx, q, []string{row.RolloutID})
+	if err != nil {
+		return err
+	}
+	row.Cause = ""
+	row.Acked, row.AckedWave = int32(counts[row.RolloutID].total().Failed), int32(counts[row.RolloutID][row.Wave].Failed)
+	return nil
+}
+
+func mayApprove(row dbsqlc.Rollout, a RolloutAct) error {
+	switch {
+	case row.Digest != a.Digest:
+		return rolloutChanged(row.Digest, "the digest is not that of the rollout")
+	case row.CreatedBy == a.Actor:
+		return failure.Denied("ROLLOUT_SELF_APPROVAL", "%s has created the rollout; another person must approve it", a.Actor)
+	}
+	return nil
+}
+
+func rolloutRefused(row dbsqlc.Rollout, reason string) error {
+	text := map[string]string{
+		"ROLLOUT_ENDED":        "the rollout has ended",
+		"ROLLOUT_NOT_APPROVED": "the rollout waits for a second person's approval; approve it or cancel it",
+		"ROLLOUT_STOPPED":      "the rollout is being stopped, which cannot be taken back",
+	}[reason]
+	return failure.Precondition(reason, "%s (%s is %s)", text, row.RolloutID, row.State).WithMeta("rollout_id", row.RolloutID)
+}

@@ -1,0 +1,261 @@
+package rollout
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/budget"
+	"github.com/ingot-metal/ingot/controller/plan"
+	"github.com/ingot-metal/ingot/controller/rollout"
+	budgetstore "github.com/ingot-metal/ingot/controller/store/budget"
+	catalogstore "github.com/ingot-metal/ingot/controller/store/catalog"
+	"github.com/ingot-metal/ingot/controller/store/convert"
+	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
+	machinestore "github.com/ingot-metal/ingot/controller/store/machine"
+	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
+	workflowstore "github.com/ingot-metal/ingot/controller/store/workflow"
+	"github.com/ingot-metal/ingot/internal/failure"
+)
+
+// maxRollout bounds the machines of one rollout: all of them are looked at while a client waits.
+const maxRollout = 10_000
+
+// RolloutRequest asks for a rollout, or for its preview.
+type RolloutRequest struct {
+	RequestID string
+	// Spec has its defaults filled in.
+	Spec *baremetalv1.RolloutSpec
+	// Machines are walks that together give what the filter matches, each machine once.
+	Machines []machinestore.MachineFilter
+	// Work is what is done on each machine; its MachineID and RequestID are empty.
+	Work operationstore.StartRequest
+	// Digest is that of the preview; only for a creation.
+	Digest         string
+	Actor, Comment string
+}
+
+// PreviewRollout says what a rollout would do.
+func (s *Store) PreviewRollout(ctx context.Context, r RolloutRequest, now time.Time) (*baremetalv1.RolloutPreview, error) {
+	p, err := s.foresee(ctx, r, now)
+	if err != nil {
+		return nil, fmt.Errorf("preview rollout: %w", err)
+	}
+	return p, nil
+}
+
+// preview is one that is being made.
+type preview struct {
+	store *Store
+	q     *dbsqlc.Queries
+	r     RolloutRequest
+	// byID are the machines that were looked at; fit those that can be worked on.
+	byID    map[string]*baremetalv1.RolloutMachine
+	refused []*baremetalv1.RolloutMachine
+	fit     []rollout.Machine
+	places  map[string]budget.Place
+	// lists are the step lists by their content.
+	lists map[string]int32
+	out   *baremetalv1.RolloutPreview
+}
+
+func (s *Store) foresee(ctx context.Context, r RolloutRequest, now time.Time) (*baremetalv1.RolloutPreview, error) {
+	p := &preview{
+		store: s, q: s.db.Q, r: r, byID: map[string]*baremetalv1.RolloutMachine{}, lists: map[string]int32{},
+		places: map[string]budget.Place{}, out: &baremetalv1.RolloutPreview{Spec: r.Spec},
+	}
+	if r.Work.PlanID != "" {
+		if _, err := catalogstore.GetPlan(ctx, s.db.Q, r.Work.PlanID); err != nil {
+			return nil, err
+		}
+	}
+	for _, f := range r.Machines {
+		if err := p.walk(ctx, f); err != nil {
+			return nil, err
+		}
+	}
+	p.arrange()
+	if err := p.budgets(ctx, now); err != nil {
+		return nil, err
+	}
+	var err error
+	p.out.Digest, err = p.digest()
+	return p.out, err
+}
+
+// walk looks at every machine that a filter matches.
+func (p *preview) walk(ctx context.Context, f machinestore.MachineFilter) error {
+	const page = 500
+	f.Limit = page
+	for {
+		rows, err := p.store.machines.WalkRows(ctx, f)
+		if err != nil {
+			return err
+		}
+		for _, m := range rows {
+			if err := p.look(ctx, m); err != nil {
+				return err
+			}
+		}
+		if len(p.byID) > maxRollout {
+			return failure.Precondition("ROLLOUT_TOO_LARGE", "the filter matches more than %d machines; narrow it, such as by site or rack", maxRollout).
+				WithField("spec.filter", "matches too many machines")
+		}
+		if len(rows) < page {
+			return nil
+		}
+		f.AfterID = rows[len(rows)-1].MachineID
+	}
+}
+
+// look asks whether the machine could be worked on now, and how.
+func (p *preview) look(ctx context.Context, m dbsqlc.Machine) error {
+	row := &baremetalv1.RolloutMachine{
+		MachineId: m.MachineID, Domain: domainOf(m, p.r.Spec.GetDomain()), State: baremetalv1.RolloutMachine_PENDING,
+	}
+	if p.byID[m.MachineID] != nil {
+		return nil
+	}
+	p.byID[m.MachineID] = row
+	pl, steps, err := p.store.operations.Fits(ctx, p.q, m, p.r.Work)
+	var f *failure.Error
+	switch {
+	case err == nil:
+	case errors.As(err, &f) && f.Reason == "FLEET_FROZEN":
+		return err
+	case errors.As(err, &f) && workflowstore.RefusesMachine(f):
+		row.State, row.Reason, row.Message = baremetalv1.RolloutMachine_SKIPPED, f.Reason, f.Message
+		p.refused = append(p.refused, row)
+		return nil
+	default:
+		return fmt.Errorf("look at machine %s: %w", m.MachineID, err)
+	}
+	p.fit = append(p.fit, rollout.Machine{ID: m.MachineID, Domain: row.GetDomain()})
+	p.places[m.MachineID] = budgetstore.PlaceOf(m.Site, m.Labels)
+	row.StepList, err = p.stepList(ctx, pl, steps)
+	return err
+}
+
+func domainOf(m dbsqlc.Machine, domain string) string {
+	switch key, label := strings.CutPrefix(domain, budget.LabelPrefix); {
+	case label:
+		return convert.JSONToMap(m.Labels)[key]
+	case domain == budget.Site:
+		return m.Site
+	}
+	return ""
+}
+
+// stepList finds the list among those that there are, or adds it.
+func (p *preview) stepList(ctx context.Context, pl *baremetalv1.Plan, steps []plan.Filled) (int32, error) {
+	list := &baremetalv1.RolloutSteps{PlanId: pl.GetPlanId()}
+	for _, f := range steps {
+		step := proto.Clone(f.Step).(*baremetalv1.Step)
+		step.TimeoutSeconds, step.MaxRetries = int32(f.Timeout/time.Second), int32(f.Retries)
+		list.Steps = append(list.Steps, step)
+	}
+	raw, err := proto.MarshalOptions{Deterministic: true}.Marshal(list)
+	if err != nil {
+		return 0, fmt.Errorf("serialize steps: %w", err)
+	}
+	n, known := p.lists[string(raw)]
+	if !known {
+		n = int32(len(p.out.StepLists))
+		p.lists[string(raw)] = n
+		for _, step := range list.Steps {
+			lost, err := catalogstore.DestructiveScripts(ctx, p.q, &baremetalv1.Plan{Steps: []*baremetalv1.Step{step}})
+			if err != nil {
+				return 0, err
+			}
+			if lost {
+				list.DestructiveSteps = append(list.DestructiveSteps, step.GetName())
+				p.out.Destructive = true
+			}
+		}
+		p.out.StepLists = append(p.out.StepLists, list)
+	}
+	p.out.StepLists[n].Machines++
+	return n, nil
+}
+
+// arrange puts the machines into order and waves.
+func (p *preview) arrange() {
+	ordered := rollout.Order(p.fit)
+	p.fit = ordered
+	for i, size := range rollout.Waves(rolloutSpec(p.r.Spec), len(ordered)) {
+		wave := int32(i + 1)
+		p.out.Waves = append(p.out.Waves, &baremetalv1.RolloutWave{
+			Wave: wave, Tally: &baremetalv1.RolloutTally{Machines: int32(size), Pending: int32(size)},
+		})
+		for _, m := range ordered[:size] {
+			p.byID[m.ID].Wave = wave
+			p.out.Machines = append(p.out.Machines, p.byID[m.ID])
+		}
+		ordered = ordered[size:]
+	}
+	p.out.Machines = append(p.out.Machines, p.refused...)
+}
+
+// budgets looks which budgets leave less room than the rollout would use.
+func (p *preview) budgets(ctx context.Context, now time.Time) error {
+	if !p.out.Destructive {
+		return nil
+	}
+	rules, groups, _, err := budgetstore.BudgetWorld(ctx, p.q, &p.store.budgets.Counts, now)
+	if err != nil {
+		return err
+	}
+	for _, u := range rollout.Bound(rolloutSpec(p.r.Spec), rules, groups, p.fit, p.places, now) {
+		p.out.Budgets = append(p.out.Budgets, &baremetalv1.RolloutBudget{
+			Name: u.Rule.Name, Domain: u.Rule.Domain, Value: u.Value, Kind: string(u.Kind), Limit: int32(u.Limit), Wanted: int32(u.Wanted),
+		})
+	}
+	return nil
+}
+
+// digest is over everything that the preview promises.
+func (p *preview) digest() (string, error) {
+	h := sha256.New()
+	part := func(b []byte) { fmt.Fprintf(h, "%d:%s", len(b), b) }
+	marshal := proto.MarshalOptions{Deterministic: true}
+	spec, err := marshal.Marshal(p.r.Spec)
+	if err != nil {
+		return "", fmt.Errorf("serialize spec: %w", err)
+	}
+	part(spec)
+	for _, l := range p.out.StepLists {
+		raw, err := marshal.Marshal(l)
+		if err != nil {
+			return "", fmt.Errorf("serialize steps: %w", err)
+		}
+		part(raw)
+	}
+	for _, m := range p.out.Machines {
+		part(fmt.Appendf(nil, "%q %d %q %s %s %d", m.GetMachineId(), m.GetWave(), m.GetDomain(), m.GetState(), m.GetReason(), m.GetStepList()))
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// rolloutSpec is the part of a spec that decides.
+func rolloutSpec(s *baremetalv1.RolloutSpec) rollout.Spec {
+	out := rollout.Spec{
+		Canary: int(s.GetCanary()), MaxInFlight: int(s.GetMaxInFlight()), MaxPerDomain: int(s.GetMaxPerDomain()),
+		WaveGate: rolloutGate(s.GetWaveGate()), TotalGate: rolloutGate(s.GetTotalGate()),
+		Soak: time.Duration(s.GetSoakSeconds()) * time.Second, CancelOnGate: s.GetOnGate() == "cancel",
+	}
+	for _, p := range s.GetPercents() {
+		out.Percents = append(out.Percents, int(p))
+	}
+	return out
+}
+
+func rolloutGate(g *baremetalv1.RolloutGate) rollout.Gate {
+	return rollout.Gate{Failures: int(g.GetFailures()), Percent: int(g.GetPercent())}
+}

@@ -1,0 +1,143 @@
+package rollout
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"google.golang.org/protobuf/proto"
+
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/fleet"
+	"github.com/ingot-metal/ingot/controller/rollout"
+	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
+	machinestore "github.com/ingot-metal/ingot/controller/store/machine"
+	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
+	workflowstore "github.com/ingot-metal/ingot/controller/store/workflow"
+	"github.com/ingot-metal/ingot/controller/validate"
+	"github.com/ingot-metal/ingot/internal/failure"
+)
+
+// ParamRollout names the rollout that an operation belongs to.
+const ParamRollout = "rollout_id"
+
+// StartRolloutMachine makes the operation of a machine that is claimed, or lets go of the machine where the rollout does not
+// run any more. The operation and the machine's row change together, and the request is the rollout's: whoever repeats it
+// finds the same operation. It returns nil where somebody else has done it.
+func (s *Store) StartRolloutMachine(ctx context.Context, rolloutID, machineID string, now time.Time) (*baremetalv1.Operation, error) {
+	var op *baremetalv1.Operation
+	err := s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
+		op = nil
+		row, claimed, err := holdClaim(ctx, q, rolloutID, machineID)
+		if err != nil || !claimed {
+			return err
+		}
+		if row.State != string(rollout.Running) {
+			return letGo(ctx, q, row, machineID, now)
+		}
+		if op, err = s.startFor(ctx, q, row, machineID, now); err != nil {
+			return err
+		}
+		opID := op.GetOperationId()
+		err = moveMachine(ctx, q, dbsqlc.MoveRolloutMachineParams{RolloutID: rolloutID, MachineID: machineID, State: "RUNNING", OperationID: &opID})
+		if err != nil {
+			return err
+		}
+		return fpRolloutStarts.HitCtx(ctx)
+	})
+	var f *failure.Error
+	if errors.As(err, &f) && workflowstore.RefusesMachine(f) {
+		return nil, s.refuseRolloutMachine(ctx, rolloutID, machineID, f, now)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("start %s of rollout %s: %w", machineID, rolloutID, err)
+	}
+	return op, fpRolloutStarted.HitCtx(ctx)
+}
+
+// holdClaim holds the rollout's state, and locks the machine's row while it is claimed.
+func holdClaim(ctx context.Context, q *dbsqlc.Queries, rolloutID, machineID string) (row dbsqlc.Rollout, claimed bool, err error) {
+	if row, err = q.HoldRollout(ctx, rolloutID); err != nil {
+		return row, false, fmt.Errorf("hold rollout: %w", err)
+	}
+	_, err = q.LockStartingMachine(ctx, dbsqlc.LockStartingMachineParams{RolloutID: rolloutID, MachineID: machineID})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return row, false, nil
+	}
+	if err != nil {
+		return row, false, fmt.Errorf("lock machine of the rollout: %w", err)
+	}
+	return row, true, nil
+}
+
+// letGo gives a claimed machine back: to wait for the rollout to go on, or for good.
+func letGo(ctx context.Context, q *dbsqlc.Queries, row dbsqlc.Rollout, machineID string, now time.Time) error {
+	p := dbsqlc.MoveRolloutMachineParams{RolloutID: row.RolloutID, MachineID: machineID, State: "PENDING"}
+	if row.State != string(rollout.Paused) {
+		p.State, p.Reason, p.FinishedAt = "CANCELED", "ROLLOUT_STOPPED", &now
+	}
+	return moveMachine(ctx, q, p)
+}
+
+func moveMachine(ctx context.Context, q *dbsqlc.Queries, p dbsqlc.MoveRolloutMachineParams) error {
+	if err := q.MoveRolloutMachine(ctx, p); err != nil {
+		return fmt.Errorf("write machine of the rollout: %w", err)
+	}
+	return nil
+}
+
+func (s *Store) startFor(ctx context.Context, q *dbsqlc.Queries, row dbsqlc.Rollout, machineID string, now time.Time) (*baremetalv1.Operation, error) {
+	r, err := rolloutWork(row, machineID)
+	if err != nil {
+		return nil, err
+	}
+	m, err := machinestore.LockMachine(ctx, q, machineID)
+	if err != nil {
+		return nil, err
+	}
+	if op, err := s.operations.Replay(ctx, q, r); op != nil || err != nil {
+		return op, err
+	}
+	return s.operations.Create(ctx, q, m, r, now)
+}
+
+// rolloutWork is the request for the work on one machine.
+func rolloutWork(row dbsqlc.Rollout, machineID string) (operationstore.StartRequest, error) {
+	spec := &baremetalv1.RolloutSpec{}
+	if err := proto.Unmarshal(row.Spec, spec); err != nil {
+		return operationstore.StartRequest{}, fmt.Errorf("parse stored spec: %w", err)
+	}
+	r := operationstore.StartRequest{
+		MachineID: machineID, RequestID: row.RolloutID, Type: fleet.OperationType(row.Type), PlanID: row.PlanID,
+		Params: map[string]string{ParamRollout: row.RolloutID}, Actor: row.CreatedBy,
+	}
+	for k, v := range spec.GetParams() {
+		r.Params[k] = v
+	}
+	var err error
+	r.Inputs, err = validate.Params(r.Type, spec.GetParams(), func(k string) string { return "params[" + k + "]" })
+	return r, err
+}
+
+// refuseRolloutMachine skips a machine that cannot be worked on any more. In a frozen fleet it keeps its turn.
+func (s *Store) refuseRolloutMachine(ctx context.Context, rolloutID, machineID string, f *failure.Error, now time.Time) error {
+	err := s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
+		_, claimed, err := holdClaim(ctx, q, rolloutID, machineID)
+		if err != nil || !claimed {
+			return err
+		}
+		p := dbsqlc.MoveRolloutMachineParams{
+			RolloutID: rolloutID, MachineID: machineID, State: "SKIPPED", Reason: f.Reason, Message: f.Message, FinishedAt: &now,
+		}
+		if f.Reason == "FLEET_FROZEN" {
+			p = dbsqlc.MoveRolloutMachineParams{RolloutID: rolloutID, MachineID: machineID, State: "PENDING"}
+		}
+		return moveMachine(ctx, q, p)
+	})
+	if err != nil {
+		return fmt.Errorf("skip %s of rollout %s: %w", machineID, rolloutID, err)
+	}
+	return nil
+}

@@ -1,0 +1,175 @@
+package session
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/ingot-metal/ingot/controller/fleet"
+	"github.com/ingot-metal/ingot/controller/operation"
+	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
+	"github.com/ingot-metal/ingot/controller/store/history"
+	machinestore "github.com/ingot-metal/ingot/controller/store/machine"
+	"github.com/ingot-metal/ingot/controller/store/operationlog"
+	"github.com/ingot-metal/ingot/controller/store/pgtx"
+	"github.com/ingot-metal/ingot/internal/planted"
+)
+
+// EventKey numbers an agent's event. Numbers count per agent and memory.
+type EventKey struct {
+	AgentID, StateID string
+	Seq              uint64
+}
+
+// once runs fn in the transaction that takes the event's number; one that has been seen does nothing.
+func (s *Store) once(ctx context.Context, k EventKey, fn func(q *dbsqlc.Queries) error) error {
+	err := s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
+		n, err := q.AdvanceEventSeq(ctx, dbsqlc.AdvanceEventSeqParams{AgentID: k.AgentID, StateID: k.StateID, Seq: int64(k.Seq)})
+		if err != nil {
+			return fmt.Errorf("take event number: %w", err)
+		}
+		if n == 0 && !planted.EventNumber {
+			return nil
+		}
+		return fn(q)
+	})
+	if err != nil {
+		return fmt.Errorf("store event %d of agent %s: %w", k.Seq, k.AgentID, err)
+	}
+	return nil
+}
+
+// SkipEvent takes the number of an event that leaves nothing in the database.
+func (s *Store) SkipEvent(ctx context.Context, k EventKey) error {
+	return s.once(ctx, k, func(*dbsqlc.Queries) error { return nil })
+}
+
+// LogEvent appends an agent's log lines to the log of the command's operation. Lines of a command that was not given to
+// this agent are dropped.
+func (s *Store) LogEvent(ctx context.Context, k EventKey, commandID, stream string, data []byte, now time.Time) error {
+	return s.once(ctx, k, func(q *dbsqlc.Queries) error {
+		row, err := q.GetCommand(ctx, commandID)
+		if errors.Is(err, pgx.ErrNoRows) || (err == nil && row.ExecutorID != k.AgentID) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("read command: %w", err)
+		}
+		_, err = operationlog.AppendLog(ctx, q, dbsqlc.AppendLogParams{OperationID: row.OperationID, Ts: now, Stream: stream, Step: row.StepName, Data: data})
+		return err
+	})
+}
+
+const (
+	// driftEvery is how often the audit log takes a difference of one machine, keepDrift how many of them it keeps: of older
+	// rows the difference is scrubbed.
+	driftEvery = 10 * time.Minute
+	keepDrift  = 20
+)
+
+// DriftEvent shows on a machine that somebody else has changed its configuration, with the difference in the audit log, and
+// the digest that an order accepts it by. An empty difference says that it is over.
+func (s *Store) DriftEvent(ctx context.Context, k EventKey, machineID, diff, digest string, now time.Time) error {
+	return s.once(ctx, k, func(q *dbsqlc.Queries) error {
+		if _, err := q.LockMachine(ctx, machineID); err != nil {
+			return fmt.Errorf("lock machine: %w", err)
+		}
+		err := machinestore.SetCondition(ctx, q, machineID, operation.ConditionChange{
+			Type: fleet.Degraded, Status: diff != "", Reason: "CONFIG_DRIFT",
+			Message: "the configuration is not the one that was committed; the difference is in the audit log (ingot audit)",
+		}, now)
+		if err != nil || diff == "" {
+			return err
+		}
+		newer, err := q.BoundDrift(ctx, dbsqlc.BoundDriftParams{MachineID: machineID, Since: now.Add(-driftEvery), Keep: keepDrift})
+		if err != nil {
+			return fmt.Errorf("bound drift of machine: %w", err)
+		}
+		if newer > 0 {
+			return nil
+		}
+		return history.Audit(ctx, q, history.AuditEntry{Actor: k.AgentID, Verb: "CONFIG_DRIFT", Target: machineID, Data: map[string]string{"diff": diff, "digest": digest}}, now)
+	})
+}
+
+// ConsoleStream is the stream of what a machine's serial console has shown. It is for admins.
+const ConsoleStream = "console"
+
+// ConsoleEvent adds to the log of an operation on a machine of the site what its serial console has shown. An operation
+// of another site is not the agent's to write to.
+func (s *Store) ConsoleEvent(ctx context.Context, k EventKey, site, operationID string, data []byte, now time.Time) error {
+	return s.once(ctx, k, func(q *dbsqlc.Queries) error {
+		_, err := q.OperationOfSite(ctx, dbsqlc.OperationOfSiteParams{OperationID: operationID, Site: site})
+		if errors.Is(err, pgx.ErrNoRows) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("read operation: %w", err)
+		}
+		_, err = operationlog.AppendLog(ctx, q, dbsqlc.AppendLogParams{OperationID: operationID, Ts: now, Stream: ConsoleStream, Step: ConsoleStream, Data: data})
+		return err
+	})
+}
+
+// InventoryEvent keeps an inventory if it differs from the newest one. An empty document says "I don't know yet". Inventories that come
+// together are stored together.
+func (s *Store) InventoryEvent(ctx context.Context, k EventKey, machineID, hash string, document []byte, simulated bool, now time.Time) error {
+	e := inventory{EventKey: k, machineID: machineID, hash: hash, simulated: simulated, at: now}
+	if machineID != "" && json.Valid(document) {
+		e.document = document
+	}
+	together, err := s.batches.inventories.Do(ctx, e)
+	if together {
+		return nil
+	}
+	if err != nil {
+		s.db.Log.Debug("inventories were not stored together; each is stored alone", "error", err.Error())
+	}
+	return s.once(ctx, k, func(q *dbsqlc.Queries) error {
+		if len(e.document) == 0 {
+			return nil
+		}
+		err := q.InsertInventory(ctx, dbsqlc.InsertInventoryParams{
+			MachineID: machineID, ReportedAt: now, AgentID: k.AgentID, Hash: hash, Document: document, Simulated: simulated,
+		})
+		if err != nil {
+			return fmt.Errorf("store inventory: %w", err)
+		}
+		return pgtx.Wrap(q.PruneInventories(ctx, dbsqlc.PruneInventoriesParams{MachineID: machineID, Keep: keepInventories}), "prune inventories")
+	})
+}
+
+// keepInventories is how many inventories of one machine are kept.
+const keepInventories = 50
+
+// inventory is an event with one; no document leaves nothing but its number.
+type inventory struct {
+	EventKey
+	machineID, hash string
+	document        []byte
+	simulated       bool
+	at              time.Time
+}
+
+// storeInventories stores those of different agents, and says of which.
+func (s *Store) storeInventories(ctx context.Context, lot []inventory) ([]bool, error) {
+	p, stored, seen := dbsqlc.TakeInventoriesParams{Keep: keepInventories}, make([]bool, len(lot)), map[string]bool{}
+	for i, e := range lot {
+		if seen[e.AgentID] {
+			continue // a second one of an agent comes after this one, alone
+		}
+		seen[e.AgentID], stored[i] = true, true
+		p.AgentIds, p.StateIds, p.Seqs = append(p.AgentIds, e.AgentID), append(p.StateIds, e.StateID), append(p.Seqs, int64(e.Seq))
+		p.MachineIds, p.Hashes = append(p.MachineIds, e.machineID), append(p.Hashes, e.hash)
+		p.Documents, p.Simulated = append(p.Documents, string(e.document)), append(p.Simulated, e.simulated)
+		p.Ats = append(p.Ats, e.at)
+	}
+	if _, err := s.db.Q.TakeInventories(ctx, p); err != nil {
+		return nil, fmt.Errorf("store inventories: %w", err)
+	}
+	return stored, nil
+}

@@ -1,0 +1,25 @@
+package session
+
+import (
+	"context"
+	"time"
+)
+
+// OpenBatch opens those of the sessions that are calm, as a crowded store does, and gives nil for the others.
+func (s *Store) OpenBatch(ctx context.Context, now time.Time, lot ...Hello) ([]*Opened, error) {
+	var at []helloAt
+	for _, h := range lot {
+		at = append(at, helloAt{h, now})
+	}
+	return s.openBatch(ctx, at)
+}
+
+// EndTogether ends sessions in one statement, as a crowded store does.
+func (s *Store) EndTogether(ctx context.Context, now time.Time, lot ...Hello) error {
+	var over []ending
+	for _, h := range lot {
+		over = append(over, ending{h.AgentID, h.SessionID, now})
+	}
+	_, err := s.endSessions(ctx, over)
+	return err
+}

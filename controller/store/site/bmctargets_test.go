@@ -1,0 +1,46 @@
+package site_test
+
+import (
+	"testing"
+
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/store/storetest"
+)
+
+// TestTheSiteKnowsWhichSystemIsTheMachine: a site's agent gets what tells a machine from others behind one BMC, by the
+// newest inventory, else by what an installer has said.
+func TestTheSiteKnowsWhichSystemIsTheMachine(t *testing.T) {
+	s := storetest.New(t)
+	storetest.Exec(t, s, `INSERT INTO sites (site, segments) VALUES ('lab', '[]')`)
+	for _, id := range []string{"m-1", "m-2", "m-3"} {
+		_, err := s.Register(t.Context(), &baremetalv1.Machine{MachineId: id, Spec: &baremetalv1.MachineSpec{
+			Provider: "agent", Site: "lab", BmcEndpoint: "10.20.0.9",
+		}}, "tester", storetest.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	storetest.Exec(t, s, `INSERT INTO inventories (machine_id, reported_at, agent_id, hash, document) VALUES
+		('m-1', now() - interval '1 day', 'a', 'old', '{"system": {"uuid": "u-old", "serial": "s-old"}, "os": {"firmware_is": "uefi"}}'),
+		('m-1', now(), 'a', 'new', '{"system": {"uuid": "u-1", "serial": "s-1"}, "os": {"firmware_is": "bios"}}'),
+		('m-2', now(), 'a', 'new', '{"system": {"uuid": "u-2"}, "os": {"firmware_is": "uefi"}}')`)
+	storetest.Exec(t, s, `INSERT INTO node_reports (machine_id, mac, system_uuid, serial_number, installation_status, installation_percent, reported_at) VALUES
+		('m-2', '02:00:00:00:00:02', 'u-said', 's-said', 'complete', 100, now()), ('m-3', '02:00:00:00:00:03', 'u-3', 's-3', 'complete', 100, now())`)
+	doc, err := s.SiteDocument(t.Context(), "lab")
+	if err != nil {
+		t.Fatal(err)
+	}
+	type marks struct {
+		uuid, serial string
+		bios         bool
+	}
+	want := map[string]marks{"m-1": {"u-1", "s-1", true}, "m-2": {"u-2", "s-said", false}, "m-3": {"u-3", "s-3", false}}
+	for _, b := range doc.GetBmcs() {
+		if got := (marks{b.GetSystemUuid(), b.GetSerialNumber(), b.GetBios()}); got != want[b.GetMachineId()] {
+			t.Errorf("%s: %+v, want %+v", b.GetMachineId(), got, want[b.GetMachineId()])
+		}
+	}
+	if len(doc.GetBmcs()) != len(want) {
+		t.Errorf("%d BMCs", len(doc.GetBmcs()))
+	}
+}

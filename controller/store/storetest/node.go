@@ -1,0 +1,37 @@
+package storetest
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/ingot-metal/ingot/controller/node"
+	"github.com/ingot-metal/ingot/controller/store"
+	nodestore "github.com/ingot-metal/ingot/controller/store/node"
+)
+
+func State(t testing.TB, s *store.Store, id string) string {
+	t.Helper()
+	return node.Name(Machine(t, s, id).GetStatus().GetNodeState())
+}
+
+// history is the node's life as "from>to by trigger", oldest first.
+func NodeMoves(t testing.TB, s *store.Store, id string) []string {
+	t.Helper()
+	rows, _, err := s.NodeHistory(t.Context(), id, 1000, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	for _, r := range rows {
+		out = append([]string{fmt.Sprintf("%s>%s %s", node.Name(r.GetFromState()), node.Name(r.GetToState()), r.GetTriggeredBy())}, out...)
+	}
+	return out
+}
+
+func Transition(s *store.Store, id, request string, to node.State, force bool) error {
+	_, _, err := s.TransitionNode(context.Background(), nodestore.TransitionRequest{
+		MachineID: id, RequestID: request, To: to, Force: force, Actor: "tester", Comment: "because",
+	}, Now())
+	return err
+}

@@ -1,0 +1,3 @@
+package storetest
+
+const Reporter = "52:54:00:00:00:09"

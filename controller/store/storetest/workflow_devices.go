@@ -1,0 +1,35 @@
+package storetest
+
+import (
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/operation"
+	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
+	sessionstore "github.com/ingot-metal/ingot/controller/store/session"
+)
+
+// WithAccelerator lets the machine's agent report an inventory with an accelerator beside a server's display chip.
+func (r *LifeRig) WithAccelerator() {
+	r.Helper()
+	doc := `{"system": {"serial": "sn-1"}, "nics": [{"name": "eth0", "mac": "` + LifeMAC + `"}], "pci": [` +
+		`{"address": "0000:03:00.0", "class": "030000", "vendor": "1a03"}, {"address": "0000:17:00.0", "class": "030200", "vendor": "10de"}]}`
+	k := sessionstore.EventKey{AgentID: r.Agent.ID, StateID: "st-1", Seq: 1 << 62}
+	if err := r.Store.InventoryEvent(r.Context(), k, "m-1", "with an accelerator", []byte(doc), false, Now()); err != nil {
+		r.Fatal(err)
+	}
+}
+
+// Resets are the commands by which the workflow's attempt resets accelerators.
+func (r *LifeRig) Resets(w *baremetalv1.Workflow) int {
+	r.Helper()
+	list, err := r.Store.ListCommands(r.Context(), operationstore.CommandFilter{OperationID: w.GetOperationId(), Limit: 100})
+	if err != nil {
+		r.Fatal(err)
+	}
+	n := 0
+	for _, c := range list {
+		if c.GetKind() == string(operation.KindReset) {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,37 @@
+package workflow_test
+
+import (
+	"testing"
+
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/operation"
+	"github.com/ingot-metal/ingot/controller/store/storetest"
+	workflowstore "github.com/ingot-metal/ingot/controller/store/workflow"
+	"github.com/ingot-metal/ingot/controller/workflow"
+)
+
+// TestAWorkflowShowsWhatItsProviderSays: as last observed when it began, and again with each of its decisions.
+func TestAWorkflowShowsWhatItsProviderSays(t *testing.T) {
+	s := storetest.New(t)
+	if _, err := s.Register(t.Context(), &baremetalv1.Machine{MachineId: "m-1", Spec: &baremetalv1.MachineSpec{Provider: "maas"}}, "tester", storetest.Now()); err != nil {
+		t.Fatal(err)
+	}
+	storetest.Maintenance(t, s, "m-1")
+	storetest.Exec(t, s, `INSERT INTO provider_observations (machine_id, provider, state, status, system_id, power_state, deployed, drift, reason, message, changed_at)
+		VALUES ('m-1', 'maas', 'New', 'New', 'abc', 'off', '', '', '', '', now())`)
+	op, _, err := s.StartWorkflow(t.Context(), workflowstore.WorkflowStart{MachineID: "m-1", RequestID: "x", Kind: workflow.Onboarding, Actor: "tester"}, storetest.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	shows := func(want string) {
+		t.Helper()
+		all, err := s.ListWorkflows(t.Context(), workflowstore.WorkflowFilter{MachineID: "m-1", Limit: 1})
+		if err != nil || len(all) != 1 || all[0].GetObservedProviderState() != want {
+			t.Errorf("%v, %v; want %s", all, err, want)
+		}
+	}
+	shows("New")
+	storetest.Exec(t, s, "UPDATE provider_observations SET state = 'Ready', status = 'Ready' WHERE machine_id = 'm-1'")
+	storetest.Decide(t, s, op.GetOperationId(), operation.Look{})
+	shows("Ready")
+}
