@@ -354,7 +354,11 @@ func TestWhatMustAlwaysWorkComesFirst(t *testing.T) {
 				firstDrop = min(firstDrop, i)
 			}
 		}
-		if c.rules[0].comment != "established" || controllers != 3 || lastController > firstDrop {
+		want := 3
+		if c.name == "forward" { // the host's own contact is not forwarded
+			want = 0
+		}
+		if c.rules[0].comment != "established" || controllers != want || lastController > firstDrop {
 			t.Errorf("chain %s: rules %+v", c.name, c.rules)
 		}
 	}
