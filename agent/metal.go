@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 
-	"gopkg.in/yaml.v3"
+	"go.yaml.in/yaml/v3"
 
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 

@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
 	"crypto/ed25519"
 	"errors"
@@ -91,9 +92,9 @@ type Dispatcher struct {
 
 // New makes a Dispatcher.
 func New(cfg Config) *Dispatcher {
-	cfg.ResendEvery = orDefault(cfg.ResendEvery, 5*time.Second)
-	cfg.GrantWait = orDefault(cfg.GrantWait, 10*time.Second)
-	cfg.StopGrace = orDefault(cfg.StopGrace, 10*time.Second)
+	cfg.ResendEvery = cmp.Or(cfg.ResendEvery, 5*time.Second)
+	cfg.GrantWait = cmp.Or(cfg.GrantWait, 10*time.Second)
+	cfg.StopGrace = cmp.Or(cfg.StopGrace, 10*time.Second)
 	if planted.WindowClock {
 		cfg.Boottime = func() time.Duration { return time.Duration(cfg.Clock.Now().UnixNano()) }
 	}
@@ -103,13 +104,6 @@ func New(cfg Config) *Dispatcher {
 		jobs: map[string]*job{}, unacked: map[string]*unacked{}, parked: map[string]*fleetv1.Command{},
 	}
 	close(d.detached)
-	return d
-}
-
-func orDefault(d, fallback time.Duration) time.Duration {
-	if d == 0 {
-		return fallback
-	}
 	return d
 }
 

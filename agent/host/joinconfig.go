@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"gopkg.in/yaml.v3"
+	"go.yaml.in/yaml/v3"
 )
 
 // The versions of kubeadm's configuration. v1beta4 came with 1.31, and v1beta3 is going.

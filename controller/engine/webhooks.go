@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -31,19 +32,11 @@ type Webhooks struct {
 func (w *Webhooks) filled() *Webhooks {
 	out := *w
 	out.Schedule = w.Schedule.Filled()
-	out.Source = orElse(w.Source, "/ingot")
-	out.Limits.KeepDelivered = orElse(w.Limits.KeepDelivered, 7*24*time.Hour)
-	out.Limits.KeepDead = orElse(w.Limits.KeepDead, 30*24*time.Hour)
-	out.Limits.MaxPending = orElse(w.Limits.MaxPending, 100_000)
+	out.Source = cmp.Or(w.Source, "/ingot")
+	out.Limits.KeepDelivered = cmp.Or(w.Limits.KeepDelivered, 7*24*time.Hour)
+	out.Limits.KeepDead = cmp.Or(w.Limits.KeepDead, 30*24*time.Hour)
+	out.Limits.MaxPending = cmp.Or(w.Limits.MaxPending, 100_000)
 	return &out
-}
-
-func orElse[T comparable](v, def T) T {
-	var zero T
-	if v == zero {
-		return def
-	}
-	return v
 }
 
 const (

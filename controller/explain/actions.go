@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"cmp"
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/fleet"
 	"github.com/ingot-metal/ingot/controller/operation"
@@ -31,7 +32,7 @@ func (s *scene) giveBMC() Action {
 }
 
 func (s *scene) setCredentials() Action {
-	return Action{Command: "ingot bmc credentials set " + orElse(s.spec.GetBmcCredentialsRef(), "NAME") + " --username USER",
+	return Action{Command: "ingot bmc credentials set " + cmp.Or(s.spec.GetBmcCredentialsRef(), "NAME") + " --username USER",
 		Consequence: "the BMC is asked again with the new password, once"}
 }
 

@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -66,7 +67,7 @@ func (s *scene) cancelling(e *Explanation) {
 
 func (s *scene) waitBudget(e *Explanation) {
 	e.WaitsOn, e.WaitsFor, e.Since = OnLimit, "a slot of the budgets for destructive work", s.Op.CreatedAt
-	e.Cause = Cause{Text: orElse(s.Budget, "a slot is free, and the operation is about to take it")}
+	e.Cause = Cause{Text: cmp.Or(s.Budget, "a slot is free, and the operation is about to take it")}
 	e.Next, e.NextAt = "it begins when there is room, after those that were asked for before it", s.BudgetUntil
 	e.Actions = []Action{{Command: "ingot budget slots", Consequence: "shows which machines hold slots; those of operations that failed wait for somebody to look"}}
 	for _, id := range s.LeftBehind {
@@ -155,11 +156,11 @@ func (s *scene) retry(e *Explanation) {
 		if s.silentInstaller() {
 			v = s.bootTrouble()
 		} else {
-			v = s.failure(orElse(s.cmd.Reason, "EXECUTION_FAILED"), orElse(s.cmd.Message, text))
+			v = s.failure(cmp.Or(s.cmd.Reason, "EXECUTION_FAILED"), cmp.Or(s.cmd.Message, text))
 		}
 	}
 	e.Cause = v.Cause
-	e.Cause.Text = fmt.Sprintf("attempt %d failed: %s", s.step.RetryCount, orElse(v.Text, text))
+	e.Cause.Text = fmt.Sprintf("attempt %d failed: %s", s.step.RetryCount, cmp.Or(v.Text, text))
 	e.Cause.Facts = append(e.Cause.Facts, s.commandFacts()...)
 	e.Actions = v.actions
 }
@@ -247,9 +248,9 @@ func (s *scene) executing(e *Explanation) {
 // verb says what the current command's executor does.
 func (s *scene) verb() string {
 	if s.throughProvider() {
-		return "the provider is doing " + orElse(s.step.Mode, "it")
+		return "the provider is doing " + cmp.Or(s.step.Mode, "it")
 	}
-	return orElse(verbs[s.cmd.Kind], orElse(clusterVerbs[s.cmd.Kind], "the command is being executed"))
+	return cmp.Or(verbs[s.cmd.Kind], cmp.Or(clusterVerbs[s.cmd.Kind], "the command is being executed"))
 }
 
 func (s *scene) locked(e *Explanation) {
@@ -306,7 +307,7 @@ func (s *scene) waitsForExecutor(e *Explanation) {
 	case s.throughBMC():
 		e.WaitsOn, e.WaitsFor = OnBMC, s.bmc()
 	case s.cmd.Kind == kindSSH:
-		e.WaitsFor = "a script on the machine, over SSH to " + orElse(s.spec.GetSshEndpoint(), "no endpoint")
+		e.WaitsFor = "a script on the machine, over SSH to " + cmp.Or(s.spec.GetSshEndpoint(), "no endpoint")
 	case s.inCluster():
 		e.WaitsOn, e.WaitsFor = OnProvider, s.cluster()
 	case s.cmd.ExecutorRole == "site":

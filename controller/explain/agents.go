@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/ingot-metal/ingot/controller/fleet"
@@ -97,8 +98,8 @@ func (s *scene) stageWaits() verdict {
 	case !s.host.Live:
 		v = s.silence(s.host)
 	}
-	text := "the check of stage " + orElse(s.step.Mode, s.step.Name) + " does not pass yet"
-	if said := orElse(v.Text, s.step.Message); said != "" {
+	text := "the check of stage " + cmp.Or(s.step.Mode, s.step.Name) + " does not pass yet"
+	if said := cmp.Or(v.Text, s.step.Message); said != "" {
 		text += ": " + said
 	}
 	if v.Text != "" && s.step.Message != "" {

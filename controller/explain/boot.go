@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -20,7 +21,7 @@ func (s *scene) waitInstaller(e *Explanation) {
 	v.into(e)
 	e.Since = s.sentIn()
 	if s.cmd != nil {
-		e.Summary = fmt.Sprintf("%s, step %s, waits for the installer: %s %s; %s", s.Op.Type, s.Op.CurrentStage, orElse(ways[s.cmd.Kind], "sent in"), s.ago(e.Since), v.Text)
+		e.Summary = fmt.Sprintf("%s, step %s, waits for the installer: %s %s; %s", s.Op.Type, s.Op.CurrentStage, cmp.Or(ways[s.cmd.Kind], "sent in"), s.ago(e.Since), v.Text)
 	}
 }
 
@@ -208,7 +209,7 @@ func (s *scene) noDHCP(time.Time) verdict {
 func (s *scene) bootFacts(at time.Time) []string {
 	var out []string
 	if s.cmd != nil {
-		out = append(out, "the machine was "+orElse(ways[s.cmd.Kind], "sent into the installer")+" at "+s.at(at)+" (command "+s.cmd.ID+")")
+		out = append(out, "the machine was "+cmp.Or(ways[s.cmd.Kind], "sent into the installer")+" at "+s.at(at)+" (command "+s.cmd.ID+")")
 	}
 	if p := s.status.GetPowerState(); p != "" {
 		out = append(out, "the BMC says that the power is "+p+", since "+s.at(when(s.status.GetPowerStateAt())))

@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"cmp"
 	"strings"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
@@ -64,7 +65,7 @@ var (
 	inventory   = onMachine("ingot machine inventory ", "", "shows the machine's disks with serial number, size and model")
 	installDisk = onMachine("ingot machine update ", " --install-disk serial=SERIAL", "names the one disk to write")
 	imageShow   = func(s *scene) Action {
-		return Action{Command: "ingot image show " + orElse(s.Params["image_ref"], "IMAGE"), Consequence: "shows size, digests and kind of the image"}
+		return Action{Command: "ingot image show " + cmp.Or(s.Params["image_ref"], "IMAGE"), Consequence: "shows size, digests and kind of the image"}
 	}
 	agents   = words("ingot agent list", "shows which agents are connected, and what they can do")
 	addInst  = words("ingot image add NAME FILE --kind installer-kernel   (and --kind installer-initrd)", "machines can be brought into the installer")
@@ -221,9 +222,9 @@ var refinements = map[string]func(*scene, *verdict, string){
 		case strings.Contains(message, "certificate"):
 			v.Text = s.bmc() + " shows a certificate that is not the known one, or not trusted; no password was sent"
 		case parked(message):
-			v.Text = s.bmc() + " rejects the password of credentials " + orElse(s.spec.GetBmcCredentialsRef(), "(none)") + "; it is left alone, so that it does not lock the account, until they change"
+			v.Text = s.bmc() + " rejects the password of credentials " + cmp.Or(s.spec.GetBmcCredentialsRef(), "(none)") + "; it is left alone, so that it does not lock the account, until they change"
 		default:
-			v.Text = s.bmc() + " rejects the password of credentials " + orElse(s.spec.GetBmcCredentialsRef(), "(none)") + "; it is not tried again until they change"
+			v.Text = s.bmc() + " rejects the password of credentials " + cmp.Or(s.spec.GetBmcCredentialsRef(), "(none)") + "; it is not tried again until they change"
 		}
 	},
 	"BMC_UNREACHABLE": func(s *scene, v *verdict, message string) {
@@ -236,7 +237,7 @@ var refinements = map[string]func(*scene, *verdict, string){
 		v.Text = s.bmc() + " accepts, and the machine does not follow"
 	},
 	"DISK_RULE_NO_UNIQUE_MATCH": func(s *scene, v *verdict, message string) {
-		rule := orElse(s.spec.GetInstallDisk(), "(the only disk that may be written)")
+		rule := cmp.Or(s.spec.GetInstallDisk(), "(the only disk that may be written)")
 		v.Text = "the rule for the disk to write, " + rule + ", does not fit exactly one disk; nothing was written"
 		if message != "" {
 			v.Text += ": " + message
@@ -250,7 +251,7 @@ var refinements = map[string]func(*scene, *verdict, string){
 	"INSTALLER_SILENT": func(s *scene, v *verdict, _ string) {
 		if s.entering() {
 			*v = s.bootTrouble()
-			v.Reason = orElse(v.Reason, "INSTALLER_SILENT")
+			v.Reason = cmp.Or(v.Reason, "INSTALLER_SILENT")
 		}
 	},
 	"AGENT_UNAVAILABLE": func(s *scene, v *verdict, message string) {

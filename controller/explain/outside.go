@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -40,16 +41,16 @@ func (s *scene) clusterStep() bool {
 }
 
 func (s *scene) cluster() string {
-	name := orElse(s.spec.GetTargetClusterRef(), s.condition(fleet.InCustomerCluster).GetMessage())
+	name := cmp.Or(s.spec.GetTargetClusterRef(), s.condition(fleet.InCustomerCluster).GetMessage())
 	return strings.TrimSpace("cluster " + name)
 }
 
 func clusterGet(s *scene) Action {
-	return Action{Command: "ingot cluster get " + orElse(s.spec.GetTargetClusterRef(), "NAME"), Consequence: "shows the API server's address, and whose access it is"}
+	return Action{Command: "ingot cluster get " + cmp.Or(s.spec.GetTargetClusterRef(), "NAME"), Consequence: "shows the API server's address, and whose access it is"}
 }
 
 func clusterSet(s *scene) Action {
-	return Action{Command: "ingot cluster set " + orElse(s.spec.GetTargetClusterRef(), "NAME") + " --kubeconfig FILE",
+	return Action{Command: "ingot cluster set " + cmp.Or(s.spec.GetTargetClusterRef(), "NAME") + " --kubeconfig FILE",
 		Consequence: "gives the cluster another address, CA or access; deploy/kubernetes/ingot-access.yaml is what the access must allow"}
 }
 
@@ -84,7 +85,7 @@ func maasPage(s *scene) Action {
 	return Action{Command: "look at " + where + " in MAAS", Consequence: "shows its events, its scripts' results and who has it"}
 }
 
-func (s *scene) region() string { return orElse(s.spec.GetProviderRef(), "default") }
+func (s *scene) region() string { return cmp.Or(s.spec.GetProviderRef(), "default") }
 
 // switches says that the machine is switched by an operator's word.
 func (s *scene) switches() bool {
@@ -111,7 +112,7 @@ var driftReasons = map[string]string{"Absent": "MAAS_MACHINE_GONE", "Failed": "M
 // sayProviderDrift: somebody else has done something to the machine through its provider.
 func (s *scene) sayProviderDrift(e *Explanation) {
 	p, c := s.status.GetProvider(), s.condition(fleet.ProviderDrift)
-	reason := orElse(driftReasons[p.GetState()], "MAAS_STATUS_CONFLICT")
+	reason := cmp.Or(driftReasons[p.GetState()], "MAAS_STATUS_CONFLICT")
 	s.failure(reason, c.GetMessage()).into(e)
 	e.WaitsOn, e.WaitsFor, e.Since = OnOperator, "somebody who finds out who has worked on it there", when(c.GetLastTransition())
 	if p.GetStatus() != "" {
@@ -132,7 +133,7 @@ func whichCredentials(s *scene, v *verdict, message string) {
 		v.actions = []Action{maasSet(s), maasList(s)}
 	case strings.Contains(message, "SSH"):
 		v.Text, v.who = "there are no SSH credentials of that name, or their key is lost", "the SSH credentials"
-		v.actions = []Action{{Command: "ingot ssh credentials set " + orElse(s.spec.GetSshCredentialsRef(), "NAME") + " --username USER --key-file FILE",
+		v.actions = []Action{{Command: "ingot ssh credentials set " + cmp.Or(s.spec.GetSshCredentialsRef(), "NAME") + " --username USER --key-file FILE",
 			Consequence: "the site's agent can log in"}}
 	}
 }

@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -135,7 +136,7 @@ func (s *scene) sayFenced(e *Explanation) {
 	exec := s.agent(c.ExecutorID)
 	e.OperationID, e.WaitsOn, e.WaitsFor = s.UnresolvedOp, OnOperator, "an operator who settles command "+c.ID
 	e.Since = latest(c.FinishedAt, c.GrantedAt)
-	e.Cause.Reason = orElse(c.Reason, "OUTCOME_UNKNOWN")
+	e.Cause.Reason = cmp.Or(c.Reason, "OUTCOME_UNKNOWN")
 	if _, known := remedies[e.Cause.Reason]; !known || c.Reason == "EXECUTION_FAILED" {
 		e.Cause.Reason = "OUTCOME_UNKNOWN"
 	}
@@ -245,7 +246,7 @@ func (s *scene) sinceThen(code, message string) (newCode, newMessage, late strin
 	case operation.OutcomeSucceeded:
 		return code, "its result has come since: it has succeeded", late
 	case operation.OutcomeFailed, operation.OutcomeRefused:
-		return orElse(s.cmd.Reason, "EXECUTION_FAILED"), s.cmd.Message, late
+		return cmp.Or(s.cmd.Reason, "EXECUTION_FAILED"), s.cmd.Message, late
 	}
 	return code, message, ""
 }

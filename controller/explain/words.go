@@ -42,13 +42,6 @@ func (s *scene) seen(a *Agent) string {
 	return "was heard last at " + s.at(a.LastSeen) + ", " + s.ago(a.LastSeen)
 }
 
-func orElse(s, fallback string) string {
-	if s == "" {
-		return fallback
-	}
-	return s
-}
-
 func list(words []string) string { return strings.Join(words, ", ") }
 
 // latest gives the latest of some times.

@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -79,7 +80,7 @@ func (s *scene) stagesSoFar() []string {
 		if step.Message == "" || step.State == operation.StepWaiting {
 			continue
 		}
-		stage := orElse(workflow.StageOf(s.Workflow.Kind, step.Name), step.Name)
+		stage := cmp.Or(workflow.StageOf(s.Workflow.Kind, step.Name), step.Name)
 		out = append(out, "stage "+stage+": "+strings.ToLower(string(step.State))+", "+step.Message)
 	}
 	return out

@@ -1,6 +1,7 @@
 package frontpage
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -89,7 +90,7 @@ func (s *Server) VerifyTimeline(ctx context.Context, r *baremetalv1.VerifyTimeli
 	if r.GetPageSize() < 0 {
 		return nil, validate.Fault("page_size", "not negative; 0 means %d", defaultVerdicts)
 	}
-	size := min(orElse(r.GetPageSize(), defaultVerdicts), maxVerdicts)
+	size := min(cmp.Or(r.GetPageSize(), defaultVerdicts), maxVerdicts)
 	page, err := validate.ParsePage(r.GetPageToken(), "verdicts", "")
 	if err != nil {
 		return nil, err

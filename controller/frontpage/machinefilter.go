@@ -1,6 +1,7 @@
 package frontpage
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -229,7 +230,7 @@ func agree(f machinestore.MachineFilter, phase, busy string) []machinestore.Mach
 	if phase != "" && f.Phase != "" && f.Phase != phase || busy != "" && f.Busy != "" && f.Busy != busy {
 		return nil
 	}
-	f.Phase, f.Busy = orElse(phase, f.Phase), orElse(busy, f.Busy)
+	f.Phase, f.Busy = cmp.Or(phase, f.Phase), cmp.Or(busy, f.Busy)
 	return []machinestore.MachineFilter{f}
 }
 

@@ -1,6 +1,7 @@
 package frontpage
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strconv"
@@ -80,7 +81,7 @@ func (s *Server) GetNodeHistory(ctx context.Context, r *baremetalv1.GetNodeHisto
 	if _, err := s.store.KnownMachine(ctx, r.GetNodeId()); err != nil {
 		return nil, err
 	}
-	data, total, err := s.store.NodeHistory(ctx, r.GetNodeId(), min(orElse(r.GetLimit(), defaultHistory), maxHistory), r.GetOffset())
+	data, total, err := s.store.NodeHistory(ctx, r.GetNodeId(), min(cmp.Or(r.GetLimit(), defaultHistory), maxHistory), r.GetOffset())
 	if err != nil {
 		return nil, err
 	}
@@ -203,7 +204,7 @@ func (s *Server) ApproveDiscovered(ctx context.Context, r *baremetalv1.ApproveDi
 		return nil, err
 	}
 	return s.engine.ApproveDiscovered(ctx, nodestore.ApproveRequest{
-		Site: orElse(r.GetSite(), "default"), MAC: mac, RequestID: r.GetRequestId(), PlanID: r.GetPlanId(), Machine: m,
+		Site: cmp.Or(r.GetSite(), "default"), MAC: mac, RequestID: r.GetRequestId(), PlanID: r.GetPlanId(), Machine: m,
 		Actor: actor(ctx), Comment: r.GetComment(),
 	})
 }

@@ -1,6 +1,7 @@
 package frontpage
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -112,19 +113,11 @@ func New(c Config) *Server {
 	if c.Incarnation == nil {
 		c.Incarnation = func(context.Context) (string, error) { return "", nil }
 	}
-	c.SendTimeout = orElse(c.SendTimeout, 30*time.Second)
-	c.PollEvery = orElse(c.PollEvery, 250*time.Millisecond)
-	c.LogGrace = orElse(c.LogGrace, 500*time.Millisecond)
-	c.PageRows = orElse(c.PageRows, 100)
+	c.SendTimeout = cmp.Or(c.SendTimeout, 30*time.Second)
+	c.PollEvery = cmp.Or(c.PollEvery, 250*time.Millisecond)
+	c.LogGrace = cmp.Or(c.LogGrace, 500*time.Millisecond)
+	c.PageRows = cmp.Or(c.PageRows, 100)
 	return &Server{cfg: c, engine: c.Engine, store: c.Store, clock: c.Clock}
-}
-
-func orElse[T comparable](v, def T) T {
-	var zero T
-	if v == zero {
-		return def
-	}
-	return v
 }
 
 // Register adds the services to a server.

@@ -1,6 +1,7 @@
 package frontpage
 
 import (
+	"cmp"
 	"context"
 	"strconv"
 
@@ -74,7 +75,7 @@ func (w work) request() (operationstore.StartRequest, error) {
 	return r, err
 }
 
-func (w work) plan() string { return orElse(w.planID, fleet.DefaultPlan(w.kind)) }
+func (w work) plan() string { return cmp.Or(w.planID, fleet.DefaultPlan(w.kind)) }
 
 // checkPlan keeps phase changes to the operations that are there for them, and those to their own plan: they are let
 // through where other work is refused.

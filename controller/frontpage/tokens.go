@@ -1,6 +1,7 @@
 package frontpage
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -105,7 +106,7 @@ func tokenLife(d *durationpb.Duration) (time.Duration, error) {
 	if d.CheckValid() != nil || life < 0 || life > maxTokenLife {
 		return 0, validate.Fault("lifetime", "0 to %v; 0 means %v", maxTokenLife, defaultTokenLife)
 	}
-	return orElse(life, defaultTokenLife), nil
+	return cmp.Or(life, defaultTokenLife), nil
 }
 
 // ListBootstrapTokens implements AdminService.

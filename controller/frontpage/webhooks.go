@@ -1,6 +1,7 @@
 package frontpage
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -41,7 +42,7 @@ const (
 // CreateWebhook implements AdminService.
 func (s *Server) CreateWebhook(ctx context.Context, r *baremetalv1.CreateWebhookRequest) (*baremetalv1.Webhook, error) {
 	w := r.GetWebhook()
-	spec := webhookstore.WebhookSpec{ID: w.GetWebhookId(), URL: w.GetUrl(), EventTypes: w.GetEventTypes(), MaxConcurrency: orElse(w.GetMaxConcurrency(), defaultConcurrency)}
+	spec := webhookstore.WebhookSpec{ID: w.GetWebhookId(), URL: w.GetUrl(), EventTypes: w.GetEventTypes(), MaxConcurrency: cmp.Or(w.GetMaxConcurrency(), defaultConcurrency)}
 	filter, filterErr := webhookFilter(w.GetFilter())
 	err := firstError(validate.NewID("webhook.webhook_id", spec.ID), s.webhookURL(spec.URL), eventTypes(spec.EventTypes),
 		filterErr, concurrency(spec.MaxConcurrency))
@@ -178,7 +179,7 @@ func (s *Server) webhookChange(w *baremetalv1.Webhook, mask *fieldmaskpb.FieldMa
 			filter, err = webhookFilter(w.GetFilter())
 			c.Filter = &filter
 		case "max_concurrency":
-			n := orElse(w.GetMaxConcurrency(), defaultConcurrency)
+			n := cmp.Or(w.GetMaxConcurrency(), defaultConcurrency)
 			c.MaxConcurrency, err = &n, concurrency(n)
 		case "enabled":
 			c.Active = &w.Enabled

@@ -1,6 +1,7 @@
 package operation
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -263,7 +264,7 @@ func (d *decider) whyThisWay() string {
 	if !d.entering() || d.cmd.State == CommandCanceled {
 		return ""
 	}
-	return ", because " + wayOf[d.cmd.Kind] + " did not: " + orElse(d.cmd.Message, "the installer has not reported")
+	return ", because " + wayOf[d.cmd.Kind] + " did not: " + cmp.Or(d.cmd.Message, "the installer has not reported")
 }
 
 // noWayLeft ends a try at which every way has been gone.
@@ -271,7 +272,7 @@ func (d *decider) noWayLeft(s *Step) {
 	code, message := "INSTALLER_SILENT", "the machine was sent into the installer by "+wayOf[d.cmd.Kind]+", and it has not reported from there"
 	switch {
 	case d.cmd.Outcome != OutcomeSucceeded:
-		code, message = orElse(d.cmd.Reason, "NO_BOOT_PATH"), orElse(d.cmd.Message, "no way into the installer is left")
+		code, message = cmp.Or(d.cmd.Reason, "NO_BOOT_PATH"), cmp.Or(d.cmd.Message, "no way into the installer is left")
 	case !d.strayed().none():
 		code, message = "WRONG_SYSTEM_BOOTED", wrongSystem[SystemInstaller]
 	}
@@ -481,7 +482,7 @@ func (d *decider) newSystemTrue() bool {
 	if strings.EqualFold(bare(written), bare(said)) {
 		return true
 	}
-	d.fail("EVIDENCE_MISSING", "the system that came up says that it was made from "+orElse(said, "no known image")+", and "+written+" was written", false)
+	d.fail("EVIDENCE_MISSING", "the system that came up says that it was made from "+cmp.Or(said, "no known image")+", and "+written+" was written", false)
 	return false
 }
 

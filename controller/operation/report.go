@@ -1,6 +1,7 @@
 package operation
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -34,10 +35,10 @@ func (d *decider) reported(e Reported) {
 		d.stepDone(map[string]string{EvidenceReportedBy: e.Actor})
 		return
 	case e.Status == "failed" && d.w.Install.last():
-		d.fail("EXECUTION_FAILED", orElse(e.Error, "the installer gave no message"), true)
+		d.fail("EXECUTION_FAILED", cmp.Or(e.Error, "the installer gave no message"), true)
 		return
 	case e.Status == "failed":
-		d.out.AttemptFailed = orElse(e.Error, "the installer gave no message")
+		d.out.AttemptFailed = cmp.Or(e.Error, "the installer gave no message")
 		d.note("step_retrying", d.attemptText())
 	}
 	d.wait(WaitInstaller, d.now.Add(s.Timeout))

@@ -1,6 +1,7 @@
 package operation
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"time"
@@ -64,7 +65,7 @@ func (d *decider) lateResult(e Resulted) {
 	if e.Outcome == OutcomeFailed || e.Outcome == OutcomeRefused {
 		// It is known now, and what is known is that it failed.
 		d.out.Machine.Raise = &RaisedCause{
-			Cause: fleet.CauseOf(d.op.Type), Subject: subject(d.op), Reason: orElse(e.Reason, "EXECUTION_FAILED"), Message: e.Message,
+			Cause: fleet.CauseOf(d.op.Type), Subject: subject(d.op), Reason: cmp.Or(e.Reason, "EXECUTION_FAILED"), Message: e.Message,
 		}
 	}
 }
@@ -122,7 +123,7 @@ func (d *decider) liveResult(e Resulted) {
 		d.cmd.Message, d.cmd.Evidence = "result without a grant: "+e.Message, nil
 		d.unknown("OUTCOME_UNKNOWN", d.cmd.Message)
 	case e.Outcome == OutcomeUnknown:
-		d.unknown(orElse(e.Reason, "OUTCOME_UNKNOWN"), orElse(e.Message, "the executor cannot know whether the command acted"))
+		d.unknown(cmp.Or(e.Reason, "OUTCOME_UNKNOWN"), cmp.Or(e.Message, "the executor cannot know whether the command acted"))
 	default:
 		d.setCommand(Done)
 		d.notDone(e)
@@ -135,8 +136,8 @@ func (d *decider) notDone(e Resulted) {
 		return
 	}
 	s := d.step()
-	code := orElse(e.Reason, "EXECUTION_FAILED")
-	message := orElse(e.Message, "the executor gave no message")
+	code := cmp.Or(e.Reason, "EXECUTION_FAILED")
+	message := cmp.Or(e.Message, "the executor gave no message")
 	switch {
 	case !d.op.CancelRequested.IsZero():
 		d.finishCanceled("canceled by request: " + message)
@@ -201,7 +202,7 @@ func (d *decider) hostClaimsEntry(e Resulted) {
 		d.enteredInstaller()
 		return
 	}
-	d.cameBack(arrival{d.cmd.ExecutorID, orElse(e.SessionBootID, e.Evidence[evidence.BootIDAfter]), ByAgentIdentity})
+	d.cameBack(arrival{d.cmd.ExecutorID, cmp.Or(e.SessionBootID, e.Evidence[evidence.BootIDAfter]), ByAgentIdentity})
 }
 
 // evidenceKey names what must be read back for a step of this kind to count as done.
@@ -362,11 +363,4 @@ func Settle(c *Command, by string) *Command {
 	mayMove(CommandTable, out.State, Done)
 	out.State, out.SettledBy = Done, by
 	return out
-}
-
-func orElse(s, fallback string) string {
-	if s == "" {
-		return fallback
-	}
-	return s
 }

@@ -9,10 +9,10 @@ import (
 	"strings"
 	"testing"
 
+	"go.yaml.in/yaml/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
-	"gopkg.in/yaml.v3"
 
 	"github.com/ingot-metal/ingot/internal/apijson"
 )

@@ -1,6 +1,7 @@
 package timeline
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -15,7 +16,7 @@ func Summary(kind string, v map[string]string) string {
 	case Operation:
 		return withReason(v["type"]+" "+v["phase"], v["wait_reason"], v["error"])
 	case Step:
-		return withReason("step "+v["step"]+" "+v["state"], "", orElse(v["message"], v["evidence"]))
+		return withReason("step "+v["step"]+" "+v["state"], "", cmp.Or(v["message"], v["evidence"]))
 	case Command:
 		return withReason(fmt.Sprintf("%s (attempt %s of step %s) %s", v["kind"], v["attempt"], v["step"], joined(v["state"], v["outcome"])),
 			joined(v["reason"], v["settled_by"]), v["evidence"])
@@ -41,13 +42,6 @@ func workflowSummary(v map[string]string) string {
 		what += " at stage " + v["stage"]
 	}
 	return withReason(what, joined(v["reason"], v["failure_class"]), v["message"])
-}
-
-func orElse(s, fallback string) string {
-	if s == "" {
-		return fallback
-	}
-	return s
 }
 
 func conditionWord(status string) string {

@@ -1,6 +1,7 @@
 package validate
 
 import (
+	"cmp"
 	"fmt"
 	"net/url"
 	"regexp"
@@ -41,7 +42,7 @@ func NewImage(path string, im *baremetalv1.Image, upload bool) (*baremetalv1.Ima
 	}
 	out := proto.CloneOf(im)
 	out.CreatedAt = nil
-	out.Kind = orElse(im.GetKind(), "os")
+	out.Kind = cmp.Or(im.GetKind(), "os")
 	var f faults
 	if !refForm.MatchString(im.GetImageRef()) {
 		f.add(path+".image_ref", refRule)
@@ -72,13 +73,6 @@ func NewImage(path string, im *baremetalv1.Image, upload bool) (*baremetalv1.Ima
 	}
 	out.Firmware = firmware(&f, path+".firmware", im.GetFirmware())
 	return out, f.err()
-}
-
-func orElse(s, def string) string {
-	if s == "" {
-		return def
-	}
-	return s
 }
 
 func among(s string, allowed ...string) string {

@@ -6,7 +6,7 @@ import (
 	"regexp"
 	"strings"
 
-	"gopkg.in/yaml.v3"
+	"go.yaml.in/yaml/v3"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 )

@@ -1,6 +1,7 @@
 package validate
 
 import (
+	"cmp"
 	"crypto/rsa"
 	"path"
 	"strings"
@@ -25,7 +26,7 @@ func NewScript(r *baremetalv1.AddScriptRequest) (*baremetalv1.Script, error) {
 	}
 	out := proto.CloneOf(r.GetScript())
 	out.CreatedAt, out.SizeBytes = nil, 0
-	out.Interpreter = orElse(out.GetInterpreter(), "/bin/sh")
+	out.Interpreter = cmp.Or(out.GetInterpreter(), "/bin/sh")
 	var f faults
 	if !refForm.MatchString(out.GetScriptRef()) {
 		f.add("script.script_ref", refRule)

@@ -1,6 +1,7 @@
 package validate
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"regexp"
@@ -49,7 +50,7 @@ func segmentDefaults(g *baremetalv1.Segment) *baremetalv1.Segment {
 		out = &baremetalv1.Segment{}
 	}
 	out.State, out.ForeignDhcpServer, out.PoolSize, out.PoolUsed = "", "", 0, 0
-	out.Mode, out.Discovery = orElse(out.GetMode(), "dhcp"), orElse(out.GetDiscovery(), "report")
+	out.Mode, out.Discovery = cmp.Or(out.GetMode(), "dhcp"), cmp.Or(out.GetDiscovery(), "report")
 	if out.GetLeaseSeconds() == 0 {
 		out.LeaseSeconds = 3600
 	}

@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -107,7 +108,7 @@ func Next(w Workflow, stalled bool) (Action, string) {
 	case w.State == Cancelled:
 		return Rerun, "rerun it, or start another"
 	case w.State == FailedRetryable:
-		return Resume, "resume: " + orElse(w.Message, "another try may succeed")
+		return Resume, "resume: " + cmp.Or(w.Message, "another try may succeed")
 	case w.State == FailedManual:
 		return nextManual(w)
 	}
@@ -126,7 +127,7 @@ func nextManual(w Workflow) (Action, string) {
 		ClassMarked:   "whoever froze it resolves it, then resume",
 		ClassRefused:  "correct what the message names, then retry_stage",
 	}
-	text := orElse(what[w.FailureClass], "look at the cause, then retry_stage")
+	text := cmp.Or(what[w.FailureClass], "look at the cause, then retry_stage")
 	// The first action that the words name; every text names one.
 	action, first := RetryStage, len(text)
 	for _, a := range Actions() {
@@ -158,11 +159,4 @@ func Recommend(w Workflow, o Offer) (Action, string) {
 		return a, text
 	}
 	return "", r.Message + ", then " + strings.ToLower(string(a))
-}
-
-func orElse(s, fallback string) string {
-	if s == "" {
-		return fallback
-	}
-	return s
 }

@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/ingot-metal/ingot/controller/fleet"
@@ -71,12 +72,12 @@ var reached = map[string][]ms.State{
 
 // providerShows judges a stage by what the provider was seen to say.
 func providerShows(stage string, f StageFacts) Verdict {
-	says := orElse(string(f.ProviderState), "nothing yet")
+	says := cmp.Or(string(f.ProviderState), "nothing yet")
 	switch {
 	case f.ProviderHeldBy != "":
 		return failed("somebody else has the machine: " + f.ProviderHeldBy)
 	case stage == PowerOffMAAS && f.ProviderPower != "off":
-		return failed("the provider says that the machine's power is " + orElse(f.ProviderPower, "unknown"))
+		return failed("the provider says that the machine's power is " + cmp.Or(f.ProviderPower, "unknown"))
 	case stage == PowerOffMAAS:
 		return pass(map[string]string{"provider_power": "off"})
 	case !slices.Contains(reached[stage], f.ProviderState):

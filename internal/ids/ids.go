@@ -6,10 +6,10 @@ package ids
 import (
 	"crypto/rand"
 	"encoding/base64"
-	"encoding/binary"
 	"strings"
 	"sync"
-	"time"
+
+	"github.com/oklog/ulid/v2"
 )
 
 // The prefixes in use.
@@ -33,32 +33,21 @@ const (
 	WebhookSecret = "whs"
 )
 
-const (
-	alphabet = "0123456789abcdefghjkmnpqrstvwxyz"
-	ulidLen  = 26
-)
-
 // New makes an id such as "op-01jf0c9v8xk3m5q7r9t1v3x5z7". Its random part comes from crypto/rand. Ids made
 // within one millisecond, or while the wall clock stands or runs back, count up from the one before, so they
 // still sort.
 func New(prefix string) string {
-	u := source.next(time.Now().UnixMilli())
-	return prefix + "-" + encode(u)
+	return prefix + "-" + source.next(ulid.Now())
 }
 
 // Valid says that s is an id of the kind that prefix names, in the form that New writes.
 func Valid(prefix, s string) bool {
 	u, ok := strings.CutPrefix(s, prefix+"-")
-	// 26 digits hold 130 bits; a first digit above 7 would need more than the 128 that there are.
-	if !ok || len(u) != ulidLen || u[0] > '7' {
+	if !ok || u != strings.ToLower(u) {
 		return false
 	}
-	for i := range len(u) {
-		if strings.IndexByte(alphabet, u[i]) < 0 {
-			return false
-		}
-	}
-	return true
+	_, err := ulid.ParseStrict(u)
+	return err == nil
 }
 
 // Secret gives n random bytes from crypto/rand as unpadded base64url.
@@ -68,52 +57,26 @@ func Secret(n int) string {
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
-// ulid is a 128-bit number; the top 48 bits are milliseconds.
-type ulid struct{ hi, lo uint64 }
-
+// generator makes ULIDs that sort in the order in which they are made.
 type generator struct {
-	mu   sync.Mutex
-	last ulid
+	mu      sync.Mutex
+	last    uint64 // milliseconds
+	entropy *ulid.MonotonicEntropy
 }
 
 var source generator
 
-func (g *generator) next(ms int64) ulid {
+func (g *generator) next(ms uint64) string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	u := random(uint64(ms))
-	if uint64(ms) <= g.last.hi>>16 {
-		u = g.last.plus(u.lo>>32 | 1) // a random step: the next id cannot be told from this one
+	if g.entropy == nil {
+		g.entropy = ulid.Monotonic(rand.Reader, 0)
 	}
-	g.last = u
-	return u
-}
-
-func random(ms uint64) ulid {
-	var b [10]byte
-	_, _ = rand.Read(b[:]) // see Secret
-	return ulid{
-		hi: ms<<16 | uint64(binary.BigEndian.Uint16(b[:2])),
-		lo: binary.BigEndian.Uint64(b[2:]),
+	g.last = max(g.last, ms)
+	u, err := ulid.New(g.last, g.entropy)
+	for err != nil { // the random part has overflowed within a millisecond: crypto/rand never fails
+		g.last++
+		u, err = ulid.New(g.last, g.entropy)
 	}
-}
-
-// plus carries into the time part when the random part overflows; the id then lies a millisecond ahead.
-func (u ulid) plus(step uint64) ulid {
-	lo := u.lo + step
-	if lo < u.lo {
-		u.hi++
-	}
-	u.lo = lo
-	return u
-}
-
-func encode(u ulid) string {
-	var out [ulidLen]byte
-	for i := ulidLen - 1; i >= 0; i-- {
-		out[i] = alphabet[u.lo&31]
-		u.lo = u.lo>>5 | u.hi<<59
-		u.hi >>= 5
-	}
-	return string(out[:])
+	return strings.ToLower(u.String())
 }

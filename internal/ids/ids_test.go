@@ -2,11 +2,11 @@ package ids
 
 import (
 	"encoding/base64"
-	"math"
 	"strings"
 	"sync"
 	"testing"
-	"time"
+
+	"github.com/oklog/ulid/v2"
 )
 
 func TestNewIsValidOfItsKindOnly(t *testing.T) {
@@ -74,7 +74,7 @@ func TestTimePart(t *testing.T) {
 	t.Parallel()
 	// The ULID specification's example: 1469918176385 ms encodes as 01ARYZ6S41.
 	var g generator
-	if got := encode(g.next(1469918176385)); !strings.HasPrefix(got, "01aryz6s41") {
+	if got := g.next(1469918176385); !strings.HasPrefix(got, "01aryz6s41") {
 		t.Fatalf("encoded %s", got)
 	}
 }
@@ -82,18 +82,36 @@ func TestTimePart(t *testing.T) {
 func TestClockRunningBackKeepsOrder(t *testing.T) {
 	t.Parallel()
 	var g generator
-	now := time.Now().UnixMilli()
-	a, b, c := encode(g.next(now)), encode(g.next(now-5000)), encode(g.next(now))
+	now := ulid.Now()
+	a, b, c := g.next(now), g.next(now-5000), g.next(now)
 	if a >= b || b >= c {
 		t.Fatalf("order lost: %s %s %s", a, b, c)
 	}
 }
 
-func TestRandomPartCarries(t *testing.T) {
+// ones is a source of random bytes whose every bit is set, so that the next number overflows.
+type ones struct{}
+
+func (ones) Read(b []byte) (int, error) {
+	for i := range b {
+		b[i] = 0xff
+	}
+	return len(b), nil
+}
+
+func TestAFullMillisecondGoesOnInTheNext(t *testing.T) {
 	t.Parallel()
-	u := ulid{hi: 7, lo: math.MaxUint64}.plus(2)
-	if u.hi != 8 || u.lo != 1 {
-		t.Fatalf("got %+v", u)
+	g := generator{entropy: ulid.Monotonic(ones{}, 1)}
+	var last string
+	for range 3 {
+		id := g.next(1469918176385)
+		if id <= last {
+			t.Fatalf("%s after %s", id, last)
+		}
+		last = id
+	}
+	if !strings.HasPrefix(last, "01aryz6s4") {
+		t.Errorf("made %s", last)
 	}
 }
 
