@@ -18,7 +18,7 @@ PKG          ?= ./...
 TEST_TIMEOUT ?= 20m
 TEST_FLAGS   ?=
 # Those that only read the tree, build images with programs of others or start them: there is nothing to race, and it takes half as long.
-UNRACED      := /invariants$$|/agent/image/bootdisk$$|/lab/attack$$|/lab/vm$$|/internal/localpg$$
+UNRACED      := /invariants$$|/imagebuild/bootdisk$$|/lab/attack$$|/lab/vm$$|/internal/localpg$$
 GOTESTSUM    := bin/tools/gotestsum --format $(if $(CI),pkgname,pkgname-and-test-fails) --hide-summary=skipped
 # Without the race detector tests share what is compiled for the programs, which they start. What vet says, make lint says.
 UNRACED_TEST := env CGO_ENABLED=0 $(GOTESTSUM) -- -vet=off -trimpath -buildvcs=false -tags $(GOTAGS)

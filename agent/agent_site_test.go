@@ -17,7 +17,7 @@ import (
 	"github.com/ingot-metal/ingot/agent/agenttest"
 	"github.com/ingot-metal/ingot/agent/host/sim"
 	"github.com/ingot-metal/ingot/agent/session"
-	"github.com/ingot-metal/ingot/agent/site/desk"
+	"github.com/ingot-metal/ingot/agent/site/installerenrol"
 	"github.com/ingot-metal/ingot/agent/site/sitetest"
 	"github.com/ingot-metal/ingot/internal/pki"
 	"github.com/ingot-metal/ingot/internal/testkit"
@@ -99,7 +99,7 @@ func enrolBody(t *testing.T, mac string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := json.Marshal(desk.Request{CSR: csr, MAC: mac, BootID: "boot-1"})
+	b, err := json.Marshal(installerenrol.Request{CSR: csr, MAC: mac, BootID: "boot-1"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -178,7 +178,7 @@ func TestASiteServesAMachineFromPowerOnToDisk(t *testing.T) {
 func enrolFromTheMachine(t *testing.T, r *rig, m *sitetest.Machine) {
 	t.Helper()
 	url := siteBase + "/boot/" + bootToken + "/enrol"
-	var a desk.Answer
+	var a installerenrol.Answer
 	if err := json.Unmarshal([]byte(m.Run("curl -sf -d @"+enrolBody(t, cardOne)+" "+url)), &a); err != nil {
 		t.Fatal(err)
 	}

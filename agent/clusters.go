@@ -7,8 +7,8 @@ import (
 
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 
-	"github.com/ingot-metal/ingot/agent/command/cluster"
-	"github.com/ingot-metal/ingot/agent/command/join"
+	"github.com/ingot-metal/ingot/agent/executor/cluster"
+	"github.com/ingot-metal/ingot/agent/executor/join"
 	"github.com/ingot-metal/ingot/agent/provider/kube"
 )
 

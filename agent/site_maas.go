@@ -13,7 +13,7 @@ import (
 
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 
-	"github.com/ingot-metal/ingot/agent/command/provideraction"
+	"github.com/ingot-metal/ingot/agent/executor/provideraction"
 	"github.com/ingot-metal/ingot/agent/provider"
 	"github.com/ingot-metal/ingot/agent/provider/maas"
 )

@@ -12,7 +12,7 @@ import (
 
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 
-	"github.com/ingot-metal/ingot/agent/command/script"
+	"github.com/ingot-metal/ingot/agent/executor/script"
 	"github.com/ingot-metal/ingot/agent/provider"
 	"github.com/ingot-metal/ingot/agent/provider/bmc"
 	"github.com/ingot-metal/ingot/agent/provider/maas"

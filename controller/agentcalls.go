@@ -10,7 +10,7 @@ import (
 	"google.golang.org/grpc/tap"
 
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
-	"github.com/ingot-metal/ingot/controller/door"
+	"github.com/ingot-metal/ingot/controller/limit/ratelimit"
 	"github.com/ingot-metal/ingot/controller/session"
 	"github.com/ingot-metal/ingot/internal/failure"
 )
@@ -78,7 +78,7 @@ func (a *agentCalls) take(of map[string]int, agent string, most int) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if of[agent] >= most {
-		return failure.ToStatus(failure.Exhausted(door.ReasonStreams, "this agent has %d calls under way; wait until some have ended", most)).Err()
+		return failure.ToStatus(failure.Exhausted(ratelimit.ReasonStreams, "this agent has %d calls under way; wait until some have ended", most)).Err()
 	}
 	of[agent]++
 	return nil

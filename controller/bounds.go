@@ -4,13 +4,13 @@ import (
 	"crypto/tls"
 	"runtime"
 
-	"github.com/ingot-metal/ingot/controller/door"
-	"github.com/ingot-metal/ingot/controller/rest"
+	"github.com/ingot-metal/ingot/controller/api/gateway"
+	"github.com/ingot-metal/ingot/controller/limit/ratelimit"
 	"github.com/ingot-metal/ingot/internal/pki"
 )
 
 // bounded are the listeners with their bounds; rest is nil where it is off.
-type bounded struct{ frontpage, fleet, enrolment, http, rest *door.Listener }
+type bounded struct{ frontpage, fleet, enrolment, http, rest *ratelimit.Listener }
 
 // boundListeners puts bounds on every listener, which hold before it is known who calls.
 func (c *Controller) boundListeners() error {
@@ -19,44 +19,44 @@ func (c *Controller) boundListeners() error {
 		return err
 	}
 	a, s := c.cfg.Agents.Admission, c.cfg.Strangers
-	clients := door.ConnectionLimits{
+	clients := ratelimit.ConnectionLimits{
 		All: c.cfg.Clients.Connections, Unproven: c.cfg.Clients.UnprovenConnections, PerAddress: c.cfg.Clients.UnprovenPerAddress,
 	}
 	// A fleet that comes back leaves the others their turns. Those ask no database, so more than this would only slow each other.
-	turns, fleetTurns := door.NewTurns(2*runtime.GOMAXPROCS(0)), door.NewTurns(a.Handshakes)
-	c.bounded.frontpage = door.Listen(c.listeners.frontpage, c.bounds("frontpage", clients, front, turns))
+	turns, fleetTurns := ratelimit.NewQueue(2*runtime.GOMAXPROCS(0)), ratelimit.NewQueue(a.Handshakes)
+	c.bounded.frontpage = ratelimit.Listen(c.listeners.frontpage, c.bounds("frontpage", clients, front, turns))
 	c.listeners.frontpage = c.bounded.frontpage
 
-	fleet := c.bounds("fleet", door.ConnectionLimits{
+	fleet := c.bounds("fleet", ratelimit.ConnectionLimits{
 		All: a.Connections, Unproven: a.UnprovenConnections, PerAddress: a.UnprovenPerAddress, PerCaller: a.ConnectionsPerAgent,
 	}, c.fleetTLS(), fleetTurns)
 	fleet.Caller = agentOf
-	c.bounded.fleet = door.Listen(c.listeners.fleet, fleet)
+	c.bounded.fleet = ratelimit.Listen(c.listeners.fleet, fleet)
 	c.listeners.fleet = c.bounded.fleet
 
-	c.bounded.enrolment = door.Listen(c.listeners.enrolment, c.bounds("enrolment", door.ConnectionLimits{
+	c.bounded.enrolment = ratelimit.Listen(c.listeners.enrolment, c.bounds("enrolment", ratelimit.ConnectionLimits{
 		All: s.EnrolmentConnections, Unproven: s.EnrolmentConnections, PerAddress: s.EnrolmentPerAddress,
 	}, c.ownTLS(), turns))
 	c.listeners.enrolment = c.bounded.enrolment
 
-	c.bounded.http = door.Listen(c.listeners.http, c.bounds("http", door.ConnectionLimits{
+	c.bounded.http = ratelimit.Listen(c.listeners.http, c.bounds("http", ratelimit.ConnectionLimits{
 		All: s.HTTPConnections, Unproven: s.HTTPConnections, PerAddress: s.HTTPPerAddress,
 	}, nil, nil))
 	c.listeners.http = c.bounded.http
 
 	if c.listeners.rest != nil {
 		front = front.Clone()
-		front.NextProtos = rest.Protocols()
-		c.bounded.rest = door.Listen(c.listeners.rest, c.bounds("rest", clients, front, turns))
+		front.NextProtos = gateway.Protocols()
+		c.bounded.rest = ratelimit.Listen(c.listeners.rest, c.bounds("rest", clients, front, turns))
 		c.listeners.rest = c.bounded.rest
 	}
 	return nil
 }
 
-func (c *Controller) bounds(name string, l door.ConnectionLimits, t *tls.Config, turns *door.Turns) door.ListenerConfig {
-	return door.ListenerConfig{
+func (c *Controller) bounds(name string, l ratelimit.ConnectionLimits, t *tls.Config, turns *ratelimit.Queue) ratelimit.ListenerConfig {
+	return ratelimit.ListenerConfig{
 		Limits: l, TLS: t, Turns: turns, Refusals: refusals,
-		Times: door.Times{
+		Times: ratelimit.Times{
 			FirstByte: c.cfg.Strangers.FirstByte.Duration, Handshake: c.cfg.Strangers.Handshake.Duration,
 			FirstRequest: c.cfg.Strangers.FirstRequest.Duration,
 		},

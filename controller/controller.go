@@ -15,14 +15,14 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/ingot-metal/ingot/controller/auth"
-	"github.com/ingot-metal/ingot/controller/blob"
 	"github.com/ingot-metal/ingot/controller/ca"
+	"github.com/ingot-metal/ingot/controller/catalog/blob"
+	"github.com/ingot-metal/ingot/controller/catalog/image"
+	"github.com/ingot-metal/ingot/controller/catalog/script"
 	"github.com/ingot-metal/ingot/controller/config"
-	"github.com/ingot-metal/ingot/controller/door"
 	"github.com/ingot-metal/ingot/controller/engine"
-	"github.com/ingot-metal/ingot/controller/image"
+	"github.com/ingot-metal/ingot/controller/limit/ratelimit"
 	"github.com/ingot-metal/ingot/controller/position"
-	"github.com/ingot-metal/ingot/controller/script"
 	"github.com/ingot-metal/ingot/controller/secret"
 	"github.com/ingot-metal/ingot/controller/session"
 	"github.com/ingot-metal/ingot/controller/store"
@@ -66,7 +66,7 @@ type Controller struct {
 	registry     *prometheus.Registry
 	metrics      *metrics.Metrics
 
-	door      *door.Door
+	door      *ratelimit.Limiter
 	listeners listeners
 	servers   []*grpc.Server
 	bounded   bounded
@@ -192,7 +192,7 @@ func (c *Controller) openImages(context.Context) (err error) {
 func (c *Controller) openEngine(context.Context) (err error) {
 	c.registry = metrics.NewRegistry()
 	c.metrics = metrics.New(c.registry)
-	c.door = door.New(door.Config{
+	c.door = ratelimit.New(ratelimit.Config{
 		Limits: c.cfg.Clients.Limits(), MaxWait: c.cfg.Clients.MaxWait.Duration, Clock: c.clock, Observer: observer{c.metrics},
 	})
 	hooks, err := c.webhooks()

@@ -5,7 +5,7 @@ import (
 	"log/slog"
 
 	"github.com/ingot-metal/ingot/controller/config"
-	"github.com/ingot-metal/ingot/controller/devpg"
+	"github.com/ingot-metal/ingot/controller/embeddedpg"
 	"github.com/ingot-metal/ingot/internal/task"
 )
 
@@ -15,7 +15,7 @@ func OpenDatabase(ctx context.Context, c config.Config, log *slog.Logger) (url s
 	if !c.Dev {
 		return c.Database.URL, func() {}, nil
 	}
-	pg, err := devpg.Open(ctx, devpg.Config{DataDir: c.DataDir, Logger: log})
+	pg, err := embeddedpg.Open(ctx, embeddedpg.Config{DataDir: c.DataDir, Logger: log})
 	if err != nil {
 		return "", nil, err
 	}

@@ -8,7 +8,7 @@ import (
 
 	"google.golang.org/grpc"
 
-	"github.com/ingot-metal/ingot/controller/pacing"
+	"github.com/ingot-metal/ingot/controller/limit/reconnect"
 )
 
 // serve runs one gRPC server until ctx ends: from then on it takes nothing new, and it returns when the calls under way have
@@ -38,7 +38,7 @@ const sessionGrace = time.Second
 // spread is over what time agents go elsewhere when this controller stops.
 func (c *Controller) spread() time.Duration {
 	limit := c.cfg.Drain.Timeout.Duration * 3 / 4
-	return pacing.Spread(c.sessions.Len(), c.cfg.Agents.Admission.Limits(), c.engine.Peers(), limit)
+	return reconnect.Spread(c.sessions.Len(), c.cfg.Agents.Admission.Limits(), c.engine.Peers(), limit)
 }
 
 // sayDraining lets operators see what this controller is doing. It drains without it, too.

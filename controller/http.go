@@ -8,8 +8,8 @@ import (
 	"time"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/api/healthhttp"
 	"github.com/ingot-metal/ingot/controller/engine"
-	"github.com/ingot-metal/ingot/controller/httpapi"
 	"github.com/ingot-metal/ingot/internal/obs/metrics"
 	"github.com/ingot-metal/ingot/internal/task"
 )
@@ -48,14 +48,14 @@ func (r *readiness) err() error {
 
 // runHTTP serves health and metrics, and refreshes the gauges.
 func (c *Controller) runHTTP(ctx context.Context) error {
-	srv := httpapi.New(httpapi.Config{
+	srv := healthhttp.New(healthhttp.Config{
 		Gatherer: c.registry,
 		Logger:   c.log, Requested: c.bounded.http.Requested,
-		Checks: []httpapi.Check{
+		Checks: []healthhttp.Check{
 			{Name: "startup", Run: func(context.Context) error { return c.ready.err() }},
 			{Name: "database", Run: c.store.Ping},
 			{Name: "lease", Run: func(context.Context) error {
-				if !c.engine.LeaseSound() {
+				if !c.engine.LeaseFresh() {
 					return errors.New("the lease in the database has not been renewed in time")
 				}
 				return nil

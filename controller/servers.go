@@ -17,11 +17,11 @@ import (
 
 	enrollv1 "github.com/ingot-metal/ingot/api/enroll/v1"
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
+	"github.com/ingot-metal/ingot/controller/api/agent"
+	"github.com/ingot-metal/ingot/controller/api/enroll"
+	"github.com/ingot-metal/ingot/controller/api/public"
 	"github.com/ingot-metal/ingot/controller/auth"
-	"github.com/ingot-metal/ingot/controller/door"
-	"github.com/ingot-metal/ingot/controller/enrollapi"
-	"github.com/ingot-metal/ingot/controller/fleetapi"
-	"github.com/ingot-metal/ingot/controller/frontpage"
+	"github.com/ingot-metal/ingot/controller/limit/ratelimit"
 	"github.com/ingot-metal/ingot/internal/failure"
 	"github.com/ingot-metal/ingot/internal/obs"
 	"github.com/ingot-metal/ingot/internal/pki"
@@ -54,12 +54,12 @@ func (c *Controller) openServers(context.Context) error {
 	atFront := auth.GuardConfig{Listener: auth.Frontpage, Tokens: c.tokens}
 	agents := newAgentCalls(c.sessions)
 	c.servers = []*grpc.Server{
-		c.server(atFront, door.Shaken{}, append(c.behindDoor(), c.knock(atFront).option(),
+		c.server(atFront, ratelimit.Handshaken{}, append(c.behindDoor(), c.knock(atFront).option(),
 			// Whoever has more than that open on one connection waits on its own side.
 			grpc.MaxConcurrentStreams(uint32(c.cfg.Clients.StreamsPerClient+c.cfg.Clients.WaitingPerClient)))...),
-		c.server(auth.GuardConfig{Listener: auth.Fleet, Tokens: c.tokens, CheckAgent: c.checkCaller}, door.Shaken{}, append(agents.options(),
+		c.server(auth.GuardConfig{Listener: auth.Fleet, Tokens: c.tokens, CheckAgent: c.checkCaller}, ratelimit.Handshaken{}, append(agents.options(),
 			grpc.HeaderTableSize(0), grpc.MaxConcurrentStreams(fleetStreams))...),
-		c.server(auth.GuardConfig{Listener: auth.Enrolment}, door.Shaken{}, append(c.enrolmentBounds(),
+		c.server(auth.GuardConfig{Listener: auth.Enrolment}, ratelimit.Handshaken{}, append(c.enrolmentBounds(),
 			grpc.MaxRecvMsgSize(enrolmentMessage), grpc.MaxConcurrentStreams(enrolmentStreams), grpc.HeaderTableSize(0),
 			grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: enrolmentAge, Time: 30 * time.Second, Timeout: 15 * time.Second}))...),
 	}
@@ -68,17 +68,17 @@ func (c *Controller) openServers(context.Context) error {
 	if err != nil {
 		return err
 	}
-	installers := &fleetapi.Installers{
+	installers := &agent.Installers{
 		Engine: c.engine, Store: c.store, Sessions: c.sessions, CA: c.ca, Secrets: c.secrets, Clock: c.clock, Logger: c.log,
 		CertLifetime: c.cfg.Agents.CertLifetime.Duration, Roots: roots,
 	}
-	fleetv1.RegisterAgentServiceServer(c.servers[1], fleetapi.New(fleetapi.Config{
+	fleetv1.RegisterAgentServiceServer(c.servers[1], agent.New(agent.Config{
 		Engine: c.engine, Store: c.store, Sessions: c.sessions, CA: c.ca, Installers: installers, Blobs: c.blobs, Secrets: c.secrets, Clock: c.clock, Logger: c.log, ControllerID: c.id,
-		CertLifetime: c.cfg.Agents.CertLifetime.Duration, Admission: c.cfg.Agents.Admission.Limits(), Spread: c.spread, Cut: c.bounded.fleet.Cut, Paced: c.metrics.SessionsPaced.Inc,
+		CertLifetime: c.cfg.Agents.CertLifetime.Duration, Admission: c.cfg.Agents.Admission.Limits(), Spread: c.spread, Cut: c.bounded.fleet.CloseConn, Paced: c.metrics.SessionsPaced.Inc,
 		MaxMessage: c.cfg.MaxMessageBytes, Draining: c.draining, FleetAddresses: c.cfg.FleetAddresses(),
 		EnrolmentAddresses: c.cfg.EnrolmentAddresses(),
 	}))
-	enrollv1.RegisterEnrollmentServiceServer(c.servers[2], enrollapi.New(enrollapi.Config{
+	enrollv1.RegisterEnrollmentServiceServer(c.servers[2], enroll.New(enroll.Config{
 		Store: c.store, CA: c.ca, Installers: installers, Clock: c.clock, CertLifetime: c.cfg.Agents.CertLifetime.Duration,
 		Grace: c.cfg.Agents.ReenrollGrace.Duration, FleetAddresses: c.cfg.FleetAddresses(),
 	}))
@@ -91,11 +91,11 @@ func (c *Controller) behindDoor() []grpc.ServerOption {
 }
 
 func (c *Controller) registerFrontpage(s *grpc.Server) {
-	frontpage.Register(s, frontpage.New(frontpage.Config{
+	public.Register(s, public.New(public.Config{
 		Engine: c.engine, Store: c.store, Images: c.images, Scripts: c.scripts, Secrets: c.secrets, Clock: c.clock, Draining: c.draining,
 		WebhookPolicy: c.webhookPolicy(), WebhookSource: c.cfg.Webhooks.Source,
 		Tokens:      c.tokens,
-		Info:        frontpage.Info{Version: c.version, ControllerID: c.id, CAHash: c.CAHash()},
+		Info:        public.Info{Version: c.version, ControllerID: c.id, CAHash: c.CAHash()},
 		Incarnation: c.store.Incarnation,
 		Bundle: func(tokenID, secret string, issued time.Time) (string, error) {
 			return pki.Bundle{

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ingot-metal/ingot/controller/operation"
+	"github.com/ingot-metal/ingot/controller/domain/operation"
 )
 
 // table is a transition table with its states as plain strings.
@@ -42,7 +42,7 @@ func plain[S ~string](in map[S][]S) map[string][]string {
 func TestTransitionTablesAreComplete(t *testing.T) {
 	for _, table := range transitionTables() {
 		t.Run(table.name, func(t *testing.T) {
-			declared := constantsOf(t, "controller/operation", table.stateType)
+			declared := constantsOf(t, "controller/domain/operation", table.stateType)
 			if states := slices.Sorted(maps.Keys(table.next)); !slices.Equal(states, declared) {
 				t.Errorf("states of the table %v, declared constants %v", states, declared)
 			}

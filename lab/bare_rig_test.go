@@ -14,7 +14,7 @@ import (
 	"net/netip"
 	"regexp"
 
-	"github.com/ingot-metal/ingot/agent/site/desk"
+	"github.com/ingot-metal/ingot/agent/site/installerenrol"
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/internal/testkit"
 	"github.com/ingot-metal/ingot/lab/bmc"
@@ -156,7 +156,7 @@ func (b *bare) enrols() string {
 	if err != nil {
 		b.Fatal(err)
 	}
-	body, err := json.Marshal(desk.Request{CSR: csr, BootID: "11111111-2222-4333-8444-555555555555", MAC: b.mac})
+	body, err := json.Marshal(installerenrol.Request{CSR: csr, BootID: "11111111-2222-4333-8444-555555555555", MAC: b.mac})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -12,8 +12,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/ingot-metal/ingot/agent/image"
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/imagebuild"
 	"github.com/ingot-metal/ingot/internal/testkit"
 	"github.com/ingot-metal/ingot/lab/metal"
 	"github.com/ingot-metal/ingot/lab/vm"
@@ -206,20 +206,20 @@ func main() { panic(syscall.Reboot(syscall.LINUX_REBOOT_CMD_RESTART)) }
 	if out, err := cmd.CombinedOutput(); err != nil {
 		s.Fatalf("build: %v: %s", err, out)
 	}
-	cache, err := image.DefaultCacheDir()
+	cache, err := imagebuild.DefaultCacheDir()
 	if err != nil {
 		s.Fatal(err)
 	}
-	kernel, err := image.FindKernel(s.ctx, cache)
+	kernel, err := imagebuild.FindKernel(s.ctx, cache)
 	if err != nil {
 		s.Fatal(err)
 	}
 	initrd := filepath.Join(s.dir, "initrd-that-reboots")
-	if err := image.Build(image.Config{Init: program, Kernel: kernel, Out: initrd}); err != nil {
+	if err := imagebuild.Build(imagebuild.Config{Init: program, Kernel: kernel, Out: initrd}); err != nil {
 		s.Fatal(err)
 	}
 	var refs []string
-	for kind, path := range map[string]string{"installer-kernel": filepath.Join(p.files.Dir, image.KernelFile), "installer-initrd": initrd} {
+	for kind, path := range map[string]string{"installer-kernel": filepath.Join(p.files.Dir, imagebuild.KernelFile), "installer-initrd": initrd} {
 		ref := kind + "-that-reboots"
 		if err := s.lab.Client().Upload(s.ctx, path, &pb.Image{ImageRef: ref, Kind: kind, Format: "raw", Arch: "amd64"}); err != nil {
 			s.Fatal(err)

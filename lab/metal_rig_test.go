@@ -15,8 +15,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/ingot-metal/ingot/agent/image"
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/imagebuild"
 	"github.com/ingot-metal/ingot/internal/testkit"
 	"github.com/ingot-metal/ingot/lab/bmc"
 	"github.com/ingot-metal/ingot/lab/metal"
@@ -54,7 +54,7 @@ func buildMetal() (metalParts, error) {
 }
 
 func partsOf(dir string) (metalParts, error) {
-	cache, err := image.DefaultCacheDir()
+	cache, err := imagebuild.DefaultCacheDir()
 	if err != nil {
 		return metalParts{}, err
 	}

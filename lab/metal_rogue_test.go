@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ingot-metal/ingot/agent/site/desk"
+	"github.com/ingot-metal/ingot/agent/site/installerenrol"
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/internal/testkit"
 	"github.com/ingot-metal/ingot/lab/metal"
@@ -123,7 +123,7 @@ func (r *rogue) request() string {
 	if err != nil {
 		r.s.Fatal(err)
 	}
-	ask, err := json.Marshal(desk.Request{
+	ask, err := json.Marshal(installerenrol.Request{
 		CSR: csr, BootID: "11111111-2222-4333-8444-555555555555", MAC: r.m.About().MACs[0],
 	})
 	if err != nil {

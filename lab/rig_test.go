@@ -15,12 +15,12 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 
-	"github.com/ingot-metal/ingot/agent/image"
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller"
 	"github.com/ingot-metal/ingot/controller/auth"
 	"github.com/ingot-metal/ingot/controller/config"
 	_ "github.com/ingot-metal/ingot/controller/store/storetest" // gives test databases their schema
+	"github.com/ingot-metal/ingot/imagebuild"
 	"github.com/ingot-metal/ingot/internal/task"
 	"github.com/ingot-metal/ingot/internal/testkit"
 	"github.com/ingot-metal/ingot/lab/bmc"
@@ -35,7 +35,7 @@ const hostFromGuest = "10.0.2.2"
 
 // parts are what all machines boot from. They are made once, in sharedDir.
 type parts struct {
-	kernel image.Kernel
+	kernel imagebuild.Kernel
 	initrd string
 }
 
@@ -67,16 +67,16 @@ func buildParts() (parts, error) {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return parts{}, fmt.Errorf("build agent: %w: %s", err, out)
 	}
-	cache, err := image.DefaultCacheDir()
+	cache, err := imagebuild.DefaultCacheDir()
 	if err != nil {
 		return parts{}, err
 	}
-	k, err := image.FindKernel(context.Background(), cache)
+	k, err := imagebuild.FindKernel(context.Background(), cache)
 	if err != nil {
 		return parts{}, err
 	}
 	initrd := filepath.Join(sharedDir, "initrd")
-	return parts{k, initrd}, image.Build(image.Config{Init: binary, Kernel: k, Out: initrd})
+	return parts{k, initrd}, imagebuild.Build(imagebuild.Config{Init: binary, Kernel: k, Out: initrd})
 }
 
 // rig is a whole controller, one machine in QEMU, and a client that knows nothing but the API.
@@ -200,7 +200,7 @@ func (r *rig) prepare() vm.Config {
 	}
 	dir := r.TempDir()
 	disk := filepath.Join(dir, "state.img")
-	if err := image.StateDisk(disk, map[string][]byte{image.TokenFile: []byte(issued.GetBundle())}); err != nil {
+	if err := imagebuild.StateDisk(disk, map[string][]byte{imagebuild.TokenFile: []byte(issued.GetBundle())}); err != nil {
 		r.Fatal(err)
 	}
 	return vm.Config{

@@ -23,7 +23,7 @@ import (
 	"github.com/ingot-metal/ingot/agent/site"
 	"github.com/ingot-metal/ingot/agent/transport"
 	"github.com/ingot-metal/ingot/internal/clock"
-	"github.com/ingot-metal/ingot/internal/headroom"
+	"github.com/ingot-metal/ingot/internal/gctune"
 	"github.com/ingot-metal/ingot/internal/obs"
 	"github.com/ingot-metal/ingot/internal/task"
 )
@@ -79,7 +79,7 @@ func supervised(ctx context.Context, log *slog.Logger, fn func(context.Context) 
 	ctx, cancel := context.WithCancel(ctx)
 	group, groupCtx := task.New(ctx)
 	group.Go("watchdog", func(ctx context.Context) error { return feedWatchdog(ctx, log) })
-	group.Go("headroom", headroom.Frugal)
+	group.Go("headroom", gctune.Frugal)
 	group.Go("agent", func(context.Context) error {
 		defer cancel() // its end ends the watchdog too
 		return fn(groupCtx)

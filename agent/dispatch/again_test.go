@@ -15,8 +15,8 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 
-	"github.com/ingot-metal/ingot/agent/command"
 	"github.com/ingot-metal/ingot/agent/dispatch"
+	"github.com/ingot-metal/ingot/agent/executor"
 	"github.com/ingot-metal/ingot/agent/state"
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/testkit"
@@ -37,10 +37,10 @@ func (l *link) acks(id string) (states []string) {
 func TestACommandThatComesAgain(t *testing.T) {
 	t.Parallel()
 	begun, free := make(chan struct{}), make(chan struct{})
-	exec := &executor{execute: func(context.Context, command.Job) (command.Result, error) {
+	exec := &scriptedExecutor{execute: func(context.Context, executor.Job) (executor.Result, error) {
 		close(begun)
 		<-free
-		return command.Succeeded(nil), nil
+		return executor.Succeeded(nil), nil
 	}}
 	r := start(t, memory(t), exec, func(c *dispatch.Config) { c.ResendEvery = time.Hour })
 	m := r.message(&fleetv1.CommandSpec{TimeoutMs: 60000})
@@ -66,7 +66,7 @@ func TestProgressIsToldOnceASecond(t *testing.T) {
 	t.Parallel()
 	fake, store := clock.NewFake(time.Now()), memory(t)
 	var r *rig
-	exec := &executor{execute: func(_ context.Context, job command.Job) (command.Result, error) {
+	exec := &scriptedExecutor{execute: func(_ context.Context, job executor.Job) (executor.Result, error) {
 		job.Progress(10, "told")
 		job.Progress(20, "too soon")
 		fake.Advance(time.Second)
@@ -75,7 +75,7 @@ func TestProgressIsToldOnceASecond(t *testing.T) {
 		job.Progress(100, "told")
 		r.d.Detach()
 		job.Progress(100, "buffered")
-		return command.Succeeded(nil), nil
+		return executor.Succeeded(nil), nil
 	}}
 	r = start(t, store, exec, func(c *dispatch.Config) { c.Clock, c.ResendEvery = fake, time.Hour })
 	id := r.order(&fleetv1.CommandSpec{TimeoutMs: 60000, OperationId: "op"})
@@ -102,8 +102,8 @@ func TestProgressIsToldOnceASecond(t *testing.T) {
 func TestACommandThatNobodyHereExecutes(t *testing.T) {
 	t.Parallel()
 	nobody := func(c *dispatch.Config) {
-		c.Resolve = func(*fleetv1.CommandSpec) (command.Executor, *command.Result) {
-			r := command.Refused(baremetalv1.Reason_CAPABILITY_MISSING, "no such device")
+		c.Resolve = func(*fleetv1.CommandSpec) (executor.Executor, *executor.Result) {
+			r := executor.Refused(baremetalv1.Reason_CAPABILITY_MISSING, "no such device")
 			return nil, &r
 		}
 	}
@@ -155,11 +155,11 @@ func TestNothingBeginsBeforeItsIntentIsDurable(t *testing.T) {
 		}
 		return nil
 	}}
-	exec := &executor{execute: func(_ context.Context, job command.Job) (command.Result, error) {
+	exec := &scriptedExecutor{execute: func(_ context.Context, job executor.Job) (executor.Result, error) {
 		if c, _, err := store.Command(t.Context(), job.Spec.GetCommandId()); err != nil || c.State != state.Started {
 			t.Errorf("executed as %s, %v", c.State, err)
 		}
-		return command.Succeeded(nil), nil
+		return executor.Succeeded(nil), nil
 	}}
 	with := func(c *dispatch.Config) { c.Store = store }
 	r := start(t, store.Store, exec, with)
@@ -211,7 +211,7 @@ func TestEveryDayHasItsEviction(t *testing.T) {
 
 func startDying(t *testing.T, store *fragile, dies error, fake *clock.Fake) *rig {
 	t.Helper()
-	return startAloneWith(t, store.Store, &executor{}, func(c *dispatch.Config) { c.Store, c.Clock, c.ResendEvery = store, fake, 48*time.Hour }, dies)
+	return startAloneWith(t, store.Store, &scriptedExecutor{}, func(c *dispatch.Config) { c.Store, c.Clock, c.ResendEvery = store, fake, 48*time.Hour }, dies)
 }
 
 // TestWithoutASession a command is canceled, and expires by the time that the last one has told.
@@ -233,7 +233,7 @@ func TestWithoutASession(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var passed atomic.Int64
-			fake, store, exec := clock.NewFake(begin), memory(t), &executor{}
+			fake, store, exec := clock.NewFake(begin), memory(t), &scriptedExecutor{}
 			r := startAlone(t, store, exec, func(cfg *dispatch.Config) {
 				cfg.Clock, cfg.ResendEvery = fake, time.Hour
 				cfg.Boottime = func() time.Duration { return time.Duration(passed.Load()) }

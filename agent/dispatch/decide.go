@@ -14,7 +14,7 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 
-	"github.com/ingot-metal/ingot/agent/command"
+	"github.com/ingot-metal/ingot/agent/executor"
 	"github.com/ingot-metal/ingot/internal/pki"
 	"github.com/ingot-metal/ingot/internal/planted"
 )
@@ -65,16 +65,16 @@ type circumstances struct {
 }
 
 // admit says why a command may not be started, or nil.
-func admit(spec *fleetv1.CommandSpec, c circumstances) *command.Result {
-	var r command.Result
+func admit(spec *fleetv1.CommandSpec, c circumstances) *executor.Result {
+	var r executor.Result
 	switch {
 	case c.canceled:
-		r = command.Canceled("canceled before it was started")
+		r = executor.Canceled("canceled before it was started")
 	case spec.GetExpiresAt() != nil && !c.now.Before(spec.GetExpiresAt().AsTime()):
-		r = command.Refused(baremetalv1.Reason_COMMAND_EXPIRED, "expired at %s",
+		r = executor.Refused(baremetalv1.Reason_COMMAND_EXPIRED, "expired at %s",
 			spec.GetExpiresAt().AsTime().Format(time.RFC3339))
 	case c.locked != "" && needsGrant(spec):
-		r = command.Refused(baremetalv1.Reason_AGENT_LOCKED, "locked by a local operator: %s", c.locked)
+		r = executor.Refused(baremetalv1.Reason_AGENT_LOCKED, "locked by a local operator: %s", c.locked)
 	default:
 		return nil
 	}
@@ -127,7 +127,7 @@ func timeout(spec *fleetv1.CommandSpec) time.Duration {
 }
 
 // wire gives a result the form in which it is stored and sent.
-func (d *Dispatcher) wire(id, stateID string, r command.Result) *fleetv1.CommandResult {
+func (d *Dispatcher) wire(id, stateID string, r executor.Result) *fleetv1.CommandResult {
 	out := &fleetv1.CommandResult{
 		CommandId: id, Outcome: r.Outcome, Message: r.Message, Evidence: r.Evidence, Retryable: r.Retryable,
 		FinishedAt: timestamppb.New(d.cfg.Clock.Now()), Simulated: d.cfg.Simulated, StateId: stateID,

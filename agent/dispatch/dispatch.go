@@ -11,7 +11,7 @@ import (
 
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 
-	"github.com/ingot-metal/ingot/agent/command"
+	"github.com/ingot-metal/ingot/agent/executor"
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/failpoint"
 	"github.com/ingot-metal/ingot/internal/planted"
@@ -39,7 +39,7 @@ var commandAgain = failpoint.Register("wire.command-again")
 var ErrRolledBack = errors.New("the agent's memory is an old copy of itself")
 
 // Resolver finds the executor of a command, or says why there is none.
-type Resolver func(spec *fleetv1.CommandSpec) (command.Executor, *command.Result)
+type Resolver func(spec *fleetv1.CommandSpec) (executor.Executor, *executor.Result)
 
 // Config is what a Dispatcher needs.
 type Config struct {
@@ -71,7 +71,7 @@ type Link interface {
 // Dispatcher executes commands. Run must be running for anything to happen.
 type Dispatcher struct {
 	cfg     Config
-	lanes   *lanes
+	lanes   *targetQueue
 	stateID string
 	group   *task.Group
 	ready   chan struct{} // closed when Run has taken over what the store holds
@@ -99,7 +99,7 @@ func New(cfg Config) *Dispatcher {
 		cfg.Boottime = func() time.Duration { return time.Duration(cfg.Clock.Now().UnixNano()) }
 	}
 	d := &Dispatcher{
-		cfg: cfg, lanes: newLanes(), ready: make(chan struct{}),
+		cfg: cfg, lanes: newTargetQueue(), ready: make(chan struct{}),
 		attached: make(chan struct{}), detached: make(chan struct{}),
 		jobs: map[string]*job{}, unacked: map[string]*unacked{}, parked: map[string]*fleetv1.Command{},
 	}
@@ -176,8 +176,8 @@ func (d *Dispatcher) Handle(ctx context.Context, m *fleetv1.ControllerMessage) e
 	return nil
 }
 
-// comesAgain hands the command over once more.
-func (d *Dispatcher) comesAgain(j *job) {
+// markRepeated hands the command over once more.
+func (d *Dispatcher) markRepeated(j *job) {
 	again := &fleetv1.Command{CommandId: j.id, Spec: j.stored.Spec, Digest: j.stored.Digest}
 	d.group.Go("repeat "+j.id, func(ctx context.Context) error { return d.receive(ctx, again) })
 }

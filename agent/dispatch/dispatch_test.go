@@ -18,8 +18,8 @@ import (
 
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 
-	"github.com/ingot-metal/ingot/agent/command"
 	"github.com/ingot-metal/ingot/agent/dispatch"
+	"github.com/ingot-metal/ingot/agent/executor"
 	"github.com/ingot-metal/ingot/agent/state"
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/ids"
@@ -27,15 +27,15 @@ import (
 	"github.com/ingot-metal/ingot/internal/task"
 )
 
-// executor is scripted by its functions; nil ones do the plain thing.
-type executor struct {
-	prepare func() (*command.Result, error)
-	execute func(ctx context.Context, job command.Job) (command.Result, error)
-	resume  func(ctx context.Context, job command.Job) (command.Verdict, error)
+// scriptedExecutor is scripted by its functions; nil ones do the plain thing.
+type scriptedExecutor struct {
+	prepare func() (*executor.Result, error)
+	execute func(ctx context.Context, job executor.Job) (executor.Result, error)
+	resume  func(ctx context.Context, job executor.Job) (executor.Verdict, error)
 	ran     atomic.Int32
 }
 
-func (e *executor) Prepare(context.Context, *fleetv1.CommandSpec) (any, *command.Result, error) {
+func (e *scriptedExecutor) Prepare(context.Context, *fleetv1.CommandSpec) (any, *executor.Result, error) {
 	if e.prepare == nil {
 		return map[string]string{"about": "to"}, nil, nil
 	}
@@ -43,15 +43,15 @@ func (e *executor) Prepare(context.Context, *fleetv1.CommandSpec) (any, *command
 	return map[string]string{}, r, err
 }
 
-func (e *executor) Execute(ctx context.Context, job command.Job) (command.Result, error) {
+func (e *scriptedExecutor) Execute(ctx context.Context, job executor.Job) (executor.Result, error) {
 	e.ran.Add(1)
 	if e.execute == nil {
-		return command.Succeeded(nil), nil
+		return executor.Succeeded(nil), nil
 	}
 	return e.execute(ctx, job)
 }
 
-func (e *executor) Resume(ctx context.Context, job command.Job) (command.Verdict, error) {
+func (e *scriptedExecutor) Resume(ctx context.Context, job executor.Job) (executor.Verdict, error) {
 	return e.resume(ctx, job)
 }
 
@@ -157,7 +157,7 @@ type rig struct {
 }
 
 // start gives a dispatcher with a session.
-func start(t *testing.T, store *state.Store, exec command.Executor, edit func(*dispatch.Config)) *rig {
+func start(t *testing.T, store *state.Store, exec executor.Executor, edit func(*dispatch.Config)) *rig {
 	t.Helper()
 	r := startAlone(t, store, exec, edit)
 	r.attach()
@@ -168,17 +168,17 @@ func (r *rig) attach() {
 	r.d.Attach(r.l, &fleetv1.Welcome{GrantKeys: r.keys, ControllerTime: timestamppb.Now()})
 }
 
-func startAlone(t *testing.T, store *state.Store, exec command.Executor, edit func(*dispatch.Config)) *rig {
+func startAlone(t *testing.T, store *state.Store, exec executor.Executor, edit func(*dispatch.Config)) *rig {
 	t.Helper()
 	return startAloneWith(t, store, exec, edit, nil)
 }
 
 // startAloneWith gives a dispatcher that may end with an error from the first moment on.
-func startAloneWith(t *testing.T, store *state.Store, exec command.Executor, edit func(*dispatch.Config), dies error) *rig {
+func startAloneWith(t *testing.T, store *state.Store, exec executor.Executor, edit func(*dispatch.Config), dies error) *rig {
 	t.Helper()
 	cfg := dispatch.Config{
 		Store: store, AgentID: "a", BootID: "b", Log: slog.New(slog.DiscardHandler), Clock: clock.Real(), Boottime: clock.Boottime,
-		Resolve:     func(*fleetv1.CommandSpec) (command.Executor, *command.Result) { return exec, nil },
+		Resolve:     func(*fleetv1.CommandSpec) (executor.Executor, *executor.Result) { return exec, nil },
 		ResendEvery: 20 * time.Millisecond, GrantWait: 200 * time.Millisecond, StopGrace: 50 * time.Millisecond,
 	}
 	if edit != nil {
@@ -258,24 +258,24 @@ func TestItAlwaysAnswers(t *testing.T) {
 	t.Parallel()
 	boom := errors.New("boom")
 	for name, c := range map[string]struct {
-		exec    *executor
+		exec    *scriptedExecutor
 		outcome fleetv1.CommandResult_Outcome
 		reason  string
 		ran     int32
 	}{
-		"panic before the intent": {&executor{prepare: func() (*command.Result, error) { panic("x") }},
+		"panic before the intent": {&scriptedExecutor{prepare: func() (*executor.Result, error) { panic("x") }},
 			fleetv1.CommandResult_FAILED, "EXECUTOR_PANICKED", 0},
-		"error before the intent": {&executor{prepare: func() (*command.Result, error) { return nil, boom }},
+		"error before the intent": {&scriptedExecutor{prepare: func() (*executor.Result, error) { return nil, boom }},
 			fleetv1.CommandResult_FAILED, "EXECUTION_FAILED", 0},
-		"panic after the intent": {&executor{execute: func(context.Context, command.Job) (command.Result, error) { panic("x") }},
+		"panic after the intent": {&scriptedExecutor{execute: func(context.Context, executor.Job) (executor.Result, error) { panic("x") }},
 			fleetv1.CommandResult_UNKNOWN, "EXECUTOR_PANICKED", 1},
-		"error after the intent": {&executor{execute: func(context.Context, command.Job) (command.Result, error) { return command.Result{}, boom }},
+		"error after the intent": {&scriptedExecutor{execute: func(context.Context, executor.Job) (executor.Result, error) { return executor.Result{}, boom }},
 			fleetv1.CommandResult_UNKNOWN, "OUTCOME_UNKNOWN", 1},
-		"no outcome": {&executor{execute: func(context.Context, command.Job) (command.Result, error) { return command.Result{}, nil }},
+		"no outcome": {&scriptedExecutor{execute: func(context.Context, executor.Job) (executor.Result, error) { return executor.Result{}, nil }},
 			fleetv1.CommandResult_UNKNOWN, "OUTCOME_UNKNOWN", 1},
-		"time-out": {&executor{execute: func(ctx context.Context, _ command.Job) (command.Result, error) {
+		"time-out": {&scriptedExecutor{execute: func(ctx context.Context, _ executor.Job) (executor.Result, error) {
 			<-ctx.Done()
-			return command.Unknown("late"), nil
+			return executor.Unknown("late"), nil
 		}}, fleetv1.CommandResult_UNKNOWN, "OUTCOME_UNKNOWN", 1},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -292,11 +292,11 @@ func TestItAlwaysAnswers(t *testing.T) {
 func TestAnExecutorThatDoesNotComeBackKeepsItsTargetClosed(t *testing.T) {
 	t.Parallel()
 	free := make(chan struct{})
-	exec := &executor{execute: func(_ context.Context, job command.Job) (command.Result, error) {
+	exec := &scriptedExecutor{execute: func(_ context.Context, job executor.Job) (executor.Result, error) {
 		if job.Spec.GetTargetId() == "m" {
 			<-free
 		}
-		return command.Succeeded(nil), nil
+		return executor.Succeeded(nil), nil
 	}}
 	r := start(t, memory(t), exec, nil)
 	stuck := r.order(&fleetv1.CommandSpec{TimeoutMs: 30})
@@ -313,7 +313,7 @@ func TestAnExecutorThatDoesNotComeBackKeepsItsTargetClosed(t *testing.T) {
 func TestACommandThatCannotBeMadeDurableIsNotAcknowledged(t *testing.T) {
 	t.Parallel()
 	store := memory(t)
-	r := start(t, store, &executor{}, nil)
+	r := start(t, store, &scriptedExecutor{}, nil)
 	if err := store.LimitBytes(t.Context(), 1); err != nil {
 		t.Fatal(err)
 	}
@@ -363,7 +363,7 @@ func TestAsksAreSentInTheOrderOfTheirNumbers(t *testing.T) {
 	t.Parallel()
 	var r *rig
 	memory := &slow{Store: memory(t), wait: 100 * time.Millisecond, other: func() bool { return r.l.asks() > 0 }}
-	r = start(t, memory.Store, &executor{}, func(c *dispatch.Config) { c.Store = memory })
+	r = start(t, memory.Store, &scriptedExecutor{}, func(c *dispatch.Config) { c.Store = memory })
 	var commands []string
 	for _, target := range []string{"m", "n"} {
 		commands = append(commands, r.order(&fleetv1.CommandSpec{TargetId: target, TimeoutMs: 60000}))
@@ -384,14 +384,14 @@ func TestAsksAreSentInTheOrderOfTheirNumbers(t *testing.T) {
 func TestAResultWaitsForRoomOnTheDisk(t *testing.T) {
 	t.Parallel()
 	store := memory(t)
-	exec := &executor{}
+	exec := &scriptedExecutor{}
 	full := make(chan struct{})
-	exec.execute = func(context.Context, command.Job) (command.Result, error) {
+	exec.execute = func(context.Context, executor.Job) (executor.Result, error) {
 		if err := store.LimitBytes(t.Context(), 1); err != nil {
-			return command.Result{}, err
+			return executor.Result{}, err
 		}
 		close(full)
-		return command.Succeeded(map[string]string{"big": string(make([]byte, 100<<10))}), nil
+		return executor.Succeeded(map[string]string{"big": string(make([]byte, 100<<10))}), nil
 	}
 	r := start(t, store, exec, nil)
 	id := r.order(&fleetv1.CommandSpec{TimeoutMs: 60000})
@@ -415,10 +415,10 @@ func interrupted(t *testing.T) (*state.Store, string) {
 	t.Helper()
 	store := memory(t)
 	begun := make(chan struct{})
-	exec := &executor{execute: func(ctx context.Context, _ command.Job) (command.Result, error) {
+	exec := &scriptedExecutor{execute: func(ctx context.Context, _ executor.Job) (executor.Result, error) {
 		close(begun)
 		<-ctx.Done()
-		return command.Result{}, command.ErrInterrupted
+		return executor.Result{}, executor.ErrInterrupted
 	}}
 	r := start(t, store, exec, nil)
 	id := r.order(&fleetv1.CommandSpec{TimeoutMs: 60000})
@@ -434,31 +434,33 @@ func interrupted(t *testing.T) (*state.Store, string) {
 func TestWhatResumeSaysCounts(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		resume  func(context.Context, command.Job) (command.Verdict, error)
+		resume  func(context.Context, executor.Job) (executor.Verdict, error)
 		outcome fleetv1.CommandResult_Outcome
 		reason  string
 		ran     int32
 		asks    int
 	}{
-		"done": {func(context.Context, command.Job) (command.Verdict, error) {
-			return command.Settle(command.Succeeded(nil)), nil
+		"done": {func(context.Context, executor.Job) (executor.Verdict, error) {
+			return executor.Settle(executor.Succeeded(nil)), nil
 		}, fleetv1.CommandResult_SUCCEEDED, "", 0, 0},
-		"not done, go on": {func(context.Context, command.Job) (command.Verdict, error) { return command.GoOn(), nil },
+		"not done, go on": {func(context.Context, executor.Job) (executor.Verdict, error) { return executor.GoOn(), nil },
 			fleetv1.CommandResult_SUCCEEDED, "", 1, 1},
-		"cannot know": {func(context.Context, command.Job) (command.Verdict, error) {
-			return command.Settle(command.Unknown("who knows")), nil
+		"cannot know": {func(context.Context, executor.Job) (executor.Verdict, error) {
+			return executor.Settle(executor.Unknown("who knows")), nil
 		}, fleetv1.CommandResult_UNKNOWN, "OUTCOME_UNKNOWN", 0, 0},
-		"no verdict": {func(context.Context, command.Job) (command.Verdict, error) { return command.Verdict{}, nil },
+		"no verdict": {func(context.Context, executor.Job) (executor.Verdict, error) { return executor.Verdict{}, nil },
 			fleetv1.CommandResult_UNKNOWN, "OUTCOME_UNKNOWN", 0, 0},
-		"error": {func(context.Context, command.Job) (command.Verdict, error) { return command.Verdict{}, errors.New("x") },
+		"error": {func(context.Context, executor.Job) (executor.Verdict, error) {
+			return executor.Verdict{}, errors.New("x")
+		},
 			fleetv1.CommandResult_UNKNOWN, "OUTCOME_UNKNOWN", 0, 0},
-		"panic": {func(context.Context, command.Job) (command.Verdict, error) { panic("x") },
+		"panic": {func(context.Context, executor.Job) (executor.Verdict, error) { panic("x") },
 			fleetv1.CommandResult_UNKNOWN, "EXECUTOR_PANICKED", 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			store, id := interrupted(t)
-			exec := &executor{resume: c.resume}
+			exec := &scriptedExecutor{resume: c.resume}
 			r := start(t, store, exec, nil)
 			want(t, r.l.result(t, id), c.outcome, c.reason)
 			if exec.ran.Load() != c.ran || r.l.asks() != c.asks {
@@ -471,7 +473,7 @@ func TestWhatResumeSaysCounts(t *testing.T) {
 func TestGoingOnNeedsLeaveLikeABeginning(t *testing.T) {
 	t.Parallel()
 	store, id := interrupted(t)
-	exec := &executor{resume: func(context.Context, command.Job) (command.Verdict, error) { return command.GoOn(), nil }}
+	exec := &scriptedExecutor{resume: func(context.Context, executor.Job) (executor.Verdict, error) { return executor.GoOn(), nil }}
 	if err := store.Lock(t.Context(), "hands off"); err != nil {
 		t.Fatal(err)
 	}

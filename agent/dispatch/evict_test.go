@@ -43,7 +43,7 @@ func TestOldCommandsAreEvictedAtStartAndDaily(t *testing.T) {
 	store := memory(t)
 	settled(t, store, "old", begin.Add(-state.Retention-time.Minute))
 	settled(t, store, "recent", begin.Add(-state.Retention+time.Hour))
-	start(t, store, &executor{}, func(c *dispatch.Config) { c.Clock, c.ResendEvery = fake, 48*time.Hour })
+	start(t, store, &scriptedExecutor{}, func(c *dispatch.Config) { c.Clock, c.ResendEvery = fake, 48*time.Hour })
 	if held(t, store, "old") || !held(t, store, "recent") {
 		t.Fatalf("after the start: old %t, recent %t", held(t, store, "old"), held(t, store, "recent"))
 	}

@@ -10,7 +10,7 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 
-	"github.com/ingot-metal/ingot/agent/command"
+	"github.com/ingot-metal/ingot/agent/executor"
 	"github.com/ingot-metal/ingot/agent/state"
 	"github.com/ingot-metal/ingot/internal/failpoint"
 	"github.com/ingot-metal/ingot/internal/task"
@@ -35,9 +35,9 @@ func (d *Dispatcher) newScope(ctx context.Context, j *job, limit time.Duration) 
 		for {
 			select {
 			case <-up:
-				stopHard(command.ErrTimeout)
+				stopHard(executor.ErrTimeout)
 			case <-canceled:
-				stopSoft(command.ErrCanceled)
+				stopSoft(executor.ErrCanceled)
 				canceled = nil
 			case <-hard.Done():
 				return nil
@@ -48,14 +48,14 @@ func (d *Dispatcher) newScope(ctx context.Context, j *job, limit time.Duration) 
 }
 
 type executed struct {
-	result command.Result
+	result executor.Result
 	err    error
 }
 
 // execute runs the executor and always comes back with a result, unless the agent stops.
-func (d *Dispatcher) execute(ctx context.Context, j *job, exec command.Executor, a ask) (command.Result, error) {
+func (d *Dispatcher) execute(ctx context.Context, j *job, exec executor.Executor, a ask) (executor.Result, error) {
 	if err := commandAgain.HitCtx(ctx); err != nil {
-		d.comesAgain(j)
+		d.markRepeated(j)
 	}
 	s := d.newScope(ctx, j, timeout(j.spec))
 	done := make(chan executed, 1)
@@ -64,7 +64,7 @@ func (d *Dispatcher) execute(ctx context.Context, j *job, exec command.Executor,
 		var out executed
 		out.err = task.Run(s.ctx, "execute "+j.id, func(ctx context.Context) (err error) {
 			own := d.jobFor(s, j)
-			own.Leave = func(ctx context.Context) (*command.Result, error) { return d.stillLeave(ctx, j, a) }
+			own.Leave = func(ctx context.Context) (*executor.Result, error) { return d.renewGrant(ctx, j, a) }
 			out.result, err = exec.Execute(ctx, own)
 			return err
 		})
@@ -82,38 +82,38 @@ func (d *Dispatcher) execute(ctx context.Context, j *job, exec command.Executor,
 	case <-d.cfg.Clock.After(d.cfg.StopGrace):
 	}
 	if ctx.Err() != nil {
-		return command.Result{}, command.ErrInterrupted
+		return executor.Result{}, executor.ErrInterrupted
 	}
 	d.group.Go("await "+j.id, func(context.Context) error {
 		<-done
 		j.leave()
 		return nil
 	})
-	return command.Unknown("the executor did not end when its time was up, and may still act"), errStuck
+	return executor.Unknown("the executor did not end when its time was up, and may still act"), errStuck
 }
 
 // conclude turns what an executor returned into the result.
-func (d *Dispatcher) conclude(ctx context.Context, j *job, out executed) (command.Result, error) {
+func (d *Dispatcher) conclude(ctx context.Context, j *job, out executed) (executor.Result, error) {
 	switch {
 	case out.err == nil && out.result.Outcome != fleetv1.CommandResult_OUTCOME_UNSPECIFIED:
 		return out.result, nil
 	case errors.Is(out.err, failpoint.ErrInjected):
-		return command.Result{}, out.err
+		return executor.Result{}, out.err
 	case isPanic(out.err):
 		d.cfg.Log.Error("executor panicked", "command_id", j.id, "error", out.err)
-		r := command.Unknown("the executor panicked after it had begun")
+		r := executor.Unknown("the executor panicked after it had begun")
 		r.Reason = baremetalv1.Reason_EXECUTOR_PANICKED
 		return r, nil
 	case ctx.Err() != nil:
-		return command.Result{}, command.ErrInterrupted
+		return executor.Result{}, executor.ErrInterrupted
 	case out.err == nil:
-		return command.Unknown("the executor gave no outcome"), nil
+		return executor.Unknown("the executor gave no outcome"), nil
 	}
-	return command.Unknown("the outcome is open: %v", out.err), nil
+	return executor.Unknown("the outcome is open: %v", out.err), nil
 }
 
-func (d *Dispatcher) jobFor(s scope, j *job) command.Job {
-	return command.Job{
+func (d *Dispatcher) jobFor(s scope, j *job) executor.Job {
+	return executor.Job{
 		Spec: j.spec, Intent: j.stored.Intent, Hard: s.hard, StartedAt: j.stored.StartedAt,
 		Progress: d.progressOf(s.ctx, j),
 		Logf:     func(format string, args ...any) { d.logLine(s.ctx, j, fmt.Sprintf(format, args...)) },

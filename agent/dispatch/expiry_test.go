@@ -30,7 +30,7 @@ func TestExpiryIsJudgedByTheControllersTime(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			store, exec := memory(t), &executor{}
+			store, exec := memory(t), &scriptedExecutor{}
 			before := startAlone(t, store, exec, nil)
 			if err := store.SawControllerTime(t.Context(), time.Now()); err != nil {
 				t.Fatal(err)

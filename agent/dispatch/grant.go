@@ -13,7 +13,7 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 
-	"github.com/ingot-metal/ingot/agent/command"
+	"github.com/ingot-metal/ingot/agent/executor"
 	"github.com/ingot-metal/ingot/agent/state"
 	"github.com/ingot-metal/ingot/internal/pki"
 	"github.com/ingot-metal/ingot/internal/planted"
@@ -34,8 +34,8 @@ func (a grantAnswer) nonce() []byte {
 // errAskAgain: this ask has come to nothing, the next may.
 var errAskAgain = errors.New("ask again")
 
-// obtainLeave returns when the command may be started, with the ask that was granted, or must not be (a Result).
-func (d *Dispatcher) obtainLeave(ctx context.Context, j *job) (ask, *command.Result, error) {
+// acquireGrant returns when the command may be started, with the ask that was granted, or must not be (a Result).
+func (d *Dispatcher) acquireGrant(ctx context.Context, j *job) (ask, *executor.Result, error) {
 	for {
 		if r, err := d.admission(ctx, j); r != nil || err != nil {
 			return ask{}, r, err
@@ -68,26 +68,26 @@ func (d *Dispatcher) obtainLeave(ctx context.Context, j *job) (ask, *command.Res
 	}
 }
 
-// stillLeave is for an executor that is about to destroy data. Leave that has grown old since the command was started counts
+// renewGrant is for an executor that is about to destroy data. Leave that has grown old since the command was started counts
 // for nothing any more: the controller may have given the machine to somebody else meanwhile. It is asked for again.
-func (d *Dispatcher) stillLeave(ctx context.Context, j *job, a ask) (*command.Result, error) {
+func (d *Dispatcher) renewGrant(ctx context.Context, j *job, a ask) (*executor.Result, error) {
 	r, err := d.admission(ctx, j)
 	for r == nil && err == nil && !a.fresh(d.cfg.Boottime()) {
 		d.cfg.Log.Warn("the grant is too old to destroy anything; asking again", "command_id", j.id)
-		a, r, err = d.obtainLeave(ctx, j)
+		a, r, err = d.acquireGrant(ctx, j)
 	}
 	return afterStart(r, "begun, and stopped before anything was destroyed: "), err
 }
 
 // afterStart makes of a refusal the failure of a command that was started, which nothing came of.
-func afterStart(r *command.Result, why string) *command.Result {
+func afterStart(r *executor.Result, why string) *executor.Result {
 	if r != nil && r.Outcome == fleetv1.CommandResult_REFUSED {
 		r.Outcome, r.Message = fleetv1.CommandResult_FAILED, why+r.Message
 	}
 	return r
 }
 
-func (d *Dispatcher) admission(ctx context.Context, j *job) (*command.Result, error) {
+func (d *Dispatcher) admission(ctx context.Context, j *job) (*executor.Result, error) {
 	now, err := d.controllerNow(ctx)
 	if err != nil {
 		return nil, err
@@ -100,7 +100,7 @@ func (d *Dispatcher) admission(ctx context.Context, j *job) (*command.Result, er
 }
 
 // awaitLink waits for a session. A command that expires meanwhile is refused.
-func (d *Dispatcher) awaitLink(ctx context.Context, j *job) (*command.Result, error) {
+func (d *Dispatcher) awaitLink(ctx context.Context, j *job) (*executor.Result, error) {
 	for {
 		attached, _ := d.linkState()
 		select {
@@ -121,7 +121,7 @@ func (d *Dispatcher) awaitLink(ctx context.Context, j *job) (*command.Result, er
 const expiryCheck = 10 * time.Second
 
 // askOnce asks and waits for the answer to exactly this ask.
-func (d *Dispatcher) askOnce(ctx context.Context, j *job) (ask, *command.Result, error) {
+func (d *Dispatcher) askOnce(ctx context.Context, j *job) (ask, *executor.Result, error) {
 	_, detached := d.linkState()
 	a, err := d.sendAsk(ctx, j)
 	if errors.Is(err, state.ErrStorageFull) {
@@ -188,7 +188,7 @@ func (d *Dispatcher) newAsk(ctx context.Context, j *job) (ask, error) {
 }
 
 // judge says what an answer to the ask means. Nothing at all means that it is worthless and the wait goes on.
-func (d *Dispatcher) judge(ctx context.Context, j *job, a ask, got grantAnswer) (ok bool, r *command.Result, err error) {
+func (d *Dispatcher) judge(ctx context.Context, j *job, a ask, got grantAnswer) (ok bool, r *executor.Result, err error) {
 	if got.refused != nil {
 		r, err := d.refused(ctx, j, got.refused)
 		return false, r, err
@@ -213,12 +213,12 @@ func heldGrant(g *fleetv1.Grant, stateID string) ([]byte, error) {
 	return b, nil
 }
 
-func (d *Dispatcher) refused(ctx context.Context, j *job, g *fleetv1.GrantRefused) (*command.Result, error) {
+func (d *Dispatcher) refused(ctx context.Context, j *job, g *fleetv1.GrantRefused) (*executor.Result, error) {
 	if g.GetReason() == baremetalv1.Reason_AGENT_STATE_ROLLED_BACK.String() {
 		return nil, ErrRolledBack
 	}
 	if g.GetFinal() {
-		r := command.Refused(baremetalv1.Reason_GRANT_REFUSED, "%s: %s", g.GetReason(), g.GetMessage())
+		r := executor.Refused(baremetalv1.Reason_GRANT_REFUSED, "%s: %s", g.GetReason(), g.GetMessage())
 		return &r, nil
 	}
 	wait := time.Duration(g.GetRetryAfterMs()) * time.Millisecond

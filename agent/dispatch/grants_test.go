@@ -15,8 +15,8 @@ import (
 
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 
-	"github.com/ingot-metal/ingot/agent/command"
 	"github.com/ingot-metal/ingot/agent/dispatch"
+	"github.com/ingot-metal/ingot/agent/executor"
 	"github.com/ingot-metal/ingot/agent/state"
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/testkit"
@@ -57,7 +57,7 @@ func TestAWorthlessGrantStartsNothing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			exec := &executor{}
+			exec := &scriptedExecutor{}
 			r := start(t, memory(t), exec, nil)
 			var asks atomic.Int32
 			r.l.answer = func(g *fleetv1.GrantRequest) {
@@ -81,7 +81,7 @@ func TestAWorthlessGrantStartsNothing(t *testing.T) {
 // TestOnlyTheKeysOfTheNewestWelcomeCount: a key that a controller has given up signs no grants any more.
 func TestOnlyTheKeysOfTheNewestWelcomeCount(t *testing.T) {
 	t.Parallel()
-	exec := &executor{}
+	exec := &scriptedExecutor{}
 	r := start(t, memory(t), exec, nil)
 	pub, key, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
@@ -110,7 +110,7 @@ func TestOnlyTheKeysOfTheNewestWelcomeCount(t *testing.T) {
 // TestARefusalEndsTheCommandIfItIsFinal: what is refused for good is never executed; what is refused for now is asked again.
 func TestARefusalEndsTheCommandIfItIsFinal(t *testing.T) {
 	t.Parallel()
-	exec := &executor{}
+	exec := &scriptedExecutor{}
 	r := start(t, memory(t), exec, nil)
 	r.l.answer = func(g *fleetv1.GrantRequest) { r.l.refuse(g, "FLEET_FROZEN", true) }
 	got := r.l.result(t, r.order(&fleetv1.CommandSpec{TimeoutMs: 60000}))
@@ -137,7 +137,7 @@ func TestARefusalEndsTheCommandIfItIsFinal(t *testing.T) {
 // TestAnAgentThatIsAnOldCopyEnds: the controller knows of asks that this memory does not; nothing may be done by it.
 func TestAnAgentThatIsAnOldCopyEnds(t *testing.T) {
 	t.Parallel()
-	exec := &executor{}
+	exec := &scriptedExecutor{}
 	r := start(t, memory(t), exec, nil)
 	r.dies = dispatch.ErrRolledBack
 	r.l.answer = func(g *fleetv1.GrantRequest) { r.l.refuse(g, "AGENT_STATE_ROLLED_BACK", true) }
@@ -153,7 +153,7 @@ func TestACancelBeforeTheEffect(t *testing.T) {
 	t.Parallel()
 	t.Run("instead of a grant", func(t *testing.T) {
 		t.Parallel()
-		exec := &executor{}
+		exec := &scriptedExecutor{}
 		r := start(t, memory(t), exec, func(c *dispatch.Config) { c.GrantWait = time.Hour })
 		r.l.answer = func(g *fleetv1.GrantRequest) { r.l.cancel(g.GetCommandId()) }
 		want(t, r.l.result(t, r.order(&fleetv1.CommandSpec{TimeoutMs: 60000})), fleetv1.CommandResult_CANCELED, "CANCELED_BY_REQUEST")
@@ -163,10 +163,10 @@ func TestACancelBeforeTheEffect(t *testing.T) {
 	})
 	t.Run("after the grant", func(t *testing.T) {
 		t.Parallel()
-		exec := &executor{}
+		exec := &scriptedExecutor{}
 		r := start(t, memory(t), exec, nil)
 		id := make(chan string, 1)
-		exec.prepare = func() (*command.Result, error) {
+		exec.prepare = func() (*executor.Result, error) {
 			r.l.cancel(<-id)
 			return nil, nil
 		}
@@ -180,9 +180,9 @@ func TestACancelBeforeTheEffect(t *testing.T) {
 	t.Run("behind another command of its target", func(t *testing.T) {
 		t.Parallel()
 		free := make(chan struct{})
-		exec := &executor{execute: func(context.Context, command.Job) (command.Result, error) {
+		exec := &scriptedExecutor{execute: func(context.Context, executor.Job) (executor.Result, error) {
 			<-free
-			return command.Succeeded(nil), nil
+			return executor.Succeeded(nil), nil
 		}}
 		r := start(t, memory(t), exec, nil)
 		first := r.order(&fleetv1.CommandSpec{TimeoutMs: 60000})
@@ -200,7 +200,7 @@ func TestACancelBeforeTheEffect(t *testing.T) {
 // TestAMalformedCommandIsRefused: what contradicts itself is answered, and never executed.
 func TestAMalformedCommandIsRefused(t *testing.T) {
 	t.Parallel()
-	exec := &executor{}
+	exec := &scriptedExecutor{}
 	r := start(t, memory(t), exec, nil)
 	send := func(id string, spec *fleetv1.CommandSpec, digest func([]byte) []byte) {
 		t.Helper()
@@ -257,7 +257,7 @@ func (l *link) ack(id string, settled bool) {
 func TestAResultIsSentUntilItIsSettled(t *testing.T) {
 	t.Parallel()
 	fake := clock.NewFake(time.Now())
-	r := start(t, memory(t), &executor{}, func(c *dispatch.Config) { c.Clock, c.ResendEvery = fake, time.Minute })
+	r := start(t, memory(t), &scriptedExecutor{}, func(c *dispatch.Config) { c.Clock, c.ResendEvery = fake, time.Minute })
 	id := r.order(&fleetv1.CommandSpec{TimeoutMs: 60000})
 	r.l.result(t, id)
 	tick := func(n int) {
@@ -309,10 +309,10 @@ func TestAResultIsSentUntilItIsSettled(t *testing.T) {
 func TestWhatACommandSaysIsBuffered(t *testing.T) {
 	t.Parallel()
 	store := memory(t)
-	exec := &executor{execute: func(_ context.Context, job command.Job) (command.Result, error) {
+	exec := &scriptedExecutor{execute: func(_ context.Context, job executor.Job) (executor.Result, error) {
 		job.Logf("line %d", 1)
 		job.Output("stdout", []byte("output"))
-		return command.Succeeded(nil), nil
+		return executor.Succeeded(nil), nil
 	}}
 	r := start(t, store, exec, nil)
 	id := r.order(&fleetv1.CommandSpec{TimeoutMs: 60000, OperationId: "op"})
@@ -336,7 +336,7 @@ func TestWhatACommandSaysIsBuffered(t *testing.T) {
 func TestWhatChangesNothingNeedsNoGrant(t *testing.T) {
 	t.Parallel()
 	for _, needs := range []bool{false, true} {
-		r := start(t, memory(t), &executor{}, nil)
+		r := start(t, memory(t), &scriptedExecutor{}, nil)
 		look := &fleetv1.CommandSpec_Preflight{Preflight: &fleetv1.RepaveAction{}}
 		want(t, r.l.result(t, r.order(&fleetv1.CommandSpec{TimeoutMs: 60000, Action: look, NeedsGrant: needs})), fleetv1.CommandResult_SUCCEEDED, "")
 		if asked := r.l.asks() > 0; asked != needs {

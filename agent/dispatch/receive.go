@@ -11,7 +11,7 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 
-	"github.com/ingot-metal/ingot/agent/command"
+	"github.com/ingot-metal/ingot/agent/executor"
 	"github.com/ingot-metal/ingot/agent/state"
 )
 
@@ -162,6 +162,6 @@ func decodeResult(c state.Command) (*fleetv1.CommandResult, error) {
 	return r, nil
 }
 
-func malformed(err error) command.Result {
-	return command.Refused(baremetalv1.Reason_INVALID_FIELD, "malformed command: %v", err)
+func malformed(err error) executor.Result {
+	return executor.Refused(baremetalv1.Reason_INVALID_FIELD, "malformed command: %v", err)
 }

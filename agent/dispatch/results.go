@@ -10,12 +10,12 @@ import (
 
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 
-	"github.com/ingot-metal/ingot/agent/command"
+	"github.com/ingot-metal/ingot/agent/executor"
 	"github.com/ingot-metal/ingot/agent/state"
 )
 
 // finish makes the result durable, however long that takes, and then sends it.
-func (d *Dispatcher) finish(ctx context.Context, j *job, r command.Result) error {
+func (d *Dispatcher) finish(ctx context.Context, j *job, r executor.Result) error {
 	if err := beforeResultStored.HitCtx(ctx); err != nil {
 		return err
 	}

@@ -11,7 +11,7 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 
-	"github.com/ingot-metal/ingot/agent/command"
+	"github.com/ingot-metal/ingot/agent/executor"
 	"github.com/ingot-metal/ingot/agent/state"
 	"github.com/ingot-metal/ingot/internal/failpoint"
 	"github.com/ingot-metal/ingot/internal/planted"
@@ -73,52 +73,52 @@ func (d *Dispatcher) stopped(ctx context.Context, err error) error {
 	if errors.Is(err, failpoint.ErrInjected) || errors.Is(err, ErrRolledBack) {
 		return err
 	}
-	if ctx.Err() != nil || errors.Is(err, command.ErrInterrupted) {
+	if ctx.Err() != nil || errors.Is(err, executor.ErrInterrupted) {
 		return nil
 	}
 	return err
 }
 
 // settle gives the result of the command. An error means that there is none yet.
-func (d *Dispatcher) settle(ctx context.Context, j *job) (command.Result, error) {
+func (d *Dispatcher) settle(ctx context.Context, j *job) (executor.Result, error) {
 	select {
 	case <-j.turn:
 	case <-j.canceled:
 		if j.stored.State == state.Received {
-			return command.Canceled("canceled before it was started"), nil
+			return executor.Canceled("canceled before it was started"), nil
 		}
 		<-j.turn
 	case <-ctx.Done():
-		return command.Result{}, context.Cause(ctx)
+		return executor.Result{}, context.Cause(ctx)
 	}
 	exec, refused := d.cfg.Resolve(j.spec)
 	if refused != nil && j.stored.State == state.Received {
 		return *refused, nil
 	}
 	if refused != nil {
-		return command.Unknown("started before, and now: %s", refused.Message), nil
+		return executor.Unknown("started before, and now: %s", refused.Message), nil
 	}
 	if j.stored.State == state.Started {
 		r, err := d.resume(ctx, j, exec)
 		if r != nil || err != nil {
 			return deref(r), err
 		}
-		return d.goOn(ctx, j, exec)
+		return d.continueJob(ctx, j, exec)
 	}
 	return d.begin(ctx, j, exec)
 }
 
-func deref(r *command.Result) command.Result {
+func deref(r *executor.Result) executor.Result {
 	if r == nil {
-		return command.Result{}
+		return executor.Result{}
 	}
 	return *r
 }
 
 // begin takes a received command through its grant, intent and execution.
-func (d *Dispatcher) begin(ctx context.Context, j *job, exec command.Executor) (command.Result, error) {
+func (d *Dispatcher) begin(ctx context.Context, j *job, exec executor.Executor) (executor.Result, error) {
 	for {
-		a, r, err := d.obtainLeave(ctx, j)
+		a, r, err := d.acquireGrant(ctx, j)
 		if r != nil || err != nil {
 			return deref(r), err
 		}
@@ -128,7 +128,7 @@ func (d *Dispatcher) begin(ctx context.Context, j *job, exec command.Executor) (
 		}
 		started, err := d.start(ctx, j, intent, a)
 		if err != nil {
-			return command.Result{}, err
+			return executor.Result{}, err
 		}
 		if started {
 			return d.execute(ctx, j, exec, a)
@@ -137,9 +137,9 @@ func (d *Dispatcher) begin(ctx context.Context, j *job, exec command.Executor) (
 }
 
 // prepare has no effect, so that whatever goes wrong in it is a known failure.
-func (d *Dispatcher) prepare(ctx context.Context, j *job, exec command.Executor) ([]byte, *command.Result, error) {
+func (d *Dispatcher) prepare(ctx context.Context, j *job, exec executor.Executor) ([]byte, *executor.Result, error) {
 	var intent any
-	var settled *command.Result
+	var settled *executor.Result
 	ctx, cancel := context.WithTimeout(ctx, timeout(j.spec))
 	defer cancel()
 	err := task.Run(ctx, "prepare "+j.id, func(ctx context.Context) (err error) {
@@ -149,12 +149,12 @@ func (d *Dispatcher) prepare(ctx context.Context, j *job, exec command.Executor)
 	switch {
 	case isPanic(err):
 		d.cfg.Log.Error("executor panicked", "command_id", j.id, "error", err)
-		r := command.Failed(baremetalv1.Reason_EXECUTOR_PANICKED, "panic before anything was begun")
+		r := executor.Failed(baremetalv1.Reason_EXECUTOR_PANICKED, "panic before anything was begun")
 		return nil, &r, nil
-	case err != nil && command.Interrupted(ctx) && !errors.Is(context.Cause(ctx), context.DeadlineExceeded):
-		return nil, nil, command.ErrInterrupted
+	case err != nil && executor.Interrupted(ctx) && !errors.Is(context.Cause(ctx), context.DeadlineExceeded):
+		return nil, nil, executor.ErrInterrupted
 	case err != nil:
-		r := command.Failed(baremetalv1.Reason_EXECUTION_FAILED, "nothing was begun: %v", err).AndRetry()
+		r := executor.Failed(baremetalv1.Reason_EXECUTION_FAILED, "nothing was begun: %v", err).AndRetry()
 		return nil, &r, nil
 	case settled != nil:
 		return nil, settled, nil
@@ -203,8 +203,8 @@ func (d *Dispatcher) pause(ctx context.Context, t time.Duration) error {
 }
 
 // resume lets the executor read the world. Both nil: nothing has happened and the command can go on.
-func (d *Dispatcher) resume(ctx context.Context, j *job, exec command.Executor) (*command.Result, error) {
-	var v command.Verdict
+func (d *Dispatcher) resume(ctx context.Context, j *job, exec executor.Executor) (*executor.Result, error) {
+	var v executor.Verdict
 	scope := d.newScope(ctx, j, remaining(j.spec, j.stored.StartedAt, d.cfg.Clock.Now()))
 	defer scope.end()
 	err := task.Run(scope.ctx, "resume "+j.id, func(ctx context.Context) (err error) {
@@ -216,30 +216,30 @@ func (d *Dispatcher) resume(ctx context.Context, j *job, exec command.Executor) 
 		return nil, err
 	case isPanic(err):
 		d.cfg.Log.Error("executor panicked", "command_id", j.id, "error", err)
-		r := command.Unknown("panic while reading the world after a restart")
+		r := executor.Unknown("panic while reading the world after a restart")
 		r.Reason = baremetalv1.Reason_EXECUTOR_PANICKED
 		return &r, nil
 	case err != nil:
-		r := command.Unknown("the world could not be read after a restart: %v", err)
+		r := executor.Unknown("the world could not be read after a restart: %v", err)
 		return &r, nil
 	case v.Settled == nil && !v.GoOn:
-		r := command.Unknown("the executor gave no verdict")
+		r := executor.Unknown("the executor gave no verdict")
 		return &r, nil
 	}
 	return v.Settled, nil
 }
 
-// goOn executes a command whose effect has provably not happened, with a new grant.
-func (d *Dispatcher) goOn(ctx context.Context, j *job, exec command.Executor) (command.Result, error) {
-	a, r, err := d.obtainLeave(ctx, j)
+// continueJob executes a command whose effect has provably not happened, with a new grant.
+func (d *Dispatcher) continueJob(ctx context.Context, j *job, exec executor.Executor) (executor.Result, error) {
+	a, r, err := d.acquireGrant(ctx, j)
 	if err != nil {
-		return command.Result{}, err
+		return executor.Result{}, err
 	}
 	if r != nil {
 		return *afterStart(r, "interrupted by a restart before its effect, and not gone on with: "), nil
 	}
 	if !a.fresh(d.cfg.Boottime()) {
-		return d.goOn(ctx, j, exec)
+		return d.continueJob(ctx, j, exec)
 	}
 	return d.execute(ctx, j, exec, a)
 }

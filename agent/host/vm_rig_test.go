@@ -17,7 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/ingot-metal/ingot/agent/image"
+	"github.com/ingot-metal/ingot/imagebuild"
 )
 
 const (
@@ -136,9 +136,9 @@ func TestConsole(t *testing.T) {
 // vmInitrd writes the file system of the machine: this test, what networkd and ip need, busybox and kernel modules.
 func vmInitrd(t *testing.T, path, env string, limit time.Duration) (kernel string) {
 	t.Helper()
-	cache, err := image.DefaultCacheDir()
+	cache, err := imagebuild.DefaultCacheDir()
 	must(t, err)
-	k, err := image.FindKernel(t.Context(), cache)
+	k, err := imagebuild.FindKernel(t.Context(), cache)
 	must(t, err)
 	f, err := os.Create(path)
 	must(t, err)
@@ -170,7 +170,7 @@ func vmInitrd(t *testing.T, path, env string, limit time.Duration) (kernel strin
 // kernelModules gives the files of vmModules, below the kernel's folder of modules, in the order in which they are
 // inserted (depmod(8), modules.dep). A kernel that is unpacked and not installed has no such file; depmod tells what
 // would be in it.
-func kernelModules(t *testing.T, k image.Kernel) []string {
+func kernelModules(t *testing.T, k imagebuild.Kernel) []string {
 	t.Helper()
 	root := strings.TrimSuffix(k.ModulesDir, filepath.Join("lib/modules", k.Release))
 	text, err := exec.CommandContext(t.Context(), "/sbin/depmod", "--dry-run", "--basedir", root, k.Release).Output()

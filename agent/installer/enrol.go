@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/ingot-metal/ingot/agent/pid1"
-	"github.com/ingot-metal/ingot/agent/site/desk"
+	"github.com/ingot-metal/ingot/agent/site/installerenrol"
 	"github.com/ingot-metal/ingot/agent/state"
 	"github.com/ingot-metal/ingot/agent/tpmdevice"
 	"github.com/ingot-metal/ingot/agent/transport"
@@ -55,28 +55,28 @@ type machine struct{ bootID, fingerprint, serial string }
 
 // enrol gives the identity and the proxy that it was given with. Both are durable, as far as memory is, when it returns;
 // a repeat with the same key gets the same certificate.
-func (e *enroller) enrol(ctx context.Context, m machine) (desk.Answer, error) {
+func (e *enroller) enrol(ctx context.Context, m machine) (installerenrol.Answer, error) {
 	key, err := e.dir.EnrollKey()
 	if err != nil {
-		return desk.Answer{}, err
+		return installerenrol.Answer{}, err
 	}
 	csr, err := pki.NewCSR(key, "")
 	if err != nil {
-		return desk.Answer{}, err
+		return installerenrol.Answer{}, err
 	}
 	digest, err := pki.PublicKeyHash(key.Public())
 	if err != nil {
-		return desk.Answer{}, err
+		return installerenrol.Answer{}, err
 	}
-	req := desk.Request{CSR: csr, BootID: m.bootID, HardwareFingerprint: m.fingerprint, MAC: e.boot.MAC, Serial: m.serial}
+	req := installerenrol.Request{CSR: csr, BootID: m.bootID, HardwareFingerprint: m.fingerprint, MAC: e.boot.MAC, Serial: m.serial}
 	if d := e.tpm; d != nil {
-		req.TPM = &desk.TPM{EndorsementKey: d.Endorsement, EndorsementCertificate: d.Certificate, AttestationKey: d.Attestation}
+		req.TPM = &installerenrol.TPM{EndorsementKey: d.Endorsement, EndorsementCertificate: d.Certificate, AttestationKey: d.Attestation}
 	}
 	body, err := json.Marshal(req)
 	if err != nil {
-		return desk.Answer{}, fmt.Errorf("encode enrolment: %w", err)
+		return installerenrol.Answer{}, fmt.Errorf("encode enrolment: %w", err)
 	}
-	answer, err := e.ask(ctx, func(attempt int) (desk.Answer, time.Duration, error) {
+	answer, err := e.ask(ctx, func(attempt int) (installerenrol.Answer, time.Duration, error) {
 		answer, after, err := e.once(ctx, body)
 		if err == nil && answer.Challenge != nil {
 			return e.prove(ctx, csr, digest[:], answer, attempt)
@@ -90,7 +90,7 @@ func (e *enroller) enrol(ctx context.Context, m machine) (desk.Answer, error) {
 }
 
 // ask repeats until there is an answer or a final no.
-func (e *enroller) ask(ctx context.Context, once func(attempt int) (desk.Answer, time.Duration, error)) (desk.Answer, error) {
+func (e *enroller) ask(ctx context.Context, once func(attempt int) (installerenrol.Answer, time.Duration, error)) (installerenrol.Answer, error) {
 	for attempt := 1; ; attempt++ {
 		answer, after, err := once(attempt)
 		if err == nil {
@@ -114,26 +114,26 @@ func (e *enroller) ask(ctx context.Context, once func(attempt int) (desk.Answer,
 }
 
 // once makes one request. after is how long the desk wants to be left alone.
-func (e *enroller) once(ctx context.Context, body []byte) (_ desk.Answer, after time.Duration, err error) {
+func (e *enroller) once(ctx context.Context, body []byte) (_ installerenrol.Answer, after time.Duration, err error) {
 	to := e.boot.Site + "/boot/" + url.PathEscape(e.boot.Token) + "/enrol"
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, to, bytes.NewReader(body))
 	if err != nil {
-		return desk.Answer{}, 0, fmt.Errorf("ask to be certified: %w", err)
+		return installerenrol.Answer{}, 0, fmt.Errorf("ask to be certified: %w", err)
 	}
 	req.Header.Set("Content-Type", "application/json")
 	resp, err := e.client.Do(req)
 	if err != nil {
-		return desk.Answer{}, 0, err
+		return installerenrol.Answer{}, 0, err
 	}
 	defer resp.Body.Close()
 	data, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 	if err != nil {
-		return desk.Answer{}, 0, fmt.Errorf("read the desk's answer: %w", err)
+		return installerenrol.Answer{}, 0, fmt.Errorf("read the desk's answer: %w", err)
 	}
 	return understand(resp, data)
 }
 
-func understand(resp *http.Response, data []byte) (a desk.Answer, after time.Duration, err error) {
+func understand(resp *http.Response, data []byte) (a installerenrol.Answer, after time.Duration, err error) {
 	if resp.StatusCode == http.StatusOK {
 		if err := json.Unmarshal(data, &a); err != nil {
 			return a, 0, fmt.Errorf("understand the desk's answer: %w", err)
@@ -143,7 +143,7 @@ func understand(resp *http.Response, data []byte) (a desk.Answer, after time.Dur
 	if s, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && s > 0 {
 		after = min(time.Duration(s)*time.Second, time.Minute)
 	}
-	var p desk.Problem
+	var p installerenrol.Problem
 	if err := json.Unmarshal(data, &p); err != nil || p.Reason == "" {
 		// Not the desk, or not one that we know: perhaps the boot server on its way up or down.
 		return a, after, fmt.Errorf("the site answers %s", resp.Status)
@@ -154,7 +154,7 @@ func understand(resp *http.Response, data []byte) (a desk.Answer, after time.Dur
 	return a, 0, &Refused{Status: resp.StatusCode, Reason: p.Reason, Message: p.Message}
 }
 
-func (e *enroller) save(key *ecdsa.PrivateKey, a desk.Answer) error {
+func (e *enroller) save(key *ecdsa.PrivateKey, a installerenrol.Answer) error {
 	creds, err := state.NewCredentials(key, []byte(a.CertificateChainPEM))
 	if err != nil {
 		return fmt.Errorf("check certificate: %w", err)

@@ -16,7 +16,7 @@ import (
 	"github.com/ingot-metal/ingot/agent/disk/image"
 	"github.com/ingot-metal/ingot/agent/host"
 	"github.com/ingot-metal/ingot/agent/pid1"
-	"github.com/ingot-metal/ingot/agent/site/desk"
+	"github.com/ingot-metal/ingot/agent/site/installerenrol"
 	"github.com/ingot-metal/ingot/agent/state"
 	"github.com/ingot-metal/ingot/agent/tpmdevice"
 	"github.com/ingot-metal/ingot/agent/transport"
@@ -80,11 +80,11 @@ func Run(ctx context.Context, cfg Config) error {
 }
 
 // certified gives what the desk said, in this life of the process or in one before.
-func certified(ctx context.Context, cfg Config) (desk.Answer, error) {
+func certified(ctx context.Context, cfg Config) (installerenrol.Answer, error) {
 	dir := state.Dir(cfg.StateDir)
 	enrolled, err := dir.Enrolled()
 	if err != nil {
-		return desk.Answer{}, err
+		return installerenrol.Answer{}, err
 	}
 	if enrolled {
 		return remembered(cfg.StateDir)
@@ -92,7 +92,7 @@ func certified(ctx context.Context, cfg Config) (desk.Answer, error) {
 	h := host.New(cfg.Host)
 	id, err := h.Identity(ctx)
 	if err != nil {
-		return desk.Answer{}, fmt.Errorf("identify the machine: %w", err)
+		return installerenrol.Answer{}, fmt.Errorf("identify the machine: %w", err)
 	}
 	m := machine{bootID: id.BootID, fingerprint: id.HardwareFingerprint}
 	if doc, err := h.Inventory(ctx); err == nil {
@@ -114,7 +114,7 @@ func certified(ctx context.Context, cfg Config) (desk.Answer, error) {
 	return answer, nil
 }
 
-func remembered(stateDir string) (a desk.Answer, err error) {
+func remembered(stateDir string) (a installerenrol.Answer, err error) {
 	b, err := os.ReadFile(filepath.Join(stateDir, answerFile))
 	if err == nil {
 		err = json.Unmarshal(b, &a)
@@ -126,8 +126,8 @@ func remembered(stateDir string) (a desk.Answer, err error) {
 }
 
 // remember comes before the identity is stored, so that whoever finds the identity finds this too.
-func remember(dir state.Dir, a desk.Answer) error {
-	b, err := json.Marshal(desk.Answer{Proxy: a.Proxy, Mode: a.Mode, OperationID: a.OperationID, MachineID: a.MachineID})
+func remember(dir state.Dir, a installerenrol.Answer) error {
+	b, err := json.Marshal(installerenrol.Answer{Proxy: a.Proxy, Mode: a.Mode, OperationID: a.OperationID, MachineID: a.MachineID})
 	if err != nil {
 		return fmt.Errorf("encode what the desk said: %w", err)
 	}
@@ -135,7 +135,7 @@ func remember(dir state.Dir, a desk.Answer) error {
 }
 
 // serve runs the agent.
-func serve(ctx context.Context, cfg Config, a desk.Answer) error {
+func serve(ctx context.Context, cfg Config, a installerenrol.Answer) error {
 	if a.Proxy == "" {
 		a.Proxy = cfg.Boot.Site
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/ingot-metal/ingot/agent/host"
 	"github.com/ingot-metal/ingot/agent/installer"
 	"github.com/ingot-metal/ingot/agent/pid1"
-	"github.com/ingot-metal/ingot/agent/site/desk"
+	"github.com/ingot-metal/ingot/agent/site/installerenrol"
 	"github.com/ingot-metal/ingot/agent/site/relay"
 	"github.com/ingot-metal/ingot/agent/site/segment"
 )
@@ -71,7 +71,7 @@ func newSite(t *testing.T, hooks agenttest.Hooks) *site {
 		}
 	})
 	log := slog.New(slog.NewTextHandler(s.console, nil))
-	d := desk.New(desk.Config{
+	d := installerenrol.New(installerenrol.Config{
 		Token: s.assignments, Owner: func(netip.Addr) (segment.MAC, bool) { return mac, true }, Vouch: s.c.Vouch, Log: slog.New(slog.DiscardHandler),
 	})
 	r := relay.New(relay.Config{Allowed: func(to string) bool { return to == s.c.FleetAddr }, Log: slog.New(slog.DiscardHandler)})
@@ -92,7 +92,7 @@ func (s *site) assignments(got string) []segment.Assignment {
 	return []segment.Assignment{{MAC: mac, MachineID: s.c.MachineID, OperationID: "op-1", Mode: s.mode, Token: token}}
 }
 
-func (s *site) serve(w http.ResponseWriter, req *http.Request, d *desk.Desk, r *relay.Relay) {
+func (s *site) serve(w http.ResponseWriter, req *http.Request, d *installerenrol.Handler, r *relay.Relay) {
 	switch {
 	case req.Method == http.MethodConnect:
 		r.ServeHTTP(w, req)

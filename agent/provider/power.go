@@ -110,7 +110,7 @@ type Machine struct {
 
 // MachineOf gives the machine that h stands for, if h is one behind a provider that can switch it.
 func MachineOf(h host.Host) (Machine, bool) {
-	r, ok := h.(remote)
+	r, ok := h.(hostAdapter)
 	if !ok {
 		return Machine{}, false
 	}
@@ -120,7 +120,7 @@ func MachineOf(h host.Host) (Machine, bool) {
 		return m, true
 	}
 	if p, ok := r.p.(Power); ok {
-		m.OutOfBand = plain{Power: p, host: r}
+		m.OutOfBand = basicPower{Power: p, host: r}
 		return m, true
 	}
 	return Machine{}, false

@@ -107,7 +107,7 @@ func (r *Runner) Run(ctx context.Context) error {
 	case <-ctx.Done():
 		return nil
 	}
-	defer r.letGo()
+	defer r.closeLine()
 	for attempt := 1; ; attempt++ {
 		welcomed, err := r.attempt(ctx)
 		if ctx.Err() != nil && !isFinal(err) {
@@ -183,7 +183,7 @@ func (r *Runner) attempt(ctx context.Context) (welcomed bool, err error) {
 	if err != nil || l == nil {
 		return false, err
 	}
-	s := &session{r: r, conn: l.conn, creds: l.creds, isNext: l.isNext, link: newLink(), moved: make(chan struct{}, 1)}
+	s := &session{r: r, conn: l.conn, creds: l.creds, isNext: l.isNext, link: newOutbox(), moved: make(chan struct{}, 1)}
 	err = s.run(ctx)
 	if paced(err) {
 		// To connect again would cost the controller more than to answer has.
@@ -211,7 +211,7 @@ func (r *Runner) line(ctx context.Context, now time.Time) (*line, error) {
 	if err != nil {
 		return nil, err
 	}
-	path, err := r.reach(ctx, address, now)
+	path, err := r.predial(ctx, address, now)
 	if err != nil {
 		return nil, fmt.Errorf("connect to controller: %w", err)
 	}
@@ -240,8 +240,8 @@ func (r *Runner) prepare(ctx context.Context, address string, path *reached, now
 	return &line{conn, creds, isNext, path}, nil
 }
 
-// letGo closes the connection that is held.
-func (r *Runner) letGo() {
+// closeLine closes the connection that is held.
+func (r *Runner) closeLine() {
 	if r.held != nil {
 		_ = r.held.close() // nothing was on it
 		r.held = nil

@@ -32,7 +32,7 @@ type session struct {
 	conn    *transport.Conn
 	creds   state.Credentials
 	isNext  bool
-	link    *link
+	link    *outbox
 	welcome *fleetv1.Welcome
 	hello   *fleetv1.Hello
 	moved   chan struct{}
@@ -63,7 +63,7 @@ func (s *session) run(ctx context.Context) error {
 	group.Go("receive", func(ctx context.Context) error { return s.receive(ctx, group, stream) })
 	group.Go("events", func(ctx context.Context) error { return s.ended(ctx, s.events(ctx, group, client)) })
 	group.Go("rotate", func(ctx context.Context) error { return s.rotate(ctx, client) })
-	group.Go("moved", s.awaitMove)
+	group.Go("moved", s.awaitReconnect)
 	return group.Wait()
 }
 

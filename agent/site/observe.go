@@ -53,7 +53,7 @@ func (s *Service) report() {
 }
 
 // observe gives what there is to say of one segment.
-func (r *running) observe() ([]*fleetv1.SiteLease, *fleetv1.SegmentObservation) {
+func (r *segmentServer) observe() ([]*fleetv1.SiteLease, *fleetv1.SegmentObservation) {
 	r.mu.Lock()
 	d := r.dhcp
 	o := &fleetv1.SegmentObservation{Segment: r.segment.Name, State: stateOf(r.state)}
@@ -136,7 +136,7 @@ var archNames = map[uint16]string{
 	0: "bios", 6: "uefi-x86", 7: "uefi-x64", 9: "uefi-x64", 11: "uefi-arm64", 15: "uefi-x86", 16: "uefi-x64", 19: "uefi-arm64",
 }
 
-func (r *running) unknownDHCP(u dhcp.Unknown) {
+func (r *segmentServer) unknownDHCP(u dhcp.Unknown) {
 	report := &fleetv1.UnknownMachine{
 		Segment: r.segment.Name, MacAddress: u.MAC.String(), Arch: archNames[uint16(u.Arch)], Vendor: printable(u.VendorClass),
 		SeenAt: timestamppb.New(r.s.cfg.Clock.Now()),

@@ -64,7 +64,7 @@ type Service struct {
 
 	mu       sync.Mutex
 	group    *task.Group
-	segments map[string]*running
+	segments map[string]*segmentServer
 	refused  map[string]string
 }
 
@@ -76,7 +76,7 @@ func NewService(cfg ServiceConfig) (*Service, error) {
 	if cfg.Watch == 0 {
 		cfg.Watch = 2 * time.Second
 	}
-	s := &Service{cfg: cfg, reports: sitesync.NewReports(), segments: map[string]*running{}}
+	s := &Service{cfg: cfg, reports: sitesync.NewReports(), segments: map[string]*segmentServer{}}
 	var err error
 	s.cache, err = cache.New(cache.Config{
 		Dir: cfg.CacheDir, MaxBytes: cfg.CacheBytes, Source: blobSource(cfg.Call), Clock: cfg.Clock, Log: cfg.Log,
@@ -160,7 +160,7 @@ func (s *Service) replace(ctx context.Context, p plan) error {
 			delete(s.segments, name)
 		}
 	}
-	var started []*running
+	var started []*segmentServer
 	for name, sp := range next {
 		if r := s.segments[name]; r != nil {
 			if err := r.set(sp); err != nil {
@@ -182,10 +182,10 @@ func (s *Service) replace(ctx context.Context, p plan) error {
 }
 
 // list gives the running segments.
-func (s *Service) list() []*running {
+func (s *Service) list() []*segmentServer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var out []*running
+	var out []*segmentServer
 	for r := range maps.Values(s.segments) {
 		out = append(out, r)
 	}

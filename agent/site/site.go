@@ -9,12 +9,12 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 
-	"github.com/ingot-metal/ingot/agent/command"
-	"github.com/ingot-metal/ingot/agent/command/netboot"
-	"github.com/ingot-metal/ingot/agent/command/power"
-	"github.com/ingot-metal/ingot/agent/command/reboot"
-	"github.com/ingot-metal/ingot/agent/command/reconfig"
-	"github.com/ingot-metal/ingot/agent/command/repave"
+	"github.com/ingot-metal/ingot/agent/executor"
+	"github.com/ingot-metal/ingot/agent/executor/netboot"
+	"github.com/ingot-metal/ingot/agent/executor/power"
+	"github.com/ingot-metal/ingot/agent/executor/reboot"
+	"github.com/ingot-metal/ingot/agent/executor/reconfig"
+	"github.com/ingot-metal/ingot/agent/executor/repave"
 	"github.com/ingot-metal/ingot/agent/host"
 	"github.com/ingot-metal/ingot/agent/provider"
 	"github.com/ingot-metal/ingot/internal/clock"
@@ -33,7 +33,7 @@ type Config struct {
 }
 
 // Executor gives the executor of a command for the machine h, or nil when there is none for this action.
-func Executor(cfg Config, h host.Host, simulated bool, spec *fleetv1.CommandSpec) command.Executor {
+func Executor(cfg Config, h host.Host, simulated bool, spec *fleetv1.CommandSpec) executor.Executor {
 	switch spec.GetAction().(type) {
 	case *fleetv1.CommandSpec_Reboot:
 		return reboot.New(reboot.Config{Host: h, Clock: cfg.Clock, Settle: cfg.RebootSettle, Poll: cfg.RebootPoll})
@@ -56,10 +56,10 @@ func Executor(cfg Config, h host.Host, simulated bool, spec *fleetv1.CommandSpec
 type Providers map[string]provider.Base
 
 // Resolve finds the executor for a command's target behind its provider.
-func (p Providers) Resolve(cfg Config, spec *fleetv1.CommandSpec) (command.Executor, *command.Result) {
+func (p Providers) Resolve(cfg Config, spec *fleetv1.CommandSpec) (executor.Executor, *executor.Result) {
 	adapter, ok := p[spec.GetProvider()]
 	if !ok {
-		r := command.Refused(baremetalv1.Reason_CAPABILITY_MISSING, "this agent has no provider %q", spec.GetProvider())
+		r := executor.Refused(baremetalv1.Reason_CAPABILITY_MISSING, "this agent has no provider %q", spec.GetProvider())
 		return nil, &r
 	}
 	h := provider.AsHost(adapter, provider.Target{
@@ -75,9 +75,9 @@ func (p Providers) Resolve(cfg Config, spec *fleetv1.CommandSpec) (command.Execu
 	return found(Executor(cfg, h, adapter.Simulated(), spec))
 }
 
-func found(e command.Executor) (command.Executor, *command.Result) {
+func found(e executor.Executor) (executor.Executor, *executor.Result) {
 	if e == nil {
-		r := command.Refused(baremetalv1.Reason_CAPABILITY_MISSING, "this agent has no executor for the action")
+		r := executor.Refused(baremetalv1.Reason_CAPABILITY_MISSING, "this agent has no executor for the action")
 		return nil, &r
 	}
 	return e, nil

@@ -1,4 +1,4 @@
-// Command ingot-image builds what machines boot from: installers and disk images; package agent/image/cmdline has
+// Command ingot-image builds what machines boot from: installers and disk images; package imagebuild/cmdline has
 // everything in it.
 package main
 
@@ -8,7 +8,7 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/ingot-metal/ingot/agent/image/cmdline"
+	"github.com/ingot-metal/ingot/imagebuild/cmdline"
 )
 
 // version is set when a release is built.

@@ -17,7 +17,7 @@ import (
 	"github.com/ingot-metal/ingot/controller"
 	"github.com/ingot-metal/ingot/controller/auth"
 	"github.com/ingot-metal/ingot/controller/config"
-	"github.com/ingot-metal/ingot/internal/headroom"
+	"github.com/ingot-metal/ingot/internal/gctune"
 	"github.com/ingot-metal/ingot/internal/pki"
 	"github.com/ingot-metal/ingot/internal/task"
 )
@@ -45,7 +45,7 @@ func serve(ctx context.Context, c config.Config, o controller.Options, addresses
 	}
 	g, _ := task.New(ctx)
 	g.Go("controller", ctl.Run)
-	g.Go("headroom", headroom.Keep)
+	g.Go("headroom", gctune.Keep)
 	g.Go("reload", func(ctx context.Context) error { return reloadOnHangup(ctx, ctl) })
 	g.Go("watchdog", watchdog)
 	notify(o.Logger, daemon.SdNotifyReady)

@@ -4,7 +4,7 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/ingot-metal/ingot/controller/admission"
+	"github.com/ingot-metal/ingot/controller/limit/fairqueue"
 )
 
 // Clients bounds what clients may ask of the frontpage, by gRPC and by REST together. A client is a bearer token. The
@@ -42,9 +42,9 @@ func defaultClients() Clients {
 }
 
 // Limits are what admission holds clients to.
-func (c Clients) Limits() admission.Limits {
-	return admission.Limits{
-		Read: admission.Rate{PerSecond: c.ReadRate, Burst: c.ReadBurst}, Write: admission.Rate{PerSecond: c.WriteRate, Burst: c.WriteBurst},
+func (c Clients) Limits() fairqueue.Limits {
+	return fairqueue.Limits{
+		Read: fairqueue.Rate{PerSecond: c.ReadRate, Burst: c.ReadBurst}, Write: fairqueue.Rate{PerSecond: c.WriteRate, Burst: c.WriteBurst},
 		ClientStreams: c.StreamsPerClient, Streams: c.Streams, Running: c.Running, Lists: max(4, 2*runtime.GOMAXPROCS(0)), ClientWaiting: c.WaitingPerClient,
 		Waiting: c.Waiting, WaitingBytes: c.WaitingBytes,
 	}

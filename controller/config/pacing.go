@@ -3,7 +3,7 @@ package config
 import (
 	"time"
 
-	"github.com/ingot-metal/ingot/controller/pacing"
+	"github.com/ingot-metal/ingot/controller/limit/reconnect"
 )
 
 // Admission bounds how fast agents come to one controller.
@@ -44,8 +44,8 @@ func defaultAdmission() Admission {
 func defaultDrain() Drain { return Drain{Timeout: Duration{15 * time.Second}} }
 
 // Limits are what admission holds agents to.
-func (a Admission) Limits() pacing.Limits {
-	return pacing.Limits{Rate: float64(a.Rate), Burst: a.Burst, Concurrent: a.Concurrent, Waiting: a.Waiting}
+func (a Admission) Limits() reconnect.Limits {
+	return reconnect.Limits{Rate: float64(a.Rate), Burst: a.Burst, Concurrent: a.Concurrent, Waiting: a.Waiting}
 }
 
 func (c *Config) checkPacing(k *checker) {

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/ingot-metal/ingot/controller/operation"
+	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/session"
 	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
 	sessionstore "github.com/ingot-metal/ingot/controller/store/session"
@@ -78,7 +78,7 @@ func (e *Engine) Grant(ctx context.Context, s *session.Session, r *fleetv1.Grant
 			CommandId: r.GetCommandId(), Nonce: r.GetNonce(), Reason: reason, Message: message, Final: final, RetryAfterMs: 1000,
 		}}}
 	}
-	if !e.lease.Sound() {
+	if !e.lease.Fresh() {
 		return refuse("CONTROLLER_LEASE_LOST", "the controller is cut off from its database", false)
 	}
 	if err := fpBeforeGrant.HitCtx(ctx); err != nil {
@@ -151,7 +151,7 @@ func (e *Engine) Result(ctx context.Context, s *session.Session, r *fleetv1.Comm
 	if err := fpBeforeResult.HitCtx(ctx); err != nil {
 		return nil, err
 	}
-	operationID, waited, err := e.waitsFor(ctx, r.GetCommandId())
+	operationID, waited, err := e.operationOf(ctx, r.GetCommandId())
 	switch {
 	case err != nil:
 		return nil, err
@@ -174,9 +174,9 @@ func (e *Engine) Result(ctx context.Context, s *session.Session, r *fleetv1.Comm
 	return ack, fpAfterResult.HitCtx(ctx)
 }
 
-// waitsFor gives the operation of a command, and says whether it waits for the result. Of a command that was sent from here that is known
+// operationOf gives the operation of a command, and says whether it waits for the result. Of a command that was sent from here that is known
 // the first time.
-func (e *Engine) waitsFor(ctx context.Context, commandID string) (operationID string, waited bool, err error) {
+func (e *Engine) operationOf(ctx context.Context, commandID string) (operationID string, waited bool, err error) {
 	if id := e.places.take(commandID); id != "" {
 		return id, true, nil
 	}

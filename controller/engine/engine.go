@@ -13,7 +13,7 @@ import (
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
-	"github.com/ingot-metal/ingot/controller/operation"
+	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/session"
 	"github.com/ingot-metal/ingot/controller/store"
 	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
@@ -64,14 +64,14 @@ type Observer interface {
 	Sent(outcome string)
 }
 
-type nobody struct{}
+type noObserver struct{}
 
-func (nobody) Ended(string, string, time.Duration) {}
-func (nobody) Dispatched(string, time.Duration)    {}
-func (nobody) Done(string, time.Duration)          {}
-func (nobody) Rescued(int)                         {}
-func (nobody) Stuck(int)                           {}
-func (nobody) Sent(string)                         {}
+func (noObserver) Ended(string, string, time.Duration) {}
+func (noObserver) Dispatched(string, time.Duration)    {}
+func (noObserver) Done(string, time.Duration)          {}
+func (noObserver) Rescued(int)                         {}
+func (noObserver) Stuck(int)                           {}
+func (noObserver) Sent(string)                         {}
 
 // Engine moves operations. It is safe for concurrent use.
 type Engine struct {
@@ -82,9 +82,9 @@ type Engine struct {
 	river *river.Client[pgx.Tx]
 	lease lease
 	acks  acks
-	looks looks
+	looks pendingQueue
 	// places are the operations of commands that were sent from here.
-	places places
+	places commandIndex
 	hooks  *Webhooks
 	// queues are River's queues of webhooks and their workers; only one task touches them.
 	queues map[string]int
@@ -100,7 +100,7 @@ type Engine struct {
 	interval, told atomic.Int64
 	// outbox holds what other controllers should send, inbox what they have asked us to.
 	outbox, inbox outbox
-	rounds        rounds
+	rounds        sessionScan
 
 	mu      sync.Mutex
 	changed chan struct{}
@@ -121,7 +121,7 @@ func New(c Config) (*Engine, error) {
 		c.MissedBeats = 3
 	}
 	if c.Observer == nil {
-		c.Observer = nobody{}
+		c.Observer = noObserver{}
 	}
 	if c.Marks == nil {
 		c.Marks = noMarks{}
@@ -131,7 +131,7 @@ func New(c Config) (*Engine, error) {
 	}
 	e := &Engine{
 		cfg: c, store: c.Store, log: c.Logger, clock: c.Clock, changed: make(chan struct{}),
-		acks: acks{waiting: map[string]waitingAck{}}, looks: make(looks, looksAtMost), lease: lease{length: c.Lease, clock: c.Monotonic},
+		acks: acks{waiting: map[string]waitingAck{}}, looks: make(pendingQueue, looksAtMost), lease: lease{length: c.Lease, clock: c.Monotonic},
 		queues: map[string]int{}, signals: newSignals(), outbox: outbox{waiting: newSignal()}, inbox: outbox{waiting: newSignal()},
 	}
 	if c.Webhooks != nil {
@@ -143,7 +143,7 @@ func New(c Config) (*Engine, error) {
 		return nil, err
 	}
 	c.Store.OnCreated(e.looks.add)
-	c.Store.OnApplied(e.carryOut)
+	c.Store.OnApplied(e.afterApply)
 	c.Store.OnRoom(e.signals.room.fire)
 	c.Store.OnDoubt(e.signals.position.fire)
 	return e, nil
@@ -186,7 +186,7 @@ func (e *Engine) Cancel(ctx context.Context, operationID, actor string) (*bareme
 	if err != nil {
 		return nil, err
 	}
-	e.carryOut(a)
+	e.afterApply(a)
 	if err := a.Refused(); err != nil {
 		return nil, err
 	}
@@ -222,19 +222,19 @@ func (e *Engine) Handle(ctx context.Context, operationID string, ev operation.Ev
 	if err != nil {
 		return nil, err
 	}
-	e.carryOut(a)
+	e.afterApply(a)
 	return a, nil
 }
 
-// carryOut tells agents, watchers and metrics what has been committed.
-func (e *Engine) carryOut(a *operationstore.Applied) {
+// afterApply tells agents, watchers and metrics what has been committed.
+func (e *Engine) afterApply(a *operationstore.Applied) {
 	e.places.note(a)
 	for _, o := range a.Send {
 		e.SendCommand(o)
 	}
 	if id := a.Decision.CancelOnAgent; id != "" && a.CancelExecutor != "" {
 		if !e.sendHere(a.CancelExecutor, cancelMessage(id)) {
-			e.handOver(a.CancelExecutor, handCancel+id)
+			e.forward(a.CancelExecutor, handCancel+id)
 		}
 	}
 	e.observeCommand(a.Command)
@@ -272,7 +272,7 @@ func reasonOf(op operation.Operation) string {
 // controller where it is. If it is connected nowhere, the executor gets it with its next session.
 func (e *Engine) SendCommand(o operationstore.Outgoing) {
 	if !e.sendHere(o.ExecutorID, commandMessage(o)) {
-		e.handOver(o.ExecutorID, handSend+o.CommandID)
+		e.forward(o.ExecutorID, handSend+o.CommandID)
 	}
 }
 
@@ -283,7 +283,7 @@ func (e *Engine) sendHere(agentID string, m *fleetv1.ControllerMessage) bool {
 	if s == nil {
 		return false
 	}
-	if e.lease.Sound() {
+	if e.lease.Fresh() {
 		s.Send(m)
 	}
 	return true

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/ingot-metal/ingot/controller/pacing"
+	"github.com/ingot-metal/ingot/controller/limit/reconnect"
 )
 
 // HeartbeatInterval is what a new session is told.
@@ -25,7 +25,7 @@ func (e *Engine) scaleHeartbeat(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	want := pacing.Heartbeat(e.cfg.Heartbeat, int(n), int(e.peers.Load())+1)
+	want := reconnect.Heartbeat(e.cfg.Heartbeat, int(n), int(e.peers.Load())+1)
 	if want > e.cfg.Heartbeat && int64(want) > e.told.Load() {
 		if err := e.store.SetHeartbeat(ctx, e.cfg.ControllerID, want); err != nil {
 			return err

@@ -17,8 +17,8 @@ type lease struct {
 	renewed time.Time
 }
 
-// Sound says that commands and grants may be sent: the lease was renewed within half of its length.
-func (l *lease) Sound() bool { return l.age() < l.length/2 }
+// Fresh says that commands and grants may be sent: the lease was renewed within half of its length.
+func (l *lease) Fresh() bool { return l.age() < l.length/2 }
 
 // left is the time until others may take over; not above 0 when they may.
 func (l *lease) left() time.Duration { return l.length - l.age() }
@@ -51,8 +51,8 @@ func (e *Engine) RenewLease(ctx context.Context) error {
 // Peers counts the other controllers that are alive.
 func (e *Engine) Peers() int { return int(e.peers.Load()) }
 
-// LeaseSound says whether this controller may send commands and grants.
-func (e *Engine) LeaseSound() bool { return e.lease.Sound() }
+// LeaseFresh says whether this controller may send commands and grants.
+func (e *Engine) LeaseFresh() bool { return e.lease.Fresh() }
 
 const (
 	// keepControllers is for how long controllers are remembered that are gone: each start of one is another.

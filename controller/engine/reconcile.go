@@ -69,9 +69,9 @@ func (e *Engine) reconcilers() []reconciler {
 		{"admit healthy nodes", healthEvery, newSignal(), e.admitHealthy},
 		{"recompute conditions", time.Minute, e.signals.conditions, e.recomputeConditions},
 		{"revocations", time.Second, e.signals.revoked, e.revocations},
-		{"look for unheard commands", unheardEvery, e.signals.unheard, e.lookUnheard},
-		{"look for moved sessions", movedEvery, newSignal(), e.lookMoved},
-		{"look for other controllers", e.cfg.Lease / 3, e.signals.peers, e.lookForPeers},
+		{"look for unheard commands", unheardEvery, e.signals.unheard, e.resendUnanswered},
+		{"look for moved sessions", movedEvery, newSignal(), e.closeMovedSessions},
+		{"look for other controllers", e.cfg.Lease / 3, e.signals.peers, e.findPeers},
 		{"forget controllers that are gone", forgetEvery, newSignal(), e.forgetControllers},
 	}
 }

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/domain/node"
 	"github.com/ingot-metal/ingot/controller/engine"
-	"github.com/ingot-metal/ingot/controller/node"
 	"github.com/ingot-metal/ingot/controller/session"
 	nodestore "github.com/ingot-metal/ingot/controller/store/node"
 	"github.com/ingot-metal/ingot/controller/store/storetest"

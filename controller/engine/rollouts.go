@@ -87,6 +87,6 @@ func (e *Engine) cancelInRollout(ctx context.Context, operationID string) error 
 	if err != nil {
 		return err
 	}
-	e.carryOut(a)
+	e.afterApply(a)
 	return nil
 }

@@ -22,13 +22,13 @@ func (e *Engine) Run(ctx context.Context) error {
 	g, ctx := task.New(ctx)
 	g.Go("river", e.runRiver)
 	for range lookers {
-		g.Go("first looks", e.firstLooks)
+		g.Go("first looks", e.evaluateQueued)
 	}
 	g.Go("lease", func(ctx context.Context) error { return e.every(ctx, e.cfg.Lease/6, "renew lease", e.keepLease) })
 	g.Go("end of lease", e.watchLease)
 	g.Go("listen", e.listen)
-	g.Go("take over", e.takeHandOvers)
-	g.Go("hand over", e.handOvers)
+	g.Go("take over", e.takeForwarded)
+	g.Go("hand over", e.forwardAll)
 	g.Go("announce", e.tellChanges)
 	g.Go("sweep", func(ctx context.Context) error { return e.every(ctx, sweepEvery, "sweep", e.sweepAll) })
 	g.Go("admissions", e.admissions)
@@ -38,7 +38,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	})
 	g.Go("tidy", func(ctx context.Context) error { return e.every(ctx, tidyEvery, "tidy", e.tidy) })
 	e.startReconcilers(g)
-	e.greet(ctx)
+	e.requestTimes(ctx)
 	if e.hooks != nil {
 		g.Go("webhooks", e.fanOuts)
 		g.Go("late deliveries", func(ctx context.Context) error {
@@ -57,13 +57,13 @@ func (e *Engine) Run(ctx context.Context) error {
 	return err
 }
 
-// greet learns of the other controllers, and has them learn of this one.
-func (e *Engine) greet(ctx context.Context) {
+// requestTimes learns of the other controllers, and has them learn of this one.
+func (e *Engine) requestTimes(ctx context.Context) {
 	w := work{what: "greet other controllers"}
 	e.attempt(ctx, &w, func(ctx context.Context) error {
 		return e.store.DescribeController(ctx, e.cfg.ControllerID, e.cfg.Hostname)
 	})
-	e.attempt(ctx, &w, e.lookForPeers)
+	e.attempt(ctx, &w, e.findPeers)
 	e.attempt(ctx, &w, func(ctx context.Context) error { return e.announce(ctx, announcePeers) })
 }
 

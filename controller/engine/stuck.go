@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/ingot-metal/ingot/controller/explain"
+	"github.com/ingot-metal/ingot/controller/domain/explain"
 	explainstore "github.com/ingot-metal/ingot/controller/store/explain"
 )
 
@@ -45,12 +45,12 @@ func (e *Engine) FindStuck(ctx context.Context) (int, error) {
 }
 
 // stuck looks at all that is known about one operation, and notes it if it is stuck.
-func (e *Engine) stuck(ctx context.Context, step explainstore.LongStep, normals explain.Normals, now time.Time) (bool, error) {
+func (e *Engine) stuck(ctx context.Context, step explainstore.LongStep, normals explain.Baselines, now time.Time) (bool, error) {
 	facts, err := e.store.ExplainFacts(ctx, step.MachineID, step.OperationID, now)
 	if err != nil {
 		return false, err
 	}
-	x := explain.Explain(facts.WithNormals(normals))
+	x := explain.Explain(facts.WithBaselines(normals))
 	if !x.Stuck {
 		return false, nil
 	}

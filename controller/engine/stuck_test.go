@@ -6,9 +6,9 @@ import (
 	"time"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/engine"
-	"github.com/ingot-metal/ingot/controller/fleet"
-	"github.com/ingot-metal/ingot/controller/operation"
 	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
 	"github.com/ingot-metal/ingot/controller/store/storetest"
 	"github.com/ingot-metal/ingot/internal/clock"
@@ -44,7 +44,7 @@ func TestFindStuck(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Decide(t.Context(), op.GetOperationId(), 0, operation.Look{}, time.Now()); err != nil {
+	if _, err := s.Decide(t.Context(), op.GetOperationId(), 0, operation.Evaluate{}, time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	wants := func(what string, want int) {

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/controller/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/fleet"
 	"github.com/ingot-metal/ingot/controller/session"
 	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
 	"github.com/ingot-metal/ingot/controller/store/storetest"

@@ -7,9 +7,9 @@ import (
 	"time"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/controller/fleet"
-	"github.com/ingot-metal/ingot/controller/operation"
-	"github.com/ingot-metal/ingot/controller/rollout"
+	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/operation"
+	"github.com/ingot-metal/ingot/controller/domain/rollout"
 	machinestore "github.com/ingot-metal/ingot/controller/store/machine"
 	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
 	rolloutstore "github.com/ingot-metal/ingot/controller/store/rollout"
@@ -83,7 +83,7 @@ func (r *rig) rollouts() {
 	r.until(steered, pb.Rollout_CANCELED)
 	r.over(r.maintain("m-r3"))
 	failing := r.rollOut(fleet.Reboot, "m-r3", &pb.RolloutSpec{})
-	if _, err := r.store.Decide(r.t.Context(), r.under(failing), 0, operation.Look{}, time.Now().Add(24*time.Hour)); err != nil {
+	if _, err := r.store.Decide(r.t.Context(), r.under(failing), 0, operation.Evaluate{}, time.Now().Add(24*time.Hour)); err != nil {
 		r.t.Fatal(err)
 	}
 	r.until(failing, pb.Rollout_FAILED)

@@ -4,9 +4,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ingot-metal/ingot/controller/fleet"
-	"github.com/ingot-metal/ingot/controller/node"
-	"github.com/ingot-metal/ingot/controller/operation"
+	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/node"
+	"github.com/ingot-metal/ingot/controller/domain/operation"
 	nodestore "github.com/ingot-metal/ingot/controller/store/node"
 	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
 	"github.com/ingot-metal/ingot/controller/webhook"
@@ -37,7 +37,7 @@ func TestEveryTypeOfEventArrives(t *testing.T) {
 		func(id string) error { _, err := r.e.Cancel(ctx, id, "tester"); return err },
 		// Nobody is there to take the command: it fails when its time is up.
 		func(id string) error {
-			_, err := r.store.Decide(ctx, id, 0, operation.Look{}, time.Now().Add(24*time.Hour))
+			_, err := r.store.Decide(ctx, id, 0, operation.Evaluate{}, time.Now().Add(24*time.Hour))
 			return err
 		},
 	} {

@@ -19,8 +19,8 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/domain/fleet"
 	"github.com/ingot-metal/ingot/controller/engine"
-	"github.com/ingot-metal/ingot/controller/fleet"
 	"github.com/ingot-metal/ingot/controller/secret"
 	"github.com/ingot-metal/ingot/controller/session"
 	"github.com/ingot-metal/ingot/controller/store"

@@ -24,7 +24,7 @@ func (e *Engine) ActOnWorkflow(ctx context.Context, r workflowstore.WorkflowAct)
 		return nil, err
 	}
 	if a.Applied != nil {
-		e.carryOut(a.Applied)
+		e.afterApply(a.Applied)
 	}
 	if !r.DryRun {
 		e.log.Info("workflow acted on", "workflow_id", r.WorkflowID, "action", string(r.Action), "operation_id", a.Operation.GetOperationId(), "effect", a.Text)

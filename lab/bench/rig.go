@@ -19,14 +19,14 @@ import (
 	"github.com/ingot-metal/ingot/cli/client"
 	"github.com/ingot-metal/ingot/controller"
 	"github.com/ingot-metal/ingot/controller/auth"
-	"github.com/ingot-metal/ingot/controller/devpg"
+	"github.com/ingot-metal/ingot/controller/embeddedpg"
 )
 
 // rig is the database and the controller.
 type rig struct {
 	o     options
 	dir   string
-	db    *devpg.Postgres
+	db    *embeddedpg.Postgres
 	dbPid int
 	token string
 
@@ -39,7 +39,7 @@ func newRig(ctx context.Context, o options, dir string) (*rig, error) {
 	g := &rig{o: o, dir: dir}
 	var err error
 	// The one of --dev, with its settings.
-	g.db, err = devpg.Open(ctx, devpg.Config{
+	g.db, err = embeddedpg.Open(ctx, embeddedpg.Config{
 		DataDir: dir, Logger: slog.New(slog.DiscardHandler), Connections: 100 + slices.Max(o.clients), // pgbench takes one for each client
 	})
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/ingot-metal/ingot/controller/auth"
-	"github.com/ingot-metal/ingot/controller/devpg"
+	"github.com/ingot-metal/ingot/controller/embeddedpg"
 )
 
 // bench is the database, the controllers and the fleet on them.
@@ -22,14 +22,14 @@ type bench struct {
 	o     options
 	dir   string
 	token string
-	db    *devpg.Postgres
+	db    *embeddedpg.Postgres
 	// pool is what the benchmark itself asks the database with.
 	pool        *pgx.Conn
 	controllers []*controllerProcess
 	// heartbeat is the interval that the next controllers ask for.
 	heartbeat time.Duration
 	conn      *grpc.ClientConn // to the first controller
-	crew      *crew
+	crew      *agents
 	// made is how many machines of the fleet exist; some of them may have been left without an identity.
 	made int
 }
@@ -63,7 +63,7 @@ func (b *bench) open(ctx context.Context) (err error) {
 		return fmt.Errorf("open directory: %w", err)
 	}
 	// The one of --dev, with its settings.
-	if b.db, err = devpg.Open(ctx, devpg.Config{DataDir: b.dir, Logger: slog.New(slog.DiscardHandler)}); err != nil {
+	if b.db, err = embeddedpg.Open(ctx, embeddedpg.Config{DataDir: b.dir, Logger: slog.New(slog.DiscardHandler)}); err != nil {
 		return err
 	}
 	if b.pool, err = pgx.Connect(ctx, b.db.URL()); err != nil {

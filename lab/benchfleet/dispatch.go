@@ -42,7 +42,7 @@ func (b *bench) dispatch(ctx context.Context, r *report) error {
 	r.atMost(idleP50Target, "dispatch latency, idle: p50", idle.P50, "ms", "%d operations (%s), one after the other, with %d sessions", idle.N, b.o.kind, b.o.sessions)
 	r.atMost(idleP99Target, "dispatch latency, idle: p99", idle.P99, "ms", "%.1f ms at most", idle.Max)
 	say("%.0f operations a second for %s", b.o.rate, b.o.load)
-	used, err := b.spent()
+	used, err := b.cpuTime()
 	if err != nil {
 		return err
 	}

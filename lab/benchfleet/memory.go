@@ -84,7 +84,7 @@ func (b *bench) memory(ctx context.Context, r *report) error {
 	if err != nil {
 		return err
 	}
-	used, err := b.spent()
+	used, err := b.cpuTime()
 	if err != nil {
 		return err
 	}
@@ -96,7 +96,7 @@ func (b *bench) memory(ctx context.Context, r *report) error {
 	if err := b.timeOf(r, "one", used, float64(b.o.sessions)); err != nil {
 		return err
 	}
-	if used, err = b.spent(); err != nil {
+	if used, err = b.cpuTime(); err != nil {
 		return err
 	}
 	if err := pause(ctx, b.o.idle); err != nil {

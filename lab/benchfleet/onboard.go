@@ -18,11 +18,11 @@ func (b *bench) onboard(ctx context.Context, r *report) (err error) {
 		return err
 	}
 	first, n := b.made, b.o.machines
-	if b.crew, err = b.newCrew(n, true); err != nil {
+	if b.crew, err = b.newAgents(n, true); err != nil {
 		return err
 	}
 	say("onboarding %d machines", n)
-	before, err := b.spent()
+	before, err := b.cpuTime()
 	if err != nil {
 		return err
 	}

@@ -61,7 +61,7 @@ func (b *bench) soak(ctx context.Context, r *report) error {
 	if err != nil {
 		return err
 	}
-	used, err := b.spent()
+	used, err := b.cpuTime()
 	if err != nil {
 		return err
 	}

@@ -46,7 +46,7 @@ func (b *bench) storm(ctx context.Context, r *report) error {
 	if err != nil {
 		return err
 	}
-	used, err := b.spent()
+	used, err := b.cpuTime()
 	if err != nil {
 		return err
 	}

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/ingot-metal/ingot/controller/explain"
+	"github.com/ingot-metal/ingot/controller/domain/explain"
 	"github.com/ingot-metal/ingot/migrations"
 )
 

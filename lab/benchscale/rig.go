@@ -20,7 +20,7 @@ import (
 	"github.com/ingot-metal/ingot/controller"
 	"github.com/ingot-metal/ingot/controller/auth"
 	"github.com/ingot-metal/ingot/controller/config"
-	"github.com/ingot-metal/ingot/controller/devpg"
+	"github.com/ingot-metal/ingot/controller/embeddedpg"
 	"github.com/ingot-metal/ingot/controller/store"
 	"github.com/ingot-metal/ingot/internal/task"
 	"github.com/ingot-metal/ingot/lab/process"
@@ -30,7 +30,7 @@ import (
 type rig struct {
 	o     options
 	dir   string
-	db    *devpg.Postgres
+	db    *embeddedpg.Postgres
 	dbPid int
 	admin *pgx.Conn
 	store *store.Store
@@ -68,7 +68,7 @@ func (g *rig) open(ctx context.Context) (err error) {
 		return err
 	}
 	// The one of --dev, with its settings.
-	if g.db, err = devpg.Open(ctx, devpg.Config{DataDir: g.dir, Logger: slog.New(slog.DiscardHandler)}); err != nil {
+	if g.db, err = embeddedpg.Open(ctx, embeddedpg.Config{DataDir: g.dir, Logger: slog.New(slog.DiscardHandler)}); err != nil {
 		return err
 	}
 	g.later(g.db.Close)

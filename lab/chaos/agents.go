@@ -18,7 +18,7 @@ import (
 // agentProgram is the agent of one simulated machine.
 type agentProgram struct {
 	program
-	c       *cell
+	c       *trial
 	index   int
 	machine string
 	dir     string // of its memory
@@ -33,7 +33,7 @@ type agentProgram struct {
 // memorySize is the room that an agent has, where it has a file system of its own.
 const memorySize = "24m"
 
-func (c *cell) newAgent(ctx context.Context, i int) (*agentProgram, error) {
+func (c *trial) newAgent(ctx context.Context, i int) (*agentProgram, error) {
 	a := &agentProgram{c: c, index: i, machine: fmt.Sprintf("m-%d", i+1), dir: c.path(fmt.Sprintf("memory-%d", i+1))}
 	if err := os.MkdirAll(a.dir, 0o700); err != nil {
 		return nil, err

@@ -13,7 +13,7 @@ import (
 
 // attempt is one run on one cell.
 type attempt struct {
-	c     *cell
+	c     *trial
 	p     plan
 	begun time.Time
 
@@ -39,7 +39,7 @@ func (r *attempt) fault(f check.Fault) {
 
 // run breaks the cell as the seed says and gives the history, and how long the cell took to come to rest. An error means that
 // the harness itself has failed, and that the cell is worth nothing any more.
-func (c *cell) run(ctx context.Context, seed uint64) (h check.History, settling time.Duration, err error) {
+func (c *trial) run(ctx context.Context, seed uint64) (h check.History, settling time.Duration, err error) {
 	r := &attempt{c: c, p: draw(seed, len(c.agents), c.faults()), begun: time.Now()}
 	if err := c.mark(); err != nil {
 		return h, 0, err

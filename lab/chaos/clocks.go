@@ -20,7 +20,7 @@ type steppedClock struct {
 	asleep time.Duration
 }
 
-func (c *cell) newClock(name string) (*steppedClock, error) {
+func (c *trial) newClock(name string) (*steppedClock, error) {
 	if !c.steppable {
 		return nil, nil
 	}

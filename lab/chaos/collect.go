@@ -19,7 +19,7 @@ import (
 )
 
 // mark remembers how far everything has been read.
-func (c *cell) mark() error {
+func (c *trial) mark() error {
 	for _, p := range c.programs() {
 		info, err := p.log.Stat()
 		if err != nil {
@@ -183,7 +183,7 @@ func (r *attempt) collectEvents(h *check.History) {
 }
 
 // readEffects reads the record from a place on.
-func (c *cell) readEffects(from int64) (out []sim.EffectRecord, err error) {
+func (c *trial) readEffects(from int64) (out []sim.EffectRecord, err error) {
 	f, err := os.Open(c.path("effects"))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
@@ -214,7 +214,7 @@ func happened(effects []sim.EffectRecord, command string) bool {
 }
 
 // collectEffects takes those of this run, and older ones of the same commands.
-func (c *cell) collectEffects(h *check.History) error {
+func (c *trial) collectEffects(h *check.History) error {
 	now, err := c.readEffects(c.effects)
 	if err != nil {
 		return err
@@ -236,7 +236,7 @@ func (c *cell) collectEffects(h *check.History) error {
 }
 
 // collectSessions reads what the logs say of sessions since the mark, and which failpoints have fired.
-func (c *cell) collectSessions(h *check.History) error {
+func (c *trial) collectSessions(h *check.History) error {
 	for _, p := range c.programs() {
 		said, err := p.said()
 		if err != nil {
@@ -309,7 +309,7 @@ func (p *program) said() (out said, err error) {
 }
 
 // takeDeaths gives processes that ended by themselves, as faults: a failpoint has killed them, or nobody knows why.
-func (c *cell) takeDeaths(since time.Time) []check.Fault {
+func (c *trial) takeDeaths(since time.Time) []check.Fault {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var out []check.Fault

@@ -22,7 +22,7 @@ import (
 // controllerProgram is one controller with the ways to it and from it.
 type controllerProgram struct {
 	program
-	c    *cell
+	c    *trial
 	dir  string
 	http string
 
@@ -31,7 +31,7 @@ type controllerProgram struct {
 	conn                       *grpc.ClientConn
 }
 
-func (c *cell) newController(ctx context.Context, i int) (*controllerProgram, error) {
+func (c *trial) newController(ctx context.Context, i int) (*controllerProgram, error) {
 	name := fmt.Sprintf("controller-%d", i+1)
 	p := &controllerProgram{c: c, dir: c.path(name)}
 	if err := os.MkdirAll(p.dir, 0o700); err != nil {
@@ -69,7 +69,7 @@ func (c *cell) newController(ctx context.Context, i int) (*controllerProgram, er
 }
 
 // environment takes a protection away in every process of the cell.
-func (c *cell) environment() []string {
+func (c *trial) environment() []string {
 	if c.o.planted == "" {
 		return nil
 	}

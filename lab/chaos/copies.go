@@ -148,7 +148,7 @@ func (a *agentProgram) startClone(copied saved, machine string) error {
 const cloneEnds = 20 * time.Second
 
 // dropClones ends the clones, and names the agents whose clones were still there.
-func (c *cell) dropClones(ctx context.Context) (lingering []string, err error) {
+func (c *trial) dropClones(ctx context.Context) (lingering []string, err error) {
 	for _, a := range c.agents {
 		elsewhere := a.elsewhere
 		ended, derr := a.dropClone(ctx)

@@ -190,7 +190,7 @@ func (a *agentProgram) ways() []*relay.Relay {
 	return out
 }
 
-func (c *cell) breakPostgres(ctx context.Context, what string, length time.Duration) (took bool, err error) {
+func (c *trial) breakPostgres(ctx context.Context, what string, length time.Duration) (took bool, err error) {
 	c.db.busy.Lock()
 	defer c.db.busy.Unlock()
 	switch what {
@@ -303,7 +303,7 @@ func (r *attempt) suspend(ctx context.Context, s strike) error {
 }
 
 // rightClocks ends what is wrong with wall clocks. They stay wrong until all has come to rest, and nothing may need them to be right.
-func (c *cell) rightClocks() error {
+func (c *trial) rightClocks() error {
 	var errs []error
 	for _, p := range c.programs() {
 		errs = append(errs, p.clock.set(0))
@@ -312,7 +312,7 @@ func (c *cell) rightClocks() error {
 }
 
 // heal ends every fault but those of clocks, and waits until everything runs.
-func (c *cell) heal(ctx context.Context) error {
+func (c *trial) heal(ctx context.Context) error {
 	for _, p := range c.controllers {
 		for _, w := range p.relays() {
 			w.Heal()

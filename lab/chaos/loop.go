@@ -185,7 +185,7 @@ func (l *loop) useCell(ctx context.Context, n int) (more bool, err error) {
 }
 
 // judge does one run and keeps it if anything is wrong. ok is false when the cell should not be used again.
-func (l *loop) judge(ctx context.Context, c *cell, seed uint64) (ok bool, err error) {
+func (l *loop) judge(ctx context.Context, c *trial, seed uint64) (ok bool, err error) {
 	begun := time.Now()
 	h, settling, err := c.run(ctx, seed)
 	if err != nil {
@@ -252,7 +252,7 @@ const (
 )
 
 // keepLogs copies the logs of the cell's processes, from a while before the run.
-func (l *loop) keepLogs(c *cell, seed uint64) error {
+func (l *loop) keepLogs(c *trial, seed uint64) error {
 	l.mu.Lock()
 	l.kept++
 	enough := l.kept > maxKept

@@ -14,7 +14,7 @@ import (
 // every watcher that has seen its end.
 const sentinel = "m-sentinel"
 
-func (c *cell) register(ctx context.Context, machine string) error {
+func (c *trial) register(ctx context.Context, machine string) error {
 	_, err := c.controllers[0].machines().RegisterMachine(ctx, &baremetalv1.RegisterMachineRequest{Machine: &baremetalv1.Machine{MachineId: machine}})
 	if err != nil {
 		return fmt.Errorf("register %s: %w", machine, err)
@@ -23,7 +23,7 @@ func (c *cell) register(ctx context.Context, machine string) error {
 }
 
 // prepare waits for the agent and takes its machine into maintenance.
-func (c *cell) prepare(ctx context.Context, a *agentProgram) error {
+func (c *trial) prepare(ctx context.Context, a *agentProgram) error {
 	if err := until(ctx, settleTime, a.name, func() bool { return c.connected(ctx, a) }); err != nil {
 		return err
 	}
@@ -43,14 +43,14 @@ func (c *cell) prepare(ctx context.Context, a *agentProgram) error {
 // crowded by others they don't, and that is nobody's fault here.
 const restLimit = 20 * time.Second
 
-func (c *cell) connected(ctx context.Context, a *agentProgram) bool {
+func (c *trial) connected(ctx context.Context, a *agentProgram) bool {
 	ctx, cancel := context.WithTimeout(ctx, restLimit)
 	defer cancel()
 	list, err := c.controllers[0].admin().ListAgents(ctx, &baremetalv1.ListAgentsRequest{Filter: "machine_id=" + a.machine + ",connected=true"})
 	return err == nil && len(list.GetAgents()) > 0
 }
 
-func (c *cell) machine(ctx context.Context, id string) (*baremetalv1.Machine, error) {
+func (c *trial) machine(ctx context.Context, id string) (*baremetalv1.Machine, error) {
 	ctx, cancel := context.WithTimeout(ctx, restLimit)
 	defer cancel()
 	return c.controllers[0].machines().GetMachine(ctx, &baremetalv1.GetMachineRequest{MachineId: id})
@@ -106,7 +106,7 @@ func (r *attempt) atRest(ctx context.Context, a *agentProgram) error {
 	return r.c.liftFence(ctx, a)
 }
 
-func (c *cell) liftFence(ctx context.Context, a *agentProgram) error {
+func (c *trial) liftFence(ctx context.Context, a *agentProgram) error {
 	return until(ctx, c.o.quiet, "the fence of "+a.machine+" to be lifted", func() bool {
 		m, err := c.machine(ctx, a.machine)
 		if err != nil || m.GetStatus().GetUnresolvedCommandId() == "" {
@@ -140,7 +140,7 @@ func (r *attempt) sound(ctx context.Context) error {
 	return until(ctx, r.c.o.quiet, "the watcher to see the sentinel", func() bool { return r.c.watch.seen(o.GetOperationId()) })
 }
 
-func (c *cell) machineIDs() []string {
+func (c *trial) machineIDs() []string {
 	out := []string{sentinel}
 	for _, a := range c.agents {
 		out = append(out, a.machine)

@@ -30,7 +30,7 @@ func withStandby(only string, n int) bool { return n%4 == 2 || names(only, promo
 func names(only, kind string) bool { return strings.Contains(","+only+",", ","+kind+",") }
 
 // faults are those that a cell's runs are drawn from. A disk that is full would end both servers of a pair.
-func (c *cell) faults() []weight {
+func (c *trial) faults() []weight {
 	all := weightsOf(c.o.only, c.steppable)
 	if !c.o.standby {
 		return all
@@ -96,7 +96,7 @@ func (p *postgres) closeStandby(ctx context.Context) error {
 }
 
 // promoteStandby kills the primary, promotes the standby, leads all controllers to it, and gives it a standby.
-func (c *cell) promoteStandby(ctx context.Context, length time.Duration) (took bool, err error) {
+func (c *trial) promoteStandby(ctx context.Context, length time.Duration) (took bool, err error) {
 	c.db.busy.Lock()
 	defer c.db.busy.Unlock()
 	if c.db.standby == nil {

@@ -50,7 +50,7 @@ func (w *watcher) take() ([]*baremetalv1.OperationEvent, []time.Time) {
 // again is the pause of readers after a failure, and of the reader of the cursor when there is nothing more.
 const again = 60 * time.Millisecond
 
-func (c *cell) watchOperations(ctx context.Context) {
+func (c *trial) watchOperations(ctx context.Context) {
 	cursor := ""
 	for i := 0; ctx.Err() == nil; i++ {
 		p := c.controllers[i%len(c.controllers)]
@@ -123,7 +123,7 @@ func (f *follower) takeAll() []sighted {
 	return f.takeLocked()
 }
 
-func (c *cell) followMachines(ctx context.Context) {
+func (c *trial) followMachines(ctx context.Context) {
 	cursor := ""
 	for i := 0; ctx.Err() == nil; i++ {
 		p := c.controllers[i%len(c.controllers)]

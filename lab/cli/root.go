@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ingot-metal/ingot/agent/image"
+	"github.com/ingot-metal/ingot/imagebuild"
 	"github.com/ingot-metal/ingot/lab/bmc"
 )
 
@@ -62,28 +62,28 @@ type imageFlags struct {
 func (f *imageFlags) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.agent, "agent-binary", "", "static Linux binary that becomes /init")
-	flags.StringVar(&f.cache, "cache", "", "directory of downloaded kernels (default $"+image.CacheEnv+" or .cache/lab)")
-	flags.StringVar(&f.compression, "compression", string(image.None), "none (boots faster) or gzip (smaller)")
+	flags.StringVar(&f.cache, "cache", "", "directory of downloaded kernels (default $"+imagebuild.CacheEnv+" or .cache/lab)")
+	flags.StringVar(&f.compression, "compression", string(imagebuild.None), "none (boots faster) or gzip (smaller)")
 }
 
-func (f *imageFlags) kernel(ctx context.Context) (image.Kernel, error) {
+func (f *imageFlags) kernel(ctx context.Context) (imagebuild.Kernel, error) {
 	cache := f.cache
 	if cache == "" {
 		var err error
-		if cache, err = image.DefaultCacheDir(); err != nil {
-			return image.Kernel{}, err
+		if cache, err = imagebuild.DefaultCacheDir(); err != nil {
+			return imagebuild.Kernel{}, err
 		}
 	}
-	return image.FindKernel(ctx, cache)
+	return imagebuild.FindKernel(ctx, cache)
 }
 
 // build makes the initramfs at out and returns the kernel it is for.
-func (f *imageFlags) build(ctx context.Context, out string) (image.Kernel, error) {
+func (f *imageFlags) build(ctx context.Context, out string) (imagebuild.Kernel, error) {
 	k, err := f.kernel(ctx)
 	if err != nil {
 		return k, err
 	}
-	return k, image.Build(image.Config{
-		Init: f.agent, Kernel: k, Compression: image.Compression(f.compression), Out: out,
+	return k, imagebuild.Build(imagebuild.Config{
+		Init: f.agent, Kernel: k, Compression: imagebuild.Compression(f.compression), Out: out,
 	})
 }

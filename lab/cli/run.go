@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ingot-metal/ingot/agent/image"
+	"github.com/ingot-metal/ingot/imagebuild"
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/task"
 	"github.com/ingot-metal/ingot/lab/vm"
@@ -53,7 +53,7 @@ Other vm commands control the machine by the same --dir.`,
 	flags.StringVar((*string)(&f.machine.Firmware), "firmware", string(vm.Direct), "direct, bios or uefi")
 	flags.StringVar(&f.machine.Cmdline, "cmdline", "", "kernel command line; no secrets (default \""+vm.DefaultCmdline+"\")")
 	flags.IntSliceVar(&f.machine.Forward, "forward", nil, "TCP port of the machine that this host can reach; see vm forwarded")
-	flags.StringVar(&f.token, "token-file", "", "bootstrap token bundle for the state disk (as "+image.TokenFile+")")
+	flags.StringVar(&f.token, "token-file", "", "bootstrap token bundle for the state disk (as "+imagebuild.TokenFile+")")
 	flags.StringArrayVar(&f.files, "file", nil, "further file for the state disk, as name=path; may be repeated")
 	require(cmd, "agent-binary", "dir")
 	return cmd
@@ -116,7 +116,7 @@ func (f *runFlags) stateDisk(path string) error {
 	}
 	files := f.files
 	if f.token != "" {
-		files = append([]string{image.TokenFile + "=" + f.token}, files...)
+		files = append([]string{imagebuild.TokenFile + "=" + f.token}, files...)
 	}
 	contents := map[string][]byte{}
 	for _, arg := range files {
@@ -130,7 +130,7 @@ func (f *runFlags) stateDisk(path string) error {
 		}
 		contents[name] = data
 	}
-	return image.StateDisk(path, contents)
+	return imagebuild.StateDisk(path, contents)
 }
 
 func size(path string) (int64, error) {

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ingot-metal/ingot/agent/command"
-	"github.com/ingot-metal/ingot/agent/command/cluster"
+	"github.com/ingot-metal/ingot/agent/executor"
+	"github.com/ingot-metal/ingot/agent/executor/cluster"
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 	"github.com/ingot-metal/ingot/internal/failpoint"
 	"github.com/ingot-metal/ingot/lab/clusters/kubetest"
@@ -172,7 +172,7 @@ func TestADrainThatIsCancelled(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		r.must(act{ClusterAction: drainOf(name), ctx: ctx, onLog: func(line string) {
 			if strings.HasPrefix(line, "evicted") {
-				cancel(command.ErrCanceled)
+				cancel(executor.ErrCanceled)
 			}
 		}}, canceled)
 		if r.unschedulable(name) != foreign {
@@ -186,7 +186,7 @@ func TestADrainThatIsCancelled(t *testing.T) {
 // is.
 func TestADrainGoesOnAfterACrash(t *testing.T) {
 	r := newRig(t)
-	for _, point := range []string{cluster.AfterCordon.Name(), command.AfterEffect.Name()} {
+	for _, point := range []string{cluster.AfterCordon.Name(), executor.AfterEffect.Name()} {
 		name := "n-" + strings.ReplaceAll(point, ".", "-")
 		r.node(name)
 		r.PutPod(kubetest.Pod{Name: "held-" + name, Node: name, Owner: "ReplicaSet", Grace: 600})

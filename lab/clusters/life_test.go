@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/ingot-metal/ingot/agent"
-	"github.com/ingot-metal/ingot/agent/command/join"
+	"github.com/ingot-metal/ingot/agent/executor/join"
 	"github.com/ingot-metal/ingot/agent/host"
 	"github.com/ingot-metal/ingot/agent/host/sim"
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"

@@ -13,8 +13,8 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/ingot-metal/ingot/agent/command"
-	"github.com/ingot-metal/ingot/agent/command/cluster"
+	"github.com/ingot-metal/ingot/agent/executor"
+	"github.com/ingot-metal/ingot/agent/executor/cluster"
 	"github.com/ingot-metal/ingot/agent/provider/kube"
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 	"github.com/ingot-metal/ingot/internal/clock"
@@ -73,7 +73,7 @@ type act struct {
 }
 
 // do executes an act as a site agent does.
-func (r *rig) do(a act) (command.Result, error) {
+func (r *rig) do(a act) (executor.Result, error) {
 	r.t.Helper()
 	if a.timeout == 0 {
 		a.timeout = time.Minute
@@ -98,7 +98,7 @@ func (r *rig) do(a act) (command.Result, error) {
 	if _, settled, err := e.Prepare(a.ctx, spec); settled != nil || err != nil {
 		r.t.Fatalf("prepare: %v %v", settled, err)
 	}
-	return e.Execute(a.ctx, command.Job{
+	return e.Execute(a.ctx, executor.Job{
 		Spec: spec, Intent: a.intent, Hard: a.ctx, StartedAt: time.Now(), Progress: func(int, string) {},
 		Logf: func(format string, args ...any) {
 			r.t.Logf(format, args...)
@@ -118,7 +118,7 @@ func (r *rig) do(a act) (command.Result, error) {
 }
 
 // must is do where the outcome is known.
-func (r *rig) must(a act, want fleetv1.CommandResult_Outcome) command.Result {
+func (r *rig) must(a act, want fleetv1.CommandResult_Outcome) executor.Result {
 	r.t.Helper()
 	got, err := r.do(a)
 	if err != nil || got.Outcome != want {

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ingot-metal/ingot/agent/command/cluster"
+	"github.com/ingot-metal/ingot/agent/executor/cluster"
 	"github.com/ingot-metal/ingot/agent/provider/kube"
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 	"github.com/ingot-metal/ingot/lab/clusters/kubetest"

@@ -10,10 +10,10 @@ import (
 
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 
-	"github.com/ingot-metal/ingot/agent/command"
-	executor "github.com/ingot-metal/ingot/agent/command/erase"
 	"github.com/ingot-metal/ingot/agent/disk/disktest"
 	"github.com/ingot-metal/ingot/agent/disk/erase"
+	"github.com/ingot-metal/ingot/agent/executor"
+	eraseexec "github.com/ingot-metal/ingot/agent/executor/erase"
 	"github.com/ingot-metal/ingot/internal/clock"
 )
 
@@ -133,11 +133,11 @@ func (e *erasure) drawBadSectors(u *unit) {
 	}
 }
 
-func (e *erasure) run() (res command.Result, said bool) {
+func (e *erasure) run() (res executor.Result, said bool) {
 	for _, u := range e.units {
 		e.attach(u)
 	}
-	exec := executor.New(executor.Config{Machine: e.host(), Clock: clock.Real()})
+	exec := eraseexec.New(eraseexec.Config{Machine: e.host(), Clock: clock.Real()})
 	ctx, cancel := context.WithCancelCause(e.t.Context())
 	defer cancel(nil)
 	action := &fleetv1.EraseAction{Method: string(e.method), DiskRule: e.rule.String()}
@@ -181,7 +181,7 @@ func (e *erasure) drawStop(cancel context.CancelCauseFunc) {
 		before := e.target.OnWrite
 		e.target.OnWrite = func(b []byte, off int64) (int, error) {
 			if n++; n > when && e.fault == "cancel" {
-				cancel(command.ErrCanceled)
+				cancel(executor.ErrCanceled)
 			} else if n > when {
 				e.killed = true
 				e.bus.Kill()
@@ -196,7 +196,7 @@ func (e *erasure) drawStop(cancel context.CancelCauseFunc) {
 }
 
 // judge compares what is said with every byte of every disk.
-func (e *erasure) judge(res command.Result, said bool) string {
+func (e *erasure) judge(res executor.Result, said bool) string {
 	done := said && res.Outcome == fleetv1.CommandResult_SUCCEEDED
 	for _, u := range e.units {
 		if at, same := u.SameAs(u.before); !same && !slices.Contains(e.chosen, u) {

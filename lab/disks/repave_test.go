@@ -14,10 +14,10 @@ import (
 
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 
-	"github.com/ingot-metal/ingot/agent/command"
-	"github.com/ingot-metal/ingot/agent/command/repave"
 	"github.com/ingot-metal/ingot/agent/disk/disktest"
 	"github.com/ingot-metal/ingot/agent/disk/image"
+	"github.com/ingot-metal/ingot/agent/executor"
+	"github.com/ingot-metal/ingot/agent/executor/repave"
 	"github.com/ingot-metal/ingot/agent/host"
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/evidence"
@@ -90,11 +90,11 @@ func (in *install) executor() *repave.Disk {
 	})
 }
 
-func (in *install) job(ctx context.Context, spec *fleetv1.CommandSpec) command.Job {
-	return command.Job{
+func (in *install) job(ctx context.Context, spec *fleetv1.CommandSpec) executor.Job {
+	return executor.Job{
 		Spec: spec, Intent: in.intent, Hard: ctx, Progress: func(int, string) {},
 		Logf: func(f string, a ...any) { in.lines = append(in.lines, fmt.Sprintf(f, a...)) },
-		Leave: func(context.Context) (*command.Result, error) {
+		Leave: func(context.Context) (*executor.Result, error) {
 			if in.atBegin != nil {
 				in.atBegin()
 			}
@@ -112,7 +112,7 @@ func (in *install) job(ctx context.Context, spec *fleetv1.CommandSpec) command.J
 }
 
 // run executes the order, through a kill where there is one, and returns what is said. said is false where nothing is.
-func (in *install) run() (res command.Result, said bool) {
+func (in *install) run() (res executor.Result, said bool) {
 	ctx, cancel := context.WithCancelCause(in.t.Context())
 	defer cancel(nil)
 	in.cancel = cancel
@@ -150,12 +150,12 @@ func (in *install) run() (res command.Result, said bool) {
 		for _, u := range in.units {
 			u.LosePower()
 		}
-		return command.Result{}, false // another boot: nobody resumes
+		return executor.Result{}, false // another boot: nobody resumes
 	}
 	in.killed = false
 	v, err := in.executor().Resume(in.t.Context(), in.job(in.t.Context(), spec))
 	if err != nil || v.Settled == nil {
-		return command.Result{}, false
+		return executor.Result{}, false
 	}
 	return *v.Settled, true
 }
@@ -278,7 +278,7 @@ func (in *install) drawFault() {
 	case "cancel":
 		u.OnWrite = func(b []byte, off int64) (int, error) {
 			if n++; n > when {
-				in.cancel(command.ErrCanceled)
+				in.cancel(executor.ErrCanceled)
 			}
 			return whole(b, off)
 		}
@@ -323,7 +323,7 @@ func (in *install) drawKill(when int) {
 }
 
 // judge compares what is said with every byte of every disk.
-func (in *install) judge(res command.Result, said bool) string {
+func (in *install) judge(res executor.Result, said bool) string {
 	done := said && res.Outcome == fleetv1.CommandResult_SUCCEEDED
 	var changed []*unit
 	for _, u := range in.units {
@@ -374,7 +374,7 @@ func labels(us []*unit) string {
 const tableEnd = 24 << 10
 
 // judgeDisk holds that a disk with a table has all of the image, and that what is said of it is true.
-func (in *install) judgeDisk(u *unit, v view, res command.Result, said bool) {
+func (in *install) judgeDisk(u *unit, v view, res executor.Result, said bool) {
 	tables := tablesOf(v, u.Size())
 	message := ""
 	if said {
@@ -407,7 +407,7 @@ func (in *install) oldMBR(u *unit, v view, f found) bool {
 }
 
 // judgeDone reads the whole disk.
-func (in *install) judgeDone(u *unit, res command.Result) {
+func (in *install) judgeDone(u *unit, res executor.Result) {
 	v := view(u.Cached)
 	raw := in.src.raw
 	if !bytes.Equal(v.get(tableEnd, int64(len(raw))-tableEnd), raw[tableEnd:]) || !bytes.Equal(v.get(0, 440), raw[:440]) {

@@ -11,7 +11,7 @@ import (
 	"text/tabwriter"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/controller/explain"
+	"github.com/ingot-metal/ingot/controller/domain/explain"
 	"github.com/ingot-metal/ingot/internal/testkit"
 	"github.com/ingot-metal/ingot/lab/harness"
 )
@@ -21,7 +21,7 @@ type situation struct {
 	name string
 	// short: it is one of the few that every run of the tests brings about.
 	short bool
-	// rule is the rule of controller/explain that answers once the state is there.
+	// rule is the rule of controller/domain/explain that answers once the state is there.
 	rule string
 	// arrange brings the state about on a new machine. The test waits for rule afterwards.
 	arrange func(t *testing.T, r *whyRig) subject
@@ -191,7 +191,7 @@ func (l *ledger) table(t *testing.T, situations int) {
 	t.Logf("%s%d actions tried in %d situations", &b, len(l.all), situations)
 }
 
-// passing are rules that no situation here reaches, each with the reason. Their command lines are held by controller/explain
+// passing are rules that no situation here reaches, each with the reason. Their command lines are held by controller/domain/explain
 // TestActionsAreCommandLines, and what they offer besides `ingot watch` and `ingot cancel` is offered by rules that are reached.
 var passing = map[string]string{
 	"pending":               "a controller begins within a second",

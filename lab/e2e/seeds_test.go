@@ -16,7 +16,7 @@ import (
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
-	"github.com/ingot-metal/ingot/controller/operation"
+	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/internal/failpoint"
 	"github.com/ingot-metal/ingot/lab/harness"
 )
@@ -345,7 +345,7 @@ func (r *seedRun) look() {
 	st := r.l.c.Controller().Store()
 	r.l.restarting.Unlock()
 	for range 3 {
-		if _, err := st.Decide(context.Background(), r.op, 0, operation.Look{}, time.Now()); err != nil {
+		if _, err := st.Decide(context.Background(), r.op, 0, operation.Evaluate{}, time.Now()); err != nil {
 			r.t.Logf("look: %v", err) // a fault that was ordered, or a controller that is going
 		}
 	}

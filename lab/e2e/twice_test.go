@@ -9,7 +9,7 @@ import (
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
-	"github.com/ingot-metal/ingot/controller/operation"
+	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/lab/harness"
 )
 
@@ -52,7 +52,7 @@ func TestEverythingTwice(t *testing.T) {
 					}
 					// The first look makes the first command; it is the engine's, which sends it too.
 					if o.GetPhase() == baremetalv1.Operation_RUNNING {
-						if _, err := c.Controller().Store().Decide(context.Background(), op.GetOperationId(), 0, operation.Look{}, time.Now()); err != nil {
+						if _, err := c.Controller().Store().Decide(context.Background(), op.GetOperationId(), 0, operation.Evaluate{}, time.Now()); err != nil {
 							t.Fatalf("look: %v", err)
 						}
 					}

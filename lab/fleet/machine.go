@@ -11,7 +11,7 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 
-	"github.com/ingot-metal/ingot/agent/command"
+	"github.com/ingot-metal/ingot/agent/executor"
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/evidence"
 	"github.com/ingot-metal/ingot/internal/ids"
@@ -56,25 +56,25 @@ func (m *machine) boot(down func()) (bootID string) {
 func capabilities() []string { return []string{kindNetboot, kindReboot, kindRepave} }
 
 // resolve finds the executor of a command.
-func (m *machine) resolve(spec *fleetv1.CommandSpec) (command.Executor, *command.Result) {
+func (m *machine) resolve(spec *fleetv1.CommandSpec) (executor.Executor, *executor.Result) {
 	if spec.GetTargetId() != m.name {
-		r := command.Refused(baremetalv1.Reason_INVALID_FIELD, "this is %s, not %s", m.name, spec.GetTargetId())
+		r := executor.Refused(baremetalv1.Reason_INVALID_FIELD, "this is %s, not %s", m.name, spec.GetTargetId())
 		return nil, &r
 	}
 	switch spec.GetAction().(type) {
 	case *fleetv1.CommandSpec_Reboot:
-		return executor{m, kindReboot}, nil
+		return simulatedExecutor{m, kindReboot}, nil
 	case *fleetv1.CommandSpec_Netboot:
-		return executor{m, kindNetboot}, nil
+		return simulatedExecutor{m, kindNetboot}, nil
 	case *fleetv1.CommandSpec_Repave:
-		return executor{m, kindRepave}, nil
+		return simulatedExecutor{m, kindRepave}, nil
 	}
-	r := command.Refused(baremetalv1.Reason_CAPABILITY_MISSING, "a simulated machine of the fleet cannot do this")
+	r := executor.Refused(baremetalv1.Reason_CAPABILITY_MISSING, "a simulated machine of the fleet cannot do this")
 	return nil, &r
 }
 
-// executor is one kind of effect on the machine.
-type executor struct {
+// simulatedExecutor is one kind of effect on the machine.
+type simulatedExecutor struct {
 	m    *machine
 	kind string
 }
@@ -84,7 +84,7 @@ type intent struct {
 }
 
 // Prepare implements command.Executor.
-func (e executor) Prepare(context.Context, *fleetv1.CommandSpec) (any, *command.Result, error) {
+func (e simulatedExecutor) Prepare(context.Context, *fleetv1.CommandSpec) (any, *executor.Result, error) {
 	e.m.mu.Lock()
 	defer e.m.mu.Unlock()
 	return intent{BootID: e.m.bootID}, nil, nil
@@ -92,7 +92,7 @@ func (e executor) Prepare(context.Context, *fleetv1.CommandSpec) (any, *command.
 
 // Execute implements command.Executor: it takes the time, and has the fault or the effect, that the script has for the
 // command.
-func (e executor) Execute(ctx context.Context, job command.Job) (command.Result, error) {
+func (e simulatedExecutor) Execute(ctx context.Context, job executor.Job) (executor.Result, error) {
 	f := e.m.script.of(e.kind, job.Spec.GetCommandId())
 	if f.silent {
 		<-ctx.Done()
@@ -100,21 +100,21 @@ func (e executor) Execute(ctx context.Context, job command.Job) (command.Result,
 		wait(ctx, f.time)
 	}
 	switch {
-	case command.Interrupted(ctx):
-		return command.Result{}, command.ErrInterrupted
-	case errors.Is(context.Cause(ctx), command.ErrCanceled):
-		return command.Canceled("canceled before the effect"), nil
+	case executor.Interrupted(ctx):
+		return executor.Result{}, executor.ErrInterrupted
+	case errors.Is(context.Cause(ctx), executor.ErrCanceled):
+		return executor.Canceled("canceled before the effect"), nil
 	case ctx.Err() != nil:
-		return command.Failed(baremetalv1.Reason_STEP_TIMEOUT, "the machine did not answer in time; nothing was begun").AndRetry(), nil
+		return executor.Failed(baremetalv1.Reason_STEP_TIMEOUT, "the machine did not answer in time; nothing was begun").AndRetry(), nil
 	case f.fail:
-		return command.Failed(baremetalv1.Reason_EXECUTION_FAILED, "a scripted failure of the simulated machine").AndRetry(), nil
+		return executor.Failed(baremetalv1.Reason_EXECUTION_FAILED, "a scripted failure of the simulated machine").AndRetry(), nil
 	}
 	r := e.m.effect(e.kind, job.Spec)
 	if e.kind != kindReboot {
 		return r, nil
 	}
 	<-job.Hard.Done() // the agent goes down with its machine
-	return command.Result{}, command.ErrInterrupted
+	return executor.Result{}, executor.ErrInterrupted
 }
 
 func wait(ctx context.Context, d time.Duration) {
@@ -125,7 +125,7 @@ func wait(ctx context.Context, d time.Duration) {
 }
 
 // effect happens at once.
-func (m *machine) effect(kind string, spec *fleetv1.CommandSpec) command.Result {
+func (m *machine) effect(kind string, spec *fleetv1.CommandSpec) executor.Result {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.last = spec.GetCommandId()
@@ -143,31 +143,31 @@ func (m *machine) effect(kind string, spec *fleetv1.CommandSpec) command.Result 
 }
 
 // evidence is what the machine shows after an effect.
-func (m *machine) evidence(kind string) command.Result {
+func (m *machine) evidence(kind string) executor.Result {
 	switch kind {
 	case kindNetboot:
-		return command.Succeeded(map[string]string{evidence.BootNext: m.bootNext})
+		return executor.Succeeded(map[string]string{evidence.BootNext: m.bootNext})
 	case kindRepave:
-		return command.Succeeded(map[string]string{evidence.ImageDigest: m.image})
+		return executor.Succeeded(map[string]string{evidence.ImageDigest: m.image})
 	}
-	return command.Succeeded(nil)
+	return executor.Succeeded(nil)
 }
 
 // Resume implements command.Executor. The machine remembers what was done to it last.
-func (e executor) Resume(_ context.Context, job command.Job) (command.Verdict, error) {
+func (e simulatedExecutor) Resume(_ context.Context, job executor.Job) (executor.Verdict, error) {
 	var in intent
 	if err := job.DecodeIntent(&in); err != nil {
-		return command.Verdict{}, err
+		return executor.Verdict{}, err
 	}
 	e.m.mu.Lock()
 	defer e.m.mu.Unlock()
 	switch {
 	case e.kind == kindReboot && e.m.bootID != in.BootID:
-		return command.Settle(command.Succeeded(map[string]string{
+		return executor.Settle(executor.Succeeded(map[string]string{
 			evidence.BootIDBefore: in.BootID, evidence.BootIDAfter: e.m.bootID,
 		})), nil
 	case e.m.last == job.Spec.GetCommandId():
-		return command.Settle(e.m.evidence(e.kind)), nil
+		return executor.Settle(e.m.evidence(e.kind)), nil
 	}
-	return command.GoOn(), nil
+	return executor.GoOn(), nil
 }

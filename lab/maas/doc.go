@@ -2,8 +2,8 @@
 //
 // # Overview
 //
-// A flow is what a workflow or a plan does at MAAS: its stages come from controller/workflow and controller/plan, its commands
-// are executed by agent/command/provideraction, and the region is maastest, which is made after MAAS's source. Beside them is
+// A flow is what a workflow or a plan does at MAAS: its stages come from controller/domain/workflow and controller/domain/plan, its commands
+// are executed by agent/executor/provideraction, and the region is maastest, which is made after MAAS's source. Beside them is
 // an operator who takes the action that is recommended, and mends what the message names.
 //
 // Each run has one fault at one request, or a few at random. It is held that no machine of somebody else is changed, that an

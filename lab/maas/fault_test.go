@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/ingot-metal/ingot/agent/command"
-	"github.com/ingot-metal/ingot/agent/command/provideraction"
+	"github.com/ingot-metal/ingot/agent/executor"
+	"github.com/ingot-metal/ingot/agent/executor/provideraction"
 	"github.com/ingot-metal/ingot/agent/provider/maas/maastest"
 	"github.com/ingot-metal/ingot/internal/failpoint"
 	ms "github.com/ingot-metal/ingot/internal/maasstatus"
@@ -59,7 +59,7 @@ func (f fault) arm(r *rig, scope *failpoint.Scope) func() {
 	case crashBefore:
 		return scope.Set(provideraction.BeforeRequest.Name(), failpoint.Error().At(uint64(f.write)))
 	case crashAfter:
-		return scope.Set(command.AfterEffect.Name(), failpoint.Error().At(uint64(f.write)))
+		return scope.Set(executor.AfterEffect.Name(), failpoint.Error().At(uint64(f.write)))
 	case anotherUser, sameKey, sameNotes, locked:
 		f.await(r, f.nth)
 		return nothing

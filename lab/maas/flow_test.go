@@ -8,9 +8,9 @@ import (
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 
 	"github.com/ingot-metal/ingot/agent/provider/maas/maastest"
-	"github.com/ingot-metal/ingot/controller/fleet"
-	"github.com/ingot-metal/ingot/controller/plan"
-	"github.com/ingot-metal/ingot/controller/workflow"
+	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/plan"
+	"github.com/ingot-metal/ingot/controller/domain/workflow"
 	"github.com/ingot-metal/ingot/internal/evidence"
 	ms "github.com/ingot-metal/ingot/internal/maasstatus"
 )

@@ -12,8 +12,8 @@ import (
 
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 
-	"github.com/ingot-metal/ingot/agent/command"
-	"github.com/ingot-metal/ingot/agent/command/provideraction"
+	"github.com/ingot-metal/ingot/agent/executor"
+	"github.com/ingot-metal/ingot/agent/executor/provideraction"
 	"github.com/ingot-metal/ingot/agent/provider/maas"
 	"github.com/ingot-metal/ingot/agent/provider/maas/maastest"
 	"github.com/ingot-metal/ingot/internal/clock"
@@ -109,7 +109,7 @@ func (r *rig) bad(format string, args ...any) {
 }
 
 // run executes one command, through as many deaths of the agent as there are.
-func (r *rig) run(operation string, action string, params map[string]string) command.Result {
+func (r *rig) run(operation string, action string, params map[string]string) executor.Result {
 	r.commands++
 	if r.began != nil {
 		r.began()
@@ -129,7 +129,7 @@ func (r *rig) run(operation string, action string, params map[string]string) com
 	intent, refused, err := r.exec.Prepare(context.Background(), spec)
 	if err != nil || refused != nil {
 		r.bad("%s is not prepared: %v %v", action, refused, err)
-		return command.Result{}
+		return executor.Result{}
 	}
 	stored, err := json.Marshal(intent)
 	if err != nil {
@@ -142,12 +142,12 @@ func (r *rig) run(operation string, action string, params map[string]string) com
 }
 
 // live lets the agent execute the command, die where it is to, and come back.
-func (r *rig) live(spec *fleetv1.CommandSpec, scope *failpoint.Scope, stored json.RawMessage) command.Result {
+func (r *rig) live(spec *fleetv1.CommandSpec, scope *failpoint.Scope, stored json.RawMessage) executor.Result {
 	ctx, cancel := context.WithCancelCause(failpoint.With(context.Background(), scope))
 	defer cancel(nil)
-	r.time.left, r.time.end = looks, func() { cancel(command.ErrTimeout) }
-	job := func() command.Job {
-		return command.Job{
+	r.time.left, r.time.end = looks, func() { cancel(executor.ErrTimeout) }
+	job := func() executor.Job {
+		return executor.Job{
 			Spec: spec, Intent: stored, Hard: ctx, StartedAt: time.Now(), Progress: func(int, string) {}, Logf: func(string, ...any) {},
 			Output: func(string, []byte) {},
 			UpdateIntent: func(_ context.Context, intent any) (err error) {
@@ -159,7 +159,7 @@ func (r *rig) live(spec *fleetv1.CommandSpec, scope *failpoint.Scope, stored jso
 	out, err := r.exec.Execute(ctx, job())
 	for deaths := 0; errors.Is(err, failpoint.ErrInjected) && deaths < 5; deaths++ {
 		r.say("the agent dies: %v", err)
-		var v command.Verdict
+		var v executor.Verdict
 		if v, err = r.exec.Resume(ctx, job()); err != nil {
 			continue
 		}
@@ -169,13 +169,13 @@ func (r *rig) live(spec *fleetv1.CommandSpec, scope *failpoint.Scope, stored jso
 		out, err = r.exec.Execute(ctx, job())
 	}
 	if err != nil {
-		return command.Unknown("%v", err) // as the dispatcher says it
+		return executor.Unknown("%v", err) // as the dispatcher says it
 	}
 	return out
 }
 
 // judge holds a success against what the region has done.
-func (r *rig) judge(action string, out command.Result) {
+func (r *rig) judge(action string, out executor.Result) {
 	method := out.Evidence[evidence.EraseMethod]
 	switch {
 	case out.Outcome != fleetv1.CommandResult_SUCCEEDED:

@@ -13,9 +13,9 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/ingot-metal/ingot/agent/image"
-	"github.com/ingot-metal/ingot/agent/image/bootdisk"
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/imagebuild"
+	"github.com/ingot-metal/ingot/imagebuild/bootdisk"
 	"github.com/ingot-metal/ingot/internal/clock"
 )
 
@@ -28,7 +28,7 @@ type ImageFiles struct {
 	// Tiny is the smallest system there is: a kernel and the agent.
 	Tiny bootdisk.Result
 	// Installer has the kernel, the initramfs and the unified kernel image.
-	Installer image.Manifest
+	Installer imagebuild.Manifest
 }
 
 const (
@@ -43,7 +43,7 @@ const (
 // BuildImages makes installer and tiny image with the programs ingot-image and ingot-agent, unless the cache has what
 // the same programs made of the same kernel. The kernel is the host's own or a downloaded one, which is cached too.
 func BuildImages(ctx context.Context, builder, agent, cache string) (ImageFiles, error) {
-	kernel, err := image.FindKernel(ctx, cache)
+	kernel, err := imagebuild.FindKernel(ctx, cache)
 	if err != nil {
 		return ImageFiles{}, err
 	}
@@ -76,7 +76,7 @@ func BuildImages(ctx context.Context, builder, agent, cache string) (ImageFiles,
 }
 
 // keyOf changes with everything that the images are made of.
-func keyOf(builder, agent string, kernel image.Kernel) (string, error) {
+func keyOf(builder, agent string, kernel imagebuild.Kernel) (string, error) {
 	sum := sha256.New()
 	fmt.Fprintln(sum, kernel.Release, installerCmdline, tinyCmdline)
 	for _, path := range []string{builder, agent} {
@@ -104,7 +104,7 @@ func cached(dir string) (ImageFiles, error) {
 	return files, json.Unmarshal(data, &files)
 }
 
-func build(ctx context.Context, builder, agent string, kernel image.Kernel, dir string) error {
+func build(ctx context.Context, builder, agent string, kernel imagebuild.Kernel, dir string) error {
 	var files ImageFiles
 	run := func(into any, args ...string) error {
 		args = append(args, "--agent-binary", agent, "--kernel", kernel.Image, "--modules-dir", kernel.ModulesDir, "--output", "json")
@@ -148,7 +148,7 @@ func removeOld(root, except string) {
 // AddImages puts them into the controller's catalogue.
 func (l *Lab) AddImages(ctx context.Context, files ImageFiles) error {
 	for _, part := range []struct{ kind, file string }{
-		{"installer-kernel", image.KernelFile}, {"installer-initrd", image.InitrdFile}, {"installer-uki", image.UKIFile},
+		{"installer-kernel", imagebuild.KernelFile}, {"installer-initrd", imagebuild.InitrdFile}, {"installer-uki", imagebuild.UKIFile},
 	} {
 		err := l.client.Upload(ctx, filepath.Join(files.Dir, part.file), &pb.Image{
 			ImageRef: part.kind, Kind: part.kind, Format: "raw", Arch: "amd64", Sha256File: files.Installer.Files[part.file].SHA256,

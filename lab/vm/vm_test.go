@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ingot-metal/ingot/agent/image"
+	"github.com/ingot-metal/ingot/imagebuild"
 	"github.com/ingot-metal/ingot/internal/task"
 	"github.com/ingot-metal/ingot/lab/vm"
 )
@@ -24,7 +24,7 @@ const bootTimeout = 3 * time.Minute
 
 // parts are what all machines of the tests boot from. They are made once.
 type parts struct {
-	kernel image.Kernel
+	kernel imagebuild.Kernel
 	initrd string
 }
 
@@ -55,16 +55,16 @@ func buildParts() (parts, error) {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return parts{}, fmt.Errorf("build guest: %w: %s", err, out)
 	}
-	cache, err := image.DefaultCacheDir()
+	cache, err := imagebuild.DefaultCacheDir()
 	if err != nil {
 		return parts{}, err
 	}
-	k, err := image.FindKernel(context.Background(), cache)
+	k, err := imagebuild.FindKernel(context.Background(), cache)
 	if err != nil {
 		return parts{}, err
 	}
 	initrd := filepath.Join(sharedDir, "initrd")
-	return parts{k, initrd}, image.Build(image.Config{Init: guest, Kernel: k, Out: initrd})
+	return parts{k, initrd}, imagebuild.Build(imagebuild.Config{Init: guest, Kernel: k, Out: initrd})
 }
 
 // start boots a machine that follows the script, and shows its console if the test fails.
@@ -79,7 +79,7 @@ func start(t *testing.T, fw vm.Firmware, files map[string][]byte) *vm.VM {
 	}
 	dir := t.TempDir()
 	disk := filepath.Join(dir, "state.img")
-	if err := image.StateDisk(disk, files); err != nil {
+	if err := imagebuild.StateDisk(disk, files); err != nil {
 		t.Fatal(err)
 	}
 	v, err := vm.Start(t.Context(), vm.Config{

@@ -47,7 +47,7 @@ type Provider struct {
 	cfg Config
 
 	mu    sync.Mutex
-	links map[string]*link
+	links map[string]*conn
 	// pins are the certificates that the controller knows, certificates those that were seen, both by Endpoint.Key.
 	pins         map[string]string
 	unparked     map[string]time.Time       // when an admin had a BMC asked again, by Endpoint.Key
@@ -69,7 +69,7 @@ func New(cfg Config) *Provider {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	if cfg.Memory == nil {
-		cfg.Memory = forgetful{}
+		cfg.Memory = noMemory{}
 	}
 	if cfg.Timeout == 0 {
 		cfg.Timeout = 20 * time.Second
@@ -81,7 +81,7 @@ func New(cfg Config) *Provider {
 		cfg.Within = time.Minute
 	}
 	return &Provider{
-		cfg: cfg, links: map[string]*link{}, pins: map[string]string{}, unparked: map[string]time.Time{},
+		cfg: cfg, links: map[string]*conn{}, pins: map[string]string{}, unparked: map[string]time.Time{},
 		marks: map[string]provider.Target{}, certificates: map[string]Certificates{},
 	}
 }
@@ -115,25 +115,25 @@ func (p *Provider) Simulated() bool { return false }
 // Close ends the sessions at all BMCs, as far as they let us.
 func (p *Provider) Close(ctx context.Context) {
 	p.mu.Lock()
-	links := make([]*link, 0, len(p.links))
+	links := make([]*conn, 0, len(p.links))
 	for _, l := range p.links {
 		links = append(links, l)
 	}
 	p.mu.Unlock()
 	for _, l := range links {
 		if l.take(ctx) == nil {
-			l.hangUp(ctx)
+			l.close(ctx)
 			l.release()
 		}
 	}
 }
 
-func (p *Provider) link(key string) *link {
+func (p *Provider) connOf(key string) *conn {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	l := p.links[key]
 	if l == nil {
-		l = &link{key: key, turn: make(chan struct{}, 1)}
+		l = &conn{key: key, turn: make(chan struct{}, 1)}
 		p.links[key] = l
 	}
 	return l

@@ -23,7 +23,7 @@ func (p *Provider) SetBootDevice(ctx context.Context, t provider.Target, e host.
 }
 
 func (p *Provider) bootOnce(ctx context.Context, t provider.Target) (choice provider.BootChoice, protocol string, err error) {
-	err = p.exchange(ctx, t, func(ctx context.Context, conn driver) (err error) {
+	err = p.call(ctx, t, func(ctx context.Context, conn driver) (err error) {
 		protocol = conn.Protocol()
 		choice, err = conn.BootOnce(ctx)
 		return err
@@ -39,7 +39,7 @@ func (p *Provider) setBoot(ctx context.Context, t provider.Target, e host.Effect
 	p.cfg.Log.InfoContext(ctx, "setting boot device", "machine_id", t.MachineID, "operation_id", e.OperationID,
 		"command_id", e.CommandID, "device", string(want))
 	var ordered bool
-	err = p.exchange(ctx, t, func(ctx context.Context, conn driver) (err error) {
+	err = p.call(ctx, t, func(ctx context.Context, conn driver) (err error) {
 		ordered, err = conn.SetBootOnce(ctx, want)
 		return err
 	})
@@ -125,12 +125,12 @@ func (p *Provider) ClearBootNext(ctx context.Context, t provider.Target, e host.
 
 // Identify lights the identify light, or turns it off.
 func (p *Provider) Identify(ctx context.Context, t provider.Target, on bool) error {
-	return p.exchange(ctx, t, func(ctx context.Context, conn driver) error { return conn.Identify(ctx, on) })
+	return p.call(ctx, t, func(ctx context.Context, conn driver) error { return conn.Identify(ctx, on) })
 }
 
 // Sensors reads what the BMC measures. It may take long, up to Config.Timeout.
 func (p *Provider) Sensors(ctx context.Context, t provider.Target) (out []provider.Sensor, err error) {
-	err = p.exchange(ctx, t, func(ctx context.Context, conn driver) (err error) {
+	err = p.call(ctx, t, func(ctx context.Context, conn driver) (err error) {
 		out, err = conn.Sensors(ctx)
 		return err
 	})
@@ -142,7 +142,7 @@ func (p *Provider) EventLog(ctx context.Context, t provider.Target, limit int) (
 	if limit < 1 {
 		return nil, invalid("a log of %d entries", limit)
 	}
-	err = p.exchange(ctx, t, func(ctx context.Context, conn driver) (err error) {
+	err = p.call(ctx, t, func(ctx context.Context, conn driver) (err error) {
 		out, err = conn.EventLog(ctx, limit)
 		return err
 	})

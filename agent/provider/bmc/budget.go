@@ -43,12 +43,12 @@ type Again struct {
 	After time.Duration `json:"after"`
 }
 
-// Leave is the answer of Budget.Ask.
-type Leave int
+// Permission is the answer of Budget.Ask.
+type Permission int
 
 // The answers.
 const (
-	Go Leave = iota
+	Go Permission = iota
 	// ParkedLeave: these credentials were refused; only others help.
 	ParkedLeave
 	// LockoutLeave: too many were refused lately.
@@ -58,7 +58,7 @@ const (
 )
 
 // Ask says whether the BMC may be asked with these credentials; where it may later, until says when.
-func (b Budget) Ask(now time.Time, credentials string) (leave Leave, until time.Time) {
+func (b Budget) Ask(now time.Time, credentials string) (leave Permission, until time.Time) {
 	if slices.Contains(b.Parked, credentials) {
 		again, will := b.Again[credentials]
 		if !will || now.Before(again.At) {

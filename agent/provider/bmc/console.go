@@ -21,7 +21,7 @@ func (p *Provider) Console(ctx context.Context, t provider.Target, emit func(lin
 	if err != nil {
 		return fmt.Errorf("open serial console: %w", err)
 	}
-	lines := NewScrubber(emit)
+	lines := NewRedactor(emit)
 	defer lines.Flush()
 	err = task.Run(ctx, "console of "+t.MachineID, func(ctx context.Context) error { return conn.Console(ctx, lines) })
 	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.cfg.Timeout/4)
@@ -39,7 +39,7 @@ func (p *Provider) openConsole(ctx context.Context, t provider.Target) (conn dri
 	if err != nil {
 		return nil, err
 	}
-	l := p.link(e.Key())
+	l := p.connOf(e.Key())
 	if err := l.take(ctx); err != nil {
 		return nil, err
 	}

@@ -139,7 +139,7 @@ func TestScrubber(t *testing.T) {
 	} {
 		for _, size := range []int{1, 7, 1 << 20} { // however it is cut
 			var got lines
-			s := bmc.NewScrubber(got.add)
+			s := bmc.NewRedactor(got.add)
 			for rest := []byte(tc.in); len(rest) > 0; {
 				n := min(size, len(rest))
 				if written, err := s.Write(rest[:n]); err != nil || written != n {

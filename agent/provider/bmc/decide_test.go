@@ -57,7 +57,7 @@ func TestBudget(t *testing.T) {
 	type step struct {
 		after time.Duration // since the step before
 		with  string
-		want  Leave
+		want  Permission
 		then  Outcome // only where want is Go
 	}
 	const s, m = time.Second, time.Minute
@@ -168,7 +168,7 @@ func TestDrive(t *testing.T) {
 			{0, on, nil, moveHard}, {20, on, silent, moveWait}, {40, on, silent, moveWait}, {50, on, nil, moveHard},
 		}},
 	} {
-		d := &drive{want: tc.want, deadline: at(60), noSoft: tc.noSoft}
+		d := &powerPlan{want: tc.want, deadline: at(60), noSoft: tc.noSoft}
 		if tc.gently > 0 {
 			d.gently, d.deadline = at(tc.gently), at(tc.gently+60)
 		}

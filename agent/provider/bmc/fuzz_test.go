@@ -38,7 +38,7 @@ func FuzzScrubber(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte, cut int) {
 		run := func(size int) []string {
 			var out []string
-			s := NewScrubber(func(line string) { out = append(out, line) })
+			s := NewRedactor(func(line string) { out = append(out, line) })
 			for rest := b; len(rest) > 0; {
 				n := min(size, len(rest))
 				if _, err := s.Write(rest[:n]); err != nil {

@@ -89,9 +89,9 @@ func (m *fileMemory) read() (map[string]Record, error) {
 	return all, nil
 }
 
-// forgetful is the memory of a process without one: links keep their record themselves.
-type forgetful struct{}
+// noMemory is the memory of a process without one: links keep their record themselves.
+type noMemory struct{}
 
-func (forgetful) Load(string) (Record, error) { return Record{}, nil }
+func (noMemory) Load(string) (Record, error) { return Record{}, nil }
 
-func (forgetful) Save(string, Record) error { return nil }
+func (noMemory) Save(string, Record) error { return nil }

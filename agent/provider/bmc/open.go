@@ -15,7 +15,7 @@ import (
 const probeWithin = 5 * time.Second
 
 // open makes a session in the endpoint's protocol, in the one that was found before, or in the one that is found now.
-func (p *Provider) open(ctx context.Context, l *link, e Endpoint, t provider.Target, creds Credentials) (driver, error) {
+func (p *Provider) open(ctx context.Context, l *conn, e Endpoint, t provider.Target, creds Credentials) (driver, error) {
 	if e.Protocol == Unknown {
 		if l.record.Protocol == Unknown {
 			found, err := p.probe(ctx, l, e, creds)
@@ -32,7 +32,7 @@ func (p *Provider) open(ctx context.Context, l *link, e Endpoint, t provider.Tar
 }
 
 // dial logs in.
-func (p *Provider) dial(ctx context.Context, l *link, e Endpoint, t provider.Target, creds Credentials) (driver, error) {
+func (p *Provider) dial(ctx context.Context, l *conn, e Endpoint, t provider.Target, creds Credentials) (driver, error) {
 	t = p.known(t)
 	if e.Protocol == IPMI {
 		c, err := ipmi.Open(ctx, ipmi.Config{Addr: e.rmcp(), Username: creds.Username, Password: creds.Password, BIOS: t.BIOS})
@@ -51,7 +51,7 @@ func (p *Provider) dial(ctx context.Context, l *link, e Endpoint, t provider.Tar
 	return c, nil
 }
 
-func (p *Provider) redfish(l *link, e Endpoint, creds Credentials) redfish.Config {
+func (p *Provider) redfish(l *conn, e Endpoint, creds Credentials) redfish.Config {
 	return redfish.Config{
 		URL: e.url(), TLS: p.trust(l, e.name(), creds), Timeout: p.patience(l) / 2, Grace: max(farewell, 2*l.slowest),
 		Heard: l.heard,
@@ -59,7 +59,7 @@ func (p *Provider) redfish(l *link, e Endpoint, creds Credentials) redfish.Confi
 }
 
 // probe finds out how a BMC wants to be spoken to: Redfish first. No credentials are used.
-func (p *Provider) probe(ctx context.Context, l *link, e Endpoint, creds Credentials) (Protocol, error) {
+func (p *Provider) probe(ctx context.Context, l *conn, e Endpoint, creds Credentials) (Protocol, error) {
 	redfishCtx, cancel := context.WithTimeout(ctx, p.patience(l)/2) // so that the second protocol has its time
 	defer cancel()
 	viaRedfish := redfish.Probe(redfishCtx, p.redfish(l, e, creds))

@@ -31,7 +31,7 @@ func (p *Provider) PowerState(ctx context.Context, t provider.Target) (provider.
 
 func (p *Provider) readPower(ctx context.Context, t provider.Target) (state provider.PowerState, protocol string, err error) {
 	state = provider.PowerUnknown
-	err = p.exchange(ctx, t, func(ctx context.Context, d driver) (err error) {
+	err = p.call(ctx, t, func(ctx context.Context, d driver) (err error) {
 		protocol = d.Protocol()
 		state, err = d.PowerState(ctx)
 		return err
@@ -71,7 +71,7 @@ func (p *Provider) Reboot(ctx context.Context, t provider.Target, e host.Effect,
 // TurnOff returns when the machine was seen off.
 func (p *Provider) TurnOff(ctx context.Context, t provider.Target, e host.Effect, gently bool, c *provider.Cycle, keep func(provider.Cycle) error) error {
 	now := p.cfg.Clock.Now()
-	d := &drive{want: provider.PowerOff, deadline: now.Add(p.cfg.Within)}
+	d := &powerPlan{want: provider.PowerOff, deadline: now.Add(p.cfg.Within)}
 	if gently {
 		d.gently = now.Add(p.cfg.SoftOff)
 		d.deadline = d.gently.Add(p.cfg.Within)
@@ -83,7 +83,7 @@ func (p *Provider) TurnOff(ctx context.Context, t provider.Target, e host.Effect
 		c.OffAskedAt = p.cfg.Clock.Now()
 		return keep(*c)
 	}
-	protocol, err := p.drive(ctx, t, e, d, asking)
+	protocol, err := p.runPlan(ctx, t, e, d, asking)
 	if err != nil {
 		return err
 	}
@@ -93,8 +93,8 @@ func (p *Provider) TurnOff(ctx context.Context, t provider.Target, e host.Effect
 
 // TurnOn returns when the machine was seen on.
 func (p *Provider) TurnOn(ctx context.Context, t provider.Target, e host.Effect, c *provider.Cycle, keep func(provider.Cycle) error) error {
-	d := &drive{want: provider.PowerOn, deadline: p.cfg.Clock.Now().Add(p.cfg.Within)}
-	protocol, err := p.drive(ctx, t, e, d, func() error { return nil })
+	d := &powerPlan{want: provider.PowerOn, deadline: p.cfg.Clock.Now().Add(p.cfg.Within)}
+	protocol, err := p.runPlan(ctx, t, e, d, func() error { return nil })
 	if err != nil {
 		return err
 	}
@@ -102,9 +102,9 @@ func (p *Provider) TurnOn(ctx context.Context, t provider.Target, e host.Effect,
 	return keep(*c)
 }
 
-// drive brings the machine to d.want, and says in which protocol it was seen there. asking is called before each
+// runPlan brings the machine to d.want, and says in which protocol it was seen there. asking is called before each
 // switch.
-func (p *Provider) drive(ctx context.Context, t provider.Target, e host.Effect, d *drive, asking func() error) (protocol string, err error) {
+func (p *Provider) runPlan(ctx context.Context, t provider.Target, e host.Effect, d *powerPlan, asking func() error) (protocol string, err error) {
 	for round := 0; ; round++ {
 		var state provider.PowerState
 		if state, protocol, err = p.readPower(ctx, t); fatal(ctx, err) {
@@ -140,7 +140,7 @@ func (p *Provider) drive(ctx context.Context, t provider.Target, e host.Effect, 
 func pollAfter(round int) time.Duration { return min(50*time.Millisecond<<min(round, 5), time.Second) }
 
 // push sends one switch. Only what no repetition can help is an error.
-func (p *Provider) push(ctx context.Context, t provider.Target, e host.Effect, d *drive, m move) error {
+func (p *Provider) push(ctx context.Context, t provider.Target, e host.Effect, d *powerPlan, m move) error {
 	sw := provider.SwitchOn
 	switch {
 	case m == moveSoft:
@@ -150,7 +150,7 @@ func (p *Provider) push(ctx context.Context, t provider.Target, e host.Effect, d
 	}
 	p.cfg.Log.InfoContext(ctx, "switching power", "machine_id", t.MachineID, "operation_id", e.OperationID,
 		"command_id", e.CommandID, "switch", string(sw))
-	err := p.exchange(ctx, t, func(ctx context.Context, conn driver) error { return conn.Switch(ctx, sw) })
+	err := p.call(ctx, t, func(ctx context.Context, conn driver) error { return conn.Switch(ctx, sw) })
 	switch {
 	case m == moveSoft && errors.Is(err, host.ErrUnsupported):
 		d.noSoft = true
@@ -179,7 +179,7 @@ func fatal(ctx context.Context, err error) bool {
 }
 
 // cutShort adds to the end of ctx what the BMC had done until then.
-func (d *drive) cutShort(ctx context.Context, t provider.Target, err error) error {
+func (d *powerPlan) cutShort(ctx context.Context, t provider.Target, err error) error {
 	last := d.lastErr
 	if last == nil && d.asked > 0 {
 		last = d.stuck(t)
@@ -190,7 +190,7 @@ func (d *drive) cutShort(ctx context.Context, t provider.Target, err error) erro
 	return &provider.CutShort{Cause: err, Last: last}
 }
 
-func (d *drive) stuck(t provider.Target) error {
+func (d *powerPlan) stuck(t provider.Target) error {
 	return failure.Unavailable("BMC_NO_EFFECT", "the BMC of %s accepted to switch the power %s, and it still reads %s",
 		t.MachineID, d.want, d.lastRead).
 		WithMeta(EvidencePowerRead, string(d.lastRead)).

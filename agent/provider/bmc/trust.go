@@ -60,7 +60,7 @@ func (p *Provider) pin(key string) string {
 }
 
 // seen publishes the certificates of a link. The caller has its turn.
-func (p *Provider) seen(l *link) {
+func (p *Provider) seen(l *conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.certificates[l.key] = Certificates{Pinned: l.record.Pin, Offered: l.record.Offered}
@@ -90,7 +90,7 @@ func mayGoTo(c Credentials, e Endpoint, ref string) error {
 }
 
 // trust verifies by the configured authorities, or else by the pin.
-func (p *Provider) trust(l *link, name string, creds Credentials) *tls.Config {
+func (p *Provider) trust(l *conn, name string, creds Credentials) *tls.Config {
 	if p.cfg.RootCAs != nil {
 		return &tls.Config{RootCAs: p.cfg.RootCAs, ServerName: name, MinVersion: tls.VersionTLS12}
 	}
@@ -125,7 +125,7 @@ func fingerprint(s tls.ConnectionState) string {
 }
 
 // recheck makes one TLS handshake, without credentials, to see whether the pinned certificate is back.
-func (p *Provider) recheck(ctx context.Context, l *link, e Endpoint) error {
+func (p *Provider) recheck(ctx context.Context, l *conn, e Endpoint) error {
 	if e.Protocol == IPMI || e.Plain {
 		return nil // an admin has chosen a protocol without certificates since
 	}

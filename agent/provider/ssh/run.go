@@ -128,8 +128,8 @@ func (c *Client) Start(ctx context.Context, r Run) error {
 	return fmt.Errorf("start the script: %w: the machine answered %.100q", errCut, said)
 }
 
-// Look asks how far a run is.
-func (c *Client) Look(ctx context.Context, id string) (Status, error) {
+// Status asks how far a run is.
+func (c *Client) Status(ctx context.Context, id string) (Status, error) {
 	said, err := c.call(ctx, callTimeout, lookText, strings.NewReader(c.request(id)))
 	if err != nil {
 		return Status{}, c.failed("look at the run", err)

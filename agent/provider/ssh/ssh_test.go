@@ -54,7 +54,7 @@ func until(t *testing.T, c *ssh.Client, id string, want func(ssh.Status) bool) s
 	var s ssh.Status
 	testkit.Eventually(t, patience, func() bool {
 		var err error
-		if s, err = c.Look(context.Background(), id); err != nil {
+		if s, err = c.Status(context.Background(), id); err != nil {
 			t.Fatal(err)
 		}
 		return want(s)
@@ -193,13 +193,13 @@ func TestExitCodesAndStreams(t *testing.T) {
 	if err := c.Forget(t.Context(), "cmd-42"); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := c.Look(t.Context(), "cmd-42"); err != nil || got.State != ssh.Ended || got.Code != 42 {
+	if got, err := c.Status(t.Context(), "cmd-42"); err != nil || got.State != ssh.Ended || got.Code != 42 {
 		t.Errorf("after it was forgotten: %+v %v", got, err)
 	}
 	if _, err := os.Stat(filepath.Join(s.Base, "cmd-42", "script")); err == nil {
 		t.Error("the script is still there")
 	}
-	if got, err := c.Look(t.Context(), "cmd-never"); err != nil || got.State != ssh.Absent {
+	if got, err := c.Status(t.Context(), "cmd-never"); err != nil || got.State != ssh.Absent {
 		t.Errorf("a run that never was: %+v %v", got, err)
 	}
 	r := script("cmd-interp", "true")
@@ -210,7 +210,7 @@ func TestExitCodesAndStreams(t *testing.T) {
 	if err := c.Start(t.Context(), r); failure.ReasonOf(err) != "EXECUTION_FAILED" {
 		t.Errorf("an interpreter that is not there: %v", err)
 	}
-	if got, err := c.Look(t.Context(), "cmd-interp"); err != nil || got.State != ssh.Absent {
+	if got, err := c.Status(t.Context(), "cmd-interp"); err != nil || got.State != ssh.Absent {
 		t.Errorf("without an interpreter: %+v %v", got, err)
 	}
 }
@@ -332,7 +332,7 @@ func TestARunOutlivesItsConnection(t *testing.T) {
 	gate := filepath.Join(t.TempDir(), "gate")
 	begin(t, c, script("cmd-cut", `while [ ! -e "$1" ]; do sleep 0.1; done; echo through; exit 7`, gate))
 	p.Cut(false)
-	if _, err := c.Look(t.Context(), "cmd-cut"); !ssh.Cut(err) {
+	if _, err := c.Status(t.Context(), "cmd-cut"); !ssh.Cut(err) {
 		t.Fatalf("after the cut: %v", err)
 	}
 	if err := os.WriteFile(gate, nil, 0o600); err != nil {
@@ -364,7 +364,7 @@ func TestAMachineThatWasStartedAgainHasNoRuns(t *testing.T) {
 		if err := os.WriteFile(boot, []byte(c2.id), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if got, err := c.Look(t.Context(), "cmd-boot"); err != nil || got.State != c2.want {
+		if got, err := c.Status(t.Context(), "cmd-boot"); err != nil || got.State != c2.want {
 			t.Errorf("%+v %v, want %s", got, err, c2.want)
 		}
 	}

@@ -15,7 +15,7 @@ import (
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 
 	"github.com/ingot-metal/ingot/agent/site/cache"
-	"github.com/ingot-metal/ingot/agent/site/desk"
+	"github.com/ingot-metal/ingot/agent/site/installerenrol"
 	"github.com/ingot-metal/ingot/agent/site/segment"
 )
 
@@ -76,7 +76,7 @@ func fuzzServer(vouched func(*fleetv1.VouchInstallerRequest)) *Server {
 		Installers: []Installer{{Arch: "amd64", Kernel: sum, Initrd: sum, UKI: sum}, {Arch: "arm64", Kernel: sum, Initrd: sum, UKI: sum}},
 		Blobs:      []string{sum},
 	})
-	s.desk = desk.New(s.deskConfig())
+	s.desk = installerenrol.New(s.deskConfig())
 	return s
 }
 
@@ -117,7 +117,7 @@ func knownScript(s *Server, query, script string) bool {
 	}
 	for _, i := range s.view.Load().Installers {
 		known = append(known, bootScript(s.base, target{token: "tok", mode: segment.BootInstaller, files: i}),
-			bootScript(s.base, target{token: desk.DiscoveryToken, mode: segment.BootRescue, files: i}))
+			bootScript(s.base, target{token: installerenrol.DiscoveryToken, mode: segment.BootRescue, files: i}))
 	}
 	for _, k := range known {
 		if k == script {

@@ -7,7 +7,7 @@ import (
 	"net/netip"
 	"strings"
 
-	"github.com/ingot-metal/ingot/agent/site/desk"
+	"github.com/ingot-metal/ingot/agent/site/installerenrol"
 	"github.com/ingot-metal/ingot/agent/site/segment"
 )
 
@@ -62,7 +62,7 @@ func (s *Server) find(v *view, a asked) (t target, ok bool) {
 		s.cfg.Log.Error("a machine is to boot the installer, and there is none for it",
 			"machine_id", assigned.MachineID, "operation_id", assigned.OperationID, "arch", knownArch(a.arch))
 	case discover && found:
-		return target{token: desk.DiscoveryToken, mode: segment.BootRescue, files: files}, true
+		return target{token: installerenrol.DiscoveryToken, mode: segment.BootRescue, files: files}, true
 	}
 	return target{}, false
 }
@@ -157,7 +157,7 @@ func (s *Server) byToken(v *view, token, arch string) (target, bool) {
 	if !found {
 		return target{}, false
 	}
-	if token == desk.DiscoveryToken && s.cfg.Segment.Discovery == segment.DiscoveryBoot {
+	if token == installerenrol.DiscoveryToken && s.cfg.Segment.Discovery == segment.DiscoveryBoot {
 		return target{token: token, mode: segment.BootRescue, files: files}, true
 	}
 	list := v.token(token)

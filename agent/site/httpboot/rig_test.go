@@ -15,9 +15,9 @@ import (
 
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 
-	"github.com/ingot-metal/ingot/agent/image/uki"
 	"github.com/ingot-metal/ingot/agent/site/cache"
 	"github.com/ingot-metal/ingot/agent/site/segment"
+	"github.com/ingot-metal/ingot/imagebuild/uki"
 	"github.com/ingot-metal/ingot/internal/task"
 	"github.com/ingot-metal/ingot/internal/testkit"
 )

@@ -14,7 +14,7 @@ import (
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 
 	"github.com/ingot-metal/ingot/agent/site/cache"
-	"github.com/ingot-metal/ingot/agent/site/desk"
+	"github.com/ingot-metal/ingot/agent/site/installerenrol"
 	"github.com/ingot-metal/ingot/agent/site/netdev"
 	"github.com/ingot-metal/ingot/agent/site/relay"
 	"github.com/ingot-metal/ingot/agent/site/segment"
@@ -51,7 +51,7 @@ type Config struct {
 type Server struct {
 	cfg      Config
 	view     atomic.Pointer[view]
-	desk     *desk.Desk
+	desk     *installerenrol.Handler
 	relay    *relay.Relay
 	listener net.Listener
 	files    chan struct{}
@@ -104,12 +104,12 @@ func (s *Server) Listen(ctx context.Context) error {
 	}
 	s.base = "http://" + l.Addr().String()
 	s.listener = newLimiter(l, s.cfg.MaxConns, s.cfg.PerMachine)
-	s.desk = desk.New(s.deskConfig())
+	s.desk = installerenrol.New(s.deskConfig())
 	return nil
 }
 
-func (s *Server) deskConfig() desk.Config {
-	cfg := desk.Config{
+func (s *Server) deskConfig() installerenrol.Config {
+	cfg := installerenrol.Config{
 		Token: func(token string) []segment.Assignment { return s.view.Load().token(token) }, Owner: s.cfg.Owner,
 		Vouch: s.cfg.Vouch, Proxy: s.base, Log: s.cfg.Log,
 	}

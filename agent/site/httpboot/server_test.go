@@ -15,9 +15,9 @@ import (
 
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 
-	"github.com/ingot-metal/ingot/agent/image/uki"
-	"github.com/ingot-metal/ingot/agent/site/desk"
+	"github.com/ingot-metal/ingot/agent/site/installerenrol"
 	"github.com/ingot-metal/ingot/agent/site/segment"
+	"github.com/ingot-metal/ingot/imagebuild/uki"
 	"github.com/ingot-metal/ingot/internal/failure"
 	"github.com/ingot-metal/ingot/internal/testkit"
 )
@@ -166,7 +166,7 @@ func TestDiscovery(t *testing.T) {
 // enrol gives status and reason of the desk.
 func (r *rig) enrol(token string, mac segment.MAC) string {
 	r.t.Helper()
-	body, err := json.Marshal(desk.Request{CSR: []byte("csr"), MAC: mac.String()})
+	body, err := json.Marshal(installerenrol.Request{CSR: []byte("csr"), MAC: mac.String()})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -175,7 +175,7 @@ func (r *rig) enrol(token string, mac segment.MAC) string {
 		r.t.Fatal(err)
 	}
 	defer resp.Body.Close()
-	var p desk.Problem
+	var p installerenrol.Problem
 	if err := json.NewDecoder(resp.Body).Decode(&p); err != nil {
 		r.t.Fatal(err)
 	}

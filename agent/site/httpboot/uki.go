@@ -7,8 +7,8 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/ingot-metal/ingot/agent/image/uki"
 	"github.com/ingot-metal/ingot/agent/site/cache"
+	"github.com/ingot-metal/ingot/imagebuild/uki"
 )
 
 // rooms remembers where the command line stands in each unified kernel image.

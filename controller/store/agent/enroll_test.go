@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ingot-metal/ingot/controller/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/fleet"
 	agentstore "github.com/ingot-metal/ingot/controller/store/agent"
 	"github.com/ingot-metal/ingot/controller/store/storetest"
 	"github.com/ingot-metal/ingot/internal/failpoint"

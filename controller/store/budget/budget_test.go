@@ -7,9 +7,9 @@ import (
 	"time"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/controller/fleet"
-	"github.com/ingot-metal/ingot/controller/operation"
-	"github.com/ingot-metal/ingot/controller/plan"
+	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/operation"
+	"github.com/ingot-metal/ingot/controller/domain/plan"
 	"github.com/ingot-metal/ingot/controller/store"
 	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
 	"github.com/ingot-metal/ingot/controller/store/storetest"
@@ -42,7 +42,7 @@ func TestBudgetKeepsWorkPendingInOrder(t *testing.T) {
 	var ds []destroyer
 	for i := range 4 {
 		ds = append(ds, destroy(t, s, fmt.Sprintf("m-%d", i)))
-		a := storetest.Decide(t, s, ds[i].op, operation.Look{})
+		a := storetest.Decide(t, s, ds[i].op, operation.Evaluate{})
 		if a.Phase != operation.Pending || a.Decision.Op.WaitReason != operation.WaitBudget {
 			t.Fatalf("without a slot: %s, waiting for %s", a.Phase, a.Decision.Op.WaitReason)
 		}
@@ -51,14 +51,14 @@ func TestBudgetKeepsWorkPendingInOrder(t *testing.T) {
 	storetest.AdmitDestructive(t, s, 0)
 	want := []operation.Phase{operation.Running, operation.Running, operation.Pending, operation.Pending}
 	for i, d := range ds {
-		if a := storetest.Decide(t, s, d.op, operation.Look{}); a.Phase != want[i] {
+		if a := storetest.Decide(t, s, d.op, operation.Evaluate{}); a.Phase != want[i] {
 			t.Errorf("operation %d is %s, want %s", i, a.Phase, want[i])
 		}
 	}
 	// One that is cancelled before it was granted anything has done nothing.
 	storetest.Decide(t, s, ds[0].op, operation.CancelAsked{Actor: "tester"})
 	storetest.AdmitDestructive(t, s, 1)
-	if a := storetest.Decide(t, s, ds[2].op, operation.Look{}); a.Phase != operation.Running {
+	if a := storetest.Decide(t, s, ds[2].op, operation.Evaluate{}); a.Phase != operation.Running {
 		t.Errorf("the next in order is %s", a.Phase)
 	}
 }
@@ -68,7 +68,7 @@ func TestSlotIsHeldUntilSomebodyLooked(t *testing.T) {
 	storetest.SetBudget(t, s, &baremetalv1.Budget{Name: "all", Domain: "fleet", AtOnce: 1})
 	first, second := destroy(t, s, "m-1"), destroy(t, s, "m-2")
 	storetest.AdmitDestructive(t, s, 1)
-	c := storetest.Decide(t, s, first.op, operation.Look{}).Command
+	c := storetest.Decide(t, s, first.op, operation.Evaluate{}).Command
 	if _, err := s.ReleaseSlot(t.Context(), "m-1", "admin", "", storetest.Now()); err == nil {
 		t.Error("the slot of an operation under way was given back")
 	} else {
@@ -84,7 +84,7 @@ func TestSlotIsHeldUntilSomebodyLooked(t *testing.T) {
 	storetest.AdmitDestructive(t, s, 0)
 	// The same machine may be tried again: it is counted already.
 	first.again(t, s, "again")
-	if a := storetest.Decide(t, s, first.op, operation.Look{}); a.Phase != operation.Running {
+	if a := storetest.Decide(t, s, first.op, operation.Evaluate{}); a.Phase != operation.Running {
 		t.Fatalf("a further try on the machine is %s, waiting for %s", a.Phase, a.Decision.Op.WaitReason)
 	}
 	storetest.Decide(t, s, first.op, operation.CancelAsked{Actor: "tester"})
@@ -103,7 +103,7 @@ func TestAdminGivesASlotBack(t *testing.T) {
 	first := destroy(t, s, "m-1")
 	destroy(t, s, "m-2")
 	storetest.AdmitDestructive(t, s, 1)
-	c := storetest.Decide(t, s, first.op, operation.Look{}).Command
+	c := storetest.Decide(t, s, first.op, operation.Evaluate{}).Command
 	storetest.Decide(t, s, first.op, storetest.Ask(first.Enrolled, c, 1, 1))
 	storetest.Decide(t, s, first.op, operation.Resulted{CommandID: c.ID, AgentID: first.ID, StateID: "st-1", Outcome: operation.OutcomeFailed, Reason: "DISK_ERROR"})
 	storetest.AdmitDestructive(t, s, 0)
@@ -123,7 +123,7 @@ func TestAdminGivesASlotBack(t *testing.T) {
 func TestWithoutBudgetsSlotsAreTakenAllTheSame(t *testing.T) {
 	s := storetest.New(t)
 	first, second := destroy(t, s, "m-1"), destroy(t, s, "m-2")
-	if a := storetest.Decide(t, s, first.op, operation.Look{}); a.Phase != operation.Running {
+	if a := storetest.Decide(t, s, first.op, operation.Evaluate{}); a.Phase != operation.Running {
 		t.Fatalf("without a budget: %s", a.Phase)
 	}
 	storetest.SetBudget(t, s, &baremetalv1.Budget{Name: "all", Domain: "fleet", AtOnce: 1})
@@ -131,7 +131,7 @@ func TestWithoutBudgetsSlotsAreTakenAllTheSame(t *testing.T) {
 	if _, err := s.DeleteBudget(t.Context(), "all", "tester", storetest.Now()); err != nil {
 		t.Fatal(err)
 	}
-	if a := storetest.Decide(t, s, second.op, operation.Look{}); a.Phase != operation.Running {
+	if a := storetest.Decide(t, s, second.op, operation.Evaluate{}); a.Phase != operation.Running {
 		t.Errorf("with the budget gone: %s", a.Phase)
 	}
 }
@@ -139,7 +139,7 @@ func TestWithoutBudgetsSlotsAreTakenAllTheSame(t *testing.T) {
 func TestNoGrantWithoutASlot(t *testing.T) {
 	s := storetest.New(t)
 	d := destroy(t, s, "m-1")
-	c := storetest.Decide(t, s, d.op, operation.Look{}).Command
+	c := storetest.Decide(t, s, d.op, operation.Evaluate{}).Command
 	if err := storetest.ExecSQL(t, s, "DELETE FROM budget_slots"); err != nil {
 		t.Fatal(err)
 	}

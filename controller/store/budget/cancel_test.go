@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/controller/operation"
+	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/store/storetest"
 	"github.com/ingot-metal/ingot/internal/failpoint"
 	"github.com/ingot-metal/ingot/internal/task"
@@ -17,7 +17,7 @@ func TestACancelThatIsUnderWayLeavesNoSlotBehind(t *testing.T) {
 	s := storetest.New(t)
 	storetest.SetBudget(t, s, &baremetalv1.Budget{Name: "all", Domain: "fleet", AtOnce: 1})
 	first, second := destroy(t, s, "m-1"), destroy(t, s, "m-2")
-	storetest.Decide(t, s, first.op, operation.Look{})
+	storetest.Decide(t, s, first.op, operation.Evaluate{})
 
 	scope := failpoint.NewScope()
 	reached, goOn := make(chan struct{}), make(chan struct{})
@@ -55,7 +55,7 @@ func TestACancelThatIsUnderWayLeavesNoSlotBehind(t *testing.T) {
 	}
 	// The room is the next one's.
 	storetest.AdmitDestructive(t, s, 1)
-	if a := storetest.Decide(t, s, second.op, operation.Look{}); a.Phase != operation.Running {
+	if a := storetest.Decide(t, s, second.op, operation.Evaluate{}); a.Phase != operation.Running {
 		t.Errorf("the next in order is %s", a.Phase)
 	}
 }

@@ -6,12 +6,12 @@ import (
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
-	"github.com/ingot-metal/ingot/controller/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/workflow"
 	nodestore "github.com/ingot-metal/ingot/controller/store/node"
 	sitestore "github.com/ingot-metal/ingot/controller/store/site"
 	"github.com/ingot-metal/ingot/controller/store/storetest"
 	workflowstore "github.com/ingot-metal/ingot/controller/store/workflow"
-	"github.com/ingot-metal/ingot/controller/workflow"
 	"github.com/ingot-metal/ingot/internal/maasstatus"
 )
 

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/ingot-metal/ingot/controller/budget"
+	"github.com/ingot-metal/ingot/controller/domain/budget"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 )
 

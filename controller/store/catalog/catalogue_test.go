@@ -10,8 +10,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/controller/fleet"
-	"github.com/ingot-metal/ingot/controller/plan"
+	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/plan"
 	"github.com/ingot-metal/ingot/controller/store"
 	agentstore "github.com/ingot-metal/ingot/controller/store/agent"
 	credentialstore "github.com/ingot-metal/ingot/controller/store/credential"

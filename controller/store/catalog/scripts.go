@@ -10,8 +10,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/controller/operation"
-	"github.com/ingot-metal/ingot/controller/plan"
+	"github.com/ingot-metal/ingot/controller/domain/operation"
+	"github.com/ingot-metal/ingot/controller/domain/plan"
 	"github.com/ingot-metal/ingot/controller/store/convert"
 	credentialstore "github.com/ingot-metal/ingot/controller/store/credential"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"

@@ -8,8 +8,8 @@ import (
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
-	"github.com/ingot-metal/ingot/controller/fleet"
-	"github.com/ingot-metal/ingot/controller/operation"
+	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/store"
 	agentstore "github.com/ingot-metal/ingot/controller/store/agent"
 	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
@@ -141,7 +141,7 @@ func TestADestructiveScriptNeedsMaintenance(t *testing.T) {
 	sshMachine(t, s, "m-1", nil)
 	storetest.Maintenance(t, s, "m-1")
 	op := storetest.Start(t, s, operationstore.StartRequest{MachineID: "m-1", RequestID: "exit", Type: fleet.ExitMaintenance})
-	storetest.Decide(t, s, op.GetOperationId(), operation.Look{})
+	storetest.Decide(t, s, op.GetOperationId(), operation.Evaluate{})
 	_, err := runScript(t, s, "m-1", "wipe")
 	storetest.WantReason(t, err, "WRONG_PHASE")
 	if _, err := runScript(t, s, "m-1", "look"); err != nil {
@@ -167,14 +167,14 @@ func TestAScriptGoesToTheSite(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if a := storetest.Decide(t, s, op.GetOperationId(), operation.Look{}); len(a.Send) != 0 || a.Decision.Op.WaitReason != operation.WaitAgent {
+	if a := storetest.Decide(t, s, op.GetOperationId(), operation.Evaluate{}); len(a.Send) != 0 || a.Decision.Op.WaitReason != operation.WaitAgent {
 		t.Fatalf("without a site agent: %+v", a)
 	}
 	agent := storetest.Enrol(t, s, agentstore.NewToken{TokenID: "t-site", Role: "site", Site: "default"})
 	h := agent.Hello("st-2", "boot-2")
 	h.Capabilities = []string{"power", "provider:agent", "ssh"}
 	storetest.Open(t, s, h)
-	a := storetest.Decide(t, s, op.GetOperationId(), operation.Look{})
+	a := storetest.Decide(t, s, op.GetOperationId(), operation.Evaluate{})
 	if len(a.Send) != 1 || a.Send[0].ExecutorID != agent.ID {
 		t.Fatalf("sent %+v", a.Send)
 	}
@@ -213,7 +213,7 @@ func TestSSHIsNoPowerSwitch(t *testing.T) {
 	storetest.Open(t, s, h)
 	storetest.Maintenance(t, s, "m-1")
 	op := storetest.Start(t, s, operationstore.StartRequest{MachineID: "m-1", RequestID: "reboot", Type: fleet.Reboot})
-	if a := storetest.Decide(t, s, op.GetOperationId(), operation.Look{}); len(a.Send) != 0 {
+	if a := storetest.Decide(t, s, op.GetOperationId(), operation.Evaluate{}); len(a.Send) != 0 {
 		t.Errorf("sent %+v", a.Send)
 	}
 }
@@ -227,7 +227,7 @@ func TestRMAThereAndBack(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if a := storetest.Decide(t, s, op.GetOperationId(), operation.Look{}); a.Phase != operation.Succeeded {
+		if a := storetest.Decide(t, s, op.GetOperationId(), operation.Evaluate{}); a.Phase != operation.Succeeded {
 			t.Errorf("%s: %s", request, a.Phase)
 		}
 		return nil

@@ -6,8 +6,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
-	"github.com/ingot-metal/ingot/controller/fleet"
-	"github.com/ingot-metal/ingot/controller/operation"
+	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/operation"
 	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
 	"github.com/ingot-metal/ingot/controller/store/storetest"
 )
@@ -51,7 +51,7 @@ func TestAClusterIsGivenForOneCommand(t *testing.T) {
 	t.Parallel()
 	r := storetest.NewClusterRig(t)
 	id := storetest.Start(t, r.Store, operationstore.StartRequest{MachineID: "m-1", RequestID: "j", Type: fleet.JoinCluster}).GetOperationId()
-	token := *storetest.Decide(t, r.Store, id, operation.Look{}).Command
+	token := *storetest.Decide(t, r.Store, id, operation.Evaluate{}).Command
 	if token.Kind != operation.KindJoinToken || token.ExecutorID != r.Site.ID {
 		t.Fatalf("the first command is %+v", token)
 	}

@@ -9,10 +9,10 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
-	"github.com/ingot-metal/ingot/controller/explain"
-	"github.com/ingot-metal/ingot/controller/fleet"
-	"github.com/ingot-metal/ingot/controller/operation"
-	"github.com/ingot-metal/ingot/controller/rollout"
+	"github.com/ingot-metal/ingot/controller/domain/explain"
+	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/operation"
+	"github.com/ingot-metal/ingot/controller/domain/rollout"
 	budgetstore "github.com/ingot-metal/ingot/controller/store/budget"
 	"github.com/ingot-metal/ingot/controller/store/convert"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
@@ -250,7 +250,7 @@ func (g *gather) site(ctx context.Context) error {
 		return fmt.Errorf("read discovered machines: %w", err)
 	}
 	for _, d := range seen {
-		site.Strangers = append(site.Strangers, explain.Stranger{MAC: d.Mac, Segment: d.Segment, LastSeen: d.LastSeenAt})
+		site.Strangers = append(site.Strangers, explain.UnknownAgent{MAC: d.Mac, Segment: d.Segment, LastSeen: d.LastSeenAt})
 	}
 	g.f.Site = site
 	return nil
@@ -401,10 +401,10 @@ func (g *gather) rollout(ctx context.Context) error {
 }
 
 // StepNormals measures how long steps of each kind take, over the newest operations.
-func (s *Store) StepNormals(ctx context.Context) (explain.Normals, error) {
+func (s *Store) StepNormals(ctx context.Context) (explain.Baselines, error) {
 	rows, err := s.db.Q.StepDurations(ctx, measured)
 	if err != nil {
-		return explain.Normals{}, fmt.Errorf("read step durations: %w", err)
+		return explain.Baselines{}, fmt.Errorf("read step durations: %w", err)
 	}
 	samples := make([]explain.Sample, 0, len(rows))
 	for _, r := range rows {

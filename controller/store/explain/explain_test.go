@@ -8,9 +8,9 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
-	"github.com/ingot-metal/ingot/controller/explain"
-	"github.com/ingot-metal/ingot/controller/fleet"
-	"github.com/ingot-metal/ingot/controller/operation"
+	"github.com/ingot-metal/ingot/controller/domain/explain"
+	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/store"
 	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
 	"github.com/ingot-metal/ingot/controller/store/operationlog"
@@ -33,7 +33,7 @@ func facts(t testing.TB, s *store.Store, machineID, operationID string, at time.
 func TestFactsOfAReimage(t *testing.T) {
 	r := storetest.NewMetalRig(t)
 	op := storetest.Start(t, r.Store, operationstore.StartRequest{MachineID: "m-1", RequestID: "r", Type: fleet.Reimage, Params: map[string]string{"image_ref": "tiny"}, Inputs: storetest.Inputs("tiny")}).GetOperationId()
-	r.Decide(op, operation.Look{})
+	r.Decide(op, operation.Evaluate{})
 	if e := explain.Explain(facts(t, r.Store, "m-1", "", storetest.Now())); e.Rule != "site" || e.WaitsOn != explain.OnAgent || e.OperationID != op {
 		t.Errorf("before the site has applied: %+v", e)
 	}
@@ -74,7 +74,7 @@ func TestFactsChooseTheOperation(t *testing.T) {
 		CommandID: c.ID, AgentID: a.ID, StateID: c.ExecutorStateID, Outcome: operation.OutcomeFailed, Reason: "EXECUTION_FAILED", Message: "no such unit",
 	})
 	exit := storetest.Start(t, s, operationstore.StartRequest{MachineID: "m-1", RequestID: "exit", Type: fleet.ExitMaintenance}).GetOperationId()
-	storetest.Decide(t, s, exit, operation.Look{})
+	storetest.Decide(t, s, exit, operation.Evaluate{})
 	f := facts(t, s, "m-1", "", storetest.Now())
 	if f.Op == nil || f.Op.ID != op {
 		t.Fatalf("the operation is %+v", f.Op)
@@ -104,7 +104,7 @@ func TestFactsOfAFence(t *testing.T) {
 	a, op, c := storetest.Rebooting(t, s, "m-1")
 	storetest.Decide(t, s, op, storetest.Ask(a, c, 1, 1))
 	later := storetest.Now().Add(time.Hour)
-	if _, err := s.Decide(t.Context(), op, 0, operation.Look{}, later); err != nil {
+	if _, err := s.Decide(t.Context(), op, 0, operation.Evaluate{}, later); err != nil {
 		t.Fatal(err)
 	}
 	f := facts(t, s, "m-1", "", later)

@@ -7,11 +7,11 @@ import (
 	"strconv"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/controller/budget"
-	"github.com/ingot-metal/ingot/controller/explain"
-	"github.com/ingot-metal/ingot/controller/fleet"
-	"github.com/ingot-metal/ingot/controller/node"
-	"github.com/ingot-metal/ingot/controller/plan"
+	"github.com/ingot-metal/ingot/controller/domain/budget"
+	"github.com/ingot-metal/ingot/controller/domain/explain"
+	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/node"
+	"github.com/ingot-metal/ingot/controller/domain/plan"
 	catalogstore "github.com/ingot-metal/ingot/controller/store/catalog"
 	"github.com/ingot-metal/ingot/controller/store/convert"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
@@ -137,7 +137,7 @@ func (g *gather) words(ctx context.Context) error {
 	}
 	for _, r := range rows {
 		data := convert.JSONToMap(r.EventData)
-		g.f.Words = append(g.f.Words, explain.Word{
+		g.f.Words = append(g.f.Words, explain.Override{
 			At: r.Ts, Actor: r.Actor, Verb: r.Verb, OperationID: r.OperationID, Comment: data["comment"], Data: data,
 		})
 	}

@@ -11,8 +11,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
-	"github.com/ingot-metal/ingot/controller/identity"
-	"github.com/ingot-metal/ingot/controller/operation"
+	"github.com/ingot-metal/ingot/controller/domain/identity"
+	"github.com/ingot-metal/ingot/controller/domain/operation"
 	agentstore "github.com/ingot-metal/ingot/controller/store/agent"
 	"github.com/ingot-metal/ingot/controller/store/convert"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/ingot-metal/ingot/controller/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/fleet"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 )
 

@@ -8,7 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/controller/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/fleet"
 	"github.com/ingot-metal/ingot/controller/store/convert"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	"github.com/ingot-metal/ingot/controller/store/jsonscan"

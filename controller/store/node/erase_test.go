@@ -4,8 +4,8 @@ import (
 	"testing"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/controller/node"
-	"github.com/ingot-metal/ingot/controller/operation"
+	"github.com/ingot-metal/ingot/controller/domain/node"
+	"github.com/ingot-metal/ingot/controller/domain/operation"
 	agentstore "github.com/ingot-metal/ingot/controller/store/agent"
 	nodestore "github.com/ingot-metal/ingot/controller/store/node"
 	"github.com/ingot-metal/ingot/controller/store/storetest"
@@ -29,7 +29,7 @@ func TestDeprovisioningErasesAndRetires(t *testing.T) {
 	if again, created, err := s.TransitionNode(t.Context(), ask1, storetest.Now()); err != nil || created || again.GetOperationId() != op.GetOperationId() {
 		t.Errorf("repeated: %v %t %v", again, created, err)
 	}
-	d := storetest.Decide(t, s, op.GetOperationId(), operation.Look{})
+	d := storetest.Decide(t, s, op.GetOperationId(), operation.Evaluate{})
 	for seq, proof := range []map[string]string{{"boot_next": "network"}, {"erase_method": "discard"}} {
 		c := d.Command
 		if g := storetest.Decide(t, s, op.GetOperationId(), storetest.Ask(a, c, uint64(seq)+1, 1)); !g.Decision.Grant {

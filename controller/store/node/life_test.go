@@ -10,16 +10,16 @@ import (
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
-	"github.com/ingot-metal/ingot/controller/fleet"
-	"github.com/ingot-metal/ingot/controller/node"
-	"github.com/ingot-metal/ingot/controller/operation"
+	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/node"
+	"github.com/ingot-metal/ingot/controller/domain/operation"
+	"github.com/ingot-metal/ingot/controller/domain/workflow"
 	agentstore "github.com/ingot-metal/ingot/controller/store/agent"
 	nodestore "github.com/ingot-metal/ingot/controller/store/node"
 	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
 	sitestore "github.com/ingot-metal/ingot/controller/store/site"
 	"github.com/ingot-metal/ingot/controller/store/storetest"
 	workflowstore "github.com/ingot-metal/ingot/controller/store/workflow"
-	"github.com/ingot-metal/ingot/controller/workflow"
 	"github.com/ingot-metal/ingot/internal/maasstatus"
 )
 
@@ -89,10 +89,10 @@ func TestACancelledCleanupQuarantines(t *testing.T) {
 	r.Start(workflow.Decommission, workflow.FullDecommission)
 	r.Run()
 	r.MustAct(workflow.Resume, "go-on")
-	r.Decide(r.Workflow().GetOperationId(), operation.Look{})
+	r.Decide(r.Workflow().GetOperationId(), operation.Evaluate{})
 	r.MustAct(workflow.Cancel, "no")
 	for range 5 {
-		r.Decide(r.Workflow().GetOperationId(), operation.Look{})
+		r.Decide(r.Workflow().GetOperationId(), operation.Evaluate{})
 	}
 	if w := r.Workflow(); w.GetState() != baremetalv1.Workflow_CANCELLED || r.Node() != "QUARANTINED" {
 		t.Errorf("%v, the node %s", w, r.Node())
@@ -156,7 +156,7 @@ func TestAQuarantinedNodeDrains(t *testing.T) {
 		t.Fatal(err)
 	}
 	op := moveNode(t, s, "m-1", "drain", node.Draining)
-	d := storetest.Decide(t, s, op.GetOperationId(), operation.Look{})
+	d := storetest.Decide(t, s, op.GetOperationId(), operation.Evaluate{})
 	if d.Phase != operation.Succeeded || storetest.State(t, s, "m-1") != "retired" {
 		t.Errorf("%s %+v, the node is %s", d.Phase, d.Decision.Op.Error, storetest.State(t, s, "m-1"))
 	}
@@ -237,7 +237,7 @@ func TestAnotherPlanIsAnother(t *testing.T) {
 		id, c := write(t, s, a, fmt.Sprint("try-", i), seq)
 		storetest.Decide(t, s, id, notWritten(a, c))
 		for range node.MaxAttempts {
-			if d := storetest.Decide(t, s, id, operation.Look{}); d.Command != nil && d.Command.State == operation.Sent {
+			if d := storetest.Decide(t, s, id, operation.Evaluate{}); d.Command != nil && d.Command.State == operation.Sent {
 				seq++
 				storetest.Decide(t, s, id, storetest.Ask(a, d.Command, seq, 1))
 				storetest.Decide(t, s, id, notWritten(a, d.Command))

@@ -15,9 +15,9 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/controller/fleet"
-	"github.com/ingot-metal/ingot/controller/node"
-	"github.com/ingot-metal/ingot/controller/operation"
+	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/node"
+	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/store"
 	nodestore "github.com/ingot-metal/ingot/controller/store/node"
 	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
@@ -241,10 +241,10 @@ func (l *nodeLife) event(ctx context.Context, op string) (operation.Event, error
 		return operation.CancelAsked{Actor: "ann"}, nil
 	case n < 7:
 		l.clock += 8 * time.Hour
-		return operation.Look{}, nil
+		return operation.Evaluate{}, nil
 	case id == "" || n < 25:
 		l.clock += time.Duration(l.rnd.IntN(40)) * time.Second
-		return operation.Look{}, nil
+		return operation.Evaluate{}, nil
 	case n < 60:
 		l.grant++
 		return operation.GrantAsked{CommandID: id, AgentID: l.agent.ID, StateID: st, BootID: fmt.Sprint("boot-", l.boot), Seq: l.grant, Digest: digest, Epoch: 1, Earlier: storetest.AsksBefore(l.grant)}, nil

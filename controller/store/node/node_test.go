@@ -9,9 +9,9 @@ import (
 	"time"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/controller/fleet"
-	"github.com/ingot-metal/ingot/controller/node"
-	"github.com/ingot-metal/ingot/controller/operation"
+	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/node"
+	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/store"
 	agentstore "github.com/ingot-metal/ingot/controller/store/agent"
 	nodestore "github.com/ingot-metal/ingot/controller/store/node"
@@ -58,7 +58,7 @@ func wantHistory(t testing.TB, s *store.Store, id string, want ...string) {
 func write(t testing.TB, s *store.Store, a storetest.Enrolled, request string, seq uint64) (id string, c *operation.Command) {
 	t.Helper()
 	id = storetest.Start(t, s, operationstore.StartRequest{MachineID: a.Machine, RequestID: request, Type: fleet.Reimage, PlanID: "write"}).GetOperationId()
-	c = storetest.Decide(t, s, id, operation.Look{}).Command
+	c = storetest.Decide(t, s, id, operation.Evaluate{}).Command
 	if d := storetest.Decide(t, s, id, storetest.Ask(a, c, seq, 1)); !d.Decision.Grant {
 		t.Fatalf("no grant: %+v", d.Decision.Refusal)
 	}
@@ -95,7 +95,7 @@ func TestReimageOfAnActiveNode(t *testing.T) {
 		t.Errorf("%d moves name the operation", n)
 	}
 	exit := storetest.Start(t, s, operationstore.StartRequest{MachineID: "m-1", RequestID: "exit", Type: fleet.ExitMaintenance})
-	storetest.Decide(t, s, exit.GetOperationId(), operation.Look{})
+	storetest.Decide(t, s, exit.GetOperationId(), operation.Evaluate{})
 	if got := storetest.NodeMoves(t, s, "m-1"); got[len(got)-1] != "installed>active admin" {
 		t.Errorf("exit maintenance moves it %s", got[len(got)-1])
 	}
@@ -113,7 +113,7 @@ func TestReimageThatNeverBegan(t *testing.T) {
 	installer(t, s)
 	serviced(t, s, "m-1")
 	id := storetest.Start(t, s, operationstore.StartRequest{MachineID: "m-1", RequestID: "r", Type: fleet.Reimage, PlanID: "write"}).GetOperationId()
-	storetest.Decide(t, s, id, operation.Look{})
+	storetest.Decide(t, s, id, operation.Evaluate{})
 	storetest.Decide(t, s, id, operation.CancelAsked{Actor: "x"})
 	wantHistory(t, s, "m-1", adopted...)
 }
@@ -143,7 +143,7 @@ func TestGroupsPromote(t *testing.T) {
 	}
 	// Another image for a node that nobody has verified goes the same way.
 	op := storetest.Start(t, s, operationstore.StartRequest{MachineID: "m-careful", RequestID: "r2", Type: fleet.Reimage, PlanID: "write"}).GetOperationId()
-	if c := storetest.Decide(t, s, op, operation.Look{}).Command; c == nil || c.State != operation.Sent {
+	if c := storetest.Decide(t, s, op, operation.Evaluate{}).Command; c == nil || c.State != operation.Sent {
 		t.Errorf("an installed node is not reimaged: %+v", c)
 	}
 	groups, err := s.ListNodeGroups(t.Context(), "", 10)
@@ -201,7 +201,7 @@ func TestThreeFailedInstalls(t *testing.T) {
 	if op.GetPlanId() != "write-again" {
 		t.Errorf("ran %s", op.GetPlanId())
 	}
-	c := storetest.Decide(t, s, op.GetOperationId(), operation.Look{}).Command
+	c := storetest.Decide(t, s, op.GetOperationId(), operation.Evaluate{}).Command
 	storetest.Decide(t, s, op.GetOperationId(), storetest.Ask(a, c, 9, 1))
 	storetest.Decide(t, s, op.GetOperationId(), wrote(a, c))
 	if got := storetest.State(t, s, "m-1"); got != "installed" {
@@ -218,7 +218,7 @@ func TestNodeMovesAreOfOneDecision(t *testing.T) {
 		id := fmt.Sprintf("m-%d", n)
 		a := serviced(t, s, id)
 		op := storetest.Start(t, s, operationstore.StartRequest{MachineID: id, RequestID: "r", Type: fleet.Reimage, PlanID: "write"}).GetOperationId()
-		c := storetest.Decide(t, s, op, operation.Look{}).Command
+		c := storetest.Decide(t, s, op, operation.Evaluate{}).Command
 		for _, e := range []operation.Event{storetest.Ask(a, c, 1, 1), notWritten(a, c)} {
 			before := storetest.Everything(t, s, tables...)
 			scope := failpoint.NewScope()

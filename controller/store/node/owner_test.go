@@ -8,9 +8,9 @@ import (
 	"time"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/controller/fleet"
-	"github.com/ingot-metal/ingot/controller/node"
-	"github.com/ingot-metal/ingot/controller/operation"
+	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/node"
+	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/store"
 	agentstore "github.com/ingot-metal/ingot/controller/store/agent"
 	nodestore "github.com/ingot-metal/ingot/controller/store/node"
@@ -61,7 +61,7 @@ func imageFor(to node.State) string {
 // granted lets the next command of an operation be granted.
 func granted(t testing.TB, s *store.Store, a storetest.Enrolled, op string, seq *uint64) *operation.Command {
 	t.Helper()
-	d := storetest.Decide(t, s, op, operation.Look{})
+	d := storetest.Decide(t, s, op, operation.Evaluate{})
 	if d.Command == nil {
 		t.Fatalf("no command: %+v", d.Decision.Op)
 	}
@@ -75,12 +75,12 @@ func granted(t testing.TB, s *store.Store, a storetest.Enrolled, op string, seq 
 // The ends that work can come to, before and after its first grant.
 var ends = map[string]func(t *testing.T, s *store.Store, a storetest.Enrolled, op string){
 	"canceled before anything was granted": func(t *testing.T, s *store.Store, _ storetest.Enrolled, op string) {
-		storetest.Decide(t, s, op, operation.Look{})
+		storetest.Decide(t, s, op, operation.Evaluate{})
 		storetest.Decide(t, s, op, operation.CancelAsked{Actor: "ann"})
 	},
 	"nobody takes it": func(t *testing.T, s *store.Store, _ storetest.Enrolled, op string) {
-		storetest.Decide(t, s, op, operation.Look{})
-		if _, err := s.Decide(t.Context(), op, 0, operation.Look{}, storetest.Now().Add(30*24*time.Hour)); err != nil {
+		storetest.Decide(t, s, op, operation.Evaluate{})
+		if _, err := s.Decide(t.Context(), op, 0, operation.Evaluate{}, storetest.Now().Add(30*24*time.Hour)); err != nil {
 			t.Fatal(err)
 		}
 	},
@@ -179,7 +179,7 @@ func TestMigratingWaitsForTheMachine(t *testing.T) {
 	if op.GetType() != baremetalv1.Operation_RMA || op.GetPlanId() != "replace" || storetest.State(t, s, "m-1") != "migrating" {
 		t.Fatalf("%v, %s", op, storetest.State(t, s, "m-1"))
 	}
-	storetest.Decide(t, s, op.GetOperationId(), operation.Look{})
+	storetest.Decide(t, s, op.GetOperationId(), operation.Evaluate{})
 	h := a.Hello("st-1", "boot-1")
 	h.Capabilities = append(h.Capabilities, "repave")
 	storetest.Open(t, s, h)
@@ -230,7 +230,7 @@ func TestMovingToEnrollingOnboards(t *testing.T) {
 	if err != nil || len(flows) != 1 || slices.Contains(flows[0].GetStages(), "install_node") {
 		t.Fatalf("%v %v", flows, err)
 	}
-	storetest.Decide(t, s, op.GetOperationId(), operation.Look{})
+	storetest.Decide(t, s, op.GetOperationId(), operation.Evaluate{})
 	if got := storetest.State(t, s, "m-1"); got != "enrolling" {
 		t.Errorf("under way, and the node is %s", got)
 	}
@@ -250,7 +250,7 @@ func TestDrainingNeedsNoCluster(t *testing.T) {
 	if got := storetest.State(t, s, "m-1"); got != "draining" {
 		t.Errorf("asked for, and the node is %s", got)
 	}
-	d := storetest.Decide(t, s, op, operation.Look{})
+	d := storetest.Decide(t, s, op, operation.Evaluate{})
 	if d.Phase != operation.Succeeded || !strings.Contains(d.Decision.Op.Evidence["node_drained"], "in no cluster") || storetest.State(t, s, "m-1") != "retired" {
 		t.Errorf("%s %v, the node is %s", d.Phase, d.Decision.Op.Evidence, storetest.State(t, s, "m-1"))
 	}
@@ -355,7 +355,7 @@ func TestThreeAttemptsOfOneReimage(t *testing.T) {
 	at := storetest.Now()
 	for i := 1; i <= 3; i++ {
 		at = at.Add(time.Minute)
-		d, err := s.Decide(t.Context(), id, 0, operation.Look{}, at)
+		d, err := s.Decide(t.Context(), id, 0, operation.Evaluate{}, at)
 		if err != nil || d.Command == nil {
 			t.Fatalf("attempt %d: %+v %v", i, d, err)
 		}
@@ -416,7 +416,7 @@ func TestReportedInstallationHasAnOwner(t *testing.T) {
 		t.Errorf("cancelled, and the node is %s", storetest.State(t, s, "m-1"))
 	}
 	op = pending("b")
-	if _, err := s.Decide(t.Context(), op, 0, operation.Look{}, storetest.Now().Add(7*time.Hour)); err != nil {
+	if _, err := s.Decide(t.Context(), op, 0, operation.Evaluate{}, storetest.Now().Add(7*time.Hour)); err != nil {
 		t.Fatal(err)
 	}
 	storetest.Whole(t, s, "m-1", op, operation.Failed)
@@ -442,7 +442,7 @@ func TestDrainingIsTheWorkOfItsCluster(t *testing.T) {
 		if got := storetest.State(t, r.Store, "m-1"); got != "draining" {
 			t.Fatalf("the node is %s", got)
 		}
-		c := *storetest.Decide(t, r.Store, op, operation.Look{}).Command
+		c := *storetest.Decide(t, r.Store, op, operation.Evaluate{}).Command
 		storetest.Grant(t, r.Store, op, c, "st-2", 1)
 		if outcome == operation.OutcomeCanceled {
 			storetest.Decide(t, r.Store, op, operation.CancelAsked{Actor: "ann"})

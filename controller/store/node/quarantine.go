@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/controller/node"
+	"github.com/ingot-metal/ingot/controller/domain/node"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	"github.com/ingot-metal/ingot/controller/store/nodestate"
 	"github.com/ingot-metal/ingot/controller/store/pgtx"

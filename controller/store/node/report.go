@@ -9,10 +9,10 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/controller/fleet"
-	"github.com/ingot-metal/ingot/controller/node"
-	"github.com/ingot-metal/ingot/controller/operation"
-	"github.com/ingot-metal/ingot/controller/plan"
+	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/node"
+	"github.com/ingot-metal/ingot/controller/domain/operation"
+	"github.com/ingot-metal/ingot/controller/domain/plan"
 	catalogstore "github.com/ingot-metal/ingot/controller/store/catalog"
 	"github.com/ingot-metal/ingot/controller/store/convert"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
@@ -158,7 +158,7 @@ func (s *Store) awaitReports(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Ma
 			return m, err
 		}
 	}
-	if _, err := s.operations.DecideIn(ctx, q, op.ID, 0, operation.Look{}, now); err != nil {
+	if _, err := s.operations.DecideIn(ctx, q, op.ID, 0, operation.Evaluate{}, now); err != nil {
 		return m, err
 	}
 	return machinestore.LockMachine(ctx, q, m.MachineID)

@@ -7,9 +7,9 @@ import (
 	"time"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/controller/fleet"
-	"github.com/ingot-metal/ingot/controller/node"
-	"github.com/ingot-metal/ingot/controller/operation"
+	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/node"
+	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	"github.com/ingot-metal/ingot/controller/store/history"
 	machinestore "github.com/ingot-metal/ingot/controller/store/machine"

@@ -8,9 +8,9 @@ import (
 	"time"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/controller/fleet"
-	"github.com/ingot-metal/ingot/controller/node"
-	"github.com/ingot-metal/ingot/controller/operation"
+	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/node"
+	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/store"
 	nodestore "github.com/ingot-metal/ingot/controller/store/node"
 	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
@@ -60,7 +60,7 @@ func TestBlockingEndsWhatWasNotGranted(t *testing.T) {
 				}
 			}
 			op := storetest.Start(t, s, operationstore.StartRequest{MachineID: "m-1", RequestID: "r", Type: fleet.Reboot}).GetOperationId()
-			c := storetest.Decide(t, s, op, operation.Look{}).Command
+			c := storetest.Decide(t, s, op, operation.Evaluate{}).Command
 			if err := doIt(t, s, "m-1"); err != nil {
 				t.Fatalf("%s: %v", how, err)
 			}
@@ -109,7 +109,7 @@ func TestBlockingStopsWhatWasGranted(t *testing.T) {
 			}
 			r := wrote(a, c)
 			if r.Outcome = outcome; outcome == "" {
-				if _, err := s.Decide(t.Context(), op, 0, operation.Look{}, storetest.Now().Add(time.Hour)); err != nil {
+				if _, err := s.Decide(t.Context(), op, 0, operation.Evaluate{}, storetest.Now().Add(time.Hour)); err != nil {
 					t.Fatal(err)
 				}
 			} else {
@@ -218,7 +218,7 @@ func TestRetirementAgainstAGrant(t *testing.T) {
 		id := fmt.Sprintf("m-%d", n)
 		a := storetest.Live(t, s, id)
 		op := storetest.Start(t, s, operationstore.StartRequest{MachineID: id, RequestID: "r", Type: fleet.Reboot}).GetOperationId()
-		c := storetest.Decide(t, s, op, operation.Look{}).Command
+		c := storetest.Decide(t, s, op, operation.Evaluate{}).Command
 		var g *operationstore.Applied
 		for _, err := range storetest.Together(t, 2, func(ctx context.Context, i int) error {
 			if i == 0 {

@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/controller/fleet"
-	"github.com/ingot-metal/ingot/controller/operation"
+	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/operation"
 	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
 	"github.com/ingot-metal/ingot/controller/store/storetest"
 )
@@ -50,7 +50,7 @@ func TestACancelledWriteIsNeverIdle(t *testing.T) {
 	storetest.Decide(t, s, id, operation.Resulted{CommandID: c.ID, AgentID: a.ID, Outcome: operation.OutcomeCanceled})
 	storetest.Whole(t, s, "m-1", id, operation.Canceled)
 	exit := storetest.Start(t, s, operationstore.StartRequest{MachineID: "m-1", RequestID: "exit", Type: fleet.ExitMaintenance})
-	storetest.Decide(t, s, exit.GetOperationId(), operation.Look{})
+	storetest.Decide(t, s, exit.GetOperationId(), operation.Evaluate{})
 	st := storetest.Machine(t, s, "m-1").GetStatus()
 	if st.GetPhase() != baremetalv1.MachineStatus_READY || st.GetSchedulable() || st.GetAttentionReason() != "NOT_PROVISIONED" {
 		t.Errorf("phase %s, schedulable %t, attention %q", st.GetPhase(), st.GetSchedulable(), st.GetAttentionReason())
@@ -68,7 +68,7 @@ func TestARebootLeavesAFailedWriteVisible(t *testing.T) {
 	id, c := write(t, s, a, "r", 1)
 	storetest.Decide(t, s, id, notWritten(a, c))
 	boot := storetest.Start(t, s, operationstore.StartRequest{MachineID: "m-1", RequestID: "b", Type: fleet.Reboot}).GetOperationId()
-	cmd := storetest.Decide(t, s, boot, operation.Look{}).Command
+	cmd := storetest.Decide(t, s, boot, operation.Evaluate{}).Command
 	storetest.Decide(t, s, boot, storetest.Ask(a, cmd, 2, 1))
 	storetest.Decide(t, s, boot, operation.Resulted{
 		CommandID: cmd.ID, AgentID: a.ID, Outcome: operation.OutcomeSucceeded, SessionBootID: "boot-9",

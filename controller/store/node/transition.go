@@ -9,10 +9,11 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/controller/fleet"
-	"github.com/ingot-metal/ingot/controller/node"
-	"github.com/ingot-metal/ingot/controller/operation"
-	"github.com/ingot-metal/ingot/controller/plan"
+	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/node"
+	"github.com/ingot-metal/ingot/controller/domain/operation"
+	"github.com/ingot-metal/ingot/controller/domain/plan"
+	"github.com/ingot-metal/ingot/controller/domain/workflow"
 	catalogstore "github.com/ingot-metal/ingot/controller/store/catalog"
 	"github.com/ingot-metal/ingot/controller/store/convert"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
@@ -23,7 +24,6 @@ import (
 	"github.com/ingot-metal/ingot/controller/store/pgtx"
 	workflowstore "github.com/ingot-metal/ingot/controller/store/workflow"
 	"github.com/ingot-metal/ingot/controller/store/workflowstate"
-	"github.com/ingot-metal/ingot/controller/workflow"
 	"github.com/ingot-metal/ingot/internal/failure"
 )
 
@@ -267,7 +267,7 @@ func quarantinedBy(v nodestate.Move, from string) string {
 func (s *Store) finishRecord(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, op operation.Operation, row dbsqlc.Operation, evidence map[string]string, now time.Time) (*baremetalv1.Operation, error) {
 	l := &operationstore.OperationContext{Machine: m, Row: row, Snap: operation.Snapshot{Op: op}}
 	l.Row.EventSeq = 1
-	d := operation.Record(op, evidence, now)
+	d := operation.Instant(op, evidence, now)
 	out, err := operationstore.Apply(ctx, q, l, d, now)
 	if err != nil {
 		return nil, err

@@ -11,13 +11,13 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/ingot-metal/ingot/controller/fleet"
-	"github.com/ingot-metal/ingot/controller/node"
+	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/node"
+	"github.com/ingot-metal/ingot/controller/domain/workflow"
 	"github.com/ingot-metal/ingot/controller/store/convert"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	machinestore "github.com/ingot-metal/ingot/controller/store/machine"
 	"github.com/ingot-metal/ingot/controller/store/pgtx"
-	"github.com/ingot-metal/ingot/controller/workflow"
 	"github.com/ingot-metal/ingot/internal/accelerator"
 	"github.com/ingot-metal/ingot/internal/maasstatus"
 )

@@ -14,17 +14,17 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/controller/fleet"
-	"github.com/ingot-metal/ingot/controller/node"
-	"github.com/ingot-metal/ingot/controller/operation"
-	"github.com/ingot-metal/ingot/controller/plan"
+	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/node"
+	"github.com/ingot-metal/ingot/controller/domain/operation"
+	"github.com/ingot-metal/ingot/controller/domain/plan"
+	"github.com/ingot-metal/ingot/controller/domain/workflow"
 	catalogstore "github.com/ingot-metal/ingot/controller/store/catalog"
 	"github.com/ingot-metal/ingot/controller/store/convert"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	"github.com/ingot-metal/ingot/controller/store/history"
 	machinestore "github.com/ingot-metal/ingot/controller/store/machine"
 	"github.com/ingot-metal/ingot/controller/store/pgtx"
-	"github.com/ingot-metal/ingot/controller/workflow"
 	"github.com/ingot-metal/ingot/internal/failure"
 )
 

@@ -13,10 +13,11 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/controller/fleet"
-	"github.com/ingot-metal/ingot/controller/node"
-	"github.com/ingot-metal/ingot/controller/operation"
-	"github.com/ingot-metal/ingot/controller/plan"
+	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/node"
+	"github.com/ingot-metal/ingot/controller/domain/operation"
+	"github.com/ingot-metal/ingot/controller/domain/plan"
+	"github.com/ingot-metal/ingot/controller/domain/workflow"
 	catalogstore "github.com/ingot-metal/ingot/controller/store/catalog"
 	"github.com/ingot-metal/ingot/controller/store/convert"
 	credentialstore "github.com/ingot-metal/ingot/controller/store/credential"
@@ -27,7 +28,6 @@ import (
 	"github.com/ingot-metal/ingot/controller/store/nodestate"
 	"github.com/ingot-metal/ingot/controller/store/pgtx"
 	"github.com/ingot-metal/ingot/controller/store/workflowstate"
-	"github.com/ingot-metal/ingot/controller/workflow"
 	"github.com/ingot-metal/ingot/internal/failure"
 	"github.com/ingot-metal/ingot/internal/ids"
 	"github.com/ingot-metal/ingot/internal/planted"
@@ -275,7 +275,7 @@ func (s *Store) firstLook(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machi
 	if err := l.complete(ctx, q, f, now); err != nil {
 		return err
 	}
-	a, err := s.decideOn(ctx, q, l, n.Row.Version, operation.Look{}, now)
+	a, err := s.decideOn(ctx, q, l, n.Row.Version, operation.Evaluate{}, now)
 	pgtx.PostcommitOf(q).Note(a)
 	return err
 }

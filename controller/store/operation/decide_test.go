@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ingot-metal/ingot/controller/fleet"
-	"github.com/ingot-metal/ingot/controller/operation"
+	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/store"
 	"github.com/ingot-metal/ingot/controller/store/history"
 	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
@@ -38,12 +38,12 @@ func decideAndDie(t *testing.T, s *store.Store, machineID, step, point string, a
 	id := storetest.Start(t, s, operationstore.StartRequest{MachineID: machineID, RequestID: "reboot", Type: fleet.Reboot}).GetOperationId()
 	var c *operation.Command
 	if step != "look" {
-		c = storetest.Decide(t, s, id, operation.Look{}).Command
+		c = storetest.Decide(t, s, id, operation.Evaluate{}).Command
 	}
 	if step == "result" || step == "late look" {
 		storetest.Decide(t, s, id, storetest.Ask(a, c, 1, 1))
 	}
-	var e operation.Event = operation.Look{}
+	var e operation.Event = operation.Evaluate{}
 	at, want := storetest.Now(), operation.Running
 	switch step {
 	case "grant":
@@ -86,12 +86,12 @@ func TestStaleVersionsDecideNothing(t *testing.T) {
 	s := storetest.New(t)
 	storetest.Live(t, s, "m-1")
 	id := storetest.Start(t, s, operationstore.StartRequest{MachineID: "m-1", RequestID: "reboot", Type: fleet.Reboot}).GetOperationId()
-	first, err := s.Decide(t.Context(), id, 1, operation.Look{}, storetest.Now())
+	first, err := s.Decide(t.Context(), id, 1, operation.Evaluate{}, storetest.Now())
 	if err != nil || first.StaleVersion || first.Version != 2 {
 		t.Fatalf("%+v, %v", first, err)
 	}
 	before := storetest.Everything(t, s, storetest.Decided...)
-	again, err := s.Decide(t.Context(), id, 1, operation.Look{}, storetest.Now())
+	again, err := s.Decide(t.Context(), id, 1, operation.Evaluate{}, storetest.Now())
 	if err != nil || !again.StaleVersion || storetest.Everything(t, s, storetest.Decided...) != before {
 		t.Errorf("%+v, %v", again, err)
 	}
@@ -105,7 +105,7 @@ func TestConcurrentDecisions(t *testing.T) {
 		var e operation.Event
 		switch i % 6 {
 		case 0:
-			e = operation.Look{}
+			e = operation.Evaluate{}
 		case 1:
 			e = operation.AckedByAgent{CommandID: c.ID, AgentID: a.ID}
 		case 2:
@@ -184,7 +184,7 @@ func TestFeedMissesNothing(t *testing.T) {
 		}
 		op, _, err := s.Start(ctx, operationstore.StartRequest{MachineID: fmt.Sprintf("m-%d", i), RequestID: "r", Type: fleet.EnterMaintenance}, storetest.Now())
 		if err == nil {
-			_, err = s.Decide(ctx, op.GetOperationId(), 0, operation.Look{}, storetest.Now())
+			_, err = s.Decide(ctx, op.GetOperationId(), 0, operation.Evaluate{}, storetest.Now())
 		}
 		return err
 	}) {

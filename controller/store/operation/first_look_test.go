@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ingot-metal/ingot/controller/fleet"
-	"github.com/ingot-metal/ingot/controller/operation"
-	"github.com/ingot-metal/ingot/controller/plan"
+	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/operation"
+	"github.com/ingot-metal/ingot/controller/domain/plan"
 	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
 	"github.com/ingot-metal/ingot/controller/store/storetest"
 	"github.com/ingot-metal/ingot/internal/failpoint"
@@ -53,7 +53,7 @@ func TestAnOperationBeginsWhereItIsCreated(t *testing.T) {
 			return fmt.Errorf("sends %v", first[0].Send)
 		}
 		c := first[0].Command
-		if look, err := s.Decide(ctx, id, 1, operation.Look{}, storetest.Now()); err != nil || !look.StaleVersion {
+		if look, err := s.Decide(ctx, id, 1, operation.Evaluate{}, storetest.Now()); err != nil || !look.StaleVersion {
 			return fmt.Errorf("a look for the version before: %v, %w", look, err)
 		}
 		for _, e := range []operation.Event{

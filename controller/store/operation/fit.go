@@ -10,9 +10,9 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/controller/fleet"
-	"github.com/ingot-metal/ingot/controller/operation"
-	"github.com/ingot-metal/ingot/controller/plan"
+	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/operation"
+	"github.com/ingot-metal/ingot/controller/domain/plan"
 	catalogstore "github.com/ingot-metal/ingot/controller/store/catalog"
 	"github.com/ingot-metal/ingot/controller/store/convert"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
@@ -51,7 +51,7 @@ func (s *Store) installable(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Mac
 		w.Boot = operation.Boot{Segments: int(b.Segments), InstallerReady: b.Ready}
 	}
 	image := steps[i].Step.GetRepave()
-	refusal := operation.NoWayIn(w, image.GetPath())
+	refusal := operation.NoBootPath(w, image.GetPath())
 	if refusal == nil {
 		refusal, err = l.unfit(ctx, q, image)
 	}

@@ -4,8 +4,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ingot-metal/ingot/controller/fleet"
-	"github.com/ingot-metal/ingot/controller/operation"
+	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/operation"
 	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
 	sessionstore "github.com/ingot-metal/ingot/controller/store/session"
 	"github.com/ingot-metal/ingot/controller/store/storetest"
@@ -87,7 +87,7 @@ func TestAnInstallationThatCannotSucceedAnyMoreStaysInItsSystem(t *testing.T) {
 	if err := r.Store.InventoryEvent(t.Context(), sessionstore.EventKey{AgentID: a.ID, StateID: "st-host", Seq: 2}, "m-1", "h2", []byte(doc), false, storetest.Now()); err != nil {
 		t.Fatal(err)
 	}
-	got := r.Decide(op.GetOperationId(), operation.Look{})
+	got := r.Decide(op.GetOperationId(), operation.Evaluate{})
 	if got.Phase != operation.Failed || got.Decision.Op.Error.Code != "DISK_RULE_NO_UNIQUE_MATCH" {
 		t.Fatalf("it is %s: %+v", got.Phase, got.Decision.Op.Error)
 	}

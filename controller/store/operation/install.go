@@ -9,13 +9,13 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/ingot-metal/ingot/controller/fleet"
-	"github.com/ingot-metal/ingot/controller/node"
-	"github.com/ingot-metal/ingot/controller/operation"
-	"github.com/ingot-metal/ingot/controller/plan"
+	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/node"
+	"github.com/ingot-metal/ingot/controller/domain/operation"
+	"github.com/ingot-metal/ingot/controller/domain/plan"
+	"github.com/ingot-metal/ingot/controller/domain/workflow"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	"github.com/ingot-metal/ingot/controller/store/nodestate"
-	"github.com/ingot-metal/ingot/controller/workflow"
 )
 
 // installs says that an operation of the type with these steps is an installation whose node state follows it. The moves

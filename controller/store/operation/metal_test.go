@@ -9,8 +9,8 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
-	"github.com/ingot-metal/ingot/controller/fleet"
-	"github.com/ingot-metal/ingot/controller/operation"
+	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/operation"
 	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
 	sessionstore "github.com/ingot-metal/ingot/controller/store/session"
 	sitestore "github.com/ingot-metal/ingot/controller/store/site"
@@ -42,7 +42,7 @@ func TestReimageThroughTheStore(t *testing.T) {
 func TestSecondKey(t *testing.T) {
 	r := storetest.NewMetalRig(t)
 	op := storetest.Start(t, r.Store, operationstore.StartRequest{MachineID: "m-1", RequestID: "r", Type: fleet.Reimage, Inputs: storetest.Inputs("tiny")}).GetOperationId()
-	r.Decide(op, operation.Look{})
+	r.Decide(op, operation.Evaluate{})
 	token := r.Applied().GetAssignments()[0].GetToken()
 	if _, err := r.Vouch("another token", "key", storetest.Now()); err == nil {
 		t.Error("a wrong boot token was taken")
@@ -79,7 +79,7 @@ func TestSecondKey(t *testing.T) {
 func TestPowerOffLiftsAFence(t *testing.T) {
 	r := storetest.NewMetalRig(t)
 	op := storetest.Start(t, r.Store, operationstore.StartRequest{MachineID: "m-1", RequestID: "r", Type: fleet.Reimage, Inputs: storetest.Inputs("tiny")}).GetOperationId()
-	r.Decide(op, operation.Look{})
+	r.Decide(op, operation.Evaluate{})
 	v := r.Applied()
 	r.Done(op, r.Site, "st-site", "boot-site", map[string]string{"power": "on"})
 	vouched, err := r.Vouch(v.GetAssignments()[0].GetToken(), "key", storetest.Now())

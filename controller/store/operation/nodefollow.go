@@ -6,14 +6,14 @@ import (
 	"slices"
 	"time"
 
-	"github.com/ingot-metal/ingot/controller/fleet"
-	"github.com/ingot-metal/ingot/controller/node"
-	"github.com/ingot-metal/ingot/controller/operation"
+	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/node"
+	"github.com/ingot-metal/ingot/controller/domain/operation"
+	"github.com/ingot-metal/ingot/controller/domain/workflow"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	machinestore "github.com/ingot-metal/ingot/controller/store/machine"
 	"github.com/ingot-metal/ingot/controller/store/nodestate"
 	"github.com/ingot-metal/ingot/controller/store/workflowstate"
-	"github.com/ingot-metal/ingot/controller/workflow"
 	"github.com/ingot-metal/ingot/internal/evidence"
 )
 

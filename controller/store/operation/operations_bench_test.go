@@ -6,8 +6,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/ingot-metal/ingot/controller/fleet"
-	"github.com/ingot-metal/ingot/controller/operation"
+	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/store"
 	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
 	"github.com/ingot-metal/ingot/controller/store/storetest"
@@ -72,7 +72,7 @@ func netbootOnce(ctx context.Context, s *store.Store, a storetest.Enrolled, n in
 		return err
 	}
 	id := op.GetOperationId()
-	first, err := s.Decide(ctx, id, 0, operation.Look{}, storetest.Now())
+	first, err := s.Decide(ctx, id, 0, operation.Evaluate{}, storetest.Now())
 	if err != nil {
 		return err
 	}

@@ -9,8 +9,8 @@ import (
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
-	"github.com/ingot-metal/ingot/controller/fleet"
-	"github.com/ingot-metal/ingot/controller/node"
+	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/node"
 	nodestore "github.com/ingot-metal/ingot/controller/store/node"
 	sessionstore "github.com/ingot-metal/ingot/controller/store/session"
 	sitestore "github.com/ingot-metal/ingot/controller/store/site"

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/ingot-metal/ingot/controller/operation"
+	"github.com/ingot-metal/ingot/controller/domain/operation"
 	budgetstore "github.com/ingot-metal/ingot/controller/store/budget"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	"github.com/ingot-metal/ingot/controller/store/pgtx"

@@ -8,12 +8,12 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/ingot-metal/ingot/controller/fleet"
-	"github.com/ingot-metal/ingot/controller/operation"
+	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/operation"
+	"github.com/ingot-metal/ingot/controller/domain/workflow"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	"github.com/ingot-metal/ingot/controller/store/nodestate"
 	"github.com/ingot-metal/ingot/controller/store/workflowstate"
-	"github.com/ingot-metal/ingot/controller/workflow"
 )
 
 // readWorkflow loads the workflow whose attempt the operation is, and what its stages judge by.

@@ -10,8 +10,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/ingot-metal/ingot/controller/fleet"
-	"github.com/ingot-metal/ingot/controller/operation"
+	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/store"
 	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
 	"github.com/ingot-metal/ingot/controller/store/storetest"
@@ -165,7 +165,7 @@ func TestAGroupTellsItsMembersApart(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		commands[i] = storetest.Decide(t, s, op.GetOperationId(), operation.Look{}).Command
+		commands[i] = storetest.Decide(t, s, op.GetOperationId(), operation.Evaluate{}).Command
 	}
 	storetest.Exec(t, s, "UPDATE agent_states SET last_grant_seq = 7 WHERE agent_id = '"+agents[stale].ID+"'")
 	release := held(t, s, "m-0", "m-1")

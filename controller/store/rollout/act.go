@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/controller/rollout"
+	"github.com/ingot-metal/ingot/controller/domain/rollout"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	"github.com/ingot-metal/ingot/controller/store/history"
 	"github.com/ingot-metal/ingot/internal/failure"

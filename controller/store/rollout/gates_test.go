@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/controller/rollout"
+	"github.com/ingot-metal/ingot/controller/domain/rollout"
 	machinestore "github.com/ingot-metal/ingot/controller/store/machine"
 	rolloutstore "github.com/ingot-metal/ingot/controller/store/rollout"
 	"github.com/ingot-metal/ingot/controller/store/storetest"

@@ -8,9 +8,9 @@ import (
 	"time"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/controller/fleet"
-	"github.com/ingot-metal/ingot/controller/operation"
-	"github.com/ingot-metal/ingot/controller/rollout"
+	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/operation"
+	"github.com/ingot-metal/ingot/controller/domain/rollout"
 	"github.com/ingot-metal/ingot/controller/store"
 	machinestore "github.com/ingot-metal/ingot/controller/store/machine"
 	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
@@ -245,7 +245,7 @@ func TestManyControllersRunOneRollout(t *testing.T) {
 						return fmt.Errorf("%d operations at once", n)
 					}
 					if op != nil {
-						if _, err := s.Decide(ctx, op.GetOperationId(), 0, operation.Look{}, storetest.Now()); err != nil {
+						if _, err := s.Decide(ctx, op.GetOperationId(), 0, operation.Evaluate{}, storetest.Now()); err != nil {
 							return err
 						}
 					}

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/ingot-metal/ingot/controller/operation"
+	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
 	"github.com/ingot-metal/ingot/internal/ids"

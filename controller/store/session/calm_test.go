@@ -6,7 +6,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/ingot-metal/ingot/controller/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/fleet"
 	"github.com/ingot-metal/ingot/controller/store"
 	agentstore "github.com/ingot-metal/ingot/controller/store/agent"
 	operationstore "github.com/ingot-metal/ingot/controller/store/operation"

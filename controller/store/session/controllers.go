@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/controller/operation"
+	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/store/convert"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	operationstore "github.com/ingot-metal/ingot/controller/store/operation"

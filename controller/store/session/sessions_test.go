@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ingot-metal/ingot/controller/fleet"
-	"github.com/ingot-metal/ingot/controller/operation"
+	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/store"
 	agentstore "github.com/ingot-metal/ingot/controller/store/agent"
 	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
@@ -158,7 +158,7 @@ func fenced(t *testing.T, s *store.Store) (storetest.Enrolled, string, *operatio
 	t.Helper()
 	a, id, c := storetest.Rebooting(t, s, "m-1")
 	storetest.Decide(t, s, id, storetest.Ask(a, c, 1, 1))
-	late, err := s.Decide(t.Context(), id, 0, operation.Look{}, storetest.Now().Add(24*time.Hour))
+	late, err := s.Decide(t.Context(), id, 0, operation.Evaluate{}, storetest.Now().Add(24*time.Hour))
 	if err != nil || late.Phase != operation.Failed {
 		t.Fatalf("%+v, %v", late, err)
 	}
@@ -261,7 +261,7 @@ func TestASessionThatWasOvertakenSaysNothing(t *testing.T) {
 	storetest.Lease(t, s)
 	a := storetest.Live(t, s, "m-1")
 	op := storetest.Start(t, s, operationstore.StartRequest{MachineID: "m-1", RequestID: "reboot", Type: fleet.Reboot}).GetOperationId()
-	c := storetest.Decide(t, s, op, operation.Look{}).Command
+	c := storetest.Decide(t, s, op, operation.Evaluate{}).Command
 	agent, err := s.GetAgent(t.Context(), a.ID)
 	if err != nil {
 		t.Fatal(err)
@@ -292,7 +292,7 @@ func TestTheSiteAgentsReachStands(t *testing.T) {
 	storetest.Open(t, s, h)
 	storetest.Maintenance(t, s, "m-1")
 	op := storetest.Start(t, s, operationstore.StartRequest{MachineID: "m-1", RequestID: "reboot", Type: fleet.Reboot}).GetOperationId()
-	c := storetest.Decide(t, s, op, operation.Look{}).Command
+	c := storetest.Decide(t, s, op, operation.Evaluate{}).Command
 	storetest.Decide(t, s, op, storetest.Ask(a, c, 1, 1))
 	done := storetest.Decide(t, s, op, operation.Resulted{
 		CommandID: c.ID, AgentID: a.ID, Outcome: operation.OutcomeSucceeded,

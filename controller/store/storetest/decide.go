@@ -3,7 +3,7 @@ package storetest
 import (
 	"testing"
 
-	"github.com/ingot-metal/ingot/controller/operation"
+	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/store"
 )
 

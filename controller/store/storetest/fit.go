@@ -3,7 +3,7 @@ package storetest
 import (
 	"fmt"
 
-	"github.com/ingot-metal/ingot/controller/operation"
+	"github.com/ingot-metal/ingot/controller/domain/operation"
 	agentstore "github.com/ingot-metal/ingot/controller/store/agent"
 	sessionstore "github.com/ingot-metal/ingot/controller/store/session"
 	"github.com/ingot-metal/ingot/internal/evidence"

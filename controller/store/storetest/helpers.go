@@ -13,8 +13,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/controller/fleet"
-	"github.com/ingot-metal/ingot/controller/operation"
+	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/store"
 	agentstore "github.com/ingot-metal/ingot/controller/store/agent"
 	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
@@ -153,7 +153,7 @@ func Lease(t testing.TB, s *store.Store) {
 func Maintenance(t testing.TB, s *store.Store, machineID string) {
 	t.Helper()
 	op := Start(t, s, operationstore.StartRequest{MachineID: machineID, RequestID: "enter", Type: fleet.EnterMaintenance})
-	if a := Decide(t, s, op.GetOperationId(), operation.Look{}); a.Phase != operation.Succeeded {
+	if a := Decide(t, s, op.GetOperationId(), operation.Evaluate{}); a.Phase != operation.Succeeded {
 		t.Fatalf("enter maintenance: %s", a.Phase)
 	}
 }
@@ -173,7 +173,7 @@ func Rebooting(t testing.TB, s *store.Store, machineID string) (Enrolled, string
 	t.Helper()
 	a := Live(t, s, machineID)
 	op := Start(t, s, operationstore.StartRequest{MachineID: machineID, RequestID: "reboot", Type: fleet.Reboot})
-	d := Decide(t, s, op.GetOperationId(), operation.Look{})
+	d := Decide(t, s, op.GetOperationId(), operation.Evaluate{})
 	if d.Command == nil || d.Command.State != operation.Sent {
 		t.Fatalf("the first look made %+v", d.Command)
 	}

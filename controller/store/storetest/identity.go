@@ -3,9 +3,9 @@ package storetest
 import (
 	"time"
 
-	"github.com/ingot-metal/ingot/controller/fleet"
-	"github.com/ingot-metal/ingot/controller/identity"
-	"github.com/ingot-metal/ingot/controller/operation"
+	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/identity"
+	"github.com/ingot-metal/ingot/controller/domain/operation"
 	identitystore "github.com/ingot-metal/ingot/controller/store/identity"
 	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
 )
@@ -26,7 +26,7 @@ func (r *MetalRig) Claim(token, key string, chip *identity.Key, proven bool, at 
 func (r *MetalRig) Reimaging(request string) (op, token string) {
 	r.Helper()
 	op = Start(r.T, r.Store, operationstore.StartRequest{MachineID: "m-1", RequestID: request, Type: fleet.Reimage, Inputs: Inputs("tiny")}).GetOperationId()
-	r.Decide(op, operation.Look{})
+	r.Decide(op, operation.Evaluate{})
 	return op, r.Applied().GetAssignments()[0].GetToken()
 }
 

@@ -9,9 +9,9 @@ import (
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
-	"github.com/ingot-metal/ingot/controller/fleet"
-	"github.com/ingot-metal/ingot/controller/operation"
-	"github.com/ingot-metal/ingot/controller/plan"
+	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/operation"
+	"github.com/ingot-metal/ingot/controller/domain/plan"
 	"github.com/ingot-metal/ingot/controller/store"
 	agentstore "github.com/ingot-metal/ingot/controller/store/agent"
 	identitystore "github.com/ingot-metal/ingot/controller/store/identity"
@@ -106,7 +106,7 @@ func (r *MetalRig) Applied() *fleetv1.SiteDocument {
 		r.Fatal(err)
 	}
 	for _, id := range waiting {
-		r.Decide(id, operation.Look{})
+		r.Decide(id, operation.Evaluate{})
 	}
 	return d
 }
@@ -194,7 +194,7 @@ func (r *MetalRig) Reimage() {
 	t := r.T
 	r.Helper()
 	op := Start(t, r.Store, operationstore.StartRequest{MachineID: "m-1", RequestID: "r", Type: fleet.Reimage, Params: map[string]string{"image_ref": "tiny"}, Inputs: Inputs("tiny")}).GetOperationId()
-	if a := r.Decide(op, operation.Look{}); a.Decision.Op.WaitReason != operation.WaitSite {
+	if a := r.Decide(op, operation.Evaluate{}); a.Decision.Op.WaitReason != operation.WaitSite {
 		t.Fatalf("it waits for %q", a.Decision.Op.WaitReason)
 	}
 	doc := r.Applied()

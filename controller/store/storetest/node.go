@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/ingot-metal/ingot/controller/node"
+	"github.com/ingot-metal/ingot/controller/domain/node"
 	"github.com/ingot-metal/ingot/controller/store"
 	nodestore "github.com/ingot-metal/ingot/controller/store/node"
 )

@@ -12,8 +12,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/ingot-metal/ingot/controller/fleet"
-	"github.com/ingot-metal/ingot/controller/operation"
+	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/store"
 	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
 )
@@ -34,7 +34,7 @@ func RebootOnce(ctx context.Context, s *store.Store, a Enrolled, n int) error {
 		return err
 	}
 	id := op.GetOperationId()
-	d, err := s.Decide(ctx, id, 0, operation.Look{}, Now())
+	d, err := s.Decide(ctx, id, 0, operation.Evaluate{}, Now())
 	if err != nil {
 		return err
 	}

@@ -10,12 +10,12 @@ import (
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
-	"github.com/ingot-metal/ingot/controller/operation"
+	"github.com/ingot-metal/ingot/controller/domain/operation"
+	"github.com/ingot-metal/ingot/controller/domain/workflow"
 	"github.com/ingot-metal/ingot/controller/store"
 	agentstore "github.com/ingot-metal/ingot/controller/store/agent"
 	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
 	workflowstore "github.com/ingot-metal/ingot/controller/store/workflow"
-	"github.com/ingot-metal/ingot/controller/workflow"
 	"github.com/ingot-metal/ingot/internal/evidence"
 	"github.com/ingot-metal/ingot/internal/failpoint"
 )
@@ -179,7 +179,7 @@ func (r *LifeRig) Run() *baremetalv1.Workflow {
 	r.Helper()
 	op := r.Workflow().GetOperationId()
 	for range 100 {
-		r.Decide(op, operation.Look{})
+		r.Decide(op, operation.Evaluate{})
 		if violation := r.Violation(); violation != "" {
 			r.Error(violation)
 		}

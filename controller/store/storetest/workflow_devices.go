@@ -2,7 +2,7 @@ package storetest
 
 import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/controller/operation"
+	"github.com/ingot-metal/ingot/controller/domain/operation"
 	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
 	sessionstore "github.com/ingot-metal/ingot/controller/store/session"
 )

@@ -3,7 +3,7 @@ package storetest
 import (
 	"slices"
 
-	"github.com/ingot-metal/ingot/controller/workflow"
+	"github.com/ingot-metal/ingot/controller/domain/workflow"
 	"github.com/ingot-metal/ingot/internal/evidence"
 )
 

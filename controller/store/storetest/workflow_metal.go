@@ -4,9 +4,9 @@ import (
 	"slices"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/controller/operation"
+	"github.com/ingot-metal/ingot/controller/domain/operation"
+	"github.com/ingot-metal/ingot/controller/domain/workflow"
 	workflowstore "github.com/ingot-metal/ingot/controller/store/workflow"
-	"github.com/ingot-metal/ingot/controller/workflow"
 )
 
 // Begin starts a workflow on the rig's machine and gives its operation.
@@ -33,7 +33,7 @@ func (r *MetalRig) Workflow() *baremetalv1.Workflow {
 // IntoInstaller follows the machine into the installer through its BMC.
 func (r *MetalRig) IntoInstaller(op string) Enrolled {
 	r.Helper()
-	r.Decide(op, operation.Look{})
+	r.Decide(op, operation.Evaluate{})
 	return r.InstallerOf(op)
 }
 
@@ -51,7 +51,7 @@ func (r *MetalRig) InstallerOf(op string) Enrolled {
 
 func (r *MetalRig) ServesTheImage(op string) {
 	r.Helper()
-	r.Decide(op, operation.Look{})
+	r.Decide(op, operation.Evaluate{})
 	a := r.Applied().GetAssignments()[0]
 	if a.GetOperationId() != op || !slices.Equal(a.GetPrefetchSha256(), []string{"cc"}) {
 		r.Errorf("for operation %s the site serves %v", op, a)

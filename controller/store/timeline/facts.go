@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"strconv"
 
+	"github.com/ingot-metal/ingot/controller/domain/timeline"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	"github.com/ingot-metal/ingot/controller/store/pgtx"
-	"github.com/ingot-metal/ingot/controller/timeline"
 )
 
 func operationFacts(ctx context.Context, q *dbsqlc.Queries, machineID string, t *timeline.Tables) error {

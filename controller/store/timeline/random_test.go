@@ -9,12 +9,12 @@ import (
 	"time"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/controller/fleet"
-	"github.com/ingot-metal/ingot/controller/operation"
+	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/operation"
+	"github.com/ingot-metal/ingot/controller/domain/workflow"
 	"github.com/ingot-metal/ingot/controller/store"
 	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
 	"github.com/ingot-metal/ingot/controller/store/storetest"
-	"github.com/ingot-metal/ingot/controller/workflow"
 	"github.com/ingot-metal/ingot/internal/failpoint"
 	"github.com/ingot-metal/ingot/internal/failure"
 )
@@ -181,13 +181,13 @@ func (l *life) step(ctx context.Context, id string) (*operationstore.Applied, er
 
 func (l *life) event() (operation.Event, time.Time) {
 	if l.command == nil || l.chance(10) {
-		return operation.Look{}, storetest.Now()
+		return operation.Evaluate{}, storetest.Now()
 	}
 	if l.mishap(4) {
 		return operation.CancelAsked{Actor: "tester"}, storetest.Now()
 	}
 	if l.mishap(8) {
-		return operation.Look{}, storetest.Now().Add(24 * time.Hour)
+		return operation.Evaluate{}, storetest.Now().Add(24 * time.Hour)
 	}
 	c := l.command
 	switch l.rnd.IntN(4) {

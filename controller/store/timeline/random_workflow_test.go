@@ -7,11 +7,11 @@ import (
 	"time"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/controller/operation"
+	"github.com/ingot-metal/ingot/controller/domain/operation"
+	"github.com/ingot-metal/ingot/controller/domain/workflow"
 	agentstore "github.com/ingot-metal/ingot/controller/store/agent"
 	"github.com/ingot-metal/ingot/controller/store/storetest"
 	workflowstore "github.com/ingot-metal/ingot/controller/store/workflow"
-	"github.com/ingot-metal/ingot/controller/workflow"
 	"github.com/ingot-metal/ingot/internal/evidence"
 	"github.com/ingot-metal/ingot/internal/failpoint"
 	"github.com/ingot-metal/ingot/internal/failure"

@@ -9,15 +9,15 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/ingot-metal/ingot/controller/fleet"
-	"github.com/ingot-metal/ingot/controller/operation"
+	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/operation"
+	"github.com/ingot-metal/ingot/controller/domain/timeline"
+	"github.com/ingot-metal/ingot/controller/domain/workflow"
 	"github.com/ingot-metal/ingot/controller/store"
 	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
 	"github.com/ingot-metal/ingot/controller/store/storetest"
 	timelinestore "github.com/ingot-metal/ingot/controller/store/timeline"
 	workflowstore "github.com/ingot-metal/ingot/controller/store/workflow"
-	"github.com/ingot-metal/ingot/controller/timeline"
-	"github.com/ingot-metal/ingot/controller/workflow"
 	"github.com/ingot-metal/ingot/migrations"
 )
 
@@ -300,7 +300,7 @@ func TestMachinesOfBeforeBeginWithASnapshot(t *testing.T) {
 		t.Fatal(err)
 	}
 	id := storetest.Start(t, s, operationstore.StartRequest{MachineID: "m-1", RequestID: "r", Type: fleet.Reboot}).GetOperationId()
-	c := storetest.Decide(t, s, id, operation.Look{}).Command
+	c := storetest.Decide(t, s, id, operation.Evaluate{}).Command
 	migrateBy(t, s, "0016_throughput.down.sql", "0011_history.down.sql", "0004_timeline.down.sql", "0004_timeline.up.sql", "0011_history.up.sql",
 		"0016_throughput.up.sql")
 	storetest.Intact(t, s, "m-1")
@@ -344,8 +344,8 @@ func TestOldChainsGoOn(t *testing.T) {
 	}
 	// One that fails leaves a message, which the old entries do not have; another has begun.
 	late := storetest.Start(t, s, operationstore.StartRequest{MachineID: "m-1", RequestID: "late", Type: fleet.Reboot}).GetOperationId()
-	storetest.Decide(t, s, late, operation.Look{})
-	if _, err := s.Decide(t.Context(), late, 0, operation.Look{}, storetest.Now().Add(24*time.Hour)); err != nil {
+	storetest.Decide(t, s, late, operation.Evaluate{})
+	if _, err := s.Decide(t.Context(), late, 0, operation.Evaluate{}, storetest.Now().Add(24*time.Hour)); err != nil {
 		t.Fatal(err)
 	}
 	workflows, _, err := s.StartWorkflow(t.Context(), workflowstore.WorkflowStart{
@@ -360,7 +360,7 @@ func TestOldChainsGoOn(t *testing.T) {
 	}
 	migrateBy(t, s, "0011_history.up.sql", "0016_throughput.up.sql")
 	storetest.Intact(t, s, "m-1")
-	storetest.Decide(t, s, workflows.GetOperationId(), operation.Look{})
+	storetest.Decide(t, s, workflows.GetOperationId(), operation.Evaluate{})
 	storetest.Decide(t, s, workflows.GetOperationId(), operation.CancelAsked{Actor: "tester"})
 	storetest.Intact(t, s, "m-1")
 	storetest.Intact(t, s, "")

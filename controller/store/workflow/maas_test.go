@@ -5,12 +5,12 @@ import (
 	"testing"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/controller/operation"
+	"github.com/ingot-metal/ingot/controller/domain/operation"
+	"github.com/ingot-metal/ingot/controller/domain/workflow"
 	agentstore "github.com/ingot-metal/ingot/controller/store/agent"
 	credentialstore "github.com/ingot-metal/ingot/controller/store/credential"
 	"github.com/ingot-metal/ingot/controller/store/storetest"
 	workflowstore "github.com/ingot-metal/ingot/controller/store/workflow"
-	"github.com/ingot-metal/ingot/controller/workflow"
 )
 
 // TestMAASHasStagesOfItsOwn: a machine that MAAS drives is onboarded by MAAS's stages, and by no other way of installing.

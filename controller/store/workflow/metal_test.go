@@ -5,11 +5,11 @@ import (
 	"testing"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/controller/operation"
-	"github.com/ingot-metal/ingot/controller/plan"
+	"github.com/ingot-metal/ingot/controller/domain/operation"
+	"github.com/ingot-metal/ingot/controller/domain/plan"
+	"github.com/ingot-metal/ingot/controller/domain/workflow"
 	"github.com/ingot-metal/ingot/controller/store/storetest"
 	workflowstore "github.com/ingot-metal/ingot/controller/store/workflow"
-	"github.com/ingot-metal/ingot/controller/workflow"
 	"github.com/ingot-metal/ingot/internal/evidence"
 )
 
@@ -69,7 +69,7 @@ func TestPowerOffWithoutProofIsNotDone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.Decide(acted.Operation.GetOperationId(), operation.Look{})
+	r.Decide(acted.Operation.GetOperationId(), operation.Evaluate{})
 	if w := r.Workflow(); w.GetState() != baremetalv1.Workflow_RECONCILED || storetest.Machine(t, r.Store, "m-1").GetDeletedAt() == nil {
 		t.Errorf("it ended as %v", w)
 	}

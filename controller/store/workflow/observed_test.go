@@ -4,10 +4,10 @@ import (
 	"testing"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/controller/operation"
+	"github.com/ingot-metal/ingot/controller/domain/operation"
+	"github.com/ingot-metal/ingot/controller/domain/workflow"
 	"github.com/ingot-metal/ingot/controller/store/storetest"
 	workflowstore "github.com/ingot-metal/ingot/controller/store/workflow"
-	"github.com/ingot-metal/ingot/controller/workflow"
 )
 
 // TestAWorkflowShowsWhatItsProviderSays: as last observed when it began, and again with each of its decisions.
@@ -32,6 +32,6 @@ func TestAWorkflowShowsWhatItsProviderSays(t *testing.T) {
 	}
 	shows("New")
 	storetest.Exec(t, s, "UPDATE provider_observations SET state = 'Ready', status = 'Ready' WHERE machine_id = 'm-1'")
-	storetest.Decide(t, s, op.GetOperationId(), operation.Look{})
+	storetest.Decide(t, s, op.GetOperationId(), operation.Evaluate{})
 	shows("Ready")
 }

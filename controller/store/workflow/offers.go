@@ -8,12 +8,12 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/ingot-metal/ingot/controller/fleet"
-	"github.com/ingot-metal/ingot/controller/plan"
+	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/plan"
+	"github.com/ingot-metal/ingot/controller/domain/workflow"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
 	"github.com/ingot-metal/ingot/controller/store/workflowstate"
-	"github.com/ingot-metal/ingot/controller/workflow"
 	"github.com/ingot-metal/ingot/internal/failure"
 )
 

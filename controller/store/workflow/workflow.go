@@ -11,9 +11,10 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/controller/fleet"
-	"github.com/ingot-metal/ingot/controller/operation"
-	"github.com/ingot-metal/ingot/controller/plan"
+	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/operation"
+	"github.com/ingot-metal/ingot/controller/domain/plan"
+	"github.com/ingot-metal/ingot/controller/domain/workflow"
 	"github.com/ingot-metal/ingot/controller/store/convert"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	"github.com/ingot-metal/ingot/controller/store/history"
@@ -23,7 +24,6 @@ import (
 	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
 	"github.com/ingot-metal/ingot/controller/store/pgtx"
 	"github.com/ingot-metal/ingot/controller/store/workflowstate"
-	"github.com/ingot-metal/ingot/controller/workflow"
 	"github.com/ingot-metal/ingot/internal/failure"
 	"github.com/ingot-metal/ingot/internal/ids"
 )
@@ -118,7 +118,7 @@ func (s *Store) BeginWorkflow(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.M
 	if err != nil {
 		return nil, err
 	}
-	if name := workflow.NotWired(stages); name != "" {
+	if name := workflow.NotImplemented(stages); name != "" {
 		return nil, failure.Unimplemented("STAGE_NOT_WIRED", "stage %s of this machine's %s is not built", name, workflow.PlanID(r.Kind, r.Mode, traits)).
 			WithMeta("stage", name)
 	}
@@ -187,7 +187,7 @@ func (s *Store) enterFirst(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Mach
 	if err != nil {
 		return m, err
 	}
-	if _, err := s.operations.DecideIn(ctx, q, op.GetOperationId(), 0, operation.Look{}, now); err != nil {
+	if _, err := s.operations.DecideIn(ctx, q, op.GetOperationId(), 0, operation.Evaluate{}, now); err != nil {
 		return m, fmt.Errorf("enter maintenance: %w", err)
 	}
 	return machinestore.LockMachine(ctx, q, m.MachineID)

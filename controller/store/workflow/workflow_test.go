@@ -6,13 +6,13 @@ import (
 	"testing"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/controller/fleet"
-	"github.com/ingot-metal/ingot/controller/operation"
+	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/operation"
+	"github.com/ingot-metal/ingot/controller/domain/workflow"
 	agentstore "github.com/ingot-metal/ingot/controller/store/agent"
 	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
 	"github.com/ingot-metal/ingot/controller/store/storetest"
 	workflowstore "github.com/ingot-metal/ingot/controller/store/workflow"
-	"github.com/ingot-metal/ingot/controller/workflow"
 )
 
 var crashPoints = []string{"", "store.before-apply", "store.before-commit", "store.after-commit"}
@@ -107,7 +107,7 @@ func TestStartIsIdempotentAndExclusive(t *testing.T) {
 func TestEnterMaintenanceFirst(t *testing.T) {
 	r := storetest.NewLifeRig(t)
 	exit := storetest.Start(t, r.Store, operationstore.StartRequest{MachineID: "m-1", RequestID: "exit", Type: fleet.ExitMaintenance})
-	storetest.Decide(t, r.Store, exit.GetOperationId(), operation.Look{})
+	storetest.Decide(t, r.Store, exit.GetOperationId(), operation.Evaluate{})
 	starting := workflowstore.WorkflowStart{MachineID: "m-1", RequestID: "life", Kind: workflow.Decommission, Mode: workflow.SoftReset, Actor: "tester"}
 	_, _, err := r.Store.StartWorkflow(t.Context(), starting, storetest.Now())
 	storetest.WantReason(t, err, "WRONG_PHASE")
@@ -149,7 +149,7 @@ func TestACustomersMachineIsNotTaken(t *testing.T) {
 func TestCancelAndRunAgain(t *testing.T) {
 	r := storetest.NewLifeRig(t)
 	r.Start(workflow.Decommission, workflow.SoftReset)
-	r.Decide(r.Workflow().GetOperationId(), operation.Look{})
+	r.Decide(r.Workflow().GetOperationId(), operation.Evaluate{})
 	if r.Node() != "DRAINING" || r.Workflow().GetState() != baremetalv1.Workflow_RUNNING {
 		t.Fatalf("the node is %s, the workflow %v", r.Node(), r.Workflow())
 	}
@@ -174,7 +174,7 @@ func TestCancelAndRunAgain(t *testing.T) {
 func TestAStalledAttemptIsLookedAtAgain(t *testing.T) {
 	r := storetest.NewLifeRig(t)
 	r.Start(workflow.Decommission, workflow.SoftReset)
-	r.Decide(r.Workflow().GetOperationId(), operation.Look{})
+	r.Decide(r.Workflow().GetOperationId(), operation.Evaluate{})
 	if a := r.MustAct(workflow.Resume, "early"); a.Created {
 		t.Error("a live attempt got a second one")
 	}
@@ -202,7 +202,7 @@ func TestOnboarding(t *testing.T) {
 			r.Start(workflow.Onboarding, workflow.NoMode)
 			op := r.Workflow().GetOperationId()
 			r.Crash = crash
-			r.Decide(op, operation.Look{})
+			r.Decide(op, operation.Evaluate{})
 			if w := r.Workflow(); w.GetState() != baremetalv1.Workflow_RUNNING || w.GetCurrentStage() != workflow.WaitForEnrollment || r.Node() != "ENROLLING" {
 				t.Fatalf("the node is %s, the workflow %v", r.Node(), w)
 			}
@@ -214,7 +214,7 @@ func TestOnboarding(t *testing.T) {
 				t.Errorf("without an inventory the workflow is %v", w)
 			}
 			r.Agent.Arrived(t, s, storetest.LifeMAC)
-			r.Decide(op, operation.Look{})
+			r.Decide(op, operation.Evaluate{})
 			if w := r.Workflow(); w.GetState() != baremetalv1.Workflow_COMPLETED || r.Node() != "ACTIVE" {
 				t.Errorf("the node is %s, the workflow %v", r.Node(), w)
 			}

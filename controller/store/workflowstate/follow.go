@@ -6,15 +6,15 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/ingot-metal/ingot/controller/fleet"
-	"github.com/ingot-metal/ingot/controller/node"
+	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/node"
+	"github.com/ingot-metal/ingot/controller/domain/workflow"
 	"github.com/ingot-metal/ingot/controller/store/convert"
 	credentialstore "github.com/ingot-metal/ingot/controller/store/credential"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	"github.com/ingot-metal/ingot/controller/store/history"
 	machinestore "github.com/ingot-metal/ingot/controller/store/machine"
 	"github.com/ingot-metal/ingot/controller/store/nodestate"
-	"github.com/ingot-metal/ingot/controller/workflow"
 )
 
 // OfWorkflow says that operations of the type are attempts of workflows.

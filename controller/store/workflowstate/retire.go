@@ -8,10 +8,10 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/ingot-metal/ingot/controller/domain/workflow"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	"github.com/ingot-metal/ingot/controller/store/history"
 	machinestore "github.com/ingot-metal/ingot/controller/store/machine"
-	"github.com/ingot-metal/ingot/controller/workflow"
 )
 
 // CancelOpenWorkflow cancels the workflow that holds a machine while no attempt of it is under way, and gives the machine as

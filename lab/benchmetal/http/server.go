@@ -12,10 +12,10 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/ingot-metal/ingot/agent/image/uki"
 	"github.com/ingot-metal/ingot/agent/site/cache"
 	"github.com/ingot-metal/ingot/agent/site/httpboot"
 	"github.com/ingot-metal/ingot/agent/site/segment"
+	"github.com/ingot-metal/ingot/imagebuild/uki"
 	"github.com/ingot-metal/ingot/internal/task"
 )
 

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ingot-metal/ingot/agent/image"
+	"github.com/ingot-metal/ingot/imagebuild"
 	"github.com/ingot-metal/ingot/internal/task"
 	"github.com/ingot-metal/ingot/lab/benchmetal/guest"
 	"github.com/ingot-metal/ingot/lab/metal"
@@ -43,11 +43,11 @@ func prepareByHand(ctx context.Context, o options, dir string) error {
 	if err != nil {
 		return err
 	}
-	cache, err := image.DefaultCacheDir()
+	cache, err := imagebuild.DefaultCacheDir()
 	if err != nil {
 		return err
 	}
-	kernel, err := image.FindKernel(ctx, cache)
+	kernel, err := imagebuild.FindKernel(ctx, cache)
 	if err != nil {
 		return err
 	}
@@ -57,7 +57,7 @@ func prepareByHand(ctx context.Context, o options, dir string) error {
 	}
 	script := "#!ipxe\nkernel " + boot + "/kernel initrd=initrd " + cmdline + "\ninitrd " + boot + "/initrd\nboot\n"
 	return errors.Join(
-		image.Build(image.Config{Init: program, Kernel: kernel, Files: tools, Compression: image.Zstd, Out: filepath.Join(www, "initrd")}),
+		imagebuild.Build(imagebuild.Config{Init: program, Kernel: kernel, Files: tools, Compression: imagebuild.Zstd, Out: filepath.Join(www, "initrd")}),
 		os.Symlink(kernel.Image, filepath.Join(www, "kernel")),
 		os.Symlink(o.image, filepath.Join(www, imageFile)),
 		os.WriteFile(filepath.Join(www, "boot.ipxe"), []byte(script), 0o644),
@@ -141,7 +141,7 @@ func machine(rack *network.Namespace, dir string, firmware vm.Firmware) (vm.Conf
 		return vm.Config{}, fmt.Errorf("make disk: %w: %s", err, b)
 	}
 	// The new system looks for it, whoever installs it.
-	if err := image.StateDisk(state, nil); err != nil {
+	if err := imagebuild.StateDisk(state, nil); err != nil {
 		return vm.Config{}, err
 	}
 	return vm.Config{

@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/ingot-metal/ingot/agent/image"
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/imagebuild"
 	"github.com/ingot-metal/ingot/lab/metal"
 	"github.com/ingot-metal/ingot/lab/vm"
 )
@@ -24,7 +24,7 @@ func byIngot(ctx context.Context, o options, dir string, firmware vm.Firmware) (
 	if err != nil {
 		return nil, nil, err
 	}
-	cache, err := image.DefaultCacheDir()
+	cache, err := imagebuild.DefaultCacheDir()
 	if err != nil {
 		return nil, nil, err
 	}

@@ -17,7 +17,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/ingot-metal/ingot/agent/image"
+	"github.com/ingot-metal/ingot/imagebuild"
 	"github.com/ingot-metal/ingot/lab/benchmetal/guest"
 	"github.com/ingot-metal/ingot/lab/vm"
 )
@@ -146,15 +146,15 @@ func machine(ctx context.Context, dir string, o options, j job) (vm.Config, erro
 	if err != nil {
 		return vm.Config{}, err
 	}
-	cache, err := image.DefaultCacheDir()
+	cache, err := imagebuild.DefaultCacheDir()
 	if err != nil {
 		return vm.Config{}, err
 	}
-	kernel, err := image.FindKernel(ctx, cache)
+	kernel, err := imagebuild.FindKernel(ctx, cache)
 	if err != nil {
 		return vm.Config{}, err
 	}
-	if err := image.Build(image.Config{Init: program, Kernel: kernel, Files: tools, Out: initrd}); err != nil {
+	if err := imagebuild.Build(imagebuild.Config{Init: program, Kernel: kernel, Files: tools, Out: initrd}); err != nil {
 		return vm.Config{}, err
 	}
 	body, err := json.Marshal(j)
@@ -162,7 +162,7 @@ func machine(ctx context.Context, dir string, o options, j job) (vm.Config, erro
 		return vm.Config{}, err
 	}
 	state, target := filepath.Join(dir, "state"), filepath.Join(dir, "target")
-	if err := image.StateDisk(state, map[string][]byte{jobFile: body}); err != nil {
+	if err := imagebuild.StateDisk(state, map[string][]byte{jobFile: body}); err != nil {
 		return vm.Config{}, err
 	}
 	if err := errors.Join(os.WriteFile(target, nil, 0o600), os.Truncate(target, int64(o.sizeMiB+128)<<20)); err != nil {

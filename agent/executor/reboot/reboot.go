@@ -1,0 +1,196 @@
+// Package reboot executes a reboot, of the own machine or of one behind a provider. It is done when the machine
+// shows another boot id, and not before.
+//
+// A machine that can only be reached through its BMC shows none. There a reboot is a power cycle, see package power: it
+// is done when the machine was seen off and then on, and that is all it says. Whether a system came up is proved by its
+// own agent.
+package reboot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
+
+	"github.com/ingot-metal/ingot/agent/executor"
+	"github.com/ingot-metal/ingot/agent/executor/power"
+	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/agent/provider"
+	"github.com/ingot-metal/ingot/internal/clock"
+	"github.com/ingot-metal/ingot/internal/evidence"
+)
+
+// Config is what the executor needs.
+type Config struct {
+	Host  host.Host
+	Clock clock.Clock
+	// Settle is how long the machine may go on under its old boot id, after an error or a restart of the agent,
+	// before nobody can know any more whether a reboot is still to come. 0 means DefaultSettle.
+	Settle time.Duration
+	// Poll is how often the boot id is read; 0 means 250 ms.
+	Poll time.Duration
+}
+
+// DefaultSettle is more than systemd's default time for stopping a unit, 90 s (systemd-system.conf(5)).
+const DefaultSettle = 2 * time.Minute
+
+// Executor is the reboot executor.
+type Executor struct{ cfg Config }
+
+var _ executor.Executor = (*Executor)(nil)
+
+// New makes the executor.
+func New(cfg Config) *Executor {
+	if cfg.Settle == 0 {
+		cfg.Settle = DefaultSettle
+	}
+	if cfg.Poll == 0 {
+		cfg.Poll = 250 * time.Millisecond
+	}
+	return &Executor{cfg: cfg}
+}
+
+type intent struct {
+	BootIDBefore string          `json:"boot_id_before"`
+	Mode         host.RebootMode `json:"mode"`
+	// Power is set for a machine that nobody can look into.
+	Power *power.Intent `json:"power,omitempty"`
+}
+
+// blind gives the machine if all that can be had of it is its power.
+func (e *Executor) blind() (provider.Machine, bool) {
+	m, ok := provider.MachineOf(e.cfg.Host)
+	return m, ok && m.Blind
+}
+
+// byPower is the intent of a power cycle: graceful asks the system first, and cuts the power when it doesn't go.
+func byPower(mode string) (any, *executor.Result, error) {
+	if mode == "bmc" {
+		mode = "force"
+	}
+	m, refused := modeOf(mode)
+	if refused != nil {
+		return nil, refused, nil
+	}
+	order := power.Order{Off: true, On: true, Gently: m == host.RebootGraceful}
+	return intent{Mode: m, Power: &power.Intent{Order: order}}, nil, nil
+}
+
+// Prepare reads the boot id that must change.
+func (e *Executor) Prepare(ctx context.Context, spec *fleetv1.CommandSpec) (any, *executor.Result, error) {
+	if _, ok := e.blind(); ok {
+		return byPower(spec.GetReboot().GetMode())
+	}
+	mode, refused := modeOf(spec.GetReboot().GetMode())
+	if refused != nil {
+		return nil, refused, nil
+	}
+	id, err := e.cfg.Host.Identity(ctx)
+	if err != nil {
+		return nil, nil, fmt.Errorf("read boot id: %w", err)
+	}
+	return intent{BootIDBefore: id.BootID, Mode: mode}, nil, nil
+}
+
+func modeOf(mode string) (host.RebootMode, *executor.Result) {
+	switch mode {
+	case "", "graceful":
+		return host.RebootGraceful, nil
+	case "force":
+		return host.RebootForced, nil
+	case "bmc":
+		r := executor.Refused(baremetalv1.Reason_CAPABILITY_MISSING, "this agent has no way to the machine's BMC")
+		return "", &r
+	}
+	r := executor.Refused(baremetalv1.Reason_INVALID_FIELD, "reboot in mode %q", mode)
+	return "", &r
+}
+
+// Execute asks for the reboot once and then waits for another boot id. On the machine's own agent it ends by
+// being killed.
+func (e *Executor) Execute(ctx context.Context, job executor.Job) (executor.Result, error) {
+	var in intent
+	if err := job.DecodeIntent(&in); err != nil {
+		return executor.Result{}, err
+	}
+	if errors.Is(context.Cause(ctx), executor.ErrCanceled) {
+		return executor.Canceled("canceled before the reboot was asked for"), nil
+	}
+	if m, ok := e.blind(); ok && in.Power != nil {
+		return power.Run(ctx, job, m, *in.Power, func(p power.Intent) any { return intent{Mode: in.Mode, Power: &p} })
+	}
+	job.Logf("rebooting (%s), boot id before: %s", in.Mode, in.BootIDBefore)
+	asked := e.cfg.Host.Reboot(ctx, job.Effect(), in.Mode)
+	if r, ok := executor.FromRefusal(asked, baremetalv1.Reason_CAPABILITY_MISSING); ok {
+		return r, nil
+	}
+	if err := executor.AfterEffect.HitCtx(ctx); err != nil {
+		return executor.Result{}, err
+	}
+	limit := time.Duration(0)
+	if asked != nil {
+		job.Logf("asking for the reboot failed: %v", asked)
+		limit = e.cfg.Settle
+	}
+	// From here on a cancel comes too late: an accepted reboot cannot be taken back.
+	return e.await(job.Hard, in, limit, asked)
+}
+
+// Resume never reboots. Another boot id is proof. Under the old one a reboot may still be on its way, for
+// Settle; after that nobody can know.
+func (e *Executor) Resume(ctx context.Context, job executor.Job) (executor.Verdict, error) {
+	var in intent
+	if err := job.DecodeIntent(&in); err != nil {
+		return executor.Verdict{}, err
+	}
+	if m, ok := e.blind(); ok && in.Power != nil {
+		return power.Resume(ctx, m, *in.Power, e.cfg.Clock.Now()), nil
+	}
+	r, err := e.await(job.Hard, in, e.cfg.Settle, nil)
+	if err != nil {
+		return executor.Verdict{}, err
+	}
+	return executor.Settle(r), nil
+}
+
+// await reads the boot id until it has changed, until the machine has answered with the old one for limit (0:
+// no such limit), or until ctx ends.
+func (e *Executor) await(ctx context.Context, in intent, limit time.Duration, asked error) (executor.Result, error) {
+	var unchangedSince time.Time
+	for {
+		id, err := e.cfg.Host.Identity(ctx)
+		now := e.cfg.Clock.Now()
+		switch {
+		case err == nil && id.BootID != in.BootIDBefore:
+			return executor.Succeeded(map[string]string{
+				evidence.BootIDBefore: in.BootIDBefore, evidence.BootIDAfter: id.BootID,
+			}), nil
+		case err != nil:
+			unchangedSince = time.Time{} // down, or on its way up
+		case unchangedSince.IsZero():
+			unchangedSince = now
+		}
+		if limit > 0 && !unchangedSince.IsZero() && now.Sub(unchangedSince) >= limit {
+			return unknown(in, fmt.Sprintf("the boot id has not changed for %s", limit), asked), nil
+		}
+		select {
+		case <-ctx.Done():
+			if executor.Interrupted(ctx) {
+				return executor.Result{}, executor.ErrInterrupted
+			}
+			return unknown(in, "no other boot id in time", asked), nil
+		case <-e.cfg.Clock.After(e.cfg.Poll):
+		}
+	}
+}
+
+func unknown(in intent, what string, asked error) executor.Result {
+	r := executor.Unknown("%s; a reboot may still come", what)
+	if asked != nil {
+		r = executor.Unknown("%s, and asking for it had failed: %v", what, asked)
+	}
+	return r.WithEvidence(map[string]string{evidence.BootIDBefore: in.BootIDBefore})
+}

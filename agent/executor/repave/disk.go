@@ -1,0 +1,303 @@
+package repave
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
+
+	"github.com/ingot-metal/ingot/agent/disk/image"
+	"github.com/ingot-metal/ingot/agent/executor"
+	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/internal/clock"
+	"github.com/ingot-metal/ingot/internal/disk"
+	"github.com/ingot-metal/ingot/internal/evidence"
+	"github.com/ingot-metal/ingot/internal/failure"
+)
+
+// Installer is a machine whose disks can be overwritten; *host.Linux is one.
+type Installer interface {
+	ChooseDisk(rule string, protected []string) (disk.Device, error)
+	WriteImage(ctx context.Context, e host.Effect, w host.WriteImage) (disk.Device, image.Evidence, error)
+	CheckImage(ctx context.Context, ref disk.Ref, digest string, rawSize int64, c image.Commit) error
+	// ProbeImage reads the image's beginning, for a disk with sectors of so many bytes, and writes nothing.
+	ProbeImage(ctx context.Context, w host.WriteImage, sector int) error
+	// FirmwareKind is "bios" or "uefi", or "" where that cannot be known.
+	FirmwareKind() string
+}
+
+// DiskConfig is what the executor for real disks needs. All fields are required.
+type DiskConfig struct {
+	Installer Installer
+	// Site is the base URL of the boot server, without a slash at its end: images come from below it.
+	Site string
+	// Identity gives the files for the next system, by name. It may be called again for the same command.
+	Identity func(ctx context.Context, spec *fleetv1.CommandSpec) (map[string][]byte, error)
+	Clock    clock.Clock
+}
+
+// Disk writes images to real disks. It is done when the bytes read back from the disk have the digest that was ordered,
+// and the first MiB, which makes them bootable, reads back as it was written.
+type Disk struct{ cfg DiskConfig }
+
+var _ executor.Executor = (*Disk)(nil)
+
+// NewDisk makes the executor for the machine that it runs on.
+func NewDisk(cfg DiskConfig) *Disk { return &Disk{cfg: cfg} }
+
+// diskIntent. Commit is there as soon as the disk may be bootable.
+type diskIntent struct {
+	ImageRef string        `json:"image_ref"`
+	Digest   string        `json:"digest"`
+	RawSize  int64         `json:"raw_size"`
+	Disk     string        `json:"disk"`
+	Seqs     []uint64      `json:"seqs,omitempty"` // see disk.Ref
+	Path     string        `json:"path"`
+	Commit   *image.Commit `json:"commit,omitempty"`
+}
+
+func (in diskIntent) ref() disk.Ref { return disk.Ref{ID: in.Disk, Seqs: in.Seqs} }
+
+// Prepare chooses the disk and refuses what could not be written or verified. It writes nothing.
+func (d *Disk) Prepare(_ context.Context, spec *fleetv1.CommandSpec) (any, *executor.Result, error) {
+	a := spec.GetRepave()
+	dev, refused, err := fitting(d.cfg.Installer, a)
+	if refused != nil || err != nil {
+		return nil, refused, err
+	}
+	return diskIntent{
+		ImageRef: a.GetImageRef(), Digest: "sha256:" + hexOf(a.GetSha256Raw()), RawSize: a.GetRawSize(), Disk: dev.ID(),
+		Seqs: dev.Seqs, Path: dev.Path,
+	}, nil, nil
+}
+
+func hexOf(digest string) string { return strings.ToLower(strings.TrimPrefix(digest, "sha256:")) }
+
+// problemOf says what makes the order one that nobody can follow.
+func problemOf(a *fleetv1.RepaveAction) string {
+	switch _, err := host.ParseDigest(a.GetSha256Raw()); {
+	case err != nil:
+		return fmt.Sprintf("image %q: raw digest: %v", a.GetImageRef(), err)
+	case a.GetRawSize() <= 0:
+		return fmt.Sprintf("image %q has no size", a.GetImageRef())
+	case a.GetFileSize() < 0 || a.GetMinimumDisk() < 0:
+		return fmt.Sprintf("image %q has a negative size", a.GetImageRef())
+	}
+	if _, err := host.ParseDigest(a.GetBlobSha256()); err != nil && a.GetImageUrl() == "" {
+		return fmt.Sprintf("image %q has no URL, and as a blob: %v", a.GetImageRef(), err)
+	}
+	return ""
+}
+
+// chosen turns the errors of choosing a disk that trying again does not help against into results.
+func chosen(err error) *executor.Result {
+	var no *disk.NoUniqueMatch
+	if errors.As(err, &no) {
+		r := executor.Failed(baremetalv1.Reason_DISK_RULE_NO_UNIQUE_MATCH, "%v", no)
+		return &r
+	}
+	if r, ok := executor.FromRefusal(err, baremetalv1.Reason_CAPABILITY_MISSING); ok {
+		return &r
+	}
+	return nil
+}
+
+// fitting gives the disk that the order means, on a machine that can start the image and has room for it.
+func fitting(m Installer, a *fleetv1.RepaveAction) (disk.Device, *executor.Result, error) {
+	if problem := problemOf(a); problem != "" {
+		r := executor.Failed(baremetalv1.Reason_INVALID_FIELD, "%s", problem)
+		return disk.Device{}, &r, nil
+	}
+	im := disk.Image{
+		Ref: a.GetImageRef(), Arch: a.GetArch(), Firmware: a.GetFirmware(), RawSize: a.GetRawSize(), MinimumDisk: a.GetMinimumDisk(),
+	}
+	if r := misfit(im.StartsOn(runtime.GOARCH, m.FirmwareKind())); r != nil {
+		return disk.Device{}, r, nil
+	}
+	dev, err := m.ChooseDisk(a.GetDiskRule(), a.GetProtectedDisks())
+	if r := chosen(err); r != nil {
+		return dev, r, nil
+	}
+	if err != nil {
+		return dev, nil, fmt.Errorf("choose disk: %w", err)
+	}
+	return dev, misfit(im.FitsOn(dev)), nil
+}
+
+func misfit(why *disk.Misfit) *executor.Result {
+	if why == nil {
+		return nil
+	}
+	r := executor.Failed(why.Reason, "%s", why.Message)
+	return &r
+}
+
+var errStopped = errors.New("no leave to write")
+
+// Execute writes and reads back. A cancel stops it at the next 4 MiB, and the disk then holds nothing that boots.
+func (d *Disk) Execute(ctx context.Context, job executor.Job) (executor.Result, error) {
+	var in diskIntent
+	if err := job.DecodeIntent(&in); err != nil {
+		return executor.Result{}, err
+	}
+	if in.Commit != nil {
+		return executor.Result{}, errors.New("this command has written the disk before") // nobody resumes by executing again
+	}
+	a := job.Spec.GetRepave()
+	job.Logf("writing image %s (%s) to %s, disk %s", in.ImageRef, in.Digest, in.Path, in.Disk)
+	var stop func() (executor.Result, error)
+	dev, got, err := d.cfg.Installer.WriteImage(ctx, job.Effect(), host.WriteImage{
+		DiskRule: a.GetDiskRule(), Protected: a.GetProtectedDisks(), Disk: in.ref(),
+		URL: d.cfg.url(a), FileSize: a.GetFileSize(), Format: image.Format(a.GetFormat()),
+		RawSize: in.RawSize, Digest: in.Digest, MinimumDisk: a.GetMinimumDisk(),
+		Begin: func(ctx context.Context) error {
+			r, err := job.MayDestroy(ctx)
+			if r == nil && err == nil {
+				return nil
+			}
+			end, err := executor.Stopped(ctx, r, err)
+			stop = func() (executor.Result, error) { return end, err }
+			return errStopped
+		},
+		Identity: func(ctx context.Context) (map[string][]byte, error) { return d.identity(ctx, job) },
+		Committing: func(ctx context.Context, c image.Commit) error {
+			in.Commit = &c
+			return job.UpdateIntent(ctx, in)
+		},
+		Progress: progress(job),
+	})
+	if hit := executor.AfterEffect.HitCtx(ctx); hit != nil {
+		return executor.Result{}, hit
+	}
+	switch {
+	case stop != nil:
+		return stop()
+	case err != nil:
+		return concluded(ctx, job, in, got, err)
+	}
+	job.Logf("wrote %s: %s", dev, summary(got))
+	for _, w := range got.Warnings {
+		job.Logf("warning: %s", w)
+	}
+	return executor.Succeeded(diskEvidence(in, got)), nil
+}
+
+// url is where the image is. A site serves images by the digest of their files.
+func (c DiskConfig) url(a *fleetv1.RepaveAction) string {
+	if a.GetImageUrl() != "" {
+		return a.GetImageUrl()
+	}
+	return c.Site + "/blob/" + hexOf(a.GetBlobSha256())
+}
+
+// progress passes each step on, and writes a line into the log when a stage begins.
+func progress(job executor.Job) func(image.Progress) {
+	stage := ""
+	return func(p image.Progress) {
+		if p.Stage != stage {
+			stage = p.Stage
+			job.Logf("stage: %s", stage)
+		}
+		job.Progress(p.Percent, p.String())
+	}
+}
+
+// identityRetry is how long to wait before the controller is asked again. The image is on the disk and verified by then,
+// so that it is worth waiting for as long as the command may take.
+const identityRetry = 2 * time.Second
+
+func (d *Disk) identity(ctx context.Context, job executor.Job) (map[string][]byte, error) {
+	for {
+		files, err := d.cfg.Identity(ctx, job.Spec)
+		if err == nil {
+			return files, nil
+		}
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		if f := failure.From(err); !f.Retryable && f.Kind != failure.KindInternal {
+			return nil, fmt.Errorf("get the new system's identity: %w", err)
+		}
+		job.Logf("no identity for the new system yet: %v", err)
+		select {
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-d.cfg.Clock.After(identityRetry):
+		}
+	}
+}
+
+// concluded turns an error into a result, which says what the disk holds as far as that is known.
+func concluded(ctx context.Context, job executor.Job, in diskIntent, got image.Evidence, err error) (executor.Result, error) {
+	if r := chosen(err); r != nil {
+		return *r, nil
+	}
+	job.Logf("not written: %v", err)
+	holds := fmt.Sprintf("disk %s %s", in.Disk, got.Left)
+	var e *image.Error
+	switch {
+	case errors.As(err, &e):
+		r := executor.Failed(e.Reason, "%v; %s", e, holds)
+		r.Retryable = e.Retryable
+		return r.WithEvidence(map[string]string{"disk": in.Disk, "written_bytes": strconv.FormatInt(got.Written, 10)}), nil
+	case errors.Is(err, executor.ErrCanceled):
+		return executor.Canceled("stopped; %s", holds), nil
+	case errors.Is(err, executor.ErrTimeout):
+		return executor.Failed(baremetalv1.Reason_STEP_TIMEOUT, "the time was up; %s", holds).AndRetry(), nil
+	case executor.Interrupted(ctx):
+		return executor.Result{}, executor.ErrInterrupted
+	}
+	return executor.Failed(baremetalv1.Reason_EXECUTION_FAILED, "%v; %s", err, holds).AndRetry(), nil
+}
+
+// Resume reads the disk after a restart of the agent in the same boot. What was not committed cannot boot; what was is
+// read back in full. An interrupted write is never gone on with.
+func (d *Disk) Resume(ctx context.Context, job executor.Job) (executor.Verdict, error) {
+	var in diskIntent
+	if err := job.DecodeIntent(&in); err != nil {
+		return executor.Verdict{}, err
+	}
+	if in.Commit == nil {
+		return executor.Settle(interrupted("the agent was restarted before the image was whole; what the disk holds was not looked at")), nil
+	}
+	job.Logf("reading back the image on disk %s", in.Disk)
+	err := d.cfg.Installer.CheckImage(ctx, in.ref(), in.Digest, in.RawSize, *in.Commit)
+	switch {
+	case err == nil:
+		return executor.Settle(executor.Succeeded(map[string]string{
+			evidence.ImageDigest: in.Digest, "disk": in.Disk, "disk_path": in.Path, "bytes": strconv.FormatInt(in.RawSize, 10),
+			"state_partition": in.Commit.StateID, "verified": "after a restart of the agent",
+		})), nil
+	case errors.Is(err, image.ErrAnother):
+		return executor.Settle(interrupted("the agent was restarted in the last moments of the write: %v", err)), nil
+	}
+	return executor.Verdict{}, fmt.Errorf("read back disk: %w", err)
+}
+
+func interrupted(format string, args ...any) executor.Result {
+	return executor.Failed(baremetalv1.Reason_EXECUTION_FAILED, format, args...).AndRetry()
+}
+
+func summary(e image.Evidence) string {
+	return fmt.Sprintf("%d MiB in %s, %d MiB/s; read back in %s, %d MiB/s; %d MiB were zeros that were there",
+		e.Bytes>>20, e.Write.Round(10*time.Millisecond), image.Rate(e.Bytes, e.Write)>>20,
+		e.Verify.Round(10*time.Millisecond), image.Rate(e.Bytes, e.Verify)>>20, max(e.Bytes-e.Written, 0)>>20)
+}
+
+func diskEvidence(in diskIntent, e image.Evidence) map[string]string {
+	number := func(n int64) string { return strconv.FormatInt(n, 10) }
+	seconds := func(t time.Duration) string { return strconv.FormatFloat(t.Seconds(), 'f', 2, 64) }
+	return map[string]string{
+		evidence.ImageDigest: e.DigestString(), "disk": in.Disk, "disk_path": in.Path, "bytes": number(e.Bytes),
+		"written_bytes": number(e.Written), "write_seconds": seconds(e.Write), "verify_seconds": seconds(e.Verify),
+		"total_seconds":          seconds(e.Total),
+		"write_bytes_per_second": number(image.Rate(e.Bytes, e.Write)), "verify_bytes_per_second": number(image.Rate(e.Bytes, e.Verify)),
+		"state_partition": e.StateID,
+	}
+}

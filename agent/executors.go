@@ -1,0 +1,134 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+
+	"go.yaml.in/yaml/v3"
+
+	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
+
+	"github.com/ingot-metal/ingot/agent/executor"
+	"github.com/ingot-metal/ingot/agent/executor/erase"
+	"github.com/ingot-metal/ingot/agent/executor/join"
+	"github.com/ingot-metal/ingot/agent/executor/kexec"
+	"github.com/ingot-metal/ingot/agent/executor/repave"
+	"github.com/ingot-metal/ingot/agent/executor/resetdevices"
+	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/agent/inventory"
+)
+
+// installerCapabilities are what an installer is for. It could do more, and is not asked to.
+var installerCapabilities = []string{host.CapRepave, host.CapErase, host.CapReset, host.CapReboot, host.CapPreflight}
+
+func (l *life) isInstaller() bool { return l.who.Role == RoleInstaller }
+
+// forInstaller leaves the capabilities that an installer has a use for.
+func forInstaller(all []string) []string {
+	return slices.DeleteFunc(slices.Clone(all), func(c string) bool { return !slices.Contains(installerCapabilities, c) })
+}
+
+// metal gives the executor for what only a real machine's own agent does, or nil.
+func (l *life) metal(spec *fleetv1.CommandSpec) executor.Executor {
+	switch spec.GetAction().(type) {
+	case *fleetv1.CommandSpec_Repave:
+		if m, ok := l.host.(repave.Installer); ok && l.isInstaller() {
+			return repave.NewDisk(repave.DiskConfig{
+				Installer: m, Site: l.a.cfg.Boot, Identity: l.nextSystem, Clock: l.a.cfg.Clock,
+			})
+		}
+	case *fleetv1.CommandSpec_Preflight:
+		if m, ok := l.host.(repave.Installer); ok && l.isInstaller() {
+			return repave.NewPreflight(repave.DiskConfig{Installer: m, Site: l.a.cfg.Boot})
+		}
+	case *fleetv1.CommandSpec_Erase:
+		// A simulated machine has no installer to be erased from.
+		if m, ok := l.host.(erase.Machine); ok && (l.isInstaller() || l.ident.Simulated) {
+			return erase.New(erase.Config{Machine: m, Clock: l.a.cfg.Clock})
+		}
+	case *fleetv1.CommandSpec_ResetDevices:
+		if m, ok := l.host.(resetdevices.Machine); ok {
+			return resetdevices.New(m)
+		}
+	case *fleetv1.CommandSpec_Join:
+		if m, ok := l.host.(join.Machine); ok && !l.isInstaller() {
+			return join.New(join.Config{Machine: m, Material: l.joinMaterial, Clock: l.a.cfg.Clock, Dir: filepath.Join(l.a.cfg.StateDir, "join")})
+		}
+	case *fleetv1.CommandSpec_Installer:
+		if m, ok := l.host.(kexec.Machine); ok {
+			return kexec.New(kexec.Config{
+				Machine: m, Fetch: l.fetchBlob, Clock: l.a.cfg.Clock, Settle: l.a.cfg.RebootSettle, Poll: l.a.cfg.RebootPoll,
+			})
+		}
+	}
+	return nil
+}
+
+// fetchBlob streams a file from the controller.
+func (l *life) fetchBlob(ctx context.Context, sha256 string, w io.Writer) error {
+	return l.runner.Call(ctx, func(ctx context.Context, c fleetv1.AgentServiceClient) error {
+		stream, err := c.FetchBlob(ctx, &fleetv1.FetchBlobRequest{Sha256: sha256})
+		if err != nil {
+			return fmt.Errorf("fetch blob: %w", err)
+		}
+		for {
+			part, err := stream.Recv()
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			if err != nil {
+				return fmt.Errorf("fetch blob: %w", err)
+			}
+			if _, err := w.Write(part.GetData()); err != nil {
+				return fmt.Errorf("keep blob: %w", err)
+			}
+		}
+	})
+}
+
+// Names of files in the state directory of a system that an installer has written.
+const (
+	nextConfig   = "agent.yaml"
+	nextToken    = "bootstrap-token"
+	nextImage    = "image.json"
+	nextHostname = "etc/hostname"
+)
+
+// nextSystem asks for the identity of the system that the command writes, and gives it as files.
+func (l *life) nextSystem(ctx context.Context, spec *fleetv1.CommandSpec) (map[string][]byte, error) {
+	var answer *fleetv1.IssueIdentityResponse
+	err := l.runner.Call(ctx, func(ctx context.Context, c fleetv1.AgentServiceClient) (err error) {
+		answer, err = c.IssueIdentity(ctx, &fleetv1.IssueIdentityRequest{CommandId: spec.GetCommandId()})
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("ask for an identity: %w", err)
+	}
+	return nextFiles(answer, l.a.cfg.Boot, spec)
+}
+
+// nextFiles: the new system finds the controller as its installer did, through the boot server of its segment.
+func nextFiles(a *fleetv1.IssueIdentityResponse, boot string, spec *fleetv1.CommandSpec) (map[string][]byte, error) {
+	settings, err := yaml.Marshal(map[string]string{"proxy": boot})
+	if err != nil {
+		return nil, fmt.Errorf("encode %s: %w", nextConfig, err)
+	}
+	image, err := json.Marshal(inventory.Image{
+		Ref: spec.GetRepave().GetImageRef(), Digest: "sha256:" + spec.GetRepave().GetSha256Raw(), OperationID: spec.GetOperationId(),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("encode %s: %w", nextImage, err)
+	}
+	files := map[string][]byte{
+		nextConfig: settings, nextImage: append(image, '\n'), nextToken: []byte(a.GetBootstrapBundle() + "\n"),
+	}
+	if a.GetHostname() != "" {
+		files[nextHostname] = []byte(a.GetHostname() + "\n")
+	}
+	return files, nil
+}

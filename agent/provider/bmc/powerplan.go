@@ -1,0 +1,82 @@
+package bmc
+
+import (
+	"time"
+
+	"github.com/ingot-metal/ingot/agent/provider"
+)
+
+// powerPlan is the way of one machine to one power state: what was asked and what was read. It decides, and touches
+// nothing.
+type powerPlan struct {
+	want provider.PowerState
+	// gently is until when the operating system may still go by itself; zero: not asked.
+	gently time.Time
+	// deadline is when it ends without success.
+	deadline time.Time
+
+	softAsked bool
+	asked     int       // hard switches that were accepted
+	askedAt   time.Time // the last of them
+	// soft says that the soft switch cannot be had.
+	noSoft bool
+
+	reads    int
+	lastRead provider.PowerState
+	lastErr  error // of the last exchange; nil when it was answered
+}
+
+// move is what to do next.
+type move int
+
+const (
+	moveDone move = iota
+	moveWait
+	moveSoft  // ask for a soft off
+	moveHard  // switch
+	moveStuck // it answers, and the state does not follow
+	moveGone  // it does not answer
+)
+
+const (
+	// Accepted switches that had no effect are repeated: both are idempotent, and BMCs lose requests while they start.
+	repeatAfter = 15 * time.Second
+	repeatMost  = 3
+)
+
+// next decides after each reading. An unreadable state is no reason to switch, except that off may be asked for when
+// the BMC answers and doesn't know.
+func (d *powerPlan) next(now time.Time) move {
+	switch {
+	case d.lastErr == nil && d.reads > 0 && d.lastRead == d.want:
+		return moveDone
+	case !now.Before(d.deadline):
+		return d.end()
+	case d.lastErr != nil || d.reads == 0:
+		return moveWait
+	case d.want == provider.PowerOff && now.Before(d.gently) && !d.noSoft:
+		if d.softAsked {
+			return moveWait
+		}
+		return moveSoft
+	case d.asked > 0 && (d.asked >= repeatMost || now.Sub(d.askedAt) < repeatAfter):
+		return moveWait
+	}
+	return moveHard
+}
+
+// end says how it failed.
+func (d *powerPlan) end() move {
+	if d.lastErr != nil || d.reads == 0 {
+		return moveGone
+	}
+	return moveStuck
+}
+
+// read takes what one exchange brought.
+func (d *powerPlan) read(state provider.PowerState, err error) {
+	if d.lastErr = err; err == nil {
+		d.reads++
+		d.lastRead = state
+	}
+}

@@ -1,0 +1,24 @@
+package agent
+
+import (
+	"context"
+	"crypto/x509"
+	"time"
+
+	"github.com/ingot-metal/ingot/controller/ca"
+	agentstore "github.com/ingot-metal/ingot/controller/store/agent"
+	"github.com/ingot-metal/ingot/internal/clock"
+)
+
+// Signer signs one request under whichever agent id the store decides on.
+func Signer(issuer ca.Issuer, csr *x509.CertificateRequest, lifetime time.Duration, c clock.Clock) func(context.Context, string) (*agentstore.Signed, error) {
+	return func(ctx context.Context, agentID string) (*agentstore.Signed, error) {
+		out, err := issuer.SignAgent(ctx, csr, agentID, lifetime, c.Now())
+		if err != nil {
+			return nil, err
+		}
+		return &agentstore.Signed{
+			Fingerprint: out.Fingerprint, Serial: out.Serial, ChainPEM: out.ChainPEM, NotBefore: out.NotBefore, NotAfter: out.NotAfter,
+		}, nil
+	}
+}

@@ -1,0 +1,82 @@
+package public
+
+import (
+	"maps"
+	"time"
+
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/api/validate"
+	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
+	"github.com/ingot-metal/ingot/internal/failure"
+)
+
+var (
+	operationKeys = validate.Keys{
+		"machine_id":     validate.Any,
+		"request_id":     validate.Any,
+		"type":           validate.Among(enumNames(baremetalv1.Operation_OperationType_value, "")),
+		"phase":          validate.Among(enumNames(baremetalv1.Operation_Phase_value, "")),
+		"created_after":  moment,
+		"created_before": moment,
+	}
+	operationWatchKeys = plus(operationKeys, validate.Keys{"operation_id": validate.Any})
+	runKeys            = plus(operationKeys, validate.Keys{"run_id": validate.Any, "type": validate.Among(runTypeNames())})
+	runWatchKeys       = plus(runKeys, validate.Keys{"operation_id": validate.Any})
+)
+
+func plus(a, b validate.Keys) validate.Keys {
+	out := maps.Clone(a)
+	maps.Copy(out, b)
+	return out
+}
+
+func runTypeNames() map[string]string {
+	out := enumNames(baremetalv1.Operation_OperationType_value, "")
+	for name, t := range runTypes {
+		out[name] = string(t)
+	}
+	return out
+}
+
+func moment(value string) (string, bool) {
+	t, err := time.Parse(time.RFC3339Nano, value)
+	return value, err == nil && t.Year() > 0
+}
+
+func operationFilter(terms []validate.Term) (operationstore.OperationFilter, error) {
+	var f operationstore.OperationFilter
+	for _, t := range terms {
+		switch t.Key {
+		case "machine_id":
+			f.MachineID = t.Value
+		case "request_id":
+			f.RequestID = t.Value
+		case "type":
+			f.Type = t.Value
+		case "phase":
+			f.Phase = t.Value
+		case "operation_id", "run_id":
+			if f.OperationID != "" {
+				return f, failure.Invalid("INVALID_FILTER", "filter: operation_id and run_id are one key").
+					WithField("filter", "operation_id and run_id are one key")
+			}
+			f.OperationID = t.Value
+		case "created_after":
+			f.CreatedAfter, _ = time.Parse(time.RFC3339Nano, t.Value) // moment has parsed it before
+		case "created_before":
+			f.CreatedBefore, _ = time.Parse(time.RFC3339Nano, t.Value) // moment has parsed it before
+		}
+	}
+	return f, nil
+}
+
+// matches says of one operation what the store says of all.
+func matches(f operationstore.OperationFilter, op *baremetalv1.Operation) bool {
+	same := func(want, have string) bool { return want == "" || want == have }
+	created := op.GetCreatedAt().AsTime()
+	return same(f.MachineID, op.GetMachineId()) && same(f.RequestID, op.GetRequestId()) &&
+		same(f.OperationID, op.GetOperationId()) && same(f.Type, op.GetType().String()) &&
+		same(f.Phase, op.GetPhase().String()) &&
+		(f.CreatedAfter.IsZero() || created.After(f.CreatedAfter)) &&
+		(f.CreatedBefore.IsZero() || created.Before(f.CreatedBefore))
+}

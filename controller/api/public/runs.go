@@ -1,0 +1,116 @@
+package public
+
+import (
+	"context"
+	"math"
+	"time"
+
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/api/validate"
+	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/store/operationlog"
+	"github.com/ingot-metal/ingot/internal/failure"
+)
+
+// runTypes are the names that runs have had for two of the operation types.
+var runTypes = map[string]fleet.OperationType{"REPAVE": fleet.Reimage, "NET_RECONFIG": fleet.Reconfigure}
+
+// runType finds the operation type of a run. A plan alone is RUN_PLAN.
+func runType(name, planID string) (fleet.OperationType, error) {
+	if name == "" && planID != "" {
+		return fleet.RunPlan, nil
+	}
+	if t, ok := runTypes[name]; ok {
+		return t, nil
+	}
+	if t := fleet.OperationType(name); fleet.Known(t) {
+		return t, nil
+	}
+	return "", failure.Invalid("UNKNOWN_RUN_TYPE", "there is no run type %.64q", name).
+		WithField("type", "REPAVE, NET_RECONFIG, an operation type, or empty with a plan_id")
+}
+
+// StartRun implements RunService.
+func (s *Server) StartRun(ctx context.Context, r *baremetalv1.StartRunRequest) (*baremetalv1.Run, error) {
+	if err := validate.RequestID(r.GetRequestId()); err != nil {
+		return nil, err
+	}
+	t, err := runType(r.GetType(), r.GetPlanId())
+	if err != nil {
+		return nil, err
+	}
+	op, err := s.begin(ctx, work{
+		machineID: r.GetMachineId(), requestID: r.GetRequestId(), kind: t, planID: r.GetPlanId(), params: r.GetParams(),
+		path: func(param string) string { return "params[" + param + "]" },
+	})
+	if err != nil {
+		return nil, err
+	}
+	return s.store.GetRun(ctx, op.GetOperationId())
+}
+
+// GetRun implements RunService.
+func (s *Server) GetRun(ctx context.Context, r *baremetalv1.GetRunRequest) (*baremetalv1.Run, error) {
+	if err := validate.Key("run_id", r.GetRunId()); err != nil {
+		return nil, err
+	}
+	return s.store.GetRun(ctx, r.GetRunId())
+}
+
+// CancelRun implements RunService.
+func (s *Server) CancelRun(ctx context.Context, r *baremetalv1.CancelRunRequest) (*baremetalv1.Run, error) {
+	if err := validate.Key("run_id", r.GetRunId()); err != nil {
+		return nil, err
+	}
+	if _, err := s.engine.Cancel(ctx, r.GetRunId(), actor(ctx)); err != nil {
+		return nil, err
+	}
+	return s.store.GetRun(ctx, r.GetRunId())
+}
+
+// ListRuns implements RunService.
+func (s *Server) ListRuns(ctx context.Context, r *baremetalv1.ListRunsRequest) (*baremetalv1.ListRunsResponse, error) {
+	l, err := workList("runs", r, runKeys, s.store.ListRuns,
+		byTime((*baremetalv1.Run).GetRunId, func(run *baremetalv1.Run) time.Time { return run.GetCreatedAt().AsTime() }))
+	if err != nil {
+		return nil, err
+	}
+	p, err := page(ctx, s, l, r)
+	if err != nil {
+		return nil, err
+	}
+	return &baremetalv1.ListRunsResponse{Runs: p.rows, NextPageToken: p.next, TotalSize: p.total}, nil
+}
+
+// WatchRuns implements RunService. A snapshot has the run and its steps as they were after the event.
+func (s *Server) WatchRuns(r *baremetalv1.WatchRunsRequest, stream baremetalv1.RunService_WatchRunsServer) error {
+	return watch(stream.Context(), s, r, runWatchKeys, stream.Send, func(e operationlog.Event, cursor string) (*baremetalv1.RunEvent, error) {
+		run, err := s.store.GetRun(stream.Context(), e.Snapshot.GetOperationId())
+		if err != nil {
+			return nil, err
+		}
+		if e.Seq > 0 { // else it is the run as it is now
+			before, err := s.store.EventsOf(stream.Context(), run.GetRunId(), 0, int32(min(e.Seq, math.MaxInt32)))
+			if err != nil {
+				return nil, err
+			}
+			run.Steps = stepsAt(run.GetSteps(), before)
+		}
+		return runEvent(e, run, cursor), nil
+	})
+}
+
+func runEvent(e operationlog.Event, run *baremetalv1.Run, cursor string) *baremetalv1.RunEvent {
+	op := e.Snapshot
+	run.Phase, run.Error, run.WaitReason = baremetalv1.Run_Phase(op.GetPhase()), op.GetError(), op.GetWaitReason()
+	run.CurrentStep, run.StartedAt, run.FinishedAt = op.GetCurrentStage(), op.GetStartedAt(), op.GetFinishedAt()
+	return &baremetalv1.RunEvent{Ts: stamp(e.TS), Snapshot: run, Message: e.Message, Cursor: cursor, Seq: e.Seq, Kind: e.Kind}
+}
+
+// StreamRunLogs implements RunService.
+func (s *Server) StreamRunLogs(r *baremetalv1.StreamRunLogsRequest, stream baremetalv1.RunService_StreamRunLogsServer) error {
+	if err := validate.Key("run_id", r.GetRunId()); err != nil {
+		return err
+	}
+	return s.logs(stream.Context(), logRequest{r.GetRunId(), r.GetAfterSeq(), r.GetNoFollow()}, stream.Send)
+}

@@ -1,0 +1,123 @@
+package public
+
+import (
+	"context"
+	"strings"
+
+	"golang.org/x/crypto/ssh"
+
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/api/validate"
+	"github.com/ingot-metal/ingot/controller/secret"
+	credentialstore "github.com/ingot-metal/ingot/controller/store/credential"
+)
+
+// Scripts takes scripts into the catalogue and out of it; *script.Catalogue does.
+type Scripts interface {
+	Add(ctx context.Context, s *baremetalv1.Script, content []byte, actor string) (*baremetalv1.Script, error)
+	Remove(ctx context.Context, ref, actor string) (*baremetalv1.Script, error)
+}
+
+// AddScript implements ScriptService.
+func (s *Server) AddScript(ctx context.Context, r *baremetalv1.AddScriptRequest) (*baremetalv1.Script, error) {
+	sc, err := validate.NewScript(r)
+	if err != nil {
+		return nil, err
+	}
+	return s.cfg.Scripts.Add(ctx, sc, r.GetContent(), actor(ctx))
+}
+
+// GetScript implements ScriptService.
+func (s *Server) GetScript(ctx context.Context, r *baremetalv1.GetScriptRequest) (*baremetalv1.Script, error) {
+	if err := validate.Key("script_ref", r.GetScriptRef()); err != nil {
+		return nil, err
+	}
+	return s.store.GetScript(ctx, r.GetScriptRef())
+}
+
+// ListScripts implements ScriptService.
+func (s *Server) ListScripts(ctx context.Context, r *baremetalv1.ListScriptsRequest) (*baremetalv1.ListScriptsResponse, error) {
+	p, err := page(ctx, s, list[*baremetalv1.Script]{
+		name: "scripts", filter: "",
+		read: func(ctx context.Context, after validate.Page, limit int32) ([]*baremetalv1.Script, error) {
+			return s.store.ListScripts(ctx, after.ID, limit)
+		},
+		place: byID((*baremetalv1.Script).GetScriptRef),
+	}, r)
+	if err != nil {
+		return nil, err
+	}
+	return &baremetalv1.ListScriptsResponse{Scripts: p.rows, NextPageToken: p.next, TotalSize: p.total}, nil
+}
+
+// RemoveScript implements ScriptService.
+func (s *Server) RemoveScript(ctx context.Context, r *baremetalv1.RemoveScriptRequest) (*baremetalv1.Script, error) {
+	if err := validate.Key("script_ref", r.GetScriptRef()); err != nil {
+		return nil, err
+	}
+	return s.cfg.Scripts.Remove(ctx, r.GetScriptRef(), actor(ctx))
+}
+
+// SetSSHCredentials implements ScriptService.
+func (s *Server) SetSSHCredentials(ctx context.Context, r *baremetalv1.SetSSHCredentialsRequest) (*baremetalv1.SSHCredentials, error) {
+	if err := validate.SSHCredentials(r); err != nil {
+		return nil, err
+	}
+	ref := r.GetCredentialsRef()
+	sealed := s.cfg.Secrets.SealSSH(ref, secret.SSH{Username: r.GetUsername(), PrivateKey: r.GetPrivateKey()})
+	opts, err := writeOptions(r)
+	if err != nil {
+		return nil, err
+	}
+	stored, err := s.store.SetSSHCredentials(ctx, ref, sealed, actor(ctx), s.clock.Now(), opts...)
+	if err != nil {
+		return nil, err
+	}
+	return s.sshCredentials(stored), nil
+}
+
+// ListSSHCredentials implements ScriptService.
+func (s *Server) ListSSHCredentials(ctx context.Context, r *baremetalv1.ListSSHCredentialsRequest) (*baremetalv1.ListSSHCredentialsResponse, error) {
+	p, err := page(ctx, s, list[*baremetalv1.SSHCredentials]{
+		name: "ssh-credentials", filter: "",
+		read: func(ctx context.Context, after validate.Page, limit int32) ([]*baremetalv1.SSHCredentials, error) {
+			all, err := s.store.ListSSHCredentials(ctx, after.ID, limit)
+			return each(all, err, s.sshCredentials)
+		},
+		place: byID((*baremetalv1.SSHCredentials).GetCredentialsRef),
+	}, r)
+	if err != nil {
+		return nil, err
+	}
+	return &baremetalv1.ListSSHCredentialsResponse{Credentials: p.rows, NextPageToken: p.next, TotalSize: p.total}, nil
+}
+
+// sshCredentials shows whose they are. Where the key is lost, user and public key stay empty: they must be set again.
+func (s *Server) sshCredentials(c credentialstore.SealedCredentials) *baremetalv1.SSHCredentials {
+	out := &baremetalv1.SSHCredentials{CredentialsRef: c.Ref, Version: c.Version, UpdatedAt: stamp(c.UpdatedAt)}
+	plain, err := s.cfg.Secrets.OpenSSH(c.Ref, c.Sealed)
+	if err != nil {
+		return out
+	}
+	out.Username = plain.Username
+	if key, err := ssh.ParsePrivateKey(plain.PrivateKey); err == nil {
+		out.PublicKey = strings.TrimSpace(string(ssh.MarshalAuthorizedKey(key.PublicKey())))
+	}
+	return out
+}
+
+// DeleteSSHCredentials implements ScriptService.
+func (s *Server) DeleteSSHCredentials(ctx context.Context, r *baremetalv1.DeleteSSHCredentialsRequest) (*baremetalv1.SSHCredentials, error) {
+	if err := validate.Key("credentials_ref", r.GetCredentialsRef()); err != nil {
+		return nil, err
+	}
+	opts, err := writeOptions(r)
+	if err != nil {
+		return nil, err
+	}
+	gone, err := s.store.DeleteSSHCredentials(ctx, r.GetCredentialsRef(), actor(ctx), s.clock.Now(), opts...)
+	if err != nil {
+		return nil, err
+	}
+	return s.sshCredentials(gone), nil
+}

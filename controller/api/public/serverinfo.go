@@ -1,0 +1,84 @@
+package public
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/api/validate"
+)
+
+// GetServerInfo implements AdminService.
+func (s *Server) GetServerInfo(ctx context.Context, _ *baremetalv1.GetServerInfoRequest) (*baremetalv1.ServerInfo, error) {
+	schema, err := s.store.SchemaVersion(ctx)
+	if err != nil {
+		return nil, err
+	}
+	frozen, notSeen, err := s.store.Frozen(ctx)
+	if err != nil {
+		return nil, err
+	}
+	info := &baremetalv1.ServerInfo{
+		Version: s.cfg.Info.Version, ControllerId: s.cfg.Info.ControllerID, ServerTime: stamp(s.clock.Now()),
+		CaHash: s.cfg.Info.CAHash, SchemaVersion: int32(schema), NotWired: unbuilt(),
+		FrozenSince: stampIfSet(frozen), AgentsNotSeen: notSeen,
+	}
+	if frozen.IsZero() {
+		return info, nil
+	}
+	why, err := s.store.WhyFrozen(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if why.Active() {
+		info.FrozenReason, info.FrozenBecause = why.Reason(), why.Cause()
+	}
+	return info, nil
+}
+
+// ListControllers implements AdminService.
+func (s *Server) ListControllers(ctx context.Context, r *baremetalv1.ListControllersRequest) (*baremetalv1.ListControllersResponse, error) {
+	p, err := page(ctx, s, list[*baremetalv1.Controller]{
+		name: "controllers", filter: fmt.Sprint(r.GetAll()),
+		read: func(ctx context.Context, after validate.Page, limit int32) ([]*baremetalv1.Controller, error) {
+			return s.store.ListControllers(ctx, r.GetAll(), after.ID, limit, s.clock.Now())
+		},
+		place: byID((*baremetalv1.Controller).GetControllerId),
+	}, r)
+	if err != nil {
+		return nil, err
+	}
+	for _, k := range p.rows {
+		k.Answering = k.GetControllerId() == s.cfg.Info.ControllerID
+	}
+	return &baremetalv1.ListControllersResponse{Controllers: p.rows, NextPageToken: p.next, TotalSize: p.total}, nil
+}
+
+// ThawFleet implements AdminService.
+func (s *Server) ThawFleet(ctx context.Context, r *baremetalv1.ThawFleetRequest) (*baremetalv1.ServerInfo, error) {
+	if err := s.store.Thaw(ctx, actor(ctx), r.GetComment(), s.clock.Now()); err != nil {
+		return nil, err
+	}
+	return s.GetServerInfo(ctx, &baremetalv1.GetServerInfoRequest{})
+}
+
+// built are reasons that earlier versions gave; operations that end with one stand here too.
+var built = []baremetalv1.Reason{
+	baremetalv1.Reason_REPAVE_NOT_WIRED, baremetalv1.Reason_IMAGE_CATALOGUE_NOT_WIRED, baremetalv1.Reason_SITE_SERVICES_NOT_WIRED,
+	baremetalv1.Reason_EXPLAIN_NOT_WIRED, baremetalv1.Reason_TIMELINE_NOT_WIRED,
+	baremetalv1.Reason_WEBHOOKS_NOT_WIRED, baremetalv1.Reason_NODE_LIFECYCLE_NOT_WIRED, baremetalv1.Reason_WORKFLOWS_NOT_WIRED,
+}
+
+// unbuilt lists the reasons for what is published and not built.
+func unbuilt() []string {
+	var out []string
+	for name, number := range baremetalv1.Reason_value {
+		if strings.HasSuffix(name, "_NOT_WIRED") && !slices.Contains(built, baremetalv1.Reason(number)) {
+			out = append(out, name)
+		}
+	}
+	slices.Sort(out)
+	return out
+}

@@ -1,0 +1,24 @@
+package public
+
+import (
+	"github.com/ingot-metal/ingot/controller/api/validate"
+	"github.com/ingot-metal/ingot/controller/store/pgtx"
+)
+
+// versioned is a request to write a thing that has a version.
+type versioned interface{ GetExpectedVersion() int64 }
+
+// writeOptions are the conditions that a request puts on its write: expected_version and, where it has one, create_only.
+func writeOptions(r versioned) ([]pgtx.WriteOption, error) {
+	if r.GetExpectedVersion() < 0 {
+		return nil, validate.Fault("expected_version", "not negative; 0 does not check")
+	}
+	opts := []pgtx.WriteOption{pgtx.Expect(r.GetExpectedVersion())}
+	if c, ok := r.(interface{ GetCreateOnly() bool }); ok && c.GetCreateOnly() {
+		if r.GetExpectedVersion() != 0 {
+			return nil, validate.Fault("expected_version", "not together with create_only: what is not there has no version")
+		}
+		opts = append(opts, pgtx.CreateOnly())
+	}
+	return opts, nil
+}

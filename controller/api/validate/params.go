@@ -1,0 +1,135 @@
+package validate
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strconv"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/plan"
+)
+
+// maxTimeoutSeconds bounds a step: an operation must end.
+const maxTimeoutSeconds = 24 * 3600
+
+// The names of parameters, in Operation.params and in StartRunRequest.params.
+const (
+	ParamImage   = "image_ref"
+	ParamMode    = "mode"
+	ParamReboot  = "reboot"
+	ParamTimeout = "timeout_seconds"
+	ParamConfig  = "config"
+	ParamPath    = "path"
+)
+
+// param checks one value and puts it where the plan's steps look for it.
+type param func(value string, in *plan.Inputs) error
+
+// params of every type that runs steps on the machine; mode and reboot come from the type.
+func paramsOf(t fleet.OperationType, path func(string) string) map[string]param {
+	if fleet.Housekeeping(t) {
+		return nil
+	}
+	out := map[string]param{
+		ParamImage:     func(v string, in *plan.Inputs) error { return setImage(path(ParamImage), v, in) },
+		ParamTimeout:   func(v string, in *plan.Inputs) error { return setTimeout(path(ParamTimeout), v, in) },
+		ParamConfig:    func(v string, in *plan.Inputs) error { return setConfig(path(ParamConfig), v, in) },
+		"reboot_mode":  func(v string, in *plan.Inputs) error { return setReboot(path("reboot_mode"), v, in) },
+		"netboot_mode": func(v string, in *plan.Inputs) error { return setNetboot(path("netboot_mode"), v, in) },
+	}
+	switch t {
+	case fleet.Reboot:
+		out[ParamMode] = func(v string, in *plan.Inputs) error { return setReboot(path(ParamMode), v, in) }
+	case fleet.Reimage:
+		out[ParamPath] = func(v string, in *plan.Inputs) error {
+			in.InstallerPath = v
+			return OneOf(path(ParamPath), v, plan.InstallerPaths...)
+		}
+	case fleet.Netboot:
+		out[ParamMode] = func(v string, in *plan.Inputs) error { return setNetboot(path(ParamMode), v, in) }
+		out[ParamReboot] = func(v string, _ *plan.Inputs) error { return OneOf(path(ParamReboot), v, "true", "false") }
+	}
+	return out
+}
+
+// Params checks the parameters of an operation and gives what its steps are filled from. path names a parameter's field
+// in the request. Empty values count as absent.
+func Params(t fleet.OperationType, params map[string]string, path func(key string) string) (plan.Inputs, error) {
+	var in plan.Inputs
+	allowed := paramsOf(t, path)
+	for _, k := range sorted(params) {
+		set := allowed[k]
+		if set == nil {
+			return in, Fault(shown(path(k)), "%s takes no such parameter", t)
+		}
+		if params[k] == "" {
+			continue
+		}
+		if err := set(params[k], &in); err != nil {
+			return in, err
+		}
+	}
+	return in, nil
+}
+
+func setImage(path, v string, in *plan.Inputs) error {
+	in.ImageRef = v
+	var f faults
+	f.add(path, imageRef(v))
+	return f.err()
+}
+
+func setTimeout(path, v string, in *plan.Inputs) error {
+	n, err := strconv.ParseInt(v, 10, 32)
+	if err != nil || n < 0 || n > maxTimeoutSeconds {
+		return Fault(path, "0 to %d", maxTimeoutSeconds)
+	}
+	in.TimeoutSeconds = int32(n)
+	return nil
+}
+
+func setReboot(path, v string, in *plan.Inputs) error {
+	in.RebootMode = v
+	return OneOf(path, v, "graceful", "force", "bmc")
+}
+
+func setNetboot(path, v string, in *plan.Inputs) error {
+	in.NetbootMode = v
+	return OneOf(path, v, "PXE", "HTTP", "DISK")
+}
+
+func setConfig(path, v string, in *plan.Inputs) error {
+	c := &baremetalv1.NetReconfig{}
+	if err := protojson.Unmarshal([]byte(v), c); err != nil {
+		return Fault(path, "not a NetReconfig in JSON")
+	}
+	in.Config = c
+	return NetReconfig(path, c)
+}
+
+// ConfigParam writes a configuration as the parameter ParamConfig holds it.
+func ConfigParam(c *baremetalv1.NetReconfig) (string, error) {
+	raw, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(c)
+	if err != nil {
+		return "", fmt.Errorf("serialize configuration: %w", err)
+	}
+	// protojson varies its white space on purpose; what is stored must not.
+	var b bytes.Buffer
+	if err := json.Compact(&b, raw); err != nil {
+		return "", fmt.Errorf("serialize configuration: %w", err)
+	}
+	return b.String(), nil
+}
+
+// Since checks a timestamp that a client sends.
+func Since(path string, ts *timestamppb.Timestamp) error {
+	if ts.CheckValid() != nil || ts.AsTime().Year() < 1970 {
+		return Fault(path, "not a time from 1970 to 9999")
+	}
+	return nil
+}

@@ -1,0 +1,113 @@
+package validate
+
+import (
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/domain/budget"
+)
+
+const (
+	maxWaves   = 50
+	maxInWave  = 1_000_000
+	maxSoak    = 7 * 24 * 3600
+	maxTitle   = 200
+	wholeFleet = 100
+)
+
+// Rollout checks a rollout's spec, but for its filter and its work, and gives it with its defaults filled in.
+func Rollout(s *baremetalv1.RolloutSpec) (*baremetalv1.RolloutSpec, error) {
+	if s == nil {
+		return nil, Fault("spec", "required")
+	}
+	var f faults
+	if s.GetFilter() == "" {
+		f.add("spec.filter", "required: name what to work on, such as site=berlin or labels.rack=r42; a filter that matches all is provider=agent")
+	}
+	if why := text(s.GetTitle(), maxTitle); why != "" {
+		f.add("spec.title", why)
+	}
+	rolloutWaves(&f, s)
+	rolloutDomain(&f, s)
+	for path, g := range map[string]*baremetalv1.RolloutGate{"spec.wave_gate": s.GetWaveGate(), "spec.total_gate": s.GetTotalGate()} {
+		if g.GetFailures() < 0 || g.GetFailures() > maxInWave {
+			f.add(path+".failures", "0 for none, or how many failures close the gate")
+		}
+		if g.GetPercent() < 0 || g.GetPercent() > wholeFleet {
+			f.add(path+".percent", "0 for none, or 1 to 100")
+		}
+	}
+	if s.GetSoakSeconds() < 0 || s.GetSoakSeconds() > maxSoak {
+		f.add("spec.soak_seconds", "0 to 604800, which is 7 days")
+	}
+	f.add("spec.on_gate", among(s.GetOnGate(), "", "pause", "cancel"))
+	return filledRollout(s), f.err()
+}
+
+func rolloutWaves(f *faults, s *baremetalv1.RolloutSpec) {
+	if s.GetCanary() < 0 || s.GetCanary() > maxInWave {
+		f.add("spec.canary", "0 for none, or the size of the first wave")
+	}
+	if s.GetMaxInFlight() < 0 || s.GetMaxInFlight() > maxInWave {
+		f.add("spec.max_in_flight", "0 for the whole wave, or a positive number")
+	}
+	last := int32(0)
+	for _, p := range s.GetPercents() {
+		if p <= last || p > wholeFleet {
+			f.add("spec.percents", "1 to 100, each larger than the one before")
+			break
+		}
+		last = p
+	}
+	if len(s.GetPercents()) > maxWaves {
+		f.add("spec.percents", "at most 50")
+	}
+}
+
+func rolloutDomain(f *faults, s *baremetalv1.RolloutSpec) {
+	key, label := strings.CutPrefix(s.GetDomain(), budget.LabelPrefix)
+	switch {
+	case label && !validLabelKey(key):
+		f.add("spec.domain", "after label: stands the key of a label")
+	case !label && s.GetDomain() != "" && s.GetDomain() != budget.Site:
+		f.add("spec.domain", `"site" or "label:KEY", such as "label:rack"; empty spreads nothing`)
+	}
+	if s.GetMaxPerDomain() < 0 || s.GetMaxPerDomain() > maxInWave {
+		f.add("spec.max_per_domain", "a positive number")
+	}
+	if s.GetMaxPerDomain() > 0 && s.GetDomain() == "" {
+		f.add("spec.max_per_domain", "name the domain: site or label:KEY")
+	}
+}
+
+// filledRollout is the spec as it is kept: the same request in other words has the same digest.
+func filledRollout(s *baremetalv1.RolloutSpec) *baremetalv1.RolloutSpec {
+	out := proto.Clone(s).(*baremetalv1.RolloutSpec)
+	if out.GetDomain() != "" && out.GetMaxPerDomain() == 0 {
+		out.MaxPerDomain = 1
+	}
+	if n := len(out.GetPercents()); n > 0 && out.GetPercents()[n-1] != wholeFleet {
+		out.Percents = append(out.Percents, wholeFleet)
+	}
+	none := &baremetalv1.RolloutGate{}
+	if proto.Equal(out.GetWaveGate(), none) || out.GetWaveGate() == nil {
+		out.WaveGate = nil
+	}
+	if proto.Equal(out.GetTotalGate(), none) || out.GetTotalGate() == nil {
+		out.TotalGate = nil
+	}
+	if out.GetWaveGate() == nil && out.GetTotalGate() == nil {
+		out.TotalGate = &baremetalv1.RolloutGate{Failures: 1}
+	}
+	if out.GetOnGate() == "" {
+		out.OnGate = "pause"
+	}
+	for k, v := range out.GetParams() {
+		if v == "" {
+			delete(out.Params, k)
+		}
+	}
+	return out
+}

@@ -1,0 +1,268 @@
+package image
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/catalog/blob"
+	"github.com/ingot-metal/ingot/controller/webhook"
+	"github.com/ingot-metal/ingot/internal/clock"
+	"github.com/ingot-metal/ingot/internal/failpoint"
+	"github.com/ingot-metal/ingot/internal/failure"
+)
+
+// beforeEntry is passed when the file is whole and synced, and the entry not yet there.
+var beforeEntry = failpoint.Register("image.before-entry")
+
+// Store is where the entries are; *store.Store is one.
+type Store interface {
+	GetImage(ctx context.Context, ref string) (*baremetalv1.Image, error)
+	AddImage(ctx context.Context, im *baremetalv1.Image, place func() error, actor string, now time.Time) (*baremetalv1.Image, error)
+	RemoveImage(ctx context.Context, ref, actor string, now time.Time) (*baremetalv1.Image, error)
+	DropBlob(ctx context.Context, sha256 string, drop func() error) error
+	UnnamedBlobs(ctx context.Context, sums []string) ([]string, error)
+}
+
+// Config is what the catalogue works with. Blobs and Store are required.
+type Config struct {
+	Blobs *blob.Dir
+	Store Store
+	// Client fetches images; nil means one of our own.
+	Client *http.Client
+	Clock  clock.Clock
+	Logger *slog.Logger
+	// AtOnce is how many files are taken in at the same time, others wait; 0 means 2.
+	AtOnce int
+	// Addresses says which addresses Client may fetch from; the zero Policy with DenyPrivate is the default: public ones.
+	Addresses webhook.Policy
+	// MaxBytes bounds one file; 0 means 64 GiB.
+	MaxBytes int64
+	// Stall is how long a source may send nothing; 0 means a minute.
+	Stall time.Duration
+}
+
+// Catalogue takes images in and throws them out. It is safe for concurrent use.
+type Catalogue struct {
+	cfg   Config
+	slots chan struct{}
+}
+
+// New makes a catalogue.
+func New(c Config) *Catalogue {
+	if c.Client == nil {
+		c.Addresses.DenyPrivate = true
+		c.Client = newClient(c.Addresses)
+	}
+	if c.Clock == nil {
+		c.Clock = clock.Real()
+	}
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	if c.AtOnce == 0 {
+		c.AtOnce = 2
+	}
+	if c.MaxBytes == 0 {
+		c.MaxBytes = 64 << 30
+	}
+	if c.Stall == 0 {
+		c.Stall = time.Minute
+	}
+	return &Catalogue{cfg: c, slots: make(chan struct{}, c.AtOnce)}
+}
+
+// Add fetches an image from its URL and adds it. The description must be valid. Where its digests are those of the
+// entry that is there, nothing is fetched.
+func (c *Catalogue) Add(ctx context.Context, im *baremetalv1.Image, actor string) (*baremetalv1.Image, error) {
+	if err := checkSource(im); err != nil {
+		return nil, err
+	}
+	known, err := c.known(ctx, im)
+	if known != nil || err != nil {
+		return known, err
+	}
+	release, err := c.slot(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	body, size, err := c.fetch(ctx, cancel, im.GetUrl())
+	if err != nil {
+		return nil, err
+	}
+	defer body.Close() //nolint:errcheck // everything was read, or nothing more is wanted
+	return c.take(ctx, im, source{body, size}, actor)
+}
+
+// Upload adds an image whose bytes the caller has. It reads none of them where Add would fetch nothing.
+func (c *Catalogue) Upload(ctx context.Context, im *baremetalv1.Image, r io.Reader, actor string) (*baremetalv1.Image, error) {
+	known, err := c.known(ctx, im)
+	if known != nil || err != nil {
+		return known, err
+	}
+	release, err := c.slot(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	return c.take(ctx, im, source{r, im.GetFileSizeBytes()}, actor)
+}
+
+func (c *Catalogue) slot(ctx context.Context) (release func(), err error) {
+	select {
+	case c.slots <- struct{}{}:
+		return func() { <-c.slots }, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// known gives the entry that is there, if the digests that the description gives say that it is the same one.
+func (c *Catalogue) known(ctx context.Context, im *baremetalv1.Image) (*baremetalv1.Image, error) {
+	have, err := c.cfg.Store.GetImage(ctx, im.GetImageRef())
+	if failure.HasReason(err, "IMAGE_NOT_FOUND") {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if !c.cfg.Blobs.Has(have.GetSha256File()) {
+		return nil, nil // its file was lost: fetch it again
+	}
+	switch same, said := sameDigests(have, im); {
+	case !said:
+		return nil, nil // only the bytes can tell
+	case !same:
+		return nil, failure.AlreadyExists("IMAGE_EXISTS", "there is another image %q, with other digests", im.GetImageRef()).
+			WithField("image.image_ref", "taken by another image")
+	}
+	want := proto.CloneOf(have)
+	adopt(want, im)
+	if !proto.Equal(want, have) {
+		return nil, failure.AlreadyExists("IMAGE_EXISTS", "there is another image %q: the bytes are the same, the description differs", im.GetImageRef()).
+			WithField("image.image_ref", "taken by another image")
+	}
+	return have, nil
+}
+
+// sameDigests compares the digests that are given; said is false where none is.
+func sameDigests(have, given *baremetalv1.Image) (same, said bool) {
+	source := have.GetSha256Source()
+	if source == "" {
+		source = have.GetSha256File()
+	}
+	same = true
+	for _, d := range [][2]string{
+		{given.GetSha256File(), have.GetSha256File()}, {given.GetSha256Raw(), have.GetSha256Raw()}, {given.GetSha256Source(), source},
+	} {
+		said = said || d[0] != ""
+		same = same && (d[0] == "" || d[0] == d[1])
+	}
+	return same, said
+}
+
+// adopt lays what a description says about the use of an image over an entry.
+func adopt(entry, said *baremetalv1.Image) {
+	entry.Kind, entry.Arch = said.GetKind(), cmp.Or(said.GetArch(), entry.GetArch())
+	if said.GetMinimumDiskBytes() != 0 {
+		entry.MinimumDiskBytes = said.GetMinimumDiskBytes()
+	}
+	if len(said.GetFirmware()) > 0 {
+		entry.Firmware = said.GetFirmware()
+	}
+}
+
+// take brings the bytes in, looks at them, and adds the entry.
+func (c *Catalogue) take(ctx context.Context, im *baremetalv1.Image, src source, actor string) (*baremetalv1.Image, error) {
+	began := c.cfg.Clock.Now()
+	got, err := c.receive(ctx, src)
+	if err != nil {
+		return nil, err
+	}
+	defer c.letGo(got)
+	entry, file, err := c.inspect(ctx, im, got)
+	if err != nil {
+		return nil, err
+	}
+	if file != got {
+		defer c.letGo(file)
+	}
+	if err := file.Sync(); err != nil {
+		return nil, err
+	}
+	if err := beforeEntry.HitCtx(ctx); err != nil {
+		return nil, err
+	}
+	added, err := c.cfg.Store.AddImage(ctx, entry, file.Place, actor, c.cfg.Clock.Now())
+	if err != nil {
+		c.drop(context.WithoutCancel(ctx), entry.GetSha256File())
+		return nil, err
+	}
+	c.cfg.Logger.InfoContext(ctx, "image added", "image_ref", added.GetImageRef(), "kind", added.GetKind(), "format", added.GetFormat(),
+		"sha256_file", added.GetSha256File(), "file_size_bytes", added.GetFileSizeBytes(), "size_bytes", added.GetSizeBytes(),
+		"took", c.cfg.Clock.Now().Sub(began).Round(time.Millisecond).String())
+	return added, nil
+}
+
+// letGo closes a file whose fate is decided; that it could not be removed concerns nobody but the sweep at the next start.
+func (c *Catalogue) letGo(w *blob.Writer) {
+	if err := w.Close(); err != nil {
+		c.cfg.Logger.Warn("incoming file not removed; the next start will", "error", err.Error())
+	}
+}
+
+// Remove takes an entry out, and its blob when no other entry names it.
+func (c *Catalogue) Remove(ctx context.Context, ref, actor string) (*baremetalv1.Image, error) {
+	im, err := c.cfg.Store.RemoveImage(ctx, ref, actor, c.cfg.Clock.Now())
+	if err != nil {
+		return nil, err
+	}
+	c.drop(context.WithoutCancel(ctx), im.GetSha256File())
+	return im, nil
+}
+
+// dropTime bounds the removal of a blob after its caller has gone.
+const dropTime = 30 * time.Second
+
+// drop removes a blob that no entry names. What cannot be removed now goes at the next start.
+func (c *Catalogue) drop(ctx context.Context, sha256 string) {
+	ctx, cancel := context.WithTimeout(ctx, dropTime)
+	defer cancel()
+	err := c.cfg.Store.DropBlob(ctx, sha256, func() error { return c.cfg.Blobs.Remove(sha256) })
+	if err != nil {
+		c.cfg.Logger.Warn("unwanted blob not removed; the next start will", "sha256_file", sha256, "error", err.Error())
+	}
+}
+
+// Sweep removes the blobs that no entry names: what a crash between the two has left. Call it at start. Where none of the
+// blobs is named, the directory may belong to another database than this one, and is left alone.
+func (c *Catalogue) Sweep(ctx context.Context) error {
+	all, err := c.cfg.Blobs.List()
+	if err != nil {
+		return err
+	}
+	unnamed, err := c.cfg.Store.UnnamedBlobs(ctx, all)
+	if err != nil {
+		return fmt.Errorf("sweep blobs: %w", err)
+	}
+	if len(unnamed) == len(all) {
+		if len(all) > 0 {
+			c.cfg.Logger.WarnContext(ctx, "the catalogue knows none of the files in the image directory; leaving them", "count", len(all))
+		}
+		return nil
+	}
+	for _, sum := range unnamed {
+		c.drop(ctx, sum)
+	}
+	return nil
+}

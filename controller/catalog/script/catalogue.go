@@ -1,0 +1,93 @@
+package script
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/catalog/blob"
+	"github.com/ingot-metal/ingot/internal/clock"
+	"github.com/ingot-metal/ingot/internal/failure"
+)
+
+// Store is where the entries are; *store.Store is one.
+type Store interface {
+	AddScript(ctx context.Context, s *baremetalv1.Script, place func() error, actor string, now time.Time) (*baremetalv1.Script, error)
+	RemoveScript(ctx context.Context, ref, actor string, now time.Time) (*baremetalv1.Script, error)
+	DropBlob(ctx context.Context, sha256 string, drop func() error) error
+}
+
+// Config is what the catalogue works with; all of it is required.
+type Config struct {
+	Blobs  *blob.Dir
+	Store  Store
+	Clock  clock.Clock
+	Logger *slog.Logger
+}
+
+// Catalogue takes scripts in and throws them out. It is safe for concurrent use.
+type Catalogue struct{ cfg Config }
+
+// New makes a catalogue.
+func New(c Config) *Catalogue { return &Catalogue{cfg: c} }
+
+// Add adds a script with these bytes. The description must be valid; a digest in it must be that of the bytes.
+func (c *Catalogue) Add(ctx context.Context, s *baremetalv1.Script, content []byte, actor string) (*baremetalv1.Script, error) {
+	w, err := c.cfg.Blobs.Create()
+	if err != nil {
+		return nil, err
+	}
+	defer c.letGo(w)
+	if _, err := w.Write(content); err != nil {
+		return nil, err
+	}
+	if s.GetSha256() != "" && s.GetSha256() != w.SHA256() {
+		return nil, failure.Invalid("SCRIPT_DIGEST_MISMATCH", "the bytes have the digest %s", w.SHA256()).
+			WithField("script.sha256", "not the digest of content")
+	}
+	if err := w.Sync(); err != nil {
+		return nil, err
+	}
+	entry := proto.CloneOf(s)
+	entry.Sha256, entry.SizeBytes = w.SHA256(), w.Size()
+	added, err := c.cfg.Store.AddScript(ctx, entry, w.Place, actor, c.cfg.Clock.Now())
+	if err != nil {
+		c.drop(context.WithoutCancel(ctx), entry.GetSha256())
+		return nil, err
+	}
+	c.cfg.Logger.InfoContext(ctx, "script added", "script_ref", added.GetScriptRef(), "sha256", added.GetSha256(), "size_bytes", added.GetSizeBytes())
+	return added, nil
+}
+
+// letGo closes a file whose fate is decided.
+func (c *Catalogue) letGo(w *blob.Writer) {
+	if err := w.Close(); err != nil {
+		c.cfg.Logger.Warn("incoming file not removed; the next start will", "error", err.Error())
+	}
+}
+
+// Remove takes an entry out, and its blob when no other entry names it.
+func (c *Catalogue) Remove(ctx context.Context, ref, actor string) (*baremetalv1.Script, error) {
+	s, err := c.cfg.Store.RemoveScript(ctx, ref, actor, c.cfg.Clock.Now())
+	if err != nil {
+		return nil, err
+	}
+	c.drop(context.WithoutCancel(ctx), s.GetSha256())
+	return s, nil
+}
+
+// dropTime bounds the removal of a blob after its caller has gone.
+const dropTime = 30 * time.Second
+
+// drop removes a blob that no entry names. What cannot be removed now goes at the next start.
+func (c *Catalogue) drop(ctx context.Context, sha256 string) {
+	ctx, cancel := context.WithTimeout(ctx, dropTime)
+	defer cancel()
+	err := c.cfg.Store.DropBlob(ctx, sha256, func() error { return c.cfg.Blobs.Remove(sha256) })
+	if err != nil {
+		c.cfg.Logger.Warn("unwanted blob not removed; the next start will", "sha256_file", sha256, "error", err.Error())
+	}
+}

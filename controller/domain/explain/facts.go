@@ -1,0 +1,279 @@
+package explain
+
+import (
+	"time"
+
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/operation"
+	"github.com/ingot-metal/ingot/controller/domain/workflow"
+)
+
+// Facts are what is known about a machine at one moment.
+type Facts struct {
+	Now     time.Time
+	Machine *baremetalv1.Machine
+	// Op is the operation to explain: the one that was asked for, the active one, or the last; nil if there never was one.
+	Op *operation.Operation
+	// Named says that Op was asked for by its id.
+	Named bool
+	// PlanID and Params are those of Op.
+	PlanID string
+	Params map[string]string
+	// Commands are Op's, in the order of step and attempt.
+	Commands []operation.Command
+	// Unresolved is the command that fences the machine, nil if it is not fenced, and the operation that it is of.
+	Unresolved   *operation.Command
+	UnresolvedOp string
+	// Agents are those that have acted, or might act, on the machine, in the order of their enrolment.
+	Agents []Agent
+	// Site is nil where the machine's site is not known.
+	Site *Site
+	Boot Boot
+	// Freeze is the fleet's; its zero value is none.
+	Freeze fleet.Freeze
+	// Budget is which budget leaves no room for Op, and BudgetUntil when a rate has room again; empty and zero otherwise.
+	Budget      string
+	BudgetUntil time.Time
+	// BudgetName and BudgetRaise are of that budget: its name, and the flags that let one more machine in.
+	BudgetName, BudgetRaise string
+	// LeftBehind are machines whose operation has ended and that still hold a slot.
+	LeftBehind []string
+	// Offers are what may be asked of the machine now.
+	Offers Offers
+	// Causes are those for which the machine needs a person, the gravest first.
+	Causes []MachineCause
+	// Words are what people have said of the machine, the newest first.
+	Words []Override
+	// Rollout is one that has not ended and that the machine is part of, nil if there is none.
+	Rollout *Rollout
+	// Controllers is how many hold their lease.
+	Controllers int
+	// Progress is that of the current step.
+	Progress Progress
+	// Last is the newest event of Op.
+	Last Event
+	// InstallerReady says that the image catalogue has an installer.
+	InstallerReady bool
+	// Workflow is the machine's workflow that has not ended, nil if there is none, as it is since WorkflowSince.
+	Workflow      *workflow.Workflow
+	WorkflowSince time.Time
+	// Model is the machine's hardware model, as its inventory says; empty where that is not known.
+	Model string
+	// Normal is how long the current kind of step takes.
+	Normal Baseline
+}
+
+// WithBaselines adds how long the current kind of step takes on machines like this one.
+func (f Facts) WithBaselines(n Baselines) Facts {
+	if f.Op != nil && f.Op.CurrentStep < len(f.Op.Steps) {
+		f.Normal = n.For(f.Op.Steps[f.Op.CurrentStep].Kind, f.Machine.GetSpec().GetGroup(), f.Model, f.Machine.GetStatus().GetSimulated())
+	}
+	return f
+}
+
+// Agent is an agent as the database knows it.
+type Agent struct {
+	fleet.Candidate
+	Locked bool
+	// Ended is when its last session ended; zero while one is open, and for an agent that never had one.
+	Ended time.Time
+	// CertExpires and CertRevoked are of its newest certificate; CertRevoked is zero if it is good.
+	CertExpires, CertRevoked time.Time
+}
+
+// Site is what a machine's site serves and has seen.
+type Site struct {
+	Name string
+	// Revision of the newest document, and the one that the site's agent serves by.
+	Revision, Applied int64
+	AppliedAt         time.Time
+	Segments          []Segment
+	// Leases are those of the machine's own MAC addresses.
+	Leases []Lease
+	// Strangers are MAC addresses of no known machine, the last seen first.
+	Strangers []UnknownAgent
+}
+
+// Segment is one provisioning network.
+type Segment struct {
+	Name string
+	// Mode is "dhcp" or "proxy".
+	Mode string
+	// State is "up", or why it is not served; empty before the site's agent has said anything.
+	State string
+	// ForeignDHCP is another DHCP server that answers there.
+	ForeignDHCP        string
+	PoolSize, PoolUsed int
+	LeaseTime          time.Duration
+}
+
+// Lease is an address that one of the machine's interfaces was given.
+type Lease struct {
+	MAC, Segment, Address string
+	// Given is when it was given or renewed last, as far as its end tells.
+	Given time.Time
+}
+
+// UnknownAgent is an unknown MAC address that has asked to boot.
+type UnknownAgent struct {
+	MAC, Segment string
+	LastSeen     time.Time
+}
+
+// Boot is what the machine boots from the network.
+type Boot struct {
+	Mode, OperationID string
+	Revision          int64
+	UpdatedAt         time.Time
+	// InstallerAgentID was certified under the assignment; empty before.
+	InstallerAgentID string
+	// ContenderAt is when another key asked for a certificate under the same assignment.
+	ContenderAt time.Time
+	// Impostor is why a system was refused last that asked to be the machine's installer; zero if none was.
+	Impostor Impostor
+}
+
+// Impostor is a system that could not prove to be the machine.
+type Impostor struct {
+	Reason, Message string
+	At              time.Time
+}
+
+// Progress is what an executor says about how far it has come.
+type Progress struct {
+	Percent int
+	Message string
+	At      time.Time
+}
+
+// Event is an entry of an operation's history.
+type Event struct {
+	At            time.Time
+	Kind, Message string
+}
+
+// scene is the facts with what follows from them at once.
+type scene struct {
+	Facts
+	spec   *baremetalv1.MachineSpec
+	status *baremetalv1.MachineStatus
+	active bool
+	// step is the operation's current one, cmd its latest attempt, exec that attempt's executor; nil where there is none.
+	step *operation.Step
+	cmd  *operation.Command
+	exec *Agent
+	host *Agent
+}
+
+func newScene(f Facts) *scene {
+	s := &scene{Facts: f, spec: f.Machine.GetSpec(), status: f.Machine.GetStatus(), host: newestHost(f.Agents)}
+	if f.Op == nil {
+		return s
+	}
+	s.active = !operation.IsTerminal(f.Op.Phase)
+	if f.Op.CurrentStep < len(f.Op.Steps) {
+		s.step = &f.Op.Steps[f.Op.CurrentStep]
+	}
+	for i := range f.Commands {
+		if f.Commands[i].StepIdx == f.Op.CurrentStep {
+			s.cmd = &f.Commands[i]
+		}
+	}
+	if s.cmd != nil {
+		s.exec = s.agent(s.cmd.ExecutorID)
+	}
+	return s
+}
+
+func (s *scene) agent(id string) *Agent {
+	for i := range s.Agents {
+		if s.Agents[i].AgentID == id {
+			return &s.Agents[i]
+		}
+	}
+	return nil
+}
+
+func newestHost(all []Agent) *Agent {
+	var best *Agent
+	for i := range all {
+		a := &all[i]
+		if a.Role != "host" {
+			continue
+		}
+		if best == nil || a.Live && !best.Live || a.Live == best.Live && a.LastSeen.After(best.LastSeen) {
+			best = a
+		}
+	}
+	return best
+}
+
+// siteAgents are the agents of the machine's site, live ones first.
+func (s *scene) siteAgents() []*Agent {
+	var live, gone []*Agent
+	for i := range s.Agents {
+		switch a := &s.Agents[i]; {
+		case a.Role == "site" && a.Live:
+			live = append(live, a)
+		case a.Role == "site":
+			gone = append(gone, a)
+		}
+	}
+	return append(live, gone...)
+}
+
+func (s *scene) provider() string {
+	if p := s.spec.GetProvider(); p != "" {
+		return p
+	}
+	return fleet.AgentProvider
+}
+
+func (s *scene) siteName() string {
+	if s.Site != nil {
+		return s.Site.Name
+	}
+	return s.spec.GetSite()
+}
+
+// condition gives a condition of the machine, nil if nobody has set it.
+func (s *scene) condition(t fleet.ConditionType) *baremetalv1.Condition {
+	for _, c := range s.status.GetConditions() {
+		if c.GetType() == string(t) {
+			return c
+		}
+	}
+	return nil
+}
+
+func (s *scene) holds(t fleet.ConditionType) bool { return s.condition(t).GetStatus() }
+
+// open says that the current command is neither settled nor granted.
+func (s *scene) open() bool {
+	return s.cmd != nil && !s.cmd.Settled() && s.cmd.State != operation.Granted
+}
+
+func (s *scene) granted() bool { return s.cmd != nil && s.cmd.State == operation.Granted }
+
+// entering says that the current command brings the machine into the installer.
+func (s *scene) entering() bool {
+	return s.cmd != nil && s.step != nil && (s.step.Kind == operation.KindRepave || s.step.Kind == operation.KindErase) && s.cmd.Kind != s.step.Kind
+}
+
+// throughBMC says that the current command is done through the machine's management controller.
+func (s *scene) throughBMC() bool {
+	return s.cmd != nil && s.cmd.ExecutorRole == "site" && s.provider() == fleet.AgentProvider && s.cmd.Kind != kindSSH && !s.inCluster()
+}
+
+// kindSSH is the kind of a step whose script the site's agent runs on the machine.
+const kindSSH operation.Kind = "ssh"
+
+// limit is when the current try of the step has taken too long to find an executor.
+func (s *scene) limit() time.Time {
+	from := s.step.StartedAt
+	if s.step.RetryAt.After(from) {
+		from = s.step.RetryAt
+	}
+	return from.Add(s.step.Timeout)
+}

@@ -1,0 +1,129 @@
+package fleet_test
+
+import (
+	"slices"
+	"testing"
+
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/domain/fleet"
+)
+
+var nodeStates = []fleet.NodeState{
+	fleet.Discovered, fleet.BootstrapIssued, fleet.Enrolling, fleet.Pending, fleet.Installing, fleet.InstallFailed, fleet.Installed,
+	fleet.Active, fleet.Offline, fleet.Quarantined, fleet.Reprovision, fleet.Deprovisioning, fleet.Migrating, fleet.Draining,
+	fleet.Retired, fleet.Removing, fleet.Deleted,
+}
+
+// everyMachine calls fn with each machine that the axes of the effective state allow.
+func everyMachine(fn func(fleet.Facts)) int {
+	flags := []fleet.ConditionType{
+		fleet.RMA, fleet.RetiredFlag, fleet.NeedsIntervention, fleet.Provisioned, fleet.Reachable, fleet.OperationCanceled,
+	}
+	n := 0
+	for _, phase := range phases {
+		for _, state := range nodeStates {
+			for bits := range 1 << (len(flags) + 3) {
+				f := fleet.Facts{Phase: phase, NodeState: state, Deleted: state == fleet.Deleted, Conditions: map[fleet.ConditionType]bool{}}
+				for i, c := range flags {
+					f.Conditions[c] = bits>>i&1 == 1
+				}
+				rest := bits >> len(flags)
+				f.ActiveOperation, f.ActiveWorkflow = rest&1 == 1, rest&2 == 2
+				if rest&4 == 4 {
+					f.UnresolvedCommand = "cmd-1"
+				}
+				fn(f)
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// usable is what a scheduler needs of a machine, said once more and without looking at effective states.
+func usable(f fleet.Facts) bool {
+	return f.Phase == fleet.Ready && f.NodeState == fleet.Active && !f.ActiveOperation && !f.ActiveWorkflow &&
+		f.UnresolvedCommand == "" && f.Conditions[fleet.Provisioned] && f.Conditions[fleet.Reachable] &&
+		!f.Conditions[fleet.NeedsIntervention] && !f.Conditions[fleet.RMA] && !f.Conditions[fleet.RetiredFlag] && !f.Deleted
+}
+
+func TestIdleMeansSchedulableAndNothingElseDoes(t *testing.T) {
+	seen := map[fleet.EffectiveState]int{}
+	n := everyMachine(func(f fleet.Facts) {
+		state, attention := fleet.Evaluate(f)
+		seen[state]++
+		if (state == fleet.StateIdle) != state.Schedulable() || state.Schedulable() != usable(f) {
+			t.Fatalf("%+v is %s, schedulable %t, usable %t", f, state, state.Schedulable(), usable(f))
+		}
+		if (state == fleet.StateAttention) != (attention.Reason != "") || (attention.Reason == "") != (attention.Message == "") {
+			t.Fatalf("%+v is %s with attention %+v", f, state, attention)
+		}
+		if attention.Reason != "" && baremetalv1.Reason_value[attention.Reason] == 0 {
+			t.Fatalf("%s is not a reason of the API", attention.Reason)
+		}
+	})
+	if n < 20_000 {
+		t.Errorf("only %d machines", n)
+	}
+	for _, s := range fleet.EffectiveStates() {
+		if seen[s] == 0 {
+			t.Errorf("no machine is ever %s", s)
+		}
+	}
+}
+
+// A machine whose disk holds no verified system is never green, and says so where nothing graver is known.
+func TestAMachineWithoutASystemIsNeverIdle(t *testing.T) {
+	everyMachine(func(f fleet.Facts) {
+		state, attention := fleet.Evaluate(f)
+		if f.Conditions[fleet.Provisioned] {
+			return
+		}
+		if state == fleet.StateIdle || state.Schedulable() {
+			t.Fatalf("%+v is %s", f, state)
+		}
+		quiet := !f.Conditions[fleet.NeedsIntervention] && f.UnresolvedCommand == "" &&
+			!slices.Contains(fleet.NeedsPerson(), f.NodeState)
+		if state == fleet.StateAttention && quiet && attention.Reason != "NOT_PROVISIONED" {
+			t.Fatalf("%+v says %q", f, attention.Reason)
+		}
+	})
+}
+
+// The table of model.md, said once more: the first row that holds is the answer.
+func TestTheFirstRuleWins(t *testing.T) {
+	rows := []struct {
+		state fleet.EffectiveState
+		holds func(fleet.Facts) bool
+	}{
+		{fleet.StateBlocked, func(f fleet.Facts) bool {
+			return f.Conditions[fleet.RMA] || f.Conditions[fleet.RetiredFlag] ||
+				f.NodeState == fleet.Retired || f.NodeState == fleet.Removing || f.NodeState == fleet.Deleted
+		}},
+		{fleet.StateAttention, func(f fleet.Facts) bool {
+			return f.Conditions[fleet.NeedsIntervention] || f.UnresolvedCommand != "" ||
+				f.NodeState == fleet.Quarantined || f.NodeState == fleet.InstallFailed
+		}},
+		{fleet.StateBusy, func(f fleet.Facts) bool {
+			return f.ActiveOperation || f.ActiveWorkflow || slices.Contains([]fleet.NodeState{
+				fleet.Enrolling, fleet.Installing, fleet.Reprovision, fleet.Deprovisioning, fleet.Migrating, fleet.Draining,
+			}, f.NodeState)
+		}},
+		{fleet.StateMaintenanceIdle, func(f fleet.Facts) bool { return f.Phase == fleet.Maintenance }},
+		{fleet.StateNew, func(f fleet.Facts) bool { return f.Phase == fleet.FactoryReady }},
+		{fleet.StateAttention, func(f fleet.Facts) bool { return !usable(f) }},
+		{fleet.StateIdle, usable},
+	}
+	everyMachine(func(f fleet.Facts) {
+		for _, r := range rows {
+			if !r.holds(f) {
+				continue
+			}
+			if got := fleet.Effective(f); got != r.state {
+				t.Fatalf("%+v is %s, want %s", f, got, r.state)
+			}
+			return
+		}
+		t.Fatalf("no rule holds of %+v", f)
+	})
+}

@@ -1,0 +1,94 @@
+package identity_test
+
+import (
+	"testing"
+
+	"github.com/ingot-metal/ingot/controller/domain/identity"
+)
+
+var (
+	ours   = &identity.Key{Digest: []byte("ours")}
+	others = &identity.Key{Digest: []byte("others")}
+	vendor = &identity.Key{Digest: []byte("ours"), Vendor: true}
+)
+
+// TestVerdicts walks the cases that a person would name.
+func TestVerdicts(t *testing.T) {
+	t.Parallel()
+	known := identity.Facts{Recorded: ours.Digest, Trust: identity.TrustFirstUse, Installs: true}
+	with := func(f identity.Facts, change func(*identity.Facts)) identity.Facts {
+		change(&f)
+		return f
+	}
+	for name, c := range map[string]struct {
+		facts identity.Facts
+		want  string
+	}{
+		"nothing known, nothing shown":  {identity.Facts{Installs: true}, "network"},
+		"first use":                     {identity.Facts{Installs: true, Shown: ours}, "tpm first-use"},
+		"first use, certified":          {identity.Facts{Installs: true, Shown: vendor}, "tpm vendor"},
+		"the known TPM":                 {with(known, func(f *identity.Facts) { f.Shown = ours }), "tpm first-use"},
+		"the known TPM, certified now":  {with(known, func(f *identity.Facts) { f.Shown = vendor }), "tpm vendor"},
+		"a box without TPM":             {known, "TPM_REQUIRED"},
+		"a box with another TPM":        {with(known, func(f *identity.Facts) { f.Shown = others }), "TPM_MISMATCH"},
+		"a board from another machine":  {identity.Facts{Shown: ours, Taken: true}, "TPM_KEY_TAKEN"},
+		"required, none shown":          {identity.Facts{Required: "tpm"}, "IDENTITY_LEVEL_TOO_LOW"},
+		"required, none recorded":       {identity.Facts{Required: "tpm", Installs: true, Shown: vendor}, "IDENTITY_LEVEL_TOO_LOW"},
+		"required, to be recorded":      {identity.Facts{Required: "tpm", Shown: ours}, "tpm first-use"},
+		"required, recorded":            {with(known, func(f *identity.Facts) { f.Shown, f.Required = ours, "tpm" }), "tpm first-use"},
+		"network required":              {identity.Facts{Required: "network", Installs: true}, "network"},
+		"second claim at the first use": {with(known, func(f *identity.Facts) { f.Shown, f.RecordedNow = others, true }), "TPM_MISMATCH contested"},
+	} {
+		v := identity.Decide(c.facts)
+		got := string(v.Level)
+		if v.Trust != "" {
+			got += " " + string(v.Trust)
+		}
+		if v.Refused != nil {
+			got = v.Refused.Reason
+		}
+		if v.Contested {
+			got += " contested"
+		}
+		if got != c.want {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
+	}
+}
+
+// TestNoFallback holds, over every combination of facts, that a machine with a recorded key is certified for that key
+// alone, and that a required level is never undercut.
+func TestNoFallback(t *testing.T) {
+	t.Parallel()
+	bools := []bool{false, true}
+	for _, required := range []identity.Level{"", "network", "media", "tpm"} {
+		for _, recorded := range [][]byte{nil, ours.Digest} {
+			for _, trust := range []identity.Trust{"", "first-use", "vendor"} {
+				for _, shown := range []*identity.Key{nil, ours, others, vendor} {
+					for i := range 8 {
+						f := identity.Facts{
+							Required: required, Recorded: recorded, Trust: trust, Shown: shown,
+							RecordedNow: bools[i&1], Installs: bools[i>>1&1], Taken: bools[i>>2&1],
+						}
+						holds(t, f, identity.Decide(f))
+					}
+				}
+			}
+		}
+	}
+}
+
+func holds(t *testing.T, f identity.Facts, v identity.Verdict) {
+	t.Helper()
+	switch {
+	case v.Refused != nil && v.Level != "", v.Refused == nil && (v.Level == "" || v.Contested):
+		t.Errorf("%+v: neither refused nor certified: %+v", f, v)
+	case v.Refused != nil:
+	case f.Recorded != nil && (f.Shown == nil || string(f.Shown.Digest) != string(f.Recorded) || v.Level != identity.LevelTPM):
+		t.Errorf("%+v: a known machine is certified as %s", f, v.Level)
+	case identity.Higher(v.Level, f.Required) != v.Level:
+		t.Errorf("%+v: certified as %s", f, v.Level)
+	case f.Taken && f.Shown != nil:
+		t.Errorf("%+v: certified with another machine's TPM", f)
+	}
+}

@@ -1,0 +1,313 @@
+package operation
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/internal/evidence"
+	"github.com/ingot-metal/ingot/internal/planted"
+)
+
+// A boot counts when the system that was to come up says so itself. Another boot id only proves that the boot before is
+// over.
+
+// System is what a command is meant to bring up on its machine.
+type System string
+
+// The systems.
+const (
+	// SystemInstaller writes or erases the machine's disks from its memory.
+	SystemInstaller System = "installer"
+	// SystemRescue was asked to be booted from the network once.
+	SystemRescue System = "rescue"
+	// SystemWritten is on the disk that this operation has written.
+	SystemWritten System = "written"
+	// SystemSame is the machine's own system, as before the command.
+	SystemSame System = "same"
+	// SystemElsewhere is served by a boot server that is not ours: nothing names it beforehand.
+	SystemElsewhere System = "elsewhere"
+	// SystemReplaced is on the machine after its hardware was replaced.
+	SystemReplaced System = "replaced"
+)
+
+// What a system is recognized by.
+const (
+	ByInstallerSession = "installer_session"
+	ByOperationToken   = "operation_token"
+	ByAgentIdentity    = "agent_identity"
+	ByProvider         = "provider"
+)
+
+// BootRule says what proves that a system has come up.
+type BootRule struct {
+	Boots System
+	// Kinds of the commands that bring it up; none for a wait.
+	Kinds []Kind
+	// By is what the system is recognized by, or one of what.
+	By []string
+	// Evidence says it in words, Wrong what is seen instead when another system has come up.
+	Evidence, Wrong string
+}
+
+// BootTable is the evidence of every boot. decider.arrived follows it.
+var BootTable = []BootRule{
+	{
+		SystemInstaller, []Kind{KindReboot, KindKexec, KindPower}, []string{ByInstallerSession},
+		"the session of an installer certified for this operation", "the machine's own agent, in another boot",
+	},
+	{
+		SystemRescue, []Kind{KindReboot}, []string{ByInstallerSession},
+		"the session of the system certified under this operation's assignment", "the machine's own agent, in another boot",
+	},
+	{
+		SystemWritten, []Kind{KindReboot, KindPower}, []string{ByOperationToken},
+		"the session of an agent that enrolled with the token made for this operation, and names the digest that was read back",
+		"an agent with that token that names another digest",
+	},
+	{
+		SystemSame, []Kind{KindReboot, KindPower}, []string{ByAgentIdentity, ByProvider},
+		"the session of the same agent in another boot, of an image with the same digest; for a machine without an agent, " +
+			"the boot ids that its provider read",
+		"a session of another agent of the machine, or an image with another digest",
+	},
+	{
+		SystemElsewhere, []Kind{KindReboot}, []string{ByAgentIdentity, ByProvider},
+		"the session of an agent of the machine in another boot, which the evidence names", "",
+	},
+	{
+		SystemReplaced, nil, []string{ByAgentIdentity},
+		"the session of the same agent in another boot, or of one that enrolled since", "",
+	},
+}
+
+// boots returns what the current command is meant to bring up; empty for a command that boots nothing.
+func (d *decider) boots() System {
+	s := d.step()
+	switch {
+	case d.cmd == nil || !provenByBoot(d.cmd.Kind) && d.cmd.Kind != KindKexec:
+		return ""
+	case needsInstaller(s.Kind) && turnedBack(s):
+		return SystemSame
+	case needsInstaller(s.Kind):
+		return SystemInstaller
+	case d.unseen():
+		return SystemWritten
+	case d.netbooted() && d.op.Type == fleet.Netboot && d.w.Boot.Segments > 0 && !d.simulatedHost():
+		return SystemRescue
+	case d.netbooted() && !d.simulatedHost():
+		return SystemElsewhere
+	}
+	return SystemSame
+}
+
+// netbooted reports whether the step right before the current one let the machine boot from the network.
+func (d *decider) netbooted() bool {
+	if d.op.CurrentStep == 0 {
+		return false
+	}
+	before := d.op.Steps[d.op.CurrentStep-1]
+	return before.Kind == KindNetboot && before.Mode != "DISK"
+}
+
+// unseen reports whether this operation has written a system that has not come up yet.
+func (d *decider) unseen() bool {
+	steps := d.op.Steps[:d.op.CurrentStep]
+	written := len(steps) - 1
+	for written >= 0 && !needsInstaller(steps[written].Kind) {
+		written--
+	}
+	seen := slices.ContainsFunc(steps[written+1:], func(s Step) bool { return s.Kind == KindReboot })
+	return d.installed() && !seen
+}
+
+// arrival is a system of the machine that has come up.
+type arrival struct {
+	agentID, bootID, by string
+}
+
+func (a arrival) none() bool { return a.bootID == "" }
+
+func (a arrival) proof() map[string]string {
+	return map[string]string{evidence.BootIDAfter: a.bootID, evidence.BootedSystem: a.agentID, evidence.BootedBy: a.by}
+}
+
+// arrived returns the system that the current command was to bring up, once there is evidence of it.
+func (d *decider) arrived() arrival {
+	switch d.boots() {
+	case SystemInstaller, SystemRescue:
+		if inst := d.installer(); inst != nil && inst.BootID != d.cmd.BootIDBefore {
+			return arrival{inst.AgentID, inst.BootID, ByInstallerSession}
+		}
+	case SystemWritten:
+		if d.newSystemSeen() {
+			return arrival{d.target().AgentID, d.target().BootID, ByOperationToken}
+		}
+	case SystemSame:
+		if h := d.hostInAnotherBoot(); h != nil && d.isBefore(h) {
+			return arrival{h.AgentID, h.BootID, ByAgentIdentity}
+		}
+	case SystemElsewhere:
+		if h := d.hostInAnotherBoot(); h != nil {
+			return arrival{h.AgentID, h.BootID, ByAgentIdentity}
+		}
+	}
+	return arrival{}
+}
+
+// strayed returns the system that has come up instead of the one that was to; none while that is not certain.
+func (d *decider) strayed() arrival {
+	h := d.hostInAnotherBoot()
+	switch {
+	case h == nil || !h.Live || h.LastSeen.Before(d.cmd.GrantedAt):
+	case d.boots() == SystemInstaller, d.boots() == SystemRescue, d.boots() == SystemSame && !d.isBefore(h):
+		return arrival{h.AgentID, h.BootID, ByAgentIdentity}
+	}
+	return arrival{}
+}
+
+// hostInAnotherBoot is the agent of a system on the machine's disk that runs another boot than before the current command;
+// nil where none is known to.
+func (d *decider) hostInAnotherBoot() *fleet.Candidate {
+	h := fleet.Host(d.w.Candidates)
+	if h == nil {
+		return nil
+	}
+	known := d.before(evidence.HostBootID)
+	if d.cmd.ExecutorRole == "host" || known == "" {
+		known = d.cmd.BootIDBefore
+	}
+	if !ProvesReboot(known, h.BootID) || !d.onSameHardware(h) {
+		return nil
+	}
+	return h
+}
+
+// onSameHardware reports whether an agent runs on the machine that it ran on before the current command. Another machine that uses the
+// identity has another boot, which says nothing about this one.
+func (d *decider) onSameHardware(h *fleet.Candidate) bool {
+	known := d.before(evidence.HostHardware)
+	return known == "" || h.Hardware == "" || known == h.Hardware || planted.BootHardware
+}
+
+// isBefore reports whether an agent speaks for the system that ran before the current command.
+func (d *decider) isBefore(h *fleet.Candidate) bool {
+	agent, image := d.before(evidence.HostAgentID), d.before(evidence.HostImageDigest)
+	if agent == "" {
+		agent = d.w.TargetAgentID // a command of a version that did not note it
+	}
+	return h.AgentID == agent && (image == "" || h.ImageDigest == "" || strings.EqualFold(image, h.ImageDigest))
+}
+
+// before is what was noted of the machine's own system when the current command was granted; on the way back out of the
+// installer, when the machine was sent there.
+func (d *decider) before(key string) string {
+	if s := d.step(); turnedBack(s) {
+		return s.Evidence[key]
+	}
+	return d.cmd.Evidence[key]
+}
+
+// systemKeys are what is noted of the machine's own system before a command.
+var systemKeys = []string{evidence.HostAgentID, evidence.HostBootID, evidence.HostImageDigest, evidence.HostHardware}
+
+// systemNow is what there is to note of the machine's own system; nil for a machine that never had one.
+func (d *decider) systemNow() map[string]string {
+	h := fleet.Host(d.w.Candidates)
+	if h == nil {
+		return nil
+	}
+	now := map[string]string{evidence.HostAgentID: h.AgentID, evidence.HostBootID: h.BootID, evidence.HostImageDigest: h.ImageDigest}
+	if h.Hardware != "" {
+		now[evidence.HostHardware] = h.Hardware
+	}
+	return now
+}
+
+// noteSystem keeps with the grant of a command which system the machine had before it.
+func (d *decider) noteSystem() {
+	now := d.systemNow()
+	if now == nil || d.boots() == "" && d.cmd.ExecutorRole != "installer" {
+		return
+	}
+	d.cmd.Evidence = now
+	if d.entering() {
+		d.setStepEvidence(d.step(), now) // to know it again when the machine is sent back
+	}
+}
+
+// noteSystemOfStep does the same for a machine that is in the installer already.
+func (d *decider) noteSystemOfStep(s *Step) {
+	if now := d.systemNow(); now != nil && s.Evidence[evidence.HostAgentID] == "" {
+		d.setStepEvidence(s, now)
+	}
+}
+
+func (d *decider) setStepEvidence(s *Step, more map[string]string) {
+	merged := maps.Clone(s.Evidence)
+	if merged == nil {
+		merged = map[string]string{}
+	}
+	maps.Copy(merged, more)
+	s.Evidence, d.opChanged = merged, true
+}
+
+// keepSystem carries what was noted of the machine's system over into an executor's evidence, which cannot replace it.
+func (d *decider) keepSystem(said map[string]string) map[string]string {
+	out := maps.Clone(said)
+	for _, key := range systemKeys {
+		if v, ok := d.cmd.Evidence[key]; ok {
+			if out == nil {
+				out = map[string]string{}
+			}
+			out[key] = v
+		}
+	}
+	return out
+}
+
+// heard takes what an agent has just said of itself over what was read of it.
+func (d *decider) heard(agentID, bootID string) {
+	if d.w.StaleEpoch {
+		return // another copy of the agent may have opened a session on another machine since, and its hardware be what is known
+	}
+	d.w.Candidates = slices.Clone(d.w.Candidates)
+	for i := range d.w.Candidates {
+		if c := &d.w.Candidates[i]; c.AgentID == agentID {
+			c.BootID, c.Live, c.LastSeen = bootID, true, d.now
+		}
+	}
+}
+
+// cameBack settles a command that has brought up another system than the one that it was to: it acted, and is over.
+func (d *decider) cameBack(a arrival) {
+	d.setCommand(Done)
+	d.cmd.Outcome, d.cmd.Reason, d.cmd.SettledBy = OutcomeFailed, "WRONG_SYSTEM_BOOTED", "other_system_booted"
+	d.cmd.Message = wrongSystem[d.boots()]
+	d.cmd.Evidence = d.keepSystem(a.proof())
+	again := d.boots() == SystemInstaller
+	d.notDone(Resulted{Outcome: OutcomeFailed, Reason: d.cmd.Reason, Message: d.cmd.Message, Retryable: again})
+}
+
+var wrongSystem = map[System]string{
+	SystemInstaller: "the machine was restarted and came back in its own system, not in the installer",
+	SystemRescue:    "the machine was restarted and came back in its own system, not in the one that it was to boot from the network",
+	SystemSame:      "the machine was restarted, and another system than before has come up",
+}
+
+// Booted is a system of a machine that has opened a session.
+type Booted struct{ AgentID, Role, BootID string }
+
+// ProofSettles reports whether a system that has come up proves that a command whose outcome was unknown acts no more: a
+// reboot has happened, and what lived in the memory of the boot before is gone. The boot of a system from before the grant
+// proves nothing.
+func ProofSettles(c *Command, b Booted) bool {
+	if c == nil || c.State != Unknown || !provenByBoot(c.Kind) && c.Kind != KindKexec && c.ExecutorRole != "installer" {
+		return false
+	}
+	if b.Role == "host" && b.AgentID == c.Evidence[evidence.HostAgentID] && c.ExecutorRole != "host" {
+		return ProvesReboot(c.Evidence[evidence.HostBootID], b.BootID)
+	}
+	return ProvesReboot(c.BootIDBefore, b.BootID)
+}

@@ -1,0 +1,83 @@
+package operation
+
+// Event is something that happened, or a wish to look.
+type Event interface{ event() }
+
+// Evaluate asks the engine to see whether anything is due: a start, a deadline, a retry, a free executor.
+type Evaluate struct{}
+
+// AckedByAgent says that the executor has made the command durable.
+type AckedByAgent struct{ CommandID, AgentID string }
+
+// GrantAsked is an executor's request for leave to start.
+type GrantAsked struct {
+	CommandID, AgentID, StateID, BootID string
+	Seq                                 uint64
+	Digest                              []byte
+	// Earlier are the numbers of the asks for the same command that the asking memory knows.
+	Earlier []uint64
+	// SessionBootID is the boot id of the asking session, which BootID must be.
+	SessionBootID string
+	// Epoch is that of the asking session: only an agent's newest session is granted anything.
+	Epoch int64
+}
+
+// Resulted is an executor's result.
+type Resulted struct {
+	CommandID, AgentID, StateID string
+	Outcome                     Outcome
+	Reason, Message             string
+	Evidence                    map[string]string
+	Retryable                   bool
+	// SessionBootID is the boot id of the session that carried the result, Epoch the session's.
+	SessionBootID string
+	Epoch         int64
+}
+
+// SessionOpened says that an agent has opened a session with this memory and this boot.
+type SessionOpened struct {
+	AgentID, StateID, BootID string
+	// OfTarget says that it is the agent of the operation's own machine.
+	OfTarget bool
+	// Installer says that it is the RAM system that was booted on the operation's machine.
+	Installer bool
+	// RolledBack says that the agent came back with an older copy of its memory.
+	RolledBack bool
+	// Epoch is the session's. One that a newer session of the agent has overtaken says nothing any more.
+	Epoch int64
+}
+
+// CancelAsked is a client's wish to stop. Why is said where it is not simply that: the machine is blocked, or retired.
+type CancelAsked struct{ Actor, Why string }
+
+func (e CancelAsked) by() string {
+	if e.Why == "" {
+		return "by " + e.Actor
+	}
+	return "by " + e.Actor + ": " + e.Why
+}
+
+// Reported is what an installer that reports by itself says of the installation that the operation waits for.
+type Reported struct {
+	// Status is "started", "progress", "complete" or "failed".
+	Status string
+	Error  string
+	// Actor is the opaque name of whoever carries the report.
+	Actor string
+}
+
+// Impostor says that a system was refused which asked to be the machine's installer. The work goes on.
+type Impostor struct{ Reason, Message string }
+
+// Quarantine says that the machine has been found to be unsafe to act on.
+type Quarantine struct{ Reason, Message string }
+
+func (Evaluate) event()      {}
+func (AckedByAgent) event()  {}
+func (GrantAsked) event()    {}
+func (Resulted) event()      {}
+func (SessionOpened) event() {}
+func (CancelAsked) event()   {}
+func (Reported) event()      {}
+func (Impostor) event()      {}
+func (Quarantine) event()    {}

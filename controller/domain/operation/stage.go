@@ -1,0 +1,93 @@
+package operation
+
+import (
+	"maps"
+	"time"
+
+	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/workflow"
+	"github.com/ingot-metal/ingot/internal/evidence"
+)
+
+// healthAgain is how soon a node is looked at again that does not pass its health checks: its agent reports what it is made of
+// moments after its first session.
+const healthAgain = 3 * time.Second
+
+// attemptStage makes the check of a workflow's stage; it returns true if the step has ended well.
+func (d *decider) attemptStage(s *Step) bool {
+	switch s.Mode {
+	case workflow.ReportedInstall:
+		return d.awaitReport(s)
+	case workflow.AwaitReplacement:
+		return d.awaitReplacement(s)
+	case workflow.NothingToDrain:
+		return d.nothingToDrain()
+	case workflow.PowerOffNode, workflow.SwitchOff:
+		d.switchTo(s, KindPowerOff)
+		return false
+	case workflow.SwitchOn:
+		d.switchTo(s, KindPowerOn)
+		return false
+	}
+	if s.Mode == workflow.DrainNode && workflow.MustDrain(d.stageFacts()) {
+		d.dispatchInCluster(s, d.limitOf(s))
+		return false
+	}
+	v := workflow.Judge(s.Mode, d.stageFacts())
+	s.Message = v.Message
+	limit := s.StartedAt.Add(s.Timeout)
+	switch {
+	case v.Pass:
+		d.stepDone(v.Evidence)
+		return true
+	case v.Wait && d.now.Before(limit):
+		again := LookAgain
+		if s.Mode == workflow.VerifyNode {
+			again = min(LookAgain, healthAgain)
+		}
+		d.wait(WaitAgent, earliest(limit, d.now.Add(again)))
+	default:
+		d.fail(v.Code, v.Message, false)
+	}
+	return false
+}
+
+// nothingToDrain ends the drain of a machine that is in no cluster; one that has joined since is drained there.
+func (d *decider) nothingToDrain() bool {
+	if d.w.Machine.Conditions[fleet.InCustomerCluster] {
+		d.fail("STAGE_CHECK_FAILED", "the machine has joined a cluster since the drain was asked for; drain it there", false)
+		return false
+	}
+	d.stepDone(map[string]string{evidence.NodeDrained: "the machine is in no cluster, and nothing runs on it there"})
+	return true
+}
+
+// stageFacts adds what this attempt has proved to what earlier ones have.
+func (d *decider) stageFacts() workflow.StageFacts {
+	f := d.w.Stage
+	f.Machine, f.AgentLive, f.AgentImage = d.w.Machine, d.w.TargetAgentLive, d.target().ImageDigest
+	f.Evidence = map[string]string{}
+	maps.Copy(f.Evidence, d.w.Stage.Evidence)
+	maps.Copy(f.Evidence, d.op.Evidence)
+	return f
+}
+
+// switchTo gives the switch to the agent of the machine's site, which turns it, or asks the machine's provider to.
+func (d *decider) switchTo(s *Step, kind Kind) {
+	limit := d.limitOf(s)
+	site := fleet.SiteFor(d.w.Candidates, capabilityOf(kind), d.w.Provider)
+	if d.w.Provider == workflow.ProviderMAAS {
+		kind = KindProvider
+		site = fleet.SiteFor(d.w.Candidates, capabilityOf(kind), d.w.Provider)
+	}
+	switch {
+	case d.blocked():
+		d.failBlocked()
+	case site != nil:
+		d.makeCommand(s, kind, site)
+	case !d.now.Before(limit):
+		d.fail("AGENT_UNAVAILABLE", "no agent of the machine's site could switch it before the step's deadline; nothing was started", true)
+	default:
+		d.wait(WaitAgent, earliest(limit, d.now.Add(min(LookAgain, 10*time.Second))))
+	}
+}

@@ -1,0 +1,299 @@
+package operation
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/workflow"
+)
+
+// Phase is the state of an operation.
+type Phase string
+
+// The phases of an operation.
+const (
+	Pending   Phase = "PENDING"
+	Running   Phase = "RUNNING"
+	Succeeded Phase = "SUCCEEDED"
+	Failed    Phase = "FAILED"
+	Canceled  Phase = "CANCELED"
+)
+
+// StepState is the state of a step.
+type StepState string
+
+// The states of a step.
+const (
+	StepWaiting   StepState = "WAITING"
+	StepRunning   StepState = "RUNNING"
+	StepSucceeded StepState = "SUCCEEDED"
+	StepFailed    StepState = "FAILED"
+)
+
+// CommandState is the controller's view of a command.
+type CommandState string
+
+// The states of a command.
+const (
+	Queued          CommandState = "QUEUED"
+	Sent            CommandState = "SENT"
+	Acked           CommandState = "ACKED"
+	Granted         CommandState = "GRANTED"
+	Done            CommandState = "DONE"
+	CommandCanceled CommandState = "CANCELED"
+	Expired         CommandState = "EXPIRED"
+	Unknown         CommandState = "UNKNOWN"
+)
+
+// Outcome is what an executor says about a command.
+type Outcome string
+
+// The outcomes of a command.
+const (
+	OutcomeSucceeded Outcome = "SUCCEEDED"
+	OutcomeFailed    Outcome = "FAILED"
+	OutcomeRefused   Outcome = "REFUSED"
+	OutcomeCanceled  Outcome = "CANCELED"
+	OutcomeUnknown   Outcome = "UNKNOWN"
+)
+
+// Why nothing moves right now.
+const (
+	WaitAgent      = "WAITING_FOR_AGENT"
+	WaitResult     = "WAITING_FOR_RESULT"
+	WaitEvidence   = "WAITING_FOR_EVIDENCE"
+	WaitRetry      = "RETRY_BACKOFF"
+	WaitCancelling = "CANCELLING"
+	// WaitSite: the site's agent has not applied what the machine is to boot.
+	WaitSite = "WAITING_FOR_SITE"
+	// WaitNobody: nothing can reach the machine, and nothing will before somebody changes that.
+	WaitNobody = "NOBODY_REACHES_MACHINE"
+	// WaitBudget: so many machines are being worked on destructively that a budget leaves no room for this one.
+	WaitBudget = "WAITING_FOR_BUDGET"
+	// WaitInstaller: the machine was sent into the installer, which has not reported.
+	WaitInstaller = "WAITING_FOR_INSTALLER"
+)
+
+// Kind is the kind of a step, as the oneof field of the API's Step is named.
+type Kind string
+
+// The step kinds that this version can run.
+const (
+	KindReboot       Kind = "reboot"
+	KindNetboot      Kind = "netboot"
+	KindRepave       Kind = "repave"
+	KindReconfig     Kind = "net"
+	KindWaitForAgent Kind = "wait_for_agent"
+	KindSetPhase     Kind = "set_phase"
+	KindErase        Kind = "erase"
+	// KindReset resets the machine's accelerators.
+	KindReset Kind = "reset_devices"
+	// KindSSH runs a script from the site agent.
+	KindSSH Kind = "ssh"
+	// KindRMA takes the machine out of service, or back; it touches nothing but our record.
+	KindRMA Kind = "rma"
+	// KindJoin joins a cluster: a site agent makes a token, the machine's own agent uses it.
+	KindJoin Kind = "join"
+	// KindVerify, KindDrain and KindUncordon speak of the machine's Node to the cluster, from the site agent.
+	KindVerify   Kind = "verify"
+	KindDrain    Kind = "drain"
+	KindUncordon Kind = "uncordon"
+	// KindProvider is done through the machine's provider, by the site agent; its mode is the action.
+	KindProvider Kind = "provider_action"
+	// KindStage is a check or an action of the controller's own in a workflow; its mode is the stage.
+	KindStage Kind = "workflow_stage"
+)
+
+// Kinds of commands that no step has: they bring a machine into the installer, or out of it, or come before a join.
+const (
+	// KindJoinToken makes the token of one join in the cluster.
+	KindJoinToken Kind = "join_token"
+	// KindPreflight proves from the installer that a repave can begin; it destroys nothing.
+	KindPreflight Kind = "preflight"
+	// KindPower switches the machine through its BMC, with the device of the next boot set first.
+	KindPower Kind = "power"
+	// KindKexec starts the installer's kernel from the running system.
+	KindKexec Kind = "kexec"
+	// KindPowerOff and KindPowerOn switch the machine through its BMC, for good.
+	KindPowerOff Kind = "power_off"
+	KindPowerOn  Kind = "power_on"
+)
+
+// Error says why an operation ended without success.
+type Error struct {
+	Code      string            `json:"code"`
+	Message   string            `json:"message"`
+	Retryable bool              `json:"retryable"`
+	Details   map[string]string `json:"details,omitempty"`
+}
+
+// Operation is the stored state of one operation and its steps.
+type Operation struct {
+	ID              string
+	MachineID       string
+	Type            fleet.OperationType
+	PlanID          string
+	Phase           Phase
+	CurrentStep     int
+	CurrentStage    string
+	WaitReason      string
+	WakeAt          time.Time // zero when finished
+	CancelRequested time.Time // zero when not requested
+	Error           *Error
+	Evidence        map[string]string
+	Version         int64
+	// Destructive: it loses data, and needs a slot of the budgets that its machine falls under.
+	Destructive bool
+	CreatedAt   time.Time
+	StartedAt   time.Time
+	FinishedAt  time.Time
+	Steps       []Step
+}
+
+// Step is one unit of the plan.
+type Step struct {
+	Name       string
+	Kind       Kind
+	Timeout    time.Duration
+	MaxRetries int
+	// Mode is the kind's variant: "bmc" of a reboot goes out of band; of set_phase it is the phase; of repave and erase
+	// it is the way into the installer; of workflow_stage the stage.
+	Mode       string
+	State      StepState
+	RetryCount int
+	RetryAt    time.Time
+	Message    string
+	Evidence   map[string]string
+	StartedAt  time.Time
+	FinishedAt time.Time
+}
+
+// Command is the latest attempt of the current step.
+type Command struct {
+	ID              string
+	StepIdx         int
+	Attempt         int
+	Kind            Kind
+	State           CommandState
+	ExecutorID      string
+	ExecutorRole    string
+	ExecutorStateID string
+	Digest          []byte
+	BootIDBefore    string
+	GrantSeq        uint64
+	Deadline        time.Time
+	SentAt          time.Time
+	AckedAt         time.Time
+	GrantedAt       time.Time
+	ClaimedAt       time.Time
+	FinishedAt      time.Time
+	Outcome         Outcome
+	Reason          string
+	Message         string
+	Evidence        map[string]string
+	SettledBy       string
+}
+
+// Settled says that nothing more can come of the command, or that nobody waits for it any more.
+func (c *Command) Settled() bool { return c == nil || IsFinalCommand(c.State) }
+
+// World is what Decide may know besides the operation itself.
+type World struct {
+	Machine fleet.Facts
+	// TargetBootID and TargetAgentID are what the newest session of the machine's own agent said; empty when it never
+	// had one. TargetAgentLive says that the session is open.
+	TargetBootID    string
+	TargetAgentID   string
+	TargetAgentLive bool
+	Candidates      []fleet.Candidate
+	Provider        string
+	// SlotHeld says that the budgets have admitted the operation. Only destructive ones need it.
+	SlotHeld bool
+	// Boot is what the machine would boot from the network.
+	Boot Boot
+	// Unfit is why the machine cannot be installed as the current step asks, by what is known of it before it leaves its
+	// system; nil where it may.
+	Unfit *fleet.Refusal
+	// ExecutorLastSeen is the last sign of life of the current command's executor.
+	ExecutorLastSeen time.Time
+	ExecutorLive     bool
+	// LastGrantSeq is the highest grant number seen under the state_id of the asking agent.
+	LastGrantSeq uint64
+	// Stage is what the stages of a workflow judge by, read for their operations only; the evidence in it is that of
+	// earlier attempts.
+	Stage workflow.StageFacts
+	// StaleEpoch says that a newer session exists of the agent whose session the event came in.
+	StaleEpoch bool
+	// NewCommandID names the command that this decision may make, NewBootToken the capability of a new assignment.
+	NewCommandID string
+	NewBootToken string
+	// Install is how the installation of the node stands that the operation makes.
+	Install Install
+}
+
+// Install is how the installation of a node stands. The rule of attempts is the node's, not the plan's: the retries of
+// a step are tries within one attempt, and after the last attempt a person must look.
+type Install struct {
+	// Counted says that the operation is installing the node: what fails of it now is an attempt.
+	Counted bool
+	// Failed attempts so far, and how many there may be.
+	Failed, Max int
+}
+
+// last says that no attempt follows the one that is under way.
+func (i Install) last() bool { return i.Failed+1 >= i.Max }
+
+// The modes of a boot assignment.
+const (
+	BootInstaller = "installer"
+	BootRescue    = "rescue"
+	BootDisk      = "disk"
+)
+
+// Boot is what a machine boots from the network, and whether its site knows. It is read for operations that need it.
+type Boot struct {
+	// Mode is one of the modes above; OperationID whose it is.
+	Mode, OperationID string
+	// Revision of the site's document that carries it, and the one that the site agent serves by.
+	Revision, Applied int64
+	// InstallerAgentID was certified under this assignment; empty before.
+	InstallerAgentID string
+	// Segments is the number of provisioning networks of the machine's site.
+	Segments int
+	// IdentityLevel is how the operation's newest installer proved which machine it is, and IdentityTrust why its TPM is
+	// believed; both are empty before there is one.
+	IdentityLevel, IdentityTrust string
+	// InstallerReady says that the image catalogue has an installer.
+	InstallerReady bool
+}
+
+// applied says that the site's agent serves by the assignment.
+func (b Boot) applied() bool { return b.Applied >= b.Revision }
+
+// Snapshot is all that a decision is made of.
+type Snapshot struct {
+	Op Operation
+	// Command is the latest attempt of the current step, nil before the first.
+	Command *Command
+	World   World
+}
+
+func (o Operation) clone() Operation {
+	o.Steps = slices.Clone(o.Steps)
+	for i := range o.Steps {
+		o.Steps[i].Evidence = maps.Clone(o.Steps[i].Evidence)
+	}
+	o.Evidence = maps.Clone(o.Evidence)
+	return o
+}
+
+func (c *Command) clone() *Command {
+	if c == nil {
+		return nil
+	}
+	d := *c
+	d.Evidence = maps.Clone(c.Evidence)
+	return &d
+}

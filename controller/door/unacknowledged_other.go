@@ -1,7 +1,0 @@
-//go:build !linux
-
-package door
-
-import "net"
-
-func limitUnacknowledged(net.Conn) {}

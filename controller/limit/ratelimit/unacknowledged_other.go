@@ -1,0 +1,7 @@
+//go:build !linux
+
+package ratelimit
+
+import "net"
+
+func limitUnacknowledged(net.Conn) {}

@@ -1,0 +1,119 @@
+// Package reconnect decides how fast agents come and how often they speak: which hello is taken now and when to try again
+// otherwise, over what time a stopping controller sends its agents elsewhere, and how long an agent may stay silent.
+//
+// It does no I/O and reads no clock.
+package reconnect
+
+import "time"
+
+// Limits bound how fast sessions are opened on one controller.
+type Limits struct {
+	// Rate is sessions a second, in the long run. It must be above 0.
+	Rate float64
+	// Burst is how many may be opened at once after a rest. It must be at least 1.
+	Burst int
+	// Concurrent is how many may be in the making at a time. It must be at least 1.
+	Concurrent int
+	// Waiting is how many hellos wait for their turn; those beyond are refused. It may be 0.
+	Waiting int
+}
+
+// State is what is remembered between two hellos. The zero value, with Opening kept by the caller, is a controller that has
+// rested.
+type State struct {
+	// Spent are the sessions that have been let in beyond what the rate has made up for; 0 after a rest, the burst at most.
+	Spent float64
+	// Queued are those that were told when to come again, as far as the rate has not made up for them since.
+	Queued float64
+	// At is when both were true.
+	At time.Time
+	// Opening are the sessions that are in the making.
+	Opening int
+}
+
+// Verdict is the answer to a hello.
+type Verdict struct {
+	Admit bool
+	// RetryAfter is when to try again where Admit is false.
+	RetryAfter time.Duration
+}
+
+// The bounds of what an agent is told to wait.
+const (
+	MinRetry = 100 * time.Millisecond
+	MaxRetry = time.Minute
+)
+
+// Decide answers one hello that cannot wait. jitter is a random number from 0 up to 1.
+func Decide(l Limits, s State, now time.Time, jitter float64) (State, Verdict) {
+	if s, ok := Admit(l, s, now); ok {
+		return s, Verdict{Admit: true}
+	}
+	return Refuse(l, s, now, jitter)
+}
+
+// Admit takes a hello, if there is room for it now.
+func Admit(l Limits, s State, now time.Time) (State, bool) {
+	s = s.after(l, now)
+	if s.Opening >= l.Concurrent || s.Spent+1 > float64(l.Burst) {
+		return s, false
+	}
+	s.Spent++
+	s.Opening++
+	return s, true
+}
+
+// Room is the time until the rate has made up for one more session; 0 when only sessions in the making stand in the way.
+func Room(l Limits, s State) time.Duration {
+	return time.Duration(max(s.Spent+1-float64(l.Burst), 0) / l.Rate * float64(time.Second))
+}
+
+// Refuse tells a hello when to try again. Those that are refused are told times one after the other, as far apart as the rate, so that
+// they come back no faster than they can be taken.
+func Refuse(l Limits, s State, now time.Time, jitter float64) (State, Verdict) {
+	s = s.after(l, now)
+	// Who comes back has a place in what the rate makes up for; the rest of the fleet waits behind.
+	s.Queued = min(s.Queued+1, l.Rate*MaxRetry.Seconds())
+	wait := time.Duration(s.Queued / l.Rate * float64(time.Second))
+	wait += time.Duration(jitter * float64(max(wait/4, MinRetry)))
+	return s, Verdict{RetryAfter: min(max(wait, MinRetry), MaxRetry)}
+}
+
+// Opened is the state after a session has been opened, or has failed to be.
+func Opened(s State) State {
+	s.Opening = max(s.Opening-1, 0)
+	return s
+}
+
+// after is the state at a later time. A clock that goes back changes nothing.
+func (s State) after(l Limits, now time.Time) State {
+	if s.At.IsZero() {
+		s.At = now
+	}
+	if now.After(s.At) {
+		made := now.Sub(s.At).Seconds() * l.Rate
+		s.Spent, s.Queued = max(s.Spent-made, 0), max(s.Queued-made, 0)
+		s.At = now
+	}
+	return s
+}
+
+// Spread is the time over which the agents of a stopping controller go elsewhere: as slowly as the others take them, and in
+// no more than the limit.
+func Spread(sessions int, l Limits, others int, limit time.Duration) time.Duration {
+	perSecond := l.Rate * float64(max(others, 1))
+	return min(time.Duration(float64(sessions)/perSecond*float64(time.Second)), limit)
+}
+
+// BeatsPerSecond is how many heartbeats one controller takes a second before it asks for fewer.
+const BeatsPerSecond = 1500
+
+// Heartbeat is the interval that a new session is told: the configured one, or longer, in whole seconds, where the fleet is so
+// large that its controllers would hear too many.
+func Heartbeat(configured time.Duration, sessions, controllers int) time.Duration {
+	share := sessions / max(controllers, 1)
+	if scaled := time.Duration((share+BeatsPerSecond-1)/BeatsPerSecond) * time.Second; scaled > configured {
+		return scaled
+	}
+	return configured
+}
