@@ -146,7 +146,7 @@ func (e *Engine) resendUnanswered(ctx context.Context) error {
 		return err
 	}
 	now := e.clock.Now()
-	unheard, err := e.store.Unheard(ctx, e.cfg.ControllerID, now.Add(-unheardEvery))
+	unheard, err := e.store.UnansweredCommands(ctx, e.cfg.ControllerID, now.Add(-unheardEvery))
 	if err != nil {
 		return err
 	}

@@ -52,7 +52,7 @@ func setsOf(members [][]*oneWrite) []*sameWrites {
 			}
 			continue
 		}
-		out = append(out, together(rank, heads))
+		out = append(out, concat(rank, heads))
 	}
 }
 
@@ -69,8 +69,8 @@ func least(members [][]*oneWrite) (rank int, some bool) {
 	return rank, some
 }
 
-// together makes one statement of several that differ in their arguments alone.
-func together(rank int, list []*oneWrite) *sameWrites {
+// concat makes one statement of several that differ in their arguments alone.
+func concat(rank int, list []*oneWrite) *sameWrites {
 	s := &sameWrites{asked: list}
 	s.sql, s.numbered = dbsqlc.SetOf(rank)
 	columns := make([]reflect.Value, len(list[0].query.Arguments))

@@ -15,7 +15,7 @@ import (
 )
 
 // Group commit: decisions on different machines that come while another is being stored wait for it, and are then stored
-// together, in one transaction. What a transaction costs (its round trips, its flush, what triggers prepare anew in each) is
+// storeTogether, in one transaction. What a transaction costs (its round trips, its flush, what triggers prepare anew in each) is
 // paid once for all of them. One that comes alone is stored at once.
 //
 // A group has the machines of all its members locked before any of them reads, and takes no machine that somebody else has
@@ -64,7 +64,7 @@ func (s *DB) InGroup(ctx context.Context, a LockKey, fn func(pgx.Tx, *dbsqlc.Que
 	c := &change{LockKey: a, fn: fn, done: make(chan error, 1)}
 	alone, taken := s.groups.enter(c)
 	if alone {
-		leave := s.holdUp()
+		leave := s.markSlow()
 		defer leave()
 		return s.InTx(ctx, fn)
 	}
@@ -117,8 +117,8 @@ func (g *groups) take() []*change {
 	return taken
 }
 
-// holdUp counts what runs now. Those who wait are stored when it is over, or when it takes too long.
-func (s *DB) holdUp() (leave func()) {
+// markSlow counts what runs now. Those who wait are stored when it is over, or when it takes too long.
+func (s *DB) markSlow() (leave func()) {
 	var once sync.Once
 	end := func(over bool) {
 		once.Do(func() { s.storeApart(s.groups.next(over)) })
@@ -132,13 +132,13 @@ func (s *DB) holdUp() (leave func()) {
 
 func (s *DB) storeApart(taken []*change) {
 	if taken != nil {
-		task.Background("group of changes", func() { s.together(taken) })
+		task.Background("group of changes", func() { s.storeTogether(taken) })
 	}
 }
 
-// together stores changes in one transaction.
-func (s *DB) together(taken []*change) {
-	leave := s.holdUp()
+// storeTogether stores changes in one transaction.
+func (s *DB) storeTogether(taken []*change) {
+	leave := s.markSlow()
 	defer leave()
 	ctx, cancel := context.WithTimeout(context.Background(), groupTime)
 	defer cancel()
@@ -149,7 +149,7 @@ func (s *DB) together(taken []*change) {
 	if len(taken) > 1 {
 		told, err := s.storeGroup(ctx, taken, answers)
 		if err == nil {
-			s.tellAll(told)
+			s.notifyAll(told)
 		} else {
 			s.Log.Debug("a group was not stored; its members are stored alone", "members", len(taken), "error", err.Error())
 			for i := range answers {
@@ -162,7 +162,7 @@ func (s *DB) together(taken []*change) {
 	}
 }
 
-func (s *DB) tellAll(told []*Postcommit) {
+func (s *DB) notifyAll(told []*Postcommit) {
 	for _, a := range told {
 		if a != nil {
 			s.Committed(a.notes)
@@ -195,7 +195,7 @@ func (s *DB) storeGroup(ctx context.Context, taken []*change, answers []error) (
 				return taken[i].fn(told[n], s.Q.WithTx(told[n]))
 			})
 		}
-		voices, err := (&lockstep{tx: tx}).run(ctx, members)
+		voices, err := (&mergedTx{tx: tx}).run(ctx, members)
 		for n, v := range voices {
 			answers[free[n]] = v.err
 			if repeatable(v.err) {

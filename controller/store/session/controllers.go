@@ -123,22 +123,22 @@ func (s *Store) HeldOut(ctx context.Context, commandIDs []string) ([]HeldOut, er
 	return out, nil
 }
 
-// Unheard is a command, or the cancel of one, that its executor has not answered.
-type Unheard struct {
+// UnansweredCommand is a command, or the cancel of one, that its executor has not answered.
+type UnansweredCommand struct {
 	operationstore.Outgoing
 	Cancel bool
 	Since  time.Time
 }
 
-// Unheard reads what agents with sessions on a controller have not answered since a time.
-func (s *Store) Unheard(ctx context.Context, controllerID string, before time.Time) ([]Unheard, error) {
+// UnansweredCommand reads what agents with sessions on a controller have not answered since a time.
+func (s *Store) UnansweredCommands(ctx context.Context, controllerID string, before time.Time) ([]UnansweredCommand, error) {
 	rows, err := s.db.Q.Unheard(ctx, dbsqlc.UnheardParams{ControllerID: controllerID, Before: &before})
 	if err != nil {
 		return nil, fmt.Errorf("read unheard commands: %w", err)
 	}
-	out := make([]Unheard, 0, len(rows))
+	out := make([]UnansweredCommand, 0, len(rows))
 	for _, r := range rows {
-		out = append(out, Unheard{operationstore.Outgoing{CommandID: r.CommandID, ExecutorID: r.ExecutorID, Spec: r.Spec, Digest: r.Digest}, r.Cancel, r.Since})
+		out = append(out, UnansweredCommand{operationstore.Outgoing{CommandID: r.CommandID, ExecutorID: r.ExecutorID, Spec: r.Spec, Digest: r.Digest}, r.Cancel, r.Since})
 	}
 	return out, nil
 }

@@ -13,11 +13,11 @@ import (
 	"github.com/ingot-metal/ingot/internal/task"
 )
 
-// lockstep runs several members in one transaction, as if each had it to itself. Every member runs its own code; when all of
+// mergedTx runs several members in one transaction, as if each had it to itself. Every member runs its own code; when all of
 // them wait for the database, what they have asked is sent in one round trip, and each reads its answers in its turn.
 //
 // Nothing but one goroutine at a time touches the connection: the one that sends, or the member whose turn it is.
-type lockstep struct {
+type mergedTx struct {
 	tx    pgx.Tx
 	moves chan *memberTx
 }
@@ -25,7 +25,7 @@ type lockstep struct {
 // memberTx is a member's side of it. Its errors are those of a transaction.
 type memberTx struct {
 	pgx.Tx // nil: what is not below, no member may do
-	step   *lockstep
+	step   *mergedTx
 	// asked is what the member waits to have sent, nil once it has ended.
 	asked *pgx.Batch
 	// written are the answers to it, if it only writes.
@@ -41,7 +41,7 @@ type memberTx struct {
 
 // run has every function talk to the transaction through a voice of its own, until all have ended. An error says that the
 // transaction is not to be committed.
-func (l *lockstep) run(ctx context.Context, members []func(*memberTx) error) ([]*memberTx, error) {
+func (l *mergedTx) run(ctx context.Context, members []func(*memberTx) error) ([]*memberTx, error) {
 	l.moves = make(chan *memberTx, len(members))
 	voices := make([]*memberTx, 0, len(members))
 	for _, fn := range members {
@@ -69,7 +69,7 @@ func (l *lockstep) run(ctx context.Context, members []func(*memberTx) error) ([]
 				asking = append(asking, v)
 			}
 		}
-		if err := l.round(ctx, asking); err != nil {
+		if err := l.roundTrip(ctx, asking); err != nil {
 			failed = errors.Join(failed, err)
 		}
 	}
@@ -81,9 +81,9 @@ func (l *lockstep) run(ctx context.Context, members []func(*memberTx) error) ([]
 	return voices, failed
 }
 
-// round sends what is asked and lets each read its answers. What only writes goes before what reads. After an error all others
+// roundTrip sends what is asked and lets each read its answers. What only writes goes before what reads. After an error all others
 // get errors too, and end.
-func (l *lockstep) round(ctx context.Context, asking []*memberTx) error {
+func (l *mergedTx) roundTrip(ctx context.Context, asking []*memberTx) error {
 	if len(asking) == 0 {
 		return nil
 	}
@@ -120,7 +120,7 @@ func (l *lockstep) round(ctx context.Context, asking []*memberTx) error {
 }
 
 // sort puts together what is asked by those who only write.
-func (l *lockstep) sort(asking []*memberTx) (sets []*sameWrites, rest []*memberTx) {
+func (l *mergedTx) sort(asking []*memberTx) (sets []*sameWrites, rest []*memberTx) {
 	var lists [][]*oneWrite
 	for _, v := range asking {
 		if v.written = writesOf(v.asked); v.written == nil {

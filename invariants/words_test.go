@@ -1,0 +1,149 @@
+package invariants
+
+import (
+	"go/ast"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+	"unicode"
+)
+
+// nameRules are the lines of words.txt.
+type nameRules struct {
+	words    map[string]string            // word in lower case: a better one
+	packages map[string]string            // package name: a better one
+	files    map[string]string            // path below the top of the tree: a better base name
+	names    map[string]map[string]string // package's folder, identifier or Type.Member: a better one
+}
+
+func readNameRules(t *testing.T) nameRules {
+	t.Helper()
+	r := nameRules{map[string]string{}, map[string]string{}, map[string]string{}, map[string]map[string]string{}}
+	for _, line := range readLines(t, "words.txt") {
+		left, better, ok := strings.Cut(line, ":")
+		f := strings.Fields(left)
+		better = strings.TrimSpace(better)
+		switch {
+		case ok && len(f) == 2 && f[0] == "word":
+			r.words[f[1]] = better
+		case ok && len(f) == 2 && f[0] == "package":
+			r.packages[f[1]] = better
+		case ok && len(f) == 2 && f[0] == "file":
+			r.files[f[1]] = better
+		case ok && len(f) == 3 && f[0] == "name":
+			if r.names[f[1]] == nil {
+				r.names[f[1]] = map[string]string{}
+			}
+			r.names[f[1]][f[2]] = better
+		default:
+			t.Fatalf("words.txt: cannot read %q", line)
+		}
+	}
+	return r
+}
+
+// TestNamesSayWhatTheyMean holds that no package, file or declaration has a name of words.txt.
+func TestNamesSayWhatTheyMean(t *testing.T) {
+	rules := readNameRules(t)
+	for _, f := range goFiles(t) {
+		if f.generated {
+			continue
+		}
+		if better, bad := rules.files[f.path]; bad {
+			t.Errorf("%s: name this file %s", f.path, better)
+		}
+		name := strings.TrimSuffix(f.syntax.Name.Name, "_test")
+		if better, bad := rules.packages[name]; bad {
+			t.Errorf("%s: name package %s %s", f.path, name, better)
+		}
+		spoken := append(fileWords(f.path), strings.ToLower(name))
+		for _, id := range declared(f.syntax) {
+			plain := strings.TrimPrefix(id, "*")
+			if better, bad := rules.names[f.dir][plain]; bad {
+				t.Errorf("%s: name %s %s", f.path, plain, better)
+			}
+			if member := plain[strings.LastIndex(plain, ".")+1:]; ast.IsExported(member) && !f.test {
+				spoken = append(spoken, camelWords(member)...)
+			}
+		}
+		for _, word := range spoken {
+			if better, bad := rules.words[word]; bad {
+				t.Errorf("%s: %q is none of the field's words, say %s", f.path, word, better)
+			}
+		}
+	}
+}
+
+func fileWords(p string) []string {
+	return strings.Split(strings.ToLower(strings.TrimSuffix(path.Base(p), ".go")), "_")
+}
+
+// camelWords returns the words of an identifier in lower case. A run of capitals is one word, but for the last of them
+// before a small letter.
+func camelWords(id string) []string {
+	var out []string
+	start := 0
+	runes := []rune(id)
+	for i := 1; i <= len(runes); i++ {
+		if i < len(runes) {
+			begins := unicode.IsUpper(runes[i]) && !unicode.IsUpper(runes[i-1])
+			last := unicode.IsUpper(runes[i]) && i+1 < len(runes) && unicode.IsLower(runes[i+1])
+			if !begins && !last {
+				continue
+			}
+		}
+		out = append(out, strings.ToLower(string(runes[start:i])))
+		start = i
+	}
+	return out
+}
+
+func TestCamelWords(t *testing.T) {
+	for id, want := range map[string][]string{
+		"NewLoneStep": {"new", "lone", "step"}, "carryOut": {"carry", "out"}, "Desk": {"desk"}, "HTTPServer": {"http", "server"}, "ParseURL": {"parse", "url"},
+	} {
+		if got := camelWords(id); !slices.Equal(got, want) {
+			t.Errorf("camelWords(%q) = %q, want %q", id, got, want)
+		}
+	}
+}
+
+// declared returns the names that a file declares at its top level, methods as Type.Method.
+func declared(f *ast.File) []string {
+	var out []string
+	for _, d := range f.Decls {
+		switch d := d.(type) {
+		case *ast.FuncDecl:
+			if d.Recv == nil {
+				out = append(out, d.Name.Name)
+			} else {
+				out = append(out, receiverName(d.Recv.List[0].Type)+"."+d.Name.Name)
+			}
+		case *ast.GenDecl:
+			for _, s := range d.Specs {
+				switch s := s.(type) {
+				case *ast.TypeSpec:
+					out = append(out, s.Name.Name)
+				case *ast.ValueSpec:
+					for _, n := range s.Names {
+						out = append(out, n.Name)
+					}
+				}
+			}
+		}
+	}
+	return out
+}
+
+func receiverName(e ast.Expr) string {
+	switch e := e.(type) {
+	case *ast.StarExpr:
+		return receiverName(e.X)
+	case *ast.IndexExpr:
+		return receiverName(e.X)
+	case *ast.Ident:
+		return e.Name
+	}
+	return ""
+}
