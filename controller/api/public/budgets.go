@@ -5,7 +5,7 @@ import (
 	"time"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/controller/api/validate"
+	"github.com/ingot-metal/ingot/controller/validate"
 )
 
 // SetBudget implements BudgetService.

@@ -6,9 +6,9 @@ import (
 	"strings"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/controller/api/validate"
 	"github.com/ingot-metal/ingot/controller/secret"
 	credentialstore "github.com/ingot-metal/ingot/controller/store/credential"
+	"github.com/ingot-metal/ingot/controller/validate"
 )
 
 // SetBMCCredentials implements AdminService.

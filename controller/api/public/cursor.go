@@ -8,8 +8,8 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/ingot-metal/ingot/controller/api/validate"
 	"github.com/ingot-metal/ingot/controller/store/operationlog"
+	"github.com/ingot-metal/ingot/controller/validate"
 	"github.com/ingot-metal/ingot/internal/failure"
 )
 

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/controller/api/validate"
 	"github.com/ingot-metal/ingot/controller/domain/explain"
+	"github.com/ingot-metal/ingot/controller/validate"
 )
 
 // Explainer gathers what explanations are made of.

@@ -9,9 +9,9 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/controller/api/validate"
 	"github.com/ingot-metal/ingot/controller/domain/timeline"
 	timelinestore "github.com/ingot-metal/ingot/controller/store/timeline"
+	"github.com/ingot-metal/ingot/controller/validate"
 )
 
 // History is what happened to machines, as chains of hashes.

@@ -5,9 +5,9 @@ import (
 	"time"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/controller/api/validate"
 	"github.com/ingot-metal/ingot/controller/auth"
 	sessionstore "github.com/ingot-metal/ingot/controller/store/session"
+	"github.com/ingot-metal/ingot/controller/validate"
 )
 
 type logRequest struct {

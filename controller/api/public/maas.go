@@ -6,10 +6,10 @@ import (
 	"time"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/controller/api/validate"
 	"github.com/ingot-metal/ingot/controller/secret"
 	credentialstore "github.com/ingot-metal/ingot/controller/store/credential"
 	"github.com/ingot-metal/ingot/controller/store/pgtx"
+	"github.com/ingot-metal/ingot/controller/validate"
 )
 
 // MAASRegions are the MAAS installations that drive machines.

@@ -7,9 +7,9 @@ import (
 	"strings"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/controller/api/validate"
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
 	machinestore "github.com/ingot-metal/ingot/controller/store/machine"
+	"github.com/ingot-metal/ingot/controller/validate"
 )
 
 var machineKeys = validate.Keys{

@@ -4,9 +4,9 @@ import (
 	"context"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/controller/api/validate"
 	"github.com/ingot-metal/ingot/controller/domain/node"
 	nodestore "github.com/ingot-metal/ingot/controller/store/node"
+	"github.com/ingot-metal/ingot/controller/validate"
 	"github.com/ingot-metal/ingot/internal/failure"
 	"github.com/ingot-metal/ingot/internal/ids"
 )

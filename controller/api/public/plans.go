@@ -6,8 +6,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/controller/api/validate"
 	catalogstore "github.com/ingot-metal/ingot/controller/store/catalog"
+	"github.com/ingot-metal/ingot/controller/validate"
 	"github.com/ingot-metal/ingot/internal/ids"
 )
 

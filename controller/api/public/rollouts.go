@@ -8,11 +8,11 @@ import (
 	"google.golang.org/grpc"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/controller/api/validate"
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
 	"github.com/ingot-metal/ingot/controller/domain/rollout"
 	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
 	rolloutstore "github.com/ingot-metal/ingot/controller/store/rollout"
+	"github.com/ingot-metal/ingot/controller/validate"
 )
 
 var (

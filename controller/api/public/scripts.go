@@ -7,9 +7,9 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/controller/api/validate"
 	"github.com/ingot-metal/ingot/controller/secret"
 	credentialstore "github.com/ingot-metal/ingot/controller/store/credential"
+	"github.com/ingot-metal/ingot/controller/validate"
 )
 
 // Scripts takes scripts into the catalogue and out of it; *script.Catalogue does.

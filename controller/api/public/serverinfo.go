@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/controller/api/validate"
+	"github.com/ingot-metal/ingot/controller/validate"
 )
 
 // GetServerInfo implements AdminService.

@@ -8,9 +8,9 @@ import (
 	"google.golang.org/grpc"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/controller/api/validate"
 	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
 	"github.com/ingot-metal/ingot/controller/store/operationlog"
+	"github.com/ingot-metal/ingot/controller/validate"
 )
 
 // watchRequest is what the requests for operations and for runs have in common.

@@ -10,9 +10,9 @@ import (
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/controller/api/validate"
 	"github.com/ingot-metal/ingot/controller/store/pgtx"
 	webhookstore "github.com/ingot-metal/ingot/controller/store/webhook"
+	"github.com/ingot-metal/ingot/controller/validate"
 	"github.com/ingot-metal/ingot/controller/webhook"
 	"github.com/ingot-metal/ingot/internal/failure"
 	"github.com/ingot-metal/ingot/internal/ids"

@@ -6,11 +6,11 @@ import (
 	"time"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/controller/api/validate"
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
 	"github.com/ingot-metal/ingot/controller/domain/plan"
 	"github.com/ingot-metal/ingot/controller/domain/workflow"
 	workflowstore "github.com/ingot-metal/ingot/controller/store/workflow"
+	"github.com/ingot-metal/ingot/controller/validate"
 )
 
 const (

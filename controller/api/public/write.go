@@ -1,8 +1,8 @@
 package public
 
 import (
-	"github.com/ingot-metal/ingot/controller/api/validate"
 	"github.com/ingot-metal/ingot/controller/store/pgtx"
+	"github.com/ingot-metal/ingot/controller/validate"
 )
 
 // versioned is a request to write a thing that has a version.

@@ -1,8 +1,8 @@
-// Package ratelimit holds the calls of clients to what admission lets in: it refuses, with a time after which to try again,
-// or makes a call wait its turn. Put it behind the guard, which says whose call it is.
+// Package ratelimit limits connections and calls on the client listener: it refuses a call with a time after which to
+// try again, or makes it wait for its turn. It stands behind the authentication, which says whose call it is.
 //
-// Its state is one book of admission behind a mutex, and dies with the process: a client that was slowed down begins
-// anew with another controller.
+// Its state is one fairqueue.Ledger behind a mutex and ends with the process: a client that was slowed down starts with
+// full rates on another controller.
 package ratelimit
 
 import (

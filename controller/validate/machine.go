@@ -8,7 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/controller/api/fieldmask"
+	"github.com/ingot-metal/ingot/controller/fieldmask"
 )
 
 const maxMACs = 64

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/controller/api/validate"
+	"github.com/ingot-metal/ingot/controller/validate"
 )
 
 // eth is a card with an address and what else is said of it.
