@@ -10,14 +10,15 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 
-	"github.com/ingot-metal/ingot/agent/disk/disktest"
-	"github.com/ingot-metal/ingot/agent/disk/image"
 	"github.com/ingot-metal/ingot/agent/executor"
 	"github.com/ingot-metal/ingot/agent/executor/repave"
+	"github.com/ingot-metal/ingot/agent/disk/disktest"
+	"github.com/ingot-metal/ingot/agent/disk/image"
 	"github.com/ingot-metal/ingot/agent/host"
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/evidence"
@@ -42,6 +43,7 @@ type install struct {
 	chosen    []*unit // what the rule meant when the disk had been chosen
 	atBegin   func()
 	killed    bool
+	mu        sync.Mutex
 	lines     []string
 }
 
@@ -93,7 +95,11 @@ func (in *install) executor() *repave.Disk {
 func (in *install) job(ctx context.Context, spec *fleetv1.CommandSpec) executor.Job {
 	return executor.Job{
 		Spec: spec, Intent: in.intent, Hard: ctx, Progress: func(int, string) {},
-		Logf: func(f string, a ...any) { in.lines = append(in.lines, fmt.Sprintf(f, a...)) },
+		Logf: func(f string, a ...any) { // of several disks at once
+			in.mu.Lock()
+			defer in.mu.Unlock()
+			in.lines = append(in.lines, fmt.Sprintf(f, a...))
+		},
 		Leave: func(context.Context) (*executor.Result, error) {
 			if in.atBegin != nil {
 				in.atBegin()
