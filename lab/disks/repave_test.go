@@ -15,10 +15,10 @@ import (
 
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 
-	"github.com/ingot-metal/ingot/agent/executor"
-	"github.com/ingot-metal/ingot/agent/executor/repave"
 	"github.com/ingot-metal/ingot/agent/disk/disktest"
 	"github.com/ingot-metal/ingot/agent/disk/image"
+	"github.com/ingot-metal/ingot/agent/executor"
+	"github.com/ingot-metal/ingot/agent/executor/repave"
 	"github.com/ingot-metal/ingot/agent/host"
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/evidence"
