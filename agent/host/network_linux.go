@@ -293,7 +293,35 @@ func (l *Linux) RestoreNetwork(ctx context.Context, _ Effect, s SavedNetwork) er
 		hangs = leftErr != nil
 	}
 	back := way{saved: want, made: made, others: others, late: late, all: leftErr != nil, unasked: hangs || !running}
-	return errors.Join(leftErr, l.restoreLinks(ctx, back))
+	if err := l.restoreLinks(ctx, back); err != nil || sameBoot {
+		return errors.Join(leftErr, err)
+	}
+	return errors.Join(leftErr, restoreMTU(freedCards(s.Links, made, want)))
+}
+
+// freedCards returns the saved cards that the change has named and that the configuration before it does not name. A
+// card keeps the MTU of a bond that it has left.
+func freedCards(saved, made, want []SavedLink) []SavedLink {
+	return slices.DeleteFunc(slices.Clone(saved), func(l SavedLink) bool {
+		_, named := findLink(made, l.Name)
+		_, still := findLink(want, l.Name)
+		return !named || still || l.Bond != nil || l.VLANID != 0
+	})
+}
+
+// restoreMTU gives cards their saved MTU in bytes. A card that is gone needs none.
+func restoreMTU(cards []SavedLink) error {
+	var errs []error
+	for _, c := range cards {
+		l, err := netlink.LinkByName(c.Name)
+		if err != nil || l.Attrs().MTU == c.MTU {
+			continue
+		}
+		if err := netlink.LinkSetMTU(l, c.MTU); err != nil {
+			errs = append(errs, fmt.Errorf("set the MTU of %s to %d: %w", c.Name, c.MTU, err))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // linksOf is how the kernel shows a configuration; nil has none.
