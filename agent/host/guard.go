@@ -222,7 +222,7 @@ func (l *Linux) guardOf(ctx context.Context, commandID string) (Guard, error) {
 // disarm stops the timer. A timer that could not be stopped finds nothing to undo: the record decides.
 func (l *Linux) disarm(ctx context.Context) {
 	if l.systemd() {
-		_ = l.kernel.disarm(ctx)
+		_ = l.kernel.disarm(ctx) // see above
 	}
 }
 

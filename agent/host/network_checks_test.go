@@ -30,7 +30,7 @@ func checked(t *testing.T, c NetworkConfig, before *SavedNetwork, controllers ..
 	return out
 }
 
-// wantChecks compares results with "result detail…" by name and subject; what is not named must not be there.
+// wantChecks fails the test unless got has exactly the checks of want, each as "result detail…" by name and subject.
 func wantChecks(t *testing.T, when string, got map[string]netcheck.Check, want map[string]string) {
 	t.Helper()
 	for key, w := range want {

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 )
 
-// temporaryFiles names what is not renamed yet.
+// temporaryFiles is the pattern of files that are written and not yet renamed to their place.
 const temporaryFiles = ".ingot-*"
 
 // Hostname is the running one.

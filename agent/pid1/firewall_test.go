@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestTheFirewallIsLoadedBeforeTheNetwork: the program is run where a policy was ever recorded, and its failure is told.
+// pid1 runs the loader where a policy is recorded, and returns its failure.
 func TestTheFirewallIsLoadedBeforeTheNetwork(t *testing.T) {
 	dir := t.TempDir()
 	record, program, mark := filepath.Join(dir, "firewall.json"), filepath.Join(dir, "program"), filepath.Join(dir, "mark")

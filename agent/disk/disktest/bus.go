@@ -134,7 +134,7 @@ func ataInformation(u *Unit) []byte {
 	return page
 }
 
-// Detach takes the unit out that has a name. Whoever has it open gets ENODEV.
+// Detach removes the unit of that name from the bus. Reads and writes of its open files fail with ENODEV.
 func (b *Bus) Detach(name string) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -24,7 +24,7 @@ type driver interface {
 	Close(ctx context.Context) error
 }
 
-// conn is one BMC. Everything but key and turn belongs to whoever has the turn.
+// conn is the connection to one BMC. The holder of turn alone uses its fields, except key and turn.
 type conn struct {
 	key  string
 	turn chan struct{}

@@ -152,7 +152,7 @@ func TestWrongPasswordWithoutSessions(t *testing.T) {
 	}
 }
 
-// A BMC that asks for a pause gets it, whoever asks for what, and no longer one than a minute.
+// A BMC that answers Retry-After gets that pause before any call, and at most a minute.
 func TestBMCThatAsksForAPause(t *testing.T) {
 	t.Parallel()
 	var busy atomic.Bool

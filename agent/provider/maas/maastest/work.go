@@ -146,8 +146,8 @@ func (r *Region) powerDown(m *Machine) {
 	})
 }
 
-// powerUp switches a machine on for work (models/node.py, Node._start). One whose power type is manual is switched on by
-// whoever MAAS waits for, at once.
+// powerUp switches a machine on for work (models/node.py, Node._start). A machine of power type manual is on at
+// once here: in MAAS a person switches it.
 func (r *Region) powerUp(m *Machine) {
 	m.Power = "on"
 }
