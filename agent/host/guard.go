@@ -113,13 +113,17 @@ func (l *Linux) RollBackGuard(ctx context.Context, commandID string) error {
 // there was something to do.
 func (l *Linux) RollBackPending(ctx context.Context, now bool) (done bool, err error) {
 	// Where nothing was ever guarded there is nothing to lock either.
-	if g, err := l.Guarded(ctx); err != nil || g == nil {
+	if g, err := l.Guarded(ctx); err != nil || g == nil && len(l.halfWritten()) == 0 {
 		return false, err
 	}
 	err = l.locked(func() error {
 		g, err := l.Guarded(ctx)
-		if err != nil || g == nil || g.State != GuardPending {
+		switch {
+		case err != nil:
 			return err
+		case g == nil || g.State != GuardPending: // files are written while a change is pending, or under this lock
+			_ = l.removeHalfWritten() // on a file system that is read-only they do no harm until the next try
+			return nil
 		}
 		if !now && !g.Due(l.bootID(), clock.Boottime()) {
 			return nil

@@ -2,6 +2,7 @@ package host
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -73,6 +74,8 @@ func (r *run) afterReset(dir string, blocked bool) {
 	if blocked {
 		<-time.After(3 * time.Second) // networkd configures what the files of the change say
 		r.writable()
+		_, err := r.host.RollBackPending(r.t.Context(), false) // as the agent does every ten seconds
+		r.tell(fmt.Sprintf("writable again: %v", err))
 	}
 	for range 3 {
 		if !r.retry() {

@@ -124,7 +124,7 @@ func diffFiles(want, have map[string]string) string {
 
 // restoreFiles puts back what was saved, as much of it as can be.
 func (l *Linux) restoreFiles(s SavedNetwork) error {
-	errs := []error{l.writeFiles(s.Files), l.removeHalfWritten(networkdDir), l.removeHalfWritten(filepath.Dir(GuardFile))}
+	errs := []error{l.writeFiles(s.Files), l.removeHalfWritten()}
 	if isOurs(l.readSaved("etc/resolv.conf")) {
 		if err := l.writeSaved("etc/resolv.conf", s.Resolv); err != nil {
 			errs = append(errs, fmt.Errorf("restore resolv.conf: %w", err))
@@ -138,14 +138,19 @@ func (l *Linux) restoreFiles(s SavedNetwork) error {
 	return errors.Join(errs...)
 }
 
-// removeHalfWritten removes what a process that was killed, or a machine that went down, was about to rename.
-func (l *Linux) removeHalfWritten(dir string) error {
-	names, err := filepath.Glob(l.path(filepath.Join(dir, temporaryFiles)))
-	if err != nil {
-		return err
+// halfWritten returns the files that a killed process, or a machine that went down, was about to rename.
+func (l *Linux) halfWritten() []string {
+	var names []string
+	for _, dir := range []string{networkdDir, filepath.Dir(GuardFile)} {
+		found, _ := filepath.Glob(l.path(filepath.Join(dir, temporaryFiles))) // the pattern is ours, and good
+		names = append(names, found...)
 	}
+	return names
+}
+
+func (l *Linux) removeHalfWritten() error {
 	var errs []error
-	for _, name := range names {
+	for _, name := range l.halfWritten() {
 		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			errs = append(errs, err)
 		}
